@@ -7,7 +7,7 @@
 use crawlgate::policy::Policy;
 use crawlgate::policy::compile;
 use crawlgate::policy::fact::Facts;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::vocab::target::UrlTarget;
 
 fn main() {
@@ -20,7 +20,7 @@ fn policy(rules: &str, lists: &str) -> Policy {
     let text = format!(
         "policy: 1\nname: bench\noptions: {{ disposition: allow }}\nlists:\n{lists}\nrules:\n{rules}"
     );
-    compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml")
+    compile::load(&MemoryFileSystem::new().with_file("p.yaml", text), "p.yaml")
         .expect("a valid policy")
         .policy
 }
@@ -44,7 +44,11 @@ fn mixed(count: usize) -> Policy {
 fn rules(bencher: divan::Bencher<'_, '_>, count: usize) {
     let policy = mixed(count);
     let target = UrlTarget::parse(URL).expect("a URL");
-    bencher.bench(|| policy.request(&Facts::of_url(divan::black_box(&target))).1);
+    bencher.bench(|| {
+        policy
+            .decide_request(&Facts::for_url(divan::black_box(&target)))
+            .1
+    });
 }
 
 /// The same hosts in one list: one look-up a label.
@@ -56,5 +60,9 @@ fn domains_in_a_list(bencher: divan::Bencher<'_, '_>, count: usize) {
     let lists = format!("  blocked: {{ kind: domains, items: [{items}] }}");
     let policy = policy("  - { id: blocked, forbid: { in: blocked } }\n", &lists);
     let target = UrlTarget::parse(URL).expect("a URL");
-    bencher.bench(|| policy.request(&Facts::of_url(divan::black_box(&target))).1);
+    bencher.bench(|| {
+        policy
+            .decide_request(&Facts::for_url(divan::black_box(&target)))
+            .1
+    });
 }

@@ -19,10 +19,12 @@ use std::path::Path;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crawlgate::ledger::key::Key;
-use crawlgate::ledger::record::{At, Validators};
-use crawlgate::ledger::seen::{Answered, Document, Seen, What};
-use crawlgate::store::ledger::{Ledger, LedgerSettings, Note};
+use crawlgate::ledger::key::LedgerKey;
+use crawlgate::ledger::observation::{
+    DeliveredDocument, ObservationOutcome, ObservedAnswer, UrlObservation,
+};
+use crawlgate::ledger::record::{DocumentValidators, UnixMillis};
+use crawlgate::store::ledger::{Ledger, LedgerSettings, LedgerUpdate};
 use crawlgate::vocab::crawl_status::CrawlStatus;
 
 const REQUESTS: u64 = 100_000;
@@ -56,14 +58,14 @@ fn requests(folder: &Path, settings: LedgerSettings, rate: u64) {
             let note = note(n);
             black_box(ledger.look_up(note.key));
             if rate == 0 {
-                wait(ledger.room());
+                wait(ledger.wait_if_full());
             }
-            ledger.note(note);
+            ledger.record(note);
             if burst > 0 && n % burst == 0 {
                 sleep(Duration::from_millis(10));
             }
         }
-        wait(ledger.committed());
+        wait(ledger.flush());
         ledger.close();
     });
     let (each, took) = ((spent - made) / REQUESTS as u32, began.elapsed());
@@ -77,21 +79,21 @@ fn fill(folder: &Path, settings: LedgerSettings, urls: u64) {
     let began = Instant::now();
     let spent = processor(|| {
         for n in 0..urls {
-            wait(ledger.room());
-            ledger.note(note(n));
+            wait(ledger.wait_if_full());
+            ledger.record(note(n));
             if n % 1_000_000 == 0 {
                 println!(
                     "{n} URLs: {} MB on disk, {:.0?}",
-                    ledger.bytes() >> 20,
+                    ledger.disk_bytes() >> 20,
                     began.elapsed()
                 );
             }
         }
-        wait(ledger.committed());
+        wait(ledger.flush());
     });
     let (each, size, took) = (
         spent / urls as u32,
-        ledger.bytes() as f64 / 1e9,
+        ledger.disk_bytes() as f64 / 1e9,
         began.elapsed(),
     );
     println!(
@@ -113,8 +115,8 @@ fn fill(folder: &Path, settings: LedgerSettings, urls: u64) {
 }
 
 fn looks(ledger: &Ledger, urls: u64) {
-    let keys: Vec<Key> = (0..LOOKS).map(|_| key(fastrand::u64(..urls))).collect();
-    let each = |what, keys: &[Key]| {
+    let keys: Vec<LedgerKey> = (0..LOOKS).map(|_| key(fastrand::u64(..urls))).collect();
+    let each = |what, keys: &[LedgerKey]| {
         let began = Instant::now();
         keys.iter()
             .for_each(|key| drop(black_box(ledger.look_up(*key))));
@@ -122,9 +124,9 @@ fn looks(ledger: &Ledger, urls: u64) {
     };
     each("not cached", &keys);
     // What was looked at last is still there.
-    let cached: Vec<Key> = keys.iter().rev().take(1_000).copied().collect();
+    let cached: Vec<LedgerKey> = keys.iter().rev().take(1_000).copied().collect();
     each("cached", &cached);
-    let absent: Vec<Key> = (urls..urls + LOOKS).map(key).collect();
+    let absent: Vec<LedgerKey> = (urls..urls + LOOKS).map(key).collect();
     each("of what is not there", &absent);
 }
 
@@ -137,31 +139,31 @@ fn url(n: u64) -> String {
     )
 }
 
-fn key(n: u64) -> Key {
-    Key::of_url("news-bot", &url(n))
+fn key(n: u64) -> LedgerKey {
+    LedgerKey::for_url("news-bot", &url(n))
 }
 
-fn note(n: u64) -> Note {
+fn note(n: u64) -> LedgerUpdate {
     let url = url(n);
-    let document = Document {
-        validators: Validators {
+    let document = DeliveredDocument {
+        validators: DocumentValidators {
             etag: Some(format!("\"{n:016x}\"").into()),
             last_modified: None,
         },
-        content: None,
+        content_hash: None,
         content_type: "text/html".into(),
         size: 10_000 + n % 50_000,
     };
-    let what = What::Answered(Answered {
+    let what = ObservationOutcome::Answered(ObservedAnswer {
         status: 200,
-        outcome: CrawlStatus::Accepted,
+        crawl_status: CrawlStatus::Accepted,
         intent: None,
         code: None,
-        failing: None,
+        failure: None,
         document: Some(document),
     });
-    let seen = Seen {
-        at: At(1_767_225_600_000 + n),
+    let seen = UrlObservation {
+        at: UnixMillis(1_767_225_600_000 + n),
         crawler: "news-bot".into(),
         space: Some("news".into()),
         depth: Some(3),
@@ -169,13 +171,13 @@ fn note(n: u64) -> Note {
         source: None,
         revision: "3f9c2a1b".into(),
         rule: None,
-        what,
+        outcome: what,
         url: url.clone().into(),
     };
-    Note {
-        key: Key::of_url("news-bot", &url),
-        seen,
-        content: None,
+    LedgerUpdate {
+        key: LedgerKey::for_url("news-bot", &url),
+        observation: seen,
+        content_key: None,
     }
 }
 

@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crawlgate::policy::compile;
 use crawlgate::policy::fact::Facts;
-use crawlgate::policy::list::Items;
-use crawlgate::policy::list::texts::Texts;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::list::ListItems;
+use crawlgate::policy::list::texts::PackedTexts;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::vocab::target::UrlTarget;
 use divan::Bencher;
 use flate2::Compression;
@@ -34,10 +34,10 @@ fn list() -> String {
     (0..COUNT).map(|n| domain(n) + "\n").collect()
 }
 
-fn files(list: Vec<u8>) -> MemoryFiles {
-    MemoryFiles::new()
-        .with("p.yaml", POLICY)
-        .with("blocked.txt", list)
+fn files(list: Vec<u8>) -> MemoryFileSystem {
+    MemoryFileSystem::new()
+        .with_file("p.yaml", POLICY)
+        .with_file("blocked.txt", list)
 }
 
 #[divan::bench(sample_count = 10)]
@@ -57,18 +57,18 @@ fn load_packed(bencher: Bencher<'_, '_>) {
 /// A look-up alone, of hosts four labels deep: one of a listed domain, one of none.
 #[divan::bench(args = ["www.host-123456.example3.org", "www.images.example.com"])]
 fn look_up(bencher: Bencher<'_, '_>, host: &str) {
-    let mut texts = Texts::default();
+    let mut texts = PackedTexts::default();
     assert!((0..COUNT).all(|n| texts.push(&domain(n))), "there is room");
-    let items = Items::set(texts);
+    let items = ListItems::from_texts(texts);
     bencher.bench(|| items.has_parent_of(divan::black_box(host)));
 }
 
 /// Look-ups of hosts all over the list, so that none finds its predecessor's memory in the cache.
 #[divan::bench]
 fn look_up_spread(bencher: Bencher<'_, '_>) {
-    let mut texts = Texts::default();
+    let mut texts = PackedTexts::default();
     assert!((0..COUNT).all(|n| texts.push(&domain(n))), "there is room");
-    let items = Items::set(texts);
+    let items = ListItems::from_texts(texts);
     let next = AtomicUsize::new(0);
     bencher
         .with_inputs(|| {
@@ -85,5 +85,9 @@ fn decision(bencher: Bencher<'_, '_>) {
         .expect("a valid policy")
         .policy;
     let target = UrlTarget::parse("http://www.images.example.com/a/b.html").expect("a URL");
-    bencher.bench(|| policy.request(&Facts::of_url(divan::black_box(&target))).1);
+    bencher.bench(|| {
+        policy
+            .decide_request(&Facts::for_url(divan::black_box(&target)))
+            .1
+    });
 }

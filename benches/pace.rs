@@ -14,23 +14,23 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::hold::{Asking, Hold, HoldLimits, Terms};
+use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue, AdmissionRequest, WaitTerms};
 use crawlgate::heap;
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::options::politeness::Overflow;
-use crawlgate::politeness::order::{Class, Order, Rank};
-use crawlgate::politeness::pace::{Kind, Pace, Turn};
-use crawlgate::store::shards::{SHARDS, Shards};
-use crawlgate::store::{Key, Outcome, Store};
+use crawlgate::politeness::pace::{HostPace, PaceDecision, RequestKind};
+use crawlgate::politeness::queue::{PriorityClass, QueueRank, WaitOrder};
+use crawlgate::store::sharded_map::{SHARD_COUNT, ShardedMap};
+use crawlgate::store::{HostStore, LeaseOutcome, LimiterKey};
 use crawlgate::vocab::crawler::Crawler;
 use divan::Bencher;
 
 const HOSTS: usize = 100_000;
 /// A policy's defaults without the wait between requests of one host: there is one request for each.
-const POLITE: Pace = Pace {
+const POLITE: HostPace = HostPace {
     delay: Duration::from_secs(1),
     concurrency: 2,
-    ..Pace::FREE
+    ..HostPace::UNLIMITED
 };
 
 fn main() {
@@ -45,12 +45,12 @@ fn hosts() -> Vec<String> {
 }
 
 /// One request to each host: granted, sent, answered.
-fn crawl(store: &Store, hosts: &[String], pace: &Pace, now: Instant) {
+fn crawl(store: &HostStore, hosts: &[String], pace: &HostPace, now: Instant) {
     for name in hosts {
-        let Turn::Go(lease) = store.admit(
-            Key {
+        let PaceDecision::Go(lease) = store.admit(
+            LimiterKey {
                 name,
-                kind: Kind::Navigation,
+                kind: RequestKind::Navigation,
             },
             pace,
             now,
@@ -58,31 +58,31 @@ fn crawl(store: &Store, hosts: &[String], pace: &Pace, now: Instant) {
             panic!("{name} has to wait")
         };
         store.renew(&lease, now);
-        store.release(lease, Outcome::Answered, now);
+        store.release(lease, LeaseOutcome::Answered, now);
     }
 }
 
 /// The longest of the times for which a look at a table of these hosts has a shard locked.
 fn longest_look(hosts: &[String]) -> Duration {
-    let table = Shards::new();
+    let table = ShardedMap::new();
     for name in hosts {
         let name: Arc<str> = name.as_str().into();
         table
-            .of(&name)
+            .lock_shard(&name)
             .insert(Arc::clone(&name), Arc::new(name.len()));
     }
     let look = |shard| {
         let began = Instant::now();
-        let values = table.values_of(shard);
+        let values = table.shard_values(shard);
         assert!(!values.is_empty());
         began.elapsed()
     };
-    (0..SHARDS).map(look).max().expect("there are shards")
+    (0..SHARD_COUNT).map(look).max().expect("there are shards")
 }
 
 fn figures() {
     let (clock, hand) = Clock::manual();
-    let (store, hosts) = (Store::embedded(), hosts());
+    let (store, hosts) = (HostStore::embedded(), hosts());
     heap::give_back();
     let before = resident();
     let began = Instant::now();
@@ -95,7 +95,7 @@ fn figures() {
     assert_eq!(census.hosts, HOSTS);
     let began = Instant::now();
     let mut listed = 0;
-    store.each_seen(clock.now(), |_, _| listed += 1);
+    store.for_each_host(clock.now(), |_, _| listed += 1);
     let seen = began.elapsed();
     assert_eq!(listed, HOSTS);
     hand.advance(Duration::from_secs(120));
@@ -141,22 +141,22 @@ fn resident() -> usize {
 /// The store alone, on one host.
 #[divan::bench(sample_size = 1000)]
 fn admit_and_release(bencher: Bencher<'_, '_>) {
-    let (store, now) = (Store::embedded(), Instant::now());
-    let key = Key {
+    let (store, now) = (HostStore::embedded(), Instant::now());
+    let key = LimiterKey {
         name: "www.example.com",
-        kind: Kind::Navigation,
+        kind: RequestKind::Navigation,
     };
-    bencher.bench_local(|| match store.admit(key, &Pace::FREE, now) {
-        Turn::Go(lease) => store.release(lease, Outcome::Answered, now),
-        Turn::Wait(_) => panic!("nobody else is there"),
+    bencher.bench_local(|| match store.admit(key, &HostPace::UNLIMITED, now) {
+        PaceDecision::Go(lease) => store.release(lease, LeaseOutcome::Answered, now),
+        PaceDecision::Wait(_) => panic!("nobody else is there"),
     });
 }
 
 /// The same among 100,000 hosts, one after the other: the host is hardly ever in a cache.
 #[divan::bench(sample_size = 1000)]
 fn admit_and_release_among_all(bencher: Bencher<'_, '_>) {
-    let (store, hosts, now) = (Store::embedded(), hosts(), Instant::now());
-    crawl(&store, &hosts, &Pace::FREE, now);
+    let (store, hosts, now) = (HostStore::embedded(), hosts(), Instant::now());
+    crawl(&store, &hosts, &HostPace::UNLIMITED, now);
     let mut next = (0..HOSTS).map(|n| n * 7_919 % HOSTS).cycle();
     bencher.bench_local(|| {
         let name = next
@@ -164,15 +164,15 @@ fn admit_and_release_among_all(bencher: Bencher<'_, '_>) {
             .and_then(|n| hosts.get(n))
             .map_or("", String::as_str);
         match store.admit(
-            Key {
+            LimiterKey {
                 name,
-                kind: Kind::Navigation,
+                kind: RequestKind::Navigation,
             },
-            &Pace::FREE,
+            &HostPace::UNLIMITED,
             now,
         ) {
-            Turn::Go(lease) => store.release(lease, Outcome::Answered, now),
-            Turn::Wait(_) => panic!("nobody else is there"),
+            PaceDecision::Go(lease) => store.release(lease, LeaseOutcome::Answered, now),
+            PaceDecision::Wait(_) => panic!("nobody else is there"),
         }
     });
 }
@@ -181,33 +181,33 @@ fn admit_and_release_among_all(bencher: Bencher<'_, '_>) {
 #[divan::bench(sample_size = 1000)]
 fn hold_and_slot(bencher: Bencher<'_, '_>) {
     let metrics = Metrics::new(&[], &[]).expect("names are valid");
-    let limits = HoldLimits {
-        of_one: 100,
-        of_all: 1_000,
-        longest: Duration::from_secs(60),
+    let limits = AdmissionLimits {
+        per_host: 100,
+        total: 1_000,
+        max_wait: Duration::from_secs(60),
     };
-    let hold = Arc::new(Hold::new(
-        Store::embedded(),
+    let hold = Arc::new(AdmissionQueue::new(
+        HostStore::embedded(),
         limits,
         Clock::system(),
         metrics,
     ));
     let crawler = Crawler::anonymous();
-    let asking = Asking {
-        key: Key {
+    let asking = AdmissionRequest {
+        key: LimiterKey {
             name: "www.example.com",
-            kind: Kind::Navigation,
+            kind: RequestKind::Navigation,
         },
-        pace: Pace::FREE,
+        pace: HostPace::UNLIMITED,
         overflow: Overflow::Hold,
         crawler: &crawler,
-        what: "http://www.example.com/",
+        resource: "http://www.example.com/",
     };
-    let rank = Rank {
-        class: Class::IndexFollow,
-        order: Order::Weighted,
+    let rank = QueueRank {
+        class: PriorityClass::IndexFollow,
+        order: WaitOrder::Weighted,
     };
-    let terms = Terms {
+    let terms = WaitTerms {
         patience: Duration::ZERO,
         rank,
     };
@@ -220,7 +220,7 @@ fn hold_and_slot(bencher: Bencher<'_, '_>) {
                 .admit(&asking, &mut None, || terms)
                 .await
                 .expect("nobody else is there");
-            slot.sent();
+            slot.record_sent();
         });
     });
 }

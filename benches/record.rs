@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
-use crawlgate::metrics::labels::{RuleKind, RuleMode, Source};
-use crawlgate::metrics::log::{Destination, Log, LogSettings};
+use crawlgate::metrics::labels::{ResponseSource, RuleKind, RuleMode};
+use crawlgate::metrics::log::{DecisionLog, LogDestination, LogSettings};
 use crawlgate::metrics::policy::PolicyMetrics;
-use crawlgate::metrics::record::{Keep, Recorder};
+use crawlgate::metrics::record::{Recorder, UrlRetention};
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::rule_id::RuleId;
 use crawlgate::vocab::stage::Stage;
@@ -46,13 +46,13 @@ impl Write for Nowhere {
 }
 
 impl Bench {
-    fn new(to: Destination) -> Self {
+    fn new(to: LogDestination) -> Self {
         let clock = Clock::system();
         let metrics = Metrics::new(&[], &[]).expect("names are valid");
-        let log = Log::open(
+        let log = DecisionLog::open(
             LogSettings {
-                to,
-                queue: 1 << 30,
+                destination: to,
+                queue_bytes: 1 << 30,
                 ..LogSettings::default()
             },
             &metrics,
@@ -62,7 +62,7 @@ impl Bench {
         let rules = ids
             .iter()
             .map(|id| (id, RuleMode::Enforce, RuleKind::Group));
-        let policy = metrics.policy_loaded("bench", "00000001", rules, &clock);
+        let policy = metrics.register_policy("bench", "00000001", rules, &clock);
         Self {
             recorder: Recorder::new(metrics, log.expect("the log opens"), clock),
             policy,
@@ -76,62 +76,62 @@ impl Bench {
     fn allowed(&self) {
         let began = self.recorder.clock().now();
         let mut record = self.recorder.begin(began, &Method::GET);
-        record.judged_under(&self.policy);
-        record.enter(Stage::Request);
-        record.matched([0]);
-        record.allowed(None);
-        record.decided_at(began);
-        record.enter(Stage::Upstream);
-        record.origin_answered(200, Some(&self.html), Duration::from_micros(300));
-        record.enter(Stage::Response);
-        record.matched([0, 1]);
-        record.allowed(Some(1));
-        record.answered(200, Source::Origin);
-        record.add_down(1_024);
+        record.set_policy(&self.policy);
+        record.enter_stage(Stage::Request);
+        record.set_matched_rules([0]);
+        record.set_allowed(None);
+        record.set_decided_at(began);
+        record.enter_stage(Stage::Upstream);
+        record.set_origin_response(200, Some(&self.html), Duration::from_micros(300));
+        record.enter_stage(Stage::Response);
+        record.set_matched_rules([0, 1]);
+        record.set_allowed(Some(1));
+        record.set_sent_status(200, ResponseSource::Origin);
+        record.add_sent_bytes(1_024);
         record.finish(self.recorder.clock().now());
     }
 
     fn rejected(&self) {
         let began = self.recorder.clock().now();
         let mut record = self.recorder.begin(began, &Method::GET);
-        record.target(&self.target);
-        record.judged_under(&self.policy);
-        record.enter(Stage::Request);
-        record.matched([0]);
-        record.rejected(Reason::Rule, Some(0), Keep::Host);
-        record.decided_at(began);
-        record.answered(451, Source::Proxy);
+        record.set_target(&self.target);
+        record.set_policy(&self.policy);
+        record.enter_stage(Stage::Request);
+        record.set_matched_rules([0]);
+        record.set_rejected(Reason::Rule, Some(0), UrlRetention::Host);
+        record.set_decided_at(began);
+        record.set_sent_status(451, ResponseSource::Proxy);
         record.finish(began);
     }
 }
 
 #[divan::bench(sample_size = 1000)]
 fn allowed_log_none(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(Destination::None);
+    let bench = Bench::new(LogDestination::None);
     bencher.bench_local(|| bench.allowed());
 }
 
 #[divan::bench(sample_size = 1000)]
 fn rejected_log_none(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(Destination::None);
+    let bench = Bench::new(LogDestination::None);
     bencher.bench_local(|| bench.rejected());
 }
 
 #[divan::bench(sample_size = 1000)]
 fn allowed_logged(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(Destination::Writer(Box::new(Nowhere)));
+    let bench = Bench::new(LogDestination::Writer(Box::new(Nowhere)));
     bencher.bench_local(|| bench.allowed());
 }
 
 #[divan::bench(threads = [2], sample_size = 1000)]
 fn allowed_log_none_two_threads(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(Destination::None);
+    let bench = Bench::new(LogDestination::None);
     bencher.bench(|| bench.allowed());
 }
 
 #[divan::bench]
 fn scrape(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(Destination::None);
+    let bench = Bench::new(LogDestination::None);
     bench.allowed();
     bencher.bench_local(|| bench.recorder.metrics().render().len());
 }

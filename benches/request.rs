@@ -18,9 +18,9 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crawlgate::cli::serve::Server;
-use crawlgate::config::settings::{Listener, LogTarget, Settings, Workers};
+use crawlgate::config::settings::{ListenerConfig, LogTarget, Settings, WorkerCount};
 use crawlgate::policy::compile;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 
 use load::{CLIENTS, Clients, POLICY};
 
@@ -59,17 +59,20 @@ fn proxy() -> SocketAddr {
     let (sender, receiver) = std::sync::mpsc::channel();
     thread::spawn(move || {
         let mut settings = Settings {
-            listen: vec![Listener::for_all(([127, 0, 0, 1], 0).into())],
+            listen: vec![ListenerConfig::for_all(([127, 0, 0, 1], 0).into())],
             ..Settings::default()
         };
         settings.admin.listen = ([127, 0, 0, 1], 0).into();
-        settings.logs.decisions = LogTarget::Nowhere;
+        settings.logs.decisions = LogTarget::Discard;
         settings.egress.allow_loopback = true;
         settings.egress.ports = [1..=65535].into_iter().collect();
-        settings.workers = Workers::Count(1);
-        let policy = compile::load(&MemoryFiles::new().with("p.yaml", POLICY), "p.yaml")
-            .expect("a policy")
-            .policy;
+        settings.workers = WorkerCount::Count(1);
+        let policy = compile::load(
+            &MemoryFileSystem::new().with_file("p.yaml", POLICY),
+            "p.yaml",
+        )
+        .expect("a policy")
+        .policy;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()

@@ -4,7 +4,7 @@
 
 #![allow(clippy::expect_used, reason = "a bench that cannot be set up ends")]
 
-use crawlgate::robots::{Access, MAX_BYTES, Parsed};
+use crawlgate::robots::{MAX_FILE_BYTES, RobotsAccess, RobotsFile};
 use divan::{Bencher, black_box};
 
 fn main() {
@@ -13,9 +13,9 @@ fn main() {
         ("many_stars", many_stars()),
         ("many_rules", many_rules()),
     ] {
-        let bytes = Parsed::new(file.as_bytes()).bytes();
+        let bytes = RobotsFile::parse(file.as_bytes()).memory_size();
         println!(
-            "{name}: {} bytes of text, {bytes} bytes of memory (cap of the text: {MAX_BYTES})",
+            "{name}: {} bytes of text, {bytes} bytes of memory (cap of the text: {MAX_FILE_BYTES})",
             file.len()
         );
     }
@@ -64,8 +64,8 @@ fn long_path() -> String {
 fn whole(bencher: Bencher<'_, '_>, file: &str) {
     let path = long_path();
     bencher.bench(|| {
-        let parsed = Parsed::new(black_box(file).as_bytes());
-        assert_eq!(parsed.ruling("x", &path).access, Access::Allow);
+        let parsed = RobotsFile::parse(black_box(file).as_bytes());
+        assert_eq!(parsed.decide("x", &path).access, RobotsAccess::Allow);
         parsed
     });
 }
@@ -87,16 +87,16 @@ fn read_and_ask_ten_thousand_rules(bencher: Bencher<'_, '_>) {
 
 #[divan::bench(args = ["/folder7/products/chair.html?sort=name", "/other/products/chair.html", "/folder7/x"])]
 fn ask_a_usual_file(bencher: Bencher<'_, '_>, path: &str) {
-    let parsed = Parsed::new(usual().as_bytes());
-    bencher.bench(|| parsed.ruling("news-bot", black_box(path)).access);
+    let parsed = RobotsFile::parse(usual().as_bytes());
+    bencher.bench(|| parsed.decide("news-bot", black_box(path)).access);
 }
 
 #[divan::bench]
 fn ask_ten_thousand_rules(bencher: Bencher<'_, '_>) {
-    let parsed = Parsed::new(many_rules().as_bytes());
+    let parsed = RobotsFile::parse(many_rules().as_bytes());
     bencher.bench(|| {
         parsed
-            .ruling(
+            .decide(
                 "news-bot",
                 black_box("/folder/products/chair.html?sort=name"),
             )
@@ -107,5 +107,5 @@ fn ask_ten_thousand_rules(bencher: Bencher<'_, '_>) {
 #[divan::bench]
 fn read_a_usual_file(bencher: Bencher<'_, '_>) {
     let text = usual();
-    bencher.bench(|| Parsed::new(black_box(&text).as_bytes()));
+    bencher.bench(|| RobotsFile::parse(black_box(&text).as_bytes()));
 }

@@ -46,7 +46,7 @@ fn parse_with_a_change(bencher: Bencher<'_, '_>, url: &str) {
 fn parse_by_url(bencher: Bencher<'_, '_>) {
     bencher
         .counter(BytesCount::of_str(PLAIN))
-        .bench(|| UrlTarget::parse_by_url(black_box(PLAIN)));
+        .bench(|| UrlTarget::parse_with_url(black_box(PLAIN)));
 }
 
 #[divan::bench]

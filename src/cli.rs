@@ -3,13 +3,15 @@
 //! One file a command. A command prints its answer on standard output and its mistakes on standard error, and
 //! says with its [`Exit`] what a script needs to know.
 
-mod admin;
+mod admin_client;
 pub mod args;
 pub mod authority;
-mod bundle;
 mod ca;
+mod ca_bundle;
 mod check;
+mod color;
 mod completions;
+mod console;
 mod decide;
 pub mod decisions;
 mod demo;
@@ -17,17 +19,16 @@ mod diff;
 mod env;
 mod exit;
 mod explain;
-mod harmless;
+mod inputs;
 mod ledger;
-mod open;
+mod logging;
 mod origin_roots;
-mod out;
-mod paint;
 mod password;
 mod progress;
 pub mod reload;
 pub mod robots;
 mod run;
+mod sanitize;
 mod schema;
 pub mod serve;
 mod shadow;
@@ -36,21 +37,20 @@ mod spans;
 mod stop;
 mod systemd;
 pub mod target;
-mod telling;
 mod test;
 
 use std::ffi::OsString;
 
 use clap::Parser;
 
-use args::{Arguments, Command, Format, TargetArgs};
+use args::{Arguments, Command, OutputFormat, TargetArgs};
 pub use exit::Exit;
 
 /// Runs the command that the arguments name (the first of them is the program's own name).
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match Arguments::try_parse_from(arguments) {
         Ok(arguments) => dispatch(arguments.command),
-        Err(asked) => usage(&asked),
+        Err(asked) => print_usage(&asked),
     }
 }
 
@@ -80,22 +80,22 @@ fn dispatch(command: Command) -> Exit {
 /// Exit 1 if any input is no URL, as for `decide`.
 fn show_targets(args: &TargetArgs) -> Exit {
     let format = match args.format {
-        Format::Text => target::Format::Text,
-        Format::Json => target::Format::Json,
+        OutputFormat::Text => target::TargetFormat::Text,
+        OutputFormat::Json => target::TargetFormat::Json,
     };
     let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
     match target::run(&args.urls, format, &mut input, &mut output) {
         Ok(0) => Exit::Success,
         Ok(_) => Exit::Negative,
-        Err(error) => out::failed(&error),
+        Err(error) => console::report_io_error(&error),
     }
 }
 
 /// Prints what clap has to say: help and version on standard output, mistakes on standard error.
-fn usage(asked: &clap::Error) -> Exit {
+fn print_usage(error: &clap::Error) -> Exit {
     // Nothing is left to do when even this cannot be written.
-    let _ = asked.print();
-    if asked.use_stderr() {
+    let _ = error.print();
+    if error.use_stderr() {
         Exit::Invalid
     } else {
         Exit::Success

@@ -12,75 +12,78 @@ use std::time::{Duration, Instant, SystemTime};
 
 /// Tells the time: the machine's, or one that a test moves by hand. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Clock(Source);
+pub struct Clock(ClockSource);
 
 #[derive(Clone, Debug)]
-enum Source {
+enum ClockSource {
     System,
     Runtime(tokio::time::Instant),
-    Manual(Arc<Manual>),
+    Manual(Arc<ManualClockState>),
 }
 
 #[derive(Debug)]
-struct Manual {
-    began: Instant,
-    moved_ns: AtomicU64,
-    wall_jumped_s: AtomicI64,
+struct ManualClockState {
+    start: Instant,
+    advanced_ns: AtomicU64,
+    wall_offset_s: AtomicI64,
 }
 
 /// Where the wall time of a manual clock begins: 2026-01-01T00:00:00Z, in seconds since 1970.
-const MANUAL_WALL: Duration = Duration::from_secs(1_767_225_600);
+const MANUAL_EPOCH: Duration = Duration::from_secs(1_767_225_600);
 
 impl Clock {
     /// The machine's clock.
     pub fn system() -> Self {
-        Self(Source::System)
+        Self(ClockSource::System)
     }
 
-    /// A clock that stands still until its [`Hand`] moves it; its wall time begins at 2026-01-01T00:00:00Z.
-    pub fn manual() -> (Self, Hand) {
-        let manual = Arc::new(Manual {
-            began: Instant::now(),
-            moved_ns: AtomicU64::new(0),
-            wall_jumped_s: AtomicI64::new(0),
+    /// A clock that stands still until its [`ManualClock`] moves it; its wall time begins at 2026-01-01T00:00:00Z.
+    pub fn manual() -> (Self, ManualClock) {
+        let manual = Arc::new(ManualClockState {
+            start: Instant::now(),
+            advanced_ns: AtomicU64::new(0),
+            wall_offset_s: AtomicI64::new(0),
         });
-        (Self(Source::Manual(Arc::clone(&manual))), Hand(manual))
+        (
+            Self(ClockSource::Manual(Arc::clone(&manual))),
+            ManualClock(manual),
+        )
     }
 
     /// The time of the tokio runtime that it is made in, by which everything there also sleeps: a runtime whose time is
     /// stopped lets hours pass in an instant. Its wall time begins at 2026-01-01T00:00:00Z.
-    pub fn of_runtime() -> Self {
-        Self(Source::Runtime(tokio::time::Instant::now()))
+    pub fn from_runtime() -> Self {
+        Self(ClockSource::Runtime(tokio::time::Instant::now()))
     }
 
     /// Monotonic time.
     pub fn now(&self) -> Instant {
         match &self.0 {
-            Source::System => Instant::now(),
-            Source::Runtime(_) => tokio::time::Instant::now().into_std(),
-            Source::Manual(manual) => manual.began + manual.moved(),
+            ClockSource::System => Instant::now(),
+            ClockSource::Runtime(_) => tokio::time::Instant::now().into_std(),
+            ClockSource::Manual(manual) => manual.start + manual.elapsed(),
         }
     }
 
     /// Wall time; it may jump.
-    pub fn wall(&self) -> SystemTime {
+    pub fn wall_time(&self) -> SystemTime {
         match &self.0 {
-            Source::System => SystemTime::now(),
-            Source::Runtime(began) => SystemTime::UNIX_EPOCH + MANUAL_WALL + began.elapsed(),
-            Source::Manual(manual) => SystemTime::UNIX_EPOCH + manual.wall(),
+            ClockSource::System => SystemTime::now(),
+            ClockSource::Runtime(began) => SystemTime::UNIX_EPOCH + MANUAL_EPOCH + began.elapsed(),
+            ClockSource::Manual(manual) => SystemTime::UNIX_EPOCH + manual.wall_since_epoch(),
         }
     }
 }
 
-impl Manual {
-    fn moved(&self) -> Duration {
-        Duration::from_nanos(self.moved_ns.load(Ordering::Acquire))
+impl ManualClockState {
+    fn elapsed(&self) -> Duration {
+        Duration::from_nanos(self.advanced_ns.load(Ordering::Acquire))
     }
 
-    fn wall(&self) -> Duration {
+    fn wall_since_epoch(&self) -> Duration {
         let (there, jumped) = (
-            MANUAL_WALL + self.moved(),
-            self.wall_jumped_s.load(Ordering::Acquire),
+            MANUAL_EPOCH + self.elapsed(),
+            self.wall_offset_s.load(Ordering::Acquire),
         );
         let by = Duration::from_secs(jumped.unsigned_abs());
         if jumped < 0 {
@@ -93,42 +96,42 @@ impl Manual {
 
 /// A stretch of monotonic time: when something began, and how long it took.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lapse {
+pub struct TimeSpan {
     /// When it began.
-    pub began: Instant,
+    pub start: Instant,
     /// How long it took.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
-impl Lapse {
+impl TimeSpan {
     /// From one reading to another; nothing if they are out of order.
     pub fn between(began: Instant, ended: Instant) -> Self {
         Self {
-            began,
-            took: ended.saturating_duration_since(began),
+            start: began,
+            duration: ended.saturating_duration_since(began),
         }
     }
 
     /// When it was over.
-    pub fn ended(self) -> Instant {
-        self.began.checked_add(self.took).unwrap_or(self.began)
+    pub fn end(self) -> Instant {
+        self.start.checked_add(self.duration).unwrap_or(self.start)
     }
 }
 
 /// Moves the [`Clock`] that it came with, and all clones of that clock.
 #[derive(Clone, Debug)]
-pub struct Hand(Arc<Manual>);
+pub struct ManualClock(Arc<ManualClockState>);
 
-impl Hand {
+impl ManualClock {
     /// Moves monotonic and wall time forward.
     pub fn advance(&self, by: Duration) {
         let ns = u64::try_from(by.as_nanos()).unwrap_or(u64::MAX);
-        self.0.moved_ns.fetch_add(ns, Ordering::AcqRel);
+        self.0.advanced_ns.fetch_add(ns, Ordering::AcqRel);
     }
 
     /// Sets wall time alone forward or back, as people do; never before 1970.
-    pub fn jump(&self, seconds: i64) {
-        self.0.wall_jumped_s.fetch_add(seconds, Ordering::AcqRel);
+    pub fn adjust_wall_time(&self, seconds: i64) {
+        self.0.wall_offset_s.fetch_add(seconds, Ordering::AcqRel);
     }
 }
 
@@ -140,19 +143,19 @@ pub struct Rfc3339(pub SystemTime);
 
 impl fmt::Display for Rfc3339 {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(std::str::from_utf8(&self.text()).unwrap_or_default())
+        f.write_str(std::str::from_utf8(&self.to_ascii()).unwrap_or_default())
     }
 }
 
 impl Rfc3339 {
     /// The text in place, all of it ASCII: one is written for each line of the log. Years have four digits.
-    pub fn text(self) -> [u8; 24] {
+    pub fn to_ascii(self) -> [u8; 24] {
         let since = self
             .0
             .duration_since(SystemTime::UNIX_EPOCH)
             .unwrap_or_default();
         let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-        let (year, month, day) = civil(days);
+        let (year, month, day) = civil_from_days(days);
         let [y1, y2, y3, y4] = digits(year);
         let ([.., m1, m2], [.., d1, d2]) = (digits(month), digits(day));
         let ([.., h1, h2], [.., n1, n2]) = (digits(second / 3_600), digits(second / 60 % 60));
@@ -171,17 +174,17 @@ fn digits(number: u64) -> [u8; 4] {
 }
 
 /// The year of a wall time, in UTC; of times before 1970 that year.
-pub fn year(wall: SystemTime) -> u16 {
+pub fn utc_year(wall: SystemTime) -> u16 {
     let since = wall
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    u16::try_from(civil(since.as_secs() / 86_400).0).unwrap_or(u16::MAX)
+    u16::try_from(civil_from_days(since.as_secs() / 86_400).0).unwrap_or(u16::MAX)
 }
 
 /// Year, month and day of a count of days since 1970-01-01.
 ///
 /// Howard Hinnant's `civil_from_days`: years are counted from March, so that the leap day is the last of its year.
-fn civil(days: u64) -> (u64, u64, u64) {
+fn civil_from_days(days: u64) -> (u64, u64, u64) {
     let from_0000_03_01 = days + 719_468;
     let era = from_0000_03_01 / 146_097;
     let day_of_era = from_0000_03_01 % 146_097;
@@ -207,17 +210,17 @@ mod tests {
     fn a_manual_clock_moves_only_by_hand_and_with_its_clones() {
         let (clock, hand) = Clock::manual();
         let other = clock.clone();
-        let (now, wall) = (clock.now(), clock.wall());
+        let (now, wall) = (clock.now(), clock.wall_time());
         assert_eq!(other.now(), now);
         hand.advance(Duration::from_millis(1_500));
         assert_eq!(other.now() - now, Duration::from_millis(1_500));
         assert_eq!(
-            other.wall().duration_since(wall).unwrap(),
+            other.wall_time().duration_since(wall).unwrap(),
             Duration::from_millis(1_500)
         );
-        hand.jump(-3_600);
+        hand.adjust_wall_time(-3_600);
         assert_eq!(
-            wall.duration_since(other.wall()).unwrap(),
+            wall.duration_since(other.wall_time()).unwrap(),
             Duration::from_millis(3_598_500)
         );
         assert_eq!(other.now() - now, Duration::from_millis(1_500));
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     fn a_year_begins_at_midnight() {
-        let at = |secs| year(SystemTime::UNIX_EPOCH + Duration::from_secs(secs));
+        let at = |secs| utc_year(SystemTime::UNIX_EPOCH + Duration::from_secs(secs));
         assert_eq!(
             (at(0), at(1_767_225_599), at(1_767_225_600)),
             (1970, 2025, 2026)

@@ -4,10 +4,10 @@
 //! to the other. What crawl owners write is the policy, which is another file and another language; [`policy`] opens
 //! it.
 
-pub mod disk;
 pub mod file;
 pub mod load;
 pub mod policy;
+pub mod policy_files;
 pub mod settings;
 pub mod watch;
 

@@ -15,21 +15,21 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::ledger::event::Event;
+use crate::ledger::event::LedgerEvent;
 use crate::metrics::Metrics;
-use crate::metrics::labels::FeedOut;
+use crate::metrics::labels::FeedTarget;
 use crate::post::Endpoint;
-use crate::store::ledger::{Cursor, Failed, Ledger};
+use crate::store::ledger::{FeedCursor, Ledger, LedgerUnavailable};
 
-use file::Lines;
-use sink::{Outcome, Outlet, Sink};
+use file::EventFile;
+use sink::{FeedDelivery, FeedDestination, FeedSink};
 use webhook::Webhook;
 
 /// How long a disk that fails is left alone.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Events with their numbers.
-type Batch = Vec<(Cursor, Arc<Event>)>;
+type EventBatch = Vec<(FeedCursor, Arc<LedgerEvent>)>;
 
 /// Where events go.
 #[derive(Debug)]
@@ -50,23 +50,26 @@ pub struct Feed {
 impl Feed {
     /// Goes on where it was when it last ended. Must be called inside a tokio runtime.
     pub fn start(settings: FeedSettings, ledger: &Ledger, metrics: &Metrics) -> Self {
-        let file = settings
-            .file
-            .map(|path| (FeedOut::File, Outlet::File(Lines::at(path))));
+        let file = settings.file.map(|path| {
+            (
+                FeedTarget::File,
+                FeedDestination::File(EventFile::new(path)),
+            )
+        });
         let webhook = settings.webhook.map(|(endpoint, dead)| {
             (
-                FeedOut::Webhook,
-                Outlet::Webhook(Box::new(Webhook::new(endpoint)), Lines::at(dead)),
+                FeedTarget::Webhook,
+                FeedDestination::Webhook(Box::new(Webhook::new(endpoint)), EventFile::new(dead)),
             )
         });
         let (stop, stopped) = watch::channel(());
         let start = |(out, outlet)| {
-            let reader = Reader::new(ledger.clone(), out);
-            tokio::spawn(run(
+            let reader = FeedReader::new(ledger.clone(), out);
+            tokio::spawn(run_feed(
                 reader,
-                Sink {
-                    out,
-                    outlet,
+                FeedSink {
+                    target: out,
+                    destination: outlet,
                     metrics: metrics.clone(),
                 },
                 stopped.clone(),
@@ -89,61 +92,61 @@ impl Feed {
     }
 }
 
-async fn run(mut reader: Reader, sink: Sink, mut stop: watch::Receiver<()>) {
+async fn run_feed(mut reader: FeedReader, sink: FeedSink, mut stop: watch::Receiver<()>) {
     loop {
         let batch = tokio::select! {
             _ = stop.changed() => break,
-            batch = reader.next() => batch,
+            batch = reader.next_batch() => batch,
         };
-        reader.show(&sink);
+        reader.report_backlog(&sink);
         match sink.deliver(&batch, &mut stop).await {
-            Outcome::Over => reader.passed(&batch, &sink),
-            Outcome::Stopped => break,
+            FeedDelivery::Completed => reader.advance(&batch, &sink),
+            FeedDelivery::Stopped => break,
         }
     }
     // Once more, each batch once: what an origin's last answers owed goes out before the end, if it can.
     loop {
-        let batch = reader.at_hand().await.unwrap_or_default();
-        if batch.is_empty() || sink.once(&batch).await.is_err() {
+        let batch = reader.available_batch().await.unwrap_or_default();
+        if batch.is_empty() || sink.try_deliver(&batch).await.is_err() {
             return;
         }
-        reader.passed(&batch, &sink);
+        reader.advance(&batch, &sink);
     }
 }
 
 /// Where in the feed an outlet is.
 #[derive(Debug)]
-struct Reader {
+struct FeedReader {
     ledger: Ledger,
-    told: watch::Receiver<u64>,
-    out: FeedOut,
-    cursor: Cursor,
+    last_event: watch::Receiver<u64>,
+    target: FeedTarget,
+    cursor: FeedCursor,
 }
 
-impl Reader {
-    fn new(ledger: Ledger, out: FeedOut) -> Self {
-        let cursor = cursor(&ledger, out);
+impl FeedReader {
+    fn new(ledger: Ledger, out: FeedTarget) -> Self {
+        let cursor = stored_cursor(&ledger, out);
         Self {
-            told: ledger.told(),
+            last_event: ledger.subscribe(),
             ledger,
-            out,
+            target: out,
             cursor,
         }
     }
 
     /// The next events, once there are some.
-    async fn next(&mut self) -> Batch {
+    async fn next_batch(&mut self) -> EventBatch {
         loop {
             // What comes from here on wakes us, however soon.
-            self.told.borrow_and_update();
-            let Ok(batch) = self.at_hand().await else {
-                sleep(AGAIN).await;
+            self.last_event.borrow_and_update();
+            let Ok(batch) = self.available_batch().await else {
+                sleep(RETRY_DELAY).await;
                 continue;
             };
             if !batch.is_empty() {
                 return batch;
             }
-            if self.told.changed().await.is_err() {
+            if self.last_event.changed().await.is_err() {
                 // The ledger is closed: there is nothing more to come.
                 std::future::pending::<()>().await;
             }
@@ -151,67 +154,82 @@ impl Reader {
     }
 
     /// The next events, if there are some.
-    async fn at_hand(&self) -> Result<Batch, Failed> {
-        let (ledger, cursor, most) = (self.ledger.clone(), self.cursor, sink::batch(self.out));
+    async fn available_batch(&self) -> Result<EventBatch, LedgerUnavailable> {
+        let (ledger, cursor, most) = (
+            self.ledger.clone(),
+            self.cursor,
+            sink::batch_size(self.target),
+        );
         let read = tokio::task::spawn_blocking(move || ledger.events(cursor, most));
-        read.await.unwrap_or(Err(Failed))
+        read.await.unwrap_or(Err(LedgerUnavailable))
     }
 
-    fn passed(&mut self, batch: &Batch, sink: &Sink) {
+    fn advance(&mut self, batch: &EventBatch, sink: &FeedSink) {
         let Some((last, _)) = batch.last() else {
             return;
         };
         self.cursor = *last;
         self.ledger
-            .keep(name(self.out), last.0.to_be_bytes().to_vec());
-        self.show(sink);
+            .store_value(cursor_name(self.target), last.0.to_be_bytes().to_vec());
+        self.report_backlog(sink);
     }
 
     /// Shows how many are still to go.
-    fn show(&self, sink: &Sink) {
-        sink.metrics
-            .feed_behind(self.out, self.told.borrow().saturating_sub(self.cursor.0));
+    fn report_backlog(&self, sink: &FeedSink) {
+        sink.metrics.set_feed_backlog(
+            self.target,
+            self.last_event.borrow().saturating_sub(self.cursor.0),
+        );
     }
 }
 
 /// The last event that every outlet in use has delivered: those behind it must not be forgotten.
-pub fn delivered(ledger: &Ledger, outlets: impl IntoIterator<Item = FeedOut>) -> Cursor {
-    let cursors = outlets.into_iter().map(|out| cursor(ledger, out));
+pub fn delivered_cursor(
+    ledger: &Ledger,
+    outlets: impl IntoIterator<Item = FeedTarget>,
+) -> FeedCursor {
+    let cursors = outlets.into_iter().map(|out| stored_cursor(ledger, out));
     cursors.min().unwrap_or(ledger.stats().last_event)
 }
 
-fn cursor(ledger: &Ledger, out: FeedOut) -> Cursor {
+fn stored_cursor(ledger: &Ledger, out: FeedTarget) -> FeedCursor {
     let kept = ledger
-        .kept(name(out))
+        .load_value(cursor_name(out))
         .and_then(|bytes| bytes.try_into().ok());
-    Cursor(kept.map_or(0, u64::from_be_bytes))
+    FeedCursor(kept.map_or(0, u64::from_be_bytes))
 }
 
 /// Under which the ledger keeps a cursor.
-fn name(out: FeedOut) -> &'static str {
+fn cursor_name(out: FeedTarget) -> &'static str {
     match out {
-        FeedOut::File => "feed:file",
-        FeedOut::Webhook => "feed:webhook",
+        FeedTarget::File => "feed:file",
+        FeedTarget::Webhook => "feed:webhook",
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::ledger::transition::Tolerance;
+    use crate::ledger::transition::ErrorTolerance;
 
     use super::*;
 
     #[test]
     fn what_the_slowest_outlet_in_use_has_is_delivered() {
-        let ledger = Ledger::in_memory(Tolerance {
+        let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
-        let both = [FeedOut::File, FeedOut::Webhook];
-        ledger.keep(name(FeedOut::Webhook), 5_u64.to_be_bytes().to_vec());
-        assert_eq!(delivered(&ledger, both), Cursor(0));
-        ledger.keep(name(FeedOut::File), 3_u64.to_be_bytes().to_vec());
-        assert_eq!(delivered(&ledger, both), Cursor(3));
-        assert_eq!(delivered(&ledger, [FeedOut::Webhook]), Cursor(5));
-        assert_eq!(delivered(&ledger, []), ledger.stats().last_event);
+        let both = [FeedTarget::File, FeedTarget::Webhook];
+        ledger.store_value(
+            cursor_name(FeedTarget::Webhook),
+            5_u64.to_be_bytes().to_vec(),
+        );
+        assert_eq!(delivered_cursor(&ledger, both), FeedCursor(0));
+        ledger.store_value(cursor_name(FeedTarget::File), 3_u64.to_be_bytes().to_vec());
+        assert_eq!(delivered_cursor(&ledger, both), FeedCursor(3));
+        assert_eq!(
+            delivered_cursor(&ledger, [FeedTarget::Webhook]),
+            FeedCursor(5)
+        );
+        assert_eq!(delivered_cursor(&ledger, []), ledger.stats().last_event);
     }
 }

@@ -4,27 +4,27 @@
 //! The gate knows HTTP's types but no socket; what it needs from above (addresses for a name) is a trait that it
 //! declares and `proxy` implements.
 
+pub mod admission;
 pub mod budget;
-pub mod changes;
 pub mod crawlers;
 pub mod destination;
-pub mod effects;
-pub mod failing;
-pub mod hold;
-pub mod judged;
+pub mod document_rewrite;
+pub mod evaluation;
+pub mod failure_class;
+pub mod header_effects;
+pub mod offline_evaluation;
 pub mod permit;
+pub mod policy_source;
 pub mod refusal;
 pub mod reload;
 pub mod request;
 pub mod response;
-pub mod robots;
+pub mod robots_fetch;
 pub mod schedules;
 pub mod shadow;
 pub mod snapshot;
 pub mod stage;
-pub mod stops;
+pub mod stop_registry;
 pub mod sweep;
-pub mod tls;
-pub mod trial;
 pub mod tunnel;
-pub mod written;
+pub mod tunnel_tls;

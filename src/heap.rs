@@ -9,22 +9,22 @@
 #![allow(unsafe_code, reason = "malloc_trim has no safe form")]
 
 /// So many connections must have gone before it is worth asking.
-const BURST: usize = 64;
+const MIN_CLOSED_CONNECTIONS: usize = 64;
 
 /// Tells when a burst is over.
 #[derive(Debug, Default)]
-pub struct Burst {
-    highest: usize,
+pub struct ConnectionBurst {
+    peak: usize,
 }
 
-impl Burst {
+impl ConnectionBurst {
     /// Looks at how many connections are open now. True once they are half of what they were at the most, and at
     /// least 64 fewer; then it begins anew.
-    pub fn is_over(&mut self, open: usize) -> bool {
-        self.highest = self.highest.max(open);
-        let over = self.highest >= open.saturating_mul(2).max(open + BURST);
+    pub fn observe_open(&mut self, open: usize) -> bool {
+        self.peak = self.peak.max(open);
+        let over = self.peak >= open.saturating_mul(2).max(open + MIN_CLOSED_CONNECTIONS);
         if over {
-            self.highest = open;
+            self.peak = open;
         }
         over
     }
@@ -48,9 +48,9 @@ mod tests {
 
     #[test]
     fn a_burst_is_over_once() {
-        let mut burst = Burst::default();
+        let mut burst = ConnectionBurst::default();
         let told: Vec<bool> = [0, 10, 1000, 900, 501, 500, 499, 400, 250, 240, 0, 0]
-            .map(|n| burst.is_over(n))
+            .map(|n| burst.observe_open(n))
             .into();
         assert_eq!(
             told,
@@ -60,7 +60,7 @@ mod tests {
         );
         assert!(
             ![63, 0, 63, 0]
-                .map(|n| Burst::default().is_over(n))
+                .map(|n| ConnectionBurst::default().observe_open(n))
                 .contains(&true)
         );
     }

@@ -4,9 +4,9 @@
 //! (`store/ledger`) hands them in and takes them back.
 
 pub mod event;
+pub mod filter;
 pub mod key;
+pub mod observation;
 pub mod record;
-pub mod seen;
-pub mod sought;
+pub mod recrawl;
 pub mod transition;
-pub mod verdict;

@@ -4,9 +4,9 @@
 //! look-ups and atomic adds. No text of a client or an origin becomes a label (the crate finds series by a hash of
 //! their labels without comparing them). Nothing here decides, listens or writes; [`log`] writes the decision log.
 
+mod completion;
 pub mod content;
 mod feed;
-mod flush;
 pub mod labels;
 pub mod ledger;
 pub mod log;
@@ -31,10 +31,13 @@ use crate::vocab::reason::Reason;
 
 use content::ContentFamily;
 use feed::FeedFamilies;
-use labels::{Counting, DocumentRead, ForeignBytes, SniCheck, Source, SpansLost, TunnelVerdict};
+use labels::{
+    DocumentOutcome, ForeignBytesKind, MetricsMode, ResponseSource, SniCheck, SpanLossReason,
+    TunnelVerdictLabel,
+};
 use ledger::LedgerFamilies;
 use policy::PolicyFamilies;
-use series::{Places, Registrar, bump};
+use series::{CounterTable, Registrar, increment};
 use tls::TlsFamilies;
 
 pub use series::Error;
@@ -44,7 +47,7 @@ pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// All metrics of one proxy. Cheap to clone; two values made by [`Metrics::new`] share nothing.
 #[derive(Clone)]
-pub struct Metrics(Arc<Families>);
+pub struct Metrics(Arc<MetricFamilies>);
 
 /// A crawler's place in the tables of counters, found once, when the configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -55,9 +58,9 @@ impl CrawlerIndex {
     pub const ANONYMOUS: Self = Self(0);
 }
 
-pub(in crate::metrics) struct Families {
+pub(in crate::metrics) struct MetricFamilies {
     registry: Registry,
-    counting: Counting,
+    mode: MetricsMode,
     crawlers: Box<[CrawlerSeries]>,
     request_duration: Box<[Histogram]>,
     decision_duration: Histogram,
@@ -73,12 +76,12 @@ pub(in crate::metrics) struct Families {
     documents: Box<[IntCounter]>,
     sni_checks: Box<[IntCounter]>,
     inflight: IntGauge,
-    hold: Hold,
+    hold: HoldFamilies,
     addresses_refused: Box<[(&'static str, IntCounter)]>,
     upstream_unverified: IntCounter,
     robots_fetches: Box<[IntCounter]>,
     robots_cache_entries: IntGauge,
-    head_rejections: Places,
+    head_rejections: CounterTable,
     foreign_bytes: Box<[IntCounter]>,
     log_dropped: IntCounter,
     spans_exported: IntCounter,
@@ -91,7 +94,7 @@ pub(in crate::metrics) struct Families {
 }
 
 /// What is counted of the hold.
-struct Hold {
+struct HoldFamilies {
     seconds: Histogram,
     held: IntGauge,
     tracked: IntGauge,
@@ -104,8 +107,8 @@ struct Hold {
 
 struct CrawlerSeries {
     crawler: Crawler,
-    decisions: Places,
-    requests: Places,
+    decisions: CounterTable,
+    requests: CounterTable,
     repeats: IntCounter,
     held_disconnects: IntCounter,
     tls_failures: IntCounter,
@@ -126,19 +129,19 @@ impl Metrics {
     /// # Errors
     /// Only if a name in [`names`] is not valid or stands there twice.
     pub fn new(crawlers: &[Crawler], ranges: &[&'static str]) -> Result<Self, Error> {
-        Self::with(Counting::Everything, crawlers, ranges)
+        Self::with_mode(MetricsMode::Everything, crawlers, ranges)
     }
 
     /// The same, or metrics of which only [`names::ALWAYS`] are counted and shown.
     ///
     /// # Errors
     /// As [`Self::new`].
-    pub fn with(
-        counting: Counting,
+    pub fn with_mode(
+        counting: MetricsMode,
         crawlers: &[Crawler],
         ranges: &[&'static str],
     ) -> Result<Self, Error> {
-        Ok(Self(Arc::new(Families::register(
+        Ok(Self(Arc::new(MetricFamilies::register(
             counting,
             crawlers,
             ranges,
@@ -150,7 +153,7 @@ impl Metrics {
     pub fn render(&self) -> String {
         self.0.policy.sweep();
         let mut families = self.0.registry.gather();
-        if self.0.counting == Counting::Nothing {
+        if self.0.mode == MetricsMode::Nothing {
             families.retain(|family| {
                 names::ALWAYS
                     .iter()
@@ -165,7 +168,7 @@ impl Metrics {
     }
 
     /// A crawler's place; names that are not configured are anonymous.
-    pub fn crawler(&self, name: &str) -> CrawlerIndex {
+    pub fn crawler_index(&self, name: &str) -> CrawlerIndex {
         let place = self
             .0
             .crawlers
@@ -177,113 +180,116 @@ impl Metrics {
     }
 
     /// Counts a client connection as open for as long as the value lives.
-    pub fn connection(&self) -> OpenConnection {
-        OpenConnection(self.raised(|families| &families.connections))
+    pub fn track_connection(&self) -> OpenConnection {
+        OpenConnection(self.incremented_gauge(|families| &families.connections))
     }
 
     /// Counts a tunnel as open for as long as the value lives.
-    pub fn tunnel_open(&self) -> OpenTunnel {
-        OpenTunnel(self.raised(|families| &families.tunnels))
+    pub fn track_tunnel(&self) -> OpenTunnel {
+        OpenTunnel(self.incremented_gauge(|families| &families.tunnels))
     }
 
     /// Counts a CONNECT by what was decided of it.
-    pub fn tunnel_decided(&self, verdict: TunnelVerdict) {
-        bump(
-            self.counted()
+    pub fn record_tunnel_verdict(&self, verdict: TunnelVerdictLabel) {
+        increment(
+            self.enabled_families()
                 .and_then(|families| families.tunnel_verdicts.get(verdict as usize)),
         );
     }
 
     /// Counts a body that was looked at before it was sent on.
-    pub fn document(&self, outcome: DocumentRead) {
-        bump(
-            self.counted()
+    pub fn record_document(&self, outcome: DocumentOutcome) {
+        increment(
+            self.enabled_families()
                 .and_then(|families| families.documents.get(outcome as usize)),
         );
     }
 
     /// Counts a tunnel by what its ClientHello says.
-    pub fn sni_checked(&self, check: SniCheck) {
-        bump(
-            self.counted()
+    pub fn record_sni_check(&self, check: SniCheck) {
+        increment(
+            self.enabled_families()
                 .and_then(|families| families.sni_checks.get(check as usize)),
         );
     }
 
     /// Counts a head that was refused before it became a request.
-    pub fn head_rejected(&self, reason: Reason) {
-        let Some(families) = self.counted() else {
+    pub fn record_head_rejection(&self, reason: Reason) {
+        let Some(families) = self.enabled_families() else {
             return;
         };
-        bump(
+        increment(
             families
                 .head_rejections
-                .at(reason.index(), || [reason.as_str()]),
+                .counter(reason.index(), || [reason.as_str()]),
         );
     }
 
     /// Counts a connection that was closed because it speaks another protocol.
-    pub fn foreign_bytes(&self, kind: ForeignBytes) {
-        bump(
-            self.counted()
+    pub fn record_foreign_bytes(&self, kind: ForeignBytesKind) {
+        increment(
+            self.enabled_families()
                 .and_then(|families| families.foreign_bytes.get(kind as usize)),
         );
     }
 
     /// Counts an address that was not dialled; a range that is not one of those given to [`Self::new`] is `other`.
-    pub fn address_refused(&self, range: &str) {
-        let Some(Families {
+    pub fn record_refused_address(&self, range: &str) {
+        let Some(MetricFamilies {
             addresses_refused: counters,
             ..
-        }) = self.counted()
+        }) = self.enabled_families()
         else {
             return;
         };
         let known = counters.iter().find(|(name, _)| *name == range);
-        bump(known.or(counters.last()).map(|(_, counter)| counter));
+        increment(known.or(counters.last()).map(|(_, counter)| counter));
     }
 
     /// A request begins to wait for its turn.
-    pub fn hold_begins(&self) {
-        self.counted()
+    pub fn inc_held(&self) {
+        self.enabled_families()
             .iter()
             .for_each(|families| families.hold.held.inc());
     }
 
     /// It does not wait any more.
-    pub fn hold_ends(&self) {
-        self.counted()
+    pub fn dec_held(&self) {
+        self.enabled_families()
             .iter()
             .for_each(|families| families.hold.held.dec());
     }
 
     /// Its client has left meanwhile.
-    pub fn left_while_held(&self, crawler: &Crawler) {
-        let place = self.crawler(crawler.as_str());
-        let families = self.counted();
-        bump(
+    pub fn record_held_disconnect(&self, crawler: &Crawler) {
+        let place = self.crawler_index(crawler.as_str());
+        let families = self.enabled_families();
+        increment(
             families
-                .and_then(|f| f.crawler(place))
+                .and_then(|f| f.crawler_series(place))
                 .map(|series| &series.held_disconnects),
         );
     }
 
     /// A request goes sooner than its host's robots.txt asks, by the policy's cap.
-    pub fn crawl_delay_capped(&self) {
-        bump(self.counted().map(|families| &families.hold.capped));
+    pub fn record_capped_crawl_delay(&self) {
+        increment(
+            self.enabled_families()
+                .map(|families| &families.hold.capped),
+        );
     }
 
     /// So many stops are in force.
-    pub fn stops(&self, count: usize) {
-        let families = self.counted();
+    pub fn set_stops(&self, count: usize) {
+        let families = self.enabled_families();
         families
             .iter()
             .for_each(|f| f.hold.stops.set(i64::try_from(count).unwrap_or(i64::MAX)));
     }
 
     /// What the store remembers: hosts, those of them that rest, slots that are taken.
-    pub fn hosts(&self, tracked: usize, backing_off: usize, leases: usize) {
-        let Some(Families { hold, .. }) = self.counted() else {
+    pub fn set_hosts(&self, tracked: usize, backing_off: usize, leases: usize) {
+        let Some(MetricFamilies { hold, .. }) = self.enabled_families() else {
             return;
         };
         for (gauge, count) in [
@@ -296,26 +302,29 @@ impl Metrics {
     }
 
     /// Counts a host that seems to have banned this proxy.
-    pub fn ban_suspected(&self) {
-        bump(self.counted().map(|families| &families.hold.bans));
+    pub fn record_ban_suspicion(&self) {
+        increment(self.enabled_families().map(|families| &families.hold.bans));
     }
 
     /// Counts a TLS handshake with an origin whose certificate was not verified.
-    pub fn upstream_unverified(&self) {
-        bump(self.counted().map(|families| &families.upstream_unverified));
+    pub fn record_unverified_upstream(&self) {
+        increment(
+            self.enabled_families()
+                .map(|families| &families.upstream_unverified),
+        );
     }
 
     /// Counts a fetch of a robots.txt, by the place of its ending in [`labels::ROBOTS_RESULTS`].
-    pub fn robots_fetched(&self, ending: usize) {
-        bump(
-            self.counted()
+    pub fn record_robots_fetch(&self, ending: usize) {
+        increment(
+            self.enabled_families()
                 .and_then(|families| families.robots_fetches.get(ending)),
         );
     }
 
     /// So many hosts' robots.txt are remembered.
-    pub fn robots_remembered(&self, hosts: u64) {
-        let families = self.counted();
+    pub fn set_robots_cache_entries(&self, hosts: u64) {
+        let families = self.enabled_families();
         families.iter().for_each(|f| {
             f.robots_cache_entries
                 .set(i64::try_from(hosts).unwrap_or(i64::MAX))
@@ -323,39 +332,39 @@ impl Metrics {
     }
 
     /// Counts spans that a collector has taken.
-    pub fn spans_exported(&self, count: u64) {
+    pub fn add_exported_spans(&self, count: u64) {
         self.0.spans_exported.inc_by(count);
     }
 
     /// Counts spans that no collector will see.
-    pub fn spans_lost(&self, why: SpansLost, count: u64) {
+    pub fn add_lost_spans(&self, why: SpanLossReason, count: u64) {
         if let Some(counter) = self.0.spans_lost.get(why as usize) {
             counter.inc_by(count);
         }
     }
 
     /// Counts a panic; for whoever catches it.
-    pub fn panicked(&self) {
+    pub fn record_panic(&self) {
         self.0.panics.inc();
     }
 
     /// The counter of log lines that were lost.
-    pub(in crate::metrics) fn log_dropped(&self) -> IntCounter {
+    pub(in crate::metrics) fn log_dropped_counter(&self) -> IntCounter {
         self.0.log_dropped.clone()
     }
 
-    pub(in crate::metrics) fn families(&self) -> &Families {
+    pub(in crate::metrics) fn families(&self) -> &MetricFamilies {
         &self.0
     }
 
     /// The families, if requests, connections and hosts are counted.
-    pub(in crate::metrics) fn counted(&self) -> Option<&Families> {
-        (self.0.counting == Counting::Everything).then_some(&self.0)
+    pub(in crate::metrics) fn enabled_families(&self) -> Option<&MetricFamilies> {
+        (self.0.mode == MetricsMode::Everything).then_some(&self.0)
     }
 
     /// A gauge, one higher.
-    fn raised(&self, of: impl Fn(&Families) -> &IntGauge) -> Option<IntGauge> {
-        let gauge = self.counted().map(of)?;
+    fn incremented_gauge(&self, of: impl Fn(&MetricFamilies) -> &IntGauge) -> Option<IntGauge> {
+        let gauge = self.enabled_families().map(of)?;
         gauge.inc();
         Some(gauge.clone())
     }
@@ -367,7 +376,7 @@ impl fmt::Debug for Metrics {
     }
 }
 
-/// An open client connection; see [`Metrics::connection`].
+/// An open client connection; see [`Metrics::track_connection`].
 #[must_use]
 pub struct OpenConnection(Option<IntGauge>);
 
@@ -383,7 +392,7 @@ impl Drop for OpenConnection {
     }
 }
 
-/// An open tunnel; see [`Metrics::tunnel_open`].
+/// An open tunnel; see [`Metrics::track_tunnel`].
 #[must_use]
 pub struct OpenTunnel(Option<IntGauge>);
 
@@ -399,9 +408,9 @@ impl Drop for OpenTunnel {
     }
 }
 
-impl Families {
+impl MetricFamilies {
     fn register(
-        counting: Counting,
+        counting: MetricsMode,
         crawlers: &[Crawler],
         ranges: &[&'static str],
         registry: Registry,
@@ -414,7 +423,7 @@ impl Families {
         let durations = new.histograms(&names::REQUEST_DURATION)?;
         Ok(Self {
             crawlers: crawler_series(new, crawlers)?,
-            request_duration: Source::ALL
+            request_duration: ResponseSource::ALL
                 .into_iter()
                 .map(|source| durations.get_metric_with_label_values(&[source.as_str()]))
                 .collect::<Result<_, _>>()?,
@@ -423,47 +432,49 @@ impl Families {
             dns_duration: new.histogram(&names::DNS_DURATION)?,
             connect_duration: new.histogram(&names::CONNECT_DURATION)?,
             upstream_responses: upstream_responses(new)?,
-            upstream_errors: new.closed(&names::UPSTREAM_ERRORS, &labels::UPSTREAM_ERRORS)?,
+            upstream_errors: new
+                .closed_counters(&names::UPSTREAM_ERRORS, &labels::UPSTREAM_ERRORS)?,
             bytes: ByteCounters::register(new)?,
             connections: new.gauge(&names::CONNECTIONS)?,
             tunnels: new.gauge(&names::TUNNELS)?,
-            tunnel_verdicts: new.closed(
+            tunnel_verdicts: new.closed_counters(
                 &names::TUNNEL_VERDICTS,
-                &TunnelVerdict::ALL.map(TunnelVerdict::as_str),
+                &TunnelVerdictLabel::ALL.map(TunnelVerdictLabel::as_str),
             )?,
-            documents: new.closed(
+            documents: new.closed_counters(
                 &names::DOCUMENTS,
-                &DocumentRead::ALL.map(DocumentRead::as_str),
+                &DocumentOutcome::ALL.map(DocumentOutcome::as_str),
             )?,
-            sni_checks: new.closed(&names::SNI_CHECKS, &SniCheck::ALL.map(SniCheck::as_str))?,
+            sni_checks: new
+                .closed_counters(&names::SNI_CHECKS, &SniCheck::ALL.map(SniCheck::as_str))?,
             inflight: new.gauge(&names::INFLIGHT_REQUESTS)?,
-            hold: Hold::register(new)?,
+            hold: HoldFamilies::register(new)?,
             addresses_refused: addresses_refused(new, ranges)?,
             upstream_unverified: new.counter(&names::UPSTREAM_UNVERIFIED)?,
-            robots_fetches: new.closed(&names::ROBOTS_FETCHES, &labels::ROBOTS_RESULTS)?,
+            robots_fetches: new.closed_counters(&names::ROBOTS_FETCHES, &labels::ROBOTS_RESULTS)?,
             robots_cache_entries: new.gauge(&names::ROBOTS_CACHE_ENTRIES)?,
             head_rejections: head_rejections(new)?,
-            foreign_bytes: new.closed(
+            foreign_bytes: new.closed_counters(
                 &names::FOREIGN_BYTES,
-                &ForeignBytes::ALL.map(ForeignBytes::as_str),
+                &ForeignBytesKind::ALL.map(ForeignBytesKind::as_str),
             )?,
             log_dropped: new.counter(&names::DECISION_LOG_DROPPED)?,
             spans_exported: new.counter(&names::TRACE_SPANS_EXPORTED)?,
-            spans_lost: new.closed(
+            spans_lost: new.closed_counters(
                 &names::TRACE_SPANS_DROPPED,
-                &SpansLost::ALL.map(SpansLost::as_str),
+                &SpanLossReason::ALL.map(SpanLossReason::as_str),
             )?,
             panics: new.counter(&names::PANICS)?,
             tls: TlsFamilies::register(new)?,
             feed: FeedFamilies::register(new)?,
             ledger: LedgerFamilies::register(new)?,
             policy: PolicyFamilies::register(new, counting)?,
-            counting,
+            mode: counting,
             registry: registry.clone(),
         })
     }
 
-    fn crawler(&self, index: CrawlerIndex) -> Option<&CrawlerSeries> {
+    fn crawler_series(&self, index: CrawlerIndex) -> Option<&CrawlerSeries> {
         self.crawlers.get(usize::from(index.0))
     }
 }
@@ -482,8 +493,8 @@ fn crawler_series(
         .chain(crawlers.iter().cloned());
     let series = all.map(|crawler| {
         Ok(CrawlerSeries {
-            decisions: Places::new(&decisions, labels::DECISION_SLOTS),
-            requests: Places::new(&requests, labels::REQUEST_SLOTS),
+            decisions: CounterTable::new(&decisions, labels::DECISION_SLOTS),
+            requests: CounterTable::new(&requests, labels::REQUEST_SLOTS),
             repeats: repeats.get_metric_with_label_values(&[crawler.as_str()])?,
             held_disconnects: left.get_metric_with_label_values(&[crawler.as_str()])?,
             tls_failures: tls_failures.get_metric_with_label_values(&[crawler.as_str()])?,
@@ -491,7 +502,7 @@ fn crawler_series(
         })
     });
     let series: Box<[CrawlerSeries]> = series.collect::<Result<_, Error>>()?;
-    series.iter().for_each(CrawlerSeries::show_zeros);
+    series.iter().for_each(CrawlerSeries::init_zeros);
     Ok(series)
 }
 
@@ -510,37 +521,37 @@ fn addresses_refused(
     ranges: &[&'static str],
 ) -> Result<Box<[(&'static str, IntCounter)]>, Error> {
     let ranges: Vec<&'static str> = ranges.iter().copied().chain([labels::OTHER]).collect();
-    let counters = new.closed(&names::ADDRESSES_REFUSED, &ranges)?;
+    let counters = new.closed_counters(&names::ADDRESSES_REFUSED, &ranges)?;
     Ok(ranges.into_iter().zip(counters).collect())
 }
 
-fn head_rejections(new: &Registrar<'_>) -> Result<Places, Error> {
-    let places = Places::new(&new.counters(&names::HEAD_REJECTIONS)?, Reason::ALL.len());
+fn head_rejections(new: &Registrar<'_>) -> Result<CounterTable, Error> {
+    let places = CounterTable::new(&new.counters(&names::HEAD_REJECTIONS)?, Reason::ALL.len());
     for reason in labels::HEAD_REASONS {
-        places.at(reason.index(), || [reason.as_str()]);
+        places.counter(reason.index(), || [reason.as_str()]);
     }
     Ok(places)
 }
 
 impl CrawlerSeries {
-    fn show_zeros(&self) {
-        for (stage, verdict, reason) in labels::decisions_that_occur() {
-            self.decision(stage, verdict, reason);
+    fn init_zeros(&self) {
+        for (stage, verdict, reason) in labels::possible_decisions() {
+            self.decision_counter(stage, verdict, reason);
         }
         let get = labels::method_slot(&http::Method::GET);
-        for (status, source) in labels::requests_that_occur() {
-            self.request(get, Some(status), source);
+        for (status, source) in labels::expected_requests() {
+            self.request_counter(get, Some(status), source);
         }
     }
 
-    fn decision(
+    fn decision_counter(
         &self,
         stage: crate::vocab::stage::Stage,
-        verdict: labels::Verdict,
+        verdict: labels::VerdictLabel,
         reason: Option<Reason>,
     ) -> Option<&IntCounter> {
         self.decisions
-            .at(labels::decision_slot(stage, verdict, reason), || {
+            .counter(labels::decision_slot(stage, verdict, reason), || {
                 [
                     stage.as_str(),
                     verdict.as_str(),
@@ -550,17 +561,22 @@ impl CrawlerSeries {
             })
     }
 
-    fn request(&self, method: usize, status: Option<u16>, source: Source) -> Option<&IntCounter> {
+    fn request_counter(
+        &self,
+        method: usize,
+        status: Option<u16>,
+        source: ResponseSource,
+    ) -> Option<&IntCounter> {
         let code = labels::code_slot(status);
         self.requests
-            .at(labels::request_slot(method, code, source), || {
+            .counter(labels::request_slot(method, code, source), || {
                 let (method, code) = labels::request_labels(method, code);
                 [self.crawler.as_str(), method, code, source.as_str()]
             })
     }
 }
 
-impl Hold {
+impl HoldFamilies {
     fn register(new: &Registrar<'_>) -> Result<Self, Error> {
         Ok(Self {
             seconds: new.histogram(&names::HOLD)?,

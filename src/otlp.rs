@@ -16,31 +16,31 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::metrics::labels::SpansLost;
-use crate::metrics::trace::{FinishedTrace, Traces};
+use crate::metrics::labels::SpanLossReason;
+use crate::metrics::trace::{FinishedTrace, TraceReceiver};
 
 pub use collector::{Collector, CollectorSettings};
-pub use delivery::Delivery;
-use delivery::Tries;
-pub use encode::Resource;
+use delivery::RetryMode;
+pub use delivery::TraceDelivery;
+pub use encode::ServiceIdentity;
 
 /// Requests in one export.
-const BATCH: usize = 256;
+const MAX_BATCH: usize = 256;
 /// How long a request waits for others to go with.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The task that exports.
 #[derive(Debug)]
-pub struct Exporter {
+pub struct TraceExporter {
     stop: oneshot::Sender<Duration>,
     task: JoinHandle<()>,
 }
 
-impl Exporter {
+impl TraceExporter {
     /// Begins to export; must be called inside a tokio runtime.
-    pub fn start(traces: Traces, delivery: Delivery) -> Self {
+    pub fn start(traces: TraceReceiver, delivery: TraceDelivery) -> Self {
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(export(traces, delivery, stopped));
+        let task = tokio::spawn(run_export(traces, delivery, stopped));
         Self { stop, task }
     }
 
@@ -52,57 +52,68 @@ impl Exporter {
     }
 }
 
-type Batch = Vec<Box<FinishedTrace>>;
+type TraceBatch = Vec<Box<FinishedTrace>>;
 
-async fn export(mut traces: Traces, delivery: Delivery, mut stopped: oneshot::Receiver<Duration>) {
-    let mut batch = Batch::new();
+async fn run_export(
+    mut traces: TraceReceiver,
+    delivery: TraceDelivery,
+    mut stopped: oneshot::Receiver<Duration>,
+) {
+    let mut batch = TraceBatch::new();
     loop {
         let within = tokio::select! {
             within = &mut stopped => Some(within),
-            more = gather(&mut traces, &mut batch) => match more {
-                More::Yes => None,
-                More::No => return,
+            more = gather_batch(&mut traces, &mut batch) => match more {
+                MoreTraces::Yes => None,
+                MoreTraces::No => return,
             },
         };
         let within = match within {
             Some(within) => Some(within),
             None => tokio::select! {
-                () = delivery.deliver(&batch, Tries::Several) => None,
+                () = delivery.deliver(&batch, RetryMode::Several) => None,
                 within = &mut stopped => Some(within),
             },
         };
         if let Some(within) = within {
-            return end(traces, batch, &delivery, within.unwrap_or_default()).await;
+            return export_rest(traces, batch, &delivery, within.unwrap_or_default()).await;
         }
         batch.clear();
     }
 }
 
 /// Whether there is anything to export.
-enum More {
+enum MoreTraces {
     Yes,
     /// The proxy is gone.
     No,
 }
 
 /// Takes what has come, and for a moment what comes behind it. What was taken stays in the batch if this is broken off.
-async fn gather(traces: &mut Traces, batch: &mut Batch) -> More {
-    if batch.is_empty() && traces.recv_many(batch, BATCH).await == 0 {
-        return More::No;
+async fn gather_batch(traces: &mut TraceReceiver, batch: &mut TraceBatch) -> MoreTraces {
+    if batch.is_empty() && traces.recv_many(batch, MAX_BATCH).await == 0 {
+        return MoreTraces::No;
     }
     let others = async {
-        while batch.len() < BATCH && traces.recv_many(batch, BATCH - batch.len()).await > 0 {}
+        while batch.len() < MAX_BATCH && traces.recv_many(batch, MAX_BATCH - batch.len()).await > 0
+        {
+        }
     };
     let _ = timeout(LINGER, others).await;
-    More::Yes
+    MoreTraces::Yes
 }
 
 /// Exports the rest: a batch that was under way once more, and all that waits. What takes longer is lost.
-async fn end(mut traces: Traces, mut batch: Batch, delivery: &Delivery, within: Duration) {
+async fn export_rest(
+    mut traces: TraceReceiver,
+    mut batch: TraceBatch,
+    delivery: &TraceDelivery,
+    within: Duration,
+) {
     traces.close();
     let rest = async {
         loop {
-            while batch.len() < BATCH
+            while batch.len() < MAX_BATCH
                 && let Ok(trace) = traces.try_recv()
             {
                 batch.push(trace);
@@ -110,7 +121,7 @@ async fn end(mut traces: Traces, mut batch: Batch, delivery: &Delivery, within: 
             if batch.is_empty() {
                 return;
             }
-            delivery.deliver(&batch, Tries::One).await;
+            delivery.deliver(&batch, RetryMode::One).await;
             batch.clear();
         }
     };
@@ -118,6 +129,6 @@ async fn end(mut traces: Traces, mut batch: Batch, delivery: &Delivery, within: 
         while let Ok(trace) = traces.try_recv() {
             batch.push(trace);
         }
-        delivery.lost(SpansLost::Shutdown, &batch);
+        delivery.record_lost(SpanLossReason::Shutdown, &batch);
     }
 }

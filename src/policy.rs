@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use crate::vocab::rule_id::Slug;
 
-use list::List;
+use list::PolicyList;
 use options::OptionTable;
 use rule::Rule;
 use space::{SpaceIndex, Spaces};
@@ -49,31 +49,31 @@ pub struct Policy {
     /// Which of the rules belong to whom.
     pub(in crate::policy) spaces: Spaces,
     /// Named sets.
-    pub(in crate::policy) lists: Box<[List]>,
+    pub(in crate::policy) lists: Box<[PolicyList]>,
     /// Every option with its value before the first rule: the built-in defaults and the document's `options`.
     pub(in crate::policy) options: OptionTable,
     /// How many rules `on_invalid_rule: disable` disabled, those in them aside.
-    pub(in crate::policy) disabled: u32,
+    pub(in crate::policy) disabled_rules: u32,
     /// The stages at which any live rule could do something.
-    pub(in crate::policy) stages: rule::StageSet,
+    pub(in crate::policy) active_stages: rule::StageSet,
     /// The outermost rules in shadow.
-    pub(in crate::policy) shadows: Box<[rule::RuleIndex]>,
+    pub(in crate::policy) shadow_rules: Box<[rule::RuleIndex]>,
     /// What it asks of documents.
-    pub(in crate::policy) documents: decide::OfDocuments,
+    pub(in crate::policy) document_needs: decide::DocumentNeeds,
     /// The uses of which it depends on what sites say.
-    pub(in crate::policy) uses: Box<[Box<str>]>,
+    pub(in crate::policy) usage_purposes: Box<[Box<str>]>,
     /// What its `strip_params` and `replace` have become.
-    pub(in crate::policy) keys: options::keys::Keys,
+    pub(in crate::policy) url_rewriter: options::url_rewrite::UrlRewriter,
     /// Whether any of those change what is fetched.
-    pub(in crate::policy) rewrites: bool,
+    pub(in crate::policy) rewrites_urls: bool,
     /// Which traps it looks for; none if it never does.
-    pub(in crate::policy) traps: Option<options::chosen::Chosen<traps::TrapSet>>,
+    pub(in crate::policy) traps: Option<options::prepared::PreparedOption<traps::TrapSet>>,
     /// Whether anything limits what is fetched in a day.
-    pub(in crate::policy) budgets: bool,
+    pub(in crate::policy) has_budgets: bool,
     /// Whether it needs the ledger.
-    pub(in crate::policy) remembers: bool,
+    pub(in crate::policy) needs_ledger: bool,
     /// Whether anything asks whether a document is one that the crawler has.
-    pub(in crate::policy) compares: bool,
+    pub(in crate::policy) compares_content: bool,
 }
 
 impl Policy {
@@ -93,41 +93,44 @@ impl Policy {
     }
 
     /// Whether any live rule could do something at this stage.
-    pub fn acts_at(&self, stage: rule::PolicyStage) -> bool {
-        self.stages.contains(stage)
+    pub fn is_active_at(&self, stage: rule::PolicyStage) -> bool {
+        self.active_stages.contains(stage)
     }
 
     /// The uses of which a verdict may depend on what a site says: a rule names `usage.NAME`, or `robots.usage` has it.
-    pub fn uses(&self) -> impl Iterator<Item = &str> + Clone {
-        self.uses.iter().map(|name| &**name)
+    pub fn usage_purposes(&self) -> impl Iterator<Item = &str> + Clone {
+        self.usage_purposes.iter().map(|name| &**name)
     }
 
     /// Whether it needs the ledger: it has spaces, or `recrawl`, `unmodified`, `duplicate`, `max_depth`,
     /// `budget.new_urls` or a condition on `depth`.
-    pub fn remembers(&self) -> bool {
-        self.remembers
+    pub fn needs_ledger(&self) -> bool {
+        self.needs_ledger
     }
 
     /// Whether anything sets `unmodified` or `duplicate` to more than `pass`: a policy that does not spares every answer
     /// the look at the options.
-    pub fn compares(&self) -> bool {
-        self.compares
+    pub fn compares_content(&self) -> bool {
+        self.compares_content
     }
 
     /// Whether a decision may depend on the year: something sets the trap `calendar`.
-    pub fn asks_year(&self) -> bool {
-        let sets = self.traps.iter().flat_map(options::chosen::Chosen::all);
+    pub fn depends_on_year(&self) -> bool {
+        let sets = self
+            .traps
+            .iter()
+            .flat_map(options::prepared::PreparedOption::values);
         sets.copied().any(|set| set.contains(traps::Trap::Calendar))
     }
 
     /// Whether anything limits what is fetched in a day: the option `budget`.
     pub fn has_budgets(&self) -> bool {
-        self.budgets
+        self.has_budgets
     }
 
     /// How many rules are disabled because their own condition cannot be compiled (`on_invalid_rule: disable`).
-    pub fn disabled(&self) -> u32 {
-        self.disabled
+    pub fn disabled_rules(&self) -> u32 {
+        self.disabled_rules
     }
 
     /// Its crawl spaces.
@@ -136,8 +139,10 @@ impl Policy {
     }
 
     /// What sets an option of a space, in words: `spaces.news.options`.
-    pub fn space_options(&self, space: SpaceIndex) -> &str {
-        self.spaces.get(space).map_or("", |space| &space.setter)
+    pub fn space_options_path(&self, space: SpaceIndex) -> &str {
+        self.spaces
+            .get(space)
+            .map_or("", |space| &space.options_path)
     }
 
     /// Every rule, parents before children, in document order: the document's, then those of each space, then those of

@@ -24,10 +24,10 @@ use tokio_rustls::TlsConnector;
 use crate::vocab::target::{Scheme, UrlTarget};
 
 /// Bytes of an answer that are read.
-const ANSWER: usize = 64 << 10;
+const MAX_RESPONSE_BYTES: usize = 64 << 10;
 /// For the rest of an answer that says yes.
-const ANSWER_TIME: Duration = Duration::from_secs(1);
-const AGENT: &str = concat!("crawlgate/", env!("CARGO_PKG_VERSION"));
+const RESPONSE_BODY_TIMEOUT: Duration = Duration::from_secs(1);
+const USER_AGENT_VALUE: &str = concat!("crawlgate/", env!("CARGO_PKG_VERSION"));
 
 /// Whom to tell.
 pub struct Endpoint {
@@ -49,27 +49,27 @@ impl fmt::Debug for Endpoint {
 
 /// Why something was not delivered.
 #[derive(Debug)]
-pub struct Failure {
+pub struct DeliveryFailure {
     /// In words.
-    pub why: String,
+    pub message: String,
     /// Whether it can help to try again.
-    pub again: Again,
+    pub retry: RetryAdvice,
 }
 
 /// Whether it can help to try again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
+pub enum RetryAdvice {
     /// It cannot.
-    No,
+    Never,
     /// Behind a pause of our own.
-    Yes,
+    AfterBackoff,
     /// Behind this time, as whoever was told says.
     After(Duration),
 }
 
 /// What was answered.
 #[derive(Debug)]
-pub struct Answer {
+pub struct PostResponse {
     /// The status.
     pub status: StatusCode,
     /// `Retry-After` in seconds, if it is said so.
@@ -96,11 +96,11 @@ impl Endpoint {
         let named = HeaderValue::from_str(url.authority()).map_err(|error| error.to_string())?;
         let mut headers = HeaderMap::new();
         headers.insert(HOST, named);
-        headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
+        headers.insert(USER_AGENT, HeaderValue::from_static(USER_AGENT_VALUE));
         for (name, value) in more {
             headers.insert(name, value);
         }
-        let host = unbracketed(url.host()).to_owned();
+        let host = strip_brackets(url.host()).to_owned();
         let tls = match (url.scheme(), tls) {
             (Scheme::Http, _) => None,
             (Scheme::Https, None) => return Err("TLS needs roots".to_owned()),
@@ -128,7 +128,7 @@ impl Endpoint {
         &self,
         body: Bytes,
         more: impl IntoIterator<Item = (HeaderName, HeaderValue)>,
-    ) -> Result<Answer, String> {
+    ) -> Result<PostResponse, String> {
         let mut request = Request::new(Full::new(body));
         *request.method_mut() = Method::POST;
         *request.uri_mut() = self.uri.clone();
@@ -138,16 +138,19 @@ impl Endpoint {
         answered.unwrap_or_else(|_| Err("it does not answer in time".to_owned()))
     }
 
-    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<Answer, String> {
+    async fn exchange(&self, request: Request<Full<Bytes>>) -> Result<PostResponse, String> {
         let tcp = TcpStream::connect((self.host.as_str(), self.port))
             .await
-            .map_err(words)?;
+            .map_err(error_text)?;
         let _ = tcp.set_nodelay(true);
         match &self.tls {
-            None => ask(tcp, request).await,
+            None => send_request(tcp, request).await,
             Some((connector, name)) => {
-                ask(
-                    connector.connect(name.clone(), tcp).await.map_err(words)?,
+                send_request(
+                    connector
+                        .connect(name.clone(), tcp)
+                        .await
+                        .map_err(error_text)?,
                     request,
                 )
                 .await
@@ -156,52 +159,53 @@ impl Endpoint {
     }
 }
 
-async fn ask<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Answer, String>
+async fn send_request<S>(stream: S, request: Request<Full<Bytes>>) -> Result<PostResponse, String>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
-        .map_err(words)?;
-    let answering = async { Ok(read(sender.send_request(request).await.map_err(words)?).await) };
+        .map_err(error_text)?;
+    let answering =
+        async { Ok(read_response(sender.send_request(request).await.map_err(error_text)?).await) };
     tokio::select! {
         biased;
         answer = answering => answer,
         // The answer may have come with the connection's end; then it is ready, too.
-        error = ended(connection) => Err(error),
+        error = drive_connection(connection) => Err(error),
     }
 }
 
 /// Drives the connection. Its end shows in the answer, unless it is an error.
-async fn ended<C: Future<Output = hyper::Result<()>>>(connection: C) -> String {
+async fn drive_connection<C: Future<Output = hyper::Result<()>>>(connection: C) -> String {
     match connection.await {
-        Err(error) => words(error),
+        Err(error) => error_text(error),
         Ok(()) => std::future::pending().await,
     }
 }
 
-async fn read(response: Response<Incoming>) -> Answer {
-    let (status, retry_after) = (response.status(), retry_after(response.headers()));
+async fn read_response(response: Response<Incoming>) -> PostResponse {
+    let (status, retry_after) = (response.status(), parse_retry_after(response.headers()));
     if !status.is_success() {
-        return Answer {
+        return PostResponse {
             status,
             retry_after,
             body: None,
         };
     }
-    let body = Limited::new(response.into_body(), ANSWER).collect();
-    let body = tokio::time::timeout(ANSWER_TIME, body)
+    let body = Limited::new(response.into_body(), MAX_RESPONSE_BYTES).collect();
+    let body = tokio::time::timeout(RESPONSE_BODY_TIMEOUT, body)
         .await
         .ok()
         .and_then(Result::ok);
-    Answer {
+    PostResponse {
         status,
         retry_after,
         body: body.map(http_body_util::Collected::to_bytes),
     }
 }
 
-fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+fn parse_retry_after(headers: &HeaderMap) -> Option<Duration> {
     let seconds: u64 = headers
         .get(RETRY_AFTER)?
         .to_str()
@@ -212,12 +216,12 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     Some(Duration::from_secs(seconds))
 }
 
-fn words(error: impl std::error::Error) -> String {
+fn error_text(error: impl std::error::Error) -> String {
     error.to_string()
 }
 
 /// An address of IPv6 stands in brackets in a URL alone.
-fn unbracketed(host: &str) -> &str {
+fn strip_brackets(host: &str) -> &str {
     host.strip_prefix('[')
         .and_then(|host| host.strip_suffix(']'))
         .unwrap_or(host)

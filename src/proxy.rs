@@ -1,27 +1,27 @@
 //! The proxy: sockets, HTTP/1 and everything that speaks to clients and origins.
 
 pub mod accept;
-pub mod answer;
 pub mod body;
-pub mod clean;
+pub(in crate::proxy) mod coalesce;
 pub mod connect;
-pub mod dead;
 pub mod destination;
 pub mod dial;
 pub mod document;
 pub mod drain;
-pub mod front;
-pub(in crate::proxy) mod gather;
 pub mod head;
+pub mod header_filter;
 pub mod http;
+mod inspect;
 pub mod intercept;
+pub mod local_reply;
+pub mod negative_cache;
 pub mod origin_tls;
 pub mod pool;
-pub mod reply;
+pub mod request_target;
 pub mod resolve;
 pub mod robots;
 pub mod robots_tag;
-mod seen;
+pub mod service_response;
 pub mod sniff;
 mod timing;
 pub mod tunnel;

@@ -14,20 +14,20 @@
 //! - `Crawl-delay`, `Request-rate` and `Sitemap` are kept; they never end a list of user agents. What is read beside
 //!   them is in [`extension`]. All others are counted as unknown, and not kept.
 
-pub mod agent;
-pub mod ending;
 mod escape;
 pub mod extension;
+pub mod fetch_outcome;
+pub mod file;
 pub mod freshness;
 mod line;
-pub mod parse;
 mod pattern;
+pub mod product_token;
 mod request_rate;
+pub mod robots_tag;
 pub mod rules;
-pub mod standing;
-pub mod tag;
+pub mod state;
 pub mod usage;
 
 pub use escape::normal_form;
-pub use parse::{MAX_BYTES, Parsed};
-pub use rules::{Access, Cause, Ruling};
+pub use file::{MAX_FILE_BYTES, RobotsFile};
+pub use rules::{DecidingLine, RobotsAccess, RobotsDecision};

@@ -4,46 +4,46 @@
 //! The time and the pace are arguments, waits are relative, and a grant is a [`Lease`], so that an engine that other
 //! processes share can stand behind the same verbs. Nobody waits in here: who is told to wait asks again.
 
+mod atomic_file;
 pub mod budgets;
 pub mod embedded;
 pub mod ledger;
-pub mod shards;
+pub mod sharded_map;
 pub mod stops;
-mod whole_file;
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::politeness::backoff::Cause;
-use crate::politeness::ban::Suspicion;
-use crate::politeness::heard::{Answer, Challenge};
-use crate::politeness::pace::{Again, Kind, Pace, Turn};
+use crate::politeness::backoff::BackoffCause;
+use crate::politeness::ban::BanSuspicion;
+use crate::politeness::pace::{HostPace, PaceDecision, RequestKind, ResendDecision};
+use crate::politeness::response_class::{Challenge, ResponseClass};
 
-use embedded::Embedded;
+pub use atomic_file::sync_directory;
+use embedded::EmbeddedHostStore;
 pub use embedded::Lease;
-pub use whole_file::keep_name;
 
 /// Where it is kept.
 #[derive(Debug)]
-pub enum Store {
+pub enum HostStore {
     /// In this process.
-    Embedded(Embedded),
+    Embedded(EmbeddedHostStore),
 }
 
 /// What is paced as one: a host, an address or a domain, and the kind of request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Key<'k> {
+pub struct LimiterKey<'k> {
     /// The host, the address or the domain.
     pub name: &'k str,
     /// Kinds are paced apart; what an origin asks for holds for all of them.
-    pub kind: Kind,
+    pub kind: RequestKind,
 }
 
 /// What became of a granted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum LeaseOutcome {
     /// Nothing was tried; the grant is returned.
     Unused,
     /// Something was, of which nothing is to be learned: the client has left, or all was told before.
@@ -56,55 +56,55 @@ pub enum Outcome {
 
 /// What is remembered of a host, an address or a domain, for who looks on.
 #[derive(Clone, Copy, Debug)]
-pub struct Seen {
+pub struct HostSnapshot {
     /// The pace of the last page that was asked for; none if nothing was.
-    pub pace: Option<Pace>,
+    pub pace: Option<HostPace>,
     /// The delay that it comes to, with what was learned of the latency.
     pub delay: Duration,
     /// How many may be under way now.
     pub concurrency: u32,
     /// The time until another page may go, as far as it is known.
-    pub next: Duration,
+    pub until_next: Duration,
     /// Requests under way, of every kind.
-    pub under_way: usize,
+    pub in_flight: usize,
     /// When the last head was sent.
-    pub last: Option<Instant>,
+    pub last_sent: Option<Instant>,
     /// What is left of its rest, and why it rests.
-    pub rest: Option<(Duration, Cause)>,
+    pub backoff: Option<(Duration, BackoffCause)>,
     /// Bad answers and failures in a row.
     pub failures: u8,
     /// Rests that are remembered.
-    pub rests: u8,
+    pub backoff_count: u8,
     /// How long it takes to answer, on average.
     pub latency: Option<Duration>,
     /// The time until its bodies are paid for.
-    pub owed: Option<Duration>,
+    pub byte_debt: Option<Duration>,
 }
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct StoreStats {
     /// Hosts, addresses and domains.
     pub hosts: usize,
     /// Those of them that rest.
-    pub resting: usize,
+    pub backing_off: usize,
     /// Requests under way.
     pub leases: usize,
 }
 
-impl Store {
+impl HostStore {
     /// A store in this process, empty. Several proxies draw their jitter apart.
     pub fn embedded() -> Self {
-        Self::seeded(RandomState::new().hash_one(0))
+        Self::with_seed(RandomState::new().hash_one(0))
     }
 
     /// The same, with jitter that is drawn the same for the same seed: what a simulation needs to be repeated.
-    pub fn seeded(seed: u64) -> Self {
-        Self::Embedded(Embedded::new(seed))
+    pub fn with_seed(seed: u64) -> Self {
+        Self::Embedded(EmbeddedHostStore::new(seed))
     }
 
     /// Asks for a grant. The embedded store answers without waiting.
-    pub fn admit(&self, key: Key<'_>, pace: &Pace, now: Instant) -> Turn<Lease> {
+    pub fn admit(&self, key: LimiterKey<'_>, pace: &HostPace, now: Instant) -> PaceDecision<Lease> {
         match self {
             Self::Embedded(store) => store.admit(key, pace, now),
         }
@@ -118,17 +118,17 @@ impl Store {
     }
 
     /// The request has to be sent once more: whether it may, and when.
-    pub fn again(&self, lease: &Lease, now: Instant) -> Again {
+    pub fn retry_permit(&self, lease: &Lease, now: Instant) -> ResendDecision {
         match self {
-            Self::Embedded(_) => lease.again(now),
+            Self::Embedded(_) => lease.retry_permit(now),
         }
     }
 
     /// Whether the host has begun a rest since the lease was granted, and what is left of that: what has not been sent
     /// yet must not be.
-    pub fn rests(&self, lease: &Lease, now: Instant) -> Option<Duration> {
+    pub fn backoff_remaining(&self, lease: &Lease, now: Instant) -> Option<Duration> {
         match self {
-            Self::Embedded(_) => lease.rests(now),
+            Self::Embedded(_) => lease.backoff_remaining(now),
         }
     }
 
@@ -141,42 +141,42 @@ impl Store {
     }
 
     /// Gives a grant up: at the origin's last byte, or without a use.
-    pub fn release(&self, lease: Lease, outcome: Outcome, now: Instant) {
+    pub fn release(&self, lease: Lease, outcome: LeaseOutcome, now: Instant) {
         match self {
             Self::Embedded(_) => lease.release(outcome, now),
         }
     }
 
     /// The head of the origin's answer is here, and is not only good: what the host learns from it, whether it is the one
-    /// that ends a rest, and how long it took. A request of which this was told is given up as [`Outcome::Abandoned`].
-    pub fn hear(
+    /// that ends a rest, and how long it took. A request of which this was told is given up as [`LeaseOutcome::Abandoned`].
+    pub fn record_response(
         &self,
         lease: &Lease,
-        answer: Answer,
+        answer: ResponseClass,
         challenge: Challenge,
         now: Instant,
-    ) -> Suspicion {
+    ) -> BanSuspicion {
         match self {
-            Self::Embedded(_) => lease.hear(answer, challenge, now),
+            Self::Embedded(_) => lease.record_response(answer, challenge, now),
         }
     }
 
     /// Shows what is remembered of one name, whatever the kind of request.
-    pub fn seen_of(&self, name: &str, now: Instant) -> Option<Seen> {
+    pub fn host_snapshot(&self, name: &str, now: Instant) -> Option<HostSnapshot> {
         match self {
-            Self::Embedded(store) => store.seen_of(name, now),
+            Self::Embedded(store) => store.host_snapshot(name, now),
         }
     }
 
     /// Shows what is remembered of every name, in no order. Requests wait for it no longer than for one another.
-    pub fn each_seen(&self, now: Instant, show: impl FnMut(&Arc<str>, Seen)) {
+    pub fn for_each_host(&self, now: Instant, show: impl FnMut(&Arc<str>, HostSnapshot)) {
         match self {
-            Self::Embedded(store) => store.each_seen(now, show),
+            Self::Embedded(store) => store.for_each_host(now, show),
         }
     }
 
     /// Forgets what nobody could tell from something new, and counts the rest.
-    pub fn sweep(&self, now: Instant) -> Census {
+    pub fn sweep(&self, now: Instant) -> StoreStats {
         match self {
             Self::Embedded(store) => store.sweep(now),
         }

@@ -3,9 +3,9 @@
 //! What is done with a connection once its handshake is made is the proxy's business; TLS towards origins is not here.
 
 pub mod ca;
-pub mod leaf;
+pub mod issuer;
 pub mod provider;
-mod rate;
+mod rate_limit;
 
-pub use ca::{Authority, AuthorityError, Certificate};
-pub use leaf::{Leaf, MintError, Minter, Tickets};
+pub use ca::{CaCertificate, CaError, CertificateAuthority};
+pub use issuer::{CertificateIssuer, IssueError, LeafCertificate, SessionTickets};

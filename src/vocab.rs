@@ -3,11 +3,11 @@
 //! Nothing here names another module of the house.
 
 pub mod address;
+pub mod certificate_verification;
 pub mod crawl_status;
 pub mod crawler;
 pub mod disposition;
 pub mod domain;
-pub mod fault;
 pub mod intent;
 pub mod media_type;
 pub mod nearest;
@@ -22,5 +22,5 @@ pub mod stage;
 pub mod target;
 pub mod trace_context;
 pub mod units;
-pub mod verify;
+pub mod upstream_fault;
 pub mod week;

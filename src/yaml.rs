@@ -7,5 +7,5 @@ mod node;
 mod parse;
 pub mod read;
 
-pub use node::{Entry, Key, Node, Value};
+pub use node::{MappingEntry, MappingKey, Node, YamlValue};
 pub use parse::parse;

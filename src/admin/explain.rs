@@ -8,25 +8,25 @@ use http_body::Body;
 use http_body_util::Full;
 use serde_json::{Map, Value as Json, json};
 
-use crate::clock::{Clock, year};
-use crate::gate::trial::Trial;
+use crate::clock::{Clock, utc_year};
+use crate::gate::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
-use crate::report::wire::Answers;
+use crate::report::response::ProfileResponses;
 use crate::report::{case, explanation};
 use crate::vocab::crawler::Crawler;
 use crate::vocab::nearest::nearest;
 use crate::vocab::profile::Profile;
 
-use super::api::PolicyApi;
-use super::ask::{Mistake, apart, beginning, received};
-use super::page;
+use super::api_request::{ApiRequestError, read_body, run_blocking, shorten_message};
+use super::policy_api::PolicyApi;
+use super::response;
 
 /// The longest body.
-const BODY: usize = 64 << 10;
+const MAX_BODY_BYTES: usize = 64 << 10;
 
 /// What is asked: the facts, as they were given and as they were read, and by which profile the answer is.
-struct Question {
+struct ExplainRequest {
     given: Map<String, Json>,
     facts: CaseFacts,
     profile: Option<Profile>,
@@ -40,49 +40,55 @@ impl PolicyApi {
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let question = match received(body, BODY)
+        let question = match read_body(body, MAX_BODY_BYTES)
             .await
-            .and_then(|bytes| Question::read(&bytes))
+            .and_then(|bytes| ExplainRequest::parse(&bytes))
         {
             Ok(question) => question,
-            Err(mistake) => return mistake.answer(),
+            Err(mistake) => return mistake.into_response(),
         };
-        let snapshot = self.in_force.load();
+        let snapshot = self.active_policy.load();
         let profile = question
             .profile
             .unwrap_or_else(|| self.profile_of(question.crawler()));
         // Thousands of rules take milliseconds, for which nobody else shall wait.
-        match apart(move || explained(&snapshot.policy, &question, profile)).await {
-            Some(document) => page::json(StatusCode::OK, &document),
-            None => page::broken(),
+        match run_blocking(move || explanation_document(&snapshot.policy, &question, profile)).await
+        {
+            Some(document) => response::json(StatusCode::OK, &document),
+            None => response::internal_error(),
         }
     }
 
     /// How a crawler is answered of which no `User-Agent` is known.
     fn profile_of(&self, crawler: &str) -> Profile {
         let known = self.crawlers.iter().find(|known| known.as_str() == crawler);
-        known.and_then(Crawler::profile).unwrap_or(self.profile)
+        known
+            .and_then(Crawler::profile)
+            .unwrap_or(self.default_profile)
     }
 }
 
-impl Question {
-    fn read(body: &[u8]) -> Result<Self, Mistake> {
+impl ExplainRequest {
+    fn parse(body: &[u8]) -> Result<Self, ApiRequestError> {
         let mut given: Map<String, Json> = serde_json::from_slice(body).map_err(|error| {
-            Mistake::Words(format!(
+            ApiRequestError::Invalid(format!(
                 "the body is no JSON object of facts: {}",
-                beginning(&error)
+                shorten_message(&error)
             ))
         })?;
         let profile = match given.shift_remove("profile") {
             None | Some(Json::Null) => None,
-            Some(word) => Some(profile(&word)?),
+            Some(word) => Some(parse_profile(&word)?),
         };
         let facts = CaseFacts::from_json(&given).map_err(|mistake| {
-            Mistake::Words(format!("the facts cannot be read: {}", beginning(&mistake)))
+            ApiRequestError::Invalid(format!(
+                "the facts cannot be read: {}",
+                shorten_message(&mistake)
+            ))
         })?;
         Ok(Self {
             given,
-            facts: facts.in_year(year(Clock::system().wall())),
+            facts: facts.with_default_year(utc_year(Clock::system().wall_time())),
             profile,
         })
     }
@@ -95,28 +101,28 @@ impl Question {
     }
 }
 
-fn profile(word: &Json) -> Result<Profile, Mistake> {
+fn parse_profile(word: &Json) -> Result<Profile, ApiRequestError> {
     let known = word.as_str().and_then(Profile::from_word);
     known.ok_or_else(|| {
         let names = Profile::ALL.map(Profile::as_str);
         let near = word.as_str().and_then(|word| nearest(word, names));
         let near = near.map_or(String::new(), |near| format!(" (did you mean `{near}`?)"));
-        Mistake::Words(format!(
+        ApiRequestError::Invalid(format!(
             "`profile` must be one of {}{near}",
             names.join(", ")
         ))
     })
 }
 
-fn explained(policy: &Policy, question: &Question, profile: Profile) -> Json {
+fn explanation_document(policy: &Policy, question: &ExplainRequest, profile: Profile) -> Json {
     let facts = &question.facts;
-    let trial = Trial::new(policy, facts, profile);
-    let answers = Answers::of(&trial, facts);
-    let mut document = explanation::of(&trial, facts, &answers);
+    let trial = OfflineEvaluation::new(policy, facts, profile);
+    let answers = ProfileResponses::for_trial(&trial, facts);
+    let mut document = explanation::to_json(&trial, facts, &answers);
     let more = json!({
-        "answers": explanation::to_all(&answers),
-        "case": case::of(&trial, &question.given, question.profile),
+        "answers": explanation::answers_to_json(&answers),
+        "case": case::to_yaml(&trial, &question.given, question.profile),
     });
-    page::extend(&mut document, &more);
+    response::extend(&mut document, &more);
     document
 }

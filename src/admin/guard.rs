@@ -21,7 +21,7 @@ use http::{HeaderMap, Method, Request, Response, StatusCode};
 use http_body_util::Full;
 use sha2::{Digest, Sha256};
 
-use super::page::problem;
+use super::response::problem;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -34,36 +34,36 @@ const BASIC: HeaderValue =
 
 /// Whether a path is open to those without a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Access {
+pub(super) enum PathAccess {
     Open,
     Token,
 }
 
 /// Decides who may ask.
 #[derive(Debug)]
-pub struct Guard {
+pub struct AdminGuard {
     names: Box<[Box<str>]>,
-    token: Option<Token>,
+    token: Option<AdminToken>,
 }
 
 /// Why a request is not let in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refused {
+pub enum AdminRefusal {
     /// CONNECT, or a target that is no path: the client takes this for the proxy.
     NotAProxy,
     /// No `Host`, or more than one.
-    Host,
+    InvalidHost,
     /// `Host` is no name of this listener.
     ForeignHost,
     /// A browser says that another site's page is asking.
     ForeignSite,
     /// The path asks for a token, and there is none or a wrong one.
-    Unauthorized(Asker),
+    Unauthorized(RequestInitiator),
 }
 
 /// Who would be asked for the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Asker {
+pub enum RequestInitiator {
     /// A program, or the user of a browser who opens a page.
     User,
     /// A page that is open (`Sec-Fetch-Mode`, W3C Fetch Metadata): a browser would put its login over it, with each poll
@@ -71,8 +71,8 @@ pub enum Asker {
     Page,
 }
 
-impl Asker {
-    fn of(headers: &HeaderMap) -> Self {
+impl RequestInitiator {
+    fn from_headers(headers: &HeaderMap) -> Self {
         let navigates = |mode: &HeaderValue| mode.as_bytes() == b"navigate";
         if headers.get_all(SEC_FETCH_MODE).iter().all(navigates) {
             Self::User
@@ -82,10 +82,10 @@ impl Asker {
     }
 }
 
-impl Guard {
+impl AdminGuard {
     /// Admits `Host` values that are the address that the connection came to, `localhost` or a loopback address if
     /// that is one, or one of `names`: `NAME` with any port, `NAME:PORT` as it stands.
-    pub fn new(names: impl IntoIterator<Item = String>, token: Option<Token>) -> Self {
+    pub fn new(names: impl IntoIterator<Item = String>, token: Option<AdminToken>) -> Self {
         Self {
             names: names
                 .into_iter()
@@ -99,29 +99,31 @@ impl Guard {
     ///
     /// # Errors
     /// Says why the request is refused.
-    pub fn admits<B>(&self, request: &Request<B>, local: SocketAddr) -> Result<(), Refused> {
+    pub fn check<B>(&self, request: &Request<B>, local: SocketAddr) -> Result<(), AdminRefusal> {
         if request.method() == Method::CONNECT || request.uri().authority().is_some() {
-            return Err(Refused::NotAProxy);
+            return Err(AdminRefusal::NotAProxy);
         }
         let headers = request.headers();
-        let host = only(headers, &HOST)
-            .ok_or(Refused::Host)?
+        let host = single_header(headers, &HOST)
+            .ok_or(AdminRefusal::InvalidHost)?
             .to_ascii_lowercase();
         if !self.is_ours(&host, local) {
-            return Err(Refused::ForeignHost);
+            return Err(AdminRefusal::ForeignHost);
         }
-        if !self.same_site(headers, &host) {
-            return Err(Refused::ForeignSite);
+        if !self.is_same_site(headers, &host) {
+            return Err(AdminRefusal::ForeignSite);
         }
-        match (super::route::access(request.uri().path()), &self.token) {
-            (Access::Open, _) | (Access::Token, None) => Ok(()),
-            (Access::Token, Some(token)) if token.is_in(headers) => Ok(()),
-            (Access::Token, Some(_)) => Err(Refused::Unauthorized(Asker::of(headers))),
+        match (super::route::path_access(request.uri().path()), &self.token) {
+            (PathAccess::Open, _) | (PathAccess::Token, None) => Ok(()),
+            (PathAccess::Token, Some(token)) if token.is_sent_in(headers) => Ok(()),
+            (PathAccess::Token, Some(_)) => Err(AdminRefusal::Unauthorized(
+                RequestInitiator::from_headers(headers),
+            )),
         }
     }
 
     /// Whether a browser, if it is one, says that the request comes from this listener's own pages or from its user.
-    fn same_site(&self, headers: &HeaderMap, host: &str) -> bool {
+    fn is_same_site(&self, headers: &HeaderMap, host: &str) -> bool {
         let own_site = |value: &HeaderValue| matches!(value.as_bytes(), b"same-origin" | b"none");
         let own_origin = |value: &HeaderValue| {
             value
@@ -157,7 +159,7 @@ impl Guard {
             .parse::<IpAddr>()
             .ok();
         let address = match ip.map(|ip| ip.to_canonical()) {
-            Some(ip) => ip == local_ip || is_home(ip) && local_ip.is_loopback(),
+            Some(ip) => ip == local_ip || is_localhost(ip) && local_ip.is_loopback(),
             None => name == "localhost" && local_ip.is_loopback(),
         };
         address && port == Some(local.port())
@@ -165,7 +167,7 @@ impl Guard {
 }
 
 /// 127.0.0.1 and ::1.
-fn is_home(ip: IpAddr) -> bool {
+fn is_localhost(ip: IpAddr) -> bool {
     ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST
 }
 
@@ -178,7 +180,7 @@ fn split_port(host: &str) -> (&str, Option<u16>) {
 }
 
 /// The value of a field that must be there exactly once.
-fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
+fn single_header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (Some(value), None) => value.to_str().ok(),
@@ -186,15 +188,15 @@ fn only<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     }
 }
 
-impl Refused {
+impl AdminRefusal {
     /// What the client is told.
-    pub(super) fn answer(self) -> Response<Full<Bytes>> {
+    pub(super) fn into_response(self) -> Response<Full<Bytes>> {
         match self {
             Self::NotAProxy => problem(
                 StatusCode::BAD_REQUEST,
                 "this is the admin listener; the proxy listens on another port",
             ),
-            Self::Host => problem(StatusCode::BAD_REQUEST, "exactly one Host is required"),
+            Self::InvalidHost => problem(StatusCode::BAD_REQUEST, "exactly one Host is required"),
             Self::ForeignHost => {
                 problem(StatusCode::FORBIDDEN, "Host is not a name of this listener")
             }
@@ -202,71 +204,72 @@ impl Refused {
                 StatusCode::FORBIDDEN,
                 "requests of other sites are not answered",
             ),
-            Self::Unauthorized(asker) => challenged(asker),
+            Self::Unauthorized(asker) => unauthorized(asker),
         }
     }
 }
 
 /// 401 with the challenges that this asker can make something of.
-fn challenged(asker: Asker) -> Response<Full<Bytes>> {
+fn unauthorized(initiator: RequestInitiator) -> Response<Full<Bytes>> {
     let mut answer = problem(
         StatusCode::UNAUTHORIZED,
         "the admin token is required: Authorization: Bearer …, or Basic with the token as password",
     );
     let challenges = answer.headers_mut();
     challenges.append(WWW_AUTHENTICATE, BEARER);
-    match asker {
-        Asker::User => {
+    match initiator {
+        RequestInitiator::User => {
             challenges.append(WWW_AUTHENTICATE, BASIC);
         }
-        Asker::Page => {}
+        RequestInitiator::Page => {}
     }
     answer
 }
 
 /// The admin token. Only its hash is kept, and it is never shown.
-pub struct Token([u8; 32]);
+pub struct AdminToken([u8; 32]);
 
 /// Why a token is not one.
 #[derive(Debug)]
-pub enum TokenError {
+pub enum AdminTokenError {
     /// The file cannot be read.
     Unreadable(io::Error),
-    /// Shorter than [`Token::SHORTEST`], or with characters that no header carries.
-    Unfit,
+    /// Shorter than [`Token::MIN_LENGTH`], or with characters that no header carries.
+    Invalid,
 }
 
-impl fmt::Display for TokenError {
+impl fmt::Display for AdminTokenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(error) => write!(f, "cannot read the token: {error}"),
-            Self::Unfit => {
+            Self::Invalid => {
                 write!(
                     f,
                     "a token is one line of {} or more visible ASCII characters",
-                    Token::SHORTEST
+                    AdminToken::MIN_LENGTH
                 )
             }
         }
     }
 }
 
-impl std::error::Error for TokenError {}
+impl std::error::Error for AdminTokenError {}
 
-impl Token {
+impl AdminToken {
     /// The fewest characters of a token.
-    pub const SHORTEST: usize = 16;
+    pub const MIN_LENGTH: usize = 16;
 
     /// Takes a token as it stands.
     ///
     /// # Errors
-    /// [`TokenError::Unfit`].
-    pub fn new(text: &str) -> Result<Self, TokenError> {
-        let fits = text.len() >= Self::SHORTEST && text.bytes().all(|byte| byte.is_ascii_graphic());
+    /// [`AdminTokenError::Invalid`].
+    pub fn new(text: &str) -> Result<Self, AdminTokenError> {
+        let fits =
+            text.len() >= Self::MIN_LENGTH && text.bytes().all(|byte| byte.is_ascii_graphic());
         if fits {
             Ok(Self(Sha256::digest(text).into()))
         } else {
-            Err(TokenError::Unfit)
+            Err(AdminTokenError::Invalid)
         }
     }
 
@@ -274,13 +277,13 @@ impl Token {
     ///
     /// # Errors
     /// If the file cannot be read or holds no fit token.
-    pub fn read(path: &Path) -> Result<Self, TokenError> {
-        let text = std::fs::read_to_string(path).map_err(TokenError::Unreadable)?;
+    pub fn from_file(path: &Path) -> Result<Self, AdminTokenError> {
+        let text = std::fs::read_to_string(path).map_err(AdminTokenError::Unreadable)?;
         Self::new(text.trim())
     }
 
-    fn is_in(&self, headers: &HeaderMap) -> bool {
-        let given = only(headers, &AUTHORIZATION).and_then(|value| value.split_once(' '));
+    fn is_sent_in(&self, headers: &HeaderMap) -> bool {
+        let given = single_header(headers, &AUTHORIZATION).and_then(|value| value.split_once(' '));
         let Some((scheme, given)) = given else {
             return false;
         };
@@ -289,7 +292,7 @@ impl Token {
             return self.equals(given.as_bytes());
         }
         scheme.eq_ignore_ascii_case("basic")
-            && password(given).is_some_and(|given| self.equals(&given))
+            && password_of_basic(given).is_some_and(|given| self.equals(&given))
     }
 
     /// Compares hashes, every byte of them: how long it takes says nothing of the token.
@@ -304,13 +307,13 @@ impl Token {
 }
 
 /// The password of Basic credentials, whoever the user (RFC 7617: what stands behind the first colon).
-fn password(credentials: &str) -> Option<Vec<u8>> {
+fn password_of_basic(credentials: &str) -> Option<Vec<u8>> {
     let mut plain = STANDARD.decode(credentials).ok()?;
     let colon = plain.iter().position(|byte| *byte == b':')?;
     Some(plain.split_off(colon + 1))
 }
 
-impl fmt::Debug for Token {
+impl fmt::Debug for AdminToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Token(…)")
     }
@@ -318,9 +321,9 @@ impl fmt::Debug for Token {
 
 /// The listener is open to others, and asks for no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Exposed(pub SocketAddr);
+pub struct ExposedListenerError(pub SocketAddr);
 
-impl fmt::Display for Exposed {
+impl fmt::Display for ExposedListenerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -331,18 +334,21 @@ impl fmt::Display for Exposed {
     }
 }
 
-impl std::error::Error for Exposed {}
+impl std::error::Error for ExposedListenerError {}
 
 /// A configuration rule: a listener that is not on loopback must have a token.
 ///
 /// # Errors
-/// [`Exposed`] if it has none.
-pub fn check_exposure(listen: SocketAddr, token: Option<&Token>) -> Result<(), Exposed> {
+/// [`ExposedListenerError`] if it has none.
+pub fn check_exposure(
+    listen: SocketAddr,
+    token: Option<&AdminToken>,
+) -> Result<(), ExposedListenerError> {
     let home = listen.ip().to_canonical().is_loopback();
     if home || token.is_some() {
         Ok(())
     } else {
-        Err(Exposed(listen))
+        Err(ExposedListenerError(listen))
     }
 }
 
@@ -352,7 +358,7 @@ mod tests {
 
     #[test]
     fn hosts_are_ours_by_address_or_by_name() {
-        let guard = Guard::new(
+        let guard = AdminGuard::new(
             ["Gate.corp.example".to_owned(), "other:81".to_owned()],
             None,
         );
@@ -389,7 +395,7 @@ mod tests {
 
     #[test]
     fn origins_are_ours_by_host_and_over_tls_by_name_only() {
-        let guard = Guard::new(
+        let guard = AdminGuard::new(
             ["gate.corp.example".to_owned(), "other:81".to_owned()],
             None,
         );
@@ -418,7 +424,11 @@ mod tests {
             ("null", "gate.corp.example", false),
         ] {
             let headers = HeaderMap::from_iter([(ORIGIN, origin.parse().unwrap())]);
-            assert_eq!(guard.same_site(&headers, host), ours, "{origin} of {host}");
+            assert_eq!(
+                guard.is_same_site(&headers, host),
+                ours,
+                "{origin} of {host}"
+            );
         }
     }
 
@@ -438,7 +448,8 @@ mod tests {
                 .iter()
                 .map(|mode| (SEC_FETCH_MODE, mode.parse().unwrap()));
             let headers = HeaderMap::from_iter(fields);
-            let answer = Refused::Unauthorized(Asker::of(&headers)).answer();
+            let answer = AdminRefusal::Unauthorized(RequestInitiator::from_headers(&headers))
+                .into_response();
             let challenges: Vec<_> = answer.headers().get_all(WWW_AUTHENTICATE).iter().collect();
             assert_eq!(
                 (challenges.len(), challenges.first()),
@@ -458,9 +469,12 @@ mod tests {
             "0123456789abcdé…",
             "0123456789abcdef\n",
         ] {
-            assert!(matches!(Token::new(bad), Err(TokenError::Unfit)), "{bad:?}");
+            assert!(
+                matches!(AdminToken::new(bad), Err(AdminTokenError::Invalid)),
+                "{bad:?}"
+            );
         }
-        let token = Token::new("0123456789abcdef").unwrap();
+        let token = AdminToken::new("0123456789abcdef").unwrap();
         assert_eq!(format!("{token:?}"), "Token(…)");
         assert!(token.equals(b"0123456789abcdef"));
         for wrong in ["", "0123456789abcdeF", "0123456789abcdef0"] {
@@ -471,7 +485,7 @@ mod tests {
     #[test]
     fn the_token_is_taken_as_bearer_or_as_the_password_of_anybody() {
         let basic = |plain: &[u8]| format!("Basic {}", STANDARD.encode(plain));
-        let token = Token::new("0123456789:abcdef").unwrap();
+        let token = AdminToken::new("0123456789:abcdef").unwrap();
         for (value, fits) in [
             ("Bearer 0123456789:abcdef".to_owned(), true),
             (basic(b":0123456789:abcdef"), true),
@@ -502,13 +516,13 @@ mod tests {
             ),
         ] {
             let headers = HeaderMap::from_iter([(AUTHORIZATION, value.parse().unwrap())]);
-            assert_eq!(token.is_in(&headers), fits, "{value}");
+            assert_eq!(token.is_sent_in(&headers), fits, "{value}");
         }
     }
 
     #[test]
     fn off_loopback_a_token_is_required() {
-        let token = Token::new("0123456789abcdef").unwrap();
+        let token = AdminToken::new("0123456789abcdef").unwrap();
         for (listen, without) in [
             ("127.0.0.1:1", true),
             ("127.1.2.3:1", true),

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
-use super::page::{PLAIN, page};
+use super::response::{TEXT_PLAIN, text_response};
 
 /// One line of `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Check {
+pub struct HealthCheck {
     /// What was looked at: `policy`, `drain`, `log`.
     pub name: &'static str,
     /// What was found.
@@ -29,18 +29,18 @@ pub enum CheckState {
     Fail(String),
 }
 
-impl Check {
+impl HealthCheck {
     /// A check of this name.
     pub fn new(name: &'static str, state: CheckState) -> Self {
         Self { name, state }
     }
 
-    fn fails(&self) -> bool {
+    fn is_failing(&self) -> bool {
         matches!(self.state, CheckState::Fail(_))
     }
 }
 
-impl fmt::Display for Check {
+impl fmt::Display for HealthCheck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (word, text) = match &self.state {
             CheckState::Ok(text) => ("ok", text),
@@ -59,11 +59,11 @@ impl fmt::Display for Check {
 
 /// Makes the checks, anew for each request of `/readyz`.
 #[derive(Clone)]
-pub struct Readiness(Arc<dyn Fn() -> Vec<Check> + Send + Sync>);
+pub struct Readiness(Arc<dyn Fn() -> Vec<HealthCheck> + Send + Sync>);
 
 impl Readiness {
     /// Asks this function.
-    pub fn new(checks: impl Fn() -> Vec<Check> + Send + Sync + 'static) -> Self {
+    pub fn new(checks: impl Fn() -> Vec<HealthCheck> + Send + Sync + 'static) -> Self {
         Self(Arc::new(checks))
     }
 }
@@ -85,7 +85,7 @@ pub(super) struct Health {
 
 impl Readiness {
     /// Makes the checks.
-    pub(super) fn look(&self) -> Health {
+    pub(super) fn run_checks(&self) -> Health {
         let checks = (self.0)();
         let warnings = checks.iter().filter_map(|check| match &check.state {
             CheckState::Ok(_) => None,
@@ -94,24 +94,24 @@ impl Readiness {
             }
         });
         Health {
-            ready: !checks.iter().any(Check::fails),
+            ready: !checks.iter().any(HealthCheck::is_failing),
             warnings: warnings.collect(),
         }
     }
 }
 
 /// 200 unless a check fails.
-pub(super) fn answer(readiness: &Readiness) -> Response<Full<Bytes>> {
+pub(super) fn response(readiness: &Readiness) -> Response<Full<Bytes>> {
     let checks = (readiness.0)();
-    let fails = checks.iter().any(Check::fails);
+    let fails = checks.iter().any(HealthCheck::is_failing);
     let status = if fails {
         StatusCode::SERVICE_UNAVAILABLE
     } else {
         StatusCode::OK
     };
-    page(
+    text_response(
         status,
-        PLAIN,
+        TEXT_PLAIN,
         checks.iter().map(|check| format!("{check}\n")).collect(),
     )
 }

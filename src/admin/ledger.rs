@@ -1,7 +1,7 @@
 //! The URLs that are remembered, what was told of them, and the sweep: `/api/v1/urls`, `/api/v1/events` and
 //! `/api/v1/ledger`.
 //!
-//! Nothing here decides what is remembered. A look takes a thread of those that may block, at most `LOOKS` of them at
+//! Nothing here decides what is remembered. A look takes a thread of those that may block, at most `MAX_CONCURRENT_READS` of them at
 //! once, each for a bounded time: a filter that little fits brings back what was found so far, and where to go on.
 
 mod events;
@@ -19,38 +19,38 @@ use http_body_util::Full;
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
-use crate::gate::snapshot::InForce;
-use crate::ledger::sought::Time;
+use crate::gate::snapshot::ActivePolicy;
+use crate::ledger::filter::TimeBudget;
 use crate::metrics::policy::PolicyMetrics;
 use crate::policy::Policy;
-use crate::store::ledger::{Failed, Ledger};
+use crate::store::ledger::{Ledger, LedgerUnavailable};
 use crate::vocab::crawler::Crawler;
 
-use super::page::{self, problem};
-use super::query::Mistake;
-use sweep::Sweeps;
+use super::query::ParameterError;
+use super::response::{self, problem};
+use sweep::SweepControl;
 
 /// Looks at once: each may go through all that is kept.
-const LOOKS: usize = 2;
+const MAX_CONCURRENT_READS: usize = 2;
 /// How long one look may take.
-const LOOK: Duration = Duration::from_secs(2);
+const READ_TIME_LIMIT: Duration = Duration::from_secs(2);
 /// The most rows, and how many if nothing is said.
-const MOST: usize = 1_000;
-const USUAL: usize = 100;
+const MAX_LIMIT: usize = 1_000;
+const DEFAULT_LIMIT: usize = 100;
 
 /// Where the ledger is. It may come and go with a reload.
-pub trait Kept: fmt::Debug + Send + Sync {
+pub trait LedgerProvider: fmt::Debug + Send + Sync {
     /// The ledger, if one is kept.
     fn ledger(&self) -> Option<Ledger>;
 }
 
-impl Kept for Ledger {
+impl LedgerProvider for Ledger {
     fn ledger(&self) -> Option<Ledger> {
         Some(self.clone())
     }
 }
 
-impl Kept for OnceLock<Ledger> {
+impl LedgerProvider for OnceLock<Ledger> {
     fn ledger(&self) -> Option<Ledger> {
         self.get().cloned()
     }
@@ -59,16 +59,16 @@ impl Kept for OnceLock<Ledger> {
 /// What the proxy remembers of URLs.
 #[derive(Clone, Debug)]
 pub struct LedgerApi {
-    kept: Arc<dyn Kept>,
-    sweeps: Arc<dyn Sweeps>,
+    provider: Arc<dyn LedgerProvider>,
+    sweeper: Arc<dyn SweepControl>,
     crawlers: Arc<[Crawler]>,
     clock: Clock,
-    in_force: Option<Arc<InForce<Arc<PolicyMetrics>>>>,
-    looks: Arc<Semaphore>,
+    active_policy: Option<Arc<ActivePolicy<Arc<PolicyMetrics>>>>,
+    read_permits: Arc<Semaphore>,
 }
 
 /// What a look has at hand.
-struct Look {
+struct LedgerReadContext {
     ledger: Ledger,
     policy: Option<Arc<Policy>>,
     crawlers: Arc<[Crawler]>,
@@ -78,46 +78,48 @@ struct Look {
 impl LedgerApi {
     /// Shows what these know; `crawlers` may each have a record of a URL.
     pub fn new(
-        kept: Arc<dyn Kept>,
-        sweeps: Arc<dyn Sweeps>,
+        provider: Arc<dyn LedgerProvider>,
+        sweeper: Arc<dyn SweepControl>,
         crawlers: Arc<[Crawler]>,
         clock: Clock,
     ) -> Self {
         Self {
-            kept,
-            sweeps,
+            provider,
+            sweeper,
             crawlers,
             clock,
-            in_force: None,
-            looks: Arc::new(Semaphore::new(LOOKS)),
+            active_policy: None,
+            read_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
         }
     }
 
     /// Asks this policy under which URL a request is kept (`strip_params`, `replace`).
-    pub fn under(self, in_force: Arc<InForce<Arc<PolicyMetrics>>>) -> Self {
+    pub fn with_policy(self, active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>) -> Self {
         Self {
-            in_force: Some(in_force),
+            active_policy: Some(active_policy),
             ..self
         }
     }
 
     /// Looks apart from the threads that serve.
-    async fn look(
+    async fn read_blocking(
         &self,
-        look: impl FnOnce(&Look) -> Result<Response<Full<Bytes>>, Failed> + Send + 'static,
+        read: impl FnOnce(&LedgerReadContext) -> Result<Response<Full<Bytes>>, LedgerUnavailable>
+        + Send
+        + 'static,
     ) -> Response<Full<Bytes>> {
-        let Some(ledger) = self.kept.ledger() else {
-            return none_kept();
+        let Some(ledger) = self.provider.ledger() else {
+            return no_ledger();
         };
-        let Ok(place) = Arc::clone(&self.looks).acquire_owned().await else {
-            return page::broken();
+        let Ok(place) = Arc::clone(&self.read_permits).acquire_owned().await else {
+            return response::internal_error();
         };
         let crawlers = Arc::clone(&self.crawlers);
         let policy = self
-            .in_force
+            .active_policy
             .as_ref()
             .map(|in_force| Arc::clone(&in_force.load().policy));
-        let at_hand = Look {
+        let at_hand = LedgerReadContext {
             ledger,
             policy,
             crawlers,
@@ -125,25 +127,25 @@ impl LedgerApi {
         };
         let looked = tokio::task::spawn_blocking(move || {
             let _place = place;
-            look(&at_hand).unwrap_or_else(|Failed| unread())
+            read(&at_hand).unwrap_or_else(|LedgerUnavailable| ledger_unavailable())
         });
-        looked.await.unwrap_or_else(|_| page::broken())
+        looked.await.unwrap_or_else(|_| response::internal_error())
     }
 }
 
-impl Look {
+impl LedgerReadContext {
     /// Says of each slice whether there is time for another.
-    fn time(&self) -> impl FnMut() -> Time {
+    fn time_check(&self) -> impl FnMut() -> TimeBudget {
         let (clock, began) = (self.clock.clone(), self.clock.now());
-        move || match clock.now().saturating_duration_since(began) < LOOK {
-            true => Time::Left,
-            false => Time::Over,
+        move || match clock.now().saturating_duration_since(began) < READ_TIME_LIMIT {
+            true => TimeBudget::Remaining,
+            false => TimeBudget::Exhausted,
         }
     }
 }
 
 /// 404, with the cure.
-fn none_kept() -> Response<Full<Bytes>> {
+fn no_ledger() -> Response<Full<Bytes>> {
     problem(
         StatusCode::NOT_FOUND,
         "no ledger is kept: with ledger.keep: auto there is one only if the policy asks for memory (spaces, recrawl, \
@@ -152,17 +154,17 @@ fn none_kept() -> Response<Full<Bytes>> {
 }
 
 /// 503: what was found before the disk failed is not told, or it would look like all that there is.
-fn unread() -> Response<Full<Bytes>> {
+fn ledger_unavailable() -> Response<Full<Bytes>> {
     problem(
         StatusCode::SERVICE_UNAVAILABLE,
         "the ledger cannot be read now: its disk fails, or the proxy ends; ask again, and see /readyz for the cause",
     )
 }
 
-fn limit(text: &str) -> Result<usize, Mistake> {
+fn parse_limit(text: &str) -> Result<usize, ParameterError> {
     let limit = text
         .parse()
         .ok()
-        .filter(|limit| (1..=MOST).contains(limit) && !text.starts_with('+'));
-    limit.ok_or_else(|| Mistake(format!("`limit` is a number from 1 to {MOST}")))
+        .filter(|limit| (1..=MAX_LIMIT).contains(limit) && !text.starts_with('+'));
+    limit.ok_or_else(|| ParameterError(format!("`limit` is a number from 1 to {MAX_LIMIT}")))
 }

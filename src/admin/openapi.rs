@@ -6,12 +6,12 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
-use super::page::page;
+use super::response::text_response;
 
 /// The document.
 pub(super) const DOCUMENT: &str = include_str!("openapi.json");
 
 /// The document as it stands.
-pub(super) fn answer() -> Response<Full<Bytes>> {
-    page(StatusCode::OK, "application/json", DOCUMENT.to_owned())
+pub(super) fn response() -> Response<Full<Bytes>> {
+    text_response(StatusCode::OK, "application/json", DOCUMENT.to_owned())
 }

@@ -8,16 +8,16 @@ use http_body_util::Full;
 use serde_json::{Map, Value as Json, json};
 
 use crate::clock::Rfc3339;
-use crate::gate::reload::Attempt;
-use crate::gate::snapshot::Snapshot;
+use crate::gate::reload::ReloadAttempt;
+use crate::gate::snapshot::PolicySnapshot;
 use crate::metrics::policy::PolicyMetrics;
 use crate::policy::Policy;
-use crate::policy::rule::{Mode, Rule, RuleBody};
+use crate::policy::rule::{EnforcementMode, Rule, RuleBody};
 use crate::policy::space::Space;
 
-use super::api::{PolicyApi, last_reload};
-use super::ask::apart;
-use super::page;
+use super::api_request::run_blocking;
+use super::policy_api::{PolicyApi, attempt_to_json};
+use super::response;
 
 /// The option that decides where no rule does.
 const DISPOSITION: &str = "disposition";
@@ -26,37 +26,37 @@ impl PolicyApi {
     /// Name, revision and files, each rule in words with its counters since it is there, what is disabled, how the last
     /// reload went (`null` before the first) and what was in force before.
     pub(super) async fn show(&self) -> Response<Full<Bytes>> {
-        let (snapshot, last) = (self.in_force.load(), self.reloads.last());
+        let (snapshot, last) = (self.active_policy.load(), self.reloads.last_attempt());
         // Thousands of rules are put into words.
-        match apart(move || document(&snapshot, last.as_deref())).await {
-            Some(document) => page::json(StatusCode::OK, &document),
-            None => page::broken(),
+        match run_blocking(move || document(&snapshot, last.as_deref())).await {
+            Some(document) => response::json(StatusCode::OK, &document),
+            None => response::internal_error(),
         }
     }
 }
 
-fn document(snapshot: &Snapshot<Arc<PolicyMetrics>>, last: Option<&Attempt>) -> Json {
-    let (policy, written) = (&snapshot.policy, &snapshot.written);
+fn document(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>, last: Option<&ReloadAttempt>) -> Json {
+    let (policy, written) = (&snapshot.policy, &snapshot.source);
     let disabled = policy
         .rules()
         .iter()
-        .filter(|rule| rule.mode == Mode::Disabled);
-    let before = written.before.as_ref();
+        .filter(|rule| rule.mode == EnforcementMode::Disabled);
+    let before = written.previous.as_ref();
     json!({
         "name": policy.name(),
         "revision": policy.revision(),
         "loaded_at": written.loaded_at.map(|at| Rfc3339(at).to_string()),
         "files": written.files.iter().map(|file| &*file.path).collect::<Vec<_>>(),
-        "disposition": policy.base(DISPOSITION).map(|value| value.to_json()),
-        "rules": rules(snapshot),
-        "spaces": policy.spaces().all().iter().map(|space| of_space(policy, space)).collect::<Vec<_>>(),
+        "disposition": policy.base_value(DISPOSITION).map(|value| value.to_json()),
+        "rules": rules_to_json(snapshot),
+        "spaces": policy.spaces().all().iter().map(|space| space_to_json(policy, space)).collect::<Vec<_>>(),
         "disabled": disabled.map(|rule| rule.id.as_str()).collect::<Vec<_>>(),
-        "last_reload": last.map(last_reload),
+        "last_reload": last.map(attempt_to_json),
         "previous": before.map(|before| json!({ "name": before.name, "revision": before.revision })),
     })
 }
 
-fn rules(snapshot: &Snapshot<Arc<PolicyMetrics>>) -> Vec<Json> {
+fn rules_to_json(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>) -> Vec<Json> {
     let rules = snapshot.policy.rules();
     let mut depths: Vec<usize> = Vec::with_capacity(rules.len());
     for rule in rules {
@@ -65,42 +65,47 @@ fn rules(snapshot: &Snapshot<Arc<PolicyMetrics>>) -> Vec<Json> {
         depths.push(above.map_or(0, |depth| depth + 1));
     }
     let each = rules.iter().zip(depths).zip(0..);
-    each.map(|((rule, depth), at)| shown(snapshot, rule, depth, at))
+    each.map(|((rule, depth), at)| rule_to_json(snapshot, rule, depth, at))
         .collect()
 }
 
-fn shown(snapshot: &Snapshot<Arc<PolicyMetrics>>, rule: &Rule, depth: usize, at: u32) -> Json {
+fn rule_to_json(
+    snapshot: &PolicySnapshot<Arc<PolicyMetrics>>,
+    rule: &Rule,
+    depth: usize,
+    at: u32,
+) -> Json {
     let policy = &snapshot.policy;
     let mode = match rule.mode {
-        Mode::Enforce => "enforce",
-        Mode::Shadow => "shadow",
-        Mode::Disabled => "disabled",
+        EnforcementMode::Enforce => "enforce",
+        EnforcementMode::Shadow => "shadow",
+        EnforcementMode::Disabled => "disabled",
     };
     let kind = match &rule.body {
         RuleBody::Filter(_) => "filter",
         RuleBody::Group(_) => "group",
     };
-    let place = snapshot.written.places.get(at as usize);
+    let place = snapshot.source.rule_positions.get(at as usize);
     let mut document = json!({
         "id": rule.id.as_str(),
         "about": rule.about,
         "mode": mode,
         "kind": kind,
-        "key": rule.key(),
+        "key": rule.condition_key(),
         "depth": depth,
         "parent": rule.parent.and_then(|parent| policy.rule_id(parent)),
         "stage": rule.stage.as_str(),
-        "condition": policy.condition_in_words(rule),
-        "effect": policy.effect_in_words(rule),
+        "condition": policy.describe_condition(rule),
+        "effect": policy.describe_effect(rule),
         "file": place.map(|place| &*place.file),
         "line": place.map(|place| place.line),
     });
-    page::extend(&mut document, &counted(&snapshot.counters, at));
+    response::extend(&mut document, &counts_to_json(&snapshot.counters, at));
     document
 }
 
 /// All of it `null` for a rule that takes no part, and for one that is counted together with others.
-fn counted(counters: &PolicyMetrics, at: u32) -> Json {
+fn counts_to_json(counters: &PolicyMetrics, at: u32) -> Json {
     let counts = counters.counts(at);
     json!({
         "matched": counts.map(|counts| counts.matched),
@@ -111,7 +116,7 @@ fn counted(counters: &PolicyMetrics, at: u32) -> Json {
     })
 }
 
-fn of_space(policy: &Policy, space: &Space) -> Json {
+fn space_to_json(policy: &Policy, space: &Space) -> Json {
     let options = space.options.iter();
     let options = options.map(|given| {
         (

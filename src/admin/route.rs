@@ -7,22 +7,22 @@ use http::{Method, Request, Response, StatusCode, request};
 use http_body::Body;
 use http_body_util::Full;
 
-use crate::gate::stops::StopId;
+use crate::gate::stop_registry::StopId;
 use crate::metrics::TEXT_FORMAT;
 
-use super::guard::Access;
+use super::body::AdminBody;
+use super::guard::PathAccess;
 use super::ledger::LedgerApi;
-use super::page::{self, PLAIN, page, problem};
-use super::reply::Reply;
+use super::response::{self, TEXT_PLAIN, problem, text_response};
 use super::ui::Asset;
-use super::{Admin, health, openapi};
+use super::{AdminServer, health, openapi};
 
 /// What clients import as a certificate.
 const PEM: &str = "application/x-pem-file";
 
 /// The paths that exist.
 #[derive(Clone, Copy, Debug)]
-enum Route<'p> {
+enum AdminRoute<'p> {
     Metrics,
     Health,
     Ready,
@@ -41,14 +41,14 @@ enum Route<'p> {
     Hosts,
     /// By its name, as it stands in the path.
     Host(&'p str),
-    Ledger(Remembered<'p>),
+    Ledger(LedgerRoute<'p>),
     OpenApi,
     Ui(Asset),
 }
 
 /// The paths of what is remembered of URLs.
 #[derive(Clone, Copy, Debug)]
-enum Remembered<'p> {
+enum LedgerRoute<'p> {
     Urls,
     /// By its key, as it stands in the path.
     Url(&'p str),
@@ -59,15 +59,15 @@ enum Remembered<'p> {
 
 /// The methods that a path takes; reading is GET and HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Methods {
+enum AllowedMethods {
     Read,
     Post,
     ReadOrPost,
     ReadOrDelete,
 }
 
-impl<'p> Route<'p> {
-    fn of(path: &'p str) -> Option<Self> {
+impl<'p> AdminRoute<'p> {
+    fn from_path(path: &'p str) -> Option<Self> {
         match path {
             "/metrics" => Some(Self::Metrics),
             "/healthz" => Some(Self::Health),
@@ -82,17 +82,17 @@ impl<'p> Route<'p> {
             "/api/v1/stops" => Some(Self::Stops),
             "/api/v1/decisions" => Some(Self::Decisions),
             "/api/v1/hosts" => Some(Self::Hosts),
-            "/api/v1/urls" => Some(Self::Ledger(Remembered::Urls)),
-            "/api/v1/events" => Some(Self::Ledger(Remembered::Events)),
-            "/api/v1/ledger" => Some(Self::Ledger(Remembered::Stats)),
-            "/api/v1/ledger/sweep" => Some(Self::Ledger(Remembered::Sweep)),
+            "/api/v1/urls" => Some(Self::Ledger(LedgerRoute::Urls)),
+            "/api/v1/events" => Some(Self::Ledger(LedgerRoute::Events)),
+            "/api/v1/ledger" => Some(Self::Ledger(LedgerRoute::Stats)),
+            "/api/v1/ledger/sweep" => Some(Self::Ledger(LedgerRoute::Sweep)),
             "/api/v1/openapi.json" => Some(Self::OpenApi),
-            other => Self::below(other),
+            other => Self::from_item_path(other),
         }
     }
 
     /// The paths that name one thing of many.
-    fn below(path: &'p str) -> Option<Self> {
+    fn from_item_path(path: &'p str) -> Option<Self> {
         let stop = path
             .strip_prefix("/api/v1/stops/")
             .and_then(StopId::parse)
@@ -101,18 +101,18 @@ impl<'p> Route<'p> {
         let host = path.strip_prefix("/api/v1/hosts/").map(Self::Host);
         let url = path
             .strip_prefix("/api/v1/urls/")
-            .map(|key| Self::Ledger(Remembered::Url(key)));
+            .map(|key| Self::Ledger(LedgerRoute::Url(key)));
         stop.or(decision)
             .or(host)
             .or(url)
-            .or_else(|| Asset::at(path).map(Self::Ui))
+            .or_else(|| Asset::from_path(path).map(Self::Ui))
     }
 
-    fn methods(self) -> Methods {
+    fn methods(self) -> AllowedMethods {
         match self {
-            Self::Explain | Self::Reload | Self::Ledger(Remembered::Sweep) => Methods::Post,
-            Self::Stops => Methods::ReadOrPost,
-            Self::Stop(_) => Methods::ReadOrDelete,
+            Self::Explain | Self::Reload | Self::Ledger(LedgerRoute::Sweep) => AllowedMethods::Post,
+            Self::Stops => AllowedMethods::ReadOrPost,
+            Self::Stop(_) => AllowedMethods::ReadOrDelete,
             Self::Metrics
             | Self::Health
             | Self::Ready
@@ -126,16 +126,16 @@ impl<'p> Route<'p> {
             | Self::Hosts
             | Self::Host(_)
             | Self::Ledger(
-                Remembered::Urls | Remembered::Url(_) | Remembered::Events | Remembered::Stats,
+                LedgerRoute::Urls | LedgerRoute::Url(_) | LedgerRoute::Events | LedgerRoute::Stats,
             )
             | Self::OpenApi
-            | Self::Ui(_) => Methods::Read,
+            | Self::Ui(_) => AllowedMethods::Read,
         }
     }
 }
 
-impl Methods {
-    fn take(self, method: &Method) -> bool {
+impl AllowedMethods {
+    fn allows(self, method: &Method) -> bool {
         match *method {
             Method::GET | Method::HEAD => self != Self::Post,
             Method::POST => matches!(self, Self::Post | Self::ReadOrPost),
@@ -145,7 +145,7 @@ impl Methods {
     }
 
     /// For `Allow`.
-    fn words(self) -> &'static str {
+    fn as_allow_value(self) -> &'static str {
         match self {
             Self::Read => "GET, HEAD",
             Self::Post => "POST",
@@ -156,39 +156,39 @@ impl Methods {
 }
 
 /// Which paths are open to those without a token: what probes and scrapers ask for, and the CA that clients need.
-pub(super) fn access(path: &str) -> Access {
+pub(super) fn path_access(path: &str) -> PathAccess {
     match path {
-        "/metrics" | "/healthz" | "/readyz" | "/ca.pem" => Access::Open,
-        _ => Access::Token,
+        "/metrics" | "/healthz" | "/readyz" | "/ca.pem" => PathAccess::Open,
+        _ => PathAccess::Token,
     }
 }
 
-impl Admin {
+impl AdminServer {
     /// Answers a request that the guard has let in.
-    pub(super) async fn route<B>(&self, request: Request<B>) -> Response<Reply>
+    pub(super) async fn dispatch<B>(&self, request: Request<B>) -> Response<AdminBody>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        let Some(route) = Route::of(head.uri.path()) else {
+        let Some(route) = AdminRoute::from_path(head.uri.path()) else {
             return problem(StatusCode::NOT_FOUND, "there is nothing at this path")
-                .map(Reply::from);
+                .map(AdminBody::from);
         };
         let methods = route.methods();
-        if !methods.take(&head.method) {
-            return page::only(methods.words()).map(Reply::from);
+        if !methods.allows(&head.method) {
+            return response::method_not_allowed(methods.as_allow_value()).map(AdminBody::from);
         }
-        match (route, &self.live) {
-            (Route::Decisions, Some(live)) => live.decisions(&head.method, head.uri.query()).await,
-            _ => self.document(route, &head, body).await.map(Reply::from),
+        match (route, &self.decisions) {
+            (AdminRoute::Decisions, Some(live)) => live.list(&head.method, head.uri.query()).await,
+            _ => self.respond(route, &head, body).await.map(AdminBody::from),
         }
     }
 
     /// The answers that are one document.
-    async fn document<B>(
+    async fn respond<B>(
         &self,
-        route: Route<'_>,
+        route: AdminRoute<'_>,
         head: &request::Parts,
         body: B,
     ) -> Response<Full<Bytes>>
@@ -197,45 +197,47 @@ impl Admin {
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         match route {
-            Route::Metrics => page(StatusCode::OK, TEXT_FORMAT, self.metrics.render()),
-            Route::Health => page(StatusCode::OK, PLAIN, "ok\n".into()),
-            Route::Ready => health::answer(&self.readiness),
-            Route::Authorities => self.show_authorities(),
-            Route::Status => self.status(),
-            Route::Policy => self.policy.show().await,
-            Route::PolicyDiff => self.policy.show_diff().await,
-            Route::Explain => self.policy.explain(body).await,
-            Route::Shadow => self.policy.show_shadow(),
-            Route::Reload => self.policy.reload().await,
-            Route::Stops if head.method == Method::POST => self.stops.press(body).await,
-            Route::Stops => self.stops.list(),
-            Route::Stop(id) if head.method == Method::DELETE => self.stops.lift(id).await,
-            Route::Stop(id) => self.stops.show(id),
-            Route::OpenApi => openapi::answer(),
-            Route::Decisions => unshown(),
-            Route::Decision(id) => match &self.live {
-                Some(live) => live.decision(id).await,
-                None => unshown(),
+            AdminRoute::Metrics => {
+                text_response(StatusCode::OK, TEXT_FORMAT, self.metrics.render())
+            }
+            AdminRoute::Health => text_response(StatusCode::OK, TEXT_PLAIN, "ok\n".into()),
+            AdminRoute::Ready => health::response(&self.readiness),
+            AdminRoute::Authorities => self.show_authorities(),
+            AdminRoute::Status => self.show_status(),
+            AdminRoute::Policy => self.policy.show().await,
+            AdminRoute::PolicyDiff => self.policy.show_diff().await,
+            AdminRoute::Explain => self.policy.explain(body).await,
+            AdminRoute::Shadow => self.policy.show_shadow(),
+            AdminRoute::Reload => self.policy.reload().await,
+            AdminRoute::Stops if head.method == Method::POST => self.stops.create(body).await,
+            AdminRoute::Stops => self.stops.list(),
+            AdminRoute::Stop(id) if head.method == Method::DELETE => self.stops.lift(id).await,
+            AdminRoute::Stop(id) => self.stops.show(id),
+            AdminRoute::OpenApi => openapi::response(),
+            AdminRoute::Decisions => not_available(),
+            AdminRoute::Decision(id) => match &self.decisions {
+                Some(live) => live.show(id).await,
+                None => not_available(),
             },
-            Route::Hosts => match &self.hosts {
-                Some(hosts) => hosts.list(head.uri.query()).await,
-                None => unshown(),
+            AdminRoute::Hosts => match &self.hosts {
+                Some(hosts) => hosts.list_hosts(head.uri.query()).await,
+                None => not_available(),
             },
-            Route::Host(name) => match &self.hosts {
-                Some(hosts) => hosts.show(name, head.uri.query()).await,
-                None => unshown(),
+            AdminRoute::Host(name) => match &self.hosts {
+                Some(hosts) => hosts.show_host(name, head.uri.query()).await,
+                None => not_available(),
             },
-            Route::Ledger(path) => match &self.ledger {
-                Some(ledger) => remembered(ledger, path, head.uri.query(), body).await,
-                None => unshown(),
+            AdminRoute::Ledger(path) => match &self.ledger {
+                Some(ledger) => ledger_response(ledger, path, head.uri.query(), body).await,
+                None => not_available(),
             },
-            Route::Ui(asset) => asset.answer(&head.headers),
+            AdminRoute::Ui(asset) => asset.response(&head.headers),
         }
     }
 
     fn show_authorities(&self) -> Response<Full<Bytes>> {
         match &self.authorities {
-            Some(pem) => page(StatusCode::OK, PEM, pem.clone()),
+            Some(pem) => text_response(StatusCode::OK, PEM, pem.clone()),
             None => problem(
                 StatusCode::NOT_FOUND,
                 "there is no certificate authority to trust: this proxy does not look into TLS (tls.intercept)",
@@ -245,9 +247,9 @@ impl Admin {
 }
 
 /// What the ledger's paths show.
-async fn remembered<B>(
+async fn ledger_response<B>(
     ledger: &LedgerApi,
-    path: Remembered<'_>,
+    path: LedgerRoute<'_>,
     query: Option<&str>,
     body: B,
 ) -> Response<Full<Bytes>>
@@ -256,16 +258,16 @@ where
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
     match path {
-        Remembered::Urls => ledger.urls(query).await,
-        Remembered::Url(key) => ledger.url(key).await,
-        Remembered::Events => ledger.events(query).await,
-        Remembered::Stats => ledger.stats().await,
-        Remembered::Sweep => ledger.sweep(body).await,
+        LedgerRoute::Urls => ledger.list_urls(query).await,
+        LedgerRoute::Url(key) => ledger.show_url(key).await,
+        LedgerRoute::Events => ledger.list_events(query).await,
+        LedgerRoute::Stats => ledger.show_stats().await,
+        LedgerRoute::Sweep => ledger.start_sweep(body).await,
     }
 }
 
 /// Of a server that was not given what would be shown.
-fn unshown() -> Response<Full<Bytes>> {
+fn not_available() -> Response<Full<Bytes>> {
     problem(StatusCode::NOT_FOUND, "this proxy does not show that")
 }
 
@@ -307,8 +309,9 @@ mod tests {
             let sample = NAMED.iter().fold(path.clone(), |path, (name, value)| {
                 path.replace(name, value)
             });
-            let route = Route::of(&sample).unwrap_or_else(|| panic!("{path} leads nowhere"));
-            let mut takes: Vec<&str> = route.methods().words().split(", ").collect();
+            let route =
+                AdminRoute::from_path(&sample).unwrap_or_else(|| panic!("{path} leads nowhere"));
+            let mut takes: Vec<&str> = route.methods().as_allow_value().split(", ").collect();
             takes.retain(|method| *method != "HEAD");
             assert_eq!(methods, takes, "{path}");
         }
@@ -346,7 +349,7 @@ mod tests {
         for (path, methods) in described() {
             let operation = &document["paths"][&path][methods[0].to_lowercase()];
             let open = operation["security"] == serde_json::json!([{}]);
-            assert_eq!(open, access(&path) == Access::Open, "{path}");
+            assert_eq!(open, path_access(&path) == PathAccess::Open, "{path}");
         }
     }
 }

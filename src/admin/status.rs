@@ -8,52 +8,52 @@ use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
 use crate::clock::{Clock, Rfc3339};
-use crate::metrics::labels::Verdict;
-use crate::metrics::summary::{Latency, Summary};
+use crate::metrics::labels::VerdictLabel;
+use crate::metrics::summary::{LatencyHistogram, MetricsSummary};
 
-use super::Admin;
-use super::page;
+use super::AdminServer;
+use super::response;
 
 /// The process that is shown.
 #[derive(Clone, Debug)]
-pub struct Process {
+pub struct ProcessInfo {
     instance: Option<Box<str>>,
     clock: Clock,
-    began: (Instant, SystemTime),
+    started: (Instant, SystemTime),
 }
 
-impl Process {
+impl ProcessInfo {
     /// One that begins now; `instance` is what its decision ids begin with.
     pub fn new(instance: impl Into<Box<str>>, clock: Clock) -> Self {
         Self {
             instance: Some(instance.into()),
-            ..Self::nameless(clock)
+            ..Self::without_instance(clock)
         }
     }
 
     /// One that makes no decisions.
-    pub(super) fn nameless(clock: Clock) -> Self {
-        let began = (clock.now(), clock.wall());
+    pub(super) fn without_instance(clock: Clock) -> Self {
+        let began = (clock.now(), clock.wall_time());
         Self {
             instance: None,
             clock,
-            began,
+            started: began,
         }
     }
 }
 
-impl Admin {
+impl AdminServer {
     /// Version, uptime and policy; what `/readyz` warns of; gauges, and counts since the start, or nulls if nothing
     /// is counted.
-    pub(super) fn status(&self) -> Response<Full<Bytes>> {
-        let (process, policy) = (&self.process, &self.policy.in_force.load().policy);
-        let (began, wall) = process.began;
+    pub(super) fn show_status(&self) -> Response<Full<Bytes>> {
+        let (process, policy) = (&self.process, &self.policy.active_policy.load().policy);
+        let (began, wall) = process.started;
         let uptime = process
             .clock
             .now()
             .saturating_duration_since(began)
             .as_millis();
-        let health = self.readiness.look();
+        let health = self.readiness.run_checks();
         let summary = self.metrics.summary();
         let metrics = if summary.is_some() { "full" } else { "none" };
         let mut document = json!({
@@ -65,17 +65,17 @@ impl Admin {
             "ready": health.ready,
             "warnings": health.warnings,
             "metrics": metrics,
-            "log_dropped": self.metrics.log_lines_dropped(),
+            "log_dropped": self.metrics.dropped_log_lines(),
         });
-        page::extend(
+        response::extend(
             &mut document,
-            &summary.as_ref().map_or_else(uncounted, counted),
+            &summary.as_ref().map_or_else(empty_summary, summary_to_json),
         );
-        page::json(StatusCode::OK, &document)
+        response::json(StatusCode::OK, &document)
     }
 }
 
-fn counted(summary: &Summary) -> Json {
+fn summary_to_json(summary: &MetricsSummary) -> Json {
     let (hosts, bytes) = (
         (summary.hosts_tracked, summary.hosts_backing_off),
         summary.bytes,
@@ -86,20 +86,20 @@ fn counted(summary: &Summary) -> Json {
         "inflight": summary.inflight,
         "held": summary.held,
         "hosts": { "tracked": hosts.0, "backing_off": hosts.1 },
-        "requests": summary.requests(),
-        "decisions": decisions(summary),
+        "requests": summary.request_count(),
+        "decisions": decisions_to_json(summary),
         "bytes": {
             "from_client": bytes.from_client,
             "to_client": bytes.to_client,
             "from_origin": bytes.from_origin,
             "to_origin": bytes.to_origin,
         },
-        "latency": latency(&summary.latency),
+        "latency": latency_to_json(&summary.latency),
     })
 }
 
 /// With `telemetry.metrics: none`: the same keys, and nothing known of them.
-fn uncounted() -> Json {
+fn empty_summary() -> Json {
     json!({
         "connections": null,
         "tunnels": null,
@@ -114,7 +114,7 @@ fn uncounted() -> Json {
 }
 
 /// By verdict, in all; for each reason and stage that has occurred; for each crawler.
-fn decisions(summary: &Summary) -> Json {
+fn decisions_to_json(summary: &MetricsSummary) -> Json {
     let reasons = summary.decisions.iter().map(|decided| {
         json!({
             "reason": decided.reason,
@@ -124,25 +124,25 @@ fn decisions(summary: &Summary) -> Json {
         })
     });
     let crawlers = summary.crawlers.iter().map(|of| {
-        let mut crawler = verdicts(|verdict| of.of(verdict));
-        page::extend(&mut crawler, &json!({ "crawler": of.crawler }));
+        let mut crawler = verdicts_to_json(|verdict| of.count_with_verdict(verdict));
+        response::extend(&mut crawler, &json!({ "crawler": of.crawler }));
         crawler
     });
-    let mut decisions = verdicts(|verdict| summary.of(verdict));
+    let mut decisions = verdicts_to_json(|verdict| summary.count_with_verdict(verdict));
     let more = json!({ "by_reason": reasons.collect::<Vec<_>>(), "by_crawler": crawlers.collect::<Vec<_>>() });
-    page::extend(&mut decisions, &more);
+    response::extend(&mut decisions, &more);
     decisions
 }
 
-fn verdicts(count: impl Fn(Verdict) -> u64) -> Json {
-    Verdict::ALL
+fn verdicts_to_json(count: impl Fn(VerdictLabel) -> u64) -> Json {
+    VerdictLabel::ALL
         .into_iter()
         .map(|verdict| (verdict.as_str().to_owned(), json!(count(verdict))))
         .collect()
 }
 
 /// Upper bounds in milliseconds, `null` for the last that has none, and how many took no longer.
-fn latency(latency: &Latency) -> Json {
+fn latency_to_json(latency: &LatencyHistogram) -> Json {
     let bounds = latency
         .buckets
         .iter()

@@ -15,7 +15,7 @@ use http_body_util::Full;
 use sha2::{Digest, Sha256};
 
 /// Nothing but our own files, and the API: a text of a crawled site that became markup could load and send nothing.
-const POLICY: HeaderValue = HeaderValue::from_static(
+const PAGE_SECURITY_POLICY: HeaderValue = HeaderValue::from_static(
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; \
      frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
 );
@@ -29,7 +29,7 @@ const CROSS_ORIGIN_RESOURCE_POLICY: HeaderName =
     HeaderName::from_static("cross-origin-resource-policy");
 
 /// Hex digits of the hash in an `ETag`: two versions of the page never meet in one browser with the same ones.
-const TAG_BYTES: usize = 8;
+const ETAG_BYTES: usize = 8;
 
 /// Types by ending.
 const HTML: &str = "text/html; charset=utf-8";
@@ -99,7 +99,7 @@ assets! {
 
 impl Asset {
     /// The file at a path: the page at `/ui` and `/ui/`, the others at `/ui/NAME`.
-    pub(super) fn at(path: &str) -> Option<Self> {
+    pub(super) fn from_path(path: &str) -> Option<Self> {
         let name = match path.strip_prefix("/ui")? {
             "" | "/" => "index.html",
             other => other.strip_prefix('/')?,
@@ -109,9 +109,9 @@ impl Asset {
 
     /// The file, or 304 if the client says that it has this very one (RFC 9110 section 13.1.2). It may be kept, but is
     /// asked for each time: a new version of the proxy brings a new page.
-    pub(super) fn answer(self, asked: &HeaderMap) -> Response<Full<Bytes>> {
+    pub(super) fn response(self, request_headers: &HeaderMap) -> Response<Full<Bytes>> {
         let mut answer = Response::new(Full::from(Bytes::from_static(self.content)));
-        if has(asked, self.tag) {
+        if matches_etag(request_headers, self.tag) {
             *answer.status_mut() = StatusCode::NOT_MODIFIED;
             *answer.body_mut() = Full::default();
         }
@@ -119,7 +119,7 @@ impl Asset {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         headers.insert(ETAG, (**self.tag).clone());
         headers.insert(CACHE_CONTROL, HeaderValue::from_static("private, no-cache"));
-        headers.insert(CONTENT_SECURITY_POLICY, POLICY);
+        headers.insert(CONTENT_SECURITY_POLICY, PAGE_SECURITY_POLICY);
         headers.insert(REFERRER_POLICY, NO_REFERRER);
         headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         headers.insert(
@@ -138,7 +138,7 @@ fn tag(content: &[u8]) -> HeaderValue {
     let hash = Sha256::digest(content);
     let digits: String = hash
         .iter()
-        .take(TAG_BYTES)
+        .take(ETAG_BYTES)
         .map(|byte| format!("{byte:02x}"))
         .collect();
     // Digits in quotes are a field value.
@@ -146,9 +146,9 @@ fn tag(content: &[u8]) -> HeaderValue {
 }
 
 /// Whether `If-None-Match` names this tag; the comparison is the weak one.
-fn has(asked: &HeaderMap, tag: &HeaderValue) -> bool {
+fn matches_etag(request_headers: &HeaderMap, tag: &HeaderValue) -> bool {
     let Ok(tag) = tag.to_str() else { return false };
-    let values = asked
+    let values = request_headers
         .get_all(IF_NONE_MATCH)
         .iter()
         .filter_map(|value| value.to_str().ok());

@@ -15,12 +15,14 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use admin::{ProxyArgs, ShadowArgs, StopArgs};
 pub use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
-pub use decisions::{DecisionsArgs, Limit, SummaryBy};
+pub use decisions::{DecisionsArgs, RowLimit, SummaryBy};
 pub use ledger::{
-    ExportFormat, LedgerArgs, LedgerCommand, LedgerExportArgs, LedgerListArgs, LedgerStatsArgs,
-    LedgerSweepArgs, ListFormat, PlaceArgs, SoughtArgs,
+    LedgerArgs, LedgerCommand, LedgerExportArgs, LedgerExportFormat, LedgerFilterArgs,
+    LedgerListArgs, LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs, LedgerSweepArgs,
 };
-pub use policy::{CheckArgs, DecideArgs, DiffArgs, ExplainArgs, LineFormat, TestArgs, TestFormat};
+pub use policy::{
+    CheckArgs, DecideArgs, DecideFormat, DiffArgs, ExplainArgs, TestArgs, TestFormat,
+};
 pub use robots::{RobotsArgs, RobotsCheckArgs, RobotsCommand, RobotsFetchArgs};
 
 use help::{
@@ -109,7 +111,7 @@ pub enum Command {
 
 /// The form of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum OutputFormat {
     /// For people.
     Text,
     /// For programs.
@@ -138,7 +140,7 @@ pub struct RunArgs {
 pub struct SchemaArgs {
     /// Of what
     #[arg(value_enum, value_name = "WHAT")]
-    pub of: SchemaOf,
+    pub of: SchemaKind,
 }
 
 /// Arguments of `completions`.
@@ -164,7 +166,7 @@ pub enum CompletionShell {
 
 /// What has a schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SchemaOf {
+pub enum SchemaKind {
     /// Policies, parts of them, and case files.
     Policy,
     /// Configurations.
@@ -179,5 +181,5 @@ pub struct TargetArgs {
     pub urls: Vec<String>,
     /// The form of a line
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: OutputFormat,
 }

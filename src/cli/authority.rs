@@ -4,21 +4,21 @@
 
 use std::time::SystemTime;
 
-use crate::config::settings::{AuthorityFiles, Settings, Tls};
-use crate::tls::{Authority, AuthorityError, Certificate};
+use crate::config::settings::{AuthorityFiles, Settings, TlsConfig};
+use crate::tls::{CaCertificate, CaError, CertificateAuthority};
 
+use super::console::{report_cannot_run, warn};
 use super::exit::Exit;
-use super::out::{say_and_fail, warn};
-use super::{bundle, out};
+use super::{ca_bundle, console};
 
 /// From here on an authority's end is told.
-const SOON_DAYS: u64 = 30;
+const EXPIRY_WARNING_DAYS: u64 = 30;
 
 /// The authorities of a proxy that looks into TLS.
 #[derive(Debug)]
-pub struct Opened {
+pub struct LoadedAuthorities {
     /// The first, which signs.
-    pub authority: Authority,
+    pub authority: CertificateAuthority,
     /// The certificates of all, as PEM text.
     pub pem: String,
 }
@@ -28,23 +28,26 @@ pub struct Opened {
 ///
 /// # Errors
 /// Why there is no authority to sign with.
-pub(super) fn open(settings: &Settings, now: SystemTime) -> Result<Option<Opened>, AuthorityError> {
+pub(super) fn open(
+    settings: &Settings,
+    now: SystemTime,
+) -> Result<Option<LoadedAuthorities>, CaError> {
     let tls = &settings.tls;
     if !tls.intercept {
         return Ok(None);
     }
-    let authority = signing(tls, now)?;
-    let certificates = certificates(tls)?;
-    tell_age(&certificates, now);
-    if let Err(error) = bundle::write(&tls.bundle, &certificates) {
+    let authority = load_or_create_signing(tls, now)?;
+    let certificates = load_certificates(tls)?;
+    warn_expiry(&certificates, now);
+    if let Err(error) = ca_bundle::write(&tls.bundle, &certificates) {
         warn(&format!(
             "tls.bundle {}: {error}; clients that need it will not find it",
             tls.bundle.display()
         ));
     }
-    Ok(Some(Opened {
+    Ok(Some(LoadedAuthorities {
         authority,
-        pem: bundle::joined(&certificates),
+        pem: ca_bundle::join_pem(&certificates),
     }))
 }
 
@@ -52,43 +55,43 @@ pub(super) fn open(settings: &Settings, now: SystemTime) -> Result<Option<Opened
 ///
 /// # Errors
 /// The first file that is no authority's certificate, or is not there.
-pub(super) fn certificates(tls: &Tls) -> Result<Vec<Certificate>, AuthorityError> {
-    tls.authorities.iter().map(of_file).collect()
+pub(super) fn load_certificates(tls: &TlsConfig) -> Result<Vec<CaCertificate>, CaError> {
+    tls.authorities.iter().map(load_certificate).collect()
 }
 
 /// The files of the authority that signs.
-pub(super) fn first(tls: &Tls) -> Result<&AuthorityFiles, AuthorityError> {
+pub(super) fn signing_files(tls: &TlsConfig) -> Result<&AuthorityFiles, CaError> {
     tls.authorities
         .first()
-        .ok_or_else(|| AuthorityError::Failed("`tls.ca` names none".into()))
+        .ok_or_else(|| CaError::Failed("`tls.ca` names none".into()))
 }
 
 /// Tells why an authority cannot be used: files with mistakes are invalid input, all else keeps from running.
-pub(super) fn refused(error: &AuthorityError) -> Exit {
+pub(super) fn report_error(error: &CaError) -> Exit {
     match error {
-        AuthorityError::Exists(_)
-        | AuthorityError::NoCertificate(_)
-        | AuthorityError::NoAuthority(_)
-        | AuthorityError::NoKey(_)
-        | AuthorityError::Strangers { .. } => out::complain(error),
-        AuthorityError::Missing { .. }
-        | AuthorityError::Half { .. }
-        | AuthorityError::LooseKey { .. }
-        | AuthorityError::Expired { .. }
-        | AuthorityError::Io { .. }
-        | AuthorityError::Failed(_) => say_and_fail(error),
+        CaError::Exists(_)
+        | CaError::NoCertificate(_)
+        | CaError::NotAuthority(_)
+        | CaError::NoKey(_)
+        | CaError::KeyMismatch { .. } => console::report_invalid(error),
+        CaError::Missing { .. }
+        | CaError::Incomplete { .. }
+        | CaError::InsecureKeyMode { .. }
+        | CaError::Expired { .. }
+        | CaError::Io { .. }
+        | CaError::Failed(_) => report_cannot_run(error),
     }
 }
 
 /// Warns of those that end soon, or have.
-pub(super) fn tell_age(certificates: &[Certificate], now: SystemTime) {
+pub(super) fn warn_expiry(certificates: &[CaCertificate], now: SystemTime) {
     for certificate in certificates {
         match certificate.days_left(now) {
             None => warn(&format!(
                 "the certificate authority {} has expired",
                 certificate.subject()
             )),
-            Some(days) if days < SOON_DAYS => warn(&format!(
+            Some(days) if days < EXPIRY_WARNING_DAYS => warn(&format!(
                 "the certificate authority {} expires in {days} days; make a second one, list it under `tls.ca` and \
                  let clients trust it, then let it sign",
                 certificate.subject()
@@ -99,7 +102,7 @@ pub(super) fn tell_age(certificates: &[Certificate], now: SystemTime) {
 }
 
 /// Tells that there is a new authority, and what to do with it.
-pub(super) fn tell_new(files: &AuthorityFiles) {
+pub(super) fn announce_created(files: &AuthorityFiles) {
     eprintln!(
         "made a certificate authority: {}, with its key in {}\n\
          clients must trust it: `eval \"$(crawlgate env)\"` tells most of those that a shell starts; it is /ca.pem on \
@@ -109,23 +112,26 @@ pub(super) fn tell_new(files: &AuthorityFiles) {
     );
 }
 
-fn signing(tls: &Tls, now: SystemTime) -> Result<Authority, AuthorityError> {
-    let files = first(tls)?;
-    match Authority::load(&files.cert, &files.key, now) {
-        Err(AuthorityError::Missing { .. }) if tls.create => {
-            let made = Authority::create(&files.cert, &files.key, now)?;
-            tell_new(files);
+fn load_or_create_signing(
+    tls: &TlsConfig,
+    now: SystemTime,
+) -> Result<CertificateAuthority, CaError> {
+    let files = signing_files(tls)?;
+    match CertificateAuthority::load(&files.cert, &files.key, now) {
+        Err(CaError::Missing { .. }) if tls.create => {
+            let made = CertificateAuthority::create(&files.cert, &files.key, now)?;
+            announce_created(files);
             Ok(made)
         }
         loaded => loaded,
     }
 }
 
-fn of_file(files: &AuthorityFiles) -> Result<Certificate, AuthorityError> {
+fn load_certificate(files: &AuthorityFiles) -> Result<CaCertificate, CaError> {
     if files.cert.exists() {
-        return Certificate::load(&files.cert);
+        return CaCertificate::load(&files.cert);
     }
-    Err(AuthorityError::Missing {
+    Err(CaError::Missing {
         cert: files.cert.clone(),
         key: files.key.clone(),
     })

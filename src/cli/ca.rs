@@ -7,12 +7,12 @@ use std::time::SystemTime;
 
 use crate::clock::{Clock, Rfc3339};
 use crate::config::load::Overrides;
-use crate::config::settings::{AuthorityFiles, Tls};
-use crate::tls::{Authority, AuthorityError, Certificate};
+use crate::config::settings::{AuthorityFiles, TlsConfig};
+use crate::tls::{CaCertificate, CaError, CertificateAuthority};
 
 use super::args::{CaArgs, CaCommand, CaExportArgs, CaFormat};
 use super::exit::Exit;
-use super::{authority, bundle, open, out};
+use super::{authority, ca_bundle, console, inputs};
 
 /// Runs the command. Exit 2 for files that are there already or have mistakes, 3 if there is no authority.
 pub(super) fn run(args: &CaArgs) -> Exit {
@@ -20,61 +20,61 @@ pub(super) fn run(args: &CaArgs) -> Exit {
         config: args.config.clone(),
         ..Overrides::default()
     };
-    let settings = match open::settings(&overrides) {
+    let settings = match inputs::load_settings(&overrides) {
         Ok(loaded) => loaded.settings,
         Err(exit) => return exit,
     };
-    let (tls, now) = (&settings.tls, Clock::system().wall());
+    let (tls, now) = (&settings.tls, Clock::system().wall_time());
     let done = match &args.command {
         CaCommand::Init => init(tls, now),
         CaCommand::Show => show(tls, now),
         CaCommand::Export(args) => export(tls, args),
     };
-    done.unwrap_or_else(|error| authority::refused(&error))
+    done.unwrap_or_else(|error| authority::report_error(&error))
 }
 
 /// Makes the first authority, and the bundle.
-fn init(tls: &Tls, now: SystemTime) -> Result<Exit, AuthorityError> {
-    let files = authority::first(tls)?;
-    let made = Authority::create(&files.cert, &files.key, now)?;
-    authority::tell_new(files);
-    match authority::certificates(tls).map(|all| bundle::write(&tls.bundle, &all)) {
+fn init(tls: &TlsConfig, now: SystemTime) -> Result<Exit, CaError> {
+    let files = authority::signing_files(tls)?;
+    let made = CertificateAuthority::create(&files.cert, &files.key, now)?;
+    authority::announce_created(files);
+    match authority::load_certificates(tls).map(|all| ca_bundle::write(&tls.bundle, &all)) {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => out::warn(&format!("tls.bundle {}: {error}", tls.bundle.display())),
-        Err(error) => out::warn(&format!("tls.bundle was not written: {error}")),
+        Ok(Err(error)) => console::warn(&format!("tls.bundle {}: {error}", tls.bundle.display())),
+        Err(error) => console::warn(&format!("tls.bundle was not written: {error}")),
     }
-    Ok(out::write(
-        &described(made.certificate(), files, Role::Signs, now),
+    Ok(console::print(
+        &describe(made.certificate(), files, AuthorityRole::Signing, now),
         Exit::Success,
     ))
 }
 
 /// Shows all that can be read, then says what is wrong with the one that signs.
-fn show(tls: &Tls, now: SystemTime) -> Result<Exit, AuthorityError> {
-    let certificates = authority::certificates(tls)?;
+fn show(tls: &TlsConfig, now: SystemTime) -> Result<Exit, CaError> {
+    let certificates = authority::load_certificates(tls)?;
     let mut text = String::new();
     for (place, (certificate, files)) in certificates.iter().zip(&tls.authorities).enumerate() {
         let role = if place == 0 {
-            Role::Signs
+            AuthorityRole::Signing
         } else {
-            Role::Trusted
+            AuthorityRole::Trusted
         };
-        text.push_str(&described(certificate, files, role, now));
+        text.push_str(&describe(certificate, files, role, now));
     }
-    authority::tell_age(&certificates, now);
-    let shown = out::write(&text, Exit::Success);
-    let files = authority::first(tls)?;
-    Authority::load(&files.cert, &files.key, now)?;
+    authority::warn_expiry(&certificates, now);
+    let shown = console::print(&text, Exit::Success);
+    let files = authority::signing_files(tls)?;
+    CertificateAuthority::load(&files.cert, &files.key, now)?;
     Ok(shown)
 }
 
-fn export(tls: &Tls, args: &CaExportArgs) -> Result<Exit, AuthorityError> {
-    let certificates = authority::certificates(tls)?;
+fn export(tls: &TlsConfig, args: &CaExportArgs) -> Result<Exit, CaError> {
+    let certificates = authority::load_certificates(tls)?;
     let bytes = match args.format {
-        CaFormat::Pem => bundle::joined(&certificates).into_bytes(),
+        CaFormat::Pem => ca_bundle::join_pem(&certificates).into_bytes(),
         CaFormat::Der => {
             if certificates.len() > 1 {
-                out::warn(&"DER holds one certificate: this is the authority that signs");
+                console::warn(&"DER holds one certificate: this is the authority that signs");
             }
             certificates
                 .first()
@@ -85,14 +85,16 @@ fn export(tls: &Tls, args: &CaExportArgs) -> Result<Exit, AuthorityError> {
     let Some(path) = &args.output else {
         let mut output = io::stdout().lock();
         let written = output.write_all(&bytes).and_then(|()| output.flush());
-        return Ok(written.map_or_else(|error| out::failed(&error), |()| Exit::Success));
+        return Ok(
+            written.map_or_else(|error| console::report_io_error(&error), |()| Exit::Success)
+        );
     };
     let file = fs::File::create_new(path).and_then(|mut file| file.write_all(&bytes));
     file.map_err(|error| {
         if error.kind() == io::ErrorKind::AlreadyExists {
-            AuthorityError::Exists(path.clone())
+            CaError::Exists(path.clone())
         } else {
-            AuthorityError::Io {
+            CaError::Io {
                 path: path.clone(),
                 error,
             }
@@ -103,21 +105,21 @@ fn export(tls: &Tls, args: &CaExportArgs) -> Result<Exit, AuthorityError> {
 
 /// What an authority is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Signs,
+enum AuthorityRole {
+    Signing,
     Trusted,
 }
 
-fn described(
-    certificate: &Certificate,
+fn describe(
+    certificate: &CaCertificate,
     files: &AuthorityFiles,
-    role: Role,
+    role: AuthorityRole,
     now: SystemTime,
 ) -> String {
     let mut text = String::new();
     let role = match role {
-        Role::Signs => "signs",
-        Role::Trusted => "exported, does not sign",
+        AuthorityRole::Signing => "signs",
+        AuthorityRole::Trusted => "exported, does not sign",
     };
     let left = match certificate.days_left(now) {
         Some(days) => format!("{days} days left"),

@@ -5,51 +5,51 @@ use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
-use crate::config::load::{self, Overrides, Surroundings};
+use crate::config::load::{self, Environment, Overrides};
 use crate::config::policy;
-use crate::config::settings::{Egress, KeepLedger, PolicyOrigin, PortRange, Tls};
+use crate::config::settings::{EgressConfig, LedgerMode, PolicyOrigin, PortRange, TlsConfig};
 use crate::gate::refusal::Refusal;
 use crate::policy::Policy;
 use crate::policy::fact::Facts;
-use crate::policy::source::tree::Text;
-use crate::vocab::problem::{Place, Problem, Severity};
-use crate::vocab::problems::{Problems, Texts};
+use crate::policy::source::tree::LocatedText;
+use crate::vocab::problem::{Problem, Severity, SourceLocation};
+use crate::vocab::problems::{Problems, SourceTexts};
 use crate::vocab::reason::Reason;
 use crate::vocab::target::HostTarget;
-use crate::yaml::{Value, parse};
+use crate::yaml::{YamlValue, parse};
 
 use super::Exit;
-use super::args::{CheckArgs, Format};
-use super::out::{self, tell};
-use super::paint::{Paint, Tone};
-use super::serve::ledger::NOT_KEPT;
+use super::args::{CheckArgs, OutputFormat};
+use super::color::{ConsoleColors, Tone};
+use super::console::{self, print_problems};
+use super::serve::ledger::LEDGER_REQUIRED;
 
 /// Runs the command.
 pub(super) fn run(args: &CheckArgs) -> Exit {
-    let mut report = Report::default();
+    let mut report = CheckReport::default();
     for path in &args.paths {
-        match Kind::of(path) {
-            Kind::Policy => report.policy(&PolicyOrigin::Path(path.clone())),
-            Kind::Configuration => report.configuration(Some(path.clone())),
+        match CheckInputKind::detect(path) {
+            CheckInputKind::Policy => report.check_policy(&PolicyOrigin::Path(path.clone())),
+            CheckInputKind::Configuration => report.check_configuration(Some(path.clone())),
         }
     }
     if args.paths.is_empty() {
-        report.configuration(None);
+        report.check_configuration(None);
     }
-    report.without_configuration();
+    report.advise_unconfigured();
     let exit = report.exit(args);
     match args.format {
-        Format::Text => {
-            tell(&report.problems);
-            out::write(&report.summary(Paint::for_stdout()), exit)
+        OutputFormat::Text => {
+            print_problems(&report.problems);
+            console::print(&report.summary(ConsoleColors::for_stdout()), exit)
         }
-        Format::Json => out::write(&format!("{:#}\n", report.to_json()), exit),
+        OutputFormat::Json => console::print(&format!("{:#}\n", report.to_json()), exit),
     }
 }
 
 /// What a file is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CheckInputKind {
     Policy,
     Configuration,
 }
@@ -65,11 +65,11 @@ const POLICY_KEYS: [&str; 7] = [
     "spaces",
 ];
 
-impl Kind {
+impl CheckInputKind {
     /// Tells a policy from a configuration by what is in it: `policy: 1` or one of a policy's own keys.
     ///
     /// A file that cannot be read or parsed gets the same messages either way.
-    fn of(path: &Path) -> Self {
+    fn detect(path: &Path) -> Self {
         if path.is_dir() {
             return Self::Policy;
         }
@@ -80,7 +80,7 @@ impl Kind {
         };
         let version = tree
             .get("policy")
-            .is_some_and(|node| matches!(node.value, Value::Int(..) | Value::Text(_)));
+            .is_some_and(|node| matches!(node.value, YamlValue::Int(..) | YamlValue::Text(_)));
         if version || POLICY_KEYS.iter().any(|key| tree.get(key).is_some()) {
             Self::Policy
         } else {
@@ -91,37 +91,37 @@ impl Kind {
 
 /// What was checked, and what was found.
 #[derive(Default)]
-struct Report {
+struct CheckReport {
     /// One line a checked thing.
-    checked: Vec<String>,
+    summary_lines: Vec<String>,
     problems: Vec<Problem>,
     /// The policies that were checked, so that none is checked twice.
-    policies: Vec<Checked>,
+    policies: Vec<CheckedPolicy>,
 }
 
 /// A policy that was checked, and what a configuration that names it has to know.
-struct Checked {
+struct CheckedPolicy {
     origin: PolicyOrigin,
     /// The crawlers that its rules name.
-    crawlers: Vec<Text>,
+    crawlers: Vec<LocatedText>,
     /// That it refuses most tunnels, or all, if it does.
     undecided_tunnels: Option<Problem>,
     /// Whether it needs a ledger.
-    remembers: bool,
+    needs_ledger: bool,
     /// Its files.
-    texts: Texts,
+    texts: SourceTexts,
     /// Whether a configuration names it, which says what becomes of tunnels.
-    named: bool,
+    in_configuration: bool,
 }
 
-impl Report {
+impl CheckReport {
     /// A configuration, and the policies that it names.
-    fn configuration(&mut self, path: Option<PathBuf>) {
+    fn check_configuration(&mut self, path: Option<PathBuf>) {
         let overrides = Overrides {
             config: path.clone(),
             ..Overrides::default()
         };
-        let loaded = match load::load(&overrides, &Surroundings::of_process()) {
+        let loaded = match load::load(&overrides, &Environment::from_process()) {
             Ok(loaded) => loaded,
             Err(problems) => {
                 self.problems.extend(problems);
@@ -132,28 +132,28 @@ impl Report {
             Some(file) => file.display().to_string(),
             None => "no configuration: all defaults".to_owned(),
         };
-        let place = Place::of_file(&Arc::from(name.as_str()));
-        self.checked.push(name);
-        let tunnels = tunnels(&loaded.settings.egress, &loaded.settings.tls);
+        let place = SourceLocation::for_file(&Arc::from(name.as_str()));
+        self.summary_lines.push(name);
+        let tunnels = describe_tunnels(&loaded.settings.egress, &loaded.settings.tls);
         let opens_tunnels = tunnels.is_some();
-        self.checked.extend(tunnels);
+        self.summary_lines.extend(tunnels);
         self.problems.extend(loaded.problems);
         self.problems.extend(
             loaded
                 .settings
-                .dangers()
+                .safety_errors()
                 .into_iter()
                 .map(|danger| Problem::error(&place, danger)),
         );
         let origin = &loaded.settings.policy.origin;
-        self.policy(origin);
+        self.check_policy(origin);
         if let Some(shadow) = &loaded.settings.policy.shadow {
             let shadow = PolicyOrigin::Path(shadow.clone());
-            self.policy(&shadow);
+            self.check_policy(&shadow);
             self.policies
                 .iter_mut()
                 .filter(|checked| checked.origin == shadow)
-                .for_each(|c| c.named = true);
+                .for_each(|c| c.in_configuration = true);
         }
         let Some(checked) = self
             .policies
@@ -162,22 +162,22 @@ impl Report {
         else {
             return;
         };
-        checked.named = true;
+        checked.in_configuration = true;
         if opens_tunnels && !loaded.settings.tls.intercept {
             self.problems.extend(checked.undecided_tunnels.clone());
         }
-        if checked.remembers && loaded.settings.ledger.keep == KeepLedger::Never {
-            self.problems.push(Problem::error(&place, NOT_KEPT));
+        if checked.needs_ledger && loaded.settings.ledger.keep == LedgerMode::Never {
+            self.problems.push(Problem::error(&place, LEDGER_REQUIRED));
         }
         if loaded.file.is_some() {
             let mut unknown =
                 policy::unknown_crawlers(&checked.crawlers, &loaded.settings.crawlers);
-            checked.texts.show(&mut unknown);
+            checked.texts.add_excerpts(&mut unknown);
             self.problems.extend(unknown);
         }
     }
 
-    fn policy(&mut self, origin: &PolicyOrigin) {
+    fn check_policy(&mut self, origin: &PolicyOrigin) {
         if self
             .policies
             .iter()
@@ -187,7 +187,7 @@ impl Report {
         }
         let opened = policy::open(origin).map(|compiled| {
             let mut failures = policy::failing_cases(&compiled.policy, &compiled.cases);
-            compiled.texts.show(&mut failures);
+            compiled.texts.add_excerpts(&mut failures);
             (compiled, failures)
         });
         match opened {
@@ -199,31 +199,31 @@ impl Report {
                     PolicyOrigin::Path(path) => path.display().to_string(),
                     PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
                 };
-                self.checked.push(format!(
+                self.summary_lines.push(format!(
                     "{place}: {name}@{revision}, {rules} rules, {cases} cases"
                 ));
-                let place = Place::of_file(&Arc::from(place.as_str()));
-                self.policies.push(Checked {
+                let place = SourceLocation::for_file(&Arc::from(place.as_str()));
+                self.policies.push(CheckedPolicy {
                     origin: origin.clone(),
-                    crawlers: compiled.crawlers,
-                    undecided_tunnels: undecided_tunnels(&compiled.policy, &place),
-                    remembers: compiled.policy.remembers(),
+                    crawlers: compiled.named_crawlers,
+                    undecided_tunnels: find_undecided_tunnels(&compiled.policy, &place),
+                    needs_ledger: compiled.policy.needs_ledger(),
                     texts: compiled.texts,
-                    named: false,
+                    in_configuration: false,
                 });
                 self.problems.extend(compiled.problems);
                 self.problems.extend(failures);
             }
             Err(problems) => {
                 let origin = origin.clone();
-                let (crawlers, texts) = (Vec::new(), Texts::default());
-                self.policies.push(Checked {
+                let (crawlers, texts) = (Vec::new(), SourceTexts::default());
+                self.policies.push(CheckedPolicy {
                     origin,
                     crawlers,
                     undecided_tunnels: None,
-                    remembers: false,
+                    needs_ledger: false,
                     texts,
-                    named: false,
+                    in_configuration: false,
                 });
                 self.problems.extend(problems);
             }
@@ -232,8 +232,11 @@ impl Report {
 
     /// Of policies that no configuration names: that every tunnel is undecided under them, which is of no weight where
     /// TLS is looked into.
-    fn without_configuration(&mut self) {
-        let alone = self.policies.iter().filter(|checked| !checked.named);
+    fn advise_unconfigured(&mut self) {
+        let alone = self
+            .policies
+            .iter()
+            .filter(|checked| !checked.in_configuration);
         let doubts = alone.filter_map(|checked| checked.undecided_tunnels.clone());
         let every = doubts.filter(|problem| problem.severity == Severity::Warning);
         self.problems.extend(every.map(|problem| Problem {
@@ -258,22 +261,22 @@ impl Report {
         }
     }
 
-    fn summary(&self, paint: Paint) -> String {
+    fn summary(&self, paint: ConsoleColors) -> String {
         let mut text: String = self
-            .checked
+            .summary_lines
             .iter()
             .map(|line| format!("{line}\n"))
             .collect();
         let (errors, warnings) = (self.count(Severity::Error), self.count(Severity::Warning));
         let tone = match (errors, warnings) {
             (0, 0) => Tone::Good,
-            (0, _) => Tone::Doubt,
+            (0, _) => Tone::Warning,
             (_, _) => Tone::Bad,
         };
         let counts = format!(
             "{}, {}",
-            counted(errors, "error"),
-            counted(warnings, "warning")
+            pluralize(errors, "error"),
+            pluralize(warnings, "warning")
         );
         text.push_str(&paint.paint(tone, counts));
         text.push('\n');
@@ -290,13 +293,13 @@ impl Report {
 }
 
 /// Where tunnels may go, and what reaches inside.
-fn tunnels(egress: &Egress, settings: &Tls) -> Option<String> {
+fn describe_tunnels(egress: &EgressConfig, settings: &TlsConfig) -> Option<String> {
     let open = |port: &u16| egress.connect_ports.contains(*port) && egress.ports.contains(*port);
     let tls = (1..=u16::MAX)
         .filter(open)
         .any(|port| egress.tls_ports.contains(port));
     tls.then(|| {
-        let ports: Vec<String> = egress.tls_ports.ranges().iter().map(shown).collect();
+        let ports: Vec<String> = egress.tls_ports.ranges().iter().map(format_port_range).collect();
         let judged = if settings.intercept {
             "looked into (tls.intercept), so that robots.txt and rules on URLs reach inside; where a rule sets \
              `tls: tunnel`, judged by host, address and pace only"
@@ -308,7 +311,7 @@ fn tunnels(egress: &Egress, settings: &Tls) -> Option<String> {
     })
 }
 
-fn shown(range: &PortRange) -> String {
+fn format_port_range(range: &PortRange) -> String {
     if range.start() == range.end() {
         range.start().to_string()
     } else {
@@ -317,10 +320,10 @@ fn shown(range: &PortRange) -> String {
 }
 
 /// Whether a tunnel to a host that no rule names is refused because the policy judges what it hides: that is most hosts.
-fn undecided_tunnels(policy: &Policy, place: &Place) -> Option<Problem> {
+fn find_undecided_tunnels(policy: &Policy, place: &SourceLocation) -> Option<Problem> {
     let host = HostTarget::parse_authority("a-host-that-no-rule-names.invalid:443").ok()?;
-    let (trail, decision) = policy.decide(&Facts::of_tunnel(&host));
-    let refusal = Refusal::by_policy(policy, &trail, &decision)?;
+    let (trail, decision) = policy.decide(&Facts::for_tunnel(&host));
+    let refusal = Refusal::from_decision(policy, &trail, &decision)?;
     let undecided = refusal.reason == Reason::Undecided;
     let rule = refusal
         .rule
@@ -328,7 +331,7 @@ fn undecided_tunnels(policy: &Policy, place: &Place) -> Option<Problem> {
         .map_or("the policy".to_owned(), |rule| {
             format!("rule `{}`", rule.as_str())
         });
-    let problem = if policy.judges_tunnels_alike() {
+    let problem = if policy.treats_tunnels_alike() {
         let message = format!(
             "every tunnel (CONNECT) is refused as undecided, since {rule} judges what it hides"
         );
@@ -340,10 +343,10 @@ fn undecided_tunnels(policy: &Policy, place: &Place) -> Option<Problem> {
         Problem::advice(place, message)
     };
     let help = "set `tunnel_undecided: allow` where such tunnels may pass, or look into TLS (`tls.intercept`)";
-    undecided.then(|| problem.help(help))
+    undecided.then(|| problem.with_help(help))
 }
 
-fn counted(number: usize, word: &str) -> String {
+fn pluralize(number: usize, word: &str) -> String {
     if number == 1 {
         format!("1 {word}")
     } else {

@@ -5,7 +5,7 @@ use clap_complete::Shell as Known;
 
 use super::Exit;
 use super::args::{Arguments, CompletionShell, CompletionsArgs};
-use super::out;
+use super::console;
 
 /// Runs the command.
 pub(super) fn run(args: &CompletionsArgs) -> Exit {
@@ -17,5 +17,5 @@ pub(super) fn run(args: &CompletionsArgs) -> Exit {
     };
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Arguments::command(), "crawlgate", &mut script);
-    out::write(&String::from_utf8_lossy(&script), Exit::Success)
+    console::print(&String::from_utf8_lossy(&script), Exit::Success)
 }

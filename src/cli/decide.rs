@@ -6,20 +6,20 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::gate::trial::Trial;
+use crate::gate::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::report::decision;
 use crate::vocab::profile::Profile;
 
 use super::Exit;
-use super::args::{DecideArgs, LineFormat};
-use super::open;
-use super::out;
+use super::args::{DecideArgs, DecideFormat};
+use super::console;
+use super::inputs;
 
 /// Runs the command.
 pub(super) fn run(args: &DecideArgs) -> Exit {
-    let policy = match open::policy(Some(&args.policy)) {
+    let policy = match inputs::load_policy(Some(&args.policy)) {
         Ok(policy) => policy,
         Err(exit) => return exit,
     };
@@ -27,23 +27,23 @@ pub(super) fn run(args: &DecideArgs) -> Exit {
         BufReader::new(io::stdin().lock()),
         BufWriter::new(io::stdout().lock()),
     );
-    match judge_all(&policy, args.format, input, output) {
+    match decide_all(&policy, args.format, input, output) {
         Ok(exit) => exit,
-        Err(error) => out::failed(&error),
+        Err(error) => console::report_io_error(&error),
     }
 }
 
-fn judge_all(
+fn decide_all(
     policy: &Policy,
-    format: LineFormat,
+    format: DecideFormat,
     mut input: BufReader<impl io::Read>,
     mut output: impl Write,
 ) -> io::Result<Exit> {
     let (mut line, mut exit) = (Vec::new(), Exit::Success);
     while input.read_until(b'\n', &mut line)? > 0 {
-        let answer = answer(policy, format, line.trim_ascii()).unwrap_or_else(|unread| {
+        let answer = decide_line(policy, format, line.trim_ascii()).unwrap_or_else(|unread| {
             exit = Exit::Negative;
-            unread.show(format)
+            unread.render(format)
         });
         writeln!(output, "{answer}")?;
         // Whoever waits for this answer before the next question gets it now.
@@ -57,48 +57,52 @@ fn judge_all(
 }
 
 /// A line that cannot be read.
-struct Unread {
+struct InvalidDecideLine {
     input: String,
     error: String,
 }
 
-impl Unread {
-    fn show(&self, format: LineFormat) -> String {
+impl InvalidDecideLine {
+    fn render(&self, format: DecideFormat) -> String {
         match format {
-            LineFormat::Json => json!({ "input": self.input, "error": self.error }).to_string(),
-            LineFormat::Tsv => [&self.input, "error", "", &self.error, "", ""]
-                .map(cell)
+            DecideFormat::Json => json!({ "input": self.input, "error": self.error }).to_string(),
+            DecideFormat::Tsv => [&self.input, "error", "", &self.error, "", ""]
+                .map(to_cell)
                 .join("\t"),
         }
     }
 }
 
 /// Text that stays in its column.
-fn cell(text: &str) -> String {
+fn to_cell(text: &str) -> String {
     text.replace(|c: char| c.is_control(), " ")
 }
 
-fn answer(policy: &Policy, format: LineFormat, line: &[u8]) -> Result<String, Unread> {
-    let unread = |error| Unread {
+fn decide_line(
+    policy: &Policy,
+    format: DecideFormat,
+    line: &[u8],
+) -> Result<String, InvalidDecideLine> {
+    let unread = |error| InvalidDecideLine {
         input: String::from_utf8_lossy(line).into_owned(),
         error,
     };
-    let facts = read(line).map_err(unread)?;
-    let trial = Trial::new(policy, &facts, Profile::Generic);
+    let facts = parse_facts(line).map_err(unread)?;
+    let trial = OfflineEvaluation::new(policy, &facts, Profile::Generic);
     Ok(match format {
-        LineFormat::Json => decision::to_json(&trial, &facts).to_string(),
-        LineFormat::Tsv => decision::to_tsv(&trial, &facts),
+        DecideFormat::Json => decision::to_json(&trial, &facts).to_string(),
+        DecideFormat::Tsv => decision::to_tsv(&trial, &facts),
     })
 }
 
 /// The facts of a line: a URL, or a JSON object. The error says what is wrong with it.
-pub(super) fn read(line: &[u8]) -> Result<CaseFacts, String> {
+pub(super) fn parse_facts(line: &[u8]) -> Result<CaseFacts, String> {
     let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8".to_owned())?;
     if text.is_empty() {
         return Err("the line is empty".into());
     }
     if !text.starts_with('{') {
-        return CaseFacts::of_url(text);
+        return CaseFacts::for_url(text);
     }
     let facts: Map<String, Json> =
         serde_json::from_str(text).map_err(|e| format!("no JSON object: {e}"))?;

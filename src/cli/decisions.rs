@@ -2,13 +2,13 @@
 //!
 //! One pass, whatever its size, in bounded memory. What is in a line is `docs/decision-log.md`'s business.
 
-mod files;
 mod follow;
-mod lines;
-mod reading;
-mod shown;
+mod line_reader;
+mod log_files;
+mod reader;
 pub mod since;
 mod summary;
+mod writers;
 
 use std::fmt::Display;
 use std::io::{self, BufWriter, Write};
@@ -19,77 +19,81 @@ use crate::config::load::Overrides;
 use crate::config::settings::{LogFormat, LogTarget};
 
 use super::Exit;
-use super::args::{DecisionsArgs, Format, SummaryBy};
-use super::open;
-use super::out::{self, complain, warn};
-use super::paint::Paint;
-use files::Place;
-use follow::{Start, Until};
-use lines::Lines;
-use reading::{Ending, Reading, Sink};
-use shown::{ForPeople, ForPrograms};
-use summary::Summary;
+use super::args::{DecisionsArgs, OutputFormat, SummaryBy};
+use super::color::ConsoleColors;
+use super::console::{self, report_invalid, warn};
+use super::inputs;
+use follow::{FollowStart, FollowUntil};
+use line_reader::LogLineReader;
+use log_files::LogInput;
+use reader::{DecisionConsumer, DecisionLogReader, LogInputEnd};
+use summary::DecisionSummary;
+use writers::{DecisionLineWriter, DecisionTextWriter};
 
 /// What is written at once.
 const BUFFER: usize = 64 << 10;
 
 /// Runs the command.
 pub(super) fn run(args: &DecisionsArgs) -> Exit {
-    let place = match place(args) {
+    let place = match log_input(args) {
         Ok(place) => place,
         Err(exit) => return exit,
     };
-    if let Place::File(path) = &place
+    if let LogInput::File(path) = &place
         && let Err(error) = std::fs::metadata(path)
     {
-        return complain(&missing(path, &error));
+        return report_invalid(&missing_log_message(path, &error));
     }
     let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
     match (args.summary, args.format) {
-        (Some(by), format) => sum_up(args, &place, by, format),
-        (None, Format::Text) => show(args, &place, ForPeople::new(output, Paint::for_stdout())),
-        (None, Format::Json) => show(args, &place, ForPrograms(output)),
+        (Some(by), format) => summarize(args, &place, by, format),
+        (None, OutputFormat::Text) => show(
+            args,
+            &place,
+            DecisionTextWriter::new(output, ConsoleColors::for_stdout()),
+        ),
+        (None, OutputFormat::Json) => show(args, &place, DecisionLineWriter(output)),
     }
 }
 
 /// Where the log is: what `--log` says, else what the configuration does.
-fn place(args: &DecisionsArgs) -> Result<Place, Exit> {
+fn log_input(args: &DecisionsArgs) -> Result<LogInput, Exit> {
     if let Some(named) = &args.log {
         return match named == Path::new("-") {
-            true if args.all => Err(complain(
+            true if args.all => Err(report_invalid(
                 &"--all: beside standard input (--log -) no rotated files are",
             )),
-            true => Ok(Place::Stdin),
-            false => Ok(Place::File(named.clone())),
+            true => Ok(LogInput::Stdin),
+            false => Ok(LogInput::File(named.clone())),
         };
     }
     let overrides = Overrides {
         config: args.config.clone(),
         ..Overrides::default()
     };
-    let logs = open::settings(&overrides)?.settings.logs;
+    let logs = inputs::load_settings(&overrides)?.settings.logs;
     let cure = "set it to a file, or name a log with --log FILE (--log - is standard input)";
     let path = match logs.decisions {
         LogTarget::File(path) => path,
         LogTarget::Stderr => {
-            return Err(complain(&format!(
+            return Err(report_invalid(&format!(
                 "logs.decisions is stderr, which cannot be read: {cure}"
             )));
         }
         LogTarget::Stdout => {
-            return Err(complain(&format!(
+            return Err(report_invalid(&format!(
                 "logs.decisions is stdout, which cannot be read: {cure}"
             )));
         }
-        LogTarget::Nowhere => {
-            return Err(complain(&format!(
+        LogTarget::Discard => {
+            return Err(report_invalid(&format!(
                 "logs.decisions is none, so there is no log: {cure}"
             )));
         }
     };
     match logs.format {
-        LogFormat::Json => Ok(Place::File(path)),
-        LogFormat::Squid => Err(complain(&format!(
+        LogFormat::Json => Ok(LogInput::File(path)),
+        LogFormat::Squid => Err(report_invalid(&format!(
             "logs.format is squid, which lacks what this command shows: set it to json, or name a log with --log FILE ({} \
              is for tools that read Squid's access.log)",
             path.display()
@@ -97,7 +101,7 @@ fn place(args: &DecisionsArgs) -> Result<Place, Exit> {
     }
 }
 
-fn missing(path: &Path, error: &dyn Display) -> String {
+fn missing_log_message(path: &Path, error: &dyn Display) -> String {
     format!(
         "the decision log {} cannot be read: {error}; the proxy makes it when it starts with this file as logs.decisions, \
          --log FILE names another",
@@ -105,61 +109,74 @@ fn missing(path: &Path, error: &dyn Display) -> String {
     )
 }
 
-fn show<S: Sink>(args: &DecisionsArgs, place: &Place, sink: S) -> Exit {
-    let mut reading = reading(args, sink);
-    let done = read(args, place, &mut reading).and_then(|()| reading.sink.pause());
-    ended(&reading, done)
+fn show<S: DecisionConsumer>(args: &DecisionsArgs, input: &LogInput, sink: S) -> Exit {
+    let mut reading = new_reader(args, sink);
+    let done = read_log(args, input, &mut reading).and_then(|()| reading.consumer.flush());
+    exit_after(&reading, done)
 }
 
-fn sum_up(args: &DecisionsArgs, place: &Place, by: SummaryBy, format: Format) -> Exit {
-    let mut reading = reading(args, Summary::new(by));
-    let done = read(args, place, &mut reading).and_then(|()| {
+fn summarize(args: &DecisionsArgs, input: &LogInput, by: SummaryBy, format: OutputFormat) -> Exit {
+    let mut reading = new_reader(args, DecisionSummary::new(by));
+    let done = read_log(args, input, &mut reading).and_then(|()| {
         let limit = args.limit.0;
         let text = match format {
-            Format::Text => reading.sink.text(limit, Paint::for_stdout()),
-            Format::Json => format!("{:#}\n", reading.sink.json(limit)),
+            OutputFormat::Text => reading.consumer.to_text(limit, ConsoleColors::for_stdout()),
+            OutputFormat::Json => format!("{:#}\n", reading.consumer.to_json(limit)),
         };
         io::stdout().lock().write_all(text.as_bytes())
     });
-    ended(&reading, done)
+    exit_after(&reading, done)
 }
 
-fn reading<'a, S: Sink>(args: &'a DecisionsArgs, sink: S) -> Reading<'a, S> {
-    let now = Clock::system().wall();
-    Reading::new(sink, &args.filters, args.since.map(|since| since.text(now)))
+fn new_reader<'a, S: DecisionConsumer>(
+    args: &'a DecisionsArgs,
+    sink: S,
+) -> DecisionLogReader<'a, S> {
+    let now = Clock::system().wall_time();
+    DecisionLogReader::new(
+        sink,
+        &args.filters,
+        args.since.map(|since| since.to_timestamp(now)),
+    )
 }
 
-fn read<S: Sink>(
+fn read_log<S: DecisionConsumer>(
     args: &DecisionsArgs,
-    place: &Place,
-    reading: &mut Reading<'_, S>,
+    input: &LogInput,
+    reader: &mut DecisionLogReader<'_, S>,
 ) -> io::Result<()> {
-    let path = match place {
-        Place::Stdin => {
-            reading.begin("standard input");
-            return reading.rest(&mut Lines::new(io::stdin().lock()), Ending::Final);
+    let path = match input {
+        LogInput::Stdin => {
+            reader.begin_file("standard input");
+            return reader.read_rest(
+                &mut LogLineReader::new(io::stdin().lock()),
+                LogInputEnd::Final,
+            );
         }
-        Place::File(path) => path,
+        LogInput::File(path) => path,
     };
     let until = if args.follow {
-        Until::Forever
+        FollowUntil::Forever
     } else {
-        Until::End
+        FollowUntil::End
     };
     let start = match until {
-        _ if args.all => Start::Oldest,
-        Until::Forever if args.since.is_none() => Start::Tail,
-        Until::Forever | Until::End => Start::Beginning,
+        _ if args.all => FollowStart::Oldest,
+        FollowUntil::Forever if args.since.is_none() => FollowStart::Tail,
+        FollowUntil::Forever | FollowUntil::End => FollowStart::Beginning,
     };
-    follow::read(path, start, until, reading)
+    follow::read(path, start, until, reader)
 }
 
 /// A line that cannot be read makes the answer a negative one, as for `decide`.
-fn ended<S: Sink>(reading: &Reading<'_, S>, done: io::Result<()>) -> Exit {
+fn exit_after<S: DecisionConsumer>(
+    reader: &DecisionLogReader<'_, S>,
+    done: io::Result<()>,
+) -> Exit {
     if let Err(error) = done {
-        return out::failed(&error);
+        return console::report_io_error(&error);
     }
-    match reading.unread() {
+    match reader.unreadable_summary() {
         None => Exit::Success,
         Some(words) => {
             warn(&words);

@@ -1,7 +1,7 @@
 //! `crawlgate demo`: a tour without a network. A small shop of several hosts, a proxy before it and a crawler behind,
 //! all on loopback; what was refused is printed with its reason.
 
-mod crawl;
+mod crawler;
 mod site;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,21 +10,21 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::config::settings::{Listener, LogTarget, Settings};
-use crate::policy::source::MemoryFiles;
+use crate::config::settings::{ListenerConfig, LogTarget, Settings};
+use crate::policy::source::MemoryFileSystem;
 use crate::policy::{Policy, compile};
 
+use super::console::report_cannot_run;
 use super::exit::Exit;
-use super::open;
-use super::out::say_and_fail;
+use super::inputs;
 use super::serve::Server;
-use crawl::Page;
+use crawler::CrawledPage;
 
 /// The demo's policy.
 const POLICY: &str = include_str!("demo/policy.yaml");
 
 /// What a site can provoke of the reasons that are built so far; the demo fails if one does not occur.
-const PROVOKED: [&str; 18] = [
+const EXPECTED_REASONS: [&str; 18] = [
     "rule",
     "default",
     "ambiguous_url",
@@ -49,28 +49,31 @@ const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// Runs the tour.
 pub(super) fn run() -> Exit {
-    let policy = match compile::load(&MemoryFiles::new().with("demo.yaml", POLICY), "demo.yaml") {
+    let policy = match compile::load(
+        &MemoryFileSystem::new().with_file("demo.yaml", POLICY),
+        "demo.yaml",
+    ) {
         Ok(compiled) => compiled.policy,
-        Err(problems) => return open::refused(&problems),
+        Err(problems) => return inputs::report_errors(&problems),
     };
     let runtime = match tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
     {
         Ok(runtime) => runtime,
-        Err(error) => return say_and_fail(&error),
+        Err(error) => return report_cannot_run(&error),
     };
-    match runtime.block_on(tour(policy)) {
-        Ok(pages) => report(&pages),
-        Err(error) => say_and_fail(&error),
+    match runtime.block_on(run_tour(policy)) {
+        Ok(pages) => print_report(&pages),
+        Err(error) => report_cannot_run(&error),
     }
 }
 
-async fn tour(policy: Policy) -> Result<Vec<Page>, String> {
+async fn run_tour(policy: Policy) -> Result<Vec<CrawledPage>, String> {
     let site = site::start()
         .await
         .map_err(|error| format!("cannot start the demo's site: {error}"))?;
-    let server = Server::start(&settings(&site), policy).map_err(|error| error.to_string())?;
+    let server = Server::start(&demo_settings(&site), policy).map_err(|error| error.to_string())?;
     let proxy = server
         .proxy
         .first()
@@ -80,18 +83,18 @@ async fn tour(policy: Policy) -> Result<Vec<Page>, String> {
         "A shop of {} hosts on loopback, a crawler that follows every link, crawlgate between them (http://{proxy}).\n\n",
         site::HOSTS.len()
     ));
-    let pages = crawl::all(proxy, &site.start_url(), |page| print(&line(page))).await;
+    let pages = crawler::crawl(proxy, &site.start_url(), |page| print(&format_page(page))).await;
     server.drain(std::future::pending::<()>()).await;
     Ok(pages)
 }
 
-fn settings(site: &site::Site) -> Settings {
+fn demo_settings(site: &site::DemoSite) -> Settings {
     let mut settings = Settings {
-        listen: vec![Listener::for_all(SocketAddr::new(LOOPBACK, 0))],
+        listen: vec![ListenerConfig::for_all(SocketAddr::new(LOOPBACK, 0))],
         ..Settings::default()
     };
     settings.admin.listen = SocketAddr::new(LOOPBACK, 0);
-    settings.logs.decisions = LogTarget::Nowhere;
+    settings.logs.decisions = LogTarget::Discard;
     settings.store.path = None;
     settings.egress.allow_loopback = true;
     settings.egress.ports = [site.port, site.closed_port, 80]
@@ -113,7 +116,7 @@ fn settings(site: &site::Site) -> Settings {
     settings
 }
 
-fn line(page: &Page) -> String {
+fn format_page(page: &CrawledPage) -> String {
     let mut line = format!("{:>4}  ", page.status);
     let _ = match (&page.reason, &page.rule) {
         (Some(reason), Some(rule)) => write!(line, "{:<34}", format!("{reason} ({rule})")),
@@ -126,8 +129,8 @@ fn line(page: &Page) -> String {
 }
 
 /// What was refused and why; exit 1 if a reason that the site provokes did not occur.
-fn report(pages: &[Page]) -> Exit {
-    let refused: Vec<&Page> = pages.iter().filter(|page| page.reason.is_some()).collect();
+fn print_report(pages: &[CrawledPage]) -> Exit {
+    let refused: Vec<&CrawledPage> = pages.iter().filter(|page| page.reason.is_some()).collect();
     let mut by_reason: BTreeMap<&str, usize> = BTreeMap::new();
     for reason in refused.iter().filter_map(|page| page.reason.as_deref()) {
         *by_reason.entry(reason).or_default() += 1;
@@ -142,7 +145,7 @@ fn report(pages: &[Page]) -> Exit {
         let _ = writeln!(text, "{count:>6}  {reason}");
     }
     let seen: BTreeSet<&str> = by_reason.into_keys().collect();
-    let missing: Vec<&str> = PROVOKED
+    let missing: Vec<&str> = EXPECTED_REASONS
         .into_iter()
         .filter(|reason| !seen.contains(reason))
         .collect();

@@ -1,106 +1,116 @@
 //! `crawlgate diff`: whose decision changes from one policy to another, by rule and by host.
 
 mod change;
-mod in_json;
-mod in_text;
+mod json_report;
+mod requests;
 mod summary;
-mod urls;
+mod text_report;
 
 use std::path::{Path, PathBuf};
 
 use crate::config::settings::PolicyOrigin;
-use crate::gate::trial::Trial;
+use crate::gate::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
-use crate::policy::compare::Structure;
-use crate::policy::compile::Compiled;
+use crate::policy::compare::PolicyDiff;
+use crate::policy::compile::CompiledPolicy;
 use crate::vocab::profile::Profile;
 
 use super::Exit;
-use super::args::{DiffArgs, Format};
-use super::open;
-use super::out;
-use super::paint::{self, Paint};
-use change::{Change, Options};
-use summary::Summary;
-use urls::{Asked, Unread};
+use super::args::{DiffArgs, OutputFormat};
+use super::color::{self, ConsoleColors};
+use super::console;
+use super::inputs;
+use change::{DecisionChange, OptionPairs};
+use requests::{DiffRequests, InvalidDiffLine};
+use summary::DiffSummary;
 
 /// Runs the command.
 pub(super) fn run(args: &DiffArgs) -> Exit {
-    let (old, new) = match (opened(&args.old), opened(&args.new)) {
+    let (old, new) = match (compile_policy(&args.old), compile_policy(&args.new)) {
         (Ok(old), Ok(new)) => (old, new),
         (Err(exit), _) | (_, Err(exit)) => return exit,
     };
     let asked = match &args.urls {
-        Some(path) => urls::read(path),
-        None => Ok(urls::of_cases(&old.cases, &new.cases)),
+        Some(path) => requests::read_requests(path),
+        None => Ok(requests::from_cases(&old.cases, &new.cases)),
     };
     let asked = match asked {
         Ok(asked) => asked,
-        Err(mistake) => return out::complain(&mistake),
+        Err(mistake) => return console::report_invalid(&mistake),
     };
-    let report = Report::of(args, &old.policy, &new.policy, &asked);
+    let report = DiffReport::new(args, &old.policy, &new.policy, &asked);
     let text = match args.format {
-        Format::Text => in_text::of(&report, args.examples, Paint::for_stdout(), paint::width()),
-        Format::Json => format!("{:#}\n", in_json::of(&report, args.examples)),
+        OutputFormat::Text => text_report::render(
+            &report,
+            args.examples,
+            ConsoleColors::for_stdout(),
+            color::output_width(),
+        ),
+        OutputFormat::Json => format!("{:#}\n", json_report::to_json(&report, args.examples)),
     };
-    out::write(&text, report.exit())
+    console::print(&text, report.exit())
 }
 
-fn opened(path: &Path) -> Result<Compiled, Exit> {
-    open::compiled(&PolicyOrigin::Path(path.to_owned()))
+fn compile_policy(path: &Path) -> Result<CompiledPolicy, Exit> {
+    inputs::compile_policy(&PolicyOrigin::Path(path.to_owned()))
 }
 
 /// Everything that differs.
-struct Report<'a> {
-    old: Side<'a>,
-    new: Side<'a>,
-    asked: usize,
-    unread: &'a [Unread],
-    changes: Vec<Change<'a>>,
-    summary: Summary<'a>,
+struct DiffReport<'a> {
+    old: DiffSide<'a>,
+    new: DiffSide<'a>,
+    request_count: usize,
+    invalid_lines: &'a [InvalidDiffLine],
+    changes: Vec<DecisionChange<'a>>,
+    summary: DiffSummary<'a>,
     /// How the policies differ as they are written; only where no URLs were given.
-    structure: Option<Structure>,
+    structure: Option<PolicyDiff>,
 }
 
 /// One of the two policies.
-struct Side<'a> {
+struct DiffSide<'a> {
     policy: &'a Policy,
     path: &'a PathBuf,
 }
 
-impl Side<'_> {
+impl DiffSide<'_> {
     fn name(&self) -> String {
         format!("{}@{}", self.policy.name(), self.policy.revision())
     }
 }
 
-impl<'a> Report<'a> {
-    fn of(args: &'a DiffArgs, old: &'a Policy, new: &'a Policy, asked: &'a Asked) -> Self {
-        let options = Options::of(old, new);
+impl<'a> DiffReport<'a> {
+    fn new(
+        args: &'a DiffArgs,
+        old: &'a Policy,
+        new: &'a Policy,
+        requests: &'a DiffRequests,
+    ) -> Self {
+        let options = OptionPairs::new(old, new);
         let judge = |(facts, profile): &'a (CaseFacts, Option<Profile>)| {
             let profile = profile.unwrap_or(args.profile);
             let (was, is) = (
-                Trial::new(old, facts, profile),
-                Trial::new(new, facts, profile),
+                OfflineEvaluation::new(old, facts, profile),
+                OfflineEvaluation::new(new, facts, profile),
             );
-            Change::between(facts, &was, &is, &options)
+            DecisionChange::between(facts, &was, &is, &options)
         };
-        let changes: Vec<Change<'_>> = asked.facts.iter().filter_map(judge).collect();
+        let changes: Vec<DecisionChange<'_>> = requests.facts.iter().filter_map(judge).collect();
         Self {
-            old: Side {
+            old: DiffSide {
                 policy: old,
                 path: &args.old,
             },
-            new: Side {
+            new: DiffSide {
                 policy: new,
                 path: &args.new,
             },
-            asked: asked.facts.len(),
-            unread: &asked.unread,
-            summary: Summary::of(&changes),
+            request_count: requests.facts.len(),
+            invalid_lines: &requests.invalid_lines,
+            summary: DiffSummary::from_changes(&changes),
             changes,
-            structure: args.urls.is_none().then(|| Structure::of(old, new)),
+            structure: args.urls.is_none().then(|| PolicyDiff::between(old, new)),
         }
     }
 
@@ -110,7 +120,7 @@ impl<'a> Report<'a> {
             .as_ref()
             .is_some_and(|structure| !structure.is_empty());
         match (
-            self.unread.is_empty(),
+            self.invalid_lines.is_empty(),
             self.changes.is_empty() && !rewritten,
         ) {
             (false, _) => Exit::Invalid,

@@ -9,18 +9,18 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::config::load::Overrides;
-use crate::config::settings::{Listener, Settings, Tls};
+use crate::config::settings::{ListenerConfig, Settings, TlsConfig};
 
 use super::args::{EnvArgs, Shell};
 use super::exit::Exit;
-use super::{open, out};
+use super::{console, inputs};
 
 /// What is not sent to the proxy.
 const NO_PROXY: &str = "localhost,127.0.0.1,::1";
 /// Variables that replace a client's roots, so they name the system's roots and ours together.
-const REPLACING: [&str; 3] = ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
+const ROOT_FILE_VARIABLES: [&str; 3] = ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
 /// The variable that adds to a client's roots.
-const ADDING: &str = "NODE_EXTRA_CA_CERTS";
+const EXTRA_ROOTS_VARIABLE: &str = "NODE_EXTRA_CA_CERTS";
 
 /// Runs the command. Exit 2 if the crawler has no listener, 3 if a path cannot be written down.
 pub(super) fn run(args: &EnvArgs) -> Exit {
@@ -28,24 +28,27 @@ pub(super) fn run(args: &EnvArgs) -> Exit {
         config: args.config.clone(),
         ..Overrides::default()
     };
-    let settings = match open::settings(&overrides) {
+    let settings = match inputs::load_settings(&overrides) {
         Ok(loaded) => loaded.settings,
         Err(exit) => return exit,
     };
-    let listener = match listener(&settings, args.crawler.as_deref()) {
+    let listener = match select_listener(&settings, args.crawler.as_deref()) {
         Ok(listener) => listener,
-        Err(mistake) => return out::complain(&mistake),
+        Err(mistake) => return console::report_invalid(&mistake),
     };
     let shell = args
         .shell
-        .unwrap_or_else(|| usual_shell(env::var("SHELL").ok().as_deref()));
-    match variables(listener.address, &settings.tls) {
-        Ok(variables) => out::write(&written(shell, &variables), Exit::Success),
-        Err(mistake) => out::say_and_fail(&mistake),
+        .unwrap_or_else(|| detect_shell(env::var("SHELL").ok().as_deref()));
+    match client_variables(listener.address, &settings.tls) {
+        Ok(variables) => console::print(&render_commands(shell, &variables), Exit::Success),
+        Err(mistake) => console::report_cannot_run(&mistake),
     }
 }
 
-fn listener<'s>(settings: &'s Settings, crawler: Option<&str>) -> Result<&'s Listener, String> {
+fn select_listener<'s>(
+    settings: &'s Settings,
+    crawler: Option<&str>,
+) -> Result<&'s ListenerConfig, String> {
     let all = &settings.listen;
     let Some(name) = crawler else {
         let general = all.iter().find(|listener| listener.crawler.is_none());
@@ -53,7 +56,7 @@ fn listener<'s>(settings: &'s Settings, crawler: Option<&str>) -> Result<&'s Lis
             .or(all.first())
             .ok_or_else(|| "nothing listens".to_owned());
     };
-    let own = |listener: &&Listener| {
+    let own = |listener: &&ListenerConfig| {
         listener
             .crawler
             .as_ref()
@@ -72,8 +75,11 @@ fn listener<'s>(settings: &'s Settings, crawler: Option<&str>) -> Result<&'s Lis
     })
 }
 
-fn variables(listener: SocketAddr, tls: &Tls) -> Result<Vec<(&'static str, String)>, String> {
-    let proxy = format!("http://{}", reachable(listener));
+fn client_variables(
+    listener: SocketAddr,
+    tls: &TlsConfig,
+) -> Result<Vec<(&'static str, String)>, String> {
+    let proxy = format!("http://{}", client_address(listener));
     let mut all: Vec<(&str, String)> = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"]
         .map(|name| (name, proxy.clone()))
         .into();
@@ -81,26 +87,26 @@ fn variables(listener: SocketAddr, tls: &Tls) -> Result<Vec<(&'static str, Strin
     if !tls.intercept {
         return Ok(all);
     }
-    let bundle = absolute(&tls.bundle)?;
+    let bundle = absolute_path(&tls.bundle)?;
     // One file each: of several authorities a client may meet any, so it gets them with the roots.
     let added = match tls.authorities.as_slice() {
-        [one] => absolute(&one.cert)?,
+        [one] => absolute_path(&one.cert)?,
         _ => bundle.clone(),
     };
     for file in [&bundle, &added] {
         if !Path::new(file).exists() {
-            out::warn(&format!(
+            console::warn(&format!(
                 "{file} is not there yet: `crawlgate run` makes it, and `crawlgate ca init`"
             ));
         }
     }
-    all.extend(REPLACING.map(|name| (name, bundle.clone())));
-    all.push((ADDING, added));
+    all.extend(ROOT_FILE_VARIABLES.map(|name| (name, bundle.clone())));
+    all.push((EXTRA_ROOTS_VARIABLE, added));
     Ok(all)
 }
 
 /// Where a client on this machine reaches a listener.
-fn reachable(listener: SocketAddr) -> SocketAddr {
+fn client_address(listener: SocketAddr) -> SocketAddr {
     let home = match listener.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
         IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
@@ -110,7 +116,7 @@ fn reachable(listener: SocketAddr) -> SocketAddr {
 }
 
 /// A path that is right in every directory, without detours as far as it is there.
-fn absolute(path: &Path) -> Result<String, String> {
+fn absolute_path(path: &Path) -> Result<String, String> {
     let unfit = || format!("{} cannot be written into a variable", path.display());
     let whole = |path: &Path| fs::canonicalize(path).ok();
     let found = whole(path).or_else(|| {
@@ -126,7 +132,7 @@ fn absolute(path: &Path) -> Result<String, String> {
     found.into_os_string().into_string().map_err(|_| unfit())
 }
 
-fn usual_shell(program: Option<&str>) -> Shell {
+fn detect_shell(program: Option<&str>) -> Shell {
     match program.and_then(|path| path.rsplit('/').next()) {
         Some("fish") => Shell::Fish,
         Some("pwsh" | "powershell") => Shell::Powershell,
@@ -135,20 +141,20 @@ fn usual_shell(program: Option<&str>) -> Shell {
 }
 
 /// The commands, then how to use them: a comment in front would swallow all that follows where `eval` joins lines.
-fn written(shell: Shell, variables: &[(&str, String)]) -> String {
+fn render_commands(shell: Shell, variables: &[(&str, String)]) -> String {
     let mut text = String::new();
     for (name, value) in variables {
         let _ = match shell {
-            Shell::Sh => writeln!(text, "export {name}={};", quoted(value, &[('\'', r"'\''")])),
+            Shell::Sh => writeln!(text, "export {name}={};", quote(value, &[('\'', r"'\''")])),
             Shell::Fish => {
                 writeln!(
                     text,
                     "set -gx {name} {};",
-                    quoted(value, &[('\\', r"\\"), ('\'', r"\'")])
+                    quote(value, &[('\\', r"\\"), ('\'', r"\'")])
                 )
             }
             Shell::Powershell => {
-                writeln!(text, "$env:{name} = {};", quoted(value, &[('\'', "''")]))
+                writeln!(text, "$env:{name} = {};", quote(value, &[('\'', "''")]))
             }
         };
     }
@@ -162,7 +168,7 @@ fn written(shell: Shell, variables: &[(&str, String)]) -> String {
 }
 
 /// A value in single quotes, with what would end them written as the shell wants it.
-fn quoted(value: &str, special: &[(char, &str)]) -> String {
+fn quote(value: &str, special: &[(char, &str)]) -> String {
     let mut text = String::from("'");
     for letter in value.chars() {
         match special.iter().find(|(plain, _)| *plain == letter) {
@@ -185,7 +191,7 @@ mod tests {
             (Shell::Fish, r"set -gx A '/it\'s $HOME\\x';"),
             (Shell::Powershell, r"$env:A = '/it''s $HOME\x';"),
         ] {
-            let text = written(shell, &[("A", r"/it's $HOME\x".to_owned())]);
+            let text = render_commands(shell, &[("A", r"/it's $HOME\x".to_owned())]);
             assert_eq!(text.lines().next(), Some(line));
         }
     }
@@ -198,7 +204,7 @@ mod tests {
             (Some("/usr/bin/fish"), Shell::Fish),
             (Some("pwsh"), Shell::Powershell),
         ] {
-            assert_eq!(usual_shell(program), shell, "{program:?}");
+            assert_eq!(detect_shell(program), shell, "{program:?}");
         }
     }
 
@@ -209,7 +215,10 @@ mod tests {
             ("[::]:3128", "[::1]:3128"),
             ("192.0.2.1:1", "192.0.2.1:1"),
         ] {
-            assert_eq!(reachable(listener.parse().unwrap()), home.parse().unwrap());
+            assert_eq!(
+                client_address(listener.parse().unwrap()),
+                home.parse().unwrap()
+            );
         }
     }
 }

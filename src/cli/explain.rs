@@ -1,34 +1,34 @@
 //! `crawlgate explain`: why one request is allowed or refused, rule by rule.
 
-mod in_text;
+mod text_report;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::clock::{Clock, year};
+use crate::clock::{Clock, utc_year};
 use crate::config::load::Overrides;
-use crate::gate::trial::Trial;
+use crate::gate::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::policy::decide::Verdict;
 use crate::report::explanation;
-use crate::report::wire::Answers;
+use crate::report::response::ProfileResponses;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::profile::Profile;
 
 use super::Exit;
-use super::args::{ExplainArgs, Format};
-use super::open;
-use super::out::{self, complain, warn};
-use super::paint::{self, Paint};
-use in_text::{Depth, Page};
+use super::args::{ExplainArgs, OutputFormat};
+use super::color::{self, ConsoleColors};
+use super::console::{self, report_invalid, warn};
+use super::inputs;
+use text_report::{ExplanationText, OptionDetail};
 
 /// Runs the command.
 pub(super) fn run(args: &ExplainArgs) -> Exit {
-    let facts = match CaseFacts::from_json(&facts(args)) {
-        Ok(facts) => facts.in_year(year(Clock::system().wall())),
-        Err(mistake) => return complain(&format!("{}: {mistake}", args.url)),
+    let facts = match CaseFacts::from_json(&build_facts(args)) {
+        Ok(facts) => facts.with_default_year(utc_year(Clock::system().wall_time())),
+        Err(mistake) => return report_invalid(&format!("{}: {mistake}", args.url)),
     };
-    let (policy, crawler) = match open(args) {
+    let (policy, crawler) = match load(args) {
         Ok(opened) => opened,
         Err(exit) => return exit,
     };
@@ -36,19 +36,20 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
         .profile
         .or_else(|| crawler?.profile())
         .unwrap_or(Profile::Generic);
-    let trial = Trial::new(&policy, &facts, profile);
+    let trial = OfflineEvaluation::new(&policy, &facts, profile);
     let text = match args.format {
-        Format::Text => {
+        OutputFormat::Text => {
             let depth = if args.all {
-                Depth::All
+                OptionDetail::All
             } else {
-                Depth::WhatIsSet
+                OptionDetail::SetOnly
             };
-            Page::new(Paint::for_stdout(), paint::width(), depth).of(&trial, &facts)
+            ExplanationText::new(ConsoleColors::for_stdout(), color::output_width(), depth)
+                .render(&trial, &facts)
         }
-        Format::Json => format!(
+        OutputFormat::Json => format!(
             "{:#}\n",
-            explanation::of(&trial, &facts, &Answers::of(&trial, &facts))
+            explanation::to_json(&trial, &facts, &ProfileResponses::for_trial(&trial, &facts))
         ),
     };
     let refused = trial.decision.verdict != Verdict::Admit;
@@ -57,14 +58,14 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
     } else {
         Exit::Success
     };
-    out::write(&text, exit)
+    console::print(&text, exit)
 }
 
 /// The policy, and what the configuration says of the crawler, if it is the configuration that names the policy.
-fn open(args: &ExplainArgs) -> Result<(Policy, Option<Crawler>), Exit> {
+fn load(args: &ExplainArgs) -> Result<(Policy, Option<Crawler>), Exit> {
     let loaded = match &args.policy {
-        Some(path) => return Ok((open::policy(Some(path))?, None)),
-        None => open::settings(&Overrides::default())?,
+        Some(path) => return Ok((inputs::load_policy(Some(path))?, None)),
+        None => inputs::load_settings(&Overrides::default())?,
     };
     let known = loaded
         .settings
@@ -77,13 +78,13 @@ fn open(args: &ExplainArgs) -> Result<(Policy, Option<Crawler>), Exit> {
         warn(&format!("the configuration knows no crawler {name}"));
     }
     Ok((
-        open::compiled(&loaded.settings.policy.origin)?.policy,
+        inputs::compile_policy(&loaded.settings.policy.origin)?.policy,
         crawler,
     ))
 }
 
 /// The arguments as the facts of `decide`, so that both mean the same.
-fn facts(args: &ExplainArgs) -> Map<String, Json> {
+fn build_facts(args: &ExplainArgs) -> Map<String, Json> {
     let mut headers = Map::new();
     for (name, value) in &args.headers {
         let values = headers.entry(name).or_insert_with(|| json!([]));

@@ -11,17 +11,17 @@ use std::os::unix::fs::OpenOptionsExt as _;
 
 use serde_json::Value as Json;
 
-use crate::ledger::sought::Sought;
+use crate::ledger::filter::LedgerFilter;
 
 use super::Exit;
 use super::args::{
-    ExportFormat, Format, LedgerCommand, LedgerExportArgs, LedgerListArgs, LedgerStatsArgs,
-    ListFormat, PlaceArgs, SoughtArgs,
+    LedgerCommand, LedgerExportArgs, LedgerExportFormat, LedgerFilterArgs, LedgerListArgs,
+    LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs, OutputFormat,
 };
-use super::out::{self, complain, say_and_fail};
-use super::progress::Bar;
-use rows::Rows;
-use source::{Failure, Source};
+use super::console::{self, report_cannot_run, report_invalid};
+use super::progress::ProgressBar;
+use rows::LedgerRowWriter;
+use source::{LedgerSource, LedgerSourceError};
 
 /// What is written at once.
 const BUFFER: usize = 64 << 10;
@@ -30,7 +30,7 @@ const BUFFER: usize = 64 << 10;
 pub(super) fn run(command: &LedgerCommand) -> Exit {
     let done = match command {
         LedgerCommand::List(args) => list(args),
-        LedgerCommand::Stats(args) => stats(args),
+        LedgerCommand::Stats(args) => show_stats(args),
         LedgerCommand::Export(args) => export(args),
         LedgerCommand::Sweep(args) => sweep::run(args),
     };
@@ -40,17 +40,17 @@ pub(super) fn run(command: &LedgerCommand) -> Exit {
 fn list(args: &LedgerListArgs) -> Result<Exit, Exit> {
     let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
     let rows = match args.format {
-        ListFormat::Text => Rows::for_people(output),
-        ListFormat::Json => Rows::array(output),
-        ListFormat::Ndjson => Rows::lines(output),
-        ListFormat::Csv => Rows::csv(output),
+        LedgerListFormat::Text => LedgerRowWriter::text(output),
+        LedgerListFormat::Json => LedgerRowWriter::json_array(output),
+        LedgerListFormat::Ndjson => LedgerRowWriter::ndjson(output),
+        LedgerListFormat::Csv => LedgerRowWriter::csv(output),
     };
-    let (source, sought) = opened(&args.place, &args.sought)?;
-    Ok(write(&source, &sought, args.limit.0, rows, None))
+    let (source, sought) = open_source(&args.source, &args.filter)?;
+    Ok(write_records(&source, &sought, args.limit.0, rows, None))
 }
 
 fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
-    let (source, sought) = opened(&args.place, &args.sought)?;
+    let (source, sought) = open_source(&args.source, &args.filter)?;
     let output: Box<dyn Write> = match &args.output {
         None => Box::new(io::stdout().lock()),
         Some(path) => {
@@ -60,95 +60,104 @@ fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
                 .create_new(true)
                 .mode(0o600)
                 .open(path);
-            Box::new(
-                file.map_err(|error| complain(&format!("--output {}: {error}", path.display())))?,
-            )
+            Box::new(file.map_err(|error| {
+                report_invalid(&format!("--output {}: {error}", path.display()))
+            })?)
         }
     };
     let output = BufWriter::with_capacity(BUFFER, output);
     let rows = match args.format {
-        ExportFormat::Ndjson => Rows::lines(output),
-        ExportFormat::Csv => Rows::csv(output),
+        LedgerExportFormat::Ndjson => LedgerRowWriter::ndjson(output),
+        LedgerExportFormat::Csv => LedgerRowWriter::csv(output),
     };
     let total = source
         .stats()
         .ok()
         .and_then(|stats| stats.get("urls").and_then(Json::as_u64));
-    let exit = write(&source, &sought, usize::MAX, rows, total);
+    let exit = write_records(&source, &sought, usize::MAX, rows, total);
     Ok(exit)
 }
 
 /// Filters are read before anybody is asked.
-fn opened(place: &PlaceArgs, sought: &SoughtArgs) -> Result<(Source, SoughtIn), Exit> {
-    let said = sought.said();
-    let mut sought = Sought::default();
+fn open_source(
+    source_args: &LedgerSourceArgs,
+    filter_args: &LedgerFilterArgs,
+) -> Result<(LedgerSource, LedgerFilterInput), Exit> {
+    let said = filter_args.to_pairs();
+    let mut sought = LedgerFilter::default();
     for (key, value) in &said {
         sought
             .set(key, value)
-            .map_err(|error| complain(&format!("--{key}: {error}")))?;
+            .map_err(|error| report_invalid(&format!("--{key}: {error}")))?;
     }
-    Ok((Source::open(place)?, SoughtIn { said, sought }))
+    Ok((
+        LedgerSource::open(source_args)?,
+        LedgerFilterInput {
+            pairs: said,
+            parsed: sought,
+        },
+    ))
 }
 
 /// Filters in both their forms.
-struct SoughtIn {
-    said: Vec<(&'static str, String)>,
-    sought: Sought,
+struct LedgerFilterInput {
+    pairs: Vec<(&'static str, String)>,
+    parsed: LedgerFilter,
 }
 
-fn write<W: Write>(
-    source: &Source,
-    sought: &SoughtIn,
+fn write_records<W: Write>(
+    source: &LedgerSource,
+    filter: &LedgerFilterInput,
     limit: usize,
-    mut rows: Rows<W>,
+    mut rows: LedgerRowWriter<W>,
     total: Option<u64>,
 ) -> Exit {
-    let (mut left, mut after, mut bar) = (limit, None, Bar::new("URLs"));
+    let (mut left, mut after, mut bar) = (limit, None, ProgressBar::new("URLs"));
     loop {
-        let page = match source.page(sought, after.as_deref(), left) {
+        let page = match source.read_page(filter, after.as_deref(), left) {
             Ok(page) => page,
-            Err(failure) => return failed(&failure),
+            Err(failure) => return report_failure(&failure),
         };
         left = left.saturating_sub(page.urls.len());
-        if let Err(error) = page.urls.iter().try_for_each(|url| rows.take(url)) {
-            return out::failed(&error);
+        if let Err(error) = page.urls.iter().try_for_each(|url| rows.write_row(url)) {
+            return console::report_io_error(&error);
         }
         after = page.next;
         if after.is_none() || left == 0 {
             break;
         }
         if let Some(total) = total {
-            bar.at(rows.count(), total);
+            bar.update(rows.count(), total);
         }
     }
     drop(bar);
-    match rows.end() {
+    match rows.finish() {
         Ok(()) => Exit::Success,
-        Err(error) => out::failed(&error),
+        Err(error) => console::report_io_error(&error),
     }
 }
 
-fn stats(args: &LedgerStatsArgs) -> Result<Exit, Exit> {
-    let document = Source::open(&args.place)?
+fn show_stats(args: &LedgerStatsArgs) -> Result<Exit, Exit> {
+    let document = LedgerSource::open(&args.source)?
         .stats()
-        .map_err(|failure| failed(&failure))?;
+        .map_err(|failure| report_failure(&failure))?;
     let text = match args.format {
-        Format::Json => format!("{document:#}\n"),
-        Format::Text => counted(&document),
+        OutputFormat::Json => format!("{document:#}\n"),
+        OutputFormat::Text => stats_text(&document),
     };
-    Ok(out::write(&text, Exit::Success))
+    Ok(console::print(&text, Exit::Success))
 }
 
 /// What the proxy does not understand is wrong usage; everything else is that there is nothing to show.
-fn failed(failure: &Failure) -> Exit {
+fn report_failure(failure: &LedgerSourceError) -> Exit {
     match failure {
-        Failure::Usage(words) => complain(words),
-        Failure::Other(words) => say_and_fail(words),
+        LedgerSourceError::Usage(words) => report_invalid(words),
+        LedgerSourceError::Other(words) => report_cannot_run(words),
     }
 }
 
-fn counted(stats: &Json) -> String {
-    let mut text = format!("{:>14}  URLs\n", number(stats, "urls"));
+fn stats_text(stats: &Json) -> String {
+    let mut text = format!("{:>14}  URLs\n", get_u64(stats, "urls"));
     let by_status = stats.get("by_status").and_then(Json::as_object);
     let mut counts: Vec<(&String, u64)> = by_status
         .into_iter()
@@ -167,21 +176,21 @@ fn counted(stats: &Json) -> String {
         ("failures", "commits failed"),
         ("bytes", "bytes on the disk"),
     ] {
-        let _ = writeln!(text, "{:>14}  {words}", number(stats, key));
+        let _ = writeln!(text, "{:>14}  {words}", get_u64(stats, key));
     }
     if let Some(sweep) = stats.get("sweep").filter(|sweep| !sweep.is_null()) {
-        text.push_str(&sweep::told(sweep));
+        text.push_str(&sweep::sweep_text(sweep));
     }
     text
 }
 
-fn number(document: &Json, key: &str) -> u64 {
+fn get_u64(document: &Json, key: &str) -> u64 {
     document.get(key).and_then(Json::as_u64).unwrap_or(0)
 }
 
 #[cfg(test)]
 mod tests {
-    use crate::ledger::transition::Tolerance;
+    use crate::ledger::transition::ErrorTolerance;
     use crate::store::ledger::Ledger;
 
     use super::*;
@@ -189,23 +198,29 @@ mod tests {
     /// A ledger that is closed reads as one whose disk fails does.
     #[test]
     fn what_cannot_be_read_ends_in_a_failure_and_not_quietly() {
-        let ledger = Ledger::in_memory(Tolerance {
+        let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
-        let source = Source::Files(ledger.clone());
-        let sought = SoughtIn {
-            said: vec![],
-            sought: Sought::default(),
+        let source = LedgerSource::Files(ledger.clone());
+        let sought = LedgerFilterInput {
+            pairs: vec![],
+            parsed: LedgerFilter::default(),
         };
         let written = || {
             let mut output = vec![];
-            let exit = write(&source, &sought, usize::MAX, Rows::array(&mut output), None);
+            let exit = write_records(
+                &source,
+                &sought,
+                usize::MAX,
+                LedgerRowWriter::json_array(&mut output),
+                None,
+            );
             (exit, String::from_utf8(output).unwrap())
         };
         assert_eq!(written(), (Exit::Success, "[]\n".to_owned()));
         ledger.close();
         assert_eq!(written(), (Exit::CannotRun, String::new()), "no whole list");
-        let Err(Failure::Other(words)) = source.page(&sought, None, 1) else {
+        let Err(LedgerSourceError::Other(words)) = source.read_page(&sought, None, 1) else {
             panic!("it is read")
         };
         assert!(words.contains("can no longer be read"), "{words}");

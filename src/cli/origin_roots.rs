@@ -8,32 +8,32 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-use crate::config::settings::{Roots, Settings, Tls};
+use crate::config::settings::{Settings, TlsConfig, TrustRoots};
 use crate::proxy::origin_tls::OriginTlsSettings;
-use crate::tls::provider::provider;
-use crate::vocab::verify::Verify;
+use crate::tls::provider::crypto_provider;
+use crate::vocab::certificate_verification::CertificateVerification;
 
-use super::bundle;
+use super::ca_bundle;
 
 /// How the proxy speaks TLS to origins. Roots are read only if they are used.
 ///
 /// # Errors
 /// If there are none, or a file of them cannot be used; in words that name it.
-pub(super) fn origin_tls(settings: &Settings) -> Result<OriginTlsSettings, String> {
+pub(super) fn origin_tls_settings(settings: &Settings) -> Result<OriginTlsSettings, String> {
     let tls = &settings.tls;
     let verify = if tls.verify_upstream {
-        Verify::On
+        CertificateVerification::On
     } else {
-        Verify::Skip
+        CertificateVerification::Skip
     };
     let roots = match verify {
-        Verify::On => roots(tls)?,
-        Verify::Skip => RootCertStore::empty(),
+        CertificateVerification::On => load_roots(tls)?,
+        CertificateVerification::Skip => RootCertStore::empty(),
     };
     Ok(OriginTlsSettings {
         verify,
         roots,
-        handshake: settings.timeouts.tls,
+        handshake_timeout: settings.timeouts.tls,
     })
 }
 
@@ -41,10 +41,10 @@ pub(super) fn origin_tls(settings: &Settings) -> Result<OriginTlsSettings, Strin
 ///
 /// # Errors
 /// If there are none, or a file of them cannot be used; in words that name it.
-pub(super) fn roots(tls: &Tls) -> Result<RootCertStore, String> {
+pub(super) fn load_roots(tls: &TlsConfig) -> Result<RootCertStore, String> {
     let mut roots = match tls.roots {
-        Roots::Native => native(&tls.bundle),
-        Roots::Webpki => webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect(),
+        TrustRoots::Native => load_native_roots(&tls.bundle),
+        TrustRoots::Webpki => webpki_roots::TLS_SERVER_ROOTS.iter().cloned().collect(),
     };
     for file in &tls.extra_roots {
         add_file(&mut roots, file)?;
@@ -60,8 +60,8 @@ pub(super) fn roots(tls: &Tls) -> Result<RootCertStore, String> {
 }
 
 /// The system's. Some systems keep roots that cannot be read any more: what fails is told, and the others count.
-fn native(bundle: &Path) -> RootCertStore {
-    let found = bundle::system_roots(bundle);
+fn load_native_roots(bundle: &Path) -> RootCertStore {
+    let found = ca_bundle::load_system_roots(bundle);
     for error in &found.errors {
         tracing::warn!("tls.roots: {error}");
     }
@@ -97,13 +97,13 @@ fn add_file(roots: &mut RootCertStore, file: &Path) -> Result<(), String> {
 ///
 /// # Errors
 /// If there are no roots, in words.
-pub(super) fn verifying(tls: &Tls) -> Result<Arc<ClientConfig>, String> {
-    let config = ClientConfig::builder_with_provider(Arc::new(provider()))
+pub(super) fn verifying_client_config(tls: &TlsConfig) -> Result<Arc<ClientConfig>, String> {
+    let config = ClientConfig::builder_with_provider(Arc::new(crypto_provider()))
         .with_safe_default_protocol_versions()
         .map_err(|error| error.to_string())?;
     Ok(Arc::new(
         config
-            .with_root_certificates(roots(tls)?)
+            .with_root_certificates(load_roots(tls)?)
             .with_no_client_auth(),
     ))
 }

@@ -7,30 +7,30 @@ use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr
 use crate::gate::crawlers::password::PasswordHash;
 
 use super::Exit;
-use super::out::{complain, failed, say_and_fail, write};
+use super::console::{print, report_cannot_run, report_invalid, report_io_error};
 
 /// Prints the hash of the first line of standard input; exit 2 if there is no password in it.
 pub(super) fn run() -> Exit {
-    let password = match read() {
+    let password = match read_password() {
         Ok(password) => password,
-        Err(error) => return failed(&error),
+        Err(error) => return report_io_error(&error),
     };
     if password.is_empty() {
-        return complain(&"no password was given");
+        return report_invalid(&"no password was given");
     }
     if password.chars().any(char::is_control) {
-        return complain(&"a password with a control character cannot be sent (RFC 7617)");
+        return report_invalid(&"a password with a control character cannot be sent (RFC 7617)");
     }
-    match PasswordHash::make(&password) {
-        Ok(hash) => write(&format!("{hash}\n"), Exit::Success),
-        Err(mistake) => say_and_fail(&mistake),
+    match PasswordHash::generate(&password) {
+        Ok(hash) => print(&format!("{hash}\n"), Exit::Success),
+        Err(mistake) => report_cannot_run(&mistake),
     }
 }
 
-fn read() -> io::Result<String> {
+fn read_password() -> io::Result<String> {
     let input = io::stdin();
     let silence = if input.is_terminal() {
-        Silence::of_the_terminal()
+        NoEcho::for_stdin()
     } else {
         None
     };
@@ -47,10 +47,10 @@ fn read() -> io::Result<String> {
 }
 
 /// A terminal that does not show what is typed, until this is dropped.
-struct Silence(Termios);
+struct NoEcho(Termios);
 
-impl Silence {
-    fn of_the_terminal() -> Option<Self> {
+impl NoEcho {
+    fn for_stdin() -> Option<Self> {
         let before = tcgetattr(io::stdin()).ok()?;
         let mut silent = before.clone();
         silent.local_modes.remove(LocalModes::ECHO);
@@ -59,7 +59,7 @@ impl Silence {
     }
 }
 
-impl Drop for Silence {
+impl Drop for NoEcho {
     fn drop(&mut self) {
         let _ = tcsetattr(io::stdin(), OptionalActions::Now, &self.0);
     }

@@ -1,7 +1,7 @@
 //! `crawlgate robots`: what a robots.txt says, without a policy. `check` reads a file and asks nobody; `fetch` asks the
 //! host.
 
-mod beyond;
+mod extensions;
 mod fetch;
 
 use std::fs::File;
@@ -12,15 +12,15 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Map, Value as Json, json};
 
 use crate::clock::Clock;
-use crate::robots::agent::product_token;
-use crate::robots::extension::Stated;
-use crate::robots::{Access, MAX_BYTES, Parsed, Ruling};
+use crate::robots::extension::UsageRule;
+use crate::robots::product_token::product_token;
+use crate::robots::{MAX_FILE_BYTES, RobotsAccess, RobotsDecision, RobotsFile};
 use crate::vocab::target::UrlTarget;
-use crate::vocab::units::show_duration;
+use crate::vocab::units::format_duration;
 
-use super::args::{Format, RobotsArgs, RobotsCheckArgs, RobotsCommand};
-use super::harmless::harmless;
-use super::{Exit, out};
+use super::args::{OutputFormat, RobotsArgs, RobotsCheckArgs, RobotsCommand};
+use super::sanitize::sanitize_text;
+use super::{Exit, console};
 
 pub(super) fn run(args: &RobotsArgs) -> Exit {
     match &args.command {
@@ -32,33 +32,33 @@ pub(super) fn run(args: &RobotsArgs) -> Exit {
 fn check(args: &RobotsCheckArgs) -> Exit {
     let agent = product_token(&args.agent);
     if agent.is_empty() {
-        return out::complain(
+        return console::report_invalid(
             &"--agent has to begin with a product token: letters, digits, - and _",
         );
     }
     if args.file == Path::new("-") && args.urls.is_empty() {
-        return out::complain(&"standard input is the file: write the URLs as arguments");
+        return console::report_invalid(&"standard input is the file: write the URLs as arguments");
     }
-    let parsed = match read(&args.file) {
-        Ok(body) => Parsed::new(&body),
-        Err(error) => return out::complain(&format!("{}: {error}", args.file.display())),
+    let parsed = match read_file(&args.file) {
+        Ok(body) => RobotsFile::parse(&body),
+        Err(error) => return console::report_invalid(&format!("{}: {error}", args.file.display())),
     };
-    let mut asked = Asked {
+    let mut asked = RobotsUrlChecker {
         parsed: &parsed,
         agent,
         format: args.format,
         out: &mut io::stdout().lock(),
     };
-    match asked.all(&args.urls, &mut io::stdin().lock()) {
+    match asked.check_all(&args.urls, &mut io::stdin().lock()) {
         Ok(0) => Exit::Success,
         Ok(_) => Exit::Negative,
-        Err(error) => out::failed(&error),
+        Err(error) => console::report_io_error(&error),
     }
 }
 
 /// One byte more than is used, so that a longer file is seen to be longer.
-fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let (limit, mut body) = (MAX_BYTES as u64 + 1, vec![]);
+fn read_file(path: &Path) -> io::Result<Vec<u8>> {
+    let (limit, mut body) = (MAX_FILE_BYTES as u64 + 1, vec![]);
     match path == Path::new("-") {
         true => io::stdin().lock().take(limit).read_to_end(&mut body)?,
         false => File::open(path)?.take(limit).read_to_end(&mut body)?,
@@ -67,26 +67,26 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 /// URLs asked of one file for one crawler.
-struct Asked<'a> {
-    parsed: &'a Parsed,
+struct RobotsUrlChecker<'a> {
+    parsed: &'a RobotsFile,
     agent: &'a str,
-    format: Format,
+    format: OutputFormat,
     out: &'a mut dyn Write,
 }
 
-impl Asked<'_> {
+impl RobotsUrlChecker<'_> {
     /// Writes one line for each URL, and says how many of them are none.
-    fn all(&mut self, urls: &[String], stdin: &mut dyn BufRead) -> io::Result<usize> {
+    fn check_all(&mut self, urls: &[String], stdin: &mut dyn BufRead) -> io::Result<usize> {
         let mut mistakes = 0;
-        self.file()?;
+        self.write_file_notes()?;
         for url in urls {
-            mistakes += self.one(url)?;
+            mistakes += self.check_url(url)?;
         }
         if urls.is_empty() {
             let mut line = Vec::new();
             while stdin.read_until(b'\n', &mut line)? > 0 {
                 mistakes +=
-                    self.one(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']))?;
+                    self.check_url(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']))?;
                 line.clear();
             }
         }
@@ -95,37 +95,39 @@ impl Asked<'_> {
     }
 
     /// What the file says beside its rules, for people; in JSON `fetch` tells it, since here each line is an answer.
-    fn file(&mut self) -> io::Result<()> {
+    fn write_file_notes(&mut self) -> io::Result<()> {
         let noted = match self.format {
-            Format::Text => beyond::in_text(self.parsed, self.agent),
-            Format::Json => vec![],
+            OutputFormat::Text => extensions::labeled_lines(self.parsed, self.agent),
+            OutputFormat::Json => vec![],
         };
         noted
             .iter()
             .try_for_each(|(word, value)| writeln!(self.out, "{word:<9} {value}"))
     }
 
-    fn one(&mut self, input: &str) -> io::Result<usize> {
+    fn check_url(&mut self, input: &str) -> io::Result<usize> {
         let path = match path_and_query(input) {
             Ok(path) => path,
             Err(mistake) => {
-                self.mistake(input, &mistake)?;
+                self.write_mistake(input, &mistake)?;
                 return Ok(1);
             }
         };
-        let answer = Answer::of(self.parsed, self.agent, &path);
+        let answer = RobotsCheckAnswer::new(self.parsed, self.agent, &path);
         match self.format {
-            Format::Text => writeln!(self.out, "{}", answer.to_text(input))?,
-            Format::Json => writeln!(self.out, "{}", Json::Object(answer.to_json(input)))?,
+            OutputFormat::Text => writeln!(self.out, "{}", answer.to_text(input))?,
+            OutputFormat::Json => writeln!(self.out, "{}", Json::Object(answer.to_json(input)))?,
         }
         Ok(0)
     }
 
-    fn mistake(&mut self, input: &str, mistake: &str) -> io::Result<()> {
+    fn write_mistake(&mut self, input: &str, mistake: &str) -> io::Result<()> {
         match self.format {
             // Quoted, so that a space or a control character is seen and does nothing.
-            Format::Text => writeln!(self.out, "{:<9} {mistake}: {input:?}", "error"),
-            Format::Json => writeln!(self.out, "{}", json!({ "input": input, "error": mistake })),
+            OutputFormat::Text => writeln!(self.out, "{:<9} {mistake}: {input:?}", "error"),
+            OutputFormat::Json => {
+                writeln!(self.out, "{}", json!({ "input": input, "error": mistake }))
+            }
         }
     }
 }
@@ -141,33 +143,33 @@ fn path_and_query(input: &str) -> Result<String, String> {
 }
 
 /// What the file says of one URL.
-struct Answer<'a> {
-    ruling: Ruling<'a>,
+struct RobotsCheckAnswer<'a> {
+    ruling: RobotsDecision<'a>,
     delay: Option<Duration>,
     /// The time between requests that Request-rate asks for now.
     rate: Option<Duration>,
-    usage: Vec<Stated<'a>>,
+    usage: Vec<UsageRule<'a>>,
 }
 
-impl<'a> Answer<'a> {
-    fn of(parsed: &'a Parsed, agent: &str, path_and_query: &str) -> Self {
+impl<'a> RobotsCheckAnswer<'a> {
+    fn new(parsed: &'a RobotsFile, agent: &str, path_and_query: &str) -> Self {
         let now = || {
             Clock::system()
-                .wall()
+                .wall_time()
                 .duration_since(UNIX_EPOCH)
                 .unwrap_or_default()
         };
         Self {
-            ruling: parsed.ruling(agent, path_and_query),
+            ruling: parsed.decide(agent, path_and_query),
             delay: parsed.crawl_delay(agent),
-            rate: parsed.request_rate(agent, now),
-            usage: parsed.usage(agent, path_and_query),
+            rate: parsed.request_interval(agent, now),
+            usage: parsed.usage_rules(agent, path_and_query),
         }
     }
 
     fn to_text(&self, input: &str) -> String {
-        let cause = match (&self.ruling.cause, &self.ruling.group) {
-            (Some(cause), _) => format!("line {}: {}", cause.line, harmless(&cause.rule)),
+        let cause = match (&self.ruling.deciding_line, &self.ruling.group) {
+            (Some(cause), _) => format!("line {}: {}", cause.line, sanitize_text(&cause.text)),
             (None, Some(_)) => "no rule matches".to_owned(),
             (None, None) => "no group".to_owned(),
         };
@@ -175,43 +177,43 @@ impl<'a> Answer<'a> {
             .ruling
             .group
             .as_deref()
-            .map(|g| format!("  (group {})", harmless(g)));
+            .map(|g| format!("  (group {})", sanitize_text(g)));
         let delay = self
             .delay
-            .map(|d| format!("  crawl-delay {}", show_duration(d)));
+            .map(|d| format!("  crawl-delay {}", format_duration(d)));
         let rate = self
             .rate
-            .map(|interval| format!("  request-rate 1/{}", show_duration(interval)));
+            .map(|interval| format!("  request-rate 1/{}", format_duration(interval)));
         let (group, delay, rate) = (
             group.unwrap_or_default(),
             delay.unwrap_or_default(),
             rate.unwrap_or_default(),
         );
-        let usage = beyond::usage_in_text(&self.usage);
+        let usage = extensions::usage_to_text(&self.usage);
         format!(
             "{:<9} {}  {cause}{group}{delay}{rate}{usage}",
-            word(self.ruling.access),
-            harmless(input)
+            access_word(self.ruling.access),
+            sanitize_text(input)
         )
     }
 
     fn to_json(&self, input: &str) -> Map<String, Json> {
-        let cause = self.ruling.cause.as_ref();
+        let cause = self.ruling.deciding_line.as_ref();
         let entries = [
             ("url", json!(input)),
-            ("allow", json!(self.ruling.access == Access::Allow)),
+            ("allow", json!(self.ruling.access == RobotsAccess::Allow)),
             ("line", json!(cause.map(|cause| cause.line))),
-            ("rule", json!(cause.map(|cause| &cause.rule))),
+            ("rule", json!(cause.map(|cause| &cause.text))),
             ("group", json!(self.ruling.group)),
-            ("crawl_delay", json!(self.delay.map(show_duration))),
+            ("crawl_delay", json!(self.delay.map(format_duration))),
             (
                 "request_rate",
                 json!(
                     self.rate
-                        .map(|interval| format!("1/{}", show_duration(interval)))
+                        .map(|interval| format!("1/{}", format_duration(interval)))
                 ),
             ),
-            ("usage", beyond::usage_in_json(&self.usage)),
+            ("usage", extensions::usage_to_json(&self.usage)),
         ];
         entries
             .into_iter()
@@ -220,9 +222,9 @@ impl<'a> Answer<'a> {
     }
 }
 
-fn word(access: Access) -> &'static str {
+fn access_word(access: RobotsAccess) -> &'static str {
     match access {
-        Access::Allow => "allow",
-        Access::Disallow => "disallow",
+        RobotsAccess::Allow => "allow",
+        RobotsAccess::Disallow => "disallow",
     }
 }

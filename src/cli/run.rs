@@ -9,98 +9,98 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::level_filters::LevelFilter;
 
 use crate::config::policy;
-use crate::config::settings::{PolicyOrigin, Settings, Workers};
-use crate::gate::reload::{Reloads, Trigger};
+use crate::config::settings::{PolicyOrigin, Settings, WorkerCount};
+use crate::gate::reload::{ReloadHandle, ReloadTrigger};
 
 use super::args::RunArgs;
+use super::console::{print_problems, report_cannot_run, report_invalid};
 use super::exit::Exit;
-use super::open;
-use super::out::{complain, say_and_fail, tell};
-use super::reload::{self, Beside, Opened};
+use super::inputs;
+use super::logging;
+use super::reload::{self, LoadedPolicy, LoadedShadowPolicy};
 use super::serve::{Server, StartError};
 use super::systemd;
-use super::telling;
 
 /// How long what blocks a thread (a disk that hangs, a look through what is kept) may hold up the end of the process.
-const LAST: Duration = Duration::from_secs(3);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// Runs the proxy. Exit 2 if the configuration or the policy is invalid, 3 if it cannot start.
 pub(super) fn run(args: &RunArgs) -> Exit {
-    let level = match telling::level() {
+    let level = match logging::level_from_env() {
         Ok(level) => level,
-        Err(words) => return complain(&words),
+        Err(words) => return report_invalid(&words),
     };
-    match prepare(args) {
-        Ok((settings, policy)) => match runtime(settings.workers) {
+    match load_inputs(args) {
+        Ok((settings, policy)) => match build_runtime(settings.workers) {
             Ok(runtime) => {
                 let exit = runtime.block_on(serve(&settings, policy, level));
-                runtime.shutdown_timeout(LAST);
+                runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
                 exit
             }
-            Err(error) => say_and_fail(&error),
+            Err(error) => report_cannot_run(&error),
         },
         Err(exit) => exit,
     }
 }
 
 /// Settings without danger and a policy whose cases pass.
-fn prepare(args: &RunArgs) -> Result<(Settings, Opened), Exit> {
-    let settings = open::settings(&args.into())?.settings;
-    if let Some(danger) = settings.dangers().first() {
-        return Err(complain(danger));
+fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy), Exit> {
+    let settings = inputs::load_settings(&args.into())?.settings;
+    if let Some(danger) = settings.safety_errors().first() {
+        return Err(report_invalid(danger));
     }
-    let (read, footprint) = policy::accept_noting(&settings.policy.origin);
-    let compiled = read.map_err(|problems| open::refused(&problems))?;
-    tell(&compiled.problems);
-    tell(&policy::unknown_crawlers(
-        &compiled.crawlers,
+    let (read, footprint) = policy::open_and_test_watched(&settings.policy.origin);
+    let compiled = read.map_err(|problems| inputs::report_errors(&problems))?;
+    print_problems(&compiled.problems);
+    print_problems(&policy::unknown_crawlers(
+        &compiled.named_crawlers,
         &settings.crawlers,
     ));
     let shadow = match &settings.policy.shadow {
-        Some(path) => Some(prepare_shadow(path, &settings)?),
+        Some(path) => Some(load_shadow_policy(path, &settings)?),
         None => None,
     };
-    let written = reload::written(&settings.policy.origin, &compiled);
+    let written = reload::policy_source(&settings.policy.origin, &compiled);
     Ok((
         settings,
-        Opened {
+        LoadedPolicy {
             policy: compiled.policy,
-            written,
-            footprint,
+            source: written,
+            files: footprint,
             shadow,
         },
     ))
 }
 
 /// The policy that is judged beside it: at the start a mistake in it is one, too.
-fn prepare_shadow(path: &Path, settings: &Settings) -> Result<Beside, Exit> {
-    let (read, footprint) = policy::accept_noting(&PolicyOrigin::Path(path.to_owned()));
-    let compiled = read.map_err(|problems| open::refused(&problems))?;
-    tell(&compiled.problems);
-    tell(&policy::unknown_crawlers(
-        &compiled.crawlers,
+fn load_shadow_policy(path: &Path, settings: &Settings) -> Result<LoadedShadowPolicy, Exit> {
+    let (read, footprint) = policy::open_and_test_watched(&PolicyOrigin::Path(path.to_owned()));
+    let compiled = read.map_err(|problems| inputs::report_errors(&problems))?;
+    print_problems(&compiled.problems);
+    print_problems(&policy::unknown_crawlers(
+        &compiled.named_crawlers,
         &settings.crawlers,
     ));
-    Ok(Beside {
+    Ok(LoadedShadowPolicy {
         policy: compiled.policy,
-        footprint,
+        files: footprint,
     })
 }
 
 /// With one worker everything runs on this thread, and no task ever moves to another.
-fn runtime(workers: Workers) -> io::Result<Runtime> {
+fn build_runtime(workers: WorkerCount) -> io::Result<Runtime> {
     match workers {
-        Workers::Count(1) => Builder::new_current_thread().enable_all().build(),
-        Workers::Count(count) => Builder::new_multi_thread()
+        WorkerCount::Count(1) => Builder::new_current_thread().enable_all().build(),
+        WorkerCount::Count(count) => Builder::new_multi_thread()
             .worker_threads(count)
             .enable_all()
             .build(),
-        Workers::Auto => Builder::new_multi_thread().enable_all().build(),
+        WorkerCount::Auto => Builder::new_multi_thread().enable_all().build(),
     }
 }
 
-async fn serve(settings: &Settings, opened: Opened, level: LevelFilter) -> Exit {
-    let _told = telling::start(level);
+async fn serve(settings: &Settings, opened: LoadedPolicy, level: LevelFilter) -> Exit {
+    let _told = logging::start(level);
     let policy = format!(
         "policy {}@{} is in force",
         opened.policy.name(),
@@ -109,7 +109,7 @@ async fn serve(settings: &Settings, opened: Opened, level: LevelFilter) -> Exit 
     // Before anybody can know that it runs: a signal without a handler would end it.
     let signals = match Signals::new() {
         Ok(signals) => signals,
-        Err(error) => return say_and_fail(&error),
+        Err(error) => return report_cannot_run(&error),
     };
     let server = match Server::start(settings, opened) {
         Ok(server) => server,
@@ -118,7 +118,7 @@ async fn serve(settings: &Settings, opened: Opened, level: LevelFilter) -> Exit 
             | StartError::Log(_)
             | StartError::Authority(_)
             | StartError::Other(_)),
-        ) => return say_and_fail(&error),
+        ) => return report_cannot_run(&error),
     };
     // Scripts read these two lines; they are plain text whatever the form of the messages.
     for address in &server.proxy {
@@ -126,22 +126,22 @@ async fn serve(settings: &Settings, opened: Opened, level: LevelFilter) -> Exit 
     }
     eprintln!("admin listening on {}", server.admin);
     tracing::info!("{policy}");
-    systemd::ready(&policy);
-    let alive = tokio::spawn(systemd::alive());
-    let exit = until_stopped(server, signals, settings).await;
+    systemd::notify_ready(&policy);
+    let alive = tokio::spawn(systemd::run_watchdog());
+    let exit = run_until_stopped(server, signals, settings).await;
     alive.abort();
     exit
 }
 
-async fn until_stopped(server: Server, mut signals: Signals, settings: &Settings) -> Exit {
-    let what = signals.stop(server.reloads()).await;
+async fn run_until_stopped(server: Server, mut signals: Signals, settings: &Settings) -> Exit {
+    let what = signals.wait_for_stop(server.reloads()).await;
     tracing::info!(
         "{what}: finishing what is under way, at most for {:?}",
         settings.timeouts.drain
     );
-    systemd::stopping();
+    systemd::notify_stopping();
     let reloads = server.reloads().clone();
-    server.drain(signals.stop(&reloads)).await;
+    server.drain(signals.wait_for_stop(&reloads)).await;
     Exit::Success
 }
 
@@ -162,14 +162,14 @@ impl Signals {
     }
 
     /// Waits until the process is told to stop; asks for a reload whenever it is told to hang up.
-    async fn stop(&mut self, reloads: &Reloads) -> &'static str {
+    async fn wait_for_stop(&mut self, reloads: &ReloadHandle) -> &'static str {
         loop {
             tokio::select! {
                 _ = self.terminate.recv() => return "SIGTERM",
                 _ = self.interrupt.recv() => return "interrupted",
                 _ = self.hang_up.recv() => {
                     let reloads = reloads.clone();
-                    tokio::spawn(async move { reloads.reload(Trigger::Signal).await });
+                    tokio::spawn(async move { reloads.reload(ReloadTrigger::Signal).await });
                 }
             }
         }

@@ -4,14 +4,14 @@ use crate::config::file;
 use crate::policy::source;
 
 use super::Exit;
-use super::args::{SchemaArgs, SchemaOf};
-use super::out;
+use super::args::{SchemaArgs, SchemaKind};
+use super::console;
 
 /// Runs the command.
 pub(super) fn run(args: &SchemaArgs) -> Exit {
     let schema = match args.of {
-        SchemaOf::Policy => source::json_schema(),
-        SchemaOf::Config => file::json_schema(),
+        SchemaKind::Policy => source::json_schema(),
+        SchemaKind::Config => file::json_schema(),
     };
-    out::write(&format!("{schema:#}\n"), Exit::Success)
+    console::print(&format!("{schema:#}\n"), Exit::Success)
 }

@@ -14,63 +14,63 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock::Clock;
-use crate::config::settings::{self, LogFormat, LogTarget, MetricsLevel, OnFull, Settings};
-use crate::gate::budget::Budgets;
-use crate::gate::crawlers::Crawlers;
-use crate::gate::hold::{Hold, HoldLimits};
-use crate::gate::reload::{Made, Reloads, Trigger};
-use crate::gate::snapshot::InForce;
-use crate::gate::sweep::Sweeper;
-use crate::heap::{self, Burst};
+use crate::config::settings::{self, LogFormat, LogTarget, MetricsLevel, OnFullSetting, Settings};
+use crate::gate::admission::{AdmissionLimits, AdmissionQueue};
+use crate::gate::budget::BudgetTracker;
+use crate::gate::crawlers::CrawlerRegistry;
+use crate::gate::reload::{ReloadHandle, ReloadOutcomes, ReloadTrigger};
+use crate::gate::snapshot::ActivePolicy;
+use crate::gate::sweep::LedgerSweeper;
+use crate::heap::{self, ConnectionBurst};
 use crate::metrics::Metrics;
-use crate::metrics::labels::Counting;
-use crate::metrics::log::{self, Log, LogSettings, QueryText, Share};
+use crate::metrics::labels::MetricsMode;
+use crate::metrics::log::{self, DecisionLog, LogSettings, QueryVisibility, SampleRate};
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Recorder;
-use crate::proxy::accept::{self, AcceptLimits, Entrance, Room};
-use crate::proxy::answer::ProfileChoice;
-use crate::proxy::body::BodyTimes;
-use crate::proxy::clean::ViaName;
-use crate::proxy::destination::{Egress, PrivateHost, Vetting};
+use crate::proxy::accept::{self, AcceptLimits, ConnectionLimiter, ProxyListener};
+use crate::proxy::body::BodyTimeLimits;
+use crate::proxy::destination::{AddressVetter, EgressRules, PrivateHost};
 use crate::proxy::dial::DialLimits;
-use crate::proxy::drain::{Drain, DrainWatch, Drained};
-use crate::proxy::head::{HeadLimits, ReaderSettings};
-use crate::proxy::http::Exchange;
-use crate::proxy::intercept::{Interceptor, Telling};
+use crate::proxy::drain::{Drain, DrainOutcome, DrainWatch};
+use crate::proxy::head::{HeadLimits, HeadReaderSettings};
+use crate::proxy::header_filter::ViaName;
+use crate::proxy::http::ProxyService;
+use crate::proxy::intercept::{Interceptor, RefusalDelivery};
+use crate::proxy::local_reply::ProfileSelection;
 use crate::proxy::origin_tls::OriginTls;
 use crate::proxy::pool::PoolLimits;
-use crate::proxy::resolve::{NameServers, Resolver};
-use crate::proxy::robots::{Fetcher, Robots};
-use crate::proxy::tunnel::{TunnelSettings, Tunnels};
-use crate::proxy::upstream::{Upstream, UpstreamLimits};
-use crate::store::Store;
+use crate::proxy::resolve::{DnsResolver, NameServers};
+use crate::proxy::robots::{RobotsFetcher, RobotsFileCache};
+use crate::proxy::tunnel::{TunnelLimiter, TunnelSettings};
+use crate::proxy::upstream::{UpstreamClient, UpstreamLimits};
+use crate::store::HostStore;
 use crate::store::budgets::BudgetsFile;
 use crate::store::ledger::Ledger;
 use crate::store::stops::StopsFile;
-use crate::tls::{Authority, AuthorityError, Minter};
+use crate::tls::{CaError, CertificateAuthority, CertificateIssuer};
 use crate::vocab::address::AddressClass;
 use crate::vocab::crawler::Crawler;
 
 use super::authority;
-use super::origin_roots::origin_tls;
-use super::reload::{Opened, Reloading};
-use super::spans::{self, Spans};
+use super::origin_roots::origin_tls_settings;
+use super::reload::{LoadedPolicy, PolicyFileReloader};
+use super::spans::{self, SpanExportTask};
 use super::systemd;
 
-use admin::{LookedOn, Shown};
-use feed::Feeding;
-use ledger::{Keeper, Kept};
+use admin::{AdminParts, AdminTask};
+use feed::LedgerFeedTask;
+use ledger::{LedgerCell, LedgerOpener};
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
 /// How often idle connections to origins, and hosts, are looked over.
-const SWEEP: Duration = Duration::from_secs(2);
+const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
 /// How long a fetch of a robots.txt may take, with the wait for the host's turn.
-const ROBOTS_TIME: Duration = Duration::from_secs(20);
+const ROBOTS_TIMEOUT: Duration = Duration::from_secs(20);
 /// How long the decision log may take to write its last lines.
-const LOG_CLOSE: Duration = Duration::from_secs(5);
+const LOG_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// For whoever still reads from the admin listener, behind that.
-const LAST_LOOK: Duration = Duration::from_secs(1);
+const ADMIN_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A proxy that listens.
 #[derive(Debug)]
@@ -80,16 +80,16 @@ pub struct Server {
     /// Where metrics and health are.
     pub admin: SocketAddr,
     recorder: Recorder,
-    reloads: Reloads,
+    reloads: ReloadHandle,
     drain: Drain,
     draining: Arc<AtomicBool>,
-    looked_on: LookedOn,
+    admin_task: AdminTask,
     tasks: JoinSet<()>,
-    spans: Spans,
-    feeding: Feeding,
-    budgets: Arc<Budgets>,
-    ledger: Kept,
-    patience: (Duration, Duration),
+    span_export: SpanExportTask,
+    feed_task: LedgerFeedTask,
+    budgets: Arc<BudgetTracker>,
+    ledger: LedgerCell,
+    drain_times: (Duration, Duration),
 }
 
 /// What keeps a proxy from starting.
@@ -100,7 +100,7 @@ pub enum StartError {
     /// The decision log cannot be opened.
     Log(io::Error),
     /// There is no certificate authority that could sign.
-    Authority(AuthorityError),
+    Authority(CaError),
     /// Anything else, in words.
     Other(String),
 }
@@ -125,7 +125,7 @@ impl Server {
     ///
     /// # Errors
     /// If an address is taken, or a file that the settings name cannot be used.
-    pub fn start(settings: &Settings, policy: impl Into<Opened>) -> Result<Self, StartError> {
+    pub fn start(settings: &Settings, policy: impl Into<LoadedPolicy>) -> Result<Self, StartError> {
         Self::start_with(settings, policy.into(), Clock::system(), None)
     }
 
@@ -135,18 +135,19 @@ impl Server {
     /// As [`Self::start`].
     pub fn start_with(
         settings: &Settings,
-        policy: Opened,
+        policy: LoadedPolicy,
         clock: Clock,
         ledger: Option<Ledger>,
     ) -> Result<Self, StartError> {
-        let metrics = counters(settings)?;
-        let log =
-            Log::open(log_settings(&settings.logs), &metrics, &clock).map_err(StartError::Log)?;
+        let metrics = new_metrics(settings)?;
+        let log = DecisionLog::open(log_settings(&settings.logs), &metrics, &clock)
+            .map_err(StartError::Log)?;
         let (tracing, spans) = spans::prepare(settings, &metrics).map_err(StartError::Other)?;
         let recorder = Recorder::with_tracing(metrics.clone(), log.clone(), clock.clone(), tracing);
-        let spans = Spans::start(spans, &recorder);
+        let spans = SpanExportTask::start(spans, &recorder);
         count_panics(metrics.clone());
-        let authorities = authority::open(settings, clock.wall()).map_err(StartError::Authority)?;
+        let authorities =
+            authority::open(settings, clock.wall_time()).map_err(StartError::Authority)?;
 
         let listeners = settings
             .listen
@@ -154,42 +155,48 @@ impl Server {
             .map(|listener| listen(listener.address));
         let listeners: Vec<TcpListener> = listeners.collect::<Result<_, _>>()?;
         let admin_listener = listen(settings.admin.listen)?;
-        let proxy = listeners.iter().map(local).collect::<Result<Vec<_>, _>>()?;
-        let admin = local(&admin_listener)?;
+        let proxy = listeners
+            .iter()
+            .map(local_address)
+            .collect::<Result<Vec<_>, _>>()?;
+        let admin = local_address(&admin_listener)?;
 
-        let keeper = Arc::new(Keeper::new(settings, ledger));
-        keeper.prepare(&policy.policy).map_err(StartError::Other)?;
-        let ledger = Arc::clone(keeper.kept());
-        let reloading = Reloading::new(settings, policy, keeper, metrics.clone(), clock.clone());
+        let keeper = Arc::new(LedgerOpener::new(settings, ledger));
+        keeper
+            .ensure_open(&policy.policy)
+            .map_err(StartError::Other)?;
+        let ledger = Arc::clone(keeper.cell());
+        let reloading =
+            PolicyFileReloader::new(settings, policy, keeper, metrics.clone(), clock.clone());
         let reloading = Arc::new(reloading);
-        let in_force = Arc::clone(reloading.in_force());
+        let in_force = Arc::clone(reloading.active_policy());
         let own = proxy.iter().copied().chain([admin]).collect();
         let (pem, authority) = authorities
             .map(|opened| (opened.pem, opened.authority))
             .unzip();
         let interceptor = authority
-            .map(|authority| interceptor(settings, authority, &recorder))
+            .map(|authority| new_interceptor(settings, authority, &recorder))
             .transpose()?;
-        let exchange = exchange(
+        let exchange = new_exchange(
             settings,
             Arc::clone(&in_force),
             recorder.clone(),
             own,
             interceptor,
         )?;
-        let exchange = Arc::new(Exchange {
+        let exchange = Arc::new(ProxyService {
             ledger: Arc::clone(&ledger),
             ..exchange
         });
-        restore(settings, &exchange.hold)?;
-        let budgets = Arc::clone(exchange.hold.budgets());
+        restore_stops_and_budgets(settings, &exchange.admission_queue)?;
+        let budgets = Arc::clone(exchange.admission_queue.budgets());
         let (drain, watch) = Drain::new();
         let mut tasks = JoinSet::new();
         let limits = accept_limits(settings);
-        let room = Room::new(&limits);
+        let room = ConnectionLimiter::new(&limits);
         for (listener, settings) in listeners.into_iter().zip(&settings.listen) {
             let exchange = Arc::clone(&exchange);
-            let entrance = Arc::new(Entrance {
+            let entrance = Arc::new(ProxyListener {
                 exchange,
                 crawler: settings.crawler.clone(),
             });
@@ -201,33 +208,41 @@ impl Server {
                 watch.clone(),
             ));
         }
-        let (reloads, reloader) = Reloads::new(clock.clone());
+        let (reloads, reloader) = ReloadHandle::new(clock.clone());
         tasks.spawn(Arc::clone(&reloading).watch(reloads.clone(), watch.clone()));
-        tasks.spawn(reloader.serve(move |trigger| attempt(Arc::clone(&reloading), trigger)));
-        tasks.spawn(sweep(Arc::clone(&exchange), room, clock.clone(), watch));
-        let feeding = Feeding::start(settings, &ledger, &metrics).map_err(StartError::Other)?;
-        let sweeper = Sweeper::new(settings.ledger.sweep_rate, clock.clone());
-        tasks.spawn(ledger::look_after(
+        tasks.spawn(
+            reloader.serve(move |trigger| reload_and_notify(Arc::clone(&reloading), trigger)),
+        );
+        tasks.spawn(run_periodic_cleanup(
+            Arc::clone(&exchange),
+            room,
+            clock.clone(),
+            watch,
+        ));
+        let feeding =
+            LedgerFeedTask::start(settings, &ledger, &metrics).map_err(StartError::Other)?;
+        let sweeper = LedgerSweeper::new(settings.ledger.sweep_rate, clock.clone());
+        tasks.spawn(ledger::maintain(
             Arc::clone(&ledger),
             metrics,
             clock,
             settings.ledger.events.clone(),
         ));
-        tasks.spawn(swept(
+        tasks.spawn(sweep_on_policy_change(
             sweeper.clone(),
             Arc::clone(&in_force),
             Arc::clone(&ledger),
         ));
         let draining = Arc::new(AtomicBool::new(false));
-        let shown = Shown {
-            in_force,
+        let shown = AdminParts {
+            active_policy: in_force,
             reloads: reloads.clone(),
             exchange,
             draining: Arc::clone(&draining),
             pem,
             sweeper,
         };
-        let looked_on = LookedOn::serve(shown.server(settings)?, admin_listener, &mut tasks);
+        let looked_on = AdminTask::spawn(shown.into_server(settings)?, admin_listener, &mut tasks);
         let patience = (settings.timeouts.drain_delay, settings.timeouts.drain);
         Ok(Self {
             proxy,
@@ -236,49 +251,53 @@ impl Server {
             reloads,
             drain,
             draining,
-            looked_on,
+            admin_task: looked_on,
             tasks,
-            spans,
-            feeding,
+            span_export: spans,
+            feed_task: feeding,
             budgets,
             ledger,
-            patience,
+            drain_times: patience,
         })
     }
 
     /// Asks for the policy to be read again.
-    pub fn reloads(&self) -> &Reloads {
+    pub fn reloads(&self) -> &ReloadHandle {
         &self.reloads
     }
 
     /// Goes down: readiness fails at once, then no new connections, then what is under way is finished, at most for
     /// `timeouts.drain`. As soon as `hurry` is ready it is cut off instead.
     pub async fn drain(self, hurry: impl Future) {
-        let (delay, patience) = self.patience;
+        let (delay, patience) = self.drain_times;
         self.draining.store(true, Ordering::Relaxed);
         let drained = tokio::select! {
             drained = self.drain.run(delay, patience) => drained,
             _ = hurry => self.drain.run(Duration::ZERO, Duration::ZERO).await,
         };
-        if let Drained::CutOff(connections) = drained {
+        if let DrainOutcome::CutOff(connections) = drained {
             tracing::warn!(connections, "what was still under way was cut off");
         }
-        let _ = self.looked_on.stop.send(());
+        let _ = self.admin_task.stop.send(());
         let mut tasks = self.tasks;
         tasks.shutdown().await;
-        self.feeding.close().await;
+        self.feed_task.close().await;
         ledger::close(&self.ledger).await;
-        self.spans.close().await;
+        self.span_export.close().await;
         let budgets = self.budgets;
-        let _ = tokio::task::spawn_blocking(move || keep_budgets(&budgets)).await;
+        let _ = tokio::task::spawn_blocking(move || save_budgets(&budgets)).await;
         let log = self.recorder.log().clone();
-        let _ = tokio::task::spawn_blocking(move || log.close(LOG_CLOSE)).await;
+        let _ = tokio::task::spawn_blocking(move || log.close(LOG_CLOSE_TIMEOUT)).await;
         // Streams of decisions have ended with the log; their last lines are on their way.
-        let _ = tokio::time::timeout(LAST_LOOK, self.looked_on.connections.gone()).await;
+        let _ = tokio::time::timeout(
+            ADMIN_CLOSE_TIMEOUT,
+            self.admin_task.connections.wait_until_closed(),
+        )
+        .await;
     }
 }
 
-fn counters(settings: &Settings) -> Result<Metrics, StartError> {
+fn new_metrics(settings: &Settings) -> Result<Metrics, StartError> {
     let ranges: Vec<&'static str> = AddressClass::ALL
         .into_iter()
         .map(AddressClass::as_str)
@@ -288,12 +307,12 @@ fn counters(settings: &Settings) -> Result<Metrics, StartError> {
         .iter()
         .map(|r| r.crawler.clone())
         .collect();
-    let metrics = Metrics::with(counting(settings.telemetry.metrics), &known, &ranges);
+    let metrics = Metrics::with_mode(counting_for(settings.telemetry.metrics), &known, &ranges);
     metrics.map_err(|error| StartError::Other(error.to_string()))
 }
 
 /// What was kept of the stops and the budgets before the last start.
-fn restore(settings: &Settings, hold: &Hold) -> Result<(), StartError> {
+fn restore_stops_and_budgets(settings: &Settings, hold: &AdmissionQueue) -> Result<(), StartError> {
     let Some(directory) = &settings.store.path else {
         return Ok(());
     };
@@ -303,10 +322,10 @@ fn restore(settings: &Settings, hold: &Hold) -> Result<(), StartError> {
     budgets.map_err(|error| StartError::Other(error.to_string()))
 }
 
-fn counting(level: MetricsLevel) -> Counting {
+fn counting_for(level: MetricsLevel) -> MetricsMode {
     match level {
-        MetricsLevel::Full => Counting::Everything,
-        MetricsLevel::None => Counting::Nothing,
+        MetricsLevel::Full => MetricsMode::Everything,
+        MetricsLevel::None => MetricsMode::Nothing,
     }
 }
 
@@ -324,107 +343,111 @@ fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     open().map_err(|error| StartError::Listen(address, error))
 }
 
-fn local(listener: &TcpListener) -> Result<SocketAddr, StartError> {
+fn local_address(listener: &TcpListener) -> Result<SocketAddr, StartError> {
     listener
         .local_addr()
         .map_err(|error| StartError::Other(error.to_string()))
 }
 
-fn exchange(
+fn new_exchange(
     settings: &Settings,
-    in_force: Arc<InForce<Arc<PolicyMetrics>>>,
+    in_force: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
     recorder: Recorder,
     own: Vec<SocketAddr>,
     interceptor: Option<Interceptor>,
-) -> Result<Exchange, StartError> {
+) -> Result<ProxyService, StartError> {
     let (limits, timeouts, clock) = (
         &settings.limits,
         &settings.timeouts,
         recorder.clock().clone(),
     );
     let (metrics, registrations) = (recorder.metrics(), &settings.crawlers);
-    let crawlers = Crawlers::new(registrations, settings.anonymous, metrics, clock.clone());
+    let crawlers = CrawlerRegistry::new(registrations, settings.anonymous, metrics, clock.clone());
     let crawlers = crawlers.map_err(StartError::Other)?;
     // One process may run several proxies in a test; each decision id begins with the instance, and so does Via.
     let instance = recorder.instance();
-    let hold = HoldLimits {
-        of_one: count(limits.queue_per_host),
-        of_all: count(limits.queue),
-        longest: limits.max_hold,
+    let hold = AdmissionLimits {
+        per_host: to_usize(limits.queue_per_host),
+        total: to_usize(limits.queue),
+        max_wait: limits.max_hold,
     };
-    let hold = Hold::new(
-        Store::embedded(),
+    let hold = AdmissionQueue::new(
+        HostStore::embedded(),
         hold,
         clock.clone(),
         recorder.metrics().clone(),
     );
     let via = ViaName::new(&instance);
-    let fetcher = robots_fetcher(settings, recorder.metrics(), &clock, via.clone(), own)?;
-    let (vetting, upstream) = (Arc::clone(&fetcher.vetting), Arc::clone(&fetcher.upstream));
-    Ok(Exchange {
-        in_force,
-        hold: Arc::new(hold),
-        vetting,
-        robots: Robots::new(fetcher, clock, recorder.metrics().clone()),
+    let fetcher = new_robots_fetcher(settings, recorder.metrics(), &clock, via.clone(), own)?;
+    let (vetting, upstream) = (
+        Arc::clone(&fetcher.address_vetter),
+        Arc::clone(&fetcher.upstream),
+    );
+    Ok(ProxyService {
+        active_policy: in_force,
+        admission_queue: Arc::new(hold),
+        address_vetter: vetting,
+        robots: RobotsFileCache::new(fetcher, clock, recorder.metrics().clone()),
         upstream,
         ledger: Arc::default(),
-        tunnels: Tunnels::new(tunnel_settings(settings), recorder.metrics().clone()),
+        tunnels: TunnelLimiter::new(tunnel_settings(settings), recorder.metrics().clone()),
         interceptor: interceptor.map(Arc::new),
         via,
         recorder,
         profile: match settings.profile {
-            settings::ProfileChoice::ByUserAgent => ProfileChoice::ByUserAgent,
-            settings::ProfileChoice::One(profile) => ProfileChoice::Always(profile),
+            settings::ProfileSetting::ByUserAgent => ProfileSelection::ByUserAgent,
+            settings::ProfileSetting::Fixed(profile) => ProfileSelection::Always(profile),
         },
         crawlers,
-        request_body: limits.request_body,
-        body_times: BodyTimes {
+        max_request_body: limits.request_body,
+        body_time_limits: BodyTimeLimits {
             idle: timeouts.body_idle,
-            whole: timeouts.request,
+            total: timeouts.request,
         },
     })
 }
 
 /// What fetches robots.txt: with the resolver, the vetting and the limits of any request.
-pub(super) fn robots_fetcher(
+pub(super) fn new_robots_fetcher(
     settings: &Settings,
     metrics: &Metrics,
     clock: &Clock,
     via: ViaName,
     own: Vec<SocketAddr>,
-) -> Result<Fetcher, StartError> {
+) -> Result<RobotsFetcher, StartError> {
     let servers = match &settings.egress.resolver {
-        settings::Resolver::System => NameServers::System,
-        settings::Resolver::Servers(servers) => NameServers::Servers(servers.clone()),
+        settings::ResolverSetting::System => NameServers::System,
+        settings::ResolverSetting::Servers(servers) => NameServers::Servers(servers.clone()),
     };
     let (hosts, dns) = (settings.egress.hosts.clone(), settings.timeouts.dns);
-    let resolver = Resolver::new(&servers, hosts, dns, clock.clone()).map_err(StartError::Other)?;
-    let tls = origin_tls(settings).and_then(|tls| OriginTls::new(tls, metrics.clone()));
+    let resolver =
+        DnsResolver::new(&servers, hosts, dns, clock.clone()).map_err(StartError::Other)?;
+    let tls = origin_tls_settings(settings).and_then(|tls| OriginTls::new(tls, metrics.clone()));
     let tls = tls.map_err(StartError::Other)?;
-    let vetting = Arc::new(Vetting::new(
+    let vetting = Arc::new(AddressVetter::new(
         resolver,
         egress(settings, own),
         metrics.clone(),
     ));
-    let dead = Arc::clone(vetting.dead());
-    Ok(Fetcher {
-        vetting,
-        upstream: Arc::new(Upstream::new(
+    let dead = Arc::clone(vetting.negative_cache());
+    Ok(RobotsFetcher {
+        address_vetter: vetting,
+        upstream: Arc::new(UpstreamClient::new(
             upstream_limits(settings),
             tls,
             clock.clone(),
             dead,
         )),
         via,
-        time: ROBOTS_TIME,
+        timeout: ROBOTS_TIMEOUT,
         clock: clock.clone(),
     })
 }
 
 /// What looks into TLS, with certificates that this authority signs.
-fn interceptor(
+fn new_interceptor(
     settings: &Settings,
-    authority: Authority,
+    authority: CertificateAuthority,
     recorder: &Recorder,
 ) -> Result<Interceptor, StartError> {
     let (tls, clock, metrics) = (
@@ -432,7 +455,7 @@ fn interceptor(
         recorder.clock().clone(),
         recorder.metrics().clone(),
     );
-    let minter = Minter::new(
+    let minter = CertificateIssuer::new(
         authority,
         tls.leaf_cache,
         tls.mints_per_client,
@@ -443,16 +466,16 @@ fn interceptor(
     Ok(Interceptor::new(
         minter,
         if tls.intercept_to_reject {
-            Telling::Inside
+            RefusalDelivery::InsideTls
         } else {
-            Telling::AtConnect
+            RefusalDelivery::AtConnect
         },
     ))
 }
 
-fn egress(settings: &Settings, own: Vec<SocketAddr>) -> Egress {
+fn egress(settings: &Settings, own: Vec<SocketAddr>) -> EgressRules {
     let private = settings.egress.allow_private.iter();
-    Egress {
+    EgressRules {
         allow_private: private
             .map(|p| PrivateHost {
                 host: p.host.clone(),
@@ -461,7 +484,7 @@ fn egress(settings: &Settings, own: Vec<SocketAddr>) -> Egress {
             .collect(),
         allow_loopback: settings.egress.allow_loopback,
         ports: settings.egress.ports.ranges().to_vec(),
-        own,
+        own_listeners: own,
     }
 }
 
@@ -473,15 +496,15 @@ fn upstream_limits(settings: &Settings) -> UpstreamLimits {
             total: timeouts.connect_total,
         },
         pool: PoolLimits {
-            per_host: count(limits.idle_per_host),
-            total: count(limits.idle_pool),
+            per_host: to_usize(limits.idle_per_host),
+            total: to_usize(limits.idle_pool),
             idle: timeouts.idle,
         },
         response_head: timeouts.response_head,
         body_idle: timeouts.body_idle,
         body: timeouts.request,
-        head: count(limits.origin_head),
-        fields: count(limits.origin_fields),
+        head: to_usize(limits.origin_head),
+        fields: to_usize(limits.origin_fields),
     }
 }
 
@@ -490,7 +513,7 @@ fn tunnel_settings(settings: &Settings) -> TunnelSettings {
     TunnelSettings {
         connect_ports: settings.egress.connect_ports.ranges().to_vec(),
         tls_ports: settings.egress.tls_ports.ranges().to_vec(),
-        per_host: count(settings.limits.tunnels_per_host),
+        per_host: to_usize(settings.limits.tunnels_per_host),
         dial: DialLimits {
             connect: timeouts.connect,
             total: timeouts.connect_total,
@@ -504,13 +527,13 @@ fn tunnel_settings(settings: &Settings) -> TunnelSettings {
 fn accept_limits(settings: &Settings) -> AcceptLimits {
     let (limits, timeouts) = (&settings.limits, &settings.timeouts);
     AcceptLimits {
-        connections: count(limits.connections),
-        per_client: count(limits.per_client),
-        reader: ReaderSettings {
+        connections: to_usize(limits.connections),
+        per_client: to_usize(limits.per_client),
+        reader: HeadReaderSettings {
             limits: HeadLimits {
-                bytes: count(limits.head),
-                fields: count(limits.fields),
-                target: count(limits.target),
+                bytes: to_usize(limits.head),
+                fields: to_usize(limits.fields),
+                target: to_usize(limits.target),
             },
             head: timeouts.head,
             idle: timeouts.idle,
@@ -519,49 +542,56 @@ fn accept_limits(settings: &Settings) -> AcceptLimits {
     }
 }
 
-fn count(limit: u64) -> usize {
+fn to_usize(limit: u64) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-fn log_settings(logs: &settings::Logs) -> LogSettings {
+fn log_settings(logs: &settings::LogsConfig) -> LogSettings {
     LogSettings {
-        to: match &logs.decisions {
-            LogTarget::Stderr => log::Destination::Stderr,
-            LogTarget::Stdout => log::Destination::Stdout,
-            LogTarget::Nowhere => log::Destination::None,
-            LogTarget::File(path) => log::Destination::Path(path.clone()),
+        destination: match &logs.decisions {
+            LogTarget::Stderr => log::LogDestination::Stderr,
+            LogTarget::Stdout => log::LogDestination::Stdout,
+            LogTarget::Discard => log::LogDestination::None,
+            LogTarget::File(path) => log::LogDestination::Path(path.clone()),
         },
         format: match logs.format {
-            LogFormat::Json => log::LineFormat::Json,
-            LogFormat::Squid => log::LineFormat::Squid,
+            LogFormat::Json => log::LogLineFormat::Json,
+            LogFormat::Squid => log::LogLineFormat::Squid,
         },
         rotate: logs
             .rotate
-            .map(|settings::Rotate { size, keep }| log::Rotate { size, keep }),
-        allows: Share::new(logs.allows).unwrap_or(Share::ALL),
+            .map(|settings::RotateConfig { size, keep }| log::LogFileRotation { size, keep }),
+        allow_sample: SampleRate::new(logs.allows).unwrap_or(SampleRate::ALL),
         on_full: match logs.on_full {
-            OnFull::Drop => log::OnFull::Drop,
-            OnFull::Wait => log::OnFull::Wait,
+            OnFullSetting::Drop => log::LogFullAction::Drop,
+            OnFullSetting::Wait => log::LogFullAction::Wait,
         },
         query: if logs.redact_query {
-            QueryText::Redacted
+            QueryVisibility::Redacted
         } else {
-            QueryText::Shown
+            QueryVisibility::Shown
         },
         ..LogSettings::default()
     }
 }
 
 /// Sweeps the ledger when the policy has changed.
-async fn swept(sweeper: Sweeper, in_force: Arc<InForce<Arc<PolicyMetrics>>>, kept: Kept) {
-    sweeper.serve(&in_force, || kept.get().cloned()).await;
+async fn sweep_on_policy_change(
+    sweeper: LedgerSweeper,
+    in_force: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    ledger: LedgerCell,
+) {
+    sweeper.serve(&in_force, || ledger.get().cloned()).await;
 }
 
 /// One attempt to reload, with the service manager told.
-async fn attempt(reloading: Arc<Reloading>, trigger: Trigger) -> Made {
-    systemd::reloading();
+async fn reload_and_notify(
+    reloading: Arc<PolicyFileReloader>,
+    trigger: ReloadTrigger,
+) -> ReloadOutcomes {
+    systemd::notify_reloading();
     let made = Arc::clone(&reloading).attempt(trigger).await;
-    systemd::ready(&reloading.status(&made.live));
+    systemd::notify_ready(&reloading.status(&made.live));
     made
 }
 
@@ -569,22 +599,27 @@ async fn attempt(reloading: Arc<Reloading>, trigger: Trigger) -> Made {
 /// begins, those who wait for a host's turn are sent away.
 ///
 /// When many clients have gone, the memory that they took is given back.
-async fn sweep(exchange: Arc<Exchange>, room: Arc<Room>, clock: Clock, mut drain: DrainWatch) {
-    let (mut burst, mut keeping) = (Burst::default(), None::<JoinHandle<()>>);
-    let mut turn = tokio::time::interval(SWEEP);
+async fn run_periodic_cleanup(
+    exchange: Arc<ProxyService>,
+    room: Arc<ConnectionLimiter>,
+    clock: Clock,
+    mut drain: DrainWatch,
+) {
+    let (mut burst, mut keeping) = (ConnectionBurst::default(), None::<JoinHandle<()>>);
+    let mut turn = tokio::time::interval(SWEEP_INTERVAL);
     loop {
         tokio::select! {
-            () = drain.begun() => return exchange.hold.close(),
+            () = drain.wait_begun() => return exchange.admission_queue.close(),
             _ = turn.tick() => {
                 exchange.upstream.pool().sweep(clock.now());
-                exchange.hold.sweep();
-                exchange.vetting.dead().sweep();
+                exchange.admission_queue.sweep();
+                exchange.address_vetter.negative_cache().sweep();
                 exchange.robots.sweep();
                 // A disk that hangs must not hold up the drain.
                 if keeping.as_ref().is_none_or(JoinHandle::is_finished) {
-                    keeping = keep(&exchange);
+                    keeping = persist_changes(&exchange);
                 }
-                if burst.is_over(room.open()) {
+                if burst.observe_open(room.open_connections()) {
                     let _ = tokio::task::spawn_blocking(heap::give_back).await;
                 }
             }
@@ -593,26 +628,26 @@ async fn sweep(exchange: Arc<Exchange>, room: Arc<Room>, clock: Clock, mut drain
 }
 
 /// Tells the disk which stops have ended, or what it could not be told when it changed; and what was spent.
-fn keep(exchange: &Exchange) -> Option<JoinHandle<()>> {
+fn persist_changes(exchange: &ProxyService) -> Option<JoinHandle<()>> {
     let (stops, budgets) = (
-        Arc::clone(exchange.hold.stops()),
-        Arc::clone(exchange.hold.budgets()),
+        Arc::clone(exchange.admission_queue.stops()),
+        Arc::clone(exchange.admission_queue.budgets()),
     );
-    let (changed, spent) = (stops.is_behind(), budgets.is_behind());
+    let (changed, spent) = (stops.needs_write(), budgets.needs_write());
     (changed || spent).then(|| {
         tokio::task::spawn_blocking(move || {
             if changed {
-                drop(stops.keep());
+                drop(stops.persist());
             }
             if spent {
-                keep_budgets(&budgets);
+                save_budgets(&budgets);
             }
         })
     })
 }
 
-fn keep_budgets(budgets: &Budgets) {
-    if let Err(error) = budgets.keep() {
+fn save_budgets(budgets: &BudgetTracker) {
+    if let Err(error) = budgets.persist() {
         tracing::warn!(%error, "what was spent of today's budgets could not be written down");
     }
 }
@@ -621,7 +656,7 @@ fn keep_budgets(budgets: &Budgets) {
 fn count_panics(metrics: Metrics) {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        metrics.panicked();
+        metrics.record_panic();
         before(panic);
     }));
 }

@@ -5,42 +5,42 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use super::Exit;
-use super::admin;
-use super::args::{Format, ShadowArgs};
-use super::open;
-use super::out::{self, say_and_fail};
-use super::paint::{Paint, Tone};
+use super::admin_client;
+use super::args::{OutputFormat, ShadowArgs};
+use super::color::{ConsoleColors, Tone};
+use super::console::{self, report_cannot_run};
+use super::inputs;
 
 /// Examples that are shown of each change.
-const SHOWN: usize = 5;
+const MAX_EXAMPLES: usize = 5;
 
 /// Runs the command.
 pub(super) fn run(args: &ShadowArgs) -> Exit {
     let overrides = args.proxy.overrides();
-    let settings = match open::settings(&overrides) {
+    let settings = match inputs::load_settings(&overrides) {
         Ok(loaded) => loaded.settings,
         Err(exit) => return exit,
     };
-    let document = match admin::get(&settings.admin, "/api/v1/shadow") {
+    let document = match admin_client::get(&settings.admin, "/api/v1/shadow") {
         Ok(document) => document,
-        Err(why) => return say_and_fail(&why),
+        Err(why) => return report_cannot_run(&why),
     };
     let text = match args.format {
-        Format::Json => format!("{document:#}\n"),
-        Format::Text => report(&document, Paint::for_stdout()),
+        OutputFormat::Json => format!("{document:#}\n"),
+        OutputFormat::Text => report_text(&document, ConsoleColors::for_stdout()),
     };
-    out::write(&text, Exit::Success)
+    console::print(&text, Exit::Success)
 }
 
-fn report(document: &Json, paint: Paint) -> String {
-    let rules = part(document, "rules")
+fn report_text(document: &Json, paint: ConsoleColors) -> String {
+    let rules = get_or_null(document, "rules")
         .as_array()
         .map_or(&[][..], Vec::as_slice);
-    let shadow = Some(part(document, "shadow_policy")).filter(|shadow| !shadow.is_null());
+    let shadow = Some(get_or_null(document, "shadow_policy")).filter(|shadow| !shadow.is_null());
     let live = format!(
         "policy {}@{}",
-        word(document, "policy"),
-        word(document, "revision")
+        get_string(document, "policy"),
+        get_string(document, "revision")
     );
     if rules.is_empty() && shadow.is_none() {
         return format!(
@@ -48,28 +48,32 @@ fn report(document: &Json, paint: Paint) -> String {
         );
     }
     let mut text = format!("{}\n", paint.paint(Tone::Strong, live));
-    let mut rows = vec![Row::titles()];
-    rows.extend(rules.iter().map(|rule| Row::of(word(rule, "rule"), rule)));
+    let mut rows = vec![ShadowTableRow::header()];
+    rows.extend(
+        rules
+            .iter()
+            .map(|rule| ShadowTableRow::from_entry(get_string(rule, "rule"), rule)),
+    );
     if let Some(shadow) = shadow {
         let name = format!(
             "policy {}@{}",
-            word(shadow, "policy"),
-            word(shadow, "revision")
+            get_string(shadow, "policy"),
+            get_string(shadow, "revision")
         );
-        rows.push(Row::of(name, shadow));
+        rows.push(ShadowTableRow::from_entry(name, shadow));
     }
     let widths: Vec<usize> = (0..COLUMNS)
         .map(|at| rows.iter().map(|row| row.width(at)).max().unwrap_or(0))
         .collect();
     for row in &rows {
-        text.push_str(&row.line(&widths));
+        text.push_str(&row.render(&widths));
     }
     for (of, entry) in rules
         .iter()
-        .map(|rule| (word(rule, "rule"), rule))
-        .chain(shadow.map(|shadow| (word(shadow, "policy"), shadow)))
+        .map(|rule| (get_string(rule, "rule"), rule))
+        .chain(shadow.map(|shadow| (get_string(shadow, "policy"), shadow)))
     {
-        examples(&mut text, &of, entry, paint);
+        write_examples(&mut text, &of, entry, paint);
     }
     text
 }
@@ -77,28 +81,34 @@ fn report(document: &Json, paint: Paint) -> String {
 const COLUMNS: usize = 5;
 
 /// One line of the table.
-struct Row([String; COLUMNS]);
+struct ShadowTableRow([String; COLUMNS]);
 
-impl Row {
-    fn titles() -> Self {
+impl ShadowTableRow {
+    fn header() -> Self {
         Self(["in shadow", "judged", "would refuse", "would admit", "why"].map(str::to_owned))
     }
 
-    fn of(name: String, entry: &Json) -> Self {
-        let (refuse, admit) = (part(entry, "would_refuse"), part(entry, "would_admit"));
+    fn from_entry(name: String, entry: &Json) -> Self {
+        let (refuse, admit) = (
+            get_or_null(entry, "would_refuse"),
+            get_or_null(entry, "would_admit"),
+        );
         let why = [("refuse", refuse), ("admit", admit)]
             .into_iter()
             .filter_map(|(what, tally)| {
-                let counts =
-                    [counts(part(tally, "reasons")), counts(part(tally, "rules"))].concat();
+                let counts = [
+                    count_texts(get_or_null(tally, "reasons")),
+                    count_texts(get_or_null(tally, "rules")),
+                ]
+                .concat();
                 (!counts.is_empty()).then(|| format!("{what}: {}", counts.join(", ")))
             });
         let why = why.collect::<Vec<_>>().join("; ");
         Self([
             name,
-            number(part(entry, "judged")),
-            number(part(refuse, "total")),
-            number(part(admit, "total")),
+            format_number(get_or_null(entry, "judged")),
+            format_number(get_or_null(refuse, "total")),
+            format_number(get_or_null(admit, "total")),
             why,
         ])
     }
@@ -108,7 +118,7 @@ impl Row {
     }
 
     /// Names to the left, numbers to the right; nothing is padded behind the last one.
-    fn line(&self, widths: &[usize]) -> String {
+    fn render(&self, widths: &[usize]) -> String {
         let mut line = String::new();
         for (at, (cell, width)) in self.0.iter().zip(widths).enumerate() {
             let _ = match at {
@@ -122,37 +132,37 @@ impl Row {
 }
 
 /// `rule 3`.
-fn counts(map: &Json) -> Vec<String> {
+fn count_texts(map: &Json) -> Vec<String> {
     let entries = map.as_object().into_iter().flatten();
     entries
-        .map(|(name, count)| format!("{name} {}", number(count)))
+        .map(|(name, count)| format!("{name} {}", format_number(count)))
         .collect()
 }
 
-fn examples(text: &mut String, of: &str, entry: &Json, paint: Paint) {
+fn write_examples(text: &mut String, of: &str, entry: &Json, paint: ConsoleColors) {
     for (what, key, tone) in [
         ("would refuse", "would_refuse", Tone::Bad),
         ("would admit", "would_admit", Tone::Good),
     ] {
-        let examples = part(part(entry, key), "examples")
+        let examples = get_or_null(get_or_null(entry, key), "examples")
             .as_array()
             .map_or(&[][..], Vec::as_slice);
         if examples.is_empty() {
             continue;
         }
         let _ = writeln!(text, "\n{of} {}, at last:", paint.paint(tone, what));
-        for example in examples.iter().take(SHOWN) {
-            let subject = part(example, "url")
+        for example in examples.iter().take(MAX_EXAMPLES) {
+            let subject = get_or_null(example, "url")
                 .as_str()
-                .or(part(example, "host").as_str())
+                .or(get_or_null(example, "host").as_str())
                 .unwrap_or("(not recorded)");
-            let rule = part(example, "rule")
+            let rule = get_or_null(example, "rule")
                 .as_str()
                 .map_or(String::new(), |rule| format!("  rule={rule}"));
             let _ = writeln!(
                 text,
                 "  {}  {subject}{}",
-                word(example, "at"),
+                get_string(example, "at"),
                 paint.paint(Tone::Faint, rule)
             );
         }
@@ -160,14 +170,17 @@ fn examples(text: &mut String, of: &str, entry: &Json, paint: Paint) {
 }
 
 /// What is at a key; nothing at all counts as null.
-fn part<'j>(entry: &'j Json, key: &str) -> &'j Json {
+fn get_or_null<'j>(entry: &'j Json, key: &str) -> &'j Json {
     entry.get(key).unwrap_or(&Json::Null)
 }
 
-fn word(entry: &Json, key: &str) -> String {
-    part(entry, key).as_str().unwrap_or_default().to_owned()
+fn get_string(entry: &Json, key: &str) -> String {
+    get_or_null(entry, key)
+        .as_str()
+        .unwrap_or_default()
+        .to_owned()
 }
 
-fn number(value: &Json) -> String {
+fn format_number(value: &Json) -> String {
     value.as_u64().unwrap_or_default().to_string()
 }

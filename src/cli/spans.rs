@@ -5,29 +5,29 @@ use std::time::Duration;
 
 use rustls::ClientConfig;
 
-use crate::config::settings::{Otlp, Settings};
+use crate::config::settings::{OtlpConfig, Settings};
 use crate::metrics::Metrics;
-use crate::metrics::log::Share;
+use crate::metrics::log::SampleRate;
 use crate::metrics::record::Recorder;
-use crate::metrics::trace::{Traces, Tracing};
-use crate::otlp::{Collector, CollectorSettings, Delivery, Exporter, Resource};
+use crate::metrics::trace::{TraceReceiver, TraceSampler};
+use crate::otlp::{Collector, CollectorSettings, ServiceIdentity, TraceDelivery, TraceExporter};
 use crate::vocab::target::Scheme;
 
 use super::origin_roots;
 
 /// How long the last spans may take.
-const CLOSE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Spans that nobody exports yet.
-pub(super) struct Prepared {
-    traces: Traces,
+pub(super) struct SpanExportSetup {
+    traces: TraceReceiver,
     collector: Collector,
     service: String,
 }
 
 /// What ends with the proxy.
 #[derive(Debug)]
-pub(super) struct Spans(Option<Exporter>);
+pub(super) struct SpanExportTask(Option<TraceExporter>);
 
 /// What records need to become spans, and what comes of it; nothing unless the settings name a collector.
 ///
@@ -36,7 +36,7 @@ pub(super) struct Spans(Option<Exporter>);
 pub(super) fn prepare(
     settings: &Settings,
     metrics: &Metrics,
-) -> Result<(Option<Tracing>, Option<Prepared>), String> {
+) -> Result<(Option<TraceSampler>, Option<SpanExportSetup>), String> {
     let Some(otlp) = &settings.telemetry.otlp else {
         return Ok((None, None));
     };
@@ -45,14 +45,14 @@ pub(super) fn prepare(
         endpoint: otlp.endpoint.clone(),
         headers: otlp.headers.clone(),
         timeout: otlp.timeout,
-        tls: tls(otlp, settings)?,
+        tls: client_tls(otlp, settings)?,
     };
     let collector = Collector::new(collector).map_err(told)?;
-    let share = Share::new(otlp.share).unwrap_or(Share::ALL);
-    let (tracing, traces) = Tracing::new(share, otlp.queue, metrics.clone());
+    let share = SampleRate::new(otlp.share).unwrap_or(SampleRate::ALL);
+    let (tracing, traces) = TraceSampler::new(share, otlp.queue, metrics.clone());
     Ok((
         Some(tracing),
-        Some(Prepared {
+        Some(SpanExportSetup {
             traces,
             collector,
             service: otlp.service.clone(),
@@ -61,28 +61,31 @@ pub(super) fn prepare(
 }
 
 /// A collector is never asked without its certificate being verified.
-fn tls(otlp: &Otlp, settings: &Settings) -> Result<Option<Arc<ClientConfig>>, String> {
+fn client_tls(otlp: &OtlpConfig, settings: &Settings) -> Result<Option<Arc<ClientConfig>>, String> {
     if otlp.endpoint.scheme() == Scheme::Http {
         return Ok(None);
     }
-    origin_roots::verifying(&settings.tls).map(Some)
+    origin_roots::verifying_client_config(&settings.tls).map(Some)
 }
 
-impl Spans {
+impl SpanExportTask {
     /// Begins to export. Must be called inside a tokio runtime.
-    pub(super) fn start(prepared: Option<Prepared>, recorder: &Recorder) -> Self {
+    pub(super) fn start(prepared: Option<SpanExportSetup>, recorder: &Recorder) -> Self {
         Self(prepared.map(
-            |Prepared {
+            |SpanExportSetup {
                  traces,
                  collector,
                  service,
              }| {
-                let resource = Resource {
+                let resource = ServiceIdentity {
                     service,
                     instance: recorder.instance(),
                 };
                 let (metrics, clock) = (recorder.metrics().clone(), recorder.clock().clone());
-                Exporter::start(traces, Delivery::new(resource, collector, metrics, clock))
+                TraceExporter::start(
+                    traces,
+                    TraceDelivery::new(resource, collector, metrics, clock),
+                )
             },
         ))
     }
@@ -90,7 +93,7 @@ impl Spans {
     /// Exports what is left.
     pub(super) async fn close(self) {
         if let Some(exporter) = self.0 {
-            exporter.close(CLOSE).await;
+            exporter.close(CLOSE_TIMEOUT).await;
         }
     }
 }

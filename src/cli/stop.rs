@@ -4,157 +4,168 @@ use std::fmt::Write as _;
 
 use serde_json::{Value as Json, json};
 
-use crate::config::settings::Admin;
-use crate::politeness::stops::stop::{LONGEST, lasting};
-use crate::politeness::stops::{StopId, StopReason, Target};
-use crate::vocab::units::show_duration;
+use crate::config::settings::AdminConfig;
+use crate::politeness::stops::stop::{MAX_STOP_DURATION, parse_stop_duration};
+use crate::politeness::stops::{StopId, StopReason, StopTarget};
+use crate::vocab::units::format_duration;
 
 use super::Exit;
-use super::admin::{self, Asked, Refused};
-use super::args::{Format, StopArgs};
-use super::open;
-use super::out::{self, complain, say_and_fail, warn};
+use super::admin_client::{self, AdminClientError, AdminClientRequest};
+use super::args::{OutputFormat, StopArgs};
+use super::console::{self, report_cannot_run, report_invalid, warn};
+use super::inputs;
 
 /// Where the stops are.
 const PATH: &str = "/api/v1/stops";
 
 /// What is asked of the proxy.
-enum Deed {
+enum StopAction {
     List,
     Lift(StopId),
-    Press(Json),
+    Create(Json),
 }
 
 /// Runs the command. What is wrong with the arguments is told before anybody is asked.
 pub(super) fn run(args: &StopArgs) -> Exit {
-    let deed = match deed(args) {
+    let deed = match parse_action(args) {
         Ok(deed) => deed,
-        Err(mistake) => return complain(&mistake),
+        Err(mistake) => return report_invalid(&mistake),
     };
-    let settings = match open::settings_alone(&args.proxy.overrides()) {
+    let settings = match inputs::load_settings_quietly(&args.proxy.overrides()) {
         Ok(settings) => settings,
         Err(exit) => return exit,
     };
-    match ask(&settings.admin, &deed) {
-        Ok(document) => tell(&deed, &document, args.format),
-        Err(refused) => refused_with(&refused),
+    match send(&settings.admin, &deed) {
+        Ok(document) => print_result(&deed, &document, args.format),
+        Err(refused) => report_error(&refused),
     }
 }
 
-fn deed(args: &StopArgs) -> Result<Deed, String> {
+fn parse_action(args: &StopArgs) -> Result<StopAction, String> {
     if args.list {
-        return Ok(Deed::List);
+        return Ok(StopAction::List);
     }
     if let Some(id) = &args.lift {
         let id = StopId::parse(id)
             .ok_or_else(|| format!("{id} is no id; `crawlgate stop --list` shows them"))?;
-        return Ok(Deed::Lift(id));
+        return Ok(StopAction::Lift(id));
     }
-    let target = Target::parse(args.what.as_deref().unwrap_or_default())
+    let target = StopTarget::parse(args.what.as_deref().unwrap_or_default())
         .map_err(|error| error.to_string())?;
     let reason = StopReason::new(args.reason.as_deref().unwrap_or_default());
     let reason = reason.map_err(|error| format!("--reason: {error}"))?;
     let no_time = || {
-        let longest = show_duration(LONGEST);
+        let longest = format_duration(MAX_STOP_DURATION);
         format!(
             "--for: write a time such as 90s, 10m, 1h or 7d, at most {longest}, or leave it out"
         )
     };
-    if let Some(text) = &args.lasts {
-        lasting(text).ok_or_else(no_time)?;
+    if let Some(text) = &args.duration {
+        parse_stop_duration(text).ok_or_else(no_time)?;
     }
     let (what, reason) = (target.to_string(), reason.as_str());
-    Ok(Deed::Press(
-        json!({ "what": what, "reason": reason, "for": args.lasts }),
+    Ok(StopAction::Create(
+        json!({ "what": what, "reason": reason, "for": args.duration }),
     ))
 }
 
-fn ask(admin: &Admin, deed: &Deed) -> Result<Json, Refused> {
+fn send(admin: &AdminConfig, action: &StopAction) -> Result<Json, AdminClientError> {
     let one = |id: &StopId| format!("{PATH}/{id}");
-    match deed {
-        Deed::List => admin::ask(admin, &Asked::get(PATH)),
-        Deed::Lift(id) => admin::ask(
+    match action {
+        StopAction::List => admin_client::send(admin, &AdminClientRequest::get(PATH)),
+        StopAction::Lift(id) => admin_client::send(
             admin,
-            &Asked {
+            &AdminClientRequest {
                 method: "DELETE",
-                ..Asked::get(&one(id))
+                ..AdminClientRequest::get(&one(id))
             },
         ),
-        Deed::Press(body) => admin::ask(
+        StopAction::Create(body) => admin_client::send(
             admin,
-            &Asked {
+            &AdminClientRequest {
                 method: "POST",
                 body: Some(body.to_string()),
-                ..Asked::get(PATH)
+                ..AdminClientRequest::get(PATH)
             },
         ),
     }
 }
 
 /// A stop that is not there is an answer; what the proxy does not understand is wrong usage.
-fn refused_with(refused: &Refused) -> Exit {
-    match refused {
-        Refused::Answered(404, words) => {
-            let _told = say_and_fail(words);
+fn report_error(error: &AdminClientError) -> Exit {
+    match error {
+        AdminClientError::Status(404, words) => {
+            let _told = report_cannot_run(words);
             Exit::Negative
         }
-        Refused::Answered(400, words) => complain(words),
-        Refused::Answered(..) | Refused::NotAsked(_) => say_and_fail(refused),
+        AdminClientError::Status(400, words) => report_invalid(words),
+        AdminClientError::Status(..) | AdminClientError::Unavailable(_) => report_cannot_run(error),
     }
 }
 
-fn tell(deed: &Deed, document: &Json, format: Format) -> Exit {
-    for warning in part(document, "warnings").as_array().into_iter().flatten() {
+fn print_result(action: &StopAction, document: &Json, format: OutputFormat) -> Exit {
+    for warning in get_or_null(document, "warnings")
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
         warn(&warning.as_str().unwrap_or_default());
     }
-    let text = match (format, deed) {
-        (Format::Json, _) => format!("{document:#}\n"),
-        (Format::Text, Deed::List) => listed(
-            part(document, "stops")
+    let text = match (format, action) {
+        (OutputFormat::Json, _) => format!("{document:#}\n"),
+        (OutputFormat::Text, StopAction::List) => list_text(
+            get_or_null(document, "stops")
                 .as_array()
                 .map_or(&[], Vec::as_slice),
         ),
-        (Format::Text, Deed::Lift(id)) => {
-            format!("{} goes on: stop {id} is lifted\n", word(document, "what"))
+        (OutputFormat::Text, StopAction::Lift(id)) => {
+            format!(
+                "{} goes on: stop {id} is lifted\n",
+                get_str(document, "what")
+            )
         }
-        (Format::Text, Deed::Press(_)) => format!(
+        (OutputFormat::Text, StopAction::Create(_)) => format!(
             "{} is stopped {}: {}\nlift it with: crawlgate stop --lift {}\n",
-            word(document, "what"),
-            until(document),
-            word(document, "reason"),
-            word(document, "id")
+            get_str(document, "what"),
+            until_text(document),
+            get_str(document, "reason"),
+            get_str(document, "id")
         ),
     };
-    out::write(&text, Exit::Success)
+    console::print(&text, Exit::Success)
 }
 
-fn listed(stops: &[Json]) -> String {
+fn list_text(stops: &[Json]) -> String {
     if stops.is_empty() {
         return "nothing is stopped\n".to_owned();
     }
     let widest = |key: &str| {
         stops
             .iter()
-            .map(|stop| word(stop, key).chars().count())
+            .map(|stop| get_str(stop, key).chars().count())
             .max()
             .unwrap_or(0)
     };
     let (ids, names) = (widest("id"), widest("what"));
     let mut text = String::new();
     for stop in stops {
-        let (id, what, reason) = (word(stop, "id"), word(stop, "what"), word(stop, "reason"));
+        let (id, what, reason) = (
+            get_str(stop, "id"),
+            get_str(stop, "what"),
+            get_str(stop, "reason"),
+        );
         let _ = writeln!(
             text,
             "{id:>ids$}  {what:<names$}  since {}  {}  {reason}",
-            word(stop, "since"),
-            until(stop)
+            get_str(stop, "since"),
+            until_text(stop)
         );
     }
     text
 }
 
-fn until(stop: &Json) -> String {
-    part(stop, "until")
+fn until_text(stop: &Json) -> String {
+    get_or_null(stop, "until")
         .as_str()
         .map_or("until it is lifted".to_owned(), |until| {
             format!("until {until}")
@@ -162,10 +173,10 @@ fn until(stop: &Json) -> String {
 }
 
 /// What is at a key; nothing at all counts as null.
-fn part<'j>(entry: &'j Json, key: &str) -> &'j Json {
+fn get_or_null<'j>(entry: &'j Json, key: &str) -> &'j Json {
     entry.get(key).unwrap_or(&Json::Null)
 }
 
-fn word<'j>(entry: &'j Json, key: &str) -> &'j str {
-    part(entry, key).as_str().unwrap_or_default()
+fn get_str<'j>(entry: &'j Json, key: &str) -> &'j str {
+    get_or_null(entry, key).as_str().unwrap_or_default()
 }

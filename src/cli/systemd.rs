@@ -12,19 +12,19 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 
 /// The service serves; what it does, in words, for `systemctl status`.
-pub(super) fn ready(status: &str) {
+pub(super) fn notify_ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// A reload has begun; [`ready`] tells its end.
-pub(super) fn reloading() {
+/// A reload has begun; [`notify_ready`] tells its end.
+pub(super) fn notify_reloading() {
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         notify(&[NotifyState::Reloading, now]);
     }
 }
 
 /// The service goes down.
-pub(super) fn stopping() {
+pub(super) fn notify_stopping() {
     notify(&[
         NotifyState::Stopping,
         NotifyState::Status("finishing what is under way"),
@@ -33,7 +33,7 @@ pub(super) fn stopping() {
 
 /// Says that the service is alive twice in the time that systemd allows, if it asks for that (`WatchdogSec=`). Run by
 /// the runtime that serves: if that hangs, nothing is said.
-pub(super) async fn alive() {
+pub(super) async fn run_watchdog() {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
     };
@@ -58,11 +58,11 @@ fn notify(states: &[NotifyState<'_>]) {
 /// A name with `@` before it is no path: containers are told of sockets like that, and the crate does not know them.
 fn send(name: &OsStr, message: &str) -> io::Result<usize> {
     let socket = UnixDatagram::unbound()?;
-    socket.connect_addr(&address(name)?)?;
+    socket.connect_addr(&socket_address(name)?)?;
     socket.send(message.as_bytes())
 }
 
-fn address(name: &OsStr) -> io::Result<SocketAddr> {
+fn socket_address(name: &OsStr) -> io::Result<SocketAddr> {
     #[cfg(target_os = "linux")]
     if let Some(name) = name.as_bytes().strip_prefix(b"@") {
         return SocketAddr::from_abstract_name(name);

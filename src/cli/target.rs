@@ -7,12 +7,12 @@ use std::io::{self, BufRead, Write};
 
 use serde_json::{Value as Json, json};
 
-use crate::vocab::address::{classify, source};
+use crate::vocab::address::{classification_source, classify};
 use crate::vocab::target::UrlTarget;
 
 /// The form of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
+pub enum TargetFormat {
     /// Columns: range, host, port, canonical form; or `error`, the mistake and the input.
     Text,
     /// `{"input", "canonical", "scheme", "host", "port", "path_and_query", "address_class", "error"}`.
@@ -28,18 +28,18 @@ pub enum Format {
 /// What reading or writing fails with; a reader that left is [`io::ErrorKind::BrokenPipe`].
 pub fn run(
     urls: &[String],
-    format: Format,
+    format: TargetFormat,
     stdin: &mut dyn BufRead,
     out: &mut dyn Write,
 ) -> io::Result<usize> {
     let mut mistakes = 0;
     for url in urls {
-        mistakes += answer(url.as_bytes(), format, out)?;
+        mistakes += write_answer(url.as_bytes(), format, out)?;
     }
     if urls.is_empty() {
         let mut line = Vec::new();
         while stdin.read_until(b'\n', &mut line)? > 0 {
-            mistakes += answer(without_end(&line), format, out)?;
+            mistakes += write_answer(trim_line_end(&line), format, out)?;
             line.clear();
         }
     }
@@ -48,28 +48,28 @@ pub fn run(
 }
 
 /// Only the end of the line goes: a space at the end of a URL is a mistake to be shown.
-fn without_end(line: &[u8]) -> &[u8] {
+fn trim_line_end(line: &[u8]) -> &[u8] {
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     line.strip_suffix(b"\r").unwrap_or(line)
 }
 
 /// Writes the answer for one input; the number of mistakes in it, 0 or 1.
-fn answer(input: &[u8], format: Format, out: &mut dyn Write) -> io::Result<usize> {
-    let read = Reading::new(input);
+fn write_answer(input: &[u8], format: TargetFormat, out: &mut dyn Write) -> io::Result<usize> {
+    let read = TargetReport::new(input);
     match format {
-        Format::Text => writeln!(out, "{}", read.to_text())?,
-        Format::Json => writeln!(out, "{}", read.to_json())?,
+        TargetFormat::Text => writeln!(out, "{}", read.to_text())?,
+        TargetFormat::Json => writeln!(out, "{}", read.to_json())?,
     }
     Ok(usize::from(read.target.is_err()))
 }
 
 /// An input and what it is read as.
-struct Reading {
+struct TargetReport {
     input: String,
     target: Result<UrlTarget, String>,
 }
 
-impl Reading {
+impl TargetReport {
     fn new(input: &[u8]) -> Self {
         let target = match std::str::from_utf8(input) {
             Ok(text) => UrlTarget::parse(text).map_err(|mistake| mistake.to_string()),
@@ -90,7 +90,7 @@ impl Reading {
         let class = target.ip().map_or("name", |ip| classify(ip).as_str());
         let because = target
             .ip()
-            .and_then(source)
+            .and_then(classification_source)
             .map(|source| format!("  ({source})"));
         let because = because.unwrap_or_default();
         format!(
@@ -119,7 +119,7 @@ impl Reading {
 mod tests {
     use super::*;
 
-    fn check(urls: &[&str], stdin: &[u8], format: Format) -> (Vec<String>, usize) {
+    fn check(urls: &[&str], stdin: &[u8], format: TargetFormat) -> (Vec<String>, usize) {
         let urls: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
         let (mut input, mut out) = (stdin, Vec::new());
         let mistakes = run(&urls, format, &mut input, &mut out).unwrap();
@@ -141,7 +141,7 @@ mod tests {
             "http://[64:ff9b::8.8.8.8]/",
             "x\u{9b}\t",
         ];
-        let (lines, mistakes) = check(&urls, b"http://not.read/", Format::Text);
+        let (lines, mistakes) = check(&urls, b"http://not.read/", TargetFormat::Text);
         assert_eq!(mistakes, 1);
         assert_eq!(
             lines,
@@ -159,7 +159,7 @@ mod tests {
         let (lines, mistakes) = check(
             &["https://Example.com/a?b", "http://10.1/", "http://h:0/"],
             b"",
-            Format::Json,
+            TargetFormat::Json,
         );
         assert_eq!(mistakes, 1);
         assert_eq!(
@@ -177,7 +177,7 @@ mod tests {
         let (lines, mistakes) = check(
             &[],
             b"http://a/\r\n\nhttp://b/ \nhttp://\xe9/\nhttp://c/",
-            Format::Text,
+            TargetFormat::Text,
         );
         let heads: Vec<_> = lines
             .iter()
@@ -193,8 +193,8 @@ mod tests {
     /// A reader that left ends the command.
     #[test]
     fn a_broken_pipe_is_told() {
-        struct Left;
-        impl Write for Left {
+        struct ClosedPipe;
+        impl Write for ClosedPipe {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
                 Err(io::ErrorKind::BrokenPipe.into())
             }
@@ -204,9 +204,9 @@ mod tests {
         }
         let told = run(
             &["http://a/".to_owned()],
-            Format::Json,
+            TargetFormat::Json,
             &mut io::empty(),
-            &mut Left,
+            &mut ClosedPipe,
         );
         assert_eq!(
             told.map_err(|error| error.kind()),

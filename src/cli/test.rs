@@ -6,87 +6,87 @@ mod plan;
 mod report;
 
 use crate::config::settings::PolicyOrigin;
-use crate::gate::trial::Trial;
+use crate::gate::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::{Case, Mismatch};
 use crate::policy::compile;
-use crate::policy::coverage::{Coverage, Share};
-use crate::vocab::problem::Place;
+use crate::policy::coverage::{Coverage, CoverageRatio};
+use crate::vocab::problem::SourceLocation;
 use crate::vocab::problems::Problems;
 
 use super::Exit;
 use super::args::{TestArgs, TestFormat};
-use super::open;
-use super::out;
-use super::paint::Paint;
-use plan::{Own, Suite};
+use super::color::ConsoleColors;
+use super::console;
+use super::inputs;
+use plan::{OwnCases, TestSuite};
 
 /// Runs the command.
 pub(super) fn run(args: &TestArgs) -> Exit {
-    let suites = match plan::of(&args.paths) {
+    let suites = match plan::plan_suites(&args.paths) {
         Ok(suites) => suites,
         Err(exit) => return exit,
     };
     let mut runs = Vec::with_capacity(suites.len());
     for suite in suites {
-        match Run::of(suite) {
+        match PolicyTestRun::execute(suite) {
             Ok(run) => runs.push(run),
             Err(exit) => return exit,
         }
     }
-    let asked = Asked {
+    let asked = CoverageOptions {
         coverage: args.coverage || args.threshold.is_some(),
         threshold: args.threshold,
     };
     let passed = runs
         .iter()
-        .all(|run| run.failed() == 0 && !asked.is_missed_by(run));
+        .all(|run| run.failed_count() == 0 && !asked.is_missed_by(run));
     let exit = if passed {
         Exit::Success
     } else {
         Exit::Negative
     };
     let text = match args.format {
-        TestFormat::Text => report::in_text(&runs, asked, Paint::for_stdout()),
-        TestFormat::Json => format!("{:#}\n", report::in_json(&runs, asked)),
-        TestFormat::Junit => junit::of(&runs, asked),
+        TestFormat::Text => report::render_text(&runs, asked, ConsoleColors::for_stdout()),
+        TestFormat::Json => format!("{:#}\n", report::to_json(&runs, asked)),
+        TestFormat::Junit => junit::render(&runs, asked),
     };
-    out::write(&text, exit)
+    console::print(&text, exit)
 }
 
 /// What is asked beside whether the cases pass.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Asked {
+struct CoverageOptions {
     /// Whether coverage is shown.
     coverage: bool,
     /// The least share of branches that must be reached, in hundredths.
     threshold: Option<f64>,
 }
 
-impl Asked {
-    fn is_missed_by(self, run: &Run) -> bool {
+impl CoverageOptions {
+    fn is_missed_by(self, run: &PolicyTestRun) -> bool {
         self.threshold
-            .is_some_and(|least| run.branches().percent() < least)
+            .is_some_and(|least| run.branch_coverage().percent() < least)
     }
 }
 
 /// The cases of one policy, each with what is wrong with it.
-struct Run {
+struct PolicyTestRun {
     /// Where the policy is.
-    shown: String,
+    location: String,
     policy: Policy,
-    places: Vec<Place>,
+    places: Vec<SourceLocation>,
     cases: Vec<(Case, Vec<Mismatch>)>,
     coverage: Coverage,
 }
 
-impl Run {
-    fn of(suite: Suite) -> Result<Self, Exit> {
-        let compiled = open::compiled(&suite.origin)?;
+impl PolicyTestRun {
+    fn execute(suite: TestSuite) -> Result<Self, Exit> {
+        let compiled = inputs::compile_policy(&suite.origin)?;
         let policy = compiled.policy;
-        let mut cases = match suite.own {
-            Own::Run => compiled.cases,
-            Own::Leave => Vec::new(),
+        let mut cases = match suite.own_cases {
+            OwnCases::Run => compiled.cases,
+            OwnCases::Skip => Vec::new(),
         };
         let mut problems = Problems::new();
         for file in suite.files {
@@ -94,12 +94,12 @@ impl Run {
             cases.extend(file.cases);
         }
         if problems.has_errors() {
-            return Err(open::refused(&problems.into_vec()));
+            return Err(inputs::report_errors(&problems.into_vec()));
         }
         let mut coverage = Coverage::new(&policy);
         let cases = cases.into_iter().map(|case| {
-            let trial = Trial::new(&policy, &case.facts, case.profile);
-            coverage.add(&trial.trail);
+            let trial = OfflineEvaluation::new(&policy, &case.facts, case.profile);
+            coverage.record(&trial.trail);
             let mismatches =
                 case.mismatches(&policy, &trial.trail, &trial.decision, &trial.answer());
             (case, mismatches)
@@ -110,15 +110,15 @@ impl Run {
             PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
         };
         Ok(Self {
-            shown,
-            places: compiled.places,
+            location: shown,
+            places: compiled.rule_places,
             cases,
             coverage,
             policy,
         })
     }
 
-    fn failed(&self) -> usize {
+    fn failed_count(&self) -> usize {
         self.cases
             .iter()
             .filter(|(_, mismatches)| !mismatches.is_empty())
@@ -129,7 +129,7 @@ impl Run {
         format!("{}@{}", self.policy.name(), self.policy.revision())
     }
 
-    fn branches(&self) -> Share {
-        self.coverage.by_branch(&self.policy)
+    fn branch_coverage(&self) -> CoverageRatio {
+        self.coverage.branch_ratio(&self.policy)
     }
 }

@@ -5,45 +5,46 @@
 
 mod crawlers;
 mod egress;
-mod environment;
 mod json_schema;
-mod later;
 mod ledger;
 mod limits;
 mod logs;
 mod store;
 mod telemetry;
 mod tls;
-mod value;
+mod unsupported;
+mod values;
+mod variables;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::gate::crawlers::{Anonymous, Registration};
-use crate::vocab::problem::{Place, Problem};
+use crate::gate::crawlers::{AnonymousAccess, CrawlerRegistration};
+use crate::vocab::problem::{Problem, SourceLocation};
 use crate::vocab::problems::Problems;
 use crate::vocab::profile::Profile;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, parse};
 
 use super::settings::{
-    Egress, Limits, Listener, ProfileChoice, Settings, Telemetry, Timeouts, Workers,
+    EgressConfig, LimitsConfig, ListenerConfig, ProfileSetting, Settings, TelemetryConfig,
+    TimeoutsConfig, WorkerCount,
 };
-pub use environment::Variables;
 pub use json_schema::json_schema;
-pub use ledger::LedgerText;
-pub use logs::LogsText;
-pub use tls::TlsText;
+pub use ledger::LedgerSection;
+pub use logs::LogsSection;
+pub use tls::TlsSection;
+pub use variables::VariableLookup;
 
 /// What a configuration file says.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigFile {
     /// `listen`.
-    pub listen: Vec<Listener>,
+    pub listen: Vec<ListenerConfig>,
     /// `crawlers`.
-    pub crawlers: Vec<Registration>,
+    pub crawlers: Vec<CrawlerRegistration>,
     /// `anonymous`.
-    pub anonymous: Anonymous,
+    pub anonymous: AnonymousAccess,
     /// `admin.listen`.
     pub admin_listen: SocketAddr,
     /// `admin.token_file`, as written.
@@ -51,31 +52,31 @@ pub struct ConfigFile {
     /// `admin.names`.
     pub admin_names: Vec<String>,
     /// `policy.path`, as written, and where; `None` if the file does not name one.
-    pub policy_path: Option<(String, Place)>,
+    pub policy_path: Option<(String, SourceLocation)>,
     /// `policy.watch`.
     pub policy_watch: bool,
     /// `policy.shadow`, as written, and where.
-    pub policy_shadow: Option<(String, Place)>,
+    pub policy_shadow: Option<(String, SourceLocation)>,
     /// `profile`.
-    pub profile: ProfileChoice,
+    pub profile: ProfileSetting,
     /// `tls`.
-    pub tls: TlsText,
+    pub tls: TlsSection,
     /// `egress`.
-    pub egress: Egress,
+    pub egress: EgressConfig,
     /// `limits`.
-    pub limits: Limits,
+    pub limits: LimitsConfig,
     /// `timeouts`.
-    pub timeouts: Timeouts,
+    pub timeouts: TimeoutsConfig,
     /// `runtime.workers`.
-    pub workers: Workers,
+    pub workers: WorkerCount,
     /// `logs`.
-    pub logs: LogsText,
+    pub logs: LogsSection,
     /// `store.path`, as written.
     pub store_path: Option<String>,
     /// `ledger`.
-    pub ledger: LedgerText,
+    pub ledger: LedgerSection,
     /// `telemetry`.
-    pub telemetry: Telemetry,
+    pub telemetry: TelemetryConfig,
 }
 
 impl Default for ConfigFile {
@@ -93,14 +94,14 @@ impl Default for ConfigFile {
             policy_watch: settings.policy.watch,
             policy_shadow: None,
             profile: settings.profile,
-            tls: TlsText::default(),
+            tls: TlsSection::default(),
             egress: settings.egress,
             limits: settings.limits,
             timeouts: settings.timeouts,
             workers: settings.workers,
-            logs: LogsText::default(),
+            logs: LogsSection::default(),
             store_path: None,
-            ledger: LedgerText::default(),
+            ledger: LedgerSection::default(),
             telemetry: settings.telemetry,
         }
     }
@@ -109,15 +110,15 @@ impl Default for ConfigFile {
 impl ConfigFile {
     /// Reads a file's text. Where it has a mistake the default stands, and the mistake is among the problems:
     /// what comes out is fit to run only if there are no errors.
-    pub fn read(
+    pub fn parse(
         file: &Arc<str>,
         text: &str,
-        variables: Variables<'_>,
+        variables: VariableLookup<'_>,
         problems: &mut Problems,
     ) -> Self {
         let mut config = Self::default();
         if let Some(mut tree) = parse(file, text, problems).filter(|tree| !tree.is_null()) {
-            environment::substitute_all(&mut tree, variables, problems);
+            variables::substitute_all(&mut tree, variables, problems);
             config.read_tree(&tree, problems);
         }
         config
@@ -129,62 +130,70 @@ impl ConfigFile {
         };
         let listen = map.take("listen");
         let crawlers = map.take("crawlers").filter(|node| !node.is_null());
-        let named = crawlers::named_by_listeners(listen);
-        set(
+        let named = crawlers::listener_crawlers(listen);
+        set_if_some(
             &mut self.crawlers,
             crawlers.map(|node| crawlers::read(node, &named, problems)),
         );
         if let Some(node) = map.take("anonymous") {
-            set(
+            set_if_some(
                 &mut self.anonymous,
-                crawlers::anonymous(node, &self.crawlers, problems),
+                crawlers::read_anonymous(node, &self.crawlers, problems),
             );
         }
         if let Some(node) = listen {
             self.read_listen(node, problems);
         }
-        if let Some(group) = open(&mut map, "admin", problems) {
+        if let Some(group) = open_group(&mut map, "admin", problems) {
             self.read_admin(group, problems);
         }
-        if let Some(group) = open(&mut map, "policy", problems) {
+        if let Some(group) = open_group(&mut map, "policy", problems) {
             self.read_policy(group, problems);
         }
-        let profile = map.take("profile").and_then(|node| profile(node, problems));
-        set(&mut self.profile, profile);
-        if let Some(group) = open(&mut map, "tls", problems) {
+        let profile = map
+            .take("profile")
+            .and_then(|node| read_profile(node, problems));
+        set_if_some(&mut self.profile, profile);
+        if let Some(group) = open_group(&mut map, "tls", problems) {
             tls::read(&mut self.tls, group, problems);
         }
-        if let Some(group) = open(&mut map, "egress", problems) {
+        if let Some(group) = open_group(&mut map, "egress", problems) {
             egress::read(&mut self.egress, group, problems);
         }
-        if let Some(group) = open(&mut map, "limits", problems) {
-            limits::read(&mut self.limits, limits::LIMITS, "limits", group, problems);
+        if let Some(group) = open_group(&mut map, "limits", problems) {
+            limits::read(
+                &mut self.limits,
+                limits::LIMIT_KEYS,
+                "limits",
+                group,
+                problems,
+            );
         }
-        if let Some(group) = open(&mut map, "timeouts", problems) {
+        if let Some(group) = open_group(&mut map, "timeouts", problems) {
             limits::read(
                 &mut self.timeouts,
-                limits::TIMEOUTS,
+                limits::TIMEOUT_KEYS,
                 "timeouts",
                 group,
                 problems,
             );
         }
-        if let Some(group) = open(&mut map, "runtime", problems) {
+        if let Some(group) = open_group(&mut map, "runtime", problems) {
             self.read_runtime(group, problems);
         }
-        if let Some(group) = open(&mut map, "logs", problems) {
+        if let Some(group) = open_group(&mut map, "logs", problems) {
             logs::read(&mut self.logs, group, problems);
         }
-        if let Some(group) = open(&mut map, "store", problems) {
+        if let Some(group) = open_group(&mut map, "store", problems) {
             store::read(&mut self.store_path, group, problems);
         }
-        if let Some(group) = open(&mut map, "ledger", problems) {
+        if let Some(group) = open_group(&mut map, "ledger", problems) {
             ledger::read(&mut self.ledger, group, problems);
         }
-        if let Some(group) = open(&mut map, "telemetry", problems) {
+        if let Some(group) = open_group(&mut map, "telemetry", problems) {
             telemetry::read(&mut self.telemetry, group, problems);
         }
-        later::check(&mut map, "", problems);
+        unsupported::check(&mut map, "", problems);
         map.finish(problems);
     }
 
@@ -196,9 +205,9 @@ impl ConfigFile {
                 "`listen` needs at least one address",
             ));
         }
-        let mut listen: Vec<Listener> = Vec::with_capacity(items.len());
+        let mut listen: Vec<ListenerConfig> = Vec::with_capacity(items.len());
         for item in items {
-            let Some(listener) = crawlers::listener(item, &self.crawlers, problems) else {
+            let Some(listener) = crawlers::read_listener(item, &self.crawlers, problems) else {
                 continue;
             };
             let address = listener.address;
@@ -218,7 +227,7 @@ impl ConfigFile {
     fn read_admin(&mut self, mut map: MapReader<'_>, problems: &mut Problems) {
         let listen = map
             .take("listen")
-            .and_then(|node| checked(node, value::socket, problems));
+            .and_then(|node| parse_scalar(node, values::parse_socket_address, problems));
         if let (Some(address), Some(node)) = (listen, map.take("listen"))
             && address.port() != 0
             && self.listen.iter().any(|l| l.address == address)
@@ -228,7 +237,7 @@ impl ConfigFile {
                 "crawlers connect to this address: the admin listener needs another",
             ));
         }
-        set(&mut self.admin_listen, listen);
+        set_if_some(&mut self.admin_listen, listen);
         let token_file = map
             .take("token_file")
             .and_then(|node| read::spelling(node, problems));
@@ -237,8 +246,8 @@ impl ConfigFile {
             .take("names")
             .filter(|node| !node.is_null())
             .map(read::one_or_many);
-        let name = |node: &Node| checked(node, value::host_field, problems);
-        set(
+        let name = |node: &Node| parse_scalar(node, values::parse_host_field, problems);
+        set_if_some(
             &mut self.admin_names,
             names.map(|nodes| nodes.iter().filter_map(name).collect()),
         );
@@ -254,31 +263,31 @@ impl ConfigFile {
         let watch = map
             .take("watch")
             .and_then(|node| read::boolean(node, problems));
-        set(&mut self.policy_watch, watch);
+        set_if_some(&mut self.policy_watch, watch);
         if let Some(node) = map.take("shadow")
             && let Some(path) = read::spelling(node, problems).filter(|path| *path != "none")
         {
             self.policy_shadow = Some((path.to_owned(), node.place.clone()));
         }
-        later::check(&mut map, "policy", problems);
+        unsupported::check(&mut map, "policy", problems);
         map.finish(problems);
     }
 
     fn read_runtime(&mut self, mut map: MapReader<'_>, problems: &mut Problems) {
         let workers = map.take("workers").and_then(|node| match node.spelling() {
-            Some("auto") => Some(Workers::Auto),
+            Some("auto") => Some(WorkerCount::Auto),
             Some(_) | None => {
                 let count = read::integer(node, 1..=1_024, problems)?;
-                usize::try_from(count).ok().map(Workers::Count)
+                usize::try_from(count).ok().map(WorkerCount::Count)
             }
         });
-        set(&mut self.workers, workers);
+        set_if_some(&mut self.workers, workers);
         map.finish(problems);
     }
 }
 
 /// Opens a group of keys; a group with nothing in it says nothing.
-fn open<'n>(
+fn open_group<'n>(
     map: &mut MapReader<'n>,
     key: &'static str,
     problems: &mut Problems,
@@ -288,14 +297,14 @@ fn open<'n>(
 }
 
 /// Replaces a default by what was read.
-fn set<T>(place: &mut T, value: Option<T>) {
+fn set_if_some<T>(place: &mut T, value: Option<T>) {
     if let Some(value) = value {
         *place = value;
     }
 }
 
 /// A scalar that is more than a word or a number.
-fn checked<T>(
+fn parse_scalar<T>(
     node: &Node,
     read: impl Fn(&str) -> Result<T, String>,
     problems: &mut Problems,
@@ -310,12 +319,12 @@ fn checked<T>(
     }
 }
 
-fn profile(node: &Node, problems: &mut Problems) -> Option<ProfileChoice> {
+fn read_profile(node: &Node, problems: &mut Problems) -> Option<ProfileSetting> {
     let mut words = vec!["by-user-agent"];
     words.extend(Profile::ALL.map(Profile::as_str));
     let choice = |word: &str| match word {
-        "by-user-agent" => Some(ProfileChoice::ByUserAgent),
-        _ => Profile::from_word(word).map(ProfileChoice::One),
+        "by-user-agent" => Some(ProfileSetting::ByUserAgent),
+        _ => Profile::from_word(word).map(ProfileSetting::Fixed),
     };
     read::word(node, &words, choice, problems)
 }

@@ -5,18 +5,19 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problem::{Problem, SourceLocation};
 use crate::vocab::problems::Problems;
 
-use super::file::{ConfigFile, Variables};
+use super::file::{ConfigFile, VariableLookup};
 use super::settings::{
-    Admin, Listener, LogTarget, Logs, PolicyOrigin, PolicySettings, Rotate, Settings, Store,
+    AdminConfig, ListenerConfig, LogTarget, LogsConfig, PolicyConfig, PolicyOrigin, RotateConfig,
+    Settings, StoreConfig,
 };
 
 /// The configuration that is used if none is named and it is there.
-pub const USUAL_FILE: &str = "config/crawlgate.yaml";
+pub const DEFAULT_CONFIG_PATH: &str = "config/crawlgate.yaml";
 /// The policy that is used without a configuration, if it is there.
-pub const USUAL_POLICY: &str = "config/policy.yaml";
+pub const DEFAULT_POLICY_PATH: &str = "config/policy.yaml";
 /// The environment variable that names the configuration.
 pub const CONFIG_VARIABLE: &str = "CRAWLGATE_CONFIG";
 
@@ -35,17 +36,17 @@ pub struct Overrides {
 
 /// What is around the process.
 #[derive(Clone, Copy)]
-pub struct Surroundings<'a> {
+pub struct Environment<'a> {
     /// The working directory; empty for that of the process, so that paths are shown as they are written.
     pub directory: &'a Path,
     /// The environment.
-    pub variables: Variables<'a>,
+    pub variables: VariableLookup<'a>,
 }
 
-impl Surroundings<'_> {
+impl Environment<'_> {
     /// Those of this process.
-    pub fn of_process() -> Surroundings<'static> {
-        Surroundings {
+    pub fn from_process() -> Environment<'static> {
+        Environment {
             directory: Path::new(""),
             variables: &process_variable,
         }
@@ -59,7 +60,7 @@ fn process_variable(name: &str) -> Option<String> {
 
 /// Settings, and where they come from.
 #[derive(Debug)]
-pub struct Loaded {
+pub struct LoadedConfig {
     /// The settings.
     pub settings: Settings,
     /// The configuration file, if there is one.
@@ -73,26 +74,37 @@ pub struct Loaded {
 /// # Errors
 /// Everything that is wrong with it, warnings included; a named policy that is missing too. Whether the settings are
 /// dangerous is not asked here: see [`Settings::dangers`].
-pub fn load(overrides: &Overrides, around: &Surroundings<'_>) -> Result<Loaded, Vec<Problem>> {
-    let file = find(overrides, around);
+pub fn load(
+    overrides: &Overrides,
+    environment: &Environment<'_>,
+) -> Result<LoadedConfig, Vec<Problem>> {
+    let file = find_config_file(overrides, environment);
     let mut problems = Problems::new();
     let config = match &file {
-        Some(path) => match read(path) {
-            Ok(text) => ConfigFile::read(&shown(path), &text, around.variables, &mut problems),
+        Some(path) => match read_text(path) {
+            Ok(text) => ConfigFile::parse(
+                &display_path(path),
+                &text,
+                environment.variables,
+                &mut problems,
+            ),
             Err(mistake) => {
-                return Err(vec![Problem::error(&Place::of_file(&shown(path)), mistake)]);
+                return Err(vec![Problem::error(
+                    &SourceLocation::for_file(&display_path(path)),
+                    mistake,
+                )]);
             }
         },
         None => ConfigFile::default(),
     };
-    let home = Home::of(file.as_deref(), around);
+    let home = BasePaths::new(file.as_deref(), environment);
     let settings = resolve(config, overrides, &home, &mut problems);
     let refused = problems.has_errors();
     let problems = problems.into_vec();
     if refused {
         Err(problems)
     } else {
-        Ok(Loaded {
+        Ok(LoadedConfig {
             settings,
             file,
             problems,
@@ -101,18 +113,18 @@ pub fn load(overrides: &Overrides, around: &Surroundings<'_>) -> Result<Loaded, 
 }
 
 /// The file that holds: named, or the usual one if it is there.
-fn find(overrides: &Overrides, around: &Surroundings<'_>) -> Option<PathBuf> {
+fn find_config_file(overrides: &Overrides, environment: &Environment<'_>) -> Option<PathBuf> {
     if let Some(path) = &overrides.config {
-        return Some(around.directory.join(path));
+        return Some(environment.directory.join(path));
     }
-    if let Some(path) = (around.variables)(CONFIG_VARIABLE).filter(|path| !path.is_empty()) {
-        return Some(around.directory.join(path));
+    if let Some(path) = (environment.variables)(CONFIG_VARIABLE).filter(|path| !path.is_empty()) {
+        return Some(environment.directory.join(path));
     }
-    Some(around.directory.join(USUAL_FILE)).filter(|path| path.exists())
+    Some(environment.directory.join(DEFAULT_CONFIG_PATH)).filter(|path| path.exists())
 }
 
 /// The text of a file; the error says what is wrong with it as a whole.
-fn read(path: &Path) -> Result<String, String> {
+fn read_text(path: &Path) -> Result<String, String> {
     let bytes =
         fs::read(path).map_err(|error| format!("the configuration cannot be read: {error}"))?;
     String::from_utf8(bytes).map_err(|error| {
@@ -123,36 +135,36 @@ fn read(path: &Path) -> Result<String, String> {
     })
 }
 
-fn shown(path: &Path) -> Arc<str> {
+fn display_path(path: &Path) -> Arc<str> {
     path.to_string_lossy().into()
 }
 
 /// Where relative paths of the configuration start.
-struct Home {
-    directory: PathBuf,
+struct BasePaths {
+    config_directory: PathBuf,
     /// The policy that is used if none is named and it is there.
-    policy: PathBuf,
+    default_policy: PathBuf,
     /// The directory that holds the usual `certs/` and `var/`.
-    around: PathBuf,
+    data_root: PathBuf,
 }
 
-impl Home {
-    fn of(file: Option<&Path>, around: &Surroundings<'_>) -> Self {
+impl BasePaths {
+    fn new(file: Option<&Path>, environment: &Environment<'_>) -> Self {
         match file.and_then(Path::parent) {
             Some(directory) => {
-                let (policy, around) = (directory.join("policy.yaml"), beside(directory));
+                let (policy, around) = (directory.join("policy.yaml"), parent_directory(directory));
                 Self {
-                    policy,
-                    around,
-                    directory: directory.to_owned(),
+                    default_policy: policy,
+                    data_root: around,
+                    config_directory: directory.to_owned(),
                 }
             }
             None => {
-                let directory = around.directory.to_owned();
+                let directory = environment.directory.to_owned();
                 Self {
-                    policy: directory.join(USUAL_POLICY),
-                    around: directory.clone(),
-                    directory,
+                    default_policy: directory.join(DEFAULT_POLICY_PATH),
+                    data_root: directory.clone(),
+                    config_directory: directory,
                 }
             }
         }
@@ -160,7 +172,7 @@ impl Home {
 }
 
 /// The directory above the configuration's: `certs/` and `var/` are beside `config/`.
-fn beside(directory: &Path) -> PathBuf {
+fn parent_directory(directory: &Path) -> PathBuf {
     match directory.file_name() {
         Some(_) => directory.parent().map(Path::to_owned).unwrap_or_default(),
         None => directory.join(".."),
@@ -170,45 +182,47 @@ fn beside(directory: &Path) -> PathBuf {
 fn resolve(
     config: ConfigFile,
     overrides: &Overrides,
-    home: &Home,
+    base: &BasePaths,
     problems: &mut Problems,
 ) -> Settings {
     let origin = match &overrides.policy {
         Some(path) => PolicyOrigin::Path(path.clone()),
-        None => origin(config.policy_path, home, problems),
+        None => resolve_origin(config.policy_path, base, problems),
     };
     let shadow = config
         .policy_shadow
-        .map(|(written, place)| named(&written, &place, home, problems));
-    let token_file = config.token_file.map(|path| home.directory.join(path));
+        .map(|(written, place)| resolve_named_policy(&written, &place, base, problems));
+    let token_file = config
+        .token_file
+        .map(|path| base.config_directory.join(path));
     Settings {
-        listen: overrides
-            .listen
-            .map_or(config.listen, |address| vec![Listener::for_all(address)]),
+        listen: overrides.listen.map_or(config.listen, |address| {
+            vec![ListenerConfig::for_all(address)]
+        }),
         crawlers: config.crawlers,
         anonymous: config.anonymous,
-        admin: Admin {
+        admin: AdminConfig {
             listen: overrides.admin.unwrap_or(config.admin_listen),
             token_file,
             names: config.admin_names,
         },
-        policy: PolicySettings {
+        policy: PolicyConfig {
             origin,
             watch: config.policy_watch,
             shadow,
         },
         profile: config.profile,
-        tls: config.tls.resolve(&home.directory, &home.around),
+        tls: config.tls.resolve(&base.config_directory, &base.data_root),
         egress: config.egress,
-        store: store(config.store_path, home),
-        ledger: config.ledger.resolve(&home.directory),
+        store: resolve_store(config.store_path, base),
+        ledger: config.ledger.resolve(&base.config_directory),
         limits: config.limits,
         timeouts: config.timeouts,
         workers: config.workers,
-        logs: Logs {
-            decisions: log_target(&config.logs.decisions, home),
+        logs: LogsConfig {
+            decisions: resolve_log_target(&config.logs.decisions, base),
             format: config.logs.format,
-            rotate: config.logs.rotate_size.map(|size| Rotate {
+            rotate: config.logs.rotate_size.map(|size| RotateConfig {
                 size,
                 keep: config.logs.rotate_keep,
             }),
@@ -221,52 +235,67 @@ fn resolve(
 }
 
 /// A policy that is named must be there; one that is not named is used if it is there.
-fn origin(named: Option<(String, Place)>, home: &Home, problems: &mut Problems) -> PolicyOrigin {
+fn resolve_origin(
+    named: Option<(String, SourceLocation)>,
+    base: &BasePaths,
+    problems: &mut Problems,
+) -> PolicyOrigin {
     let Some((written, place)) = named else {
-        if home.policy.exists() {
-            return PolicyOrigin::Path(home.policy.clone());
+        if base.default_policy.exists() {
+            return PolicyOrigin::Path(base.default_policy.clone());
         }
         // A broken configuration may have named one where nobody could read it.
         if !problems.has_errors() {
-            problems.push(without_policy(&home.policy));
+            problems.push(no_policy_warning(&base.default_policy));
         }
         return PolicyOrigin::BuiltIn;
     };
-    PolicyOrigin::Path(self::named(&written, &place, home, problems))
+    PolicyOrigin::Path(self::resolve_named_policy(&written, &place, base, problems))
 }
 
 /// The path of a policy that is named.
-fn named(written: &str, place: &Place, home: &Home, problems: &mut Problems) -> PathBuf {
-    let path = home.directory.join(written);
+fn resolve_named_policy(
+    written: &str,
+    place: &SourceLocation,
+    base: &BasePaths,
+    problems: &mut Problems,
+) -> PathBuf {
+    let path = base.config_directory.join(written);
     if !path.exists() {
         let looked = format!("looked for {}", path.display());
         problems.push(
             Problem::error(place, "there is no such policy")
-                .found(written)
-                .help(looked),
+                .with_found(written)
+                .with_help(looked),
         );
     }
     path
 }
 
-fn without_policy(usual: &Path) -> Problem {
+fn no_policy_warning(usual: &Path) -> Problem {
     let message = "there is no policy: the built-in one is used, which refuses nothing";
-    Problem::warning(&Place::of_file(&shown(usual)), message)
-        .help("write one there, or name one with --policy")
+    Problem::warning(&SourceLocation::for_file(&display_path(usual)), message)
+        .with_help("write one there, or name one with --policy")
 }
 
-fn store(written: Option<String>, home: &Home) -> Store {
-    let usual = || Store::default().path.map(|path| home.around.join(path));
-    Store {
-        path: written.map(|path| home.directory.join(path)).or_else(usual),
+fn resolve_store(written: Option<String>, base: &BasePaths) -> StoreConfig {
+    let usual = || {
+        StoreConfig::default()
+            .path
+            .map(|path| base.data_root.join(path))
+    };
+    StoreConfig {
+        path: written
+            .map(|path| base.config_directory.join(path))
+            .or_else(usual),
     }
 }
 
-fn log_target(written: &str, home: &Home) -> LogTarget {
+fn resolve_log_target(written: &str, base: &BasePaths) -> LogTarget {
     match written {
         "stderr" => LogTarget::Stderr,
         "stdout" => LogTarget::Stdout,
-        "none" => LogTarget::Nowhere,
-        path => LogTarget::File(home.directory.join(path)),
+        "none" => LogTarget::Discard,
+        path => LogTarget::File(base.config_directory.join(path)),
     }
 }

@@ -1,26 +1,28 @@
 //! From where the policy is to the policy: reads its files, compiles it, runs its cases.
 
-use crate::gate::crawlers::Registration;
-use crate::gate::trial::{Failure, run_case};
+use crate::gate::crawlers::CrawlerRegistration;
+use crate::gate::offline_evaluation::{CaseFailure, run_case};
 use crate::policy::Policy;
 use crate::policy::cases::{Case, Mismatch};
-use crate::policy::compile::{self, Compiled};
-use crate::policy::source::tree::Text;
+use crate::policy::compile::{self, CompiledPolicy};
+use crate::policy::source::tree::LocatedText;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::problem::Problem;
 
-use super::disk::PolicyFiles;
+use super::policy_files::PolicyFiles;
 use super::settings::PolicyOrigin;
-use super::watch::{Footprint, WatchedFiles};
+use super::watch::{PathStamps, RecordingFiles};
 
 /// Reads and compiles a policy.
 ///
 /// # Errors
 /// Everything that is wrong with it, warnings included.
-pub fn open(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
+pub fn open(origin: &PolicyOrigin) -> Result<CompiledPolicy, Vec<Problem>> {
     match origin {
-        PolicyOrigin::BuiltIn => compile::builtin(),
-        PolicyOrigin::Path(path) => compile::load(&PolicyFiles::of(path), &path.to_string_lossy()),
+        PolicyOrigin::BuiltIn => compile::load_builtin(),
+        PolicyOrigin::Path(path) => {
+            compile::load(&PolicyFiles::for_policy(path), &path.to_string_lossy())
+        }
     }
 }
 
@@ -28,14 +30,14 @@ pub fn open(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
 ///
 /// # Errors
 /// As [`open`], and each failing case.
-pub fn accept(origin: &PolicyOrigin) -> Result<Compiled, Vec<Problem>> {
-    open(origin).and_then(with_cases)
+pub fn open_and_test(origin: &PolicyOrigin) -> Result<CompiledPolicy, Vec<Problem>> {
+    open(origin).and_then(check_cases)
 }
 
 /// Runs the cases; a failing one refuses the policy.
-fn with_cases(mut compiled: Compiled) -> Result<Compiled, Vec<Problem>> {
+fn check_cases(mut compiled: CompiledPolicy) -> Result<CompiledPolicy, Vec<Problem>> {
     let mut failures = failing_cases(&compiled.policy, &compiled.cases);
-    compiled.texts.show(&mut failures);
+    compiled.texts.add_excerpts(&mut failures);
     if failures.is_empty() {
         return Ok(compiled);
     }
@@ -43,20 +45,22 @@ fn with_cases(mut compiled: Compiled) -> Result<Compiled, Vec<Problem>> {
     Err(compiled.problems)
 }
 
-/// As [`accept`], and from where it was read: to see later whether that has changed.
-pub fn accept_noting(origin: &PolicyOrigin) -> (Result<Compiled, Vec<Problem>>, Footprint) {
+/// As [`open_and_test`], and from where it was read: to see later whether that has changed.
+pub fn open_and_test_watched(
+    origin: &PolicyOrigin,
+) -> (Result<CompiledPolicy, Vec<Problem>>, PathStamps) {
     match origin {
-        PolicyOrigin::BuiltIn => (accept(origin), Footprint::default()),
+        PolicyOrigin::BuiltIn => (open_and_test(origin), PathStamps::default()),
         PolicyOrigin::Path(path) => {
-            let files = WatchedFiles::new(PolicyFiles::of(path));
+            let files = RecordingFiles::new(PolicyFiles::for_policy(path));
             let compiled = compile::load(&files, &path.to_string_lossy());
-            (compiled.and_then(with_cases), files.into_footprint())
+            (compiled.and_then(check_cases), files.into_stamps())
         }
     }
 }
 
 /// A warning for each crawler that a policy names and the configuration does not: its rules never apply.
-pub fn unknown_crawlers(named: &[Text], known: &[Registration]) -> Vec<Problem> {
+pub fn unknown_crawlers(named: &[LocatedText], known: &[CrawlerRegistration]) -> Vec<Problem> {
     let names = || {
         known
             .iter()
@@ -69,12 +73,12 @@ pub fn unknown_crawlers(named: &[Text], known: &[Registration]) -> Vec<Problem> 
     unknown.map(|name| unknown_crawler(name, names())).collect()
 }
 
-fn unknown_crawler<'n>(name: &Text, known: impl Iterator<Item = &'n str>) -> Problem {
+fn unknown_crawler<'n>(name: &LocatedText, known: impl Iterator<Item = &'n str>) -> Problem {
     let problem = Problem::warning(
         &name.place,
         "the configuration knows no crawler of this name",
     );
-    let problem = problem.found(&*name.value).allowed(known);
+    let problem = problem.with_found(&*name.value).with_allowed_words(known);
     // They are no closed set: the configuration may get another.
     let help = problem
         .help
@@ -86,11 +90,11 @@ fn unknown_crawler<'n>(name: &Text, known: impl Iterator<Item = &'n str>) -> Pro
 /// Each failing case as an error at its place.
 pub fn failing_cases(policy: &Policy, cases: &[Case]) -> Vec<Problem> {
     let failures = cases.iter().filter_map(|case| run_case(policy, case).err());
-    failures.map(|failure| problem(&failure)).collect()
+    failures.map(|failure| case_problem(&failure)).collect()
 }
 
-fn problem(failure: &Failure<'_>) -> Problem {
-    let differences: Vec<String> = failure.mismatches.iter().map(difference).collect();
+fn case_problem(failure: &CaseFailure<'_>) -> Problem {
+    let differences: Vec<String> = failure.mismatches.iter().map(describe_mismatch).collect();
     let message = format!(
         "the case of {} fails: {}",
         failure.case.facts.url(),
@@ -100,9 +104,9 @@ fn problem(failure: &Failure<'_>) -> Problem {
 }
 
 /// `rule: expected no-cgi, found none`.
-pub fn difference(mismatch: &Mismatch) -> String {
+pub fn describe_mismatch(mismatch: &Mismatch) -> String {
     format!(
         "{}: expected {}, found {}",
-        mismatch.key, mismatch.expected, mismatch.found
+        mismatch.key, mismatch.expected, mismatch.actual
     )
 }

@@ -12,61 +12,61 @@ mod tls;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use crate::gate::crawlers::{Anonymous, Registration};
+use crate::gate::crawlers::{AnonymousAccess, CrawlerRegistration};
 use crate::vocab::profile::Profile;
 use crate::vocab::rule_id::Slug;
 
-pub use egress::{AllowPrivate, Egress, PortRange, Ports, Resolver};
-pub use ledger::{Events, KeepLedger, Ledger};
-pub use limits::{Limits, Timeouts};
-pub use telemetry::{MetricsLevel, Otlp, Telemetry};
-pub use tls::{AuthorityFiles, Roots, Tls};
+pub use egress::{EgressConfig, PortRange, PortSet, PrivateNetworkException, ResolverSetting};
+pub use ledger::{EventsConfig, LedgerConfig, LedgerMode};
+pub use limits::{LimitsConfig, TimeoutsConfig};
+pub use telemetry::{MetricsLevel, OtlpConfig, TelemetryConfig};
+pub use tls::{AuthorityFiles, TlsConfig, TrustRoots};
 
 /// All settings of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
     /// Where crawlers connect.
-    pub listen: Vec<Listener>,
+    pub listen: Vec<ListenerConfig>,
     /// The crawlers that are known, and what shows who they are.
-    pub crawlers: Vec<Registration>,
+    pub crawlers: Vec<CrawlerRegistration>,
     /// Whether clients without a name may ask.
-    pub anonymous: Anonymous,
+    pub anonymous: AnonymousAccess,
     /// The admin listener.
-    pub admin: Admin,
+    pub admin: AdminConfig,
     /// Where the policy is.
-    pub policy: PolicySettings,
+    pub policy: PolicyConfig,
     /// Which profile answers.
-    pub profile: ProfileChoice,
+    pub profile: ProfileSetting,
     /// TLS towards crawlers and origins.
-    pub tls: Tls,
+    pub tls: TlsConfig,
     /// Where requests may go.
-    pub egress: Egress,
+    pub egress: EgressConfig,
     /// What is kept over a restart.
-    pub store: Store,
+    pub store: StoreConfig,
     /// What is remembered of URLs.
-    pub ledger: Ledger,
+    pub ledger: LedgerConfig,
     /// Sizes and counts.
-    pub limits: Limits,
+    pub limits: LimitsConfig,
     /// Durations.
-    pub timeouts: Timeouts,
+    pub timeouts: TimeoutsConfig,
     /// How many threads work.
-    pub workers: Workers,
+    pub workers: WorkerCount,
     /// The decision log.
-    pub logs: Logs,
+    pub logs: LogsConfig,
     /// What is counted, and what is told to other programs.
-    pub telemetry: Telemetry,
+    pub telemetry: TelemetryConfig,
 }
 
 /// Where crawlers connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listener {
+pub struct ListenerConfig {
     /// The address.
     pub address: SocketAddr,
     /// The crawler that everybody is who connects here; one of [`Settings::crawlers`].
     pub crawler: Option<Slug>,
 }
 
-impl Listener {
+impl ListenerConfig {
     /// A listener for whoever comes.
     pub fn for_all(address: SocketAddr) -> Self {
         Self {
@@ -78,7 +78,7 @@ impl Listener {
 
 /// The admin listener: metrics, health and the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Admin {
+pub struct AdminConfig {
     /// Its address.
     pub listen: SocketAddr,
     /// The file with its token; off loopback there must be one.
@@ -89,7 +89,7 @@ pub struct Admin {
 
 /// Where the policy is, and whether it is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PolicySettings {
+pub struct PolicyConfig {
     /// The policy to run under.
     pub origin: PolicyOrigin,
     /// Whether a change of its files reloads it.
@@ -109,33 +109,33 @@ pub enum PolicyOrigin {
 
 /// What is kept over a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Store {
+pub struct StoreConfig {
     /// The directory; made when something is first kept. `None` keeps nothing: for a tour.
     pub path: Option<PathBuf>,
 }
 
 /// How a crawler's profile is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProfileChoice {
+pub enum ProfileSetting {
     /// From each request's `User-Agent`.
     ByUserAgent,
     /// One for all.
-    One(Profile),
+    Fixed(Profile),
 }
 
-impl ProfileChoice {
+impl ProfileSetting {
     /// The profile for a request with this `User-Agent` (empty if it has none).
-    pub fn of(self, agent: &[u8]) -> Profile {
+    pub fn for_user_agent(self, agent: &[u8]) -> Profile {
         match self {
             Self::ByUserAgent => Profile::from_user_agent(agent),
-            Self::One(profile) => profile,
+            Self::Fixed(profile) => profile,
         }
     }
 }
 
 /// How many threads work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Workers {
+pub enum WorkerCount {
     /// One for each core.
     Auto,
     /// So many, at least 1; with 1 everything runs on one thread.
@@ -144,17 +144,17 @@ pub enum Workers {
 
 /// The decision log.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Logs {
+pub struct LogsConfig {
     /// Where its lines go.
     pub decisions: LogTarget,
     /// How a line is written.
     pub format: LogFormat,
     /// When a file is rotated; `None` is never.
-    pub rotate: Option<Rotate>,
+    pub rotate: Option<RotateConfig>,
     /// The share of allowed requests that is logged, 0 to 1; refusals always are.
     pub allows: f64,
     /// What happens when the log cannot keep up.
-    pub on_full: OnFull,
+    pub on_full: OnFullSetting,
     /// Whether queries are left out of logged URLs.
     pub redact_query: bool,
 }
@@ -167,7 +167,7 @@ pub enum LogTarget {
     /// Standard output.
     Stdout,
     /// Nowhere.
-    Nowhere,
+    Discard,
     /// This file, appended to.
     File(PathBuf),
 }
@@ -196,14 +196,14 @@ impl LogFormat {
 
 /// When the decision log's file is rotated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rotate {
+pub struct RotateConfig {
     /// Bytes that a file may have.
     pub size: u64,
     /// How many older files are kept.
     pub keep: u32,
 }
 
-impl Default for Rotate {
+impl Default for RotateConfig {
     fn default() -> Self {
         Self {
             size: 256 << 20,
@@ -214,14 +214,14 @@ impl Default for Rotate {
 
 /// What happens when the decision log cannot keep up or its disk is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFull {
+pub enum OnFullSetting {
     /// The line is dropped and counted.
     Drop,
     /// The request waits.
     Wait,
 }
 
-impl OnFull {
+impl OnFullSetting {
     /// Every choice, in the order of the documentation.
     pub const ALL: [Self; 2] = [Self::Drop, Self::Wait];
 
@@ -243,30 +243,30 @@ impl Default for Settings {
     /// only `load` knows whether there is a file.
     fn default() -> Self {
         Self {
-            listen: vec![Listener::for_all(SocketAddr::new(LOOPBACK, 3128))],
+            listen: vec![ListenerConfig::for_all(SocketAddr::new(LOOPBACK, 3128))],
             crawlers: Vec::new(),
-            anonymous: Anonymous::Allow,
-            admin: Admin::default(),
-            policy: PolicySettings {
+            anonymous: AnonymousAccess::Allow,
+            admin: AdminConfig::default(),
+            policy: PolicyConfig {
                 origin: PolicyOrigin::BuiltIn,
                 watch: true,
                 shadow: None,
             },
-            profile: ProfileChoice::ByUserAgent,
-            tls: Tls::default(),
-            egress: Egress::default(),
-            store: Store::default(),
-            ledger: Ledger::default(),
-            limits: Limits::default(),
-            timeouts: Timeouts::default(),
-            workers: Workers::Auto,
-            logs: Logs::default(),
-            telemetry: Telemetry::default(),
+            profile: ProfileSetting::ByUserAgent,
+            tls: TlsConfig::default(),
+            egress: EgressConfig::default(),
+            store: StoreConfig::default(),
+            ledger: LedgerConfig::default(),
+            limits: LimitsConfig::default(),
+            timeouts: TimeoutsConfig::default(),
+            workers: WorkerCount::Auto,
+            logs: LogsConfig::default(),
+            telemetry: TelemetryConfig::default(),
         }
     }
 }
 
-impl Default for Admin {
+impl Default for AdminConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::new(LOOPBACK, 3129),
@@ -276,7 +276,7 @@ impl Default for Admin {
     }
 }
 
-impl Default for Store {
+impl Default for StoreConfig {
     fn default() -> Self {
         Self {
             path: Some("var/crawlgate".into()),
@@ -284,14 +284,14 @@ impl Default for Store {
     }
 }
 
-impl Default for Logs {
+impl Default for LogsConfig {
     fn default() -> Self {
         Self {
             decisions: LogTarget::Stderr,
             format: LogFormat::Json,
-            rotate: Some(Rotate::default()),
+            rotate: Some(RotateConfig::default()),
             allows: 1.0,
-            on_full: OnFull::Drop,
+            on_full: OnFullSetting::Drop,
             redact_query: false,
         }
     }
@@ -302,39 +302,39 @@ impl Settings {
     ///
     /// A proxy listener off loopback needs something that says who may use it: source networks, or passwords for
     /// everybody.
-    pub fn dangers(&self) -> Vec<String> {
+    pub fn safety_errors(&self) -> Vec<String> {
         let reachable = self
             .listen
             .iter()
             .filter(|l| !l.address.ip().to_canonical().is_loopback());
         let mut dangers: Vec<String> = reachable
-            .filter_map(|listener| self.open_relay(listener))
+            .filter_map(|listener| self.open_relay_error(listener))
             .collect();
         if !self.admin.listen.ip().to_canonical().is_loopback() && self.admin.token_file.is_none() {
-            dangers.push(open_admin(&self.admin.listen));
+            dangers.push(open_admin_message(&self.admin.listen));
         }
         dangers
     }
 
     /// Why anybody who reaches a listener could fetch through it.
-    fn open_relay(&self, listener: &Listener) -> Option<String> {
+    fn open_relay_error(&self, listener: &ListenerConfig) -> Option<String> {
         let mut sources = self
             .crawlers
             .iter()
             .filter(|crawler| !crawler.sources.is_empty());
         match &listener.crawler {
             Some(name) if !sources.any(|c| c.crawler.as_str() == name.as_str()) => {
-                Some(open_listener(listener.address, name))
+                Some(open_crawler_listener_message(listener.address, name))
             }
-            None if self.anonymous == Anonymous::Allow && sources.next().is_none() => {
-                Some(open_to_all(listener.address))
+            None if self.anonymous == AnonymousAccess::Allow && sources.next().is_none() => {
+                Some(open_relay_message(listener.address))
             }
             Some(_) | None => None,
         }
     }
 }
 
-fn open_to_all(listen: SocketAddr) -> String {
+fn open_relay_message(listen: SocketAddr) -> String {
     format!(
         "listening on {listen} would make an open relay: anybody who reaches it could fetch through it. \
          Say who may: `anonymous: deny` and crawlers with `auth`, or crawlers with `sources`, the networks they come \
@@ -343,7 +343,7 @@ fn open_to_all(listen: SocketAddr) -> String {
     )
 }
 
-fn open_listener(listen: SocketAddr, crawler: &Slug) -> String {
+fn open_crawler_listener_message(listen: SocketAddr, crawler: &Slug) -> String {
     format!(
         "listening on {listen} for crawler {crawler} would make an open relay: anybody who reaches it would be \
          {crawler}. Give {crawler} `sources`, the networks it comes from, or listen on loopback \
@@ -352,7 +352,7 @@ fn open_listener(listen: SocketAddr, crawler: &Slug) -> String {
     )
 }
 
-fn open_admin(listen: &SocketAddr) -> String {
+fn open_admin_message(listen: &SocketAddr) -> String {
     format!(
         "the admin listener {listen} is off loopback and has no token: write a secret to a file and name it in \
          admin.token_file, or listen on 127.0.0.1:{}",
@@ -368,17 +368,17 @@ mod tests {
     fn loopback_is_the_only_safe_place_without_names_and_tokens() {
         let dangers = |listen: &str, admin: &str, token: Option<&str>| {
             let settings = Settings {
-                listen: vec![Listener::for_all(listen.parse().unwrap())],
-                admin: Admin {
+                listen: vec![ListenerConfig::for_all(listen.parse().unwrap())],
+                admin: AdminConfig {
                     listen: admin.parse().unwrap(),
                     token_file: token.map(Into::into),
-                    ..Admin::default()
+                    ..AdminConfig::default()
                 },
                 ..Settings::default()
             };
-            settings.dangers().len()
+            settings.safety_errors().len()
         };
-        assert_eq!(Settings::default().dangers(), Vec::<String>::new());
+        assert_eq!(Settings::default().safety_errors(), Vec::<String>::new());
         assert_eq!(dangers("[::1]:1", "127.9.9.9:2", None), 0);
         assert_eq!(dangers("[::ffff:127.0.0.1]:1", "[::1]:2", None), 0);
         assert_eq!(dangers("0.0.0.0:1", "127.0.0.1:2", None), 1);

@@ -10,13 +10,13 @@ use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use crate::policy::source::{FileError, Files};
+use crate::policy::source::{FileError, FileSystem};
 
-use super::disk::PolicyFiles;
+use super::policy_files::PolicyFiles;
 
 /// What tells two states of a path apart without reading it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Stamp {
+enum PathStamp {
     /// There is nothing, or nothing that may be looked at.
     Missing,
     /// A file: which one, and when it changed. The time of its metadata is among it, since that of its content can be
@@ -36,11 +36,11 @@ enum Stamp {
     },
 }
 
-impl Stamp {
+impl PathStamp {
     /// Of what a path leads to now, over all links.
-    fn of(path: &Path) -> Self {
+    fn from_path(path: &Path) -> Self {
         match fs::metadata(path) {
-            Ok(state) if state.is_dir() => Self::of_directory(path, &state),
+            Ok(state) if state.is_dir() => Self::from_directory(path, &state),
             Ok(state) => Self::File {
                 device: state.dev(),
                 inode: state.ino(),
@@ -52,7 +52,7 @@ impl Stamp {
         }
     }
 
-    fn of_directory(path: &Path, state: &Metadata) -> Self {
+    fn from_directory(path: &Path, state: &Metadata) -> Self {
         let entries = fs::read_dir(path)
             .into_iter()
             .flatten()
@@ -69,15 +69,15 @@ impl Stamp {
 
 /// The paths that a policy was read from, each with its state just before it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Footprint(BTreeMap<PathBuf, Stamp>);
+pub struct PathStamps(BTreeMap<PathBuf, PathStamp>);
 
-impl Footprint {
+impl PathStamps {
     /// The state of the same paths now.
-    fn again(&self) -> Self {
+    fn current(&self) -> Self {
         Self(
             self.0
                 .keys()
-                .map(|path| (path.clone(), Stamp::of(path)))
+                .map(|path| (path.clone(), PathStamp::from_path(path)))
                 .collect(),
         )
     }
@@ -85,80 +85,80 @@ impl Footprint {
 
 /// Policy files that remember what was asked of them.
 #[derive(Debug)]
-pub struct WatchedFiles {
+pub struct RecordingFiles {
     files: PolicyFiles,
-    seen: RefCell<Footprint>,
+    stamps: RefCell<PathStamps>,
 }
 
-impl WatchedFiles {
+impl RecordingFiles {
     /// The files of a policy; nothing is read yet.
     pub fn new(files: PolicyFiles) -> Self {
         Self {
             files,
-            seen: RefCell::default(),
+            stamps: RefCell::default(),
         }
     }
 
     /// What was read.
-    pub fn into_footprint(self) -> Footprint {
-        self.seen.into_inner()
+    pub fn into_stamps(self) -> PathStamps {
+        self.stamps.into_inner()
     }
 
-    fn note(&self, path: &str) {
+    fn record(&self, path: &str) {
         let path = Path::new(path);
         // Of a file that is read twice the earlier state counts.
-        self.seen
+        self.stamps
             .borrow_mut()
             .0
             .entry(path.to_owned())
-            .or_insert_with(|| Stamp::of(path));
+            .or_insert_with(|| PathStamp::from_path(path));
     }
 }
 
-impl Files for WatchedFiles {
+impl FileSystem for RecordingFiles {
     fn read(&self, path: &str) -> Result<Vec<u8>, FileError> {
-        self.note(path);
+        self.record(path);
         self.files.read(path)
     }
 
     fn list(&self, directory: &str) -> Result<Vec<String>, FileError> {
-        self.note(directory);
+        self.record(directory);
         self.files.list(directory)
     }
 }
 
 /// Tells when a changed policy should be read: once, and not before its files have come to rest.
 #[derive(Debug)]
-pub struct Watch {
-    read: Footprint,
-    last: Footprint,
+pub struct PolicyWatcher {
+    loaded: PathStamps,
+    last_seen: PathStamps,
 }
 
-impl Watch {
+impl PolicyWatcher {
     /// A policy was read from here.
-    pub fn new(read: Footprint) -> Self {
+    pub fn new(loaded: PathStamps) -> Self {
         Self {
-            last: read.clone(),
-            read,
+            last_seen: loaded.clone(),
+            loaded,
         }
     }
 
     /// The policy was read again, or it was tried to.
-    pub fn was_read(&mut self, read: Footprint) {
-        *self = Self::new(read);
+    pub fn set_loaded(&mut self, loaded: PathStamps) {
+        *self = Self::new(loaded);
     }
 
     /// Looks, and tells whether to read it: something differs from when it was read, and nothing has since the last
     /// look, so that a half-written file is left alone.
-    pub fn look(&mut self) -> bool {
-        let now = self.read.again();
-        let rests = now == self.last;
-        let told = rests && now != self.read;
+    pub fn poll_changed(&mut self) -> bool {
+        let now = self.loaded.current();
+        let rests = now == self.last_seen;
+        let told = rests && now != self.loaded;
         if told {
             // Once, even if nobody comes to read it.
-            self.read = now.clone();
+            self.loaded = now.clone();
         }
-        self.last = now;
+        self.last_seen = now;
         told
     }
 }
@@ -181,21 +181,21 @@ mod tests {
         directory
     }
 
-    fn read(paths: &[PathBuf]) -> Footprint {
-        let files = WatchedFiles::new(PolicyFiles::of(paths.first().unwrap()));
+    fn read(paths: &[PathBuf]) -> PathStamps {
+        let files = RecordingFiles::new(PolicyFiles::for_policy(paths.first().unwrap()));
         for path in paths {
             let path = path.to_str().unwrap();
             if files.list(path).is_err() {
                 let _ = files.read(path);
             }
         }
-        files.into_footprint()
+        files.into_stamps()
     }
 
     #[test]
     fn changes_are_seen_once_and_at_rest() {
-        type Change = fn(&Path);
-        let changes: [(&str, Change); 6] = [
+        type DirectoryChange = fn(&Path);
+        let changes: [(&str, DirectoryChange); 6] = [
             ("written in place", |d| {
                 fs::write(d.join("policy.yaml"), "a: 2").unwrap()
             }),
@@ -228,16 +228,22 @@ mod tests {
                 directory.join("policy.yaml"),
                 directory.join("list.txt"),
             ];
-            let mut watch = Watch::new(read(&paths));
+            let mut watch = PolicyWatcher::new(read(&paths));
             assert!(
-                !watch.look() && !watch.look(),
+                !watch.poll_changed() && !watch.poll_changed(),
                 "{name}: nothing has changed yet"
             );
             change(&directory);
-            assert!(!watch.look(), "{name}: it may be in the middle of changing");
-            assert!(watch.look(), "{name}: seen");
-            watch.was_read(read(&paths));
-            assert!(!watch.look() && !watch.look(), "{name}: seen once");
+            assert!(
+                !watch.poll_changed(),
+                "{name}: it may be in the middle of changing"
+            );
+            assert!(watch.poll_changed(), "{name}: seen");
+            watch.set_loaded(read(&paths));
+            assert!(
+                !watch.poll_changed() && !watch.poll_changed(),
+                "{name}: seen once"
+            );
             fs::remove_dir_all(&directory).unwrap();
         }
     }
@@ -253,13 +259,13 @@ mod tests {
         }
         symlink("..first", directory.join("..data")).unwrap();
         symlink("..data/policy.yaml", directory.join("policy.yaml")).unwrap();
-        let mut watch = Watch::new(read(&[directory.join("policy.yaml")]));
-        assert!(!watch.look());
+        let mut watch = PolicyWatcher::new(read(&[directory.join("policy.yaml")]));
+        assert!(!watch.poll_changed());
         symlink("..second", directory.join("..tmp")).unwrap();
         fs::rename(directory.join("..tmp"), directory.join("..data")).unwrap();
         fs::remove_dir_all(directory.join("..first")).unwrap();
-        assert!(!watch.look());
-        assert!(watch.look());
+        assert!(!watch.poll_changed());
+        assert!(watch.poll_changed());
         fs::remove_dir_all(&directory).unwrap();
     }
 
@@ -267,15 +273,24 @@ mod tests {
     fn a_change_that_nobody_comes_to_read_is_told_once() {
         let directory = directory();
         let policy = directory.join("policy.yaml");
-        let mut watch = Watch::new(read(std::slice::from_ref(&policy)));
+        let mut watch = PolicyWatcher::new(read(std::slice::from_ref(&policy)));
         fs::remove_file(&policy).unwrap();
         assert_eq!(
-            [watch.look(), watch.look(), watch.look(), watch.look()],
+            [
+                watch.poll_changed(),
+                watch.poll_changed(),
+                watch.poll_changed(),
+                watch.poll_changed()
+            ],
             [false, true, false, false]
         );
         fs::write(&policy, "a: 1").unwrap();
         assert_eq!(
-            [watch.look(), watch.look(), watch.look()],
+            [
+                watch.poll_changed(),
+                watch.poll_changed(),
+                watch.poll_changed()
+            ],
             [false, true, false]
         );
         fs::remove_dir_all(&directory).unwrap();
@@ -285,12 +300,12 @@ mod tests {
     fn what_goes_on_changing_is_left_alone() {
         let directory = directory();
         let policy = directory.join("policy.yaml");
-        let mut watch = Watch::new(read(std::slice::from_ref(&policy)));
+        let mut watch = PolicyWatcher::new(read(std::slice::from_ref(&policy)));
         for text in ["a: 12", "a: 123", "a: 1234"] {
             fs::write(&policy, text).unwrap();
-            assert!(!watch.look(), "{text}");
+            assert!(!watch.poll_changed(), "{text}");
         }
-        assert!(watch.look());
+        assert!(watch.poll_changed());
         fs::remove_dir_all(&directory).unwrap();
     }
 }

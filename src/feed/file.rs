@@ -11,39 +11,39 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value as Json;
 
-use crate::post::{Again, Failure};
-use crate::store::keep_name;
+use crate::post::{DeliveryFailure, RetryAdvice};
+use crate::store::sync_directory;
 
 /// The end of a file in which a line that a crash has cut is looked for.
-const TAIL: u64 = 1 << 20;
+const TAIL_BYTES: u64 = 1 << 20;
 
 /// The file.
 #[derive(Clone, Debug)]
-pub(super) struct Lines(Arc<Opened>);
+pub(super) struct EventFile(Arc<EventFileInner>);
 
 #[derive(Debug)]
-struct Opened {
+struct EventFileInner {
     path: PathBuf,
     file: Mutex<Option<File>>,
 }
 
-impl fmt::Display for Lines {
+impl fmt::Display for EventFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.path.display().fmt(f)
     }
 }
 
-impl Lines {
+impl EventFile {
     /// The file at this path, which is made when there is something to write.
-    pub(super) fn at(path: PathBuf) -> Self {
-        Self(Arc::new(Opened {
+    pub(super) fn new(path: PathBuf) -> Self {
+        Self(Arc::new(EventFileInner {
             path,
             file: Mutex::default(),
         }))
     }
 
     /// Appends these, a line each, all on the disk when it is over.
-    pub(super) async fn append(&self, documents: Vec<Json>) -> Result<(), Failure> {
+    pub(super) async fn append(&self, documents: Vec<Json>) -> Result<(), DeliveryFailure> {
         let opened = Arc::clone(&self.0);
         let written = tokio::task::spawn_blocking(move || opened.append(&documents));
         let error = match written.await {
@@ -51,14 +51,14 @@ impl Lines {
             Ok(Err(error)) => error.to_string(),
             Err(error) => error.to_string(),
         };
-        Err(Failure {
-            why: format!("{self}: {error}"),
-            again: Again::Yes,
+        Err(DeliveryFailure {
+            message: format!("{self}: {error}"),
+            retry: RetryAdvice::AfterBackoff,
         })
     }
 }
 
-impl Opened {
+impl EventFileInner {
     fn append(&self, documents: &[Json]) -> io::Result<()> {
         let mut text = String::new();
         for document in documents {
@@ -66,7 +66,7 @@ impl Opened {
             text.push('\n');
         }
         let mut kept = self.file.lock().unwrap_or_else(PoisonError::into_inner);
-        let file = match kept.take().filter(|file| is_at(file, &self.path)) {
+        let file = match kept.take().filter(|file| is_same_file(file, &self.path)) {
             Some(file) => file,
             None => open(&self.path)?,
         };
@@ -83,7 +83,7 @@ impl Opened {
 }
 
 /// Whether the file is still the one under its name.
-fn is_at(file: &File, path: &Path) -> bool {
+fn is_same_file(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
         (Err(_), _) | (_, Err(_)) => false,
@@ -104,11 +104,11 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)?;
     // Lines that are on the disk are lost with a file whose name is not.
     if new {
-        keep_name(path)?;
+        sync_directory(path)?;
     }
     let length = file.metadata()?.len();
     let mut tail = Vec::new();
-    file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
+    file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
     file.read_to_end(&mut tail)?;
     let behind = tail.iter().rev().take_while(|byte| **byte != b'\n').count();
     if behind > 0 {

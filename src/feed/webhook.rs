@@ -5,7 +5,7 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::Value as Json;
 
-use crate::post::{Again, Answer, Endpoint, Failure};
+use crate::post::{DeliveryFailure, Endpoint, PostResponse, RetryAdvice};
 
 /// The same for the same events, whenever they are sent (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -20,7 +20,7 @@ impl Webhook {
     }
 
     /// Posts events; any 2xx says that they are taken.
-    pub(super) async fn post(&self, documents: &Vec<Json>) -> Result<(), Failure> {
+    pub(super) async fn post(&self, documents: &Vec<Json>) -> Result<(), DeliveryFailure> {
         let id = |document: Option<&Json>| {
             document
                 .and_then(|one| one.get("id")?.as_u64())
@@ -34,21 +34,21 @@ impl Webhook {
             .into_iter()
             .chain([(CONTENT_TYPE, HeaderValue::from_static("application/json"))]);
         let body = serde_json::to_vec(documents).map(Bytes::from);
-        let body = body.map_err(|error| Failure {
-            why: error.to_string(),
-            again: Again::No,
+        let body = body.map_err(|error| DeliveryFailure {
+            message: error.to_string(),
+            retry: RetryAdvice::Never,
         })?;
         match self.0.post(body, fields).await {
-            Ok(answer) => judged(&answer),
-            Err(why) => Err(Failure {
-                why,
-                again: Again::Yes,
+            Ok(answer) => check_response(&answer),
+            Err(why) => Err(DeliveryFailure {
+                message: why,
+                retry: RetryAdvice::AfterBackoff,
             }),
         }
     }
 }
 
-fn judged(answer: &Answer) -> Result<(), Failure> {
+fn check_response(answer: &PostResponse) -> Result<(), DeliveryFailure> {
     let status = answer.status;
     if status.is_success() {
         return Ok(());
@@ -58,13 +58,13 @@ fn judged(answer: &Answer) -> Result<(), Failure> {
         StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS
     );
     let again = match answer.retry_after {
-        _ if !later && !status.is_server_error() => Again::No,
-        Some(time) => Again::After(time),
-        None => Again::Yes,
+        _ if !later && !status.is_server_error() => RetryAdvice::Never,
+        Some(time) => RetryAdvice::After(time),
+        None => RetryAdvice::AfterBackoff,
     };
-    Err(Failure {
-        why: format!("it answers {status}"),
-        again,
+    Err(DeliveryFailure {
+        message: format!("it answers {status}"),
+        retry: again,
     })
 }
 
@@ -77,23 +77,31 @@ mod tests {
     #[test]
     fn what_cannot_help_is_not_tried_again() {
         for (status, retry_after, again) in [
-            (400, None, Some(Again::No)),
-            (401, Some(5), Some(Again::No)),
-            (302, None, Some(Again::No)),
-            (408, None, Some(Again::Yes)),
-            (429, Some(5), Some(Again::After(Duration::from_secs(5)))),
-            (500, None, Some(Again::Yes)),
-            (503, Some(5), Some(Again::After(Duration::from_secs(5)))),
+            (400, None, Some(RetryAdvice::Never)),
+            (401, Some(5), Some(RetryAdvice::Never)),
+            (302, None, Some(RetryAdvice::Never)),
+            (408, None, Some(RetryAdvice::AfterBackoff)),
+            (
+                429,
+                Some(5),
+                Some(RetryAdvice::After(Duration::from_secs(5))),
+            ),
+            (500, None, Some(RetryAdvice::AfterBackoff)),
+            (
+                503,
+                Some(5),
+                Some(RetryAdvice::After(Duration::from_secs(5))),
+            ),
             (200, None, None),
             (204, None, None),
         ] {
-            let answer = Answer {
+            let answer = PostResponse {
                 status: StatusCode::from_u16(status).unwrap(),
                 retry_after: retry_after.map(Duration::from_secs),
                 body: None,
             };
             assert_eq!(
-                judged(&answer).err().map(|failure| failure.again),
+                check_response(&answer).err().map(|failure| failure.retry),
                 again,
                 "{status}"
             );

@@ -7,10 +7,10 @@
 //!
 //! What a request's head says is read here; that a request is refused is `stage/identify`'s doing.
 
-mod basic;
-mod check;
+mod basic_auth;
 pub mod password;
 mod throttle;
+mod verifier;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -25,23 +25,23 @@ use crate::metrics::{CrawlerIndex, Metrics};
 use crate::vocab::crawler::Crawler;
 use crate::vocab::rule_id::Slug;
 
-use check::{Against, Checks, Outcome};
 use password::PasswordHash;
+use verifier::{CredentialVerifier, ReferenceHash, VerificationOutcome};
 
 /// A crawler, and what shows that a client is it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Registration {
+pub struct CrawlerRegistration {
     /// The crawler.
     pub crawler: Crawler,
     /// Its credentials.
-    pub auth: Option<Auth>,
+    pub auth: Option<StoredCredentials>,
     /// The networks it comes from.
     pub sources: Vec<IpNet>,
 }
 
 /// Basic credentials (RFC 7617).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Auth {
+pub struct StoredCredentials {
     /// The user's name; never with a colon.
     pub user: Box<str>,
     /// The hash of the password.
@@ -50,7 +50,7 @@ pub struct Auth {
 
 /// Whether clients without a name may ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Anonymous {
+pub enum AnonymousAccess {
     /// Those of this machine may; others need a name, since a proxy for anybody is an open relay.
     Allow,
     /// None may.
@@ -59,7 +59,7 @@ pub enum Anonymous {
 
 /// Who is asking, and where that is counted.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct CrawlerIdentity {
     /// The crawler.
     pub crawler: Crawler,
     /// Its place in the metrics.
@@ -68,13 +68,13 @@ pub struct Identity {
 
 /// Why a client is nobody.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stranger {
+pub enum AuthenticationError {
     /// It sent no credentials, and nothing else names it.
-    Nameless,
+    MissingCredentials,
     /// Its credentials cannot be read: what is wrong with them.
-    Unreadable(&'static str),
+    MalformedCredentials(&'static str),
     /// No crawler has these credentials.
-    Wrong,
+    InvalidCredentials,
     /// Too many wrong credentials came from its address: these were not looked at.
     Throttled,
     /// Too many credentials are being checked: these were not looked at.
@@ -83,31 +83,31 @@ pub enum Stranger {
 
 /// All crawlers of one proxy.
 #[derive(Debug)]
-pub struct Crawlers {
-    known: Box<[Identity]>,
+pub struct CrawlerRegistry {
+    identities: Box<[CrawlerIdentity]>,
     users: HashMap<Box<str>, (usize, PasswordHash)>,
     /// What the passwords of unknown users are compared with; none if there are no users.
     decoy: Option<PasswordHash>,
     /// With the smallest networks first.
     networks: Box<[(IpNet, usize)]>,
-    anonymous: Option<Identity>,
-    checks: Checks,
+    anonymous: Option<CrawlerIdentity>,
+    verifier: CredentialVerifier,
 }
 
-impl Crawlers {
+impl CrawlerRegistry {
     /// The crawlers of a configuration; `metrics` were made for the same ones.
     ///
     /// # Errors
     /// If the system gives no random bytes.
     pub fn new(
-        registrations: &[Registration],
-        anonymous: Anonymous,
+        registrations: &[CrawlerRegistration],
+        anonymous: AnonymousAccess,
         metrics: &Metrics,
         clock: Clock,
     ) -> Result<Self, String> {
-        let identity = |crawler: &Crawler| Identity {
+        let identity = |crawler: &Crawler| CrawlerIdentity {
             crawler: crawler.clone(),
-            index: metrics.crawler(crawler.as_str()),
+            index: metrics.crawler_index(crawler.as_str()),
         };
         let numbered = || registrations.iter().enumerate();
         let users = numbered().filter_map(|(place, registration)| {
@@ -122,34 +122,35 @@ impl Crawlers {
             decoy: registrations
                 .iter()
                 .find_map(|r| Some(r.auth.as_ref()?.password.clone())),
-            known: registrations.iter().map(|r| identity(&r.crawler)).collect(),
+            identities: registrations.iter().map(|r| identity(&r.crawler)).collect(),
             users: users.collect(),
             networks: networks.into(),
-            anonymous: (anonymous == Anonymous::Allow).then(|| identity(&Crawler::anonymous())),
-            checks: Checks::new(clock)?,
+            anonymous: (anonymous == AnonymousAccess::Allow)
+                .then(|| identity(&Crawler::anonymous())),
+            verifier: CredentialVerifier::new(clock)?,
         })
     }
 
     /// A client that has connected, to a listener that may have a crawler of its own.
-    pub fn caller(&self, address: IpAddr, listener: Option<&Slug>) -> Caller {
+    pub fn new_client(&self, address: IpAddr, listener: Option<&Slug>) -> ConnectedClient {
         let address = address.to_canonical();
         let by_place = self
             .by_listener(address, listener)
             .or_else(|| self.by_source(address));
         let by_place =
             by_place.or_else(|| self.anonymous.as_ref().filter(|_| address.is_loopback()));
-        Caller {
+        ConnectedClient {
             address,
-            by_place: by_place.cloned(),
-            credentials: Reading::Headers,
-            last: Mutex::default(),
+            default_identity: by_place.cloned(),
+            credential_source: CredentialSource::Headers,
+            last_verified: Mutex::default(),
         }
     }
 
-    fn by_listener(&self, address: IpAddr, listener: Option<&Slug>) -> Option<&Identity> {
+    fn by_listener(&self, address: IpAddr, listener: Option<&Slug>) -> Option<&CrawlerIdentity> {
         let name = listener?.as_str();
         let place = self
-            .known
+            .identities
             .iter()
             .position(|known| known.crawler.as_str() == name)?;
         let mut sources = self
@@ -159,60 +160,73 @@ impl Crawlers {
             .peekable();
         let welcome =
             sources.peek().is_none() || sources.any(|(network, _)| network.contains(&address));
-        self.known.get(place).filter(|_| welcome)
+        self.identities.get(place).filter(|_| welcome)
     }
 
-    fn by_source(&self, address: IpAddr) -> Option<&Identity> {
+    fn by_source(&self, address: IpAddr) -> Option<&CrawlerIdentity> {
         let (_, place) = self
             .networks
             .iter()
             .find(|(network, _)| network.contains(&address))?;
-        self.known.get(*place)
+        self.identities.get(*place)
     }
 
     /// Who sends a request with these fields.
     ///
     /// # Errors
     /// Why it is nobody.
-    pub async fn recognise(
+    pub async fn identify(
         &self,
-        caller: &Caller,
+        caller: &ConnectedClient,
         headers: &HeaderMap,
-    ) -> Result<Identity, Stranger> {
-        let value = match caller.credentials {
-            Reading::Headers if !self.users.is_empty() => headers.get(PROXY_AUTHORIZATION),
-            Reading::Headers | Reading::Settled => None,
+    ) -> Result<CrawlerIdentity, AuthenticationError> {
+        let value = match caller.credential_source {
+            CredentialSource::Headers if !self.users.is_empty() => headers.get(PROXY_AUTHORIZATION),
+            CredentialSource::Headers | CredentialSource::Tunnel => None,
         };
         let Some(value) = value else {
-            return caller.by_place.clone().ok_or(Stranger::Nameless);
+            return caller
+                .default_identity
+                .clone()
+                .ok_or(AuthenticationError::MissingCredentials);
         };
         if headers.get_all(PROXY_AUTHORIZATION).iter().nth(1).is_some() {
-            return Err(Stranger::Unreadable(
+            return Err(AuthenticationError::MalformedCredentials(
                 "more than one Proxy-Authorization field",
             ));
         }
-        if let Some(identity) = caller.remembered(value.as_bytes()) {
+        if let Some(identity) = caller.cached_identity(value.as_bytes()) {
             return Ok(identity);
         }
-        let place = Box::pin(self.check(caller.address, value.as_bytes())).await?;
-        let identity = self.known.get(place).ok_or(Stranger::Wrong)?;
-        caller.remember(value.as_bytes(), identity);
+        let place = Box::pin(self.verify_credentials(caller.address, value.as_bytes())).await?;
+        let identity = self
+            .identities
+            .get(place)
+            .ok_or(AuthenticationError::InvalidCredentials)?;
+        caller.cache_identity(value.as_bytes(), identity);
         Ok(identity.clone())
     }
 
-    async fn check(&self, address: IpAddr, field: &[u8]) -> Result<usize, Stranger> {
-        let given = basic::Credentials::read(field).map_err(Stranger::Unreadable)?;
+    async fn verify_credentials(
+        &self,
+        address: IpAddr,
+        field: &[u8],
+    ) -> Result<usize, AuthenticationError> {
+        let given = basic_auth::BasicCredentials::parse(field)
+            .map_err(AuthenticationError::MalformedCredentials)?;
         let known = self.users.get(given.user.as_str());
         let against = match (known, &self.decoy) {
-            (Some((_, hash)), _) => Against::User(hash),
-            (None, Some(decoy)) => Against::Decoy(decoy),
-            (None, None) => return Err(Stranger::Wrong),
+            (Some((_, hash)), _) => ReferenceHash::User(hash),
+            (None, Some(decoy)) => ReferenceHash::Decoy(decoy),
+            (None, None) => return Err(AuthenticationError::InvalidCredentials),
         };
-        match self.checks.run(address, &given, against).await {
-            Outcome::Right => known.map(|(place, _)| *place).ok_or(Stranger::Wrong),
-            Outcome::Wrong => Err(Stranger::Wrong),
-            Outcome::Throttled => Err(Stranger::Throttled),
-            Outcome::Busy => Err(Stranger::Busy),
+        match self.verifier.verify(address, &given, against).await {
+            VerificationOutcome::Valid => known
+                .map(|(place, _)| *place)
+                .ok_or(AuthenticationError::InvalidCredentials),
+            VerificationOutcome::Invalid => Err(AuthenticationError::InvalidCredentials),
+            VerificationOutcome::Throttled => Err(AuthenticationError::Throttled),
+            VerificationOutcome::Busy => Err(AuthenticationError::Busy),
         }
     }
 }
@@ -220,43 +234,43 @@ impl Crawlers {
 /// A client for as long as its connection lives: what its address and its listener say of it, and the credentials
 /// that it sent last, so that a kept connection pays for them once.
 #[derive(Debug)]
-pub struct Caller {
+pub struct ConnectedClient {
     address: IpAddr,
-    by_place: Option<Identity>,
-    credentials: Reading,
-    last: Mutex<Option<Remembered>>,
+    default_identity: Option<CrawlerIdentity>,
+    credential_source: CredentialSource,
+    last_verified: Mutex<Option<VerifiedCredentials>>,
 }
 
 /// Whether credentials are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reading {
+enum CredentialSource {
     /// In each request's head.
     Headers,
     /// No more: those of the CONNECT cover what is inside its tunnel.
-    Settled,
+    Tunnel,
 }
 
 /// Credentials that were right, in the form in which they came.
-struct Remembered {
+struct VerifiedCredentials {
     field: Box<[u8]>,
-    identity: Identity,
+    identity: CrawlerIdentity,
 }
 
-impl std::fmt::Debug for Remembered {
+impl std::fmt::Debug for VerifiedCredentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Remembered({})", self.identity.crawler)
     }
 }
 
-impl Caller {
+impl ConnectedClient {
     /// The sender of the requests inside a tunnel: whoever opened it (undici sends credentials with CONNECT only).
-    pub fn inside_tunnel(address: IpAddr, opener: Identity) -> Self {
+    pub fn for_tunnel(address: IpAddr, opener: CrawlerIdentity) -> Self {
         let address = address.to_canonical();
         Self {
             address,
-            by_place: Some(opener),
-            credentials: Reading::Settled,
-            last: Mutex::default(),
+            default_identity: Some(opener),
+            credential_source: CredentialSource::Tunnel,
+            last_verified: Mutex::default(),
         }
     }
 
@@ -265,16 +279,16 @@ impl Caller {
         self.address
     }
 
-    fn remembered(&self, field: &[u8]) -> Option<Identity> {
-        let last = self.last.lock().ok()?;
+    fn cached_identity(&self, field: &[u8]) -> Option<CrawlerIdentity> {
+        let last = self.last_verified.lock().ok()?;
         last.as_ref()
             .filter(|last| *last.field == *field)
             .map(|last| last.identity.clone())
     }
 
-    fn remember(&self, field: &[u8], identity: &Identity) {
-        if let Ok(mut last) = self.last.lock() {
-            *last = Some(Remembered {
+    fn cache_identity(&self, field: &[u8], identity: &CrawlerIdentity) {
+        if let Ok(mut last) = self.last_verified.lock() {
+            *last = Some(VerifiedCredentials {
                 field: field.into(),
                 identity: identity.clone(),
             });

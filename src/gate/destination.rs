@@ -4,28 +4,28 @@ use std::future::Future;
 use std::net::IpAddr;
 use std::time::Duration;
 
-use crate::clock::Lapse;
+use crate::clock::TimeSpan;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::{HostTarget, UrlTarget};
 
-use super::failing::Failing;
+use super::failure_class::FailureKind;
 use super::refusal::Refusal;
 
 /// Finds the addresses of a target and vets each of them.
-pub trait Destinations {
+pub trait DestinationResolver {
     /// The addresses that may be dialled; only the vetting makes one.
-    type Vetted: Addresses + Send;
+    type Addresses: AddressList + Send;
 
     /// Resolves and vets.
     fn vet(
         &self,
         target: &UrlTarget,
-    ) -> impl Future<Output = Result<Self::Vetted, Unreachable>> + Send;
+    ) -> impl Future<Output = Result<Self::Addresses, DestinationError>> + Send;
 
     /// The time for which nothing is sent there, if every address has refused a connection a moment ago. Asked of every
     /// request, so it neither waits nor allocates while there is no such address.
-    fn refusing(&self, _vetted: &Self::Vetted) -> Option<Duration> {
+    fn connect_cooldown(&self, _vetted: &Self::Addresses) -> Option<Duration> {
         None
     }
 
@@ -33,25 +33,25 @@ pub trait Destinations {
     fn vet_host(
         &self,
         host: &HostTarget,
-    ) -> impl Future<Output = Result<Self::Vetted, Unreachable>> + Send;
+    ) -> impl Future<Output = Result<Self::Addresses, DestinationError>> + Send;
 }
 
 /// A list of vetted addresses, from which the policy may still take some away.
-pub trait Addresses {
+pub trait AddressList {
     /// Keeps the addresses for which the function says yes. Says whether any is left.
-    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining;
+    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses;
 
     /// The address that is dialled first.
     fn first(&self) -> Option<IpAddr>;
 
     /// How long it took to find them; `None` if they were known.
-    fn found_in(&self) -> Option<Lapse>;
+    fn lookup_time(&self) -> Option<TimeSpan>;
 }
 
 /// Drops the addresses whose judgement does not admit them. What counts is the judgement of the first that is kept, and
 /// if none is, of the first.
-pub(in crate::gate) fn keep_admitted<J>(
-    vetted: &mut impl Addresses,
+pub(in crate::gate) fn retain_admitted<J>(
+    vetted: &mut impl AddressList,
     mut judge: impl FnMut(IpAddr) -> J,
     admits: impl Fn(&J) -> bool,
 ) -> Option<J> {
@@ -62,7 +62,7 @@ pub(in crate::gate) fn keep_admitted<J>(
         if admitted { &mut kept } else { &mut dropped }.get_or_insert(judgement);
         admitted
     });
-    if remaining == Remaining::Some {
+    if remaining == RemainingAddresses::Some {
         kept
     } else {
         dropped
@@ -71,7 +71,7 @@ pub(in crate::gate) fn keep_admitted<J>(
 
 /// Whether any address is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remaining {
+pub enum RemainingAddresses {
     /// At least one.
     Some,
     /// None.
@@ -80,7 +80,7 @@ pub enum Remaining {
 
 /// Why there is no address to dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unreachable {
+pub enum DestinationError {
     /// All addresses are in ranges that must not be dialled; the name of the first one's range.
     Prohibited(&'static str),
     /// The port is not one of `egress.ports`.
@@ -92,39 +92,43 @@ pub enum Unreachable {
     /// The name servers did not answer in time; the same.
     LookupTimeout(Option<Duration>),
     /// Every address has refused a connection a moment ago, and is not tried again for so long.
-    Refusing(Duration),
+    ConnectionRefused(Duration),
 }
 
-impl From<Unreachable> for Refusal {
-    fn from(why: Unreachable) -> Self {
+impl From<DestinationError> for Refusal {
+    fn from(why: DestinationError) -> Self {
         let dns = Self::new(Reason::UpstreamDns, Stage::Destination);
         match why {
-            Unreachable::Prohibited(range) => Self::new(Reason::IpProhibited, Stage::Destination)
-                .with_detail(format!("every address of the host is prohibited: {range}")),
-            Unreachable::PortDenied => Self::new(Reason::PortDenied, Stage::Destination),
-            Unreachable::NoSuchName(again) => {
+            DestinationError::Prohibited(range) => {
+                Self::new(Reason::IpProhibited, Stage::Destination)
+                    .with_detail(format!("every address of the host is prohibited: {range}"))
+            }
+            DestinationError::PortDenied => Self::new(Reason::PortDenied, Stage::Destination),
+            DestinationError::NoSuchName(again) => {
                 let dns = Self {
-                    failing: Some(Failing::Permanent),
+                    failure: Some(FailureKind::Permanent),
                     ..dns
                 };
-                dns.with_detail("no such host name").again(again)
+                dns.with_detail("no such host name").with_retry_after(again)
             }
-            Unreachable::LookupFailed(again) => {
-                dns.with_detail("the name servers failed").again(again)
-            }
-            Unreachable::LookupTimeout(again) => {
+            DestinationError::LookupFailed(again) => dns
+                .with_detail("the name servers failed")
+                .with_retry_after(again),
+            DestinationError::LookupTimeout(again) => {
                 let dns = dns
                     .with_detail("the name servers did not answer in time")
-                    .again(again);
+                    .with_retry_after(again);
                 Self {
                     status: Some(504),
                     error: Some("dns_timeout"),
                     ..dns
                 }
             }
-            Unreachable::Refusing(left) => Self::new(Reason::UpstreamConnect, Stage::Destination)
-                .with_detail("the host refused a connection a moment ago")
-                .again(Some(left)),
+            DestinationError::ConnectionRefused(left) => {
+                Self::new(Reason::UpstreamConnect, Stage::Destination)
+                    .with_detail("the host refused a connection a moment ago")
+                    .with_retry_after(Some(left))
+            }
         }
     }
 }

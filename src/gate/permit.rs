@@ -1,10 +1,10 @@
 //! The permit: no request reaches an origin without one.
 
-pub use crate::policy::options::timeouts::{OfBodies, ToOrigin};
+pub use crate::policy::options::timeouts::{BodyTimeouts, OriginTimeouts};
+use crate::vocab::certificate_verification::CertificateVerification;
 use crate::vocab::target::{HostTarget, UrlTarget};
-use crate::vocab::verify::Verify;
 
-use super::hold::Slot;
+use super::admission::HostSlot;
 
 /// Proof that a request passed every stage, and where it may go: nothing else names an upstream.
 ///
@@ -26,37 +26,42 @@ use super::hold::Slot;
 pub struct Permit<V> {
     target: UrlTarget,
     vetted: V,
-    slot: Slot,
-    manner: Manner,
+    slot: HostSlot,
+    options: SendOptions,
 }
 
 /// How a request is sent, as far as the policy says.
 #[derive(Clone, Copy, Debug)]
-pub struct Manner {
+pub struct SendOptions {
     /// Whether the origin's certificate must be verified.
-    pub verify: Verify,
+    pub verify: CertificateVerification,
     /// In place of the configuration's time-outs.
-    pub timeouts: ToOrigin,
+    pub timeouts: OriginTimeouts,
 }
 
 impl<V> Permit<V> {
-    pub(in crate::gate) fn new(target: UrlTarget, vetted: V, slot: Slot, manner: Manner) -> Self {
+    pub(in crate::gate) fn new(
+        target: UrlTarget,
+        vetted: V,
+        slot: HostSlot,
+        options: SendOptions,
+    ) -> Self {
         Self {
             target,
             vetted,
             slot,
-            manner,
+            options,
         }
     }
 
     /// How it is sent.
-    pub fn manner(&self) -> Manner {
-        self.manner
+    pub fn options(&self) -> SendOptions {
+        self.options
     }
 
     /// Gives up the permit for the target to ask, the addresses to dial, and the host's slot, which must be kept to
     /// the origin's last byte. A permit that is dropped instead returns its slot unused.
-    pub fn redeem(self) -> (UrlTarget, V, Slot) {
+    pub fn redeem(self) -> (UrlTarget, V, HostSlot) {
         let mut slot = self.slot;
         slot.begin();
         (self.target, self.vetted, slot)
@@ -76,17 +81,17 @@ impl<V> Permit<V> {
 pub struct TunnelPermit<V> {
     host: HostTarget,
     vetted: V,
-    slot: Slot,
+    slot: HostSlot,
 }
 
 impl<V> TunnelPermit<V> {
-    pub(in crate::gate) fn new(host: HostTarget, vetted: V, slot: Slot) -> Self {
+    pub(in crate::gate) fn new(host: HostTarget, vetted: V, slot: HostSlot) -> Self {
         Self { host, vetted, slot }
     }
 
     /// Gives up the permit for the host, the addresses to dial, and the host's turn, to be kept until the tunnel is
     /// open.
-    pub fn redeem(self) -> (HostTarget, V, Slot) {
+    pub fn redeem(self) -> (HostTarget, V, HostSlot) {
         let mut slot = self.slot;
         slot.begin();
         (self.host, self.vetted, slot)

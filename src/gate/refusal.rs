@@ -3,20 +3,20 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
-use crate::metrics::record::Keep;
+use crate::metrics::record::UrlRetention;
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::options::schema;
 use crate::policy::rule::RuleIndex;
 use crate::policy::trail::Trail;
-use crate::vocab::fault::Fault;
 use crate::vocab::intent::Intent;
-use crate::vocab::profile::{Conditional, Profile, Wire};
+use crate::vocab::profile::{Conditional, Profile, WireResponse};
 use crate::vocab::reason::{Reason, StatusSource};
 use crate::vocab::rule_id::RuleId;
 use crate::vocab::stage::Stage;
+use crate::vocab::upstream_fault::UpstreamFault;
 
-use super::failing::{self, Failing};
+use super::failure_class::{self, FailureKind};
 
 /// Why a request is refused, and what is known beyond the reason's row.
 #[derive(Clone, Debug)]
@@ -36,7 +36,7 @@ pub struct Refusal {
     /// A Proxy-Status error type that fits better than the reason's usual one.
     pub error: Option<&'static str>,
     /// What exactly failed, for the `details` of Proxy-Status.
-    pub fault: Option<&'static Fault>,
+    pub fault: Option<&'static UpstreamFault>,
     /// A code that fits better than the reason's usual one.
     pub code: Option<u16>,
     /// The status of the origin's answer, where there was one.
@@ -46,18 +46,18 @@ pub struct Refusal {
     /// The line of the host's robots.txt that decided.
     pub robots_line: Option<u32>,
     /// How the exchange counts as an error, if it failed.
-    pub failing: Option<Failing>,
+    pub failure: Option<FailureKind>,
     /// The form of the answer.
-    pub form: Form,
+    pub form: RefusalForm,
     /// The rule that is counted as the cause.
     pub cause: Option<RuleIndex>,
     /// What the log keeps of the URL.
-    pub keep: Keep,
+    pub url_detail: UrlRetention,
 }
 
 /// The form in which a refusal is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum RefusalForm {
     /// A status, reason headers and a problem document.
     Problem,
     /// `/robots.txt` of a host that is refused whole: 200 and a file that allows nothing.
@@ -80,10 +80,10 @@ impl Refusal {
             received_status: None,
             retry_after: None,
             robots_line: None,
-            failing: failing::of_reason(reason),
-            form: Form::Problem,
+            failure: failure_class::classify_reason(reason),
+            form: RefusalForm::Problem,
             cause: None,
-            keep: Keep::Full,
+            url_detail: UrlRetention::Full,
         }
     }
 
@@ -96,7 +96,7 @@ impl Refusal {
 
     /// Adds when to come back, rounded up to whole seconds.
     #[must_use]
-    pub fn again(self, time: Option<Duration>) -> Self {
+    pub fn with_retry_after(self, time: Option<Duration>) -> Self {
         let whole =
             |time: Duration| Duration::from_secs(time.as_millis().div_ceil(1_000).max(1) as u64);
         Self {
@@ -107,24 +107,24 @@ impl Refusal {
 
     /// Adds what exactly failed between the proxy and the origin.
     #[must_use]
-    pub fn with_fault(self, fault: &'static Fault) -> Self {
-        let (status, failing) = if fault.error == "connection_timeout" {
-            (Some(504), Some(Failing::Temporary))
+    pub fn with_fault(self, fault: &'static UpstreamFault) -> Self {
+        let (status, failing) = if fault.error_type == "connection_timeout" {
+            (Some(504), Some(FailureKind::Temporary))
         } else {
-            (self.status, self.failing)
+            (self.status, self.failure)
         };
         Self {
             status,
-            failing,
-            error: Some(fault.error),
+            failure: failing,
+            error: Some(fault.error_type),
             fault: Some(fault),
-            ..self.with_detail(fault.words)
+            ..self.with_detail(fault.description)
         }
     }
 
     /// A policy's rejection; `None` if the decision does not reject. An undecided tunnel is rejected, unless the policy
     /// lets it pass (`tunnel_undecided: allow`).
-    pub fn by_policy(policy: &Policy, trail: &Trail, decision: &Decision) -> Option<Self> {
+    pub fn from_decision(policy: &Policy, trail: &Trail, decision: &Decision) -> Option<Self> {
         let reason = match decision.verdict {
             Verdict::Admit => return None,
             Verdict::Reject(reason) => reason,
@@ -133,7 +133,7 @@ impl Refusal {
             }
             Verdict::Undecided => Reason::Undecided,
         };
-        let refusing = policy.refusing(trail, decision);
+        let refusing = policy.refusal(trail, decision);
         // What a tunnel would be refused for is not known, so neither is what its rule would make of the refusal.
         let undecided = reason == Reason::Undecided;
         let profile_decides = matches!(reason.row().status, StatusSource::Profile(_)) && !undecided;
@@ -142,7 +142,7 @@ impl Refusal {
             detail: if undecided {
                 Some(Cow::Owned(undecided_text(refusing.rule)))
             } else {
-                told(trail, reason, refusing.about)
+                detail_text(trail, reason, refusing.about)
             },
             intent: profile_decides.then_some(refusing.intent),
             status: refusing
@@ -154,7 +154,7 @@ impl Refusal {
             } else {
                 None
             },
-            keep: kept(policy, trail, decision),
+            url_detail: policy_url_detail(policy, trail, decision),
             ..Self::new(reason, decision.stage)
         })
     }
@@ -165,28 +165,30 @@ impl Refusal {
     }
 
     /// What is written to the wire for this crawler.
-    pub fn wire(&self, profile: Profile, conditional: Conditional) -> Wire {
+    pub fn to_wire(&self, profile: Profile, conditional: Conditional) -> WireResponse {
         if let Some(status) = self.status {
-            return Wire::Status(status);
+            return WireResponse::Status(status);
         }
         match self.reason.row().status {
-            StatusSource::Profile(usual) => profile.wire(self.intent.unwrap_or(usual), conditional),
-            StatusSource::Fixed(503) => match profile.wire(Intent::Later, conditional) {
-                Wire::Close => Wire::Close,
-                Wire::Status(_) => Wire::Status(503),
+            StatusSource::Profile(usual) => {
+                profile.wire_response(self.intent.unwrap_or(usual), conditional)
+            }
+            StatusSource::Fixed(503) => match profile.wire_response(Intent::Later, conditional) {
+                WireResponse::Close => WireResponse::Close,
+                WireResponse::Status(_) => WireResponse::Status(503),
             },
-            StatusSource::Fixed(status) => Wire::Status(status),
-            StatusSource::Gateway => Wire::Status(502),
+            StatusSource::Fixed(status) => WireResponse::Status(status),
+            StatusSource::Gateway => WireResponse::Status(502),
         }
     }
 }
 
 /// The cause's text, behind the trap that caught the URL.
-fn told(trail: &Trail, reason: Reason, about: Option<&str>) -> Option<Cow<'static, str>> {
+fn detail_text(trail: &Trail, reason: Reason, about: Option<&str>) -> Option<Cow<'static, str>> {
     match (trail.trap().filter(|_| reason == Reason::Trap), about) {
         (None, about) => about.map(|about| Cow::Owned(about.to_owned())),
-        (Some(trap), None) => Some(Cow::Borrowed(trap.detail())),
-        (Some(trap), Some(about)) => Some(Cow::Owned(format!("{}; {about}", trap.detail()))),
+        (Some(trap), None) => Some(Cow::Borrowed(trap.description())),
+        (Some(trap), Some(about)) => Some(Cow::Owned(format!("{}; {about}", trap.description()))),
     }
 }
 
@@ -200,21 +202,25 @@ fn undecided_text(rule: Option<&str>) -> String {
 }
 
 /// The option `record`; `by-log` keeps the URL of a logged rejection, and only the host of any other.
-fn kept(policy: &Policy, trail: &Trail, decision: &Decision) -> Keep {
+fn policy_url_detail(policy: &Policy, trail: &Trail, decision: &Decision) -> UrlRetention {
     let by_log = if decision.logged {
-        Keep::Full
+        UrlRetention::Full
     } else {
-        Keep::Host
+        UrlRetention::Host
     };
-    recorded(policy, trail, by_log)
+    recorded_url_detail(policy, trail, by_log)
 }
 
 /// The option `record`, with what `by-log` comes to.
-pub(in crate::gate) fn recorded(policy: &Policy, trail: &Trail, by_log: Keep) -> Keep {
+pub(in crate::gate) fn recorded_url_detail(
+    policy: &Policy,
+    trail: &Trail,
+    by_log: UrlRetention,
+) -> UrlRetention {
     match trail.word(policy, schema::RECORD) {
-        Some("full") => Keep::Full,
-        Some("host") => Keep::Host,
-        Some("none") => Keep::None,
+        Some("full") => UrlRetention::Full,
+        Some("host") => UrlRetention::Host,
+        Some("none") => UrlRetention::None,
         Some(_) | None => by_log,
     }
 }

@@ -14,11 +14,11 @@ use crate::clock::Clock;
 use crate::vocab::problem::Problem;
 
 /// So many may ask at once; who comes beyond is covered by those.
-const ASKERS: usize = 64;
+const MAX_PENDING_REQUESTS: usize = 64;
 
 /// What asked for an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Trigger {
+pub enum ReloadTrigger {
     /// SIGHUP.
     Signal,
     /// The policy's files have changed.
@@ -27,7 +27,7 @@ pub enum Trigger {
     Api,
 }
 
-impl fmt::Display for Trigger {
+impl fmt::Display for ReloadTrigger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Signal => "signal",
@@ -39,23 +39,23 @@ impl fmt::Display for Trigger {
 
 /// What became of an attempt.
 #[derive(Clone, Debug)]
-pub enum Outcome {
+pub enum ReloadOutcome {
     /// Another policy is in force.
     Loaded {
         /// The revision that was in force until then.
-        before: String,
+        previous_revision: String,
         /// What is doubtful in the new one.
         warnings: Vec<Problem>,
     },
     /// The files say what is in force already.
     Unchanged,
     /// No file stands behind the policy in force.
-    NothingToRead,
+    NoSource,
     /// The policy in force stays, for these problems.
     Refused(Vec<Problem>),
 }
 
-impl Outcome {
+impl ReloadOutcome {
     /// What was found wrong or doubtful.
     pub fn problems(&self) -> &[Problem] {
         match self {
@@ -63,85 +63,95 @@ impl Outcome {
                 warnings: problems, ..
             }
             | Self::Refused(problems) => problems,
-            Self::Unchanged | Self::NothingToRead => &[],
+            Self::Unchanged | Self::NoSource => &[],
         }
     }
 }
 
 /// What became of an attempt, for the policy in force and the one in its shadow.
 #[derive(Clone, Debug)]
-pub struct Made {
+pub struct ReloadOutcomes {
     /// The policy in force.
-    pub live: Outcome,
+    pub live: ReloadOutcome,
     /// The shadow policy; `None` if there is none.
-    pub shadow: Option<Outcome>,
+    pub shadow: Option<ReloadOutcome>,
 }
 
-impl From<Outcome> for Made {
-    fn from(live: Outcome) -> Self {
+impl From<ReloadOutcome> for ReloadOutcomes {
+    fn from(live: ReloadOutcome) -> Self {
         Self { live, shadow: None }
     }
 }
 
 /// One attempt to reload.
 #[derive(Clone, Debug)]
-pub struct Attempt {
+pub struct ReloadAttempt {
     /// When it ended.
     pub at: SystemTime,
     /// What asked for it.
-    pub trigger: Trigger,
+    pub trigger: ReloadTrigger,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: ReloadOutcome,
     /// What became of the shadow policy, if there is one. A mistake in it keeps the old one, and nothing else from
     /// being loaded.
-    pub shadow: Option<Outcome>,
+    pub shadow: Option<ReloadOutcome>,
 }
 
 /// Asks for reloads, and knows how the last one went. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Reloads {
-    ask: mpsc::Sender<Ask>,
-    last: Arc<Mutex<Option<Arc<Attempt>>>>,
+pub struct ReloadHandle {
+    requests: mpsc::Sender<ReloadRequest>,
+    last: Arc<Mutex<Option<Arc<ReloadAttempt>>>>,
 }
 
 /// The other end: makes the attempts.
 #[derive(Debug)]
 pub struct Reloader {
-    asked: mpsc::Receiver<Ask>,
-    last: Arc<Mutex<Option<Arc<Attempt>>>>,
+    requests: mpsc::Receiver<ReloadRequest>,
+    last: Arc<Mutex<Option<Arc<ReloadAttempt>>>>,
     clock: Clock,
 }
 
 #[derive(Debug)]
-struct Ask {
-    trigger: Trigger,
-    answer: oneshot::Sender<Arc<Attempt>>,
+struct ReloadRequest {
+    trigger: ReloadTrigger,
+    reply: oneshot::Sender<Arc<ReloadAttempt>>,
 }
 
-impl Reloads {
+impl ReloadHandle {
     /// Both ends.
     pub fn new(clock: Clock) -> (Self, Reloader) {
-        let (ask, asked) = mpsc::channel(ASKERS);
+        let (ask, asked) = mpsc::channel(MAX_PENDING_REQUESTS);
         let last = Arc::default();
         (
             Self {
-                ask,
+                requests: ask,
                 last: Arc::clone(&last),
             },
-            Reloader { asked, last, clock },
+            Reloader {
+                requests: asked,
+                last,
+                clock,
+            },
         )
     }
 
     /// Asks for an attempt that begins from now on, and waits for it. Those who ask while one is under way share the
     /// next. `None` if the proxy is going down.
-    pub async fn reload(&self, trigger: Trigger) -> Option<Arc<Attempt>> {
+    pub async fn reload(&self, trigger: ReloadTrigger) -> Option<Arc<ReloadAttempt>> {
         let (answer, answered) = oneshot::channel();
-        self.ask.send(Ask { trigger, answer }).await.ok()?;
+        self.requests
+            .send(ReloadRequest {
+                trigger,
+                reply: answer,
+            })
+            .await
+            .ok()?;
         answered.await.ok()
     }
 
     /// The last attempt; `None` if nobody has asked for one yet.
-    pub fn last(&self) -> Option<Arc<Attempt>> {
+    pub fn last_attempt(&self) -> Option<Arc<ReloadAttempt>> {
         self.last
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
@@ -151,16 +161,19 @@ impl Reloads {
 
 impl Reloader {
     /// Makes attempts for as long as somebody can ask for one.
-    pub async fn serve<F: Future<Output: Into<Made>>>(mut self, attempt: impl Fn(Trigger) -> F) {
-        while let Some(first) = self.asked.recv().await {
+    pub async fn serve<F: Future<Output: Into<ReloadOutcomes>>>(
+        mut self,
+        attempt: impl Fn(ReloadTrigger) -> F,
+    ) {
+        while let Some(first) = self.requests.recv().await {
             let mut asks = vec![first];
-            while let Ok(more) = self.asked.try_recv() {
+            while let Ok(more) = self.requests.try_recv() {
                 asks.push(more);
             }
-            let trigger = asks.first().map_or(Trigger::Api, |ask| ask.trigger);
-            let Made { live, shadow } = attempt(trigger).await.into();
-            let made = Arc::new(Attempt {
-                at: self.clock.wall(),
+            let trigger = asks.first().map_or(ReloadTrigger::Api, |ask| ask.trigger);
+            let ReloadOutcomes { live, shadow } = attempt(trigger).await.into();
+            let made = Arc::new(ReloadAttempt {
+                at: self.clock.wall_time(),
                 trigger,
                 outcome: live,
                 shadow,
@@ -168,7 +181,7 @@ impl Reloader {
             *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&made));
             for ask in asks {
                 // Who asked may have left.
-                let _ = ask.answer.send(Arc::clone(&made));
+                let _ = ask.reply.send(Arc::clone(&made));
             }
         }
     }
@@ -182,7 +195,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_burst_shares_one_attempt_that_begins_behind_the_one_under_way() {
-        let (reloads, reloader) = Reloads::new(Clock::system());
+        let (reloads, reloader) = ReloadHandle::new(Clock::system());
         let made = Arc::new(AtomicUsize::new(0));
         let gate = Arc::new(tokio::sync::Semaphore::new(0));
         let server = tokio::spawn({
@@ -192,32 +205,32 @@ mod tests {
                 async move {
                     made.fetch_add(1, Ordering::Relaxed);
                     gate.acquire().await.unwrap().forget();
-                    Outcome::Unchanged
+                    ReloadOutcome::Unchanged
                 }
             })
         });
-        assert!(reloads.last().is_none());
+        assert!(reloads.last_attempt().is_none());
         let ask = |trigger| {
             let reloads = reloads.clone();
             tokio::spawn(async move { reloads.reload(trigger).await })
         };
-        let first = ask(Trigger::Signal);
+        let first = ask(ReloadTrigger::Signal);
         while made.load(Ordering::Relaxed) == 0 {
             tokio::task::yield_now().await;
         }
-        let burst: Vec<_> = (0..10).map(|_| ask(Trigger::Api)).collect();
-        while reloads.ask.capacity() > ASKERS - 10 {
+        let burst: Vec<_> = (0..10).map(|_| ask(ReloadTrigger::Api)).collect();
+        while reloads.requests.capacity() > MAX_PENDING_REQUESTS - 10 {
             tokio::task::yield_now().await;
         }
         gate.add_permits(2);
-        assert_eq!(first.await.unwrap().unwrap().trigger, Trigger::Signal);
+        assert_eq!(first.await.unwrap().unwrap().trigger, ReloadTrigger::Signal);
         for asked in burst {
-            assert_eq!(asked.await.unwrap().unwrap().trigger, Trigger::Api);
+            assert_eq!(asked.await.unwrap().unwrap().trigger, ReloadTrigger::Api);
         }
         assert_eq!(made.load(Ordering::Relaxed), 2);
         assert!(matches!(
-            reloads.last().unwrap().outcome,
-            Outcome::Unchanged
+            reloads.last_attempt().unwrap().outcome,
+            ReloadOutcome::Unchanged
         ));
         drop(reloads);
         server.await.unwrap();

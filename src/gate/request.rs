@@ -3,61 +3,61 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::destination::{Addresses, Destinations};
-use super::hold::{Arrival, Slot};
-use super::judged::{Asked, Judged};
-use super::permit::{Manner, Permit};
-use super::refusal::{Form, Refusal};
-use super::robots::RobotsFiles;
-use super::snapshot::{InForce, Snapshot};
-use super::stage::ledger::Past;
-pub use super::stage::pace::Waits;
+use super::admission::{Arrival, HostSlot};
+use super::destination::{AddressList, DestinationResolver};
+use super::evaluation::{Evaluation, RequestFacts};
+use super::permit::{Permit, SendOptions};
+use super::refusal::{Refusal, RefusalForm};
+use super::robots_fetch::RobotsProvider;
+use super::snapshot::{ActivePolicy, PolicySnapshot};
+use super::stage::ledger::LedgerContext;
+pub use super::stage::pace::WaitContext;
 use super::stage::{budget, destination, ledger, pace, robots, scope, stop};
-use crate::robots::standing::Known;
+use crate::robots::state::RobotsState;
 pub use crate::store::ledger::Ledger;
 
 /// What becomes of a request before any byte of it is sent.
 #[derive(Debug)]
 #[must_use]
-pub enum Outcome<V> {
+pub enum RequestOutcome<V> {
     /// It may be sent.
     Forward(Permit<V>),
     /// The proxy answers it with what it knows of the host's robots.txt.
-    Robots(Arc<Known>),
+    ServeRobots(Arc<RobotsState>),
     /// The proxy refuses it.
-    Answer(Box<Refusal>),
+    Refuse(Box<Refusal>),
 }
 
 /// A request that has been through the stages before the origin.
 #[derive(Debug)]
-pub struct Passage<V, C> {
+pub struct RequestResult<V, C> {
     /// What becomes of it.
-    pub outcome: Outcome<V>,
+    pub outcome: RequestOutcome<V>,
     /// Its judgement so far; under a newer policy than it began with if that came into force while it waited.
-    pub judged: Judged<C>,
+    pub evaluation: Evaluation<C>,
     /// For how long it was held, if it had to wait.
-    pub held: Option<Duration>,
+    pub wait_time: Option<Duration>,
 }
 
 /// What the stages ask.
-pub struct Way<'a, D, R, C> {
+pub struct RequestServices<'a, D, R, C> {
     /// Addresses for names.
     pub destinations: &'a D,
     /// Hosts' robots.txt.
     pub robots: &'a R,
     /// The policy that is in force once a hold is over.
-    pub in_force: &'a InForce<C>,
+    pub active_policy: &'a ActivePolicy<C>,
     /// Where requests wait for their turn.
-    pub waits: Waits<'a>,
+    pub wait: WaitContext<'a>,
     /// What is remembered of URLs, if anything is.
     pub ledger: Option<&'a Ledger>,
 }
 
-impl<D, R, C> Way<'_, D, R, C> {
-    fn past(&self) -> Past<'_> {
-        Past {
+impl<D, R, C> RequestServices<'_, D, R, C> {
+    fn ledger_context(&self) -> LedgerContext<'_> {
+        LedgerContext {
             ledger: self.ledger,
-            hold: self.waits.hold,
+            admission: self.wait.admission,
         }
     }
 }
@@ -67,109 +67,115 @@ impl<D, R, C> Way<'_, D, R, C> {
 /// Cheap and certain first, shared state last: a URL that the policy rejects costs no look-up of a name, and no turn of
 /// its host. If the policy has changed while the request waited, for its turn, for a name or for robots.txt, it is judged
 /// again; so it is if the host's robots.txt, or the URL itself, has been fetched anew while it waited for its turn.
-pub fn request<D: Destinations, R: RobotsFiles, C>(
-    asked: Asked,
-    snapshot: Arc<Snapshot<C>>,
-    way: &Way<'_, D, R, C>,
-) -> impl Future<Output = Passage<D::Vetted, C>> {
+pub fn admit_request<D: DestinationResolver, R: RobotsProvider, C>(
+    request_facts: RequestFacts,
+    snapshot: Arc<PolicySnapshot<C>>,
+    services: &RequestServices<'_, D, R, C>,
+) -> impl Future<Output = RequestResult<D::Addresses, C>> {
     // No `async fn`: that would keep the facts beside the judgement that they become a part of.
-    let (mut judged, mut arrival) = (scope::judge(asked, snapshot, way.past()), None);
+    let (mut judged, mut arrival) = (
+        scope::evaluate(request_facts, snapshot, services.ledger_context()),
+        None,
+    );
     async move {
         loop {
-            let outcome = match stages(&mut judged, way, &mut arrival).await {
-                Ok(Passed::Robots(known)) => Outcome::Robots(known),
-                Ok(Passed::All(vetted, mut slot, going)) => {
-                    let newer = way.in_force.newer(&judged.snapshot);
-                    let outdated =
-                        || going.is_outdated(&judged, way.robots) || ledger::is_outdated(&judged);
+            let outcome = match run_stages(&mut judged, services, &mut arrival).await {
+                Ok(RequestStageResult::ServeRobots(known)) => RequestOutcome::ServeRobots(known),
+                Ok(RequestStageResult::Passed(vetted, mut slot, going)) => {
+                    let newer = services.active_policy.newer_than(&judged.snapshot);
+                    let outdated = || {
+                        going.is_outdated(&judged, services.robots) || ledger::is_outdated(&judged)
+                    };
                     if newer.is_some() || arrival.is_some() && outdated() {
                         // Its slot goes back unused; its place in the queue it keeps.
                         drop(slot);
                         let snapshot = newer.unwrap_or(judged.snapshot);
-                        let (found_in, fetched_in) = (judged.found_in, judged.fetched_in);
-                        let asked = ledger::forgotten(judged.asked, judged.recalled);
-                        judged = Judged {
-                            found_in,
-                            fetched_in,
-                            ..scope::judge(asked, snapshot, way.past())
+                        let (found_in, fetched_in) = (judged.lookup_time, judged.robots_fetch_time);
+                        let asked = ledger::original_facts(judged.facts, judged.ledger_entry);
+                        judged = Evaluation {
+                            lookup_time: found_in,
+                            robots_fetch_time: fetched_in,
+                            ..scope::evaluate(asked, snapshot, services.ledger_context())
                         };
                         continue;
                     }
-                    match budget::spend(&judged, way.waits.hold, &mut slot) {
+                    match budget::spend(&judged, services.wait.admission, &mut slot) {
                         Ok(()) => {
-                            let manner = Manner {
+                            let manner = SendOptions {
                                 verify: judged.verify(),
                                 timeouts: judged.timeouts(),
                             };
-                            Outcome::Forward(Permit::new(
-                                judged.asked.target.clone(),
+                            RequestOutcome::Forward(Permit::new(
+                                judged.facts.target.clone(),
                                 vetted,
                                 slot,
                                 manner,
                             ))
                         }
-                        Err(refusal) => Outcome::Answer(refusal),
+                        Err(refusal) => RequestOutcome::Refuse(refusal),
                     }
                 }
-                Err(refusal) => Outcome::Answer(refusal),
+                Err(refusal) => RequestOutcome::Refuse(refusal),
             };
-            let held = arrival.map(|arrival| way.waits.hold.since(arrival));
-            return Passage {
+            let held = arrival.map(|arrival| services.wait.admission.time_waited(arrival));
+            return RequestResult {
                 outcome,
-                judged,
-                held,
+                evaluation: judged,
+                wait_time: held,
             };
         }
     }
 }
 
-async fn stages<D: Destinations, R: RobotsFiles, C>(
-    judged: &mut Judged<C>,
-    way: &Way<'_, D, R, C>,
+async fn run_stages<D: DestinationResolver, R: RobotsProvider, C>(
+    evaluation: &mut Evaluation<C>,
+    services: &RequestServices<'_, D, R, C>,
     arrival: &mut Option<Arrival>,
-) -> Result<Passed<D::Vetted>, Box<Refusal>> {
-    if let Err(refusal) = judged.verdict() {
-        match scope::robots_txt(judged) {
-            scope::RobotsTxt::NotAsked => return Err(refusal),
-            scope::RobotsTxt::HostRefused => {
+) -> Result<RequestStageResult<D::Addresses>, Box<Refusal>> {
+    if let Err(refusal) = evaluation.ensure_admitted() {
+        match scope::robots_txt_handling(evaluation) {
+            scope::RobotsTxtHandling::NotRequested => return Err(refusal),
+            scope::RobotsTxtHandling::HostRefused => {
                 return Err(Box::new(Refusal {
-                    form: Form::RobotsTxt,
+                    form: RefusalForm::RobotsTxt,
                     ..*refusal
                 }));
             }
-            scope::RobotsTxt::Exempt => judged.exempt(),
+            scope::RobotsTxtHandling::Exempt => evaluation.exempt_robots_txt(),
         }
     }
-    budget::is_left(judged, way.waits.hold)?;
-    ledger::premature(judged, way.waits.hold)?;
-    let vetted = way
+    budget::check_remaining(evaluation, services.wait.admission)?;
+    ledger::check_recrawl_interval(evaluation, services.wait.admission)?;
+    let vetted = services
         .destinations
-        .vet(&judged.asked.target)
+        .vet(&evaluation.facts.target)
         .await
         .map_err(Refusal::from);
     let mut vetted = vetted.map_err(|refusal| Refusal {
-        keep: judged.keep(refusal.stage),
+        url_detail: evaluation.url_detail(refusal.stage),
         ..refusal
     })?;
-    judged.found_in = vetted.found_in().or(judged.found_in);
-    destination::judge(judged, &mut vetted)?;
-    ledger::goes_to(judged, &vetted);
-    destination::answers(judged, way.destinations, &vetted)?;
-    stop::before_robots(judged, way.robots, &way.waits, arrival).await?;
-    let going = match robots::judge(judged, way.robots, way.waits.hold).await? {
-        robots::Ruled::Go(going) => going,
-        robots::Ruled::Serve(known) => return Ok(Passed::Robots(known)),
+    evaluation.lookup_time = vetted.lookup_time().or(evaluation.lookup_time);
+    destination::evaluate(evaluation, &mut vetted)?;
+    ledger::set_address(evaluation, &vetted);
+    destination::check_reachable(evaluation, services.destinations, &vetted)?;
+    stop::wait_before_robots(evaluation, services.robots, &services.wait, arrival).await?;
+    let going = match robots::evaluate(evaluation, services.robots, services.wait.admission).await?
+    {
+        robots::RobotsVerdict::Allow(going) => going,
+        robots::RobotsVerdict::Serve(known) => return Ok(RequestStageResult::ServeRobots(known)),
     };
-    let slot = pace::hold(judged, &vetted, going.spacing, &way.waits, arrival).await?;
+    let slot =
+        pace::acquire_slot(evaluation, &vetted, going.spacing, &services.wait, arrival).await?;
     if arrival.is_some() {
         // Somebody may have found meanwhile that the host refuses connections.
-        destination::answers(judged, way.destinations, &vetted)?;
+        destination::check_reachable(evaluation, services.destinations, &vetted)?;
     }
-    Ok(Passed::All(vetted, slot, going))
+    Ok(RequestStageResult::Passed(vetted, slot, going))
 }
 
 /// What the stages came to.
-enum Passed<V> {
-    All(V, Slot, robots::Going),
-    Robots(Arc<Known>),
+enum RequestStageResult<V> {
+    Passed(V, HostSlot, robots::RobotsAllowance),
+    ServeRobots(Arc<RobotsState>),
 }

@@ -6,51 +6,54 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::policy::Policy;
-use crate::policy::options::Value;
-use crate::policy::options::chosen::Chosen;
-use crate::policy::options::politeness::{Pages, SCHEDULE};
+use crate::policy::options::OptionValue;
+use crate::policy::options::politeness::{PageLimits, SCHEDULE};
+use crate::policy::options::prepared::PreparedOption;
 use crate::policy::trail::Trail;
-use crate::politeness::schedule::{Limits, Quota, Schedule, Window};
-use crate::vocab::week::{Days, Hours, Offset};
+use crate::politeness::schedule::{RateOverride, Schedule, ScheduleLimits, ScheduleWindow};
+use crate::vocab::week::{DaySet, HourRange, UtcOffset};
 
 /// The schedules of a policy, by who sets them.
 #[derive(Debug, Default)]
-pub struct Schedules(Option<Chosen<Schedule>>);
+pub struct PolicySchedules(Option<PreparedOption<Schedule>>);
 
-impl Schedules {
+impl PolicySchedules {
     /// Makes those that a policy's options can ask for.
-    pub fn of(policy: &Policy) -> Self {
-        Self(Chosen::of(policy, SCHEDULE, schedule))
+    pub fn from_policy(policy: &Policy) -> Self {
+        Self(PreparedOption::prepare(policy, SCHEDULE, parse_schedule))
     }
 
     /// The limits that hold for a request now; the wall clock is read only if there is a schedule for it.
-    pub(in crate::gate) fn now(
+    pub(in crate::gate) fn current_limits(
         &self,
         policy: &Policy,
         trail: &Trail,
         wall: impl FnOnce() -> SystemTime,
-    ) -> Limits {
-        let chosen = self.0.as_ref().and_then(|chosen| chosen.now(policy, trail));
-        chosen.map_or(Limits::default(), |schedule| {
-            schedule.at(since_1970(wall()))
+    ) -> ScheduleLimits {
+        let chosen = self
+            .0
+            .as_ref()
+            .and_then(|chosen| chosen.current(policy, trail));
+        chosen.map_or(ScheduleLimits::default(), |schedule| {
+            schedule.limits_at(unix_time(wall()))
         })
     }
 }
 
 /// A wall time as the time since 1970; an earlier one counts as 1970.
-pub(in crate::gate) fn since_1970(wall: SystemTime) -> Duration {
+pub(in crate::gate) fn unix_time(wall: SystemTime) -> Duration {
     wall.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 /// A policy's limits with those of a window in their place.
-pub(in crate::gate) fn scheduled(pages: Pages, limits: Limits) -> Pages {
+pub(in crate::gate) fn apply_limits(pages: PageLimits, limits: ScheduleLimits) -> PageLimits {
     let rate = match limits.rate {
         None => pages.rate,
-        Some(Quota::Unlimited) => None,
-        Some(Quota::Of(count, per)) => Some((count, per)),
+        Some(RateOverride::Unlimited) => None,
+        Some(RateOverride::Limited(count, per)) => Some((count, per)),
     };
     let concurrency = limits.concurrency.unwrap_or(pages.concurrency);
-    Pages {
+    PageLimits {
         delay: limits.delay.unwrap_or(pages.delay),
         rate,
         concurrency,
@@ -59,47 +62,52 @@ pub(in crate::gate) fn scheduled(pages: Pages, limits: Limits) -> Pages {
 }
 
 /// `None` for a list without windows: the one that is set where a rule takes a schedule back.
-fn schedule(value: &Value) -> Option<Schedule> {
-    let Value::List(items) = value else {
+fn parse_schedule(value: &OptionValue) -> Option<Schedule> {
+    let OptionValue::List(items) = value else {
         return None;
     };
-    (!items.is_empty()).then(|| Schedule::new(items.iter().filter_map(window)))
+    (!items.is_empty()).then(|| Schedule::new(items.iter().filter_map(parse_window)))
 }
 
 /// `compile` lets no item through that is no window.
-fn window(item: &Value) -> Option<Window> {
-    let Value::Map(entries) = item else {
+fn parse_window(item: &OptionValue) -> Option<ScheduleWindow> {
+    let OptionValue::Map(entries) = item else {
         return None;
     };
-    let mut window = Window {
-        days: Days::ALL,
-        hours: Hours::ALL,
-        offset: Offset::UTC,
-        limits: Limits::default(),
+    let mut window = ScheduleWindow {
+        days: DaySet::ALL,
+        hours: HourRange::ALL,
+        offset: UtcOffset::UTC,
+        limits: ScheduleLimits::default(),
     };
     for (key, value) in entries {
-        set(&mut window, key, value)?;
+        set_window_key(&mut window, key, value)?;
     }
     Some(window)
 }
 
-fn set(window: &mut Window, key: &str, value: &Value) -> Option<()> {
-    let Window {
+fn set_window_key(window: &mut ScheduleWindow, key: &str, value: &OptionValue) -> Option<()> {
+    let ScheduleWindow {
         days,
         hours,
         offset,
         limits,
     } = window;
     match (key, value) {
-        ("days", Value::List(names)) => {
-            *days = names.iter().filter_map(word).fold(Days::NONE, Days::and)
+        ("days", OptionValue::List(names)) => {
+            *days = names
+                .iter()
+                .filter_map(as_word)
+                .fold(DaySet::NONE, DaySet::with_day)
         }
-        ("hours", Value::Text(text)) => *hours = Hours::parse(text)?,
-        ("tz", Value::Text(text)) => *offset = Offset::parse(text)?,
-        ("delay", Value::Duration(delay)) => limits.delay = Some(*delay),
-        ("rate", Value::Rate { count, per }) => limits.rate = Some(Quota::Of(*count, *per)),
-        ("rate", Value::None) => limits.rate = Some(Quota::Unlimited),
-        ("concurrency", Value::Integer(count)) => {
+        ("hours", OptionValue::Text(text)) => *hours = HourRange::parse(text)?,
+        ("tz", OptionValue::Text(text)) => *offset = UtcOffset::parse(text)?,
+        ("delay", OptionValue::Duration(delay)) => limits.delay = Some(*delay),
+        ("rate", OptionValue::Rate { count, per }) => {
+            limits.rate = Some(RateOverride::Limited(*count, *per))
+        }
+        ("rate", OptionValue::None) => limits.rate = Some(RateOverride::Unlimited),
+        ("concurrency", OptionValue::Integer(count)) => {
             limits.concurrency = Some(u32::try_from(*count).unwrap_or(u32::MAX));
         }
         _ => return None,
@@ -107,8 +115,8 @@ fn set(window: &mut Window, key: &str, value: &Value) -> Option<()> {
     Some(())
 }
 
-fn word(value: &Value) -> Option<&'static str> {
-    if let Value::Word(word) = value {
+fn as_word(value: &OptionValue) -> Option<&'static str> {
+    if let OptionValue::Word(word) = value {
         Some(word)
     } else {
         None

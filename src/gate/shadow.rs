@@ -11,18 +11,18 @@ use smallvec::SmallVec;
 
 use crate::metrics::labels;
 use crate::metrics::policy::PolicyMetrics;
-use crate::metrics::shadow::{Change, Note, Notes, ShadowOf};
+use crate::metrics::shadow::{ShadowChange, ShadowNote, ShadowNotes, ShadowSource};
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::fact::{Fact, Facts};
 use crate::policy::options::schema;
 use crate::policy::rule::{PolicyStage, RuleIndex};
-use crate::policy::shadow::{Shadows, first_admitted};
+use crate::policy::shadow::{ShadowDecisions, first_admitted};
 use crate::policy::trail::Trail;
 
-use super::judged::{Asked, Judged};
-use super::snapshot::Snapshot;
-use super::tunnel::TunnelJudged;
+use super::evaluation::{Evaluation, RequestFacts};
+use super::snapshot::PolicySnapshot;
+use super::tunnel::TunnelEvaluation;
 
 /// A policy that is judged beside the live one.
 #[derive(Debug)]
@@ -35,114 +35,121 @@ pub struct ShadowPolicy<C> {
 
 /// A request as it stands in shadow.
 #[derive(Debug)]
-pub struct Beside<C> {
-    rules: Shadows,
-    whole: Option<Whole<C>>,
+pub struct ShadowEvaluation<C> {
+    rules: ShadowDecisions,
+    policy_evaluation: Option<ShadowPolicyEvaluation<C>>,
 }
 
 #[derive(Debug)]
-struct Whole<C> {
-    of: Arc<ShadowPolicy<C>>,
+struct ShadowPolicyEvaluation<C> {
+    shadow: Arc<ShadowPolicy<C>>,
     trail: Trail,
     decision: Decision,
 }
 
-impl<C> Beside<C> {
+impl<C> ShadowEvaluation<C> {
     /// Judges at the request stage; `None` if nothing stands in shadow.
-    pub(in crate::gate) fn of_request(asked: &Asked, snapshot: &Snapshot<C>) -> Option<Box<Self>> {
-        if !snapshot.casts_shadows() || asked.reads_robots_txt() {
+    pub(in crate::gate) fn for_request(
+        request_facts: &RequestFacts,
+        snapshot: &PolicySnapshot<C>,
+    ) -> Option<Box<Self>> {
+        if !snapshot.has_shadows() || request_facts.reads_robots_txt() {
             return None;
         }
-        let facts = asked.facts();
+        let facts = request_facts.policy_facts();
         let whole = snapshot.shadow.as_ref().map(|of| {
-            let (trail, decision) = of.policy.request(&facts);
-            Whole {
-                of: Arc::clone(of),
+            let (trail, decision) = of.policy.decide_request(&facts);
+            ShadowPolicyEvaluation {
+                shadow: Arc::clone(of),
                 trail,
                 decision,
             }
         });
         Some(Box::new(Self {
-            rules: Shadows::of_request(&snapshot.policy, &facts),
-            whole,
+            rules: ShadowDecisions::for_request(&snapshot.policy, &facts),
+            policy_evaluation: whole,
         }))
     }
 
     /// Judges a tunnel; `None` if nothing stands in shadow.
-    pub(in crate::gate) fn of_tunnel(
+    pub(in crate::gate) fn for_tunnel(
         facts: &Facts<'_>,
-        snapshot: &Snapshot<C>,
+        snapshot: &PolicySnapshot<C>,
     ) -> Option<Box<Self>> {
-        if !snapshot.casts_shadows() {
+        if !snapshot.has_shadows() {
             return None;
         }
         let whole = snapshot.shadow.as_ref().map(|of| {
             let (trail, decision) = of.policy.decide(facts);
-            Whole {
-                of: Arc::clone(of),
+            ShadowPolicyEvaluation {
+                shadow: Arc::clone(of),
                 trail,
                 decision,
             }
         });
         Some(Box::new(Self {
-            rules: Shadows::of_tunnel(&snapshot.policy, facts),
-            whole,
+            rules: ShadowDecisions::for_tunnel(&snapshot.policy, facts),
+            policy_evaluation: whole,
         }))
     }
 
     /// Judges at the destination stage. `before` is what the live rules had done before it.
-    pub(in crate::gate) fn addresses(
+    pub(in crate::gate) fn evaluate_addresses(
         &mut self,
         policy: &Policy,
         facts: &Facts<'_>,
         addresses: &[IpAddr],
         before: &Trail,
     ) {
-        self.rules.addresses(policy, facts, addresses, before);
+        self.rules
+            .decide_addresses(policy, facts, addresses, before);
         if let Some(whole) = self
-            .whole
+            .policy_evaluation
             .as_mut()
             .filter(|whole| !whole.decision.rejects())
         {
-            whole.addresses(facts, addresses);
+            whole.evaluate_addresses(facts, addresses);
         }
     }
 
     /// Judges at a stage behind the origin.
-    pub(in crate::gate) fn stage(
+    pub(in crate::gate) fn evaluate_stage(
         &mut self,
         policy: &Policy,
         stage: PolicyStage,
         facts: &Facts<'_>,
         before: &Trail,
     ) {
-        self.rules.stage(policy, stage, facts, before);
+        self.rules.decide_stage(policy, stage, facts, before);
         if let Some(whole) = self
-            .whole
+            .policy_evaluation
             .as_mut()
             .filter(|whole| !whole.decision.rejects())
         {
-            whole.decision = whole.of.policy.stage(&mut whole.trail, stage, facts);
+            whole.decision = whole
+                .shadow
+                .policy
+                .decide_stage(&mut whole.trail, stage, facts);
         }
     }
 }
 
-impl<C> Beside<C> {
+impl<C> ShadowEvaluation<C> {
     /// Whether the other policy waits to hear what the document says; the rules in shadow are asked with those that are
     /// live.
     pub(in crate::gate) fn awaits_document(&self, facts: &Facts<'_>) -> bool {
-        let waits = |whole: &Whole<C>| {
-            !whole.decision.rejects() && whole.of.policy.awaits_document(&whole.trail, facts)
+        let waits = |whole: &ShadowPolicyEvaluation<C>| {
+            !whole.decision.rejects() && whole.shadow.policy.needs_document(&whole.trail, facts)
         };
-        self.whole.as_ref().is_some_and(waits)
+        self.policy_evaluation.as_ref().is_some_and(waits)
     }
 }
 
-impl<C> Whole<C> {
+impl<C> ShadowPolicyEvaluation<C> {
     /// The request goes on with the first address that is not rejected, as in the live policy.
-    fn addresses(&mut self, facts: &Facts<'_>, addresses: &[IpAddr]) {
-        let policy = &self.of.policy;
-        if !policy.acts_at(PolicyStage::Destination) {
+    fn evaluate_addresses(&mut self, facts: &Facts<'_>, addresses: &[IpAddr]) {
+        let policy = &self.shadow.policy;
+        if !policy.is_active_at(PolicyStage::Destination) {
             return;
         }
         let judged = addresses.iter().map(|address| {
@@ -151,7 +158,7 @@ impl<C> Whole<C> {
                 ..*facts
             };
             let mut trail = self.trail.clone();
-            let decision = policy.stage(&mut trail, PolicyStage::Destination, &facts);
+            let decision = policy.decide_stage(&mut trail, PolicyStage::Destination, &facts);
             (trail, decision)
         });
         if let Some((trail, decision)) = first_admitted(judged, |(_, decision)| *decision) {
@@ -160,58 +167,58 @@ impl<C> Whole<C> {
     }
 }
 
-impl<C> Snapshot<C> {
+impl<C> PolicySnapshot<C> {
     /// Whether anything stands in shadow.
-    fn casts_shadows(&self) -> bool {
-        !self.policy.shadows().is_empty() || self.shadow.is_some()
+    fn has_shadows(&self) -> bool {
+        !self.policy.shadow_rules().is_empty() || self.shadow.is_some()
     }
 
     /// Whether anything in shadow looks at addresses.
-    pub(in crate::gate) fn shadows_see_addresses(&self) -> bool {
+    pub(in crate::gate) fn shadows_use_addresses(&self) -> bool {
         let acts = |rule: &RuleIndex| {
             self.policy
                 .rule(*rule)
-                .is_some_and(|rule| rule.active.contains(PolicyStage::Destination))
+                .is_some_and(|rule| rule.active_stages.contains(PolicyStage::Destination))
         };
-        self.policy.shadows().iter().any(acts)
+        self.policy.shadow_rules().iter().any(acts)
             || self
                 .shadow
                 .as_ref()
-                .is_some_and(|shadow| shadow.policy.acts_at(PolicyStage::Destination))
+                .is_some_and(|shadow| shadow.policy.is_active_at(PolicyStage::Destination))
     }
 }
 
-impl Judged<Arc<PolicyMetrics>> {
+impl Evaluation<Arc<PolicyMetrics>> {
     /// What stands in shadow says of the request so far; `None` if nothing stands there.
-    pub fn shadow_notes(&self) -> Option<Box<Notes>> {
-        let live = Said {
+    pub fn shadow_notes(&self) -> Option<Box<ShadowNotes>> {
+        let live = DecisionRef {
             trail: &self.trail,
             decision: &self.decision,
         };
-        self.beside
+        self.shadow
             .as_ref()
-            .map(|beside| beside.notes(self.policy(), live))
+            .map(|beside| beside.to_notes(self.policy(), live))
     }
 }
 
-impl TunnelJudged<Arc<PolicyMetrics>> {
+impl TunnelEvaluation<Arc<PolicyMetrics>> {
     /// What stands in shadow says of the tunnel; `None` if nothing stands there.
-    pub fn shadow_notes(&self) -> Option<Box<Notes>> {
-        let (trail, decision) = self.said();
-        self.beside
+    pub fn shadow_notes(&self) -> Option<Box<ShadowNotes>> {
+        let (trail, decision) = self.trail_and_decision();
+        self.shadow
             .as_ref()
-            .map(|beside| beside.notes(&self.snapshot.policy, Said { trail, decision }))
+            .map(|beside| beside.to_notes(&self.snapshot.policy, DecisionRef { trail, decision }))
     }
 }
 
 /// What a policy says of a request.
 #[derive(Clone, Copy)]
-struct Said<'a> {
+struct DecisionRef<'a> {
     trail: &'a Trail,
     decision: &'a Decision,
 }
 
-impl Said<'_> {
+impl DecisionRef<'_> {
     /// Whether that refuses it: what is undecided does, unless the policy lets such tunnels pass.
     fn refuses(self, policy: &Policy) -> bool {
         match self.decision.verdict {
@@ -224,57 +231,64 @@ impl Said<'_> {
     }
 
     /// What it comes to, for the counters.
-    fn counted_as(self, policy: &Policy) -> labels::Verdict {
+    fn verdict_label(self, policy: &Policy) -> labels::VerdictLabel {
         if self.refuses(policy) {
-            labels::Verdict::Reject
+            labels::VerdictLabel::Reject
         } else {
-            labels::Verdict::Allow
+            labels::VerdictLabel::Allow
         }
     }
 
     /// What it would change if it were live.
-    fn change(self, policy: &Policy, live_refuses: bool) -> Change {
+    fn change_from_live(self, policy: &Policy, live_refuses: bool) -> ShadowChange {
         match (self.refuses(policy), live_refuses) {
-            (true, false) => Change::Refuses,
-            (false, true) => Change::Admits,
-            (true, true) | (false, false) => Change::Nothing,
+            (true, false) => ShadowChange::WouldReject,
+            (false, true) => ShadowChange::WouldAllow,
+            (true, true) | (false, false) => ShadowChange::Unchanged,
         }
     }
 }
 
-impl Beside<Arc<PolicyMetrics>> {
-    fn notes(&self, policy: &Policy, live: Said<'_>) -> Box<Notes> {
+impl ShadowEvaluation<Arc<PolicyMetrics>> {
+    fn to_notes(&self, policy: &Policy, live: DecisionRef<'_>) -> Box<ShadowNotes> {
         let live_refuses = live.refuses(policy);
         let of_rules = self.rules.iter().map(|shadow| {
-            let said = Said {
+            let said = DecisionRef {
                 trail: shadow.trail(),
                 decision: &shadow.decision,
             };
-            let rule = shadow.rule(policy);
-            Note {
-                of: ShadowOf::Rule(shadow.root.0),
-                matched: shadow.matched(policy).map(|rule| rule.0).collect(),
+            let rule = shadow.reported_rule(policy);
+            ShadowNote {
+                source: ShadowSource::Rule(shadow.root.0),
+                matched: shadow.matched_rules(policy).map(|rule| rule.0).collect(),
                 rule: Some(rule.0),
-                decided: Some(rule.0).filter(|_| shadow.decision.cause == Cause::Rule(rule)),
-                verdict: said.counted_as(policy),
-                change: said.change(policy, live_refuses),
+                deciding_rule: Some(rule.0).filter(|_| shadow.decision.cause == Cause::Rule(rule)),
+                verdict: said.verdict_label(policy),
+                change: said.change_from_live(policy, live_refuses),
                 reason: shadow.decision.reason(),
                 stage: shadow.decision.stage,
             }
         });
-        let mut notes: SmallVec<[Note; 2]> = of_rules.collect();
-        notes.extend(self.whole.as_ref().map(|whole| whole.note(live_refuses)));
+        let mut notes: SmallVec<[ShadowNote; 2]> = of_rules.collect();
+        notes.extend(
+            self.policy_evaluation
+                .as_ref()
+                .map(|whole| whole.to_note(live_refuses)),
+        );
         let whole = self
-            .whole
+            .policy_evaluation
             .as_ref()
-            .map(|whole| Arc::clone(&whole.of.counters));
-        Box::new(Notes { whole, notes })
+            .map(|whole| Arc::clone(&whole.shadow.counters));
+        Box::new(ShadowNotes {
+            policy_metrics: whole,
+            notes,
+        })
     }
 }
 
-impl Whole<Arc<PolicyMetrics>> {
-    fn note(&self, live_refuses: bool) -> Note {
-        let said = Said {
+impl ShadowPolicyEvaluation<Arc<PolicyMetrics>> {
+    fn to_note(&self, live_refuses: bool) -> ShadowNote {
+        let said = DecisionRef {
             trail: &self.trail,
             decision: &self.decision,
         };
@@ -282,13 +296,18 @@ impl Whole<Arc<PolicyMetrics>> {
             Cause::Rule(rule) => Some(rule.0),
             Cause::Default => None,
         };
-        Note {
-            of: ShadowOf::Policy,
-            matched: self.trail.matched().iter().map(|rule| rule.0).collect(),
+        ShadowNote {
+            source: ShadowSource::Policy,
+            matched: self
+                .trail
+                .matched_rules()
+                .iter()
+                .map(|rule| rule.0)
+                .collect(),
             rule: cause,
-            decided: cause,
-            verdict: said.counted_as(&self.of.policy),
-            change: said.change(&self.of.policy, live_refuses),
+            deciding_rule: cause,
+            verdict: said.verdict_label(&self.shadow.policy),
+            change: said.change_from_live(&self.shadow.policy, live_refuses),
             reason: self.decision.reason(),
             stage: self.decision.stage,
         }

@@ -8,7 +8,7 @@
 //!
 //! What is noted under a policy that is not in force any more may come when the sweep has passed: `pass_again`.
 
-mod judge;
+mod evaluation;
 mod progress;
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,65 +17,65 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
-use crate::ledger::key::Key;
-use crate::ledger::record::{At, Record};
+use crate::ledger::key::LedgerKey;
+use crate::ledger::record::{LedgerRecord, UnixMillis};
 use crate::policy::Policy;
-use crate::store::ledger::{Failed, Ledger, Note};
+use crate::store::ledger::{Ledger, LedgerUnavailable, LedgerUpdate};
 
-use super::schedules::since_1970;
-use super::snapshot::InForce;
-use judge::Found;
-pub use progress::{Gap, How, Progress, State};
+use super::schedules::unix_time;
+use super::snapshot::ActivePolicy;
+use evaluation::SweepVerdict;
+pub use progress::{SweepGap, SweepMode, SweepPhase, SweepProgress};
 
 /// So many parts a second.
-const PARTS: u64 = 10;
+const PARTS_PER_SECOND: u64 = 10;
 /// The most URLs of one part.
-const MOST: usize = 1_000;
+const MAX_PART_SIZE: usize = 1_000;
 /// How long a disk that fails is left alone.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The most gaps that are listed.
-const GAPS: usize = 1_000;
+const MAX_GAPS: usize = 1_000;
 
 /// Sweeps a ledger. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Sweeper(Arc<Shared>);
+pub struct LedgerSweeper(Arc<SweeperInner>);
 
 #[derive(Debug)]
-struct Shared {
+struct SweeperInner {
     clock: Clock,
     /// URLs a second.
     rate: u64,
-    state: Mutex<Known>,
-    ordered: Notify,
+    state: Mutex<SweepState>,
+    order_notify: Notify,
 }
 
 #[derive(Debug, Default)]
-struct Known {
-    progress: Option<Progress>,
+struct SweepState {
+    progress: Option<SweepProgress>,
     /// What is asked for and has not begun.
-    order: Option<Progress>,
+    order: Option<SweepProgress>,
 }
 
 /// A sweep is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy;
+pub struct SweepInProgress;
 
 /// Whether a sweep goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Next {
+enum SweepStep {
     More,
     Done,
 }
 
-impl Sweeper {
+impl LedgerSweeper {
     /// One that looks at so many URLs a second at most.
     pub fn new(rate: u64, clock: Clock) -> Self {
         let (state, ordered) = (Mutex::default(), Notify::new());
-        Self(Arc::new(Shared {
+        Self(Arc::new(SweeperInner {
             clock,
             rate: rate.max(1),
             state,
-            ordered,
+            order_notify: ordered,
         }))
     }
 
@@ -83,28 +83,28 @@ impl Sweeper {
     ///
     /// # Errors
     /// If one is under way, or asked for.
-    pub fn order(&self, how: How, revision: &str, urls: u64) -> Result<(), Busy> {
-        let mut known = self.known();
+    pub fn order(&self, mode: SweepMode, revision: &str, urls: u64) -> Result<(), SweepInProgress> {
+        let mut known = self.lock_state();
         let running = known
             .progress
             .as_ref()
-            .is_some_and(|progress| progress.state == State::Running);
+            .is_some_and(|progress| progress.state == SweepPhase::Running);
         if running || known.order.is_some() {
-            return Err(Busy);
+            return Err(SweepInProgress);
         }
-        known.order = Some(Progress::new(how, revision, urls));
+        known.order = Some(SweepProgress::new(mode, revision, urls));
         drop(known);
-        self.0.ordered.notify_one();
+        self.0.order_notify.notify_one();
         Ok(())
     }
 
     /// The sweep that runs, or the one that is asked for and runs next, or the last one that did; `None` if none ever has.
-    pub fn progress(&self) -> Option<Progress> {
-        let known = self.known();
+    pub fn progress(&self) -> Option<SweepProgress> {
+        let known = self.lock_state();
         let running = known
             .progress
             .as_ref()
-            .filter(|progress| progress.state == State::Running);
+            .filter(|progress| progress.state == SweepPhase::Running);
         running
             .or(known.order.as_ref())
             .or(known.progress.as_ref())
@@ -113,8 +113,8 @@ impl Sweeper {
 
     /// Sweeps whenever another policy with crawl spaces takes force, or it is asked for; begins with what a restart broke
     /// off. `ledger` says which one is in use. Ends with the task that it runs in.
-    pub async fn serve<C>(&self, in_force: &InForce<C>, ledger: impl Fn() -> Option<Ledger>) {
-        let mut changes = in_force.changes();
+    pub async fn serve<C>(&self, in_force: &ActivePolicy<C>, ledger: impl Fn() -> Option<Ledger>) {
+        let mut changes = in_force.subscribe();
         let mut order = None;
         loop {
             changes.mark_unchanged();
@@ -123,102 +123,108 @@ impl Sweeper {
                 match (ledger(), order) {
                     (Some(ledger), Some(how)) => self.sweep(&ledger, &policy, how).await,
                     (Some(ledger), None) if !policy.spaces().all().is_empty() => {
-                        self.go_on(&ledger, &policy).await;
+                        self.resume(&ledger, &policy).await;
                     }
-                    (Some(ledger), None) => progress::begin(&ledger, policy.revision()),
-                    (None, _) => self.break_off(),
+                    (Some(ledger), None) => progress::reset_for_policy(&ledger, policy.revision()),
+                    (None, _) => self.abandon(),
                 }
-                self.0.ordered.notified().await;
+                self.0.order_notify.notified().await;
             };
             order = tokio::select! {
                 // Before an order of the same moment, which would be taken for the sweep that the new policy needs.
                 biased;
                 // Another policy makes what is under way pointless.
                 changed = changes.changed() => {
-                    self.break_off();
+                    self.abandon();
                     if changed.is_err() {
                         return;
                     }
                     // What was asked for meanwhile comes behind the sweep that the new policy needs.
                     None
                 }
-                () = sweep => self.ordered(),
+                () = sweep => self.take_order(),
             };
         }
     }
 
     /// What was asked for begins.
-    fn ordered(&self) -> Option<How> {
-        let mut known = self.known();
+    fn take_order(&self) -> Option<SweepMode> {
+        let mut known = self.lock_state();
         let order = known.order.take()?;
-        let how = order.how;
+        let how = order.mode;
         known.progress = Some(order);
         Some(how)
     }
 
     /// What was under way has ended without an end.
-    fn break_off(&self) {
-        let mut known = self.known();
+    fn abandon(&self) {
+        let mut known = self.lock_state();
         known
             .progress
-            .take_if(|progress| progress.state == State::Running);
+            .take_if(|progress| progress.state == SweepPhase::Running);
     }
 
     /// Sweeps from the first URL.
-    pub async fn sweep(&self, ledger: &Ledger, policy: &Arc<Policy>, how: How) {
+    pub async fn sweep(&self, ledger: &Ledger, policy: &Arc<Policy>, mode: SweepMode) {
         let total = ledger.stats().urls.values().sum();
-        self.run(ledger, policy, Progress::new(how, policy.revision(), total))
-            .await;
+        self.run(
+            ledger,
+            policy,
+            SweepProgress::new(mode, policy.revision(), total),
+        )
+        .await;
     }
 
     /// Sweeps for good, unless that was done under this policy; from where it was broken off, if it was.
-    pub async fn go_on(&self, ledger: &Ledger, policy: &Arc<Policy>) {
-        let kept = progress::kept(ledger).filter(|kept| &*kept.revision == policy.revision());
+    pub async fn resume(&self, ledger: &Ledger, policy: &Arc<Policy>) {
+        let kept = progress::load(ledger).filter(|kept| &*kept.revision == policy.revision());
         match kept {
-            None => self.sweep(ledger, policy, How::ForGood).await,
-            Some(done) if done.state == State::Done => self.known().progress = Some(done),
+            None => self.sweep(ledger, policy, SweepMode::ForGood).await,
+            Some(done) if done.state == SweepPhase::Done => self.lock_state().progress = Some(done),
             Some(broken_off) => self.run(ledger, policy, broken_off).await,
         }
     }
 
-    async fn run(&self, ledger: &Ledger, policy: &Arc<Policy>, mut progress: Progress) {
-        let (how, revision) = (progress.how, &*progress.revision.clone());
+    async fn run(&self, ledger: &Ledger, policy: &Arc<Policy>, mut progress: SweepProgress) {
+        let (how, revision) = (progress.mode, &*progress.revision.clone());
         tracing::info!(?how, revision, urls = progress.total, "the ledger is swept");
-        self.known().progress = Some(progress.clone());
-        if how == How::ForGood {
-            progress::keep(ledger, &progress);
+        self.lock_state().progress = Some(progress.clone());
+        if how == SweepMode::ForGood {
+            progress::save(ledger, &progress);
         }
         loop {
-            let (ledger_of, policy_of, most) = (ledger.clone(), Arc::clone(policy), self.part());
-            let after = progress.after;
-            let part =
-                tokio::task::spawn_blocking(move || part(&ledger_of, &policy_of, after, most));
+            let (ledger_of, policy_of, most) =
+                (ledger.clone(), Arc::clone(policy), self.part_size());
+            let after = progress.resume_after;
+            let part = tokio::task::spawn_blocking(move || {
+                evaluate_part(&ledger_of, &policy_of, after, most)
+            });
             let part = match part.await {
                 Ok(Ok(part)) => part,
                 // Not the end: it only cannot be read now.
-                Ok(Err(Failed)) => {
-                    tokio::time::sleep(AGAIN).await;
+                Ok(Err(LedgerUnavailable)) => {
+                    tokio::time::sleep(RETRY_DELAY).await;
                     continue;
                 }
-                Err(_) => return self.break_off(),
+                Err(_) => return self.abandon(),
             };
             let (next, rows) = (
                 if part.len() < most {
-                    Next::Done
+                    SweepStep::Done
                 } else {
-                    Next::More
+                    SweepStep::More
                 },
                 part.len(),
             );
-            self.take(ledger, policy, &mut progress, part).await;
-            if next == Next::Done {
-                progress.state = State::Done;
+            self.record_part(ledger, policy, &mut progress, part).await;
+            if next == SweepStep::Done {
+                progress.state = SweepPhase::Done;
             }
-            if how == How::ForGood {
-                progress::keep(ledger, &progress);
+            if how == SweepMode::ForGood {
+                progress::save(ledger, &progress);
             }
-            self.known().progress = Some(progress.clone());
-            if next == Next::Done {
+            self.lock_state().progress = Some(progress.clone());
+            if next == SweepStep::Done {
                 break;
             }
             tokio::time::sleep(self.pause(rows)).await;
@@ -235,35 +241,37 @@ impl Sweeper {
     }
 
     /// Counts what was found, and notes it.
-    async fn take(
+    async fn record_part(
         &self,
         ledger: &Ledger,
         policy: &Policy,
-        progress: &mut Progress,
-        part: Vec<(Key, Arc<Record>, Found)>,
+        progress: &mut SweepProgress,
+        part: Vec<(LedgerKey, Arc<LedgerRecord>, SweepVerdict)>,
     ) {
-        let at = At(u64::try_from(since_1970(self.0.clock.wall()).as_millis()).unwrap_or(u64::MAX));
+        let at = UnixMillis(
+            u64::try_from(unix_time(self.0.clock.wall_time()).as_millis()).unwrap_or(u64::MAX),
+        );
         for (key, record, found) in part {
-            progress.after = Some(key);
-            let seen = judge::seen(policy, &record, &found, at);
-            progress.count(&record, &found, judge::change(&record, &seen));
-            if progress.how == How::DryRun || says_nothing_new(&record, &found) {
+            progress.resume_after = Some(key);
+            let seen = evaluation::to_observation(policy, &record, &found, at);
+            progress.count(&record, &found, evaluation::record_change(&record, &seen));
+            if progress.mode == SweepMode::DryRun || is_unchanged(&record, &found) {
                 continue;
             }
             ledger
-                .insist(Note {
+                .record_with_retry(LedgerUpdate {
                     key,
-                    seen,
-                    content: None,
+                    observation: seen,
+                    content_key: None,
                 })
                 .await;
         }
     }
 
-    fn part(&self) -> usize {
-        usize::try_from(self.0.rate.div_ceil(PARTS))
-            .unwrap_or(MOST)
-            .min(MOST)
+    fn part_size(&self) -> usize {
+        usize::try_from(self.0.rate.div_ceil(PARTS_PER_SECOND))
+            .unwrap_or(MAX_PART_SIZE)
+            .min(MAX_PART_SIZE)
     }
 
     /// How long so many URLs must have taken.
@@ -271,45 +279,56 @@ impl Sweeper {
         Duration::from_secs(1).mul_f64(rows as f64 / self.0.rate as f64)
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn lock_state(&self) -> MutexGuard<'_, SweepState> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// What the sweep under this policy would have done, had it found a URL as it is now: for what was judged under another
 /// one and has only now been noted. A policy without crawl spaces sweeps nothing.
-pub(in crate::gate) fn pass_again(ledger: &Ledger, policy: &Policy, key: Key, at: At) {
+pub(in crate::gate) fn sweep_late_record(
+    ledger: &Ledger,
+    policy: &Policy,
+    key: LedgerKey,
+    at: UnixMillis,
+) {
     if policy.spaces().all().is_empty() {
         return;
     }
     let Some(record) = ledger.look_up(key) else {
         return;
     };
-    let found = judge::found(policy, &record);
-    if !says_nothing_new(&record, &found) {
-        let seen = judge::seen(policy, &record, &found, at);
-        ledger.note(Note {
+    let found = evaluation::evaluate_record(policy, &record);
+    if !is_unchanged(&record, &found) {
+        let seen = evaluation::to_observation(policy, &record, &found, at);
+        ledger.record(LedgerUpdate {
             key,
-            seen,
-            content: None,
+            observation: seen,
+            content_key: None,
         });
     }
 }
 
 /// What is as it was is not written again.
-fn says_nothing_new(record: &Record, found: &Found) -> bool {
-    *found == Found::Allowed && record.code.is_none()
+fn is_unchanged(record: &LedgerRecord, verdict: &SweepVerdict) -> bool {
+    *verdict == SweepVerdict::Allowed && record.code.is_none()
 }
 
 /// The next URLs, judged. Blocks.
-fn part(
+fn evaluate_part(
     ledger: &Ledger,
     policy: &Policy,
-    after: Option<Key>,
+    after: Option<LedgerKey>,
     most: usize,
-) -> Result<Vec<(Key, Arc<Record>, Found)>, Failed> {
+) -> Result<Vec<(LedgerKey, Arc<LedgerRecord>, SweepVerdict)>, LedgerUnavailable> {
     let records = ledger.records(after, most)?.into_iter();
     Ok(records
-        .map(|(key, record)| (key, Arc::clone(&record), judge::found(policy, &record)))
+        .map(|(key, record)| {
+            (
+                key,
+                Arc::clone(&record),
+                evaluation::evaluate_record(policy, &record),
+            )
+        })
         .collect())
 }

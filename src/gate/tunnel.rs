@@ -7,31 +7,31 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Lapse;
-use crate::metrics::record::Keep;
+use crate::clock::TimeSpan;
+use crate::metrics::record::UrlRetention;
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision, Verdict};
 use crate::policy::fact::{Fact, Facts};
-use crate::policy::options::politeness::Politeness;
-use crate::policy::options::timeouts::ToOrigin;
+use crate::policy::options::politeness::PolitenessOption;
+use crate::policy::options::timeouts::OriginTimeouts;
 use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::trail::Trail;
-use crate::politeness::pace::{Kind, LONGEST};
+use crate::politeness::pace::{MAX_WAIT, RequestKind};
 use crate::vocab::crawler::Crawler;
 use crate::vocab::target::HostTarget;
 
-use super::destination::{Addresses, Destinations, Unreachable, keep_admitted};
-use super::hold::{Arrival, Hold, Slot, Terms};
+use super::admission::{AdmissionQueue, Arrival, HostSlot, WaitTerms};
+use super::destination::{AddressList, DestinationError, DestinationResolver, retain_admitted};
 use super::permit::TunnelPermit;
-use super::refusal::{Refusal, recorded};
-use super::shadow::Beside;
-use super::snapshot::{InForce, Snapshot};
-use super::stage::pace::{self, Pacing, Subject};
+use super::refusal::{Refusal, recorded_url_detail};
+use super::shadow::ShadowEvaluation;
+use super::snapshot::{ActivePolicy, PolicySnapshot};
+use super::stage::pace::{self, PaceSubject, Pacing};
 use super::stage::{class, stop};
 
 /// What a CONNECT shows.
 #[derive(Clone, Debug)]
-pub struct TunnelAsked {
+pub struct TunnelFacts {
     /// Host and port in canonical form.
     pub host: HostTarget,
     /// Who is asking.
@@ -40,7 +40,7 @@ pub struct TunnelAsked {
 
 /// What the policy says of a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TunnelVerdict {
+pub enum TunnelDecision {
     /// Every URL of the host is admitted, as far as a tunnel's facts reach.
     Admit,
     /// Every URL of the host is rejected.
@@ -51,37 +51,37 @@ pub enum TunnelVerdict {
 
 /// A tunnel and the decision that stands, kept for as long as it is open.
 #[derive(Debug)]
-pub struct TunnelJudged<C> {
+pub struct TunnelEvaluation<C> {
     /// The facts.
-    pub asked: TunnelAsked,
+    pub facts: TunnelFacts,
     /// The policy that judged it last.
-    pub snapshot: Arc<Snapshot<C>>,
+    pub snapshot: Arc<PolicySnapshot<C>>,
     /// How long it took to find the host's addresses; `None` if they were known.
-    pub found_in: Option<Lapse>,
-    pub(in crate::gate) beside: Option<Box<Beside<C>>>,
+    pub lookup_time: Option<TimeSpan>,
+    pub(in crate::gate) shadow: Option<Box<ShadowEvaluation<C>>>,
     trail: Trail,
     decision: Decision,
 }
 
 /// A CONNECT that has been through the gate.
 #[derive(Debug)]
-pub struct TunnelPassage<V, C> {
+pub struct TunnelResult<V, C> {
     /// The permit, or why there is none.
     pub outcome: Result<TunnelPermit<V>, Box<Refusal>>,
     /// Its judgement; under a newer policy than it began with if that came into force while it was held.
-    pub judged: TunnelJudged<C>,
+    pub evaluation: TunnelEvaluation<C>,
     /// For how long it was held, if it had to wait.
-    pub held: Option<Duration>,
+    pub wait_time: Option<Duration>,
 }
 
 /// What the stages of a tunnel ask.
-pub struct TunnelWay<'a, D, C> {
+pub struct TunnelServices<'a, D, C> {
     /// Addresses for names.
     pub destinations: &'a D,
     /// The policy that is in force once a hold is over.
-    pub in_force: &'a InForce<C>,
+    pub active_policy: &'a ActivePolicy<C>,
     /// Where tunnels wait for their host's turn.
-    pub hold: &'a Arc<Hold>,
+    pub admission: &'a Arc<AdmissionQueue>,
     /// For how long, if the policy does not say.
     pub patience: Duration,
 }
@@ -90,140 +90,147 @@ pub struct TunnelWay<'a, D, C> {
 /// turn of the host. If the policy has changed while it waited for that, it is judged again.
 ///
 /// Robots rules are about paths, so none is asked for here. A host that the policy refuses costs no look-up.
-pub async fn tunnel<D: Destinations, C>(
-    asked: TunnelAsked,
-    snapshot: Arc<Snapshot<C>>,
-    way: &TunnelWay<'_, D, C>,
-) -> TunnelPassage<D::Vetted, C> {
-    let (mut judged, mut arrival) = (TunnelJudged::new(asked, snapshot), None);
+pub async fn admit_tunnel<D: DestinationResolver, C>(
+    tunnel_facts: TunnelFacts,
+    snapshot: Arc<PolicySnapshot<C>>,
+    services: &TunnelServices<'_, D, C>,
+) -> TunnelResult<D::Addresses, C> {
+    let (mut judged, mut arrival) = (TunnelEvaluation::new(tunnel_facts, snapshot), None);
     loop {
-        let outcome = match stages(&mut judged, way, &mut arrival).await {
+        let outcome = match run_stages(&mut judged, services, &mut arrival).await {
             Ok((vetted, slot)) => {
-                let newer = way.in_force.load();
+                let newer = services.active_policy.load();
                 if arrival.is_some() && newer.policy.revision() != judged.snapshot.policy.revision()
                 {
                     // Its turn goes back unused; its place in the queue it keeps.
                     drop(slot);
-                    let found_in = judged.found_in;
-                    judged = TunnelJudged {
-                        found_in,
-                        ..TunnelJudged::new(judged.asked, newer)
+                    let found_in = judged.lookup_time;
+                    judged = TunnelEvaluation {
+                        lookup_time: found_in,
+                        ..TunnelEvaluation::new(judged.facts, newer)
                     };
                     continue;
                 }
-                Ok(TunnelPermit::new(judged.asked.host.clone(), vetted, slot))
+                Ok(TunnelPermit::new(judged.facts.host.clone(), vetted, slot))
             }
             Err(refusal) => Err(refusal),
         };
-        return TunnelPassage {
+        return TunnelResult {
             outcome,
-            judged,
-            held: arrival.map(|arrival| way.hold.since(arrival)),
+            evaluation: judged,
+            wait_time: arrival.map(|arrival| services.admission.time_waited(arrival)),
         };
     }
 }
 
-async fn stages<D: Destinations, C>(
-    judged: &mut TunnelJudged<C>,
-    way: &TunnelWay<'_, D, C>,
+async fn run_stages<D: DestinationResolver, C>(
+    evaluation: &mut TunnelEvaluation<C>,
+    services: &TunnelServices<'_, D, C>,
     arrival: &mut Option<Arrival>,
-) -> Result<(D::Vetted, Slot), Box<Refusal>> {
-    let by_address = judged.snapshot.policy.acts_at(PolicyStage::Destination);
-    if judged.decision.rejects() || !by_address {
-        judged.refused()?;
+) -> Result<(D::Addresses, HostSlot), Box<Refusal>> {
+    let by_address = evaluation
+        .snapshot
+        .policy
+        .is_active_at(PolicyStage::Destination);
+    if evaluation.decision.rejects() || !by_address {
+        evaluation.ensure_admitted()?;
     }
-    let vetted = way
+    let vetted = services
         .destinations
-        .vet_host(&judged.asked.host)
+        .vet_host(&evaluation.facts.host)
         .await
         .map_err(Refusal::from);
     let mut vetted = vetted.map_err(|refusal| Refusal {
-        keep: judged.keep(),
+        url_detail: evaluation.url_detail(),
         ..refusal
     })?;
-    judged.found_in = vetted.found_in().or(judged.found_in);
-    if by_address || judged.snapshot.shadows_see_addresses() {
-        judged.judge_addresses(&mut vetted)?;
+    evaluation.lookup_time = vetted.lookup_time().or(evaluation.lookup_time);
+    if by_address || evaluation.snapshot.shadows_use_addresses() {
+        evaluation.evaluate_addresses(&mut vetted)?;
     }
-    if let Some(left) = way.destinations.refusing(&vetted) {
+    if let Some(left) = services.destinations.connect_cooldown(&vetted) {
         return Err(Box::new(Refusal {
-            keep: judged.keep(),
-            ..Unreachable::Refusing(left).into()
+            url_detail: evaluation.url_detail(),
+            ..DestinationError::ConnectionRefused(left).into()
         }));
     }
-    let politeness = Politeness::of(&judged.snapshot.policy, &judged.trail);
-    let (host, crawler) = (judged.asked.host.host(), &judged.asked.crawler);
-    let snapshot = &judged.snapshot;
+    let politeness = PolitenessOption::new(&evaluation.snapshot.policy, &evaluation.trail);
+    let (host, crawler) = (evaluation.facts.host.host(), &evaluation.facts.crawler);
+    let snapshot = &evaluation.snapshot;
     let limits = snapshot
         .schedules
-        .now(&snapshot.policy, &judged.trail, || way.hold.wall());
+        .current_limits(&snapshot.policy, &evaluation.trail, || {
+            services.admission.wall()
+        });
     let (pacing, overflow) = (
-        Pacing::of_tunnel(&politeness, limits),
+        Pacing::for_tunnel(&politeness, limits),
         politeness.overflow(),
     );
-    let subject = Subject {
+    let subject = PaceSubject {
         pacing,
         overflow,
         host,
-        kind: Kind::Navigation,
+        kind: RequestKind::Navigation,
         crawler,
-        what: host,
+        resource: host,
     };
-    let patience = judged
+    let patience = evaluation
         .timeouts()
         .connect_total
-        .unwrap_or(way.patience)
-        .min(LONGEST);
-    let terms = Terms {
+        .unwrap_or(services.patience)
+        .min(MAX_WAIT);
+    let terms = WaitTerms {
         patience,
-        rank: class::rank_of_tunnel(&politeness),
+        rank: class::tunnel_rank(&politeness),
     };
-    let stoppable = || stop::Subject::tunnel(judged);
+    let stoppable = || stop::StopSubject::for_tunnel(evaluation);
     loop {
-        stop::outlast(stoppable, way.hold, arrival, || patience).await?;
-        let slot = pace::open(&subject, &vetted, way.hold, arrival, terms).await;
+        stop::wait_for_stops(stoppable, services.admission, arrival, || patience).await?;
+        let slot =
+            pace::acquire_tunnel_slot(&subject, &vetted, services.admission, arrival, terms).await;
         let slot = slot.map_err(|refusal| Refusal {
-            keep: judged.keep(),
+            url_detail: evaluation.url_detail(),
             ..refusal
         })?;
         // Its turn goes back unused if it was stopped while it waited for that.
-        if stop::standing(stoppable, way.hold).is_none() {
+        if stop::current_refusal(stoppable, services.admission).is_none() {
             return Ok((vetted, slot));
         }
     }
 }
 
-impl<C> TunnelJudged<C> {
-    fn new(asked: TunnelAsked, snapshot: Arc<Snapshot<C>>) -> Self {
-        let (trail, decision) = judge(&snapshot.policy, &asked);
-        let beside = Beside::of_tunnel(&facts(&asked, Fact::Unknown), &snapshot);
+impl<C> TunnelEvaluation<C> {
+    fn new(tunnel_facts: TunnelFacts, snapshot: Arc<PolicySnapshot<C>>) -> Self {
+        let (trail, decision) = evaluate(&snapshot.policy, &tunnel_facts);
+        let beside =
+            ShadowEvaluation::for_tunnel(&policy_facts(&tunnel_facts, Fact::Unknown), &snapshot);
         Self {
-            asked,
+            facts: tunnel_facts,
             snapshot,
             trail,
             decision,
-            beside,
-            found_in: None,
+            shadow: beside,
+            lookup_time: None,
         }
     }
 
     /// What the rules have done, and what they came to.
-    pub(in crate::gate) fn said(&self) -> (&Trail, &Decision) {
+    pub(in crate::gate) fn trail_and_decision(&self) -> (&Trail, &Decision) {
         (&self.trail, &self.decision)
     }
 
     /// What the policy says, whatever becomes of it.
-    pub fn verdict(&self) -> TunnelVerdict {
+    pub fn verdict(&self) -> TunnelDecision {
         match self.decision.verdict {
-            Verdict::Admit => TunnelVerdict::Admit,
-            Verdict::Reject(_) => TunnelVerdict::Reject,
-            Verdict::Undecided => TunnelVerdict::Undecided,
+            Verdict::Admit => TunnelDecision::Admit,
+            Verdict::Reject(_) => TunnelDecision::Reject,
+            Verdict::Undecided => TunnelDecision::Undecided,
         }
     }
 
     /// The rules that matched.
-    pub fn matched(&self) -> &[RuleIndex] {
-        self.trail.matched()
+    pub fn matched_rules(&self) -> &[RuleIndex] {
+        self.trail.matched_rules()
     }
 
     /// The rule that decided, if one did.
@@ -235,56 +242,57 @@ impl<C> TunnelJudged<C> {
     }
 
     /// The option `timeouts`, up to a connection.
-    pub fn timeouts(&self) -> ToOrigin {
-        ToOrigin::of(&self.snapshot.policy, &self.trail)
+    pub fn timeouts(&self) -> OriginTimeouts {
+        OriginTimeouts::from_trail(&self.snapshot.policy, &self.trail)
     }
 
     /// What the log keeps of a host that is refused by something else than the policy.
-    pub fn keep(&self) -> Keep {
-        recorded(&self.snapshot.policy, &self.trail, Keep::Host)
+    pub fn url_detail(&self) -> UrlRetention {
+        recorded_url_detail(&self.snapshot.policy, &self.trail, UrlRetention::Host)
     }
 
     /// Judges an open tunnel by another policy.
     ///
     /// # Errors
     /// If that policy refuses it: the tunnel must be closed.
-    pub fn judge_again(
+    pub fn re_evaluate(
         &mut self,
-        snapshot: Arc<Snapshot<C>>,
+        snapshot: Arc<PolicySnapshot<C>>,
         address: IpAddr,
     ) -> Result<(), Box<Refusal>> {
         self.snapshot = snapshot;
-        let facts = facts(&self.asked, Fact::Known(Some(address)));
+        let facts = policy_facts(&self.facts, Fact::Known(Some(address)));
         (self.trail, self.decision) = self.snapshot.policy.decide(&facts);
-        self.beside = Beside::of_tunnel(&facts, &self.snapshot);
-        self.refused()
+        self.shadow = ShadowEvaluation::for_tunnel(&facts, &self.snapshot);
+        self.ensure_admitted()
     }
 
     /// Drops the addresses that the policy refuses; refuses the tunnel if none is left.
-    fn judge_addresses(&mut self, vetted: &mut impl Addresses) -> Result<(), Box<Refusal>> {
+    fn evaluate_addresses(&mut self, vetted: &mut impl AddressList) -> Result<(), Box<Refusal>> {
         let policy = &self.snapshot.policy;
         let judge = |address| {
-            let (trail, decision) = policy.decide(&facts(&self.asked, Fact::Known(Some(address))));
+            let (trail, decision) =
+                policy.decide(&policy_facts(&self.facts, Fact::Known(Some(address))));
             (trail, decision, address)
         };
-        let standing = keep_admitted(vetted, judge, |(trail, decision, _)| {
-            Refusal::by_policy(policy, trail, decision).is_none()
+        let standing = retain_admitted(vetted, judge, |(trail, decision, _)| {
+            Refusal::from_decision(policy, trail, decision).is_none()
         });
         if let Some((trail, decision, address)) = standing {
             (self.trail, self.decision) = (trail, decision);
-            let facts = facts(&self.asked, Fact::Known(Some(address)));
-            self.beside = Beside::of_tunnel(&facts, &self.snapshot);
+            let facts = policy_facts(&self.facts, Fact::Known(Some(address)));
+            self.shadow = ShadowEvaluation::for_tunnel(&facts, &self.snapshot);
         }
-        self.refused()
+        self.ensure_admitted()
     }
 
     /// The refusal of an open tunnel that has been stopped since.
-    pub fn stopped(&self, hold: &Hold) -> Option<Box<Refusal>> {
-        stop::standing(|| stop::Subject::tunnel(self), hold).map(Box::new)
+    pub fn stop_refusal(&self, admission: &AdmissionQueue) -> Option<Box<Refusal>> {
+        stop::current_refusal(|| stop::StopSubject::for_tunnel(self), admission).map(Box::new)
     }
 
-    fn refused(&self) -> Result<(), Box<Refusal>> {
-        match Refusal::by_policy(&self.snapshot.policy, &self.trail, &self.decision) {
+    fn ensure_admitted(&self) -> Result<(), Box<Refusal>> {
+        match Refusal::from_decision(&self.snapshot.policy, &self.trail, &self.decision) {
             Some(refusal) => Err(Box::new(refusal)),
             None => Ok(()),
         }
@@ -292,14 +300,14 @@ impl<C> TunnelJudged<C> {
 }
 
 /// What a policy says of a tunnel whose address is not known yet.
-pub(super) fn judge(policy: &Policy, asked: &TunnelAsked) -> (Trail, Decision) {
-    policy.decide(&facts(asked, Fact::Unknown))
+pub(super) fn evaluate(policy: &Policy, tunnel_facts: &TunnelFacts) -> (Trail, Decision) {
+    policy.decide(&policy_facts(tunnel_facts, Fact::Unknown))
 }
 
-fn facts(asked: &TunnelAsked, address: Fact<Option<IpAddr>>) -> Facts<'_> {
+fn policy_facts(tunnel_facts: &TunnelFacts, address: Fact<Option<IpAddr>>) -> Facts<'_> {
     Facts {
-        crawler: asked.crawler.as_str(),
+        crawler: tunnel_facts.crawler.as_str(),
         address,
-        ..Facts::of_tunnel(&asked.host)
+        ..Facts::for_tunnel(&tunnel_facts.host)
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::record::At;
+use super::record::UnixMillis;
 
 /// What happened to a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum EventKind {
+pub enum LedgerEventKind {
     /// It must leave the index.
     Removal,
     /// It failed for good, and no index has it.
@@ -15,7 +15,7 @@ pub enum EventKind {
     Moved,
 }
 
-impl EventKind {
+impl LedgerEventKind {
     /// Every kind, in the order of the documentation.
     pub const ALL: [Self; 3] = [Self::Removal, Self::PermanentError, Self::Moved];
 
@@ -36,7 +36,7 @@ impl EventKind {
 
 /// Why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Why {
+pub enum LedgerEventReason {
     /// The policy excludes it (760), or refuses it as gone.
     Excluded,
     /// An error that CloudView's table calls permanent.
@@ -47,7 +47,7 @@ pub enum Why {
     OtherSpace,
 }
 
-impl Why {
+impl LedgerEventReason {
     /// Every reason.
     pub const ALL: [Self; 4] = [
         Self::Excluded,
@@ -74,13 +74,13 @@ impl Why {
 
 /// One entry of the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct LedgerEvent {
     /// When it happened.
-    pub at: At,
+    pub at: UnixMillis,
     /// What.
-    pub kind: EventKind,
+    pub kind: LedgerEventKind,
     /// Why.
-    pub why: Why,
+    pub reason: LedgerEventReason,
     /// For which crawler.
     pub crawler: Arc<str>,
     /// The URL.

@@ -7,27 +7,27 @@ use sha2::{Digest, Sha256};
 /// 128 bits of SHA-256 over a crawler and a URL: few enough to keep, and too many for a site to find two URLs with one
 /// key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Key(pub [u8; 16]);
+pub struct LedgerKey(pub [u8; 16]);
 
-impl Hash for Key {
+impl Hash for LedgerKey {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_u128(u128::from_ne_bytes(self.0));
     }
 }
 
-impl Key {
+impl LedgerKey {
     /// The key of a URL for a crawler: the canonical form, or what `strip_params` and `replace` make of it.
-    pub fn of_url(crawler: &str, url: &str) -> Self {
-        Self::of("url", &[crawler, url])
+    pub fn for_url(crawler: &str, url: &str) -> Self {
+        Self::from_parts("url", &[crawler, url])
     }
 
     /// The key of a document for a crawler and a host: the body's hash, or a strong entity tag.
-    pub fn of_content(crawler: &str, host: &str, version: &str) -> Self {
-        Self::of("content", &[crawler, host, version])
+    pub fn for_content(crawler: &str, host: &str, version: &str) -> Self {
+        Self::from_parts("content", &[crawler, host, version])
     }
 
     /// No part can be moved over the border to the next one.
-    fn of(kind: &str, parts: &[&str]) -> Self {
+    fn from_parts(kind: &str, parts: &[&str]) -> Self {
         let mut hash = Sha256::new();
         hash.update(kind);
         for part in parts {
@@ -52,13 +52,13 @@ impl Key {
 }
 
 /// 32 hex digits.
-impl std::fmt::Display for Key {
+impl std::fmt::Display for LedgerKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.0))
     }
 }
 
-impl std::fmt::Debug for Key {
+impl std::fmt::Debug for LedgerKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Key({self})")
     }
@@ -71,10 +71,10 @@ mod tests {
     #[test]
     fn crawler_and_url_cannot_be_taken_for_each_other() {
         let keys = [
-            Key::of_url("a", "bhttp://x/"),
-            Key::of_url("ab", "http://x/"),
-            Key::of_content("a", "b", "http://x/"),
-            Key::of_content("ab", "", "http://x/"),
+            LedgerKey::for_url("a", "bhttp://x/"),
+            LedgerKey::for_url("ab", "http://x/"),
+            LedgerKey::for_content("a", "b", "http://x/"),
+            LedgerKey::for_content("ab", "", "http://x/"),
         ];
         for (i, key) in keys.iter().enumerate() {
             assert!(keys.iter().skip(i + 1).all(|other| other != key));
@@ -84,23 +84,23 @@ mod tests {
     /// Every ledger on a disk has them. Worked out by another program.
     #[test]
     fn keys_stay_what_they_are() {
-        let url = Key::of_url("news", "http://example.com/");
-        let content = Key::of_content("news", "example.com", "\"v1\"");
+        let url = LedgerKey::for_url("news", "http://example.com/");
+        let content = LedgerKey::for_content("news", "example.com", "\"v1\"");
         assert_eq!(url.to_string(), "134e1b43ecb3787d6d3959707758f130");
         assert_eq!(content.to_string(), "c5ebf97f5fdb84b6902a00a41af638e0");
     }
 
     #[test]
     fn a_key_is_read_as_it_is_written() {
-        let key = Key::of_url("news", "http://example.com/");
-        assert_eq!(Key::from_hex(&key.to_string()), Some(key));
+        let key = LedgerKey::for_url("news", "http://example.com/");
+        assert_eq!(LedgerKey::from_hex(&key.to_string()), Some(key));
         for wrong in [
             "",
             "1",
             "+0000000000000000000000000000000",
             "0g000000000000000000000000000000",
         ] {
-            assert_eq!(Key::from_hex(wrong), None, "{wrong}");
+            assert_eq!(LedgerKey::from_hex(wrong), None, "{wrong}");
         }
     }
 }

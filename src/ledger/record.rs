@@ -8,40 +8,40 @@ use crate::vocab::crawl_status::CrawlStatus;
 
 /// A time, in milliseconds since 1970.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct At(pub u64);
+pub struct UnixMillis(pub u64);
 
-impl At {
+impl UnixMillis {
     /// How much later than another time; nothing if a clock went back.
-    pub fn since(self, earlier: Self) -> Duration {
+    pub fn duration_since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
 /// Whether the ledger has the URL, in the sense of `known` (policy.md section 6).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Standing {
+pub enum VisitState {
     /// Only a refusal was logged: a GET for it was never admitted and answered.
     #[default]
-    Noted,
+    RefusedOnly,
     /// A GET for it was admitted and answered.
-    Entered,
+    Answered,
 }
 
 /// Whether the crawler's index may have a document of this URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Indexed {
+pub enum IndexState {
     /// It was never accepted.
     #[default]
     Never,
     /// It was, and nothing has asked for its removal since.
-    Perhaps,
+    Possible,
     /// A removal was ordered then.
-    Removed(At),
+    Removed(UnixMillis),
 }
 
 /// By what a later answer is told to be the same.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Validators {
+pub struct DocumentValidators {
     /// `ETag`, as sent.
     pub etag: Option<Arc<str>>,
     /// `Last-Modified`, as sent.
@@ -53,17 +53,17 @@ pub type ContentHash = [u8; 32];
 
 /// What is remembered of one URL for one crawler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Record {
+pub struct LedgerRecord {
     /// The crawler's name.
     pub crawler: Arc<str>,
     /// The URL in canonical form, as it was last asked for.
     pub url: Arc<str>,
     /// Whether a GET for it was ever answered.
-    pub standing: Standing,
+    pub visit_state: VisitState,
     /// Whether an index may have it.
-    pub indexed: Indexed,
+    pub index_state: IndexState,
     /// What became of it last.
-    pub status: Status,
+    pub status: RecordStatus,
     /// The status of the origin's last answer.
     pub origin_status: Option<u16>,
     /// OmniFind's code of the last refusal or failure.
@@ -71,19 +71,19 @@ pub struct Record {
     /// The address that was asked last.
     pub address: Option<IpAddr>,
     /// When it was first asked for.
-    pub first_seen: At,
+    pub first_seen: UnixMillis,
     /// When it was last asked for.
-    pub last_seen: At,
+    pub last_seen: UnixMillis,
     /// When it was last fetched: a GET answered 200 and delivered whole. Neither a HEAD nor a 304 counts.
-    pub last_fetched: Option<At>,
+    pub last_fetched: Option<UnixMillis>,
     /// When an exchange last ended in an error.
-    pub last_error: Option<At>,
+    pub last_error: Option<UnixMillis>,
     /// When the fetched document was last another one than before.
-    pub last_changed: Option<At>,
+    pub last_changed: Option<UnixMillis>,
     /// Those of the document that was fetched last.
-    pub validators: Validators,
+    pub validators: DocumentValidators,
     /// The document that was fetched last, where the policy asks for that.
-    pub content: Option<ContentHash>,
+    pub content_hash: Option<ContentHash>,
     /// Its type, without parameters.
     pub content_type: Arc<str>,
     /// Its length in bytes, as delivered.
@@ -100,24 +100,24 @@ pub struct Record {
 
 /// [`CrawlStatus`] with a default for a record of which nothing is known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Status(pub CrawlStatus);
+pub struct RecordStatus(pub CrawlStatus);
 
-impl Default for Status {
+impl Default for RecordStatus {
     fn default() -> Self {
         Self(CrawlStatus::Accepted)
     }
 }
 
-impl Record {
+impl LedgerRecord {
     /// That of a URL of which nothing is known but that it is asked for now. Not by way of [`Default`]: all empty texts
     /// share one reference count, which the threads would take from each other for each new URL and text.
-    pub fn new(crawler: Arc<str>, url: Arc<str>, now: At) -> Self {
+    pub fn new(crawler: Arc<str>, url: Arc<str>, now: UnixMillis) -> Self {
         Self {
             crawler,
             url,
-            standing: Standing::default(),
-            indexed: Indexed::default(),
-            status: Status::default(),
+            visit_state: VisitState::default(),
+            index_state: IndexState::default(),
+            status: RecordStatus::default(),
             origin_status: None,
             code: None,
             address: None,
@@ -126,8 +126,8 @@ impl Record {
             last_fetched: None,
             last_error: None,
             last_changed: None,
-            validators: Validators::default(),
-            content: None,
+            validators: DocumentValidators::default(),
+            content_hash: None,
             content_type: Arc::default(),
             size: 0,
             depth: None,
@@ -139,6 +139,6 @@ impl Record {
 
     /// Whether it counts as `known` for policy.md section 6.
     pub fn is_known(&self) -> bool {
-        self.standing == Standing::Entered
+        self.visit_state == VisitState::Answered
     }
 }

@@ -12,18 +12,21 @@ use std::time::Duration;
 use crate::vocab::crawl_status::CrawlStatus;
 use crate::vocab::intent::Intent;
 
-use super::event::{Event, EventKind, Why};
-use super::record::{At, Indexed, Record, Standing, Status};
-use super::seen::{Answered, Document, Failing, Noting, Refused, Seen, What};
+use super::event::{LedgerEvent, LedgerEventKind, LedgerEventReason};
+use super::observation::{
+    DeliveredDocument, FailureKind, ObservationOutcome, ObservedAnswer, ObservedRefusal,
+    RefusalRecording, UrlObservation,
+};
+use super::record::{IndexState, LedgerRecord, RecordStatus, UnixMillis, VisitState};
 
 /// OmniFind's "excluded, but in another crawler's space".
-const MOVED: u16 = 761;
+const MOVED_CODE: u16 = 761;
 /// A refusal that says nothing new is not written down again within this time.
-const REPEATED: Duration = Duration::from_secs(3600);
+const REPEAT_INTERVAL: Duration = Duration::from_secs(3600);
 
 /// What the configuration says of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Tolerance {
+pub struct ErrorTolerance {
     /// So many temporary errors in a row are too many: `ledger.temporary_errors`.
     pub temporary_errors: u32,
 }
@@ -34,27 +37,31 @@ pub struct Tolerance {
     clippy::large_enum_variant,
     reason = "there is one for each request, and nobody keeps it"
 )]
-pub enum Kept {
+pub enum RecordUpdate {
     /// It stays as it is, or there is still none.
-    Same,
+    Unchanged,
     /// It is this from now on.
-    Changed(Record),
+    Changed(LedgerRecord),
     /// It is forgotten.
     Forgotten,
 }
 
 /// What a look comes to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Noted {
+pub struct LedgerTransition {
     /// The record.
-    pub kept: Kept,
+    pub update: RecordUpdate,
     /// What is owed to those who keep an index.
-    pub owed: Option<Event>,
+    pub event: Option<LedgerEvent>,
 }
 
 /// Takes a look into account.
-pub fn note(before: Option<&Record>, seen: Seen, tolerance: Tolerance) -> Noted {
-    let Seen {
+pub fn apply_observation(
+    before: Option<&LedgerRecord>,
+    seen: UrlObservation,
+    tolerance: ErrorTolerance,
+) -> LedgerTransition {
+    let UrlObservation {
         at,
         url,
         crawler,
@@ -64,9 +71,9 @@ pub fn note(before: Option<&Record>, seen: Seen, tolerance: Tolerance) -> Noted 
         source,
         revision,
         rule,
-        what,
+        outcome: what,
     } = seen;
-    let look = Look {
+    let look = ObservedUrl {
         url,
         crawler,
         space,
@@ -74,34 +81,37 @@ pub fn note(before: Option<&Record>, seen: Seen, tolerance: Tolerance) -> Noted 
         address,
         source,
     };
-    let told = |status| Told {
+    let told = |status| EventContext {
         at,
         status,
         rule,
         revision,
     };
     match what {
-        What::Answered(answered) => answer(
+        ObservationOutcome::Answered(answered) => apply_answer(
             before,
             look,
             told(Some(answered.status)),
             answered,
             tolerance,
         ),
-        What::Failed { failing, code } => {
+        ObservationOutcome::Failed {
+            failure: failing,
+            code,
+        } => {
             let told = told(None);
-            let mut record = looked_at(before, look, at);
-            record.status = Status(CrawlStatus::Error);
+            let mut record = updated_record(before, look, at);
+            record.status = RecordStatus(CrawlStatus::Error);
             record.code = code;
-            fail(before, record, &told, failing, tolerance)
+            apply_failure(before, record, &told, failing, tolerance)
         }
-        What::Refused(refused) => refuse(before, look, &told(None), refused),
-        What::Allowed => allow(before),
+        ObservationOutcome::Refused(refused) => apply_refusal(before, look, &told(None), refused),
+        ObservationOutcome::Allowed => apply_allowed(before),
     }
 }
 
 /// What every look tells of a URL.
-struct Look {
+struct ObservedUrl {
     url: Arc<str>,
     crawler: Arc<str>,
     space: Option<Arc<str>>,
@@ -111,8 +121,8 @@ struct Look {
 }
 
 /// What is told of a look with an event.
-struct Told {
-    at: At,
+struct EventContext {
+    at: UnixMillis,
     /// The origin's status, if what was seen is its answer: that of an earlier one says nothing of this.
     status: Option<u16>,
     rule: Option<Arc<str>>,
@@ -120,8 +130,12 @@ struct Told {
 }
 
 /// The record, with what every look tells.
-fn looked_at(before: Option<&Record>, look: Look, at: At) -> Record {
-    let Look {
+fn updated_record(
+    before: Option<&LedgerRecord>,
+    look: ObservedUrl,
+    at: UnixMillis,
+) -> LedgerRecord {
+    let ObservedUrl {
         url,
         crawler,
         space,
@@ -130,15 +144,15 @@ fn looked_at(before: Option<&Record>, look: Look, at: At) -> Record {
         source,
     } = look;
     let Some(before) = before else {
-        return Record {
+        return LedgerRecord {
             space,
             depth,
             address,
             source,
-            ..Record::new(crawler, url, at)
+            ..LedgerRecord::new(crawler, url, at)
         };
     };
-    Record {
+    LedgerRecord {
         crawler,
         url,
         last_seen: at,
@@ -150,120 +164,132 @@ fn looked_at(before: Option<&Record>, look: Look, at: At) -> Record {
     }
 }
 
-fn answer(
-    before: Option<&Record>,
-    look: Look,
-    told: Told,
-    answered: Answered,
-    tolerance: Tolerance,
-) -> Noted {
-    let mut record = looked_at(before, look, told.at);
-    record.standing = Standing::Entered;
+fn apply_answer(
+    before: Option<&LedgerRecord>,
+    look: ObservedUrl,
+    told: EventContext,
+    answered: ObservedAnswer,
+    tolerance: ErrorTolerance,
+) -> LedgerTransition {
+    let mut record = updated_record(before, look, told.at);
+    record.visit_state = VisitState::Answered;
     record.origin_status = Some(answered.status);
-    record.status = Status(answered.outcome);
+    record.status = RecordStatus(answered.crawl_status);
     record.code = answered.code;
-    if let Some(failing) = answered.failing {
-        return fail(before, record, &told, failing, tolerance);
+    if let Some(failing) = answered.failure {
+        return apply_failure(before, record, &told, failing, tolerance);
     }
     record.temporary_errors = 0;
-    if answered.outcome == CrawlStatus::Accepted {
-        deliver(&mut record, told.at, answered.document);
-        return changed(record, None);
+    if answered.crawl_status == CrawlStatus::Accepted {
+        record_delivery(&mut record, told.at, answered.document);
+        return changed_record(record, None);
     }
-    let owed = exclude(&mut record, &told, answered.intent, answered.code);
-    changed(record, owed)
+    let owed = remove_from_index(&mut record, &told, answered.intent, answered.code);
+    changed_record(record, owed)
 }
 
 /// An answer was passed on. Only a document that was delivered whole is the last one from now on.
-fn deliver(record: &mut Record, at: At, document: Option<Document>) {
+fn record_delivery(record: &mut LedgerRecord, at: UnixMillis, document: Option<DeliveredDocument>) {
     // What had to leave the index comes back with a document, and not with a 304 or a redirection.
-    if document.is_some() || record.indexed == Indexed::Never {
-        record.indexed = Indexed::Perhaps;
+    if document.is_some() || record.index_state == IndexState::Never {
+        record.index_state = IndexState::Possible;
     }
-    let Some(Document {
+    let Some(DeliveredDocument {
         validators,
-        content,
+        content_hash: content,
         content_type,
         size,
     }) = document
     else {
         return;
     };
-    let same_content = record.content.is_some() && record.content == content;
+    let same_content = record.content_hash.is_some() && record.content_hash == content;
     let same = same_content || content.is_none() && record.validators == validators;
     if !same || record.last_fetched.is_none() {
         record.last_changed = Some(at);
     }
     record.last_fetched = Some(at);
     record.validators = validators;
-    record.content = content;
+    record.content_hash = content;
     record.content_type = content_type;
     record.size = size;
 }
 
-fn fail(
-    before: Option<&Record>,
-    mut record: Record,
-    told: &Told,
-    failing: Failing,
-    tolerance: Tolerance,
-) -> Noted {
+fn apply_failure(
+    before: Option<&LedgerRecord>,
+    mut record: LedgerRecord,
+    told: &EventContext,
+    failing: FailureKind,
+    tolerance: ErrorTolerance,
+) -> LedgerTransition {
     record.last_error = Some(told.at);
     let why = match failing {
-        Failing::Permanent => Why::PermanentError,
-        Failing::Temporary => {
+        FailureKind::Permanent => LedgerEventReason::PermanentError,
+        FailureKind::Temporary => {
             record.temporary_errors = record.temporary_errors.saturating_add(1);
             if record.temporary_errors < tolerance.temporary_errors {
-                return changed(record, None);
+                return changed_record(record, None);
             }
-            Why::TemporaryErrors
+            LedgerEventReason::TemporaryErrors
         }
     };
-    let indexed = record.indexed == Indexed::Perhaps;
-    let refreshed = before.is_some_and(Record::is_known);
+    let indexed = record.index_state == IndexState::Possible;
+    let refreshed = before.is_some_and(LedgerRecord::is_known);
     let kind = if indexed {
-        EventKind::Removal
+        LedgerEventKind::Removal
     } else {
-        EventKind::PermanentError
+        LedgerEventKind::PermanentError
     };
-    let first = failing == Failing::Permanent && !refreshed;
-    let owed = (indexed || first).then(|| event(&record, told, kind, why));
-    if indexed || refreshed || failing == Failing::Temporary {
-        return Noted {
-            kept: Kept::Forgotten,
-            owed,
+    let first = failing == FailureKind::Permanent && !refreshed;
+    let owed = (indexed || first).then(|| new_event(&record, told, kind, why));
+    if indexed || refreshed || failing == FailureKind::Temporary {
+        return LedgerTransition {
+            update: RecordUpdate::Forgotten,
+            event: owed,
         };
     }
-    changed(record, owed)
+    changed_record(record, owed)
 }
 
-fn refuse(before: Option<&Record>, look: Look, told: &Told, refused: Refused) -> Noted {
-    let nothing = Noted {
-        kept: Kept::Same,
-        owed: None,
+fn apply_refusal(
+    before: Option<&LedgerRecord>,
+    look: ObservedUrl,
+    told: &EventContext,
+    refused: ObservedRefusal,
+) -> LedgerTransition {
+    let nothing = LedgerTransition {
+        update: RecordUpdate::Unchanged,
+        event: None,
     };
-    if !is_about_the_url(refused.outcome) || before.is_none() && refused.record == Noting::Skip {
+    if !concerns_url(refused.crawl_status)
+        || before.is_none() && refused.recording == RefusalRecording::Skip
+    {
         return nothing;
     }
-    let mut record = looked_at(before, look, told.at);
-    record.status = Status(refused.outcome);
+    let mut record = updated_record(before, look, told.at);
+    record.status = RecordStatus(refused.crawl_status);
     record.code = refused.code;
-    let moved = refused.code == Some(MOVED)
-        && record.indexed == Indexed::Perhaps
-        && before.is_none_or(|before| before.code != Some(MOVED));
+    let moved = refused.code == Some(MOVED_CODE)
+        && record.index_state == IndexState::Possible
+        && before.is_none_or(|before| before.code != Some(MOVED_CODE));
     let owed = if moved {
-        Some(event(&record, told, EventKind::Moved, Why::OtherSpace))
+        Some(new_event(
+            &record,
+            told,
+            LedgerEventKind::Moved,
+            LedgerEventReason::OtherSpace,
+        ))
     } else {
-        exclude(&mut record, told, Some(refused.intent), refused.code)
+        remove_from_index(&mut record, told, Some(refused.intent), refused.code)
     };
-    if owed.is_none() && before.is_some_and(|before| says_nothing_new(before, &record)) {
+    if owed.is_none() && before.is_some_and(|before| is_unchanged(before, &record)) {
         return nothing;
     }
-    changed(record, owed)
+    changed_record(record, owed)
 }
 
 /// Refusals for want of a turn, or for what the client did, say nothing of the URL.
-fn is_about_the_url(outcome: CrawlStatus) -> bool {
+fn concerns_url(outcome: CrawlStatus) -> bool {
     use CrawlStatus as Of;
     match outcome {
         Of::Politeness
@@ -284,34 +310,39 @@ fn is_about_the_url(outcome: CrawlStatus) -> bool {
     }
 }
 
-fn says_nothing_new(before: &Record, record: &Record) -> bool {
-    let unmoved = Record {
+fn is_unchanged(before: &LedgerRecord, record: &LedgerRecord) -> bool {
+    let unmoved = LedgerRecord {
         last_seen: before.last_seen,
         ..record.clone()
     };
-    unmoved == *before && record.last_seen.since(before.last_seen) < REPEATED
+    unmoved == *before && record.last_seen.duration_since(before.last_seen) < REPEAT_INTERVAL
 }
 
 /// A URL that must leave the index does so once.
-fn exclude(
-    record: &mut Record,
-    told: &Told,
+fn remove_from_index(
+    record: &mut LedgerRecord,
+    told: &EventContext,
     intent: Option<Intent>,
     code: Option<u16>,
-) -> Option<Event> {
-    let leaves = intent == Some(Intent::Gone) && code != Some(MOVED);
-    if !leaves || record.indexed != Indexed::Perhaps {
+) -> Option<LedgerEvent> {
+    let leaves = intent == Some(Intent::Gone) && code != Some(MOVED_CODE);
+    if !leaves || record.index_state != IndexState::Possible {
         return None;
     }
-    record.indexed = Indexed::Removed(told.at);
-    Some(event(record, told, EventKind::Removal, Why::Excluded))
+    record.index_state = IndexState::Removed(told.at);
+    Some(new_event(
+        record,
+        told,
+        LedgerEventKind::Removal,
+        LedgerEventReason::Excluded,
+    ))
 }
 
 /// The sweep finds a URL in its space: a code of an earlier one holds no more.
-fn allow(before: Option<&Record>) -> Noted {
-    let same = Noted {
-        kept: Kept::Same,
-        owed: None,
+fn apply_allowed(before: Option<&LedgerRecord>) -> LedgerTransition {
+    let same = LedgerTransition {
+        update: RecordUpdate::Unchanged,
+        event: None,
     };
     let Some(before) = before.filter(|record| record.status.0 == CrawlStatus::Filter) else {
         return same;
@@ -319,14 +350,14 @@ fn allow(before: Option<&Record>) -> Noted {
     if before.code.is_none() {
         return same;
     }
-    let indexed = before.indexed == Indexed::Perhaps;
+    let indexed = before.index_state == IndexState::Possible;
     let status = if indexed {
-        Status(CrawlStatus::Accepted)
+        RecordStatus(CrawlStatus::Accepted)
     } else {
         before.status
     };
-    changed(
-        Record {
+    changed_record(
+        LedgerRecord {
             code: None,
             status,
             ..before.clone()
@@ -335,18 +366,23 @@ fn allow(before: Option<&Record>) -> Noted {
     )
 }
 
-fn changed(record: Record, owed: Option<Event>) -> Noted {
-    Noted {
-        kept: Kept::Changed(record),
-        owed,
+fn changed_record(record: LedgerRecord, owed: Option<LedgerEvent>) -> LedgerTransition {
+    LedgerTransition {
+        update: RecordUpdate::Changed(record),
+        event: owed,
     }
 }
 
-fn event(record: &Record, told: &Told, kind: EventKind, why: Why) -> Event {
-    Event {
+fn new_event(
+    record: &LedgerRecord,
+    told: &EventContext,
+    kind: LedgerEventKind,
+    why: LedgerEventReason,
+) -> LedgerEvent {
+    LedgerEvent {
         at: told.at,
         kind,
-        why,
+        reason: why,
         crawler: record.crawler.clone(),
         url: record.url.clone(),
         code: record.code,
@@ -359,15 +395,15 @@ fn event(record: &Record, told: &Told, kind: EventKind, why: Why) -> Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::ledger::record::Validators;
+    use crate::ledger::record::DocumentValidators;
 
-    const THREE: Tolerance = Tolerance {
+    const THREE: ErrorTolerance = ErrorTolerance {
         temporary_errors: 3,
     };
 
-    fn seen(at: u64, what: What) -> Seen {
-        Seen {
-            at: At(at),
+    fn seen(at: u64, what: ObservationOutcome) -> UrlObservation {
+        UrlObservation {
+            at: UnixMillis(at),
             url: "http://h.test/".into(),
             crawler: "news".into(),
             space: None,
@@ -376,61 +412,70 @@ mod tests {
             source: None,
             revision: "00000000".into(),
             rule: None,
-            what,
+            outcome: what,
         }
     }
 
-    fn page(etag: &str) -> What {
-        let validators = Validators {
+    fn page(etag: &str) -> ObservationOutcome {
+        let validators = DocumentValidators {
             etag: Some(etag.into()),
             last_modified: None,
         };
-        let document = Some(Document {
+        let document = Some(DeliveredDocument {
             validators,
             size: 10,
-            ..Document::default()
+            ..DeliveredDocument::default()
         });
-        What::Answered(Answered {
+        ObservationOutcome::Answered(ObservedAnswer {
             document,
             ..status(200, CrawlStatus::Accepted, None)
         })
     }
 
-    fn status(status: u16, outcome: CrawlStatus, failing: Option<Failing>) -> Answered {
-        Answered {
+    fn status(status: u16, outcome: CrawlStatus, failing: Option<FailureKind>) -> ObservedAnswer {
+        ObservedAnswer {
             status,
-            outcome,
+            crawl_status: outcome,
             intent: None,
             code: None,
-            failing,
+            failure: failing,
             document: None,
         }
     }
 
-    fn failed(code: u16, failing: Failing) -> What {
-        What::Answered(status(code, CrawlStatus::of_origin(code), Some(failing)))
+    fn failed(code: u16, failing: FailureKind) -> ObservationOutcome {
+        ObservationOutcome::Answered(status(
+            code,
+            CrawlStatus::from_origin_status(code),
+            Some(failing),
+        ))
     }
 
-    fn refused(intent: Intent, code: Option<u16>) -> What {
+    fn refused(intent: Intent, code: Option<u16>) -> ObservationOutcome {
         let outcome = CrawlStatus::Filter;
-        What::Refused(Refused {
-            outcome,
+        ObservationOutcome::Refused(ObservedRefusal {
+            crawl_status: outcome,
             intent,
             code,
-            record: Noting::Skip,
+            recording: RefusalRecording::Skip,
         })
     }
 
     /// What is left after these looks, and which events were owed on the way.
-    fn after(looks: &[What]) -> (Option<Record>, Vec<(EventKind, Why)>) {
-        let (mut record, mut owed) = (None::<Record>, vec![]);
+    fn after(
+        looks: &[ObservationOutcome],
+    ) -> (
+        Option<LedgerRecord>,
+        Vec<(LedgerEventKind, LedgerEventReason)>,
+    ) {
+        let (mut record, mut owed) = (None::<LedgerRecord>, vec![]);
         for (turn, what) in looks.iter().enumerate() {
-            let noted = note(record.as_ref(), seen(turn as u64, what.clone()), THREE);
-            owed.extend(noted.owed.map(|event| (event.kind, event.why)));
-            match noted.kept {
-                Kept::Same => {}
-                Kept::Changed(changed) => record = Some(changed),
-                Kept::Forgotten => record = None,
+            let noted = apply_observation(record.as_ref(), seen(turn as u64, what.clone()), THREE);
+            owed.extend(noted.event.map(|event| (event.kind, event.reason)));
+            match noted.update {
+                RecordUpdate::Unchanged => {}
+                RecordUpdate::Changed(changed) => record = Some(changed),
+                RecordUpdate::Forgotten => record = None,
             }
         }
         (record, owed)
@@ -438,9 +483,12 @@ mod tests {
 
     #[test]
     fn errors_go_as_cloudview_sorts_them() {
-        use Failing::{Permanent, Temporary};
-        let removal = |why| vec![(EventKind::Removal, why)];
-        let error = vec![(EventKind::PermanentError, Why::PermanentError)];
+        use FailureKind::{Permanent, Temporary};
+        let removal = |why| vec![(LedgerEventKind::Removal, why)];
+        let error = vec![(
+            LedgerEventKind::PermanentError,
+            LedgerEventReason::PermanentError,
+        )];
         for (looks, known, owed) in [
             (vec![page("a")], Some(CrawlStatus::Accepted), vec![]),
             (
@@ -456,7 +504,7 @@ mod tests {
             (
                 vec![page("a"), failed(404, Permanent)],
                 None,
-                removal(Why::PermanentError),
+                removal(LedgerEventReason::PermanentError),
             ),
             (
                 vec![page("a"), failed(503, Temporary)],
@@ -471,7 +519,7 @@ mod tests {
                     failed(503, Temporary),
                 ],
                 None,
-                removal(Why::TemporaryErrors),
+                removal(LedgerEventReason::TemporaryErrors),
             ),
             (
                 vec![
@@ -486,8 +534,8 @@ mod tests {
             ),
             (vec![failed(503, Temporary); 3], None, vec![]),
             (
-                vec![What::Failed {
-                    failing: Temporary,
+                vec![ObservationOutcome::Failed {
+                    failure: Temporary,
                     code: Some(613),
                 }],
                 Some(CrawlStatus::Error),
@@ -507,48 +555,63 @@ mod tests {
     fn a_removal_is_ordered_once_until_the_url_is_accepted_again() {
         let gone = || refused(Intent::Gone, Some(760));
         let (record, owed) = after(&[page("a"), gone(), gone()]);
-        assert_eq!(owed, [(EventKind::Removal, Why::Excluded)]);
-        assert_eq!(record.unwrap().indexed, Indexed::Removed(At(1)));
+        assert_eq!(
+            owed,
+            [(LedgerEventKind::Removal, LedgerEventReason::Excluded)]
+        );
+        assert_eq!(
+            record.unwrap().index_state,
+            IndexState::Removed(UnixMillis(1))
+        );
         let (_, owed) = after(&[page("a"), gone(), page("b"), gone()]);
         assert_eq!(owed.len(), 2);
         // What was never accepted is in no index.
         assert!(
-            after(&[failed(404, Failing::Permanent), gone()])
+            after(&[failed(404, FailureKind::Permanent), gone()])
                 .1
                 .iter()
-                .all(|(kind, _)| *kind != EventKind::Removal)
+                .all(|(kind, _)| *kind != LedgerEventKind::Removal)
         );
     }
 
     #[test]
     fn what_was_removed_comes_back_with_a_document_only() {
         let gone = || refused(Intent::Gone, Some(760));
-        let unchanged = || What::Answered(status(304, CrawlStatus::Accepted, None));
+        let unchanged = || ObservationOutcome::Answered(status(304, CrawlStatus::Accepted, None));
         let (record, _) = after(&[page("a"), gone(), unchanged()]);
-        assert_eq!(record.unwrap().indexed, Indexed::Removed(At(1)));
+        assert_eq!(
+            record.unwrap().index_state,
+            IndexState::Removed(UnixMillis(1))
+        );
         let (record, _) = after(&[page("a"), gone(), page("a")]);
-        assert_eq!(record.unwrap().indexed, Indexed::Perhaps);
+        assert_eq!(record.unwrap().index_state, IndexState::Possible);
     }
 
     #[test]
     fn a_url_of_another_space_is_told_of_once_and_stays() {
         let moved = || refused(Intent::Keep, Some(761));
         let (record, owed) = after(&[page("a"), moved(), moved()]);
-        assert_eq!(owed, [(EventKind::Moved, Why::OtherSpace)]);
+        assert_eq!(
+            owed,
+            [(LedgerEventKind::Moved, LedgerEventReason::OtherSpace)]
+        );
         let record = record.unwrap();
-        assert_eq!((record.indexed, record.code), (Indexed::Perhaps, Some(761)));
-        let (record, owed) = after(&[page("a"), moved(), What::Allowed, moved()]);
+        assert_eq!(
+            (record.index_state, record.code),
+            (IndexState::Possible, Some(761))
+        );
+        let (record, owed) = after(&[page("a"), moved(), ObservationOutcome::Allowed, moved()]);
         assert_eq!((owed.len(), record.unwrap().code), (2, Some(761)));
     }
 
     #[test]
     fn a_refused_url_is_noted_only_if_it_is_known_or_logged() {
         assert_eq!(after(&[refused(Intent::Deny, None)]).0, None);
-        let logged = What::Refused(Refused {
-            outcome: CrawlStatus::Filter,
+        let logged = ObservationOutcome::Refused(ObservedRefusal {
+            crawl_status: CrawlStatus::Filter,
             intent: Intent::Deny,
             code: None,
-            record: Noting::Keep,
+            recording: RefusalRecording::Keep,
         });
         let (record, _) = after(std::slice::from_ref(&logged));
         assert!(!record.unwrap().is_known());
@@ -562,13 +625,13 @@ mod tests {
     #[test]
     fn waiting_for_a_turn_says_nothing_of_the_url() {
         let outcome = CrawlStatus::Politeness;
-        let later = Refused {
-            outcome,
+        let later = ObservedRefusal {
+            crawl_status: outcome,
             intent: Intent::Later,
             code: None,
-            record: Noting::Keep,
+            recording: RefusalRecording::Keep,
         };
-        let (record, _) = after(&[page("a"), What::Refused(later)]);
+        let (record, _) = after(&[page("a"), ObservationOutcome::Refused(later)]);
         assert_eq!(record.unwrap().status.0, CrawlStatus::Accepted);
     }
 
@@ -578,26 +641,29 @@ mod tests {
         let same = same.unwrap();
         assert_eq!(
             (same.last_changed, same.last_fetched),
-            (Some(At(0)), Some(At(1)))
+            (Some(UnixMillis(0)), Some(UnixMillis(1)))
         );
         let (other, _) = after(&[page("a"), page("b")]);
-        assert_eq!(other.unwrap().last_changed, Some(At(1)));
+        assert_eq!(other.unwrap().last_changed, Some(UnixMillis(1)));
     }
 
     #[test]
     fn a_look_tells_where_the_url_stands_now_and_keeps_what_it_does_not_tell() {
         let (address, source) = ("192.0.2.7".parse().ok(), Some(Arc::from("sitemap")));
-        let look = |at, space: &str| Seen {
+        let look = |at, space: &str| UrlObservation {
             space: Some(space.into()),
             ..seen(at, page("a"))
         };
-        let changed = |before: Option<&Record>, seen| match note(before, seen, THREE).kept {
-            Kept::Changed(record) => record,
-            Kept::Same | Kept::Forgotten => panic!("nothing is kept"),
-        };
+        let changed =
+            |before: Option<&LedgerRecord>, seen| match apply_observation(before, seen, THREE)
+                .update
+            {
+                RecordUpdate::Changed(record) => record,
+                RecordUpdate::Unchanged | RecordUpdate::Forgotten => panic!("nothing is kept"),
+            };
         let first = changed(
             None,
-            Seen {
+            UrlObservation {
                 address,
                 source: source.clone(),
                 ..look(1, "north")
@@ -605,26 +671,35 @@ mod tests {
         );
         let second = changed(
             Some(&first),
-            Seen {
+            UrlObservation {
                 address: None,
                 source: None,
                 ..look(2, "south")
             },
         );
         assert_eq!((second.address, &second.source), (address, &source));
-        assert_eq!((second.first_seen, second.last_seen), (At(1), At(2)));
+        assert_eq!(
+            (second.first_seen, second.last_seen),
+            (UnixMillis(1), UnixMillis(2))
+        );
         assert_eq!(second.space.as_deref(), Some("south"));
     }
 
     #[test]
     fn the_fewest_links_count() {
-        let deep = |depth| Seen {
+        let deep = |depth| UrlObservation {
             depth,
             ..seen(0, page("a"))
         };
-        let record = |before: Option<&Record>, depth| match note(before, deep(depth), THREE).kept {
-            Kept::Changed(record) => record,
-            Kept::Same | Kept::Forgotten => panic!("nothing is kept"),
+        let record = |before: Option<&LedgerRecord>, depth| match apply_observation(
+            before,
+            deep(depth),
+            THREE,
+        )
+        .update
+        {
+            RecordUpdate::Changed(record) => record,
+            RecordUpdate::Unchanged | RecordUpdate::Forgotten => panic!("nothing is kept"),
         };
         let first = record(None, Some(3));
         assert_eq!(record(Some(&first), None).depth, Some(3));

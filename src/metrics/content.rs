@@ -76,7 +76,7 @@ impl ContentFamily {
     }
 
     /// The family of a `Content-Type` value.
-    pub fn of(value: Option<&[u8]>) -> Self {
+    pub fn from_content_type(value: Option<&[u8]>) -> Self {
         let Some(value) = value else {
             return Self::None;
         };
@@ -91,8 +91,16 @@ impl ContentFamily {
         let exact = EXACT
             .iter()
             .find(|(name, _)| essence.eq_ignore_ascii_case(name.as_bytes()));
-        let found = exact.or_else(|| ENDS.iter().find(|(end, _)| ends(essence, end)));
-        let found = found.or_else(|| BEGINS.iter().find(|(begin, _)| begins(essence, begin)));
+        let found = exact.or_else(|| {
+            SUFFIXES
+                .iter()
+                .find(|(end, _)| ends_with_ignore_case(essence, end))
+        });
+        let found = found.or_else(|| {
+            PREFIXES
+                .iter()
+                .find(|(begin, _)| starts_with_ignore_case(essence, begin))
+        });
         found.map_or(Self::Other, |(_, family)| *family)
     }
 }
@@ -121,9 +129,9 @@ const EXACT: [(&str, ContentFamily); 22] = [
     ("application/x-7z-compressed", ContentFamily::Archive),
     ("application/vnd.rar", ContentFamily::Archive),
 ];
-const ENDS: [(&str, ContentFamily); 2] =
+const SUFFIXES: [(&str, ContentFamily); 2] =
     [("+json", ContentFamily::Json), ("+xml", ContentFamily::Xml)];
-const BEGINS: [(&str, ContentFamily); 6] = [
+const PREFIXES: [(&str, ContentFamily); 6] = [
     ("image/", ContentFamily::Image),
     ("text/", ContentFamily::Text),
     ("video/", ContentFamily::Video),
@@ -132,12 +140,12 @@ const BEGINS: [(&str, ContentFamily); 6] = [
     ("application/font-", ContentFamily::Font),
 ];
 
-fn begins(text: &[u8], start: &str) -> bool {
+fn starts_with_ignore_case(text: &[u8], start: &str) -> bool {
     text.get(..start.len())
         .is_some_and(|s| s.eq_ignore_ascii_case(start.as_bytes()))
 }
 
-fn ends(text: &[u8], end: &str) -> bool {
+fn ends_with_ignore_case(text: &[u8], end: &str) -> bool {
     let from = text.len().checked_sub(end.len());
     from.and_then(|from| text.get(from..))
         .is_some_and(|s| s.eq_ignore_ascii_case(end.as_bytes()))
@@ -166,12 +174,12 @@ mod tests {
             (" ; charset=utf-8", "none"),
         ] {
             assert_eq!(
-                ContentFamily::of(Some(value.as_bytes())).as_str(),
+                ContentFamily::from_content_type(Some(value.as_bytes())).as_str(),
                 family,
                 "{value:?}"
             );
         }
-        assert_eq!(ContentFamily::of(None), ContentFamily::None);
+        assert_eq!(ContentFamily::from_content_type(None), ContentFamily::None);
     }
 
     #[test]

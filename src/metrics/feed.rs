@@ -2,23 +2,23 @@
 
 use prometheus::{IntCounter, IntGauge};
 
-use super::labels::{FeedEnd, FeedOut};
-use super::series::{Error, Registrar, bump};
+use super::labels::{FeedResult, FeedTarget};
+use super::series::{Error, Registrar, increment};
 use super::{Metrics, names};
 
 pub(super) struct FeedFamilies {
     /// By outlet, then by end.
     events: Box<[IntCounter]>,
     failures: Box<[IntCounter]>,
-    behind: Box<[IntGauge]>,
+    backlog: Box<[IntGauge]>,
 }
 
 impl FeedFamilies {
     pub(super) fn register(new: &Registrar<'_>) -> Result<Self, Error> {
         let events = new.counters(&names::LEDGER_FEED_EVENTS)?;
-        let pairs = FeedOut::ALL
+        let pairs = FeedTarget::ALL
             .into_iter()
-            .flat_map(|out| FeedEnd::ALL.map(|end| (out, end)));
+            .flat_map(|out| FeedResult::ALL.map(|end| (out, end)));
         let behind = new.gauges(&names::LEDGER_FEED_BEHIND)?;
         Ok(Self {
             events: pairs
@@ -26,11 +26,11 @@ impl FeedFamilies {
                     events.get_metric_with_label_values(&[out.as_str(), end.as_str()])
                 })
                 .collect::<Result<_, _>>()?,
-            failures: new.closed(
+            failures: new.closed_counters(
                 &names::LEDGER_FEED_FAILURES,
-                &FeedOut::ALL.map(FeedOut::as_str),
+                &FeedTarget::ALL.map(FeedTarget::as_str),
             )?,
-            behind: FeedOut::ALL
+            backlog: FeedTarget::ALL
                 .into_iter()
                 .map(|out| behind.get_metric_with_label_values(&[out.as_str()]))
                 .collect::<Result<_, _>>()?,
@@ -40,21 +40,21 @@ impl FeedFamilies {
 
 impl Metrics {
     /// So many events are through with an outlet.
-    pub fn feed_events(&self, out: FeedOut, end: FeedEnd, count: u64) {
-        let place = out as usize * FeedEnd::ALL.len() + end as usize;
+    pub fn add_feed_events(&self, out: FeedTarget, end: FeedResult, count: u64) {
+        let place = out as usize * FeedResult::ALL.len() + end as usize;
         if let Some(counter) = self.families().feed.events.get(place) {
             counter.inc_by(count);
         }
     }
 
     /// A try has failed.
-    pub fn feed_failed(&self, out: FeedOut) {
-        bump(self.families().feed.failures.get(out as usize));
+    pub fn record_feed_failure(&self, out: FeedTarget) {
+        increment(self.families().feed.failures.get(out as usize));
     }
 
     /// So many events are still to go.
-    pub fn feed_behind(&self, out: FeedOut, count: u64) {
-        if let Some(gauge) = self.families().feed.behind.get(out as usize) {
+    pub fn set_feed_backlog(&self, out: FeedTarget, count: u64) {
+        if let Some(gauge) = self.families().feed.backlog.get(out as usize) {
             gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
         }
     }

@@ -9,15 +9,15 @@ use crate::vocab::reason::Reason;
 
 pub use decision::CLIENT_LEFT;
 pub(super) use decision::{
-    DECISION_SLOTS, decision_of, decision_slot, decisions_that_occur, reason_label,
+    DECISION_SLOTS, decision_from_slot, decision_slot, possible_decisions, reason_label,
 };
 pub(super) use request::{
-    REQUEST_SLOTS, code_slot, method_slot, request_labels, request_slot, requests_that_occur,
+    REQUEST_SLOTS, code_slot, expected_requests, method_slot, request_labels, request_slot,
 };
 
 /// Whether anything is counted: the setting `telemetry.metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counting {
+pub enum MetricsMode {
     /// Every request.
     Everything,
     /// Nothing of requests, connections and hosts.
@@ -29,7 +29,7 @@ pub const LEDGER_EVENTS: [&str; 3] = ["removal", "permanent_error", "moved"];
 
 /// What came of a body that was looked at; the label `outcome` of documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DocumentRead {
+pub enum DocumentOutcome {
     /// What it says was read.
     Read,
     /// It was changed.
@@ -40,7 +40,7 @@ pub enum DocumentRead {
     TooLarge,
 }
 
-impl DocumentRead {
+impl DocumentOutcome {
     /// Every outcome.
     pub const ALL: [Self; 4] = [Self::Read, Self::Changed, Self::Unreadable, Self::TooLarge];
 
@@ -57,7 +57,7 @@ impl DocumentRead {
 
 /// What was decided of a request; the label `verdict`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Verdict {
+pub enum VerdictLabel {
     /// It was let through.
     Allow,
     /// It was refused.
@@ -66,7 +66,7 @@ pub enum Verdict {
     ShadowReject,
 }
 
-impl Verdict {
+impl VerdictLabel {
     /// Every verdict.
     pub const ALL: [Self; 3] = [Self::Allow, Self::Reject, Self::ShadowReject];
 
@@ -82,14 +82,14 @@ impl Verdict {
 
 /// Who made the answer; the label `source`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Source {
+pub enum ResponseSource {
     /// The origin's answer was passed on.
     Origin,
     /// The proxy made it, or nobody did.
     Proxy,
 }
 
-impl Source {
+impl ResponseSource {
     /// Both sources.
     pub const ALL: [Self; 2] = [Self::Origin, Self::Proxy];
 
@@ -104,7 +104,7 @@ impl Source {
 
 /// Why spans are lost; the label `why` of `trace_spans_dropped_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SpansLost {
+pub enum SpanLossReason {
     /// More were made than could be sent.
     QueueFull,
     /// The collector cannot be reached, or answers with an error.
@@ -115,7 +115,7 @@ pub enum SpansLost {
     Shutdown,
 }
 
-impl SpansLost {
+impl SpanLossReason {
     /// Every cause, in the order of the declaration.
     pub const ALL: [Self; 4] = [
         Self::QueueFull,
@@ -137,14 +137,14 @@ impl SpansLost {
 
 /// Where the ledger's events go; the label `feed`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FeedOut {
+pub enum FeedTarget {
     /// `ledger.events.file`.
     File,
     /// `ledger.events.webhook`.
     Webhook,
 }
 
-impl FeedOut {
+impl FeedTarget {
     /// Every one, in the order of the declaration.
     pub const ALL: [Self; 2] = [Self::File, Self::Webhook];
 
@@ -159,14 +159,14 @@ impl FeedOut {
 
 /// How an event left; the label `result` of `ledger_feed_events_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FeedEnd {
+pub enum FeedResult {
     /// It was taken.
     Delivered,
     /// It was not, and was put aside.
     DeadLetter,
 }
 
-impl FeedEnd {
+impl FeedResult {
     /// Every one, in the order of the declaration.
     pub const ALL: [Self; 2] = [Self::Delivered, Self::DeadLetter];
 
@@ -181,7 +181,7 @@ impl FeedEnd {
 
 /// Bytes that show another protocol on the proxy's port, or in a tunnel to a port without TLS; the label `reason` of `foreign_bytes_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ForeignBytes {
+pub enum ForeignBytesKind {
     /// A TLS ClientHello: a client that speaks TLS to its proxy.
     ClientHello,
     /// The HTTP/2 connection preface.
@@ -190,7 +190,7 @@ pub enum ForeignBytes {
     Unknown,
 }
 
-impl ForeignBytes {
+impl ForeignBytesKind {
     /// Every kind.
     pub const ALL: [Self; 3] = [Self::ClientHello, Self::Http2Preface, Self::Unknown];
 
@@ -206,7 +206,7 @@ impl ForeignBytes {
 
 /// What was decided of a CONNECT; the label `verdict` of `tunnels_total`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TunnelVerdict {
+pub enum TunnelVerdictLabel {
     /// It was let through, perhaps as an undecided one (`tunnel_undecided: allow`).
     Allow,
     /// It was refused.
@@ -217,7 +217,7 @@ pub enum TunnelVerdict {
     Intercept,
 }
 
-impl TunnelVerdict {
+impl TunnelVerdictLabel {
     /// Every verdict.
     pub const ALL: [Self; 4] = [Self::Allow, Self::Reject, Self::Undecided, Self::Intercept];
 
@@ -332,10 +332,10 @@ pub enum RuleKind {
 
 impl RuleKind {
     /// The verdicts for which it has a counter from the start.
-    pub(super) fn verdicts(self) -> &'static [Verdict] {
+    pub(super) fn verdicts(self) -> &'static [VerdictLabel] {
         match self {
-            Self::Filter => &[Verdict::Reject],
-            Self::Group => &[Verdict::Allow, Verdict::Reject],
+            Self::Filter => &[VerdictLabel::Reject],
+            Self::Group => &[VerdictLabel::Allow, VerdictLabel::Reject],
         }
     }
 }

@@ -45,7 +45,7 @@ impl LedgerFamilies {
                 .into_iter()
                 .map(of)
                 .collect::<Result<_, _>>()?,
-            events: new.closed(&names::LEDGER_EVENTS, &labels::LEDGER_EVENTS)?,
+            events: new.closed_counters(&names::LEDGER_EVENTS, &labels::LEDGER_EVENTS)?,
             queue: new.gauge(&names::LEDGER_QUEUE)?,
             waits: new.counter(&names::LEDGER_WAITS)?,
             dropped: new.counter(&names::LEDGER_DROPPED)?,
@@ -57,7 +57,7 @@ impl LedgerFamilies {
 
 impl Metrics {
     /// Shows the ledger's numbers of now.
-    pub fn ledger(&self, counts: &LedgerCounts) {
+    pub fn set_ledger(&self, counts: &LedgerCounts) {
         let families = &self.families().ledger;
         let gauges = families.urls.iter().chain([&families.queue]);
         for (gauge, now) in gauges.zip(counts.urls.into_iter().chain([counts.queue])) {

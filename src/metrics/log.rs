@@ -1,7 +1,7 @@
 //! The decision log: one canonical line a request, through per-worker buffers to one writer thread.
 //!
 //! A worker appends to a buffer of its own and never waits for the disk. What happens when the writer cannot keep up
-//! is [`OnFull`]. Files are appended to and rotated by size ([`Rotate`]); others may move, remove or cut them. The latest
+//! is [`LogFullAction`]. Files are appended to and rotated by size ([`LogFileRotation`]); others may move, remove or cut them. The latest
 //! lines are also kept in memory ([`tap::Tap`]), for the API.
 
 pub(crate) mod entry;
@@ -22,17 +22,17 @@ use std::time::Duration;
 use crate::clock::Clock;
 
 use super::Metrics;
-use super::labels::Verdict;
-use super::trace::Told;
-use file::{LogFile, Overdue};
-use line::Line;
+use super::labels::VerdictLabel;
+use super::trace::TraceDisclosure;
+use file::{LogFile, RotationFailure};
+use line::LogLine;
 pub(crate) use line::REDACTED;
-use queue::{Pushed, Queue};
-use tap::{Bounds, Tap};
-use writer::Shows;
+use queue::{LogQueue, PushOutcome};
+use tap::{LogTap, TapBounds};
+use writer::TapMode;
 
 /// Where the lines go.
-pub enum Destination {
+pub enum LogDestination {
     /// Nowhere; lines are built only for who watches: those of refusals, and the others while somebody follows.
     None,
     /// Standard error.
@@ -45,7 +45,7 @@ pub enum Destination {
     Writer(Box<dyn Write + Send>),
 }
 
-impl fmt::Debug for Destination {
+impl fmt::Debug for LogDestination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::None => f.write_str("none"),
@@ -59,16 +59,16 @@ impl fmt::Debug for Destination {
 
 /// What happens when lines come faster than they can be written, or cannot be written at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFull {
+pub enum LogFullAction {
     /// The line is lost, and counted in `crawlgate_decision_log_dropped_total`.
     Drop,
-    /// New requests wait in [`Log::room`]; those under way are still written. Nothing is lost while the proxy runs.
+    /// New requests wait in [`DecisionLog::wait_if_full`]; those under way are still written. Nothing is lost while the proxy runs.
     Wait,
 }
 
 /// How a line is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LineFormat {
+pub enum LogLineFormat {
     /// A JSON object.
     Json,
     /// As in Squid's `access.log`.
@@ -77,16 +77,16 @@ pub enum LineFormat {
 
 /// When a file is rotated, and what is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rotate {
+pub struct LogFileRotation {
     /// Bytes that a file may have; a longer line has a file of its own.
     pub size: u64,
     /// How many older files are kept, as `PATH.1` (the latest) and so on; with 0 the file is cut to nothing instead.
     pub keep: u32,
 }
 
-impl Rotate {
+impl LogFileRotation {
     /// The default of the configuration: 256 MiB, and 8 older files.
-    pub const USUAL: Self = Self {
+    pub const DEFAULT: Self = Self {
         size: 256 << 20,
         keep: 8,
     };
@@ -94,7 +94,7 @@ impl Rotate {
 
 /// Whether the query of a URL is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum QueryText {
+pub enum QueryVisibility {
     /// As it is.
     Shown,
     /// `?redacted`.
@@ -103,9 +103,9 @@ pub enum QueryText {
 
 /// A share of allowed requests, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Share(u64);
+pub struct SampleRate(u64);
 
-impl Share {
+impl SampleRate {
     /// All of them.
     pub const ALL: Self = Self(u64::MAX);
 
@@ -121,7 +121,7 @@ impl Share {
     ///
     /// Multiples of the golden ratio fall evenly over the range, so any run of requests is sampled alike and the
     /// same numbers are always taken.
-    pub(in crate::metrics) fn takes(self, number: u64) -> bool {
+    pub(in crate::metrics) fn includes(self, number: u64) -> bool {
         self == Self::ALL || number.wrapping_mul(0x9e37_79b9_7f4a_7c15) < self.0
     }
 }
@@ -130,44 +130,44 @@ impl Share {
 #[derive(Debug)]
 pub struct LogSettings {
     /// Where lines go.
-    pub to: Destination,
+    pub destination: LogDestination,
     /// How they are written.
-    pub format: LineFormat,
+    pub format: LogLineFormat,
     /// When a file is rotated; `None` is never. Of no effect for what is no plain file.
-    pub rotate: Option<Rotate>,
+    pub rotate: Option<LogFileRotation>,
     /// The share of allowed requests that is logged; rejections and shadow rejections always are.
-    pub allows: Share,
+    pub allow_sample: SampleRate,
     /// What happens when the log cannot keep up.
-    pub on_full: OnFull,
+    pub on_full: LogFullAction,
     /// Whether queries are shown.
-    pub query: QueryText,
-    /// Bytes that may wait for the writer; [`LogSettings::QUEUE`] is usual.
-    pub queue: usize,
+    pub query: QueryVisibility,
+    /// Bytes that may wait for the writer; [`LogSettings::DEFAULT_QUEUE_BYTES`] is usual.
+    pub queue_bytes: usize,
 }
 
 impl LogSettings {
     /// 8 MiB: some 15,000 lines.
-    pub const QUEUE: usize = 8 << 20;
+    pub const DEFAULT_QUEUE_BYTES: usize = 8 << 20;
 }
 
 impl Default for LogSettings {
     /// The defaults of the configuration: everything to standard error.
     fn default() -> Self {
         Self {
-            to: Destination::Stderr,
-            format: LineFormat::Json,
-            rotate: Some(Rotate::USUAL),
-            allows: Share::ALL,
-            on_full: OnFull::Drop,
-            query: QueryText::Shown,
-            queue: Self::QUEUE,
+            destination: LogDestination::Stderr,
+            format: LogLineFormat::Json,
+            rotate: Some(LogFileRotation::DEFAULT),
+            allow_sample: SampleRate::ALL,
+            on_full: LogFullAction::Drop,
+            query: QueryVisibility::Shown,
+            queue_bytes: Self::DEFAULT_QUEUE_BYTES,
         }
     }
 }
 
-/// How [`Log::close`] ended.
+/// How [`DecisionLog::close`] ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closed {
+pub enum LogCloseResult {
     /// Every line was written or counted as dropped.
     Done,
     /// The destination still blocks; what waits for it is lost with the process.
@@ -176,24 +176,24 @@ pub enum Closed {
 
 /// The decision log. Cheap to clone; the writer ends with the last clone, at the latest.
 #[derive(Clone, Debug)]
-pub struct Log {
-    open: Option<Arc<Open>>,
-    format: LineFormat,
-    query: QueryText,
+pub struct DecisionLog {
+    inner: Option<Arc<DecisionLogInner>>,
+    format: LogLineFormat,
+    query: QueryVisibility,
 }
 
 #[derive(Debug)]
-struct Open {
-    queue: Arc<Queue>,
-    tap: Arc<Tap>,
-    overdue: Overdue,
+struct DecisionLogInner {
+    queue: Arc<LogQueue>,
+    tap: Arc<LogTap>,
+    rotation_failure: RotationFailure,
     /// The share of allowed requests whose lines are written; none if no line is.
-    written: Option<Share>,
+    sample_rate: Option<SampleRate>,
 }
 
 /// Whom a line is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum Readers {
+pub(in crate::metrics) enum LineRecipients {
     Nobody,
     /// The destination; the tap is shown what is written there, if it is in its form.
     Destination,
@@ -201,13 +201,13 @@ pub(in crate::metrics) enum Readers {
     Both,
 }
 
-impl Log {
+impl DecisionLog {
     /// A log that takes nothing.
-    pub fn off() -> Self {
+    pub fn disabled() -> Self {
         Self {
-            open: None,
-            format: LineFormat::Json,
-            query: QueryText::Shown,
+            inner: None,
+            format: LogLineFormat::Json,
+            query: QueryVisibility::Shown,
         }
     }
 
@@ -217,47 +217,47 @@ impl Log {
     /// If the file cannot be opened, or the thread not started.
     pub fn open(settings: LogSettings, metrics: &Metrics, clock: &Clock) -> io::Result<Self> {
         let LogSettings {
-            to,
+            destination: to,
             format,
             rotate,
-            allows,
+            allow_sample: allows,
             on_full,
             query,
-            queue,
+            queue_bytes: queue,
         } = settings;
-        let (mut overdue, mut written) = (Overdue::default(), Some(allows));
+        let (mut overdue, mut written) = (RotationFailure::default(), Some(allows));
         let sink: Box<dyn Write + Send> = match to {
-            Destination::None => {
+            LogDestination::None => {
                 written = None;
                 Box::new(io::sink())
             }
-            Destination::Stderr => Box::new(io::stderr()),
-            Destination::Stdout => Box::new(io::stdout()),
-            Destination::Path(path) => {
+            LogDestination::Stderr => Box::new(io::stderr()),
+            LogDestination::Stdout => Box::new(io::stdout()),
+            LogDestination::Path(path) => {
                 let file = LogFile::open(path, rotate, clock.clone())?;
-                overdue = file.overdue();
+                overdue = file.rotation_failure();
                 Box::new(file)
             }
-            Destination::Writer(writer) => writer,
+            LogDestination::Writer(writer) => writer,
         };
-        let queue = Arc::new(Queue::new(
+        let queue = Arc::new(LogQueue::new(
             queue,
             on_full,
-            metrics.log_dropped(),
+            metrics.log_dropped_counter(),
             clock.clone(),
         ));
-        let tap = Tap::new(Bounds::USUAL);
+        let tap = LogTap::new(TapBounds::DEFAULT);
         let shows = match format {
-            LineFormat::Json => Shows::Written,
-            LineFormat::Squid => Shows::Own,
+            LogLineFormat::Json => TapMode::Written,
+            LogLineFormat::Squid => TapMode::Own,
         };
         writer::start(&queue, sink, &tap, shows)?;
         Ok(Self {
-            open: Some(Arc::new(Open {
+            inner: Some(Arc::new(DecisionLogInner {
                 queue,
                 tap,
-                overdue,
-                written,
+                rotation_failure: overdue,
+                sample_rate: written,
             })),
             format,
             query,
@@ -265,29 +265,29 @@ impl Log {
     }
 
     /// The latest lines; none of a log that is off.
-    pub fn tap(&self) -> Option<Arc<Tap>> {
-        self.open.as_ref().map(|open| Arc::clone(&open.tap))
+    pub fn tap(&self) -> Option<Arc<LogTap>> {
+        self.inner.as_ref().map(|open| Arc::clone(&open.tap))
     }
 
     /// Whether any line could be written.
-    pub fn is_on(&self) -> bool {
-        self.open.is_some()
+    pub fn is_enabled(&self) -> bool {
+        self.inner.is_some()
     }
 
-    /// Waits while the log is full and [`OnFull::Wait`] is set; at once otherwise. To be awaited before a request
+    /// Waits while the log is full and [`LogFullAction::Wait`] is set; at once otherwise. To be awaited before a request
     /// is begun.
-    pub async fn room(&self) {
-        if let Some(open) = &self.open {
-            open.queue.room().await;
+    pub async fn wait_if_full(&self) {
+        if let Some(open) = &self.inner {
+            open.queue.wait_if_full().await;
         }
     }
 
     /// What readiness should warn of: lines that cannot be written now, or were lost within the last minute; or a
     /// file that grows because it cannot be rotated.
     pub fn warning(&self) -> Option<String> {
-        let open = self.open.as_ref()?;
+        let open = self.inner.as_ref()?;
         let grows = || {
-            open.overdue
+            open.rotation_failure
                 .reason()
                 .map(|reason| format!("grows: {reason}"))
         };
@@ -295,25 +295,25 @@ impl Log {
     }
 
     /// Waits until everything that was logged before has been written or dropped. Blocks the thread.
-    pub fn flush(&self, within: Duration) -> Closed {
-        self.open
+    pub fn flush(&self, within: Duration) -> LogCloseResult {
+        self.inner
             .as_ref()
-            .map_or(Closed::Done, |open| open.queue.flush(within))
+            .map_or(LogCloseResult::Done, |open| open.queue.flush(within))
     }
 
     /// Writes what is left and ends the writer; later lines are counted as dropped. Blocks the thread, for a
     /// process that ends.
-    pub fn close(&self, within: Duration) -> Closed {
-        let Some(open) = &self.open else {
-            return Closed::Done;
+    pub fn close(&self, within: Duration) -> LogCloseResult {
+        let Some(open) = &self.inner else {
+            return LogCloseResult::Done;
         };
         let closed = open.queue.close(within);
-        if closed == Closed::TimedOut {
+        if closed == LogCloseResult::TimedOut {
             let bytes = open.queue.waiting();
             tracing::error!(
                 "decision log: it takes nothing any more; {bytes} bytes of lines are lost"
             );
-            open.tap.end();
+            open.tap.close();
         }
         closed
     }
@@ -321,54 +321,63 @@ impl Log {
     /// Whom the line of the request with this number is for.
     ///
     /// Refusals are always written, and so is what a client was told to look for.
-    pub(in crate::metrics) fn readers(&self, number: u64, verdict: Verdict, told: Told) -> Readers {
-        let Some(open) = &self.open else {
-            return Readers::Nobody;
+    pub(in crate::metrics) fn recipients(
+        &self,
+        number: u64,
+        verdict: VerdictLabel,
+        told: TraceDisclosure,
+    ) -> LineRecipients {
+        let Some(open) = &self.inner else {
+            return LineRecipients::Nobody;
         };
         let always = match (verdict, told) {
-            (Verdict::Reject | Verdict::ShadowReject, _) | (_, Told::Yes) => true,
-            (Verdict::Allow, Told::No) => false,
+            (VerdictLabel::Reject | VerdictLabel::ShadowReject, _) | (_, TraceDisclosure::Yes) => {
+                true
+            }
+            (VerdictLabel::Allow, TraceDisclosure::No) => false,
         };
         let written = open
-            .written
-            .is_some_and(|share| always || share.takes(number));
+            .sample_rate
+            .is_some_and(|share| always || share.includes(number));
         match (written, self.format) {
-            (true, LineFormat::Json) => Readers::Destination,
-            (true, LineFormat::Squid) if always || open.tap.is_followed() => Readers::Both,
-            (true, LineFormat::Squid) => Readers::Destination,
-            (false, _) if always || open.tap.is_followed() => Readers::Tap,
-            (false, _) => Readers::Nobody,
+            (true, LogLineFormat::Json) => LineRecipients::Destination,
+            (true, LogLineFormat::Squid) if always || open.tap.has_followers() => {
+                LineRecipients::Both
+            }
+            (true, LogLineFormat::Squid) => LineRecipients::Destination,
+            (false, _) if always || open.tap.has_followers() => LineRecipients::Tap,
+            (false, _) => LineRecipients::Nobody,
         }
     }
 
     /// Hands a line to the writer.
-    pub(in crate::metrics) fn write(&self, line: &Line<'_>, readers: Readers) {
-        let Some(open) = &self.open else { return };
+    pub(in crate::metrics) fn write_line(&self, line: &LogLine<'_>, readers: LineRecipients) {
+        let Some(open) = &self.inner else { return };
         let aside = || {
             open.queue
-                .push_aside(|buffer| line.render(self.query, buffer))
+                .push_for_tap(|buffer| line.render(self.query, buffer))
         };
         match readers {
-            Readers::Nobody => {}
-            Readers::Tap => aside(),
-            Readers::Destination => self.write_out(open, line),
-            Readers::Both => {
-                self.write_out(open, line);
+            LineRecipients::Nobody => {}
+            LineRecipients::Tap => aside(),
+            LineRecipients::Destination => self.write_to_destination(open, line),
+            LineRecipients::Both => {
+                self.write_to_destination(open, line);
                 aside();
             }
         }
     }
 
-    fn write_out(&self, open: &Open, line: &Line<'_>) {
+    fn write_to_destination(&self, open: &DecisionLogInner, line: &LogLine<'_>) {
         match self.format {
-            LineFormat::Json => {
+            LogLineFormat::Json => {
                 // What the destination has no room for is shown all the same.
-                if open.queue.push(|buffer| line.render(self.query, buffer)) == Pushed::Lost {
+                if open.queue.push(|buffer| line.render(self.query, buffer)) == PushOutcome::Lost {
                     open.queue
-                        .push_aside(|buffer| line.render(self.query, buffer));
+                        .push_for_tap(|buffer| line.render(self.query, buffer));
                 }
             }
-            LineFormat::Squid => drop(
+            LogLineFormat::Squid => drop(
                 open.queue
                     .push(|buffer| squid::render(line, self.query, buffer)),
             ),
@@ -376,17 +385,17 @@ impl Log {
     }
 
     /// A URL with as much of its query as the log shows; whether or not any line is written.
-    pub(in crate::metrics) fn redacted(&self, url: &str) -> Box<str> {
+    pub(in crate::metrics) fn redact_url(&self, url: &str) -> Box<str> {
         match (self.query, url.split_once('?')) {
-            (QueryText::Redacted, Some((before, _))) => [before, REDACTED].concat().into(),
-            (QueryText::Redacted | QueryText::Shown, _) => url.into(),
+            (QueryVisibility::Redacted, Some((before, _))) => [before, REDACTED].concat().into(),
+            (QueryVisibility::Redacted | QueryVisibility::Shown, _) => url.into(),
         }
     }
 }
 
-impl Drop for Open {
+impl Drop for DecisionLogInner {
     fn drop(&mut self) {
-        self.queue.ask_to_end();
+        self.queue.request_close();
     }
 }
 
@@ -399,7 +408,7 @@ mod tests {
         for share in [0.0, 0.01, 0.25, 0.5, 0.9, 1.0] {
             for start in [0, 12_345, u64::MAX - 20_000] {
                 let taken = (start..start + 10_000)
-                    .filter(|n| Share::new(share).unwrap().takes(*n))
+                    .filter(|n| SampleRate::new(share).unwrap().includes(*n))
                     .count();
                 assert!(
                     (taken as f64 - share * 10_000.0).abs() <= 20.0,
@@ -407,9 +416,9 @@ mod tests {
                 );
             }
         }
-        assert_eq!(Share::new(1.0), Some(Share::ALL));
+        assert_eq!(SampleRate::new(1.0), Some(SampleRate::ALL));
         for bad in [-0.1, 1.01, f64::NAN, f64::INFINITY] {
-            assert_eq!(Share::new(bad), None);
+            assert_eq!(SampleRate::new(bad), None);
         }
     }
 }

@@ -17,15 +17,15 @@ use prometheus::{IntCounter, IntGauge, IntGaugeVec};
 use crate::clock::Clock;
 use crate::vocab::rule_id::RuleId;
 
-use super::labels::{Counting, RuleKind, RuleMode, Verdict};
+use super::labels::{MetricsMode, RuleKind, RuleMode, VerdictLabel};
 use super::names;
 use super::series::{Error, Registrar};
-use super::shadow::Book;
-use super::{Families, Metrics};
+use super::shadow::ShadowStats;
+use super::{MetricFamilies, Metrics};
 
-use series::{Counters, RuleBooks};
+use series::{RuleCounterFamilies, RuleCounters};
 
-pub use series::KEEP;
+pub use series::RETENTION;
 
 /// How many rules of a policy are counted under their own id; the rest share [`OTHER_RULES`].
 pub const RULE_LABELS: usize = 2_000;
@@ -42,13 +42,13 @@ pub(super) struct PolicyFamilies {
     unchanged: IntCounter,
     rules: IntGauge,
     rules_disabled: IntGauge,
-    books: RuleBooks,
+    rule_counters: RuleCounterFamilies,
     /// Name and revision that `policy_info` shows.
-    shown: Mutex<Option<(Box<str>, Box<str>)>>,
+    shown_policy: Mutex<Option<(Box<str>, Box<str>)>>,
 }
 
 impl PolicyFamilies {
-    pub(super) fn register(new: &Registrar<'_>, counting: Counting) -> Result<Self, Error> {
+    pub(super) fn register(new: &Registrar<'_>, counting: MetricsMode) -> Result<Self, Error> {
         let reloads = new.counters(&names::POLICY_RELOADS)?;
         Ok(Self {
             info: new.gauges(&names::POLICY_INFO)?,
@@ -59,12 +59,12 @@ impl PolicyFamilies {
             unchanged: reloads.get_metric_with_label_values(&["unchanged"])?,
             rules: new.gauge(&names::POLICY_RULES)?,
             rules_disabled: new.gauge(&names::POLICY_RULES_DISABLED)?,
-            books: RuleBooks::register(new, counting)?,
-            shown: Mutex::default(),
+            rule_counters: RuleCounterFamilies::register(new, counting)?,
+            shown_policy: Mutex::default(),
         })
     }
 
-    fn succeeded(&self, at: SystemTime) {
+    fn record_success(&self, at: SystemTime) {
         self.last_success.set(1);
         let unix = at
             .duration_since(SystemTime::UNIX_EPOCH)
@@ -76,11 +76,14 @@ impl PolicyFamilies {
 
     /// Removes the series of rules that have been gone for long.
     pub(super) fn sweep(&self) {
-        self.books.sweep();
+        self.rule_counters.sweep();
     }
 
-    fn show(&self, name: &str, revision: &str) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+    fn set_info(&self, name: &str, revision: &str) {
+        let mut shown = self
+            .shown_policy
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if let Some((old_name, old_revision)) = shown.replace((name.into(), revision.into()))
             && (&*old_name, &*old_revision) != (name, revision)
         {
@@ -93,13 +96,13 @@ impl PolicyFamilies {
 /// The counters of one loaded policy, and the names that its records carry.
 ///
 /// It lives as long as the snapshot it belongs to and the records judged under it; the series of rules that no other
-/// loaded policy has are removed [`KEEP`] later. Rules are named by their index in the policy, in document order.
+/// loaded policy has are removed [`RETENTION`] later. Rules are named by their index in the policy, in document order.
 pub struct PolicyMetrics {
-    families: Arc<Families>,
+    families: Arc<MetricFamilies>,
     name: Box<str>,
     revision: Box<str>,
     rules: Box<[RuleSeries]>,
-    book: Book,
+    shadow_stats: ShadowStats,
 }
 
 struct RuleSeries {
@@ -107,17 +110,17 @@ struct RuleSeries {
     id: Box<str>,
     mode: RuleMode,
     /// The label under which it is counted.
-    label: Label,
-    counters: Option<Arc<Counters>>,
+    label: RuleLabel,
+    counters: Option<Arc<RuleCounters>>,
 }
 
 #[derive(Clone, Copy)]
-enum Label {
+enum RuleLabel {
     Own,
     Shared,
 }
 
-/// What a rule has done since its series exist: over all policies that had it, with gaps shorter than [`KEEP`].
+/// What a rule has done since its series exist: over all policies that had it, with gaps shorter than [`RETENTION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleCounts {
     /// Requests for which it matched.
@@ -142,7 +145,7 @@ impl Metrics {
     ///
     /// `rules` in the order of their indices. Call it before the old policy's value is dropped, so that rules which
     /// both have go on counting.
-    pub fn policy_loaded<'r>(
+    pub fn register_policy<'r>(
         &self,
         name: &str,
         revision: &str,
@@ -150,7 +153,7 @@ impl Metrics {
         clock: &Clock,
     ) -> Arc<PolicyMetrics> {
         let families = &self.families().policy;
-        families.books.wind(clock);
+        families.rule_counters.set_clock(clock);
         let mut own = 0;
         let rules: Box<[RuleSeries]> = rules
             .into_iter()
@@ -162,25 +165,25 @@ impl Metrics {
             .iter()
             .filter(|rule| rule.mode == RuleMode::Disabled)
             .count();
-        families.rules.set(gauge(rules.len()));
-        families.rules_disabled.set(gauge(disabled));
-        families.succeeded(clock.wall());
+        families.rules.set(gauge_value(rules.len()));
+        families.rules_disabled.set(gauge_value(disabled));
+        families.record_success(clock.wall_time());
         families.reloaded.inc();
-        families.show(name, revision);
+        families.set_info(name, revision);
         let families = Arc::clone(&self.0);
-        let book = Book::default();
+        let book = ShadowStats::default();
         Arc::new(PolicyMetrics {
             families,
             name: name.into(),
             revision: revision.into(),
             rules,
-            book,
+            shadow_stats: book,
         })
     }
 
     /// Resolves the counters of a policy that is judged in shadow of the live one. Each rule is counted as
     /// `POLICY/RULE`, in mode `shadow`, so that it cannot be mixed up with one of the live policy.
-    pub fn shadow_loaded<'r>(
+    pub fn register_shadow_policy<'r>(
         &self,
         name: &str,
         revision: &str,
@@ -188,7 +191,7 @@ impl Metrics {
         clock: &Clock,
     ) -> Arc<PolicyMetrics> {
         let families = &self.families().policy;
-        families.books.wind(clock);
+        families.rule_counters.set_clock(clock);
         let mut own = 0;
         let series = |(id, mode, kind): (&RuleId, RuleMode, RuleKind)| {
             let mode = if mode == RuleMode::Enforce {
@@ -199,32 +202,32 @@ impl Metrics {
             RuleSeries::resolve(families, &format!("{name}/{id}"), mode, kind, &mut own)
         };
         let rules = rules.into_iter().map(series).collect();
-        let (families, book) = (Arc::clone(&self.0), Book::default());
+        let (families, book) = (Arc::clone(&self.0), ShadowStats::default());
         Arc::new(PolicyMetrics {
             families,
             name: name.into(),
             revision: revision.into(),
             rules,
-            book,
+            shadow_stats: book,
         })
     }
 
     /// The policy was read again and is what was in force.
-    pub fn policy_unchanged(&self, at: SystemTime) {
+    pub fn record_unchanged_policy(&self, at: SystemTime) {
         let families = &self.families().policy;
-        families.succeeded(at);
+        families.record_success(at);
         families.unchanged.inc();
     }
 
     /// Counts a policy that could not be loaded; the old one stays in force.
-    pub fn policy_failed(&self) {
+    pub fn record_failed_reload(&self) {
         let families = &self.families().policy;
         families.last_success.set(0);
         families.failed.inc();
     }
 }
 
-fn gauge(count: usize) -> i64 {
+fn gauge_value(count: usize) -> i64 {
     i64::try_from(count).unwrap_or(i64::MAX)
 }
 
@@ -237,9 +240,9 @@ impl RuleSeries {
         own: &mut usize,
     ) -> Self {
         let label = if *own < RULE_LABELS {
-            Label::Own
+            RuleLabel::Own
         } else {
-            Label::Shared
+            RuleLabel::Shared
         };
         if mode != RuleMode::Disabled {
             *own += 1;
@@ -250,14 +253,14 @@ impl RuleSeries {
             label,
             counters: None,
         };
-        series.counters = families.books.claim(series.label(), mode, kind);
+        series.counters = families.rule_counters.acquire(series.label(), mode, kind);
         series
     }
 
     fn label(&self) -> &str {
         match self.label {
-            Label::Own => &self.id,
-            Label::Shared => OTHER_RULES,
+            RuleLabel::Own => &self.id,
+            RuleLabel::Shared => OTHER_RULES,
         }
     }
 }
@@ -274,13 +277,13 @@ impl PolicyMetrics {
     }
 
     /// The name of a rule in headers, log and metrics: its id, or `POLICY/ID` in a shadow policy.
-    pub fn shown(&self, rule: u32) -> Option<&str> {
+    pub fn rule_name(&self, rule: u32) -> Option<&str> {
         self.series(rule).map(|series| &*series.id)
     }
 
     /// What shadows would have changed under this policy.
-    pub fn book(&self) -> &Book {
-        &self.book
+    pub fn shadow_stats(&self) -> &ShadowStats {
+        &self.shadow_stats
     }
 
     /// What a rule did; `None` for one that takes no part, or is counted together with others ([`OTHER_RULES`]), or if
@@ -288,37 +291,37 @@ impl PolicyMetrics {
     pub fn counts(&self, rule: u32) -> Option<RuleCounts> {
         let series = self
             .series(rule)
-            .filter(|series| matches!(series.label, Label::Own))?;
+            .filter(|series| matches!(series.label, RuleLabel::Own))?;
         series
             .counters
             .as_ref()
-            .map(|counters| self.books().counts(counters))
+            .map(|counters| self.rule_counters().counts(counters))
     }
 
     /// Counts a rule that matched, in a request that ended `at` this time.
-    pub(super) fn matched(&self, rule: u32, at: Instant) {
+    pub(super) fn record_match(&self, rule: u32, at: Instant) {
         if let Some(counters) = self
             .series(rule)
             .and_then(|series| series.counters.as_ref())
         {
-            self.books().matched(counters, at);
+            self.rule_counters().record_match(counters, at);
         }
     }
 
     /// Counts a rule that decided.
-    pub(super) fn decided(&self, rule: u32, verdict: Verdict) {
+    pub(super) fn record_decision(&self, rule: u32, verdict: VerdictLabel) {
         let Some(series) = self.series(rule) else {
             return;
         };
         if let Some(counters) = &series.counters {
-            self.books()
-                .verdict(counters, series.label(), series.mode, verdict)
+            self.rule_counters()
+                .verdict_counter(counters, series.label(), series.mode, verdict)
                 .inc();
         }
     }
 
-    fn books(&self) -> &RuleBooks {
-        &self.families.policy.books
+    fn rule_counters(&self) -> &RuleCounterFamilies {
+        &self.families.policy.rule_counters
     }
 
     fn series(&self, rule: u32) -> Option<&RuleSeries> {
@@ -341,7 +344,7 @@ impl fmt::Debug for PolicyMetrics {
 impl Drop for PolicyMetrics {
     fn drop(&mut self) {
         let counted = self.rules.iter().filter(|rule| rule.counters.is_some());
-        self.books()
+        self.rule_counters()
             .release(counted.map(|rule| (rule.label(), rule.mode)));
     }
 }

@@ -6,12 +6,12 @@ use std::fmt::Write;
 use std::fs;
 
 /// Ticks a second in `/proc/PID/stat`: `USER_HZ`, 100 on every architecture that Rust's tier 1 knows.
-const TICKS: f64 = 100.0;
+const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Appends what is known of this process in the Prometheus text format.
 pub(super) fn render(out: &mut String) {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let stat = Stat::parse(&read("/proc/self/stat"));
+    let stat = ProcessStat::parse(&read("/proc/self/stat"));
     let limits = read("/proc/self/limits");
     let memory = status_kib(&read("/proc/self/status"), "VmRSS:").map(|kib| kib * 1024.0);
     let boot = boot_time(&read("/proc/stat"));
@@ -25,12 +25,17 @@ pub(super) fn render(out: &mut String) {
             "Processor time used, in seconds.",
             stat.as_ref().map(|s| s.cpu),
         ),
-        ("open_fds", "gauge", "Open file descriptors.", open_files()),
+        (
+            "open_fds",
+            "gauge",
+            "Open file descriptors.",
+            open_file_count(),
+        ),
         (
             "max_fds",
             "gauge",
             "Limit of open file descriptors.",
-            limit(&limits, "Max open files"),
+            soft_limit(&limits, "Max open files"),
         ),
         (
             "virtual_memory_bytes",
@@ -42,7 +47,7 @@ pub(super) fn render(out: &mut String) {
             "virtual_memory_max_bytes",
             "gauge",
             "Limit of virtual memory.",
-            limit(&limits, "Max address space"),
+            soft_limit(&limits, "Max address space"),
         ),
         ("resident_memory_bytes", "gauge", "Resident memory.", memory),
         (
@@ -64,13 +69,13 @@ pub(super) fn render(out: &mut String) {
 
 /// What is used of `/proc/PID/stat` (proc(5)).
 #[derive(Debug, PartialEq)]
-struct Stat {
+struct ProcessStat {
     cpu: f64,
     started: f64,
     virtual_bytes: f64,
 }
 
-impl Stat {
+impl ProcessStat {
     /// Fields are counted behind the command's name, which may itself hold spaces and parentheses.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
@@ -79,9 +84,9 @@ impl Stat {
             .map(|f| f.parse().unwrap_or(0.0))
             .collect();
         let (user, system) = (fields.get(11)?, fields.get(12)?);
-        let (started, virtual_bytes) = (fields.get(19)? / TICKS, *fields.get(20)?);
+        let (started, virtual_bytes) = (fields.get(19)? / TICKS_PER_SECOND, *fields.get(20)?);
         Some(Self {
-            cpu: (user + system) / TICKS,
+            cpu: (user + system) / TICKS_PER_SECOND,
             started,
             virtual_bytes,
         })
@@ -94,7 +99,7 @@ fn status_kib(text: &str, key: &str) -> Option<f64> {
 }
 
 /// The soft limit; no limit is shown as the largest 64-bit number, as other client libraries do.
-fn limit(text: &str, key: &str) -> Option<f64> {
+fn soft_limit(text: &str, key: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     match line.split_ascii_whitespace().next()? {
         "unlimited" => Some(u64::MAX as f64),
@@ -111,7 +116,7 @@ fn boot_time(text: &str) -> Option<f64> {
 }
 
 /// Counts the entries, without the one that the count itself opens.
-fn open_files() -> Option<f64> {
+fn open_file_count() -> Option<f64> {
     let entries = fs::read_dir("/proc/self/fd").ok()?.count();
     Some(entries.saturating_sub(1) as f64)
 }
@@ -124,24 +129,27 @@ mod tests {
     fn stat_is_read_behind_a_hostile_command_name() {
         let text = "7 (a) b (c) S 1 7 7 0 -1 4194560 100 0 0 0 150 50 0 0 20 0 3 0 4200 8192000 500 184467";
         assert_eq!(
-            Stat::parse(text),
-            Some(Stat {
+            ProcessStat::parse(text),
+            Some(ProcessStat {
                 cpu: 2.0,
                 started: 42.0,
                 virtual_bytes: 8_192_000.0
             })
         );
-        assert_eq!(Stat::parse("7 (short) S 1"), None);
-        assert_eq!(Stat::parse(""), None);
+        assert_eq!(ProcessStat::parse("7 (short) S 1"), None);
+        assert_eq!(ProcessStat::parse(""), None);
     }
 
     #[test]
     fn limits_and_status_are_read() {
         let limits = "Max open files            1024                 524288               files\n\
                       Max address space         unlimited            unlimited            bytes\n";
-        assert_eq!(limit(limits, "Max open files"), Some(1024.0));
-        assert_eq!(limit(limits, "Max address space"), Some(u64::MAX as f64));
-        assert_eq!(limit(limits, "Max nothing"), None);
+        assert_eq!(soft_limit(limits, "Max open files"), Some(1024.0));
+        assert_eq!(
+            soft_limit(limits, "Max address space"),
+            Some(u64::MAX as f64)
+        );
+        assert_eq!(soft_limit(limits, "Max nothing"), None);
         assert_eq!(
             status_kib("VmSize: 9 kB\nVmRSS:\t  12 kB\n", "VmRSS:"),
             Some(12.0)

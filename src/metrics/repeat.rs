@@ -10,16 +10,16 @@ use std::time::Instant;
 use super::CrawlerIndex;
 
 /// 16,384 places, 128 KiB.
-const PLACES: usize = 1 << 14;
+const SLOTS: usize = 1 << 14;
 const WINDOW_SECS: u64 = 600;
 const SECOND_BITS: u32 = 24;
 const SECOND_MASK: u64 = (1 << SECOND_BITS) - 1;
 
 /// Whether a refusal was seen shortly before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Seen {
+pub(super) enum RepeatState {
     First,
-    Again,
+    Repeated,
 }
 
 /// The table. Its hash is keyed at random, so that no client can choose URLs that share a place.
@@ -27,34 +27,34 @@ pub(super) enum Seen {
 pub(super) struct Repeats {
     hasher: RandomState,
     began: Instant,
-    places: Box<[AtomicU64]>,
+    slots: Box<[AtomicU64]>,
 }
 
 impl Repeats {
     pub(super) fn new(now: Instant) -> Self {
-        let places = (0..PLACES).map(|_| AtomicU64::new(0)).collect();
+        let places = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
         Self {
             hasher: RandomState::new(),
             began: now,
-            places,
+            slots: places,
         }
     }
 
     /// Notes a refusal.
-    pub(super) fn note(&self, crawler: CrawlerIndex, url: &str, now: Instant) -> Seen {
+    pub(super) fn record(&self, crawler: CrawlerIndex, url: &str, now: Instant) -> RepeatState {
         let hash = self.hasher.hash_one((crawler, url));
         // Bit 24 is always set: an empty place, 0, is nobody's.
         let tag = hash & !SECOND_MASK | 1 << SECOND_BITS;
         let second = now.saturating_duration_since(self.began).as_secs() & SECOND_MASK;
-        let Some(place) = self.places.get(hash as usize % PLACES) else {
-            return Seen::First;
+        let Some(place) = self.slots.get(hash as usize % SLOTS) else {
+            return RepeatState::First;
         };
         let before = place.swap(tag | second, Ordering::Relaxed);
         let age = second.wrapping_sub(before & SECOND_MASK) & SECOND_MASK;
         if before & !SECOND_MASK == tag && age < WINDOW_SECS {
-            Seen::Again
+            RepeatState::Repeated
         } else {
-            Seen::First
+            RepeatState::First
         }
     }
 }
@@ -70,30 +70,30 @@ mod tests {
         let (clock, hand) = Clock::manual();
         let repeats = Repeats::new(clock.now());
         assert_eq!(
-            repeats.note(CrawlerIndex(0), "http://a/", clock.now()),
-            Seen::First
+            repeats.record(CrawlerIndex(0), "http://a/", clock.now()),
+            RepeatState::First
         );
         assert_eq!(
-            repeats.note(CrawlerIndex(0), "http://a/", clock.now()),
-            Seen::Again
+            repeats.record(CrawlerIndex(0), "http://a/", clock.now()),
+            RepeatState::Repeated
         );
         assert_eq!(
-            repeats.note(CrawlerIndex(1), "http://a/", clock.now()),
-            Seen::First
+            repeats.record(CrawlerIndex(1), "http://a/", clock.now()),
+            RepeatState::First
         );
         assert_eq!(
-            repeats.note(CrawlerIndex(0), "http://b/", clock.now()),
-            Seen::First
+            repeats.record(CrawlerIndex(0), "http://b/", clock.now()),
+            RepeatState::First
         );
         hand.advance(Duration::from_secs(599));
         assert_eq!(
-            repeats.note(CrawlerIndex(1), "http://a/", clock.now()),
-            Seen::Again
+            repeats.record(CrawlerIndex(1), "http://a/", clock.now()),
+            RepeatState::Repeated
         );
         hand.advance(Duration::from_secs(600));
         assert_eq!(
-            repeats.note(CrawlerIndex(1), "http://a/", clock.now()),
-            Seen::First
+            repeats.record(CrawlerIndex(1), "http://a/", clock.now()),
+            RepeatState::First
         );
     }
 }

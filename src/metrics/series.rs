@@ -1,4 +1,4 @@
-//! From a [`Family`] to registered collectors, and tables of counters that are found by number instead of by text.
+//! From a [`MetricFamily`] to registered collectors, and tables of counters that are found by number instead of by text.
 
 use std::sync::OnceLock;
 
@@ -8,7 +8,7 @@ use prometheus::{
     Registry,
 };
 
-use super::names::{Family, Kind};
+use super::names::{MetricFamily, MetricKind};
 
 /// What goes wrong if a family's name or labels are not valid, or a name is registered twice.
 pub type Error = prometheus::Error;
@@ -17,34 +17,34 @@ pub type Error = prometheus::Error;
 pub(super) struct Registrar<'r>(pub(super) &'r Registry);
 
 impl Registrar<'_> {
-    pub(super) fn counters(&self, family: &Family) -> Result<IntCounterVec, Error> {
+    pub(super) fn counters(&self, family: &MetricFamily) -> Result<IntCounterVec, Error> {
         self.register(IntCounterVec::new(opts(family), family.labels)?)
     }
 
-    pub(super) fn counter(&self, family: &Family) -> Result<IntCounter, Error> {
+    pub(super) fn counter(&self, family: &MetricFamily) -> Result<IntCounter, Error> {
         self.register(IntCounter::with_opts(opts(family))?)
     }
 
-    pub(super) fn gauges(&self, family: &Family) -> Result<IntGaugeVec, Error> {
+    pub(super) fn gauges(&self, family: &MetricFamily) -> Result<IntGaugeVec, Error> {
         self.register(IntGaugeVec::new(opts(family), family.labels)?)
     }
 
-    pub(super) fn gauge(&self, family: &Family) -> Result<IntGauge, Error> {
+    pub(super) fn gauge(&self, family: &MetricFamily) -> Result<IntGauge, Error> {
         self.register(IntGauge::with_opts(opts(family))?)
     }
 
-    pub(super) fn histograms(&self, family: &Family) -> Result<HistogramVec, Error> {
+    pub(super) fn histograms(&self, family: &MetricFamily) -> Result<HistogramVec, Error> {
         self.register(HistogramVec::new(histogram_opts(family), family.labels)?)
     }
 
-    pub(super) fn histogram(&self, family: &Family) -> Result<Histogram, Error> {
+    pub(super) fn histogram(&self, family: &MetricFamily) -> Result<Histogram, Error> {
         self.register(Histogram::with_opts(histogram_opts(family))?)
     }
 
     /// Counters of a family with one closed label, in the order of its values.
-    pub(super) fn closed(
+    pub(super) fn closed_counters(
         &self,
-        family: &Family,
+        family: &MetricFamily,
         values: &[&str],
     ) -> Result<Box<[IntCounter]>, Error> {
         let counters = self.counters(family)?;
@@ -60,14 +60,14 @@ impl Registrar<'_> {
     }
 }
 
-fn opts(family: &Family) -> Opts {
+fn opts(family: &MetricFamily) -> Opts {
     Opts::new(family.name, family.help)
 }
 
-fn histogram_opts(family: &Family) -> HistogramOpts {
+fn histogram_opts(family: &MetricFamily) -> HistogramOpts {
     let buckets = match family.kind {
-        Kind::Histogram(buckets) => buckets.to_vec(),
-        Kind::Counter | Kind::Gauge => Vec::new(),
+        MetricKind::Histogram(buckets) => buckets.to_vec(),
+        MetricKind::Counter | MetricKind::Gauge => Vec::new(),
     };
     HistogramOpts::from(opts(family)).buckets(buckets)
 }
@@ -76,26 +76,26 @@ fn histogram_opts(family: &Family) -> HistogramOpts {
 ///
 /// A place is filled when it is first asked for: combinations that can occur are asked for at the start, so that
 /// they are shown as 0; the others appear when they do occur. After that a count is one look at an array.
-pub(super) struct Places {
+pub(super) struct CounterTable {
     family: IntCounterVec,
-    places: Box<[OnceLock<IntCounter>]>,
+    slots: Box<[OnceLock<IntCounter>]>,
 }
 
-impl Places {
+impl CounterTable {
     pub(super) fn new(family: &IntCounterVec, len: usize) -> Self {
         Self {
             family: family.clone(),
-            places: (0..len).map(|_| OnceLock::new()).collect(),
+            slots: (0..len).map(|_| OnceLock::new()).collect(),
         }
     }
 
     /// The counter in a place; `labels` gives its label values if it is not there yet.
-    pub(super) fn at<'l, const N: usize>(
+    pub(super) fn counter<'l, const N: usize>(
         &self,
         place: usize,
         labels: impl FnOnce() -> [&'l str; N],
     ) -> Option<&IntCounter> {
-        let place = self.places.get(place)?;
+        let place = self.slots.get(place)?;
         if let Some(counter) = place.get() {
             return Some(counter);
         }
@@ -104,10 +104,10 @@ impl Places {
     }
 }
 
-impl Places {
+impl CounterTable {
     /// What each place counts, in their order; 0 where nothing has occurred.
     pub(super) fn counts(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.places
+        self.slots
             .iter()
             .map(|place| place.get().map_or(0, IntCounter::get))
             .enumerate()
@@ -115,7 +115,7 @@ impl Places {
 }
 
 /// Adds one, if there is such a counter.
-pub(super) fn bump(counter: Option<&IntCounter>) {
+pub(super) fn increment(counter: Option<&IntCounter>) {
     if let Some(counter) = counter {
         counter.inc();
     }

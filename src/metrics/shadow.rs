@@ -13,38 +13,38 @@ use smallvec::SmallVec;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
-use super::labels::Verdict;
+use super::labels::VerdictLabel;
 use super::policy::PolicyMetrics;
 
 /// How many of the latest requests that each shadow would have changed are kept as examples, for each change.
-pub const EXAMPLES: usize = 20;
+pub const MAX_EXAMPLES: usize = 20;
 /// How many shadows `Crawl-Shadow` names at most.
-const TOLD: usize = 8;
+const MAX_NAMED: usize = 8;
 
 /// What shadows say of one request.
 #[derive(Debug)]
-pub struct Notes {
+pub struct ShadowNotes {
     /// The counters of the shadow policy, if there is one.
-    pub whole: Option<Arc<PolicyMetrics>>,
+    pub policy_metrics: Option<Arc<PolicyMetrics>>,
     /// One for each shadow that had anything to say.
-    pub notes: SmallVec<[Note; 2]>,
+    pub notes: SmallVec<[ShadowNote; 2]>,
 }
 
 /// What one shadow says of one request.
 #[derive(Clone, Debug)]
-pub struct Note {
+pub struct ShadowNote {
     /// Which.
-    pub of: ShadowOf,
+    pub source: ShadowSource,
     /// Its rules that matched, by their indices.
     pub matched: SmallVec<[u32; 4]>,
     /// The rule to name.
     pub rule: Option<u32>,
     /// The rule that is counted as the cause: one in shadow.
-    pub decided: Option<u32>,
-    /// What it decides: [`Verdict::Allow`] or [`Verdict::Reject`].
-    pub verdict: Verdict,
+    pub deciding_rule: Option<u32>,
+    /// What it decides: [`VerdictLabel::Allow`] or [`VerdictLabel::Reject`].
+    pub verdict: VerdictLabel,
     /// What would change.
-    pub change: Change,
+    pub change: ShadowChange,
     /// Why: the reason of the decision in shadow.
     pub reason: Reason,
     /// Where.
@@ -53,7 +53,7 @@ pub struct Note {
 
 /// A shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ShadowOf {
+pub enum ShadowSource {
     /// An outermost rule in shadow of the live policy, by its index.
     Rule(u32),
     /// The shadow policy.
@@ -62,81 +62,85 @@ pub enum ShadowOf {
 
 /// What a shadow would change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
+pub enum ShadowChange {
     /// Nothing: it says what the live policy says.
-    Nothing,
+    Unchanged,
     /// It would refuse what the live policy admits.
-    Refuses,
+    WouldReject,
     /// It would admit what the live policy refuses, as far as the stages are known that were run.
-    Admits,
+    WouldAllow,
 }
 
-impl Change {
+impl ShadowChange {
     /// The word of the log and of `Crawl-Shadow`: the verdict in shadow.
     pub(super) fn as_str(self) -> &'static str {
         match self {
-            Self::Refuses => "reject",
-            Self::Nothing | Self::Admits => "allow",
+            Self::WouldReject => "reject",
+            Self::Unchanged | Self::WouldAllow => "allow",
         }
     }
 }
 
-impl Notes {
+impl ShadowNotes {
     /// The counters that know the rules of a note.
-    pub(super) fn metrics<'n>(
+    pub(super) fn metrics_for<'n>(
         &'n self,
-        of: ShadowOf,
+        of: ShadowSource,
         live: Option<&'n Arc<PolicyMetrics>>,
     ) -> Option<&'n PolicyMetrics> {
         match of {
-            ShadowOf::Rule(_) => live.map(|live| &**live),
-            ShadowOf::Policy => self.whole.as_deref(),
+            ShadowSource::Rule(_) => live.map(|live| &**live),
+            ShadowSource::Policy => self.policy_metrics.as_deref(),
         }
     }
 
     /// The notes of those that would have made this change.
-    pub(super) fn of(&self, change: Change) -> impl Iterator<Item = &Note> {
+    pub(super) fn with_change(&self, change: ShadowChange) -> impl Iterator<Item = &ShadowNote> {
         self.notes.iter().filter(move |note| note.change == change)
     }
 
     /// `reject; rule=no-cgi`, for the header `Crawl-Shadow`.
-    pub(super) fn words(
+    pub(super) fn header_value(
         &self,
-        change: Change,
+        change: ShadowChange,
         live: Option<&Arc<PolicyMetrics>>,
     ) -> Option<String> {
-        let member = |note: &Note| {
-            let metrics = self.metrics(note.of, live)?;
+        let member = |note: &ShadowNote| {
+            let metrics = self.metrics_for(note.source, live)?;
             let verdict = note.change.as_str();
-            Some(match note.rule.and_then(|rule| metrics.shown(rule)) {
+            Some(match note.rule.and_then(|rule| metrics.rule_name(rule)) {
                 Some(rule) => format!("{verdict}; rule={rule}"),
                 None => format!("{verdict}; policy={}", metrics.name()),
             })
         };
-        let members: Vec<String> = self.of(change).filter_map(member).take(TOLD).collect();
+        let members: Vec<String> = self
+            .with_change(change)
+            .filter_map(member)
+            .take(MAX_NAMED)
+            .collect();
         (!members.is_empty()).then(|| members.join(", "))
     }
 }
 
 /// What the shadows of one policy would have changed since it is in force.
 #[derive(Debug, Default)]
-pub struct Book {
-    judged: AtomicU64,
-    entries: Mutex<BTreeMap<ShadowOf, Entry>>,
+pub struct ShadowStats {
+    evaluated: AtomicU64,
+    tallies: Mutex<BTreeMap<ShadowSource, ShadowTallies>>,
 }
 
 /// What one shadow would have changed.
 #[derive(Clone, Debug, Default)]
-pub struct Entry {
+pub struct ShadowTallies {
     /// Requests that it would refuse and that were admitted.
-    pub refuses: Tally,
+    pub would_reject: ShadowTally,
     /// Requests that it would admit and that were refused.
-    pub admits: Tally,
+    pub would_allow: ShadowTally,
 }
 
 /// Requests, counted.
 #[derive(Clone, Debug, Default)]
-pub struct Tally {
+pub struct ShadowTally {
     /// All of them.
     pub total: u64,
     /// By the reason of the refusal: that in shadow, or the live one.
@@ -144,12 +148,12 @@ pub struct Tally {
     /// By the rule in shadow that decides.
     pub rules: BTreeMap<u32, u64>,
     /// The latest, the newest first.
-    pub examples: VecDeque<Example>,
+    pub examples: VecDeque<ShadowExample>,
 }
 
 /// One request that a shadow would have changed, with no more of its URL than the log shows.
 #[derive(Clone, Debug)]
-pub struct Example {
+pub struct ShadowExample {
     /// When it ended.
     pub at: SystemTime,
     /// Its decision's id.
@@ -168,29 +172,29 @@ pub struct Example {
     pub rule: Option<u32>,
 }
 
-impl Book {
+impl ShadowStats {
     /// How many requests were judged in shadow.
-    pub fn judged(&self) -> u64 {
-        self.judged.load(Ordering::Relaxed)
+    pub fn evaluated(&self) -> u64 {
+        self.evaluated.load(Ordering::Relaxed)
     }
 
     /// What a shadow would have changed so far.
-    pub fn entry(&self, of: ShadowOf) -> Entry {
-        let entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+    pub fn tallies(&self, of: ShadowSource) -> ShadowTallies {
+        let entries = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
         entries.get(&of).cloned().unwrap_or_default()
     }
 
-    pub(super) fn count(&self) {
-        self.judged.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn record_evaluation(&self) {
+        self.evaluated.fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(super) fn note(&self, note: &Note, example: Example) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = entries.entry(note.of).or_default();
+    pub(super) fn record_difference(&self, note: &ShadowNote, example: ShadowExample) {
+        let mut entries = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        let entry = entries.entry(note.source).or_default();
         let tally = match note.change {
-            Change::Refuses => &mut entry.refuses,
-            Change::Admits => &mut entry.admits,
-            Change::Nothing => return,
+            ShadowChange::WouldReject => &mut entry.would_reject,
+            ShadowChange::WouldAllow => &mut entry.would_allow,
+            ShadowChange::Unchanged => return,
         };
         tally.total += 1;
         *tally.reasons.entry(example.reason).or_default() += 1;
@@ -198,6 +202,6 @@ impl Book {
             *tally.rules.entry(rule).or_default() += 1;
         }
         tally.examples.push_front(example);
-        tally.examples.truncate(EXAMPLES);
+        tally.examples.truncate(MAX_EXAMPLES);
     }
 }

@@ -8,20 +8,20 @@ use prometheus::core::Metric as _;
 
 use crate::vocab::stage::Stage;
 
-use super::labels::{self, Verdict};
-use super::{Families, Metrics};
+use super::labels::{self, VerdictLabel};
+use super::{MetricFamilies, Metrics};
 
 /// What was counted since the start, and what is under way.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Summary {
+pub struct MetricsSummary {
     /// By how each request ended, over all crawlers; only what has occurred.
-    pub decisions: Vec<Decided>,
+    pub decisions: Vec<DecisionCount>,
     /// By crawler, in the order of the configuration behind `anonymous`.
-    pub crawlers: Vec<OfCrawler>,
+    pub crawlers: Vec<CrawlerCounts>,
     /// Bytes on each side.
-    pub bytes: Bytes,
+    pub bytes: ByteCounts,
     /// How long requests took, over all sources.
-    pub latency: Latency,
+    pub latency: LatencyHistogram,
     /// Client connections.
     pub connections: u64,
     /// Tunnels.
@@ -38,11 +38,11 @@ pub struct Summary {
 
 /// Requests that ended in one way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Decided {
+pub struct DecisionCount {
     /// Where it was decided.
     pub stage: Stage,
     /// What was decided.
-    pub verdict: Verdict,
+    pub verdict: VerdictLabel,
     /// Why; `client_left` of a client that left before.
     pub reason: &'static str,
     /// How often.
@@ -51,16 +51,16 @@ pub struct Decided {
 
 /// Requests of one crawler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OfCrawler {
+pub struct CrawlerCounts {
     /// Its name.
     pub crawler: String,
-    /// By verdict, in the order of [`Verdict::ALL`].
-    pub verdicts: [u64; Verdict::ALL.len()],
+    /// By verdict, in the order of [`VerdictLabel::ALL`].
+    pub verdicts: [u64; VerdictLabel::ALL.len()],
 }
 
 /// Bytes since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Bytes {
+pub struct ByteCounts {
     /// Received from clients.
     pub from_client: u64,
     /// Sent to clients.
@@ -73,7 +73,7 @@ pub struct Bytes {
 
 /// A histogram.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Latency {
+pub struct LatencyHistogram {
     /// Upper bounds in seconds, and how many took no longer; rising.
     pub buckets: Vec<(f64, u64)>,
     /// How many there were.
@@ -82,14 +82,14 @@ pub struct Latency {
     pub sum: f64,
 }
 
-impl Summary {
+impl MetricsSummary {
     /// Requests that have ended.
-    pub fn requests(&self) -> u64 {
+    pub fn request_count(&self) -> u64 {
         self.decisions.iter().map(|decided| decided.count).sum()
     }
 
     /// Requests that ended with this verdict.
-    pub fn of(&self, verdict: Verdict) -> u64 {
+    pub fn count_with_verdict(&self, verdict: VerdictLabel) -> u64 {
         let counted = self
             .decisions
             .iter()
@@ -98,9 +98,9 @@ impl Summary {
     }
 }
 
-impl OfCrawler {
+impl CrawlerCounts {
     /// Requests that ended with this verdict.
-    pub fn of(&self, verdict: Verdict) -> u64 {
+    pub fn count_with_verdict(&self, verdict: VerdictLabel) -> u64 {
         self.verdicts
             .get(verdict as usize)
             .copied()
@@ -111,21 +111,21 @@ impl OfCrawler {
 impl Metrics {
     /// Reads what is counted; as many loads as crawlers have decision counters. `None` if nothing is: a zero would say
     /// that nothing has happened.
-    pub fn summary(&self) -> Option<Summary> {
-        let families = self.counted()?;
-        let (decisions, crawlers) = decisions(families);
+    pub fn summary(&self) -> Option<MetricsSummary> {
+        let families = self.enabled_families()?;
+        let (decisions, crawlers) = count_decisions(families);
         let count = |gauge: &prometheus::IntGauge| u64::try_from(gauge.get()).unwrap_or_default();
         let bytes = &families.bytes;
-        Some(Summary {
+        Some(MetricsSummary {
             decisions,
             crawlers,
-            bytes: Bytes {
+            bytes: ByteCounts {
                 from_client: bytes.from_client.get(),
                 to_client: bytes.to_client.get(),
                 from_origin: bytes.from_origin.get(),
                 to_origin: bytes.to_origin.get(),
             },
-            latency: latency(&families.request_duration),
+            latency: merged_latency(&families.request_duration),
             connections: count(&families.connections),
             tunnels: count(&families.tunnels),
             inflight: count(&families.inflight),
@@ -136,16 +136,16 @@ impl Metrics {
     }
 
     /// Lines of the decision log that were lost; counted even where nothing else is.
-    pub fn log_lines_dropped(&self) -> u64 {
+    pub fn dropped_log_lines(&self) -> u64 {
         self.families().log_dropped.get()
     }
 }
 
-fn decisions(families: &Families) -> (Vec<Decided>, Vec<OfCrawler>) {
+fn count_decisions(families: &MetricFamilies) -> (Vec<DecisionCount>, Vec<CrawlerCounts>) {
     let mut places = vec![0; labels::DECISION_SLOTS];
     let mut crawlers = Vec::with_capacity(families.crawlers.len());
     for series in &families.crawlers {
-        let mut verdicts = [0; Verdict::ALL.len()];
+        let mut verdicts = [0; VerdictLabel::ALL.len()];
         for ((place, count), sum) in series
             .decisions
             .counts()
@@ -153,12 +153,12 @@ fn decisions(families: &Families) -> (Vec<Decided>, Vec<OfCrawler>) {
             .filter(|((_, n), _)| *n > 0)
         {
             *sum += count;
-            let verdict = labels::decision_of(place).map(|(_, verdict, _)| verdict as usize);
+            let verdict = labels::decision_from_slot(place).map(|(_, verdict, _)| verdict as usize);
             if let Some(of_verdict) = verdict.and_then(|verdict| verdicts.get_mut(verdict)) {
                 *of_verdict += count;
             }
         }
-        crawlers.push(OfCrawler {
+        crawlers.push(CrawlerCounts {
             crawler: series.crawler.as_str().to_owned(),
             verdicts,
         });
@@ -167,12 +167,12 @@ fn decisions(families: &Families) -> (Vec<Decided>, Vec<OfCrawler>) {
         .into_iter()
         .enumerate()
         .filter(|(_, count)| *count > 0);
-    (occurred.filter_map(decided).collect(), crawlers)
+    (occurred.filter_map(decision_count).collect(), crawlers)
 }
 
-fn decided((place, count): (usize, u64)) -> Option<Decided> {
-    let (stage, verdict, reason) = labels::decision_of(place)?;
-    Some(Decided {
+fn decision_count((place, count): (usize, u64)) -> Option<DecisionCount> {
+    let (stage, verdict, reason) = labels::decision_from_slot(place)?;
+    Some(DecisionCount {
         stage,
         verdict,
         reason: labels::reason_label(reason),
@@ -180,8 +180,8 @@ fn decided((place, count): (usize, u64)) -> Option<Decided> {
     })
 }
 
-fn latency(histograms: &[Histogram]) -> Latency {
-    let mut all = Latency::default();
+fn merged_latency(histograms: &[Histogram]) -> LatencyHistogram {
+    let mut all = LatencyHistogram::default();
     for histogram in histograms {
         let read = histogram.metric();
         let read = read.get_histogram();

@@ -2,7 +2,7 @@
 //! bounded queue that never makes a request wait.
 //!
 //! Records without a trace pay for one empty field. Nothing is encoded or sent here: whoever exports takes from the
-//! [`Traces`].
+//! [`TraceReceiver`].
 
 mod finished;
 
@@ -12,19 +12,19 @@ use std::time::Instant;
 use smallvec::SmallVec;
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
-use crate::clock::Lapse;
-use crate::vocab::trace_context::{Sampled, SpanId, TraceId, Traceparent};
+use crate::clock::TimeSpan;
+use crate::vocab::trace_context::{SamplingFlag, SpanId, TraceId, Traceparent};
 
 use super::Metrics;
-use super::labels::SpansLost;
-use super::log::Share;
-use super::record::Record;
+use super::labels::SpanLossReason;
+use super::log::SampleRate;
+use super::record::RequestRecord;
 
 pub use finished::{FinishedPart, FinishedTrace};
 
 /// A part of a request that has a span of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
+pub enum TracePart {
     /// From the request's head to the verdict, or to the first thing that it had to wait for.
     Decide,
     /// A name look-up.
@@ -41,7 +41,7 @@ pub enum Part {
     FirstByte,
 }
 
-impl Part {
+impl TracePart {
     /// The name of its span.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -57,32 +57,32 @@ impl Part {
 }
 
 /// Where a request stands among traces. Only requests that have a trace have one.
-pub(in crate::metrics) struct Trace {
+pub(in crate::metrics) struct RequestTrace {
     pub(in crate::metrics) id: TraceId,
     pub(in crate::metrics) span: SpanId,
     pub(in crate::metrics) parent: Option<SpanId>,
-    export: Export,
-    told: Told,
-    parts: SmallVec<[(Part, Lapse); 6]>,
+    export: SpanExport,
+    disclosure: TraceDisclosure,
+    parts: SmallVec<[(TracePart, TimeSpan); 6]>,
 }
 
 /// Whether spans are made of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Export {
+enum SpanExport {
     Yes,
     No,
 }
 
 /// Whether the crawler has asked for the trace's name: then the log has a line of the request, whatever its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum Told {
+pub(in crate::metrics) enum TraceDisclosure {
     Yes,
     No,
 }
 
-impl Trace {
+impl RequestTrace {
     /// A trace that begins here. `None` if the system has no random bytes to name it by.
-    fn new(export: Export) -> Option<Box<Self>> {
+    fn new(export: SpanExport) -> Option<Box<Self>> {
         let (mut id, mut span) = ([0; 16], [0; 8]);
         getrandom::fill(&mut id).ok()?;
         getrandom::fill(&mut span).ok()?;
@@ -91,40 +91,40 @@ impl Trace {
             span: SpanId::new(span)?,
             parent: None,
             export,
-            told: Told::No,
+            disclosure: TraceDisclosure::No,
             parts: SmallVec::new(),
         }))
     }
 
     pub(in crate::metrics) fn is_exported(&self) -> bool {
-        self.export == Export::Yes
+        self.export == SpanExport::Yes
     }
 
     /// Whether the client knows its name, and may look for it.
-    pub(in crate::metrics) fn told(&self) -> Told {
-        self.told
+    pub(in crate::metrics) fn disclosure(&self) -> TraceDisclosure {
+        self.disclosure
     }
 }
 
 /// Which requests become spans, and where they go then.
 #[derive(Clone)]
-pub struct Tracing {
-    share: Share,
+pub struct TraceSampler {
+    sample_rate: SampleRate,
     queue: Sender<Box<FinishedTrace>>,
     metrics: Metrics,
 }
 
 /// What comes out at the other end.
-pub type Traces = Receiver<Box<FinishedTrace>>;
+pub type TraceReceiver = Receiver<Box<FinishedTrace>>;
 
-impl Tracing {
+impl TraceSampler {
     /// Makes spans of this share of the requests, and of those whose crawlers may ask for it. As many requests as `room`
     /// says wait to be exported; what comes then is dropped and counted.
-    pub fn new(share: Share, room: usize, metrics: Metrics) -> (Self, Traces) {
+    pub fn new(share: SampleRate, room: usize, metrics: Metrics) -> (Self, TraceReceiver) {
         let (queue, traces) = channel(room.max(1));
         (
             Self {
-                share,
+                sample_rate: share,
                 queue,
                 metrics,
             },
@@ -133,54 +133,54 @@ impl Tracing {
     }
 
     /// The trace that a request begins with: none unless it is in the share.
-    pub(in crate::metrics) fn begin(&self, number: u64) -> Option<Box<Trace>> {
-        if self.share.takes(number) {
-            Trace::new(Export::Yes)
+    pub(in crate::metrics) fn begin_trace(&self, number: u64) -> Option<Box<RequestTrace>> {
+        if self.sample_rate.includes(number) {
+            RequestTrace::new(SpanExport::Yes)
         } else {
             None
         }
     }
 
-    pub(in crate::metrics) fn export(&self, trace: Box<FinishedTrace>) {
+    pub(in crate::metrics) fn send(&self, trace: Box<FinishedTrace>) {
         let (trace, why) = match self.queue.try_send(trace) {
             Ok(()) => return,
-            Err(TrySendError::Full(trace)) => (trace, SpansLost::QueueFull),
-            Err(TrySendError::Closed(trace)) => (trace, SpansLost::Shutdown),
+            Err(TrySendError::Full(trace)) => (trace, SpanLossReason::QueueFull),
+            Err(TrySendError::Closed(trace)) => (trace, SpanLossReason::Shutdown),
         };
-        self.metrics.spans_lost(why, trace.spans());
+        self.metrics.add_lost_spans(why, trace.span_count());
     }
 }
 
-impl fmt::Debug for Tracing {
+impl fmt::Debug for TraceSampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Tracing")
-            .field("share", &self.share)
+            .field("share", &self.sample_rate)
             .finish_non_exhaustive()
     }
 }
 
-impl Record {
+impl RequestRecord {
     /// The request belongs to a span of the client, whoever that is: its trace goes on here.
-    pub fn follows(&mut self, caller: &Traceparent) {
+    pub fn set_trace_parent(&mut self, caller: &Traceparent) {
         if let Some(trace) = self.trace_or_new() {
             (trace.id, trace.parent) = (caller.trace, Some(caller.parent));
         }
     }
 
     /// The client decides whether spans are made of its request; only for crawlers that may.
-    pub fn sampled(&mut self, sampled: Sampled) {
+    pub fn set_sampled(&mut self, sampled: SamplingFlag) {
         match (&mut self.trace, sampled) {
-            (Some(trace), Sampled::Yes) => trace.export = Export::Yes,
-            (Some(trace), Sampled::No) => trace.export = Export::No,
+            (Some(trace), SamplingFlag::Set) => trace.export = SpanExport::Yes,
+            (Some(trace), SamplingFlag::Unset) => trace.export = SpanExport::No,
             (None, _) => {}
         }
     }
 
     /// The client asks for the name of its request's trace, and may have it: there will be one, with spans if they are
     /// exported at all, and with a line in the log.
-    pub fn traced(&mut self) {
+    pub fn disclose_trace(&mut self) {
         if let Some(trace) = self.trace_or_new() {
-            (trace.export, trace.told) = (Export::Yes, Told::Yes);
+            (trace.export, trace.disclosure) = (SpanExport::Yes, TraceDisclosure::Yes);
         }
     }
 
@@ -190,12 +190,12 @@ impl Record {
     }
 
     /// The verdict is there, or what has to be waited for before it is known: ends the first part.
-    pub fn verdict_at(&mut self, now: Instant) {
-        self.part(Part::Decide, Lapse::between(self.began, now));
+    pub fn set_verdict_at(&mut self, now: Instant) {
+        self.add_trace_part(TracePart::Decide, TimeSpan::between(self.began, now));
     }
 
     /// The request had this part. Forgotten at once unless spans are made of the request.
-    pub fn part(&mut self, part: Part, lapse: Lapse) {
+    pub fn add_trace_part(&mut self, part: TracePart, lapse: TimeSpan) {
         if let Some(trace) = &mut self.trace
             && trace.is_exported()
         {
@@ -203,9 +203,9 @@ impl Record {
         }
     }
 
-    fn trace_or_new(&mut self) -> Option<&mut Trace> {
+    fn trace_or_new(&mut self) -> Option<&mut RequestTrace> {
         if self.trace.is_none() {
-            self.trace = Trace::new(Export::No);
+            self.trace = RequestTrace::new(SpanExport::No);
         }
         self.trace.as_deref_mut()
     }

@@ -10,20 +10,20 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use prost::Message;
 use rustls::ClientConfig;
 
-use crate::post::{Again, Answer, Endpoint, Failure};
+use crate::post::{DeliveryFailure, Endpoint, PostResponse, RetryAdvice};
 use crate::vocab::target::UrlTarget;
 
 use super::message::ExportTraceServiceResponse;
 
 /// The path of traces (OTLP 1.x, "OTLP/HTTP Request").
-const PATH: &str = "/v1/traces";
+const TRACES_PATH: &str = "/v1/traces";
 /// The longest that a collector may send us away.
-const LONGEST: Duration = Duration::from_secs(30);
+const MAX_PAUSE: Duration = Duration::from_secs(30);
 
 /// Where a collector is and how it is spoken to.
 #[derive(Debug)]
 pub struct CollectorSettings {
-    /// Its address; [`PATH`] is added if it does not end so.
+    /// Its address; [`TRACES_PATH`] is added if it does not end so.
     pub endpoint: UrlTarget,
     /// Fields that go with each export.
     pub headers: Vec<(HeaderName, HeaderValue)>,
@@ -35,13 +35,13 @@ pub struct CollectorSettings {
 
 /// Takes spans.
 pub struct Collector {
-    named: String,
+    url: String,
     endpoint: Endpoint,
 }
 
 impl fmt::Debug for Collector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Collector({})", self.named)
+        write!(f, "Collector({})", self.url)
     }
 }
 
@@ -57,7 +57,7 @@ impl Collector {
             timeout,
             tls,
         } = settings;
-        let path = path(endpoint.path());
+        let path = traces_path(endpoint.path());
         let protobuf = (
             CONTENT_TYPE,
             HeaderValue::from_static("application/x-protobuf"),
@@ -65,25 +65,25 @@ impl Collector {
         let headers = [protobuf].into_iter().chain(headers);
         let named = format!("{}{path}", endpoint.base());
         Ok(Self {
-            named,
+            url: named,
             endpoint: Endpoint::new(&endpoint, &path, headers, timeout, tls)?,
         })
     }
 
     /// Posts an export; the number of spans that the collector did not take of it.
-    pub(super) async fn post(&self, body: Bytes) -> Result<u64, Failure> {
+    pub(super) async fn post(&self, body: Bytes) -> Result<u64, DeliveryFailure> {
         match self.endpoint.post(body, []).await {
-            Ok(answer) => judged(&answer),
-            Err(why) => Err(Failure {
-                why,
-                again: Again::Yes,
+            Ok(answer) => check_response(&answer),
+            Err(why) => Err(DeliveryFailure {
+                message: why,
+                retry: RetryAdvice::AfterBackoff,
             }),
         }
     }
 }
 
 /// What an answer means (OTLP 1.x, "OTLP/HTTP Response").
-fn judged(answer: &Answer) -> Result<u64, Failure> {
+fn check_response(answer: &PostResponse) -> Result<u64, DeliveryFailure> {
     if answer.status.is_success() {
         // It has taken the spans: an answer that is cut short is no reason to send them again.
         let body = answer
@@ -103,22 +103,22 @@ fn judged(answer: &Answer) -> Result<u64, Failure> {
             | StatusCode::GATEWAY_TIMEOUT
     );
     let again = match (busy, answer.retry_after) {
-        (true, Some(after)) => Again::After(after.min(LONGEST)),
-        (true, None) => Again::Yes,
-        (false, _) => Again::No,
+        (true, Some(after)) => RetryAdvice::After(after.min(MAX_PAUSE)),
+        (true, None) => RetryAdvice::AfterBackoff,
+        (false, _) => RetryAdvice::Never,
     };
-    Err(Failure {
-        why: format!("it answers {}", answer.status),
-        again,
+    Err(DeliveryFailure {
+        message: format!("it answers {}", answer.status),
+        retry: again,
     })
 }
 
-fn path(base: &str) -> String {
+fn traces_path(base: &str) -> String {
     let base = base.trim_end_matches('/');
-    if base.ends_with(PATH) {
+    if base.ends_with(TRACES_PATH) {
         base.to_owned()
     } else {
-        [base, PATH].concat()
+        [base, TRACES_PATH].concat()
     }
 }
 
@@ -134,7 +134,7 @@ mod tests {
             ("/otlp/", "/otlp/v1/traces"),
             ("/v1/traces", "/v1/traces"),
         ] {
-            assert_eq!(path(base), whole);
+            assert_eq!(traces_path(base), whole);
         }
     }
 }

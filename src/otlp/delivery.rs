@@ -9,92 +9,99 @@ use tokio::time::sleep;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::metrics::labels::SpansLost;
+use crate::metrics::labels::SpanLossReason;
 use crate::metrics::trace::FinishedTrace;
 
-use crate::post::{Again, Failure};
+use crate::post::{DeliveryFailure, RetryAdvice};
 
 use super::collector::Collector;
-use super::encode::{self, Resource};
+use super::encode::{self, ServiceIdentity};
 
 /// The pauses before the second and third try.
-const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
+const RETRY_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
 /// How often failures are told.
-const TELL: Duration = Duration::from_secs(60);
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// What brings batches to a collector.
 #[derive(Debug)]
-pub struct Delivery {
-    resource: Resource,
+pub struct TraceDelivery {
+    resource: ServiceIdentity,
     collector: Collector,
     metrics: Metrics,
     clock: Clock,
-    told: Mutex<Told>,
+    last_report: Mutex<LossReport>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct LossReport {
     at: Option<Instant>,
     lost_since: u64,
 }
 
 /// How often a batch is tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tries {
+pub(super) enum RetryMode {
     One,
     Several,
 }
 
-impl Delivery {
+impl TraceDelivery {
     /// Delivers in the name of this program, and counts in these metrics.
-    pub fn new(resource: Resource, collector: Collector, metrics: Metrics, clock: Clock) -> Self {
+    pub fn new(
+        resource: ServiceIdentity,
+        collector: Collector,
+        metrics: Metrics,
+        clock: Clock,
+    ) -> Self {
         Self {
             resource,
             collector,
             metrics,
             clock,
-            told: Mutex::default(),
+            last_report: Mutex::default(),
         }
     }
 
     /// Delivers a batch, or counts it as lost.
-    pub(super) async fn deliver(&self, batch: &[Box<FinishedTrace>], tries: Tries) {
-        let body = Bytes::from(encode::request(&self.resource, batch).encode_to_vec());
+    pub(super) async fn deliver(&self, batch: &[Box<FinishedTrace>], tries: RetryMode) {
+        let body = Bytes::from(encode::export_request(&self.resource, batch).encode_to_vec());
         match self.post(body, tries).await {
             Ok(rejected) => {
-                let spans = count(batch);
-                self.metrics.spans_exported(spans.saturating_sub(rejected));
+                let spans = span_count(batch);
                 self.metrics
-                    .spans_lost(SpansLost::Rejected, rejected.min(spans));
+                    .add_exported_spans(spans.saturating_sub(rejected));
+                self.metrics
+                    .add_lost_spans(SpanLossReason::Rejected, rejected.min(spans));
                 if rejected > 0 {
-                    self.tell("it did not take all of them", rejected);
+                    self.report_loss("it did not take all of them", rejected);
                 }
             }
             Err(failure) => {
-                self.lost(SpansLost::Failed, batch);
-                self.tell(&failure.why, count(batch));
+                self.record_lost(SpanLossReason::Failed, batch);
+                self.report_loss(&failure.message, span_count(batch));
             }
         }
     }
 
     /// Counts a batch as lost.
-    pub(super) fn lost(&self, why: SpansLost, batch: &[Box<FinishedTrace>]) {
-        self.metrics.spans_lost(why, count(batch));
+    pub(super) fn record_lost(&self, why: SpanLossReason, batch: &[Box<FinishedTrace>]) {
+        self.metrics.add_lost_spans(why, span_count(batch));
     }
 
-    async fn post(&self, body: Bytes, tries: Tries) -> Result<u64, Failure> {
-        let pauses: &[Duration] = if tries == Tries::Several {
-            &PAUSES
+    async fn post(&self, body: Bytes, tries: RetryMode) -> Result<u64, DeliveryFailure> {
+        let pauses: &[Duration] = if tries == RetryMode::Several {
+            &RETRY_PAUSES
         } else {
             &[]
         };
         for pause in pauses {
             match self.collector.post(body.clone()).await {
-                Err(Failure {
-                    again: Again::Yes, ..
+                Err(DeliveryFailure {
+                    retry: RetryAdvice::AfterBackoff,
+                    ..
                 }) => sleep(*pause).await,
-                Err(Failure {
-                    again: Again::After(time),
+                Err(DeliveryFailure {
+                    retry: RetryAdvice::After(time),
                     ..
                 }) => sleep(time).await,
                 answer => return answer,
@@ -103,13 +110,16 @@ impl Delivery {
         self.collector.post(body).await
     }
 
-    fn tell(&self, why: &str, lost: u64) {
+    fn report_loss(&self, why: &str, lost: u64) {
         let now = self.clock.now();
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self
+            .last_report
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         told.lost_since += lost;
         if told
             .at
-            .is_some_and(|at| now.saturating_duration_since(at) < TELL)
+            .is_some_and(|at| now.saturating_duration_since(at) < REPORT_INTERVAL)
         {
             return;
         }
@@ -119,13 +129,13 @@ impl Delivery {
             "spans are lost, since the collector of telemetry.otlp cannot be used: {why}. Told once a minute; \
              crawlgate_trace_spans_dropped_total counts them all"
         );
-        *told = Told {
+        *told = LossReport {
             at: Some(now),
             lost_since: 0,
         };
     }
 }
 
-fn count(batch: &[Box<FinishedTrace>]) -> u64 {
-    batch.iter().map(|trace| trace.spans()).sum()
+fn span_count(batch: &[Box<FinishedTrace>]) -> u64 {
+    batch.iter().map(|trace| trace.span_count()).sum()
 }

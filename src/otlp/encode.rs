@@ -9,20 +9,20 @@ use crate::metrics::trace::{FinishedPart, FinishedTrace};
 use crate::vocab::trace_context::SpanId;
 
 use super::message::{
-    AnyValue, ExportTraceServiceRequest, InstrumentationScope, KeyValue, ResourceSpans, ScopeSpans,
-    Span, SpanKind, Status, StatusCode, Value,
+    AnyValue, ExportTraceServiceRequest, InstrumentationScope, KeyValue, OtlpSpan, OtlpStatus,
+    ResourceSpans, ScopeSpans, SpanKind, StatusCode, Value,
 };
 
 /// The span is sampled.
 const SAMPLED: u32 = 0x01;
 /// It is known where its parent is.
-const HAS_REMOTE: u32 = 0x100;
+const HAS_IS_REMOTE: u32 = 0x100;
 /// Its parent is in another program.
-const REMOTE: u32 = 0x200;
+const IS_REMOTE: u32 = 0x200;
 
 /// The program, as it stands with each of its spans.
 #[derive(Clone, Debug)]
-pub struct Resource {
+pub struct ServiceIdentity {
     /// `service.name`.
     pub service: String,
     /// `service.instance.id`: what decision ids begin with.
@@ -30,14 +30,14 @@ pub struct Resource {
 }
 
 /// All spans of these requests.
-pub(super) fn request(
-    resource: &Resource,
+pub(super) fn export_request(
+    resource: &ServiceIdentity,
     batch: &[Box<FinishedTrace>],
 ) -> ExportTraceServiceRequest {
     let attributes = vec![
-        text("service.name", &resource.service),
-        text("service.version", env!("CARGO_PKG_VERSION")),
-        text("service.instance.id", &resource.instance),
+        text_attribute("service.name", &resource.service),
+        text_attribute("service.version", env!("CARGO_PKG_VERSION")),
+        text_attribute("service.instance.id", &resource.instance),
     ];
     let scope = InstrumentationScope {
         name: "crawlgate".to_owned(),
@@ -46,7 +46,7 @@ pub(super) fn request(
     let spans = batch.iter().flat_map(|trace| spans(trace)).collect();
     ExportTraceServiceRequest {
         resource_spans: vec![ResourceSpans {
-            resource: Some(super::message::Resource { attributes }),
+            resource: Some(super::message::OtlpResource { attributes }),
             scope_spans: vec![ScopeSpans {
                 scope: Some(scope),
                 spans,
@@ -55,73 +55,74 @@ pub(super) fn request(
     }
 }
 
-fn spans(trace: &FinishedTrace) -> impl Iterator<Item = Span> {
+fn spans(trace: &FinishedTrace) -> impl Iterator<Item = OtlpSpan> {
     let parts = trace.parts.iter().zip(1..);
-    std::iter::once(whole(trace)).chain(parts.map(|(part, place)| part_of(trace, *part, place)))
+    std::iter::once(request_span(trace))
+        .chain(parts.map(|(part, place)| part_span(trace, *part, place)))
 }
 
-fn whole(trace: &FinishedTrace) -> Span {
+fn request_span(trace: &FinishedTrace) -> OtlpSpan {
     let failed = trace.status.filter(|status| *status >= 500);
     let parent = trace
         .parent
         .map(SpanId::bytes)
         .map_or_else(Vec::new, |id| id.to_vec());
-    let remote = if trace.parent.is_some() { REMOTE } else { 0 };
-    Span {
+    let remote = if trace.parent.is_some() { IS_REMOTE } else { 0 };
+    OtlpSpan {
         trace_id: trace.trace.bytes().to_vec(),
         span_id: trace.span.bytes().to_vec(),
         parent_span_id: parent,
         name: "request".to_owned(),
         kind: SpanKind::Server.into(),
-        start_time_unix_nano: nanos(trace.began),
-        end_time_unix_nano: nanos(trace.began + trace.lasted),
+        start_time_unix_nano: unix_nanos(trace.began),
+        end_time_unix_nano: unix_nanos(trace.began + trace.duration),
         attributes: attributes(trace),
-        status: failed.map(|_| Status {
+        status: failed.map(|_| OtlpStatus {
             message: String::new(),
             code: StatusCode::Error.into(),
         }),
-        flags: SAMPLED | HAS_REMOTE | remote,
+        flags: SAMPLED | HAS_IS_REMOTE | remote,
     }
 }
 
-fn part_of(trace: &FinishedTrace, part: FinishedPart, place: u64) -> Span {
-    let began = trace.began + part.after;
-    Span {
+fn part_span(trace: &FinishedTrace, part: FinishedPart, place: u64) -> OtlpSpan {
+    let began = trace.began + part.offset;
+    OtlpSpan {
         trace_id: trace.trace.bytes().to_vec(),
         span_id: trace.span.nth(place).bytes().to_vec(),
         parent_span_id: trace.span.bytes().to_vec(),
         name: part.part.as_str().to_owned(),
         kind: SpanKind::Internal.into(),
-        start_time_unix_nano: nanos(began),
-        end_time_unix_nano: nanos(began + part.took),
+        start_time_unix_nano: unix_nanos(began),
+        end_time_unix_nano: unix_nanos(began + part.duration),
         attributes: Vec::new(),
         status: None,
-        flags: SAMPLED | HAS_REMOTE,
+        flags: SAMPLED | HAS_IS_REMOTE,
     }
 }
 
 fn attributes(trace: &FinishedTrace) -> Vec<KeyValue> {
-    let method = known(&trace.method);
+    let method = known_method(&trace.method);
     let mut all = vec![
-        text("http.request.method", method.unwrap_or("_OTHER")),
-        text("crawlgate.decision", &trace.decision),
-        text("crawlgate.crawler", &trace.crawler),
-        text("crawlgate.verdict", trace.verdict),
-        text("crawlgate.reason", trace.reason),
-        text("crawlgate.stage", trace.stage),
-        number("http.response.body.size", trace.bytes),
+        text_attribute("http.request.method", method.unwrap_or("_OTHER")),
+        text_attribute("crawlgate.decision", &trace.decision),
+        text_attribute("crawlgate.crawler", &trace.crawler),
+        text_attribute("crawlgate.verdict", trace.verdict),
+        text_attribute("crawlgate.reason", trace.reason),
+        text_attribute("crawlgate.stage", trace.stage),
+        int_attribute("http.response.body.size", trace.bytes),
     ];
     if method.is_none() {
         let written: String = trace.method.as_str().chars().take(128).collect();
-        all.push(text("http.request.method_original", &written));
+        all.push(text_attribute("http.request.method_original", &written));
     }
     if let Some((host, port)) = &trace.server {
-        all.push(text("server.address", host));
-        all.push(number("server.port", *port));
+        all.push(text_attribute("server.address", host));
+        all.push(int_attribute("server.port", *port));
     }
     if let Some((name, revision)) = &trace.policy {
-        all.push(text("crawlgate.policy", name));
-        all.push(text("crawlgate.revision", revision));
+        all.push(text_attribute("crawlgate.policy", name));
+        all.push(text_attribute("crawlgate.revision", revision));
     }
     let failed = trace
         .status
@@ -134,26 +135,26 @@ fn attributes(trace: &FinishedTrace) -> Vec<KeyValue> {
         ("crawlgate.address", address.as_deref()),
         ("error.type", trace.error.or(failed.as_deref())),
     ] {
-        all.extend(value.map(|value| text(key, value)));
+        all.extend(value.map(|value| text_attribute(key, value)));
     }
     for (key, status) in [
         ("http.response.status_code", trace.status),
         ("crawlgate.origin_status", trace.origin_status),
     ] {
-        all.extend(status.map(|status| number(key, status)));
+        all.extend(status.map(|status| int_attribute(key, status)));
     }
     all
 }
 
 /// The methods that the conventions know.
-fn known(method: &Method) -> Option<&str> {
+fn known_method(method: &Method) -> Option<&str> {
     const KNOWN: [&str; 9] = [
         "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",
     ];
     Some(method.as_str()).filter(|method| KNOWN.contains(method))
 }
 
-fn text(key: &str, value: &str) -> KeyValue {
+fn text_attribute(key: &str, value: &str) -> KeyValue {
     KeyValue {
         key: key.to_owned(),
         value: Some(AnyValue {
@@ -162,7 +163,7 @@ fn text(key: &str, value: &str) -> KeyValue {
     }
 }
 
-fn number(key: &str, value: impl TryInto<i64>) -> KeyValue {
+fn int_attribute(key: &str, value: impl TryInto<i64>) -> KeyValue {
     let value = Value::Int(value.try_into().unwrap_or(i64::MAX));
     KeyValue {
         key: key.to_owned(),
@@ -170,7 +171,7 @@ fn number(key: &str, value: impl TryInto<i64>) -> KeyValue {
     }
 }
 
-fn nanos(time: SystemTime) -> u64 {
+fn unix_nanos(time: SystemTime) -> u64 {
     let since = time
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or(Duration::ZERO);

@@ -17,7 +17,7 @@ pub struct ExportTraceServiceRequest {
 pub struct ResourceSpans {
     /// The program.
     #[prost(message, optional, tag = "1")]
-    pub resource: Option<Resource>,
+    pub resource: Option<OtlpResource>,
     /// Its spans, by what made them.
     #[prost(message, repeated, tag = "2")]
     pub scope_spans: Vec<ScopeSpans>,
@@ -25,7 +25,7 @@ pub struct ResourceSpans {
 
 /// A program.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Resource {
+pub struct OtlpResource {
     /// `service.name` and the like.
     #[prost(message, repeated, tag = "1")]
     pub attributes: Vec<KeyValue>,
@@ -39,7 +39,7 @@ pub struct ScopeSpans {
     pub scope: Option<InstrumentationScope>,
     /// Its spans.
     #[prost(message, repeated, tag = "2")]
-    pub spans: Vec<Span>,
+    pub spans: Vec<OtlpSpan>,
 }
 
 /// What made spans.
@@ -55,7 +55,7 @@ pub struct InstrumentationScope {
 
 /// A span.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Span {
+pub struct OtlpSpan {
     /// 16 bytes.
     #[prost(bytes = "vec", tag = "1")]
     pub trace_id: Vec<u8>,
@@ -82,7 +82,7 @@ pub struct Span {
     pub attributes: Vec<KeyValue>,
     /// How it ended; none if nothing went wrong.
     #[prost(message, optional, tag = "15")]
-    pub status: Option<Status>,
+    pub status: Option<OtlpStatus>,
     /// The flags of `traceparent`, and whether the parent is in another program.
     #[prost(fixed32, tag = "16")]
     pub flags: u32,
@@ -102,7 +102,7 @@ pub enum SpanKind {
 
 /// How a span ended.
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct Status {
+pub struct OtlpStatus {
     /// In words.
     #[prost(string, tag = "2")]
     pub message: String,

@@ -8,10 +8,10 @@ pub use facts::{CaseFacts, CaseTarget, FACT_KEYS};
 
 use super::Policy;
 use super::decide::{Cause, Decision, Verdict};
-use super::options::{Slot, Value};
+use super::options::{OptionSlot, OptionValue};
 use super::trail::Trail;
 use crate::vocab::intent::Intent;
-use crate::vocab::problem::Place;
+use crate::vocab::problem::SourceLocation;
 use crate::vocab::profile::Profile;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
@@ -20,18 +20,18 @@ use crate::vocab::stage::Stage;
 #[derive(Clone, Debug)]
 pub struct Case {
     /// Where it is written.
-    pub place: Place,
+    pub place: SourceLocation,
     /// What is asked.
     pub facts: CaseFacts,
     /// The profile by which it is answered; generic where the case names none.
     pub profile: Profile,
     /// What is expected.
-    pub expect: Expect,
+    pub expect: Expectation,
 }
 
 /// What a case expects; what it leaves out may be anything.
 #[derive(Clone, Debug)]
-pub struct Expect {
+pub struct Expectation {
     /// The verdict, which every case names.
     pub verdict: ExpectedVerdict,
     /// The stage that ended it.
@@ -49,7 +49,7 @@ pub struct Expect {
     /// The meaning of the refusal.
     pub intent: Option<Intent>,
     /// Options by their paths.
-    pub options: Vec<(Box<str>, Value)>,
+    pub options: Vec<(Box<str>, OptionValue)>,
 }
 
 /// The verdicts, as words of a case.
@@ -82,7 +82,7 @@ impl ExpectedVerdict {
     }
 
     /// The word for a decision's verdict.
-    pub fn of(verdict: Verdict) -> Self {
+    pub fn from_verdict(verdict: Verdict) -> Self {
         match verdict {
             Verdict::Admit => Self::Allow,
             Verdict::Reject(_) => Self::Reject,
@@ -93,7 +93,7 @@ impl ExpectedVerdict {
 
 /// How a refusal would be answered; all of it empty where nothing is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub struct CaseRefusal {
     /// The wire status; none where the connection is closed instead.
     pub status: Option<u16>,
     /// The OmniFind-style code.
@@ -110,7 +110,7 @@ pub struct Mismatch {
     /// What the case says.
     pub expected: String,
     /// What was decided.
-    pub found: String,
+    pub actual: String,
 }
 
 impl Case {
@@ -120,7 +120,7 @@ impl Case {
         policy: &Policy,
         trail: &Trail,
         decision: &Decision,
-        answer: &Answer,
+        answer: &CaseRefusal,
     ) -> Vec<Mismatch> {
         let expect = &self.expect;
         let rule = match decision.cause {
@@ -129,33 +129,33 @@ impl Case {
         };
         let number = |n: u16| n.to_string();
         let word = |text: &str| text.to_owned();
-        let verdict = ExpectedVerdict::of(decision.verdict);
+        let verdict = ExpectedVerdict::from_verdict(decision.verdict);
         let mut all: Vec<Mismatch> = [
-            compare(
+            check_value(
                 "expect",
                 Some(expect.verdict.as_str()),
                 Some(verdict.as_str()),
                 word,
             ),
-            compare(
+            check_value(
                 "stage",
                 expect.stage.map(Stage::as_str),
                 Some(decision.stage.as_str()),
                 word,
             ),
-            compare("rule", expect.rule.as_deref(), rule, word),
-            compare(
+            check_value("rule", expect.rule.as_deref(), rule, word),
+            check_value(
                 "reason",
                 expect.reason.map(Reason::as_str),
                 Some(decision.reason().as_str()),
                 word,
             ),
-            compare("code", expect.code, answer.code, number),
-            compare("status", expect.status, answer.status, number),
-            compare("logged", expect.logged, Some(decision.logged), |logged| {
+            check_value("code", expect.code, answer.code, number),
+            check_value("status", expect.status, answer.status, number),
+            check_value("logged", expect.logged, Some(decision.logged), |logged| {
                 logged.to_string()
             }),
-            compare(
+            check_value(
                 "intent",
                 expect.intent.map(Intent::as_str),
                 answer.intent.map(Intent::as_str),
@@ -169,13 +169,13 @@ impl Case {
             expect
                 .options
                 .iter()
-                .filter_map(|(path, value)| option(policy, trail, path, value)),
+                .filter_map(|(path, value)| check_option(policy, trail, path, value)),
         );
         all
     }
 }
 
-fn compare<T: PartialEq>(
+fn check_value<T: PartialEq>(
     key: &str,
     expected: Option<T>,
     found: Option<T>,
@@ -186,27 +186,32 @@ fn compare<T: PartialEq>(
     differs.then(|| Mismatch {
         key: key.to_owned(),
         expected: show(expected),
-        found: show(found),
+        actual: show(found),
     })
 }
 
-fn option(policy: &Policy, trail: &Trail, path: &str, expected: &Value) -> Option<Mismatch> {
+fn check_option(
+    policy: &Policy,
+    trail: &Trail,
+    path: &str,
+    expected: &OptionValue,
+) -> Option<Mismatch> {
     let place = policy
         .options
         .entries
         .iter()
         .position(|entry| *entry.path == *path);
-    let slot = place.and_then(|at| u16::try_from(at).ok()).map(Slot);
-    let found = slot.map_or(&Value::None, |slot| trail.value(policy, slot));
+    let slot = place.and_then(|at| u16::try_from(at).ok()).map(OptionSlot);
+    let found = slot.map_or(&OptionValue::None, |slot| trail.value(policy, slot));
     (found != expected).then(|| Mismatch {
         key: format!("options.{path}"),
-        expected: shown(expected),
-        found: shown(found),
+        expected: value_text(expected),
+        actual: value_text(found),
     })
 }
 
 /// A value as a policy would have it.
-fn shown(value: &Value) -> String {
+fn value_text(value: &OptionValue) -> String {
     let json = value.to_json();
     if json.is_null() {
         return "none".to_owned();

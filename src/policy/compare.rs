@@ -5,34 +5,34 @@
 use std::collections::BTreeMap;
 
 use super::Policy;
-use super::options::{SetBy, Value};
-use super::rule::{ChildOrder, Mode, Rule, RuleBody};
+use super::options::{OptionSetter, OptionValue};
+use super::rule::{ChildOrder, EnforcementMode, Rule, RuleBody};
 
 /// What became of one rule, option or list.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct PolicyChange {
     /// The rule's id, the option's path, the list's name.
     pub name: String,
     /// What became of it.
-    pub kind: ChangeKind,
+    pub kind: PolicyChangeKind,
 }
 
 /// The ways in which policies differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ChangeKind {
+pub enum PolicyChangeKind {
     /// Only the new policy has it; what it is.
     Added(String),
     /// Only the old policy has it; what it was.
     Removed(String),
     /// Both have it, and these parts of it differ; of a list none is named if its items do.
-    Changed(Vec<Aspect>),
+    Changed(Vec<AspectChange>),
     /// Both have it, among others in another order.
     Moved,
 }
 
 /// A part that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Aspect {
+pub struct AspectChange {
     /// Its name: `condition`, `does`, `inside`; empty where there is only one.
     pub name: &'static str,
     /// As it was.
@@ -43,22 +43,22 @@ pub struct Aspect {
 
 /// All differences between two policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Structure {
+pub struct PolicyDiff {
     /// Rules, in the order of the new policy, removed ones at the end.
-    pub rules: Vec<Change>,
+    pub rules: Vec<PolicyChange>,
     /// The document's options.
-    pub options: Vec<Change>,
+    pub options: Vec<PolicyChange>,
     /// Lists.
-    pub lists: Vec<Change>,
+    pub lists: Vec<PolicyChange>,
 }
 
-impl Structure {
+impl PolicyDiff {
     /// Compares two policies.
-    pub fn of(old: &Policy, new: &Policy) -> Self {
+    pub fn between(old: &Policy, new: &Policy) -> Self {
         Self {
-            rules: rules(old, new),
-            options: options(old, new),
-            lists: lists(old, new),
+            rules: diff_rules(old, new),
+            options: diff_options(old, new),
+            lists: diff_lists(old, new),
         }
     }
 
@@ -68,7 +68,7 @@ impl Structure {
     }
 }
 
-fn rules(old: &Policy, new: &Policy) -> Vec<Change> {
+fn diff_rules(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
     let place = |policy: &Policy| -> BTreeMap<String, usize> {
         policy
             .rules
@@ -83,21 +83,21 @@ fn rules(old: &Policy, new: &Policy) -> Vec<Change> {
         .iter()
         .filter_map(|rule| after.get(rule.id.as_str()).copied())
         .collect();
-    let in_order = longest_rise(&common);
+    let in_order = longest_increasing_subsequence(&common);
     let mut changes = Vec::new();
     for (at, rule) in new.rules.iter().enumerate() {
         let kind = match before
             .get(rule.id.as_str())
             .and_then(|at| old.rules.get(*at))
         {
-            None => ChangeKind::Added(in_words(new, rule)),
-            Some(was) => match differences(old, was, new, rule) {
-                aspects if !aspects.is_empty() => ChangeKind::Changed(aspects),
-                _ if !in_order.contains(&at) => ChangeKind::Moved,
+            None => PolicyChangeKind::Added(rule_text(new, rule)),
+            Some(was) => match diff_aspects(old, was, new, rule) {
+                aspects if !aspects.is_empty() => PolicyChangeKind::Changed(aspects),
+                _ if !in_order.contains(&at) => PolicyChangeKind::Moved,
                 _ => continue,
             },
         };
-        changes.push(Change {
+        changes.push(PolicyChange {
             name: rule.id.to_string(),
             kind,
         });
@@ -106,15 +106,15 @@ fn rules(old: &Policy, new: &Policy) -> Vec<Change> {
         .rules
         .iter()
         .filter(|rule| !after.contains_key(rule.id.as_str()));
-    changes.extend(gone.map(|rule| Change {
+    changes.extend(gone.map(|rule| PolicyChange {
         name: rule.id.to_string(),
-        kind: ChangeKind::Removed(in_words(old, rule)),
+        kind: PolicyChangeKind::Removed(rule_text(old, rule)),
     }));
     changes
 }
 
 /// One of the longest runs of numbers that rise, not necessarily side by side: the rest has moved.
-fn longest_rise(numbers: &[usize]) -> Vec<usize> {
+fn longest_increasing_subsequence(numbers: &[usize]) -> Vec<usize> {
     let mut ends: Vec<usize> = Vec::new();
     let mut before: Vec<Option<usize>> = Vec::with_capacity(numbers.len());
     let number = |at: &usize| numbers.get(*at).copied().unwrap_or(0);
@@ -138,19 +138,19 @@ fn longest_rise(numbers: &[usize]) -> Vec<usize> {
 }
 
 /// What makes a rule what it is, each part by its name.
-fn aspects(policy: &Policy, rule: &Rule) -> [(&'static str, String); 6] {
+fn rule_aspects(policy: &Policy, rule: &Rule) -> [(&'static str, String); 6] {
     let inside = rule
         .parent
         .and_then(|parent| policy.rule_id(parent))
         .unwrap_or("");
     let mode = match rule.mode {
-        Mode::Enforce => "",
-        Mode::Shadow => "shadow",
-        Mode::Disabled => "disabled",
+        EnforcementMode::Enforce => "",
+        EnforcementMode::Shadow => "shadow",
+        EnforcementMode::Disabled => "disabled",
     };
     [
-        ("condition", condition(policy, rule)),
-        ("does", does(policy, rule)),
+        ("condition", condition_text(policy, rule)),
+        ("does", effect_text(policy, rule)),
         ("inside", inside.to_owned()),
         ("stage", rule.stage.as_str().to_owned()),
         ("mode", mode.to_owned()),
@@ -158,16 +158,18 @@ fn aspects(policy: &Policy, rule: &Rule) -> [(&'static str, String); 6] {
     ]
 }
 
-fn differences(old: &Policy, was: &Rule, new: &Policy, is: &Rule) -> Vec<Aspect> {
-    let pairs = aspects(old, was).into_iter().zip(aspects(new, is));
+fn diff_aspects(old: &Policy, was: &Rule, new: &Policy, is: &Rule) -> Vec<AspectChange> {
+    let pairs = rule_aspects(old, was)
+        .into_iter()
+        .zip(rule_aspects(new, is));
     let differ = pairs.filter(|((_, old), (_, new))| old != new);
     differ
-        .map(|((name, old), (_, new))| Aspect { name, old, new })
+        .map(|((name, old), (_, new))| AspectChange { name, old, new })
         .collect()
 }
 
-fn in_words(policy: &Policy, rule: &Rule) -> String {
-    let (condition, does) = (condition(policy, rule), does(policy, rule));
+fn rule_text(policy: &Policy, rule: &Rule) -> String {
+    let (condition, does) = (condition_text(policy, rule), effect_text(policy, rule));
     if does.is_empty() {
         condition
     } else {
@@ -175,20 +177,21 @@ fn in_words(policy: &Policy, rule: &Rule) -> String {
     }
 }
 
-fn condition(policy: &Policy, rule: &Rule) -> String {
-    match (rule.key(), policy.condition_in_words(rule)) {
+fn condition_text(policy: &Policy, rule: &Rule) -> String {
+    match (rule.condition_key(), policy.describe_condition(rule)) {
         (Some(key), Some(condition)) => format!("{key} {condition}"),
         (_, _) => "always".to_owned(),
     }
 }
 
-pub(super) fn does(policy: &Policy, rule: &Rule) -> String {
+pub(super) fn effect_text(policy: &Policy, rule: &Rule) -> String {
     let mut all: Vec<String> = Vec::new();
     match &rule.body {
         RuleBody::Group(group) => {
-            let assigned = group.assign.iter();
+            let assigned = group.assignments.iter();
             all.extend(
-                assigned.map(|a| format!("{} {}", policy.option_path(a.slot), shown(&a.value))),
+                assigned
+                    .map(|a| format!("{} {}", policy.option_path(a.slot), value_text(&a.value))),
             );
             all.extend((group.order != ChildOrder::All).then(|| "match first".to_owned()));
             all.extend(group.stop.then(|| "stop".to_owned()));
@@ -197,7 +200,7 @@ pub(super) fn does(policy: &Policy, rule: &Rule) -> String {
             all.extend(filter.log.then(|| "log".to_owned()));
             all.extend(
                 filter
-                    .reject
+                    .reject_intent
                     .map(|intent| format!("reject {}", intent.as_str())),
             );
             all.extend(
@@ -211,21 +214,21 @@ pub(super) fn does(policy: &Policy, rule: &Rule) -> String {
     all.join(", ")
 }
 
-fn options(old: &Policy, new: &Policy) -> Vec<Change> {
+fn diff_options(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
     let set = |policy: &Policy| -> BTreeMap<String, String> {
         let entries = policy
             .options
             .entries
             .iter()
-            .filter(|entry| entry.set_by == SetBy::Document);
-        let of_document = entries.map(|entry| (entry.path.to_string(), shown(&entry.base)));
-        of_document.chain(of_spaces(policy)).collect()
+            .filter(|entry| entry.set_by == OptionSetter::Document);
+        let of_document = entries.map(|entry| (entry.path.to_string(), value_text(&entry.base)));
+        of_document.chain(space_options(policy)).collect()
     };
-    compared(&set(old), &set(new))
+    diff_maps(&set(old), &set(new))
 }
 
 /// Who is in which space, and the options of each.
-fn of_spaces(policy: &Policy) -> Vec<(String, String)> {
+fn space_options(policy: &Policy) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for space in policy.spaces.all() {
         let crawlers: Vec<&str> = space.crawlers.iter().map(|crawler| &**crawler).collect();
@@ -241,13 +244,13 @@ fn of_spaces(policy: &Policy) -> Vec<(String, String)> {
                 space.name,
                 policy.option_path(given.slot)
             );
-            all.push((path, shown(&given.value)));
+            all.push((path, value_text(&given.value)));
         }
     }
     all
 }
 
-fn lists(old: &Policy, new: &Policy) -> Vec<Change> {
+fn diff_lists(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
     let named = |policy: &Policy| -> BTreeMap<String, usize> {
         policy
             .lists
@@ -266,48 +269,48 @@ fn lists(old: &Policy, new: &Policy) -> Vec<Change> {
             .map(|(name, at)| (name.clone(), kind(*at)))
             .collect()
     };
-    let mut changes = compared(&words(old, &before), &words(new, &after));
+    let mut changes = diff_maps(&words(old, &before), &words(new, &after));
     for (name, at) in &after {
         let pair = before
             .get(name)
             .and_then(|was| old.lists.get(*was))
             .zip(new.lists.get(*at));
         if pair.is_some_and(|(was, is)| was.kind == is.kind && was.items != is.items) {
-            changes.push(Change {
+            changes.push(PolicyChange {
                 name: name.clone(),
-                kind: ChangeKind::Changed(Vec::new()),
+                kind: PolicyChangeKind::Changed(Vec::new()),
             });
         }
     }
     changes
 }
 
-fn compared(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<Change> {
+fn diff_maps(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<PolicyChange> {
     let mut changes = Vec::new();
     for (name, is) in new {
         let kind = match old.get(name) {
-            None => ChangeKind::Added(is.clone()),
-            Some(was) if was != is => ChangeKind::Changed(vec![Aspect {
+            None => PolicyChangeKind::Added(is.clone()),
+            Some(was) if was != is => PolicyChangeKind::Changed(vec![AspectChange {
                 name: "",
                 old: was.clone(),
                 new: is.clone(),
             }]),
             Some(_) => continue,
         };
-        changes.push(Change {
+        changes.push(PolicyChange {
             name: name.clone(),
             kind,
         });
     }
     let gone = old.iter().filter(|(name, _)| !new.contains_key(*name));
-    changes.extend(gone.map(|(name, was)| Change {
+    changes.extend(gone.map(|(name, was)| PolicyChange {
         name: name.clone(),
-        kind: ChangeKind::Removed(was.clone()),
+        kind: PolicyChangeKind::Removed(was.clone()),
     }));
     changes
 }
 
-fn shown(value: &Value) -> String {
+fn value_text(value: &OptionValue) -> String {
     let json = value.to_json();
     if json.is_null() {
         return "none".to_owned();
@@ -320,11 +323,11 @@ fn shown(value: &Value) -> String {
 mod tests {
     use super::*;
     use crate::policy::compile;
-    use crate::policy::source::MemoryFiles;
+    use crate::policy::source::MemoryFileSystem;
 
     fn policy(body: &str) -> Policy {
         let text = format!("policy: 1\nname: p\noptions: {{ disposition: allow{body}");
-        compile::load(&MemoryFiles::new().with("p", text), "p")
+        compile::load(&MemoryFileSystem::new().with_file("p", text), "p")
             .unwrap()
             .policy
     }
@@ -338,9 +341,13 @@ mod tests {
             (&[3, 2, 1], 1),
             (&[0, 4, 1, 2, 3], 4),
         ] {
-            assert_eq!(longest_rise(numbers).len(), stay, "{numbers:?}");
+            assert_eq!(
+                longest_increasing_subsequence(numbers).len(),
+                stay,
+                "{numbers:?}"
+            );
         }
-        assert_eq!(longest_rise(&[5, 1, 9, 2]), [2, 1]);
+        assert_eq!(longest_increasing_subsequence(&[5, 1, 9, 2]), [2, 1]);
     }
 
     #[test]
@@ -353,13 +360,13 @@ mod tests {
             ", max_depth: 4 }\nlists: { l: { kind: hosts, items: [a, b] } }\nrules:\n  - { id: d, forbid: { ext: d } }\n  \
              - { id: a, forbid: { under: /b }, log: true }\n  - { id: b, forbid: { in: l } }\n  - { id: e, forbid: { host: e } }\n",
         );
-        let structure = Structure::of(&old, &new);
-        let aspect = |name, old: &str, new: &str| Aspect {
+        let structure = PolicyDiff::between(&old, &new);
+        let aspect = |name, old: &str, new: &str| AspectChange {
             name,
             old: old.into(),
             new: new.into(),
         };
-        let change = |name: &str, kind| Change {
+        let change = |name: &str, kind| PolicyChange {
             name: name.into(),
             kind,
         };
@@ -370,18 +377,18 @@ mod tests {
         assert_eq!(
             structure.rules,
             [
-                change("d", ChangeKind::Moved),
-                change("a", ChangeKind::Changed(changed)),
-                change("e", ChangeKind::Added("forbid host exact e".into())),
+                change("d", PolicyChangeKind::Moved),
+                change("a", PolicyChangeKind::Changed(changed)),
+                change("e", PolicyChangeKind::Added("forbid host exact e".into())),
                 change(
                     "c",
-                    ChangeKind::Removed("when host exact c: disposition allow".into())
+                    PolicyChangeKind::Removed("when host exact c: disposition allow".into())
                 ),
             ]
         );
-        let depth = ChangeKind::Changed(vec![aspect("", "3", "4")]);
+        let depth = PolicyChangeKind::Changed(vec![aspect("", "3", "4")]);
         assert_eq!(structure.options, [change("max_depth", depth)]);
         assert_eq!(structure.lists.len(), 1);
-        assert!(Structure::of(&old, &old).is_empty());
+        assert!(PolicyDiff::between(&old, &old).is_empty());
     }
 }

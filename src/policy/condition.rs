@@ -1,9 +1,9 @@
 //! Conditions and their evaluation in three values: yes, no, unknown (policy.md sections 3 and 4).
 
-use super::fact::{Fact, Facts, Subject};
+use super::fact::{EvaluationTarget, Fact, Facts};
 use super::field::{Field, ValueType};
-use super::list::{Items, List, ListKind};
-use super::pattern::{Case, Networks, Ranges, TextKind, TextTest, surt};
+use super::list::{ListItems, ListKind, PolicyList};
+use super::pattern::{CaseSensitivity, Networks, Ranges, TextKind, TextTest, to_surt};
 use super::rule::PolicyStage;
 use crate::vocab::target::HostTarget;
 
@@ -20,7 +20,7 @@ pub enum Truth {
 
 impl Truth {
     /// The opposite; unknown stays unknown.
-    pub fn negated(self) -> Self {
+    pub fn negate(self) -> Self {
         match self {
             Self::Yes => Self::No,
             Self::No => Self::Yes,
@@ -65,14 +65,14 @@ pub struct Atom {
     /// The field.
     pub field: Field,
     /// The test.
-    pub test: Test,
+    pub test: AtomTest,
     /// Of a test by expressions what each of them stands for, as it was written; else empty.
-    pub written: Box<[Written]>,
+    pub sources: Box<[PatternSource]>,
 }
 
 /// A value of a policy that was compiled to an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct PatternSource {
     /// The kind of test under which it stands: `regex`, `glob`, `prefix`.
     pub kind: &'static str,
     /// Its text.
@@ -81,7 +81,7 @@ pub struct Written {
 
 /// What an atom asks of its field.
 #[derive(Clone, Debug)]
-pub enum Test {
+pub enum AtomTest {
     /// Of a field with text.
     Text(TextTest),
     /// Of a field with a number.
@@ -89,27 +89,29 @@ pub enum Test {
     /// Of the address.
     Address(Networks),
     /// Membership in a list, given by its place in the policy.
-    In(usize),
+    InList(usize),
 }
 
 impl Condition {
     /// The value of the condition under these facts.
-    pub fn evaluate(&self, facts: &Facts<'_>, lists: &[List]) -> Truth {
+    pub fn evaluate(&self, facts: &Facts<'_>, lists: &[PolicyList]) -> Truth {
         match self {
             Self::Always => Truth::Yes,
-            Self::All(parts) => settle(parts, Truth::No, facts, lists),
-            Self::Any(parts) => settle(parts, Truth::Yes, facts, lists),
-            Self::Not(part) => part.evaluate(facts, lists).negated(),
+            Self::All(parts) => evaluate_parts(parts, Truth::No, facts, lists),
+            Self::Any(parts) => evaluate_parts(parts, Truth::Yes, facts, lists),
+            Self::Not(part) => part.evaluate(facts, lists).negate(),
             Self::Atom(atom) => atom.evaluate(facts, lists),
         }
     }
 
     /// Calls a function for every field that the condition names.
-    pub fn each_field<'a>(&'a self, visit: &mut dyn FnMut(&'a Field)) {
+    pub fn for_each_field<'a>(&'a self, visit: &mut dyn FnMut(&'a Field)) {
         match self {
             Self::Always => {}
-            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|p| p.each_field(visit)),
-            Self::Not(part) => part.each_field(visit),
+            Self::All(parts) | Self::Any(parts) => {
+                parts.iter().for_each(|p| p.for_each_field(visit))
+            }
+            Self::Not(part) => part.for_each_field(visit),
             Self::Atom(atom) => visit(&atom.field),
         }
     }
@@ -117,14 +119,19 @@ impl Condition {
     /// The stage from which on every field that it names is known; `None` if it names none.
     pub fn stage(&self) -> Option<PolicyStage> {
         let mut latest = None;
-        self.each_field(&mut |field| latest = latest.max(Some(field.stage())));
+        self.for_each_field(&mut |field| latest = latest.max(Some(field.stage())));
         latest
     }
 }
 
 /// One part that has the deciding value decides; else one that is unknown leaves it open.
-fn settle(parts: &[Condition], deciding: Truth, facts: &Facts<'_>, lists: &[List]) -> Truth {
-    let mut value = deciding.negated();
+fn evaluate_parts(
+    parts: &[Condition],
+    deciding: Truth,
+    facts: &Facts<'_>,
+    lists: &[PolicyList],
+) -> Truth {
+    let mut value = deciding.negate();
     for part in parts {
         match part.evaluate(facts, lists) {
             truth if truth == deciding => return deciding,
@@ -137,33 +144,36 @@ fn settle(parts: &[Condition], deciding: Truth, facts: &Facts<'_>, lists: &[List
 
 impl Atom {
     /// The value of the test under these facts.
-    pub(in crate::policy) fn evaluate(&self, facts: &Facts<'_>, lists: &[List]) -> Truth {
+    pub(in crate::policy) fn evaluate(&self, facts: &Facts<'_>, lists: &[PolicyList]) -> Truth {
         match &self.test {
-            Test::Text(test) => match self.field.any_text(facts, |text| test.matches(text)) {
+            AtomTest::Text(test) => match self
+                .field
+                .any_text_matches(facts, |text| test.matches(text))
+            {
                 Fact::Known(value) => value.into(),
-                Fact::Unknown => self.within_tunnel(test, facts),
+                Fact::Unknown => self.evaluate_in_tunnel(test, facts),
             },
-            Test::Number(ranges) => self
+            AtomTest::Number(ranges) => self
                 .field
                 .number(facts)
-                .map(|n| n.is_some_and(|n| ranges.contain(n)))
+                .map(|n| n.is_some_and(|n| ranges.contains(n)))
                 .into(),
-            Test::Address(networks) => self
+            AtomTest::Address(networks) => self
                 .field
                 .address(facts)
-                .map(|a| a.is_some_and(|a| networks.contain(a)))
+                .map(|a| a.is_some_and(|a| networks.contains(a)))
                 .into(),
-            Test::In(list) => lists
+            AtomTest::InList(list) => lists
                 .get(*list)
-                .map_or(Truth::Unknown, |list| self.is_in(list, facts)),
+                .map_or(Truth::Unknown, |list| self.evaluate_list(list, facts)),
         }
     }
 
-    fn is_in(&self, list: &List, facts: &Facts<'_>) -> Truth {
-        if let Items::Networks(_) = list.items {
+    fn evaluate_list(&self, list: &PolicyList, facts: &Facts<'_>) -> Truth {
+        if let ListItems::Networks(_) = list.items {
             return facts
                 .address
-                .map(|a| a.is_some_and(|a| list.items.covers(a.to_canonical())))
+                .map(|a| a.is_some_and(|a| list.items.contains_address(a.to_canonical())))
                 .into();
         }
         if self.field.value_type() == ValueType::Number {
@@ -174,27 +184,29 @@ impl Atom {
         }
         match self
             .field
-            .any_text(facts, |text| list.holds(&self.field, text))
+            .any_text_matches(facts, |text| list.matches(&self.field, text))
         {
             Fact::Known(value) => value.into(),
-            Fact::Unknown => self.list_within_tunnel(list, facts),
+            Fact::Unknown => self.evaluate_list_in_tunnel(list, facts),
         }
     }
 
-    /// As [`Self::within_tunnel`], for lists of beginnings: their items are sorted, so it costs two searches.
-    fn list_within_tunnel(&self, list: &List, facts: &Facts<'_>) -> Truth {
-        let (Subject::Tunnel(target), Items::Prefixes(items)) = (facts.subject, &list.items) else {
+    /// As [`Self::evaluate_in_tunnel`], for lists of beginnings: their items are sorted, so it costs two searches.
+    fn evaluate_list_in_tunnel(&self, list: &PolicyList, facts: &Facts<'_>) -> Truth {
+        let (EvaluationTarget::Tunnel(target), ListItems::Prefixes(items)) =
+            (facts.target, &list.items)
+        else {
             return Truth::Unknown;
         };
         let Some(base) = self
-            .tunnel_base(target)
+            .tunnel_url_prefix(target)
             .filter(|_| self.field == Field::Url)
         else {
             return Truth::Unknown;
         };
         let base = match list.kind {
             ListKind::UrlPrefixes => Some(base),
-            ListKind::Surts => surt(&base),
+            ListKind::Surts => to_surt(&base),
             ListKind::Domains
             | ListKind::Hosts
             | ListKind::Urls
@@ -203,31 +215,31 @@ impl Atom {
         };
         match base {
             Some(base) if items.has_prefix_of(&base) => Truth::Yes,
-            Some(base) if !items.has_any_below(&base) => Truth::No,
+            Some(base) if !items.has_any_starting_with(&base) => Truth::No,
             Some(_) | None => Truth::Unknown,
         }
     }
 
     /// A tunnel shows only where it leads: a URL test that cannot fit there is false, one that every URL there
     /// passes is true (policy.md section 4).
-    fn within_tunnel(&self, test: &TextTest, facts: &Facts<'_>) -> Truth {
-        let Subject::Tunnel(target) = facts.subject else {
+    fn evaluate_in_tunnel(&self, test: &TextTest, facts: &Facts<'_>) -> Truth {
+        let EvaluationTarget::Tunnel(target) = facts.target else {
             return Truth::Unknown;
         };
-        let Some(base) = self.tunnel_base(target) else {
+        let Some(base) = self.tunnel_url_prefix(target) else {
             return Truth::Unknown;
         };
         let fits = |a: &str, b: &str| {
             a.get(..b.len()).is_some_and(|head| match test.case {
-                Case::Distinguish => head == b,
-                Case::Ignore => head.eq_ignore_ascii_case(b),
+                CaseSensitivity::Sensitive => head == b,
+                CaseSensitivity::Insensitive => head.eq_ignore_ascii_case(b),
             })
         };
         if let TextKind::Prefix(values) = &test.kind {
-            return Self::of_prefixes(values, &base, fits);
+            return Self::evaluate_prefixes(values, &base, fits);
         }
-        if let (TextKind::Surt(values), Some(base)) = (&test.kind, surt(&base)) {
-            return Self::of_prefixes(values, &base, fits);
+        if let (TextKind::Surt(values), Some(base)) = (&test.kind, to_surt(&base)) {
+            return Self::evaluate_prefixes(values, &base, fits);
         }
         let impossible =
             matches!(&test.kind, TextKind::Exact(values) if values.iter().all(|v| !fits(v, &base)));
@@ -239,7 +251,7 @@ impl Atom {
     }
 
     /// What every URL of a tunnel begins with, in this atom's field.
-    fn tunnel_base(&self, target: &HostTarget) -> Option<String> {
+    fn tunnel_url_prefix(&self, target: &HostTarget) -> Option<String> {
         let authority = target.authority();
         if self.field == Field::Url {
             return Some(format!("{}://{authority}/", target.scheme().as_str()));
@@ -250,7 +262,11 @@ impl Atom {
         matches!(self.field, Field::Path | Field::PathAndQuery).then(|| "/".into())
     }
 
-    fn of_prefixes(values: &[Box<str>], base: &str, fits: impl Fn(&str, &str) -> bool) -> Truth {
+    fn evaluate_prefixes(
+        values: &[Box<str>],
+        base: &str,
+        fits: impl Fn(&str, &str) -> bool,
+    ) -> Truth {
         if values.iter().any(|v| fits(base, v)) {
             Truth::Yes
         } else if values.iter().any(|v| fits(v, base)) {

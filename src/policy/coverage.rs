@@ -7,8 +7,8 @@
 use super::Policy;
 use super::cases::Case;
 use super::condition::Condition;
-use super::rule::{ChildOrder, Guard, Mode, Rule, RuleBody, RuleIndex, Sense};
-use super::trail::{State, Trail};
+use super::rule::{ChildOrder, EnforcementMode, FilterKind, GroupGuard, Rule, RuleBody, RuleIndex};
+use super::trail::{RuleState, Trail};
 
 /// How often the rules of one policy had each of their outcomes.
 #[derive(Clone, Debug)]
@@ -27,43 +27,43 @@ pub struct Branch {
 
 /// A rule with the outcomes that it can have.
 #[derive(Clone, Debug)]
-pub struct Covered<'p> {
+pub struct RuleCoverage<'p> {
     /// Its place in [`Policy::rules`].
-    pub at: usize,
+    pub index: usize,
     /// The rule.
     pub rule: &'p Rule,
     /// One or two outcomes, the one that does something first.
     pub branches: Vec<Branch>,
 }
 
-impl Covered<'_> {
+impl RuleCoverage<'_> {
     /// The outcomes that no trail reached.
-    pub fn missed(&self) -> impl Iterator<Item = &Branch> {
+    pub fn missed_branches(&self) -> impl Iterator<Item = &Branch> {
         self.branches.iter().filter(|branch| branch.reached == 0)
     }
 }
 
 /// So many of so many.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Share {
+pub struct CoverageRatio {
     /// How many were reached.
     pub reached: usize,
     /// How many there are.
-    pub of: usize,
+    pub total: usize,
 }
 
-impl Share {
+impl CoverageRatio {
     /// In hundredths, cut to one digit behind the point: 100 only if all were reached. Of nothing, 100.
     pub fn percent(self) -> f64 {
-        match self.of {
+        match self.total {
             0 => 100.0,
             of => (self.reached as f64 * 1000.0 / of as f64).floor() / 10.0,
         }
     }
 
-    fn add(&mut self, reached: bool) {
+    fn record(&mut self, reached: bool) {
         self.reached += usize::from(reached);
-        self.of += 1;
+        self.total += 1;
     }
 }
 
@@ -76,63 +76,63 @@ impl Coverage {
     }
 
     /// What some cases reach, whatever they expect.
-    pub fn of_cases<'c>(policy: &Policy, cases: impl IntoIterator<Item = &'c Case>) -> Self {
+    pub fn from_cases<'c>(policy: &Policy, cases: impl IntoIterator<Item = &'c Case>) -> Self {
         let mut coverage = Self::new(policy);
         for case in cases {
             let (trail, _) = policy.decide(&case.facts.facts());
-            coverage.add(&trail);
+            coverage.record(&trail);
         }
         coverage
     }
 
     /// Adds what one request under the policy reached.
-    pub fn add(&mut self, trail: &Trail) {
+    pub fn record(&mut self, trail: &Trail) {
         for (reached, at) in self.reached.iter_mut().zip(0..) {
             let [did, did_not] = reached;
             match trail.state(RuleIndex(at)) {
-                State::Matched => *did += 1,
-                State::NoMatch => *did_not += 1,
-                State::Pending | State::Cut | State::Undecided => {}
+                RuleState::Matched => *did += 1,
+                RuleState::NoMatch => *did_not += 1,
+                RuleState::Pending | RuleState::Skipped | RuleState::Undecided => {}
             }
         }
     }
 
     /// Every rule that takes part, with what was reached of it, in document order.
-    pub fn rules<'p>(&self, policy: &'p Policy) -> Vec<Covered<'p>> {
+    pub fn rule_coverage<'p>(&self, policy: &'p Policy) -> Vec<RuleCoverage<'p>> {
         let rules = policy.rules.iter().zip(self.reached.iter()).enumerate();
-        let live = rules.filter(|(_, (rule, _))| rule.mode == Mode::Enforce);
-        live.map(|(at, (rule, reached))| Covered {
-            at,
+        let live = rules.filter(|(_, (rule, _))| rule.mode == EnforcementMode::Enforce);
+        live.map(|(at, (rule, reached))| RuleCoverage {
+            index: at,
             rule,
-            branches: branches(policy, rule, *reached),
+            branches: possible_branches(policy, rule, *reached),
         })
         .collect()
     }
 
     /// How many rules had every outcome that they can have.
-    pub fn by_rule(&self, policy: &Policy) -> Share {
-        let mut share = Share::default();
-        self.rules(policy)
+    pub fn rule_ratio(&self, policy: &Policy) -> CoverageRatio {
+        let mut share = CoverageRatio::default();
+        self.rule_coverage(policy)
             .iter()
-            .for_each(|rule| share.add(rule.missed().next().is_none()));
+            .for_each(|rule| share.record(rule.missed_branches().next().is_none()));
         share
     }
 
     /// How many outcomes were reached.
-    pub fn by_branch(&self, policy: &Policy) -> Share {
-        let mut share = Share::default();
-        for rule in self.rules(policy) {
+    pub fn branch_ratio(&self, policy: &Policy) -> CoverageRatio {
+        let mut share = CoverageRatio::default();
+        for rule in self.rule_coverage(policy) {
             rule.branches
                 .iter()
-                .for_each(|branch| share.add(branch.reached > 0));
+                .for_each(|branch| share.record(branch.reached > 0));
         }
         share
     }
 }
 
-fn branches(policy: &Policy, rule: &Rule, [did, did_not]: [u64; 2]) -> Vec<Branch> {
-    let (yes, no) = names(policy, rule);
-    let possible = match acts_always(rule) {
+fn possible_branches(policy: &Policy, rule: &Rule, [did, did_not]: [u64; 2]) -> Vec<Branch> {
+    let (yes, no) = branch_names(policy, rule);
+    let possible = match constant_effect(rule) {
         Some(true) => vec![(yes, did)],
         Some(false) => vec![(no, did_not)],
         None => vec![(yes, did), (no, did_not)],
@@ -143,7 +143,7 @@ fn branches(policy: &Policy, rule: &Rule, [did, did_not]: [u64; 2]) -> Vec<Branc
         .collect()
 }
 
-fn names(policy: &Policy, rule: &Rule) -> (&'static str, &'static str) {
+fn branch_names(policy: &Policy, rule: &Rule) -> (&'static str, &'static str) {
     let parent = rule
         .parent
         .and_then(|parent| policy.rules.get(parent.0 as usize))
@@ -160,33 +160,33 @@ fn names(policy: &Policy, rule: &Rule) -> (&'static str, &'static str) {
 }
 
 /// Whether a rule with a constant condition always or never does something; `None` if that depends.
-fn acts_always(rule: &Rule) -> Option<bool> {
+fn constant_effect(rule: &Rule) -> Option<bool> {
     match &rule.body {
         RuleBody::Group(group) => match &group.guard {
-            Guard::Always => Some(true),
-            Guard::When(condition) => constant(condition),
-            Guard::Unless(condition) => constant(condition).map(|value| !value),
+            GroupGuard::Always => Some(true),
+            GroupGuard::When(condition) => constant_value(condition),
+            GroupGuard::Unless(condition) => constant_value(condition).map(|value| !value),
         },
-        RuleBody::Filter(filter) => match filter.sense {
-            Sense::Forbid => constant(&filter.condition),
-            Sense::Require => constant(&filter.condition).map(|value| !value),
+        RuleBody::Filter(filter) => match filter.kind {
+            FilterKind::Forbid => constant_value(&filter.condition),
+            FilterKind::Require => constant_value(&filter.condition).map(|value| !value),
         },
     }
 }
 
 /// The value that a condition has whatever the facts.
-fn constant(condition: &Condition) -> Option<bool> {
+fn constant_value(condition: &Condition) -> Option<bool> {
     match condition {
         Condition::Always => Some(true),
-        Condition::Not(part) => constant(part).map(|value| !value),
-        Condition::All(parts) => constant_of(parts, false),
-        Condition::Any(parts) => constant_of(parts, true),
+        Condition::Not(part) => constant_value(part).map(|value| !value),
+        Condition::All(parts) => constant_value_of_parts(parts, false),
+        Condition::Any(parts) => constant_value_of_parts(parts, true),
         Condition::Atom(_) => None,
     }
 }
 
-fn constant_of(parts: &[Condition], deciding: bool) -> Option<bool> {
-    let values: Vec<Option<bool>> = parts.iter().map(constant).collect();
+fn constant_value_of_parts(parts: &[Condition], deciding: bool) -> Option<bool> {
+    let values: Vec<Option<bool>> = parts.iter().map(constant_value).collect();
     if values.contains(&Some(deciding)) {
         return Some(deciding);
     }
@@ -197,7 +197,7 @@ fn constant_of(parts: &[Condition], deciding: bool) -> Option<bool> {
 mod tests {
     use super::*;
     use crate::policy::compile;
-    use crate::policy::source::MemoryFiles;
+    use crate::policy::source::MemoryFileSystem;
 
     /// The branches of a policy with these rules and cases, each with how often it was reached.
     fn check(rules: &str, cases: &[&str], expected: &[(&str, &str, u64)]) {
@@ -208,9 +208,9 @@ mod tests {
         let text = format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow }}\nrules:\n{rules}\ncases:\n{cases}"
         );
-        let compiled = compile::load(&MemoryFiles::new().with("p", text), "p").unwrap();
-        let coverage = Coverage::of_cases(&compiled.policy, &compiled.cases);
-        let covered = coverage.rules(&compiled.policy);
+        let compiled = compile::load(&MemoryFileSystem::new().with_file("p", text), "p").unwrap();
+        let coverage = Coverage::from_cases(&compiled.policy, &compiled.cases);
+        let covered = coverage.rule_coverage(&compiled.policy);
         let found: Vec<(&str, &str, u64)> = covered
             .iter()
             .flat_map(|rule| {
@@ -220,13 +220,13 @@ mod tests {
             })
             .collect();
         assert_eq!(found, expected);
-        let share = coverage.by_branch(&compiled.policy);
+        let share = coverage.branch_ratio(&compiled.policy);
         let reached = expected.iter().filter(|(.., reached)| *reached > 0).count();
         assert_eq!(
             share,
-            Share {
+            CoverageRatio {
                 reached,
-                of: expected.len()
+                total: expected.len()
             }
         );
     }
@@ -280,14 +280,21 @@ mod tests {
     #[test]
     fn only_all_is_a_hundred_percent() {
         assert_eq!(
-            Share {
+            CoverageRatio {
                 reached: 9_999,
-                of: 10_000
+                total: 10_000
             }
             .percent(),
             99.9
         );
-        assert_eq!(Share { reached: 3, of: 3 }.percent(), 100.0);
-        assert_eq!(Share::default().percent(), 100.0);
+        assert_eq!(
+            CoverageRatio {
+                reached: 3,
+                total: 3
+            }
+            .percent(),
+            100.0
+        );
+        assert_eq!(CoverageRatio::default().percent(), 100.0);
     }
 }

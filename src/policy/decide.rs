@@ -4,27 +4,27 @@
 //! the same cause; this one stays as their oracle.
 
 mod content;
+mod document_needs;
 mod exclusion;
-mod reading;
 mod walk;
 
-pub use content::Tags;
+pub use content::ContentTags;
+pub use document_needs::DocumentNeeds;
 pub use exclusion::{Exclusion, ExclusionCode};
-pub use reading::OfDocuments;
 
-use crate::robots::agent::product_token;
+use crate::robots::product_token::product_token;
 use crate::vocab::disposition::Disposition;
 use crate::vocab::intent::Intent;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
 use super::Policy;
-use super::fact::{Fact, Facts, Subject};
+use super::fact::{EvaluationTarget, Fact, Facts};
 use super::options::recrawl::{AFTER_ERROR, MIN_INTERVAL};
-use super::options::robots::{RobotsOption, named_agent};
-use super::options::{SetBy, Slot, Value, schema};
+use super::options::robots::{RobotsOption, robots_agent};
+use super::options::{OptionSetter, OptionSlot, OptionValue, schema};
 use super::rule::{PolicyStage, RuleBody, RuleIndex};
-use super::trail::{State, Trail, bit};
+use super::trail::{RuleState, Trail, disposition_bit};
 use walk::Walk;
 
 /// What a policy says of a request.
@@ -81,7 +81,7 @@ impl Decision {
 
 /// How a rejection by the policy is to be answered.
 #[derive(Clone, Copy, Debug)]
-pub struct Refusing<'p> {
+pub struct PolicyRefusal<'p> {
     /// The meaning of the refusal.
     pub intent: Intent,
     /// A wire status that the policy sets, whatever the crawler's profile.
@@ -96,53 +96,63 @@ pub struct Refusing<'p> {
 
 impl Policy {
     /// Judges a request for a URL at the request stage, in its raw and, where that differs, its decoded form.
-    pub fn request(&self, facts: &Facts<'_>) -> (Trail, Decision) {
-        self.request_with(None, facts)
+    pub fn decide_request(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+        self.decide_request_with_shadow(None, facts)
     }
 
     /// The same with a rule in shadow live besides.
-    pub(in crate::policy) fn request_with(
+    pub(in crate::policy) fn decide_request_with_shadow(
         &self,
-        beside: Option<RuleIndex>,
+        shadow: Option<RuleIndex>,
         facts: &Facts<'_>,
     ) -> (Trail, Decision) {
         let mut trail = Trail::new(self, facts.crawler);
-        let decision = self.stage_with(beside, &mut trail, PolicyStage::Request, facts);
+        let decision =
+            self.decide_stage_with_shadow(shadow, &mut trail, PolicyStage::Request, facts);
         let decision = self
-            .unambiguous(beside, decision, facts)
+            .rejection_by_ambiguity(shadow, decision, facts)
             .unwrap_or(decision);
         (trail, decision)
     }
 
     /// Judges a request that no earlier stage rejected at a later stage.
-    pub fn stage(&self, trail: &mut Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
-        self.stage_with(None, trail, stage, facts)
-    }
-
-    /// The same with a rule in shadow live besides.
-    pub(in crate::policy) fn stage_with(
+    pub fn decide_stage(
         &self,
-        beside: Option<RuleIndex>,
         trail: &mut Trail,
         stage: PolicyStage,
         facts: &Facts<'_>,
     ) -> Decision {
-        match beside {
-            Some(root) => Walk::new(self, facts, stage, trail).beside(root).run(),
-            None if self.stages.contains(stage) => Walk::new(self, facts, stage, trail).run(),
+        self.decide_stage_with_shadow(None, trail, stage, facts)
+    }
+
+    /// The same with a rule in shadow live besides.
+    pub(in crate::policy) fn decide_stage_with_shadow(
+        &self,
+        shadow: Option<RuleIndex>,
+        trail: &mut Trail,
+        stage: PolicyStage,
+        facts: &Facts<'_>,
+    ) -> Decision {
+        match shadow {
+            Some(root) => Walk::new(self, facts, stage, trail)
+                .with_shadow_rule(root)
+                .run(),
+            None if self.active_stages.contains(stage) => {
+                Walk::new(self, facts, stage, trail).run()
+            }
             None => {}
         }
-        let decision = self.conclude(trail, stage, facts);
+        let decision = self.conclude_stage(trail, stage, facts);
         if stage == PolicyStage::Request && self.traps.is_some() && !decision.rejects() {
-            return self.trapped(trail, facts).unwrap_or(decision);
+            return self.rejection_by_trap(trail, facts).unwrap_or(decision);
         }
         decision
     }
 
     /// Runs the stages as far as the facts reach; the first rejection is final.
     pub fn decide(&self, facts: &Facts<'_>) -> (Trail, Decision) {
-        if let Subject::Tunnel(_) = facts.subject {
-            return self.tunnel(None, facts);
+        if let EvaluationTarget::Tunnel(_) = facts.target {
+            return self.decide_tunnel(None, facts);
         }
         // A stage knows nothing of later facts, although the caller does.
         let answered = Facts {
@@ -157,7 +167,7 @@ impl Policy {
             address: Fact::Unknown,
             ..connected
         };
-        let (mut trail, mut decision) = self.request(&asked);
+        let (mut trail, mut decision) = self.decide_request(&asked);
         let later = [
             (
                 PolicyStage::Destination,
@@ -169,51 +179,56 @@ impl Policy {
                 matches!(facts.response, Fact::Known(_)),
                 answered,
             ),
-            (PolicyStage::Document, self.reads_document(facts), *facts),
+            (
+                PolicyStage::Document,
+                self.runs_document_stage(facts),
+                *facts,
+            ),
         ];
         for (stage, known, facts) in later {
             if known && !decision.rejects() {
                 let facts = Facts {
-                    agent: self.agent(&trail, &facts),
+                    agent: self.robots_agent(&trail, &facts),
                     ..facts
                 };
-                decision = self.stage(&mut trail, stage, &facts);
+                decision = self.decide_stage(&mut trail, stage, &facts);
             }
         }
-        decision.exclusion = self.note_exclusion(&mut trail, &decision, facts);
+        decision.exclusion = self.record_exclusion(&mut trail, &decision, facts);
         (trail, decision)
     }
 
     /// By which name lines for one crawler speak of this one: the option `robots.agent`, else what is known of it.
-    fn agent<'a>(&'a self, trail: &Trail, facts: &Facts<'a>) -> &'a str {
-        let option = named_agent(self, trail).map(product_token);
+    fn robots_agent<'a>(&'a self, trail: &Trail, facts: &Facts<'a>) -> &'a str {
+        let option = robots_agent(self, trail).map(product_token);
         option
             .filter(|token| !token.is_empty())
-            .unwrap_or_else(|| facts.agent())
+            .unwrap_or_else(|| facts.robots_agent())
     }
 
     /// How a rejection is answered: the cause's own words, else the options' (policy.md section 2, step 7).
-    pub fn refusing(&self, trail: &Trail, decision: &Decision) -> Refusing<'_> {
+    pub fn refusal(&self, trail: &Trail, decision: &Decision) -> PolicyRefusal<'_> {
         let rule = match decision.cause {
             Cause::Rule(index) => self.rules.get(index.0 as usize),
             Cause::Default => None,
         };
         let own = match rule.map(|r| &r.body) {
-            Some(RuleBody::Filter(filter)) => {
-                (filter.reject, filter.soft_error.or(filter.reject_status))
-            }
+            Some(RuleBody::Filter(filter)) => (
+                filter.reject_intent,
+                filter.soft_error.or(filter.reject_status),
+            ),
             Some(RuleBody::Group(_)) | None => (None, None),
         };
         let code = decision.exclusion.map(|exclusion| exclusion.code);
         let status = trail
             .number(self, schema::REJECT_STATUS)
             .and_then(|n| u16::try_from(n).ok());
-        Refusing {
+        PolicyRefusal {
             // A code has an intent of its own, which gives way to the cause's but not to the options'.
             intent: own
                 .0
                 .or(code.map(ExclusionCode::intent))
-                .or_else(|| trail.reject(self))
+                .or_else(|| trail.reject_intent(self))
                 .unwrap_or(Intent::Deny),
             status: own.1.or(status),
             about: rule.and_then(|r| r.about.as_deref()),
@@ -223,22 +238,23 @@ impl Policy {
     }
 
     /// A URL that servers could read in two ways is rejected if the two get different verdicts (section 7).
-    fn unambiguous(
+    fn rejection_by_ambiguity(
         &self,
-        beside: Option<RuleIndex>,
+        shadow: Option<RuleIndex>,
         raw: Decision,
         facts: &Facts<'_>,
     ) -> Option<Decision> {
-        let Subject::Url(target) = facts.subject else {
+        let EvaluationTarget::Url(target) = facts.target else {
             return None;
         };
         let decoded = target.decoded()?;
         let facts = Facts {
-            subject: Subject::Url(&decoded),
+            target: EvaluationTarget::Url(&decoded),
             ..*facts
         };
         let mut second = Trail::new(self, facts.crawler);
-        let other = self.stage_with(beside, &mut second, PolicyStage::Request, &facts);
+        let other =
+            self.decide_stage_with_shadow(shadow, &mut second, PolicyStage::Request, &facts);
         if other.rejects() == raw.rejects() {
             return None;
         }
@@ -249,12 +265,14 @@ impl Policy {
         })
     }
 
-    fn conclude(&self, trail: &Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
+    fn conclude_stage(&self, trail: &Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
         let rejection = match stage {
-            PolicyStage::Request => self.too_deep(trail, facts).or_else(|| self.by_rules(trail)),
-            PolicyStage::Destination => self.by_rules(trail),
-            PolicyStage::Response => self.by_response(trail, facts),
-            PolicyStage::Document => self.by_document(trail, facts),
+            PolicyStage::Request => self
+                .rejection_by_depth(trail, facts)
+                .or_else(|| self.rejection_by_rules(trail)),
+            PolicyStage::Destination => self.rejection_by_rules(trail),
+            PolicyStage::Response => self.rejection_by_response(trail, facts),
+            PolicyStage::Document => self.rejection_by_document(trail, facts),
         };
         let (verdict, cause) = match rejection {
             Some((reason, cause)) => (Verdict::Reject(reason), cause),
@@ -262,16 +280,16 @@ impl Policy {
         };
         Decision {
             verdict,
-            stage: stage.stage(),
+            stage: stage.to_stage(),
             cause,
-            logged: self.logged(trail, verdict),
+            logged: self.is_logged(trail, verdict),
             exclusion: None,
         }
     }
 
     /// Filters first; else the option `disposition`.
-    fn by_rules(&self, trail: &Trail) -> Option<(Reason, Cause)> {
-        if let Some(filter) = trail.filtered {
+    fn rejection_by_rules(&self, trail: &Trail) -> Option<(Reason, Cause)> {
+        if let Some(filter) = trail.first_filter {
             return Some((Reason::Rule, Cause::Rule(filter)));
         }
         let cause = self.cause_of(trail, schema::DISPOSITION);
@@ -280,26 +298,28 @@ impl Policy {
         } else {
             Reason::Rule
         };
-        trail.is_disposed_of(self).then_some((reason, cause))
+        trail
+            .is_rejected_by_disposition(self)
+            .then_some((reason, cause))
     }
 
-    fn too_deep(&self, trail: &Trail, facts: &Facts<'_>) -> Option<(Reason, Cause)> {
+    fn rejection_by_depth(&self, trail: &Trail, facts: &Facts<'_>) -> Option<(Reason, Cause)> {
         let limit = trail.number(self, schema::MAX_DEPTH)?;
         let deeper = facts.depth.is_some_and(|depth| depth > limit);
         deeper.then(|| (Reason::TooDeep, self.cause_of(trail, schema::MAX_DEPTH)))
     }
 
     /// What would be admitted but for the option `traps`.
-    fn trapped(&self, trail: &mut Trail, facts: &Facts<'_>) -> Option<Decision> {
-        let Subject::Url(target) = facts.subject else {
+    fn rejection_by_trap(&self, trail: &mut Trail, facts: &Facts<'_>) -> Option<Decision> {
+        let EvaluationTarget::Url(target) = facts.target else {
             return None;
         };
-        let set = self.traps.as_ref()?.now(self, trail)?;
-        trail.trap = Some(set.first(target, facts.year)?);
+        let set = self.traps.as_ref()?.current(self, trail)?;
+        trail.trap = Some(set.first_match(target, facts.year)?);
         let verdict = Verdict::Reject(Reason::Trap);
         let (cause, logged) = (
             self.cause_of(trail, schema::TRAPS),
-            self.logged(trail, verdict),
+            self.is_logged(trail, verdict),
         );
         Some(Decision {
             verdict,
@@ -311,9 +331,9 @@ impl Policy {
     }
 
     /// Filters log if one of them says so; a disposition says it itself; other reasons follow the filters.
-    fn logged(&self, trail: &Trail, verdict: Verdict) -> bool {
+    fn is_logged(&self, trail: &Trail, verdict: Verdict) -> bool {
         let by_disposition =
-            trail.filtered.is_none() && trail.disposition(self) == Disposition::DisallowLog;
+            trail.first_filter.is_none() && trail.disposition(self) == Disposition::DisallowLog;
         match verdict {
             Verdict::Reject(Reason::Rule | Reason::Default) => trail.log || by_disposition,
             Verdict::Reject(_) => trail.log,
@@ -321,10 +341,12 @@ impl Policy {
         }
     }
 
-    fn cause_of(&self, trail: &Trail, slot: Slot) -> Cause {
+    fn cause_of(&self, trail: &Trail, slot: OptionSlot) -> Cause {
         match trail.set_by(self, slot) {
-            SetBy::Rule(rule) => Cause::Rule(rule),
-            SetBy::Document | SetBy::Space(_) | SetBy::BuiltIn => Cause::Default,
+            OptionSetter::Rule(rule) => Cause::Rule(rule),
+            OptionSetter::Document | OptionSetter::Space(_) | OptionSetter::BuiltIn => {
+                Cause::Default
+            }
         }
     }
 }
@@ -332,9 +354,9 @@ impl Policy {
 /// Tunnels: only what is the same for every URL of the host counts (section 4).
 impl Policy {
     /// Judges a tunnel by what its host and port show. Facts of every later stage stay unknown but the address.
-    pub(in crate::policy) fn tunnel(
+    pub(in crate::policy) fn decide_tunnel(
         &self,
-        beside: Option<RuleIndex>,
+        shadow: Option<RuleIndex>,
         facts: &Facts<'_>,
     ) -> (Trail, Decision) {
         let mut trail = Trail::new(self, facts.crawler);
@@ -353,22 +375,24 @@ impl Policy {
                 ..*facts
             };
             let walk = Walk::new(self, &facts, stage, &mut trail);
-            match beside {
-                Some(root) => walk.beside(root).run(),
+            match shadow {
+                Some(root) => walk.with_shadow_rule(root).run(),
                 None => walk.run(),
             }
             match self.certain_rejection(&trail) {
                 // Many answers have no document, so what it would reject is not certain.
-                Some((_, Cause::Rule(rule))) if stage == PolicyStage::Document => trail.doubt(rule),
-                Some((reason, cause)) => return self.tunnel_rejected(trail, stage, reason, cause),
+                Some((_, Cause::Rule(rule))) if stage == PolicyStage::Document => {
+                    trail.record_doubt(rule)
+                }
+                Some((reason, cause)) => return self.tunnel_rejection(trail, stage, reason, cause),
                 None => {}
             }
-            survivors(&mut trail);
+            keep_admitted(&mut trail);
         }
-        self.doubt_options(&mut trail);
-        let (verdict, cause) = match trail.doubt {
+        self.record_option_doubts(&mut trail);
+        let (verdict, cause) = match trail.first_doubt {
             Some(rule) => (Verdict::Undecided, Cause::Rule(rule)),
-            None if trail.dispositions == 0 => (Verdict::Undecided, Cause::Default),
+            None if trail.possible_dispositions == 0 => (Verdict::Undecided, Cause::Default),
             None => (Verdict::Admit, self.cause_of(&trail, schema::DISPOSITION)),
         };
         (
@@ -383,7 +407,7 @@ impl Policy {
         )
     }
 
-    fn tunnel_rejected(
+    fn tunnel_rejection(
         &self,
         trail: Trail,
         stage: PolicyStage,
@@ -391,12 +415,12 @@ impl Policy {
         cause: Cause,
     ) -> (Trail, Decision) {
         let verdict = Verdict::Reject(reason);
-        let logged = self.logged(&trail, verdict);
+        let logged = self.is_logged(&trail, verdict);
         (
             trail,
             Decision {
                 verdict,
-                stage: stage.stage(),
+                stage: stage.to_stage(),
                 cause,
                 logged,
                 exclusion: None,
@@ -405,114 +429,119 @@ impl Policy {
     }
 
     fn certain_rejection(&self, trail: &Trail) -> Option<(Reason, Cause)> {
-        let admits = trail.dispositions & bit(Disposition::Allow) != 0;
-        if trail.filtered.is_none() && admits {
+        let admits = trail.possible_dispositions & disposition_bit(Disposition::Allow) != 0;
+        if trail.first_filter.is_none() && admits {
             return None;
         }
         // Where several dispositions are possible and all reject, the last certain one names the cause.
-        self.by_rules(trail)
+        self.rejection_by_rules(trail)
     }
 
     /// Options that check what a tunnel hides leave it undecided.
-    fn doubt_options(&self, trail: &mut Trail) {
+    fn record_option_doubts(&self, trail: &mut Trail) {
         let all = self.rules.iter().zip(0..).map(|(_, at)| RuleIndex(at));
         let undecided: Vec<RuleIndex> = all
-            .filter(|rule| trail.state(*rule) == State::Undecided)
+            .filter(|rule| trail.state(*rule) == RuleState::Undecided)
             .collect();
         for slot in HIDDEN_IN_TUNNELS {
-            let hidden = if slot == schema::USAGE {
-                RobotsOption::of(self, trail).uses().next().is_some()
+            let hidden = if slot == schema::ROBOTS_USAGE {
+                RobotsOption::new(self, trail).uses().next().is_some()
             } else {
-                judges(trail.value(self, slot))
+                may_refuse(trail.value(self, slot))
             };
-            if let (true, SetBy::Rule(rule)) = (hidden, trail.set_by(self, slot)) {
-                trail.doubt(rule);
+            if let (true, OptionSetter::Rule(rule)) = (hidden, trail.set_by(self, slot)) {
+                trail.record_doubt(rule);
             } else if hidden {
-                trail.dispositions = 0;
+                trail.possible_dispositions = 0;
             }
             if let Some(rule) = undecided
                 .iter()
-                .find(|rule| self.assigned(**rule, slot).is_some())
+                .find(|rule| self.assigned_value(**rule, slot).is_some())
             {
-                trail.doubt(*rule);
+                trail.record_doubt(*rule);
             }
         }
         for (flag, level) in STRIPPED_IN_DOCUMENTS {
-            let whose = |slot, value| self.perhaps_set_by(trail, &undecided, slot, value);
-            let strips = whose(level, &Value::Word(schema::STRIP));
-            match whose(flag, &Value::Bool(false)).and_then(|off| Some([strips?, off])) {
-                Some([SetBy::Rule(rule), _] | [_, SetBy::Rule(rule)]) => trail.doubt(rule),
-                Some(_) => trail.dispositions = 0,
+            let whose = |slot, value| self.possibly_set_by(trail, &undecided, slot, value);
+            let strips = whose(level, &OptionValue::Word(schema::STRIP_WORD));
+            match whose(flag, &OptionValue::Bool(false)).and_then(|off| Some([strips?, off])) {
+                Some([OptionSetter::Rule(rule), _] | [_, OptionSetter::Rule(rule)]) => {
+                    trail.record_doubt(rule)
+                }
+                Some(_) => trail.possible_dispositions = 0,
                 None => {}
             }
         }
     }
 
     /// Who gives an option this value, or might do so.
-    fn perhaps_set_by(
+    fn possibly_set_by(
         &self,
         trail: &Trail,
         undecided: &[RuleIndex],
-        slot: Slot,
-        value: &Value,
-    ) -> Option<SetBy> {
+        slot: OptionSlot,
+        value: &OptionValue,
+    ) -> Option<OptionSetter> {
         if trail.value(self, slot) == value {
             return Some(trail.set_by(self, slot));
         }
-        let sets = |rule: &&RuleIndex| self.assigned(**rule, slot) == Some(value);
-        undecided.iter().find(sets).map(|rule| SetBy::Rule(*rule))
+        let sets = |rule: &&RuleIndex| self.assigned_value(**rule, slot) == Some(value);
+        undecided
+            .iter()
+            .find(sets)
+            .map(|rule| OptionSetter::Rule(*rule))
     }
 }
 
 /// What is off, and how that is enforced: what has to be gone from a document stays in one that nobody sees. What is only
 /// said, in its head or in a page, is the crawler's to heed, and refuses nothing.
-const STRIPPED_IN_DOCUMENTS: [(Slot, Slot); 2] = [
+const STRIPPED_IN_DOCUMENTS: [(OptionSlot, OptionSlot); 2] = [
     (schema::INDEX, schema::ENFORCE_INDEX),
     (schema::FOLLOW, schema::ENFORCE_FOLLOW),
 ];
 
 /// Options that refuse by what only URLs and answers show.
-const HIDDEN_IN_TUNNELS: [Slot; 14] = [
+const HIDDEN_IN_TUNNELS: [OptionSlot; 14] = [
     schema::HTML_ONLY,
     schema::MAX_BODY,
     schema::NONCANONICAL,
     schema::NOINDEX,
-    schema::USAGE,
+    schema::ROBOTS_USAGE,
     schema::UNMODIFIED,
     schema::DUPLICATE,
     schema::TRAPS,
-    schema::URLS,
-    schema::NEW_URLS,
-    schema::BYTES,
-    schema::HOSTS,
+    schema::BUDGET_URLS,
+    schema::BUDGET_NEW_URLS,
+    schema::BUDGET_BYTES,
+    schema::BUDGET_HOSTS,
     MIN_INTERVAL,
     AFTER_ERROR,
 ];
 
 /// Whether an option with this value could refuse something.
-fn judges(value: &Value) -> bool {
+fn may_refuse(value: &OptionValue) -> bool {
     match value {
-        Value::Bool(on) => *on,
-        Value::Word(word) => *word == schema::REJECTS,
-        Value::List(items) => !items.is_empty(),
-        Value::Integer(_) | Value::Size(_) | Value::Duration(_) => true,
-        Value::None
-        | Value::Decimal(_)
-        | Value::Text(_)
-        | Value::Rate { .. }
-        | Value::Range(..)
-        | Value::Map(_)
-        | Value::Disposition(_)
-        | Value::Intent(_) => false,
+        OptionValue::Bool(on) => *on,
+        OptionValue::Word(word) => *word == schema::REJECT_WORD,
+        OptionValue::List(items) => !items.is_empty(),
+        OptionValue::Integer(_) | OptionValue::Size(_) | OptionValue::Duration(_) => true,
+        OptionValue::None
+        | OptionValue::Decimal(_)
+        | OptionValue::Text(_)
+        | OptionValue::Rate { .. }
+        | OptionValue::Range(..)
+        | OptionValue::Map(_)
+        | OptionValue::Disposition(_)
+        | OptionValue::Intent(_) => false,
     }
 }
 
 /// URLs that a stage may have rejected go no further; what the next stage judges are those that it did not.
-fn survivors(trail: &mut Trail) {
-    if trail.dispositions != bit(Disposition::Allow) {
-        trail.dispositions = bit(Disposition::Allow);
-        if let Some(rule) = trail.open.take() {
-            trail.doubt(rule);
+fn keep_admitted(trail: &mut Trail) {
+    if trail.possible_dispositions != disposition_bit(Disposition::Allow) {
+        trail.possible_dispositions = disposition_bit(Disposition::Allow);
+        if let Some(rule) = trail.uncertain_rule.take() {
+            trail.record_doubt(rule);
         }
     }
 }

@@ -2,20 +2,20 @@
 //!
 //! What became of rules and options is read from the request's [`Trail`]; only [`ground`]s ask conditions again.
 
-pub mod ground;
-pub mod test_words;
+pub mod decisive_test;
+pub mod test_description;
 
 use serde_json::{Value as Json, json};
 
 use super::Policy;
 use super::condition::{Condition, Truth};
 use super::fact::{Fact, Facts};
-use super::list::List;
-use super::options::{SetBy, Slot, Value};
-use super::rule::{Mode, PolicyStage, Rule, RuleIndex};
-use super::trail::{State, Trail};
-use ground::{Ground, Seen};
-use test_words::{CONTENT, TestWords};
+use super::list::PolicyList;
+use super::options::{OptionSetter, OptionSlot, OptionValue};
+use super::rule::{EnforcementMode, PolicyStage, Rule, RuleIndex};
+use super::trail::{RuleState, Trail};
+use decisive_test::{DecisiveTest, ObservedValue};
+use test_description::{CONTENT_KIND, TestDescription};
 
 /// What became of a rule; the words that `crawlgate explain` prints.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ impl RuleStatus {
 
 /// One rule in an explanation.
 #[derive(Clone, Copy, Debug)]
-pub struct RuleLine<'p> {
+pub struct RuleExplanation<'p> {
     /// The rule.
     pub rule: &'p Rule,
     /// How many groups it stands in.
@@ -61,25 +61,28 @@ pub struct RuleLine<'p> {
 
 /// One option in an explanation.
 #[derive(Clone, Debug)]
-pub struct OptionLine<'p> {
+pub struct OptionExplanation<'p> {
     /// Its path: `politeness.delay`.
     pub path: &'p str,
     /// Its value.
-    pub value: &'p Value,
+    pub value: &'p OptionValue,
     /// Who set it.
-    pub set_by: SetBy,
+    pub set_by: OptionSetter,
 }
 
 impl Policy {
     /// Every rule with what became of it, in document order.
-    pub fn rule_lines<'p>(&'p self, trail: &'p Trail) -> impl Iterator<Item = RuleLine<'p>> {
+    pub fn explain_rules<'p>(
+        &'p self,
+        trail: &'p Trail,
+    ) -> impl Iterator<Item = RuleExplanation<'p>> {
         self.rules
             .iter()
             .enumerate()
-            .map(move |(at, rule)| RuleLine {
+            .map(move |(at, rule)| RuleExplanation {
                 rule,
                 depth: self.parents(rule).count(),
-                status: self.status(
+                status: self.rule_status(
                     trail,
                     RuleIndex(u32::try_from(at).unwrap_or(u32::MAX)),
                     rule,
@@ -88,14 +91,17 @@ impl Policy {
     }
 
     /// Every option with its value and who set it.
-    pub fn option_lines<'p>(&'p self, trail: &'p Trail) -> impl Iterator<Item = OptionLine<'p>> {
+    pub fn explain_options<'p>(
+        &'p self,
+        trail: &'p Trail,
+    ) -> impl Iterator<Item = OptionExplanation<'p>> {
         self.options
             .entries
             .iter()
             .enumerate()
             .map(move |(at, entry)| {
-                let slot = Slot(u16::try_from(at).unwrap_or(u16::MAX));
-                OptionLine {
+                let slot = OptionSlot(u16::try_from(at).unwrap_or(u16::MAX));
+                OptionExplanation {
                     path: &entry.path,
                     value: trail.value(self, slot),
                     set_by: trail.set_by(self, slot),
@@ -106,15 +112,19 @@ impl Policy {
     /// Every option with its value as one JSON object, maps nested: the `options` of `crawlgate decide`.
     pub fn options_json(&self, trail: &Trail) -> Json {
         let mut all = json!({});
-        for line in self.option_lines(trail) {
-            insert(&mut all, line.path, line.value.to_json());
+        for line in self.explain_options(trail) {
+            insert_at_path(&mut all, line.path, line.value.to_json());
         }
         all
     }
 
     /// Why a rule matched, did not match, or is undecided; nothing of rules that were skipped, and of those without a
     /// condition.
-    pub fn grounds(&self, line: &RuleLine<'_>, facts: &Facts<'_>) -> Vec<Ground> {
+    pub fn decisive_tests(
+        &self,
+        line: &RuleExplanation<'_>,
+        facts: &Facts<'_>,
+    ) -> Vec<DecisiveTest> {
         let asked = match line.status {
             RuleStatus::Matched | RuleStatus::NoMatch | RuleStatus::Undecided => true,
             RuleStatus::Stopped | RuleStatus::Disabled | RuleStatus::Parent => false,
@@ -122,9 +132,9 @@ impl Policy {
         let Some(condition) = line.rule.condition().filter(|_| asked) else {
             return Vec::new();
         };
-        match passed_by(line, condition, facts, &self.lists) {
+        match content_clause_test(line, condition, facts, &self.lists) {
             Some(ground) => vec![ground],
-            None => condition.grounds(facts, &self.lists),
+            None => condition.decisive_tests(facts, &self.lists),
         }
     }
 
@@ -134,13 +144,13 @@ impl Policy {
     }
 
     /// The place of an option; `None` of a key of an open map that the policy does not name.
-    pub fn slot_of(&self, path: &str) -> Option<Slot> {
+    pub fn option_slot(&self, path: &str) -> Option<OptionSlot> {
         let at = self.option_paths().position(|known| known == path)?;
-        u16::try_from(at).ok().map(Slot)
+        u16::try_from(at).ok().map(OptionSlot)
     }
 
     /// The path of an option.
-    pub fn option_path(&self, slot: Slot) -> &str {
+    pub fn option_path(&self, slot: OptionSlot) -> &str {
         self.options
             .entries
             .get(usize::from(slot.0))
@@ -148,18 +158,18 @@ impl Policy {
     }
 
     /// The condition of a rule in one line; `None` of a group without one.
-    pub fn condition_in_words(&self, rule: &Rule) -> Option<String> {
+    pub fn describe_condition(&self, rule: &Rule) -> Option<String> {
         rule.condition()
-            .map(|condition| condition.in_words(&self.lists))
+            .map(|condition| condition.describe(&self.lists))
     }
 
     /// What a rule does when it matches, in one line; `None` of one that only filters, or only groups others.
-    pub fn effect_in_words(&self, rule: &Rule) -> Option<String> {
-        Some(super::compare::does(self, rule)).filter(|does| !does.is_empty())
+    pub fn describe_effect(&self, rule: &Rule) -> Option<String> {
+        Some(super::compare::effect_text(self, rule)).filter(|does| !does.is_empty())
     }
 
     /// The value of an option before the first rule.
-    pub fn base(&self, path: &str) -> Option<&Value> {
+    pub fn base_value(&self, path: &str) -> Option<&OptionValue> {
         self.options
             .entries
             .iter()
@@ -172,28 +182,28 @@ impl Policy {
         self.rules.get(rule.0 as usize).map(|r| r.id.as_str())
     }
 
-    fn status(&self, trail: &Trail, at: RuleIndex, rule: &Rule) -> RuleStatus {
-        if rule.mode != Mode::Enforce {
+    fn rule_status(&self, trail: &Trail, at: RuleIndex, rule: &Rule) -> RuleStatus {
+        if rule.mode != EnforcementMode::Enforce {
             return RuleStatus::Disabled;
         }
         match trail.state(at) {
-            State::Matched => RuleStatus::Matched,
-            State::NoMatch => RuleStatus::NoMatch,
-            State::Cut => RuleStatus::Stopped,
-            State::Undecided => RuleStatus::Undecided,
-            State::Pending if !self.spaces.runs(at, trail.space()) => RuleStatus::Parent,
-            State::Pending => self.status_by_parents(trail, rule),
+            RuleState::Matched => RuleStatus::Matched,
+            RuleState::NoMatch => RuleStatus::NoMatch,
+            RuleState::Skipped => RuleStatus::Stopped,
+            RuleState::Undecided => RuleStatus::Undecided,
+            RuleState::Pending if !self.spaces.runs_rule(at, trail.space()) => RuleStatus::Parent,
+            RuleState::Pending => self.rule_status_by_parents(trail, rule),
         }
     }
 
     /// A rule that never ran shares the fate of the nearest group that did.
-    fn status_by_parents(&self, trail: &Trail, rule: &Rule) -> RuleStatus {
+    fn rule_status_by_parents(&self, trail: &Trail, rule: &Rule) -> RuleStatus {
         let fate = self
             .parents(rule)
             .find_map(|parent| match trail.state(parent) {
-                State::NoMatch => Some(RuleStatus::Parent),
-                State::Cut => Some(RuleStatus::Stopped),
-                State::Pending | State::Matched | State::Undecided => None,
+                RuleState::NoMatch => Some(RuleStatus::Parent),
+                RuleState::Skipped => Some(RuleStatus::Stopped),
+                RuleState::Pending | RuleState::Matched | RuleState::Undecided => None,
             });
         fate.unwrap_or(RuleStatus::Undecided)
     }
@@ -204,32 +214,32 @@ impl Policy {
     }
 }
 
-impl RuleLine<'_> {
+impl RuleExplanation<'_> {
     /// The stage that the rule waits for, if it is undecided only because that stage was not run.
-    pub fn waits_for(&self) -> Option<PolicyStage> {
+    pub fn pending_stage(&self) -> Option<PolicyStage> {
         (self.status == RuleStatus::Undecided).then_some(self.rule.stage)
     }
 }
 
 /// A rule on type or size passes by what is no success with content, whatever its condition says.
-fn passed_by(
-    line: &RuleLine<'_>,
+fn content_clause_test(
+    line: &RuleExplanation<'_>,
     condition: &Condition,
     facts: &Facts<'_>,
-    lists: &[List],
-) -> Option<Ground> {
+    lists: &[PolicyList],
+) -> Option<DecisiveTest> {
     let Fact::Known(response) = facts.response else {
         return None;
     };
     let passed_by = line.status == RuleStatus::NoMatch
         && line.rule.content_only
         && !response.is_success_with_content()
-        && condition.evaluate(facts, lists) != line.rule.indifferent();
-    passed_by.then(|| Ground {
+        && condition.evaluate(facts, lists) != line.rule.neutral_truth();
+    passed_by.then(|| DecisiveTest {
         field: "status".into(),
-        seen: Seen::Value(response.status.to_string()),
-        test: TestWords {
-            kind: CONTENT,
+        observed: ObservedValue::Value(response.status.to_string()),
+        test: TestDescription {
+            kind: CONTENT_KIND,
             values: Vec::new(),
         },
         truth: Truth::No,
@@ -237,7 +247,7 @@ fn passed_by(
 }
 
 /// Puts a value at a dotted path, making the objects on its way.
-fn insert(object: &mut Json, path: &str, value: Json) {
+fn insert_at_path(object: &mut Json, path: &str, value: Json) {
     let Some(map) = object.as_object_mut() else {
         return;
     };
@@ -245,6 +255,8 @@ fn insert(object: &mut Json, path: &str, value: Json) {
         None => {
             map.insert(path.into(), value);
         }
-        Some((head, rest)) => insert(map.entry(head).or_insert_with(|| json!({})), rest, value),
+        Some((head, rest)) => {
+            insert_at_path(map.entry(head).or_insert_with(|| json!({})), rest, value)
+        }
     }
 }

@@ -7,7 +7,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-pub use crate::robots::usage::Preference;
+pub use crate::robots::usage::UsagePreference;
 use crate::vocab::target::{HostTarget, UrlTarget};
 
 /// Something that may not be known yet.
@@ -31,7 +31,7 @@ impl<T> Fact<T> {
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug)]
-pub enum Subject<'a> {
+pub enum EvaluationTarget<'a> {
     /// One URL.
     Url(&'a UrlTarget),
     /// A tunnel, which shows no more than its host and port.
@@ -40,14 +40,14 @@ pub enum Subject<'a> {
 
 /// What the client wants the answer for, from `Sec-Fetch-Dest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Dest {
+pub enum FetchDest {
     /// A page of its own.
     Navigation,
     /// Part of a page.
     Embed,
 }
 
-impl Dest {
+impl FetchDest {
     /// The value of the field `dest`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -79,7 +79,7 @@ pub trait HeaderView {
     fn header(&self, name: &str) -> Option<Cow<'_, str>>;
 
     /// Shows each value of a header by itself, where it matters which stand in one line.
-    fn each_line(&self, name: &str, see: &mut dyn FnMut(&str));
+    fn for_each_line(&self, name: &str, see: &mut dyn FnMut(&str));
 }
 
 /// What the response head says.
@@ -94,12 +94,12 @@ pub struct ResponseFacts<'a> {
     /// The headers.
     pub headers: &'a dyn HeaderView,
     /// Whether the request's method lets the response have content: not for HEAD.
-    pub content: Content,
+    pub content: ContentAvailability,
 }
 
 /// Whether a response may have content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum ContentAvailability {
     /// GET and the like.
     Possible,
     /// HEAD: the head speaks of content that is not sent.
@@ -113,7 +113,8 @@ impl ResponseFacts<'_> {
     /// since nothing can be said of the type that GET would have.
     pub fn is_success_with_content(&self) -> bool {
         let success = (200..300).contains(&self.status) && !matches!(self.status, 204 | 205);
-        let untyped_head = self.content == Content::HeadOnly && self.content_type.is_empty();
+        let untyped_head =
+            self.content == ContentAvailability::HeadOnly && self.content_type.is_empty();
         success && !untyped_head
     }
 
@@ -143,7 +144,7 @@ pub struct DocumentFacts<'a> {
 
 impl DocumentFacts<'_> {
     /// A document that says nothing: one without words for crawlers, or that cannot be read.
-    pub const SILENT: Self = Self {
+    pub const EMPTY: Self = Self {
         title: "",
         body_prefix: "",
         meta_robots: None,
@@ -152,16 +153,16 @@ impl DocumentFacts<'_> {
 }
 
 /// The year that counts where none is given, so that cases mean the same in every year.
-pub const YEAR: u16 = 2026;
+pub const DEFAULT_YEAR: u16 = 2026;
 
 /// Whether the ledger has the URL: only then does a refusal get a code of section 6.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum InLedger {
+pub enum LedgerPresence {
     /// The URL was never fetched for this crawler, or there is no ledger.
     #[default]
-    No,
+    Absent,
     /// It was.
-    Yes,
+    Present,
 }
 
 impl std::fmt::Debug for ResponseFacts<'_> {
@@ -178,7 +179,7 @@ impl std::fmt::Debug for ResponseFacts<'_> {
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// What is asked for.
-    pub subject: Subject<'a>,
+    pub target: EvaluationTarget<'a>,
     /// The crawler's name, or `anonymous`.
     pub crawler: &'a str,
     /// The method, as sent. Unknown inside a tunnel, like the next three.
@@ -186,7 +187,7 @@ pub struct Facts<'a> {
     /// The `Referer`, empty when missing.
     pub referer: &'a str,
     /// What the answer is wanted for.
-    pub dest: Option<Dest>,
+    pub dest: Option<FetchDest>,
     /// Links from a start page, where it is known.
     pub depth: Option<u64>,
     /// The address that would be dialled; unknown before the destination stage.
@@ -196,30 +197,30 @@ pub struct Facts<'a> {
     pub agent: &'a str,
     /// What the host's robots.txt says of uses, named as `robots::usage::purpose` does; the response's headers count
     /// beside it. Asked from the response stage on.
-    pub usage: &'a [(Box<str>, Preference)],
+    pub usage_preferences: &'a [(Box<str>, UsagePreference)],
     /// The response head; unknown before the response stage.
     pub response: Fact<ResponseFacts<'a>>,
     /// The first bytes of the document; unknown before the document stage.
     pub document: Fact<DocumentFacts<'a>>,
     /// `known`: whether the ledger has the URL. It changes no verdict, only the code of a refusal.
-    pub in_ledger: InLedger,
-    /// The year by the wall clock, in UTC: for calendars, which are a trap far from it. [`YEAR`] where nobody asks for it.
+    pub in_ledger: LedgerPresence,
+    /// The year by the wall clock, in UTC: for calendars, which are a trap far from it. [`DEFAULT_YEAR`] where nobody asks for it.
     pub year: u16,
 }
 
 impl<'a> Facts<'a> {
     /// The facts of a GET for one URL by an anonymous crawler; the caller adds what else it knows.
-    pub fn of_url(target: &'a UrlTarget) -> Self {
-        Self::new(Subject::Url(target))
+    pub fn for_url(target: &'a UrlTarget) -> Self {
+        Self::new(EvaluationTarget::Url(target))
     }
 
     /// The facts of a tunnel.
-    pub fn of_tunnel(target: &'a HostTarget) -> Self {
-        Self::new(Subject::Tunnel(target))
+    pub fn for_tunnel(target: &'a HostTarget) -> Self {
+        Self::new(EvaluationTarget::Tunnel(target))
     }
 
     /// By which name lines for one crawler speak of this one.
-    pub(in crate::policy) fn agent(&self) -> &'a str {
+    pub(in crate::policy) fn robots_agent(&self) -> &'a str {
         if self.agent.is_empty() {
             self.crawler
         } else {
@@ -227,9 +228,9 @@ impl<'a> Facts<'a> {
         }
     }
 
-    fn new(subject: Subject<'a>) -> Self {
+    fn new(subject: EvaluationTarget<'a>) -> Self {
         Self {
-            subject,
+            target: subject,
             crawler: crate::vocab::crawler::Crawler::ANONYMOUS,
             method: "GET",
             referer: "",
@@ -237,11 +238,11 @@ impl<'a> Facts<'a> {
             depth: None,
             address: Fact::Unknown,
             agent: "",
-            usage: &[],
+            usage_preferences: &[],
             response: Fact::Unknown,
             document: Fact::Unknown,
-            in_ledger: InLedger::No,
-            year: YEAR,
+            in_ledger: LedgerPresence::Absent,
+            year: DEFAULT_YEAR,
         }
     }
 }

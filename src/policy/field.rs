@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use super::fact::{DocumentFacts, Fact, Facts, Preference, ResponseFacts, Subject};
+use super::fact::{DocumentFacts, EvaluationTarget, Fact, Facts, ResponseFacts, UsagePreference};
 use super::rule::PolicyStage;
 use super::signals;
 use crate::vocab::target::{HostTarget, UrlTarget};
@@ -110,7 +110,7 @@ impl Field {
     }
 
     /// Whether the URL alone tells it.
-    pub fn is_of_url(&self) -> bool {
+    pub fn is_url_part(&self) -> bool {
         match self {
             Self::Url
             | Self::Scheme
@@ -143,19 +143,19 @@ impl Field {
     }
 
     /// Whether a tunnel shows it that is not looked into.
-    pub fn shows_in_tunnels(&self) -> bool {
+    pub fn is_visible_in_tunnels(&self) -> bool {
         use Field::{Address, Authority, Crawler, Host, Port, Scheme};
         matches!(self, Scheme | Host | Port | Authority | Crawler | Address)
     }
 
     /// Whether a response header may give what else the document says.
-    pub fn is_given_by_header(&self) -> bool {
+    pub fn may_come_from_header(&self) -> bool {
         matches!(self, Self::MetaRobots | Self::Canonical)
     }
 
     /// The first stage at which the field may be known.
-    pub fn earliest(&self) -> PolicyStage {
-        if self.is_given_by_header() {
+    pub fn earliest_stage(&self) -> PolicyStage {
+        if self.may_come_from_header() {
             PolicyStage::Response
         } else {
             self.stage()
@@ -198,7 +198,7 @@ impl Field {
     }
 
     /// Whether naming the field lets a rule judge responses of every status.
-    pub fn lifts_content_clause(&self) -> bool {
+    pub fn allows_any_status(&self) -> bool {
         matches!(self, Self::Status | Self::Header(_))
     }
 
@@ -213,10 +213,14 @@ impl Field {
 
 impl Field {
     /// Asks whether any text of the field passes a test. Absent text is empty.
-    pub fn any_text(&self, facts: &Facts<'_>, mut test: impl FnMut(&str) -> bool) -> Fact<bool> {
-        match facts.subject {
-            Subject::Url(target) => self.url_text(target, facts, &mut test),
-            Subject::Tunnel(target) => match self.tunnel_text(target, facts) {
+    pub fn any_text_matches(
+        &self,
+        facts: &Facts<'_>,
+        mut test: impl FnMut(&str) -> bool,
+    ) -> Fact<bool> {
+        match facts.target {
+            EvaluationTarget::Url(target) => self.url_text_matches(target, facts, &mut test),
+            EvaluationTarget::Tunnel(target) => match self.tunnel_text(target, facts) {
                 Some(text) => Fact::Known(test(text)),
                 None => Fact::Unknown,
             },
@@ -225,14 +229,18 @@ impl Field {
 
     /// The number in a field that holds one; `None` when absent.
     pub fn number(&self, facts: &Facts<'_>) -> Fact<Option<u64>> {
-        match (self, facts.subject) {
-            (Self::Port, Subject::Url(target)) => Fact::Known(Some(target.port().into())),
-            (Self::Port, Subject::Tunnel(target)) => Fact::Known(Some(target.port().into())),
-            (_, Subject::Tunnel(_)) => Fact::Unknown,
-            (Self::Depth, Subject::Url(_)) => Fact::Known(facts.depth),
-            (Self::Status, Subject::Url(_)) => facts.response.map(|r| Some(r.status.into())),
-            (Self::Size, Subject::Url(_)) => facts.response.map(|r| r.size),
-            (_, Subject::Url(_)) => Fact::Known(None),
+        match (self, facts.target) {
+            (Self::Port, EvaluationTarget::Url(target)) => Fact::Known(Some(target.port().into())),
+            (Self::Port, EvaluationTarget::Tunnel(target)) => {
+                Fact::Known(Some(target.port().into()))
+            }
+            (_, EvaluationTarget::Tunnel(_)) => Fact::Unknown,
+            (Self::Depth, EvaluationTarget::Url(_)) => Fact::Known(facts.depth),
+            (Self::Status, EvaluationTarget::Url(_)) => {
+                facts.response.map(|r| Some(r.status.into()))
+            }
+            (Self::Size, EvaluationTarget::Url(_)) => facts.response.map(|r| r.size),
+            (_, EvaluationTarget::Url(_)) => Fact::Known(None),
         }
     }
 
@@ -254,7 +262,7 @@ impl Field {
             .find_map(|(field, text)| (field == *self).then_some(text))
     }
 
-    fn url_text(
+    fn url_text_matches(
         &self,
         target: &UrlTarget,
         facts: &Facts<'_>,
@@ -267,28 +275,32 @@ impl Field {
             Self::Authority => test(target.authority()),
             Self::Path => test(target.path()),
             Self::PathAndQuery => test(target.path_and_query()),
-            Self::RelPath => test(without_slash(target.path())),
-            Self::RelPathAndQuery => test(without_slash(target.path_and_query())),
+            Self::RelPath => test(strip_leading_slash(target.path())),
+            Self::RelPathAndQuery => test(strip_leading_slash(target.path_and_query())),
             Self::Query => test(target.query()),
             Self::AuthorityPathQuery => test(target.authority_path_query()),
-            Self::Param(name) => any_param(target, name, test),
+            Self::Param(name) => any_param_matches(target, name, test),
             Self::Method => test(facts.method),
             Self::Crawler => test(facts.crawler),
             Self::Referer => test(facts.referer),
-            Self::Dest => test(facts.dest.map_or("", super::fact::Dest::as_str)),
+            Self::Dest => test(facts.dest.map_or("", super::fact::FetchDest::as_str)),
             Self::ContentType
             | Self::Header(_)
             | Self::Usage(_)
             | Self::Title
             | Self::BodyPrefix
             | Self::MetaRobots
-            | Self::Canonical => return self.answer_text(facts, test),
+            | Self::Canonical => return self.response_text_matches(facts, test),
             Self::Port | Self::Depth | Self::Address | Self::Status | Self::Size => false,
         })
     }
 
     /// Text that comes with the response or in it.
-    fn answer_text(&self, facts: &Facts<'_>, test: &mut dyn FnMut(&str) -> bool) -> Fact<bool> {
+    fn response_text_matches(
+        &self,
+        facts: &Facts<'_>,
+        test: &mut dyn FnMut(&str) -> bool,
+    ) -> Fact<bool> {
         let Fact::Known(response) = facts.response else {
             return Fact::Unknown;
         };
@@ -296,9 +308,9 @@ impl Field {
             Self::Title => facts.document.map(|document| test(document.title)),
             Self::BodyPrefix => facts.document.map(|document| test(document.body_prefix)),
             Self::MetaRobots => {
-                let words = signals::robots_tag(response.headers, facts.agent());
+                let words = signals::robots_tag_directives(response.headers, facts.robots_agent());
                 let header = Some(words).filter(|words| !words.is_empty());
-                given(
+                header_or_document_matches(
                     header.as_deref(),
                     facts,
                     |document| document.meta_robots,
@@ -308,11 +320,13 @@ impl Field {
             Self::Canonical => {
                 let header = header(&response, "link");
                 let link = header.as_deref().and_then(signals::canonical_link);
-                given(link, facts, |document| document.canonical, test)
+                header_or_document_matches(link, facts, |document| document.canonical, test)
             }
             Self::ContentType => Fact::Known(test(response.content_type)),
             Self::Header(name) => Fact::Known(test(&header(&response, name).unwrap_or_default())),
-            Self::Usage(name) => Fact::Known(test(usage(&response, facts, name).as_str())),
+            Self::Usage(name) => {
+                Fact::Known(test(usage_preference(&response, facts, name).as_str()))
+            }
             Self::Url
             | Self::Scheme
             | Self::Host
@@ -342,43 +356,43 @@ fn header<'a>(response: &ResponseFacts<'a>, name: &str) -> Option<Cow<'a, str>> 
 }
 
 /// What a header gives is known at the response; else only the document tells.
-fn given<'d>(
+fn header_or_document_matches<'d>(
     header: Option<&str>,
     facts: &Facts<'d>,
-    of_document: impl Fn(&DocumentFacts<'d>) -> Option<&'d str>,
+    from_document: impl Fn(&DocumentFacts<'d>) -> Option<&'d str>,
     test: &mut dyn FnMut(&str) -> bool,
 ) -> Fact<bool> {
     match header {
         Some(text) => Fact::Known(test(text)),
         None => facts
             .document
-            .map(|document| test(of_document(&document).unwrap_or(""))),
+            .map(|document| test(from_document(&document).unwrap_or(""))),
     }
 }
 
 /// Of robots.txt and the response's headers the strictest.
-pub(in crate::policy) fn usage(
+pub(in crate::policy) fn usage_preference(
     response: &ResponseFacts<'_>,
     facts: &Facts<'_>,
     name: &str,
-) -> Preference {
+) -> UsagePreference {
     let given = facts
-        .usage
+        .usage_preferences
         .iter()
         .filter(|(use_, _)| **use_ == *name)
         .map(|(_, preference)| *preference);
     given
         .max()
-        .unwrap_or(Preference::Unset)
-        .max(signals::usage(response.headers, name))
+        .unwrap_or(UsagePreference::Unset)
+        .max(signals::header_usage_preference(response.headers, name))
 }
 
-fn without_slash(text: &str) -> &str {
+fn strip_leading_slash(text: &str) -> &str {
     text.strip_prefix('/').unwrap_or(text)
 }
 
 /// Whether any occurrence of a parameter passes; an absent parameter is empty text.
-fn any_param(target: &UrlTarget, name: &str, test: &mut dyn FnMut(&str) -> bool) -> bool {
+fn any_param_matches(target: &UrlTarget, name: &str, test: &mut dyn FnMut(&str) -> bool) -> bool {
     let mut present = false;
     for (key, value) in target.params() {
         if key == name {

@@ -4,27 +4,27 @@
 //! decides about one, and without it no decision would differ. What cannot be proved is not claimed. Of tunnels,
 //! which hide URLs, nothing is said: a dead rule may leave one undecided.
 //!
-//! [`logic`] knows what follows from conditions, [`view`] which rule is met before which; [`dead`] and [`late`] put
+//! [`logic`] knows what follows from conditions, [`view`] which rule is met before which; [`dead`] and [`late_allow`] put
 //! the two together.
 
 mod dead;
-mod late;
+mod late_allow;
+mod lint_view;
 mod logic;
 mod overlap;
-mod text;
+mod text_logic;
 mod tunnels;
-mod view;
 mod witness;
 
 use std::cell::Cell;
 
 use super::Policy;
-use super::source::tree::{SourceBody, SourceRule};
-use crate::vocab::problem::{Place, Problem};
+use super::source::tree::{SourceRule, SourceRuleBody};
+use crate::vocab::problem::{Problem, SourceLocation};
 use crate::vocab::problems::Problems;
 
-use dead::Death;
-use view::View;
+use dead::DeadReason;
+use lint_view::LintView;
 
 /// What is doubtful about the rules of a policy; `sources` are its rules as they were written, in the same order.
 ///
@@ -35,8 +35,8 @@ pub(in crate::policy) fn lint(
     sources: &[&SourceRule],
     errors: &Problems,
 ) -> Vec<Problem> {
-    let view = View::of(policy, errors);
-    let budget = Budget::default();
+    let view = LintView::new(policy, errors);
+    let budget = WorkBudget::default();
     let mut problems = Vec::new();
     let mut dead_until = 0;
     for at in 0..policy.rules.len() {
@@ -47,18 +47,22 @@ pub(in crate::policy) fn lint(
         if at < dead_until || !view.is_sound(at) || !view.is_live(at) {
             continue;
         }
-        if let Some(death) = dead::of(&view, at, &budget) {
+        if let Some(death) = dead::find_reason(&view, at, &budget) {
             dead_until = rule.end.0 as usize;
-            problems.push(obituary(&view, at, source, &death, sources).in_rule(Some(&rule.id)));
-        } else if let Some(refusing) = late::refused_before(&view, at, &budget) {
-            problems.push(in_vain(&view, source, refusing, sources).in_rule(Some(&rule.id)));
+            problems.push(
+                dead_rule_problem(&view, at, source, &death, sources).with_rule(Some(&rule.id)),
+            );
+        } else if let Some(refusing) = late_allow::find_earlier_refusal(&view, at, &budget) {
+            problems.push(
+                late_allow_problem(&view, source, refusing, sources).with_rule(Some(&rule.id)),
+            );
         }
     }
-    let overlaps = overlap::all(&view, &budget);
+    let overlaps = overlap::find_overlaps(&view, &budget);
     problems.extend(
         overlaps
             .iter()
-            .filter_map(|overlap| shared(&view, overlap, sources)),
+            .filter_map(|overlap| overlap_problem(&view, overlap, sources)),
     );
     problems
 }
@@ -66,63 +70,63 @@ pub(in crate::policy) fn lint(
 /// How much work is done, so that a policy of many thousand rules still loads in no time. Beyond that nothing is found,
 /// and nothing is claimed.
 #[derive(Debug)]
-struct Budget(Cell<usize>);
+struct WorkBudget(Cell<usize>);
 
-impl Default for Budget {
+impl Default for WorkBudget {
     fn default() -> Self {
         Self(Cell::new(4_000_000))
     }
 }
 
-impl Budget {
+impl WorkBudget {
     /// Whether two rules may be compared.
-    fn take(&self) -> bool {
-        self.spend(20)
+    fn try_compare(&self) -> bool {
+        self.try_spend(20)
     }
 
     /// Whether so many rules may be looked at.
-    fn looks_at(&self, rules: usize) -> bool {
-        self.spend(rules)
+    fn try_visit(&self, rules: usize) -> bool {
+        self.try_spend(rules)
     }
 
-    fn spend(&self, work: usize) -> bool {
+    fn try_spend(&self, work: usize) -> bool {
         let left = self.0.get();
         self.0.set(left.saturating_sub(work));
         left > 0
     }
 }
 
-fn place_of(source: &SourceRule) -> &Place {
+fn rule_place(source: &SourceRule) -> &SourceLocation {
     source.id.as_ref().map_or(&source.place, |id| &id.place)
 }
 
 /// A rule by its name and its place.
-fn named(view: &View<'_>, at: usize, sources: &[&SourceRule]) -> String {
+fn describe_rule(view: &LintView<'_>, at: usize, sources: &[&SourceRule]) -> String {
     let id = view.rule(at).map_or("", |rule| rule.id.as_str());
     match sources.get(at) {
-        Some(source) => format!("rule `{id}` ({})", place_of(source)),
+        Some(source) => format!("rule `{id}` ({})", rule_place(source)),
         None => format!("rule `{id}`"),
     }
 }
 
-fn obituary(
-    view: &View<'_>,
+fn dead_rule_problem(
+    view: &LintView<'_>,
     at: usize,
     source: &SourceRule,
-    death: &Death,
+    death: &DeadReason,
     sources: &[&SourceRule],
 ) -> Problem {
-    let name = |other: usize| named(view, other, sources);
+    let name = |other: usize| describe_rule(view, other, sources);
     let (message, help) = match *death {
-        Death::Contradiction => (
+        DeadReason::Contradiction => (
             "can never decide: its condition cannot hold".to_owned(),
             None,
         ),
-        Death::AgainstParents => (
+        DeadReason::ContradictsParents => (
             "can never decide: its condition contradicts those of the rules around it".to_owned(),
             None,
         ),
-        Death::BehindStop(other) => {
+        DeadReason::AfterStop(other) => {
             let message = format!(
                 "can never decide: {} stops before it is reached",
                 name(other)
@@ -132,21 +136,21 @@ fn obituary(
                 Some("put it before that rule, or take `stop` away"),
             )
         }
-        Death::BehindSibling(other) => {
+        DeadReason::AfterSibling(other) => {
             let message = format!(
                 "can never decide: {} of the same `match: first` list is taken instead",
                 name(other)
             );
             (message, Some("put the narrower rule first"))
         }
-        Death::Filtered(other) => {
+        DeadReason::Filtered(other) => {
             let message = format!(
                 "can never decide: {} filters all that it applies to",
                 name(other)
             );
-            (message, Some(after_a_filter(source)))
+            (message, Some(after_filter_help(source)))
         }
-        Death::Overwritten(other) => {
+        DeadReason::Overwritten(other) => {
             let message = format!(
                 "can never decide: {} applies as well and sets all of it again",
                 name(other)
@@ -157,51 +161,55 @@ fn obituary(
             )
         }
     };
-    let example = death.by().and_then(|_| witness::of(view, at));
+    let example = death.cause().and_then(|_| witness::find_url(view, at));
     let message = example.iter().fold(message, |message, url| {
         format!("{message}; for example {url}")
     });
-    let problem = Problem::warning(place_of(source), message);
+    let problem = Problem::warning(rule_place(source), message);
     help.into_iter()
-        .fold(problem, |problem, help| problem.help(help))
+        .fold(problem, |problem, help| problem.with_help(help))
 }
 
-fn after_a_filter(source: &SourceRule) -> &'static str {
+fn after_filter_help(source: &SourceRule) -> &'static str {
     match source.body {
-        SourceBody::Filter(_) => "leave it out, or make the other rule narrower",
-        SourceBody::Group(_) => {
+        SourceRuleBody::Filter(_) => "leave it out, or make the other rule narrower",
+        SourceRuleBody::Group(_) => {
             "what is filtered stays filtered: an exception belongs into that rule's condition"
         }
     }
 }
 
-fn shared(view: &View<'_>, overlap: &overlap::Overlap, sources: &[&SourceRule]) -> Option<Problem> {
+fn overlap_problem(
+    view: &LintView<'_>,
+    overlap: &overlap::SpaceOverlap,
+    sources: &[&SourceRule],
+) -> Option<Problem> {
     let [first, second] = &overlap.spaces;
     let message = format!(
         "the spaces `{first}` and `{second}` overlap: {} allows {} too, and both crawlers fetch it",
-        named(view, overlap.first, sources),
+        describe_rule(view, overlap.first, sources),
         overlap.url
     );
-    let problem = Problem::warning(place_of(sources.get(overlap.second)?), message);
-    let problem = problem.help(
+    let problem = Problem::warning(rule_place(sources.get(overlap.second)?), message);
+    let problem = problem.with_help(
         "leave it to one of them, or write the options that differ under `spaces.NAME.options`",
     );
-    Some(problem.in_rule(view.rule(overlap.second).map(|rule| &rule.id)))
+    Some(problem.with_rule(view.rule(overlap.second).map(|rule| &rule.id)))
 }
 
-fn in_vain(
-    view: &View<'_>,
+fn late_allow_problem(
+    view: &LintView<'_>,
     source: &SourceRule,
-    refusing: late::Refusing,
+    refusing: late_allow::EarlierRefusal,
     sources: &[&SourceRule],
 ) -> Problem {
     let by = match refusing.by {
-        Some(rule) => named(view, rule, sources),
+        Some(rule) => describe_rule(view, rule, sources),
         None => "the default".to_owned(),
     };
     let then = match &source.body {
-        SourceBody::Group(group) => group.then.as_ref().map(|then| &then.place),
-        SourceBody::Filter(_) => None,
+        SourceRuleBody::Group(group) => group.then.as_ref().map(|then| &then.place),
+        SourceRuleBody::Filter(_) => None,
     };
     let stage = refusing.stage.as_str();
     let message = format!(
@@ -209,5 +217,5 @@ fn in_vain(
     );
     let instead =
         format!("allow it at the {stage} stage, and `forbid` or `require` by what is known later");
-    Problem::warning(then.unwrap_or_else(|| place_of(source)), message).help(instead)
+    Problem::warning(then.unwrap_or_else(|| rule_place(source)), message).with_help(instead)
 }

@@ -7,8 +7,8 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 
 use super::field::Field;
-use super::pattern::surt;
-use texts::{SortedTexts, TextSet, Texts};
+use super::pattern::to_surt;
+use texts::{PackedTexts, SortedTexts, TextSet};
 
 /// Which field a list is compared with, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -57,24 +57,24 @@ impl ListKind {
 
 /// A named set, ready to be asked.
 #[derive(Debug, PartialEq)]
-pub struct List {
+pub struct PolicyList {
     /// The name in the policy.
     pub name: Box<str>,
     /// How it is compared.
     pub kind: ListKind,
     /// The items.
-    pub items: Items,
+    pub items: ListItems,
 }
 
-impl List {
+impl PolicyList {
     /// Whether a text of a field is in the list. It is compared in its own way only with the field of its kind; else
     /// exactly.
-    pub fn holds(&self, field: &Field, text: &str) -> bool {
+    pub fn matches(&self, field: &Field, text: &str) -> bool {
         match (self.kind, field) {
             (ListKind::Domains, Field::Host) => self.items.has_parent_of(text),
             (ListKind::UrlPrefixes, Field::Url) => self.items.has_prefix_of(text),
             (ListKind::Surts, Field::Url) => {
-                surt(text).is_some_and(|s| self.items.has_prefix_of(&s))
+                to_surt(text).is_some_and(|s| self.items.has_prefix_of(&s))
             }
             _ => self.items.contains(text),
         }
@@ -83,7 +83,7 @@ impl List {
 
 /// The items of a list, laid out for the questions that its kind is asked.
 #[derive(Debug, PartialEq)]
-pub enum Items {
+pub enum ListItems {
     /// For exact look-ups and walks over a host's parents.
     Set(TextSet),
     /// For prefixes: sorted, and no item is a prefix of another, so that one binary search answers.
@@ -92,29 +92,29 @@ pub enum Items {
     Networks(Box<[IpNet]>),
 }
 
-impl Items {
+impl ListItems {
     /// No items at all.
     pub fn empty() -> Self {
         Self::Prefixes(SortedTexts::default())
     }
 
     /// Merges networks, so that none overlaps another.
-    pub fn networks(networks: Vec<IpNet>) -> Self {
+    pub fn from_networks(networks: Vec<IpNet>) -> Self {
         Self::Networks(IpNet::aggregate(&networks).into())
     }
 
     /// Items that are looked up whole.
-    pub fn set(items: Texts) -> Self {
+    pub fn from_texts(items: PackedTexts) -> Self {
         Self::Set(TextSet::new(items))
     }
 
     /// Items that a text may begin with.
-    pub fn prefixes(items: &Texts) -> Self {
+    pub fn from_prefixes(items: &PackedTexts) -> Self {
         Self::Prefixes(SortedTexts::new(items))
     }
 
     /// Any item that is a text.
-    pub fn first(&self) -> Option<&str> {
+    pub fn first_text(&self) -> Option<&str> {
         match self {
             Self::Set(set) => set.texts().get(0),
             Self::Prefixes(items) => items.texts().get(0),
@@ -155,7 +155,7 @@ impl Items {
     }
 
     /// Whether the address is in one of the networks.
-    pub fn covers(&self, address: IpAddr) -> bool {
+    pub fn contains_address(&self, address: IpAddr) -> bool {
         match self {
             Self::Networks(networks) => {
                 let after = networks.partition_point(|n| n.network() <= address);
@@ -173,9 +173,9 @@ mod tests {
 
     #[test]
     fn domains_match_whole_labels() {
-        let mut items = Texts::default();
+        let mut items = PackedTexts::default();
         assert!(items.push("foo.com"));
-        let items = Items::set(items);
+        let items = ListItems::from_texts(items);
         assert!(items.has_parent_of("foo.com"));
         assert!(items.has_parent_of("a.b.foo.com"));
         assert!(!items.has_parent_of("notfoo.com"));
@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn networks_are_found_by_one_search() {
         let of = |text: &str| text.parse::<IpNet>().unwrap();
-        let items = Items::networks(
+        let items = ListItems::from_networks(
             ["10.0.0.0/9", "2001:db8::/32", "10.128.0.0/9", "9.1.0.0/16"]
                 .map(of)
                 .into(),
@@ -201,7 +201,7 @@ mod tests {
             ("2001:db9::1", false),
         ] {
             assert_eq!(
-                items.covers(address.parse().unwrap()),
+                items.contains_address(address.parse().unwrap()),
                 expected,
                 "{address}"
             );

@@ -6,17 +6,17 @@
 
 pub mod budget;
 pub mod checks;
-pub mod chosen;
-pub mod fields;
-pub mod keys;
+pub mod header_fields;
 pub mod politeness;
+pub mod prepared;
 pub mod recrawl;
 pub mod robots;
 pub mod schema;
 pub mod timeouts;
+pub mod url_rewrite;
 mod value;
 
-pub use value::Value;
+pub use value::OptionValue;
 
 use super::rule::{Rule, RuleBody, RuleIndex};
 use super::space::SpaceIndex;
@@ -26,15 +26,15 @@ use super::space::SpaceIndex;
 /// The options of [`schema`] come first and in its order, so that their slots are constants; keys of open maps
 /// (`meta.*`) follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Slot(pub u16);
+pub struct OptionSlot(pub u16);
 
 /// One assignment of a rule.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
     /// The option.
-    pub slot: Slot,
+    pub slot: OptionSlot,
     /// Its value; `null` in a policy has become the option's default.
-    pub value: Value,
+    pub value: OptionValue,
 }
 
 /// Every option of a policy with its value before the first rule runs.
@@ -43,8 +43,8 @@ pub struct OptionTable {
     /// In the order of their slots.
     pub entries: Box<[OptionEntry]>,
     /// For each slot its seat among those that rules assign: only they need memory while a request is judged.
-    seats: Box<[Option<u16>]>,
-    assigned: u16,
+    assigned_indexes: Box<[Option<u16>]>,
+    assigned_count: u16,
 }
 
 /// One option.
@@ -53,55 +53,55 @@ pub struct OptionEntry {
     /// Its path: `politeness.delay`.
     pub path: Box<str>,
     /// The value before the first rule.
-    pub base: Value,
+    pub base: OptionValue,
     /// Who set that value.
-    pub set_by: SetBy,
+    pub set_by: OptionSetter,
 }
 
 impl OptionTable {
     /// A table of every option, in the order of their slots, for these rules.
     pub fn new(entries: Vec<OptionEntry>, rules: &[Rule]) -> Self {
         let mut table = Self {
-            seats: vec![None; entries.len()].into(),
+            assigned_indexes: vec![None; entries.len()].into(),
             entries: entries.into(),
-            assigned: 0,
+            assigned_count: 0,
         };
         for rule in rules {
             let RuleBody::Group(group) = &rule.body else {
                 continue;
             };
-            for assignment in &group.assign {
-                table.seat_for(assignment.slot);
+            for assignment in &group.assignments {
+                table.assign_index(assignment.slot);
             }
         }
         table
     }
 
     /// How many options rules assign.
-    pub fn assigned(&self) -> usize {
-        usize::from(self.assigned)
+    pub fn assigned_count(&self) -> usize {
+        usize::from(self.assigned_count)
     }
 
     /// The seat of an option that a rule assigns.
-    pub fn seat(&self, slot: Slot) -> Option<usize> {
-        self.seats
+    pub fn assigned_index(&self, slot: OptionSlot) -> Option<usize> {
+        self.assigned_indexes
             .get(usize::from(slot.0))
             .copied()
             .flatten()
             .map(usize::from)
     }
 
-    fn seat_for(&mut self, slot: Slot) {
-        if let Some(seat @ None) = self.seats.get_mut(usize::from(slot.0)) {
-            *seat = Some(self.assigned);
-            self.assigned += 1;
+    fn assign_index(&mut self, slot: OptionSlot) {
+        if let Some(seat @ None) = self.assigned_indexes.get_mut(usize::from(slot.0)) {
+            *seat = Some(self.assigned_count);
+            self.assigned_count += 1;
         }
     }
 }
 
 /// Who set an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum SetBy {
+pub enum OptionSetter {
     /// Nobody: it is the built-in default.
     BuiltIn,
     /// The document's `options`.

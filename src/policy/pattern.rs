@@ -11,16 +11,16 @@ use crate::vocab::target::normalise_text;
 
 /// Whether a test tells letters' case apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Case {
+pub enum CaseSensitivity {
     /// It does.
-    Distinguish,
+    Sensitive,
     /// ASCII letters are equal in either case.
-    Ignore,
+    Insensitive,
 }
 
 /// Which form of the text is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum TextForm {
     /// The canonical form.
     Canonical,
     /// `norm: true`: escapes in upper case, unreserved ones decoded.
@@ -33,9 +33,9 @@ pub struct TextTest {
     /// What is compared.
     pub kind: TextKind,
     /// Letters' case; regexes and globs carry it in themselves.
-    pub case: Case,
+    pub case: CaseSensitivity,
     /// Which form of the text is compared.
-    pub form: Form,
+    pub form: TextForm,
 }
 
 /// The kinds of test on text. Lists of values: any of them.
@@ -73,37 +73,37 @@ impl TextTest {
     /// Whether the text passes.
     pub fn matches(&self, text: &str) -> bool {
         match self.form {
-            Form::Canonical => self.kind.matches(text, self.case),
-            Form::Normalised => self.kind.matches(&normalise_text(text), self.case),
+            TextForm::Canonical => self.kind.matches(text, self.case),
+            TextForm::Normalised => self.kind.matches(&normalise_text(text), self.case),
         }
     }
 }
 
 impl TextKind {
-    fn matches(&self, text: &str, case: Case) -> bool {
+    fn matches(&self, text: &str, case: CaseSensitivity) -> bool {
         match self {
-            Self::Exact(values) => values.iter().any(|v| case.equal(text, v)),
-            Self::Prefix(values) => values.iter().any(|v| case.begins(text, v)),
-            Self::Suffix(values) => values.iter().any(|v| case.ends(text, v)),
-            Self::Contains(values) => values.iter().any(|v| case.holds(text, v)),
+            Self::Exact(values) => values.iter().any(|v| case.equals(text, v)),
+            Self::Prefix(values) => values.iter().any(|v| case.starts_with(text, v)),
+            Self::Suffix(values) => values.iter().any(|v| case.ends_with(text, v)),
+            Self::Contains(values) => values.iter().any(|v| case.contains(text, v)),
             Self::Regex(regexes) => regexes.iter().any(|r| r.is_match(text)),
-            Self::Domain(values) => values.iter().any(|v| is_domain(text, v)),
+            Self::Domain(values) => values.iter().any(|v| is_in_domain(text, v)),
             Self::Ext(values) => values.iter().any(|v| has_extension(text, v)),
             Self::Under(values) => values.iter().any(|v| is_under(text, v, case)),
             Self::Surt(values) => {
-                surt(text).is_some_and(|s| values.iter().any(|v| s.starts_with(&**v)))
+                to_surt(text).is_some_and(|s| values.iter().any(|v| s.starts_with(&**v)))
             }
-            Self::Length(ranges) => ranges.contain(text.chars().count() as u64),
-            Self::Segments(ranges) => ranges.contain(segments(text).count() as u64),
-            Self::Repeats(ranges) => ranges.contain(commonest(text)),
-            Self::Params(ranges) => ranges.contain(parameters(text)),
+            Self::Length(ranges) => ranges.contains(text.chars().count() as u64),
+            Self::Segments(ranges) => ranges.contains(segments(text).count() as u64),
+            Self::Repeats(ranges) => ranges.contains(max_segment_repeats(text)),
+            Self::Params(ranges) => ranges.contains(count_params(text)),
         }
     }
 }
 
 impl TextKind {
     /// What a kind that counts finds in a text; `None` of any other.
-    pub fn counted(&self, text: &str) -> Option<u64> {
+    pub fn count(&self, text: &str) -> Option<u64> {
         if let Self::Length(_) = self {
             return Some(text.chars().count() as u64);
         }
@@ -111,39 +111,39 @@ impl TextKind {
             return Some(segments(text).count() as u64);
         }
         if let Self::Repeats(_) = self {
-            return Some(commonest(text));
+            return Some(max_segment_repeats(text));
         }
         if let Self::Params(_) = self {
-            Some(parameters(text))
+            Some(count_params(text))
         } else {
             None
         }
     }
 }
 
-impl Case {
-    fn equal(self, text: &str, value: &str) -> bool {
+impl CaseSensitivity {
+    fn equals(self, text: &str, value: &str) -> bool {
         match self {
-            Self::Distinguish => text == value,
-            Self::Ignore => text.eq_ignore_ascii_case(value),
+            Self::Sensitive => text == value,
+            Self::Insensitive => text.eq_ignore_ascii_case(value),
         }
     }
 
-    fn begins(self, text: &str, value: &str) -> bool {
+    fn starts_with(self, text: &str, value: &str) -> bool {
         let head = text.as_bytes().get(..value.len());
-        head.is_some_and(|head| self.equal_bytes(head, value))
+        head.is_some_and(|head| self.equals_bytes(head, value))
     }
 
-    fn ends(self, text: &str, value: &str) -> bool {
+    fn ends_with(self, text: &str, value: &str) -> bool {
         let from = text.len().checked_sub(value.len());
         let tail = from.and_then(|from| text.as_bytes().get(from..));
-        tail.is_some_and(|tail| self.equal_bytes(tail, value))
+        tail.is_some_and(|tail| self.equals_bytes(tail, value))
     }
 
-    fn holds(self, text: &str, value: &str) -> bool {
+    fn contains(self, text: &str, value: &str) -> bool {
         match self {
-            Self::Distinguish => text.contains(value),
-            Self::Ignore => {
+            Self::Sensitive => text.contains(value),
+            Self::Insensitive => {
                 value.is_empty()
                     || text
                         .as_bytes()
@@ -153,15 +153,15 @@ impl Case {
         }
     }
 
-    fn equal_bytes(self, text: &[u8], value: &str) -> bool {
+    fn equals_bytes(self, text: &[u8], value: &str) -> bool {
         match self {
-            Self::Distinguish => text == value.as_bytes(),
-            Self::Ignore => text.eq_ignore_ascii_case(value.as_bytes()),
+            Self::Sensitive => text == value.as_bytes(),
+            Self::Insensitive => text.eq_ignore_ascii_case(value.as_bytes()),
         }
     }
 }
 
-fn is_domain(host: &str, domain: &str) -> bool {
+fn is_in_domain(host: &str, domain: &str) -> bool {
     let below = |host: &str| {
         host.strip_suffix(domain)
             .is_some_and(|rest| rest.ends_with('.'))
@@ -176,19 +176,19 @@ fn has_extension(path: &str, extension: &str) -> bool {
         .is_some_and(|(dot, rest)| *dot == b'.' && rest.eq_ignore_ascii_case(extension.as_bytes()))
 }
 
-fn is_under(path: &str, directory: &str, case: Case) -> bool {
+fn is_under(path: &str, directory: &str, case: CaseSensitivity) -> bool {
     let follows = path
         .as_bytes()
         .get(directory.len())
         .is_none_or(|next| *next == b'/');
-    case.begins(path, directory) && follows
+    case.starts_with(path, directory) && follows
 }
 
 fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter(|s| !s.is_empty())
 }
 
-fn commonest(path: &str) -> u64 {
+fn max_segment_repeats(path: &str) -> u64 {
     let mut all: Vec<&str> = segments(path).collect();
     all.sort_unstable();
     all.chunk_by(|a, b| a == b)
@@ -197,14 +197,14 @@ fn commonest(path: &str) -> u64 {
         .unwrap_or(0)
 }
 
-fn parameters(query: &str) -> u64 {
+fn count_params(query: &str) -> u64 {
     query.split('&').filter(|p| !p.is_empty()).count() as u64
 }
 
 /// The SURT form of a URL without its scheme: `http://www.example.com/a` is `com,example,www,)/a`.
 ///
 /// The port of an authority follows its labels, `com,example,:8080)/`, as the Internet Archive writes it.
-pub fn surt(url: &str) -> Option<String> {
+pub fn to_surt(url: &str) -> Option<String> {
     let (_, rest) = url.split_once("://")?;
     let slash = rest.find('/').unwrap_or(rest.len());
     let (authority, path) = rest.split_at_checked(slash)?;
@@ -228,7 +228,7 @@ pub struct Ranges(pub Box<[(u64, u64)]>);
 
 impl Ranges {
     /// Whether any range holds the number.
-    pub fn contain(&self, number: u64) -> bool {
+    pub fn contains(&self, number: u64) -> bool {
         self.0
             .iter()
             .any(|(from, to)| (*from..=*to).contains(&number))
@@ -241,7 +241,7 @@ pub struct Networks(pub Box<[IpNet]>);
 
 impl Networks {
     /// Whether any network holds the address; an IPv4-mapped IPv6 address counts as its IPv4 address.
-    pub fn contain(&self, address: IpAddr) -> bool {
+    pub fn contains(&self, address: IpAddr) -> bool {
         let plain = address.to_canonical();
         self.0.iter().any(|n| n.contains(&plain))
     }
@@ -251,18 +251,23 @@ impl Networks {
 mod tests {
     use super::*;
 
-    fn test(kind: fn(Box<[Box<str>]>) -> TextKind, value: &str, case: Case, text: &str) -> bool {
+    fn test(
+        kind: fn(Box<[Box<str>]>) -> TextKind,
+        value: &str,
+        case: CaseSensitivity,
+        text: &str,
+    ) -> bool {
         TextTest {
             kind: kind([value.into()].into()),
             case,
-            form: Form::Canonical,
+            form: TextForm::Canonical,
         }
         .matches(text)
     }
 
     #[test]
     fn shortcuts_respect_boundaries() {
-        use Case::Distinguish as D;
+        use CaseSensitivity::Sensitive as D;
         assert!(test(TextKind::Domain, "foo.com", D, "a.foo.com"));
         assert!(!test(TextKind::Domain, "foo.com", D, "afoo.com"));
         assert!(test(TextKind::Under, "/old", D, "/old"));
@@ -282,8 +287,11 @@ mod tests {
             (TextKind::Suffix, "B"),
             (TextKind::Contains, "A"),
         ] {
-            assert!(test(kind, value, Case::Ignore, "/aB"));
-            assert!(!test(kind, value, Case::Distinguish, "/ab"), "{value}");
+            assert!(test(kind, value, CaseSensitivity::Insensitive, "/aB"));
+            assert!(
+                !test(kind, value, CaseSensitivity::Sensitive, "/ab"),
+                "{value}"
+            );
         }
     }
 
@@ -293,8 +301,8 @@ mod tests {
             let kind = kind(Ranges([(n, n)].into()));
             TextTest {
                 kind,
-                case: Case::Distinguish,
-                form: Form::Canonical,
+                case: CaseSensitivity::Sensitive,
+                form: TextForm::Canonical,
             }
             .matches(text)
         };
@@ -308,13 +316,13 @@ mod tests {
     #[test]
     fn surts() {
         assert_eq!(
-            surt("http://www.example.com/a?b").unwrap(),
+            to_surt("http://www.example.com/a?b").unwrap(),
             "com,example,www,)/a?b"
         );
         assert_eq!(
-            surt("http://example.com:8080/").unwrap(),
+            to_surt("http://example.com:8080/").unwrap(),
             "com,example,:8080)/"
         );
-        assert_eq!(surt("http://[::1]/").unwrap(), "[::1],)/");
+        assert_eq!(to_surt("http://[::1]/").unwrap(), "[::1],)/");
     }
 }

@@ -31,7 +31,7 @@ impl PolicyStage {
 
     /// The word used in a policy.
     pub fn as_str(self) -> &'static str {
-        self.stage().as_str()
+        self.to_stage().as_str()
     }
 
     /// Reads the word used in a policy.
@@ -40,7 +40,7 @@ impl PolicyStage {
     }
 
     /// The same stage in the path of a request.
-    pub fn stage(self) -> Stage {
+    pub fn to_stage(self) -> Stage {
         match self {
             Self::Request => Stage::Request,
             Self::Destination => Stage::Destination,
@@ -61,7 +61,7 @@ impl StageSet {
     }
 
     /// Adds the stages of another set.
-    pub fn unite(&mut self, other: Self) {
+    pub fn insert_all(&mut self, other: Self) {
         self.0 |= other.0;
     }
 
@@ -77,7 +77,7 @@ pub struct RuleIndex(pub u32);
 
 /// Whether a rule takes part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum EnforcementMode {
     /// It does.
     Enforce,
     /// It, or a rule around it, has `mode: shadow`: for the live policy it is absent.
@@ -95,25 +95,25 @@ pub struct Rule {
     /// The text shown by explain and in the reason.
     pub about: Option<Box<str>>,
     /// Whether it takes part.
-    pub mode: Mode,
+    pub mode: EnforcementMode,
     /// The group it stands in.
     pub parent: Option<RuleIndex>,
     /// The place after the last rule that it contains; its children begin right behind itself.
     pub end: RuleIndex,
     /// The first stage at which it may run: its own `stage`, that of a group around it, or that of the
     /// `match: first` list it stands in; else the request.
-    pub floor: PolicyStage,
+    pub earliest_stage: PolicyStage,
     /// The stage at which every fact that it and the groups around it name is known. A group runs here; a filter
     /// here or as soon as it is decided.
     pub stage: PolicyStage,
     /// When it runs instead if response headers give what else the document says.
-    pub by_headers: Option<ByHeaders>,
+    pub header_stages: Option<HeaderStages>,
     /// From the response stage on it judges only 2xx with content: it names `content_type` or `size`, and neither
     /// it nor a group around it names `status` or a header.
     pub content_only: bool,
     /// The stages at which it, or a rule that it contains, could do something. Rules in shadow count among themselves
     /// only.
-    pub active: StageSet,
+    pub active_stages: StageSet,
     /// Which part it has in the code of a refusal.
     pub class: RuleClass,
     /// What it is.
@@ -136,30 +136,30 @@ impl Rule {
         match &self.body {
             RuleBody::Filter(filter) => Some(&filter.condition),
             RuleBody::Group(group) => match &group.guard {
-                Guard::When(condition) | Guard::Unless(condition) => Some(condition),
-                Guard::Always => None,
+                GroupGuard::When(condition) | GroupGuard::Unless(condition) => Some(condition),
+                GroupGuard::Always => None,
             },
         }
     }
 
     /// The key under which its condition stands; `None` of a group that has none.
-    pub fn key(&self) -> Option<&'static str> {
+    pub fn condition_key(&self) -> Option<&'static str> {
         match &self.body {
-            RuleBody::Filter(filter) => Some(match filter.sense {
-                Sense::Forbid => "forbid",
-                Sense::Require => "require",
+            RuleBody::Filter(filter) => Some(match filter.kind {
+                FilterKind::Forbid => "forbid",
+                FilterKind::Require => "require",
             }),
             RuleBody::Group(group) => match &group.guard {
-                Guard::When(_) => Some("when"),
-                Guard::Unless(_) => Some("unless"),
-                Guard::Always => None,
+                GroupGuard::When(_) => Some("when"),
+                GroupGuard::Unless(_) => Some("unless"),
+                GroupGuard::Always => None,
             },
         }
     }
 
     /// The value of its condition with which it neither applies nor filters.
-    pub fn indifferent(&self) -> Truth {
-        match self.key() {
+    pub fn neutral_truth(&self) -> Truth {
+        match self.condition_key() {
             Some("unless" | "require") => Truth::Yes,
             Some(_) | None => Truth::No,
         }
@@ -168,9 +168,9 @@ impl Rule {
 
 /// When a rule runs that names what a response header may give (policy.md section 4: such a rule runs at both stages).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ByHeaders {
-    /// [`Rule::floor`] if these are given.
-    pub floor: (HeaderFields, PolicyStage),
+pub struct HeaderStages {
+    /// [`Rule::earliest_stage`] if these are given.
+    pub earliest_stage: (HeaderFields, PolicyStage),
     /// [`Rule::stage`] if these are given.
     pub stage: (HeaderFields, PolicyStage),
 }
@@ -198,18 +198,18 @@ impl HeaderFields {
 #[derive(Debug)]
 pub enum RuleBody {
     /// Applies options and contains rules.
-    Group(Group),
+    Group(GroupRule),
     /// Filters URLs.
-    Filter(Filter),
+    Filter(FilterRule),
 }
 
 /// `when`, `unless`, or neither.
 #[derive(Debug)]
-pub struct Group {
+pub struct GroupRule {
     /// When it applies.
-    pub guard: Guard,
+    pub guard: GroupGuard,
     /// What `then` and `set` assign, in that order; one entry an option.
-    pub assign: Box<[Assignment]>,
+    pub assignments: Box<[Assignment]>,
     /// Whether it ends the list in which its outermost parent stands, for its stage.
     pub stop: bool,
     /// How its direct children are processed.
@@ -228,7 +228,7 @@ pub enum ChildOrder {
 
 /// When a group applies.
 #[derive(Debug)]
-pub enum Guard {
+pub enum GroupGuard {
     /// Always.
     Always,
     /// If the condition holds.
@@ -239,15 +239,15 @@ pub enum Guard {
 
 /// `forbid` or `require`.
 #[derive(Debug)]
-pub struct Filter {
+pub struct FilterRule {
     /// Which of the two.
-    pub sense: Sense,
+    pub kind: FilterKind,
     /// Its condition.
     pub condition: Condition,
     /// Whether a URL that it filters is recorded.
     pub log: bool,
     /// `reject`: the intent of its rejections.
-    pub reject: Option<Intent>,
+    pub reject_intent: Option<Intent>,
     /// `reject_status`: a wire status of its own.
     pub reject_status: Option<u16>,
     /// `as`: the page is an error with this status, whatever the origin says.
@@ -256,7 +256,7 @@ pub struct Filter {
 
 /// The two kinds of filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sense {
+pub enum FilterKind {
     /// Filters if the condition holds.
     Forbid,
     /// Filters if the condition does not hold.

@@ -13,12 +13,14 @@ use crate::vocab::stage::Stage;
 use super::Policy;
 use super::condition::Truth;
 use super::decide::{Cause, Decision, Verdict};
-use super::fact::{Fact, Facts, Subject};
-use super::rule::{Guard, Mode, PolicyStage, Rule, RuleBody, RuleIndex, Sense};
-use super::trail::{State, Trail};
+use super::fact::{EvaluationTarget, Fact, Facts};
+use super::rule::{
+    EnforcementMode, FilterKind, GroupGuard, PolicyStage, Rule, RuleBody, RuleIndex,
+};
+use super::trail::{RuleState, Trail};
 
 /// The decision before the stage at which a rule makes a difference: nothing has rejected the request.
-const SO_FAR: Decision = Decision {
+const INITIAL_DECISION: Decision = Decision {
     verdict: Verdict::Admit,
     stage: Stage::Request,
     cause: Cause::Default,
@@ -28,11 +30,11 @@ const SO_FAR: Decision = Decision {
 
 /// What rules in shadow have come to for one request; rules that made no difference so far are not in it.
 #[derive(Clone, Debug, Default)]
-pub struct Shadows(SmallVec<[Shadow; 1]>);
+pub struct ShadowDecisions(SmallVec<[ShadowDecision; 1]>);
 
 /// One rule in shadow, and the request as it would stand with it.
 #[derive(Clone, Debug)]
-pub struct Shadow {
+pub struct ShadowDecision {
     /// The outermost rule in shadow.
     pub root: RuleIndex,
     /// The decision, as far as the stages have come that were run.
@@ -40,11 +42,11 @@ pub struct Shadow {
     trail: Trail,
 }
 
-impl Shadow {
+impl ShadowDecision {
     /// The rule to name: the one in shadow that decides, else the outermost, for whatever it keeps others from.
-    pub fn rule(&self, policy: &Policy) -> RuleIndex {
+    pub fn reported_rule(&self, policy: &Policy) -> RuleIndex {
         match self.decision.cause {
-            Cause::Rule(rule) if policy.is_in(rule, self.root) => rule,
+            Cause::Rule(rule) if policy.is_within(rule, self.root) => rule,
             Cause::Rule(_) | Cause::Default => self.root,
         }
     }
@@ -55,31 +57,32 @@ impl Shadow {
     }
 
     /// The rules in shadow that matched.
-    pub fn matched<'s>(&'s self, policy: &'s Policy) -> impl Iterator<Item = RuleIndex> + 's {
+    pub fn matched_rules<'s>(&'s self, policy: &'s Policy) -> impl Iterator<Item = RuleIndex> + 's {
         self.trail
-            .matched()
+            .matched_rules()
             .iter()
             .copied()
-            .filter(|rule| policy.is_in(*rule, self.root))
+            .filter(|rule| policy.is_within(*rule, self.root))
     }
 }
 
-impl Shadows {
+impl ShadowDecisions {
     /// Every rule that made a difference, in document order.
-    pub fn iter(&self) -> impl Iterator<Item = &Shadow> {
+    pub fn iter(&self) -> impl Iterator<Item = &ShadowDecision> {
         self.0.iter()
     }
 
     /// Judges a request at the request stage.
-    pub fn of_request(policy: &Policy, facts: &Facts<'_>) -> Self {
+    pub fn for_request(policy: &Policy, facts: &Facts<'_>) -> Self {
         // A URL with two readings is judged in both: a rule may hold for the second one only.
-        let ambiguous = matches!(facts.subject, Subject::Url(target) if target.decoded().is_some());
-        let asked = policy.shadows.iter().copied();
+        let ambiguous =
+            matches!(facts.target, EvaluationTarget::Url(target) if target.decoded().is_some());
+        let asked = policy.shadow_rules.iter().copied();
         let asked =
-            asked.filter(|root| ambiguous || policy.holds(*root, PolicyStage::Request, facts));
+            asked.filter(|root| ambiguous || policy.may_apply(*root, PolicyStage::Request, facts));
         let judged = asked.map(|root| {
-            let (trail, decision) = policy.request_with(Some(root), facts);
-            Shadow {
+            let (trail, decision) = policy.decide_request_with_shadow(Some(root), facts);
+            ShadowDecision {
                 root,
                 decision,
                 trail,
@@ -87,51 +90,48 @@ impl Shadows {
         });
         Self(
             judged
-                .filter(|shadow| ambiguous || shadow.has_done_something(policy))
+                .filter(|shadow| ambiguous || shadow.has_effect(policy))
                 .collect(),
         )
     }
 
     /// Judges a tunnel.
-    pub fn of_tunnel(policy: &Policy, facts: &Facts<'_>) -> Self {
-        let judged = policy.shadows.iter().map(|root| {
-            let (trail, decision) = policy.tunnel(Some(*root), facts);
-            Shadow {
+    pub fn for_tunnel(policy: &Policy, facts: &Facts<'_>) -> Self {
+        let judged = policy.shadow_rules.iter().map(|root| {
+            let (trail, decision) = policy.decide_tunnel(Some(*root), facts);
+            ShadowDecision {
                 root: *root,
                 decision,
                 trail,
             }
         });
-        Self(
-            judged
-                .filter(|shadow| shadow.has_done_something(policy))
-                .collect(),
-        )
+        Self(judged.filter(|shadow| shadow.has_effect(policy)).collect())
     }
 
     /// Judges a request that nothing rejected so far at a later stage. `before` is what the live rules had done before
     /// that stage.
-    pub fn stage(
+    pub fn decide_stage(
         &mut self,
         policy: &Policy,
         stage: PolicyStage,
         facts: &Facts<'_>,
         before: &Trail,
     ) {
-        for root in policy.shadows.iter().copied() {
-            let Some(mut shadow) = self.take(root, before, || policy.holds(root, stage, facts))
+        for root in policy.shadow_rules.iter().copied() {
+            let Some(mut shadow) = self.take(root, before, || policy.may_apply(root, stage, facts))
             else {
                 continue;
             };
             if !shadow.decision.rejects() {
-                shadow.decision = policy.stage_with(Some(root), &mut shadow.trail, stage, facts);
+                shadow.decision =
+                    policy.decide_stage_with_shadow(Some(root), &mut shadow.trail, stage, facts);
             }
-            self.put(policy, shadow);
+            self.store(policy, shadow);
         }
     }
 
     /// Judges a request by its addresses: it goes on with the first that is not rejected.
-    pub fn addresses(
+    pub fn decide_addresses(
         &mut self,
         policy: &Policy,
         facts: &Facts<'_>,
@@ -143,30 +143,31 @@ impl Shadows {
             address: Fact::Known(Some(*address)),
             ..*facts
         };
-        for root in policy.shadows.iter().copied() {
+        for root in policy.shadow_rules.iter().copied() {
             let holds = || {
                 addresses
                     .iter()
-                    .any(|address| policy.holds(root, stage, &at(address)))
+                    .any(|address| policy.may_apply(root, stage, &at(address)))
             };
             let Some(shadow) = self.take(root, before, holds) else {
                 continue;
             };
             if shadow.decision.rejects() {
-                self.put(policy, shadow);
+                self.store(policy, shadow);
                 continue;
             }
             let judged = addresses.iter().map(|address| {
                 let mut trail = shadow.trail.clone();
-                let decision = policy.stage_with(Some(root), &mut trail, stage, &at(address));
-                Shadow {
+                let decision =
+                    policy.decide_stage_with_shadow(Some(root), &mut trail, stage, &at(address));
+                ShadowDecision {
                     root,
                     decision,
                     trail,
                 }
             });
             if let Some(shadow) = first_admitted(judged, |shadow| shadow.decision) {
-                self.put(policy, shadow);
+                self.store(policy, shadow);
             }
         }
     }
@@ -177,19 +178,19 @@ impl Shadows {
         root: RuleIndex,
         before: &Trail,
         holds: impl FnOnce() -> bool,
-    ) -> Option<Shadow> {
+    ) -> Option<ShadowDecision> {
         if let Some(at) = self.0.iter().position(|shadow| shadow.root == root) {
             return Some(self.0.remove(at));
         }
-        holds().then(|| Shadow {
+        holds().then(|| ShadowDecision {
             root,
-            decision: SO_FAR,
+            decision: INITIAL_DECISION,
             trail: before.clone(),
         })
     }
 
-    fn put(&mut self, policy: &Policy, shadow: Shadow) {
-        if shadow.has_done_something(policy) || shadow.decision.rejects() {
+    fn store(&mut self, policy: &Policy, shadow: ShadowDecision) {
+        if shadow.has_effect(policy) || shadow.decision.rejects() {
             let at = self
                 .0
                 .iter()
@@ -216,32 +217,32 @@ pub fn first_admitted<J>(
     )
 }
 
-impl Shadow {
+impl ShadowDecision {
     /// Whether the rule, or one in it, was come to at all; if not, all is as without it.
-    fn has_done_something(&self, policy: &Policy) -> bool {
+    fn has_effect(&self, policy: &Policy) -> bool {
         let end = policy.rule(self.root).map_or(self.root, |rule| rule.end);
-        (self.root.0..end.0).any(|at| self.trail.state(RuleIndex(at)) != State::Pending)
+        (self.root.0..end.0).any(|at| self.trail.state(RuleIndex(at)) != RuleState::Pending)
     }
 }
 
 /// The rules in shadow that stand in no other, in document order.
-pub(in crate::policy) fn outermost(rules: &[Rule]) -> Box<[RuleIndex]> {
+pub(in crate::policy) fn outermost_shadow_rules(rules: &[Rule]) -> Box<[RuleIndex]> {
     let in_shadow = |index: Option<RuleIndex>| {
         index
             .and_then(|at| rules.get(at.0 as usize))
-            .is_some_and(|rule| rule.mode == Mode::Shadow)
+            .is_some_and(|rule| rule.mode == EnforcementMode::Shadow)
     };
     let all = rules
         .iter()
         .zip(0..)
-        .filter(|(rule, _)| rule.mode == Mode::Shadow && !in_shadow(rule.parent));
+        .filter(|(rule, _)| rule.mode == EnforcementMode::Shadow && !in_shadow(rule.parent));
     all.map(|(_, at)| RuleIndex(at)).collect()
 }
 
 impl Policy {
     /// The rules in shadow that stand in no other, in document order.
-    pub fn shadows(&self) -> &[RuleIndex] {
-        &self.shadows
+    pub fn shadow_rules(&self) -> &[RuleIndex] {
+        &self.shadow_rules
     }
 
     /// A rule by its place.
@@ -250,31 +251,34 @@ impl Policy {
     }
 
     /// Whether a rule is another, or stands in it.
-    fn is_in(&self, rule: RuleIndex, root: RuleIndex) -> bool {
+    fn is_within(&self, rule: RuleIndex, root: RuleIndex) -> bool {
         root <= rule && self.rule(root).is_some_and(|group| rule < group.end)
     }
 
     /// Whether a rule's own condition lets it do something, as far as this stage knows.
-    fn holds(&self, root: RuleIndex, stage: PolicyStage, facts: &Facts<'_>) -> bool {
-        let Some(rule) = self.rule(root).filter(|rule| rule.active.contains(stage)) else {
+    fn may_apply(&self, root: RuleIndex, stage: PolicyStage, facts: &Facts<'_>) -> bool {
+        let Some(rule) = self
+            .rule(root)
+            .filter(|rule| rule.active_stages.contains(stage))
+        else {
             return false;
         };
-        self.applies(rule, facts) == Truth::Yes
+        self.evaluate_rule(rule, facts) == Truth::Yes
     }
 
     /// Whether a rule's own condition lets it do something, whatever stands around it.
-    pub(in crate::policy) fn applies(&self, rule: &Rule, facts: &Facts<'_>) -> Truth {
+    pub(in crate::policy) fn evaluate_rule(&self, rule: &Rule, facts: &Facts<'_>) -> Truth {
         let condition =
             |condition: &super::condition::Condition| condition.evaluate(facts, &self.lists);
         match &rule.body {
             RuleBody::Group(group) => match &group.guard {
-                Guard::Always => Truth::Yes,
-                Guard::When(guard) => condition(guard),
-                Guard::Unless(guard) => condition(guard).negated(),
+                GroupGuard::Always => Truth::Yes,
+                GroupGuard::When(guard) => condition(guard),
+                GroupGuard::Unless(guard) => condition(guard).negate(),
             },
-            RuleBody::Filter(filter) => match filter.sense {
-                Sense::Forbid => condition(&filter.condition),
-                Sense::Require => condition(&filter.condition).negated(),
+            RuleBody::Filter(filter) => match filter.kind {
+                FilterKind::Forbid => condition(&filter.condition),
+                FilterKind::Require => condition(&filter.condition).negate(),
             },
         }
     }

@@ -1,36 +1,39 @@
 //! What response headers say about a document: usage preferences, the words for robots and its canonical URL.
 
-use super::fact::{HeaderView, Preference};
-use crate::robots::tag;
-use crate::robots::usage::{Spelling, preference};
+use super::fact::{HeaderView, UsagePreference};
+use crate::robots::robots_tag;
+use crate::robots::usage::{UsageSyntax, find_preference};
 
 /// The preference for one use of what an answer says in its headers; the strictest of their lines holds.
-pub(in crate::policy) fn usage(headers: &dyn HeaderView, name: &str) -> Preference {
-    let mut strictest = Preference::Unset;
+pub(in crate::policy) fn header_usage_preference(
+    headers: &dyn HeaderView,
+    name: &str,
+) -> UsagePreference {
+    let mut strictest = UsagePreference::Unset;
     for (header, spelling) in [
-        ("content-usage", Spelling::Usage),
-        ("content-signal", Spelling::Signal),
+        ("content-usage", UsageSyntax::ContentUsage),
+        ("content-signal", UsageSyntax::ContentSignal),
     ] {
-        headers.each_line(header, &mut |line| {
-            strictest = strictest.max(preference(spelling, line, name))
+        headers.for_each_line(header, &mut |line| {
+            strictest = strictest.max(find_preference(spelling, line, name))
         });
     }
     strictest
 }
 
 /// The words of `X-Robots-Tag` that are for a crawler; empty if there are none.
-pub(in crate::policy) fn robots_tag(headers: &dyn HeaderView, agent: &str) -> String {
+pub(in crate::policy) fn robots_tag_directives(headers: &dyn HeaderView, agent: &str) -> String {
     let mut words = String::new();
-    headers.each_line("x-robots-tag", &mut |line| {
-        tag::add_words(&mut words, line, agent)
+    headers.for_each_line("x-robots-tag", &mut |line| {
+        robots_tag::append_directives(&mut words, line, agent)
     });
     words
 }
 
 /// The words of a document's `<meta name="robots">` that are for a crawler.
-pub(in crate::policy) fn meta_robots(content: &str, agent: &str) -> String {
+pub(in crate::policy) fn meta_robots_directives(content: &str, agent: &str) -> String {
     let mut words = String::new();
-    tag::add_words(&mut words, content, agent);
+    robots_tag::append_directives(&mut words, content, agent);
     words
 }
 
@@ -68,9 +71,9 @@ mod tests {
     use super::*;
 
     /// Fields in their order.
-    struct Fields(&'static [(&'static str, &'static str)]);
+    struct SignalHeaders(&'static [(&'static str, &'static str)]);
 
-    impl HeaderView for Fields {
+    impl HeaderView for SignalHeaders {
         fn header(&self, name: &str) -> Option<Cow<'_, str>> {
             let values: Vec<&str> = self
                 .0
@@ -81,7 +84,7 @@ mod tests {
             (!values.is_empty()).then(|| values.join(", ").into())
         }
 
-        fn each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {
+        fn for_each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {
             self.0
                 .iter()
                 .filter(|(n, _)| *n == name)
@@ -94,42 +97,49 @@ mod tests {
         for (fields, expected) in [
             (
                 &[("content-usage", "train-ai=n, search=y")][..],
-                Preference::Deny,
+                UsagePreference::Deny,
             ),
             (
                 &[
                     ("content-usage", "train-ai=n"),
                     ("content-usage", "train-ai=y"),
                 ],
-                Preference::Deny,
+                UsagePreference::Deny,
             ),
             (
                 &[("content-usage", "train-ai=n, train-ai=y")],
-                Preference::Allow,
+                UsagePreference::Allow,
             ),
             (
                 &[
                     ("content-usage", "train-ai=y"),
                     ("content-signal", "ai-train=no"),
                 ],
-                Preference::Deny,
+                UsagePreference::Deny,
             ),
-            (&[("content-signal", "ai-train=yes")], Preference::Allow),
-            (&[("content-signal", "search=no")], Preference::Unset),
-            (&[], Preference::Unset),
+            (
+                &[("content-signal", "ai-train=yes")],
+                UsagePreference::Allow,
+            ),
+            (&[("content-signal", "search=no")], UsagePreference::Unset),
+            (&[], UsagePreference::Unset),
         ] {
-            assert_eq!(usage(&Fields(fields), "train-ai"), expected, "{fields:?}");
+            assert_eq!(
+                header_usage_preference(&SignalHeaders(fields), "train-ai"),
+                expected,
+                "{fields:?}"
+            );
         }
     }
 
     #[test]
     fn lines_of_the_tag_are_read_apart() {
-        let fields = Fields(&[
+        let fields = SignalHeaders(&[
             ("x-robots-tag", "other: noindex"),
             ("x-robots-tag", "nofollow, bot: none"),
         ]);
-        assert_eq!(robots_tag(&fields, "x"), "nofollow");
-        assert_eq!(robots_tag(&fields, "Bot"), "nofollow, none");
+        assert_eq!(robots_tag_directives(&fields, "x"), "nofollow");
+        assert_eq!(robots_tag_directives(&fields, "Bot"), "nofollow, none");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use crate::vocab::rule_id::Slug;
 
-use super::options::{Assignment, Slot, Value};
+use super::options::{Assignment, OptionSlot, OptionValue};
 use super::rule::RuleIndex;
 
 /// A space's place in [`Spaces`].
@@ -39,12 +39,12 @@ pub struct Space {
     /// Its options, assigned behind the document's and before any rule.
     pub options: Box<[Assignment]>,
     /// What explain says of an option that it sets: `spaces.news.options`.
-    pub(in crate::policy) setter: Box<str>,
+    pub(in crate::policy) options_path: Box<str>,
 }
 
 impl Space {
     /// The value that its options give.
-    pub(in crate::policy) fn value(&self, slot: Slot) -> Option<&Value> {
+    pub(in crate::policy) fn value(&self, slot: OptionSlot) -> Option<&OptionValue> {
         self.options
             .iter()
             .rev()
@@ -68,11 +68,11 @@ pub enum GlobalSpace {
 #[derive(Debug)]
 pub struct Spaces {
     /// The document's own rules, which run for every crawler.
-    pub(in crate::policy) document: RuleRange,
+    pub(in crate::policy) document_rules: RuleRange,
     /// In the order of the policy.
     pub(in crate::policy) all: Box<[Space]>,
     /// Which space a crawler is in, sorted by its name.
-    pub(in crate::policy) crawlers: Box<[(Box<str>, SpaceIndex)]>,
+    pub(in crate::policy) space_by_crawler: Box<[(Box<str>, SpaceIndex)]>,
     /// The space of all other crawlers.
     pub(in crate::policy) fallback: Option<SpaceIndex>,
     pub(in crate::policy) global: GlobalSpace,
@@ -80,16 +80,16 @@ pub struct Spaces {
 
 impl Spaces {
     /// The space of a crawler, if it is in one.
-    pub fn of(&self, crawler: &str) -> Option<SpaceIndex> {
+    pub fn for_crawler(&self, crawler: &str) -> Option<SpaceIndex> {
         if self.all.is_empty() {
             return None;
         }
         let found = self
-            .crawlers
+            .space_by_crawler
             .binary_search_by(|(name, _)| (**name).cmp(crawler))
             .ok();
         found
-            .and_then(|at| self.crawlers.get(at))
+            .and_then(|at| self.space_by_crawler.get(at))
             .map(|(_, space)| *space)
             .or(self.fallback)
     }
@@ -110,10 +110,10 @@ impl Spaces {
     }
 
     /// Whether a rule runs for crawlers of a space, or of none.
-    pub fn runs(&self, rule: RuleIndex, space: Option<SpaceIndex>) -> bool {
+    pub fn runs_rule(&self, rule: RuleIndex, space: Option<SpaceIndex>) -> bool {
         let own = space
             .and_then(|space| self.get(space))
             .is_some_and(|space| space.rules.contains(rule));
-        own || self.document.contains(rule)
+        own || self.document_rules.contains(rule)
     }
 }

@@ -9,14 +9,14 @@ use crate::vocab::disposition::Disposition;
 use crate::vocab::intent::Intent;
 
 use super::Policy;
-use super::options::{SetBy, Slot, Value, schema};
+use super::options::{OptionSetter, OptionSlot, OptionValue, schema};
 use super::rule::{RuleBody, RuleIndex};
 use super::space::{RuleRange, SpaceIndex};
 use super::traps::Trap;
 
 /// What became of a rule so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
+pub enum RuleState {
     /// Its stage has not come, or a group around it did not apply.
     #[default]
     Pending,
@@ -25,7 +25,7 @@ pub enum State {
     /// Its condition says no, or it judges other responses.
     NoMatch,
     /// A `stop`, or an earlier child of its `match: first` list, cut it off.
-    Cut,
+    Skipped,
     /// It depends on facts that will not become known.
     Undecided,
 }
@@ -33,56 +33,56 @@ pub enum State {
 /// The memory of one request under one policy.
 #[derive(Clone, Debug)]
 pub struct Trail {
-    states: SmallVec<[State; 64]>,
+    states: SmallVec<[RuleState; 64]>,
     /// For each option that rules assign 0, or 1 + the rule that last did.
     set_by: SmallVec<[u32; 16]>,
     matched: SmallVec<[RuleIndex; 8]>,
     /// The crawler's space.
     pub(in crate::policy) space: Option<SpaceIndex>,
-    pub(in crate::policy) filtered: Option<RuleIndex>,
+    pub(in crate::policy) first_filter: Option<RuleIndex>,
     /// The first filter with `as` that hit.
     pub(in crate::policy) soft_error: Option<RuleIndex>,
     pub(in crate::policy) log: bool,
     /// The first rule on which a tunnel's verdict might depend.
-    pub(in crate::policy) doubt: Option<RuleIndex>,
+    pub(in crate::policy) first_doubt: Option<RuleIndex>,
     /// Inside a tunnel: which dispositions the URL may have, one bit each.
-    pub(in crate::policy) dispositions: u8,
+    pub(in crate::policy) possible_dispositions: u8,
     /// The first undecided rule that may have changed the disposition since it was last certain.
-    pub(in crate::policy) open: Option<RuleIndex>,
+    pub(in crate::policy) uncertain_rule: Option<RuleIndex>,
     /// The trap that caught the URL.
     pub(in crate::policy) trap: Option<Trap>,
     /// Whose disposition does not count any more.
-    pardoned: Option<SetBy>,
+    cleared_disposition: Option<OptionSetter>,
 }
 
 impl Trail {
     /// Before the first rule, for a request of this crawler.
     pub fn new(policy: &Policy, crawler: &str) -> Self {
-        Self::in_space(policy, policy.spaces.of(crawler))
+        Self::for_space(policy, policy.spaces.for_crawler(crawler))
     }
 
     /// Before the first rule, for a request of any crawler of a space.
-    pub(in crate::policy) fn in_space(policy: &Policy, space: Option<SpaceIndex>) -> Self {
+    pub(in crate::policy) fn for_space(policy: &Policy, space: Option<SpaceIndex>) -> Self {
         let mut trail = Self {
-            states: SmallVec::from_elem(State::Pending, policy.rules.len()),
-            set_by: SmallVec::from_elem(0, policy.options.assigned()),
+            states: SmallVec::from_elem(RuleState::Pending, policy.rules.len()),
+            set_by: SmallVec::from_elem(0, policy.options.assigned_count()),
             matched: SmallVec::new(),
             space,
-            filtered: None,
+            first_filter: None,
             soft_error: None,
             log: false,
-            doubt: None,
-            dispositions: 0,
-            open: None,
+            first_doubt: None,
+            possible_dispositions: 0,
+            uncertain_rule: None,
             trap: None,
-            pardoned: None,
+            cleared_disposition: None,
         };
-        trail.dispositions = bit(trail.disposition(policy));
+        trail.possible_dispositions = disposition_bit(trail.disposition(policy));
         trail
     }
 
     /// What became of a rule.
-    pub fn state(&self, rule: RuleIndex) -> State {
+    pub fn state(&self, rule: RuleIndex) -> RuleState {
         self.states
             .get(rule.0 as usize)
             .copied()
@@ -90,35 +90,35 @@ impl Trail {
     }
 
     /// The rules that matched, in the order in which they did.
-    pub fn matched(&self) -> &[RuleIndex] {
+    pub fn matched_rules(&self) -> &[RuleIndex] {
         &self.matched
     }
 
     /// Who set an option's value.
-    pub fn set_by(&self, policy: &Policy, slot: Slot) -> SetBy {
-        match self.last_rule(policy, slot) {
-            Some(rule) => SetBy::Rule(rule),
-            None => self.set_at_first(policy, slot).unwrap_or_else(|| {
+    pub fn set_by(&self, policy: &Policy, slot: OptionSlot) -> OptionSetter {
+        match self.last_assigning_rule(policy, slot) {
+            Some(rule) => OptionSetter::Rule(rule),
+            None => self.space_set_by(policy, slot).unwrap_or_else(|| {
                 policy
                     .options
                     .entries
                     .get(usize::from(slot.0))
-                    .map_or(SetBy::BuiltIn, |e| e.set_by)
+                    .map_or(OptionSetter::BuiltIn, |e| e.set_by)
             }),
         }
     }
 
     /// An option's value.
-    pub fn value<'p>(&self, policy: &'p Policy, slot: Slot) -> &'p Value {
+    pub fn value<'p>(&self, policy: &'p Policy, slot: OptionSlot) -> &'p OptionValue {
         let assigned = self
-            .last_rule(policy, slot)
-            .and_then(|rule| policy.assigned(rule, slot));
+            .last_assigning_rule(policy, slot)
+            .and_then(|rule| policy.assigned_value(rule, slot));
         let base = || {
             policy
                 .options
                 .entries
                 .get(usize::from(slot.0))
-                .map_or(&Value::None, |e| &e.base)
+                .map_or(&OptionValue::None, |e| &e.base)
         };
         let of_space = || policy.spaces.get(self.space?)?.value(slot);
         assigned.or_else(of_space).unwrap_or_else(base)
@@ -135,20 +135,20 @@ impl Trail {
     }
 
     /// The crawler's space, if its options set this one.
-    fn set_at_first(&self, policy: &Policy, slot: Slot) -> Option<SetBy> {
+    fn space_set_by(&self, policy: &Policy, slot: OptionSlot) -> Option<OptionSetter> {
         let index = self.space?;
         policy
             .spaces
             .get(index)?
             .value(slot)
-            .map(|_| SetBy::Space(index))
+            .map(|_| OptionSetter::Space(index))
     }
 
     /// The option `disposition`.
     pub fn disposition(&self, policy: &Policy) -> Disposition {
         let value = self.value(policy, schema::DISPOSITION);
         // `compile` lets no other value into this slot; the safe reading of one would be to refuse.
-        if let Value::Disposition(value) = value {
+        if let OptionValue::Disposition(value) = value {
             *value
         } else {
             Disposition::Disallow
@@ -156,22 +156,22 @@ impl Trail {
     }
 
     /// Forgets what has rejected the request so far: later stages count from here.
-    pub fn pardon(&mut self, policy: &Policy) {
-        self.filtered = None;
+    pub fn clear_rejection(&mut self, policy: &Policy) {
+        self.first_filter = None;
         self.soft_error = None;
         self.log = false;
-        self.pardoned = Some(self.set_by(policy, schema::DISPOSITION));
+        self.cleared_disposition = Some(self.set_by(policy, schema::DISPOSITION));
     }
 
     /// Whether the option `disposition` rejects, unless it is one that was pardoned.
-    pub(in crate::policy) fn is_disposed_of(&self, policy: &Policy) -> bool {
-        let pardoned = self.pardoned == Some(self.set_by(policy, schema::DISPOSITION));
+    pub(in crate::policy) fn is_rejected_by_disposition(&self, policy: &Policy) -> bool {
+        let pardoned = self.cleared_disposition == Some(self.set_by(policy, schema::DISPOSITION));
         !pardoned && self.disposition(policy).rejects()
     }
 
     /// The option `reject`.
-    pub fn reject(&self, policy: &Policy) -> Option<Intent> {
-        if let Value::Intent(intent) = self.value(policy, schema::REJECT) {
+    pub fn reject_intent(&self, policy: &Policy) -> Option<Intent> {
+        if let OptionValue::Intent(intent) = self.value(policy, schema::REJECT) {
             Some(*intent)
         } else {
             None
@@ -179,12 +179,12 @@ impl Trail {
     }
 
     /// An option with a whole number or a size.
-    pub fn number(&self, policy: &Policy, slot: Slot) -> Option<u64> {
+    pub fn number(&self, policy: &Policy, slot: OptionSlot) -> Option<u64> {
         let value = self.value(policy, slot);
-        if let Value::Integer(number) = value {
+        if let OptionValue::Integer(number) = value {
             return u64::try_from(*number).ok();
         }
-        if let Value::Size(bytes) = value {
+        if let OptionValue::Size(bytes) = value {
             Some(*bytes)
         } else {
             None
@@ -192,30 +192,30 @@ impl Trail {
     }
 
     /// Whether an option is `true`.
-    pub fn is_on(&self, policy: &Policy, slot: Slot) -> bool {
-        matches!(self.value(policy, slot), Value::Bool(true))
+    pub fn is_on(&self, policy: &Policy, slot: OptionSlot) -> bool {
+        matches!(self.value(policy, slot), OptionValue::Bool(true))
     }
 
     /// The word of an option with a closed set of them.
-    pub fn word(&self, policy: &Policy, slot: Slot) -> Option<&'static str> {
-        if let Value::Word(word) = self.value(policy, slot) {
+    pub fn word(&self, policy: &Policy, slot: OptionSlot) -> Option<&'static str> {
+        if let OptionValue::Word(word) = self.value(policy, slot) {
             Some(word)
         } else {
             None
         }
     }
 
-    pub(in crate::policy) fn set_state(&mut self, rule: RuleIndex, state: State) {
+    pub(in crate::policy) fn set_state(&mut self, rule: RuleIndex, state: RuleState) {
         if let Some(place) = self.states.get_mut(rule.0 as usize) {
             *place = state;
         }
-        if state == State::Matched {
+        if state == RuleState::Matched {
             self.matched.push(rule);
         }
     }
 
     /// Takes over what became of the rules of a stretch in another walk.
-    pub(in crate::policy) fn adopt(&mut self, other: &Self, range: RuleRange) {
+    pub(in crate::policy) fn copy_states(&mut self, other: &Self, range: RuleRange) {
         let (from, to) = (range.from as usize, range.to as usize);
         let theirs = other.states.get(from..to).unwrap_or(&[]);
         for (state, theirs) in self.states.iter_mut().skip(from).zip(theirs) {
@@ -223,10 +223,15 @@ impl Trail {
         }
     }
 
-    pub(in crate::policy) fn assign(&mut self, policy: &Policy, slot: Slot, rule: RuleIndex) {
+    pub(in crate::policy) fn record_assignment(
+        &mut self,
+        policy: &Policy,
+        slot: OptionSlot,
+        rule: RuleIndex,
+    ) {
         if let Some(place) = policy
             .options
-            .seat(slot)
+            .assigned_index(slot)
             .and_then(|seat| self.set_by.get_mut(seat))
         {
             *place = rule.0 + 1;
@@ -234,30 +239,34 @@ impl Trail {
     }
 
     /// The rule that last assigned an option.
-    fn last_rule(&self, policy: &Policy, slot: Slot) -> Option<RuleIndex> {
-        let last = self.set_by.get(policy.options.seat(slot)?)?;
+    fn last_assigning_rule(&self, policy: &Policy, slot: OptionSlot) -> Option<RuleIndex> {
+        let last = self.set_by.get(policy.options.assigned_index(slot)?)?;
         last.checked_sub(1).map(RuleIndex)
     }
 
-    pub(in crate::policy) fn doubt(&mut self, rule: RuleIndex) {
-        self.doubt.get_or_insert(rule);
+    pub(in crate::policy) fn record_doubt(&mut self, rule: RuleIndex) {
+        self.first_doubt.get_or_insert(rule);
     }
 }
 
-/// The bit of a disposition in [`Trail::dispositions`].
-pub(in crate::policy) fn bit(disposition: Disposition) -> u8 {
+/// The bit of a disposition in [`Trail::possible_dispositions`].
+pub(in crate::policy) fn disposition_bit(disposition: Disposition) -> u8 {
     1 << disposition as u8
 }
 
 impl Policy {
     /// The value that a rule assigns to an option, if it does.
-    pub(in crate::policy) fn assigned(&self, rule: RuleIndex, slot: Slot) -> Option<&Value> {
+    pub(in crate::policy) fn assigned_value(
+        &self,
+        rule: RuleIndex,
+        slot: OptionSlot,
+    ) -> Option<&OptionValue> {
         let RuleBody::Group(group) = &self.rules.get(rule.0 as usize)?.body else {
             return None;
         };
         // The last of two assignments to one slot wins, also within a rule.
         group
-            .assign
+            .assignments
             .iter()
             .rev()
             .find(|a| a.slot == slot)

@@ -9,7 +9,7 @@ mod session;
 
 use crate::vocab::target::UrlTarget;
 
-use super::options::Value;
+use super::options::OptionValue;
 
 /// One built-in trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,10 +41,10 @@ pub enum Trap {
 /// The word for all traps but [`Trap::SessionId`].
 const BUILTIN: &str = "builtin";
 
-const MOST_CHARACTERS: usize = 2048;
-const MOST_SEGMENTS: usize = 20;
-const MOST_PARAMS: usize = 32;
-const MOST_OF_ONE_PARAM: usize = 3;
+const MAX_CHARACTERS: usize = 2048;
+const MAX_SEGMENTS: usize = 20;
+const MAX_PARAMS: usize = 32;
+const MAX_PARAM_REPEATS: usize = 3;
 
 impl Trap {
     /// Every trap, in the order in which they are looked for and named.
@@ -96,7 +96,7 @@ impl Trap {
     }
 
     /// What is told of a URL that it caught.
-    pub fn detail(self) -> &'static str {
+    pub fn description(self) -> &'static str {
         match self {
             Self::RepeatedSegment => {
                 "trap repeated_segment: one segment of the path stands there three times"
@@ -119,19 +119,19 @@ impl Trap {
     }
 
     /// Whether a URL is one of its pattern, in this year.
-    pub fn catches(self, target: &UrlTarget, year: u16) -> bool {
+    pub fn matches(self, target: &UrlTarget, year: u16) -> bool {
         match self {
             Self::RepeatedSegment => repeats_a_segment(target.path()),
             Self::RepeatedRun => repeats_a_run(target.path()),
-            Self::AlternatingSegment => alternates(target.path()),
-            Self::LongUrl => target.as_str().len() > MOST_CHARACTERS,
-            Self::ManySegments => segments(target.path()).count() > MOST_SEGMENTS,
-            Self::ManyParams => params(target).count() > MOST_PARAMS,
+            Self::AlternatingSegment => alternates_a_segment(target.path()),
+            Self::LongUrl => target.as_str().len() > MAX_CHARACTERS,
+            Self::ManySegments => segments(target.path()).count() > MAX_SEGMENTS,
+            Self::ManyParams => params(target).count() > MAX_PARAMS,
             Self::RepeatedParam => repeats_a_param(target),
-            Self::HostInPath => has_its_host_inside(target),
-            Self::SchemeInPath => schemes(target.path()) >= 2,
-            Self::Calendar => calendar::leaves_its_years(target.path_and_query(), year),
-            Self::SessionId => session::is_in(target),
+            Self::HostInPath => repeats_host_in_path(target),
+            Self::SchemeInPath => count_schemes(target.path()) >= 2,
+            Self::Calendar => calendar::has_distant_year(target.path_and_query(), year),
+            Self::SessionId => session::has_session_id(target),
         }
     }
 }
@@ -142,13 +142,15 @@ pub struct TrapSet(u16);
 
 impl TrapSet {
     /// Reads a value of the option; `None` for one that names no trap.
-    pub(in crate::policy) fn of(value: &Value) -> Option<Self> {
-        let Value::List(words) = value else {
+    pub(in crate::policy) fn from_value(value: &OptionValue) -> Option<Self> {
+        let OptionValue::List(words) = value else {
             return None;
         };
         let mut set = Self::default();
         for word in words {
-            let Value::Word(word) = word else { continue };
+            let OptionValue::Word(word) = word else {
+                continue;
+            };
             let named = |trap: &Trap| {
                 trap.as_str() == *word || (*word == BUILTIN && *trap != Trap::SessionId)
             };
@@ -166,10 +168,10 @@ impl TrapSet {
     }
 
     /// The first of them that catches a URL in this year.
-    pub fn first(self, target: &UrlTarget, year: u16) -> Option<Trap> {
+    pub fn first_match(self, target: &UrlTarget, year: u16) -> Option<Trap> {
         Trap::ALL
             .into_iter()
-            .find(|trap| self.contains(*trap) && trap.catches(target, year))
+            .find(|trap| self.contains(*trap) && trap.matches(target, year))
     }
 
     fn insert(&mut self, trap: Trap) {
@@ -187,12 +189,12 @@ fn params(target: &UrlTarget) -> impl Iterator<Item = &str> {
 
 /// Only what follows a segment is compared with it. Paths with many segments are looked at up to a bound: 64 of them
 /// hold whatever repeats in a path that goes on and on.
-fn looked_at(path: &str) -> Vec<&str> {
+fn bounded_segments(path: &str) -> Vec<&str> {
     segments(path).take(64).collect()
 }
 
 fn repeats_a_segment(path: &str) -> bool {
-    let all = looked_at(path);
+    let all = bounded_segments(path);
     let mut rest = &*all;
     while let Some((first, behind)) = rest.split_first() {
         if behind
@@ -210,7 +212,7 @@ fn repeats_a_segment(path: &str) -> bool {
 }
 
 fn repeats_a_run(path: &str) -> bool {
-    let all = looked_at(path);
+    let all = bounded_segments(path);
     (1..=all.len() / 3).any(|length| {
         all.windows(3 * length).any(|run| {
             let mut parts = run.chunks(length);
@@ -220,8 +222,8 @@ fn repeats_a_run(path: &str) -> bool {
     })
 }
 
-fn alternates(path: &str) -> bool {
-    looked_at(path)
+fn alternates_a_segment(path: &str) -> bool {
+    bounded_segments(path)
         .array_windows()
         .any(|[a, _, b, _, c]| a == b && b == c)
 }
@@ -234,11 +236,11 @@ fn repeats_a_param(target: &UrlTarget) -> bool {
         .collect();
     names
         .iter()
-        .any(|name| names.iter().filter(|other| *other == name).count() > MOST_OF_ONE_PARAM)
+        .any(|name| names.iter().filter(|other| *other == name).count() > MAX_PARAM_REPEATS)
 }
 
 /// A name without a dot is a word like others.
-fn has_its_host_inside(target: &UrlTarget) -> bool {
+fn repeats_host_in_path(target: &UrlTarget) -> bool {
     let (host, path) = (target.host(), target.path());
     host.contains('.') && path.len() >= 2 * host.len() && {
         path.to_ascii_lowercase().matches(host).take(2).count() == 2
@@ -246,7 +248,7 @@ fn has_its_host_inside(target: &UrlTarget) -> bool {
 }
 
 /// One slash may end one scheme and begin the next.
-fn schemes(path: &str) -> usize {
+fn count_schemes(path: &str) -> usize {
     let before_the_last = path.rsplit_once('/').map_or("", |(front, _)| front);
     before_the_last
         .split('/')
@@ -262,7 +264,7 @@ mod tests {
         let target = UrlTarget::parse(url).unwrap();
         Trap::ALL
             .into_iter()
-            .filter(|trap| trap.catches(&target, 2026))
+            .filter(|trap| trap.matches(&target, 2026))
             .collect()
     }
 
@@ -325,7 +327,7 @@ mod tests {
         assert_eq!(names, Trap::ALL.map(Trap::as_str));
         for trap in Trap::ALL {
             assert!(
-                trap.detail()
+                trap.description()
                     .starts_with(&format!("trap {}: ", trap.as_str()))
             );
         }
@@ -334,8 +336,8 @@ mod tests {
     #[test]
     fn the_word_for_all_leaves_out_session_ids() {
         let set = |words: &[&'static str]| {
-            TrapSet::of(&Value::List(
-                words.iter().copied().map(Value::Word).collect(),
+            TrapSet::from_value(&OptionValue::List(
+                words.iter().copied().map(OptionValue::Word).collect(),
             ))
         };
         let builtin = set(&["builtin"]).unwrap();
@@ -351,6 +353,9 @@ mod tests {
         );
         let one = set(&["calendar"]).unwrap();
         assert!(one.contains(Trap::Calendar) && !one.contains(Trap::LongUrl));
-        assert_eq!((set(&[]), TrapSet::of(&Value::None)), (None, None));
+        assert_eq!(
+            (set(&[]), TrapSet::from_value(&OptionValue::None)),
+            (None, None)
+        );
     }
 }

@@ -5,25 +5,25 @@
 
 use std::time::Duration;
 
-use super::pace::LONGEST;
+use super::pace::MAX_WAIT;
 
 /// Which part of the difference a faster answer takes off: slowly.
-const DOWN: f32 = 1.0 / 8.0;
+const DOWN_WEIGHT: f32 = 1.0 / 8.0;
 /// Which part a slower one adds.
-const UP: f32 = 1.0 / 2.0;
+const UP_WEIGHT: f32 = 1.0 / 2.0;
 
 /// The option `politeness.adaptive`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Adaptive {
+pub struct AdaptiveDelay {
     factor: f32,
     min: Duration,
     max: Duration,
 }
 
-impl Adaptive {
+impl AdaptiveDelay {
     /// `factor` times the latency, at least `min`, at most `max`; a `max` below `min` counts as `min`.
     pub fn new(factor: f64, min: Duration, max: Duration) -> Self {
-        let (min, max) = (min.min(LONGEST), max.min(LONGEST));
+        let (min, max) = (min.min(MAX_WAIT), max.min(MAX_WAIT));
         // The first is for what is no number.
         let factor = (factor as f32).max(0.0).clamp(0.0, 1000.0);
         Self {
@@ -34,12 +34,12 @@ impl Adaptive {
     }
 
     /// The least that it comes to.
-    pub fn least(&self) -> Duration {
+    pub fn min_delay(&self) -> Duration {
         self.min
     }
 
     /// The longest.
-    pub fn most(&self) -> Duration {
+    pub fn max_delay(&self) -> Duration {
         self.max
     }
 
@@ -51,17 +51,17 @@ impl Adaptive {
 
 /// How long an origin takes to answer, on average over the last few; seconds.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Latency {
+pub struct OriginLatency {
     average: f32,
     /// The latencies between which the delay moves, by the policy that asked last; 0 while none has.
-    least: f32,
-    most: f32,
+    min_latency: f32,
+    max_latency: f32,
 }
 
-impl Latency {
+impl OriginLatency {
     /// The delay that a policy wants now.
-    pub fn delay(&mut self, adaptive: Adaptive) -> Duration {
-        let Adaptive { factor, min, max } = adaptive;
+    pub fn delay(&mut self, adaptive: AdaptiveDelay) -> Duration {
+        let AdaptiveDelay { factor, min, max } = adaptive;
         let at = |delay: Duration| {
             if factor > 0.0 {
                 delay.as_secs_f32() / factor
@@ -69,7 +69,7 @@ impl Latency {
                 0.0
             }
         };
-        (self.least, self.most) = (at(min), at(max));
+        (self.min_latency, self.max_latency) = (at(min), at(max));
         Duration::try_from_secs_f32(self.average * factor)
             .unwrap_or(max)
             .clamp(min, max)
@@ -88,24 +88,28 @@ impl Latency {
     }
 
     /// A 200 came, so long after its request.
-    pub fn answered(&mut self, took: Duration) {
-        let took = took.as_secs_f32().min(self.most);
-        let part = if self.average < took { UP } else { DOWN };
+    pub fn record_success(&mut self, took: Duration) {
+        let took = took.as_secs_f32().min(self.max_latency);
+        let part = if self.average < took {
+            UP_WEIGHT
+        } else {
+            DOWN_WEIGHT
+        };
         // The first one is all that is known.
         let part = if self.is_known() { part } else { 1.0 };
         self.average += (took - self.average) * part;
     }
 
     /// Another answer came: it may only raise.
-    pub fn rose(&mut self, took: Duration) {
+    pub fn record_other_answer(&mut self, took: Duration) {
         if self.average < took.as_secs_f32() {
-            self.answered(took);
+            self.record_success(took);
         }
     }
 
     /// A bad answer, or none: twice the delay.
-    pub fn suffered(&mut self) {
-        self.average = (self.average.max(self.least) * 2.0).min(self.most);
+    pub fn record_failure(&mut self) {
+        self.average = (self.average.max(self.min_latency) * 2.0).min(self.max_latency);
     }
 }
 
@@ -115,7 +119,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    enum Came {
+    enum LatencySample {
         Ok(u32),
         Other(u32),
         Bad,
@@ -123,9 +127,9 @@ mod tests {
 
     #[test]
     fn the_delay_follows_latency_within_its_bounds() {
-        use Came::{Bad, Ok, Other};
-        let adaptive = Adaptive::new(2.0, 1_000 * MS, 8_000 * MS);
-        let mut latency = Latency::default();
+        use LatencySample::{Bad, Ok, Other};
+        let adaptive = AdaptiveDelay::new(2.0, 1_000 * MS, 8_000 * MS);
+        let mut latency = OriginLatency::default();
         assert_eq!(latency.delay(adaptive), 1_000 * MS);
         for (came, delay_ms) in [
             (Ok(1_000), 2_000),
@@ -141,9 +145,9 @@ mod tests {
             (Ok(0), 7_000),
         ] {
             match came {
-                Ok(ms) => latency.answered(ms * MS),
-                Other(ms) => latency.rose(ms * MS),
-                Bad => latency.suffered(),
+                Ok(ms) => latency.record_success(ms * MS),
+                Other(ms) => latency.record_other_answer(ms * MS),
+                Bad => latency.record_failure(),
             }
             let delay = latency.delay(adaptive).as_secs_f32() * 1_000.0;
             assert!(
@@ -151,17 +155,17 @@ mod tests {
                 "{delay} is not {delay_ms}"
             );
         }
-        (0..100).for_each(|_| latency.answered(MS));
+        (0..100).for_each(|_| latency.record_success(MS));
         assert_eq!(latency.delay(adaptive), 1_000 * MS);
     }
 
     #[test]
     fn a_fast_origin_that_fails_is_slowed_from_the_least_delay() {
-        let adaptive = Adaptive::new(1.0, 1_000 * MS, 30_000 * MS);
-        let mut latency = Latency::default();
+        let adaptive = AdaptiveDelay::new(1.0, 1_000 * MS, 30_000 * MS);
+        let mut latency = OriginLatency::default();
         latency.delay(adaptive);
-        latency.answered(5 * MS);
-        latency.suffered();
+        latency.record_success(5 * MS);
+        latency.record_failure();
         assert_eq!(latency.delay(adaptive), 2_000 * MS);
     }
 
@@ -172,13 +176,16 @@ mod tests {
             (1_000.0, Duration::MAX, MS),
             (f64::NAN, MS, Duration::MAX),
         ] {
-            let (adaptive, mut latency) = (Adaptive::new(factor, min, max), Latency::default());
+            let (adaptive, mut latency) = (
+                AdaptiveDelay::new(factor, min, max),
+                OriginLatency::default(),
+            );
             for _ in 0..40 {
                 latency.delay(adaptive);
-                latency.answered(Duration::MAX);
-                latency.suffered();
+                latency.record_success(Duration::MAX);
+                latency.record_failure();
             }
-            assert!(latency.delay(adaptive) <= LONGEST);
+            assert!(latency.delay(adaptive) <= MAX_WAIT);
         }
     }
 }

@@ -6,87 +6,87 @@
 use std::time::{Duration, Instant};
 
 /// So many 403 are a burst,
-const BURST: usize = 5;
+const BURST_SIZE: usize = 5;
 /// if they are among so many answers,
-const AMONG: u32 = 10;
+const BURST_ANSWERS: u32 = 10;
 /// and came within this time. It is also how long a host is not named again.
-const WITHIN: Duration = Duration::from_secs(600);
+const BURST_WINDOW: Duration = Duration::from_secs(600);
 
 /// What is remembered of a host.
 #[derive(Debug, Default)]
-pub struct Bans {
-    served: Served,
+pub struct BanDetector {
+    access: AccessHistory,
     /// Rare: of hosts that forbid something.
-    recent: Option<Box<Recent>>,
+    recent: Option<Box<ForbiddenHistory>>,
 }
 
 /// Whether the host has let us have an answer before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Served {
+enum AccessHistory {
     #[default]
-    NotYet,
-    Once,
+    NeverServed,
+    Served,
 }
 
 #[derive(Debug, Default)]
-struct Recent {
+struct ForbiddenHistory {
     /// The last 403, the oldest first: when, and as which of the answers.
-    forbidden: [Option<(Instant, u32)>; BURST],
+    forbidden: [Option<(Instant, u32)>; BURST_SIZE],
     answers: u32,
-    told: Option<Instant>,
+    last_report: Option<Instant>,
 }
 
 /// Whether a ban is to be told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
-pub enum Suspicion {
+pub enum BanSuspicion {
     /// There is no sign, or it was told a short time ago.
     None,
     /// There is.
     Ban,
 }
 
-impl Bans {
+impl BanDetector {
     /// The host has let us have an answer.
-    pub fn answered(&mut self) {
-        self.served = Served::Once;
-        self.passed();
+    pub fn record_success(&mut self) {
+        self.access = AccessHistory::Served;
+        self.record_answer();
     }
 
     /// It failed, or asked for rest.
-    pub fn passed(&mut self) {
+    pub fn record_answer(&mut self) {
         if let Some(recent) = &mut self.recent {
             recent.answers = recent.answers.saturating_add(1);
-            if recent.is_over() {
+            if recent.is_expired() {
                 self.recent = None;
             }
         }
     }
 
     /// 403.
-    pub fn forbade(&mut self, now: Instant) -> Suspicion {
+    pub fn record_forbidden(&mut self, now: Instant) -> BanSuspicion {
         let recent = self.recent.get_or_insert_default();
-        if recent.forbade(now, self.served) {
-            recent.tell(now)
+        if recent.record_forbidden(now, self.access) {
+            recent.report(now)
         } else {
-            Suspicion::None
+            BanSuspicion::None
         }
     }
 
     /// Something before the origin has stopped us.
-    pub fn challenged(&mut self, now: Instant) -> Suspicion {
-        self.recent.get_or_insert_default().tell(now)
+    pub fn record_challenge(&mut self, now: Instant) -> BanSuspicion {
+        self.recent.get_or_insert_default().report(now)
     }
 
     /// Whether there is anything to remember for a while.
-    pub fn is_known(&self) -> bool {
+    pub fn has_history(&self) -> bool {
         self.recent.is_some()
     }
 }
 
-impl Recent {
+impl ForbiddenHistory {
     /// Notes a 403; whether it makes a burst.
-    fn forbade(&mut self, now: Instant, served: Served) -> bool {
+    fn record_forbidden(&mut self, now: Instant, served: AccessHistory) -> bool {
         self.answers = self.answers.saturating_add(1);
         self.forbidden.rotate_left(1);
         let [.., last] = &mut self.forbidden;
@@ -95,31 +95,31 @@ impl Recent {
             return false;
         };
         let among = self.answers - number + 1;
-        let nothing_else = usize::try_from(among) == Ok(BURST);
-        now.saturating_duration_since(first) <= WITHIN
-            && among <= AMONG
-            && (nothing_else || served == Served::Once)
+        let nothing_else = usize::try_from(among) == Ok(BURST_SIZE);
+        now.saturating_duration_since(first) <= BURST_WINDOW
+            && among <= BURST_ANSWERS
+            && (nothing_else || served == AccessHistory::Served)
     }
 
-    fn tell(&mut self, now: Instant) -> Suspicion {
+    fn report(&mut self, now: Instant) -> BanSuspicion {
         if self
-            .told
-            .is_some_and(|told| now.saturating_duration_since(told) < WITHIN)
+            .last_report
+            .is_some_and(|told| now.saturating_duration_since(told) < BURST_WINDOW)
         {
-            return Suspicion::None;
+            return BanSuspicion::None;
         }
-        self.told = Some(now);
-        Suspicion::Ban
+        self.last_report = Some(now);
+        BanSuspicion::Ban
     }
 
-    fn is_over(&self) -> bool {
+    fn is_expired(&self) -> bool {
         let newest = self
             .forbidden
             .last()
             .copied()
             .flatten()
             .map_or(0, |(_, number)| number);
-        self.told.is_none() && AMONG <= self.answers - newest
+        self.last_report.is_none() && BURST_ANSWERS <= self.answers - newest
     }
 }
 
@@ -132,28 +132,28 @@ mod tests {
 
     /// `+` a page, `-` 500, `x` 403, `c` a challenge, `m` ten minutes; how often a ban is told.
     fn told(answers: &str) -> usize {
-        let ((clock, hand), mut bans) = (Clock::manual(), Bans::default());
+        let ((clock, hand), mut bans) = (Clock::manual(), BanDetector::default());
         let mut told = 0;
         for answer in answers.chars() {
             hand.advance(SECOND);
             let suspicion = match answer {
                 '+' => {
-                    bans.answered();
+                    bans.record_success();
                     continue;
                 }
                 '-' => {
-                    bans.passed();
+                    bans.record_answer();
                     continue;
                 }
                 'm' => {
-                    hand.advance(WITHIN);
+                    hand.advance(BURST_WINDOW);
                     continue;
                 }
-                'x' => bans.forbade(clock.now()),
-                'c' => bans.challenged(clock.now()),
+                'x' => bans.record_forbidden(clock.now()),
+                'c' => bans.record_challenge(clock.now()),
                 other => panic!("{other}"),
             };
-            told += usize::from(suspicion == Suspicion::Ban);
+            told += usize::from(suspicion == BanSuspicion::Ban);
         }
         told
     }
@@ -181,11 +181,11 @@ mod tests {
 
     #[test]
     fn what_is_long_past_takes_no_room() {
-        let ((clock, _hand), mut bans) = (Clock::manual(), Bans::default());
-        let _ = bans.forbade(clock.now());
-        assert!(bans.is_known());
-        (0..AMONG).for_each(|_| bans.answered());
-        assert!(!bans.is_known());
-        assert!(size_of::<Bans>() <= 16 && size_of::<Recent>() <= 192);
+        let ((clock, _hand), mut bans) = (Clock::manual(), BanDetector::default());
+        let _ = bans.record_forbidden(clock.now());
+        assert!(bans.has_history());
+        (0..BURST_ANSWERS).for_each(|_| bans.record_success());
+        assert!(!bans.has_history());
+        assert!(size_of::<BanDetector>() <= 16 && size_of::<ForbiddenHistory>() <= 192);
     }
 }

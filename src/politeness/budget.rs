@@ -6,11 +6,11 @@
 use std::collections::BTreeSet;
 
 /// The most hosts that a budget can count.
-pub const MOST_HOSTS: u64 = 10_000;
+pub const MAX_HOSTS: u64 = 10_000;
 
 /// What a budget limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Purse {
+pub enum BudgetKind {
     /// Requests.
     Urls,
     /// Requests for URLs that the ledger does not know.
@@ -23,7 +23,7 @@ pub enum Purse {
 
 /// The most of each in a day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Limits {
+pub struct BudgetLimits {
     /// Requests.
     pub urls: Option<u64>,
     /// Requests for URLs that the ledger does not know.
@@ -36,11 +36,11 @@ pub struct Limits {
 
 /// A host as a number: 64 bits of a hash that sites cannot aim at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HostNumber(pub u64);
+pub struct HostHash(pub u64);
 
 /// Whether the ledger knows the URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Novelty {
+pub enum UrlNovelty {
     /// It does not.
     New,
     /// It does.
@@ -49,16 +49,16 @@ pub enum Novelty {
 
 /// A request, as far as budgets ask.
 #[derive(Clone, Copy, Debug)]
-pub struct Request {
+pub struct BudgetRequest {
     /// Whether the URL is new.
-    pub novelty: Novelty,
+    pub novelty: UrlNovelty,
     /// Its host.
-    pub host: HostNumber,
+    pub host: HostHash,
 }
 
 /// What was spent on one day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
+pub struct BudgetUsage {
     /// The day.
     pub day: u64,
     /// Requests.
@@ -68,12 +68,12 @@ pub struct Spent {
     /// Bytes.
     pub bytes: u64,
     /// The hosts that were asked: no more than the budget allows, and counted only if it has a limit for them.
-    pub hosts: BTreeSet<HostNumber>,
+    pub hosts: BTreeSet<HostHash>,
 }
 
-impl Spent {
+impl BudgetUsage {
     /// Nothing, on this day.
-    pub fn on(day: u64) -> Self {
+    pub fn for_day(day: u64) -> Self {
         Self {
             day,
             ..Self::default()
@@ -81,35 +81,39 @@ impl Spent {
     }
 
     /// Begins a new day, if it is one. A clock that was put back keeps the day that has begun.
-    pub fn turn(&mut self, day: u64) {
+    pub fn roll_over_to(&mut self, day: u64) {
         if self.day < day {
-            *self = Self::on(day);
+            *self = Self::for_day(day);
         }
     }
 
     /// What is used up for this request.
-    pub fn over(&self, limits: Limits, request: Request) -> Option<Purse> {
+    pub fn exhausted_limit(
+        &self,
+        limits: BudgetLimits,
+        request: BudgetRequest,
+    ) -> Option<BudgetKind> {
         let used = |spent: u64, limit: Option<u64>| limit.is_some_and(|limit| limit <= spent);
-        let is_new = request.novelty == Novelty::New;
+        let is_new = request.novelty == UrlNovelty::New;
         let other_host = !self.hosts.contains(&request.host);
         if used(self.urls, limits.urls) {
-            Some(Purse::Urls)
+            Some(BudgetKind::Urls)
         } else if is_new && used(self.new_urls, limits.new_urls) {
-            Some(Purse::NewUrls)
+            Some(BudgetKind::NewUrls)
         } else if used(self.bytes, limits.bytes) {
-            Some(Purse::Bytes)
+            Some(BudgetKind::Bytes)
         } else {
-            (other_host && used(self.hosts.len() as u64, limits.hosts)).then_some(Purse::Hosts)
+            (other_host && used(self.hosts.len() as u64, limits.hosts)).then_some(BudgetKind::Hosts)
         }
     }
 
     /// Counts a request that goes.
-    pub fn count(&mut self, limits: Limits, request: Request) {
+    pub fn record_request(&mut self, limits: BudgetLimits, request: BudgetRequest) {
         self.urls = self.urls.saturating_add(1);
         self.new_urls = self
             .new_urls
-            .saturating_add(u64::from(request.novelty == Novelty::New));
-        if limits.hosts.is_some() && (self.hosts.len() as u64) < MOST_HOSTS {
+            .saturating_add(u64::from(request.novelty == UrlNovelty::New));
+        if limits.hosts.is_some() && (self.hosts.len() as u64) < MAX_HOSTS {
             self.hosts.insert(request.host);
         }
     }
@@ -119,62 +123,74 @@ impl Spent {
 mod tests {
     use super::*;
 
-    const NEW: Request = Request {
-        novelty: Novelty::New,
-        host: HostNumber(1),
+    const NEW: BudgetRequest = BudgetRequest {
+        novelty: UrlNovelty::New,
+        host: HostHash(1),
     };
-    const KNOWN: Request = Request {
-        novelty: Novelty::Known,
-        host: HostNumber(2),
+    const KNOWN: BudgetRequest = BudgetRequest {
+        novelty: UrlNovelty::Known,
+        host: HostHash(2),
     };
 
     #[test]
     fn each_purse_is_empty_at_its_limit() {
-        let mut spent = Spent::on(1);
-        let all = Limits {
+        let mut spent = BudgetUsage::for_day(1);
+        let all = BudgetLimits {
             urls: Some(3),
             new_urls: Some(1),
             bytes: Some(10),
             hosts: Some(1),
         };
-        assert_eq!((spent.over(all, NEW), spent.over(all, KNOWN)), (None, None));
-        spent.count(all, NEW);
-        assert_eq!(spent.over(all, NEW), Some(Purse::NewUrls));
-        assert_eq!(spent.over(all, KNOWN), Some(Purse::Hosts));
-        let of_the_host = Request {
-            host: HostNumber(1),
+        assert_eq!(
+            (
+                spent.exhausted_limit(all, NEW),
+                spent.exhausted_limit(all, KNOWN)
+            ),
+            (None, None)
+        );
+        spent.record_request(all, NEW);
+        assert_eq!(spent.exhausted_limit(all, NEW), Some(BudgetKind::NewUrls));
+        assert_eq!(spent.exhausted_limit(all, KNOWN), Some(BudgetKind::Hosts));
+        let of_the_host = BudgetRequest {
+            host: HostHash(1),
             ..KNOWN
         };
-        assert_eq!(spent.over(all, of_the_host), None);
+        assert_eq!(spent.exhausted_limit(all, of_the_host), None);
         spent.bytes = 10;
-        assert_eq!(spent.over(all, of_the_host), Some(Purse::Bytes));
-        spent.count(all, of_the_host);
-        spent.count(all, of_the_host);
-        assert_eq!(spent.over(all, of_the_host), Some(Purse::Urls));
-        assert_eq!((spent.urls, spent.new_urls, spent.hosts.len()), (3, 1, 1));
-        assert_eq!(spent.over(Limits::default(), NEW), None);
         assert_eq!(
-            Spent::on(1).over(
-                Limits {
+            spent.exhausted_limit(all, of_the_host),
+            Some(BudgetKind::Bytes)
+        );
+        spent.record_request(all, of_the_host);
+        spent.record_request(all, of_the_host);
+        assert_eq!(
+            spent.exhausted_limit(all, of_the_host),
+            Some(BudgetKind::Urls)
+        );
+        assert_eq!((spent.urls, spent.new_urls, spent.hosts.len()), (3, 1, 1));
+        assert_eq!(spent.exhausted_limit(BudgetLimits::default(), NEW), None);
+        assert_eq!(
+            BudgetUsage::for_day(1).exhausted_limit(
+                BudgetLimits {
                     urls: Some(0),
                     ..all
                 },
                 NEW
             ),
-            Some(Purse::Urls)
+            Some(BudgetKind::Urls)
         );
     }
 
     #[test]
     fn a_day_begins_once() {
-        let mut spent = Spent {
+        let mut spent = BudgetUsage {
             urls: 5,
-            ..Spent::on(7)
+            ..BudgetUsage::for_day(7)
         };
-        spent.turn(7);
-        spent.turn(6);
+        spent.roll_over_to(7);
+        spent.roll_over_to(6);
         assert_eq!((spent.day, spent.urls), (7, 5));
-        spent.turn(8);
-        assert_eq!(spent, Spent::on(8));
+        spent.roll_over_to(8);
+        assert_eq!(spent, BudgetUsage::for_day(8));
     }
 }

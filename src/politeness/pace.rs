@@ -3,47 +3,47 @@
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
-use super::adaptive::Adaptive;
+use super::adaptive::AdaptiveDelay;
 
 /// No wait is longer than this: a longer one would overflow clocks.
-pub const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+pub const MAX_WAIT: Duration = Duration::from_secs(366 * 86_400);
 
 /// How a key may be asked. All of it must hold together.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pace {
+pub struct HostPace {
     /// The least time between the moments at which the last head bytes of two requests are written.
     pub delay: Duration,
     /// By what the delay is multiplied.
     pub jitter: Jitter,
     /// So many in so long.
-    pub rate: Option<Rate>,
+    pub rate: Option<RateLimit>,
     /// Requests under way at once, each until the origin's last byte.
     pub concurrency: u32,
     /// A delay that follows the origin's latency, if that is longer.
-    pub adaptive: Option<Adaptive>,
+    pub adaptive: Option<AdaptiveDelay>,
     /// Bytes of bodies in a second, on average.
-    pub bytes: Option<NonZeroU64>,
+    pub bytes_per_second: Option<NonZeroU64>,
 }
 
-impl Pace {
+impl HostPace {
     /// No limit that could ever hold a request.
-    pub const FREE: Self = Self {
+    pub const UNLIMITED: Self = Self {
         delay: Duration::ZERO,
         jitter: Jitter::NONE,
         rate: None,
         concurrency: u32::MAX,
         adaptive: None,
-        bytes: None,
+        bytes_per_second: None,
     };
 
     /// The delay with chance at work: `draw` is from 0 to 1.
-    pub fn gap(&self, draw: f32) -> Duration {
-        self.spacing().gap(draw)
+    pub fn jittered_delay(&self, draw: f32) -> Duration {
+        self.spacing().jittered_delay(draw)
     }
 
     /// What of it concerns a request that goes anew in the slot that it has.
-    pub fn spacing(&self) -> Spacing {
-        Spacing {
+    pub fn spacing(&self) -> RequestSpacing {
+        RequestSpacing {
             delay: self.delay,
             jitter: self.jitter,
         }
@@ -54,8 +54,8 @@ impl Pace {
         let by_rate = self.rate.map_or(Duration::ZERO, |rate| rate.interval());
         let by_latency = self
             .adaptive
-            .map_or(Duration::ZERO, |adaptive| adaptive.least());
-        self.gap(0.5).max(by_rate).max(by_latency)
+            .map_or(Duration::ZERO, |adaptive| adaptive.min_delay());
+        self.jittered_delay(0.5).max(by_rate).max(by_latency)
     }
 
     /// Whether any moment of sending counts.
@@ -65,9 +65,9 @@ impl Pace {
 
     /// The same pace with a delay of at least this: a robots.txt may only lengthen it.
     #[must_use]
-    pub fn at_least(self, delay: Option<Duration>) -> Self {
+    pub fn with_min_delay(self, delay: Option<Duration>) -> Self {
         Self {
-            delay: self.delay.max(delay.unwrap_or_default()).min(LONGEST),
+            delay: self.delay.max(delay.unwrap_or_default()).min(MAX_WAIT),
             ..self
         }
     }
@@ -75,17 +75,17 @@ impl Pace {
 
 /// The time between two requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spacing {
+pub struct RequestSpacing {
     /// The least.
     pub delay: Duration,
     /// By what it is multiplied.
     pub jitter: Jitter,
 }
 
-impl Spacing {
+impl RequestSpacing {
     /// The delay with chance at work: `draw` is from 0 to 1.
-    pub fn gap(&self, draw: f32) -> Duration {
-        self.jitter.stretch(self.delay, draw)
+    pub fn jittered_delay(&self, draw: f32) -> Duration {
+        self.jitter.apply(self.delay, draw)
     }
 }
 
@@ -114,31 +114,31 @@ impl Jitter {
         (self.from, self.to)
     }
 
-    fn stretch(self, delay: Duration, draw: f32) -> Duration {
+    fn apply(self, delay: Duration, draw: f32) -> Duration {
         let factor = self.from + (self.to - self.from) * draw.clamp(0.0, 1.0);
         if factor <= 1.0 {
             return delay;
         }
         let stretched = Duration::try_from_secs_f64(delay.as_secs_f64() * f64::from(factor));
         stretched
-            .unwrap_or(LONGEST)
-            .clamp(delay, LONGEST.max(delay))
+            .unwrap_or(MAX_WAIT)
+            .clamp(delay, MAX_WAIT.max(delay))
     }
 }
 
 /// So many requests in so long, and how many at once if none went before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Rate {
+pub struct RateLimit {
     interval: Duration,
     burst: NonZeroU32,
 }
 
-impl Rate {
+impl RateLimit {
     /// `count` in `per`, of which `burst` may come at once; 0 counts as 1 in all three.
     pub fn new(count: u32, per: Duration, burst: u32) -> Self {
-        let interval = (per / count.max(1)).clamp(Duration::from_nanos(1), LONGEST);
+        let interval = (per / count.max(1)).clamp(Duration::from_nanos(1), MAX_WAIT);
         // The time in which a bucket fills must fit a clock, too.
-        let most = u32::try_from(LONGEST.as_nanos() / interval.as_nanos()).unwrap_or(u32::MAX);
+        let most = u32::try_from(MAX_WAIT.as_nanos() / interval.as_nanos()).unwrap_or(u32::MAX);
         let burst = NonZeroU32::new(burst.min(most)).unwrap_or(NonZeroU32::MIN);
         Self { interval, burst }
     }
@@ -156,7 +156,7 @@ impl Rate {
 
 /// Whether a request is a page or belongs to one: they are paced apart, or no page would ever be complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Kind {
+pub enum RequestKind {
     /// A page.
     Navigation,
     /// What a browser loads for one.
@@ -165,36 +165,36 @@ pub enum Kind {
 
 /// What a request that wants to go is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn<G> {
+pub enum PaceDecision<G> {
     /// Go, by this grant.
     Go(G),
     /// Not yet.
-    Wait(Wait),
+    Wait(PaceWait),
 }
 
 /// What a request is told that has to be sent once more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Again {
+pub enum ResendDecision {
     /// Now.
     Now,
     /// It is to ask again after this time; nobody else of its kind goes meanwhile.
-    In(Duration),
+    After(Duration),
     /// It is not to be sent: it has lost its slot, or the host has rested since it got that.
     Never,
 }
 
 /// Why not yet, and for how long.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wait {
+pub struct PaceWait {
     /// Ask again after this time, or when something is released.
-    pub time: Duration,
+    pub duration: Duration,
     /// What holds the request.
-    pub why: Why,
+    pub cause: WaitCause,
 }
 
 /// What holds a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum WaitCause {
     /// The time since the last one.
     Time,
     /// Those under way.
@@ -220,12 +220,12 @@ mod tests {
             (2.0, 1.0, 0.5, 2_000),
             (1.0, 1.5, f32::NAN, 1_000),
         ] {
-            let pace = Pace {
+            let pace = HostPace {
                 delay: SECOND,
                 jitter: Jitter::new(from, to),
-                ..Pace::FREE
+                ..HostPace::UNLIMITED
             };
-            let gap = pace.gap(draw).as_millis();
+            let gap = pace.jittered_delay(draw).as_millis();
             assert!(
                 gap == gap_ms || (draw.is_nan() && gap >= gap_ms),
                 "{from} {to} {draw}: {gap}"
@@ -235,32 +235,37 @@ mod tests {
 
     #[test]
     fn the_greater_of_delay_and_rate_sets_the_interval() {
-        let rate = Some(Rate::new(1, 5 * SECOND, 3));
+        let rate = Some(RateLimit::new(1, 5 * SECOND, 3));
         assert_eq!(
-            Pace {
+            HostPace {
                 delay: SECOND,
                 rate,
-                ..Pace::FREE
+                ..HostPace::UNLIMITED
             }
             .interval(),
             5 * SECOND
         );
         assert_eq!(
-            Pace {
+            HostPace {
                 delay: 9 * SECOND,
                 rate,
-                ..Pace::FREE
+                ..HostPace::UNLIMITED
             }
             .interval(),
             9 * SECOND
         );
-        assert_eq!(Pace::FREE.at_least(Some(3 * SECOND)).interval(), 3 * SECOND);
         assert_eq!(
-            Pace {
+            HostPace::UNLIMITED
+                .with_min_delay(Some(3 * SECOND))
+                .interval(),
+            3 * SECOND
+        );
+        assert_eq!(
+            HostPace {
                 delay: SECOND,
-                ..Pace::FREE
+                ..HostPace::UNLIMITED
             }
-            .at_least(None)
+            .with_min_delay(None)
             .delay,
             SECOND
         );
@@ -268,8 +273,8 @@ mod tests {
 
     #[test]
     fn absurd_rates_stay_within_clocks() {
-        let rate = Rate::new(1, Duration::MAX, u32::MAX);
-        assert!(rate.interval() * (rate.burst().get() - 1) <= LONGEST);
-        assert_eq!(Rate::new(0, Duration::ZERO, 0).burst().get(), 1);
+        let rate = RateLimit::new(1, Duration::MAX, u32::MAX);
+        assert!(rate.interval() * (rate.burst().get() - 1) <= MAX_WAIT);
+        assert_eq!(RateLimit::new(0, Duration::ZERO, 0).burst().get(), 1);
     }
 }

@@ -2,20 +2,20 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use super::pace::{Pace, Wait, Why};
+use super::pace::{HostPace, PaceWait, WaitCause};
 
 /// The least that a crawler is told.
-const LEAST: Duration = Duration::from_secs(1);
+const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 /// The most.
-const MOST: Duration = Duration::from_secs(3_600);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 
 /// What an origin's field says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryAfter {
     /// After so long.
-    In(Duration),
+    Delay(Duration),
     /// At a time, counted from 1970.
-    At(Duration),
+    Date(Duration),
 }
 
 impl RetryAfter {
@@ -23,36 +23,36 @@ impl RetryAfter {
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
-            return Some(Self::In(Duration::from_secs(
+            return Some(Self::Delay(Duration::from_secs(
                 text.parse().unwrap_or(u64::MAX),
             )));
         }
         let date = httpdate::parse_http_date(text).ok()?;
-        Some(Self::At(
+        Some(Self::Date(
             date.duration_since(UNIX_EPOCH).unwrap_or_default(),
         ))
     }
 
     /// The time from now on; `wall` is now, counted from 1970.
-    pub fn from_now(self, wall: Duration) -> Duration {
+    pub fn to_delay(self, wall: Duration) -> Duration {
         match self {
-            Self::In(time) => time,
-            Self::At(at) => at.saturating_sub(wall),
+            Self::Delay(time) => time,
+            Self::Date(at) => at.saturating_sub(wall),
         }
     }
 }
 
 /// What a request that is sent away is told: when its turn might have been, with so many `ahead` of it.
-pub fn after(wait: Wait, ahead: usize, pace: &Pace) -> Duration {
-    let own = match wait.why {
-        Why::Time | Why::Backoff => wait.time,
+pub fn estimate_retry_after(wait: PaceWait, ahead: usize, pace: &HostPace) -> Duration {
+    let own = match wait.cause {
+        WaitCause::Time | WaitCause::Backoff => wait.duration,
         // Nobody knows when those under way will end; surely not before they expire.
-        Why::Slots | Why::Probe => pace.interval().min(wait.time),
+        WaitCause::Slots | WaitCause::Probe => pace.interval().min(wait.duration),
     };
     let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);
     let time = own
         .saturating_add(pace.interval().saturating_mul(ahead))
-        .clamp(LEAST, MOST);
+        .clamp(MIN_RETRY_AFTER, MAX_RETRY_AFTER);
     Duration::from_secs(time.as_secs() + u64::from(time.subsec_nanos() > 0))
 }
 
@@ -76,29 +76,29 @@ mod tests {
             ("soon", None),
             ("", None),
         ] {
-            let read = RetryAfter::parse(text).map(|after| after.from_now(date).as_secs());
+            let read = RetryAfter::parse(text).map(|after| after.to_delay(date).as_secs());
             assert_eq!(read, seconds, "{text}");
         }
     }
 
     #[test]
     fn who_is_sent_away_is_told_when_its_turn_might_come() {
-        let pace = Pace {
+        let pace = HostPace {
             delay: 2 * SECOND,
-            ..Pace::FREE
+            ..HostPace::UNLIMITED
         };
-        for (time, why, ahead, seconds) in [
-            (SECOND / 10, Why::Time, 0, 1),
-            (SECOND * 3 / 2, Why::Time, 0, 2),
-            (SECOND, Why::Time, 5, 11),
-            (SECOND * 60, Why::Slots, 0, 2),
-            (SECOND * 30, Why::Backoff, 1, 32),
-            (SECOND, Why::Time, usize::MAX, 3_600),
+        for (duration, cause, ahead, seconds) in [
+            (SECOND / 10, WaitCause::Time, 0, 1),
+            (SECOND * 3 / 2, WaitCause::Time, 0, 2),
+            (SECOND, WaitCause::Time, 5, 11),
+            (SECOND * 60, WaitCause::Slots, 0, 2),
+            (SECOND * 30, WaitCause::Backoff, 1, 32),
+            (SECOND, WaitCause::Time, usize::MAX, 3_600),
         ] {
             assert_eq!(
-                after(Wait { time, why }, ahead, &pace),
+                estimate_retry_after(PaceWait { duration, cause }, ahead, &pace),
                 SECOND * seconds,
-                "{time:?} {why:?} {ahead}"
+                "{duration:?} {cause:?} {ahead}"
             );
         }
     }

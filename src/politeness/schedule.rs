@@ -5,70 +5,70 @@
 
 use std::time::Duration;
 
-use crate::vocab::week::{Days, Hours, Moment, Offset};
+use crate::vocab::week::{DaySet, HourRange, UtcOffset, WeekMinute};
 
 /// Windows in the order in which they are written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Schedule(Box<[Window]>);
+pub struct Schedule(Box<[ScheduleWindow]>);
 
 /// Some hours of a week, and the limits then.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Window {
+pub struct ScheduleWindow {
     /// The days on which the hours begin.
-    pub days: Days,
+    pub days: DaySet,
     /// The hours.
-    pub hours: Hours,
+    pub hours: HourRange,
     /// The clock by which they are.
-    pub offset: Offset,
+    pub offset: UtcOffset,
     /// The limits.
-    pub limits: Limits,
+    pub limits: ScheduleLimits,
 }
 
 /// Limits in place of others; where there is none the others hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Limits {
+pub struct ScheduleLimits {
     /// The delay.
     pub delay: Option<Duration>,
     /// The rate.
-    pub rate: Option<Quota>,
+    pub rate: Option<RateOverride>,
     /// Requests under way.
     pub concurrency: Option<u32>,
 }
 
 /// A rate in place of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Quota {
+pub enum RateOverride {
     /// None.
     Unlimited,
     /// So many in so long.
-    Of(u32, Duration),
+    Limited(u32, Duration),
 }
 
 impl Schedule {
     /// A schedule of these windows.
-    pub fn new(windows: impl IntoIterator<Item = Window>) -> Self {
+    pub fn new(windows: impl IntoIterator<Item = ScheduleWindow>) -> Self {
         Self(windows.into_iter().collect())
     }
 
     /// The limits at a time, counted from 1970 in UTC. Each is that of the last window that holds and gives it: windows
     /// are like rules.
-    pub fn at(&self, wall: Duration) -> Limits {
-        let hold = |window: &&Window| {
+    pub fn limits_at(&self, wall: Duration) -> ScheduleLimits {
+        let hold = |window: &&ScheduleWindow| {
             window
                 .hours
-                .hold_at(window.days, Moment::of(wall, window.offset))
+                .contains(window.days, WeekMinute::from_wall_time(wall, window.offset))
         };
         self.0
             .iter()
             .filter(hold)
-            .fold(Limits::default(), |limits, window| {
-                window.limits.over(limits)
+            .fold(ScheduleLimits::default(), |limits, window| {
+                window.limits.with_fallback(limits)
             })
     }
 }
 
-impl Limits {
-    fn over(self, other: Self) -> Self {
+impl ScheduleLimits {
+    fn with_fallback(self, other: Self) -> Self {
         Self {
             delay: self.delay.or(other.delay),
             rate: self.rate.or(other.rate),
@@ -85,14 +85,19 @@ mod tests {
     /// 2026-01-01T00:00:00Z, a Thursday.
     const NEW_YEAR: u64 = 1_767_225_600;
 
-    fn window(days: &[&str], hours: &str, offset: &str, delay_s: u64) -> Window {
-        let days = days.iter().fold(Days::NONE, |days, day| days.and(day));
-        let (hours, offset) = (Hours::parse(hours).unwrap(), Offset::parse(offset).unwrap());
-        let limits = Limits {
+    fn window(days: &[&str], hours: &str, offset: &str, delay_s: u64) -> ScheduleWindow {
+        let days = days
+            .iter()
+            .fold(DaySet::NONE, |days, day| days.with_day(day));
+        let (hours, offset) = (
+            HourRange::parse(hours).unwrap(),
+            UtcOffset::parse(offset).unwrap(),
+        );
+        let limits = ScheduleLimits {
             delay: Some(Duration::from_secs(delay_s)),
-            ..Limits::default()
+            ..ScheduleLimits::default()
         };
-        Window {
+        ScheduleWindow {
             days,
             hours,
             offset,
@@ -103,7 +108,7 @@ mod tests {
     fn check(schedule: &Schedule, rows: &[(u64, Option<u64>)]) {
         for (seconds, delay_s) in rows {
             let found = schedule
-                .at(Duration::from_secs(*seconds))
+                .limits_at(Duration::from_secs(*seconds))
                 .delay
                 .map(|delay| delay.as_secs());
             assert_eq!(found, *delay_s, "{seconds}");
@@ -160,26 +165,29 @@ mod tests {
     #[test]
     fn each_limit_is_that_of_the_last_window_that_holds_and_gives_it() {
         let mut night = window(&["wed", "thu"], "22:00-06:00", "UTC", 1);
-        night.limits.rate = Some(Quota::Of(5, Duration::from_secs(1)));
+        night.limits.rate = Some(RateOverride::Limited(5, Duration::from_secs(1)));
         let mut year = window(&["thu"], "00:00-01:00", "UTC", 2);
         year.limits.concurrency = Some(9);
-        let none = Window {
-            limits: Limits {
-                rate: Some(Quota::Unlimited),
-                ..Limits::default()
+        let none = ScheduleWindow {
+            limits: ScheduleLimits {
+                rate: Some(RateOverride::Unlimited),
+                ..ScheduleLimits::default()
             },
             ..year
         };
         let schedule = Schedule::new([night, year, none]);
-        let limits = schedule.at(Duration::from_secs(NEW_YEAR));
+        let limits = schedule.limits_at(Duration::from_secs(NEW_YEAR));
         assert_eq!(limits.delay, Some(Duration::from_secs(2)));
         assert_eq!(
             (limits.rate, limits.concurrency),
-            (Some(Quota::Unlimited), Some(9))
+            (Some(RateOverride::Unlimited), Some(9))
         );
-        let later = schedule.at(Duration::from_secs(NEW_YEAR + 2 * HOUR));
+        let later = schedule.limits_at(Duration::from_secs(NEW_YEAR + 2 * HOUR));
         assert_eq!(later, night.limits);
-        assert_eq!(Schedule::new([]).at(Duration::ZERO), Limits::default());
+        assert_eq!(
+            Schedule::new([]).limits_at(Duration::ZERO),
+            ScheduleLimits::default()
+        );
     }
 
     #[test]

@@ -9,37 +9,37 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-pub use stop::{NoReason, NoTarget, Stop, StopId, StopReason, Target};
+pub use stop::{EmergencyStop, StopId, StopReason, StopReasonError, StopTarget, StopTargetError};
 
 /// How many there may be at once.
-pub const MOST: usize = 1_000;
+pub const MAX_STOPS: usize = 1_000;
 
 /// All stops at one moment: immutable, and swapped whole.
 #[derive(Clone, Debug, Default)]
 pub struct StopSet {
     /// In the order of their ids.
-    entries: Vec<Entry>,
-    hosts: Places,
-    domains: Places,
-    crawlers: Places,
-    rules: Places,
+    entries: Vec<StopEntry>,
+    hosts: StopIndex,
+    domains: StopIndex,
+    crawlers: StopIndex,
+    rules: StopIndex,
 }
 
 /// A stop, and when it ends by the clock that never jumps; `None` if it is for somebody to lift.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct StopEntry {
     /// The stop.
-    pub stop: Arc<Stop>,
+    pub stop: Arc<EmergencyStop>,
     /// Its end.
-    pub ends: Option<Instant>,
+    pub ends_at: Option<Instant>,
 }
 
 /// The places of the entries that stop something of this name.
-type Places = BTreeMap<Box<str>, Vec<usize>>;
+type StopIndex = BTreeMap<Box<str>, Vec<usize>>;
 
 /// What a stop may cover.
 #[derive(Clone, Copy, Debug)]
-pub struct Covers<'a> {
+pub struct StopQuery<'a> {
     /// The host in canonical form.
     pub host: &'a str,
     /// Who asks; nobody in particular, for a request that serves all crawlers.
@@ -49,37 +49,37 @@ pub struct Covers<'a> {
     pub rules: &'a [&'a str],
 }
 
-impl Entry {
+impl StopEntry {
     /// Whether it is in force.
-    pub fn holds(&self, now: Instant) -> bool {
-        self.ends.is_none_or(|ends| now < ends)
+    pub fn is_active(&self, now: Instant) -> bool {
+        self.ends_at.is_none_or(|ends| now < ends)
     }
 
     /// How long it still is in force, if it ends by itself.
-    pub fn left(&self, now: Instant) -> Option<Duration> {
-        self.ends.map(|ends| ends.saturating_duration_since(now))
+    pub fn remaining(&self, now: Instant) -> Option<Duration> {
+        self.ends_at.map(|ends| ends.saturating_duration_since(now))
     }
 }
 
 impl StopSet {
     /// These stops.
-    pub fn new(mut entries: Vec<Entry>) -> Self {
+    pub fn new(mut entries: Vec<StopEntry>) -> Self {
         entries.sort_by_key(|entry| entry.stop.id);
         let mut set = Self::default();
         for (place, entry) in entries.iter().enumerate() {
-            let (places, name) = set.places(&entry.stop.target);
+            let (places, name) = set.index_for(&entry.stop.target);
             places.entry(name.into()).or_default().push(place);
         }
         Self { entries, ..set }
     }
 
     /// The stops, in the order of their ids; some may have ended meanwhile.
-    pub fn entries(&self) -> &[Entry] {
+    pub fn entries(&self) -> &[StopEntry] {
         &self.entries
     }
 
     /// The stop of this id.
-    pub fn entry(&self, id: StopId) -> Option<&Entry> {
+    pub fn entry(&self, id: StopId) -> Option<&StopEntry> {
         let place = self
             .entries
             .binary_search_by_key(&id, |entry| entry.stop.id)
@@ -89,13 +89,13 @@ impl StopSet {
 
     /// The same with one more.
     #[must_use]
-    pub fn with(&self, entry: Entry) -> Self {
+    pub fn with_entry(&self, entry: StopEntry) -> Self {
         Self::new(self.entries.iter().cloned().chain([entry]).collect())
     }
 
     /// The same without those that this does not keep.
     #[must_use]
-    pub fn keeping(&self, keep: impl Fn(&Entry) -> bool) -> Self {
+    pub fn filtered(&self, keep: impl Fn(&StopEntry) -> bool) -> Self {
         Self::new(
             self.entries
                 .iter()
@@ -106,9 +106,9 @@ impl StopSet {
     }
 
     /// The stop that covers a request: of several, the one that lasts longest.
-    pub fn covering(&self, covers: &Covers<'_>, now: Instant) -> Option<&Entry> {
+    pub fn find_covering(&self, covers: &StopQuery<'_>, now: Instant) -> Option<&StopEntry> {
         let host = self.hosts.get(covers.host);
-        let domains = domains(covers.host).filter_map(|domain| self.domains.get(domain));
+        let domains = domain_suffixes(covers.host).filter_map(|domain| self.domains.get(domain));
         let crawler = covers
             .crawler
             .and_then(|crawler| self.crawlers.get(crawler));
@@ -121,22 +121,22 @@ impl StopSet {
             .flatten();
         let entries = places.filter_map(|place| self.entries.get(*place));
         entries
-            .filter(|entry| entry.holds(now))
-            .max_by_key(|entry| (entry.ends.is_none(), entry.ends))
+            .filter(|entry| entry.is_active(now))
+            .max_by_key(|entry| (entry.ends_at.is_none(), entry.ends_at))
     }
 
-    fn places<'t>(&mut self, target: &'t Target) -> (&mut Places, &'t str) {
+    fn index_for<'t>(&mut self, target: &'t StopTarget) -> (&mut StopIndex, &'t str) {
         match target {
-            Target::Host(host) => (&mut self.hosts, host),
-            Target::Domain(domain) => (&mut self.domains, domain),
-            Target::Crawler(name) => (&mut self.crawlers, name.as_str()),
-            Target::Rule(id) => (&mut self.rules, id.as_str()),
+            StopTarget::Host(host) => (&mut self.hosts, host),
+            StopTarget::Domain(domain) => (&mut self.domains, domain),
+            StopTarget::Crawler(name) => (&mut self.crawlers, name.as_str()),
+            StopTarget::Rule(id) => (&mut self.rules, id.as_str()),
         }
     }
 }
 
 /// A host and every domain above it: `a.b.c`, `b.c`, `c`.
-fn domains(host: &str) -> impl Iterator<Item = &str> {
+fn domain_suffixes(host: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(host), |host| {
         host.split_once('.').map(|(_, above)| above)
     })
@@ -146,21 +146,21 @@ fn domains(host: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::*;
 
-    fn entry(id: u64, target: &str, ends: Option<Instant>) -> Entry {
+    fn entry(id: u64, target: &str, ends: Option<Instant>) -> StopEntry {
         let (target, reason) = (
-            Target::parse(target).unwrap(),
+            StopTarget::parse(target).unwrap(),
             StopReason::new("too much").unwrap(),
         );
         let (id, since, until) = (StopId(id), Duration::ZERO, None);
-        Entry {
-            stop: Arc::new(Stop {
+        StopEntry {
+            stop: Arc::new(EmergencyStop {
                 id,
                 target,
                 reason,
                 since,
                 until,
             }),
-            ends,
+            ends_at: ends,
         }
     }
 
@@ -171,12 +171,12 @@ mod tests {
         rules: &[&str],
         now: Instant,
     ) -> Option<u64> {
-        let covers = Covers {
+        let covers = StopQuery {
             host,
             crawler: Some(crawler),
             rules,
         };
-        set.covering(&covers, now).map(|entry| entry.stop.id.0)
+        set.find_covering(&covers, now).map(|entry| entry.stop.id.0)
     }
 
     #[test]
@@ -217,12 +217,12 @@ mod tests {
                 "{host} {crawler} {rules:?}"
             );
         }
-        let nobody = Covers {
+        let nobody = StopQuery {
             host: "z.test",
             crawler: None,
             rules: &[],
         };
-        assert!(set.covering(&nobody, now).is_none());
+        assert!(set.find_covering(&nobody, now).is_none());
     }
 
     #[test]
@@ -236,7 +236,7 @@ mod tests {
             entry(2, "*.test", at(20)),
         ]);
         assert_eq!(covering(&set, "a.test", "x", &[], now), Some(2));
-        let set = set.keeping(|entry| entry.stop.id != StopId(2));
+        let set = set.filtered(|entry| entry.stop.id != StopId(2));
         assert!(set.entry(StopId(2)).is_none());
         for (after, expected) in [(4, Some(3)), (8, Some(3)), (9, None)] {
             let then = now + Duration::from_secs(after);
@@ -246,11 +246,11 @@ mod tests {
                 "{after}"
             );
         }
-        let for_good = set.with(entry(4, "a.test", None));
+        let for_good = set.with_entry(entry(4, "a.test", None));
         assert_eq!(covering(&for_good, "a.test", "x", &[], now), Some(4));
-        assert_eq!(for_good.entry(StopId(4)).unwrap().left(now), None);
+        assert_eq!(for_good.entry(StopId(4)).unwrap().remaining(now), None);
         assert_eq!(
-            for_good.entry(StopId(1)).unwrap().left(now),
+            for_good.entry(StopId(1)).unwrap().remaining(now),
             Some(Duration::from_secs(5))
         );
         let ids: Vec<u64> = for_good

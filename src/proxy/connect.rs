@@ -4,8 +4,8 @@
 //! once: if HTTP follows, each request inside is judged like any other, and dialled after that. Clients show little of
 //! a refused CONNECT but the reason phrase, so the phrase says why.
 
-mod behind;
-mod inside;
+mod after_connect;
+mod interception;
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -18,133 +18,139 @@ use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
 use tokio::net::TcpStream;
 
-use crate::clock::Lapse;
-use crate::gate::crawlers::{Caller, Identity};
+use crate::clock::TimeSpan;
+use crate::gate::crawlers::{ConnectedClient, CrawlerIdentity};
 use crate::gate::permit::TunnelPermit;
 use crate::gate::refusal::Refusal;
 use crate::gate::stage::identify::identify;
-use crate::gate::tls::TlsWay;
-use crate::gate::tunnel::{self as gate, TunnelAsked, TunnelJudged, TunnelPassage, TunnelWay};
+use crate::gate::tunnel::{
+    self as gate, TunnelEvaluation, TunnelFacts, TunnelResult, TunnelServices,
+};
+use crate::gate::tunnel_tls::TlsHandling;
 use crate::metrics::OpenConnection;
-use crate::metrics::labels::{Source, TunnelVerdict};
+use crate::metrics::labels::{ResponseSource, TunnelVerdictLabel};
 use crate::metrics::policy::PolicyMetrics;
-use crate::metrics::record::Record;
-use crate::metrics::trace::Part;
-use crate::tls::leaf::is_certifiable;
+use crate::metrics::record::RequestRecord;
+use crate::metrics::trace::TracePart;
+use crate::tls::issuer::is_certifiable;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::HostTarget;
 
-use super::answer::Asker;
-use super::destination::Vetted;
+use super::destination::VettedAddresses;
 use super::dial::dial;
-use super::front::{self, Inside};
-use super::head::ServiceOpen;
-use super::http::{Exchange, Panicked, PolicyInForce, Refused, unwinding};
-use super::intercept::{self, Telling};
-use super::reply::{Hangup, Reply, established, own};
-use super::timing::{self, Waited};
-use super::tunnel::Place;
+use super::head::ServiceGuard;
+use super::http::{BoxedRefusal, CaughtPanic, ProxyPolicySnapshot, ProxyService, catch_panic};
+use super::intercept::{self, RefusalDelivery};
+use super::local_reply::ReplyPreferences;
+use super::request_target::{self, EnclosingTunnel};
+use super::service_response::{Hangup, ServiceResult, established_response, local_response};
+use super::timing::{self, WaitTimes};
+use super::tunnel::TunnelSlot;
 use super::upstream::UpstreamError;
 
-use inside::Open;
+use interception::InterceptedTunnel;
 
 /// Why a host cannot be looked into.
 const UNCERTIFIABLE: &str = "the host is no DNS name that a certificate could be made for";
 /// The longest reason phrase.
-const PHRASE: usize = 80;
+const MAX_PHRASE: usize = 80;
 
 /// What is kept for as long as a client's connection lives: its gauge, and what a CONNECT on it has come to.
 #[derive(Debug)]
-pub struct Seat {
+pub struct ConnectionContext {
     /// Who it may be.
-    pub caller: Caller,
-    _counted: OpenConnection,
-    granted: Mutex<Option<Box<Granted>>>,
-    inside: Option<(Inside, Option<Place>)>,
+    pub caller: ConnectedClient,
+    _gauge: OpenConnection,
+    granted_tunnel: Mutex<Option<Box<GrantedTunnel>>>,
+    enclosing_tunnel: Option<(EnclosingTunnel, Option<TunnelSlot>)>,
 }
 
 /// A CONNECT that is answered with 200.
 #[derive(Debug)]
-struct Granted {
-    record: Record,
+struct GrantedTunnel {
+    record: RequestRecord,
     host: HostTarget,
-    onward: Onward,
+    mode: TunnelMode,
 }
 
 /// What follows the 200.
 #[derive(Debug)]
-enum Onward {
+enum TunnelMode {
     /// TLS to this origin, of which no more than the first bytes are looked at.
-    Blind(Box<Blind>, Place),
+    Opaque(Box<OpaqueTunnel>, TunnelSlot),
     /// HTTP in the clear, if anything, of this crawler.
-    Plain(Identity, Place),
+    Plain(CrawlerIdentity, TunnelSlot),
     /// TLS that ends here, or HTTP in the clear.
-    Open(Box<Open>),
+    Intercepted(Box<InterceptedTunnel>),
 }
 
 #[derive(Debug)]
-struct Blind {
+struct OpaqueTunnel {
     origin: TcpStream,
     address: SocketAddr,
-    judged: TunnelJudged<Arc<PolicyMetrics>>,
+    evaluation: TunnelEvaluation<Arc<PolicyMetrics>>,
 }
 
-impl Seat {
+impl ConnectionContext {
     /// The seat of a connection that begins.
-    pub fn new(caller: Caller, counted: OpenConnection) -> Self {
+    pub fn new(caller: ConnectedClient, counted: OpenConnection) -> Self {
         Self {
             caller,
-            _counted: counted,
-            granted: Mutex::new(None),
-            inside: None,
+            _gauge: counted,
+            granted_tunnel: Mutex::new(None),
+            enclosing_tunnel: None,
         }
     }
 
     /// The tunnel that the connection is, once it has been looked into.
-    pub fn inside(&self) -> Option<&Inside> {
-        self.inside.as_ref().map(|(inside, _)| inside)
+    pub fn enclosing_tunnel(&self) -> Option<&EnclosingTunnel> {
+        self.enclosing_tunnel.as_ref().map(|(inside, _)| inside)
     }
 
-    fn grant(&self, granted: Granted) {
-        *self.granted.lock().unwrap_or_else(PoisonError::into_inner) = Some(Box::new(granted));
+    fn set_granted(&self, granted: GrantedTunnel) {
+        *self
+            .granted_tunnel
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(Box::new(granted));
     }
 
-    fn granted(&mut self) -> Option<Box<Granted>> {
-        self.granted
+    fn take_granted(&mut self) -> Option<Box<GrantedTunnel>> {
+        self.granted_tunnel
             .get_mut()
             .unwrap_or_else(PoisonError::into_inner)
             .take()
     }
 }
 
-impl Exchange {
+impl ProxyService {
     /// Answers a CONNECT. What follows a granted one is `behind_connect`'s.
     ///
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
-    pub(super) async fn connect(
+    pub(super) async fn handle_connect(
         &self,
         request: Request<Incoming>,
-        open: ServiceOpen,
-        seat: &Seat,
-    ) -> Reply {
-        self.recorder.log().room().await;
+        open: ServiceGuard,
+        context: &ConnectionContext,
+    ) -> ServiceResult {
+        self.recorder.log().wait_if_full().await;
         let mut record = self
             .recorder
             .begin(self.recorder.clock().now(), request.method());
-        record.client(seat.caller.address());
-        let mut snapshot = self.in_force.load();
-        let mut asker = Asker::of(request.headers());
-        asker.follow(&mut record);
+        record.set_client(context.caller.address());
+        let mut snapshot = self.active_policy.load();
+        let mut asker = ReplyPreferences::from_headers(request.headers());
+        asker.record_parent_span(&mut record);
         let method = request.method().clone();
         let way = {
-            let way = self.way(request, seat, &mut asker, &mut snapshot, &mut record);
-            unwinding(pin!(way)).await
+            let way =
+                self.evaluate_connect(request, context, &mut asker, &mut snapshot, &mut record);
+            catch_panic(pin!(way)).await
         };
         let way = match way {
             Ok(way) => way,
-            Err(Panicked) => Err(Box::new(Refusal::new(
+            Err(CaughtPanic) => Err(Box::new(Refusal::new(
                 Reason::InternalError,
                 record.stage(),
             ))),
@@ -153,36 +159,37 @@ impl Exchange {
             Ok(way) => way,
             Err(refusal) => {
                 self.count_refused(refusal.reason);
-                return match self.refused(&refusal, &asker, &snapshot, &mut record) {
+                return match self.refusal_response(&refusal, &asker, &snapshot, &mut record) {
                     Some(response) => {
                         let response = with_phrase(response, &refusal, &record);
-                        Ok(own(response, &method, Box::new(record), open))
+                        Ok(local_response(response, &method, Box::new(record), open))
                     }
                     None => Err(Hangup),
                 };
             }
         };
-        self.count(&onward);
-        record.answered(200, Source::Proxy);
-        record.tunnel_opened();
-        seat.grant(Granted {
+        self.count_granted(&onward);
+        record.set_sent_status(200, ResponseSource::Proxy);
+        record.mark_tunnel_open();
+        context.set_granted(GrantedTunnel {
             record,
             host,
-            onward,
+            mode: onward,
         });
-        Ok(established(open))
+        Ok(established_response(open))
     }
 
-    fn count(&self, granted: &Onward) {
+    fn count_granted(&self, granted: &TunnelMode) {
         match granted {
-            Onward::Blind(..) | Onward::Plain(..) => {
-                self.recorder.metrics().tunnel_decided(TunnelVerdict::Allow)
-            }
-            Onward::Open(open) => match &open.refused {
+            TunnelMode::Opaque(..) | TunnelMode::Plain(..) => self
+                .recorder
+                .metrics()
+                .record_tunnel_verdict(TunnelVerdictLabel::Allow),
+            TunnelMode::Intercepted(open) => match &open.refusal {
                 None => self
                     .recorder
                     .metrics()
-                    .tunnel_decided(TunnelVerdict::Intercept),
+                    .record_tunnel_verdict(TunnelVerdictLabel::Intercept),
                 Some(refusal) => self.count_refused(refusal.reason),
             },
         }
@@ -191,118 +198,121 @@ impl Exchange {
     fn count_refused(&self, reason: Reason) {
         let undecided = reason == Reason::Undecided;
         let verdict = if undecided {
-            TunnelVerdict::Undecided
+            TunnelVerdictLabel::Undecided
         } else {
-            TunnelVerdict::Reject
+            TunnelVerdictLabel::Reject
         };
-        self.recorder.metrics().tunnel_decided(verdict);
+        self.recorder.metrics().record_tunnel_verdict(verdict);
     }
 
     /// The whole way of a CONNECT up to its 200: each step may refuse it.
-    async fn way(
+    async fn evaluate_connect(
         &self,
         request: Request<Incoming>,
-        seat: &Seat,
-        asker: &mut Asker,
-        snapshot: &mut Arc<PolicyInForce>,
-        record: &mut Record,
-    ) -> Result<(HostTarget, Onward), Refused> {
+        context: &ConnectionContext,
+        preferences: &mut ReplyPreferences,
+        snapshot: &mut Arc<ProxyPolicySnapshot>,
+        record: &mut RequestRecord,
+    ) -> Result<(HostTarget, TunnelMode), BoxedRefusal> {
         let (parts, _) = request.into_parts();
-        let who = identify(&self.crawlers, &seat.caller, &parts.headers).await?;
-        record.crawler(who.index);
-        asker.is(&who.crawler, record);
-        record.enter(Stage::Target);
-        let host = front::enter_tunnel(&parts, &self.via, seat.inside())?;
-        record.host(&host);
-        record.enter(Stage::Connect);
-        if !is_in(&self.tunnels.settings.connect_ports, host.port()) {
+        let who = identify(&self.crawlers, &context.caller, &parts.headers).await?;
+        record.set_crawler(who.index);
+        preferences.set_crawler(&who.crawler, record);
+        record.enter_stage(Stage::Target);
+        let host = request_target::parse_connect(&parts, &self.via, context.enclosing_tunnel())?;
+        record.set_host(&host);
+        record.enter_stage(Stage::Connect);
+        if !includes_port(&self.tunnels.settings.connect_ports, host.port()) {
             let refusal = Refusal::new(Reason::PortDenied, Stage::Connect);
             return Err(refusal
                 .with_detail("the port is none that a tunnel may go to")
                 .into());
         }
-        let asked = TunnelAsked {
+        let asked = TunnelFacts {
             host: host.clone(),
             crawler: who.crawler.clone(),
         };
-        let tls = is_in(&self.tunnels.settings.tls_ports, host.port());
-        let refused = match intercept::way(self.interceptor.as_deref(), &asked, snapshot) {
-            TlsWay::Intercept => None,
-            TlsWay::Reject(refusal) if tls => Some(refusal),
-            TlsWay::Tunnel | TlsWay::Reject(_) if !tls => {
-                record.allowed(None);
-                return Ok((host.clone(), Onward::Plain(who, self.place(&host)?)));
+        let tls = includes_port(&self.tunnels.settings.tls_ports, host.port());
+        let refused = match intercept::tls_action(self.interceptor.as_deref(), &asked, snapshot) {
+            TlsHandling::Intercept => None,
+            TlsHandling::Reject(refusal) if tls => Some(refusal),
+            TlsHandling::Tunnel | TlsHandling::Reject(_) if !tls => {
+                record.set_allowed(None);
+                return Ok((
+                    host.clone(),
+                    TunnelMode::Plain(who, self.acquire_slot(&host)?),
+                ));
             }
-            TlsWay::Tunnel | TlsWay::Reject(_) => {
-                match Box::pin(self.blind(asked, snapshot, record)).await {
+            TlsHandling::Tunnel | TlsHandling::Reject(_) => {
+                match Box::pin(self.open_opaque(asked, snapshot, record)).await {
                     Ok(blind) => return Ok((host, blind)),
                     Err(refusal) => Some(refusal),
                 }
             }
         };
-        let onward = self.open(&host, who, refused, snapshot)?;
+        let onward = self.prepare_interception(&host, who, refused, snapshot)?;
         Ok((host, onward))
     }
 
     /// Looks into a tunnel; into one that is refused, only to say so.
-    fn open(
+    fn prepare_interception(
         &self,
         host: &HostTarget,
-        who: Identity,
-        refused: Option<Refused>,
-        snapshot: &Arc<PolicyInForce>,
-    ) -> Result<Onward, Refused> {
+        identity: CrawlerIdentity,
+        refusal: Option<BoxedRefusal>,
+        snapshot: &Arc<ProxyPolicySnapshot>,
+    ) -> Result<TunnelMode, BoxedRefusal> {
         let Some(interceptor) = &self.interceptor else {
-            return Err(refused.unwrap_or_else(|| intercept::blindfolded().into()));
+            return Err(refusal.unwrap_or_else(|| intercept::interception_unavailable().into()));
         };
         let telling = if is_certifiable(host.host()) {
-            interceptor.telling()
+            interceptor.refusal_delivery()
         } else {
-            Telling::AtConnect
+            RefusalDelivery::AtConnect
         };
-        match (&refused, telling) {
-            (Some(refusal), Telling::AtConnect) => return Err(refusal.clone()),
-            (None, Telling::AtConnect) if !is_certifiable(host.host()) => {
+        match (&refusal, telling) {
+            (Some(refusal), RefusalDelivery::AtConnect) => return Err(refusal.clone()),
+            (None, RefusalDelivery::AtConnect) if !is_certifiable(host.host()) => {
                 return Err(Refusal::new(Reason::BadRequest, Stage::Connect)
                     .with_detail(UNCERTIFIABLE)
                     .into());
             }
-            (_, Telling::Inside | Telling::AtConnect) => {}
+            (_, RefusalDelivery::InsideTls | RefusalDelivery::AtConnect) => {}
         }
         let (interceptor, under) = (Arc::clone(interceptor), Arc::clone(snapshot));
-        Ok(Onward::Open(Box::new(Open {
-            who,
-            refused,
+        Ok(TunnelMode::Intercepted(Box::new(InterceptedTunnel {
+            identity,
+            refusal,
             interceptor,
-            under,
+            policy: under,
         })))
     }
 
     /// A tunnel of which nothing will be seen: judged by its host, dialled.
-    async fn blind(
+    async fn open_opaque(
         &self,
-        asked: TunnelAsked,
-        snapshot: &mut Arc<PolicyInForce>,
-        record: &mut Record,
-    ) -> Result<Onward, Refused> {
+        facts: TunnelFacts,
+        snapshot: &mut Arc<ProxyPolicySnapshot>,
+        record: &mut RequestRecord,
+    ) -> Result<TunnelMode, BoxedRefusal> {
         // Before the gate: a tunnel for which there is no room must not cost its host a turn.
-        let place = self.place(&asked.host)?;
-        let way = TunnelWay {
-            destinations: &*self.vetting,
-            in_force: &self.in_force,
-            hold: &self.hold,
+        let place = self.acquire_slot(&facts.host)?;
+        let way = TunnelServices {
+            destinations: &*self.address_vetter,
+            active_policy: &self.active_policy,
+            admission: &self.admission_queue,
             patience: self.tunnels.settings.dial.total,
         };
-        let TunnelPassage {
+        let TunnelResult {
             outcome,
-            judged,
-            held,
-        } = gate::tunnel(asked, Arc::clone(snapshot), &way).await;
-        note(record, &judged);
-        timing::decided(
+            evaluation: judged,
+            wait_time: held,
+        } = gate::admit_tunnel(facts, Arc::clone(snapshot), &way).await;
+        record_evaluation(record, &judged);
+        timing::record_decision(
             record,
-            Waited {
-                found_in: judged.found_in,
+            WaitTimes {
+                resolved_in: judged.lookup_time,
                 fetched_in: None,
                 held,
             },
@@ -311,65 +321,79 @@ impl Exchange {
             *snapshot = Arc::clone(&judged.snapshot);
         }
         let permit = outcome?;
-        let keep = judged.keep();
-        let kept = |refusal: Refusal| Box::new(Refusal { keep, ..refusal });
+        let keep = judged.url_detail();
+        let kept = |refusal: Refusal| {
+            Box::new(Refusal {
+                url_detail: keep,
+                ..refusal
+            })
+        };
         let blind = self.dial(permit, judged, record).await.map_err(kept)?;
-        Ok(Onward::Blind(Box::new(blind), place))
+        Ok(TunnelMode::Opaque(Box::new(blind), place))
     }
 
-    fn place(&self, host: &HostTarget) -> Result<Place, Refusal> {
+    fn acquire_slot(&self, host: &HostTarget) -> Result<TunnelSlot, Refusal> {
         let overloaded = || {
             Refusal::new(Reason::Overloaded, Stage::Connect)
                 .with_detail("as many tunnels to the host are open as there may be")
         };
-        self.tunnels.take(host.host()).ok_or_else(overloaded)
+        self.tunnels.acquire(host.host()).ok_or_else(overloaded)
     }
 
     /// Connects to where a permit says.
     async fn dial(
         &self,
-        permit: TunnelPermit<Vetted>,
-        judged: TunnelJudged<Arc<PolicyMetrics>>,
-        record: &mut Record,
-    ) -> Result<Blind, Refusal> {
+        permit: TunnelPermit<VettedAddresses>,
+        evaluation: TunnelEvaluation<Arc<PolicyMetrics>>,
+        record: &mut RequestRecord,
+    ) -> Result<OpaqueTunnel, Refusal> {
         let (_, vetted, mut slot) = permit.redeem();
-        record.enter(Stage::Upstream);
+        record.enter_stage(Stage::Upstream);
         let began = record.clock().now();
-        let limits = self.tunnels.settings.dial.with(judged.timeouts());
+        let limits = self
+            .tunnels
+            .settings
+            .dial
+            .with_overrides(evaluation.timeouts());
         let dialled = dial(&vetted, limits).await;
-        self.vetting.dead().note(vetted.addresses(), &dialled);
+        self.address_vetter
+            .negative_cache()
+            .record(vetted.addresses(), &dialled);
         let dialled = dialled.map_err(UpstreamError::Dial);
         let (origin, address) = dialled.inspect_err(|error| {
-            record.upstream_failed(error.as_str());
-            if error.is_of_the_origin() {
-                slot.failed();
+            record.set_upstream_error(error.as_str());
+            if error.is_origin_fault() {
+                slot.record_failure();
             }
         })?;
         // The tunnel is open, and takes none of the slots that requests have.
-        slot.sent();
-        slot.opened();
+        slot.record_sent();
+        slot.record_tunnel_opened();
         drop(slot);
-        let connect = Lapse::between(began, record.clock().now());
-        record.connected_in(connect.took);
-        record.part(Part::Connect, connect);
-        record.address(address.ip());
-        Ok(Blind {
+        let connect = TimeSpan::between(began, record.clock().now());
+        record.set_connect_time(connect.duration);
+        record.add_trace_part(TracePart::Connect, connect);
+        record.set_address(address.ip());
+        Ok(OpaqueTunnel {
             origin,
             address,
-            judged,
+            evaluation,
         })
     }
 }
 
 /// Tells the record what the policy says.
-fn note(record: &mut Record, judged: &TunnelJudged<Arc<PolicyMetrics>>) {
-    record.judged_under(&judged.snapshot.counters);
-    record.matched(judged.matched().iter().map(|rule| rule.0));
-    record.allowed(judged.cause().map(|rule| rule.0));
-    record.shadows(judged.shadow_notes());
+fn record_evaluation(
+    record: &mut RequestRecord,
+    evaluation: &TunnelEvaluation<Arc<PolicyMetrics>>,
+) {
+    record.set_policy(&evaluation.snapshot.counters);
+    record.set_matched_rules(evaluation.matched_rules().iter().map(|rule| rule.0));
+    record.set_allowed(evaluation.cause().map(|rule| rule.0));
+    record.set_shadows(evaluation.shadow_notes());
 }
 
-fn is_in(ports: &[RangeInclusive<u16>], port: u16) -> bool {
+fn includes_port(ports: &[RangeInclusive<u16>], port: u16) -> bool {
     ports.iter().any(|range| range.contains(&port))
 }
 
@@ -377,9 +401,9 @@ fn is_in(ports: &[RangeInclusive<u16>], port: u16) -> bool {
 fn with_phrase(
     mut response: Response<Bytes>,
     refusal: &Refusal,
-    record: &Record,
+    record: &RequestRecord,
 ) -> Response<Bytes> {
-    let phrase = phrase(response.status().as_u16(), refusal, &record.id().text());
+    let phrase = reason_phrase(response.status().as_u16(), refusal, &record.id().to_text());
     if let Ok(phrase) = ReasonPhrase::try_from(phrase.into_bytes()) {
         response.extensions_mut().insert(phrase);
     }
@@ -387,13 +411,13 @@ fn with_phrase(
 }
 
 /// The phrase; the id is never cut, a rule's name may be.
-fn phrase(status: u16, refusal: &Refusal, id: &str) -> String {
+fn reason_phrase(status: u16, refusal: &Refusal, id: &str) -> String {
     let cause = match &refusal.rule {
         Some(rule) => format!("rule={}", rule.as_str()),
         None => format!("reason={}", refusal.reason.as_str()),
     };
     let (before, after) = (format!("Policy-{status} "), format!(" id={id}"));
-    let room = PHRASE.saturating_sub(before.len() + after.len());
+    let room = MAX_PHRASE.saturating_sub(before.len() + after.len());
     let cause: String = cause.chars().take(room).collect();
     format!("{before}{cause}{after}")
 }
@@ -411,16 +435,16 @@ mod tests {
         };
         let id = "9f3c01ab-ffffffffffffffff";
         assert_eq!(
-            phrase(451, &by_rule("no-cgi"), "a-1"),
+            reason_phrase(451, &by_rule("no-cgi"), "a-1"),
             "Policy-451 rule=no-cgi id=a-1"
         );
         let denied = Refusal::new(Reason::PortDenied, Stage::Connect);
         assert_eq!(
-            phrase(403, &denied, "a-1"),
+            reason_phrase(403, &denied, "a-1"),
             "Policy-403 reason=port_denied id=a-1"
         );
-        let long = phrase(451, &by_rule(&"x".repeat(64)), id);
-        assert_eq!(long.len(), PHRASE);
+        let long = reason_phrase(451, &by_rule(&"x".repeat(64)), id);
+        assert_eq!(long.len(), MAX_PHRASE);
         assert!(
             long.is_ascii() && long.ends_with(&format!("x id={id}")),
             "{long}"

@@ -10,18 +10,20 @@ use std::time::Duration;
 use ipnet::IpNet;
 use smallvec::SmallVec;
 
-use crate::clock::Lapse;
-use crate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
+use crate::clock::TimeSpan;
+use crate::gate::destination::{
+    AddressList, DestinationError, DestinationResolver, RemainingAddresses,
+};
 use crate::metrics::Metrics;
-use crate::vocab::address::{AddressClass, classify, reached, unmapped};
+use crate::vocab::address::{AddressClass, classify, effective_address, to_unmapped};
 use crate::vocab::target::{HostTarget, UrlTarget};
 
-use super::dead::Dead;
-use super::resolve::{Found, ResolveError, Resolver};
+use super::negative_cache::NegativeConnectCache;
+use super::resolve::{DnsResolver, Resolution, ResolveError};
 
 /// What `egress` of the configuration allows.
 #[derive(Clone, Debug)]
-pub struct Egress {
+pub struct EgressRules {
     /// Private networks that some hosts may be in; host pattern and network must both fit.
     pub allow_private: Vec<PrivateHost>,
     /// Whether loopback addresses may be dialled: for tests.
@@ -29,7 +31,7 @@ pub struct Egress {
     /// The ports that may be dialled.
     pub ports: Vec<RangeInclusive<u16>>,
     /// Addresses of the proxy itself, never dialled whatever else is allowed.
-    pub own: Vec<SocketAddr>,
+    pub own_listeners: Vec<SocketAddr>,
 }
 
 /// One entry of `egress.allow_private`.
@@ -43,25 +45,25 @@ pub struct PrivateHost {
 
 /// Addresses that passed, in the order in which they should be tried. Never empty.
 #[derive(Clone, Debug)]
-pub struct Vetted {
+pub struct VettedAddresses {
     addresses: SmallVec<[SocketAddr; 2]>,
-    found_in: Option<Lapse>,
+    resolved_in: Option<TimeSpan>,
 }
 
-impl Vetted {
+impl VettedAddresses {
     /// The addresses, the preferred one first.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 }
 
-impl Addresses for Vetted {
-    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
+impl AddressList for VettedAddresses {
+    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses {
         self.addresses.retain(|address| keep(address.ip()));
         if self.addresses.is_empty() {
-            Remaining::None
+            RemainingAddresses::None
         } else {
-            Remaining::Some
+            RemainingAddresses::Some
         }
     }
 
@@ -69,49 +71,52 @@ impl Addresses for Vetted {
         self.addresses.first().map(SocketAddr::ip)
     }
 
-    fn found_in(&self) -> Option<Lapse> {
-        self.found_in
+    fn lookup_time(&self) -> Option<TimeSpan> {
+        self.resolved_in
     }
 }
 
 /// Resolves and vets.
 #[derive(Debug)]
-pub struct Vetting {
-    resolver: Resolver,
-    egress: Egress,
+pub struct AddressVetter {
+    resolver: DnsResolver,
+    egress: EgressRules,
     metrics: Metrics,
-    dead: Arc<Dead>,
+    negative_cache: Arc<NegativeConnectCache>,
 }
 
 /// Names that belong to no public host: they resolve only where the configuration says so.
 const LOCAL_NAMES: [&str; 5] = ["localhost", "local", "internal", "home.arpa", "onion"];
 
-impl Vetting {
+impl AddressVetter {
     /// Vets what the resolver finds by the rules of `egress`.
-    pub fn new(resolver: Resolver, egress: Egress, metrics: Metrics) -> Self {
-        let dead = Arc::new(Dead::new(resolver.clock().clone()));
+    pub fn new(resolver: DnsResolver, egress: EgressRules, metrics: Metrics) -> Self {
+        let dead = Arc::new(NegativeConnectCache::new(resolver.clock().clone()));
         Self {
             resolver,
             egress,
             metrics,
-            dead,
+            negative_cache: dead,
         }
     }
 
     /// The addresses of a canonical host that are known to refuse connections, and for how long.
-    pub fn refusing(&self, host: &str) -> Vec<(SocketAddr, Duration)> {
-        self.dead.on(&self.remembered(host))
+    pub fn refused_addresses(&self, host: &str) -> Vec<(SocketAddr, Duration)> {
+        self.negative_cache.refused_on(&self.cached_addresses(host))
     }
 
     /// The addresses of a canonical host that are known without asking.
-    pub fn remembered(&self, host: &str) -> Vec<IpAddr> {
+    pub fn cached_addresses(&self, host: &str) -> Vec<IpAddr> {
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
-        literal.map_or_else(|_| self.resolver.remembered(host), |address| vec![address])
+        literal.map_or_else(
+            |_| self.resolver.cached_addresses(host),
+            |address| vec![address],
+        )
     }
 
     /// What refuses connections: whoever dials what was vetted tells it.
-    pub fn dead(&self) -> &Arc<Dead> {
-        &self.dead
+    pub fn negative_cache(&self) -> &Arc<NegativeConnectCache> {
+        &self.negative_cache
     }
 
     async fn resolve(
@@ -119,58 +124,69 @@ impl Vetting {
         host: &str,
         literal: Option<IpAddr>,
         port: u16,
-    ) -> Result<Vetted, Unreachable> {
+    ) -> Result<VettedAddresses, DestinationError> {
         if !self.egress.ports.iter().any(|range| range.contains(&port)) {
-            return Err(Unreachable::PortDenied);
+            return Err(DestinationError::PortDenied);
         }
         if let Some(literal) = literal {
             return self.vet_all(host, &[literal], port);
         }
         if self.is_local_name(host) {
-            return Err(Unreachable::NoSuchName(None));
+            return Err(DestinationError::NoSuchName(None));
         }
-        let Found {
+        let Resolution {
             addresses,
-            found_in,
-            again_in,
-        } = self.resolver.addresses(host).await;
+            resolved_in: found_in,
+            retry_in: again_in,
+        } = self.resolver.resolve(host).await;
         let addresses = addresses.map_err(|error| match error {
-            ResolveError::NoSuchName => Unreachable::NoSuchName(again_in),
-            ResolveError::Failed => Unreachable::LookupFailed(again_in),
-            ResolveError::Timeout => Unreachable::LookupTimeout(again_in),
+            ResolveError::NoSuchName => DestinationError::NoSuchName(again_in),
+            ResolveError::Failed => DestinationError::LookupFailed(again_in),
+            ResolveError::Timeout => DestinationError::LookupTimeout(again_in),
         })?;
         self.vet_all(host, &addresses, port)
-            .map(|vetted| Vetted { found_in, ..vetted })
+            .map(|vetted| VettedAddresses {
+                resolved_in: found_in,
+                ..vetted
+            })
     }
 
     /// Drops what must not be dialled and keeps the rest.
-    fn vet_all(&self, host: &str, addresses: &[IpAddr], port: u16) -> Result<Vetted, Unreachable> {
+    fn vet_all(
+        &self,
+        host: &str,
+        addresses: &[IpAddr],
+        port: u16,
+    ) -> Result<VettedAddresses, DestinationError> {
         let mut refused = None;
         let mut vetted = SmallVec::new();
         for address in addresses {
-            match self.refuses(host, *address, port) {
+            match self.refused_class(host, *address, port) {
                 None => vetted.push(SocketAddr::new(*address, port)),
                 Some(class) => {
-                    self.metrics.address_refused(class.as_str());
+                    self.metrics.record_refused_address(class.as_str());
                     refused.get_or_insert(class);
                 }
             }
         }
         match refused {
-            Some(class) if vetted.is_empty() => Err(Unreachable::Prohibited(class.as_str())),
-            _ if vetted.is_empty() => Err(Unreachable::NoSuchName(None)),
-            _ => Ok(Vetted {
+            Some(class) if vetted.is_empty() => Err(DestinationError::Prohibited(class.as_str())),
+            _ if vetted.is_empty() => Err(DestinationError::NoSuchName(None)),
+            _ => Ok(VettedAddresses {
                 addresses: vetted,
-                found_in: None,
+                resolved_in: None,
             }),
         }
     }
 
     /// The range for which an address is refused, if it is.
-    fn refuses(&self, host: &str, address: IpAddr, port: u16) -> Option<AddressClass> {
+    fn refused_class(&self, host: &str, address: IpAddr, port: u16) -> Option<AddressClass> {
         let class = classify(address);
-        let plain = unmapped(address);
-        if self.egress.is_own(reached(address), port) {
+        let plain = to_unmapped(address);
+        if self
+            .egress
+            .is_own_listener(effective_address(address), port)
+        {
             return Some(class);
         }
         let allowed = match class {
@@ -202,7 +218,7 @@ impl Vetting {
             });
         local
             && !self.resolver.is_fixed(host)
-            && !self.egress.names(host)
+            && !self.egress.names_host(host)
             && !self.is_loopback_name(host)
     }
 
@@ -212,44 +228,44 @@ impl Vetting {
     }
 }
 
-impl Destinations for Vetting {
-    type Vetted = Vetted;
+impl DestinationResolver for AddressVetter {
+    type Addresses = VettedAddresses;
 
-    async fn vet(&self, target: &UrlTarget) -> Result<Vetted, Unreachable> {
+    async fn vet(&self, target: &UrlTarget) -> Result<VettedAddresses, DestinationError> {
         self.resolve(target.host(), target.ip(), target.port())
             .await
     }
 
-    fn refusing(&self, vetted: &Vetted) -> Option<Duration> {
-        self.dead.left(vetted.addresses())
+    fn connect_cooldown(&self, vetted: &VettedAddresses) -> Option<Duration> {
+        self.negative_cache.retry_in(vetted.addresses())
     }
 
-    async fn vet_host(&self, host: &HostTarget) -> Result<Vetted, Unreachable> {
+    async fn vet_host(&self, host: &HostTarget) -> Result<VettedAddresses, DestinationError> {
         self.resolve(host.host(), host.ip(), host.port()).await
     }
 }
 
-impl Egress {
+impl EgressRules {
     fn allows_private(&self, host: &str, address: IpAddr) -> bool {
         self.allow_private
             .iter()
             .any(|entry| entry.covers(host) && entry.cidr.contains(&address))
     }
 
-    fn names(&self, host: &str) -> bool {
+    fn names_host(&self, host: &str) -> bool {
         self.allow_private.iter().any(|entry| entry.covers(host))
     }
 
     /// Whether a listener of this process would answer there: all of 127.0.0.0/8 and ::1 reach a loopback listener
     /// as far as anybody can tell beforehand, and a listener on every address is reached by any of the machine's.
-    fn is_own(&self, address: IpAddr, port: u16) -> bool {
+    fn is_own_listener(&self, address: IpAddr, port: u16) -> bool {
         let reaches = |own: &SocketAddr| {
             own.ip() == address
                 || address.is_unspecified()
                 || (own.ip().is_loopback() && address.is_loopback())
-                || (own.ip().is_unspecified() && is_of_this_machine(address))
+                || (own.ip().is_unspecified() && is_local_address(address))
         };
-        self.own
+        self.own_listeners
             .iter()
             .any(|own| own.port() == port && reaches(own))
     }
@@ -267,6 +283,6 @@ impl PrivateHost {
 }
 
 /// An address that can be bound is one of the machine's. Asked only for the port of a listener on every address.
-fn is_of_this_machine(address: IpAddr) -> bool {
+fn is_local_address(address: IpAddr) -> bool {
     std::net::UdpSocket::bind((address, 0)).is_ok()
 }

@@ -9,14 +9,14 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use crate::gate::permit::ToOrigin;
+use crate::gate::permit::OriginTimeouts;
 
-use super::destination::Vetted;
+use super::destination::VettedAddresses;
 
 /// How long one attempt has before the next begins beside it (RFC 8305 section 5).
-const STAGGER: Duration = Duration::from_millis(250);
+const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Addresses tried at most.
-pub(super) const ATTEMPTS: usize = 4;
+pub(super) const MAX_ATTEMPTS: usize = 4;
 
 /// How long connecting may take.
 #[derive(Clone, Copy, Debug)]
@@ -29,7 +29,7 @@ pub struct DialLimits {
 
 impl DialLimits {
     /// With what the policy says in place of the configuration.
-    pub fn with(self, timeouts: ToOrigin) -> Self {
+    pub fn with_overrides(self, timeouts: OriginTimeouts) -> Self {
         Self {
             connect: timeouts.connect.unwrap_or(self.connect),
             total: timeouts.connect_total.unwrap_or(self.total),
@@ -52,7 +52,7 @@ pub enum DialError {
 
 impl DialError {
     /// What two attempts come to.
-    fn or(self, later: Self) -> Self {
+    fn combine(self, later: Self) -> Self {
         match (self, later) {
             (_, Self::Timeout | Self::Other) => later,
             (Self::Timeout | Self::Other, _) => self,
@@ -67,10 +67,10 @@ impl DialError {
 /// # Errors
 /// The failure that leaves the most hope: all refuse, or cannot be reached, only if no attempt failed otherwise.
 pub async fn dial(
-    vetted: &Vetted,
+    vetted: &VettedAddresses,
     limits: DialLimits,
 ) -> Result<(TcpStream, SocketAddr), DialError> {
-    let order = interleaved(vetted.addresses());
+    let order = interleave(vetted.addresses());
     match timeout(limits.total, race(order, limits.connect)).await {
         Ok(result) => result,
         Err(_) => Err(DialError::Timeout),
@@ -78,37 +78,37 @@ pub async fn dial(
 }
 
 /// Families take turns, beginning with that of the first address.
-fn interleaved(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
+fn interleave(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (mut first, mut second): (VecDeque<SocketAddr>, VecDeque<SocketAddr>) =
         addresses.iter().partition(|a| a.is_ipv6() == first_is_v6);
     let mut order = VecDeque::new();
-    while order.len() < ATTEMPTS && (!first.is_empty() || !second.is_empty()) {
+    while order.len() < MAX_ATTEMPTS && (!first.is_empty() || !second.is_empty()) {
         order.extend(first.pop_front());
         order.extend(second.pop_front());
     }
-    order.truncate(ATTEMPTS);
+    order.truncate(MAX_ATTEMPTS);
     order
 }
 
 /// Begins an attempt, and another beside it whenever one fails or takes too long.
 async fn race(
     mut order: VecDeque<SocketAddr>,
-    each: Duration,
+    attempt_timeout: Duration,
 ) -> Result<(TcpStream, SocketAddr), DialError> {
     let mut attempts = tokio::task::JoinSet::new();
     let mut worst = DialError::Unreachable;
     while let Some(address) = order.pop_front() {
         if order.is_empty() && attempts.is_empty() {
             // The usual case: one address, no task of its own.
-            return attempt(address, each).await;
+            return attempt(address, attempt_timeout).await;
         }
-        attempts.spawn(attempt(address, each));
-        let mut stagger = pin!(sleep(STAGGER));
+        attempts.spawn(attempt(address, attempt_timeout));
+        let mut stagger = pin!(sleep(ATTEMPT_DELAY));
         tokio::select! {
             Some(ended) = attempts.join_next() => match ended {
                 Ok(Ok(connected)) => return Ok(connected),
-                Ok(Err(error)) => worst = worst.or(error),
+                Ok(Err(error)) => worst = worst.combine(error),
                 Err(_) => worst = DialError::Other,
             },
             () = &mut stagger => {}
@@ -117,7 +117,7 @@ async fn race(
     while let Some(ended) = attempts.join_next().await {
         match ended {
             Ok(Ok(connected)) => return Ok(connected),
-            Ok(Err(error)) => worst = worst.or(error),
+            Ok(Err(error)) => worst = worst.combine(error),
             Err(_) => worst = DialError::Other,
         }
     }
@@ -126,11 +126,11 @@ async fn race(
 
 async fn attempt(
     address: SocketAddr,
-    each: Duration,
+    attempt_timeout: Duration,
 ) -> Result<(TcpStream, SocketAddr), DialError> {
-    let stream = match timeout(each, TcpStream::connect(address)).await {
+    let stream = match timeout(attempt_timeout, TcpStream::connect(address)).await {
         Ok(Ok(stream)) => stream,
-        Ok(Err(error)) => return Err(kind_of(&error)),
+        Ok(Err(error)) => return Err(classify_error(&error)),
         Err(_) => return Err(DialError::Timeout),
     };
     // What answers must be what was vetted, whatever the machine's packet filter makes of it.
@@ -141,7 +141,7 @@ async fn attempt(
     Ok((stream, address))
 }
 
-fn kind_of(error: &io::Error) -> DialError {
+fn classify_error(error: &io::Error) -> DialError {
     use io::ErrorKind as K;
     if matches!(
         error.kind(),
@@ -177,7 +177,7 @@ mod tests {
             "[2001:db8::2]:80",
         ];
         let addresses: Vec<SocketAddr> = all.iter().map(|a| a.parse().unwrap()).collect();
-        let order: Vec<String> = interleaved(&addresses)
+        let order: Vec<String> = interleave(&addresses)
             .iter()
             .map(ToString::to_string)
             .collect();

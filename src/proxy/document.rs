@@ -4,59 +4,59 @@
 //! sent on untouched behind the judgement; one that is changed is decoded, rewritten while it streams, and sent in no
 //! coding. What is held back per request: `max_buffer` as it came, 64 KiB of it decoded, and the tokenizer's 256 KiB.
 
-mod change;
+mod buffer;
 mod charset;
 mod coding;
+mod content_hash;
+mod document_body;
 mod entities;
-mod fields;
-mod hashing;
-mod kept;
-mod reading;
-mod scan;
-mod sent;
+mod header_fields;
+mod html_head;
+mod prefix;
+mod rewrite;
 
 use std::sync::Arc;
 
 use http::Method;
 use http::response::Parts;
 
-use crate::gate::failing::Failing;
-use crate::gate::judged::Judged;
+use crate::gate::evaluation::Evaluation;
+use crate::gate::failure_class::FailureKind;
 use crate::gate::refusal::Refusal;
-use crate::gate::response::{self, Content, DocumentFacts};
-use crate::gate::stage::learn::Learning;
+use crate::gate::response::{self, ContentUse, DocumentFacts};
+use crate::gate::stage::outcome::OutcomeRecorder;
 use crate::metrics::Metrics;
-use crate::metrics::labels::DocumentRead;
+use crate::metrics::labels::DocumentOutcome;
 use crate::metrics::policy::PolicyMetrics;
-use crate::metrics::record::Keep;
+use crate::metrics::record::UrlRetention;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
-use super::body::{BodyError, Download};
-use change::Change;
-use coding::{Coding, Unreadable};
-use hashing::Hashing;
-use kept::Kept;
-use reading::{Held, Plan, Read, Source};
+use super::body::{BodyError, ResponseDownload};
+use buffer::BodyBuffer;
+use coding::{ContentCoding, UnsupportedCoding};
+use content_hash::ContentHasher;
+use prefix::{BufferExtent, DocumentPrefix, DocumentSource, ReadPlan};
+use rewrite::DocumentRewriter;
 
-pub use sent::Document;
+pub use document_body::DocumentBody;
 
-pub(super) use fields::prepare as prepare_request;
+pub(super) use header_fields::prepare as prepare_request;
 
 /// The body of an answer that passed.
 #[derive(Debug)]
-pub enum Outgoing {
+pub enum OutgoingBody {
     /// As it comes.
-    Plain(Box<Download>),
+    Streamed(Box<ResponseDownload>),
     /// Read in part, or changed.
-    Document(Box<Document>),
+    Document(Box<DocumentBody>),
 }
 
 /// Whether an answer's body must be looked at before its head may be sent, or its head be changed with it.
-pub(super) fn concerns<C>(judged: &Judged<C>, head: &Parts) -> bool {
-    response::wanted(judged, head).is_some()
-        || response::changes(judged, head).is_some()
-        || response::content(judged, head) != Content::Unasked
+pub(super) fn is_needed<C>(evaluation: &Evaluation<C>, head: &Parts) -> bool {
+    response::document_requirements(evaluation, head).is_some()
+        || response::plan_rewrite(evaluation, head).is_some()
+        || response::content_use(evaluation, head) != ContentUse::Ignore
 }
 
 /// The document stage: reads what has to be read, judges it, and prepares what is changed. `head` is the origin's; only what
@@ -64,86 +64,87 @@ pub(super) fn concerns<C>(judged: &Judged<C>, head: &Parts) -> bool {
 ///
 /// # Errors
 /// The refusal that takes the place of the origin's answer, of which nothing has been sent.
-pub(super) async fn stage(
-    judged: &mut Judged<Arc<PolicyMetrics>>,
+pub(super) async fn run_stage(
+    evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
     head: &mut Parts,
-    mut download: Box<Download>,
-    learning: Option<&mut Learning>,
+    mut download: Box<ResponseDownload>,
+    outcome_recorder: Option<&mut OutcomeRecorder>,
     metrics: &Metrics,
-) -> Result<Outgoing, Box<Refusal>> {
-    let coding =
-        Coding::of(&head.headers).and_then(|coding| whole_or_beginning(head).map(|()| coding));
-    let keep = judged.keep(Stage::Document);
-    let broken = |error| broken(error, keep);
+) -> Result<OutgoingBody, Box<Refusal>> {
+    let coding = ContentCoding::from_headers(&head.headers)
+        .and_then(|coding| check_not_partial(head).map(|()| coding));
+    let keep = evaluation.url_detail(Stage::Document);
+    let broken = |error| broken_body_refusal(error, keep);
     let mut read = None;
-    if let Some(wanted) = response::wanted(judged, head) {
-        let source = Source {
-            target: &judged.asked.target,
+    if let Some(wanted) = response::document_requirements(evaluation, head) {
+        let source = DocumentSource {
+            target: &evaluation.facts.target,
             agent: wanted.agent,
         };
-        let plan = Plan::of_document(head, wanted.body_prefix, judged.max_buffer());
+        let plan = ReadPlan::for_document(head, wanted.body_prefix, evaluation.max_buffer());
         let found = match coding {
-            Ok(coding) => reading::read(&mut download, coding, &plan, &source)
+            Ok(coding) => prefix::read_prefix(&mut download, coding, &plan, &source)
                 .await
                 .map_err(broken)?,
-            Err(Unreadable) => Read::unreadable(),
+            Err(UnsupportedCoding) => DocumentPrefix::unreadable(),
         };
-        metrics.document(found.outcome());
+        metrics.record_document(found.outcome());
         let facts = found.facts.clone();
-        response::document(judged, head, facts.as_facts())?;
+        response::evaluate_document(evaluation, head, facts.as_facts())?;
         read = Some(found);
     }
-    let content = response::content(judged, head);
+    let content = response::content_use(evaluation, head);
     let hashing = coding
         .ok()
-        .filter(|_| content != Content::Unasked)
-        .map(|coding| Box::new(Hashing::new(coding)));
-    if let (Content::Judged, Ok(coding), Some(learning)) = (content, coding, learning) {
-        let held = &mut read.get_or_insert_default().kept;
-        match reading::hold(held, &mut download, judged.max_buffer())
+        .filter(|_| content != ContentUse::Ignore)
+        .map(|coding| Box::new(ContentHasher::new(coding)));
+    if let (ContentUse::Check, Ok(coding), Some(learning)) = (content, coding, outcome_recorder) {
+        let held = &mut read.get_or_insert_default().buffer;
+        match prefix::buffer_body(held, &mut download, evaluation.max_buffer())
             .await
             .map_err(broken)?
         {
-            Held::Whole => {
-                let hash = hashing::of(held, coding);
+            BufferExtent::Whole => {
+                let hash = content_hash::hash_buffer(held, coding);
                 hash.map_or(Ok(()), |hash| {
-                    response::same_content(judged, head, learning, &hash)
+                    response::check_content(evaluation, head, learning, &hash)
                 })?;
             }
-            Held::Beginning => metrics.document(DocumentRead::TooLarge),
+            BufferExtent::Beginning => metrics.record_document(DocumentOutcome::TooLarge),
         }
     }
-    let kept = |read: Option<Read>| read.map_or_else(Kept::default, |read| read.kept);
-    let Some(changes) = response::changes(judged, head) else {
-        return Ok(Outgoing::Document(Box::new(Document::untouched(
+    let kept =
+        |read: Option<DocumentPrefix>| read.map_or_else(BodyBuffer::default, |read| read.buffer);
+    let Some(changes) = response::plan_rewrite(evaluation, head) else {
+        return Ok(OutgoingBody::Document(Box::new(DocumentBody::untouched(
             kept(read),
             download,
             hashing,
         ))));
     };
-    if judged.asked.method == Method::HEAD {
-        fields::changed(&mut head.headers, changes, None);
-        return Ok(Outgoing::Plain(download));
+    if evaluation.facts.method == Method::HEAD {
+        header_fields::adjust_response(&mut head.headers, changes, None);
+        return Ok(OutgoingBody::Streamed(download));
     }
     let Ok(coding) = coding else {
-        let untouched = Document::untouched(kept(read), download, None);
-        metrics.document(DocumentRead::Unreadable);
-        return if changes.strips() {
-            Err(unstrippable(keep))
+        let untouched = DocumentBody::untouched(kept(read), download, None);
+        metrics.record_document(DocumentOutcome::Unreadable);
+        return if changes.is_stripping() {
+            Err(unstrippable_refusal(keep))
         } else {
-            Ok(Outgoing::Document(Box::new(untouched)))
+            Ok(OutgoingBody::Document(Box::new(untouched)))
         };
     };
     let encoding = match read.as_ref().and_then(|read| read.encoding) {
         Some(encoding) => encoding,
         None => {
-            let plan = Plan::of_charset(head, judged.max_buffer());
-            let source = Source {
-                target: &judged.asked.target,
+            let plan = ReadPlan::for_charset(head, evaluation.max_buffer());
+            let source = DocumentSource {
+                target: &evaluation.facts.target,
                 agent: "",
             };
-            let kept = read.take().map(|read| read.kept);
-            let found = reading::read_on(kept, &mut download, coding, &plan, &source)
+            let kept = read.take().map(|read| read.buffer);
+            let found = prefix::resume_prefix(kept, &mut download, coding, &plan, &source)
                 .await
                 .map_err(broken)?;
             let encoding = found.encoding.unwrap_or(encoding_rs::UTF_8);
@@ -151,10 +152,10 @@ pub(super) async fn stage(
             encoding
         }
     };
-    metrics.document(DocumentRead::Changed);
-    fields::changed(&mut head.headers, changes, Some(encoding));
-    let change = Change::new(changes, coding, encoding);
-    Ok(Outgoing::Document(Box::new(Document::changed(
+    metrics.record_document(DocumentOutcome::Changed);
+    header_fields::adjust_response(&mut head.headers, changes, Some(encoding));
+    let change = DocumentRewriter::new(changes, coding, encoding);
+    Ok(OutgoingBody::Document(Box::new(DocumentBody::rewritten(
         kept(read),
         download,
         hashing,
@@ -163,13 +164,13 @@ pub(super) async fn stage(
 }
 
 /// The refusal of a body from which something has to be gone, and that cannot be changed.
-fn unstrippable(keep: Keep) -> Box<Refusal> {
+fn unstrippable_refusal(keep: UrlRetention) -> Box<Refusal> {
     let refusal = Refusal::new(Reason::UpstreamProtocol, Stage::Document).with_detail(UNREADABLE);
     // That is the policy's doing: of the document nothing is learned.
     Box::new(Refusal {
         error: Some("http_response_content_coding"),
-        failing: None,
-        keep,
+        failure: None,
+        url_detail: keep,
         ..refusal
     })
 }
@@ -178,42 +179,42 @@ const UNREADABLE: &str = "the policy strips this document, and the origin sent i
                           asked for and cannot be undone, or a part of it only";
 
 /// The middle of a document says nothing of the whole.
-fn whole_or_beginning(head: &Parts) -> Result<(), Unreadable> {
+fn check_not_partial(head: &Parts) -> Result<(), UnsupportedCoding> {
     if head.status != http::StatusCode::PARTIAL_CONTENT {
         return Ok(());
     }
-    Err(Unreadable)
+    Err(UnsupportedCoding)
 }
 
 /// The origin's body broke off while nothing of it was sent: the client hears of it in a status.
-fn broken(error: BodyError, keep: Keep) -> Box<Refusal> {
+fn broken_body_refusal(error: BodyError, keep: UrlRetention) -> Box<Refusal> {
     let (reason, fails) = match error {
-        BodyError::Incomplete | BodyError::Left => {
-            (Reason::UpstreamProtocol, Some(Failing::Temporary))
+        BodyError::Incomplete | BodyError::ClientLeft => {
+            (Reason::UpstreamProtocol, Some(FailureKind::Temporary))
         }
-        BodyError::Idle => (Reason::UpstreamTimeout, Some(Failing::Temporary)),
+        BodyError::Idle => (Reason::UpstreamTimeout, Some(FailureKind::Temporary)),
         BodyError::TooLarge => (Reason::BodyTooLarge, None),
     };
     let refusal = Refusal::new(reason, Stage::Document);
-    let (error, failing) = (Some(error.as_str()), fails.or(refusal.failing));
+    let (error, failing) = (Some(error.as_str()), fails.or(refusal.failure));
     Box::new(Refusal {
         error,
-        failing,
-        keep,
+        failure: failing,
+        url_detail: keep,
         ..refusal
     })
 }
 
 /// What a document says, owned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct OwnedDocumentFacts {
     title: String,
     body_prefix: String,
     meta_robots: Option<String>,
     canonical: Option<String>,
 }
 
-impl Said {
+impl OwnedDocumentFacts {
     fn as_facts(&self) -> DocumentFacts<'_> {
         DocumentFacts {
             title: &self.title,

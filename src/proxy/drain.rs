@@ -13,21 +13,21 @@ use tokio::sync::futures::OwnedNotified;
 
 /// Begins a drain, once.
 #[derive(Clone, Debug)]
-pub struct Drain(Arc<Shared>);
+pub struct Drain(Arc<DrainState>);
 
 /// Sees a drain begin and end. Whoever holds one is waited for.
 ///
 /// Asking again costs one comparison and one load, so a connection asks whenever it is polled.
 #[derive(Debug)]
 pub struct DrainWatch {
-    shared: Arc<Shared>,
+    shared: Arc<DrainState>,
     /// Who is told of the next stage, and what tells it.
-    told: Option<(Waker, Stage, Pin<Box<OwnedNotified>>)>,
+    notified: Option<(Waker, DrainStage, Pin<Box<OwnedNotified>>)>,
 }
 
 /// How far a drain has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Stage {
+pub enum DrainStage {
     /// It has not begun.
     Serving,
     /// Nothing new is begun; what is under way is finished.
@@ -38,7 +38,7 @@ pub enum Stage {
 
 /// How a drain ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drained {
+pub enum DrainOutcome {
     /// All that was under way was finished.
     Finished,
     /// So many, connections and other tasks, were cut off.
@@ -46,21 +46,21 @@ pub enum Drained {
 }
 
 #[derive(Debug)]
-struct Shared {
+struct DrainState {
     stage: AtomicU8,
     changed: Arc<Notify>,
     watches: AtomicUsize,
-    all_gone: Notify,
+    all_dropped: Notify,
 }
 
 impl Drain {
     /// Not draining yet.
     pub fn new() -> (Self, DrainWatch) {
-        let shared = Shared {
-            stage: AtomicU8::new(Stage::Serving as u8),
+        let shared = DrainState {
+            stage: AtomicU8::new(DrainStage::Serving as u8),
             changed: Arc::default(),
             watches: AtomicUsize::new(0),
-            all_gone: Notify::new(),
+            all_dropped: Notify::new(),
         };
         let drain = Self(Arc::new(shared));
         let watch = drain.watch();
@@ -74,18 +74,18 @@ impl Drain {
 
     /// Begins. Doing so again changes nothing.
     pub fn begin(&self) {
-        self.0.advance(Stage::Draining);
+        self.0.advance(DrainStage::Draining);
     }
 
     /// Ends what is under way still.
     pub fn cut_off(&self) {
-        self.0.advance(Stage::CutOff);
+        self.0.advance(DrainStage::CutOff);
     }
 
     /// Ready once nobody watches any more: every connection has ended.
-    pub async fn finished(&self) {
+    pub async fn wait_finished(&self) {
         loop {
-            let gone = self.0.all_gone.notified();
+            let gone = self.0.all_dropped.notified();
             if self.0.watches.load(Ordering::Acquire) == 0 {
                 return;
             }
@@ -95,71 +95,71 @@ impl Drain {
 
     /// The whole of it: `timeouts.drain_delay` in which all goes on, for balancers to notice; the beginning; at most
     /// `timeouts.drain` for what is under way, which is cut off then.
-    pub async fn run(&self, delay: Duration, patience: Duration) -> Drained {
+    pub async fn run(&self, delay: Duration, patience: Duration) -> DrainOutcome {
         tokio::time::sleep(delay).await;
         self.begin();
-        if tokio::time::timeout(patience, self.finished())
+        if tokio::time::timeout(patience, self.wait_finished())
             .await
             .is_ok()
         {
-            return Drained::Finished;
+            return DrainOutcome::Finished;
         }
         let left = self.0.watches.load(Ordering::Acquire);
         self.cut_off();
-        self.finished().await;
+        self.wait_finished().await;
         if left == 0 {
-            Drained::Finished
+            DrainOutcome::Finished
         } else {
-            Drained::CutOff(left)
+            DrainOutcome::CutOff(left)
         }
     }
 }
 
-impl Shared {
+impl DrainState {
     /// Tells of each stage once: a watch that was told waits for another stage, and would miss what comes behind a
     /// stage that is told again.
-    fn advance(&self, stage: Stage) {
+    fn advance(&self, stage: DrainStage) {
         if self.stage.fetch_max(stage as u8, Ordering::AcqRel) < stage as u8 {
             self.changed.notify_waiters();
         }
     }
 
-    fn stage(&self) -> Stage {
+    fn stage(&self) -> DrainStage {
         match self.stage.load(Ordering::Acquire) {
-            0 => Stage::Serving,
-            1 => Stage::Draining,
-            _ => Stage::CutOff,
+            0 => DrainStage::Serving,
+            1 => DrainStage::Draining,
+            _ => DrainStage::CutOff,
         }
     }
 }
 
 impl DrainWatch {
-    fn new(shared: &Arc<Shared>) -> Self {
+    fn new(shared: &Arc<DrainState>) -> Self {
         shared.watches.fetch_add(1, Ordering::AcqRel);
         Self {
             shared: Arc::clone(shared),
-            told: None,
+            notified: None,
         }
     }
 
     /// Whether it has begun.
     pub fn has_begun(&self) -> bool {
-        self.shared.stage() > Stage::Serving
+        self.shared.stage() > DrainStage::Serving
     }
 
     /// Ready once it has begun.
-    pub async fn begun(&mut self) {
+    pub async fn wait_begun(&mut self) {
         poll_fn(|cx| match self.poll_stage(cx) {
-            Stage::Serving => Poll::Pending,
-            Stage::Draining | Stage::CutOff => Poll::Ready(()),
+            DrainStage::Serving => Poll::Pending,
+            DrainStage::Draining | DrainStage::CutOff => Poll::Ready(()),
         })
         .await;
     }
 
     /// The stage now. The task is woken when the next one is reached.
-    pub fn poll_stage(&mut self, cx: &mut Context<'_>) -> Stage {
+    pub fn poll_stage(&mut self, cx: &mut Context<'_>) -> DrainStage {
         let now = self.shared.stage();
-        if let Some((waker, stage, _)) = &self.told
+        if let Some((waker, stage, _)) = &self.notified
             && waker.will_wake(cx.waker())
             && *stage == now
         {
@@ -171,7 +171,7 @@ impl DrainWatch {
         if notified.as_mut().poll(cx).is_ready() {
             cx.waker().wake_by_ref();
         }
-        self.told = Some((cx.waker().clone(), now, notified));
+        self.notified = Some((cx.waker().clone(), now, notified));
         now
     }
 }
@@ -185,7 +185,7 @@ impl Clone for DrainWatch {
 impl Drop for DrainWatch {
     fn drop(&mut self) {
         if self.shared.watches.fetch_sub(1, Ordering::AcqRel) == 1 {
-            self.shared.all_gone.notify_waiters();
+            self.shared.all_dropped.notify_waiters();
         }
     }
 }
@@ -201,25 +201,29 @@ mod tests {
     async fn it_begins_for_all_and_ends_when_the_last_watch_is_gone() {
         let (drain, mut first) = Drain::new();
         let mut second = first.clone();
-        let waiting = tokio::spawn(async move { second.begun().await });
+        let waiting = tokio::spawn(async move { second.wait_begun().await });
         tokio::task::yield_now().await;
         assert!(!first.has_begun() && !waiting.is_finished());
         drain.begin();
         waiting.await.unwrap();
-        first.begun().await;
+        first.wait_begun().await;
         drain.begin();
-        assert!(tokio::time::timeout(SOON, drain.finished()).await.is_err());
+        assert!(
+            tokio::time::timeout(SOON, drain.wait_finished())
+                .await
+                .is_err()
+        );
         drop(first);
-        drain.finished().await;
-        drain.watch().begun().await;
+        drain.wait_finished().await;
+        drain.watch().wait_begun().await;
     }
 
     #[tokio::test]
     async fn a_drain_that_begins_twice_is_cut_off_all_the_same() {
         let (drain, mut watch) = Drain::new();
         let task = tokio::spawn(poll_fn(move |cx| match watch.poll_stage(cx) {
-            Stage::CutOff => Poll::Ready(()),
-            Stage::Serving | Stage::Draining => Poll::Pending,
+            DrainStage::CutOff => Poll::Ready(()),
+            DrainStage::Serving | DrainStage::Draining => Poll::Pending,
         }));
         for _ in 0..3 {
             drain.begin();
@@ -236,9 +240,9 @@ mod tests {
     async fn what_is_under_way_is_cut_off_in_the_end() {
         let (drain, mut watch) = Drain::new();
         let stubborn = tokio::spawn(async move {
-            watch.begun().await;
+            watch.wait_begun().await;
             poll_fn(|cx| {
-                if watch.poll_stage(cx) == Stage::CutOff {
+                if watch.poll_stage(cx) == DrainStage::CutOff {
                     Poll::Ready(())
                 } else {
                     Poll::Pending
@@ -246,10 +250,13 @@ mod tests {
             })
             .await;
         });
-        assert_eq!(drain.run(Duration::ZERO, SOON).await, Drained::CutOff(1));
+        assert_eq!(
+            drain.run(Duration::ZERO, SOON).await,
+            DrainOutcome::CutOff(1)
+        );
         stubborn.await.unwrap();
         let (drain, watch) = Drain::new();
         drop(watch);
-        assert_eq!(drain.run(SOON, NEVER).await, Drained::Finished);
+        assert_eq!(drain.run(SOON, NEVER).await, DrainOutcome::Finished);
     }
 }

@@ -6,19 +6,22 @@
 //! protocol behind it the reader steps aside, and that request is the connection's last: every head that is served was
 //! read here. It is no second framing parser.
 
-mod closing;
-mod handover;
+mod client_socket;
+mod client_stream;
+pub(in crate::proxy) mod client_tls;
+mod close;
 mod line;
 mod reader;
 mod scan;
-pub(in crate::proxy) mod secure;
-mod sending;
-mod socket;
+mod service_state;
 pub(in crate::proxy) mod timer;
-mod turn;
+mod writer;
 
-pub use handover::Handover;
-pub use reader::{HeadEvents, HeadReader, ReaderSettings};
-pub use scan::{Follows, Foreign, Head, HeadError, HeadLimits, Progress, Scan, scan};
-pub use socket::ClientWatch;
-pub use turn::{ServiceOpen, Turn};
+pub use client_socket::ClientSocket;
+pub use client_stream::ClientWatch;
+pub use reader::{HeadEvents, HeadReader, HeadReaderSettings};
+pub use scan::{
+    FollowingBytes, ForeignProtocol, HeadError, HeadLimits, HeadScanner, RequestHead, ScanProgress,
+    scan_head,
+};
+pub use service_state::{ServiceGuard, ServiceState};

@@ -1,7 +1,7 @@
 //! One HTTP exchange: from hyper's request to the answer, and the record that goes with it.
 
-mod bare;
-mod ends;
+mod bare_response;
+mod early_end;
 
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -12,340 +12,362 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE};
 use http::{HeaderValue, Request, Response, request, response};
 use hyper::body::Incoming;
 
-use crate::gate::crawlers::Crawlers;
-use crate::gate::hold::Hold;
-use crate::gate::judged::{Asked, Judged};
+use crate::gate::admission::AdmissionQueue;
+use crate::gate::crawlers::CrawlerRegistry;
+use crate::gate::evaluation::{Evaluation, RequestFacts};
 use crate::gate::permit::Permit;
-use crate::gate::refusal::{Form, Refusal};
-use crate::gate::request::{Ledger, Outcome, Passage, Waits, Way};
-use crate::gate::response::Marks;
-use crate::gate::snapshot::{InForce, Snapshot};
+use crate::gate::refusal::{Refusal, RefusalForm};
+use crate::gate::request::{Ledger, RequestOutcome, RequestResult, RequestServices, WaitContext};
+use crate::gate::response::ResponseAnnotations;
+use crate::gate::snapshot::{ActivePolicy, PolicySnapshot};
 use crate::gate::stage::identify::identify;
-use crate::gate::stage::learn::{self, Learning};
+use crate::gate::stage::outcome::{self, OutcomeRecorder};
 use crate::gate::stage::recrawl;
 use crate::gate::{request as gate_request, response as gate_response};
-use crate::metrics::labels::Source;
+use crate::metrics::labels::ResponseSource;
 use crate::metrics::policy::PolicyMetrics;
-use crate::metrics::record::{Record, Recorder};
+use crate::metrics::record::{Recorder, RequestRecord};
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
-use super::answer::{self, Asker, ProfileChoice};
-use super::body::{Body, BodyTimes, Download, Upload};
-use super::clean::{self, Framing, UnknownCoding, ViaName};
-use super::connect::Seat;
-use super::destination::Vetting;
-use super::document::{self, Outgoing};
-use super::front::{self, Entry, Inside, Journey};
-use super::head::ServiceOpen;
+use super::body::{BodyTimeLimits, RequestUpload, ResponseBody, ResponseDownload};
+use super::connect::ConnectionContext;
+use super::destination::AddressVetter;
+use super::document::{self, OutgoingBody};
+use super::head::ServiceGuard;
+use super::header_filter::{self, ResponseFraming, UnknownTransferCoding, ViaName};
 use super::intercept::Interceptor;
-use super::reply::{Hangup, Reply, own, travelling_far};
-use super::robots::Robots;
+use super::local_reply::{self, ProfileSelection, ReplyPreferences};
+use super::request_target::{self, EnclosingTunnel, ForwardMode, RequestTarget};
+use super::robots::RobotsFileCache;
 use super::robots_tag;
-use super::timing::{self, Waited};
-use super::tunnel::Tunnels;
-use super::upstream::{Answered, Call, Upstream, UpstreamError};
+use super::service_response::{Hangup, ServiceResult, local_response, origin_observer};
+use super::timing::{self, WaitTimes};
+use super::tunnel::TunnelLimiter;
+use super::upstream::{UpstreamClient, UpstreamError, UpstreamRequest, UpstreamResponse};
 
-pub use bare::bare_refusal;
-use ends::discarded;
-pub(in crate::proxy) use ends::{Panicked, unwinding};
+pub use bare_response::bare_refusal;
+use early_end::discard_body;
+pub(in crate::proxy) use early_end::{CaughtPanic, catch_panic};
 
 /// The snapshot that the proxy judges under.
-pub type PolicyInForce = Snapshot<Arc<PolicyMetrics>>;
+pub type ProxyPolicySnapshot = PolicySnapshot<Arc<PolicyMetrics>>;
 
 /// Everything that an exchange needs.
 #[derive(Debug)]
-pub struct Exchange {
+pub struct ProxyService {
     /// The policy.
-    pub in_force: Arc<InForce<Arc<PolicyMetrics>>>,
+    pub active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
     /// Where requests wait for their host's turn.
-    pub hold: Arc<Hold>,
+    pub admission_queue: Arc<AdmissionQueue>,
     /// Names, and which addresses may be dialled.
-    pub vetting: Arc<Vetting>,
+    pub address_vetter: Arc<AddressVetter>,
     /// Hosts' robots.txt.
-    pub robots: Robots,
+    pub robots: RobotsFileCache,
     /// What is remembered of URLs, once a policy needs that.
     pub ledger: Arc<OnceLock<Ledger>>,
     /// Origins.
-    pub upstream: Arc<Upstream>,
+    pub upstream: Arc<UpstreamClient>,
     /// Records.
     pub recorder: Recorder,
     /// This process in `Via`.
     pub via: ViaName,
     /// How crawlers are answered.
-    pub profile: ProfileChoice,
+    pub profile: ProfileSelection,
     /// Tunnels.
-    pub tunnels: Tunnels,
+    pub tunnels: TunnelLimiter,
     /// What looks into them; none without a certificate authority.
     pub interceptor: Option<Arc<Interceptor>>,
     /// Who may ask, and how each is recognised.
-    pub crawlers: Crawlers,
+    pub crawlers: CrawlerRegistry,
     /// Bytes of a request's body.
-    pub request_body: u64,
+    pub max_request_body: u64,
     /// How long a request's body may take.
-    pub body_times: BodyTimes,
+    pub body_time_limits: BodyTimeLimits,
 }
 
 /// An origin's answer that may be passed on.
-struct Passed {
+struct OriginResponse {
     head: response::Parts,
-    body: Outgoing,
-    learning: Option<Box<Learning>>,
+    body: OutgoingBody,
+    outcome_recorder: Option<Box<OutcomeRecorder>>,
 }
 
 /// An answer on its way through the stages behind the origin.
-struct Answer {
+struct PendingResponse {
     head: response::Parts,
-    body: Outgoing,
-    marks: Marks,
+    body: OutgoingBody,
+    marks: ResponseAnnotations,
 }
 
-pub(in crate::proxy) type Refused = Box<Refusal>;
+pub(in crate::proxy) type BoxedRefusal = Box<Refusal>;
 
-impl Exchange {
+impl ProxyService {
     /// Answers one request. Its record ends with the last byte of the answer, or with the client.
     ///
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
-    pub fn answer<'a>(
+    pub fn handle_request<'a>(
         &'a self,
         request: Request<Incoming>,
-        open: ServiceOpen,
-        seat: &'a Seat,
-    ) -> impl Future<Output = Reply> + Send + 'a {
+        open: ServiceGuard,
+        context: &'a ConnectionContext,
+    ) -> impl Future<Output = ServiceResult> + Send + 'a {
         // No `async fn`: that would keep the request beside its parts, and hyper moves the whole future for each.
         let (mut parts, body) = request.into_parts();
         async move {
-            self.recorder.log().room().await;
+            self.recorder.log().wait_if_full().await;
             // Boxed, since hyper moves it with the answer, several times.
             let mut record = Box::new(
                 self.recorder
                     .begin(self.recorder.clock().now(), &parts.method),
             );
-            record.client(seat.caller.address());
-            let mut snapshot = self.in_force.load();
-            if let Some(ledger) = self.ledger.get().filter(|_| snapshot.remembers) {
-                ledger.room().await;
+            record.set_client(context.caller.address());
+            let mut snapshot = self.active_policy.load();
+            if let Some(ledger) = self.ledger.get().filter(|_| snapshot.uses_ledger) {
+                ledger.wait_if_full().await;
             }
-            let mut asker = Asker::of(&parts.headers);
-            asker.follow(&mut record);
+            let mut asker = ReplyPreferences::from_headers(&parts.headers);
+            asker.record_parent_span(&mut record);
             let made = {
-                let passed = self.pass(
+                let passed = self.process(
                     &mut parts,
                     body,
-                    seat,
+                    context,
                     &mut asker,
                     &mut snapshot,
                     &mut record,
                 );
-                unwinding(pin!(passed)).await
+                catch_panic(pin!(passed)).await
             };
-            let made = made.unwrap_or_else(|Panicked| {
+            let made = made.unwrap_or_else(|CaughtPanic| {
                 Err(Box::new(Refusal::new(
                     Reason::InternalError,
                     record.stage(),
                 )))
             });
             match made {
-                Ok(Made::Passed(Passed {
+                Ok(ExchangeOutcome::Origin(OriginResponse {
                     mut head,
                     body,
-                    learning,
+                    outcome_recorder: learning,
                 })) => {
-                    asker.tell_more(&mut head.headers, &record);
-                    record.answered(head.status.as_u16(), Source::Origin);
-                    let guard = travelling_far(record, learning, open);
-                    Ok(Response::from_parts(head, Body::streamed(body, guard)))
+                    asker.add_trace_headers(&mut head.headers, &record);
+                    record.set_sent_status(head.status.as_u16(), ResponseSource::Origin);
+                    let guard = origin_observer(record, learning, open);
+                    Ok(Response::from_parts(
+                        head,
+                        ResponseBody::streamed(body, guard),
+                    ))
                 }
-                Ok(Made::Own(mut response)) => {
-                    asker.tell_more(response.headers_mut(), &record);
-                    Ok(own(response, &parts.method, record, open))
+                Ok(ExchangeOutcome::Local(mut response)) => {
+                    asker.add_trace_headers(response.headers_mut(), &record);
+                    Ok(local_response(response, &parts.method, record, open))
                 }
-                Ok(Made::Unheard) => Err(Hangup),
-                Err(refusal) => match self.refused(&refusal, &asker, &snapshot, &mut record) {
-                    Some(response) => Ok(own(response, &parts.method, record, open)),
-                    None => Err(Hangup),
-                },
+                Ok(ExchangeOutcome::ClientLeft) => Err(Hangup),
+                Err(refusal) => {
+                    match self.refusal_response(&refusal, &asker, &snapshot, &mut record) {
+                        Some(response) => Ok(local_response(response, &parts.method, record, open)),
+                        None => Err(Hangup),
+                    }
+                }
             }
         }
     }
 
     /// The whole way of a request: each step may refuse it. The snapshot becomes the one that judged it last. What is
     /// sent on is taken out of the parts.
-    async fn pass(
+    async fn process(
         &self,
         parts: &mut request::Parts,
         body: Incoming,
-        seat: &Seat,
-        asker: &mut Asker,
-        snapshot: &mut Arc<PolicyInForce>,
-        record: &mut Record,
-    ) -> Result<Made, Refused> {
-        let who = match identify(&self.crawlers, &seat.caller, &parts.headers).await {
+        context: &ConnectionContext,
+        preferences: &mut ReplyPreferences,
+        snapshot: &mut Arc<ProxyPolicySnapshot>,
+        record: &mut RequestRecord,
+    ) -> Result<ExchangeOutcome, BoxedRefusal> {
+        let who = match identify(&self.crawlers, &context.caller, &parts.headers).await {
             Ok(who) => who,
-            Err(refusal) => return Err(Box::pin(discarded(refusal, parts, body)).await),
+            Err(refusal) => return Err(Box::pin(discard_body(refusal, parts, body)).await),
         };
-        record.crawler(who.index);
-        asker.is(&who.crawler, record);
-        record.enter(Stage::Target);
-        let (target, journey) = match self.enter(parts, seat.inside()) {
-            Ok(Entry { target, journey }) => (target, journey),
-            Err(refusal) => return Err(Box::pin(discarded(refusal, parts, body)).await),
+        record.set_crawler(who.index);
+        preferences.set_crawler(&who.crawler, record);
+        record.enter_stage(Stage::Target);
+        let (target, journey) = match self.parse_target(parts, context.enclosing_tunnel()) {
+            Ok(RequestTarget {
+                target,
+                forward_mode: journey,
+            }) => (target, journey),
+            Err(refusal) => return Err(Box::pin(discard_body(refusal, parts, body)).await),
         };
-        record.target(&target);
-        if let Some(closed) = seat.inside().and_then(Inside::closed) {
-            closed.told();
-            *snapshot = Arc::clone(&closed.under);
-            record.judged_under(&snapshot.counters);
-            return Err(Box::pin(discarded(closed.refusal.clone(), parts, body)).await);
+        record.set_target(&target);
+        if let Some(closed) = context
+            .enclosing_tunnel()
+            .and_then(EnclosingTunnel::refused)
+        {
+            closed.forget_connect_record();
+            *snapshot = Arc::clone(&closed.policy);
+            record.set_policy(&snapshot.counters);
+            return Err(Box::pin(discard_body(closed.refusal.clone(), parts, body)).await);
         }
-        let asked = Asked::new(target, who.crawler, parts);
-        let Passage {
+        let asked = RequestFacts::new(target, who.crawler, parts);
+        let RequestResult {
             outcome,
-            mut judged,
-            held,
+            evaluation: mut judged,
+            wait_time: held,
         } = {
-            let profile = || asker.manner(self.profile).profile;
-            let waits = Waits {
-                hold: &self.hold,
+            let profile = || preferences.refusal_style(self.profile).profile;
+            let waits = WaitContext {
+                admission: &self.admission_queue,
                 profile: &profile,
             };
-            let (destinations, ledger) = (&*self.vetting, self.ledger.get());
-            let way = Way {
+            let (destinations, ledger) = (&*self.address_vetter, self.ledger.get());
+            let way = RequestServices {
                 destinations,
                 robots: &self.robots,
-                in_force: &self.in_force,
-                waits,
+                active_policy: &self.active_policy,
+                wait: waits,
                 ledger,
             };
-            gate_request::request(asked, Arc::clone(snapshot), &way).await
+            gate_request::admit_request(asked, Arc::clone(snapshot), &way).await
         };
-        note(record, &judged);
-        let waited = Waited {
-            found_in: judged.found_in,
-            fetched_in: judged.fetched_in,
+        record_evaluation(record, &judged);
+        let waited = WaitTimes {
+            resolved_in: judged.lookup_time,
+            fetched_in: judged.robots_fetch_time,
             held,
         };
-        let decided = timing::decided(record, waited);
+        let decided = timing::record_decision(record, waited);
         if !Arc::ptr_eq(snapshot, &judged.snapshot) {
             *snapshot = Arc::clone(&judged.snapshot);
         }
-        let permit = match sent_on(outcome, journey) {
+        let permit = match forward_permit(outcome, journey) {
             Ok(permit) => permit,
-            Err(Instead::Own(response)) => return Ok(Made::Own(*response)),
-            Err(Instead::Refused(refusal)) => {
-                learn::refused(&judged, &refusal, &self.hold);
-                return Err(Box::pin(discarded(refusal, parts, body)).await);
+            Err(LocalReply::Response(response)) => return Ok(ExchangeOutcome::Local(*response)),
+            Err(LocalReply::Refused(refusal)) => {
+                outcome::record_early_refusal(&judged, &refusal, &self.admission_queue);
+                return Err(Box::pin(discard_body(refusal, parts, body)).await);
             }
         };
-        let mut learning = Learning::of(&judged);
-        let call = self.call(parts, body, &mut judged, record);
+        let mut learning = OutcomeRecorder::for_request(&judged);
+        let call = self.build_upstream_request(parts, body, &mut judged, record);
         let answered = self.upstream.send(permit, call, decided).await;
         if let (Some(learning), Ok(answered)) = (&mut learning, &answered) {
-            learning.answered_by(answered.address.ip());
+            learning.set_address(answered.address.ip());
         }
-        let answer = match heard(answered, decided, record) {
-            Err(error) if error.client_left() => return Ok(Made::Unheard),
+        let answer = match record_origin_response(answered, decided, record) {
+            Err(error) if error.is_client_left() => return Ok(ExchangeOutcome::ClientLeft),
             answer => answer.map_err(Refusal::from),
         };
         let answer = answer.map_err(|r| {
             Box::new(Refusal {
-                keep: judged.keep(r.stage),
+                url_detail: judged.url_detail(r.stage),
                 ..r
             })
         });
         let answer = answer.and_then(|answer| {
-            self.judge_answer(answer, asker, &mut judged, record, learning.as_deref_mut())
+            self.run_response_stage(
+                answer,
+                preferences,
+                &mut judged,
+                record,
+                learning.as_deref_mut(),
+            )
         });
         // What stays in the request's future is big enough without a document: those are settled in one of their own.
         let staged = match answer {
-            Ok(answer) if document::concerns(&judged, &answer.head) => {
-                Box::pin(self.document(answer, judged, record, learning, held))
+            Ok(answer) if document::is_needed(&judged, &answer.head) => {
+                Box::pin(self.run_document_stage(answer, judged, record, learning, held))
             }
-            answer => return self.settled(answer, &judged, learning, held),
+            answer => return self.finish_response(answer, &judged, learning, held),
         };
         staged.await
     }
 
     /// The end of the way: the answer as it is passed on, or its refusal.
-    fn settled(
+    fn finish_response(
         &self,
-        answer: Result<Answer, Refused>,
-        judged: &Judged<Arc<PolicyMetrics>>,
-        mut learning: Option<Box<Learning>>,
+        answer: Result<PendingResponse, BoxedRefusal>,
+        evaluation: &Evaluation<Arc<PolicyMetrics>>,
+        mut outcome_recorder: Option<Box<OutcomeRecorder>>,
         held: Option<Duration>,
-    ) -> Result<Made, Refused> {
-        let Answer {
+    ) -> Result<ExchangeOutcome, BoxedRefusal> {
+        let PendingResponse {
             mut head,
             body,
             marks,
         } = answer.inspect_err(|refusal| {
-            learning
+            outcome_recorder
                 .iter_mut()
-                .for_each(|learning| learning.refused(refusal, &self.hold));
+                .for_each(|learning| learning.record_refusal(refusal, &self.admission_queue));
         })?;
-        self.describe(&mut head, marks, judged);
+        self.prepare_response_head(&mut head, marks, evaluation);
         if let Some(held) = held {
-            answer::tell_held(&mut head.headers, held);
+            local_reply::set_held(&mut head.headers, held);
         }
-        Ok(Made::Passed(Passed {
+        Ok(ExchangeOutcome::Origin(OriginResponse {
             head,
             body,
-            learning,
+            outcome_recorder,
         }))
     }
 
-    fn enter(&self, parts: &request::Parts, inside: Option<&Inside>) -> Result<Entry, Refused> {
-        let entry = front::enter(parts, &self.via, inside)?;
+    fn parse_target(
+        &self,
+        parts: &request::Parts,
+        tunnel: Option<&EnclosingTunnel>,
+    ) -> Result<RequestTarget, BoxedRefusal> {
+        let entry = request_target::parse_request(parts, &self.via, tunnel)?;
         let length = parts
             .headers
             .get(CONTENT_LENGTH)
             .and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-        if length.is_some_and(|length| length > self.request_body) {
-            return Err(Box::new(too_large()));
+        if length.is_some_and(|length| length > self.max_request_body) {
+            return Err(Box::new(body_too_large()));
         }
         Ok(entry)
     }
 
     /// A client's request as the origin gets it.
-    fn call(
+    fn build_upstream_request(
         &self,
         parts: &mut request::Parts,
         body: Incoming,
-        judged: &mut Judged<Arc<PolicyMetrics>>,
-        record: &mut Record,
-    ) -> Call {
-        record.enter(Stage::Upstream);
+        evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
+        record: &mut RequestRecord,
+    ) -> UpstreamRequest {
+        record.enter_stage(Stage::Upstream);
         let mut headers = std::mem::take(&mut parts.headers);
-        front::count_forward(&parts.method, &mut headers);
-        clean::request(
+        request_target::decrement_max_forwards(&parts.method, &mut headers);
+        header_filter::filter_request(
             &mut headers,
-            judged.asked.target.authority(),
+            evaluation.facts.target.authority(),
             parts.version,
             &self.via,
         );
-        if judged.asked.changes_origin() {
+        if evaluation.facts.changes_origin() {
             // They were meant for the origin that the crawler named.
             headers.remove(AUTHORIZATION);
             headers.remove(COOKIE);
         }
-        judged.effects().change_request(&mut headers);
-        document::prepare_request(&mut headers, judged);
-        recrawl::add_conditions(judged, &mut headers);
-        let target = &judged.asked.target;
+        evaluation.effects().apply_to_request(&mut headers);
+        document::prepare_request(&mut headers, evaluation);
+        recrawl::add_conditions(evaluation, &mut headers);
+        let target = &evaluation.facts.target;
         let received = std::mem::take(&mut parts.uri).into_parts().path_and_query;
         let uri = received
             .filter(|p| p.as_str() == target.path_and_query())
             .map(Into::into);
-        let body = Upload::new(
+        let body = RequestUpload::new(
             body,
-            self.request_body,
-            self.body_times.with(judged.body_timeouts()),
+            self.max_request_body,
+            self.body_time_limits
+                .with_overrides(evaluation.body_timeouts()),
         );
         if let Some(watch) = body.watch() {
-            record.uploads(Arc::clone(watch.bytes()));
+            record.set_upload_meter(Arc::clone(watch.byte_counter()));
         }
-        Call {
+        UpstreamRequest {
             method: parts.method.clone(),
             headers,
             body,
@@ -354,168 +376,190 @@ impl Exchange {
     }
 
     /// The document stage, for the few answers that come to it, and the end of their way.
-    async fn document(
+    async fn run_document_stage(
         &self,
-        answer: Answer,
-        mut judged: Judged<Arc<PolicyMetrics>>,
-        record: &mut Record,
-        mut learning: Option<Box<Learning>>,
+        answer: PendingResponse,
+        mut evaluation: Evaluation<Arc<PolicyMetrics>>,
+        record: &mut RequestRecord,
+        mut outcome_recorder: Option<Box<OutcomeRecorder>>,
         held: Option<Duration>,
-    ) -> Result<Made, Refused> {
-        let Answer {
+    ) -> Result<ExchangeOutcome, BoxedRefusal> {
+        let PendingResponse {
             mut head,
-            body: Outgoing::Plain(download),
+            body: OutgoingBody::Streamed(download),
             marks,
         } = answer
         else {
-            return self.settled(Ok(answer), &judged, learning, held);
+            return self.finish_response(Ok(answer), &evaluation, outcome_recorder, held);
         };
-        record.enter(Stage::Document);
+        record.enter_stage(Stage::Document);
         let metrics = self.recorder.metrics();
-        let staged = document::stage(
-            &mut judged,
+        let staged = document::run_stage(
+            &mut evaluation,
             &mut head,
             download,
-            learning.as_deref_mut(),
+            outcome_recorder.as_deref_mut(),
             metrics,
         )
         .await;
-        note(record, &judged);
-        self.settled(
-            staged.map(|body| Answer { head, body, marks }),
-            &judged,
-            learning,
+        record_evaluation(record, &evaluation);
+        self.finish_response(
+            staged.map(|body| PendingResponse { head, body, marks }),
+            &evaluation,
+            outcome_recorder,
             held,
         )
     }
 
     /// The response stage.
-    fn judge_answer(
+    fn run_response_stage(
         &self,
-        response: Response<Box<Download>>,
-        asker: &Asker,
-        judged: &mut Judged<Arc<PolicyMetrics>>,
-        record: &mut Record,
-        learning: Option<&mut Learning>,
-    ) -> Result<Answer, Refused> {
+        response: Response<Box<ResponseDownload>>,
+        preferences: &ReplyPreferences,
+        evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
+        record: &mut RequestRecord,
+        outcome_recorder: Option<&mut OutcomeRecorder>,
+    ) -> Result<PendingResponse, BoxedRefusal> {
         let (mut head, mut download) = response.into_parts();
-        match clean::settle_framing(&mut head.headers) {
-            Ok(_) if head.status.is_informational() => return Err(unreadable()),
-            Ok(Framing::Plain) => {}
-            Ok(Framing::Doubtful) => download.end_with_it(),
-            Err(UnknownCoding) => return Err(unreadable()),
+        match header_filter::normalize_framing(&mut head.headers) {
+            Ok(_) if head.status.is_informational() => return Err(unreadable_response()),
+            Ok(ResponseFraming::Unambiguous) => {}
+            Ok(ResponseFraming::Ambiguous) => download.forbid_reuse(),
+            Err(UnknownTransferCoding) => return Err(unreadable_response()),
         }
-        record.enter(Stage::Response);
-        let asked = asker.conditional();
-        let verdict = gate_response::response(judged, &head, asked, learning, &self.hold);
-        note(record, judged);
+        record.enter_stage(Stage::Response);
+        let asked = preferences.conditional();
+        let verdict = gate_response::evaluate_response(
+            evaluation,
+            &head,
+            asked,
+            outcome_recorder,
+            &self.admission_queue,
+        );
+        record_evaluation(record, evaluation);
         // Refused: the connection is dropped with the body, of which no byte was passed on.
         let marks = verdict?;
         // As the rules on sizes: an error page is passed on.
-        if let Some(most) = judged.max_body().filter(|_| head.status.is_success()) {
-            download.limit(most);
+        if let Some(most) = evaluation.max_body().filter(|_| head.status.is_success()) {
+            download.set_limit(most);
         }
-        download.lasts(judged.body_timeouts());
-        Ok(Answer {
+        download.set_timeouts(evaluation.body_timeouts());
+        Ok(PendingResponse {
             head,
-            body: Outgoing::Plain(download),
+            body: OutgoingBody::Streamed(download),
             marks,
         })
     }
 
     /// The head of an answer that passed, as the client gets it.
-    fn describe(
+    fn prepare_response_head(
         &self,
         parts: &mut response::Parts,
-        marks: Marks,
-        judged: &Judged<Arc<PolicyMetrics>>,
+        marks: ResponseAnnotations,
+        evaluation: &Evaluation<Arc<PolicyMetrics>>,
     ) {
-        clean::response(&mut parts.headers, parts.status, parts.version, &self.via);
-        if let Some(asked) = judged.asked.instead_of() {
-            clean::in_place(&mut parts.headers, asked, &judged.asked.target);
+        header_filter::filter_response(&mut parts.headers, parts.status, parts.version, &self.via);
+        if let Some(asked) = evaluation.facts.rewritten_from() {
+            header_filter::rewrite_for_requested_url(
+                &mut parts.headers,
+                asked,
+                &evaluation.facts.target,
+            );
         }
-        answer::tell_marks(&mut parts.headers, marks);
-        judged
-            .tags()
-            .for_each(|tag| answer::tell_tag(&mut parts.headers, tag));
-        judged.effects().describe_answer(&mut parts.headers);
-        if let Some(tag) = judged.effects().robots_tag() {
+        local_reply::set_marks(&mut parts.headers, marks);
+        evaluation
+            .crawl_tags()
+            .for_each(|tag| local_reply::append_tag(&mut parts.headers, tag));
+        evaluation.effects().apply_to_response(&mut parts.headers);
+        if let Some(tag) = evaluation.effects().robots_tag() {
             robots_tag::merge(&mut parts.headers, tag);
         }
         parts.version = http::Version::HTTP_11;
     }
 
     /// The answer to a refused request; none for a crawler that is hung up on.
-    pub(in crate::proxy) fn refused(
+    pub(in crate::proxy) fn refusal_response(
         &self,
         refusal: &Refusal,
-        asker: &Asker,
-        snapshot: &PolicyInForce,
-        record: &mut Record,
+        preferences: &ReplyPreferences,
+        snapshot: &ProxyPolicySnapshot,
+        record: &mut RequestRecord,
     ) -> Option<Response<Bytes>> {
-        record.enter(refusal.stage);
-        record.rejected(
+        record.enter_stage(refusal.stage);
+        record.set_rejected(
             refusal.reason,
             refusal.cause.map(|rule| rule.0),
-            refusal.keep,
+            refusal.url_detail,
         );
-        let decision = record.id().text();
-        let in_force = answer::InForce {
+        let decision = record.id().to_text();
+        let in_force = local_reply::PolicyLabel {
             name: snapshot.policy.name(),
             revision: snapshot.policy.revision(),
         };
         let mut response = match refusal.form {
-            Form::Problem => {
-                answer::refuse(refusal, asker.manner(self.profile), in_force, &decision)
-            }
-            Form::RobotsTxt => Some(answer::robots_txt(refusal, in_force, &decision)),
+            RefusalForm::Problem => local_reply::refusal_response(
+                refusal,
+                preferences.refusal_style(self.profile),
+                in_force,
+                &decision,
+            ),
+            RefusalForm::RobotsTxt => Some(local_reply::disallow_all_robots_txt(
+                refusal, in_force, &decision,
+            )),
         }?;
-        asker.tell_more(response.headers_mut(), record);
+        preferences.add_trace_headers(response.headers_mut(), record);
         Some(response)
     }
 }
 
 /// What became of a request that was not refused.
-enum Made {
+enum ExchangeOutcome {
     /// The origin's answer.
-    Passed(Passed),
+    Origin(OriginResponse),
     /// One of our own.
-    Own(Response<Bytes>),
+    Local(Response<Bytes>),
     /// None: the client left in the middle of its request.
-    Unheard,
+    ClientLeft,
 }
 
 /// What is said in place of sending a request on.
-enum Instead {
-    Own(Box<Response<Bytes>>),
-    Refused(Refused),
+enum LocalReply {
+    Response(Box<Response<Bytes>>),
+    Refused(BoxedRefusal),
 }
 
 /// The permit of a request that goes on to the origin.
-fn sent_on<V>(outcome: Outcome<V>, journey: Journey) -> Result<Permit<V>, Instead> {
+fn forward_permit<V>(
+    outcome: RequestOutcome<V>,
+    forward_mode: ForwardMode,
+) -> Result<Permit<V>, LocalReply> {
     match outcome {
-        Outcome::Forward(_) if journey == Journey::EndsHere => Err(Instead::Own(options().into())),
-        Outcome::Forward(permit) => Ok(permit),
-        Outcome::Robots(known) => Err(Instead::Own(answer::known_robots_txt(&known).into())),
-        Outcome::Answer(refusal) => Err(Instead::Refused(refusal)),
+        RequestOutcome::Forward(_) if forward_mode == ForwardMode::AnswerLocally => {
+            Err(LocalReply::Response(options_response().into()))
+        }
+        RequestOutcome::Forward(permit) => Ok(permit),
+        RequestOutcome::ServeRobots(known) => Err(LocalReply::Response(
+            local_reply::known_robots_txt(&known).into(),
+        )),
+        RequestOutcome::Refuse(refusal) => Err(LocalReply::Refused(refusal)),
     }
 }
 
 /// Tells the record what has come from the origin.
-fn heard(
-    answered: Result<Answered, UpstreamError>,
+fn record_origin_response(
+    answered: Result<UpstreamResponse, UpstreamError>,
     began: Instant,
-    record: &mut Record,
-) -> Result<Response<Box<Download>>, UpstreamError> {
+    record: &mut RequestRecord,
+) -> Result<Response<Box<ResponseDownload>>, UpstreamError> {
     let answered = answered.inspect_err(|error| {
-        if !error.client_left() && !matches!(error, UpstreamError::Resting(_)) {
-            timing::failed(record, error, began);
+        if !error.is_client_left() && !matches!(error, UpstreamError::BackingOff(_)) {
+            timing::record_failure(record, error, began);
         }
     })?;
-    record.address(answered.address.ip());
-    let ttfb = timing::answered(record, &answered, began);
+    record.set_address(answered.address.ip());
+    let ttfb = timing::record_first_byte(record, &answered, began);
     let response = answered.response;
-    record.origin_answered(
+    record.set_origin_response(
         response.status().as_u16(),
         response.headers().get(CONTENT_TYPE),
         ttfb,
@@ -524,31 +568,31 @@ fn heard(
 }
 
 /// Tells the record what the policy has done so far.
-fn note(record: &mut Record, judged: &Judged<Arc<PolicyMetrics>>) {
-    record.judged_under(&judged.snapshot.counters);
-    record.matched(judged.matched().iter().map(|rule| rule.0));
-    record.allowed(judged.cause().map(|rule| rule.0));
-    record.shadows(judged.shadow_notes());
-    if let Some(source) = judged.effects().source() {
-        record.source(source);
+fn record_evaluation(record: &mut RequestRecord, evaluation: &Evaluation<Arc<PolicyMetrics>>) {
+    record.set_policy(&evaluation.snapshot.counters);
+    record.set_matched_rules(evaluation.matched_rules().iter().map(|rule| rule.0));
+    record.set_allowed(evaluation.cause().map(|rule| rule.0));
+    record.set_shadows(evaluation.shadow_notes());
+    if let Some(source) = evaluation.effects().source() {
+        record.set_source(source);
     }
 }
 
 /// RFC 9110 section 9.3.7: OPTIONS that goes no further is answered with what the proxy itself can do.
-fn options() -> Response<Bytes> {
+fn options_response() -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     response.headers_mut().insert(
         http::header::ALLOW,
-        HeaderValue::from_static(answer::ALLOWED),
+        HeaderValue::from_static(local_reply::ALLOWED_METHODS),
     );
     response
 }
 
-fn unreadable() -> Refused {
+fn unreadable_response() -> BoxedRefusal {
     Box::new(Refusal::new(Reason::UpstreamProtocol, Stage::Upstream))
 }
 
-fn too_large() -> Refusal {
+fn body_too_large() -> Refusal {
     Refusal::new(Reason::RequestTooLarge, Stage::Target)
         .with_detail("the request's body is larger than the limit")
 }
@@ -559,7 +603,7 @@ mod tests {
 
     /// How big the future is that serves a request.
     fn size<'a, F>(
-        _: impl FnOnce(&'a Exchange, Request<Incoming>, ServiceOpen, &'a Seat) -> F,
+        _: impl FnOnce(&'a ProxyService, Request<Incoming>, ServiceGuard, &'a ConnectionContext) -> F,
     ) -> usize {
         size_of::<F>()
     }
@@ -567,9 +611,9 @@ mod tests {
     #[test]
     fn what_serves_a_request_is_small_enough_to_move() {
         assert!(
-            size(Exchange::answer) <= 2_816,
+            size(ProxyService::handle_request) <= 2_816,
             "{}",
-            size(Exchange::answer)
+            size(ProxyService::handle_request)
         );
     }
 }

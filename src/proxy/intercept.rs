@@ -9,21 +9,21 @@ use std::time::{Duration, Instant};
 use rustls::AlertDescription;
 
 use crate::gate::refusal::Refusal;
-use crate::gate::snapshot::Snapshot;
-use crate::gate::tls::{TlsWay, tls_way};
-use crate::gate::tunnel::TunnelAsked;
-use crate::tls::leaf::{Leaf, MintError, Minter};
+use crate::gate::snapshot::PolicySnapshot;
+use crate::gate::tunnel::TunnelFacts;
+use crate::gate::tunnel_tls::{TlsHandling, tls_handling};
+use crate::tls::issuer::{CertificateIssuer, IssueError, LeafCertificate};
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
 /// How often the operator is told of clients that do not trust the certificates.
-const TELL: Duration = Duration::from_secs(60);
+const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How a client learns that its tunnel is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Telling {
+pub enum RefusalDelivery {
     /// Inside TLS, where it can read why (`intercept_to_reject`).
-    Inside,
+    InsideTls,
     /// By the answer to its CONNECT, of which clients show the phrase at most.
     AtConnect,
 }
@@ -31,43 +31,46 @@ pub enum Telling {
 /// Looks into TLS.
 #[derive(Debug)]
 pub struct Interceptor {
-    minter: Minter,
-    telling: Telling,
-    told: Mutex<Option<Instant>>,
+    issuer: CertificateIssuer,
+    refusal_delivery: RefusalDelivery,
+    last_warning: Mutex<Option<Instant>>,
 }
 
 impl Interceptor {
     /// Looks into TLS by certificates of this minter.
-    pub fn new(minter: Minter, telling: Telling) -> Self {
+    pub fn new(issuer: CertificateIssuer, refusal_delivery: RefusalDelivery) -> Self {
         Self {
-            minter,
-            telling,
-            told: Mutex::default(),
+            issuer,
+            refusal_delivery,
+            last_warning: Mutex::default(),
         }
     }
 
     /// How refusals are told.
-    pub fn telling(&self) -> Telling {
-        self.telling
+    pub fn refusal_delivery(&self) -> RefusalDelivery {
+        self.refusal_delivery
     }
 
     /// The certificate of a host, for a client.
     ///
     /// # Errors
     /// If this client has had too many made.
-    pub async fn leaf(
+    pub async fn certificate(
         &self,
         host: &str,
         client: IpAddr,
         patience: Duration,
-    ) -> Result<Arc<Leaf>, MintError> {
-        self.minter.leaf(host, client, patience).await
+    ) -> Result<Arc<LeafCertificate>, IssueError> {
+        self.issuer.get_or_issue(host, client, patience).await
     }
 
     /// Whether the operator is to be told of another client that does not trust the certificates: once a minute.
-    pub fn tells(&self, now: Instant) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let due = told.is_none_or(|last| now.saturating_duration_since(last) >= TELL);
+    pub fn should_warn(&self, now: Instant) -> bool {
+        let mut told = self
+            .last_warning
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let due = told.is_none_or(|last| now.saturating_duration_since(last) >= WARN_INTERVAL);
         if due {
             *told = Some(now);
         }
@@ -77,20 +80,22 @@ impl Interceptor {
 
 /// What becomes of a tunnel's TLS: what a rule says, else the configuration. Without an authority nothing can be looked
 /// into, and what a rule wants looked into is refused: it must not pass unseen.
-pub fn way<C>(
+pub fn tls_action<C>(
     interceptor: Option<&Interceptor>,
-    asked: &TunnelAsked,
-    snapshot: &Snapshot<C>,
-) -> TlsWay {
-    match (interceptor, tls_way(asked, snapshot)) {
-        (None, Some(TlsWay::Intercept)) => TlsWay::Reject(Box::new(blindfolded())),
+    facts: &TunnelFacts,
+    snapshot: &PolicySnapshot<C>,
+) -> TlsHandling {
+    match (interceptor, tls_handling(facts, snapshot)) {
+        (None, Some(TlsHandling::Intercept)) => {
+            TlsHandling::Reject(Box::new(interception_unavailable()))
+        }
         (_, Some(said)) => said,
-        (None, None) => TlsWay::Tunnel,
-        (Some(_), None) => TlsWay::Intercept,
+        (None, None) => TlsHandling::Tunnel,
+        (Some(_), None) => TlsHandling::Intercept,
     }
 }
 
-pub(in crate::proxy) fn blindfolded() -> Refusal {
+pub(in crate::proxy) fn interception_unavailable() -> Refusal {
     Refusal::new(Reason::Undecided, Stage::Connect).with_detail(
         "a rule wants this host's tunnels looked into (tls: intercept), but this proxy has no certificate authority \
          (tls.intercept in the configuration)",
@@ -98,7 +103,7 @@ pub(in crate::proxy) fn blindfolded() -> Refusal {
 }
 
 /// Why a client did not finish a handshake: a word for the log.
-pub fn failed(error: &io::Error) -> &'static str {
+pub fn handshake_failure(error: &io::Error) -> &'static str {
     use AlertDescription as A;
     use io::ErrorKind as K;
     let tls = error

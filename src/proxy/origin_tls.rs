@@ -2,7 +2,7 @@
 //!
 //! It is given connections that stand: who dials, and where to, is not decided here. Nothing of a request is read.
 
-mod chains;
+mod chain_cache;
 mod error;
 mod stream;
 mod verifier;
@@ -22,44 +22,44 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::metrics::Metrics;
-use crate::tls::provider::provider;
+use crate::tls::provider::crypto_provider;
+use crate::vocab::certificate_verification::CertificateVerification;
 use crate::vocab::target::UrlTarget;
-use crate::vocab::verify::Verify;
 
 pub use error::TlsError;
 pub use stream::OriginTcp;
-use verifier::{Anybody, Trusted};
+use verifier::{AcceptAnyVerifier, CachingVerifier};
 
 /// A connection to an origin, with TLS or without.
 pub type OriginStream = MaybeHttpsStream<TokioIo<OriginTcp>>;
 
 /// What is spoken inside. HTTP/2 would be offered here, once the pool can share a connection.
-const PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
+const ALPN_PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
 /// Tickets that one origin may give; the library counts in tickets.
-const TICKETS: usize = 8;
+const TICKETS_PER_ORIGIN: usize = 8;
 /// Origins whose sessions are remembered.
 const SESSIONS: usize = 4096;
 /// The same for the kinds of handshakes that are rare.
 const FEW_SESSIONS: usize = 512;
 /// Origins that are known to need a small hello.
-const OLD_ORIGINS: u64 = 10_000;
+const MAX_LEGACY_ORIGINS: u64 = 10_000;
 /// After which time one is tried with a large hello again.
-const OLD_FOR: Duration = Duration::from_hours(12);
+const LEGACY_TTL: Duration = Duration::from_hours(12);
 
 /// How TLS is spoken to origins.
 #[derive(Clone, Debug)]
 pub struct OriginTlsSettings {
     /// Whether certificates are verified at all.
-    pub verify: Verify,
+    pub verify: CertificateVerification,
     /// Whom they must come from.
     pub roots: RootCertStore,
     /// How long one handshake may take.
-    pub handshake: Duration,
+    pub handshake_timeout: Duration,
 }
 
 /// How a handshake begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Hello {
+pub enum ClientHelloKind {
     /// With a post-quantum key share: more than fits into one packet, which a few old origins cannot read.
     Hybrid,
     /// Without one.
@@ -70,17 +70,17 @@ pub enum Hello {
 #[derive(Debug)]
 pub struct OriginTls {
     /// None if certificates are not verified at all.
-    verified: Option<Hellos>,
-    unverified: Hellos,
-    handshake: Duration,
-    old: Cache<Box<str>, ()>,
+    verified: Option<TlsClientConfigs>,
+    unverified: TlsClientConfigs,
+    handshake_timeout: Duration,
+    legacy_origins: Cache<Box<str>, ()>,
     metrics: Metrics,
 }
 
 /// One configuration for each hello. A session is remembered by the configuration that made it, so that none of an
 /// origin that has proved nothing can stand for a proof.
 #[derive(Debug)]
-struct Hellos {
+struct TlsClientConfigs {
     hybrid: Arc<ClientConfig>,
     classic: Arc<ClientConfig>,
 }
@@ -94,44 +94,45 @@ impl OriginTls {
         let OriginTlsSettings {
             verify,
             roots,
-            handshake,
+            handshake_timeout: handshake,
         } = settings;
         let verified = match verify {
-            Verify::On => {
-                let trusted: Arc<dyn ServerCertVerifier> = Arc::new(Trusted::new(roots)?);
-                Some(Hellos::new(&trusted, SESSIONS)?)
+            CertificateVerification::On => {
+                let trusted: Arc<dyn ServerCertVerifier> = Arc::new(CachingVerifier::new(roots)?);
+                Some(TlsClientConfigs::new(&trusted, SESSIONS)?)
             }
-            Verify::Skip => None,
+            CertificateVerification::Skip => None,
         };
-        let anybody: Arc<dyn ServerCertVerifier> = Arc::new(Anybody::new(&provider()));
+        let anybody: Arc<dyn ServerCertVerifier> =
+            Arc::new(AcceptAnyVerifier::new(&crypto_provider()));
         let old = Cache::builder()
-            .max_capacity(OLD_ORIGINS)
-            .time_to_live(OLD_FOR)
+            .max_capacity(MAX_LEGACY_ORIGINS)
+            .time_to_live(LEGACY_TTL)
             .build();
         Ok(Self {
             verified,
-            unverified: Hellos::new(&anybody, FEW_SESSIONS)?,
-            handshake,
-            old,
+            unverified: TlsClientConfigs::new(&anybody, FEW_SESSIONS)?,
+            handshake_timeout: handshake,
+            legacy_origins: old,
             metrics,
         })
     }
 
     /// What holds for a request of which this is asked.
-    pub fn verify(&self, asked: Verify) -> Verify {
-        asked.and(if self.verified.is_some() {
-            Verify::On
+    pub fn effective_verify(&self, requested: CertificateVerification) -> CertificateVerification {
+        requested.and(if self.verified.is_some() {
+            CertificateVerification::On
         } else {
-            Verify::Skip
+            CertificateVerification::Skip
         })
     }
 
     /// How to begin with the origin whose URLs begin so (`https://host/`).
-    pub fn hello(&self, base: &str) -> Hello {
-        if self.old.contains_key(base) {
-            Hello::Classic
+    pub fn hello_kind(&self, base: &str) -> ClientHelloKind {
+        if self.legacy_origins.contains_key(base) {
+            ClientHelloKind::Classic
         } else {
-            Hello::Hybrid
+            ClientHelloKind::Hybrid
         }
     }
 
@@ -143,61 +144,70 @@ impl OriginTls {
         &self,
         stream: TcpStream,
         target: &UrlTarget,
-        verify: Verify,
-        hello: Hello,
+        verify: CertificateVerification,
+        hello: ClientHelloKind,
     ) -> Result<OriginStream, TlsError> {
-        let verify = self.verify(verify);
+        let verify = self.effective_verify(verify);
         let config = Arc::clone(self.config(verify, hello));
-        let secured = tokio::time::timeout(self.handshake, secured(stream, target, config));
+        let secured =
+            tokio::time::timeout(self.handshake_timeout, connect_tls(stream, target, config));
         let secured = secured.await.unwrap_or(Err(TlsError::timeout()));
-        self.note(target.base(), hello, secured.as_ref().err());
-        if secured.is_ok() && verify == Verify::Skip {
-            self.metrics.upstream_unverified();
+        self.remember_hello(target.base(), hello, secured.as_ref().err());
+        if secured.is_ok() && verify == CertificateVerification::Skip {
+            self.metrics.record_unverified_upstream();
         }
         secured
     }
 
     /// Counts a connection on which TLS stands, with the time that took, a second try included.
-    pub fn stands(&self, took: Duration) {
-        self.metrics.origin_tls(took);
+    pub fn record_handshake(&self, took: Duration) {
+        self.metrics.record_origin_handshake(took);
     }
 
-    fn config(&self, verify: Verify, hello: Hello) -> &Arc<ClientConfig> {
+    fn config(
+        &self,
+        verify: CertificateVerification,
+        hello: ClientHelloKind,
+    ) -> &Arc<ClientConfig> {
         let hellos = match (verify, &self.verified) {
-            (Verify::On, Some(verified)) => verified,
-            (Verify::On, None) | (Verify::Skip, _) => &self.unverified,
+            (CertificateVerification::On, Some(verified)) => verified,
+            (CertificateVerification::On, None) | (CertificateVerification::Skip, _) => {
+                &self.unverified
+            }
         };
         match hello {
-            Hello::Hybrid => &hellos.hybrid,
-            Hello::Classic => &hellos.classic,
+            ClientHelloKind::Hybrid => &hellos.hybrid,
+            ClientHelloKind::Classic => &hellos.classic,
         }
     }
 
     /// Only a classic hello that is read tells an old origin; one that is not read tells nothing, and so the large one is
     /// tried first the next time. What is remembered already is left to expire.
-    fn note(&self, base: &str, hello: Hello, error: Option<&TlsError>) {
+    fn remember_hello(&self, base: &str, hello: ClientHelloKind, error: Option<&TlsError>) {
         match (hello, error) {
-            (Hello::Classic, None) if self.hello(base) == Hello::Hybrid => {
-                self.old.insert(base.into(), ())
+            (ClientHelloKind::Classic, None)
+                if self.hello_kind(base) == ClientHelloKind::Hybrid =>
+            {
+                self.legacy_origins.insert(base.into(), ())
             }
-            (Hello::Classic, Some(error)) if error.may_be_of_the_hello() => {
-                self.old.invalidate(base)
+            (ClientHelloKind::Classic, Some(error)) if error.may_be_caused_by_hello() => {
+                self.legacy_origins.invalidate(base)
             }
-            (Hello::Classic | Hello::Hybrid, _) => {}
+            (ClientHelloKind::Classic | ClientHelloKind::Hybrid, _) => {}
         }
     }
 }
 
-impl Hellos {
+impl TlsClientConfigs {
     fn new(verifier: &Arc<dyn ServerCertVerifier>, sessions: usize) -> Result<Self, String> {
-        let hybrid = provider();
+        let hybrid = crypto_provider();
         let classic = CryptoProvider {
             kx_groups: classic_groups(),
             ..hybrid.clone()
         };
         Ok(Self {
-            hybrid: config(hybrid, Arc::clone(verifier), sessions)?,
-            classic: config(classic, Arc::clone(verifier), sessions.min(FEW_SESSIONS))?,
+            hybrid: client_config(hybrid, Arc::clone(verifier), sessions)?,
+            classic: client_config(classic, Arc::clone(verifier), sessions.min(FEW_SESSIONS))?,
         })
     }
 }
@@ -207,7 +217,7 @@ fn classic_groups() -> Vec<&'static dyn rustls::crypto::SupportedKxGroup> {
     vec![X25519, SECP256R1, SECP384R1]
 }
 
-fn config(
+fn client_config(
     provider: CryptoProvider,
     verifier: Arc<dyn ServerCertVerifier>,
     sessions: usize,
@@ -220,13 +230,13 @@ fn config(
         .dangerous()
         .with_custom_certificate_verifier(verifier);
     let mut config = builder.with_no_client_auth();
-    config.alpn_protocols = PROTOCOLS.map(<[u8]>::to_vec).into();
-    config.resumption = Resumption::in_memory_sessions(sessions * TICKETS);
+    config.alpn_protocols = ALPN_PROTOCOLS.map(<[u8]>::to_vec).into();
+    config.resumption = Resumption::in_memory_sessions(sessions * TICKETS_PER_ORIGIN);
     Ok(Arc::new(config))
 }
 
 /// The name that is asked for and that must be in the certificate is the target's host.
-async fn secured(
+async fn connect_tls(
     stream: TcpStream,
     target: &UrlTarget,
     config: Arc<ClientConfig>,
@@ -237,12 +247,12 @@ async fn secured(
         .and_then(|rest| rest.strip_suffix(']'))
         .unwrap_or(host);
     let name = ServerName::try_from(bare)
-        .map_err(|_| TlsError::name())?
+        .map_err(|_| TlsError::invalid_name())?
         .to_owned();
-    let tcp = TokioIo::new(TokioIo::new(OriginTcp::shaking(stream)));
+    let tcp = TokioIo::new(TokioIo::new(OriginTcp::for_handshake(stream)));
     let secured = TlsConnector::from(config).connect(name, tcp).await;
-    let secured = secured.map_err(|error| TlsError::of(&error))?;
+    let secured = secured.map_err(|error| TlsError::from_handshake_error(&error))?;
     let mut secured = MaybeHttpsStream::Https(TokioIo::new(secured));
-    stream::shaken(&mut secured);
+    stream::stop_coalescing(&mut secured);
     Ok(secured)
 }

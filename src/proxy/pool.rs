@@ -13,18 +13,18 @@ use std::time::{Duration, Instant};
 use hyper::client::conn::http1::{Connection, SendRequest};
 use indexmap::IndexMap;
 
-use crate::vocab::verify::Verify;
+use crate::vocab::certificate_verification::CertificateVerification;
 
-use super::body::Upload;
-use super::destination::Vetted;
+use super::body::RequestUpload;
+use super::destination::VettedAddresses;
 use super::head::timer::LazyTimer;
 use super::origin_tls::OriginStream;
 
 const SHARDS: usize = 16;
 /// How long a connection beyond `idle_per_host` is kept, in case the burst that opened it goes on.
-const GRACE: Duration = Duration::from_secs(1);
+const SURPLUS_GRACE: Duration = Duration::from_secs(1);
 /// How many hosts are looked at for the connection that has been idle for longest, where one must go.
-const SAMPLE: usize = 8;
+const EVICTION_SAMPLE: usize = 8;
 
 /// How many idle connections are kept, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -39,22 +39,22 @@ pub struct PoolLimits {
 
 /// A connection to an origin: its sender and the future that drives it.
 #[derive(Debug)]
-pub struct Link {
+pub struct OriginConnection {
     /// Takes requests.
-    pub sender: SendRequest<Upload>,
+    pub sender: SendRequest<RequestUpload>,
     /// Reads and writes the socket; must be polled while a request is under way.
-    pub driver: Connection<OriginStream, Upload>,
+    pub driver: Connection<OriginStream, RequestUpload>,
     /// The address that was dialled.
     pub address: SocketAddr,
     /// The scheme, host and port under which it is kept: `https://host/`.
     pub base: Box<str>,
     /// Whether the origin has proved who it is.
-    pub verify: Verify,
+    pub verify: CertificateVerification,
     /// Runs while an answer is waited for.
-    pub(in crate::proxy) answer: LazyTimer,
+    pub(in crate::proxy) response_timer: LazyTimer,
 }
 
-impl Link {
+impl OriginConnection {
     /// Drives the connection; ready once it has ended.
     pub fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut self.driver).poll(cx).map(|_| ())
@@ -70,72 +70,77 @@ impl Link {
 /// What connections are kept under. One whose origin has proved nothing never serves a request that asks for proof,
 /// and nothing sent in the clear stands for TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place<'a> {
+pub struct PoolKey<'a> {
     /// Scheme, host and port: `https://host/`.
     pub base: &'a str,
     /// Whether the origin has to prove who it is; without TLS there is nothing to prove.
-    pub verify: Verify,
+    pub verify: CertificateVerification,
 }
 
 /// A connection out of the pool.
 #[derive(Debug)]
-pub struct Reused {
+pub struct PooledConnection {
     /// The connection.
-    pub link: Box<Link>,
+    pub connection: Box<OriginConnection>,
     /// How long it was idle.
     pub idle_for: Duration,
 }
 
 #[derive(Debug)]
-struct Idle {
-    link: Box<Link>,
+struct IdleConnection {
+    connection: Box<OriginConnection>,
     since: Instant,
 }
 
-impl Idle {
+impl IdleConnection {
     fn is_surplus(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.since) >= GRACE
+        now.saturating_duration_since(self.since) >= SURPLUS_GRACE
     }
 }
 
 /// Idle connections of one kind, by what their URLs begin with; in an order, so that some can be looked at.
-type Shard = IndexMap<Box<str>, Vec<Idle>>;
+type PoolShard = IndexMap<Box<str>, Vec<IdleConnection>>;
 
 /// Idle connections by their places.
 #[derive(Debug)]
-pub struct Pool {
-    verified: [Mutex<Shard>; SHARDS],
-    unverified: [Mutex<Shard>; SHARDS],
+pub struct ConnectionPool {
+    verified: [Mutex<PoolShard>; SHARDS],
+    unverified: [Mutex<PoolShard>; SHARDS],
     count: AtomicUsize,
     /// Where the next connection that must go is looked for.
-    hand: AtomicUsize,
+    eviction_cursor: AtomicUsize,
     limits: PoolLimits,
 }
 
-impl Pool {
+impl ConnectionPool {
     /// An empty pool.
     pub fn new(limits: PoolLimits) -> Self {
         Self {
             verified: std::array::from_fn(|_| Mutex::default()),
             unverified: std::array::from_fn(|_| Mutex::default()),
             count: AtomicUsize::new(0),
-            hand: AtomicUsize::new(0),
+            eviction_cursor: AtomicUsize::new(0),
             limits,
         }
     }
 
     /// The connection of a place that was used last, if its address is among those vetted for this request.
-    pub fn take(&self, place: Place<'_>, vetted: &Vetted, now: Instant) -> Option<Reused> {
-        let mut shard = self.shard(place);
-        let idle = shard.get_mut(place.base)?;
+    pub fn take(
+        &self,
+        key: PoolKey<'_>,
+        vetted: &VettedAddresses,
+        now: Instant,
+    ) -> Option<PooledConnection> {
+        let mut shard = self.shard(key);
+        let idle = shard.get_mut(key.base)?;
         while let Some(mut last) = idle.pop() {
             self.count.fetch_sub(1, Ordering::Relaxed);
             let idle_for = now.saturating_duration_since(last.since);
-            let fits =
-                idle_for < self.limits.idle && vetted.addresses().contains(&last.link.address);
-            if fits && last.link.is_usable() {
-                return Some(Reused {
-                    link: last.link,
+            let fits = idle_for < self.limits.idle
+                && vetted.addresses().contains(&last.connection.address);
+            if fits && last.connection.is_usable() {
+                return Some(PooledConnection {
+                    connection: last.connection,
                     idle_for,
                 });
             }
@@ -144,22 +149,25 @@ impl Pool {
     }
 
     /// Keeps a connection whose last answer has been read to its end.
-    pub fn put(&self, link: Box<Link>, now: Instant) {
-        if link.sender.is_closed() || self.limits.per_host == 0 {
+    pub fn put(&self, connection: Box<OriginConnection>, now: Instant) {
+        if connection.sender.is_closed() || self.limits.per_host == 0 {
             return;
         }
-        let mut shard = self.shard(Place {
-            base: &link.base,
-            verify: link.verify,
+        let mut shard = self.shard(PoolKey {
+            base: &connection.base,
+            verify: connection.verify,
         });
         if self.count.load(Ordering::Relaxed) >= self.limits.total && !self.evict(&mut shard) {
             return;
         }
-        let kept = match shard.get_mut(&*link.base) {
+        let kept = match shard.get_mut(&*connection.base) {
             Some(kept) => kept,
-            None => shard.entry(link.base.clone()).or_default(),
+            None => shard.entry(connection.base.clone()).or_default(),
         };
-        kept.push(Idle { link, since: now });
+        kept.push(IdleConnection {
+            connection,
+            since: now,
+        });
         self.count.fetch_add(1, Ordering::Relaxed);
         // The ones at the front are used last, so they are the surplus once they have been idle for a while.
         if kept.len() > self.limits.per_host && kept.first().is_some_and(|i| i.is_surplus(now)) {
@@ -207,13 +215,16 @@ impl Pool {
 
     /// Makes room by closing the connection that has been idle for longest among those of a few hosts of this shard.
     /// To look at all of them would cost each new host a walk over the pool.
-    fn evict(&self, shard: &mut Shard) -> bool {
+    fn evict(&self, shard: &mut PoolShard) -> bool {
         let hosts = shard.len().max(1);
-        let from = self.hand.fetch_add(SAMPLE, Ordering::Relaxed) % hosts;
+        let from = self
+            .eviction_cursor
+            .fetch_add(EVICTION_SAMPLE, Ordering::Relaxed)
+            % hosts;
         // Hosts without an idle connection, whose connections are in use, are passed by.
         let places = (0..shard.len()).map(|step| (from + step) % hosts);
         let idle = places.filter_map(|at| Some((shard.get_index(at)?.1.first()?.since, at)));
-        let Some((_, at)) = idle.take(SAMPLE).min() else {
+        let Some((_, at)) = idle.take(EVICTION_SAMPLE).min() else {
             return false;
         };
         let Some((_, idle)) = shard.get_index_mut(at) else {
@@ -227,17 +238,17 @@ impl Pool {
         true
     }
 
-    fn shards(&self) -> impl Iterator<Item = &Mutex<Shard>> {
+    fn shards(&self) -> impl Iterator<Item = &Mutex<PoolShard>> {
         self.verified.iter().chain(&self.unverified)
     }
 
-    fn shard(&self, place: Place<'_>) -> std::sync::MutexGuard<'_, Shard> {
-        let shards = match place.verify {
-            Verify::On => &self.verified,
-            Verify::Skip => &self.unverified,
+    fn shard(&self, key: PoolKey<'_>) -> std::sync::MutexGuard<'_, PoolShard> {
+        let shards = match key.verify {
+            CertificateVerification::On => &self.verified,
+            CertificateVerification::Skip => &self.unverified,
         };
         // Where many meet costs only waiting; the map within a shard has a hash that clients cannot guess.
-        let mixed = place.base.bytes().fold(0, |sum: usize, byte| {
+        let mixed = key.base.bytes().fold(0, |sum: usize, byte| {
             sum.wrapping_mul(31).wrapping_add(byte.into())
         });
         let number = mixed % SHARDS;

@@ -14,14 +14,15 @@ use hickory_resolver::{Resolver as Hickory, TokioResolver};
 use moka::sync::Cache;
 use tokio::sync::OnceCell;
 
-use crate::clock::{Clock, Lapse};
+use crate::clock::{Clock, TimeSpan};
 
 /// Names remembered at most.
-const REMEMBERED: u64 = 50_000;
+const MAX_CACHED_NAMES: u64 = 50_000;
 /// How long an answer of the system's resolver holds: it tells no time to live.
 const SYSTEM_TTL: Duration = Duration::from_secs(30);
 /// The shortest and the longest time that an answer holds.
-const TTL: std::ops::RangeInclusive<Duration> = Duration::from_secs(5)..=Duration::from_secs(3600);
+const TTL_RANGE: std::ops::RangeInclusive<Duration> =
+    Duration::from_secs(5)..=Duration::from_secs(3600);
 /// How long a name that does not exist is not asked for again.
 const NO_SUCH_NAME_TTL: Duration = Duration::from_secs(30);
 /// How long after a failure the name servers are asked again.
@@ -50,42 +51,42 @@ pub enum NameServers {
 
 /// Addresses of names, with a memory.
 #[derive(Debug)]
-pub struct Resolver {
-    lookup: Lookup,
+pub struct DnsResolver {
+    backend: DnsBackend,
     hosts: BTreeMap<String, Vec<IpAddr>>,
     timeout: Duration,
     clock: Clock,
-    memory: Cache<Box<str>, Answer, RandomState>,
+    cache: Cache<Box<str>, CachedLookup, RandomState>,
     /// Names that are being asked for.
-    open: Mutex<Open>,
+    in_flight: Mutex<InFlightLookups>,
 }
 
-type Open = HashMap<Box<str>, Arc<OnceCell<Answer>>>;
+type InFlightLookups = HashMap<Box<str>, Arc<OnceCell<CachedLookup>>>;
 
 #[derive(Clone, Debug)]
-struct Answer {
+struct CachedLookup {
     addresses: Result<Arc<[IpAddr]>, ResolveError>,
-    holds_for: Duration,
-    until: Instant,
+    ttl: Duration,
+    expires_at: Instant,
 }
 
 /// What is known of a name.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct Resolution {
     /// Its addresses.
     pub addresses: Result<Arc<[IpAddr]>, ResolveError>,
     /// How long it took to find out; `None` if it was known.
-    pub found_in: Option<Lapse>,
+    pub resolved_in: Option<TimeSpan>,
     /// If it has none: when it is asked for again.
-    pub again_in: Option<Duration>,
+    pub retry_in: Option<Duration>,
 }
 
-enum Lookup {
+enum DnsBackend {
     System,
     Servers(Box<TokioResolver>),
 }
 
-impl std::fmt::Debug for Lookup {
+impl std::fmt::Debug for DnsBackend {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::System => "System",
@@ -95,20 +96,20 @@ impl std::fmt::Debug for Lookup {
 }
 
 /// Each answer tells for how long it holds.
-struct Holds;
+struct LookupExpiry;
 
-impl moka::Expiry<Box<str>, Answer> for Holds {
+impl moka::Expiry<Box<str>, CachedLookup> for LookupExpiry {
     fn expire_after_create(
         &self,
         _: &Box<str>,
-        answer: &Answer,
+        answer: &CachedLookup,
         _: std::time::Instant,
     ) -> Option<Duration> {
-        Some(answer.holds_for)
+        Some(answer.ttl)
     }
 }
 
-impl Resolver {
+impl DnsResolver {
     /// A resolver. `hosts` are answered without a look-up; `timeout` bounds each look-up.
     ///
     /// # Errors
@@ -120,20 +121,22 @@ impl Resolver {
         clock: Clock,
     ) -> Result<Self, String> {
         let lookup = match servers {
-            NameServers::System => Lookup::System,
-            NameServers::Servers(servers) => Lookup::Servers(Box::new(hickory(servers, timeout)?)),
+            NameServers::System => DnsBackend::System,
+            NameServers::Servers(servers) => {
+                DnsBackend::Servers(Box::new(build_hickory(servers, timeout)?))
+            }
         };
         let memory = Cache::builder()
-            .max_capacity(REMEMBERED)
-            .expire_after(Holds);
+            .max_capacity(MAX_CACHED_NAMES)
+            .expire_after(LookupExpiry);
         let memory = memory.build_with_hasher(RandomState::default());
         Ok(Self {
-            lookup,
+            backend: lookup,
             hosts,
             timeout,
             clock,
-            memory,
-            open: Mutex::default(),
+            cache: memory,
+            in_flight: Mutex::default(),
         })
     }
 
@@ -141,31 +144,31 @@ impl Resolver {
     ///
     /// # Errors
     /// If it has none.
-    pub async fn addresses(&self, host: &str) -> Found {
-        if let Some(answer) = self.memory.get(host) {
-            return self.found(answer, None);
+    pub async fn resolve(&self, host: &str) -> Resolution {
+        if let Some(answer) = self.cache.get(host) {
+            return self.to_resolution(answer, None);
         }
         if let Some(fixed) = self.hosts.get(host) {
-            return Found {
+            return Resolution {
                 addresses: Ok(fixed.as_slice().into()),
-                found_in: None,
-                again_in: None,
+                resolved_in: None,
+                retry_in: None,
             };
         }
         let began = self.clock.now();
         // Boxed, so that those that know are not as big as those that ask.
-        let answer = Box::pin(self.ask_together(host)).await;
-        let found_in = Some(Lapse::between(began, self.clock.now()));
-        self.found(answer, found_in)
+        let answer = Box::pin(self.lookup_shared(host)).await;
+        let found_in = Some(TimeSpan::between(began, self.clock.now()));
+        self.to_resolution(answer, found_in)
     }
 
     /// The addresses of a canonical host name that are known without asking; none if there are none.
-    pub fn remembered(&self, host: &str) -> Vec<IpAddr> {
+    pub fn cached_addresses(&self, host: &str) -> Vec<IpAddr> {
         if let Some(fixed) = self.hosts.get(host) {
             return fixed.clone();
         }
         let known = self
-            .memory
+            .cache
             .get(host)
             .and_then(|answer| answer.addresses.ok());
         known
@@ -183,46 +186,50 @@ impl Resolver {
         &self.clock
     }
 
-    fn open(&self) -> MutexGuard<'_, Open> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn in_flight(&self) -> MutexGuard<'_, InFlightLookups> {
+        self.in_flight
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn found(
+    fn to_resolution(
         &self,
-        Answer {
-            addresses, until, ..
-        }: Answer,
-        found_in: Option<Lapse>,
-    ) -> Found {
+        CachedLookup {
+            addresses,
+            expires_at: until,
+            ..
+        }: CachedLookup,
+        found_in: Option<TimeSpan>,
+    ) -> Resolution {
         let left = || until.saturating_duration_since(self.clock.now());
         let again_in = addresses.is_err().then(left);
-        Found {
+        Resolution {
             addresses,
-            found_in,
-            again_in,
+            resolved_in: found_in,
+            retry_in: again_in,
         }
     }
 
     /// Those that ask for the same name meanwhile wait for one answer. If whoever asks gives up the next one asks.
-    async fn ask_together(&self, host: &str) -> Answer {
-        let question = Question::join(self, host);
+    async fn lookup_shared(&self, host: &str) -> CachedLookup {
+        let question = SharedLookup::join(self, host);
         let asked = question.cell().get_or_init(|| async {
             // It may have been answered between the look into the memory and the joining.
-            if let Some(answer) = self.memory.get(host) {
+            if let Some(answer) = self.cache.get(host) {
                 return answer;
             }
-            let answer = self.ask(host).await;
-            self.memory.insert(host.into(), answer.clone());
+            let answer = self.lookup(host).await;
+            self.cache.insert(host.into(), answer.clone());
             answer
         });
         asked.await.clone()
     }
 
-    async fn ask(&self, host: &str) -> Answer {
+    async fn lookup(&self, host: &str) -> CachedLookup {
         let asked = async {
-            match &self.lookup {
-                Lookup::System => ask_system(host).await,
-                Lookup::Servers(servers) => ask_servers(servers, host, &self.clock).await,
+            match &self.backend {
+                DnsBackend::System => lookup_system(host).await,
+                DnsBackend::Servers(servers) => lookup_servers(servers, host, &self.clock).await,
             }
         };
         let (addresses, ttl) = match tokio::time::timeout(self.timeout, asked).await {
@@ -231,25 +238,25 @@ impl Resolver {
             Ok(Err(error)) => (Err(error), FAILURE_TTL),
             Err(_) => (Err(ResolveError::Timeout), FAILURE_TTL),
         };
-        let holds_for = ttl.clamp(*TTL.start(), *TTL.end());
-        Answer {
+        let holds_for = ttl.clamp(*TTL_RANGE.start(), *TTL_RANGE.end());
+        CachedLookup {
             addresses,
-            holds_for,
-            until: self.clock.now() + holds_for,
+            ttl: holds_for,
+            expires_at: self.clock.now() + holds_for,
         }
     }
 }
 
 /// A part in a question. The last one to leave forgets it.
-struct Question<'r> {
-    resolver: &'r Resolver,
+struct SharedLookup<'r> {
+    resolver: &'r DnsResolver,
     host: &'r str,
-    cell: Arc<OnceCell<Answer>>,
+    cell: Arc<OnceCell<CachedLookup>>,
 }
 
-impl<'r> Question<'r> {
-    fn join(resolver: &'r Resolver, host: &'r str) -> Self {
-        let cell = Arc::clone(resolver.open().entry(host.into()).or_default());
+impl<'r> SharedLookup<'r> {
+    fn join(resolver: &'r DnsResolver, host: &'r str) -> Self {
+        let cell = Arc::clone(resolver.in_flight().entry(host.into()).or_default());
         Self {
             resolver,
             host,
@@ -257,14 +264,14 @@ impl<'r> Question<'r> {
         }
     }
 
-    fn cell(&self) -> &OnceCell<Answer> {
+    fn cell(&self) -> &OnceCell<CachedLookup> {
         &self.cell
     }
 }
 
-impl Drop for Question<'_> {
+impl Drop for SharedLookup<'_> {
     fn drop(&mut self) {
-        let mut open = self.resolver.open();
+        let mut open = self.resolver.in_flight();
         // Under the lock, so that of two that leave one is the last.
         self.cell = Arc::default();
         if open
@@ -276,14 +283,14 @@ impl Drop for Question<'_> {
     }
 }
 
-type Asked = Result<(Arc<[IpAddr]>, Duration), ResolveError>;
+type LookupResult = Result<(Arc<[IpAddr]>, Duration), ResolveError>;
 
-async fn ask_system(host: &str) -> Asked {
+async fn lookup_system(host: &str) -> LookupResult {
     // The port is not part of the question, but of the interface.
     let found = tokio::net::lookup_host((host, 0)).await;
     let addresses: Arc<[IpAddr]> = match found {
         Ok(found) => found.map(|a| a.ip()).collect(),
-        Err(error) => return Err(system_error(&error)),
+        Err(error) => return Err(classify_system_error(&error)),
     };
     if addresses.is_empty() {
         Err(ResolveError::NoSuchName)
@@ -294,7 +301,7 @@ async fn ask_system(host: &str) -> Asked {
 
 /// getaddrinfo tells its errors only in words: "Name or service not known" and "No address associated with hostname"
 /// are answers, "Temporary failure in name resolution" is none.
-fn system_error(error: &std::io::Error) -> ResolveError {
+fn classify_system_error(error: &std::io::Error) -> ResolveError {
     let words = error.to_string();
     let answered = ["not known", "No address", "nodename nor servname"]
         .iter()
@@ -306,7 +313,7 @@ fn system_error(error: &std::io::Error) -> ResolveError {
     }
 }
 
-async fn ask_servers(servers: &TokioResolver, host: &str, clock: &Clock) -> Asked {
+async fn lookup_servers(servers: &TokioResolver, host: &str, clock: &Clock) -> LookupResult {
     // With the root's dot, search domains of the machine are never tried.
     match servers.lookup_ip(format!("{host}.")).await {
         Ok(found) => {
@@ -320,7 +327,7 @@ async fn ask_servers(servers: &TokioResolver, host: &str, clock: &Clock) -> Aske
     }
 }
 
-fn hickory(servers: &[SocketAddr], timeout: Duration) -> Result<TokioResolver, String> {
+fn build_hickory(servers: &[SocketAddr], timeout: Duration) -> Result<TokioResolver, String> {
     let servers = servers.iter().map(|server| {
         let mut config = NameServerConfig::udp_and_tcp(server.ip());
         for connection in &mut config.connections {

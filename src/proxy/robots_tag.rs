@@ -6,15 +6,15 @@
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::gate::effects::RobotsTag;
-use crate::robots::tag::{members, runs};
+use crate::gate::header_effects::RobotsTag;
+use crate::robots::robots_tag::{directive_groups, split_directives};
 
 const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
 /// Adds what the policy asks for to an answer's fields.
 pub fn merge(headers: &mut HeaderMap, tag: RobotsTag) {
     if !headers.contains_key(X_ROBOTS_TAG) {
-        headers.insert(X_ROBOTS_TAG, HeaderValue::from_static(words(tag)));
+        headers.insert(X_ROBOTS_TAG, HeaderValue::from_static(directives(tag)));
         return;
     }
     let lines: Vec<HeaderValue> = headers.get_all(X_ROBOTS_TAG).iter().cloned().collect();
@@ -24,16 +24,16 @@ pub fn merge(headers: &mut HeaderMap, tag: RobotsTag) {
         .into_iter()
         .filter_map(|line| line.to_str().ok())
         .collect();
-    let ours = HeaderValue::from_static(words(tag));
-    headers.insert(X_ROBOTS_TAG, joined(tag, &texts).unwrap_or(ours));
-    let named = texts.into_iter().filter_map(for_agents);
+    let ours = HeaderValue::from_static(directives(tag));
+    headers.insert(X_ROBOTS_TAG, join_general(tag, &texts).unwrap_or(ours));
+    let named = texts.into_iter().filter_map(agent_directives);
     for line in named.chain(others.into_iter().cloned()) {
         headers.append(X_ROBOTS_TAG, line);
     }
 }
 
 /// What is said to everybody.
-pub(super) fn words(tag: RobotsTag) -> &'static str {
+pub(super) fn directives(tag: RobotsTag) -> &'static str {
     match tag {
         RobotsTag::NoIndex => "noindex",
         RobotsTag::NoFollow => "nofollow",
@@ -42,15 +42,15 @@ pub(super) fn words(tag: RobotsTag) -> &'static str {
 }
 
 /// Ours first, then what the origin says to everybody, without what ours says or contradicts.
-fn joined(tag: RobotsTag, lines: &[&str]) -> Option<HeaderValue> {
-    let mut line = words(tag).to_owned();
+fn join_general(tag: RobotsTag, lines: &[&str]) -> Option<HeaderValue> {
+    let mut line = directives(tag).to_owned();
     let general = lines
         .iter()
-        .flat_map(|line| runs(line))
+        .flat_map(|line| directive_groups(line))
         .filter(|run| run.agent.is_none());
     for member in general
-        .flat_map(|run| members(run.words))
-        .filter(|member| !is_said(tag, member))
+        .flat_map(|run| split_directives(run.directives))
+        .filter(|member| !is_covered(tag, member))
     {
         line.push_str(", ");
         line.push_str(member);
@@ -59,17 +59,17 @@ fn joined(tag: RobotsTag, lines: &[&str]) -> Option<HeaderValue> {
 }
 
 /// What a line says to agents by their names, if anything.
-fn for_agents(line: &str) -> Option<HeaderValue> {
-    let named: Vec<&str> = runs(line)
+fn agent_directives(line: &str) -> Option<HeaderValue> {
+    let named: Vec<&str> = directive_groups(line)
         .filter(|run| run.agent.is_some())
-        .map(|run| run.whole)
+        .map(|run| run.source)
         .collect();
     HeaderValue::from_str(&named.join(", "))
         .ok()
         .filter(|_| !named.is_empty())
 }
 
-fn is_said(tag: RobotsTag, member: &str) -> bool {
+fn is_covered(tag: RobotsTag, member: &str) -> bool {
     let is = |words: &[&str]| words.iter().any(|word| member.eq_ignore_ascii_case(word));
     match tag {
         RobotsTag::NoIndex => is(&["noindex", "index", "all"]),

@@ -3,13 +3,13 @@
 //! A small parser of its own: what is wanted is one extension of one message, from bytes that are sent on unchanged, and
 //! nothing of TLS is spoken here. It reads the records (RFC 8446 section 5.1), puts their fragments together, and walks
 //! the ClientHello (section 4.1.2) down to `server_name` (RFC 6066 section 3). Every byte is looked at once, and never
-//! more than [`CAP`] of them.
+//! more than [`MAX_CLIENT_HELLO`] of them.
 
 use crate::metrics::labels::SniCheck;
 use crate::vocab::target::{HostTarget, canonical_host};
 
 /// Bytes that a ClientHello may have, records and all. Real ones have up to 2 KiB.
-pub const CAP: usize = 16 * 1024;
+pub const MAX_CLIENT_HELLO: usize = 16 * 1024;
 
 const RECORD_HEADER: usize = 5;
 const MESSAGE_HEADER: usize = 4;
@@ -34,11 +34,11 @@ pub struct Sniffer {
 
 /// What the bytes are, as far as they have come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sniffed {
+pub enum SniffResult {
     /// The beginning of a ClientHello.
-    More,
+    NeedMore,
     /// A ClientHello.
-    Hello(Hello),
+    Hello(ClientHello),
     /// No TLS.
     NotTls,
     /// TLS that does not begin with a ClientHello as it should be, or with one that is too large.
@@ -47,27 +47,27 @@ pub enum Sniffed {
 
 /// What a ClientHello says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hello {
+pub struct ClientHello {
     /// The host that it asks for, in the open.
-    pub name: Option<String>,
+    pub server_name: Option<String>,
     /// Whether it may ask for another one in secret.
-    pub inner: Inner,
+    pub ech: EchExtension,
 }
 
 /// Whether a ClientHello carries `encrypted_client_hello`. Browsers send one without meaning, too: nobody on the way can
 /// tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Inner {
+pub enum EchExtension {
     /// It does not.
-    None,
+    Absent,
     /// It does.
-    Possible,
+    Present,
 }
 
 impl Sniffer {
     /// How many bytes it may still be given.
-    pub fn room(&self) -> usize {
-        CAP.saturating_sub(self.raw.len())
+    pub fn remaining(&self) -> usize {
+        MAX_CLIENT_HELLO.saturating_sub(self.raw.len())
     }
 
     /// All bytes that it was given, to be sent on.
@@ -75,35 +75,35 @@ impl Sniffer {
         self.raw
     }
 
-    /// Takes more bytes. Beyond [`Self::room`] they make the whole malformed.
-    pub fn feed(&mut self, bytes: &[u8]) -> Sniffed {
-        let fits = bytes.len() <= self.room();
+    /// Takes more bytes. Beyond [`Self::remaining`] they make the whole malformed.
+    pub fn feed(&mut self, bytes: &[u8]) -> SniffResult {
+        let fits = bytes.len() <= self.remaining();
         self.raw.extend_from_slice(bytes);
         match self.advance() {
             Some(sniffed) => sniffed,
-            None if fits && self.room() > 0 => Sniffed::More,
-            None => Sniffed::Malformed,
+            None if fits && self.remaining() > 0 => SniffResult::NeedMore,
+            None => SniffResult::Malformed,
         }
     }
 
     /// Takes whole records apart; `None` if more is needed to know.
-    fn advance(&mut self) -> Option<Sniffed> {
+    fn advance(&mut self) -> Option<SniffResult> {
         if *self.raw.first()? != HANDSHAKE {
-            return Some(Sniffed::NotTls);
+            return Some(SniffResult::NotTls);
         }
         loop {
-            if let Some(sniffed) = self.look_at_message() {
+            if let Some(sniffed) = self.parse_message() {
                 return Some(sniffed);
             }
-            let mut rest = Bytes(self.raw.get(self.at..)?);
-            let (kind, major) = (rest.byte()?, rest.byte()?);
+            let mut rest = ByteReader(self.raw.get(self.at..)?);
+            let (kind, major) = (rest.read_u8()?, rest.read_u8()?);
             if kind != HANDSHAKE || major != 3 {
-                return Some(Sniffed::Malformed);
+                return Some(SniffResult::Malformed);
             }
-            rest.byte()?;
-            let length = usize::from(rest.number()?);
+            rest.read_u8()?;
+            let length = usize::from(rest.read_u16()?);
             if length == 0 || length > LONGEST_RECORD {
-                return Some(Sniffed::Malformed);
+                return Some(SniffResult::Malformed);
             }
             // A fragment is taken when it is whole: a look at half of it would be taken again with each byte.
             self.message.extend_from_slice(rest.take(length)?);
@@ -111,35 +111,37 @@ impl Sniffer {
         }
     }
 
-    fn look_at_message(&self) -> Option<Sniffed> {
-        let mut message = Bytes(&self.message);
-        if message.byte()? != CLIENT_HELLO {
-            return Some(Sniffed::Malformed);
+    fn parse_message(&self) -> Option<SniffResult> {
+        let mut message = ByteReader(&self.message);
+        if message.read_u8()? != CLIENT_HELLO {
+            return Some(SniffResult::Malformed);
         }
-        let length = usize::from(message.byte()?) << 16 | usize::from(message.number()?);
-        if length + MESSAGE_HEADER > CAP {
-            return Some(Sniffed::Malformed);
+        let length = usize::from(message.read_u8()?) << 16 | usize::from(message.read_u16()?);
+        if length + MESSAGE_HEADER > MAX_CLIENT_HELLO {
+            return Some(SniffResult::Malformed);
         }
         let body = message.take(length)?;
-        Some(hello(Bytes(body)).map_or(Sniffed::Malformed, Sniffed::Hello))
+        Some(
+            parse_client_hello(ByteReader(body)).map_or(SniffResult::Malformed, SniffResult::Hello),
+        )
     }
 }
 
 /// Whether a ClientHello asks for the host of its CONNECT.
-pub fn check(hello: &Hello, host: &HostTarget) -> SniCheck {
-    let Some(name) = &hello.name else {
+pub fn check_sni(hello: &ClientHello, host: &HostTarget) -> SniCheck {
+    let Some(name) = &hello.server_name else {
         return SniCheck::None;
     };
     let same = canonical_host(name).is_ok_and(|name| name == host.host());
-    match (same, hello.inner) {
+    match (same, hello.ech) {
         (false, _) => SniCheck::Mismatch,
-        (true, Inner::None) => SniCheck::Match,
-        (true, Inner::Possible) => SniCheck::Ech,
+        (true, EchExtension::Absent) => SniCheck::Match,
+        (true, EchExtension::Present) => SniCheck::Ech,
     }
 }
 
 /// Whether a tunnel may stay open after this. An address has no name to ask for.
-pub fn passes(check: SniCheck, host: &HostTarget) -> bool {
+pub fn is_allowed(check: SniCheck, host: &HostTarget) -> bool {
     match check {
         SniCheck::Match | SniCheck::Ech => true,
         SniCheck::None => host.ip().is_some(),
@@ -148,31 +150,31 @@ pub fn passes(check: SniCheck, host: &HostTarget) -> bool {
 }
 
 /// Reads a ClientHello; `None` if it is not one.
-fn hello(mut body: Bytes<'_>) -> Option<Hello> {
-    let mut hello = Hello {
-        name: None,
-        inner: Inner::None,
+fn parse_client_hello(mut body: ByteReader<'_>) -> Option<ClientHello> {
+    let mut hello = ClientHello {
+        server_name: None,
+        ech: EchExtension::Absent,
     };
-    let (_version, _random) = (body.number()?, body.take(32)?);
-    let session = body.short()?;
-    let (ciphers, compressions) = (body.long()?, body.short()?);
+    let (_version, _random) = (body.read_u16()?, body.take(32)?);
+    let session = body.read_short_vector()?;
+    let (ciphers, compressions) = (body.read_long_vector()?, body.read_short_vector()?);
     if session.len() > 32 || ciphers.len() < 2 || compressions.is_empty() {
         return None;
     }
     if body.0.is_empty() {
         return Some(hello);
     }
-    let mut extensions = Bytes(body.long()?);
+    let mut extensions = ByteReader(body.read_long_vector()?);
     if !body.0.is_empty() {
         return None;
     }
     while !extensions.0.is_empty() {
-        let (kind, data) = (extensions.number()?, extensions.long()?);
+        let (kind, data) = (extensions.read_u16()?, extensions.read_long_vector()?);
         match kind {
             // Twice, and another reader may see the other one.
-            SERVER_NAME if hello.name.is_some() => return None,
-            SERVER_NAME => hello.name = Some(server_name(Bytes(data))?),
-            ENCRYPTED_CLIENT_HELLO => hello.inner = Inner::Possible,
+            SERVER_NAME if hello.server_name.is_some() => return None,
+            SERVER_NAME => hello.server_name = Some(parse_server_name(ByteReader(data))?),
+            ENCRYPTED_CLIENT_HELLO => hello.ech = EchExtension::Present,
             _ => {}
         }
     }
@@ -180,12 +182,12 @@ fn hello(mut body: Bytes<'_>) -> Option<Hello> {
 }
 
 /// The one host name of the list, which may hold no other.
-fn server_name(mut data: Bytes<'_>) -> Option<String> {
-    let mut list = Bytes(data.long()?);
-    if list.byte()? != HOST_NAME {
+fn parse_server_name(mut data: ByteReader<'_>) -> Option<String> {
+    let mut list = ByteReader(data.read_long_vector()?);
+    if list.read_u8()? != HOST_NAME {
         return None;
     }
-    let name = list.long()?;
+    let name = list.read_long_vector()?;
     let alone = data.0.is_empty() && list.0.is_empty();
     let name = std::str::from_utf8(name)
         .ok()
@@ -194,32 +196,32 @@ fn server_name(mut data: Bytes<'_>) -> Option<String> {
 }
 
 /// Bytes that are taken from the front, as far as there are so many.
-struct Bytes<'b>(&'b [u8]);
+struct ByteReader<'b>(&'b [u8]);
 
-impl<'b> Bytes<'b> {
+impl<'b> ByteReader<'b> {
     fn take(&mut self, count: usize) -> Option<&'b [u8]> {
         let (front, rest) = self.0.split_at_checked(count)?;
         self.0 = rest;
         Some(front)
     }
 
-    fn byte(&mut self) -> Option<u8> {
+    fn read_u8(&mut self) -> Option<u8> {
         self.take(1)?.first().copied()
     }
 
-    fn number(&mut self) -> Option<u16> {
-        Some(u16::from(self.byte()?) << 8 | u16::from(self.byte()?))
+    fn read_u16(&mut self) -> Option<u16> {
+        Some(u16::from(self.read_u8()?) << 8 | u16::from(self.read_u8()?))
     }
 
     /// What stands behind a length of one byte.
-    fn short(&mut self) -> Option<&'b [u8]> {
-        let length = self.byte()?;
+    fn read_short_vector(&mut self) -> Option<&'b [u8]> {
+        let length = self.read_u8()?;
         self.take(usize::from(length))
     }
 
     /// What stands behind a length of two bytes.
-    fn long(&mut self) -> Option<&'b [u8]> {
-        let length = self.number()?;
+    fn read_long_vector(&mut self) -> Option<&'b [u8]> {
+        let length = self.read_u16()?;
         self.take(usize::from(length))
     }
 }

@@ -23,12 +23,12 @@ use crate::clock::Clock;
 use crate::metrics::{Metrics, OpenTunnel};
 
 use super::dial::DialLimits;
-use super::drain::{DrainWatch, Stage};
+use super::drain::{DrainStage, DrainWatch};
 
 /// Bytes that are read at a time.
 const CHUNK: usize = 64 * 1024;
 /// For how long a tunnel may be silent once the proxy is going down.
-const LAST_IDLE: Duration = Duration::from_secs(3);
+const DRAIN_IDLE: Duration = Duration::from_secs(3);
 
 /// Which tunnels there may be.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ pub struct TunnelSettings {
 
 /// The open tunnels of a proxy.
 #[derive(Debug)]
-pub struct Tunnels {
+pub struct TunnelLimiter {
     /// Which there may be.
     pub settings: TunnelSettings,
     metrics: Metrics,
@@ -60,13 +60,13 @@ pub struct Tunnels {
 
 /// A tunnel's place among those to its host; given back when dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct TunnelSlot {
     host: Box<str>,
     by_host: Arc<Mutex<HashMap<Box<str>, usize>>>,
-    _counted: OpenTunnel,
+    _gauge: OpenTunnel,
 }
 
-impl Tunnels {
+impl TunnelLimiter {
     /// None is open yet.
     pub fn new(settings: TunnelSettings, metrics: Metrics) -> Self {
         Self {
@@ -77,22 +77,22 @@ impl Tunnels {
     }
 
     /// A place for a tunnel to this host, if there is one.
-    pub(super) fn take(&self, host: &str) -> Option<Place> {
+    pub(super) fn acquire(&self, host: &str) -> Option<TunnelSlot> {
         let mut by_host = lock(&self.by_host);
         let count = by_host.entry(host.into()).or_default();
         if *count >= self.settings.per_host {
             return None;
         }
         *count += 1;
-        Some(Place {
+        Some(TunnelSlot {
             host: host.into(),
             by_host: Arc::clone(&self.by_host),
-            _counted: self.metrics.tunnel_open(),
+            _gauge: self.metrics.track_tunnel(),
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for TunnelSlot {
     fn drop(&mut self) {
         let mut by_host = lock(&self.by_host);
         if let Some(count) = by_host.get_mut(&self.host) {
@@ -110,7 +110,7 @@ fn lock(by_host: &Mutex<HashMap<Box<str>, usize>>) -> MutexGuard<'_, HashMap<Box
 
 /// Why a tunnel ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum TunnelEnd {
     /// Both sides have said all.
     Closed,
     /// The client broke off.
@@ -131,23 +131,23 @@ pub(super) enum End {
 
 /// Bytes that a tunnel has carried, and when the last did.
 #[derive(Debug)]
-pub(super) struct Meter {
+pub(super) struct TunnelMeter {
     clock: Clock,
     opened: Instant,
     up: AtomicU64,
     down: AtomicU64,
     /// Microseconds from the opening.
-    last: AtomicU64,
+    last_activity: AtomicU64,
 }
 
 /// Which way bytes go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum TunnelDirection {
     Up,
     Down,
 }
 
-impl Meter {
+impl TunnelMeter {
     pub(super) fn new(clock: Clock) -> Self {
         let opened = clock.now();
         let zero = AtomicU64::default;
@@ -156,7 +156,7 @@ impl Meter {
             opened,
             up: zero(),
             down: zero(),
-            last: zero(),
+            last_activity: zero(),
         }
     }
 
@@ -168,26 +168,26 @@ impl Meter {
         )
     }
 
-    fn moved(&self, way: Way, bytes: usize) {
-        let counter = match way {
-            Way::Up => &self.up,
-            Way::Down => &self.down,
+    fn record(&self, direction: TunnelDirection, bytes: usize) {
+        let counter = match direction {
+            TunnelDirection::Up => &self.up,
+            TunnelDirection::Down => &self.down,
         };
         counter.fetch_add(bytes as u64, Ordering::Relaxed);
         let since = self.clock.now().saturating_duration_since(self.opened);
-        self.last.store(
+        self.last_activity.store(
             u64::try_from(since.as_micros()).unwrap_or(u64::MAX),
             Ordering::Relaxed,
         );
     }
 
-    fn last(&self) -> Instant {
-        self.opened + Duration::from_micros(self.last.load(Ordering::Relaxed))
+    fn last_activity(&self) -> Instant {
+        self.opened + Duration::from_micros(self.last_activity.load(Ordering::Relaxed))
     }
 }
 
 /// What a tunnel needs to know to end by itself.
-pub(super) struct Watching<'t, J> {
+pub(super) struct TunnelWatch<'t, J> {
     pub(super) settings: &'t TunnelSettings,
     pub(super) drain: &'t mut DrainWatch,
     /// Told when another policy is in force.
@@ -195,12 +195,12 @@ pub(super) struct Watching<'t, J> {
     /// Told when something is stopped, or goes on.
     pub(super) stops: watch::Receiver<()>,
     /// Says whether the policy in force and the stops still admit the tunnel.
-    pub(super) judge: J,
+    pub(super) evaluate: J,
 }
 
 /// What the policy in force, or a stop, says of an open tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
+pub(super) enum TunnelAdmission {
     Admitted,
     Refused,
     Stopped,
@@ -208,29 +208,29 @@ pub(super) enum Standing {
 
 /// Carries bytes between two sides until both have ended, or something ends the tunnel. `first` is what the client has
 /// sent already.
-pub(super) async fn carry<J: FnMut() -> Standing>(
+pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
     client: &TcpStream,
     origin: &TcpStream,
     first: Vec<u8>,
-    meter: &Meter,
-    mut watching: Watching<'_, J>,
-) -> End {
+    meter: &TunnelMeter,
+    mut watching: TunnelWatch<'_, J>,
+) -> TunnelEnd {
     let up = async move {
-        send(origin, &first, Way::Up, meter)
+        send_all(origin, &first, TunnelDirection::Up, meter)
             .await
-            .map_err(|_| End::OriginLeft)?;
+            .map_err(|_| TunnelEnd::OriginLeft)?;
         drop(first);
-        pump(client, origin, Way::Up, meter).await
+        relay_one_way(client, origin, TunnelDirection::Up, meter).await
     };
-    let down = pump(origin, client, Way::Down, meter);
+    let down = relay_one_way(origin, client, TunnelDirection::Down, meter);
     let end = tokio::select! {
-        both = async { tokio::try_join!(up, down) } => both.err().unwrap_or(End::Closed),
-        () = idle(meter, watching.settings.idle) => End::Idle,
-        () = sleep(watching.settings.total) => End::Expired,
-        () = drained(watching.drain, meter) => End::Drained,
-        end = refused(&mut watching.policies, &mut watching.stops, &mut watching.judge) => end,
+        both = async { tokio::try_join!(up, down) } => both.err().unwrap_or(TunnelEnd::Closed),
+        () = wait_idle(meter, watching.settings.idle) => TunnelEnd::Idle,
+        () = sleep(watching.settings.total) => TunnelEnd::Expired,
+        () = wait_drained(watching.drain, meter) => TunnelEnd::Drained,
+        end = wait_refused(&mut watching.policies, &mut watching.stops, &mut watching.evaluate) => end,
     };
-    if matches!(end, End::ClientLeft | End::OriginLeft) {
+    if matches!(end, TunnelEnd::ClientLeft | TunnelEnd::OriginLeft) {
         // The other side is to see how it ended: an end in order could be taken for the end of what was being sent.
         for side in [client, origin] {
             let _ = SockRef::from(side).set_linger(Some(Duration::ZERO));
@@ -240,10 +240,15 @@ pub(super) async fn carry<J: FnMut() -> Standing>(
 }
 
 /// Carries bytes one way to their end, and the end too.
-async fn pump(from: &TcpStream, to: &TcpStream, way: Way, meter: &Meter) -> Result<(), End> {
-    let (sender, receiver) = match way {
-        Way::Up => (End::ClientLeft, End::OriginLeft),
-        Way::Down => (End::OriginLeft, End::ClientLeft),
+async fn relay_one_way(
+    from: &TcpStream,
+    to: &TcpStream,
+    direction: TunnelDirection,
+    meter: &TunnelMeter,
+) -> Result<(), TunnelEnd> {
+    let (sender, receiver) = match direction {
+        TunnelDirection::Up => (TunnelEnd::ClientLeft, TunnelEnd::OriginLeft),
+        TunnelDirection::Down => (TunnelEnd::OriginLeft, TunnelEnd::ClientLeft),
     };
     loop {
         from.readable().await.map_err(|_| sender)?;
@@ -258,7 +263,9 @@ async fn pump(from: &TcpStream, to: &TcpStream, way: Way, meter: &Meter) -> Resu
                     let _ = SockRef::from(to).shutdown(Shutdown::Write);
                     return Ok(());
                 }
-                Ok(_) => send(to, &chunk, way, meter).await.map_err(|_| receiver)?,
+                Ok(_) => send_all(to, &chunk, direction, meter)
+                    .await
+                    .map_err(|_| receiver)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(_) => return Err(sender),
             }
@@ -266,11 +273,16 @@ async fn pump(from: &TcpStream, to: &TcpStream, way: Way, meter: &Meter) -> Resu
     }
 }
 
-async fn send(to: &TcpStream, mut bytes: &[u8], way: Way, meter: &Meter) -> io::Result<()> {
+async fn send_all(
+    to: &TcpStream,
+    mut bytes: &[u8],
+    direction: TunnelDirection,
+    meter: &TunnelMeter,
+) -> io::Result<()> {
     while !bytes.is_empty() {
         match to.try_write(bytes) {
             Ok(sent) => {
-                meter.moved(way, sent);
+                meter.record(direction, sent);
                 bytes = bytes.get(sent..).unwrap_or_default();
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => to.writable().await?,
@@ -281,9 +293,9 @@ async fn send(to: &TcpStream, mut bytes: &[u8], way: Way, meter: &Meter) -> io::
 }
 
 /// Ready once nothing has moved for so long.
-async fn idle(meter: &Meter, length: Duration) {
+async fn wait_idle(meter: &TunnelMeter, length: Duration) {
     loop {
-        let due = meter.last() + length;
+        let due = meter.last_activity() + length;
         if meter.clock.now() >= due {
             return;
         }
@@ -292,39 +304,39 @@ async fn idle(meter: &Meter, length: Duration) {
 }
 
 /// Ready when the tunnel is to end with the proxy: once it is silent, at the latest when all is cut off.
-async fn drained(drain: &mut DrainWatch, meter: &Meter) {
-    drain.begun().await;
+async fn wait_drained(drain: &mut DrainWatch, meter: &TunnelMeter) {
+    drain.wait_begun().await;
     let began = meter.clock.now();
     let silent = async {
-        sleep_until((began + LAST_IDLE).into()).await;
-        idle(meter, LAST_IDLE).await;
+        sleep_until((began + DRAIN_IDLE).into()).await;
+        wait_idle(meter, DRAIN_IDLE).await;
     };
     tokio::select! {
-        () = cut_off(drain) => {}
+        () = wait_cut_off(drain) => {}
         () = silent => {}
     }
 }
 
 /// Ready when what is under way still is given up.
-pub(super) async fn cut_off(drain: &mut DrainWatch) {
+pub(super) async fn wait_cut_off(drain: &mut DrainWatch) {
     poll_fn(|cx| match drain.poll_stage(cx) {
-        Stage::CutOff => Poll::Ready(()),
-        Stage::Serving | Stage::Draining => Poll::Pending,
+        DrainStage::CutOff => Poll::Ready(()),
+        DrainStage::Serving | DrainStage::Draining => Poll::Pending,
     })
     .await;
 }
 
 /// Ready once a policy is in force that refuses the tunnel, or a stop that covers it.
-async fn refused(
+async fn wait_refused(
     policies: &mut watch::Receiver<()>,
     stops: &mut watch::Receiver<()>,
-    judge: &mut impl FnMut() -> Standing,
-) -> End {
+    evaluate: &mut impl FnMut() -> TunnelAdmission,
+) -> TunnelEnd {
     loop {
-        match judge() {
-            Standing::Admitted => {}
-            Standing::Refused => return End::Refused,
-            Standing::Stopped => return End::Stopped,
+        match evaluate() {
+            TunnelAdmission::Admitted => {}
+            TunnelAdmission::Refused => return TunnelEnd::Refused,
+            TunnelAdmission::Stopped => return TunnelEnd::Stopped,
         }
         let changed = tokio::select! {
             changed = policies.changed() => changed,

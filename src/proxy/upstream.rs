@@ -19,19 +19,22 @@ use hyper::client::conn::{TrySendError, http1};
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
-use crate::clock::{Clock, Lapse};
-use crate::gate::hold::{Again, Slot};
-use crate::gate::permit::{Manner, Permit};
+use crate::clock::{Clock, TimeSpan};
+use crate::gate::admission::{HostSlot, ResendDecision};
+use crate::gate::permit::{Permit, SendOptions};
+use crate::vocab::certificate_verification::CertificateVerification;
 use crate::vocab::target::{Scheme, UrlTarget};
-use crate::vocab::verify::Verify;
 
-use super::body::{BodyError, BodyTimes, Download, Home, Upload, UploadWatch, Uploaded};
-use super::dead::Dead;
-use super::destination::Vetted;
+use super::body::{
+    BodyError, BodyTimeLimits, PoolHandle, RequestUpload, ResponseDownload, UploadProgress,
+    UploadWatch,
+};
+use super::destination::VettedAddresses;
 use super::dial::{DialLimits, dial};
 use super::head::timer::LazyTimer;
-use super::origin_tls::{Hello, OriginStream, OriginTcp, OriginTls};
-use super::pool::{Link, Place, Pool, PoolLimits, Reused};
+use super::negative_cache::NegativeConnectCache;
+use super::origin_tls::{ClientHelloKind, OriginStream, OriginTcp, OriginTls};
+use super::pool::{ConnectionPool, OriginConnection, PoolKey, PoolLimits, PooledConnection};
 
 pub use error::UpstreamError;
 
@@ -39,7 +42,7 @@ pub use error::UpstreamError;
 const SURELY_ALIVE: Duration = Duration::from_millis(500);
 
 /// A request that has to be sent once more waits for its turn no longer than this.
-const REPEATED_WITHIN: Duration = Duration::from_secs(20);
+const RETRY_WITHIN: Duration = Duration::from_secs(20);
 
 /// Limits and time-outs towards origins.
 #[derive(Clone, Copy, Debug)]
@@ -62,46 +65,51 @@ pub struct UpstreamLimits {
 
 /// Sends requests to origins.
 #[derive(Debug)]
-pub struct Upstream {
-    pool: Arc<Pool>,
+pub struct UpstreamClient {
+    pool: Arc<ConnectionPool>,
     tls: OriginTls,
     limits: UpstreamLimits,
     clock: Clock,
     builder: http1::Builder,
-    dead: Arc<Dead>,
+    negative_cache: Arc<NegativeConnectCache>,
 }
 
 /// A request that is ready to be sent, but for where.
 #[derive(Debug)]
-pub struct Call {
+pub struct UpstreamRequest {
     /// The method.
     pub method: Method,
     /// Cleaned fields, `Host` of the permit's target among them.
     pub headers: HeaderMap,
     /// The body.
-    pub body: Upload,
+    pub body: RequestUpload,
     /// The path and query as received, if they are the canonical ones.
     pub uri: Option<Uri>,
 }
 
 /// What an origin answered, and how long it took.
 #[derive(Debug)]
-pub struct Answered {
+pub struct UpstreamResponse {
     /// The answer.
-    pub response: Response<Box<Download>>,
+    pub response: Response<Box<ResponseDownload>>,
     /// How long connecting took; none on a pooled connection.
-    pub connect: Option<Lapse>,
+    pub connect: Option<TimeSpan>,
     /// How long the TLS handshake took; none on a pooled connection, and none without TLS.
-    pub tls: Option<Lapse>,
+    pub tls: Option<TimeSpan>,
     /// When the request could be sent: at once on a pooled connection.
-    pub sent: Instant,
+    pub sent_at: Instant,
     /// The address that answered.
     pub address: SocketAddr,
 }
 
-impl Upstream {
+impl UpstreamClient {
     /// Sends requests within these limits, to `https` origins by this TLS, and tells what refuses connections.
-    pub fn new(limits: UpstreamLimits, tls: OriginTls, clock: Clock, dead: Arc<Dead>) -> Self {
+    pub fn new(
+        limits: UpstreamLimits,
+        tls: OriginTls,
+        clock: Clock,
+        negative_cache: Arc<NegativeConnectCache>,
+    ) -> Self {
         let mut builder = http1::Builder::new();
         // Origins send such things; each is read in the one way that cannot move the end of the message.
         builder
@@ -111,17 +119,17 @@ impl Upstream {
             .max_headers(limits.fields)
             .max_header_size(limits.head);
         Self {
-            pool: Arc::new(Pool::new(limits.pool)),
+            pool: Arc::new(ConnectionPool::new(limits.pool)),
             tls,
             limits,
             clock,
             builder,
-            dead,
+            negative_cache,
         }
     }
 
     /// The idle connections.
-    pub fn pool(&self) -> &Arc<Pool> {
+    pub fn pool(&self) -> &Arc<ConnectionPool> {
         &self.pool
     }
 
@@ -134,34 +142,38 @@ impl Upstream {
     /// If no answer's head arrives.
     pub fn send(
         &self,
-        permit: Permit<Vetted>,
-        mut call: Call,
+        permit: Permit<VettedAddresses>,
+        mut call: UpstreamRequest,
         now: Instant,
-    ) -> impl Future<Output = Result<Answered, UpstreamError>> + Send {
+    ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + Send {
         // No `async fn`: that would keep the permit and the call beside what becomes of them.
         let (uri, watch) = (call.uri.take(), call.body.watch());
-        let mut sending = self.sending(permit, watch.as_ref());
+        let mut sending = self.dispatch(permit, watch.as_ref());
         let uri = uri.map_or_else(|| sending.target.path_and_query().parse(), Ok);
         // The canonical form holds no byte that a request line cannot.
-        let request = uri.map(|uri| call.into_request(uri));
-        let reused = self.pool.take(sending.place(), &sending.vetted, now);
+        let request = uri.map(|uri| call.into_http_request(uri));
+        let reused = self.pool.take(sending.pool_key(), &sending.vetted, now);
         let known = reused.as_ref().zip(request.as_ref().ok());
-        let spare = known.and_then(|(reused, request)| spare(request, reused.idle_for));
+        let spare = known.and_then(|(reused, request)| repeatable_copy(request, reused.idle_for));
         async move {
             let Ok(request) = request else {
                 return Err(UpstreamError::Upload(BodyError::Incomplete));
             };
-            let Some(Reused { mut link, idle_for }) = reused else {
-                return Box::pin(self.send_anew(sending, request, now)).await;
+            let Some(PooledConnection {
+                connection: mut link,
+                idle_for,
+            }) = reused
+            else {
+                return Box::pin(self.send_on_new_connection(sending, request, now)).await;
             };
-            let wait = Wait {
-                head: sending.head,
+            let wait = ResponseWait {
+                timeout: sending.response_head_timeout,
                 since: now,
             };
             let answer = pin!(link.sender.try_send_request(request));
-            match exchange(link, answer, watch, &sending.slot, wait, &self.clock).await {
-                Ok((response, link)) => Ok(self.answered(response, link, sending.slot, now)),
-                Err(Failed { error, unsent }) => {
+            match exchange_head(link, answer, watch, &sending.slot, wait, &self.clock).await {
+                Ok((response, link)) => Ok(self.build_response(response, link, sending.slot, now)),
+                Err(ExchangeFailure { error, unsent }) => {
                     let again = unsent.or(spare.filter(|_| error.may_repeat()));
                     let Some(again) = again else {
                         // An origin may close what was idle whenever it likes.
@@ -169,82 +181,95 @@ impl Upstream {
                         return Err(if stale {
                             error
                         } else {
-                            blaming(&mut sending.slot, error)
+                            record_failure(&mut sending.slot, error)
                         });
                     };
-                    Box::pin(self.send_again(sending, *again, error)).await
+                    Box::pin(self.resend(sending, *again, error)).await
                 }
             }
         }
     }
 
-    fn sending(&self, permit: Permit<Vetted>, watch: Option<&UploadWatch>) -> Sending {
-        let Manner { verify, timeouts } = permit.manner();
+    fn dispatch(
+        &self,
+        permit: Permit<VettedAddresses>,
+        watch: Option<&UploadWatch>,
+    ) -> RequestDispatch {
+        let SendOptions { verify, timeouts } = permit.options();
         let (target, vetted, mut slot) = permit.redeem();
         if let Some(watch) = watch {
-            slot.uploads(watch.bytes());
+            slot.set_upload_counter(watch.byte_counter());
         }
-        let verify = self.verify(&target, verify);
+        let verify = self.effective_verify(&target, verify);
         let head = timeouts.response_head.unwrap_or(self.limits.response_head);
-        Sending {
+        RequestDispatch {
             target,
             vetted,
             slot,
             verify,
-            head,
-            dial: self.limits.dial.with(timeouts),
+            response_head_timeout: head,
+            dial: self.limits.dial.with_overrides(timeouts),
         }
     }
 
     /// Once more, on a new connection, after `failed`.
-    async fn send_again(
+    async fn resend(
         &self,
-        sending: Sending,
-        request: Request<Upload>,
+        dispatch: RequestDispatch,
+        request: Request<RequestUpload>,
         failed: UpstreamError,
-    ) -> Result<Answered, UpstreamError> {
-        has_turn_again(&sending.slot, failed).await?;
-        self.send_anew(sending, request, self.clock.now()).await
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        wait_to_retry(&dispatch.slot, failed).await?;
+        self.send_on_new_connection(dispatch, request, self.clock.now())
+            .await
     }
 
     /// On a new connection.
-    async fn send_anew(
+    async fn send_on_new_connection(
         &self,
-        mut sending: Sending,
-        request: Request<Upload>,
+        mut dispatch: RequestDispatch,
+        request: Request<RequestUpload>,
         now: Instant,
-    ) -> Result<Answered, UpstreamError> {
-        let connected = self.connect(&sending, now).await;
-        let New {
-            mut link,
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        let connected = self.connect(&dispatch, now).await;
+        let NewConnection {
+            connection: mut link,
             connect,
             tls,
-        } = connected.map_err(|error| blaming(&mut sending.slot, error))?;
-        let wait = Wait {
-            head: sending.head,
+        } = connected.map_err(|error| record_failure(&mut dispatch.slot, error))?;
+        let wait = ResponseWait {
+            timeout: dispatch.response_head_timeout,
             since: self.clock.now(),
         };
         let watch = request.body().watch();
         let answer = pin!(link.sender.try_send_request(request));
-        let exchanged = exchange(link, answer, watch, &sending.slot, wait, &self.clock).await;
+        let exchanged = exchange_head(link, answer, watch, &dispatch.slot, wait, &self.clock).await;
         let (response, link) =
-            exchanged.map_err(|failed| blaming(&mut sending.slot, failed.error))?;
-        Ok(Answered {
+            exchanged.map_err(|failed| record_failure(&mut dispatch.slot, failed.error))?;
+        Ok(UpstreamResponse {
             connect: Some(connect),
             tls,
-            ..self.answered(response, link, sending.slot, wait.since)
+            ..self.build_response(response, link, dispatch.slot, wait.since)
         })
     }
 
     /// What is asked of the origin. Without TLS there is nothing to verify, so that all share their connections.
-    fn verify(&self, target: &UrlTarget, asked: Verify) -> Verify {
+    fn effective_verify(
+        &self,
+        target: &UrlTarget,
+        requested: CertificateVerification,
+    ) -> CertificateVerification {
         match target.scheme() {
-            Scheme::Http => Verify::On,
-            Scheme::Https => self.tls.verify(asked),
+            Scheme::Http => CertificateVerification::On,
+            Scheme::Https => self.tls.effective_verify(requested),
         }
     }
 
-    async fn connect(&self, to: &Sending, began: Instant) -> Result<New, UpstreamError> {
+    async fn connect(
+        &self,
+        to: &RequestDispatch,
+        began: Instant,
+    ) -> Result<NewConnection, UpstreamError> {
         let dialled = self.dial(to).await?;
         let connected = self.clock.now();
         let (stream, address, tls) = match to.target.scheme() {
@@ -254,9 +279,9 @@ impl Upstream {
                 None,
             ),
             Scheme::Https => {
-                let (stream, address) = self.secure(to, dialled).await?;
-                let lapse = Lapse::between(connected, self.clock.now());
-                self.tls.stands(lapse.took);
+                let (stream, address) = self.handshake_tls(to, dialled).await?;
+                let lapse = TimeSpan::between(connected, self.clock.now());
+                self.tls.record_handshake(lapse.duration);
                 (stream, address, Some(lapse))
             }
         };
@@ -267,37 +292,37 @@ impl Upstream {
             .map_err(UpstreamError::Protocol)?;
         let answer = LazyTimer::new(self.limits.response_head);
         let (base, verify) = (to.target.base().into(), to.verify);
-        let link = Link {
+        let link = OriginConnection {
             sender,
             driver,
             address,
             base,
             verify,
-            answer,
+            response_timer: answer,
         };
-        Ok(New {
-            link: Box::new(link),
-            connect: Lapse::between(began, connected),
+        Ok(NewConnection {
+            connection: Box::new(link),
+            connect: TimeSpan::between(began, connected),
             tls,
         })
     }
 
-    async fn dial(&self, to: &Sending) -> Result<Dialled, UpstreamError> {
+    async fn dial(&self, to: &RequestDispatch) -> Result<OriginSocket, UpstreamError> {
         let dialled = dial(&to.vetted, to.dial).await;
-        self.dead.note(to.vetted.addresses(), &dialled);
+        self.negative_cache.record(to.vetted.addresses(), &dialled);
         let (stream, address) = dialled.map_err(UpstreamError::Dial)?;
-        Ok(Dialled { stream, address })
+        Ok(OriginSocket { stream, address })
     }
 
     /// TLS on a connection that stands. A failure that an old origin could have with a large hello costs one retry on
     /// another connection with a small one.
-    async fn secure(
+    async fn handshake_tls(
         &self,
-        to: &Sending,
-        dialled: Dialled,
+        to: &RequestDispatch,
+        dialled: OriginSocket,
     ) -> Result<(OriginStream, SocketAddr), UpstreamError> {
         let (target, verify) = (&to.target, to.verify);
-        let hello = self.tls.hello(target.base());
+        let hello = self.tls.hello_kind(target.base());
         let failed = match self
             .tls
             .handshake(dialled.stream, target, verify, hello)
@@ -306,7 +331,7 @@ impl Upstream {
             Ok(stream) => return Ok((stream, dialled.address)),
             Err(error) => error,
         };
-        if hello == Hello::Classic || !failed.may_be_of_the_hello() {
+        if hello == ClientHelloKind::Classic || !failed.may_be_caused_by_hello() {
             return Err(UpstreamError::Tls(failed));
         }
         let Ok(again) = self.dial(to).await else {
@@ -314,53 +339,54 @@ impl Upstream {
         };
         let stream = self
             .tls
-            .handshake(again.stream, target, verify, Hello::Classic)
+            .handshake(again.stream, target, verify, ClientHelloKind::Classic)
             .await;
         Ok((stream.map_err(UpstreamError::Tls)?, again.address))
     }
 
     /// The answer's head is here: the slot learns from it, and goes with the body.
-    fn answered(
+    fn build_response(
         &self,
         response: Response<Incoming>,
-        link: Box<Link>,
-        mut slot: Slot,
+        connection: Box<OriginConnection>,
+        mut slot: HostSlot,
         sent: Instant,
-    ) -> Answered {
-        slot.answered(response.status(), response.headers());
-        let address = link.address;
-        let home = Home {
+    ) -> UpstreamResponse {
+        slot.record_answer(response.status(), response.headers());
+        let address = connection.address;
+        let home = PoolHandle {
             pool: Arc::clone(&self.pool),
             clock: self.clock.clone(),
         };
-        let times = BodyTimes {
+        let times = BodyTimeLimits {
             idle: self.limits.body_idle,
-            whole: self.limits.body,
+            total: self.limits.body,
         };
-        let response = response.map(|body| Box::new(Download::new(body, link, slot, home, times)));
-        Answered {
+        let response = response
+            .map(|body| Box::new(ResponseDownload::new(body, connection, slot, home, times)));
+        UpstreamResponse {
             response,
             connect: None,
             tls: None,
-            sent,
+            sent_at: sent,
             address,
         }
     }
 }
 
 /// Reads the head of an answer, driving the connection meanwhile, which sends the request.
-async fn exchange(
-    mut link: Box<Link>,
-    mut answer: Pin<&mut impl Future<Output = Sent>>,
+async fn exchange_head(
+    mut connection: Box<OriginConnection>,
+    mut answer: Pin<&mut impl Future<Output = SendResult>>,
     watch: Option<UploadWatch>,
-    slot: &Slot,
-    wait: Wait,
+    slot: &HostSlot,
+    wait: ResponseWait,
     clock: &Clock,
-) -> Result<(Response<Incoming>, Box<Link>), Failed> {
+) -> Result<(Response<Incoming>, Box<OriginConnection>), ExchangeFailure> {
     let mut since = wait.since;
-    let (driver, timer) = (&mut link.driver, &mut link.answer);
-    timer.lasts(wait.head);
-    let mut head = Head::Unsent;
+    let (driver, timer) = (&mut connection.driver, &mut connection.response_timer);
+    timer.set_length(wait.timeout);
+    let mut head = SendState::Unsent;
     let answered = poll_fn(|cx| {
         if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
             return Poll::Ready(Some(answer));
@@ -368,32 +394,35 @@ async fn exchange(
         // Its end shows in the answer, which is polled again behind it.
         let _ = Pin::new(&mut *driver).poll(cx);
         // The connection writes a head in the same turn in which it takes it.
-        if std::mem::replace(&mut head, Head::Sent) == Head::Unsent {
-            slot.sent();
+        if std::mem::replace(&mut head, SendState::Sent) == SendState::Unsent {
+            slot.record_sent();
         }
         match answer.as_mut().poll(cx) {
             Poll::Ready(answer) => Poll::Ready(Some(answer)),
             Poll::Pending => {
-                match watch.as_ref().map_or(Uploaded::Nothing, UploadWatch::look) {
-                    Uploaded::Nothing => {}
-                    Uploaded::Some => since = clock.now(),
+                match watch
+                    .as_ref()
+                    .map_or(UploadProgress::Nothing, UploadWatch::take_progress)
+                {
+                    UploadProgress::Nothing => {}
+                    UploadProgress::Advanced => since = clock.now(),
                     // The body has times of its own: between two parts, and for all of it.
-                    Uploaded::Awaited => return Poll::Pending,
+                    UploadProgress::AwaitingClient => return Poll::Pending,
                 }
                 timer.poll_since(since, cx).map(|()| None)
             }
         }
     });
     match answered.await {
-        Some(Ok(response)) => Ok((response, link)),
+        Some(Ok(response)) => Ok((response, connection)),
         Some(Err(mut failed)) => {
             let unsent = failed.take_message().map(Box::new);
-            Err(Failed {
+            Err(ExchangeFailure {
                 error: failed.into_error().into(),
                 unsent,
             })
         }
-        None => Err(Failed {
+        None => Err(ExchangeFailure {
             error: UpstreamError::Timeout,
             unsent: None,
         }),
@@ -401,37 +430,37 @@ async fn exchange(
 }
 
 /// What comes of a request that was given to its connection.
-type Sent = Result<Response<Incoming>, TrySendError<Request<Upload>>>;
+type SendResult = Result<Response<Incoming>, TrySendError<Request<RequestUpload>>>;
 
 /// Holds a failure against the host, if it is the host's. A request that is dropped instead says nothing of it.
-fn blaming(slot: &mut Slot, error: UpstreamError) -> UpstreamError {
-    if error.is_of_the_origin() {
-        slot.failed();
+fn record_failure(slot: &mut HostSlot, error: UpstreamError) -> UpstreamError {
+    if error.is_origin_fault() {
+        slot.record_failure();
     }
     error
 }
 
 /// For how long an answer's head is waited for, and since when.
 #[derive(Clone, Copy)]
-struct Wait {
-    head: Duration,
+struct ResponseWait {
+    timeout: Duration,
     since: Instant,
 }
 
 /// Where a request goes, and what it has of its permit.
-struct Sending {
+struct RequestDispatch {
     target: UrlTarget,
-    vetted: Vetted,
-    slot: Slot,
-    verify: Verify,
+    vetted: VettedAddresses,
+    slot: HostSlot,
+    verify: CertificateVerification,
     /// For how long an answer's head is waited for.
-    head: Duration,
+    response_head_timeout: Duration,
     dial: DialLimits,
 }
 
-impl Sending {
-    fn place(&self) -> Place<'_> {
-        Place {
+impl RequestDispatch {
+    fn pool_key(&self) -> PoolKey<'_> {
+        PoolKey {
             base: self.target.base(),
             verify: self.verify,
         }
@@ -439,20 +468,20 @@ impl Sending {
 }
 
 /// A connection that was made for a request, and how long that took.
-struct New {
-    link: Box<Link>,
-    connect: Lapse,
-    tls: Option<Lapse>,
+struct NewConnection {
+    connection: Box<OriginConnection>,
+    connect: TimeSpan,
+    tls: Option<TimeSpan>,
 }
 
 /// A connection before anything is sent on it.
-struct Dialled {
+struct OriginSocket {
     stream: TcpStream,
     address: SocketAddr,
 }
 
-impl Call {
-    fn into_request(self, uri: Uri) -> Request<Upload> {
+impl UpstreamRequest {
+    fn into_http_request(self, uri: Uri) -> Request<RequestUpload> {
         let chunked =
             !self.body.is_empty() && http_body::Body::size_hint(&self.body).exact().is_none();
         let mut request = Request::new(self.body);
@@ -471,28 +500,35 @@ impl Call {
 
 /// Waits until a request may be sent once more, on a connection of its own: the origin may have seen it, so it counts as
 /// another. An error if that is not soon.
-async fn has_turn_again(slot: &Slot, failed: UpstreamError) -> Result<(), UpstreamError> {
-    let mut left = REPEATED_WITHIN;
+async fn wait_to_retry(slot: &HostSlot, failed: UpstreamError) -> Result<(), UpstreamError> {
+    let mut left = RETRY_WITHIN;
     loop {
-        match slot.again() {
-            Again::Now => return Ok(()),
-            Again::In(time) if time <= left => {
+        match slot.retry_advice() {
+            ResendDecision::Now => return Ok(()),
+            ResendDecision::After(time) if time <= left => {
                 left -= time;
                 tokio::time::sleep(time).await;
             }
-            Again::In(_) => return Err(failed),
-            Again::Never => return Err(slot.rests().map_or(failed, UpstreamError::Resting)),
+            ResendDecision::After(_) => return Err(failed),
+            ResendDecision::Never => {
+                return Err(slot
+                    .backoff_left()
+                    .map_or(failed, UpstreamError::BackingOff));
+            }
         }
     }
 }
 
 /// A copy to be sent again, where repeating is safe (RFC 9110 section 9.2.2) and the connection may be dead.
-fn spare(request: &Request<Upload>, idle_for: Duration) -> Option<Box<Request<Upload>>> {
+fn repeatable_copy(
+    request: &Request<RequestUpload>,
+    idle_for: Duration,
+) -> Option<Box<Request<RequestUpload>>> {
     let repeatable = request.method().is_idempotent() && request.body().is_empty();
     if !repeatable || idle_for < SURELY_ALIVE {
         return None;
     }
-    let mut copy = Request::new(Upload::Empty);
+    let mut copy = Request::new(RequestUpload::Empty);
     *copy.method_mut() = request.method().clone();
     *copy.uri_mut() = request.uri().clone();
     *copy.headers_mut() = request.headers().clone();
@@ -501,13 +537,13 @@ fn spare(request: &Request<Upload>, idle_for: Duration) -> Option<Box<Request<Up
 
 /// How far a request has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Head {
+enum SendState {
     Unsent,
     Sent,
 }
 
 /// A failed exchange, with the request if none of it was written.
-struct Failed {
+struct ExchangeFailure {
     error: UpstreamError,
-    unsent: Option<Box<Request<Upload>>>,
+    unsent: Option<Box<Request<RequestUpload>>>,
 }

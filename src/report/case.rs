@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json};
 
-use crate::gate::trial::Trial;
+use crate::gate::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::FACT_KEYS;
 use crate::vocab::intent::Intent;
 use crate::vocab::profile::Profile;
@@ -14,37 +14,41 @@ use crate::vocab::profile::Profile;
 use super::decision::verdict;
 
 /// The longest key that stands without a question mark before it (YAML 1.2.2 section 7.4.2: 1,024 characters).
-const LONGEST_KEY: usize = 500;
+const MAX_PLAIN_KEY: usize = 500;
 
 /// The case of a trial with these facts, `given` as they were read; `profile` if it is to be answered in one way.
-pub fn of(trial: &Trial<'_>, given: &Map<String, Json>, profile: Option<Profile>) -> String {
+pub fn to_yaml(
+    trial: &OfflineEvaluation<'_>,
+    given: &Map<String, Json>,
+    profile: Option<Profile>,
+) -> String {
     let mut lines: Vec<String> = FACT_KEYS
         .into_iter()
         .filter_map(|key| {
             given
                 .get(key)
                 .filter(|value| !value.is_null())
-                .map(|value| line(key, value))
+                .map(|value| entry_line(key, value))
         })
         .collect();
     lines.extend(profile.map(|profile| format!("profile: {}", profile.as_str())));
-    lines.push(expectation(trial, profile));
+    lines.push(expectation_line(trial, profile));
     format!("- {}\n", lines.join("\n  "))
 }
 
-fn line(key: &str, value: &Json) -> String {
-    format!("{key}: {}", flow(value))
+fn entry_line(key: &str, value: &Json) -> String {
+    format!("{key}: {}", flow_value(value))
 }
 
 /// The verdict with its cause. The status of the answer is among it where the case says who is answered.
-fn expectation(trial: &Trial<'_>, profile: Option<Profile>) -> String {
+fn expectation_line(trial: &OfflineEvaluation<'_>, profile: Option<Profile>) -> String {
     let (decision, answer) = (&trial.decision, trial.answer());
     let number = |number: Option<u16>| number.map(|number| number.to_string());
     let parts = [
         ("verdict", Some(verdict(trial).to_owned())),
         ("stage", Some(decision.stage.as_str().to_owned())),
         ("reason", Some(decision.reason().as_str().to_owned())),
-        ("rule", trial.rule().map(quoted)),
+        ("rule", trial.rule_id().map(quote)),
         (
             "intent",
             answer.intent.map(Intent::as_str).map(str::to_owned),
@@ -62,7 +66,7 @@ fn expectation(trial: &Trial<'_>, profile: Option<Profile>) -> String {
 }
 
 /// A value on one line.
-fn flow(value: &Json) -> String {
+fn flow_value(value: &Json) -> String {
     match value {
         Json::Null | Json::Bool(_) => value.to_string(),
         // YAML's numbers end there; no limit of a policy is larger.
@@ -70,23 +74,23 @@ fn flow(value: &Json) -> String {
             Some(whole) => whole.min(i64::MAX.unsigned_abs()).to_string(),
             None => number.to_string(),
         },
-        Json::String(text) => quoted(text),
+        Json::String(text) => quote(text),
         Json::Array(items) => format!(
             "[{}]",
-            items.iter().map(flow).collect::<Vec<_>>().join(", ")
+            items.iter().map(flow_value).collect::<Vec<_>>().join(", ")
         ),
         Json::Object(entries) => {
             let entries = entries
                 .iter()
-                .map(|(key, value)| format!("{}: {}", self::key(key), flow(value)));
+                .map(|(key, value)| format!("{}: {}", self::yaml_key(key), flow_value(value)));
             format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
         }
     }
 }
 
-fn key(text: &str) -> String {
-    let text = quoted(text);
-    if text.len() > LONGEST_KEY {
+fn yaml_key(text: &str) -> String {
+    let text = quote(text);
+    if text.len() > MAX_PLAIN_KEY {
         format!("? {text}")
     } else {
         text
@@ -95,7 +99,7 @@ fn key(text: &str) -> String {
 
 /// Text between double quotes. What is no letter, digit or ASCII sign is written by its number, so that nothing in it
 /// looks like something else.
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
     for c in text.chars() {
@@ -127,7 +131,7 @@ mod tests {
             ("größe", r#""größe""#),
             ("\u{202e}\u{feff}\u{1f600}", r#""\u202e\ufeff\U0001f600""#),
         ] {
-            assert_eq!(quoted(text), yaml);
+            assert_eq!(quote(text), yaml);
         }
     }
 }

@@ -7,12 +7,12 @@
 use serde_json::Value as Json;
 
 /// The line of names.
-pub fn head(columns: &[&str]) -> String {
+pub fn header_line(columns: &[&str]) -> String {
     [&columns.join(","), "\r\n"].concat()
 }
 
 /// The line of a document: its values for these columns; null is an empty cell.
-pub fn line(document: &Json, columns: &[&str]) -> String {
+pub fn record_line(document: &Json, columns: &[&str]) -> String {
     let cells = columns
         .iter()
         .map(|column| cell(document.get(column).unwrap_or(&Json::Null)));
@@ -22,14 +22,14 @@ pub fn line(document: &Json, columns: &[&str]) -> String {
 fn cell(value: &Json) -> String {
     match value {
         Json::Null => String::new(),
-        Json::String(text) => quoted(&harmless(text)),
+        Json::String(text) => quote(&neutralize_formula(text)),
         Json::Bool(_) | Json::Number(_) | Json::Array(_) | Json::Object(_) => {
-            quoted(&value.to_string())
+            quote(&value.to_string())
         }
     }
 }
 
-fn harmless(text: &str) -> String {
+fn neutralize_formula(text: &str) -> String {
     let formula = text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']);
     if formula {
         ["'", text].concat()
@@ -38,7 +38,7 @@ fn harmless(text: &str) -> String {
     }
 }
 
-fn quoted(text: &str) -> String {
+fn quote(text: &str) -> String {
     match text.contains([',', '"', '\r', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_owned(),
@@ -67,12 +67,12 @@ mod tests {
             (json!("\tx"), "'\tx"),
         ] {
             assert_eq!(
-                line(&json!({ "a": value, "z": 1 }), &["a"]),
+                record_line(&json!({ "a": value, "z": 1 }), &["a"]),
                 format!("{cell}\r\n"),
                 "{value}"
             );
         }
-        assert_eq!(head(&["a", "b"]), "a,b\r\n");
-        assert_eq!(line(&json!({}), &["a", "b"]), ",\r\n");
+        assert_eq!(header_line(&["a", "b"]), "a,b\r\n");
+        assert_eq!(record_line(&json!({}), &["a", "b"]), ",\r\n");
     }
 }

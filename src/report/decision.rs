@@ -2,67 +2,67 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::gate::trial::Trial;
+use crate::gate::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::{CaseFacts, ExpectedVerdict};
-use crate::policy::options::Value;
+use crate::policy::options::OptionValue;
 use crate::vocab::crawl_status::CrawlStatus;
 use crate::vocab::intent::Intent;
 
 /// `allow`, `reject` or `undecided`.
-pub fn verdict(trial: &Trial<'_>) -> &'static str {
-    ExpectedVerdict::of(trial.decision.verdict).as_str()
+pub fn verdict(trial: &OfflineEvaluation<'_>) -> &'static str {
+    ExpectedVerdict::from_verdict(trial.decision.verdict).as_str()
 }
 
 /// `name@revision` of the policy.
-pub fn policy_name(trial: &Trial<'_>) -> String {
+pub fn policy_name(trial: &OfflineEvaluation<'_>) -> String {
     format!("{}@{}", trial.policy.name(), trial.policy.revision())
 }
 
 /// The object that `decide` writes.
-pub fn to_json(trial: &Trial<'_>, facts: &CaseFacts) -> Json {
+pub fn to_json(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> Json {
     let (decision, answer) = (&trial.decision, trial.answer());
     json!({
         "url": facts.url(),
         "verdict": verdict(trial),
         "stage": decision.stage.as_str(),
         "reason": decision.reason().as_str(),
-        "rule": trial.rule(),
+        "rule": trial.rule_id(),
         "intent": answer.intent.map(Intent::as_str),
         "status": answer.status,
         "crawl_status": crawl_status(trial, facts),
         "code": answer.code,
         "logged": decision.logged,
-        "index": option(trial, "index"),
-        "follow": option(trial, "follow"),
+        "index": option_value(trial, "index"),
+        "follow": option_value(trial, "follow"),
         "options": trial.policy.options_json(&trial.trail),
         "policy": policy_name(trial),
     })
 }
 
 /// URL, verdict, stage, reason, rule and status; what there is not is an empty column.
-pub fn to_tsv(trial: &Trial<'_>, facts: &CaseFacts) -> String {
+pub fn to_tsv(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> String {
     let status = trial
         .answer()
         .status
         .map_or(String::new(), |s| s.to_string());
     let decision = &trial.decision;
-    let rule = trial.rule().unwrap_or("");
+    let rule = trial.rule_id().unwrap_or("");
     let (stage, reason) = (decision.stage.as_str(), decision.reason().as_str());
     [facts.url(), verdict(trial), stage, reason, rule, &status].join("\t")
 }
 
 /// The label of `Crawl-Status`: of the refusal, else of the origin's status (decisions.md section 2).
-pub fn crawl_status(trial: &Trial<'_>, facts: &CaseFacts) -> &'static str {
+pub fn crawl_status(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> &'static str {
     match (&trial.refusal, facts.origin_status()) {
         (Some(refusal), _) => refusal.reason.row().crawl_status,
-        (None, Some(status)) => CrawlStatus::of_origin(status),
+        (None, Some(status)) => CrawlStatus::from_origin_status(status),
         (None, None) => CrawlStatus::Accepted,
     }
     .as_str()
 }
 
 /// The value of an option as a policy would write it.
-pub fn shown(value: &Value) -> String {
+pub fn option_text(value: &OptionValue) -> String {
     let json = value.to_json();
     if json.is_null() {
         return "none".to_owned();
@@ -71,8 +71,8 @@ pub fn shown(value: &Value) -> String {
         .map_or_else(|| json.to_string(), str::to_owned)
 }
 
-fn option(trial: &Trial<'_>, path: &str) -> Json {
-    let mut lines = trial.policy.option_lines(&trial.trail);
+fn option_value(trial: &OfflineEvaluation<'_>, path: &str) -> Json {
+    let mut lines = trial.policy.explain_options(&trial.trail);
     lines
         .find(|line| line.path == path)
         .map_or(Json::Null, |line| line.value.to_json())

@@ -2,18 +2,18 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::ledger::event::Event;
+use crate::ledger::event::LedgerEvent;
 
-use super::record::time;
+use super::record::rfc3339;
 
 /// The document of an event with this number. The number tells it from every other one, whenever and however often it
 /// is sent.
-pub fn to_json(id: u64, event: &Event) -> Json {
+pub fn to_json(id: u64, event: &LedgerEvent) -> Json {
     json!({
         "id": id,
-        "at": time(event.at),
+        "at": rfc3339(event.at),
         "kind": event.kind.as_str(),
-        "why": event.why.as_str(),
+        "why": event.reason.as_str(),
         "crawler": &*event.crawler,
         "url": &*event.url,
         "code": event.code,

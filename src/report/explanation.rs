@@ -2,67 +2,71 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::gate::trial::Trial;
+use crate::gate::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::CaseFacts;
 use crate::policy::condition::Truth;
-use crate::policy::explain::ground::Ground;
-use crate::policy::explain::{OptionLine, RuleLine};
-use crate::policy::options::SetBy;
-use crate::policy::rule::{ChildOrder, Group, Mode, RuleBody};
+use crate::policy::explain::decisive_test::DecisiveTest;
+use crate::policy::explain::{OptionExplanation, RuleExplanation};
+use crate::policy::options::OptionSetter;
+use crate::policy::rule::{ChildOrder, EnforcementMode, GroupRule, RuleBody};
 
 use crate::vocab::profile::Profile;
 
 use super::decision;
-use super::wire::{Answers, Wire};
+use super::response::{PredictedResponse, ProfileResponses};
 
 /// `url`, `rules`, `options`, `decision` as `decide` writes it, and `answer`, one of `answers` to the same trial.
-pub fn of(trial: &Trial<'_>, facts: &CaseFacts, answers: &Answers<'_>) -> Json {
+pub fn to_json(
+    trial: &OfflineEvaluation<'_>,
+    facts: &CaseFacts,
+    answers: &ProfileResponses<'_>,
+) -> Json {
     let rules: Vec<Json> = trial
         .policy
-        .rule_lines(&trial.trail)
-        .map(|line| rule(trial, facts, &line))
+        .explain_rules(&trial.trail)
+        .map(|line| rule_json(trial, facts, &line))
         .collect();
     let options: Vec<Json> = trial
         .policy
-        .option_lines(&trial.trail)
-        .map(|line| option(trial, &line))
+        .explain_options(&trial.trail)
+        .map(|line| option_json(trial, &line))
         .collect();
     json!({
         "url": facts.url(),
         "rules": rules,
         "options": options,
         "decision": decision::to_json(trial, facts),
-        "answer": answer(answers, trial.profile),
+        "answer": answer_json(answers, trial.profile),
     })
 }
 
 /// The answer to a crawler of each profile.
-pub fn to_all(answers: &Answers<'_>) -> Vec<Json> {
+pub fn answers_to_json(answers: &ProfileResponses<'_>) -> Vec<Json> {
     Profile::ALL
         .into_iter()
-        .map(|profile| answer(answers, profile))
+        .map(|profile| answer_json(answers, profile))
         .collect()
 }
 
-fn rule(trial: &Trial<'_>, facts: &CaseFacts, line: &RuleLine<'_>) -> Json {
-    let grounds = trial.policy.grounds(line, &facts.facts());
+fn rule_json(trial: &OfflineEvaluation<'_>, facts: &CaseFacts, line: &RuleExplanation<'_>) -> Json {
+    let grounds = trial.policy.decisive_tests(line, &facts.facts());
     json!({
         "rule": line.rule.id.as_str(),
         "about": line.rule.about,
         "depth": line.depth,
-        "shadow": line.rule.mode == Mode::Shadow,
-        "key": line.rule.key(),
-        "condition": trial.policy.condition_in_words(line.rule),
+        "shadow": line.rule.mode == EnforcementMode::Shadow,
+        "key": line.rule.condition_key(),
+        "condition": trial.policy.describe_condition(line.rule),
         "status": line.status.as_str(),
         "stage": line.rule.stage.as_str(),
-        "waits_for": line.waits_for().map(|stage| stage.as_str()),
-        "because": grounds.iter().map(ground).collect::<Vec<_>>(),
-        "does": does(trial, &line.rule.body),
+        "waits_for": line.pending_stage().map(|stage| stage.as_str()),
+        "because": grounds.iter().map(ground_json).collect::<Vec<_>>(),
+        "does": effect_json(trial, &line.rule.body),
     })
 }
 
 /// `value` is null where there is none or none is known, `holds` where that is not known.
-fn ground(ground: &Ground) -> Json {
+fn ground_json(ground: &DecisiveTest) -> Json {
     let holds = match ground.truth {
         Truth::Yes => Some(true),
         Truth::No => Some(false),
@@ -70,7 +74,7 @@ fn ground(ground: &Ground) -> Json {
     };
     json!({
         "field": ground.field,
-        "value": ground.seen.value(),
+        "value": ground.observed.value(),
         "kind": ground.test.kind,
         "operands": ground.test.values,
         "holds": holds,
@@ -79,55 +83,60 @@ fn ground(ground: &Ground) -> Json {
 }
 
 /// What the rule does when it matches.
-fn does(trial: &Trial<'_>, body: &RuleBody) -> Json {
+fn effect_json(trial: &OfflineEvaluation<'_>, body: &RuleBody) -> Json {
     match body {
         RuleBody::Filter(filter) => json!({
             "filters": true,
             "log": filter.log,
-            "reject": filter.reject.map(|intent| intent.as_str()),
+            "reject": filter.reject_intent.map(|intent| intent.as_str()),
             "reject_status": filter.reject_status,
         }),
         RuleBody::Group(group) => json!({
-            "assigns": assigns(trial, group),
+            "assigns": assignments_json(trial, group),
             "stop": group.stop,
             "match": if group.order == ChildOrder::All { "all" } else { "first" },
         }),
     }
 }
 
-fn assigns(trial: &Trial<'_>, group: &Group) -> Json {
+fn assignments_json(trial: &OfflineEvaluation<'_>, group: &GroupRule) -> Json {
     let one = |a: &crate::policy::options::Assignment| {
         (
             trial.policy.option_path(a.slot).to_owned(),
             a.value.to_json(),
         )
     };
-    group.assign.iter().map(one).collect::<Map<_, _>>().into()
+    group
+        .assignments
+        .iter()
+        .map(one)
+        .collect::<Map<_, _>>()
+        .into()
 }
 
-fn option(trial: &Trial<'_>, line: &OptionLine<'_>) -> Json {
+fn option_json(trial: &OfflineEvaluation<'_>, line: &OptionExplanation<'_>) -> Json {
     json!({ "option": line.path, "value": line.value.to_json(), "set_by": set_by(trial, line) })
 }
 
 /// The rule's id, or where else the value comes from.
-pub fn set_by<'p>(trial: &Trial<'p>, line: &OptionLine<'p>) -> &'p str {
+pub fn set_by<'p>(trial: &OfflineEvaluation<'p>, line: &OptionExplanation<'p>) -> &'p str {
     match line.set_by {
-        SetBy::BuiltIn => "built-in",
-        SetBy::Document => "options",
-        SetBy::Space(space) => trial.policy.space_options(space),
-        SetBy::Rule(rule) => trial.policy.rule_id(rule).unwrap_or(""),
+        OptionSetter::BuiltIn => "built-in",
+        OptionSetter::Document => "options",
+        OptionSetter::Space(space) => trial.policy.space_options_path(space),
+        OptionSetter::Rule(rule) => trial.policy.rule_id(rule).unwrap_or(""),
     }
 }
 
-fn answer(answers: &Answers<'_>, profile: Profile) -> Json {
-    let (kind, status_line, headers) = match answers.to(profile) {
-        Wire::Refused {
+fn answer_json(answers: &ProfileResponses<'_>, profile: Profile) -> Json {
+    let (kind, status_line, headers) = match answers.for_profile(profile) {
+        PredictedResponse::Refused {
             status_line,
             headers,
         } => ("refused", Some(status_line), headers),
-        Wire::Closed => ("closed", None, Vec::new()),
-        Wire::Passed { headers } => ("passed", None, headers),
-        Wire::Tunnel => ("tunnel", Some("HTTP/1.1 200 OK".to_owned()), Vec::new()),
+        PredictedResponse::Closed => ("closed", None, Vec::new()),
+        PredictedResponse::Forwarded { headers } => ("passed", None, headers),
+        PredictedResponse::Tunnel => ("tunnel", Some("HTTP/1.1 200 OK".to_owned()), Vec::new()),
     };
     let headers: Map<String, Json> = headers
         .into_iter()

@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::store::ledger::Stats;
+use crate::store::ledger::LedgerStats;
 
 /// The document. `sweep` is the one that runs or ran last.
-pub fn to_json(stats: &Stats, bytes: u64, sweep: Option<Json>) -> Json {
+pub fn to_json(stats: &LedgerStats, bytes: u64, sweep: Option<Json>) -> Json {
     let by_status: Map<String, Json> = stats
         .urls
         .iter()
@@ -21,7 +21,7 @@ pub fn to_json(stats: &Stats, bytes: u64, sweep: Option<Json>) -> Json {
         "by_status": by_status,
         "events": events,
         "last_event": stats.last_event.0,
-        "queue": stats.queue,
+        "queue": stats.queued,
         "waits": stats.waits,
         "dropped": stats.dropped,
         "failures": stats.failures,

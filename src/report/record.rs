@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime};
 use serde_json::{Value as Json, json};
 
 use crate::clock::Rfc3339;
-use crate::ledger::key::Key;
-use crate::ledger::record::{At, Indexed, Record};
+use crate::ledger::key::LedgerKey;
+use crate::ledger::record::{IndexState, LedgerRecord, UnixMillis};
 
 /// The keys of the document, in the order of a table's columns.
 pub const COLUMNS: [&str; 24] = [
@@ -39,11 +39,11 @@ pub const COLUMNS: [&str; 24] = [
 ];
 
 /// The document of a record.
-pub fn to_json(key: Key, record: &Record) -> Json {
-    let (indexed, removed_at) = match record.indexed {
-        Indexed::Never => ("never", None),
-        Indexed::Perhaps => ("perhaps", None),
-        Indexed::Removed(at) => ("removed", Some(at)),
+pub fn to_json(key: LedgerKey, record: &LedgerRecord) -> Json {
+    let (indexed, removed_at) = match record.index_state {
+        IndexState::Never => ("never", None),
+        IndexState::Possible => ("perhaps", None),
+        IndexState::Removed(at) => ("removed", Some(at)),
     };
     json!({
         "key": key.to_string(),
@@ -54,12 +54,12 @@ pub fn to_json(key: Key, record: &Record) -> Json {
         "origin_status": record.origin_status,
         "known": record.is_known(),
         "indexed": indexed,
-        "removed_at": removed_at.map(time),
-        "first_seen": time(record.first_seen),
-        "last_seen": time(record.last_seen),
-        "last_fetched": record.last_fetched.map(time),
-        "last_error": record.last_error.map(time),
-        "last_changed": record.last_changed.map(time),
+        "removed_at": removed_at.map(rfc3339),
+        "first_seen": rfc3339(record.first_seen),
+        "last_seen": rfc3339(record.last_seen),
+        "last_fetched": record.last_fetched.map(rfc3339),
+        "last_error": record.last_error.map(rfc3339),
+        "last_changed": record.last_changed.map(rfc3339),
         "temporary_errors": record.temporary_errors,
         "depth": record.depth,
         "space": record.space.as_deref(),
@@ -69,12 +69,12 @@ pub fn to_json(key: Key, record: &Record) -> Json {
         "size": record.last_fetched.map(|_| record.size),
         "etag": record.validators.etag.as_deref(),
         "last_modified": record.validators.last_modified.as_deref(),
-        "content": record.content.as_ref().map(|hash| hex(hash)),
+        "content": record.content_hash.as_ref().map(|hash| hex(hash)),
     })
 }
 
 /// RFC 3339, in UTC.
-pub fn time(at: At) -> String {
+pub fn rfc3339(at: UnixMillis) -> String {
     let wall = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(at.0));
     Rfc3339(wall.unwrap_or(SystemTime::UNIX_EPOCH)).to_string()
 }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn every_key_has_a_column() {
-        let document = to_json(Key([7; 16]), &Record::default());
+        let document = to_json(LedgerKey([7; 16]), &LedgerRecord::default());
         let keys: BTreeSet<&str> = document
             .as_object()
             .unwrap()
@@ -106,13 +106,13 @@ mod tests {
 
     #[test]
     fn values_are_written_as_they_are_read() {
-        let record = Record {
-            indexed: Indexed::Removed(At(1_767_225_600_000)),
-            content: Some([0xab; 32]),
+        let record = LedgerRecord {
+            index_state: IndexState::Removed(UnixMillis(1_767_225_600_000)),
+            content_hash: Some([0xab; 32]),
             size: 9,
-            ..Record::default()
+            ..LedgerRecord::default()
         };
-        let document = to_json(Key([0; 16]), &record);
+        let document = to_json(LedgerKey([0; 16]), &record);
         assert_eq!(document["removed_at"], "2026-01-01T00:00:00.000Z");
         assert_eq!(document["content"], "ab".repeat(32));
         assert_eq!(

@@ -4,16 +4,16 @@ use std::borrow::Cow;
 
 /// What a byte, written plainly, becomes in the normal form.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Plain {
-    Stays,
+enum PlainEncoding {
+    Unchanged,
     Escaped,
 }
 
 /// What an escaped byte becomes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Escape {
+enum EscapeEncoding {
     Decoded,
-    Stays,
+    Unchanged,
 }
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
@@ -24,7 +24,7 @@ const HEX: &[u8; 16] = b"0123456789ABCDEF";
 /// `*` and `$` are among the decoded since a rule writes them as `%2A` and `%24` to mean the characters (section
 /// 2.2.3). Borrowed if the text is in normal form already, as nearly all are.
 pub fn normal_form(text: &[u8]) -> Cow<'_, [u8]> {
-    let odd = |&b: &u8| b == b'%' || plain(b) == Plain::Escaped;
+    let odd = |&b: &u8| b == b'%' || plain_encoding(b) == PlainEncoding::Escaped;
     let Some(first) = text.iter().position(odd) else {
         return Cow::Borrowed(text);
     };
@@ -38,7 +38,7 @@ pub fn normal_form(text: &[u8]) -> Cow<'_, [u8]> {
 /// Appends the normal form of a text.
 pub(super) fn append_normal(mut text: &[u8], out: &mut Vec<u8>) {
     while let Some((&byte, rest)) = text.split_first() {
-        text = match escaped(byte, rest) {
+        text = match read_escape(byte, rest) {
             Some((value, after)) => {
                 append_escape(value, out);
                 after
@@ -54,7 +54,7 @@ pub(super) fn append_normal(mut text: &[u8], out: &mut Vec<u8>) {
 /// A normal form with `:`, `/`, `@`, `[` and `]` decoded behind the first `?`, where they delimit nothing.
 ///
 /// Borrowed if that changes nothing.
-pub(super) fn query_decoded(text: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn decode_query_delimiters(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(query) = memchr::memchr(b'?', text) else {
         return Cow::Borrowed(text);
     };
@@ -69,7 +69,7 @@ pub(super) fn query_decoded(text: &[u8]) -> Cow<'_, [u8]> {
 
 fn append_query_decoded(mut text: &[u8], out: &mut Vec<u8>) {
     while let Some((&byte, rest)) = text.split_first() {
-        text = match escaped(byte, rest) {
+        text = match read_escape(byte, rest) {
             Some((value, after)) if is_query_delimiter(value) => {
                 out.push(value);
                 after
@@ -82,13 +82,13 @@ fn append_query_decoded(mut text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a normal form has one of the characters that [`query_decoded`] is about, plain or escaped, behind a `?`.
+/// Whether a normal form has one of the characters that [`decode_query_delimiters`] is about, plain or escaped, behind a `?`.
 pub(super) fn has_query_delimiter(text: &[u8]) -> bool {
     let Some(query) = memchr::memchr(b'?', text).and_then(|at| text.get(at..)) else {
         return false;
     };
     let plain = query.iter().any(|&b| is_query_delimiter(b));
-    let written = |w: &[u8]| matches!(w, [b, rest @ ..] if escaped(*b, rest).is_some_and(|(v, _)| is_query_delimiter(v)));
+    let written = |w: &[u8]| matches!(w, [b, rest @ ..] if read_escape(*b, rest).is_some_and(|(v, _)| is_query_delimiter(v)));
     plain || query.windows(3).any(written)
 }
 
@@ -97,16 +97,16 @@ fn is_query_delimiter(byte: u8) -> bool {
 }
 
 fn append_plain(byte: u8, out: &mut Vec<u8>) {
-    match plain(byte) {
-        Plain::Stays => out.push(byte),
-        Plain::Escaped => append_hex(byte, out),
+    match plain_encoding(byte) {
+        PlainEncoding::Unchanged => out.push(byte),
+        PlainEncoding::Escaped => append_hex(byte, out),
     }
 }
 
 fn append_escape(value: u8, out: &mut Vec<u8>) {
-    match escape_of(value) {
-        Escape::Decoded => out.push(value),
-        Escape::Stays => append_hex(value, out),
+    match escape_encoding(value) {
+        EscapeEncoding::Decoded => out.push(value),
+        EscapeEncoding::Unchanged => append_hex(value, out),
     }
 }
 
@@ -116,31 +116,31 @@ fn append_hex(value: u8, out: &mut Vec<u8>) {
 }
 
 /// A stray `%` stays as it is, so that it matches itself.
-fn plain(byte: u8) -> Plain {
+fn plain_encoding(byte: u8) -> PlainEncoding {
     match byte {
-        b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => Plain::Escaped,
-        0x21..=0x7E => Plain::Stays,
-        _ => Plain::Escaped,
+        b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => PlainEncoding::Escaped,
+        0x21..=0x7E => PlainEncoding::Unchanged,
+        _ => PlainEncoding::Escaped,
     }
 }
 
-fn escape_of(value: u8) -> Escape {
+fn escape_encoding(value: u8) -> EscapeEncoding {
     match value {
-        b'-' | b'.' | b'_' | b'~' | b'*' | b'$' => Escape::Decoded,
-        _ if value.is_ascii_alphanumeric() => Escape::Decoded,
-        _ => Escape::Stays,
+        b'-' | b'.' | b'_' | b'~' | b'*' | b'$' => EscapeEncoding::Decoded,
+        _ if value.is_ascii_alphanumeric() => EscapeEncoding::Decoded,
+        _ => EscapeEncoding::Unchanged,
     }
 }
 
 /// The byte that `%XX` stands for, and what follows it.
-fn escaped(byte: u8, rest: &[u8]) -> Option<(u8, &[u8])> {
+fn read_escape(byte: u8, rest: &[u8]) -> Option<(u8, &[u8])> {
     let (b'%', [high, low, after @ ..]) = (byte, rest) else {
         return None;
     };
-    Some((hex(*high)? << 4 | hex(*low)?, after))
+    Some((hex_value(*high)? << 4 | hex_value(*low)?, after))
 }
 
-fn hex(digit: u8) -> Option<u8> {
+fn hex_value(digit: u8) -> Option<u8> {
     char::from(digit)
         .to_digit(16)
         .and_then(|n| u8::try_from(n).ok())
@@ -173,7 +173,11 @@ mod tests {
             ("/a%2F", "/a%2F"),
             ("/a?b=:", "/a?b=:"),
         ] {
-            assert_eq!(query_decoded(text.as_bytes()), decoded.as_bytes(), "{text}");
+            assert_eq!(
+                decode_query_delimiters(text.as_bytes()),
+                decoded.as_bytes(),
+                "{text}"
+            );
         }
         for (text, has) in [
             ("/a:?b", false),

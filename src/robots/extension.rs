@@ -14,21 +14,21 @@ mod builder;
 
 use std::borrow::Cow;
 
-use super::escape::{normal_form, query_decoded};
-use super::parse::Parsed;
-use super::pattern::{Compiled, Form, matches_rest};
-use super::rules::{Agent, Span, named};
-use super::usage::{Preference, Spelling, preference, statement};
+use super::escape::{decode_query_delimiters, normal_form};
+use super::file::RobotsFile;
+use super::pattern::{RobotsPattern, UrlForm, matches_rest};
+use super::rules::{AgentLine, TextSpan, agents_with_token};
+use super::usage::{UsagePreference, UsageSyntax, find_preference, parse_statement};
 
-pub(super) use builder::{Builder, Kept};
+pub(super) use builder::{ExtensionsBuilder, LineAcceptance};
 
 /// What such a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extension {
+pub enum ExtensionKind {
     /// `Content-Usage` (draft-ietf-aipref-attach).
-    Usage,
+    ContentUsage,
     /// `Content-Signal` (Cloudflare).
-    Signal,
+    ContentSignal,
     /// `Visit-time`: the hours of the day, in UTC, in which crawlers are wanted.
     VisitTime,
     /// `Clean-param`: parameters that do not change a page (Yandex).
@@ -38,31 +38,31 @@ pub enum Extension {
 }
 
 /// The keys, in any case.
-const KEYS: [(&[u8], Extension); 14] = [
-    (b"content-usage", Extension::Usage),
-    (b"contentusage", Extension::Usage),
-    (b"content usage", Extension::Usage),
-    (b"content-signal", Extension::Signal),
-    (b"content-signals", Extension::Signal),
-    (b"contentsignal", Extension::Signal),
-    (b"content signal", Extension::Signal),
-    (b"visit-time", Extension::VisitTime),
-    (b"visittime", Extension::VisitTime),
-    (b"visit time", Extension::VisitTime),
-    (b"clean-param", Extension::CleanParam),
-    (b"cleanparam", Extension::CleanParam),
-    (b"clean param", Extension::CleanParam),
-    (b"host", Extension::Host),
+const KEYS: [(&[u8], ExtensionKind); 14] = [
+    (b"content-usage", ExtensionKind::ContentUsage),
+    (b"contentusage", ExtensionKind::ContentUsage),
+    (b"content usage", ExtensionKind::ContentUsage),
+    (b"content-signal", ExtensionKind::ContentSignal),
+    (b"content-signals", ExtensionKind::ContentSignal),
+    (b"contentsignal", ExtensionKind::ContentSignal),
+    (b"content signal", ExtensionKind::ContentSignal),
+    (b"visit-time", ExtensionKind::VisitTime),
+    (b"visittime", ExtensionKind::VisitTime),
+    (b"visit time", ExtensionKind::VisitTime),
+    (b"clean-param", ExtensionKind::CleanParam),
+    (b"cleanparam", ExtensionKind::CleanParam),
+    (b"clean param", ExtensionKind::CleanParam),
+    (b"host", ExtensionKind::Host),
 ];
 
 /// The lines on uses that are kept of a file, and as many that are only reported: sites have a few.
 pub const MAX_LINES: usize = 1000;
 /// The uses that are shown of one URL, whichever they are.
-const MAX_USES: usize = 64;
+const MAX_SHOWN_USES: usize = 64;
 
-impl Extension {
+impl ExtensionKind {
     /// What a key names; all of it has to be there, since some of the words begin others.
-    pub(super) fn of_key(name: &[u8]) -> Option<Self> {
+    pub(super) fn from_key(name: &[u8]) -> Option<Self> {
         KEYS.iter()
             .find(|(key, _)| name.eq_ignore_ascii_case(key))
             .map(|(_, extension)| *extension)
@@ -71,18 +71,18 @@ impl Extension {
     /// The key as documentation writes it.
     pub fn as_str(self) -> &'static str {
         match self {
-            Self::Usage => "Content-Usage",
-            Self::Signal => "Content-Signal",
+            Self::ContentUsage => "Content-Usage",
+            Self::ContentSignal => "Content-Signal",
             Self::VisitTime => "Visit-time",
             Self::CleanParam => "Clean-param",
             Self::Host => "Host",
         }
     }
 
-    fn spelling(self) -> Option<Spelling> {
+    fn usage_syntax(self) -> Option<UsageSyntax> {
         match self {
-            Self::Usage => Some(Spelling::Usage),
-            Self::Signal => Some(Spelling::Signal),
+            Self::ContentUsage => Some(UsageSyntax::ContentUsage),
+            Self::ContentSignal => Some(UsageSyntax::ContentSignal),
             Self::VisitTime | Self::CleanParam | Self::Host => None,
         }
     }
@@ -90,78 +90,78 @@ impl Extension {
 
 /// What a robots.txt says of one use of one URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stated<'a> {
+pub struct UsageRule<'a> {
     /// The use.
     pub purpose: Box<str>,
     /// What is said of it.
-    pub preference: Preference,
+    pub preference: UsagePreference,
     /// The first line that says so, from 1.
     pub line: u32,
     /// The line, without white space around it and without a comment.
-    pub rule: Cow<'a, str>,
+    pub line_text: Cow<'a, str>,
 }
 
 /// A line that is only reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Noted<'a> {
+pub struct ReportedLine<'a> {
     /// Its number, from 1.
     pub line: u32,
     /// Its value.
     pub value: Cow<'a, str>,
 }
 
-impl Parsed {
+impl RobotsFile {
     /// Whether any line speaks of uses.
-    pub fn speaks_of_uses(&self) -> bool {
-        let speaks = |s: &Statement| s.extension.spelling().is_some();
+    pub fn has_usage_lines(&self) -> bool {
+        let speaks = |s: &ExtensionLine| s.extension.usage_syntax().is_some();
         self.extensions
             .as_ref()
-            .is_some_and(|e| e.statements.iter().any(speaks))
+            .is_some_and(|e| e.lines.iter().any(speaks))
     }
 
     /// What the file says to a crawler of uses of a URL, each use once, in the order of the lines: the first ones, to be
-    /// shown. What is to be obeyed is asked for by its name, with [`Self::usage_of`].
+    /// shown. What is to be obeyed is asked for by its name, with [`Self::usage_rules_for`].
     ///
     /// `agent` is its product token; `path_and_query` starts with `/`.
-    pub fn usage(&self, agent: &str, path_and_query: &str) -> Vec<Stated<'_>> {
-        self.stated(agent, path_and_query, |line, found| {
-            self.add_stated(line, found)
+    pub fn usage_rules(&self, agent: &str, path_and_query: &str) -> Vec<UsageRule<'_>> {
+        self.collect_usage_rules(agent, path_and_query, |line, found| {
+            self.add_all_preferences(line, found)
         })
     }
 
     /// What the file says to a crawler of the uses of these names, however many others it names; a use of which it says
     /// nothing is left out.
-    pub fn usage_of<'n>(
+    pub fn usage_rules_for<'n>(
         &self,
         agent: &str,
         path_and_query: &str,
         names: impl Iterator<Item = &'n str> + Clone,
-    ) -> Vec<Stated<'_>> {
-        self.stated(agent, path_and_query, |line, found| {
+    ) -> Vec<UsageRule<'_>> {
+        self.collect_usage_rules(agent, path_and_query, |line, found| {
             names
                 .clone()
-                .for_each(|name| self.add_named(line, name, found));
+                .for_each(|name| self.add_named_preference(line, name, found));
         })
     }
 
-    fn stated<'a>(
+    fn collect_usage_rules<'a>(
         &'a self,
         agent: &str,
         path_and_query: &str,
-        mut add: impl FnMut(&Statement, &mut Vec<Stated<'a>>),
-    ) -> Vec<Stated<'a>> {
+        mut add: impl FnMut(&ExtensionLine, &mut Vec<UsageRule<'a>>),
+    ) -> Vec<UsageRule<'a>> {
         let Some(extensions) = self.extensions.as_deref() else {
             return vec![];
         };
         let written = normal_form(path_and_query.as_bytes());
-        let url = Url {
-            query: query_decoded(&written),
-            written: &written,
+        let url = ExtensionUrlForms {
+            query_decoded: decode_query_delimiters(&written),
+            normal: &written,
         };
         let group = extensions.group(&self.text, agent);
         let mut found = Vec::new();
-        for scope in [Scope::Site, Scope::Group(group)] {
-            let holding = extensions.holding(scope, &url);
+        for scope in [LineScope::Site, LineScope::Group(group)] {
+            let holding = extensions.matching_usage_lines(scope, &url);
             holding.for_each(|statement| add(statement, &mut found));
         }
         found.sort_by_key(|stated| stated.line);
@@ -169,71 +169,81 @@ impl Parsed {
     }
 
     /// The values of a crawler's Visit-time lines: of its group, and of the site.
-    pub fn visit_times(&self, agent: &str) -> Vec<Noted<'_>> {
+    pub fn visit_times(&self, agent: &str) -> Vec<ReportedLine<'_>> {
         let Some(extensions) = self.extensions.as_deref() else {
             return vec![];
         };
         let group = extensions.group(&self.text, agent);
-        let scopes = [Scope::Site, Scope::Group(group)];
-        let here = |statement: &&Statement| scopes.iter().any(|scope| scope.has(statement));
-        self.noted(Extension::VisitTime, here)
+        let scopes = [LineScope::Site, LineScope::Group(group)];
+        let here =
+            |statement: &&ExtensionLine| scopes.iter().any(|scope| scope.contains(statement));
+        self.collect_reported_lines(ExtensionKind::VisitTime, here)
     }
 
     /// The values of all lines of a kind, in order.
-    pub fn lines_of(&self, extension: Extension) -> Vec<Noted<'_>> {
-        self.noted(extension, |_| true)
+    pub fn extension_lines(&self, extension: ExtensionKind) -> Vec<ReportedLine<'_>> {
+        self.collect_reported_lines(extension, |_| true)
     }
 
-    fn noted(&self, extension: Extension, of: impl Fn(&&Statement) -> bool) -> Vec<Noted<'_>> {
+    fn collect_reported_lines(
+        &self,
+        extension: ExtensionKind,
+        of: impl Fn(&&ExtensionLine) -> bool,
+    ) -> Vec<ReportedLine<'_>> {
         let all = self
             .extensions
             .as_deref()
-            .map_or(&[][..], |extensions| &extensions.statements);
+            .map_or(&[][..], |extensions| &extensions.lines);
         let these = all
             .iter()
             .filter(|statement| statement.extension == extension)
             .filter(of);
         these
-            .map(|statement| Noted {
+            .map(|statement| ReportedLine {
                 line: statement.line,
-                value: self.words(statement.value),
+                value: self.text_at(statement.value),
             })
             .collect()
     }
 
-    fn add_stated<'a>(&'a self, line: &Statement, found: &mut Vec<Stated<'a>>) {
-        let Some(spelling) = line.extension.spelling() else {
+    fn add_all_preferences<'a>(&'a self, line: &ExtensionLine, found: &mut Vec<UsageRule<'a>>) {
+        let Some(spelling) = line.extension.usage_syntax() else {
             return;
         };
-        for (purpose, preference) in statement(spelling, &self.words(line.value)) {
-            if found.len() < MAX_USES || found.iter().any(|known| known.purpose == purpose) {
-                self.add_one(line, &purpose, preference, found);
+        for (purpose, preference) in parse_statement(spelling, &self.text_at(line.value)) {
+            if found.len() < MAX_SHOWN_USES || found.iter().any(|known| known.purpose == purpose) {
+                self.add_preference(line, &purpose, preference, found);
             }
         }
     }
 
-    fn add_named<'a>(&'a self, line: &Statement, name: &str, found: &mut Vec<Stated<'a>>) {
-        let Some(spelling) = line.extension.spelling() else {
+    fn add_named_preference<'a>(
+        &'a self,
+        line: &ExtensionLine,
+        name: &str,
+        found: &mut Vec<UsageRule<'a>>,
+    ) {
+        let Some(spelling) = line.extension.usage_syntax() else {
             return;
         };
-        let said = preference(spelling, &self.words(line.value), name);
-        if said != Preference::Unset {
-            self.add_one(line, name, said, found);
+        let said = find_preference(spelling, &self.text_at(line.value), name);
+        if said != UsagePreference::Unset {
+            self.add_preference(line, name, said, found);
         }
     }
 
-    fn add_one<'a>(
+    fn add_preference<'a>(
         &'a self,
-        line: &Statement,
+        line: &ExtensionLine,
         name: &str,
-        said: Preference,
-        found: &mut Vec<Stated<'a>>,
+        said: UsagePreference,
+        found: &mut Vec<UsageRule<'a>>,
     ) {
-        let stated = || Stated {
+        let stated = || UsageRule {
             purpose: name.into(),
             preference: said,
             line: line.line,
-            rule: self.words(line.whole),
+            line_text: self.text_at(line.source),
         };
         match found.iter_mut().find(|known| *known.purpose == *name) {
             Some(known) if known.preference < said => *known = stated(),
@@ -242,42 +252,42 @@ impl Parsed {
         }
     }
 
-    fn words(&self, span: Span) -> Cow<'_, str> {
-        String::from_utf8_lossy(span.of(&self.text).unwrap_or_default())
+    fn text_at(&self, span: TextSpan) -> Cow<'_, str> {
+        String::from_utf8_lossy(span.slice(&self.text).unwrap_or_default())
     }
 }
 
 /// One such line.
 #[derive(Debug)]
-struct Statement {
-    extension: Extension,
+struct ExtensionLine {
+    extension: ExtensionKind,
     line: u32,
     /// Which list of user agents it follows; none before the first.
     section: Option<u32>,
-    whole: Span,
+    source: TextSpan,
     /// Of preferences the value behind the path.
-    value: Span,
+    value: TextSpan,
     /// The path, if it is another than `/`.
-    path: Option<Box<Compiled>>,
+    path: Option<Box<RobotsPattern>>,
 }
 
 /// All such lines of a file.
 #[derive(Debug)]
 pub(super) struct Extensions {
-    statements: Box<[Statement]>,
+    lines: Box<[ExtensionLine]>,
     /// As those of the rules, with the sections of these lines.
-    agents: Box<[Agent]>,
+    agents: Box<[AgentLine]>,
 }
 
 /// For whom a line is.
 #[derive(Clone, Copy)]
-enum Scope<'a> {
+enum LineScope<'a> {
     Site,
-    Group(&'a [Agent]),
+    Group(&'a [AgentLine]),
 }
 
-impl Scope<'_> {
-    fn has(self, statement: &Statement) -> bool {
+impl LineScope<'_> {
+    fn contains(self, statement: &ExtensionLine) -> bool {
         match (self, statement.section) {
             (Self::Site, section) => section.is_none(),
             (Self::Group(agents), Some(section)) => {
@@ -289,59 +299,59 @@ impl Scope<'_> {
 }
 
 /// A URL in the two forms that patterns look at.
-struct Url<'a> {
-    written: &'a [u8],
-    query: Cow<'a, [u8]>,
+struct ExtensionUrlForms<'a> {
+    normal: &'a [u8],
+    query_decoded: Cow<'a, [u8]>,
 }
 
 impl Extensions {
-    fn group(&self, text: &[u8], agent: &str) -> &[Agent] {
-        match named(&self.agents, text, agent.as_bytes()) {
-            [] => named(&self.agents, text, b"*"),
+    fn group(&self, text: &[u8], agent: &str) -> &[AgentLine] {
+        match agents_with_token(&self.agents, text, agent.as_bytes()) {
+            [] => agents_with_token(&self.agents, text, b"*"),
             own => own,
         }
     }
 
     /// The lines on uses that hold for a URL.
-    fn holding<'a>(
+    fn matching_usage_lines<'a>(
         &'a self,
-        scope: Scope<'a>,
-        url: &'a Url<'a>,
-    ) -> impl Iterator<Item = &'a Statement> {
+        scope: LineScope<'a>,
+        url: &'a ExtensionUrlForms<'a>,
+    ) -> impl Iterator<Item = &'a ExtensionLine> {
         let matching = move || {
-            self.statements
+            self.lines
                 .iter()
-                .filter(move |s| scope.has(s) && s.matches(url))
+                .filter(move |s| scope.contains(s) && s.matches(url))
         };
-        let usages = move || matching().filter(|s| s.extension == Extension::Usage);
-        let longest = usages().map(Statement::octets).max().unwrap_or(0);
-        let signals = matching().filter(|s| s.extension == Extension::Signal);
+        let usages = move || matching().filter(|s| s.extension == ExtensionKind::ContentUsage);
+        let longest = usages().map(ExtensionLine::octets).max().unwrap_or(0);
+        let signals = matching().filter(|s| s.extension == ExtensionKind::ContentSignal);
         usages()
             .filter(move |s| s.octets() == longest)
             .chain(signals)
     }
 
-    pub(super) fn bytes(&self) -> usize {
-        let path = |s: &Statement| {
+    pub(super) fn memory_size(&self) -> usize {
+        let path = |s: &ExtensionLine| {
             s.path
                 .as_ref()
-                .map_or(0, |p| size_of::<Compiled>() + p.bytes.len())
+                .map_or(0, |p| size_of::<RobotsPattern>() + p.bytes.len())
         };
-        let paths: usize = self.statements.iter().map(path).sum();
-        size_of::<Self>() + size_of_val(&*self.statements) + size_of_val(&*self.agents) + paths
+        let paths: usize = self.lines.iter().map(path).sum();
+        size_of::<Self>() + size_of_val(&*self.lines) + size_of_val(&*self.agents) + paths
     }
 }
 
-impl Statement {
+impl ExtensionLine {
     fn octets(&self) -> usize {
         self.path.as_ref().map_or(1, |path| path.octets)
     }
 
-    fn matches(&self, url: &Url<'_>) -> bool {
+    fn matches(&self, url: &ExtensionUrlForms<'_>) -> bool {
         let Some(path) = &self.path else { return true };
         let text: &[u8] = match path.form {
-            Form::Written => url.written,
-            Form::Query => &url.query,
+            UrlForm::Normal => url.normal,
+            UrlForm::QueryDecoded => &url.query_decoded,
         };
         matches_rest(&path.bytes, path.end, text)
     }
@@ -352,8 +362,8 @@ mod tests {
     use super::*;
 
     fn check(file: &str, agent: &str, path: &str, expected: &str) {
-        let parsed = Parsed::new(file.as_bytes());
-        let stated = parsed.usage(agent, path);
+        let parsed = RobotsFile::parse(file.as_bytes());
+        let stated = parsed.usage_rules(agent, path);
         let stated: Vec<String> = stated
             .iter()
             .map(|s| format!("{} {} {}", s.purpose, s.preference.as_str(), s.line))
@@ -435,9 +445,9 @@ mod tests {
     #[test]
     fn such_lines_change_no_rule() {
         let file = "User-agent: a\nContent-Usage: train-ai=n\nVisit-time: 0100-0200\nUser-agent: b\nDisallow: /x\n";
-        let parsed = Parsed::new(file.as_bytes());
+        let parsed = RobotsFile::parse(file.as_bytes());
         assert_eq!(
-            parsed.ruling("a", "/x").cause.unwrap().line,
+            parsed.decide("a", "/x").deciding_line.unwrap().line,
             5,
             "a and b have one list, as for Google"
         );
@@ -448,8 +458,8 @@ mod tests {
     fn what_is_reported() {
         let file = "Host: example.com\nUser-agent: a\nVisit-time: 0600-0845\nClean-param: sid /shop/\n\
                     User-agent: *\nVisit-time: 2200-2400\nHosting: x\nSitemap: /s\n";
-        let parsed = Parsed::new(file.as_bytes());
-        let values = |noted: Vec<Noted<'_>>| {
+        let parsed = RobotsFile::parse(file.as_bytes());
+        let values = |noted: Vec<ReportedLine<'_>>| {
             noted
                 .iter()
                 .map(|n| n.value.to_string())
@@ -461,25 +471,36 @@ mod tests {
             "no rule ends the list"
         );
         assert_eq!(
-            values(parsed.lines_of(Extension::CleanParam)),
+            values(parsed.extension_lines(ExtensionKind::CleanParam)),
             ["sid /shop/"]
         );
-        assert_eq!(values(parsed.lines_of(Extension::Host)), ["example.com"]);
-        assert!(!parsed.speaks_of_uses());
-        assert_eq!(parsed.unknown(), 1);
+        assert_eq!(
+            values(parsed.extension_lines(ExtensionKind::Host)),
+            ["example.com"]
+        );
+        assert!(!parsed.has_usage_lines());
+        assert_eq!(parsed.unknown_lines(), 1);
     }
 
     #[test]
     fn very_many_lines() {
         let body = "Content-Usage: /a*b*c train-ai=n, search=n\n".repeat(10_000);
-        let parsed = Parsed::new(body.as_bytes());
-        assert_eq!(parsed.lines_of(Extension::Usage).len(), MAX_LINES);
-        assert_eq!(parsed.unknown(), 9_000);
-        assert_eq!(parsed.usage("x", "/aabbcc").len(), 2);
+        let parsed = RobotsFile::parse(body.as_bytes());
+        assert_eq!(
+            parsed.extension_lines(ExtensionKind::ContentUsage).len(),
+            MAX_LINES
+        );
+        assert_eq!(parsed.unknown_lines(), 9_000);
+        assert_eq!(parsed.usage_rules("x", "/aabbcc").len(), 2);
         let uses: String = (0..10_000)
             .map(|n| format!("Content-Signal: use-{n}=n\n"))
             .collect();
-        assert_eq!(Parsed::new(uses.as_bytes()).usage("x", "/").len(), MAX_USES);
+        assert_eq!(
+            RobotsFile::parse(uses.as_bytes())
+                .usage_rules("x", "/")
+                .len(),
+            MAX_SHOWN_USES
+        );
     }
 
     /// No number of other things that a file says hides what it denies.
@@ -497,12 +518,20 @@ mod tests {
             format!("Content-Usage: {members}train-ai=n\n"),
             format!("Content-Signal: {members}ai-train=n, train-ai=y\n"),
         ] {
-            let parsed = Parsed::new(file.as_bytes());
-            let stated = parsed.usage_of("x", "/", ["search", "train-ai"].into_iter());
+            let parsed = RobotsFile::parse(file.as_bytes());
+            let stated = parsed.usage_rules_for("x", "/", ["search", "train-ai"].into_iter());
             let stated: Vec<_> = stated.iter().map(|s| (&*s.purpose, s.preference)).collect();
-            assert_eq!(stated, [("train-ai", Preference::Deny)], "{:.60}", file);
+            assert_eq!(
+                stated,
+                [("train-ai", UsagePreference::Deny)],
+                "{:.60}",
+                file
+            );
         }
-        let reported = Parsed::new(format!("{lines}{reported}").as_bytes());
-        assert_eq!(reported.lines_of(Extension::Host).len(), MAX_LINES / 3);
+        let reported = RobotsFile::parse(format!("{lines}{reported}").as_bytes());
+        assert_eq!(
+            reported.extension_lines(ExtensionKind::Host).len(),
+            MAX_LINES / 3
+        );
     }
 }

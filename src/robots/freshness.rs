@@ -18,53 +18,55 @@ pub struct CacheFields<'a> {
 
 /// A file that says nothing holds for a day, which is also the longest (RFC 9309 section 2.4); none is asked for more
 /// often than every five minutes.
-pub const HOLDS: RangeInclusive<Duration> =
+pub const FRESH_RANGE: RangeInclusive<Duration> =
     Duration::from_secs(5 * 60)..=Duration::from_secs(24 * 3600);
 
 /// The last part of that day, in which a file still holds while a newer one is fetched: so nobody waits for it, and none
 /// holds for longer than the day.
-const RENEWED_IN: Duration = Duration::from_secs(6 * 3600);
+const REFRESH_WINDOW: Duration = Duration::from_secs(6 * 3600);
 
 /// The longest that an answer may give for the use of a file past its freshness (RFC 5861 section 3).
-pub const HOLDS_ON: Duration = Duration::from_secs(24 * 3600);
+pub const MAX_STALE_USE: Duration = Duration::from_secs(24 * 3600);
 
 /// How long after a renewal that has had no turn at its host the next one is tried.
-pub const AFTER_NO_TURN: Duration = Duration::from_secs(10);
+pub const RETRY_AFTER_NO_TURN: Duration = Duration::from_secs(10);
 
 /// The waits before the 1st, 2nd … fetch after one that brought nothing.
-const AGAIN_AFTER_MINUTES: [u64; 5] = [1, 2, 5, 15, 60];
+const RETRY_MINUTES: [u64; 5] = [1, 2, 5, 15, 60];
 
 /// How long a file that was replaced by nothing is still believed, and after which a host that has only failed is
 /// taken to have no robots.txt (RFC 9309 section 2.3.1.4).
-pub const STALE: Duration = Duration::from_secs(30 * 24 * 3600);
+pub const MAX_STALE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl<'a> CacheFields<'a> {
     /// For how long the answer is fresh: no other fetch is needed.
-    pub fn holds_for(self) -> Duration {
-        match self.past() {
-            Past::Day => self.fresh().min(HOLDS.end().saturating_sub(RENEWED_IN)),
-            Past::Never | Past::Told(_) => self.fresh(),
+    pub fn fresh_for(self) -> Duration {
+        match self.stale_use() {
+            StaleUse::UntilDayEnd => self
+                .freshness_lifetime()
+                .min(FRESH_RANGE.end().saturating_sub(REFRESH_WINDOW)),
+            StaleUse::Never | StaleUse::Limited(_) => self.freshness_lifetime(),
         }
     }
 
     /// For how long after that it may still be used while a newer one is fetched: up to the end of a day in all, unless
     /// the answer gives another time or forbids it (RFC 9111 section 4.2.4).
-    pub fn holds_on_for(self) -> Duration {
-        match self.past() {
-            Past::Never => Duration::ZERO,
-            Past::Told(time) => time.min(HOLDS_ON),
-            Past::Day => HOLDS.end().saturating_sub(self.holds_for()),
+    pub fn stale_for(self) -> Duration {
+        match self.stale_use() {
+            StaleUse::Never => Duration::ZERO,
+            StaleUse::Limited(time) => time.min(MAX_STALE_USE),
+            StaleUse::UntilDayEnd => FRESH_RANGE.end().saturating_sub(self.fresh_for()),
         }
     }
 
-    fn fresh(self) -> Duration {
+    fn freshness_lifetime(self) -> Duration {
         let told = self.max_age().or_else(|| self.until_expiry());
-        let age = Duration::from_secs(number(self.age.unwrap_or_default()).unwrap_or(0));
-        let left = told.map_or(*HOLDS.end(), |told| told.saturating_sub(age));
-        left.clamp(*HOLDS.start(), *HOLDS.end())
+        let age = Duration::from_secs(parse_seconds(self.age.unwrap_or_default()).unwrap_or(0));
+        let left = told.map_or(*FRESH_RANGE.end(), |told| told.saturating_sub(age));
+        left.clamp(*FRESH_RANGE.start(), *FRESH_RANGE.end())
     }
 
-    fn past(self) -> Past {
+    fn stale_use(self) -> StaleUse {
         if [
             "no-store",
             "no-cache",
@@ -72,26 +74,28 @@ impl<'a> CacheFields<'a> {
             "proxy-revalidate",
         ]
         .iter()
-        .any(|word| self.has(word))
+        .any(|word| self.has_directive(word))
         {
-            return Past::Never;
+            return StaleUse::Never;
         }
-        self.seconds("stale-while-revalidate")
-            .map_or(Past::Day, |told| Past::Told(Duration::from_secs(told)))
+        self.directive_seconds("stale-while-revalidate")
+            .map_or(StaleUse::UntilDayEnd, |told| {
+                StaleUse::Limited(Duration::from_secs(told))
+            })
     }
 
     /// Whether the answer says anything of how long it holds.
-    pub fn says_how_long(self) -> bool {
+    pub fn has_lifetime(self) -> bool {
         self.cache_control.is_some() || self.expires.is_some()
     }
 
     /// The proxy answers many crawlers, so `s-maxage` comes first; what may not be stored holds for nothing.
     fn max_age(self) -> Option<Duration> {
-        if self.has("no-store") || self.has("no-cache") {
+        if self.has_directive("no-store") || self.has_directive("no-cache") {
             return Some(Duration::ZERO);
         }
-        self.seconds("s-maxage")
-            .or_else(|| self.seconds("max-age"))
+        self.directive_seconds("s-maxage")
+            .or_else(|| self.directive_seconds("max-age"))
             .map(Duration::from_secs)
     }
 
@@ -102,14 +106,14 @@ impl<'a> CacheFields<'a> {
             .map(str::trim)
     }
 
-    fn has(self, word: &str) -> bool {
+    fn has_directive(self, word: &str) -> bool {
         self.directives()
             .any(|directive| directive.eq_ignore_ascii_case(word))
     }
 
-    fn seconds(self, name: &str) -> Option<u64> {
+    fn directive_seconds(self, name: &str) -> Option<u64> {
         self.directives()
-            .find_map(|directive| value(directive, name))
+            .find_map(|directive| directive_value(directive, name))
     }
 
     /// An `Expires` that is no date is in the past (RFC 9111 section 5.3).
@@ -127,34 +131,31 @@ impl<'a> CacheFields<'a> {
 
 /// What an answer says of its use past its freshness.
 #[derive(Clone, Copy)]
-enum Past {
+enum StaleUse {
     /// It may not be used.
     Never,
     /// For so long.
-    Told(Duration),
+    Limited(Duration),
     /// Nothing: to the end of the day.
-    Day,
+    UntilDayEnd,
 }
 
 /// How long after this many failures in a row the next fetch is tried.
-pub fn again_after(failures: u32) -> Duration {
+pub fn retry_delay(failures: u32) -> Duration {
     let place = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
-    let minutes = AGAIN_AFTER_MINUTES
-        .get(place)
-        .or(AGAIN_AFTER_MINUTES.last())
-        .copied();
+    let minutes = RETRY_MINUTES.get(place).or(RETRY_MINUTES.last()).copied();
     Duration::from_secs(60 * minutes.unwrap_or(1))
 }
 
-fn value(directive: &str, name: &str) -> Option<u64> {
+fn directive_value(directive: &str, name: &str) -> Option<u64> {
     let (key, value) = directive.split_once('=')?;
     key.trim()
         .eq_ignore_ascii_case(name)
-        .then(|| number(value.trim().trim_matches('"')))?
+        .then(|| parse_seconds(value.trim().trim_matches('"')))?
 }
 
 /// More digits than fit are a very long time.
-fn number(text: &str) -> Option<u64> {
+fn parse_seconds(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::from(u32::MAX)))
 }
@@ -192,7 +193,7 @@ mod tests {
                 date: Some("Thu, 01 Jan 2026 00:00:00 GMT"),
                 age: some(age),
             };
-            assert_eq!(fields.holds_for().as_secs(), seconds, "{fields:?}");
+            assert_eq!(fields.fresh_for().as_secs(), seconds, "{fields:?}");
         }
     }
 
@@ -216,13 +217,13 @@ mod tests {
                 cache_control: Some(cache_control),
                 ..CacheFields::default()
             };
-            assert_eq!(fields.holds_on_for().as_secs(), seconds, "{cache_control}");
+            assert_eq!(fields.stale_for().as_secs(), seconds, "{cache_control}");
         }
     }
 
     #[test]
     fn failures_wait_longer_and_longer() {
-        let minutes = [0, 1, 2, 3, 4, 5, 6, 99].map(|n| again_after(n).as_secs() / 60);
+        let minutes = [0, 1, 2, 3, 4, 5, 6, 99].map(|n| retry_delay(n).as_secs() / 60);
         assert_eq!(minutes, [1, 1, 2, 5, 15, 60, 60, 60]);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::extension::Extension;
+use super::extension::ExtensionKind;
 
 /// The bytes of a line that are read; the rest of it is ignored (Google's 8 times the length of a URL).
 const MAX_LINE: usize = 8 * 2083 - 1;
@@ -10,7 +10,7 @@ const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
 /// What a line is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Key {
+pub(super) enum LineKey {
     UserAgent,
     Allow,
     Disallow,
@@ -18,52 +18,52 @@ pub(super) enum Key {
     CrawlDelay,
     RequestRate,
     /// Beyond the standard.
-    Extension(Extension),
+    Extension(ExtensionKind),
     Unknown,
 }
 
 /// The beginnings of keys, in any case, frequent misspellings among them.
-const KEYS: [(&[u8], Key); 18] = [
-    (b"user-agent", Key::UserAgent),
-    (b"useragent", Key::UserAgent),
-    (b"user agent", Key::UserAgent),
-    (b"allow", Key::Allow),
-    (b"disallow", Key::Disallow),
-    (b"dissallow", Key::Disallow),
-    (b"dissalow", Key::Disallow),
-    (b"disalow", Key::Disallow),
-    (b"diasllow", Key::Disallow),
-    (b"disallaw", Key::Disallow),
-    (b"sitemap", Key::Sitemap),
-    (b"site-map", Key::Sitemap),
-    (b"crawl-delay", Key::CrawlDelay),
-    (b"crawldelay", Key::CrawlDelay),
-    (b"crawl delay", Key::CrawlDelay),
-    (b"request-rate", Key::RequestRate),
-    (b"requestrate", Key::RequestRate),
-    (b"request rate", Key::RequestRate),
+const KEYS: [(&[u8], LineKey); 18] = [
+    (b"user-agent", LineKey::UserAgent),
+    (b"useragent", LineKey::UserAgent),
+    (b"user agent", LineKey::UserAgent),
+    (b"allow", LineKey::Allow),
+    (b"disallow", LineKey::Disallow),
+    (b"dissallow", LineKey::Disallow),
+    (b"dissalow", LineKey::Disallow),
+    (b"disalow", LineKey::Disallow),
+    (b"diasllow", LineKey::Disallow),
+    (b"disallaw", LineKey::Disallow),
+    (b"sitemap", LineKey::Sitemap),
+    (b"site-map", LineKey::Sitemap),
+    (b"crawl-delay", LineKey::CrawlDelay),
+    (b"crawldelay", LineKey::CrawlDelay),
+    (b"crawl delay", LineKey::CrawlDelay),
+    (b"request-rate", LineKey::RequestRate),
+    (b"requestrate", LineKey::RequestRate),
+    (b"request rate", LineKey::RequestRate),
 ];
 
 /// One line with a key.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct RobotsLine {
     /// Its number, from 1.
     pub(super) number: u32,
-    pub(super) key: Key,
+    pub(super) key: LineKey,
     /// Where the line is in the text, without white space around it and without a comment.
-    pub(super) whole: Range<usize>,
+    pub(super) source: Range<usize>,
     /// Where its value is.
     pub(super) value: Range<usize>,
 }
 
 /// The lines that have a key, in order. CR, LF and CRLF all end a line.
-pub(super) struct Lines<'a> {
+pub(super) struct RobotsLines<'a> {
     text: &'a [u8],
     at: usize,
     number: u32,
 }
 
-impl<'a> Lines<'a> {
+impl<'a> RobotsLines<'a> {
     /// A byte order mark, or the beginning of one, is skipped.
     pub(super) fn new(text: &'a [u8]) -> Self {
         let at = text
@@ -91,35 +91,35 @@ impl<'a> Lines<'a> {
         Some(start..start + length.min(MAX_LINE))
     }
 
-    fn read(&self, range: Range<usize>) -> Option<Line> {
-        let whole = trimmed(self.text, without_comment(self.text, range));
+    fn parse_line(&self, range: Range<usize>) -> Option<RobotsLine> {
+        let whole = trim(self.text, without_comment(self.text, range));
         let line = self.text.get(whole.clone())?;
         let separator = memchr::memchr(b':', line).or_else(|| lone_space(line))?;
         let name = line.get(..separator)?.trim_ascii_end();
-        let value = trimmed(self.text, whole.start + separator + 1..whole.end);
-        (!name.is_empty()).then(|| Line {
+        let value = trim(self.text, whole.start + separator + 1..whole.end);
+        (!name.is_empty()).then(|| RobotsLine {
             number: self.number,
-            key: key(name),
-            whole,
+            key: parse_key(name),
+            source: whole,
             value,
         })
     }
 }
 
-impl Iterator for Lines<'_> {
-    type Item = Line;
+impl Iterator for RobotsLines<'_> {
+    type Item = RobotsLine;
 
-    fn next(&mut self) -> Option<Line> {
+    fn next(&mut self) -> Option<RobotsLine> {
         loop {
             let range = self.next_range()?;
-            if let Some(line) = self.read(range) {
+            if let Some(line) = self.parse_line(range) {
                 return Some(line);
             }
         }
     }
 }
 
-fn key(name: &[u8]) -> Key {
+fn parse_key(name: &[u8]) -> LineKey {
     let begins = |word: &[u8]| {
         name.get(..word.len())
             .is_some_and(|start| start.eq_ignore_ascii_case(word))
@@ -128,8 +128,8 @@ fn key(name: &[u8]) -> Key {
         .iter()
         .find(|(word, _)| begins(word))
         .map(|(_, key)| *key);
-    read.or_else(|| Extension::of_key(name).map(Key::Extension))
-        .unwrap_or(Key::Unknown)
+    read.or_else(|| ExtensionKind::from_key(name).map(LineKey::Extension))
+        .unwrap_or(LineKey::Unknown)
 }
 
 /// Where the white space between two words is, if the line is two words: a forgotten colon.
@@ -146,7 +146,7 @@ fn without_comment(text: &[u8], range: Range<usize>) -> Range<usize> {
     range.start..range.start + length
 }
 
-fn trimmed(text: &[u8], range: Range<usize>) -> Range<usize> {
+fn trim(text: &[u8], range: Range<usize>) -> Range<usize> {
     let whole = text.get(range.clone()).unwrap_or_default();
     let start = range.start + whole.len() - whole.trim_ascii_start().len();
     start..start + whole.trim_ascii().len()
@@ -156,8 +156,8 @@ fn trimmed(text: &[u8], range: Range<usize>) -> Range<usize> {
 mod tests {
     use super::*;
 
-    fn check(text: &str, expected: &[(u32, Key, &str)]) {
-        let lines = Lines::new(text.as_bytes());
+    fn check(text: &str, expected: &[(u32, LineKey, &str)]) {
+        let lines = RobotsLines::new(text.as_bytes());
         let found: Vec<_> = lines
             .map(|l| (l.number, l.key, text.get(l.value).unwrap()))
             .collect();
@@ -170,20 +170,20 @@ mod tests {
         check(
             "allow: /a\r\n\r\nDisAllow:/b\rfoo:\n",
             &[
-                (1, Key::Allow, "/a"),
-                (3, Key::Disallow, "/b"),
-                (4, Key::Unknown, ""),
+                (1, LineKey::Allow, "/a"),
+                (3, LineKey::Disallow, "/b"),
+                (4, LineKey::Unknown, ""),
             ],
         );
         check(
             "  dissallow\t/a  # why\n# x: y\n: z\n",
-            &[(1, Key::Disallow, "/a")],
+            &[(1, LineKey::Disallow, "/a")],
         );
         check(
             "user agent: b\nallow a b\nuserAgent c\n",
-            &[(1, Key::UserAgent, "b"), (3, Key::UserAgent, "c")],
+            &[(1, LineKey::UserAgent, "b"), (3, LineKey::UserAgent, "c")],
         );
-        check("Crawl-delay: 2.5", &[(1, Key::CrawlDelay, "2.5")]);
-        check("disallow:", &[(1, Key::Disallow, "")]);
+        check("Crawl-delay: 2.5", &[(1, LineKey::CrawlDelay, "2.5")]);
+        check("disallow:", &[(1, LineKey::Disallow, "")]);
     }
 }

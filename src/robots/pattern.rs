@@ -1,60 +1,60 @@
 //! One pattern of an Allow or Disallow line, compiled to bytes, and whether it matches a path and query.
 
-use super::escape::{append_normal, has_query_delimiter, query_decoded};
+use super::escape::{append_normal, decode_query_delimiters, has_query_delimiter};
 
 /// `*` in a compiled pattern: a byte that no normal form has.
-pub(super) const ANY: u8 = 0;
+pub(super) const WILDCARD: u8 = 0;
 
 /// Where a match has to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum End {
+pub(super) enum PatternEnd {
     Open,
     /// The pattern ended with `$`.
-    Fixed,
+    Anchored,
 }
 
 /// In which form of the URL a pattern looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Form {
+pub(super) enum UrlForm {
     /// The normal form.
-    Written,
+    Normal,
     /// The normal form with the delimiters of the query decoded: the pattern has such behind its own `?`.
-    Query,
+    QueryDecoded,
 }
 
 /// A pattern on its way into the table of rules.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Compiled {
-    /// The normal form with runs of `*` as one [`ANY`], without the closing `$`.
+pub(super) struct RobotsPattern {
+    /// The normal form with runs of `*` as one [`WILDCARD`], without the closing `$`.
     pub(super) bytes: Vec<u8>,
     /// Bytes at the beginning that both forms of a URL must have.
     pub(super) prefix: usize,
     /// Octets of the normal form: the longest match wins (RFC 9309 section 2.2.2).
     pub(super) octets: usize,
-    pub(super) end: End,
-    pub(super) form: Form,
+    pub(super) end: PatternEnd,
+    pub(super) form: UrlForm,
 }
 
-impl Compiled {
+impl RobotsPattern {
     /// Compiles a pattern; `None` if it can match no path, as when it is empty.
-    pub(super) fn new(pattern: &[u8]) -> Option<Self> {
+    pub(super) fn compile(pattern: &[u8]) -> Option<Self> {
         if !matches!(pattern.first(), Some(b'/' | b'*')) {
             return None;
         }
         let (open, end) = match pattern.strip_suffix(b"$") {
-            Some(open) => (open, End::Fixed),
-            None => (pattern, End::Open),
+            Some(open) => (open, PatternEnd::Anchored),
+            None => (pattern, PatternEnd::Open),
         };
-        let (normal, stars) = wildcards(open);
-        let octets = normal.len() + stars + usize::from(end == End::Fixed);
+        let (normal, stars) = compile_wildcards(open);
+        let octets = normal.len() + stars + usize::from(end == PatternEnd::Anchored);
         let form = if has_query_delimiter(&normal) {
-            Form::Query
+            UrlForm::QueryDecoded
         } else {
-            Form::Written
+            UrlForm::Normal
         };
         let bytes = match form {
-            Form::Written => normal,
-            Form::Query => query_decoded(&normal).into_owned(),
+            UrlForm::Normal => normal,
+            UrlForm::QueryDecoded => decode_query_delimiters(&normal).into_owned(),
         };
         let prefix = common_prefix(&bytes, form);
         Some(Self {
@@ -67,25 +67,25 @@ impl Compiled {
     }
 }
 
-/// The normal form with [`ANY`] for each run of `*`, and how many stars it has left out.
-fn wildcards(pattern: &[u8]) -> (Vec<u8>, usize) {
+/// The normal form with [`WILDCARD`] for each run of `*`, and how many stars it has left out.
+fn compile_wildcards(pattern: &[u8]) -> (Vec<u8>, usize) {
     let (mut out, mut left_out) = (Vec::with_capacity(pattern.len()), 0);
     for (nth, piece) in pattern.split(|&b| b == b'*').enumerate() {
-        if nth > 0 && out.last() == Some(&ANY) {
+        if nth > 0 && out.last() == Some(&WILDCARD) {
             left_out += 1;
         } else if nth > 0 {
-            out.push(ANY);
+            out.push(WILDCARD);
         }
         append_normal(piece, &mut out);
     }
     (out, left_out)
 }
 
-fn common_prefix(bytes: &[u8], form: Form) -> usize {
-    let literal = memchr::memchr(ANY, bytes).unwrap_or(bytes.len());
+fn common_prefix(bytes: &[u8], form: UrlForm) -> usize {
+    let literal = memchr::memchr(WILDCARD, bytes).unwrap_or(bytes.len());
     match form {
-        Form::Written => literal,
-        Form::Query => literal.min(memchr::memchr(b'?', bytes).unwrap_or(literal)),
+        UrlForm::Normal => literal,
+        UrlForm::QueryDecoded => literal.min(memchr::memchr(b'?', bytes).unwrap_or(literal)),
     }
 }
 
@@ -93,28 +93,28 @@ fn common_prefix(bytes: &[u8], form: Form) -> usize {
 ///
 /// Each piece between two stars is looked for once, from where the one before it ended: the leftmost place leaves
 /// the most to the others, so nothing is tried twice and the cost is linear.
-pub(super) fn matches_rest(pattern: &[u8], end: End, text: &[u8]) -> bool {
-    let mut pieces = pattern.split(|&b| b == ANY);
+pub(super) fn matches_rest(pattern: &[u8], end: PatternEnd, text: &[u8]) -> bool {
+    let mut pieces = pattern.split(|&b| b == WILDCARD);
     let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else {
         return false;
     };
     let Some(mut piece) = pieces.next() else {
-        return end == End::Open || rest.is_empty();
+        return end == PatternEnd::Open || rest.is_empty();
     };
     for next in pieces {
-        let Some(after) = after(rest, piece) else {
+        let Some(after) = text_after(rest, piece) else {
             return false;
         };
         (rest, piece) = (after, next);
     }
     match end {
-        End::Open => after(rest, piece).is_some(),
-        End::Fixed => rest.ends_with(piece),
+        PatternEnd::Open => text_after(rest, piece).is_some(),
+        PatternEnd::Anchored => rest.ends_with(piece),
     }
 }
 
 /// What follows the first place of `piece`.
-fn after<'a>(text: &'a [u8], piece: &[u8]) -> Option<&'a [u8]> {
+fn text_after<'a>(text: &'a [u8], piece: &[u8]) -> Option<&'a [u8]> {
     let at = memchr::memmem::find(text, piece)?;
     text.get(at + piece.len()..)
 }
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     fn check(pattern: &str, text: &str, expected: bool) {
-        let compiled = Compiled::new(pattern.as_bytes()).unwrap();
+        let compiled = RobotsPattern::compile(pattern.as_bytes()).unwrap();
         assert_eq!(
             matches_rest(&compiled.bytes, compiled.end, text.as_bytes()),
             expected,
@@ -152,8 +152,8 @@ mod tests {
         ] {
             check(pattern, text, expected);
         }
-        assert_eq!(Compiled::new(b""), None);
-        assert_eq!(Compiled::new(b"cgi-bin"), None);
+        assert_eq!(RobotsPattern::compile(b""), None);
+        assert_eq!(RobotsPattern::compile(b"cgi-bin"), None);
     }
 
     #[test]
@@ -166,7 +166,7 @@ mod tests {
             ("/\u{e1}", 7),
         ] {
             assert_eq!(
-                Compiled::new(pattern.as_bytes()).unwrap().octets,
+                RobotsPattern::compile(pattern.as_bytes()).unwrap().octets,
                 octets,
                 "{pattern}"
             );

@@ -9,15 +9,15 @@
 
 use std::time::Duration;
 
-use crate::vocab::week::{Days, Hours, Moment, Offset, minute_of};
+use crate::vocab::week::{DaySet, HourRange, UtcOffset, WeekMinute, parse_minute_of_day};
 
-use super::parse::Parsed;
+use super::file::RobotsFile;
 
 /// One line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestRate {
     interval: Duration,
-    hours: Hours,
+    hours: HourRange,
 }
 
 impl RequestRate {
@@ -27,36 +27,44 @@ impl RequestRate {
         let (documents, rest) = text.split_once('/')?;
         let rest = rest.trim_start();
         let (time, hours) = rest.split_once([' ', '\t']).unwrap_or((rest, ""));
-        let documents = number(documents.trim_end()).filter(|documents| *documents > 0)?;
-        let interval =
-            Duration::from_secs(seconds(time)?) / u32::try_from(documents).unwrap_or(u32::MAX);
-        let hours = hours_of(hours.trim())?;
+        let documents = parse_number(documents.trim_end()).filter(|documents| *documents > 0)?;
+        let interval = Duration::from_secs(parse_seconds(time)?)
+            / u32::try_from(documents).unwrap_or(u32::MAX);
+        let hours = parse_hours(hours.trim())?;
         (!interval.is_zero()).then_some(Self { interval, hours })
     }
 
     fn interval_at(self, wall: Duration) -> Option<Duration> {
-        let always = self.hours == Hours::ALL;
-        let holds = always || self.hours.hold_at(Days::ALL, Moment::of(wall, Offset::UTC));
+        let always = self.hours == HourRange::ALL;
+        let holds = always
+            || self.hours.contains(
+                DaySet::ALL,
+                WeekMinute::from_wall_time(wall, UtcOffset::UTC),
+            );
         holds.then_some(self.interval)
     }
 }
 
-impl Parsed {
+impl RobotsFile {
     /// The least time between two requests that the Request-rate of a crawler's group asks for: the longest if several
     /// hold. `wall`, counted from 1970, is asked for only if the file has such a line.
-    pub fn request_rate(&self, agent: &str, wall: impl FnOnce() -> Duration) -> Option<Duration> {
+    pub fn request_interval(
+        &self,
+        agent: &str,
+        wall: impl FnOnce() -> Duration,
+    ) -> Option<Duration> {
         if self.table.rates.is_empty() {
             return None;
         }
         let wall = wall();
-        self.rates_of(agent)
+        self.request_rates(agent)
             .filter_map(|rate| rate.interval_at(wall))
             .max()
     }
 }
 
 /// `10`, `10s`, `5m`, `2h`; fractions are cut off.
-fn seconds(text: &str) -> Option<u64> {
+fn parse_seconds(text: &str) -> Option<u64> {
     let (unit, factor) = match text.as_bytes().last()? {
         b's' | b'S' => (1, 1),
         b'm' | b'M' => (1, 60),
@@ -64,32 +72,35 @@ fn seconds(text: &str) -> Option<u64> {
         _ => (0, 1),
     };
     let digits = text.get(..text.len() - unit)?;
-    number(digits).map(|count| count.saturating_mul(factor))
+    parse_number(digits).map(|count| count.saturating_mul(factor))
 }
 
 /// A whole number. One that is too long is the longest.
-fn number(text: &str) -> Option<u64> {
+fn parse_number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
 /// `0600-0845` or `06:00-08:45`; nothing, and hours from one minute to the same, are all day.
-fn hours_of(text: &str) -> Option<Hours> {
+fn parse_hours(text: &str) -> Option<HourRange> {
     if text.is_empty() {
-        return Some(Hours::ALL);
+        return Some(HourRange::ALL);
     }
     let (from, to) = text.split_once('-')?;
-    let (from, to) = (minute(from.trim_end())?, minute(to.trim_start())?);
+    let (from, to) = (
+        parse_minute(from.trim_end())?,
+        parse_minute(to.trim_start())?,
+    );
     if from == to {
-        Some(Hours::ALL)
+        Some(HourRange::ALL)
     } else {
-        Hours::new(from, to)
+        HourRange::new(from, to)
     }
 }
 
-fn minute(text: &str) -> Option<u16> {
+fn parse_minute(text: &str) -> Option<u16> {
     let (hour, minute) = text.split_at_checked(2)?;
-    minute_of(hour, minute.strip_prefix(':').unwrap_or(minute))
+    parse_minute_of_day(hour, minute.strip_prefix(':').unwrap_or(minute))
 }
 
 #[cfg(test)]

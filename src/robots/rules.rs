@@ -8,14 +8,14 @@ use std::cmp::Reverse;
 use std::ops::Range;
 use std::time::Duration;
 
-use super::escape::{normal_form, query_decoded};
-use super::parse::Parsed;
-use super::pattern::{Compiled, End, Form, matches_rest};
+use super::escape::{decode_query_delimiters, normal_form};
+use super::file::RobotsFile;
+use super::pattern::{PatternEnd, RobotsPattern, UrlForm, matches_rest};
 use super::request_rate::RequestRate;
 
 /// What a rule says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Access {
+pub enum RobotsAccess {
     /// It may be fetched.
     Allow,
     /// It may not.
@@ -24,40 +24,41 @@ pub enum Access {
 
 /// What a robots.txt says of one URL to one crawler.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ruling<'a> {
+pub struct RobotsDecision<'a> {
     /// Whether it may be fetched.
-    pub access: Access,
+    pub access: RobotsAccess,
     /// The line that decided; none if no rule matches, or the URL is `/robots.txt`.
-    pub cause: Option<Cause<'a>>,
+    pub deciding_line: Option<DecidingLine<'a>>,
     /// The user agent whose group was asked, as the file writes it; none if no group is for the crawler.
     pub group: Option<Cow<'a, str>>,
 }
 
 /// The line that decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cause<'a> {
+pub struct DecidingLine<'a> {
     /// Its number, from 1.
     pub line: u32,
     /// The line, without white space around it and without a comment; bytes that are not UTF-8 are replaced.
-    pub rule: Cow<'a, str>,
+    pub text: Cow<'a, str>,
 }
 
-impl Parsed {
+impl RobotsFile {
     /// Judges a URL for a crawler.
     ///
     /// `agent` is the crawler's product token, compared without regard to case; `path_and_query` starts with `/`.
     /// The groups for the token count as one; without any, those for `*`. The longest pattern wins, Allow among
     /// equals, and the first line among equal rules. `/robots.txt` is always allowed.
-    pub fn ruling(&self, agent: &str, path_and_query: &str) -> Ruling<'_> {
+    pub fn decide(&self, agent: &str, path_and_query: &str) -> RobotsDecision<'_> {
         let group = self.table.group(&self.text, agent);
         let url = Some(path_and_query).filter(|url| !is_robots_txt(url));
-        let rule = url.and_then(|url| self.table.best(group, url.as_bytes()));
-        let text = |span: Span| String::from_utf8_lossy(span.of(&self.text).unwrap_or_default());
-        Ruling {
-            access: rule.map_or(Access::Allow, |rule| rule.access),
-            cause: rule.map(|rule| Cause {
+        let rule = url.and_then(|url| self.table.best_match(group, url.as_bytes()));
+        let text =
+            |span: TextSpan| String::from_utf8_lossy(span.slice(&self.text).unwrap_or_default());
+        RobotsDecision {
+            access: rule.map_or(RobotsAccess::Allow, |rule| rule.access),
+            deciding_line: rule.map(|rule| DecidingLine {
                 line: rule.line,
-                rule: text(rule.whole),
+                text: text(rule.source),
             }),
             group: group.first().map(|agent| text(agent.token)),
         }
@@ -73,7 +74,7 @@ impl Parsed {
     }
 
     /// The Request-rate lines of a crawler's group.
-    pub(super) fn rates_of(&self, agent: &str) -> impl Iterator<Item = RequestRate> {
+    pub(super) fn request_rates(&self, agent: &str) -> impl Iterator<Item = RequestRate> {
         let sections = self
             .table
             .group(&self.text, agent)
@@ -99,12 +100,12 @@ pub fn is_robots_txt(path_and_query: &str) -> bool {
 
 /// Where something stands in a text. Files are below 4 GiB, cut long before that.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Span {
+pub(super) struct TextSpan {
     start: u32,
     length: u32,
 }
 
-impl Span {
+impl TextSpan {
     pub(super) fn new(range: &Range<usize>) -> Self {
         let short = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Self {
@@ -117,7 +118,7 @@ impl Span {
         self.length == 0
     }
 
-    pub(super) fn of(self, text: &[u8]) -> Option<&[u8]> {
+    pub(super) fn slice(self, text: &[u8]) -> Option<&[u8]> {
         let start = self.start as usize;
         text.get(start..start + self.length as usize)
     }
@@ -125,137 +126,145 @@ impl Span {
 
 /// One Allow or Disallow.
 #[derive(Debug)]
-struct Rule {
+struct RobotsRule {
     line: u32,
-    whole: Span,
+    source: TextSpan,
     /// In the table's patterns.
-    pattern: Span,
+    pattern: TextSpan,
     prefix: u32,
     octets: u32,
-    access: Access,
-    end: End,
-    form: Form,
+    access: RobotsAccess,
+    end: PatternEnd,
+    form: UrlForm,
 }
 
 /// Rules with the same literal beginning; the longest comes first, Allow among equals.
 #[derive(Debug)]
-struct Beginning {
-    prefix: Span,
-    rules: Span,
+struct PrefixGroup {
+    prefix: TextSpan,
+    rules: TextSpan,
     /// The next shorter beginning of the section that this one starts with.
     shorter: Option<u32>,
 }
 
 /// What follows a list of user agents, up to the next list.
 #[derive(Debug, Default)]
-struct Section {
-    beginnings: Range<u32>,
+struct RuleSection {
+    prefix_groups: Range<u32>,
     delay: Option<Duration>,
 }
 
 /// A user-agent line.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Agent {
-    pub(super) token: Span,
+pub(super) struct AgentLine {
+    pub(super) token: TextSpan,
     pub(super) section: u32,
 }
 
-/// The user-agent lines with a token, of those that [`sorted`] made.
-pub(super) fn named<'a>(agents: &'a [Agent], text: &[u8], token: &[u8]) -> &'a [Agent] {
-    let have = |agent: &Agent| agent.token.of(text).unwrap_or_default();
-    let start = agents.partition_point(|a| lower(have(a)).lt(lower(token)));
+/// The user-agent lines with a token, of those that [`sort_agents`] made.
+pub(super) fn agents_with_token<'a>(
+    agents: &'a [AgentLine],
+    text: &[u8],
+    token: &[u8],
+) -> &'a [AgentLine] {
+    let have = |agent: &AgentLine| agent.token.slice(text).unwrap_or_default();
+    let start = agents.partition_point(|a| lowercase_bytes(have(a)).lt(lowercase_bytes(token)));
     let rest = agents.get(start..).unwrap_or_default();
     let length = rest.partition_point(|a| have(a).eq_ignore_ascii_case(token));
     rest.get(..length).unwrap_or_default()
 }
 
 /// By token without regard to case, then in the order of the file; each once a section.
-pub(super) fn sorted(mut agents: Vec<Agent>, text: &[u8]) -> Box<[Agent]> {
-    let token = |agent: &Agent| agent.token.of(text).unwrap_or_default();
-    agents.sort_by(|a, b| lower(token(a)).cmp(lower(token(b))));
+pub(super) fn sort_agents(mut agents: Vec<AgentLine>, text: &[u8]) -> Box<[AgentLine]> {
+    let token = |agent: &AgentLine| agent.token.slice(text).unwrap_or_default();
+    agents.sort_by(|a, b| lowercase_bytes(token(a)).cmp(lowercase_bytes(token(b))));
     agents.dedup_by(|a, b| a.section == b.section && token(a).eq_ignore_ascii_case(token(b)));
     agents.into()
 }
 
 /// All that rules are looked up in.
 #[derive(Debug, Default)]
-pub(super) struct Table {
+pub(super) struct RuleTable {
     patterns: Box<[u8]>,
-    rules: Box<[Rule]>,
-    beginnings: Box<[Beginning]>,
-    sections: Box<[Section]>,
+    rules: Box<[RobotsRule]>,
+    prefix_groups: Box<[PrefixGroup]>,
+    sections: Box<[RuleSection]>,
     /// Sorted by token without regard to case, then in the order of the file.
-    agents: Box<[Agent]>,
+    agents: Box<[AgentLine]>,
     /// The Request-rate lines, each with its section, in the order of the sections.
     pub(super) rates: Box<[(u32, RequestRate)]>,
 }
 
-impl Table {
+impl RuleTable {
     /// The user-agent lines for a crawler, else those for everybody.
-    fn group(&self, text: &[u8], agent: &str) -> &[Agent] {
-        match named(&self.agents, text, agent.as_bytes()) {
-            [] => named(&self.agents, text, b"*"),
+    fn group(&self, text: &[u8], agent: &str) -> &[AgentLine] {
+        match agents_with_token(&self.agents, text, agent.as_bytes()) {
+            [] => agents_with_token(&self.agents, text, b"*"),
             own => own,
         }
     }
 
-    fn section(&self, agent: &Agent) -> Option<&Section> {
+    fn section(&self, agent: &AgentLine) -> Option<&RuleSection> {
         self.sections.get(agent.section as usize)
     }
 
-    fn best(&self, group: &[Agent], path_and_query: &[u8]) -> Option<&Rule> {
+    fn best_match(&self, group: &[AgentLine], path_and_query: &[u8]) -> Option<&RobotsRule> {
         if group.is_empty() {
             return None;
         }
         let written = normal_form(path_and_query);
-        let url = Url {
-            query: query_decoded(&written),
-            written: &written,
+        let url = RuleUrlForms {
+            query_decoded: decode_query_delimiters(&written),
+            normal: &written,
         };
         let mut best = None;
         for section in group.iter().filter_map(|agent| self.section(agent)) {
-            best = self.better(best, section, &url);
+            best = self.best_in_section(best, section, &url);
         }
         best
     }
 
     /// The best of what is found so far and of a section.
-    fn better<'a>(
+    fn best_in_section<'a>(
         &'a self,
-        mut best: Option<&'a Rule>,
-        section: &Section,
-        url: &Url<'_>,
-    ) -> Option<&'a Rule> {
-        let mut at = self.nearest(section, url);
+        mut best: Option<&'a RobotsRule>,
+        section: &RuleSection,
+        url: &RuleUrlForms<'_>,
+    ) -> Option<&'a RobotsRule> {
+        let mut at = self.last_prefix_group(section, url);
         while let Some(beginning) = at {
-            if url.written.starts_with(self.prefix(beginning)) {
-                best = self.better_of(best, beginning, url);
+            if url.normal.starts_with(self.prefix(beginning)) {
+                best = self.best_in_prefix_group(best, beginning, url);
             }
             at = beginning
                 .shorter
-                .and_then(|n| self.beginnings.get(n as usize));
+                .and_then(|n| self.prefix_groups.get(n as usize));
         }
         best
     }
 
     /// The last beginning that does not sort behind the path: itself or one that it starts with begins the path, if
     /// any does.
-    fn nearest(&self, section: &Section, url: &Url<'_>) -> Option<&Beginning> {
-        let range = section.beginnings.start as usize..section.beginnings.end as usize;
-        let all = self.beginnings.get(range)?;
-        let behind = all.partition_point(|b| self.prefix(b) <= url.written);
+    fn last_prefix_group(
+        &self,
+        section: &RuleSection,
+        url: &RuleUrlForms<'_>,
+    ) -> Option<&PrefixGroup> {
+        let range = section.prefix_groups.start as usize..section.prefix_groups.end as usize;
+        let all = self.prefix_groups.get(range)?;
+        let behind = all.partition_point(|b| self.prefix(b) <= url.normal);
         all.get(behind.checked_sub(1)?)
     }
 
-    fn better_of<'a>(
+    fn best_in_prefix_group<'a>(
         &'a self,
-        best: Option<&'a Rule>,
-        at: &Beginning,
-        url: &Url<'_>,
-    ) -> Option<&'a Rule> {
+        best: Option<&'a RobotsRule>,
+        at: &PrefixGroup,
+        url: &RuleUrlForms<'_>,
+    ) -> Option<&'a RobotsRule> {
         let range = at.rules.start as usize..(at.rules.start + at.rules.length) as usize;
         let rules = self.rules.get(range).unwrap_or_default();
-        let longer = |rule: &&Rule| best.is_none_or(|best| rule.rank() > best.rank());
+        let longer = |rule: &&RobotsRule| best.is_none_or(|best| rule.rank() > best.rank());
         rules
             .iter()
             .take_while(longer)
@@ -263,15 +272,15 @@ impl Table {
             .or(best)
     }
 
-    fn matches(&self, rule: &Rule, url: &Url<'_>) -> bool {
+    fn matches(&self, rule: &RobotsRule, url: &RuleUrlForms<'_>) -> bool {
         let text: &[u8] = match rule.form {
-            Form::Written => url.written,
-            Form::Query => &url.query,
+            UrlForm::Normal => url.normal,
+            UrlForm::QueryDecoded => &url.query_decoded,
         };
         let prefix = rule.prefix as usize;
         let pattern = rule
             .pattern
-            .of(&self.patterns)
+            .slice(&self.patterns)
             .and_then(|p| p.get(prefix..));
         let (Some(pattern), Some(text)) = (pattern, text.get(prefix..)) else {
             return false;
@@ -279,14 +288,14 @@ impl Table {
         matches_rest(pattern, rule.end, text)
     }
 
-    fn prefix(&self, beginning: &Beginning) -> &[u8] {
-        beginning.prefix.of(&self.patterns).unwrap_or_default()
+    fn prefix(&self, beginning: &PrefixGroup) -> &[u8] {
+        beginning.prefix.slice(&self.patterns).unwrap_or_default()
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(super) fn memory_size(&self) -> usize {
         self.patterns.len()
             + size_of_val(&*self.rules)
-            + size_of_val(&*self.beginnings)
+            + size_of_val(&*self.prefix_groups)
             + size_of_val(&*self.sections)
             + size_of_val(&*self.agents)
             + size_of_val(&*self.rates)
@@ -294,33 +303,33 @@ impl Table {
 }
 
 /// A URL in the two forms that patterns look at.
-struct Url<'a> {
-    written: &'a [u8],
-    query: Cow<'a, [u8]>,
+struct RuleUrlForms<'a> {
+    normal: &'a [u8],
+    query_decoded: Cow<'a, [u8]>,
 }
 
-impl Rule {
+impl RobotsRule {
     /// What decides between two rules that match: octets, then Allow, then the earlier line.
-    fn rank(&self) -> (u32, Reverse<Access>, Reverse<u32>) {
+    fn rank(&self) -> (u32, Reverse<RobotsAccess>, Reverse<u32>) {
         (self.octets, Reverse(self.access), Reverse(self.line))
     }
 }
 
 /// Collects the lines of a file, then makes the table.
 #[derive(Debug, Default)]
-pub(super) struct Builder {
+pub(super) struct RuleTableBuilder {
     patterns: Vec<u8>,
     /// Rules, each with its section.
-    rules: Vec<(u32, Rule)>,
+    rules: Vec<(u32, RobotsRule)>,
     delays: Vec<Option<Duration>>,
-    agents: Vec<Agent>,
+    agents: Vec<AgentLine>,
     rates: Vec<(u32, RequestRate)>,
-    list: List,
+    agent_list: AgentList,
 }
 
 /// What the next user-agent line does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum List {
+enum AgentList {
     /// It begins a list.
     #[default]
     Closed,
@@ -328,96 +337,103 @@ enum List {
     Open,
 }
 
-impl Builder {
+impl RuleTableBuilder {
     /// A user-agent line; one without a token continues or begins a list that nobody is on.
-    pub(super) fn agent(&mut self, token: Span) {
-        if self.list == List::Closed {
+    pub(super) fn add_agent(&mut self, token: TextSpan) {
+        if self.agent_list == AgentList::Closed {
             self.delays.push(None);
-            self.list = List::Open;
+            self.agent_list = AgentList::Open;
         }
         if !token.is_empty() {
-            self.agents.push(Agent {
+            self.agents.push(AgentLine {
                 token,
-                section: self.section(),
+                section: self.current_section(),
             });
         }
     }
 
     /// An Allow or Disallow line; it ends the list of user agents. Before the first list it is ignored.
-    pub(super) fn rule(&mut self, line: u32, whole: Span, access: Access, pattern: &[u8]) {
+    pub(super) fn add_rule(
+        &mut self,
+        line: u32,
+        whole: TextSpan,
+        access: RobotsAccess,
+        pattern: &[u8],
+    ) {
         if self.delays.is_empty() {
             return;
         }
-        self.list = List::Closed;
-        let Some(compiled) = Compiled::new(pattern) else {
+        self.agent_list = AgentList::Closed;
+        let Some(compiled) = RobotsPattern::compile(pattern) else {
             return;
         };
         let start = self.patterns.len();
         self.patterns.extend_from_slice(&compiled.bytes);
         let short = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let rule = Rule {
+        let rule = RobotsRule {
             line,
-            whole,
-            pattern: Span::new(&(start..self.patterns.len())),
+            source: whole,
+            pattern: TextSpan::new(&(start..self.patterns.len())),
             prefix: short(compiled.prefix),
             octets: short(compiled.octets),
             access,
             end: compiled.end,
             form: compiled.form,
         };
-        self.rules.push((self.section(), rule));
+        self.rules.push((self.current_section(), rule));
     }
 
     /// A Crawl-delay line: the longest of a section counts. Before the first list it is ignored.
-    pub(super) fn delay(&mut self, delay: Duration) {
+    pub(super) fn add_delay(&mut self, delay: Duration) {
         if let Some(last) = self.delays.last_mut() {
             *last = (*last).max(Some(delay));
         }
     }
 
     /// A Request-rate line that was understood. Before the first list it is ignored.
-    pub(super) fn rate(&mut self, rate: Option<RequestRate>) {
+    pub(super) fn add_rate(&mut self, rate: Option<RequestRate>) {
         if let Some(rate) = rate.filter(|_| !self.delays.is_empty()) {
-            self.rates.push((self.section(), rate));
+            self.rates.push((self.current_section(), rate));
         }
     }
 
-    fn section(&self) -> u32 {
+    fn current_section(&self) -> u32 {
         u32::try_from(self.delays.len().saturating_sub(1)).unwrap_or(u32::MAX)
     }
 
     /// Sorts everything. `text` is the file that the spans point into.
-    pub(super) fn finish(mut self, text: &[u8]) -> Table {
+    pub(super) fn finish(mut self, text: &[u8]) -> RuleTable {
         let patterns = self.patterns.into_boxed_slice();
-        let whole = |rule: &Rule| rule.pattern.of(&patterns).unwrap_or_default();
-        let prefix = |rule: &Rule| whole(rule).get(..rule.prefix as usize).unwrap_or_default();
+        let whole = |rule: &RobotsRule| rule.pattern.slice(&patterns).unwrap_or_default();
+        let prefix =
+            |rule: &RobotsRule| whole(rule).get(..rule.prefix as usize).unwrap_or_default();
         self.rules.sort_by(|(s, a), (t, b)| {
             s.cmp(t)
                 .then_with(|| prefix(a).cmp(prefix(b)))
                 .then_with(|| b.rank().cmp(&a.rank()))
         });
-        let mut layout = Layout {
+        let mut layout = TableLayout {
             patterns: &patterns,
-            beginnings: vec![],
+            prefix_groups: vec![],
             sections: vec![],
-            open: vec![],
+            open_groups: vec![],
         };
         layout
             .sections
-            .extend(self.delays.into_iter().map(|delay| Section {
+            .extend(self.delays.into_iter().map(|delay| RuleSection {
                 delay,
-                ..Section::default()
+                ..RuleSection::default()
             }));
         for (n, (section, rule)) in self.rules.iter().enumerate() {
             layout.add(n, *section as usize, rule);
         }
-        let (beginnings, sections) = (layout.beginnings.into(), layout.sections.into());
+        let (beginnings, sections) = (layout.prefix_groups.into(), layout.sections.into());
         let rules = self.rules.into_iter().map(|(_, rule)| rule).collect();
-        let (agents, rates) = (sorted(self.agents, text), self.rates.into());
-        Table {
+        let (agents, rates) = (sort_agents(self.agents, text), self.rates.into());
+        RuleTable {
             patterns,
             rules,
-            beginnings,
+            prefix_groups: beginnings,
             sections,
             agents,
             rates,
@@ -426,75 +442,75 @@ impl Builder {
 }
 
 /// Puts sorted rules under their beginnings.
-struct Layout<'a> {
+struct TableLayout<'a> {
     patterns: &'a [u8],
-    beginnings: Vec<Beginning>,
-    sections: Vec<Section>,
+    prefix_groups: Vec<PrefixGroup>,
+    sections: Vec<RuleSection>,
     /// The beginnings of this section that the last one starts with, the shortest first, and the last one.
-    open: Vec<u32>,
+    open_groups: Vec<u32>,
 }
 
-impl Layout<'_> {
-    fn add(&mut self, n: usize, section: usize, rule: &Rule) {
-        let prefix = Span {
+impl TableLayout<'_> {
+    fn add(&mut self, n: usize, section: usize, rule: &RobotsRule) {
+        let prefix = TextSpan {
             length: rule.prefix,
             ..rule.pattern
         };
-        let here = u32::try_from(self.beginnings.len()).unwrap_or(u32::MAX);
+        let here = u32::try_from(self.prefix_groups.len()).unwrap_or(u32::MAX);
         let Some(of) = self.sections.get_mut(section) else {
             return;
         };
-        if of.beginnings.is_empty() {
-            of.beginnings = here..here;
-            self.open.clear();
+        if of.prefix_groups.is_empty() {
+            of.prefix_groups = here..here;
+            self.open_groups.clear();
         }
-        let end = of.beginnings.end;
-        if end > of.beginnings.start && self.is_same(end - 1, prefix) {
-            if let Some(last) = self.beginnings.last_mut() {
+        let end = of.prefix_groups.end;
+        if end > of.prefix_groups.start && self.has_prefix(end - 1, prefix) {
+            if let Some(last) = self.prefix_groups.last_mut() {
                 last.rules.length += 1;
             }
             return;
         }
         if let Some(of) = self.sections.get_mut(section) {
-            of.beginnings.end = here + 1;
+            of.prefix_groups.end = here + 1;
         }
-        let shorter = self.shorter(prefix);
-        self.open.push(here);
-        let rules = Span::new(&(n..n + 1));
-        self.beginnings.push(Beginning {
+        let shorter = self.find_shorter(prefix);
+        self.open_groups.push(here);
+        let rules = TextSpan::new(&(n..n + 1));
+        self.prefix_groups.push(PrefixGroup {
             prefix,
             rules,
             shorter,
         });
     }
 
-    fn is_same(&self, beginning: u32, prefix: Span) -> bool {
-        self.text(beginning) == prefix.of(self.patterns)
+    fn has_prefix(&self, beginning: u32, prefix: TextSpan) -> bool {
+        self.prefix_text(beginning) == prefix.slice(self.patterns)
     }
 
     /// The longest open beginning that a prefix starts with; those that it does not start with are closed.
-    fn shorter(&mut self, prefix: Span) -> Option<u32> {
-        let text = prefix.of(self.patterns).unwrap_or_default();
-        while let Some(&last) = self.open.last() {
+    fn find_shorter(&mut self, prefix: TextSpan) -> Option<u32> {
+        let text = prefix.slice(self.patterns).unwrap_or_default();
+        while let Some(&last) = self.open_groups.last() {
             if self
-                .text(last)
+                .prefix_text(last)
                 .is_some_and(|shorter| text.starts_with(shorter))
             {
                 return Some(last);
             }
-            self.open.pop();
+            self.open_groups.pop();
         }
         None
     }
 
-    fn text(&self, beginning: u32) -> Option<&[u8]> {
-        self.beginnings
+    fn prefix_text(&self, beginning: u32) -> Option<&[u8]> {
+        self.prefix_groups
             .get(beginning as usize)?
             .prefix
-            .of(self.patterns)
+            .slice(self.patterns)
     }
 }
 
-fn lower(token: &[u8]) -> impl Iterator<Item = u8> {
+fn lowercase_bytes(token: &[u8]) -> impl Iterator<Item = u8> {
     token.iter().map(u8::to_ascii_lowercase)
 }

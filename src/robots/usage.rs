@@ -8,7 +8,7 @@
 
 /// What a site says of one kind of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Preference {
+pub enum UsagePreference {
     /// Nothing.
     Unset,
     /// It may be used so.
@@ -17,7 +17,7 @@ pub enum Preference {
     Deny,
 }
 
-impl Preference {
+impl UsagePreference {
     /// Every preference; of two statements about one use the later one of this order holds.
     pub const ALL: [Self; 3] = [Self::Unset, Self::Allow, Self::Deny];
 
@@ -38,11 +38,11 @@ impl Preference {
 
 /// How a statement is written, which decides what holds if it names a use twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Spelling {
+pub enum UsageSyntax {
     /// `Content-Usage`: the last member of a name holds (RFC 9651 section 3.2).
-    Usage,
+    ContentUsage,
     /// `Content-Signal`: the strictest does.
-    Signal,
+    ContentSignal,
 }
 
 /// The uses of one statement that are shown.
@@ -53,7 +53,7 @@ const MAX_NAME: usize = 64;
 /// The name by which a use is known here, in lower case; `ai-train` is `train-ai`. `None` if it is no name of a use.
 ///
 /// Names are open (draft-ietf-aipref-vocab section 6.1): any of letters, digits, `_`, `-`, `.` and `*`.
-pub fn purpose(name: &str) -> Option<Box<str>> {
+pub fn normalise_purpose(name: &str) -> Option<Box<str>> {
     let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'*');
     if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
         return None;
@@ -65,54 +65,61 @@ pub fn purpose(name: &str) -> Option<Box<str>> {
 }
 
 /// What a statement says of each use that it names, each once: of the first ones, to be shown.
-pub fn statement(spelling: Spelling, text: &str) -> Vec<(Box<str>, Preference)> {
-    let mut said: Vec<(Box<str>, Preference)> = Vec::new();
-    for (written, preference) in text.split(',').map(member) {
+pub fn parse_statement(spelling: UsageSyntax, text: &str) -> Vec<(Box<str>, UsagePreference)> {
+    let mut said: Vec<(Box<str>, UsagePreference)> = Vec::new();
+    for (written, preference) in text.split(',').map(parse_member) {
         let room = said.len() < MAX_MEMBERS;
-        match said.iter_mut().find(|(known, _)| is_named(written, known)) {
-            Some((_, known)) => *known = repeated(spelling, *known, preference),
-            None if room => said.extend(purpose(written).map(|name| (name, preference))),
+        match said
+            .iter_mut()
+            .find(|(known, _)| is_same_purpose(written, known))
+        {
+            Some((_, known)) => *known = combine(spelling, *known, preference),
+            None if room => said.extend(normalise_purpose(written).map(|name| (name, preference))),
             None => {}
         }
     }
     said
 }
 
-/// What a statement says of one use, which is given as [`purpose`] writes it; wherever in it that stands.
-pub fn preference(spelling: Spelling, text: &str, name: &str) -> Preference {
+/// What a statement says of one use, which is given as [`normalise_purpose`] writes it; wherever in it that stands.
+pub fn find_preference(spelling: UsageSyntax, text: &str, name: &str) -> UsagePreference {
     let said = text
         .split(',')
-        .map(member)
-        .filter(|(written, _)| is_named(written, name));
+        .map(parse_member)
+        .filter(|(written, _)| is_same_purpose(written, name));
     let said = said.map(|(_, said)| said);
-    said.reduce(|known, next| repeated(spelling, known, next))
-        .unwrap_or(Preference::Unset)
+    said.reduce(|known, next| combine(spelling, known, next))
+        .unwrap_or(UsagePreference::Unset)
 }
 
 /// Whether what is written is that use.
-fn is_named(written: &str, name: &str) -> bool {
+fn is_same_purpose(written: &str, name: &str) -> bool {
     written.eq_ignore_ascii_case(name)
         || name == "train-ai" && written.eq_ignore_ascii_case("ai-train")
 }
 
-fn repeated(spelling: Spelling, known: Preference, next: Preference) -> Preference {
+fn combine(
+    spelling: UsageSyntax,
+    known: UsagePreference,
+    next: UsagePreference,
+) -> UsagePreference {
     match spelling {
-        Spelling::Usage => next,
-        Spelling::Signal => known.max(next),
+        UsageSyntax::ContentUsage => next,
+        UsageSyntax::ContentSignal => known.max(next),
     }
 }
 
 /// `name=value;parameters`: the name as written, and what the value says. One other than a word for yes or no, as text in
 /// quotes, says nothing.
-fn member(text: &str) -> (&str, Preference) {
+fn parse_member(text: &str) -> (&str, UsagePreference) {
     let item = text.split(';').next().unwrap_or(text);
     let (name, value) = item.split_once('=').unwrap_or((item, ""));
     let value = value.trim();
     let is = |words: [&str; 2]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
     let preference = match () {
-        () if is(["y", "yes"]) => Preference::Allow,
-        () if is(["n", "no"]) => Preference::Deny,
-        () => Preference::Unset,
+        () if is(["y", "yes"]) => UsagePreference::Allow,
+        () if is(["n", "no"]) => UsagePreference::Deny,
+        () => UsagePreference::Unset,
     };
     (name.trim(), preference)
 }
@@ -121,8 +128,8 @@ fn member(text: &str) -> (&str, Preference) {
 mod tests {
     use super::*;
 
-    fn check(spelling: Spelling, text: &str, expected: &str) {
-        let said = statement(spelling, text);
+    fn check(spelling: UsageSyntax, text: &str, expected: &str) {
+        let said = parse_statement(spelling, text);
         let said: Vec<String> = said
             .iter()
             .map(|(name, p)| format!("{name} {}", p.as_str()))
@@ -153,8 +160,8 @@ mod tests {
             ("train-ai:n", ""),
             ("", ""),
         ] {
-            check(Spelling::Usage, text, expected);
-            check(Spelling::Signal, text, expected);
+            check(UsageSyntax::ContentUsage, text, expected);
+            check(UsageSyntax::ContentSignal, text, expected);
         }
     }
 
@@ -166,31 +173,34 @@ mod tests {
             ("train-ai=y, train-ai", "train-ai unset", "train-ai allow"),
             ("ai-train=no, train-ai=y", "train-ai allow", "train-ai deny"),
         ] {
-            check(Spelling::Usage, text, usage);
-            check(Spelling::Signal, text, signal);
+            check(UsageSyntax::ContentUsage, text, usage);
+            check(UsageSyntax::ContentSignal, text, signal);
         }
     }
 
     #[test]
     fn statements_are_bounded() {
         let many: String = (0..10_000).map(|n| format!("use-{n}=n,")).collect();
-        assert_eq!(statement(Spelling::Usage, &many).len(), MAX_MEMBERS);
         assert_eq!(
-            statement(Spelling::Usage, &format!("{}=n", "a".repeat(65))),
+            parse_statement(UsageSyntax::ContentUsage, &many).len(),
+            MAX_MEMBERS
+        );
+        assert_eq!(
+            parse_statement(UsageSyntax::ContentUsage, &format!("{}=n", "a".repeat(65))),
             []
         );
         assert_eq!(
-            preference(Spelling::Usage, "a=y, search=n", "search"),
-            Preference::Deny
+            find_preference(UsageSyntax::ContentUsage, "a=y, search=n", "search"),
+            UsagePreference::Deny
         );
         assert_eq!(
-            preference(Spelling::Usage, "a=y", "search"),
-            Preference::Unset
+            find_preference(UsageSyntax::ContentUsage, "a=y", "search"),
+            UsagePreference::Unset
         );
         let last = format!("{many} AI-Train=No");
         assert_eq!(
-            preference(Spelling::Usage, &last, "train-ai"),
-            Preference::Deny,
+            find_preference(UsageSyntax::ContentUsage, &last, "train-ai"),
+            UsagePreference::Deny,
             "however late"
         );
     }

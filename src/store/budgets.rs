@@ -10,63 +10,65 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::politeness::budget::{HostNumber, Spent};
+use crate::politeness::budget::{BudgetUsage, HostHash};
 
-use super::whole_file::{Lost, WholeFile};
+use super::atomic_file::{AtomicFile, RecoveryHint};
 
-pub use super::whole_file::Unreadable;
+pub use super::atomic_file::UnreadableFile;
 
 /// The name of the file.
-const NAME: &str = "budgets.json";
+const FILE_NAME: &str = "budgets.json";
 /// The form of the file.
 const VERSION: u32 = 1;
 /// The longest file that is read.
-const LONGEST: u64 = 1 << 30;
+const MAX_BYTES: u64 = 1 << 30;
 
 /// Where the budgets are kept.
 #[derive(Debug)]
-pub struct BudgetsFile(WholeFile);
+pub struct BudgetsFile(AtomicFile);
 
 /// What is in the file: what was spent, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Saved(pub Vec<(Arc<str>, Spent)>);
+pub struct SavedBudgets(pub Vec<(Arc<str>, BudgetUsage)>);
 
-const LOST: Lost = Lost {
-    what: "what was spent of today's budgets",
-    then: "the day begins anew",
+const RECOVERY: RecoveryHint = RecoveryHint {
+    contents: "what was spent of today's budgets",
+    consequence: "the day begins anew",
 };
 
 impl BudgetsFile {
     /// The file in this directory; neither need be there.
     pub fn in_directory(directory: &Path) -> Self {
-        Self(WholeFile::new(directory, NAME, LONGEST, LOST))
+        Self(AtomicFile::new(directory, FILE_NAME, MAX_BYTES, RECOVERY))
     }
 
     /// What it holds; nothing if it is not there.
     ///
     /// # Errors
     /// If it is there and cannot be read, or holds anything else.
-    pub fn read(&self) -> Result<Saved, Unreadable> {
+    pub fn read(&self) -> Result<SavedBudgets, UnreadableFile> {
         let Some(text) = self.0.read()? else {
-            return Ok(Saved::default());
+            return Ok(SavedBudgets::default());
         };
         let document: Document =
-            serde_json::from_str(&text).map_err(|error| self.0.unreadable(error))?;
+            serde_json::from_str(&text).map_err(|error| self.0.unreadable_error(error))?;
         if document.version != VERSION {
             let version = document.version;
             let why = format!("it has version {version}, and this program reads {VERSION}");
-            return Err(self.0.unreadable(why));
+            return Err(self.0.unreadable_error(why));
         }
-        Ok(Saved(document.spent.into_iter().map(Line::spent).collect()))
+        Ok(SavedBudgets(
+            document.spent.into_iter().map(Line::into_spent).collect(),
+        ))
     }
 
     /// Puts this in its place. Blocks until it is on the disk.
     ///
     /// # Errors
     /// If that fails; the old file stands as it did.
-    pub fn write(&self, saved: &Saved) -> io::Result<()> {
+    pub fn write(&self, saved: &SavedBudgets) -> io::Result<()> {
         self.0
-            .write(|out| Ok(serde_json::to_writer(out, &Document::of(saved))?))
+            .write(|out| Ok(serde_json::to_writer(out, &Document::from_saved(saved))?))
     }
 }
 
@@ -91,7 +93,7 @@ struct Line {
 }
 
 impl Document {
-    fn of(saved: &Saved) -> Self {
+    fn from_saved(saved: &SavedBudgets) -> Self {
         let spent = saved.0.iter().map(|(name, spent)| Line {
             name: name.to_string(),
             day: spent.day,
@@ -108,8 +110,8 @@ impl Document {
 }
 
 impl Line {
-    fn spent(self) -> (Arc<str>, Spent) {
-        let hosts: BTreeSet<HostNumber> = self.hosts.into_iter().map(HostNumber).collect();
+    fn into_spent(self) -> (Arc<str>, BudgetUsage) {
+        let hosts: BTreeSet<HostHash> = self.hosts.into_iter().map(HostHash).collect();
         let Self {
             day,
             urls,
@@ -119,7 +121,7 @@ impl Line {
         } = self;
         (
             self.name.into(),
-            Spent {
+            BudgetUsage {
                 day,
                 urls,
                 new_urls,

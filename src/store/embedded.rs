@@ -9,18 +9,18 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::politeness::ban::Suspicion;
-use crate::politeness::heard::{Answer, Challenge};
-use crate::politeness::pace::{Again, Kind, Pace, Turn};
+use crate::politeness::ban::BanSuspicion;
+use crate::politeness::pace::{HostPace, PaceDecision, RequestKind, ResendDecision};
+use crate::politeness::response_class::{Challenge, ResponseClass};
 
-use super::shards::{SHARDS, Shard, Shards, mixed, shrink};
-use super::{Census, Key, Outcome, Seen};
-use host::{Grant, Host};
+use super::sharded_map::{MapShard, SHARD_COUNT, ShardedMap, hash_name, shrink_if_sparse};
+use super::{HostSnapshot, LeaseOutcome, LimiterKey, StoreStats};
+use host::{Grant, HostEntry};
 
 /// The table.
 #[derive(Debug)]
-pub struct Embedded {
-    hosts: Shards<Arc<Host>>,
+pub struct EmbeddedHostStore {
+    hosts: ShardedMap<Arc<HostEntry>>,
     /// What the hosts' jitter is drawn from, together with their names.
     seed: u64,
 }
@@ -29,67 +29,79 @@ pub struct Embedded {
 #[derive(Debug)]
 #[must_use]
 pub struct Lease {
-    host: Arc<Host>,
-    kind: Kind,
+    host: Arc<HostEntry>,
+    kind: RequestKind,
     grant: Grant,
 }
 
-impl Embedded {
+impl EmbeddedHostStore {
     /// An empty table; the same seed draws the same jitter.
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            hosts: Shards::new(),
+            hosts: ShardedMap::new(),
             seed,
         }
     }
 
     /// Asks for a grant.
-    pub(super) fn admit(&self, key: Key<'_>, pace: &Pace, now: Instant) -> Turn<Lease> {
-        let host = self.host(key.name);
-        match host.ask(key.kind, pace, now) {
-            Turn::Go(grant) => Turn::Go(Lease {
+    pub(super) fn admit(
+        &self,
+        key: LimiterKey<'_>,
+        pace: &HostPace,
+        now: Instant,
+    ) -> PaceDecision<Lease> {
+        let host = self.get_or_insert(key.name);
+        match host.admit(key.kind, pace, now) {
+            PaceDecision::Go(grant) => PaceDecision::Go(Lease {
                 host,
                 kind: key.kind,
                 grant,
             }),
-            Turn::Wait(wait) => Turn::Wait(wait),
+            PaceDecision::Wait(wait) => PaceDecision::Wait(wait),
         }
     }
 
     /// Forgets hosts of which nothing is remembered, and counts the rest.
-    pub(super) fn sweep(&self, now: Instant) -> Census {
-        let mut census = Census::default();
-        for mut hosts in self.hosts.each() {
+    pub(super) fn sweep(&self, now: Instant) -> StoreStats {
+        let mut census = StoreStats::default();
+        for mut hosts in self.hosts.lock_each() {
             // A host that somebody else holds is about to be asked, or has a lease.
             hosts.retain(|_, host| Arc::strong_count(host) > 1 || !host.is_idle(now));
-            shrink(&mut hosts);
-            count(&hosts, &mut census, now);
+            shrink_if_sparse(&mut hosts);
+            add_to_stats(&hosts, &mut census, now);
         }
         census
     }
 
     /// Shows what is remembered of one.
-    pub(super) fn seen_of(&self, name: &str, now: Instant) -> Option<Seen> {
-        let host = self.hosts.of(name).get(name).map(Arc::clone)?;
-        Some(host.seen(now))
+    pub(super) fn host_snapshot(&self, name: &str, now: Instant) -> Option<HostSnapshot> {
+        let host = self.hosts.lock_shard(name).get(name).map(Arc::clone)?;
+        Some(host.snapshot(now))
     }
 
     /// Shows what is remembered of each. A shard is locked only while its hosts are noted, each for a moment after that.
-    pub(super) fn each_seen(&self, now: Instant, mut show: impl FnMut(&Arc<str>, Seen)) {
-        for shard in 0..SHARDS {
-            for host in self.hosts.values_of(shard) {
-                show(host.name(), host.seen(now));
+    pub(super) fn for_each_host(
+        &self,
+        now: Instant,
+        mut show: impl FnMut(&Arc<str>, HostSnapshot),
+    ) {
+        for shard in 0..SHARD_COUNT {
+            for host in self.hosts.shard_values(shard) {
+                show(host.name(), host.snapshot(now));
             }
         }
     }
 
-    fn host(&self, name: &str) -> Arc<Host> {
-        let mut hosts = self.hosts.of(name);
+    fn get_or_insert(&self, name: &str) -> Arc<HostEntry> {
+        let mut hosts = self.hosts.lock_shard(name);
         if let Some(host) = hosts.get(name) {
             return Arc::clone(host);
         }
         let name: Arc<str> = name.into();
-        let host = Arc::new(Host::new(Arc::clone(&name), self.seed ^ mixed(&name)));
+        let host = Arc::new(HostEntry::new(
+            Arc::clone(&name),
+            self.seed ^ hash_name(&name),
+        ));
         hosts.insert(name, Arc::clone(&host));
         host
     }
@@ -97,8 +109,8 @@ impl Embedded {
 
 impl Lease {
     /// What it is for.
-    pub fn key(&self) -> Key<'_> {
-        Key {
+    pub fn key(&self) -> LimiterKey<'_> {
+        LimiterKey {
             name: self.host.name(),
             kind: self.kind,
         }
@@ -110,33 +122,38 @@ impl Lease {
     }
 
     /// Whether the host has rested, and this request is to show whether that was enough.
-    pub fn probes(&self) -> bool {
+    pub fn is_probe(&self) -> bool {
         self.grant.is_probe()
     }
 
     pub(super) fn renew(&self, now: Instant) {
-        self.host.sent(self.kind, self.grant, now);
+        self.host.record_sent(self.kind, self.grant, now);
     }
 
-    pub(super) fn again(&self, now: Instant) -> Again {
-        self.host.again(self.kind, self.grant, now)
+    pub(super) fn retry_permit(&self, now: Instant) -> ResendDecision {
+        self.host.retry_permit(self.kind, self.grant, now)
     }
 
-    pub(super) fn rests(&self, now: Instant) -> Option<Duration> {
-        self.host.rests(self.grant, now)
+    pub(super) fn backoff_remaining(&self, now: Instant) -> Option<Duration> {
+        self.host.backoff_remaining(self.grant, now)
     }
 
     pub(super) fn charge(&self, bytes: u64, per_second: NonZeroU64, now: Instant) {
         self.host.charge(bytes, per_second, now);
     }
 
-    pub(super) fn release(self, outcome: Outcome, now: Instant) {
+    pub(super) fn release(self, outcome: LeaseOutcome, now: Instant) {
         self.host.release(self.kind, self.grant, outcome, now);
     }
 
-    pub(super) fn hear(&self, answer: Answer, challenge: Challenge, now: Instant) -> Suspicion {
+    pub(super) fn record_response(
+        &self,
+        answer: ResponseClass,
+        challenge: Challenge,
+        now: Instant,
+    ) -> BanSuspicion {
         self.host
-            .hear(self.kind, self.grant, (answer, challenge), now)
+            .record_response(self.kind, self.grant, (answer, challenge), now)
     }
 }
 
@@ -144,9 +161,9 @@ impl Lease {
     clippy::disallowed_methods,
     reason = "a sum does not depend on the order"
 )]
-fn count(hosts: &Shard<Arc<Host>>, census: &mut Census, now: Instant) {
-    census.hosts += hosts.len();
+fn add_to_stats(hosts: &MapShard<Arc<HostEntry>>, stats: &mut StoreStats, now: Instant) {
+    stats.hosts += hosts.len();
     for host in hosts.values() {
-        host.count(census, now);
+        host.add_to_stats(stats, now);
     }
 }

@@ -1,15 +1,15 @@
 //! The ledger's store: records by key, and the feed of events.
 //!
 //! A look is taken into account at once, in memory: whoever looks up behind it sees what it came to. It is written
-//! down by one thread, in batches. Nobody waits for that but those who ask to ([`Ledger::committed`]). Events are told
+//! down by one thread, in batches. Nobody waits for that but those who ask to ([`Ledger::flush`]). Events are told
 //! once they are on the disk, in the same commit as the record that owes them: over a crash none is lost or told twice.
 
-mod disk;
+mod codec;
+mod database;
 mod filter;
-mod form;
 mod inner;
 mod journal;
-mod memory;
+mod memtable;
 #[cfg(test)]
 mod model;
 mod queue;
@@ -26,66 +26,66 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
-use crate::ledger::event::{Event, EventKind};
-use crate::ledger::key::Key;
-use crate::ledger::record::{At, Record};
-use crate::ledger::seen::Seen;
-use crate::ledger::transition::Tolerance;
+use crate::ledger::event::{LedgerEvent, LedgerEventKind};
+use crate::ledger::key::LedgerKey;
+use crate::ledger::observation::UrlObservation;
+use crate::ledger::record::{LedgerRecord, UnixMillis};
+use crate::ledger::transition::ErrorTolerance;
 use crate::vocab::crawl_status::CrawlStatus;
 
-use disk::{Base, Bygone, Place, View};
-pub use disk::{Failed, OpenError};
-use inner::Inner;
-use memory::Memory;
-use queue::{Queue, Then};
-use writer::Writer;
+use database::{LedgerDatabase, LedgerLocation, LedgerReadView, RetentionCutoff};
+pub use database::{LedgerOpenError, LedgerUnavailable};
+use inner::LedgerInner;
+use memtable::Memtable;
+use queue::{LedgerQueue, WriterCommand};
+use writer::LedgerWriter;
 
 /// How long a disk that fails is left alone.
-const AGAIN: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// Keys that are read in one go.
 const KEYS_AT_ONCE: usize = 10_000;
 
 /// A ledger. Cheap to clone; it is closed with the last clone, or by [`Ledger::close`].
 #[derive(Clone)]
-pub struct Ledger(Arc<Handle>);
+pub struct Ledger(Arc<LedgerHandle>);
 
-struct Handle {
-    inner: Arc<Inner>,
+struct LedgerHandle {
+    inner: Arc<LedgerInner>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 /// A look at a URL, and where it is to be written.
 #[derive(Clone, Debug)]
-pub struct Note {
+pub struct LedgerUpdate {
     /// The URL's key.
-    pub key: Key,
+    pub key: LedgerKey,
     /// What was seen.
-    pub seen: Seen,
+    pub observation: UrlObservation,
     /// The key of the document that was delivered whole, if it is to be found by that.
-    pub content: Option<Key>,
+    pub content_key: Option<LedgerKey>,
 }
 
 /// The number of an event in the feed, from 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Cursor(pub u64);
+pub struct FeedCursor(pub u64);
 
 /// How a ledger is kept.
 #[derive(Clone, Copy, Debug)]
 pub struct LedgerSettings {
     /// What the transitions need to know.
-    pub tolerance: Tolerance,
+    pub tolerance: ErrorTolerance,
     /// So many changes may wait to be written.
     pub queue: usize,
     /// What happens when they do.
-    pub on_full: OnFull,
+    pub on_full: LedgerFullAction,
     /// Bytes of memory for records and tables, about.
     pub cache: usize,
 }
 
 /// What happens to a note without room.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFull {
-    /// [`Ledger::room`] waits.
+pub enum LedgerFullAction {
+    /// [`Ledger::wait_if_full`] waits.
     Wait,
     /// It is dropped, and counted.
     Drop,
@@ -93,15 +93,15 @@ pub enum OnFull {
 
 /// What there is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Stats {
+pub struct LedgerStats {
     /// URLs by what became of them; those of no URL are left out.
     pub urls: BTreeMap<CrawlStatus, u64>,
     /// Events that were written since the start, by kind.
-    pub events: BTreeMap<EventKind, u64>,
+    pub events: BTreeMap<LedgerEventKind, u64>,
     /// The last event.
-    pub last_event: Cursor,
+    pub last_event: FeedCursor,
     /// Changes that are not on the disk.
-    pub queue: usize,
+    pub queued: usize,
     /// How often a request waited for room since the start.
     pub waits: u64,
     /// Looks that were lost since the start.
@@ -118,11 +118,11 @@ impl Default for LedgerSettings {
     /// As the configuration has it.
     fn default() -> Self {
         Self {
-            tolerance: Tolerance {
+            tolerance: ErrorTolerance {
                 temporary_errors: 5,
             },
             queue: 10_000,
-            on_full: OnFull::Wait,
+            on_full: LedgerFullAction::Wait,
             cache: 64 << 20,
         }
     }
@@ -130,79 +130,88 @@ impl Default for LedgerSettings {
 
 impl Ledger {
     /// A ledger that dies with the process.
-    pub fn in_memory(tolerance: Tolerance) -> Self {
+    pub fn in_memory(tolerance: ErrorTolerance) -> Self {
         let settings = LedgerSettings {
             tolerance,
             ..LedgerSettings::default()
         };
-        Self::at(Place::Memory, settings).unwrap_or_else(|error| unreachable!("memory: {error}"))
+        Self::open_at(LedgerLocation::Memory, settings)
+            .unwrap_or_else(|error| unreachable!("memory: {error}"))
     }
 
     /// The ledger in this directory, which is made if it is not there. Blocks: a crash before is mended here.
     ///
     /// # Errors
     /// If another process has it, a later version wrote it, or it cannot be read.
-    pub fn open(directory: &Path, settings: LedgerSettings) -> Result<Self, OpenError> {
-        let place = Place::in_directory(directory);
+    pub fn open(directory: &Path, settings: LedgerSettings) -> Result<Self, LedgerOpenError> {
+        let place = LedgerLocation::in_directory(directory);
         let made = std::fs::create_dir_all(directory);
-        made.map_err(|error| OpenError::Unreadable(place.path().to_owned(), error.to_string()))?;
-        Self::at(place, settings)
+        made.map_err(|error| {
+            LedgerOpenError::Unreadable(place.path().to_owned(), error.to_string())
+        })?;
+        Self::open_at(place, settings)
     }
 
     /// The same, without making one: for a look at it while no proxy runs.
     ///
     /// # Errors
     /// As [`Self::open`], and if there is none.
-    pub fn open_existing(directory: &Path, settings: LedgerSettings) -> Result<Self, OpenError> {
-        let place = Place::in_directory(directory);
+    pub fn open_existing(
+        directory: &Path,
+        settings: LedgerSettings,
+    ) -> Result<Self, LedgerOpenError> {
+        let place = LedgerLocation::in_directory(directory);
         if !place.path().exists() {
-            return Err(OpenError::Missing(place.path().to_owned()));
+            return Err(LedgerOpenError::Missing(place.path().to_owned()));
         }
-        Self::at(place, settings)
+        Self::open_at(place, settings)
     }
 
-    fn at(place: Place, settings: LedgerSettings) -> Result<Self, OpenError> {
+    fn open_at(place: LedgerLocation, settings: LedgerSettings) -> Result<Self, LedgerOpenError> {
         // Half for what is not in the tables yet: the more records a pass over the tables takes along, the more of them
         // share a page. A quarter for records that are, a quarter for the database's pages.
         let (unfolded_most, quarter) = (settings.cache / 2, settings.cache / 4);
         let pages = quarter;
         let unreadable = |error: &dyn fmt::Display| {
-            OpenError::Unreadable(place.path().to_owned(), error.to_string())
+            LedgerOpenError::Unreadable(place.path().to_owned(), error.to_string())
         };
-        let base = Base::open(&place, pages)?;
-        let state = base.state().map_err(|error| unreadable(&error))?;
-        let records = base.records().map_err(|error| unreadable(&error))?;
+        let base = LedgerDatabase::open(&place, pages)?;
+        let state = base.writer_state().map_err(|error| unreadable(&error))?;
+        let records = base.record_count().map_err(|error| unreadable(&error))?;
         let urls = CrawlStatus::ALL.map(|status| {
             state
                 .urls
-                .get(&form::number_of(status))
+                .get(&codec::status_number(status))
                 .copied()
                 .unwrap_or_default()
         });
-        let inner = Inner {
+        let inner = LedgerInner {
             tolerance: settings.tolerance,
-            memory: Memory::new(
+            memtable: Memtable::new(
                 unfolded_most,
                 quarter,
                 usize::try_from(records).unwrap_or(usize::MAX),
             ),
-            view: View::default(),
-            ends: AtomicBool::new(false),
-            queue: Queue::new(settings.queue, settings.on_full, urls),
-            events: EventKind::ALL.map(|_| AtomicU64::new(0)),
-            told: watch::Sender::new(state.event),
+            view: LedgerReadView::default(),
+            closing: AtomicBool::new(false),
+            queue: LedgerQueue::new(settings.queue, settings.on_full, urls),
+            events: LedgerEventKind::ALL.map(|_| AtomicU64::new(0)),
+            last_event: watch::Sender::new(state.event),
             failing: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             failures: AtomicU64::new(0),
-            unfolded_most,
-            pages,
-            place: place.clone(),
+            max_unflushed_bytes: unfolded_most,
+            page_cache_bytes: pages,
+            location: place.clone(),
         };
-        base.journal(|change| inner.read_back(change))
+        base.replay_journal(|change| inner.replay_change(change))
             .map_err(|error| unreadable(&error))?;
-        inner.view.show(&base).map_err(|error| unreadable(&error))?;
+        inner
+            .view
+            .publish(&base)
+            .map_err(|error| unreadable(&error))?;
         let inner = Arc::new(inner);
-        let writer = Writer::new(Arc::clone(&inner), base, state);
+        let writer = LedgerWriter::new(Arc::clone(&inner), base, state);
         let thread = Builder::new()
             .name("ledger".into())
             .spawn(move || writer.run());
@@ -213,72 +222,75 @@ impl Ledger {
             threads.extend(
                 Builder::new()
                     .name("ledger-filter".into())
-                    .spawn(move || inner.read_keys()),
+                    .spawn(move || inner.fill_filter()),
             );
         }
-        Ok(Self(Arc::new(Handle {
+        Ok(Self(Arc::new(LedgerHandle {
             inner,
             threads: Mutex::new(threads),
         })))
     }
 
     /// What is remembered of a URL, with all that was noted before. Nothing if the disk fails.
-    pub fn look_up(&self, key: Key) -> Option<Arc<Record>> {
-        self.find(key).ok().flatten()
+    pub fn look_up(&self, key: LedgerKey) -> Option<Arc<LedgerRecord>> {
+        self.try_look_up(key).ok().flatten()
     }
 
     /// The same, for whoever must know that from a URL of which nothing is remembered.
     ///
     /// # Errors
     /// If the disk fails.
-    pub fn find(&self, key: Key) -> Result<Option<Arc<Record>>, Failed> {
+    pub fn try_look_up(
+        &self,
+        key: LedgerKey,
+    ) -> Result<Option<Arc<LedgerRecord>>, LedgerUnavailable> {
         let inner = self.inner();
-        if inner.memory.lacks(key) {
+        if inner.memtable.is_absent(key) {
             return Ok(None);
         }
-        let entry = inner.entry(&mut inner.memory.of(key), key)?;
+        let entry = inner.load_record(&mut inner.memtable.lock_shard(key), key)?;
         Ok(entry.map(|entry| entry.record))
     }
 
     /// The URL whose document has this content: the first, for as long as it does. Nothing if the disk fails.
-    pub fn with_content(&self, content: Key) -> Option<Arc<str>> {
+    pub fn url_with_content(&self, content: LedgerKey) -> Option<Arc<str>> {
         self.inner()
-            .holder(content)
+            .record_with_content(content)
             .ok()
             .flatten()
             .map(|record| Arc::from(&*record.url))
     }
 
     /// Waits until there is room for a note, if the configuration wants that.
-    pub async fn room(&self) {
-        self.inner().queue.room().await;
+    pub async fn wait_if_full(&self) {
+        self.inner().queue.wait_if_full().await;
     }
 
     /// Takes a look into account. Never waits; without room it is dropped, and counted.
-    pub fn note(&self, note: Note) {
-        self.inner().note(note);
+    pub fn record(&self, note: LedgerUpdate) {
+        self.inner().record(note);
     }
 
     /// The same for a look that must not be lost: waits for room whatever the configuration says, and for a disk that
     /// fails. Without a writer it is lost, and counted.
-    pub async fn insist(&self, note: Note) {
+    pub async fn record_with_retry(&self, note: LedgerUpdate) {
         let inner = self.inner();
         loop {
             inner.queue.wait_for_room().await;
             if inner.queue.is_closed() {
-                return inner.queue.drop_one();
+                return inner.queue.record_drop();
             }
-            match inner.take(note.clone()) {
+            match inner.try_record(note.clone()) {
                 Ok(()) => return,
-                Err(Failed) => tokio::time::sleep(AGAIN).await,
+                Err(LedgerUnavailable) => tokio::time::sleep(RETRY_DELAY).await,
             }
         }
     }
 
     /// Waits until everything that was noted before is on the disk, or is lost since there is no writer any more; for
     /// ever if the disk fails for ever.
-    pub async fn committed(&self) {
-        self.inner().queue.committed().await;
+    pub async fn flush(&self) {
+        self.inner().queue.flush().await;
     }
 
     /// Records in the order of their keys, behind this one; fewer than asked for only at the end. Blocks.
@@ -287,9 +299,9 @@ impl Ledger {
     /// If the disk fails.
     pub fn records(
         &self,
-        after: Option<Key>,
+        after: Option<LedgerKey>,
         most: usize,
-    ) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
+    ) -> Result<Vec<(LedgerKey, Arc<LedgerRecord>)>, LedgerUnavailable> {
         self.inner().records(after, most)
     }
 
@@ -298,24 +310,28 @@ impl Ledger {
     ///
     /// # Errors
     /// If the disk fails.
-    pub fn events(&self, after: Cursor, most: usize) -> Result<Vec<(Cursor, Arc<Event>)>, Failed> {
-        let events = self.inner().view.events(after.0, most)?;
+    pub fn events(
+        &self,
+        after: FeedCursor,
+        most: usize,
+    ) -> Result<Vec<(FeedCursor, Arc<LedgerEvent>)>, LedgerUnavailable> {
+        let events = self.inner().view.events_after(after.0, most)?;
         Ok(events
             .into_iter()
-            .map(|(number, event)| (Cursor(number), Arc::new(event)))
+            .map(|(number, event)| (FeedCursor(number), Arc::new(event)))
             .collect())
     }
 
     /// Says when there are new events: the number of the last one.
-    pub fn told(&self) -> watch::Receiver<u64> {
-        self.inner().told.subscribe()
+    pub fn subscribe(&self) -> watch::Receiver<u64> {
+        self.inner().last_event.subscribe()
     }
 
     /// Has events forgotten that are older than this, up to this one; the last event of all stays.
-    pub fn forget_events(&self, now: At, keep: Duration, upto: Cursor) {
+    pub fn expire_events(&self, now: UnixMillis, keep: Duration, upto: FeedCursor) {
         let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
-        let before = At(now.0.saturating_sub(keep));
-        self.inner().queue.forget(Bygone {
+        let before = UnixMillis(now.0.saturating_sub(keep));
+        self.inner().queue.expire_events(RetentionCutoff {
             before,
             now,
             upto: upto.0,
@@ -324,32 +340,32 @@ impl Ledger {
 
     /// Keeps a value under a name, on the disk together with what was noted before: how far a sweep or a reader of the
     /// feed has come.
-    pub fn keep(&self, name: &str, value: Vec<u8>) {
-        self.inner().queue.keep(name, value);
+    pub fn store_value(&self, name: &str, value: Vec<u8>) {
+        self.inner().queue.store_value(name, value);
     }
 
     /// What was kept under a name before the last start, or is on the disk since. Blocks.
-    pub fn kept(&self, name: &str) -> Option<Vec<u8>> {
+    pub fn load_value(&self, name: &str) -> Option<Vec<u8>> {
         let inner = self.inner();
         inner
             .queue
-            .kept(name)
-            .or_else(|| inner.view.kept(name).ok().flatten())
+            .pending_value(name)
+            .or_else(|| inner.view.value(name).ok().flatten())
     }
 
     /// What there is.
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> LedgerStats {
         self.inner().stats()
     }
 
     /// Bytes on the disk. Blocks.
-    pub fn bytes(&self) -> u64 {
-        self.inner().place.bytes()
+    pub fn disk_bytes(&self) -> u64 {
+        self.inner().location.disk_bytes()
     }
 
     /// Writes what is left and closes the file. Blocks; a disk that fails is given up after a few tries.
     pub fn close(&self) {
-        self.0.end(Then::Finish);
+        self.0.shut_down(WriterCommand::Finish);
     }
 
     /// Has the writer break down.
@@ -361,24 +377,26 @@ impl Ledger {
     /// Leaves everything as a crash would.
     #[cfg(test)]
     fn abandon(self) {
-        self.0.end(Then::Abandon);
+        self.0.shut_down(WriterCommand::Abandon);
     }
 
-    fn inner(&self) -> &Inner {
+    fn inner(&self) -> &LedgerInner {
         &self.0.inner
     }
 }
 
 impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Ledger").field(&self.inner().place).finish()
+        f.debug_tuple("Ledger")
+            .field(&self.inner().location)
+            .finish()
     }
 }
 
-impl Handle {
-    fn end(&self, then: Then) {
-        self.inner.queue.end(then);
-        self.inner.ends.store(true, Ordering::Relaxed);
+impl LedgerHandle {
+    fn shut_down(&self, then: WriterCommand) {
+        self.inner.queue.send_command(then);
+        self.inner.closing.store(true, Ordering::Relaxed);
         let threads = take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
         if threads.into_iter().any(|thread| thread.join().is_err()) {
             tracing::error!("a thread of the ledger has panicked");
@@ -386,8 +404,8 @@ impl Handle {
     }
 }
 
-impl Drop for Handle {
+impl Drop for LedgerHandle {
     fn drop(&mut self) {
-        self.end(Then::Finish);
+        self.shut_down(WriterCommand::Finish);
     }
 }

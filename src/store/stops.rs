@@ -10,41 +10,41 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::politeness::stops::{Stop, StopId, StopReason, Target};
+use crate::politeness::stops::{EmergencyStop, StopId, StopReason, StopTarget};
 
-use super::whole_file::{Lost, WholeFile};
+use super::atomic_file::{AtomicFile, RecoveryHint};
 
-pub use super::whole_file::Unreadable;
+pub use super::atomic_file::UnreadableFile;
 
 /// The name of the file.
-const NAME: &str = "stops.json";
+const FILE_NAME: &str = "stops.json";
 /// The form of the file.
 const VERSION: u32 = 1;
 /// The longest file that is read; 1,000 stops are a twentieth of it.
-const LONGEST: u64 = 16 << 20;
+const MAX_BYTES: u64 = 16 << 20;
 
 /// Where the stops are kept.
 #[derive(Debug)]
-pub struct StopsFile(WholeFile);
+pub struct StopsFile(AtomicFile);
 
 /// What is in the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Saved {
+pub struct SavedStops {
     /// The stops.
-    pub stops: Vec<Stop>,
+    pub stops: Vec<EmergencyStop>,
     /// The number of the next one.
-    pub next: u64,
+    pub next_id: u64,
 }
 
-const LOST: Lost = Lost {
-    what: "what is stopped",
-    then: "everything that it stops goes on",
+const RECOVERY: RecoveryHint = RecoveryHint {
+    contents: "what is stopped",
+    consequence: "everything that it stops goes on",
 };
 
 impl StopsFile {
     /// The file in this directory; neither need be there.
     pub fn in_directory(directory: &Path) -> Self {
-        Self(WholeFile::new(directory, NAME, LONGEST, LOST))
+        Self(AtomicFile::new(directory, FILE_NAME, MAX_BYTES, RECOVERY))
     }
 
     /// Its path.
@@ -56,22 +56,28 @@ impl StopsFile {
     ///
     /// # Errors
     /// If it is there and cannot be read, or holds anything else than stops.
-    pub fn read(&self) -> Result<Saved, Unreadable> {
+    pub fn read(&self) -> Result<SavedStops, UnreadableFile> {
         let Some(text) = self.0.read()? else {
-            return Ok(Saved::default());
+            return Ok(SavedStops::default());
         };
         let document: Document =
-            serde_json::from_str(&text).map_err(|error| self.0.unreadable(error))?;
-        document.saved().map_err(|why| self.0.unreadable(why))
+            serde_json::from_str(&text).map_err(|error| self.0.unreadable_error(error))?;
+        document
+            .into_saved()
+            .map_err(|why| self.0.unreadable_error(why))
     }
 
     /// Puts this in its place. Blocks until it is on the disk.
     ///
     /// # Errors
     /// If that fails; the old file stands as it did.
-    pub fn write(&self, saved: &Saved) -> io::Result<()> {
-        self.0
-            .write(|out| Ok(serde_json::to_writer_pretty(out, &Document::of(saved))?))
+    pub fn write(&self, saved: &SavedStops) -> io::Result<()> {
+        self.0.write(|out| {
+            Ok(serde_json::to_writer_pretty(
+                out,
+                &Document::from_saved(saved),
+            )?)
+        })
     }
 }
 
@@ -95,15 +101,15 @@ struct Line {
 }
 
 impl Document {
-    fn of(saved: &Saved) -> Self {
+    fn from_saved(saved: &SavedStops) -> Self {
         Self {
             version: VERSION,
-            next: saved.next,
-            stops: saved.stops.iter().map(Line::of).collect(),
+            next: saved.next_id,
+            stops: saved.stops.iter().map(Line::from_stop).collect(),
         }
     }
 
-    fn saved(self) -> Result<Saved, String> {
+    fn into_saved(self) -> Result<SavedStops, String> {
         if self.version != VERSION {
             return Err(format!(
                 "it has version {}, and this program reads {VERSION}",
@@ -113,22 +119,22 @@ impl Document {
         let mut stops = self
             .stops
             .into_iter()
-            .map(Line::stop)
+            .map(Line::into_stop)
             .collect::<Result<Vec<_>, _>>()?;
         stops.sort_by_key(|stop| stop.id);
         if let Some([first, _]) = stops.array_windows().find(|[a, b]| a.id == b.id) {
             return Err(format!("stop {} stands in it twice", first.id));
         }
         let after = stops.last().map_or(1, |stop| stop.id.0.saturating_add(1));
-        Ok(Saved {
-            next: self.next.max(after),
+        Ok(SavedStops {
+            next_id: self.next.max(after),
             stops,
         })
     }
 }
 
 impl Line {
-    fn of(stop: &Stop) -> Self {
+    fn from_stop(stop: &EmergencyStop) -> Self {
         let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
             id: stop.id.0,
@@ -139,11 +145,11 @@ impl Line {
         }
     }
 
-    fn stop(self) -> Result<Stop, String> {
+    fn into_stop(self) -> Result<EmergencyStop, String> {
         let wrong = |why: &dyn fmt::Display| format!("stop {}: {why}", self.id);
-        Ok(Stop {
+        Ok(EmergencyStop {
             id: StopId(self.id),
-            target: Target::parse(&self.what).map_err(|error| wrong(&error))?,
+            target: StopTarget::parse(&self.what).map_err(|error| wrong(&error))?,
             reason: StopReason::new(&self.reason).map_err(|error| wrong(&error))?,
             since: Duration::from_millis(self.since_ms),
             until: self.until_ms.map(Duration::from_millis),

@@ -26,7 +26,7 @@ use crate::clock::Rfc3339;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Five years.
-const VALID: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
+const VALIDITY: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
 /// For clients whose clock is behind.
 const BACKDATED: Duration = DAY;
 /// Read and write for the owner, nothing for others.
@@ -34,7 +34,7 @@ const KEY_MODE: u32 = 0o600;
 
 /// The certificate of an authority, which is no secret: what clients are told to trust.
 #[derive(Clone, PartialEq, Eq)]
-pub struct Certificate {
+pub struct CaCertificate {
     pem: String,
     der: CertificateDer<'static>,
     subject: String,
@@ -43,30 +43,30 @@ pub struct Certificate {
     public_key: Vec<u8>,
 }
 
-impl Certificate {
+impl CaCertificate {
     /// Reads the first certificate of a PEM file; all else that may stand there is left out.
     ///
     /// # Errors
     /// The file cannot be read, holds no certificate, or one that is no authority's. An expired one is read.
-    pub fn load(path: &Path) -> Result<Self, AuthorityError> {
-        let text = read(path)?;
+    pub fn load(path: &Path) -> Result<Self, CaError> {
+        let text = read_file(path)?;
         let der = CertificateDer::from_pem_slice(&text)
-            .map_err(|_| AuthorityError::NoCertificate(path.to_owned()))?;
-        Self::of(der, path)
+            .map_err(|_| CaError::NoCertificate(path.to_owned()))?;
+        Self::from_der(der, path)
     }
 
-    fn of(der: CertificateDer<'static>, path: &Path) -> Result<Self, AuthorityError> {
-        let unreadable = || AuthorityError::NoCertificate(path.to_owned());
+    fn from_der(der: CertificateDer<'static>, path: &Path) -> Result<Self, CaError> {
+        let unreadable = || CaError::NoCertificate(path.to_owned());
         let (_, parsed) = X509Certificate::from_der(&der).map_err(|_| unreadable())?;
-        if !signs_certificates(&parsed) {
-            return Err(AuthorityError::NoAuthority(path.to_owned()));
+        if !can_sign_certificates(&parsed) {
+            return Err(CaError::NotAuthority(path.to_owned()));
         }
         let validity = parsed.validity();
         Ok(Self {
-            pem: pem("CERTIFICATE", &der),
+            pem: to_pem("CERTIFICATE", &der),
             subject: parsed.subject().to_string(),
-            not_before: moment(validity.not_before.timestamp()),
-            not_after: moment(validity.not_after.timestamp()),
+            not_before: from_unix(validity.not_before.timestamp()),
+            not_after: from_unix(validity.not_after.timestamp()),
             public_key: parsed.public_key().subject_public_key.data.to_vec(),
             der,
         })
@@ -114,7 +114,7 @@ impl Certificate {
     }
 }
 
-impl fmt::Debug for Certificate {
+impl fmt::Debug for CaCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
@@ -126,65 +126,64 @@ impl fmt::Debug for Certificate {
 }
 
 /// An authority that can sign.
-pub struct Authority {
-    certificate: Certificate,
+pub struct CertificateAuthority {
+    certificate: CaCertificate,
     issuer: Issuer<'static, KeyPair>,
 }
 
-impl Authority {
+impl CertificateAuthority {
     /// Makes a new one and writes it to two files that must not be there: first the key, for the owner's eyes only,
     /// then the certificate. Directories are made.
     ///
     /// # Errors
-    /// [`AuthorityError::Exists`] if one of the files is there; it is not touched.
-    pub fn create(cert: &Path, key: &Path, now: SystemTime) -> Result<Self, AuthorityError> {
+    /// [`CaError::Exists`] if one of the files is there; it is not touched.
+    pub fn create(cert: &Path, key: &Path, now: SystemTime) -> Result<Self, CaError> {
         for path in [key, cert] {
             if fs::symlink_metadata(path).is_ok() {
-                return Err(AuthorityError::Exists(path.to_owned()));
+                return Err(CaError::Exists(path.to_owned()));
             }
         }
-        let pair =
-            KeyPair::generate().map_err(|error| AuthorityError::Failed(error.to_string()))?;
-        let signed = own_certificate(&pair, now)
-            .map_err(|error| AuthorityError::Failed(error.to_string()))?;
-        let certificate = Certificate::of(signed.der().clone(), cert)?;
+        let pair = KeyPair::generate().map_err(|error| CaError::Failed(error.to_string()))?;
+        let signed = self_signed_certificate(&pair, now)
+            .map_err(|error| CaError::Failed(error.to_string()))?;
+        let certificate = CaCertificate::from_der(signed.der().clone(), cert)?;
         write_new(key, KEY_MODE, pair.serialize_pem().as_bytes())?;
         write_new(cert, 0o644, certificate.pem.as_bytes())?;
-        Self::of(certificate, pair)
+        Self::from_parts(certificate, pair)
     }
 
     /// Reads the two files.
     ///
     /// # Errors
-    /// What is wrong with them, as [`AuthorityError`] lists it; [`AuthorityError::Missing`] if neither is there.
-    pub fn load(cert: &Path, key: &Path, now: SystemTime) -> Result<Self, AuthorityError> {
-        both_or_none(cert, key)?;
-        owner_only(key)?;
-        let certificate = Certificate::load(cert)?;
-        let text = read(key)?;
+    /// What is wrong with them, as [`CaError`] lists it; [`CaError::Missing`] if neither is there.
+    pub fn load(cert: &Path, key: &Path, now: SystemTime) -> Result<Self, CaError> {
+        check_both_exist(cert, key)?;
+        check_key_mode(key)?;
+        let certificate = CaCertificate::load(cert)?;
+        let text = read_file(key)?;
         // What the parser has to say may quote the key.
         let pair = std::str::from_utf8(&text)
             .ok()
             .and_then(|text| KeyPair::from_pem(text).ok());
-        let pair = pair.ok_or_else(|| AuthorityError::NoKey(key.to_owned()))?;
+        let pair = pair.ok_or_else(|| CaError::NoKey(key.to_owned()))?;
         if pair.public_key_raw() != certificate.public_key {
-            return Err(AuthorityError::Strangers {
+            return Err(CaError::KeyMismatch {
                 cert: cert.to_owned(),
                 key: key.to_owned(),
             });
         }
         if certificate.not_after <= now {
-            return Err(AuthorityError::Expired {
+            return Err(CaError::Expired {
                 cert: cert.to_owned(),
                 at: certificate.not_after,
             });
         }
-        Self::of(certificate, pair)
+        Self::from_parts(certificate, pair)
     }
 
-    fn of(certificate: Certificate, pair: KeyPair) -> Result<Self, AuthorityError> {
+    fn from_parts(certificate: CaCertificate, pair: KeyPair) -> Result<Self, CaError> {
         let issuer = Issuer::from_ca_cert_der(&certificate.der, pair)
-            .map_err(|error| AuthorityError::Failed(error.to_string()))?;
+            .map_err(|error| CaError::Failed(error.to_string()))?;
         Ok(Self {
             certificate,
             issuer,
@@ -192,7 +191,7 @@ impl Authority {
     }
 
     /// Its certificate.
-    pub fn certificate(&self) -> &Certificate {
+    pub fn certificate(&self) -> &CaCertificate {
         &self.certificate
     }
 
@@ -212,7 +211,7 @@ impl Authority {
     }
 }
 
-impl fmt::Debug for Authority {
+impl fmt::Debug for CertificateAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Authority({:?})", self.certificate)
     }
@@ -220,7 +219,7 @@ impl fmt::Debug for Authority {
 
 /// Why there is no authority to sign with. Every text names the file and what to do.
 #[derive(Debug)]
-pub enum AuthorityError {
+pub enum CaError {
     /// Neither file is there.
     Missing {
         /// Where the certificate should be.
@@ -229,16 +228,16 @@ pub enum AuthorityError {
         key: PathBuf,
     },
     /// One of the two files is there without the other.
-    Half {
+    Incomplete {
         /// What is there.
-        there: PathBuf,
+        present: PathBuf,
         /// What is not.
         missing: PathBuf,
     },
     /// A new one must not replace this file.
     Exists(PathBuf),
     /// The key can be read by others; the file's mode.
-    LooseKey {
+    InsecureKeyMode {
         /// The key.
         key: PathBuf,
         /// Its permission bits.
@@ -247,11 +246,11 @@ pub enum AuthorityError {
     /// The file holds no certificate.
     NoCertificate(PathBuf),
     /// The file holds a certificate that must not sign others.
-    NoAuthority(PathBuf),
+    NotAuthority(PathBuf),
     /// The file holds no private key that can be used.
     NoKey(PathBuf),
     /// The key is not the certificate's.
-    Strangers {
+    KeyMismatch {
         /// The certificate.
         cert: PathBuf,
         /// The key.
@@ -275,7 +274,7 @@ pub enum AuthorityError {
     Failed(String),
 }
 
-impl fmt::Display for AuthorityError {
+impl fmt::Display for CaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Missing { cert, key } => write!(
@@ -284,7 +283,10 @@ impl fmt::Display for AuthorityError {
                 cert.display(),
                 key.display()
             ),
-            Self::Half { there, missing } => write!(
+            Self::Incomplete {
+                present: there,
+                missing,
+            } => write!(
                 f,
                 "half a certificate authority: {} is there without {}; put the other back, or move it away and run \
                  `crawlgate ca init`",
@@ -297,14 +299,14 @@ impl fmt::Display for AuthorityError {
                  authority name other files under `tls.ca` in the configuration; two may overlap)",
                 path.display()
             ),
-            Self::LooseKey { key, mode } => write!(
+            Self::InsecureKeyMode { key, mode } => write!(
                 f,
                 "{}: others than its owner may use this key (mode {mode:04o}); run: chmod 600 {}",
                 key.display(),
-                quoted(key)
+                shell_quote(key)
             ),
             Self::NoCertificate(path) => write!(f, "{}: no certificate (PEM)", path.display()),
-            Self::NoAuthority(path) => write!(
+            Self::NotAuthority(path) => write!(
                 f,
                 "{}: this certificate must not sign others (no `CA: true`, or no key usage for it)",
                 path.display()
@@ -316,7 +318,7 @@ impl fmt::Display for AuthorityError {
                     path.display()
                 )
             }
-            Self::Strangers { cert, key } => {
+            Self::KeyMismatch { cert, key } => {
                 write!(f, "{} is not the key of {}", key.display(), cert.display())
             }
             Self::Expired { cert, at } => write!(
@@ -332,17 +334,20 @@ impl fmt::Display for AuthorityError {
     }
 }
 
-impl std::error::Error for AuthorityError {}
+impl std::error::Error for CaError {}
 
 /// A path as a POSIX shell reads it.
-fn quoted(path: &Path) -> String {
+fn shell_quote(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
 
-fn own_certificate(pair: &KeyPair, now: SystemTime) -> Result<rcgen::Certificate, rcgen::Error> {
+fn self_signed_certificate(
+    pair: &KeyPair,
+    now: SystemTime,
+) -> Result<rcgen::Certificate, rcgen::Error> {
     let mut params = CertificateParams::default();
-    params.not_before = offset(now.checked_sub(BACKDATED).unwrap_or(now));
-    params.not_after = offset(now + VALID);
+    params.not_before = to_offset_date_time(now.checked_sub(BACKDATED).unwrap_or(now));
+    params.not_after = to_offset_date_time(now + VALIDITY);
     let serial = random_serial().map_err(|_| rcgen::Error::RingUnspecified)?;
     // Two authorities may overlap: some clients tell them apart by name only.
     let suffix: String = serial
@@ -369,21 +374,21 @@ pub(super) fn random_serial() -> Result<SerialNumber, getrandom::Error> {
 }
 
 /// RFC 5280, section 4.2.1.9 and 4.2.1.3: an authority's, and if uses are named, signing is one of them.
-fn signs_certificates(certificate: &X509Certificate<'_>) -> bool {
+fn can_sign_certificates(certificate: &X509Certificate<'_>) -> bool {
     let uses = certificate.key_usage().ok().flatten();
     certificate.is_ca() && uses.is_none_or(|uses| uses.value.key_cert_sign())
 }
 
-fn both_or_none(cert: &Path, key: &Path) -> Result<(), AuthorityError> {
+fn check_both_exist(cert: &Path, key: &Path) -> Result<(), CaError> {
     let half = |there: &Path, missing: &Path| {
-        Err(AuthorityError::Half {
-            there: there.to_owned(),
+        Err(CaError::Incomplete {
+            present: there.to_owned(),
             missing: missing.to_owned(),
         })
     };
     match (cert.exists(), key.exists()) {
         (true, true) => Ok(()),
-        (false, false) => Err(AuthorityError::Missing {
+        (false, false) => Err(CaError::Missing {
             cert: cert.to_owned(),
             key: key.to_owned(),
         }),
@@ -392,7 +397,7 @@ fn both_or_none(cert: &Path, key: &Path) -> Result<(), AuthorityError> {
     }
 }
 
-fn owner_only(key: &Path) -> Result<(), AuthorityError> {
+fn check_key_mode(key: &Path) -> Result<(), CaError> {
     let mode = fs::metadata(key)
         .map_err(|error| io_error(key, error))?
         .permissions()
@@ -401,26 +406,26 @@ fn owner_only(key: &Path) -> Result<(), AuthorityError> {
     if mode & 0o077 == 0 {
         Ok(())
     } else {
-        Err(AuthorityError::LooseKey {
+        Err(CaError::InsecureKeyMode {
             key: key.to_owned(),
             mode,
         })
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, AuthorityError> {
+fn read_file(path: &Path) -> Result<Vec<u8>, CaError> {
     fs::read(path).map_err(|error| io_error(path, error))
 }
 
-fn io_error(path: &Path, error: io::Error) -> AuthorityError {
-    AuthorityError::Io {
+fn io_error(path: &Path, error: io::Error) -> CaError {
+    CaError::Io {
         path: path.to_owned(),
         error,
     }
 }
 
 /// Writes a file that must not be there, down to the disk.
-fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), AuthorityError> {
+fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), CaError> {
     if let Some(directory) = path
         .parent()
         .filter(|directory| !directory.as_os_str().is_empty())
@@ -435,7 +440,7 @@ fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), AuthorityError> 
     let mut file = file.map_err(|error| {
         let there = error.kind() == io::ErrorKind::AlreadyExists;
         if there {
-            AuthorityError::Exists(path.to_owned())
+            CaError::Exists(path.to_owned())
         } else {
             io_error(path, error)
         }
@@ -450,7 +455,7 @@ fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), AuthorityError> 
 }
 
 /// Bytes as PEM text (RFC 7468).
-pub fn pem(label: &str, der: &[u8]) -> String {
+pub fn to_pem(label: &str, der: &[u8]) -> String {
     let mut text = format!("-----BEGIN {label}-----\n");
     for chunk in der.chunks(48) {
         text.push_str(&BASE64.encode(chunk));
@@ -460,10 +465,10 @@ pub fn pem(label: &str, der: &[u8]) -> String {
     text
 }
 
-fn moment(unix: i64) -> SystemTime {
+fn from_unix(unix: i64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(u64::try_from(unix).unwrap_or(0))
 }
 
-pub(super) fn offset(time: SystemTime) -> OffsetDateTime {
+pub(super) fn to_offset_date_time(time: SystemTime) -> OffsetDateTime {
     OffsetDateTime::from(time)
 }

@@ -5,7 +5,7 @@ use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
 /// What stands first. AES-128's key schedule goes by SHA-256, for which processors have instructions, that of AES-256 by
 /// SHA-384, for which they have none: a tenth of a handshake's time went there. Both are offered.
-const ORDER: [CipherSuite; 5] = [
+const CIPHER_SUITE_ORDER: [CipherSuite; 5] = [
     CipherSuite::TLS13_AES_128_GCM_SHA256,
     CipherSuite::TLS13_AES_256_GCM_SHA384,
     CipherSuite::TLS13_CHACHA20_POLY1305_SHA256,
@@ -14,12 +14,12 @@ const ORDER: [CipherSuite; 5] = [
 ];
 
 /// The library's own, in our order.
-pub fn provider() -> CryptoProvider {
+pub fn crypto_provider() -> CryptoProvider {
     let place = |suite: CipherSuite| {
-        ORDER
+        CIPHER_SUITE_ORDER
             .iter()
             .position(|first| *first == suite)
-            .unwrap_or(ORDER.len())
+            .unwrap_or(CIPHER_SUITE_ORDER.len())
     };
     let mut provider = aws_lc_rs::default_provider();
     // The sorting is stable: what has no place of its own stays in the library's order.
@@ -35,7 +35,7 @@ mod tests {
 
     #[test]
     fn aes_128_stands_first_and_nothing_is_lost() {
-        let ours = provider().cipher_suites;
+        let ours = crypto_provider().cipher_suites;
         assert_eq!(ours[0].suite(), CipherSuite::TLS13_AES_128_GCM_SHA256);
         assert_eq!(
             ours.len(),

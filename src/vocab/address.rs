@@ -98,15 +98,20 @@ impl AddressClass {
 }
 
 /// A range that is not public, and the document that says so.
-struct Range<Bits> {
+struct AddressRange<Bits> {
     network: Bits,
     mask: Bits,
     class: Class,
     source: &'static str,
 }
 
-const fn v4(network: [u8; 4], length: u32, class: Class, source: &'static str) -> Range<u32> {
-    Range {
+const fn v4(
+    network: [u8; 4],
+    length: u32,
+    class: Class,
+    source: &'static str,
+) -> AddressRange<u32> {
+    AddressRange {
         network: u32::from_be_bytes(network),
         mask: u32::MAX << (32 - length),
         class,
@@ -114,10 +119,15 @@ const fn v4(network: [u8; 4], length: u32, class: Class, source: &'static str) -
     }
 }
 
-const fn v6(network: [u16; 8], length: u32, class: Class, source: &'static str) -> Range<u128> {
+const fn v6(
+    network: [u16; 8],
+    length: u32,
+    class: Class,
+    source: &'static str,
+) -> AddressRange<u128> {
     let [a, b, c, d, e, f, g, h] = network;
     let network = Ipv6Addr::new(a, b, c, d, e, f, g, h).to_bits();
-    Range {
+    AddressRange {
         network,
         mask: u128::MAX << (128 - length),
         class,
@@ -126,7 +136,7 @@ const fn v6(network: [u16; 8], length: u32, class: Class, source: &'static str) 
 }
 
 /// IPv4 ranges, most specific first.
-const V4: [Range<u32>; 18] = [
+const V4: [AddressRange<u32>; 18] = [
     v4([0, 0, 0, 0], 32, Class::Unspecified, "RFC 1122"),
     v4([0, 0, 0, 0], 8, Class::ThisNetwork, "RFC 791"),
     v4([10, 0, 0, 0], 8, Class::Private, "RFC 1918"),
@@ -153,7 +163,7 @@ const V4: [Range<u32>; 18] = [
 ];
 
 /// IPv6 ranges, most specific first.
-const V6: [Range<u128>; 16] = [
+const V6: [AddressRange<u128>; 16] = [
     v6(
         [0, 0, 0, 0, 0, 0, 0, 0],
         128,
@@ -248,72 +258,73 @@ const V6: [Range<u128>; 16] = [
 ];
 
 /// The only part of IPv6 from which public addresses are given out.
-const GIVEN_OUT: Range<u128> = v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3, Class::Public, "RFC 4291");
+const GLOBAL_UNICAST: AddressRange<u128> =
+    v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3, Class::Public, "RFC 4291");
 
 /// The range that an address is in.
 pub fn classify(address: IpAddr) -> AddressClass {
-    find(address).0
+    classify_with_source(address).0
 }
 
 /// What sets the range of an address apart, an RFC in most cases, for people who ask why; `None` if it is public.
-pub fn source(address: IpAddr) -> Option<&'static str> {
-    let (class, source) = find(address);
+pub fn classification_source(address: IpAddr) -> Option<&'static str> {
+    let (class, source) = classify_with_source(address);
     (!class.is_public()).then_some(source)
 }
 
 /// The IPv4 address inside an IPv4-mapped one, else the address itself.
-pub fn unmapped(address: IpAddr) -> IpAddr {
+pub fn to_unmapped(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
 /// The IPv4 address that packets to an IPv6 address end up at (mapped, or behind NAT64), else the address itself.
-pub fn reached(address: IpAddr) -> IpAddr {
+pub fn effective_address(address: IpAddr) -> IpAddr {
     let inner = match address {
-        IpAddr::V6(v6) => decoded(v6).map(IpAddr::V4),
+        IpAddr::V6(v6) => embedded_ipv4(v6).map(IpAddr::V4),
         IpAddr::V4(_) => None,
     };
     inner.unwrap_or(address)
 }
 
 /// A class, and the document that it comes from.
-type Found = (Class, &'static str);
+type Classification = (Class, &'static str);
 
-fn find(address: IpAddr) -> Found {
+fn classify_with_source(address: IpAddr) -> Classification {
     match address {
         IpAddr::V4(v4) => find_v4(v4),
         IpAddr::V6(v6) => find_v6(v6),
     }
 }
 
-fn find_v4(address: Ipv4Addr) -> Found {
+fn find_v4(address: Ipv4Addr) -> Classification {
     let bits = address.to_bits();
     let range = V4.iter().find(|range| bits & range.mask == range.network);
     range.map_or((Class::Public, ""), |range| (range.class, range.source))
 }
 
-fn find_v6(address: Ipv6Addr) -> Found {
-    if let Some(inner) = decoded(address) {
+fn find_v6(address: Ipv6Addr) -> Classification {
+    if let Some(inner) = embedded_ipv4(address) {
         return find_v4(inner);
     }
     let bits = address.to_bits();
     if let Some(range) = V6.iter().find(|range| bits & range.mask == range.network) {
         return (range.class, range.source);
     }
-    if bits & GIVEN_OUT.mask != GIVEN_OUT.network {
-        return (Class::Reserved, GIVEN_OUT.source);
+    if bits & GLOBAL_UNICAST.mask != GLOBAL_UNICAST.network {
+        return (Class::Reserved, GLOBAL_UNICAST.source);
     }
-    isatap(address).map_or((Class::Public, ""), find_v4)
+    isatap_ipv4(address).map_or((Class::Public, ""), find_v4)
 }
 
 /// The address inside ::ffff:0:0/96 (RFC 4291) and 64:ff9b::/96 (RFC 6052), which are ways of writing it.
-fn decoded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let inner = Ipv4Addr::from_bits(address.to_bits() as u32);
     let nat64 = address.to_bits() >> 32 == 0x64_ff9b_0000_0000_0000_0000;
     address.to_ipv4_mapped().or(nat64.then_some(inner))
 }
 
 /// The address inside an ISATAP interface identifier, `::[02]00:5efe:a.b.c.d` (RFC 5214).
-fn isatap(address: Ipv6Addr) -> Option<Ipv4Addr> {
+fn isatap_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [.., high, low, _, _] = address.segments();
     let is_isatap = low == 0x5efe && high & !0x0200 == 0;
     is_isatap.then(|| Ipv4Addr::from_bits(address.to_bits() as u32))
@@ -360,7 +371,11 @@ mod tests {
             ("2a00::5efe:8.8.8.8", None),
             ("2606:4700::1111", None),
         ] {
-            assert_eq!(source(address.parse().unwrap()), named, "{address}");
+            assert_eq!(
+                classification_source(address.parse().unwrap()),
+                named,
+                "{address}"
+            );
         }
     }
 

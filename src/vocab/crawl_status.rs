@@ -106,7 +106,7 @@ impl CrawlStatus {
     }
 
     /// What an origin's status makes of a URL, as a label only (decisions.md section 2).
-    pub fn of_origin(status: u16) -> Self {
+    pub fn from_origin_status(status: u16) -> Self {
         match status {
             404 | 410 => Self::NotFound,
             400.. => Self::BadStatus,

@@ -11,13 +11,13 @@ use super::rule_id::Slug;
 ///
 /// Cheap to clone: every request carries it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Crawler(Arc<Known>);
+pub struct Crawler(Arc<CrawlerInner>);
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Known {
+struct CrawlerInner {
     name: Arc<str>,
     profile: Option<Profile>,
-    may: Box<[May]>,
+    hints: Box<[CrawlerHint]>,
 }
 
 impl Crawler {
@@ -26,26 +26,26 @@ impl Crawler {
 
     /// A client without a name; none of its hints count.
     pub fn anonymous() -> Self {
-        Self(Arc::new(Known {
+        Self(Arc::new(CrawlerInner {
             name: Self::ANONYMOUS.into(),
             profile: None,
-            may: Box::default(),
+            hints: Box::default(),
         }))
     }
 
     /// A configured crawler that is known by its name only.
     pub fn new(name: &Slug) -> Self {
-        Self(Arc::new(Known {
+        Self(Arc::new(CrawlerInner {
             name: name.shared(),
             profile: None,
-            may: Box::default(),
+            hints: Box::default(),
         }))
     }
 
     /// The same crawler, answered in this way whatever its `User-Agent`.
     #[must_use]
     pub fn with_profile(self, profile: Profile) -> Self {
-        Self(Arc::new(Known {
+        Self(Arc::new(CrawlerInner {
             profile: Some(profile),
             ..Arc::unwrap_or_clone(self.0)
         }))
@@ -53,9 +53,9 @@ impl Crawler {
 
     /// The same crawler, with these request headers counting.
     #[must_use]
-    pub fn with_hints(self, may: impl IntoIterator<Item = May>) -> Self {
-        Self(Arc::new(Known {
-            may: may.into_iter().collect(),
+    pub fn with_hints(self, may: impl IntoIterator<Item = CrawlerHint>) -> Self {
+        Self(Arc::new(CrawlerInner {
+            hints: may.into_iter().collect(),
             ..Arc::unwrap_or_clone(self.0)
         }))
     }
@@ -76,8 +76,8 @@ impl Crawler {
     }
 
     /// Whether a request header of this crawler counts. Headers that do not count are stripped like those that do.
-    pub fn may(&self, may: May) -> bool {
-        self.0.may.contains(&may)
+    pub fn allows_hint(&self, may: CrawlerHint) -> bool {
+        self.0.hints.contains(&may)
     }
 }
 
@@ -89,7 +89,7 @@ impl fmt::Display for Crawler {
 
 /// A request header that counts only for crawlers that may send it (decisions.md section 3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum May {
+pub enum CrawlerHint {
     /// `Crawl-Priority`, or the urgency of `Priority` (RFC 9218).
     Priority,
     /// `Crawl-Max-Wait`, beyond the profile's longest hold.
@@ -102,7 +102,7 @@ pub enum May {
     Warcprox,
 }
 
-impl May {
+impl CrawlerHint {
     /// Every hint, in the order of the documentation.
     pub const ALL: [Self; 5] = [
         Self::Priority,

@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 /// The registrable domain of a host in canonical form, private suffixes such as `github.io` counted; the host itself
 /// where it has none: an address, a single label.
-pub fn registrable(host: &str) -> &str {
+pub fn registrable_domain(host: &str) -> &str {
     let is_address = host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok();
     if is_address {
         host
@@ -29,7 +29,7 @@ mod tests {
             ("10.1.2.3", "10.1.2.3"),
             ("[2001:db8::1]", "[2001:db8::1]"),
         ] {
-            assert_eq!(registrable(host), domain, "{host}");
+            assert_eq!(registrable_domain(host), domain, "{host}");
         }
     }
 }

@@ -13,7 +13,7 @@ pub fn essence(value: &str) -> Cow<'_, str> {
     // Nearly every value is one alone.
     let found = match memchr(b',', value.as_bytes()) {
         None => valid_essence(value),
-        Some(_) => members(value).filter_map(valid_essence).last(),
+        Some(_) => split_values(value).filter_map(valid_essence).last(),
     };
     let found = found.unwrap_or("");
     if found.bytes().any(|b| b.is_ascii_uppercase()) {
@@ -24,7 +24,7 @@ pub fn essence(value: &str) -> Cow<'_, str> {
 }
 
 /// The values between commas; those inside a quoted parameter part nothing.
-fn members(value: &str) -> impl Iterator<Item = &str> {
+fn split_values(value: &str) -> impl Iterator<Item = &str> {
     let (mut quoted, mut escaped) = (false, false);
     value.split(move |c: char| {
         let parts = c == ',' && !quoted;

@@ -4,18 +4,18 @@
 ///
 /// Letters' case, and `-` against `_`, count as no difference. Of equally near words the first in the list wins.
 pub fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
-    let given = folded(given);
+    let given = fold(given);
     // A word of one letter is near to every other.
     let limit = (given.len() / 3).max(1).min(given.len().saturating_sub(1));
     let near = words
         .into_iter()
-        .map(|word| (distance(&given, &folded(word)), word));
+        .map(|word| (edit_distance(&given, &fold(word)), word));
     near.filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, word)| word)
 }
 
-fn folded(word: &str) -> Vec<char> {
+fn fold(word: &str) -> Vec<char> {
     word.chars()
         .take(64)
         .map(|c| {
@@ -29,7 +29,7 @@ fn folded(word: &str) -> Vec<char> {
 }
 
 /// Insertions, deletions, replacements, and swaps of neighbours (optimal string alignment).
-fn distance(a: &[char], b: &[char]) -> usize {
+fn edit_distance(a: &[char], b: &[char]) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();
     let mut last_a = None;
@@ -90,7 +90,7 @@ mod tests {
             ("abc", "acb", 1),
             ("kitten", "sitting", 3),
         ] {
-            assert_eq!(distance(&chars(a), &chars(b)), expected, "{a} {b}");
+            assert_eq!(edit_distance(&chars(a), &chars(b)), expected, "{a} {b}");
         }
     }
 }

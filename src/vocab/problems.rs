@@ -4,41 +4,41 @@ use std::sync::Arc;
 
 use super::problem::{Excerpt, Problem};
 use super::rule_id::RuleId;
-use super::secret::Secrets;
+use super::secret::SecretLines;
 
 /// How much of a long line is shown.
-const SHOWN: usize = 120;
+const MAX_EXCERPT_CHARS: usize = 120;
 
 /// The problems found so far, with the texts in which they were found.
 #[derive(Debug, Default)]
 pub struct Problems {
-    found: Vec<Problem>,
-    texts: Texts,
+    problems: Vec<Problem>,
+    texts: SourceTexts,
     rule: Option<RuleId>,
 }
 
 /// The texts of files by their names, to show the lines of problems.
 #[derive(Clone, Debug, Default)]
-pub struct Texts(Vec<(Arc<str>, Arc<str>)>);
+pub struct SourceTexts(Vec<(Arc<str>, Arc<str>)>);
 
-impl Texts {
+impl SourceTexts {
     /// Gives each problem its source line, in the order in which they are.
-    pub fn show(&self, problems: &mut [Problem]) {
-        let mut lines = Lines::default();
+    pub fn add_excerpts(&self, problems: &mut [Problem]) {
+        let mut lines = LineCursor::default();
         for problem in problems {
             let text = self
                 .0
                 .iter()
-                .find(|(name, _)| **name == *problem.place.file);
+                .find(|(name, _)| **name == *problem.location.file);
             if let Some((_, text)) = text {
-                let line = lines.at(text, problem.place.line);
-                show(problem, line, &lines.secrets);
+                let line = lines.line_at(text, problem.location.line);
+                add_excerpt(problem, line, &lines.secrets);
             }
         }
     }
 
     /// Every file with its text, in the order in which they were read.
-    pub fn all(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter().map(|(name, text)| (name, text))
     }
 
@@ -57,12 +57,12 @@ impl Problems {
     }
 
     /// Names a file's text, so that its problems can show the line they are in.
-    pub fn read(&mut self, file: &Arc<str>, text: impl Into<Arc<str>>) {
+    pub fn add_text(&mut self, file: &Arc<str>, text: impl Into<Arc<str>>) {
         self.texts.0.push((Arc::clone(file), text.into()));
     }
 
     /// From now on problems are in this rule; returns the one before, to be put back.
-    pub fn enter(&mut self, rule: Option<RuleId>) -> Option<RuleId> {
+    pub fn enter_rule(&mut self, rule: Option<RuleId>) -> Option<RuleId> {
         std::mem::replace(&mut self.rule, rule)
     }
 
@@ -71,65 +71,68 @@ impl Problems {
         if problem.rule.is_none() {
             problem.rule.clone_from(&self.rule);
         }
-        self.found.push(problem);
+        self.problems.push(problem);
     }
 
     /// How many there are.
     pub fn len(&self) -> usize {
-        self.found.len()
+        self.problems.len()
     }
 
     /// Whether there are none.
     pub fn is_empty(&self) -> bool {
-        self.found.is_empty()
+        self.problems.is_empty()
     }
 
     /// Whether any of them is an error.
     pub fn has_errors(&self) -> bool {
-        self.found.iter().any(Problem::is_error)
+        self.problems.iter().any(Problem::is_error)
     }
 
     /// Whether any of them is an error in this rule.
     pub fn has_errors_in(&self, rule: &RuleId) -> bool {
-        self.found
+        self.problems
             .iter()
             .any(|problem| problem.is_error() && problem.rule.as_ref() == Some(rule))
     }
 
     /// The texts that were named, for problems that are found later.
-    pub fn texts(&self) -> Texts {
+    pub fn texts(&self) -> SourceTexts {
         self.texts.clone()
     }
 
     /// All of them, in the order of their files and places, each with its source line.
     pub fn into_vec(self) -> Vec<Problem> {
         let Self {
-            mut found, texts, ..
+            problems: mut found,
+            texts,
+            ..
         } = self;
-        found.sort_by_cached_key(|p| (texts.rank(&p.place.file), p.place.clone(), p.severity));
+        found
+            .sort_by_cached_key(|p| (texts.rank(&p.location.file), p.location.clone(), p.severity));
         found.dedup();
-        texts.show(&mut found);
+        texts.add_excerpts(&mut found);
         found
     }
 }
 
 /// Finds lines of texts that are asked for in rising order, without beginning again each time.
 #[derive(Default)]
-struct Lines {
+struct LineCursor {
     text: Option<Arc<str>>,
     line: u32,
     offset: usize,
-    secrets: Secrets,
+    secrets: SecretLines,
 }
 
-impl Lines {
-    fn at<'t>(&mut self, text: &'t Arc<str>, line: u32) -> Option<&'t str> {
+impl LineCursor {
+    fn line_at<'t>(&mut self, text: &'t Arc<str>, line: u32) -> Option<&'t str> {
         let same = self.text.as_ref().is_some_and(|t| Arc::ptr_eq(t, text));
         if !same || line < self.line {
             let secrets = if same {
                 std::mem::take(&mut self.secrets)
             } else {
-                Secrets::of(text)
+                SecretLines::scan(text)
             };
             *self = Self {
                 text: Some(Arc::clone(text)),
@@ -147,33 +150,36 @@ impl Lines {
 }
 
 /// Puts the caret in its place, and the source line below.
-fn show(problem: &mut Problem, line: Option<&str>, secrets: &Secrets) {
+fn add_excerpt(problem: &mut Problem, line: Option<&str>, secrets: &SecretLines) {
     let Some(line) = line else { return };
     let mut characters: Vec<char> = line.chars().collect();
-    let mut at = (problem.place.column as usize).saturating_sub(1);
+    let mut at = (problem.location.column as usize).saturating_sub(1);
     let scalar = characters.get(at..).unwrap_or(&[]);
     let text = problem
         .found
         .as_deref()
         .or(problem.rule.as_ref().map(RuleId::as_str));
-    let mut width = covered(scalar, text);
-    if let Some(inner) = problem.within.and_then(|within| inside(scalar, within)) {
+    let mut width = covered_width(scalar, text);
+    if let Some(inner) = problem
+        .scalar_offset
+        .and_then(|within| source_offset(scalar, within))
+    {
         at += inner;
         width = 1;
-        problem.place.column = u32::try_from(at + 1).unwrap_or(u32::MAX);
+        problem.location.column = u32::try_from(at + 1).unwrap_or(u32::MAX);
     }
-    if let Some(shown) = secrets.shown_of(line, problem.place.line) {
+    if let Some(shown) = secrets.visible_chars(line, problem.location.line) {
         characters
             .iter_mut()
             .skip(shown)
             .filter(|c| !c.is_whitespace())
             .for_each(|c| *c = '*');
     }
-    problem.excerpt = Some(cut(&characters, at, width));
+    problem.excerpt = Some(build_excerpt(&characters, at, width));
 }
 
 /// How many characters the offending text covers where it stands.
-fn covered(scalar: &[char], found: Option<&str>) -> usize {
+fn covered_width(scalar: &[char], found: Option<&str>) -> usize {
     let Some(found) = found else { return 1 };
     let quotes = usize::from(matches!(scalar.first(), Some('"' | '\'')));
     let plain = scalar
@@ -189,7 +195,7 @@ fn covered(scalar: &[char], found: Option<&str>) -> usize {
 }
 
 /// How many characters of source stand before the character that is `within` the scalar's value.
-fn inside(scalar: &[char], within: usize) -> Option<usize> {
+fn source_offset(scalar: &[char], within: usize) -> Option<usize> {
     let quote = *scalar.first()?;
     if matches!(quote, '|' | '>') {
         return None;
@@ -210,22 +216,22 @@ fn inside(scalar: &[char], within: usize) -> Option<usize> {
     (at < scalar.len()).then_some(at)
 }
 
-fn cut(characters: &[char], at: usize, width: usize) -> Excerpt {
-    let from = if characters.len() <= SHOWN {
+fn build_excerpt(characters: &[char], at: usize, width: usize) -> Excerpt {
+    let from = if characters.len() <= MAX_EXCERPT_CHARS {
         0
     } else {
-        at.saturating_sub(SHOWN / 2)
+        at.saturating_sub(MAX_EXCERPT_CHARS / 2)
     };
     let part: String = characters
         .iter()
         .skip(from)
-        .take(SHOWN)
+        .take(MAX_EXCERPT_CHARS)
         .map(|c| if c.is_control() { ' ' } else { *c })
         .collect();
     let before = at - from;
     Excerpt {
         text: part,
-        before,
+        offset: before,
         width: width.max(1),
     }
 }
@@ -233,17 +239,17 @@ fn cut(characters: &[char], at: usize, width: usize) -> Excerpt {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocab::problem::Place;
+    use crate::vocab::problem::SourceLocation;
 
     fn rendered(text: &str, problem: Problem) -> String {
         let mut problems = Problems::new();
-        problems.read(&"p".into(), text);
+        problems.add_text(&"p".into(), text);
         problems.push(problem);
-        problems.into_vec().remove(0).rendered()
+        problems.into_vec().remove(0).render()
     }
 
-    fn at(line: u32, column: u32) -> Place {
-        Place {
+    fn at(line: u32, column: u32) -> SourceLocation {
+        SourceLocation {
             file: "p".into(),
             line,
             column,
@@ -254,7 +260,7 @@ mod tests {
     fn the_caret_stands_under_the_offending_text() {
         let shown = rendered(
             "a: 1\nb: {alow: x}\n",
-            Problem::error(&at(2, 5), "odd").found("alow"),
+            Problem::error(&at(2, 5), "odd").with_found("alow"),
         );
         assert_eq!(
             shown,
@@ -272,12 +278,12 @@ mod tests {
             (r"x: 'it''s('", 4, 10),
         ] {
             let mut problem = Problem::error(&at(1, 4), "odd");
-            problem.within = Some(within);
+            problem.scalar_offset = Some(within);
             let mut problems = Problems::new();
-            problems.read(&"p".into(), line);
+            problems.add_text(&"p".into(), line);
             problems.push(problem);
             let problem = problems.into_vec().remove(0);
-            assert_eq!(problem.place.column, expected, "{line}");
+            assert_eq!(problem.location.column, expected, "{line}");
         }
     }
 
@@ -302,18 +308,22 @@ mod tests {
     #[test]
     fn problems_come_in_the_order_of_the_text_and_once() {
         let mut problems = Problems::new();
-        problems.read(&"p".into(), "x\ny\n");
+        problems.add_text(&"p".into(), "x\ny\n");
         for place in [at(2, 1), at(1, 1), at(2, 1)] {
             problems.push(Problem::error(&place, "odd"));
         }
-        let lines: Vec<u32> = problems.into_vec().iter().map(|p| p.place.line).collect();
+        let lines: Vec<u32> = problems
+            .into_vec()
+            .iter()
+            .map(|p| p.location.line)
+            .collect();
         assert_eq!(lines, [1, 2]);
     }
 
     #[test]
     fn long_lines_are_cut_around_the_place() {
         let line = format!("{}X{}", "a".repeat(500), "b".repeat(500));
-        let shown = rendered(&line, Problem::error(&at(1, 501), "odd").found("X"));
+        let shown = rendered(&line, Problem::error(&at(1, 501), "odd").with_found("X"));
         let source = shown.lines().nth(2).unwrap();
         let caret = shown.lines().nth(3).unwrap().find('^').unwrap();
         assert_eq!(source.chars().nth(caret), Some('X'));

@@ -42,7 +42,7 @@ pub enum Conditional {
 
 /// What is written to the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wire {
+pub enum WireResponse {
     /// An answer with this status.
     Status(u16),
     /// No answer: the connection is closed, which that crawler takes for "try again later".
@@ -101,19 +101,19 @@ impl Profile {
     }
 
     /// The wire status of an intent.
-    pub fn wire(self, intent: Intent, conditional: Conditional) -> Wire {
+    pub fn wire_response(self, intent: Intent, conditional: Conditional) -> WireResponse {
         let row = self.row();
         match (intent, conditional) {
-            (Intent::Deny, _) => Wire::Status(row.deny),
-            (Intent::Gone, _) => Wire::Status(row.gone),
-            (Intent::Keep, Conditional::Yes) => Wire::Status(row.keep_conditional),
-            (Intent::Keep, Conditional::No) => Wire::Status(row.keep),
+            (Intent::Deny, _) => WireResponse::Status(row.deny),
+            (Intent::Gone, _) => WireResponse::Status(row.gone),
+            (Intent::Keep, Conditional::Yes) => WireResponse::Status(row.keep_conditional),
+            (Intent::Keep, Conditional::No) => WireResponse::Status(row.keep),
             (Intent::Later, _) => row.later,
         }
     }
 
     /// Whether a refusal has no body: Heritrix would archive the text as the page.
-    pub fn bodiless(self) -> bool {
+    pub fn omits_body(self) -> bool {
         self == Self::Heritrix
     }
 
@@ -130,8 +130,8 @@ impl Profile {
         Duration::from_secs(seconds)
     }
 
-    fn row(self) -> Row {
-        use Wire::{Close, Status};
+    fn row(self) -> ProfileRow {
+        use WireResponse::{Close, Status};
         match self {
             Self::Generic => row(451, 410, [304, 451], Status(503)),
             Self::StrictHttp => row(403, 410, [304, 403], Status(429)),
@@ -159,16 +159,21 @@ const AGENTS: [(&str, Profile); 9] = [
     ("norconex", Profile::Norconex),
 ];
 
-struct Row {
+struct ProfileRow {
     deny: u16,
     gone: u16,
     keep: u16,
     keep_conditional: u16,
-    later: Wire,
+    later: WireResponse,
 }
 
-fn row(deny: u16, gone: u16, [keep_conditional, keep]: [u16; 2], later: Wire) -> Row {
-    Row {
+fn row(
+    deny: u16,
+    gone: u16,
+    [keep_conditional, keep]: [u16; 2],
+    later: WireResponse,
+) -> ProfileRow {
+    ProfileRow {
         deny,
         gone,
         keep,
@@ -203,15 +208,19 @@ mod tests {
     #[test]
     fn no_profile_answers_crawlee_with_a_status_that_it_retries_ten_times() {
         for intent in Intent::ALL {
-            let wire = Profile::Crawlee.wire(intent, Conditional::Yes);
-            assert!(!matches!(wire, Wire::Status(401 | 403 | 429)), "{intent:?}");
+            let wire = Profile::Crawlee.wire_response(intent, Conditional::Yes);
+            assert!(
+                !matches!(wire, WireResponse::Status(401 | 403 | 429)),
+                "{intent:?}"
+            );
         }
     }
 
     #[test]
     fn an_unasked_304_goes_only_to_crawlers_that_keep_on_it() {
         for profile in Profile::ALL {
-            let unasked = profile.wire(Intent::Keep, Conditional::No) == Wire::Status(304);
+            let unasked =
+                profile.wire_response(Intent::Keep, Conditional::No) == WireResponse::Status(304);
             let keeps = [
                 Profile::Heritrix,
                 Profile::Nutch,

@@ -95,7 +95,7 @@ pub enum Reason {
 
 /// What a crawler may hope for; the value of `Crawl-Retry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Retry {
+pub enum RetryHint {
     /// The same request will always be refused.
     Never,
     /// Later, perhaps after `Retry-After`.
@@ -104,7 +104,7 @@ pub enum Retry {
     PolicyChange,
 }
 
-impl Retry {
+impl RetryHint {
     /// The word of the header.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -128,7 +128,7 @@ pub enum StatusSource {
 
 /// One row of the table.
 #[derive(Clone, Copy, Debug)]
-pub struct Row {
+pub struct ReasonRow {
     /// The value of `Crawl-Reason` and of the metric label.
     pub name: &'static str,
     /// The Norconex-style value of `Crawl-Status`.
@@ -138,7 +138,7 @@ pub struct Row {
     /// The error type in `Proxy-Status` (RFC 9209 section 2.3); for gateway errors the usual one.
     pub error: &'static str,
     /// The retry hint.
-    pub retry: Retry,
+    pub retry: RetryHint,
     /// An OmniFind-style code, where one exists.
     pub code: Option<u16>,
     /// The `title` of the problem document (RFC 9457).
@@ -215,232 +215,232 @@ impl Reason {
 
     /// Everything that is known of the reason.
     #[allow(clippy::too_many_lines, reason = "one table, read as one")]
-    pub fn row(self) -> &'static Row {
+    pub fn row(self) -> &'static ReasonRow {
         match self {
-            Self::Rule => &Row {
+            Self::Rule => &ReasonRow {
                 name: "rule",
                 title: "URL rejected by crawl policy",
                 ..FILTER
             },
-            Self::Default => &Row {
+            Self::Default => &ReasonRow {
                 name: "default",
                 title: "URL rejected by the policy's default",
                 ..FILTER
             },
-            Self::Undecided => &Row {
+            Self::Undecided => &ReasonRow {
                 name: "undecided",
                 title: "The policy cannot judge a tunnel to this host",
                 ..FILTER
             },
-            Self::TooDeep => &Row {
+            Self::TooDeep => &ReasonRow {
                 name: "too_deep",
                 crawl_status: CrawlStatus::TooDeep,
                 title: "URL deeper than the policy admits",
                 ..FILTER
             },
-            Self::AmbiguousUrl => &Row {
+            Self::AmbiguousUrl => &ReasonRow {
                 name: "ambiguous_url",
-                retry: Retry::Never,
+                retry: RetryHint::Never,
                 title: "URL that servers could read in two ways",
                 ..REQUEST
             },
-            Self::Trap => &Row {
+            Self::Trap => &ReasonRow {
                 name: "trap",
                 crawl_status: CrawlStatus::Trap,
                 title: "URL of a pattern without end",
                 ..FILTER
             },
-            Self::Budget => &Row {
+            Self::Budget => &ReasonRow {
                 name: "budget",
                 crawl_status: CrawlStatus::Budget,
-                retry: Retry::After,
+                retry: RetryHint::After,
                 title: "The day's allowance is used up",
                 ..FILTER
             },
-            Self::Premature => &Row {
+            Self::Premature => &ReasonRow {
                 name: "premature",
                 crawl_status: CrawlStatus::Premature,
                 status: StatusSource::Profile(Intent::Keep),
-                retry: Retry::After,
+                retry: RetryHint::After,
                 title: "Asked for again too soon",
                 ..FILTER
             },
-            Self::BodyTooLarge => &Row {
+            Self::BodyTooLarge => &ReasonRow {
                 name: "body_too_large",
                 crawl_status: CrawlStatus::Import,
                 error: "http_response_body_size",
-                retry: Retry::Never,
+                retry: RetryHint::Never,
                 title: "Response larger than the policy admits",
                 ..FILTER
             },
-            Self::SoftError => &Row {
+            Self::SoftError => &ReasonRow {
                 name: "soft_error",
                 crawl_status: CrawlStatus::NotFound,
                 status: StatusSource::Fixed(404),
                 error: "proxy_internal_response",
-                retry: Retry::Never,
+                retry: RetryHint::Never,
                 title: "Page that reports an error",
                 ..FILTER
             },
-            Self::Noncanonical => &Row {
+            Self::Noncanonical => &ReasonRow {
                 name: "noncanonical",
                 crawl_status: CrawlStatus::Noncanonical,
                 title: "URL with another canonical form",
                 ..FILTER
             },
-            Self::Noindex => &Row {
+            Self::Noindex => &ReasonRow {
                 name: "noindex",
                 crawl_status: CrawlStatus::Noindex,
                 title: "Document that asks not to be indexed",
                 ..FILTER
             },
-            Self::Unmodified => &Row {
+            Self::Unmodified => &ReasonRow {
                 name: "unmodified",
                 crawl_status: CrawlStatus::Unmodified,
                 status: StatusSource::Profile(Intent::Keep),
-                retry: Retry::Never,
+                retry: RetryHint::Never,
                 title: "Document that has not changed",
                 ..FILTER
             },
-            Self::Duplicate => &Row {
+            Self::Duplicate => &ReasonRow {
                 name: "duplicate",
                 crawl_status: CrawlStatus::Duplicate,
                 title: "Document that another URL has, too",
                 ..FILTER
             },
-            Self::RobotsTxt => &Row {
+            Self::RobotsTxt => &ReasonRow {
                 name: "robots_txt",
                 crawl_status: CrawlStatus::RobotsTxt,
                 code: Some(740),
                 title: "URL forbidden by the host's robots.txt",
                 ..FILTER
             },
-            Self::RobotsUnreachable => &Row {
+            Self::RobotsUnreachable => &ReasonRow {
                 name: "robots_unreachable",
                 crawl_status: CrawlStatus::RobotsTxt,
                 status: StatusSource::Fixed(503),
-                retry: Retry::After,
+                retry: RetryHint::After,
                 code: Some(740),
                 title: "The host's robots.txt cannot be had",
                 ..FILTER
             },
-            Self::Usage => &Row {
+            Self::Usage => &ReasonRow {
                 name: "usage",
                 crawl_status: CrawlStatus::Usage,
                 title: "Use that the site denies",
                 ..FILTER
             },
-            Self::RateLimited => &Row {
+            Self::RateLimited => &ReasonRow {
                 name: "rate_limited",
                 title: "Host asked as often as is polite",
                 ..POLITENESS
             },
-            Self::QueueFull => &Row {
+            Self::QueueFull => &ReasonRow {
                 name: "queue_full",
                 title: "Too many requests wait for their turn",
                 ..POLITENESS
             },
-            Self::HostBackoff => &Row {
+            Self::HostBackoff => &ReasonRow {
                 name: "host_backoff",
                 error: "destination_unavailable",
                 title: "Host at rest: it asked for it, or kept failing",
                 ..POLITENESS
             },
-            Self::Stopped => &Row {
+            Self::Stopped => &ReasonRow {
                 name: "stopped",
                 error: "http_request_denied",
                 title: "Stopped by an operator",
                 ..POLITENESS
             },
-            Self::IpProhibited => &Row {
+            Self::IpProhibited => &ReasonRow {
                 name: "ip_prohibited",
                 crawl_status: CrawlStatus::Address,
                 error: "destination_ip_prohibited",
                 title: "Host with a prohibited address",
                 ..REQUEST
             },
-            Self::PortDenied => &Row {
+            Self::PortDenied => &ReasonRow {
                 name: "port_denied",
                 code: Some(770),
                 title: "Port not allowed",
                 ..REQUEST
             },
-            Self::MethodDenied => &Row {
+            Self::MethodDenied => &ReasonRow {
                 name: "method_denied",
                 status: StatusSource::Fixed(405),
                 title: "Method not allowed",
                 ..REQUEST
             },
-            Self::UpgradeDenied => &Row {
+            Self::UpgradeDenied => &ReasonRow {
                 name: "upgrade_denied",
                 title: "Protocol upgrade not allowed",
                 ..REQUEST
             },
-            Self::SchemeDenied => &Row {
+            Self::SchemeDenied => &ReasonRow {
                 name: "scheme_denied",
                 code: Some(770),
                 title: "Scheme not allowed",
                 ..REQUEST
             },
-            Self::HostMismatch => &Row {
+            Self::HostMismatch => &ReasonRow {
                 name: "host_mismatch",
                 status: StatusSource::Fixed(421),
-                retry: Retry::Never,
+                retry: RetryHint::Never,
                 title: "Host other than the tunnel's",
                 ..REQUEST
             },
-            Self::RequestTooLarge => &Row {
+            Self::RequestTooLarge => &ReasonRow {
                 name: "request_too_large",
                 status: StatusSource::Fixed(413),
                 title: "Request too large",
                 ..CLIENT
             },
-            Self::RequestTimeout => &Row {
+            Self::RequestTimeout => &ReasonRow {
                 name: "request_timeout",
                 status: StatusSource::Fixed(408),
                 title: "Request head not received in time",
                 ..CLIENT
             },
-            Self::BadRequest => &Row {
+            Self::BadRequest => &ReasonRow {
                 name: "bad_request",
                 title: "Request not understood",
                 ..CLIENT
             },
-            Self::HeadersTooLarge => &Row {
+            Self::HeadersTooLarge => &ReasonRow {
                 name: "headers_too_large",
                 status: StatusSource::Fixed(431),
                 title: "Request head too large",
                 ..CLIENT
             },
-            Self::Loop => &Row {
+            Self::Loop => &ReasonRow {
                 name: "loop",
                 status: StatusSource::Fixed(502),
                 error: "proxy_loop_detected",
                 title: "Request came through this proxy before",
                 ..CLIENT
             },
-            Self::UpstreamDns => &Row {
+            Self::UpstreamDns => &ReasonRow {
                 name: "upstream_dns",
                 error: "dns_error",
                 code: Some(680),
                 title: "Host name not resolved",
                 ..GATEWAY
             },
-            Self::UpstreamConnect => &Row {
+            Self::UpstreamConnect => &ReasonRow {
                 name: "upstream_connect",
                 error: "connection_refused",
                 code: Some(612),
                 title: "No connection to the origin",
                 ..GATEWAY
             },
-            Self::UpstreamTls => &Row {
+            Self::UpstreamTls => &ReasonRow {
                 name: "upstream_tls",
                 error: "tls_protocol_error",
                 code: Some(614),
                 title: "No trusted TLS connection to the origin",
                 ..GATEWAY
             },
-            Self::UpstreamTimeout => &Row {
+            Self::UpstreamTimeout => &ReasonRow {
                 name: "upstream_timeout",
                 status: StatusSource::Fixed(504),
                 error: "http_response_timeout",
@@ -448,33 +448,33 @@ impl Reason {
                 title: "Origin did not answer in time",
                 ..GATEWAY
             },
-            Self::UpstreamProtocol => &Row {
+            Self::UpstreamProtocol => &ReasonRow {
                 name: "upstream_protocol",
                 title: "Origin's answer is not valid HTTP",
                 ..GATEWAY
             },
-            Self::InternalError => &Row {
+            Self::InternalError => &ReasonRow {
                 name: "internal_error",
                 crawl_status: CrawlStatus::Error,
                 status: StatusSource::Fixed(500),
                 error: "proxy_internal_error",
-                retry: Retry::Never,
+                retry: RetryHint::Never,
                 code: None,
                 title: "Error inside the proxy",
             },
-            Self::Unauthorized => &Row {
+            Self::Unauthorized => &ReasonRow {
                 name: "unauthorized",
                 crawl_status: CrawlStatus::Unauthorized,
                 status: StatusSource::Fixed(407),
                 title: "Proxy credentials needed",
                 ..CLIENT
             },
-            Self::Overloaded => &Row {
+            Self::Overloaded => &ReasonRow {
                 name: "overloaded",
                 title: "Proxy at its limits",
                 ..UNAVAILABLE
             },
-            Self::ShuttingDown => &Row {
+            Self::ShuttingDown => &ReasonRow {
                 name: "shutting_down",
                 title: "Proxy about to stop",
                 ..UNAVAILABLE
@@ -484,46 +484,46 @@ impl Reason {
 }
 
 /// What the rows of one group share; the names and titles are replaced in each row.
-const FILTER: Row = Row {
+const FILTER: ReasonRow = ReasonRow {
     name: "",
     crawl_status: CrawlStatus::Filter,
     status: StatusSource::Profile(Intent::Deny),
     error: "http_request_denied",
-    retry: Retry::PolicyChange,
+    retry: RetryHint::PolicyChange,
     code: None,
     title: "",
 };
-const POLITENESS: Row = Row {
+const POLITENESS: ReasonRow = ReasonRow {
     crawl_status: CrawlStatus::Politeness,
     status: StatusSource::Profile(Intent::Later),
     error: "http_request_error",
-    retry: Retry::After,
+    retry: RetryHint::After,
     ..FILTER
 };
-const REQUEST: Row = Row {
+const REQUEST: ReasonRow = ReasonRow {
     crawl_status: CrawlStatus::Request,
     status: StatusSource::Fixed(403),
     ..FILTER
 };
-const CLIENT: Row = Row {
+const CLIENT: ReasonRow = ReasonRow {
     crawl_status: CrawlStatus::Request,
     status: StatusSource::Fixed(400),
     error: "http_request_error",
-    retry: Retry::Never,
+    retry: RetryHint::Never,
     ..FILTER
 };
-const GATEWAY: Row = Row {
+const GATEWAY: ReasonRow = ReasonRow {
     crawl_status: CrawlStatus::Error,
     status: StatusSource::Gateway,
     error: "http_protocol_error",
-    retry: Retry::After,
+    retry: RetryHint::After,
     ..FILTER
 };
-const UNAVAILABLE: Row = Row {
+const UNAVAILABLE: ReasonRow = ReasonRow {
     crawl_status: CrawlStatus::Unavailable,
     status: StatusSource::Fixed(503),
     error: "connection_limit_reached",
-    retry: Retry::After,
+    retry: RetryHint::After,
     ..FILTER
 };
 

@@ -4,97 +4,96 @@
 //! It goes by the text, which may have any mistake: it would rather hide too much. Messages have care of their own.
 
 /// Words of keys whose values are secrets.
-const WORDS: [&str; 3] = ["password", "passwd", "secret"];
+const SECRET_WORDS: [&str; 3] = ["password", "passwd", "secret"];
 
 /// The lines of a text that may hold header values for a collector.
 #[derive(Debug, Default)]
-pub(super) struct Secrets {
+pub(super) struct SecretLines {
     /// Counted from 1, in order.
-    headers: Vec<(u32, Hidden)>,
+    header_lines: Vec<(u32, HiddenPart)>,
 }
 
 /// How much of a line is hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hidden {
+enum HiddenPart {
     /// What is behind the key `headers`.
-    BehindKey,
+    AfterKey,
     All,
 }
 
 /// A value that goes on over lines.
-enum Value {
+enum MultilineValue {
     /// As far as lines are indented like the key, or deeper.
     Block { indentation: usize },
     /// Until so many brackets are closed.
     Flow { open: usize },
 }
 
-impl Secrets {
+impl SecretLines {
     /// Looks through a text once.
-    pub(super) fn of(text: &str) -> Self {
+    pub(super) fn scan(text: &str) -> Self {
         let mut secrets = Self::default();
-        let (mut behind_otlp, mut value) = (false, None::<Value>);
+        let (mut behind_otlp, mut value) = (false, None::<MultilineValue>);
         for (line, number) in text.lines().zip(1..) {
-            if value.as_mut().is_some_and(|value| value.takes(line)) {
-                secrets.headers.push((number, Hidden::All));
+            if value.as_mut().is_some_and(|value| value.continues_on(line)) {
+                secrets.header_lines.push((number, HiddenPart::All));
                 continue;
             }
             value = None;
             if line.trim_start().starts_with('#') {
                 continue;
             }
-            behind_otlp |= colon_behind(line, "otlp").is_some();
-            let key = colon_behind(line, "headers").filter(|_| behind_otlp);
+            behind_otlp |= value_start(line, "otlp").is_some();
+            let key = value_start(line, "headers").filter(|_| behind_otlp);
             if let Some(colon) = key {
-                secrets.headers.push((number, Hidden::BehindKey));
-                value = Some(Value::begun(line, colon));
+                secrets.header_lines.push((number, HiddenPart::AfterKey));
+                value = Some(MultilineValue::starting_at(line, colon));
             }
         }
         secrets
     }
 
     /// How many characters of this line may be read; `None` if all may.
-    pub(super) fn shown_of(&self, line: &str, number: u32) -> Option<usize> {
-        let by_word = WORDS
+    pub(super) fn visible_chars(&self, line: &str, number: u32) -> Option<usize> {
+        let by_word = SECRET_WORDS
             .into_iter()
-            .filter_map(|word| colon_behind(line, word))
+            .filter_map(|word| value_start(line, word))
             .min();
         let found = self
-            .headers
+            .header_lines
             .binary_search_by_key(&number, |(number, _)| *number)
             .ok();
-        let of_headers =
-            found
-                .and_then(|at| self.headers.get(at))
-                .map(|(_, hidden)| match hidden {
-                    Hidden::All => 0,
-                    Hidden::BehindKey => colon_behind(line, "headers").unwrap_or(0),
-                });
+        let of_headers = found
+            .and_then(|at| self.header_lines.get(at))
+            .map(|(_, hidden)| match hidden {
+                HiddenPart::All => 0,
+                HiddenPart::AfterKey => value_start(line, "headers").unwrap_or(0),
+            });
         by_word.into_iter().chain(of_headers).min()
     }
 }
 
-impl Value {
+impl MultilineValue {
     /// The value of a key whose colon ends here.
-    fn begun(line: &str, colon: usize) -> Self {
+    fn starting_at(line: &str, colon: usize) -> Self {
         let behind: String = line.chars().skip(colon).collect();
         match behind.trim_start().chars().next() {
             None | Some('#' | '|' | '>' | '&' | '!') => Self::Block {
                 indentation: indentation(line),
             },
             Some(_) => Self::Flow {
-                open: still_open(0, &behind),
+                open: open_brackets(0, &behind),
             },
         }
     }
 
     /// Whether the next line belongs to it.
-    fn takes(&mut self, line: &str) -> bool {
+    fn continues_on(&mut self, line: &str) -> bool {
         match self {
             Self::Block { indentation: key } => line.trim().is_empty() || indentation(line) >= *key,
             Self::Flow { open: 0 } => false,
             Self::Flow { open } => {
-                *open = still_open(*open, line);
+                *open = open_brackets(*open, line);
                 true
             }
         }
@@ -102,7 +101,7 @@ impl Value {
 }
 
 /// How many brackets are open behind a text. Those in quoted text count too.
-fn still_open(before: usize, text: &str) -> usize {
+fn open_brackets(before: usize, text: &str) -> usize {
     text.chars()
         .fold(before, |open, character| match character {
             '{' | '[' => open + 1,
@@ -116,7 +115,7 @@ fn indentation(line: &str) -> usize {
 }
 
 /// Where the value of the first key that has this word in it begins, in characters.
-fn colon_behind(line: &str, word: &str) -> Option<usize> {
+fn value_start(line: &str, word: &str) -> Option<usize> {
     let lower = line.to_ascii_lowercase();
     lower.match_indices(word).find_map(|(found, _)| {
         let (before, rest) = line.split_at_checked(found)?;
@@ -139,9 +138,9 @@ mod tests {
     use super::*;
 
     fn shown(text: &str) -> Vec<String> {
-        let secrets = Secrets::of(text);
+        let secrets = SecretLines::scan(text);
         let shown = |(line, number): (&str, u32)| {
-            let length = secrets.shown_of(line, number).unwrap_or(usize::MAX);
+            let length = secrets.visible_chars(line, number).unwrap_or(usize::MAX);
             line.chars().take(length).collect()
         };
         text.lines().zip(1..).map(shown).collect()

@@ -5,47 +5,47 @@
 
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
 
-use super::problem::{Excerpt, Problem, Severity, printable};
+use super::problem::{Excerpt, Problem, Severity, to_printable};
 
 /// Wider than what is shown of a long line, so that nothing is cut a second time.
 const WIDTH: usize = 1_000;
 
 /// Whether colours are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ink {
+pub enum ColourMode {
     /// For a terminal.
-    Colours,
+    Coloured,
     /// For files and pipes.
     Plain,
 }
 
 /// The problem with the source line it is in, where that is known; no line break at the end.
-pub fn rendered(problem: &Problem, ink: Ink) -> String {
+pub fn render(problem: &Problem, ink: ColourMode) -> String {
     let Some(excerpt) = &problem.excerpt else {
         return problem.to_string();
     };
     let near = problem
-        .near
+        .suggestion
         .as_ref()
-        .map(|near| format!("did you mean `{}`?", printable(near, 80)));
+        .map(|near| format!("did you mean `{}`?", to_printable(near, 80)));
     let caret = AnnotationKind::Primary.span(span(excerpt)).label(near);
     let snippet = Snippet::source(excerpt.text.as_str())
-        .line_start(problem.place.line as usize)
+        .line_start(problem.location.line as usize)
         .annotation(caret);
     let help = problem
         .help
         .as_ref()
-        .map(|help| Level::HELP.message(printable(help, usize::MAX)));
+        .map(|help| Level::HELP.message(to_printable(help, usize::MAX)));
     let group = Group::with_level(level(problem.severity))
         .element(snippet)
         .elements(help.map(Element::from));
     format!("{}\n{}", problem.headline(), renderer(ink).render(&[group]))
 }
 
-fn renderer(ink: Ink) -> Renderer {
+fn renderer(ink: ColourMode) -> Renderer {
     match ink {
-        Ink::Colours => Renderer::styled().term_width(WIDTH),
-        Ink::Plain => Renderer::plain().term_width(WIDTH),
+        ColourMode::Coloured => Renderer::styled().term_width(WIDTH),
+        ColourMode::Plain => Renderer::plain().term_width(WIDTH),
     }
 }
 
@@ -66,37 +66,37 @@ fn span(excerpt: &Excerpt) -> std::ops::Range<usize> {
             .nth(characters)
             .map_or(excerpt.text.len(), |(at, _)| at)
     };
-    byte(excerpt.before)..byte(excerpt.before.saturating_add(excerpt.width))
+    byte(excerpt.offset)..byte(excerpt.offset.saturating_add(excerpt.width))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocab::problem::Place;
+    use crate::vocab::problem::SourceLocation;
 
     fn problem(text: &str, before: usize, width: usize) -> Problem {
-        let place = Place {
+        let place = SourceLocation {
             file: "p.yaml".into(),
             line: 12,
             column: 3,
         };
         let excerpt = Some(Excerpt {
             text: text.into(),
-            before,
+            offset: before,
             width,
         });
         let problem = Problem::error(&place, "unknown key")
-            .found("hots")
-            .allowed(["host", "path"]);
+            .with_found("hots")
+            .with_allowed_words(["host", "path"]);
         Problem { excerpt, ..problem }
     }
 
     #[test]
     fn the_first_line_is_for_machines_and_the_rest_for_people() {
-        let shown = rendered(&problem("{ hots: a }", 2, 4), Ink::Plain);
+        let shown = render(&problem("{ hots: a }", 2, 4), ColourMode::Plain);
         let expected = "p.yaml:12:3: error: unknown key; found `hots`\n   |\n12 | { hots: a }\n   |   ^^^^ did you mean `host`?\n   |\n   = help: allowed: host, path";
         assert_eq!(shown, expected);
-        assert!(rendered(&problem("{ hots: a }", 2, 4), Ink::Colours).contains('\u{1b}'));
+        assert!(render(&problem("{ hots: a }", 2, 4), ColourMode::Coloured).contains('\u{1b}'));
     }
 
     #[test]
@@ -107,7 +107,7 @@ mod tests {
             ("é", 9, 9),
             ("a\u{1b}[31mb", 0, 99),
         ] {
-            let shown = rendered(&problem(text, before, width), Ink::Plain);
+            let shown = render(&problem(text, before, width), ColourMode::Plain);
             assert!(shown.contains('^') && !shown.contains('\u{1b}'), "{shown}");
         }
     }

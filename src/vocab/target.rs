@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 pub use decode::normalise_text;
 pub use error::TargetError;
-use scan::{Layout, scan};
+use scan::{UrlLayout, scan};
 
 /// The schemes that a crawler may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -48,7 +48,7 @@ impl Scheme {
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct UrlTarget {
     text: Arc<str>,
-    layout: Layout,
+    layout: UrlLayout,
 }
 
 impl UrlTarget {
@@ -57,15 +57,15 @@ impl UrlTarget {
     /// # Errors
     /// The mistake, in words that can be shown to the client.
     pub fn parse(input: &str) -> Result<Self, TargetError> {
-        match Self::scanned(input) {
+        match Self::from_scan(input) {
             Some(target) => Ok(target),
-            None => Self::parse_by_url(input),
+            None => Self::parse_with_url(input),
         }
     }
 
     /// What the scan alone makes of it: `None` if it leaves the text to the full parser. For tests of [`Self::parse`].
     #[doc(hidden)]
-    pub fn scanned(input: &str) -> Option<Self> {
+    pub fn from_scan(input: &str) -> Option<Self> {
         scan(input).map(|layout| Self {
             text: input.into(),
             layout,
@@ -77,11 +77,11 @@ impl UrlTarget {
     /// # Errors
     /// If that is no URL that could be asked for.
     pub fn join(&self, reference: &str) -> Result<Self, TargetError> {
-        let base =
-            url::Url::parse(&self.text).map_err(|error| TargetError::of(error, &self.text))?;
+        let base = url::Url::parse(&self.text)
+            .map_err(|error| TargetError::from_url_error(error, &self.text))?;
         let mut joined = base
             .join(reference)
-            .map_err(|error| TargetError::of(error, reference))?;
+            .map_err(|error| TargetError::from_url_error(error, reference))?;
         joined.set_fragment(None);
         Self::parse(joined.as_str())
     }
@@ -91,9 +91,10 @@ impl UrlTarget {
     /// # Errors
     /// As [`Self::parse`].
     #[doc(hidden)]
-    pub fn parse_by_url(input: &str) -> Result<Self, TargetError> {
-        check(input)?;
-        let mut url = url::Url::parse(input).map_err(|error| TargetError::of(error, input))?;
+    pub fn parse_with_url(input: &str) -> Result<Self, TargetError> {
+        check_input(input)?;
+        let mut url =
+            url::Url::parse(input).map_err(|error| TargetError::from_url_error(error, input))?;
         let host = url.host_str().unwrap_or("");
         let undotted = host.strip_suffix('.').unwrap_or(host);
         // Before the dot goes: without it `1.2.3.4..` would be an address.
@@ -101,17 +102,17 @@ impl UrlTarget {
         if undotted != host {
             let undotted = undotted.to_owned();
             url.set_host(Some(&undotted))
-                .map_err(|error| TargetError::of(error, input))?;
+                .map_err(|error| TargetError::from_url_error(error, input))?;
         }
         if url.port() == Some(0) {
             return Err(TargetError::Port);
         }
-        Self::of_canonical(url.as_str()).ok_or(TargetError::EmptyHost)
+        Self::from_canonical(url.as_str()).ok_or(TargetError::EmptyHost)
     }
 
     /// Cuts a canonical text into its parts.
-    fn of_canonical(text: &str) -> Option<Self> {
-        let layout = Layout::of(text)?;
+    fn from_canonical(text: &str) -> Option<Self> {
+        let layout = UrlLayout::from_canonical(text)?;
         Some(Self {
             text: text.into(),
             layout,
@@ -140,7 +141,7 @@ impl UrlTarget {
 
     /// The address, if the host is one.
     pub fn ip(&self) -> Option<IpAddr> {
-        literal(self.host())
+        parse_ip_literal(self.host())
     }
 
     /// The port, the scheme's default included.
@@ -182,10 +183,10 @@ impl UrlTarget {
     /// section 7): escapes of `/ \ . ; %`, NUL and unreserved characters decoded once, `\` as `/`, dot segments
     /// resolved.
     pub fn decoded(&self) -> Option<Self> {
-        let path = decode::as_lax_servers_do(self.path())?;
+        let path = decode::decode_leniently(self.path())?;
         let end = self.part(self.layout.path_end, self.end());
         let front = self.part(0, self.layout.path_start);
-        Self::of_canonical(&[front, &path, end].concat())
+        Self::from_canonical(&[front, &path, end].concat())
     }
 
     /// The normalised form: escapes in upper case, those of unreserved characters decoded.
@@ -270,7 +271,7 @@ impl HostTarget {
 
     /// The address, if the host is one.
     pub fn ip(&self) -> Option<IpAddr> {
-        literal(self.host())
+        parse_ip_literal(self.host())
     }
 
     /// The port.
@@ -311,7 +312,7 @@ pub fn canonical_host(text: &str) -> Result<String, TargetError> {
 }
 
 /// Only texts that look like one are parsed: names hold a letter, addresses begin with a digit or a bracket.
-fn literal(host: &str) -> Option<IpAddr> {
+fn parse_ip_literal(host: &str) -> Option<IpAddr> {
     match host.as_bytes().first()? {
         b'[' => host.strip_prefix('[')?.strip_suffix(']')?.parse().ok(),
         b'0'..=b'9' => host.parse().ok(),
@@ -334,7 +335,7 @@ fn check_host(host: &str) -> Result<(), TargetError> {
 }
 
 /// What url would mend in silence, and what other parsers read otherwise.
-fn check(input: &str) -> Result<(), TargetError> {
+fn check_input(input: &str) -> Result<(), TargetError> {
     if let Some(byte) = input.bytes().find(|b| *b <= b' ' || *b == 0x7f) {
         return Err(if byte == b' ' {
             TargetError::Space

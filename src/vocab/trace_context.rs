@@ -15,11 +15,11 @@ pub struct SpanId([u8; 8]);
 
 /// Whether a caller keeps its spans of a trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sampled {
+pub enum SamplingFlag {
     /// The flag is set.
-    Yes,
+    Set,
     /// It is not.
-    No,
+    Unset,
 }
 
 /// What a `traceparent` field says.
@@ -30,7 +30,7 @@ pub struct Traceparent {
     /// The caller's span.
     pub parent: SpanId,
     /// The one flag of level 1.
-    pub sampled: Sampled,
+    pub sampled: SamplingFlag,
 }
 
 impl TraceId {
@@ -68,19 +68,19 @@ impl Traceparent {
     /// Reads a field's value (section 3.2): lower-case hex only, neither id all zero, version `ff` invalid. A version
     /// that is not known is read by its first four parts, whatever follows behind a further `-`.
     pub fn parse(value: &[u8]) -> Option<Self> {
-        let (version, rest) = part::<1>(value)?;
-        let (trace, rest) = part::<16>(after_dash(rest)?)?;
-        let (parent, rest) = part::<8>(after_dash(rest)?)?;
-        let ([flags], rest) = part::<1>(after_dash(rest)?)?;
+        let (version, rest) = read_hex::<1>(value)?;
+        let (trace, rest) = read_hex::<16>(after_dash(rest)?)?;
+        let (parent, rest) = read_hex::<8>(after_dash(rest)?)?;
+        let ([flags], rest) = read_hex::<1>(after_dash(rest)?)?;
         match (version, rest.first()) {
             ([0xff], _) | ([0], Some(_)) => return None,
             (_, Some(b'-') | None) => {}
             (_, Some(_)) => return None,
         }
         let sampled = if flags & 1 == 1 {
-            Sampled::Yes
+            SamplingFlag::Set
         } else {
-            Sampled::No
+            SamplingFlag::Unset
         };
         Some(Self {
             trace: TraceId::new(trace)?,
@@ -95,7 +95,7 @@ fn after_dash(text: &[u8]) -> Option<&[u8]> {
 }
 
 /// `N` bytes, written as `2 N` digits, and what follows them.
-fn part<const N: usize>(text: &[u8]) -> Option<([u8; N], &[u8])> {
+fn read_hex<const N: usize>(text: &[u8]) -> Option<([u8; N], &[u8])> {
     let (digits, rest) = text.split_at_checked(2 * N)?;
     let mut bytes = [0; N];
     for (byte, pair) in bytes.iter_mut().zip(digits.chunks_exact(2)) {
@@ -149,18 +149,18 @@ mod tests {
     fn a_traceparent_is_read_strictly() {
         let (zeros, upper) = ("0".repeat(32), TRACE.to_uppercase());
         for (text, sampled) in [
-            (format!("00-{TRACE}-{SPAN}-01"), Some(Sampled::Yes)),
-            (format!("00-{TRACE}-{SPAN}-00"), Some(Sampled::No)),
+            (format!("00-{TRACE}-{SPAN}-01"), Some(SamplingFlag::Set)),
+            (format!("00-{TRACE}-{SPAN}-00"), Some(SamplingFlag::Unset)),
             // Other flags are not ours to read.
-            (format!("00-{TRACE}-{SPAN}-fe"), Some(Sampled::No)),
-            (format!("00-{TRACE}-{SPAN}-03"), Some(Sampled::Yes)),
+            (format!("00-{TRACE}-{SPAN}-fe"), Some(SamplingFlag::Unset)),
+            (format!("00-{TRACE}-{SPAN}-03"), Some(SamplingFlag::Set)),
             // A later version may say more.
-            (format!("01-{TRACE}-{SPAN}-01"), Some(Sampled::Yes)),
+            (format!("01-{TRACE}-{SPAN}-01"), Some(SamplingFlag::Set)),
             (
                 format!("cc-{TRACE}-{SPAN}-01-what-the-future"),
-                Some(Sampled::Yes),
+                Some(SamplingFlag::Set),
             ),
-            (format!("cc-{TRACE}-{SPAN}-01-"), Some(Sampled::Yes)),
+            (format!("cc-{TRACE}-{SPAN}-01-"), Some(SamplingFlag::Set)),
             (format!("cc-{TRACE}-{SPAN}-01.what"), None),
             (format!("00-{TRACE}-{SPAN}-01-more"), None),
             (format!("00-{TRACE}-{SPAN}-01-"), None),

@@ -17,24 +17,24 @@ const SIZES: [(&str, u64); 4] = [
 ];
 
 /// Reads a duration: a number, fractions allowed, and one of `ms s m h d`. `None` if it is anything else.
-pub fn duration(text: &str) -> Option<Duration> {
+pub fn parse_duration(text: &str) -> Option<Duration> {
     // "ms" stands before "s" and "m" in the table so that it is not read as minutes.
     let (number, unit) = DURATIONS
         .iter()
         .find_map(|(u, f)| text.strip_suffix(u).map(|n| (n, *f)))?;
-    Duration::try_from_secs_f64(decimal(number)? * unit).ok()
+    Duration::try_from_secs_f64(parse_decimal(number)? * unit).ok()
 }
 
 /// Reads a size in bytes: a whole number and one of `B KiB MiB GiB`. `None` if it is anything else.
-pub fn size(text: &str) -> Option<u64> {
+pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = SIZES
         .iter()
         .find_map(|(u, f)| text.strip_suffix(u).map(|n| (n, *f)))?;
-    whole(number)?.checked_mul(unit)
+    parse_whole(number)?.checked_mul(unit)
 }
 
 /// Writes a duration in the largest unit that leaves a whole number, else in milliseconds: `2s`, `1500ms`.
-pub fn show_duration(value: Duration) -> String {
+pub fn format_duration(value: Duration) -> String {
     let ms = value.as_millis();
     let units = [
         ("d", 86_400_000),
@@ -52,7 +52,7 @@ pub fn show_duration(value: Duration) -> String {
 }
 
 /// Writes a size in the largest unit that leaves a whole number: `64KiB`, `1000B`.
-pub fn show_size(value: u64) -> String {
+pub fn format_size(value: u64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units
         .into_iter()
@@ -64,7 +64,7 @@ pub fn show_size(value: u64) -> String {
 }
 
 /// Digits with at most one point among them; no sign, no exponent, no `inf`.
-fn decimal(text: &str) -> Option<f64> {
+fn parse_decimal(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let digit_first = text.bytes().next().is_some_and(|b| b.is_ascii_digit());
     if plain && digit_first {
@@ -74,7 +74,7 @@ fn decimal(text: &str) -> Option<f64> {
     }
 }
 
-fn whole(text: &str) -> Option<u64> {
+fn parse_whole(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     if digits { text.parse().ok() } else { None }
 }
@@ -92,9 +92,9 @@ mod tests {
             ("24h", 86_400_000, "1d"),
             ("0s", 0, "0s"),
         ] {
-            let value = duration(text).unwrap();
+            let value = parse_duration(text).unwrap();
             assert_eq!(value.as_millis(), ms, "{text}");
-            assert_eq!(show_duration(value), shown);
+            assert_eq!(format_duration(value), shown);
         }
         for bad in [
             "",
@@ -108,7 +108,7 @@ mod tests {
             "1y",
             "99999999999999999999d",
         ] {
-            assert_eq!(duration(bad), None, "{bad:?}");
+            assert_eq!(parse_duration(bad), None, "{bad:?}");
         }
     }
 
@@ -120,9 +120,9 @@ mod tests {
             ("1024KiB", 1 << 20, "1MiB"),
             ("0B", 0, "0B"),
         ] {
-            let value = size(text).unwrap();
+            let value = parse_size(text).unwrap();
             assert_eq!(value, bytes, "{text}");
-            assert_eq!(show_size(value), shown);
+            assert_eq!(format_size(value), shown);
         }
         for bad in [
             "",
@@ -133,7 +133,7 @@ mod tests {
             "+1B",
             "99999999999999999GiB",
         ] {
-            assert_eq!(size(bad), None, "{bad:?}");
+            assert_eq!(parse_size(bad), None, "{bad:?}");
         }
     }
 }

@@ -4,15 +4,15 @@
 use std::time::Duration;
 
 /// The days, Monday first.
-pub const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
+pub const DAY_NAMES: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
 /// Minutes of a day.
-const DAY: u16 = 24 * 60;
+const MINUTES_PER_DAY: u16 = 24 * 60;
 
 /// Some days of a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Days(u8);
+pub struct DaySet(u8);
 
-impl Days {
+impl DaySet {
     /// Every day.
     pub const ALL: Self = Self(0x7f);
     /// No day.
@@ -20,31 +20,34 @@ impl Days {
 
     /// These days and the one with this name; the same if there is no such day.
     #[must_use]
-    pub fn and(self, name: &str) -> Self {
-        let place = DAYS.iter().position(|day| *day == name);
+    pub fn with_day(self, name: &str) -> Self {
+        let place = DAY_NAMES.iter().position(|day| *day == name);
         Self(self.0 | place.map_or(0, |place| 1 << place))
     }
 
-    fn has(self, day: u8) -> bool {
+    fn contains(self, day: u8) -> bool {
         self.0 & 1 << day != 0
     }
 }
 
 /// Hours of a day: from a minute on, up to another that is not of them. They may pass midnight: 22:00-06:00.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hours {
+pub struct HourRange {
     from: u16,
     to: u16,
 }
 
-impl Hours {
+impl HourRange {
     /// From midnight to midnight.
-    pub const ALL: Self = Self { from: 0, to: DAY };
+    pub const ALL: Self = Self {
+        from: 0,
+        to: MINUTES_PER_DAY,
+    };
 
     /// Hours from one minute of the day to another. None if a minute is past the day's end, if nothing lies between
     /// them, or if they begin at its end.
     pub fn new(from: u16, to: u16) -> Option<Self> {
-        (from < DAY && to <= DAY && from != to).then_some(Self { from, to })
+        (from < MINUTES_PER_DAY && to <= MINUTES_PER_DAY && from != to).then_some(Self { from, to })
     }
 
     /// Reads `22:00-06:00`; `24:00` is an end.
@@ -52,22 +55,22 @@ impl Hours {
         let (from, to) = text.split_once('-')?;
         let clock = |text: &str| {
             text.split_once(':')
-                .and_then(|(hour, minute)| minute_of(hour, minute))
+                .and_then(|(hour, minute)| parse_minute_of_day(hour, minute))
         };
         Self::new(clock(from)?, clock(to)?)
     }
 
     /// Whether a moment lies in the hours that begin on one of these days.
-    pub fn hold_at(self, days: Days, at: Moment) -> bool {
+    pub fn contains(self, days: DaySet, at: WeekMinute) -> bool {
         let passes_midnight = self.to < self.from;
         let today = self.from <= at.minute && (at.minute < self.to || passes_midnight);
         let since_yesterday = passes_midnight && at.minute < self.to;
-        (today && days.has(at.day)) || (since_yesterday && days.has((at.day + 6) % 7))
+        (today && days.contains(at.day)) || (since_yesterday && days.contains((at.day + 6) % 7))
     }
 }
 
 /// The minute of the day for two digits each of an hour and a minute, up to 24:00.
-pub fn minute_of(hour: &str, minute: &str) -> Option<u16> {
+pub fn parse_minute_of_day(hour: &str, minute: &str) -> Option<u16> {
     let number = |text: &str| {
         let digits = text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit());
         if digits {
@@ -77,14 +80,14 @@ pub fn minute_of(hour: &str, minute: &str) -> Option<u16> {
         }
     };
     let (hour, minute) = (number(hour)?, number(minute).filter(|minute| *minute < 60)?);
-    Some(hour * 60 + minute).filter(|minute| *minute <= DAY)
+    Some(hour * 60 + minute).filter(|minute| *minute <= MINUTES_PER_DAY)
 }
 
 /// How far a clock is ahead of UTC, in minutes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Offset(i16);
+pub struct UtcOffset(i16);
 
-impl Offset {
+impl UtcOffset {
     /// None.
     pub const UTC: Self = Self(0);
 
@@ -98,26 +101,26 @@ impl Offset {
             None => (-1, text.strip_prefix('-')?),
         };
         let (hour, minute) = rest.split_once(':')?;
-        let minutes = minute_of(hour, minute).filter(|minutes| *minutes <= 14 * 60)?;
+        let minutes = parse_minute_of_day(hour, minute).filter(|minutes| *minutes <= 14 * 60)?;
         Some(Self(sign * i16::try_from(minutes).ok()?))
     }
 }
 
 /// A minute of a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Moment {
+pub struct WeekMinute {
     day: u8,
     minute: u16,
 }
 
-impl Moment {
+impl WeekMinute {
     /// What a clock with this offset shows at a time, counted from 1970 in UTC.
-    pub fn of(wall: Duration, offset: Offset) -> Self {
+    pub fn from_wall_time(wall: Duration, offset: UtcOffset) -> Self {
         let minutes =
             i64::try_from(wall.as_secs() / 60).unwrap_or(i64::MAX / 2) + i64::from(offset.0);
         let (days, minute) = (
-            minutes.div_euclid(DAY.into()),
-            minutes.rem_euclid(DAY.into()),
+            minutes.div_euclid(MINUTES_PER_DAY.into()),
+            minutes.rem_euclid(MINUTES_PER_DAY.into()),
         );
         // 1970 began with a Thursday.
         let day = (days + 3).rem_euclid(7);
@@ -140,7 +143,11 @@ mod tests {
             ("23:59-00:00", 1_439, 0),
             ("08:30-08:31", 510, 511),
         ] {
-            assert_eq!(Hours::parse(text), Some(Hours { from, to }), "{text}");
+            assert_eq!(
+                HourRange::parse(text),
+                Some(HourRange { from, to }),
+                "{text}"
+            );
         }
         for text in [
             "",
@@ -158,7 +165,7 @@ mod tests {
             "00:00-99:99",
             "０６:00-07:00",
         ] {
-            assert_eq!(Hours::parse(text), None, "{text}");
+            assert_eq!(HourRange::parse(text), None, "{text}");
         }
     }
 
@@ -171,7 +178,7 @@ mod tests {
             ("-05:30", -330),
             ("+14:00", 840),
         ] {
-            assert_eq!(Offset::parse(text), Some(Offset(minutes)), "{text}");
+            assert_eq!(UtcOffset::parse(text), Some(UtcOffset(minutes)), "{text}");
         }
         for text in [
             "",
@@ -186,7 +193,7 @@ mod tests {
             "+-1:00",
             "+",
         ] {
-            assert_eq!(Offset::parse(text), None, "{text}");
+            assert_eq!(UtcOffset::parse(text), None, "{text}");
         }
     }
 
@@ -201,19 +208,22 @@ mod tests {
             (leap, "+02:00", 4, 90),
             (leap, "-12:00", 3, 690),
         ] {
-            let offset = Offset::parse(offset).unwrap();
+            let offset = UtcOffset::parse(offset).unwrap();
             assert_eq!(
-                Moment::of(wall, offset),
-                Moment { day, minute },
+                WeekMinute::from_wall_time(wall, offset),
+                WeekMinute { day, minute },
                 "{wall:?} {offset:?}"
             );
         }
-        assert!(Moment::of(Duration::MAX, Offset(840)).minute < DAY);
+        assert!(WeekMinute::from_wall_time(Duration::MAX, UtcOffset(840)).minute < MINUTES_PER_DAY);
     }
 
     #[test]
     fn hours_that_pass_midnight_belong_to_the_day_on_which_they_begin() {
-        let (hours, saturday) = (Hours::parse("22:00-06:00").unwrap(), Days::NONE.and("sat"));
+        let (hours, saturday) = (
+            HourRange::parse("22:00-06:00").unwrap(),
+            DaySet::NONE.with_day("sat"),
+        );
         for (day, minute, holds) in [
             (5, 1_319, false),
             (5, 1_320, true),
@@ -226,14 +236,23 @@ mod tests {
             (0, 0, false),
         ] {
             assert_eq!(
-                hours.hold_at(saturday, Moment { day, minute }),
+                hours.contains(saturday, WeekMinute { day, minute }),
                 holds,
                 "{day} {minute}"
             );
         }
         // The week is round: Sunday's night ends on Monday.
-        assert!(hours.hold_at(Days::NONE.and("sun"), Moment { day: 0, minute: 0 }));
-        assert!((0..7).all(|day| Hours::ALL.hold_at(Days::ALL, Moment { day, minute: 1_439 })));
-        assert!(!Hours::ALL.hold_at(Days::NONE.and("one"), Moment { day: 0, minute: 0 }));
+        assert!(hours.contains(
+            DaySet::NONE.with_day("sun"),
+            WeekMinute { day: 0, minute: 0 }
+        ));
+        assert!(
+            (0..7)
+                .all(|day| HourRange::ALL.contains(DaySet::ALL, WeekMinute { day, minute: 1_439 }))
+        );
+        assert!(!HourRange::ALL.contains(
+            DaySet::NONE.with_day("one"),
+            WeekMinute { day: 0, minute: 0 }
+        ));
     }
 }

@@ -1,14 +1,14 @@
 //! The tree: values with the places at which they are written.
 
-use crate::vocab::problem::Place;
+use crate::vocab::problem::SourceLocation;
 
 /// A value and where it is written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
     /// Where it begins.
-    pub place: Place,
+    pub place: SourceLocation,
     /// What it is.
-    pub value: Value,
+    pub value: YamlValue,
 }
 
 /// What a node is.
@@ -16,7 +16,7 @@ pub struct Node {
 /// Scalars without quotes keep their spelling: `1.10` is a number in one place and text in another, and only the
 /// reader knows which.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum YamlValue {
     /// Nothing, `null` or `~`.
     Null,
     /// `true` or `false`.
@@ -30,69 +30,73 @@ pub enum Value {
     /// `[…]` or lines with `-`.
     Sequence(Vec<Node>),
     /// `{…}` or lines with keys; no key stands twice.
-    Mapping(Vec<Entry>),
+    Mapping(Vec<MappingEntry>),
 }
 
 /// A key of a mapping with its value.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct MappingEntry {
     /// The key.
-    pub key: Key,
+    pub key: MappingKey,
     /// Its value.
     pub value: Node,
 }
 
 /// The key of a mapping.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Key {
+pub struct MappingKey {
     /// Where it begins.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Its text.
     pub text: Box<str>,
 }
 
 impl Node {
     /// What the node is, in the words of a message.
-    pub fn kind(&self) -> &'static str {
+    pub fn kind_name(&self) -> &'static str {
         match &self.value {
-            Value::Null => "nothing",
-            Value::Bool(_) => "true or false",
-            Value::Int(..) | Value::Float(..) => "a number",
-            Value::Text(_) => "text",
-            Value::Sequence(_) => "a list",
-            Value::Mapping(_) => "a mapping",
+            YamlValue::Null => "nothing",
+            YamlValue::Bool(_) => "true or false",
+            YamlValue::Int(..) | YamlValue::Float(..) => "a number",
+            YamlValue::Text(_) => "text",
+            YamlValue::Sequence(_) => "a list",
+            YamlValue::Mapping(_) => "a mapping",
         }
     }
 
     /// A scalar as it is written, without quotes; `None` for nothing, lists and mappings.
     pub fn spelling(&self) -> Option<&str> {
         match &self.value {
-            Value::Bool(true) => Some("true"),
-            Value::Bool(false) => Some("false"),
-            Value::Int(_, text) | Value::Float(_, text) | Value::Text(text) => Some(text),
-            Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
+            YamlValue::Bool(true) => Some("true"),
+            YamlValue::Bool(false) => Some("false"),
+            YamlValue::Int(_, text) | YamlValue::Float(_, text) | YamlValue::Text(text) => {
+                Some(text)
+            }
+            YamlValue::Null | YamlValue::Sequence(_) | YamlValue::Mapping(_) => None,
         }
     }
 
     /// What to quote in a message: the scalar, or what kind of thing it is.
-    pub fn shown(&self) -> &str {
+    pub fn display_text(&self) -> &str {
         self.spelling().unwrap_or(match self.value {
-            Value::Sequence(_) => "[…]",
-            Value::Mapping(_) => "{…}",
-            Value::Null | Value::Bool(_) | Value::Int(..) | Value::Float(..) | Value::Text(_) => {
-                "null"
-            }
+            YamlValue::Sequence(_) => "[…]",
+            YamlValue::Mapping(_) => "{…}",
+            YamlValue::Null
+            | YamlValue::Bool(_)
+            | YamlValue::Int(..)
+            | YamlValue::Float(..)
+            | YamlValue::Text(_) => "null",
         })
     }
 
     /// Whether it is nothing, `null` or `~`.
     pub fn is_null(&self) -> bool {
-        self.value == Value::Null
+        self.value == YamlValue::Null
     }
 
     /// The value of a key, if the node is a mapping that has it.
     pub fn get(&self, key: &str) -> Option<&Node> {
-        let Value::Mapping(entries) = &self.value else {
+        let YamlValue::Mapping(entries) = &self.value else {
             return None;
         };
         entries

@@ -8,8 +8,8 @@ use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::{DuplicateKeyPolicy, Options};
 use serde_saphyr::{Error, Location, MessageFormatter, Spanned, UserMessageFormatter};
 
-use super::node::{Entry, Key, Node, Value};
-use crate::vocab::problem::{Place, Problem};
+use super::node::{MappingEntry, MappingKey, Node, YamlValue};
+use crate::vocab::problem::{Problem, SourceLocation};
 use crate::vocab::problems::Problems;
 
 /// The largest text that is read, in bytes. Big data belongs in list files.
@@ -19,62 +19,67 @@ const MAX_NODES: usize = 4_000_000;
 /// The deepest nesting; conditions and rules nest, and whoever reads the tree does it by recursion.
 const MAX_DEPTH: usize = 64;
 /// Stack for the parser, in bytes; [`MAX_DEPTH`] levels take an eighth of it in an unoptimised build.
-const STACK: usize = 16 << 20;
+const STACK_SIZE: usize = 16 << 20;
 /// The most values that `*alias` may repeat, in all.
-const MAX_REPEATED: usize = 1_000_000;
+const MAX_ALIAS_EVENTS: usize = 1_000_000;
 
 /// Parses one document. `None` if it has no tree at all; a key that stands twice is reported, and its first value
 /// counts, so that the rest of the text can be checked as well.
 pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Node> {
-    problems.read(file, text);
+    problems.add_text(file, text);
     if text.len() > MAX_BYTES {
         let message = format!("the file is larger than {} MiB", MAX_BYTES >> 20);
-        problems.push(Problem::error(&Place::of_file(file), message).help(BIG_DATA));
+        problems.push(
+            Problem::error(&SourceLocation::for_file(file), message).with_help(BIG_DATA_HELP),
+        );
         return None;
     }
-    let parsed = with_room(|| parse_twice(file, text)).unwrap_or_else(|error| {
-        let message = format!("no thread to read the file in: {error}");
-        Parsed {
-            tree: None,
-            problems: vec![Problem::error(&Place::of_file(file), message)],
-        }
-    });
+    let parsed =
+        run_on_large_stack(|| parse_tolerating_duplicates(file, text)).unwrap_or_else(|error| {
+            let message = format!("no thread to read the file in: {error}");
+            YamlParseResult {
+                tree: None,
+                problems: vec![Problem::error(&SourceLocation::for_file(file), message)],
+            }
+        });
     parsed
         .problems
         .into_iter()
         .for_each(|problem| problems.push(problem));
-    parsed.tree.map(|tree| Source { file, text }.node(tree))
+    parsed
+        .tree
+        .map(|tree| NodeBuilder { file, text }.build_node(tree))
 }
 
 /// What one text gave.
-struct Parsed {
-    tree: Option<Spanned<Raw>>,
+struct YamlParseResult {
+    tree: Option<Spanned<RawValue>>,
     problems: Vec<Problem>,
 }
 
 /// Strict about keys that stand twice; where there are some, once more with the first of them.
-fn parse_twice(file: &Arc<str>, text: &str) -> Parsed {
+fn parse_tolerating_duplicates(file: &Arc<str>, text: &str) -> YamlParseResult {
     let mut problems = Vec::new();
-    let tree = match tree(text, DuplicateKeyPolicy::Error) {
+    let tree = match parse_raw(text, DuplicateKeyPolicy::Error) {
         Err(error) if is_duplicate(&error) => {
-            problems.push(problem(file, &error));
-            tree(text, DuplicateKeyPolicy::FirstWins)
+            problems.push(problem_from_error(file, &error));
+            parse_raw(text, DuplicateKeyPolicy::FirstWins)
         }
         other => other,
     };
     let tree = tree
-        .map_err(|error| problems.push(problem(file, &error)))
+        .map_err(|error| problems.push(problem_from_error(file, &error)))
         .ok();
-    Parsed { tree, problems }
+    YamlParseResult { tree, problems }
 }
 
 /// Calls a function on a stack of its own: the parser recurses with large frames, and whoever calls may be a worker
 /// thread with little stack left.
-fn with_room<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+fn run_on_large_stack<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
             .name("yaml".into())
-            .stack_size(STACK);
+            .stack_size(STACK_SIZE);
         let thread = thread.spawn_scoped(scope, call)?;
         thread
             .join()
@@ -82,23 +87,23 @@ fn with_room<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Result<T> {
     })
 }
 
-const BIG_DATA: &str =
+const BIG_DATA_HELP: &str =
     "put big data into list files (`lists: { name: { kind: domains, file: … } }`)";
 
-fn tree(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Spanned<Raw>, Error> {
-    serde_saphyr::from_str_with_options(text, options(duplicates))
+fn parse_raw(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Spanned<RawValue>, Error> {
+    serde_saphyr::from_str_with_options(text, parser_options(duplicates))
 }
 
-fn options(duplicates: DuplicateKeyPolicy) -> Options {
+fn parser_options(duplicates: DuplicateKeyPolicy) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_nodes: MAX_NODES,
             max_events: 3 * MAX_NODES,
             max_depth: MAX_DEPTH,
             max_documents: 1,
-            max_recorded_anchor_events: MAX_REPEATED,
+            max_recorded_anchor_events: MAX_ALIAS_EVENTS,
         },
-        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_REPEATED },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIAS_EVENTS },
         duplicate_keys: duplicates,
         strict_booleans: true,
         reject_unsupported_tags: true,
@@ -107,118 +112,121 @@ fn options(duplicates: DuplicateKeyPolicy) -> Options {
 }
 
 /// The tree as the YAML crate gives it.
-enum Raw {
+enum RawValue {
     Null,
     Bool(bool),
     Int(i64),
     Float(f64),
     Text(Box<str>),
-    Sequence(Vec<Spanned<Raw>>),
-    Mapping(Vec<(Spanned<String>, Spanned<Raw>)>),
+    Sequence(Vec<Spanned<RawValue>>),
+    Mapping(Vec<(Spanned<String>, Spanned<RawValue>)>),
 }
 
-impl<'de> Deserialize<'de> for Raw {
+impl<'de> Deserialize<'de> for RawValue {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(RawVisitor)
+        deserializer.deserialize_any(RawValueVisitor)
     }
 }
 
-struct RawVisitor;
+struct RawValueVisitor;
 
-impl<'de> Visitor<'de> for RawVisitor {
-    type Value = Raw;
+impl<'de> Visitor<'de> for RawValueVisitor {
+    type Value = RawValue;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Null)
+    fn visit_unit<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
     }
 
-    fn visit_bool<E>(self, value: bool) -> Result<Raw, E> {
-        Ok(Raw::Bool(value))
+    fn visit_bool<E>(self, value: bool) -> Result<RawValue, E> {
+        Ok(RawValue::Bool(value))
     }
 
-    fn visit_i64<E>(self, value: i64) -> Result<Raw, E> {
-        Ok(Raw::Int(value))
+    fn visit_i64<E>(self, value: i64) -> Result<RawValue, E> {
+        Ok(RawValue::Int(value))
     }
 
-    fn visit_u64<E>(self, value: u64) -> Result<Raw, E> {
+    fn visit_u64<E>(self, value: u64) -> Result<RawValue, E> {
         // A number above the largest that is used anywhere is still a number, only not a usable one.
-        Ok(i64::try_from(value).map_or(Raw::Float(value as f64), Raw::Int))
+        Ok(i64::try_from(value).map_or(RawValue::Float(value as f64), RawValue::Int))
     }
 
-    fn visit_f64<E>(self, value: f64) -> Result<Raw, E> {
-        Ok(Raw::Float(value))
+    fn visit_f64<E>(self, value: f64) -> Result<RawValue, E> {
+        Ok(RawValue::Float(value))
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Raw, E> {
-        Ok(Raw::Text(text.into()))
+    fn visit_str<E>(self, text: &str) -> Result<RawValue, E> {
+        Ok(RawValue::Text(text.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Raw, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RawValue, A::Error> {
         let mut all = Vec::new();
         while let Some(item) = items.next_element()? {
             all.push(item);
         }
-        Ok(Raw::Sequence(all))
+        Ok(RawValue::Sequence(all))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Raw, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawValue, A::Error> {
         let mut all = Vec::new();
         while let Some(entry) = entries.next_entry()? {
             all.push(entry);
         }
-        Ok(Raw::Mapping(all))
+        Ok(RawValue::Mapping(all))
     }
 }
 
 /// A text, to give places their file and numbers their spelling.
-struct Source<'a> {
+struct NodeBuilder<'a> {
     file: &'a Arc<str>,
     text: &'a str,
 }
 
-impl Source<'_> {
-    fn node(&self, raw: Spanned<Raw>) -> Node {
+impl NodeBuilder<'_> {
+    fn build_node(&self, raw: Spanned<RawValue>) -> Node {
         let at = raw.defined;
         let value = match raw.value {
-            Raw::Null => Value::Null,
-            Raw::Bool(value) => Value::Bool(value),
-            Raw::Int(number) => Value::Int(
+            RawValue::Null => YamlValue::Null,
+            RawValue::Bool(value) => YamlValue::Bool(value),
+            RawValue::Int(number) => YamlValue::Int(
                 number,
                 self.spelling(&at).unwrap_or(&number.to_string()).into(),
             ),
-            Raw::Float(number) => Value::Float(
+            RawValue::Float(number) => YamlValue::Float(
                 number,
                 self.spelling(&at).unwrap_or(&number.to_string()).into(),
             ),
-            Raw::Text(text) => Value::Text(text),
-            Raw::Sequence(items) => {
-                Value::Sequence(items.into_iter().map(|item| self.node(item)).collect())
-            }
-            Raw::Mapping(entries) => Value::Mapping(
+            RawValue::Text(text) => YamlValue::Text(text),
+            RawValue::Sequence(items) => YamlValue::Sequence(
+                items
+                    .into_iter()
+                    .map(|item| self.build_node(item))
+                    .collect(),
+            ),
+            RawValue::Mapping(entries) => YamlValue::Mapping(
                 entries
                     .into_iter()
-                    .map(|(key, value)| self.entry(key, value))
+                    .map(|(key, value)| self.build_entry(key, value))
                     .collect(),
             ),
         };
         Node {
-            place: place(self.file, &at),
+            place: place_at(self.file, &at),
             value,
         }
     }
 
-    fn entry(&self, key: Spanned<String>, value: Spanned<Raw>) -> Entry {
-        let key = Key {
-            place: place(self.file, &key.defined),
+    fn build_entry(&self, key: Spanned<String>, value: Spanned<RawValue>) -> MappingEntry {
+        let key = MappingKey {
+            place: place_at(self.file, &key.defined),
             text: key.value.into(),
         };
-        Entry {
+        MappingEntry {
             key,
-            value: self.node(value),
+            value: self.build_node(value),
         }
     }
 
@@ -231,9 +239,9 @@ impl Source<'_> {
     }
 }
 
-fn place(file: &Arc<str>, at: &Location) -> Place {
+fn place_at(file: &Arc<str>, at: &Location) -> SourceLocation {
     let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
-    Place {
+    SourceLocation {
         file: Arc::clone(file),
         line: number(at.line()),
         column: number(at.column()),
@@ -241,34 +249,34 @@ fn place(file: &Arc<str>, at: &Location) -> Place {
 }
 
 fn is_duplicate(error: &Error) -> bool {
-    matches!(inner(error), Error::DuplicateMappingKey { .. })
+    matches!(innermost_error(error), Error::DuplicateMappingKey { .. })
 }
 
 /// The error itself, without what the crate wraps around errors inside aliases.
-fn inner(error: &Error) -> &Error {
+fn innermost_error(error: &Error) -> &Error {
     if let Error::AliasError { error, .. } = error {
-        inner(error)
+        innermost_error(error)
     } else {
         error
     }
 }
 
-fn problem(file: &Arc<str>, error: &Error) -> Problem {
-    let error = inner(error);
+fn problem_from_error(file: &Arc<str>, error: &Error) -> Problem {
+    let error = innermost_error(error);
     let place = error
         .location()
-        .map_or_else(|| Place::of_file(file), |at| place(file, &at));
+        .map_or_else(|| SourceLocation::for_file(file), |at| place_at(file, &at));
     if let Error::DuplicateMappingKey { key, .. } = error {
         let problem = Problem::error(&place, "a key stands twice in one mapping");
         return key
             .iter()
-            .fold(problem, |problem, key| problem.found(key.clone()));
+            .fold(problem, |problem, key| problem.with_found(key.clone()));
     }
     if let Error::Budget { breach, .. } = error {
-        return over_budget(&place, breach);
+        return budget_problem(&place, breach);
     }
     if matches!(error, Error::MultipleDocuments { .. }) {
-        return Problem::error(&place, SECOND_DOCUMENT);
+        return Problem::error(&place, SECOND_DOCUMENT_MESSAGE);
     }
     Problem::error(
         &place,
@@ -276,22 +284,22 @@ fn problem(file: &Arc<str>, error: &Error) -> Problem {
     )
 }
 
-const SECOND_DOCUMENT: &str = "a second document begins (`---`); one file is one document";
+const SECOND_DOCUMENT_MESSAGE: &str = "a second document begins (`---`); one file is one document";
 
-fn over_budget(place: &Place, breach: &BudgetBreach) -> Problem {
+fn budget_problem(place: &SourceLocation, breach: &BudgetBreach) -> Problem {
     let too_many = matches!(
         breach,
         BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } | BudgetBreach::ScalarBytes { .. }
     );
     if too_many {
         return Problem::error(place, format!("more than {MAX_NODES} values and keys"))
-            .help(BIG_DATA);
+            .with_help(BIG_DATA_HELP);
     }
     if matches!(breach, BudgetBreach::Depth { .. }) {
         return Problem::error(place, format!("nested more than {MAX_DEPTH} levels deep"));
     }
     if matches!(breach, BudgetBreach::Documents { .. }) {
-        return Problem::error(place, SECOND_DOCUMENT);
+        return Problem::error(place, SECOND_DOCUMENT_MESSAGE);
     }
     Problem::error(place, "aliases (`*name`) repeat too much")
 }
@@ -300,7 +308,7 @@ fn over_budget(place: &Place, breach: &BudgetBreach) -> Problem {
 mod tests {
     use super::*;
 
-    fn parsed(text: &str) -> (Option<Node>, Vec<String>) {
+    fn parse_text(text: &str) -> (Option<Node>, Vec<String>) {
         let mut problems = Problems::new();
         let node = parse(&"p".into(), text, &mut problems);
         (
@@ -313,8 +321,8 @@ mod tests {
         )
     }
 
-    fn value(text: &str) -> Value {
-        let (node, problems) = parsed(text);
+    fn parse_value(text: &str) -> YamlValue {
+        let (node, problems) = parse_text(text);
         assert_eq!(problems, [""; 0], "{text}");
         node.unwrap().get("x").unwrap().value.clone()
     }
@@ -322,33 +330,36 @@ mod tests {
     #[test]
     fn scalars_keep_their_spelling() {
         for (text, expected) in [
-            ("x: 1", Value::Int(1, "1".into())),
-            ("x: 0x10", Value::Int(16, "0x10".into())),
-            ("x: 1.10", Value::Float(1.1, "1.10".into())),
-            ("x: 1.10 # so", Value::Float(1.1, "1.10".into())),
-            ("x: &a 2.50", Value::Float(2.5, "2.50".into())),
-            ("x: \"1\"", Value::Text("1".into())),
-            ("x: '1'", Value::Text("1".into())),
-            ("x: yes", Value::Text("yes".into())),
-            ("x: true", Value::Bool(true)),
-            ("x:", Value::Null),
-            ("x: ~", Value::Null),
-            ("x: 007", Value::Float(7.0, "007".into())),
+            ("x: 1", YamlValue::Int(1, "1".into())),
+            ("x: 0x10", YamlValue::Int(16, "0x10".into())),
+            ("x: 1.10", YamlValue::Float(1.1, "1.10".into())),
+            ("x: 1.10 # so", YamlValue::Float(1.1, "1.10".into())),
+            ("x: &a 2.50", YamlValue::Float(2.5, "2.50".into())),
+            ("x: \"1\"", YamlValue::Text("1".into())),
+            ("x: '1'", YamlValue::Text("1".into())),
+            ("x: yes", YamlValue::Text("yes".into())),
+            ("x: true", YamlValue::Bool(true)),
+            ("x:", YamlValue::Null),
+            ("x: ~", YamlValue::Null),
+            ("x: 007", YamlValue::Float(7.0, "007".into())),
             (
                 "x: 18446744073709551615",
-                Value::Float(18446744073709551615.0, "18446744073709551615".into()),
+                YamlValue::Float(18446744073709551615.0, "18446744073709551615".into()),
             ),
         ] {
-            assert_eq!(value(text), expected, "{text}");
+            assert_eq!(parse_value(text), expected, "{text}");
         }
-        assert_eq!(value("x: |\n  a\n  b\n"), Value::Text("a\nb\n".into()));
+        assert_eq!(
+            parse_value("x: |\n  a\n  b\n"),
+            YamlValue::Text("a\nb\n".into())
+        );
     }
 
     #[test]
     fn every_key_and_value_has_its_place() {
-        let (node, _) = parsed("a:\n  - b: é\n    c: {d: [1, 2]}\n");
+        let (node, _) = parse_text("a:\n  - b: é\n    c: {d: [1, 2]}\n");
         let item = &node.unwrap().get("a").unwrap().clone();
-        let Value::Sequence(items) = &item.value else {
+        let YamlValue::Sequence(items) = &item.value else {
             panic!()
         };
         let places = |n: &Node| (n.place.line, n.place.column);
@@ -356,7 +367,7 @@ mod tests {
         assert_eq!(places(items[0].get("b").unwrap()), (2, 8));
         let d = items[0].get("c").unwrap().get("d").unwrap();
         assert_eq!(places(d), (3, 12));
-        let Value::Mapping(entries) = &items[0].value else {
+        let YamlValue::Mapping(entries) = &items[0].value else {
             panic!()
         };
         assert_eq!(
@@ -367,7 +378,7 @@ mod tests {
 
     #[test]
     fn a_key_that_stands_twice_is_reported_and_the_tree_is_there() {
-        let (node, problems) = parsed("x: 1\ny: 2\nx: 3\n");
+        let (node, problems) = parse_text("x: 1\ny: 2\nx: 3\n");
         assert_eq!(node.unwrap().get("x").unwrap().spelling(), Some("1"));
         assert_eq!(
             problems,
@@ -386,7 +397,7 @@ mod tests {
             ("a: 1\n---\nb: 2\n", "p:2:"),
             ("a: !thing 1\n", "p:1:11: error: not YAML: unsupported tag"),
         ] {
-            let (node, problems) = parsed(text);
+            let (node, problems) = parse_text(text);
             assert!(node.is_none(), "{text}");
             assert_eq!(problems.len(), 1);
             assert!(problems[0].starts_with(expected), "{text} → {problems:?}");
@@ -396,14 +407,14 @@ mod tests {
     #[test]
     fn depth_and_repetition_are_bounded() {
         let deep = format!("x: {}{}", "[".repeat(100), "]".repeat(100));
-        let (_, problems) = parsed(&deep);
+        let (_, problems) = parse_text(&deep);
         assert!(problems[0].contains("64 levels"), "{problems:?}");
         let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
         for i in 1..9 {
             let last = format!("*a{}, ", i - 1).repeat(10);
             bomb.push_str(&format!("a{i}: &a{i} [{last}]\n"));
         }
-        let (node, problems) = parsed(&bomb);
+        let (node, problems) = parse_text(&bomb);
         assert!(node.is_none());
         assert!(problems[0].contains("repeat"), "{problems:?}");
     }

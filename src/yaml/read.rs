@@ -6,27 +6,27 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::node::{Entry, Key, Node, Value};
-use crate::vocab::problem::{Place, Problem};
+use super::node::{MappingEntry, MappingKey, Node, YamlValue};
+use crate::vocab::problem::{Problem, SourceLocation};
 use crate::vocab::problems::Problems;
 use crate::vocab::units;
 
 /// Reads one mapping key by key; what nobody asked for is reported at the end.
 #[derive(Debug)]
 pub struct MapReader<'n> {
-    place: &'n Place,
-    entries: &'n [Entry],
-    asked: Vec<&'static str>,
+    place: &'n SourceLocation,
+    entries: &'n [MappingEntry],
+    known_keys: Vec<&'static str>,
 }
 
 impl<'n> MapReader<'n> {
     /// Opens a mapping; `what` names it in the message if the node is none.
     pub fn open(node: &'n Node, what: &str, problems: &mut Problems) -> Option<Self> {
-        if let Value::Mapping(entries) = &node.value {
+        if let YamlValue::Mapping(entries) = &node.value {
             return Some(Self {
                 place: &node.place,
                 entries,
-                asked: Vec::new(),
+                known_keys: Vec::new(),
             });
         }
         problems.push(wrong_type(
@@ -37,7 +37,7 @@ impl<'n> MapReader<'n> {
     }
 
     /// Where the mapping begins.
-    pub fn place(&self) -> &'n Place {
+    pub fn place(&self) -> &'n SourceLocation {
         self.place
     }
 
@@ -47,9 +47,9 @@ impl<'n> MapReader<'n> {
     }
 
     /// The key and its value.
-    pub fn take_entry(&mut self, key: &'static str) -> Option<&'n Entry> {
-        if !self.asked.contains(&key) {
-            self.asked.push(key);
+    pub fn take_entry(&mut self, key: &'static str) -> Option<&'n MappingEntry> {
+        if !self.known_keys.contains(&key) {
+            self.known_keys.push(key);
         }
         self.entries.iter().find(|e| *e.key.text == *key)
     }
@@ -68,29 +68,29 @@ impl<'n> MapReader<'n> {
         for entry in self
             .entries
             .iter()
-            .filter(|e| !self.asked.contains(&&*e.key.text))
+            .filter(|e| !self.known_keys.contains(&&*e.key.text))
         {
-            problems.push(unknown_key(&entry.key, &self.asked));
+            problems.push(unknown_key(&entry.key, &self.known_keys));
         }
     }
 }
 
 /// The problem of a key that is none of these.
-pub fn unknown_key(key: &Key, allowed: &[&str]) -> Problem {
+pub fn unknown_key(key: &MappingKey, allowed: &[&str]) -> Problem {
     Problem::error(&key.place, "unknown key")
-        .found(&*key.text)
-        .allowed(allowed.iter().copied())
+        .with_found(&*key.text)
+        .with_allowed_words(allowed.iter().copied())
 }
 
 /// The problem of a node that is not what it should be; `expected` is a whole clause.
 pub fn wrong_type(node: &Node, expected: &str) -> Problem {
-    let found = node.spelling().unwrap_or_else(|| node.kind());
-    Problem::error(&node.place, expected).found(found)
+    let found = node.spelling().unwrap_or_else(|| node.kind_name());
+    Problem::error(&node.place, expected).with_found(found)
 }
 
 /// The keys and values of a mapping whose keys are names of the writer's own.
-pub fn entries<'n>(node: &'n Node, what: &str, problems: &mut Problems) -> &'n [Entry] {
-    if let Value::Mapping(entries) = &node.value {
+pub fn entries<'n>(node: &'n Node, what: &str, problems: &mut Problems) -> &'n [MappingEntry] {
+    if let YamlValue::Mapping(entries) = &node.value {
         return entries;
     }
     problems.push(wrong_type(
@@ -102,7 +102,7 @@ pub fn entries<'n>(node: &'n Node, what: &str, problems: &mut Problems) -> &'n [
 
 /// The items of a list.
 pub fn items<'n>(node: &'n Node, what: &str, problems: &mut Problems) -> &'n [Node] {
-    if let Value::Sequence(items) = &node.value {
+    if let YamlValue::Sequence(items) = &node.value {
         return items;
     }
     problems.push(wrong_type(node, &format!("{what} is a list (`[a, b]`)")));
@@ -111,7 +111,7 @@ pub fn items<'n>(node: &'n Node, what: &str, problems: &mut Problems) -> &'n [No
 
 /// The items of a list, or the one value that stands in place of a list.
 pub fn one_or_many(node: &Node) -> &[Node] {
-    if let Value::Sequence(items) = &node.value {
+    if let YamlValue::Sequence(items) = &node.value {
         items
     } else {
         std::slice::from_ref(node)
@@ -120,12 +120,12 @@ pub fn one_or_many(node: &Node) -> &[Node] {
 
 /// Text; a number or a boolean must be in quotes.
 pub fn text<'n>(node: &'n Node, problems: &mut Problems) -> Option<&'n str> {
-    if let Value::Text(text) = &node.value {
+    if let YamlValue::Text(text) = &node.value {
         return Some(text);
     }
     let problem = wrong_type(node, "text is needed here");
     problems.push(match node.spelling() {
-        Some(spelling) => problem.help(format!("write \"{spelling}\" in quotes")),
+        Some(spelling) => problem.with_help(format!("write \"{spelling}\" in quotes")),
         None => problem,
     });
     None
@@ -142,7 +142,7 @@ pub fn spelling<'n>(node: &'n Node, problems: &mut Problems) -> Option<&'n str> 
 
 /// `true` or `false`.
 pub fn boolean(node: &Node, problems: &mut Problems) -> Option<bool> {
-    if let Value::Bool(value) = node.value {
+    if let YamlValue::Bool(value) = node.value {
         return Some(value);
     }
     let near = match node.spelling() {
@@ -152,7 +152,7 @@ pub fn boolean(node: &Node, problems: &mut Problems) -> Option<bool> {
     };
     let problem = wrong_type(node, "true or false is needed here");
     problems.push(Problem {
-        near: near.map(Into::into),
+        suggestion: near.map(Into::into),
         help: Some("allowed: true, false".into()),
         ..problem
     });
@@ -161,7 +161,7 @@ pub fn boolean(node: &Node, problems: &mut Problems) -> Option<bool> {
 
 /// A whole number in a range.
 pub fn integer(node: &Node, range: RangeInclusive<i64>, problems: &mut Problems) -> Option<i64> {
-    if let Value::Int(number, _) = node.value
+    if let YamlValue::Int(number, _) = node.value
         && range.contains(&number)
     {
         return Some(number);
@@ -178,11 +178,13 @@ pub fn integer(node: &Node, range: RangeInclusive<i64>, problems: &mut Problems)
 /// A number, fractions allowed, in a range.
 pub fn decimal(node: &Node, range: RangeInclusive<f64>, problems: &mut Problems) -> Option<f64> {
     let number = match node.value {
-        Value::Int(number, _) => Some(number as f64),
-        Value::Float(number, _) => Some(number),
-        Value::Null | Value::Bool(_) | Value::Text(_) | Value::Sequence(_) | Value::Mapping(_) => {
-            None
-        }
+        YamlValue::Int(number, _) => Some(number as f64),
+        YamlValue::Float(number, _) => Some(number),
+        YamlValue::Null
+        | YamlValue::Bool(_)
+        | YamlValue::Text(_)
+        | YamlValue::Sequence(_)
+        | YamlValue::Mapping(_) => None,
     };
     let fitting = number.filter(|n| range.contains(n));
     if fitting.is_none() {
@@ -197,9 +199,9 @@ pub fn decimal(node: &Node, range: RangeInclusive<f64>, problems: &mut Problems)
 
 /// A duration: `250ms`, `1.5s`, `10m`, `24h`, `7d`.
 pub fn duration(node: &Node, problems: &mut Problems) -> Option<Duration> {
-    let found = node.spelling().and_then(units::duration);
+    let found = node.spelling().and_then(units::parse_duration);
     if found.is_none() {
-        problems.push(with_unit(
+        problems.push(missing_unit_problem(
             node,
             "a duration is needed here",
             "250ms, 1.5s, 10m, 24h, 7d",
@@ -211,9 +213,9 @@ pub fn duration(node: &Node, problems: &mut Problems) -> Option<Duration> {
 
 /// A size in bytes: `512B`, `64KiB`, `10MiB`, `1GiB`.
 pub fn size(node: &Node, problems: &mut Problems) -> Option<u64> {
-    let found = node.spelling().and_then(units::size);
+    let found = node.spelling().and_then(units::parse_size);
     if found.is_none() {
-        problems.push(with_unit(
+        problems.push(missing_unit_problem(
             node,
             "a size is needed here",
             "512B, 64KiB, 10MiB, 1GiB",
@@ -223,19 +225,19 @@ pub fn size(node: &Node, problems: &mut Problems) -> Option<u64> {
     found
 }
 
-fn with_unit(node: &Node, expected: &str, examples: &str, unit: &str) -> Problem {
-    let problem = wrong_type(node, expected).help(format!("written like {examples}"));
+fn missing_unit_problem(node: &Node, expected: &str, examples: &str, unit: &str) -> Problem {
+    let problem = wrong_type(node, expected).with_help(format!("written like {examples}"));
     match &node.value {
-        Value::Int(_, number) => Problem {
-            near: Some(format!("{number}{unit}")),
+        YamlValue::Int(_, number) => Problem {
+            suggestion: Some(format!("{number}{unit}")),
             ..problem
         },
-        Value::Null
-        | Value::Bool(_)
-        | Value::Float(..)
-        | Value::Text(_)
-        | Value::Sequence(_)
-        | Value::Mapping(_) => problem,
+        YamlValue::Null
+        | YamlValue::Bool(_)
+        | YamlValue::Float(..)
+        | YamlValue::Text(_)
+        | YamlValue::Sequence(_)
+        | YamlValue::Mapping(_) => problem,
     }
 }
 
@@ -249,7 +251,7 @@ pub fn word<T>(
     let value = node.spelling().and_then(from_word);
     if value.is_none() {
         let problem = wrong_type(node, "not one of the words that are allowed here");
-        problems.push(problem.allowed(words.iter().copied()));
+        problems.push(problem.with_allowed_words(words.iter().copied()));
     }
     value
 }

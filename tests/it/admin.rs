@@ -10,18 +10,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crawlgate::admin::Admin;
-use crawlgate::admin::api::PolicyApi;
-use crawlgate::admin::guard::{Guard, Token};
-use crawlgate::admin::health::{Check, CheckState, Readiness};
+use crawlgate::admin::AdminServer;
+use crawlgate::admin::guard::{AdminGuard, AdminToken};
+use crawlgate::admin::health::{CheckState, HealthCheck, Readiness};
+use crawlgate::admin::policy_api::PolicyApi;
 use crawlgate::admin::stops::StopsApi;
 use crawlgate::clock::Clock;
-use crawlgate::gate::reload::{Outcome, Reloads};
-use crawlgate::gate::snapshot::{InForce, Snapshot};
-use crawlgate::gate::stops::Stops;
+use crawlgate::gate::reload::{ReloadHandle, ReloadOutcome};
+use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::gate::stop_registry::StopRegistry;
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile;
-use crawlgate::vocab::problem::{Place, Problem};
+use crawlgate::vocab::problem::{Problem, SourceLocation};
 use crawlgate::vocab::profile::Profile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -45,17 +45,17 @@ impl Bench {
                 false => CheckState::Ok(String::new()),
             };
             vec![
-                Check::new("policy", CheckState::Ok("acme@3f9c2a1b".into())),
-                Check::new("drain", drain),
-                Check::new("log", CheckState::Warn("lost lines\n2 in all".into())),
+                HealthCheck::new("policy", CheckState::Ok("acme@3f9c2a1b".into())),
+                HealthCheck::new("drain", drain),
+                HealthCheck::new("log", CheckState::Warn("lost lines\n2 in all".into())),
             ]
         });
-        let guard = Guard::new(
+        let guard = AdminGuard::new(
             ["gate.example".to_owned()],
-            token.map(|token| Token::new(token).unwrap()),
+            token.map(|token| AdminToken::new(token).unwrap()),
         );
         let (metrics, policy, stops) = parts();
-        let admin = Admin::new(guard, metrics, readiness, policy, stops);
+        let admin = AdminServer::new(guard, metrics, readiness, policy, stops);
         tokio::spawn(admin.serve(listener, std::future::pending()));
         Self { addr, draining }
     }
@@ -90,27 +90,27 @@ impl Bench {
 /// The built-in policy, and a reload that finds one mistake.
 fn parts() -> (Metrics, PolicyApi, StopsApi) {
     let metrics = Metrics::new(&[], &[]).unwrap();
-    let policy = compile::builtin().unwrap().policy;
-    let counters = metrics.policy_loaded(policy.name(), policy.revision(), [], &Clock::system());
-    let (reloads, reloader) = Reloads::new(Clock::system());
+    let policy = compile::load_builtin().unwrap().policy;
+    let counters = metrics.register_policy(policy.name(), policy.revision(), [], &Clock::system());
+    let (reloads, reloader) = ReloadHandle::new(Clock::system());
     tokio::spawn(reloader.serve(|_| async {
-        Outcome::Refused(vec![Problem::error(
-            &Place::of_file(&"policy.yaml".into()),
+        ReloadOutcome::Refused(vec![Problem::error(
+            &SourceLocation::for_file(&"policy.yaml".into()),
             "no good",
         )])
     }));
-    let in_force = Arc::new(InForce::new(Snapshot::new(policy, counters)));
-    let stops = Arc::new(Stops::new(1, Clock::system(), metrics.clone()));
+    let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(policy, counters)));
+    let stops = Arc::new(StopRegistry::new(1, Clock::system(), metrics.clone()));
     let stops = StopsApi {
         stops,
-        in_force: Arc::clone(&in_force),
+        active_policy: Arc::clone(&in_force),
         crawlers: Arc::default(),
     };
     let policy = PolicyApi {
-        in_force,
+        active_policy: in_force,
         reloads,
         crawlers: Arc::default(),
-        profile: Profile::Generic,
+        default_profile: Profile::Generic,
     };
     (metrics, policy, stops)
 }
@@ -154,9 +154,9 @@ async fn the_authorities_are_shown_to_whoever_asks_if_there_are_any() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let (metrics, policy, stops) = parts();
-    let guard = Guard::new([], Some(Token::new(TOKEN).unwrap()));
-    let admin = Admin::new(guard, metrics, Readiness::new(Vec::new), policy, stops)
-        .authorities("one\ntwo\n".into());
+    let guard = AdminGuard::new([], Some(AdminToken::new(TOKEN).unwrap()));
+    let admin = AdminServer::new(guard, metrics, Readiness::new(Vec::new), policy, stops)
+        .with_authorities("one\ntwo\n".into());
     tokio::spawn(admin.serve(listener, std::future::pending()));
     let bench = Bench {
         addr,
@@ -433,7 +433,7 @@ async fn it_stops_when_told() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let readiness = Readiness::new(Vec::new);
     let (metrics, policy, stops) = parts();
-    let admin = Admin::new(Guard::new([], None), metrics, readiness, policy, stops);
+    let admin = AdminServer::new(AdminGuard::new([], None), metrics, readiness, policy, stops);
     let serving = tokio::spawn(admin.serve(listener, async {
         let _ = stopped.await;
     }));

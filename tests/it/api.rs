@@ -11,21 +11,21 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlgate::admin::Admin;
-use crawlgate::admin::api::PolicyApi;
-use crawlgate::admin::guard::{Guard, Token};
+use crawlgate::admin::AdminServer;
+use crawlgate::admin::guard::{AdminGuard, AdminToken};
 use crawlgate::admin::health::Readiness;
-use crawlgate::admin::status::Process;
+use crawlgate::admin::policy_api::PolicyApi;
+use crawlgate::admin::status::ProcessInfo;
 use crawlgate::admin::stops::StopsApi;
-use crawlgate::clock::{Clock, Hand};
-use crawlgate::gate::reload::Reloads;
-use crawlgate::gate::snapshot::{InForce, Snapshot};
-use crawlgate::gate::stops::Stops;
-use crawlgate::gate::written::{Before, Written};
+use crawlgate::clock::{Clock, ManualClock};
+use crawlgate::gate::policy_source::{PolicySource, PreviousPolicy};
+use crawlgate::gate::reload::ReloadHandle;
+use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::gate::stop_registry::StopRegistry;
 use crawlgate::metrics::Metrics;
-use crawlgate::metrics::labels::{Counting, RuleKind, RuleMode};
-use crawlgate::policy::compile::{self, Compiled};
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::metrics::labels::{MetricsMode, RuleKind, RuleMode};
+use crawlgate::policy::compile::{self, CompiledPolicy};
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::rule_id::Slug;
@@ -33,8 +33,8 @@ use serde_json::Value as Json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-fn compiled(policy: &str) -> Compiled {
-    let files = MemoryFiles::new().with("p.yaml", policy);
+fn compiled(policy: &str) -> CompiledPolicy {
+    let files = MemoryFileSystem::new().with_file("p.yaml", policy);
     compile::load(&files, "p.yaml").unwrap()
 }
 
@@ -45,7 +45,7 @@ pub(crate) const TOKEN: &str = "correct-horse-battery";
 pub(crate) struct Bench {
     address: SocketAddr,
     clock: Clock,
-    hand: Hand,
+    hand: ManualClock,
     metrics: Metrics,
 }
 
@@ -57,20 +57,20 @@ impl Bench {
 
     /// One that asks for [`TOKEN`].
     pub(crate) async fn guarded(policy: &str) -> Self {
-        let token = Some(Token::new(TOKEN).unwrap());
+        let token = Some(AdminToken::new(TOKEN).unwrap());
         Self::build(
             policy,
             None,
             Readiness::new(Vec::new),
             token,
-            Counting::Everything,
+            MetricsMode::Everything,
         )
         .await
     }
 
     /// One with another policy before it.
     pub(crate) async fn with(policy: &str, before: Option<&str>, readiness: Readiness) -> Self {
-        Self::build(policy, before, readiness, None, Counting::Everything).await
+        Self::build(policy, before, readiness, None, MetricsMode::Everything).await
     }
 
     /// One of `telemetry.metrics: none`.
@@ -80,7 +80,7 @@ impl Bench {
             None,
             Readiness::new(Vec::new),
             None,
-            Counting::Nothing,
+            MetricsMode::Nothing,
         )
         .await
     }
@@ -89,49 +89,51 @@ impl Bench {
         policy: &str,
         before: Option<&str>,
         readiness: Readiness,
-        token: Option<Token>,
-        counting: Counting,
+        token: Option<AdminToken>,
+        counting: MetricsMode,
     ) -> Self {
         let (clock, hand) = Clock::manual();
         let crawlers: Arc<[Crawler]> =
             [Crawler::new(&Slug::new("news").unwrap()).with_profile(Profile::Scrapy)].into();
-        let metrics = Metrics::with(counting, &crawlers, &[]).unwrap();
+        let metrics = Metrics::with_mode(counting, &crawlers, &[]).unwrap();
         let compiled = compiled(policy);
-        let mut written = Written::of(&compiled, Path::new("p.yaml")).since(clock.wall());
+        let mut written = PolicySource::from_compiled(&compiled, Path::new("p.yaml"))
+            .with_loaded_at(clock.wall_time());
         if let Some(before) = before {
             let before = self::compiled(before);
-            let was = Written::of(&before, Path::new("p.yaml"));
-            written = written.after(Before::of(&before.policy, &was, &compiled.policy));
+            let was = PolicySource::from_compiled(&before, Path::new("p.yaml"));
+            written =
+                written.with_previous(PreviousPolicy::new(&before.policy, &was, &compiled.policy));
         }
         let policy = compiled.policy;
         let modes = policy
             .rules()
             .iter()
             .map(|rule| (&rule.id, RuleMode::Enforce, RuleKind::Group));
-        let counters = metrics.policy_loaded(policy.name(), policy.revision(), modes, &clock);
-        let in_force = Arc::new(InForce::new(
-            Snapshot::new(policy, counters).written(Arc::new(written)),
+        let counters = metrics.register_policy(policy.name(), policy.revision(), modes, &clock);
+        let in_force = Arc::new(ActivePolicy::new(
+            PolicySnapshot::new(policy, counters).with_source(Arc::new(written)),
         ));
-        let stops = Arc::new(Stops::new(10, clock.clone(), metrics.clone()));
+        let stops = Arc::new(StopRegistry::new(10, clock.clone(), metrics.clone()));
         let stops = StopsApi {
             stops,
-            in_force: Arc::clone(&in_force),
+            active_policy: Arc::clone(&in_force),
             crawlers: Arc::clone(&crawlers),
         };
         let policy = PolicyApi {
-            in_force,
-            reloads: Reloads::new(clock.clone()).0,
+            active_policy: in_force,
+            reloads: ReloadHandle::new(clock.clone()).0,
             crawlers,
-            profile: Profile::Generic,
+            default_profile: Profile::Generic,
         };
-        let admin = Admin::new(
-            Guard::new([], token),
+        let admin = AdminServer::new(
+            AdminGuard::new([], token),
             metrics.clone(),
             readiness,
             policy,
             stops,
         )
-        .of(Process::new("it", clock.clone()));
+        .with_process(ProcessInfo::new("it", clock.clone()));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 
 use crawlgate::config::policy::failing_cases;
 use crawlgate::policy::compile::load;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::vocab::problem::Problem;
 
 /// Everything that is said of a policy, errors and warnings alike.
 fn said(path: &Path) -> String {
     let name = path.file_name().unwrap().to_str().unwrap();
-    let files = MemoryFiles::new().with(name, fs::read(path).unwrap());
+    let files = MemoryFileSystem::new().with_file(name, fs::read(path).unwrap());
     let problems = match load(&files, name) {
         Ok(compiled) => compiled.problems,
         Err(problems) => {
@@ -24,7 +24,7 @@ fn said(path: &Path) -> String {
             problems
         }
     };
-    problems.iter().map(|p| p.rendered() + "\n").collect()
+    problems.iter().map(|p| p.render() + "\n").collect()
 }
 
 fn policies() -> Vec<PathBuf> {
@@ -104,7 +104,7 @@ fn mutilated_policies_never_panic() {
             random.choice(&sources).unwrap()
         };
         let text = mutilated(source, &mut random);
-        let files = MemoryFiles::new().with("p.yaml", text.as_bytes());
+        let files = MemoryFileSystem::new().with_file("p.yaml", text.as_bytes());
         let problems = match load(&files, "p.yaml") {
             Ok(compiled) => {
                 accepted += 1;
@@ -117,9 +117,9 @@ fn mutilated_policies_never_panic() {
             }
         };
         for problem in problems {
-            let line = problem.place.line as usize;
+            let line = problem.location.line as usize;
             assert!(line <= text.split('\n').count(), "{problem} in\n{text}");
-            assert!(!problem.rendered().is_empty());
+            assert!(!problem.render().is_empty());
         }
     }
     println!("{accepted} accepted, {refused} refused");
@@ -171,7 +171,7 @@ fn every_kind_of_mistake_is_found_in_one_run() {
     for (line, expected) in &faults {
         let there = problems
             .iter()
-            .filter(|p| p.place.line == *line)
+            .filter(|p| p.location.line == *line)
             .map(ToString::to_string);
         let fits = |said: &String| expected.split('|').all(|part| said.contains(part));
         assert!(
@@ -180,7 +180,7 @@ fn every_kind_of_mistake_is_found_in_one_run() {
             there.collect::<Vec<_>>()
         );
     }
-    let marked = |p: &&Problem| faults.iter().any(|(line, _)| p.place.line == *line);
+    let marked = |p: &&Problem| faults.iter().any(|(line, _)| p.location.line == *line);
     let others: Vec<String> = problems
         .iter()
         .filter(|p| !marked(p))
@@ -207,7 +207,7 @@ fn of_its_clean_twin_nothing_is_said() {
 }
 
 fn problems_of(name: &str, text: &str) -> Vec<Problem> {
-    match load(&MemoryFiles::new().with(name, text), name) {
+    match load(&MemoryFileSystem::new().with_file(name, text), name) {
         Ok(compiled) => {
             let failing = failing_cases(&compiled.policy, &compiled.cases);
             compiled.problems.into_iter().chain(failing).collect()

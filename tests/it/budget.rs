@@ -3,59 +3,68 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlgate::clock::{Clock, Hand};
-use crawlgate::gate::budget::{Budgets, Deed, Limits, Novelty, Purse, Request, number};
+use crawlgate::clock::{Clock, ManualClock};
+use crawlgate::gate::budget::{
+    BudgetAction, BudgetKind, BudgetLimits, BudgetRequest, BudgetTracker, UrlNovelty, host_number,
+};
 use crawlgate::store::budgets::BudgetsFile;
 
 use crate::effects::{Bench, CONFIG, policy};
 
 const DAY: u64 = 86_400;
 
-fn budgets() -> (Budgets, Hand) {
+fn budgets() -> (BudgetTracker, ManualClock) {
     let (clock, hand) = Clock::manual();
-    (Budgets::new(clock), hand)
+    (BudgetTracker::new(clock), hand)
 }
 
-fn new(host: &str) -> Request {
-    Request {
-        novelty: Novelty::New,
-        host: number(host),
+fn new(host: &str) -> BudgetRequest {
+    BudgetRequest {
+        novelty: UrlNovelty::New,
+        host: host_number(host),
     }
 }
 
 #[test]
 fn a_day_ends_by_the_wall_clock() {
     let (budgets, hand) = budgets();
-    let limits = Limits {
+    let limits = BudgetLimits {
         urls: Some(2),
-        ..Limits::default()
+        ..BudgetLimits::default()
     };
-    let ask = |deed| budgets.ask("host a", limits, new("a"), deed);
-    assert_eq!(ask(Deed::Ask), Ok(()), "asking spends nothing");
+    let ask = |deed| budgets.apply("host a", limits, new("a"), deed);
+    assert_eq!(ask(BudgetAction::Check), Ok(()), "asking spends nothing");
     hand.advance(Duration::from_secs(DAY - 10));
     assert_eq!(
-        (ask(Deed::Spend), ask(Deed::Ask), ask(Deed::Spend)),
+        (
+            ask(BudgetAction::Charge),
+            ask(BudgetAction::Check),
+            ask(BudgetAction::Charge)
+        ),
         (Ok(()), Ok(()), Ok(()))
     );
-    let used_up = ask(Deed::Spend).unwrap_err();
+    let used_up = ask(BudgetAction::Charge).unwrap_err();
     assert_eq!(
-        (used_up.purse, used_up.left),
-        (Purse::Urls, Duration::from_secs(10))
+        (used_up.kind, used_up.resets_in),
+        (BudgetKind::Urls, Duration::from_secs(10))
     );
     assert_eq!(
-        budgets.ask("host b", limits, new("b"), Deed::Spend),
+        budgets.apply("host b", limits, new("b"), BudgetAction::Charge),
         Ok(()),
         "another name"
     );
     // A clock that is put back gives no second day.
-    hand.jump(-3_600);
-    assert_eq!(ask(Deed::Ask).unwrap_err().left, Duration::from_secs(3_610));
-    hand.jump(3_600);
+    hand.adjust_wall_time(-3_600);
+    assert_eq!(
+        ask(BudgetAction::Check).unwrap_err().resets_in,
+        Duration::from_secs(3_610)
+    );
+    hand.adjust_wall_time(3_600);
     hand.advance(Duration::from_secs(10));
-    assert_eq!(ask(Deed::Spend), Ok(()));
+    assert_eq!(ask(BudgetAction::Charge), Ok(()));
     budgets.sweep();
     assert_eq!(
-        (ask(Deed::Spend), ask(Deed::Ask).is_err()),
+        (ask(BudgetAction::Charge), ask(BudgetAction::Check).is_err()),
         (Ok(()), true),
         "today's are not swept"
     );
@@ -64,87 +73,90 @@ fn a_day_ends_by_the_wall_clock() {
 #[test]
 fn bytes_count_once_they_have_passed_and_hosts_once_each() {
     let (budgets, _hand) = budgets();
-    let limits = Limits {
+    let limits = BudgetLimits {
         bytes: Some(100),
         hosts: Some(2),
-        ..Limits::default()
+        ..BudgetLimits::default()
     };
     let spend = |host| {
         budgets
-            .ask("domain d", limits, new(host), Deed::Spend)
-            .map_err(|used_up| used_up.purse)
+            .apply("domain d", limits, new(host), BudgetAction::Charge)
+            .map_err(|used_up| used_up.kind)
     };
     assert_eq!([spend("a.d"), spend("b.d"), spend("a.d")], [Ok(()); 3]);
-    assert_eq!(spend("c.d"), Err(Purse::Hosts));
-    budgets.passed("domain d", 99);
+    assert_eq!(spend("c.d"), Err(BudgetKind::Hosts));
+    budgets.add_bytes("domain d", 99);
     assert_eq!(spend("b.d"), Ok(()));
-    budgets.passed("domain d", 1_000);
-    assert_eq!(spend("b.d"), Err(Purse::Bytes));
+    budgets.add_bytes("domain d", 1_000);
+    assert_eq!(spend("b.d"), Err(BudgetKind::Bytes));
 }
 
 #[test]
 fn a_restart_gives_no_second_day_and_the_next_day_forgets() {
     let directory = crate::support::folder::Folder::new();
-    let limits = Limits {
+    let limits = BudgetLimits {
         urls: Some(1),
         hosts: Some(1),
-        ..Limits::default()
+        ..BudgetLimits::default()
     };
     let (clock, hand) = Clock::manual();
     let open = || {
-        let budgets = Budgets::new(clock.clone());
+        let budgets = BudgetTracker::new(clock.clone());
         budgets
             .restore(BudgetsFile::in_directory(directory.path()))
             .unwrap();
         budgets
     };
     let first = open();
-    assert!(!first.is_behind());
+    assert!(!first.needs_write());
     first
-        .ask("domain d", limits, new("a.d"), Deed::Spend)
+        .apply("domain d", limits, new("a.d"), BudgetAction::Charge)
         .unwrap();
-    assert!(first.is_behind());
-    first.keep().unwrap();
-    first.passed("domain d", 5);
-    assert!(!first.is_behind(), "not again so soon");
-    first.keep().unwrap();
+    assert!(first.needs_write());
+    first.persist().unwrap();
+    first.add_bytes("domain d", 5);
+    assert!(!first.needs_write(), "not again so soon");
+    first.persist().unwrap();
     let again = open();
     assert!(
         again
-            .ask("domain d", limits, new("a.d"), Deed::Ask)
+            .apply("domain d", limits, new("a.d"), BudgetAction::Check)
             .is_err()
     );
-    let more = Limits {
+    let more = BudgetLimits {
         urls: None,
         bytes: Some(5),
         ..limits
     };
     assert_eq!(
         again
-            .ask("domain d", more, new("a.d"), Deed::Ask)
+            .apply("domain d", more, new("a.d"), BudgetAction::Check)
             .unwrap_err()
-            .purse,
-        Purse::Bytes
+            .kind,
+        BudgetKind::Bytes
     );
-    let hosts = Limits {
+    let hosts = BudgetLimits {
         hosts: Some(1),
-        ..Limits::default()
+        ..BudgetLimits::default()
     };
     assert_eq!(
         again
-            .ask("domain d", hosts, new("b.d"), Deed::Ask)
+            .apply("domain d", hosts, new("b.d"), BudgetAction::Check)
             .unwrap_err()
-            .purse,
-        Purse::Hosts
+            .kind,
+        BudgetKind::Hosts
     );
-    assert_eq!(again.ask("domain d", hosts, new("a.d"), Deed::Ask), Ok(()));
+    assert_eq!(
+        again.apply("domain d", hosts, new("a.d"), BudgetAction::Check),
+        Ok(())
+    );
     hand.advance(Duration::from_secs(DAY));
     assert_eq!(
-        open().ask("domain d", limits, new("b.d"), Deed::Ask),
+        open().apply("domain d", limits, new("b.d"), BudgetAction::Check),
         Ok(())
     );
     std::fs::write(directory.path().join("budgets.json"), "{}").unwrap();
-    let told = Budgets::new(clock.clone())
+    let told = BudgetTracker::new(clock.clone())
         .restore(BudgetsFile::in_directory(directory.path()))
         .unwrap_err();
     assert!(told.to_string().contains("budgets.json"), "{told}");
@@ -153,23 +165,28 @@ fn a_restart_gives_no_second_day_and_the_next_day_forgets() {
 #[test]
 fn too_many_names_make_room_by_those_that_spent_least() {
     let (budgets, _hand) = budgets();
-    let limits = Limits {
+    let limits = BudgetLimits {
         urls: Some(1_000),
-        ..Limits::default()
+        ..BudgetLimits::default()
     };
     for _ in 0..1_000 {
         budgets
-            .ask("host big", limits, new("big"), Deed::Spend)
+            .apply("host big", limits, new("big"), BudgetAction::Charge)
             .unwrap();
     }
     for name in 0..400_000 {
         budgets
-            .ask(&format!("host h{name}"), limits, new("h"), Deed::Spend)
+            .apply(
+                &format!("host h{name}"),
+                limits,
+                new("h"),
+                BudgetAction::Charge,
+            )
             .unwrap();
     }
     assert!(
         budgets
-            .ask("host big", limits, new("big"), Deed::Ask)
+            .apply("host big", limits, new("big"), BudgetAction::Check)
             .is_err()
     );
 }
@@ -178,16 +195,16 @@ fn too_many_names_make_room_by_those_that_spent_least() {
 fn many_threads_spend_no_more_than_there_is() {
     let (budgets, _hand) = budgets();
     let budgets = Arc::new(budgets);
-    let limits = Limits {
+    let limits = BudgetLimits {
         urls: Some(1_000),
-        ..Limits::default()
+        ..BudgetLimits::default()
     };
     let spent: usize = std::thread::scope(|scope| {
         let spend = || {
             (0..500)
                 .filter(|_| {
                     budgets
-                        .ask("crawler c", limits, new("h"), Deed::Spend)
+                        .apply("crawler c", limits, new("h"), BudgetAction::Charge)
                         .is_ok()
                 })
                 .count()

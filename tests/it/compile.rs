@@ -2,27 +2,27 @@
 
 use crawlgate::clock::Clock;
 use crawlgate::policy::Policy;
-use crawlgate::policy::cases::{Answer, CaseFacts};
-use crawlgate::policy::compile::{Compiled, builtin, load};
-use crawlgate::policy::rule::{ChildOrder, Mode, PolicyStage, Rule};
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::cases::{CaseFacts, CaseRefusal};
+use crawlgate::policy::compile::{CompiledPolicy, load, load_builtin};
+use crawlgate::policy::rule::{ChildOrder, EnforcementMode, PolicyStage, Rule};
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::trail::Trail;
 use crawlgate::vocab::problem::{Problem, Severity};
 use serde_json::{Value as Json, json};
 
 const HEAD: &str = "policy: 1\nname: t\noptions: { disposition: allow }\n";
 
-fn one_file(text: &str) -> MemoryFiles {
-    MemoryFiles::new().with("policy.yaml", text)
+fn one_file(text: &str) -> MemoryFileSystem {
+    MemoryFileSystem::new().with_file("policy.yaml", text)
 }
 
-fn unwrapped(result: Result<Compiled, Vec<Problem>>) -> Compiled {
+fn unwrapped(result: Result<CompiledPolicy, Vec<Problem>>) -> CompiledPolicy {
     result.unwrap_or_else(|problems| {
         panic!(
             "{}",
             problems
                 .iter()
-                .map(Problem::rendered)
+                .map(Problem::render)
                 .collect::<Vec<_>>()
                 .join("\n")
         )
@@ -30,7 +30,7 @@ fn unwrapped(result: Result<Compiled, Vec<Problem>>) -> Compiled {
 }
 
 /// Compiles a document that has the usual head.
-fn compiled(body: &str) -> Compiled {
+fn compiled(body: &str) -> CompiledPolicy {
     unwrapped(load(&one_file(&format!("{HEAD}{body}")), "policy.yaml"))
 }
 
@@ -45,7 +45,7 @@ fn said(body: &str) -> Vec<String> {
 
 /// The options after the request stage for a URL, as JSON.
 fn options(policy: &Policy, url: &str) -> Json {
-    let facts = CaseFacts::of_url(url).unwrap();
+    let facts = CaseFacts::for_url(url).unwrap();
     let (trail, _) = policy.decide(&facts.facts());
     policy.options_json(&trail)
 }
@@ -95,27 +95,29 @@ rules:
 
 #[test]
 fn the_policies_of_the_documentation_load_and_their_cases_pass() {
-    let files = MemoryFiles::new().with("p/policy.yaml", EXAMPLE).with(
-        "p/lists/blocked.txt",
-        "# bad\nevil.example\n\nWorse.example. # comment\n",
-    );
+    let files = MemoryFileSystem::new()
+        .with_file("p/policy.yaml", EXAMPLE)
+        .with_file(
+            "p/lists/blocked.txt",
+            "# bad\nevil.example\n\nWorse.example. # comment\n",
+        );
     let acme = unwrapped(load(&files, "p/policy.yaml"));
     assert_eq!((acme.policy.name(), acme.cases.len()), ("acme", 3));
     cases_pass(&acme);
     let bench = unwrapped(load(&one_file(BENCH), "policy.yaml"));
     assert_eq!(bench.policy.rules().len(), 6);
-    assert_eq!(unwrapped(builtin()).policy.name(), "builtin");
+    assert_eq!(unwrapped(load_builtin()).policy.name(), "builtin");
 }
 
-fn cases_pass(compiled: &Compiled) {
+fn cases_pass(compiled: &CompiledPolicy) {
     for case in &compiled.cases {
         let (trail, decision) = case.facts.with_facts(|facts| compiled.policy.decide(facts));
         let intent = decision
             .rejects()
-            .then(|| compiled.policy.refusing(&trail, &decision).intent);
-        let answer = Answer {
+            .then(|| compiled.policy.refusal(&trail, &decision).intent);
+        let answer = CaseRefusal {
             intent,
-            ..Answer::default()
+            ..CaseRefusal::default()
         };
         let mismatches = case.mismatches(&compiled.policy, &trail, &decision, &answer);
         assert_eq!(mismatches, [], "{}", case.place);
@@ -126,7 +128,7 @@ fn cases_pass(compiled: &Compiled) {
 fn the_policy_to_start_from_has_nothing_to_complain_of() {
     let text = std::fs::read_to_string("config/policy.yaml").unwrap();
     let starter = unwrapped(load(&one_file(&text), "policy.yaml"));
-    let said: Vec<String> = starter.problems.iter().map(Problem::rendered).collect();
+    let said: Vec<String> = starter.problems.iter().map(Problem::render).collect();
     assert!(said.is_empty(), "{}", said.join("\n"));
     assert!(starter.cases.len() >= 15);
     cases_pass(&starter);
@@ -167,14 +169,14 @@ fn a_case_says_in_what_a_decision_differs() {
     let c = compiled(&body.replace("code: 760", "intent: gone, options: { max_depth: 3 }"));
     let case = &c.cases[0];
     let (trail, decision) = c.policy.decide(&case.facts.facts());
-    let answer = Answer {
+    let answer = CaseRefusal {
         status: Some(403),
-        ..Answer::default()
+        ..CaseRefusal::default()
     };
     let found: Vec<String> = case
         .mismatches(&c.policy, &trail, &decision, &answer)
         .iter()
-        .map(|m| format!("{} {} {}", m.key, m.expected, m.found))
+        .map(|m| format!("{} {} {}", m.key, m.expected, m.actual))
         .collect();
     assert_eq!(
         found,
@@ -233,13 +235,13 @@ fn rules_lie_flat_with_parents_before_children() {
 fn placed(rule: &Rule) -> String {
     let active: Vec<&str> = PolicyStage::ALL
         .into_iter()
-        .filter(|s| rule.active.contains(*s))
+        .filter(|s| rule.active_stages.contains(*s))
         .map(PolicyStage::as_str)
         .collect();
     let content = if rule.content_only { " content" } else { "" };
     format!(
         "{} {}{content} [{}]",
-        rule.floor.as_str(),
+        rule.earliest_stage.as_str(),
         rule.stage.as_str(),
         active.join(",")
     )
@@ -330,7 +332,10 @@ fn match_first_keeps_the_stage_of_its_children() {
         panic!()
     };
     assert_eq!(group.order, ChildOrder::First(PolicyStage::Response));
-    assert!(c.policy.acts_at(PolicyStage::Response) && !c.policy.acts_at(PolicyStage::Destination));
+    assert!(
+        c.policy.is_active_at(PolicyStage::Response)
+            && !c.policy.is_active_at(PolicyStage::Destination)
+    );
 }
 
 #[test]
@@ -342,8 +347,8 @@ fn rules_around_decide_who_takes_part() {
   - { id: g }
 ",
     );
-    let modes: Vec<Mode> = c.policy.rules().iter().map(|r| r.mode).collect();
-    use Mode::{Disabled, Enforce, Shadow};
+    let modes: Vec<EnforcementMode> = c.policy.rules().iter().map(|r| r.mode).collect();
+    use EnforcementMode::{Disabled, Enforce, Shadow};
     assert_eq!(
         modes,
         [
@@ -551,17 +556,17 @@ cases:
 
 #[test]
 fn a_directory_is_one_document() {
-    let files = MemoryFiles::new()
-        .with("p/10-head.yaml", HEAD)
-        .with("p/20-rules.yaml", "rules:\n  - { id: a, forbid: { in: l } }\n  - { forbid: { ext: gif } }\n")
-        .with(
+    let files = MemoryFileSystem::new()
+        .with_file("p/10-head.yaml", HEAD)
+        .with_file("p/20-rules.yaml", "rules:\n  - { id: a, forbid: { in: l } }\n  - { forbid: { ext: gif } }\n")
+        .with_file(
             "p/30-more.yaml",
             "lists: { l: { kind: domains, file: lists/l.txt } }\nrules:\n  - { forbid: { ext: png } }\n",
         )
-        .with("p/.hidden.yaml", "nonsense")
-        .with("p/notes.txt", "nonsense")
-        .with("p/late.yml", "nonsense")
-        .with("p/lists/l.txt", "foo.com\r\n");
+        .with_file("p/.hidden.yaml", "nonsense")
+        .with_file("p/notes.txt", "nonsense")
+        .with_file("p/late.yml", "nonsense")
+        .with_file("p/lists/l.txt", "foo.com\r\n");
     let c = unwrapped(load(&files, "p/"));
     let ids: Vec<&str> = c.policy.rules().iter().map(|r| r.id.as_str()).collect();
     assert_eq!(ids, ["a", "rules.2", "rules.3"]);
@@ -570,10 +575,10 @@ fn a_directory_is_one_document() {
             .iter()
             .any(|p| p.found.as_deref() == Some("late.yml"))
     );
-    let facts = CaseFacts::of_url("http://a.foo.com/").unwrap();
+    let facts = CaseFacts::for_url("http://a.foo.com/").unwrap();
     assert!(c.policy.decide(&facts.facts()).1.rejects());
 
-    let twice = files.clone().with(
+    let twice = files.clone().with_file(
         "p/40.yaml",
         "name: other\nrules:\n  - { id: a, forbid: { ext: ico } }\n",
     );
@@ -595,7 +600,7 @@ fn a_directory_is_one_document() {
         "{lines:?}"
     );
 
-    let headless = MemoryFiles::new().with("p/a.yaml", "rules: []\n");
+    let headless = MemoryFileSystem::new().with_file("p/a.yaml", "rules: []\n");
     let lines: Vec<String> = load(&headless, "p")
         .unwrap_err()
         .iter()
@@ -625,9 +630,9 @@ fn the_revision_covers_files_and_lists() {
         let directory = path
             .rsplit_once('/')
             .map_or(String::new(), |(d, _)| format!("{d}/"));
-        let files = MemoryFiles::new()
-            .with(path, text)
-            .with(&format!("{directory}l.txt"), list);
+        let files = MemoryFileSystem::new()
+            .with_file(path, text)
+            .with_file(&format!("{directory}l.txt"), list);
         unwrapped(load(&files, path)).policy.revision().to_owned()
     };
     let first = revision("policy.yaml", &text, "a.com\n");
@@ -663,7 +668,7 @@ fn list_files_may_be_odd_but_not_anything() {
             "l.txt:2:2: error: not a host but a URL",
         ),
     ] {
-        let files = one_file(&format!("{HEAD}{body}")).with("l.txt", bytes);
+        let files = one_file(&format!("{HEAD}{body}")).with_file("l.txt", bytes);
         let lines: Vec<String> = load(&files, "policy.yaml")
             .unwrap_err()
             .iter()
@@ -672,16 +677,16 @@ fn list_files_may_be_odd_but_not_anything() {
         assert!(lines.len() == 1 && lines[0].contains(expected), "{lines:?}");
     }
     let files = one_file(&format!("{HEAD}{body}"))
-        .with("l.txt", b"\xef\xbb\xbf# x\r\n\r\n a.com # y\r\n".to_vec());
+        .with_file("l.txt", b"\xef\xbb\xbf# x\r\n\r\n a.com # y\r\n".to_vec());
     let c = unwrapped(load(&files, "policy.yaml"));
     assert!(
         c.policy
-            .decide(&CaseFacts::of_url("http://a.com/").unwrap().facts())
+            .decide(&CaseFacts::for_url("http://a.com/").unwrap().facts())
             .1
             .rejects()
     );
     let many: String = (0..100).map(|n| format!("http://{n}/\n")).collect();
-    let files = one_file(&format!("{HEAD}{body}")).with("l.txt", many);
+    let files = one_file(&format!("{HEAD}{body}")).with_file("l.txt", many);
     let problems = load(&files, "policy.yaml").unwrap_err();
     assert_eq!(problems.len(), 21, "twenty, and how many more");
     for path in [
@@ -771,7 +776,7 @@ fn nesting_is_deep_but_bounded() {
     let c = compiled(&format!("rules: [{{ id: x, forbid: {} }}]\n", nots(32)));
     let rejects = |url| {
         c.policy
-            .decide(&CaseFacts::of_url(url).unwrap().facts())
+            .decide(&CaseFacts::for_url(url).unwrap().facts())
             .1
             .rejects()
     };
@@ -813,12 +818,12 @@ rules:
   - { id: e, forbid: { ext: png } }
 ";
     let c = compiled(body);
-    assert_eq!(c.policy.disabled(), 3);
+    assert_eq!(c.policy.disabled_rules(), 3);
     let live: Vec<&str> = c
         .policy
         .rules()
         .iter()
-        .filter(|r| r.mode == Mode::Enforce)
+        .filter(|r| r.mode == EnforcementMode::Enforce)
         .map(|r| r.id.as_str())
         .collect();
     assert_eq!(live, ["e"]);
@@ -857,8 +862,8 @@ fn big_policies_load() {
         .map(|n| format!("http://host{n}.example.net/x/\n"))
         .collect();
     let files = one_file(&text)
-        .with("a.txt", domains)
-        .with("b.txt", prefixes);
+        .with_file("a.txt", domains)
+        .with_file("b.txt", prefixes);
     let clock = Clock::system();
     let start = clock.now();
     let c = unwrapped(load(&files, "policy.yaml"));
@@ -870,12 +875,15 @@ fn big_policies_load() {
         ("http://host77777.example.net/x/y", "in-b"),
         ("http://d29999.example.com/p29999", "r29999"),
     ] {
-        let facts = CaseFacts::of_url(url).unwrap();
+        let facts = CaseFacts::for_url(url).unwrap();
         let (trail, decision) = c.policy.decide(&facts.facts());
         let trail: &Trail = &trail;
         assert!(decision.rejects(), "{url}");
         assert_eq!(
-            trail.matched().first().and_then(|r| c.policy.rule_id(*r)),
+            trail
+                .matched_rules()
+                .first()
+                .and_then(|r| c.policy.rule_id(*r)),
             Some(rule),
             "{url}"
         );

@@ -2,7 +2,7 @@
 
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile::load;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use serde_json::{Value as Json, json};
 
 const LISTS: &str = "
@@ -21,13 +21,13 @@ fn holds(condition: &str, facts: Json) -> bool {
     let text = format!(
         "policy: 1\nname: t\noptions: {{ disposition: allow }}\n{LISTS}\nrules:\n  - {{ id: x, forbid: {condition} }}\n"
     );
-    let files = MemoryFiles::new().with("p.yaml", text);
+    let files = MemoryFileSystem::new().with_file("p.yaml", text);
     let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| {
         panic!(
             "{condition}: {}",
             problems
                 .iter()
-                .map(|p| p.rendered())
+                .map(|p| p.render())
                 .collect::<Vec<_>>()
                 .join("\n")
         )

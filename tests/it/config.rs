@@ -6,17 +6,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::config::Settings;
-use crawlgate::config::file::{ConfigFile, TlsText};
-use crawlgate::config::load::{Loaded, Overrides, Surroundings, load};
+use crawlgate::config::file::{ConfigFile, TlsSection};
+use crawlgate::config::load::{Environment, LoadedConfig, Overrides, load};
 use crawlgate::config::policy;
 use crawlgate::config::settings::{
-    Admin, AuthorityFiles, Events, KeepLedger, Ledger, Listener, LogFormat, LogTarget,
-    MetricsLevel, OnFull, PolicyOrigin, ProfileChoice, Resolver, Roots, Rotate, Store, Tls,
-    Workers,
+    AdminConfig, AuthorityFiles, EventsConfig, LedgerConfig, LedgerMode, ListenerConfig, LogFormat,
+    LogTarget, MetricsLevel, OnFullSetting, PolicyOrigin, ProfileSetting, ResolverSetting,
+    RotateConfig, StoreConfig, TlsConfig, TrustRoots, WorkerCount,
 };
-use crawlgate::gate::crawlers::Anonymous;
-use crawlgate::gate::crawlers::password::Verdict;
-use crawlgate::vocab::crawler::May;
+use crawlgate::gate::crawlers::AnonymousAccess;
+use crawlgate::gate::crawlers::password::PasswordMatch;
+use crawlgate::vocab::crawler::CrawlerHint;
 use crawlgate::vocab::problems::Problems;
 use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::rule_id::Slug;
@@ -67,8 +67,8 @@ logs:
 telemetry: { metrics: full, otlp: none }
 "#;
 
-fn listener(address: &str, crawler: Option<&str>) -> Listener {
-    Listener {
+fn listener(address: &str, crawler: Option<&str>) -> ListenerConfig {
+    ListenerConfig {
         address: address.parse().unwrap(),
         crawler: crawler.and_then(Slug::new),
     }
@@ -81,7 +81,7 @@ fn nothing(_: &str) -> Option<String> {
 /// Reads a configuration; its problems, a line each.
 fn read(text: &str) -> (ConfigFile, Vec<String>) {
     let mut problems = Problems::new();
-    let config = ConfigFile::read(&Arc::from("c.yaml"), text, &nothing, &mut problems);
+    let config = ConfigFile::parse(&Arc::from("c.yaml"), text, &nothing, &mut problems);
     (
         config,
         problems
@@ -100,8 +100,8 @@ fn overrides(config: &Path) -> Overrides {
 }
 
 /// Loads in a directory; the problems as lines if it is refused.
-fn loaded(directory: &Path, overrides: &Overrides) -> Result<Loaded, Vec<String>> {
-    let around = Surroundings {
+fn loaded(directory: &Path, overrides: &Overrides) -> Result<LoadedConfig, Vec<String>> {
+    let around = Environment {
         directory,
         variables: &nothing,
     };
@@ -109,15 +109,15 @@ fn loaded(directory: &Path, overrides: &Overrides) -> Result<Loaded, Vec<String>
 }
 
 /// The defaults of `tls`, with their files in this directory.
-fn home_of_tls(certs: &str) -> Tls {
+fn home_of_tls(certs: &str) -> TlsConfig {
     let file = |name: &str| Path::new(certs).join(name);
-    Tls {
+    TlsConfig {
         authorities: vec![AuthorityFiles {
             cert: file("ca.pem"),
             key: file("ca.key"),
         }],
         bundle: file("bundle.pem"),
-        ..Tls::default()
+        ..TlsConfig::default()
     }
 }
 
@@ -135,7 +135,7 @@ fn the_defaults_are_those_of_the_contract() {
     assert_eq!(config.store_path.as_deref(), Some("../var/crawlgate"));
     let named = ConfigFile {
         policy_path: None,
-        tls: TlsText::default(),
+        tls: TlsSection::default(),
         store_path: None,
         ..config
     };
@@ -182,12 +182,12 @@ telemetry: { metrics: none }
 "#;
 
 /// The settings of `tls` in [`EVERY_KEY`].
-fn every_key_of_tls(etc: &Path) -> Tls {
+fn every_key_of_tls(etc: &Path) -> TlsConfig {
     let authority = |cert: &str, key: &str| AuthorityFiles {
         cert: etc.join(cert),
         key: etc.join(key),
     };
-    Tls {
+    TlsConfig {
         intercept: true,
         intercept_to_reject: false,
         authorities: vec![
@@ -197,7 +197,7 @@ fn every_key_of_tls(etc: &Path) -> Tls {
         create: false,
         bundle: etc.join("all.pem"),
         verify_upstream: false,
-        roots: Roots::Webpki,
+        roots: TrustRoots::Webpki,
         extra_roots: vec![etc.join("corp.pem")],
         leaf_cache: 1,
         mints_per_client: 2,
@@ -205,8 +205,8 @@ fn every_key_of_tls(etc: &Path) -> Tls {
 }
 
 /// The settings of `admin` in [`EVERY_KEY`].
-fn every_key_of_admin(etc: &Path) -> Admin {
-    Admin {
+fn every_key_of_admin(etc: &Path) -> AdminConfig {
+    AdminConfig {
         listen: "127.0.0.1:3".parse().unwrap(),
         token_file: Some(etc.join("secret/token")),
         names: vec!["gate.corp.example".into(), "crawlgate:3129".into()],
@@ -214,14 +214,14 @@ fn every_key_of_admin(etc: &Path) -> Admin {
 }
 
 /// The settings of `ledger` in [`EVERY_KEY`].
-fn every_key_of_ledger(etc: &Path) -> Ledger {
-    let events = Events {
+fn every_key_of_ledger(etc: &Path) -> LedgerConfig {
+    let events = EventsConfig {
         file: Some(etc.join("fed.jsonl")),
         webhook: UrlTarget::parse("https://index.example/gone?k=1").ok(),
         keep: Duration::from_secs(300),
     };
-    let (keep, on_full) = (KeepLedger::Always, OnFull::Drop);
-    Ledger {
+    let (keep, on_full) = (LedgerMode::Always, OnFullSetting::Drop);
+    LedgerConfig {
         keep,
         on_full,
         queue: 1,
@@ -253,9 +253,9 @@ fn every_key_reaches_its_setting() {
         PolicyOrigin::Path(etc.join("rules"))
     );
     assert!(!settings.policy.watch);
-    assert_eq!(settings.profile, ProfileChoice::One(Profile::Heritrix));
-    assert_eq!(settings.workers, Workers::Count(3));
-    assert_eq!(settings.anonymous, Anonymous::Deny);
+    assert_eq!(settings.profile, ProfileSetting::Fixed(Profile::Heritrix));
+    assert_eq!(settings.workers, WorkerCount::Count(3));
+    assert_eq!(settings.anonymous, AnonymousAccess::Deny);
     let [news, lab] = &settings.crawlers[..] else {
         panic!("{:?}", settings.crawlers)
     };
@@ -266,7 +266,7 @@ fn every_key_reaches_its_setting() {
     let auth = news.auth.as_ref().unwrap();
     assert_eq!(
         (&*auth.user, auth.password.verify("s3cret")),
-        ("news", Verdict::Right)
+        ("news", PasswordMatch::Match)
     );
     assert_eq!(
         (lab.crawler.as_str(), lab.crawler.profile(), &lab.auth),
@@ -280,9 +280,9 @@ fn every_key_reaches_its_setting() {
         ]
     );
     assert!(
-        lab.crawler.may(May::Depth)
-            && !lab.crawler.may(May::Trace)
-            && !news.crawler.may(May::Depth)
+        lab.crawler.allows_hint(CrawlerHint::Depth)
+            && !lab.crawler.allows_hint(CrawlerHint::Trace)
+            && !news.crawler.allows_hint(CrawlerHint::Depth)
     );
     assert_eq!(settings.tls, every_key_of_tls(&etc));
     assert_eq!(settings.ledger, every_key_of_ledger(&etc));
@@ -295,7 +295,7 @@ fn every_key_reaches_its_setting() {
     assert_eq!(egress.tls_ports.ranges(), [443..=443, 8443..=8443]);
     assert_eq!(
         egress.resolver,
-        Resolver::Servers(vec!["192.0.2.53:53".parse().unwrap()])
+        ResolverSetting::Servers(vec!["192.0.2.53:53".parse().unwrap()])
     );
     let hosts = [
         ("a.example", vec!["10.2.0.7"]),
@@ -356,7 +356,7 @@ fn every_key_reaches_its_setting() {
     );
     assert_eq!(
         settings.logs.rotate,
-        Some(Rotate {
+        Some(RotateConfig {
             size: 1 << 30,
             keep: 0
         })
@@ -665,13 +665,13 @@ fn variables_come_from_the_environment() {
             .find(|(n, _)| *n == name)
             .map(|(_, value)| (*value).to_owned())
     };
-    let around = Surroundings {
+    let around = Environment {
         directory: folder.path(),
         variables: &variables,
     };
     let settings = load(&overrides(&file), &around).unwrap().settings;
     assert_eq!(settings.listen, [listener("127.0.0.1:8080", None)]);
-    assert_eq!(settings.workers, Workers::Count(2));
+    assert_eq!(settings.workers, WorkerCount::Count(2));
     assert_eq!(
         settings.logs.decisions,
         LogTarget::File(folder.path().join("a$${PORT}"))
@@ -683,7 +683,7 @@ fn the_file_is_named_or_found_or_there_is_none() {
     let folder = Folder::new();
     let none = loaded(folder.path(), &Overrides::default()).unwrap();
     let certs = folder.path().join("certs");
-    let store = Store {
+    let store = StoreConfig {
         path: Some(folder.path().join("var/crawlgate")),
     };
     let usual = Settings {
@@ -722,20 +722,20 @@ fn the_file_is_named_or_found_or_there_is_none() {
     let other = folder.write("other/named.yaml", "profile: scrapy");
     let variables =
         |name: &str| (name == "CRAWLGATE_CONFIG").then(|| other.to_str().unwrap().to_owned());
-    let around = Surroundings {
+    let around = Environment {
         directory: folder.path(),
         variables: &variables,
     };
     let by_variable = load(&Overrides::default(), &around).unwrap();
     assert_eq!(
         by_variable.settings.profile,
-        ProfileChoice::One(Profile::Scrapy)
+        ProfileSetting::Fixed(Profile::Scrapy)
     );
     assert_eq!(by_variable.settings.policy.origin, PolicyOrigin::BuiltIn);
     let by_argument = load(&overrides(&found), &around).unwrap();
     assert_eq!(
         by_argument.settings.profile,
-        ProfileChoice::One(Profile::Nutch)
+        ProfileSetting::Fixed(Profile::Nutch)
     );
 }
 
@@ -795,7 +795,7 @@ fn the_shipped_configuration_loads_without_a_warning() {
     let origin = PolicyOrigin::Path("config/policy.yaml".into());
     let mut expected = Settings::default();
     expected.policy.origin = origin;
-    expected.tls = Tls {
+    expected.tls = TlsConfig {
         intercept: true,
         ..home_of_tls("config/../certs")
     };
@@ -804,7 +804,7 @@ fn the_shipped_configuration_loads_without_a_warning() {
         loaded.settings, expected,
         "the file shows defaults, but for tls.intercept"
     );
-    assert_eq!(expected.dangers(), [""; 0]);
+    assert_eq!(expected.safety_errors(), [""; 0]);
 }
 
 /// Keys of parts that are not built yet, which the shipped file sums up in a sentence instead of naming each.
@@ -877,6 +877,6 @@ fn the_benchmark_configuration_loads() {
          runtime:\n  workers: 1\nstore:\n  kind: embedded\n  path: /b/store\nlogs:\n  decisions: none\n",
     );
     assert_eq!(problems, [""; 0]);
-    assert_eq!(config.workers, Workers::Count(1));
+    assert_eq!(config.workers, WorkerCount::Count(1));
     assert_eq!(config.logs.decisions, "none");
 }

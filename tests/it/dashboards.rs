@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crawlgate::metrics::names::ALL;
-use crawlgate::robots::ending::{Meaning, TABLE};
-use crawlgate::vocab::reason::{Reason, Retry};
+use crawlgate::robots::fetch_outcome::{FetchEffect, OUTCOMES};
+use crawlgate::vocab::reason::{Reason, RetryHint};
 
 /// The text between two others, of which the first must be there once.
 fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
@@ -34,7 +34,7 @@ fn reasons_that_say_when_to_come_back_are_no_repeats_on_the_dashboard() {
     let names = Reason::ALL.map(Reason::as_str);
     let later = Reason::ALL
         .into_iter()
-        .filter(|reason| reason.row().retry == Retry::After);
+        .filter(|reason| reason.row().retry == RetryHint::After);
     assert_eq!(
         taken(between(board, "LATER = \"", "\""), &names),
         later.map(Reason::as_str).collect()
@@ -45,10 +45,10 @@ fn reasons_that_say_when_to_come_back_are_no_repeats_on_the_dashboard() {
 fn endings_that_leave_robots_txt_unknown_are_those_of_the_dashboard_and_of_the_alert() {
     let board = include_str!("../../dashboards/boards/politeness.py");
     let rules = include_str!("../../dashboards/prometheus/crawlgate.rules.yml");
-    let names = TABLE.map(|row| row.name);
-    let unknown: BTreeSet<&str> = TABLE
+    let names = OUTCOMES.map(|row| row.name);
+    let unknown: BTreeSet<&str> = OUTCOMES
         .iter()
-        .filter(|row| row.meaning == Meaning::Unreachable)
+        .filter(|row| row.effect == FetchEffect::Unreachable)
         .map(|row| row.name)
         .collect();
     assert_eq!(

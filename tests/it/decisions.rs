@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
-use crawlgate::metrics::log::{Closed, Destination, Log, LogSettings, Rotate};
-use crawlgate::metrics::record::{Keep, Recorder};
+use crawlgate::metrics::log::{
+    DecisionLog, LogCloseResult, LogDestination, LogFileRotation, LogSettings,
+};
+use crawlgate::metrics::record::{Recorder, UrlRetention};
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::target::UrlTarget;
 use serde_json::{Value as Json, json};
@@ -535,21 +537,21 @@ fn following_misses_nothing_of_a_log_that_rotates() {
     let path = folder.path().join("d.jsonl");
     let (clock, _hand) = Clock::manual();
     let metrics = Metrics::new(&[], &[]).unwrap();
-    let rotate = Some(Rotate {
+    let rotate = Some(LogFileRotation {
         size: 20_000,
         keep: 1_000,
     });
     let settings = LogSettings {
-        to: Destination::Path(path),
+        destination: LogDestination::Path(path),
         rotate,
         ..LogSettings::default()
     };
-    let log = Log::open(settings, &metrics, &clock).unwrap();
+    let log = DecisionLog::open(settings, &metrics, &clock).unwrap();
     let recorder = Recorder::new(metrics, log.clone(), clock.clone());
     let write = |n: usize| {
         let mut record = recorder.begin(clock.now(), &http::Method::GET);
-        record.target(&UrlTarget::parse(&format!("http://h.example/{n}")).unwrap());
-        record.rejected(Reason::Rule, None, Keep::Full);
+        record.set_target(&UrlTarget::parse(&format!("http://h.example/{n}")).unwrap());
+        record.set_rejected(Reason::Rule, None, UrlRetention::Full);
     };
     let follower = Follower::start(
         folder.path(),
@@ -558,10 +560,10 @@ fn following_misses_nothing_of_a_log_that_rotates() {
     for n in 0..3_000 {
         write(n);
         if n % 50 == 0 {
-            assert_eq!(log.flush(LONG), Closed::Done);
+            assert_eq!(log.flush(LONG), LogCloseResult::Done);
         }
     }
-    assert_eq!(log.close(LONG), Closed::Done);
+    assert_eq!(log.close(LONG), LogCloseResult::Done);
     for n in 0..3_000 {
         let line: Json = serde_json::from_str(&follower.next()).unwrap();
         assert_eq!(line["url"], format!("http://h.example/{n}"));

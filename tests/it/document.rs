@@ -1,24 +1,25 @@
 //! The document stage, and the options that look at answers (policy.md sections 2, 4 and 5).
 
-use crawlgate::gate::trial::Trial;
+use crawlgate::gate::offline_evaluation::OfflineEvaluation;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{Compiled, load};
+use crawlgate::policy::compile::{CompiledPolicy, load};
 use crawlgate::policy::decide::{Cause, Verdict};
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::vocab::problem::Problem;
 use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::reason::Reason;
 use serde_json::{Value as Json, json};
 
-fn opened(body: &str) -> Result<Compiled, String> {
+fn opened(body: &str) -> Result<CompiledPolicy, String> {
     let head = if body.contains("options:") {
         ""
     } else {
         "options: { disposition: allow }\n"
     };
-    let files = MemoryFiles::new().with("p.yaml", format!("policy: 1\nname: t\n{head}{body}\n"));
-    let shown = |problems: Vec<Problem>| problems.iter().map(|p| p.rendered() + "\n").collect();
+    let files =
+        MemoryFileSystem::new().with_file("p.yaml", format!("policy: 1\nname: t\n{head}{body}\n"));
+    let shown = |problems: Vec<Problem>| problems.iter().map(|p| p.render() + "\n").collect();
     load(&files, "p.yaml").map_err(shown)
 }
 
@@ -35,13 +36,13 @@ fn said(policy: &Policy, facts: &Json) -> String {
         facts["url"] = json!("http://h.test/a");
     }
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
-    let trial = Trial::new(policy, &facts, Profile::Generic);
+    let trial = OfflineEvaluation::new(policy, &facts, Profile::Generic);
     let (decision, answer) = (&trial.decision, trial.answer());
     let stage = decision.stage.as_str();
     if !decision.rejects() {
         return format!("allow {stage}");
     }
-    let (reason, rule) = (decision.reason().as_str(), trial.rule().unwrap_or("-"));
+    let (reason, rule) = (decision.reason().as_str(), trial.rule_id().unwrap_or("-"));
     format!("{stage} {reason} {rule} {}", answer.status.unwrap())
 }
 
@@ -479,7 +480,7 @@ fn a_tunnel_knows_nothing_of_answers() {
                 .unwrap()
                 .extend(more.as_object().unwrap().clone());
             let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
-            let decision = Trial::new(policy, &facts, Profile::Generic).decision;
+            let decision = OfflineEvaluation::new(policy, &facts, Profile::Generic).decision;
             assert_eq!(decision.verdict, Verdict::Undecided, "{more}");
         }
     }
@@ -504,7 +505,7 @@ fn a_list_of_other_hosts_leaves_no_tunnel_undecided() {
         ));
         let facts = json!({ "url": "https://h.test/", "tunnel": true });
         let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
-        Trial::new(&policy, &facts, Profile::Generic)
+        OfflineEvaluation::new(&policy, &facts, Profile::Generic)
             .decision
             .verdict
     };
@@ -565,7 +566,7 @@ rules: [{ id: x, when: { host: h.test }, set: { enforce_index: header } }]",
         let policy = compiled(body);
         let facts = json!({ "url": "https://h.test/", "tunnel": true });
         let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
-        let decision = Trial::new(&policy, &facts, Profile::Generic).decision;
+        let decision = OfflineEvaluation::new(&policy, &facts, Profile::Generic).decision;
         let rule = match decision.cause {
             Cause::Rule(rule) => policy.rules()[rule.0 as usize].id.to_string(),
             Cause::Default => String::new(),
@@ -605,7 +606,7 @@ fn values_that_no_canonical_url_has_are_told() {
     ] {
         let body = format!("rules: [{{ id: x, {rule} }}]");
         let told = match opened(&body) {
-            Ok(compiled) => compiled.problems.iter().map(|p| p.rendered()).collect(),
+            Ok(compiled) => compiled.problems.iter().map(|p| p.render()).collect(),
             Err(problems) => problems,
         };
         assert!(told.contains(expected), "{rule}: {told}");

@@ -14,40 +14,40 @@ mod status_words;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use crawlgate::config::disk::PolicyFiles;
-use crawlgate::gate::trial::run_case;
-use crawlgate::policy::compile::{Compiled, load};
-use crawlgate::policy::source::Files;
+use crawlgate::config::policy_files::PolicyFiles;
+use crawlgate::gate::offline_evaluation::run_case;
+use crawlgate::policy::compile::{CompiledPolicy, load};
+use crawlgate::policy::source::FileSystem;
 use crawlgate::vocab::problem::Problem;
 
 /// The systems whose texts are held here.
 const SYSTEMS: [&str; 5] = ["velocity", "webcopy", "exalead", "omnifind", "norconex"];
 
 /// Compiles a policy to be studied: also what the proxy does not enforce yet is judged.
-fn compiled(files: &dyn Files, path: &str) -> Result<Compiled, String> {
+fn compiled(files: &dyn FileSystem, path: &str) -> Result<CompiledPolicy, String> {
     load(files, path).map_err(|problems| said(&problems))
 }
 
-fn compiled_file(path: &Path) -> Result<Compiled, String> {
-    compiled(&PolicyFiles::of(path), path.to_str().unwrap())
+fn compiled_file(path: &Path) -> Result<CompiledPolicy, String> {
+    compiled(&PolicyFiles::for_policy(path), path.to_str().unwrap())
 }
 
 /// What is said of a policy, one problem after another.
 fn said(problems: &[Problem]) -> String {
     problems
         .iter()
-        .map(|problem| problem.rendered() + "\n")
+        .map(|problem| problem.render() + "\n")
         .collect()
 }
 
 /// In what the cases of a policy fail, one line a case.
-fn failing(compiled: &Compiled) -> Vec<String> {
+fn failing(compiled: &CompiledPolicy) -> Vec<String> {
     let failures = compiled
         .cases
         .iter()
         .filter_map(|case| run_case(&compiled.policy, case).err());
     let line = |m: &crawlgate::policy::cases::Mismatch| {
-        format!("{}: {} not {}", m.key, m.found, m.expected)
+        format!("{}: {} not {}", m.key, m.actual, m.expected)
     };
     failures
         .map(|failure| {
@@ -148,7 +148,7 @@ fn what_a_system_refuses_is_refused() {
 #[test]
 fn the_shipped_policies_can_be_served() {
     for path in shipped().chain(worked_examples()) {
-        let loaded = load(&PolicyFiles::of(&path), path.to_str().unwrap());
+        let loaded = load(&PolicyFiles::for_policy(&path), path.to_str().unwrap());
         let compiled = loaded.unwrap_or_else(|problems| panic!("{}", said(&problems)));
         let doubts = compiled
             .problems

@@ -23,7 +23,7 @@ use crate::upstream::scripted::until;
 fn happen(ledger: &Ledger, from: u64, to: u64) {
     for n in from..to {
         let url = format!("http://a.test/{n}");
-        ledger.note(look("news", &url, 1_767_225_600_000 + n, failed(404)));
+        ledger.record(look("news", &url, 1_767_225_600_000 + n, failed(404)));
     }
 }
 
@@ -183,7 +183,7 @@ async fn the_webhook_is_asked_again_until_it_takes_them() {
     let dead = folder.path().join("dead.ndjson");
     let ledger = open(&folder);
     happen(&ledger, 0, 250);
-    ledger.committed().await;
+    ledger.flush().await;
     let settings = FeedSettings {
         file: None,
         webhook: Some((hook.endpoint(), dead.clone())),
@@ -236,7 +236,7 @@ async fn what_the_webhook_refuses_for_good_is_put_aside_and_the_rest_goes_on() {
     let dead = folder.path().join("store/dead.ndjson");
     let ledger = open(&folder);
     happen(&ledger, 0, 101);
-    ledger.committed().await;
+    ledger.flush().await;
     let settings = FeedSettings {
         file: None,
         webhook: Some((hook.endpoint(), dead.clone())),

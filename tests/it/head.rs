@@ -6,15 +6,15 @@ mod random;
 use std::time::{Duration, Instant};
 
 use crawlgate::proxy::accept::AcceptLimits;
-use crawlgate::proxy::drain::Drained;
-use crawlgate::proxy::head::{Foreign, HeadError, ReaderSettings};
+use crawlgate::proxy::drain::DrainOutcome;
+use crawlgate::proxy::head::{ForeignProtocol, HeadError, HeadReaderSettings};
 use tokio::io::AsyncReadExt;
 
 use echo::{LONG, Listening, MOMENT, limits, until};
 
 const SHORT: Duration = Duration::from_millis(60);
 
-fn with(reader: impl FnOnce(&mut ReaderSettings)) -> AcceptLimits {
+fn with(reader: impl FnOnce(&mut HeadReaderSettings)) -> AcceptLimits {
     let mut limits = limits();
     reader(&mut limits.reader);
     limits
@@ -433,7 +433,11 @@ async fn other_protocols_are_closed_and_counted() {
     let foreign = proxy.echo.foreign.lock().unwrap().clone();
     assert_eq!(
         foreign,
-        [Foreign::ClientHello, Foreign::Http2, Foreign::ClientHello]
+        [
+            ForeignProtocol::ClientHello,
+            ForeignProtocol::Http2,
+            ForeignProtocol::ClientHello
+        ]
     );
 }
 
@@ -666,7 +670,7 @@ async fn a_drain_finishes_what_is_under_way_and_nothing_else() {
         },
         busy.rest(),
     );
-    assert_eq!(drained, Drained::Finished);
+    assert_eq!(drained, DrainOutcome::Finished);
     assert!(
         rest.ends_with("GET /wait/200 []") && rest.contains("connection: close"),
         "{rest}"
@@ -680,7 +684,7 @@ async fn a_drain_does_not_wait_for_ever() {
     let mut client = proxy.connect().await;
     client.send("GET /wait/60000 HTTP/1.1\r\n\r\n").await;
     proxy.until_in_service(1).await;
-    assert_eq!(proxy.drain(SHORT).await, Drained::CutOff(1));
+    assert_eq!(proxy.drain(SHORT).await, DrainOutcome::CutOff(1));
     assert_eq!(proxy.in_service(), 0);
     assert_eq!(client.rest().await, "");
 }

@@ -3,15 +3,15 @@
 mod killed;
 mod swept;
 
-use crawlgate::ledger::seen::Document;
-use crawlgate::store::ledger::Note;
+use crawlgate::ledger::observation::DeliveredDocument;
+use crawlgate::store::ledger::LedgerUpdate;
 
 use crate::support::look::{delivered, failed, look};
 
 /// A GET that was answered so.
-fn answered(crawler: &str, url: &str, status: u16) -> Note {
+fn answered(crawler: &str, url: &str, status: u16) -> LedgerUpdate {
     let what = if status == 200 {
-        delivered(Document::default())
+        delivered(DeliveredDocument::default())
     } else {
         failed(status)
     };

@@ -3,8 +3,10 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use crawlgate::ledger::record::Validators;
-use crawlgate::ledger::seen::{Document, Noting, Refused, What};
+use crawlgate::ledger::observation::{
+    DeliveredDocument, ObservationOutcome, ObservedRefusal, RefusalRecording,
+};
+use crawlgate::ledger::record::DocumentValidators;
 use crawlgate::store::ledger::{Ledger, LedgerSettings};
 use crawlgate::vocab::crawl_status::CrawlStatus;
 use crawlgate::vocab::intent::Intent;
@@ -20,20 +22,20 @@ use crate::upstream::scripted::{Origin, until};
 /// Nobody listens at port 1.
 const CONFIG: &str = "admin: { listen: 127.0.0.1:1 }\nstore: { path: state }\n";
 
-fn note(ledger: &Ledger, crawler: &str, url: &str, what: What) {
-    ledger.note(look(crawler, url, 1_767_225_600_000, what));
+fn note(ledger: &Ledger, crawler: &str, url: &str, what: ObservationOutcome) {
+    ledger.record(look(crawler, url, 1_767_225_600_000, what));
 }
 
-fn delivered(etag: &str) -> What {
-    let validators = Validators {
+fn delivered(etag: &str) -> ObservationOutcome {
+    let validators = DocumentValidators {
         etag: Some(etag.into()),
         last_modified: None,
     };
-    let document = Document {
+    let document = DeliveredDocument {
         validators,
         content_type: "text/html".into(),
         size: 7,
-        ..Document::default()
+        ..DeliveredDocument::default()
     };
     look::delivered(document)
 }
@@ -52,17 +54,17 @@ fn folder() -> Folder {
         );
     }
     note(&ledger, "lab", "http://b.test/x,y", delivered("=1+1"));
-    let refused = Refused {
-        outcome: CrawlStatus::Filter,
+    let refused = ObservedRefusal {
+        crawl_status: CrawlStatus::Filter,
         intent: Intent::Gone,
         code: Some(760),
-        record: Noting::Keep,
+        recording: RefusalRecording::Keep,
     };
     note(
         &ledger,
         "news",
         "http://www.b.test/",
-        What::Refused(refused),
+        ObservationOutcome::Refused(refused),
     );
     ledger.close();
     folder

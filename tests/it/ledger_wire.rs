@@ -16,16 +16,16 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crawlgate::cli::serve::Server;
-use crawlgate::clock::{Clock, Hand};
-use crawlgate::config::load::{Overrides, Surroundings, load};
+use crawlgate::clock::{Clock, ManualClock};
+use crawlgate::config::load::{Environment, Overrides, load};
 use crawlgate::config::policy;
 use crawlgate::config::settings::Settings;
-use crawlgate::gate::reload::{Outcome, Trigger};
-use crawlgate::ledger::event::{EventKind, Why};
-use crawlgate::ledger::key::Key;
-use crawlgate::ledger::record::Record;
-use crawlgate::ledger::transition::Tolerance;
-use crawlgate::store::ledger::{Cursor, Ledger};
+use crawlgate::gate::reload::{ReloadOutcome, ReloadTrigger};
+use crawlgate::ledger::event::{LedgerEventKind, LedgerEventReason};
+use crawlgate::ledger::key::LedgerKey;
+use crawlgate::ledger::record::LedgerRecord;
+use crawlgate::ledger::transition::ErrorTolerance;
+use crawlgate::store::ledger::{FeedCursor, Ledger};
 use crawlgate::vocab::profile::Profile;
 use tokio::runtime::{Builder, Runtime};
 
@@ -41,7 +41,7 @@ pub(crate) struct Bench {
     folder: Folder,
     runtime: Runtime,
     server: Server,
-    pub(crate) hand: Hand,
+    pub(crate) hand: ManualClock,
     pub(crate) ledger: Ledger,
     pub(crate) origin: Origin,
     heads: Arc<Mutex<Vec<String>>>,
@@ -112,11 +112,12 @@ impl Bench {
             .enable_all()
             .build()
             .unwrap();
-        let ledger = Ledger::in_memory(Tolerance {
+        let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 3,
         });
         let (clock, hand) = Clock::manual();
-        let compiled = policy::accept(&settings.policy.origin).unwrap_or_else(|p| panic!("{p:?}"));
+        let compiled =
+            policy::open_and_test(&settings.policy.origin).unwrap_or_else(|p| panic!("{p:?}"));
         let started = async {
             Server::start_with(
                 &settings,
@@ -142,10 +143,10 @@ impl Bench {
         self.folder.write("policy.yaml", policy);
         let attempt = self
             .runtime
-            .block_on(self.server.reloads().reload(Trigger::Api))
+            .block_on(self.server.reloads().reload(ReloadTrigger::Api))
             .unwrap();
         assert!(
-            matches!(attempt.outcome, Outcome::Loaded { .. }),
+            matches!(attempt.outcome, ReloadOutcome::Loaded { .. }),
             "{:?}",
             attempt.outcome
         );
@@ -194,12 +195,12 @@ impl Bench {
         Answer(client.rest())
     }
 
-    pub(crate) fn record(&self, crawler: &str, path: &str) -> Option<Arc<Record>> {
+    pub(crate) fn record(&self, crawler: &str, path: &str) -> Option<Arc<LedgerRecord>> {
         self.ledger
-            .look_up(Key::of_url(crawler, &self.url("a.test", path)))
+            .look_up(LedgerKey::for_url(crawler, &self.url("a.test", path)))
     }
 
-    pub(crate) fn until_known(&self, crawler: &str, path: &str) -> Arc<Record> {
+    pub(crate) fn until_known(&self, crawler: &str, path: &str) -> Arc<LedgerRecord> {
         until(&format!("{path} is known to {crawler}"), || {
             self.record(crawler, path).is_some()
         });
@@ -207,7 +208,12 @@ impl Bench {
     }
 
     /// The record of `news` once it is so.
-    pub(crate) fn until_record(&self, path: &str, what: &str, holds: impl Fn(&Record) -> bool) {
+    pub(crate) fn until_record(
+        &self,
+        path: &str,
+        what: &str,
+        holds: impl Fn(&LedgerRecord) -> bool,
+    ) {
         until(&format!("{path}: {what}"), || {
             self.record("news", path)
                 .is_some_and(|record| holds(&record))
@@ -215,12 +221,12 @@ impl Bench {
     }
 
     /// What the feed says so far: what, why, and of which path.
-    pub(crate) fn events(&self) -> Vec<(EventKind, Why, String)> {
-        let events = self.ledger.events(Cursor(0), 100).unwrap();
+    pub(crate) fn events(&self) -> Vec<(LedgerEventKind, LedgerEventReason, String)> {
+        let events = self.ledger.events(FeedCursor(0), 100).unwrap();
         let path = |url: &str| format!("/{}", url.splitn(4, '/').nth(3).unwrap());
         events
             .iter()
-            .map(|(_, event)| (event.kind, event.why, path(&event.url)))
+            .map(|(_, event)| (event.kind, event.reason, path(&event.url)))
             .collect()
     }
 
@@ -232,7 +238,7 @@ impl Bench {
 
 pub(crate) fn settings(config: PathBuf) -> Settings {
     let directory = config.parent().unwrap().to_owned();
-    let around = Surroundings {
+    let around = Environment {
         directory: &directory,
         variables: &|_| None,
     };

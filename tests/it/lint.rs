@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{Compiled, load};
+use crawlgate::policy::compile::{CompiledPolicy, load};
 use crawlgate::policy::decide::{Cause, Decision};
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::vocab::problem::Severity;
 use serde_json::{Value as Json, json};
 
@@ -18,8 +18,8 @@ use crate::property::model::World;
 /// Each is compiled once more for every rule that is called dead.
 const POLICIES: u32 = 600;
 
-fn compiled(document: &Json) -> Compiled {
-    let files = MemoryFiles::new().with("p.yaml", document.to_string());
+fn compiled(document: &Json) -> CompiledPolicy {
+    let files = MemoryFileSystem::new().with_file("p.yaml", document.to_string());
     load(&files, "p.yaml").unwrap_or_else(|problems| {
         panic!(
             "{document:#}\n{}",
@@ -32,7 +32,7 @@ fn compiled(document: &Json) -> Compiled {
 }
 
 /// The rules that are called dead, each with the reason in a word or two.
-fn dead(compiled: &Compiled) -> Vec<(String, &'static str)> {
+fn dead(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
     const REASONS: [(&str, &str); 6] = [
         ("its condition cannot hold", "contradiction"),
         (
@@ -87,7 +87,7 @@ fn decide(policy: &Policy, facts: &Json) -> Said {
     let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
     let refusing = decision
         .rejects()
-        .then(|| policy.refusing(&trail, &decision));
+        .then(|| policy.refusal(&trail, &decision));
     (
         format!(
             "{:?}",
@@ -271,7 +271,7 @@ fn overlaps_of_spaces_have_a_witness() {
             "policy: 1\nname: t\noptions: {{ disposition: disallow }}\nspaces:\n\
              - {{ name: news, crawlers: [news-bot], rules: {news} }}\n- {{ name: shop, rules: {shop} }}\n"
         );
-        let files = MemoryFiles::new().with("p", text);
+        let files = MemoryFileSystem::new().with_file("p", text);
         let problems = load(&files, "p")
             .unwrap_or_else(|p| panic!("{p:?}"))
             .problems;
@@ -309,7 +309,7 @@ fn overlaps_of_spaces_have_a_witness() {
     // What the document allows is for all.
     let text = "policy: 1\nname: t\noptions: { disposition: disallow }\nrules: [{ id: d, then: allow }]\n\
                 spaces: [{ name: a, crawlers: [x], rules: [] }, { name: b, rules: [] }]\n";
-    let compiled = load(&MemoryFiles::new().with("p", text), "p").unwrap();
+    let compiled = load(&MemoryFileSystem::new().with_file("p", text), "p").unwrap();
     assert!(
         !compiled
             .problems
@@ -323,7 +323,7 @@ fn told(rules: &str) -> Vec<String> {
         "policy: 1\nname: t\noptions: {{ disposition: allow }}\n\
          lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\nrules: {rules}\n"
     );
-    let files = MemoryFiles::new().with("p", text);
+    let files = MemoryFileSystem::new().with_file("p", text);
     let problems = load(&files, "p")
         .unwrap_or_else(|p| panic!("{p:?}"))
         .problems;

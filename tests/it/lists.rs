@@ -4,7 +4,7 @@ use std::io::Write as _;
 
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile::load;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
@@ -100,12 +100,12 @@ fn every_kind_is_read_from_files_written_and_packed() {
                 "policy: 1\nname: l\noptions: {{ disposition: allow }}\n\
                  lists: {{ l: {{ kind: {kind}, file: lists/l }} }}\nrules: [{{ id: r, forbid: {condition} }}]\n"
             );
-            let files = MemoryFiles::new()
-                .with("p/p.yaml", text)
-                .with("p/lists/l", bytes);
+            let files = MemoryFileSystem::new()
+                .with_file("p/p.yaml", text)
+                .with_file("p/lists/l", bytes);
             let compiled = load(&files, "p/p.yaml").unwrap();
             let refuses = |url: &str| {
-                let facts = CaseFacts::of_url(url).unwrap();
+                let facts = CaseFacts::for_url(url).unwrap();
                 compiled.policy.decide(&facts.facts()).1.rejects()
             };
             inside
@@ -123,7 +123,9 @@ fn addresses_are_read_from_files_too() {
     let text = "policy: 1\nname: l\noptions: { disposition: allow }\n\
                 lists: { l: { kind: addresses, file: l } }\nrules: [{ id: r, forbid: { in: l } }]\n";
     let list = packed("10.0.0.0/8\n2001:db8::/32 # documentation\n192.0.2.1\n");
-    let files = MemoryFiles::new().with("p.yaml", text).with("l", list);
+    let files = MemoryFileSystem::new()
+        .with_file("p.yaml", text)
+        .with_file("l", list);
     let policy = load(&files, "p.yaml").unwrap().policy;
     for (address, expected) in [
         ("10.1.2.3", true),
@@ -147,23 +149,23 @@ fn addresses_are_read_from_files_too() {
 fn wrong_items_have_their_lines() {
     let text = "policy: 1\nname: l\noptions: { disposition: allow }\n\
                 lists: { l: { kind: hosts, file: l.gz } }\nrules: [{ id: r, forbid: { in: l } }]\n";
-    let files = MemoryFiles::new()
-        .with("p.yaml", text)
-        .with("l.gz", packed("a.example\n\n  http://b/ # x\n"));
+    let files = MemoryFileSystem::new()
+        .with_file("p.yaml", text)
+        .with_file("l.gz", packed("a.example\n\n  http://b/ # x\n"));
     let problems = load(&files, "p.yaml").unwrap_err();
     assert_eq!(problems.len(), 1);
     let expected = "l.gz:3:3: error: not a host but a URL; found `http://b/`\n  |\n3 |   http://b/ # x\n  |   ^^^^^^^^^\n";
     assert!(
-        problems[0].rendered().starts_with(expected),
+        problems[0].render().starts_with(expected),
         "{}",
-        problems[0].rendered()
+        problems[0].render()
     );
 }
 
 /// A policy may be many things, but not packed.
 #[test]
 fn a_policy_is_not_packed() {
-    let files = MemoryFiles::new().with("p.yaml", packed("policy: 1\n"));
+    let files = MemoryFileSystem::new().with_file("p.yaml", packed("policy: 1\n"));
     let problems = load(&files, "p.yaml").unwrap_err();
     assert!(
         problems[0].message.contains("which only lists may be"),

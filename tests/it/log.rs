@@ -8,14 +8,15 @@ use std::net::IpAddr;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
-use crawlgate::clock::{Clock, Hand};
+use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::metrics::Metrics;
-use crawlgate::metrics::labels::{RuleKind, RuleMode, Source, Verdict};
+use crawlgate::metrics::labels::{ResponseSource, RuleKind, RuleMode, VerdictLabel};
 use crawlgate::metrics::log::{
-    Closed, Destination, LineFormat, Log, LogSettings, OnFull, QueryText, Rotate, Share,
+    DecisionLog, LogCloseResult, LogDestination, LogFileRotation, LogFullAction, LogLineFormat,
+    LogSettings, QueryVisibility, SampleRate,
 };
-use crawlgate::metrics::record::{Keep, Record, Recorder};
-use crawlgate::metrics::shadow::{Change, Note, Notes, ShadowOf};
+use crawlgate::metrics::record::{Recorder, RequestRecord, UrlRetention};
+use crawlgate::metrics::shadow::{ShadowChange, ShadowNote, ShadowNotes, ShadowSource};
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::rule_id::{RuleId, Slug};
@@ -73,7 +74,7 @@ struct Bench {
     metrics: Metrics,
     recorder: Recorder,
     clock: Clock,
-    hand: Hand,
+    hand: ManualClock,
 }
 
 impl Bench {
@@ -81,15 +82,23 @@ impl Bench {
         let disk = Disk::default();
         Self {
             disk: disk.clone(),
-            ..Self::to(Destination::Writer(Box::new(disk)), settings)
+            ..Self::to(LogDestination::Writer(Box::new(disk)), settings)
         }
     }
 
-    fn to(to: Destination, settings: LogSettings) -> Self {
+    fn to(to: LogDestination, settings: LogSettings) -> Self {
         let (clock, hand) = Clock::manual();
         let crawler = Crawler::new(&Slug::new("news-bot").unwrap());
         let metrics = Metrics::new(&[crawler], &[]).unwrap();
-        let log = Log::open(LogSettings { to, ..settings }, &metrics, &clock).unwrap();
+        let log = DecisionLog::open(
+            LogSettings {
+                destination: to,
+                ..settings
+            },
+            &metrics,
+            &clock,
+        )
+        .unwrap();
         let recorder = Recorder::new(metrics.clone(), log, clock.clone());
         Self {
             disk: Disk::default(),
@@ -100,23 +109,23 @@ impl Bench {
         }
     }
 
-    fn begin(&self) -> Record {
+    fn begin(&self) -> RequestRecord {
         self.recorder.begin(self.clock.now(), &Method::GET)
     }
 
     fn reject(&self, url: &str) {
         let mut record = self.begin();
-        record.target(&UrlTarget::parse(url).unwrap());
-        record.rejected(Reason::Rule, None, Keep::Full);
+        record.set_target(&UrlTarget::parse(url).unwrap());
+        record.set_rejected(Reason::Rule, None, UrlRetention::Full);
         record.finish(self.clock.now());
     }
 
-    fn log(&self) -> &Log {
+    fn log(&self) -> &DecisionLog {
         self.recorder.log()
     }
 
     fn lines(&self) -> Vec<Value> {
-        assert_eq!(self.log().flush(LONG), Closed::Done);
+        assert_eq!(self.log().flush(LONG), LogCloseResult::Done);
         self.disk
             .text()
             .lines()
@@ -145,23 +154,23 @@ fn a_line_has_every_field_in_its_place() {
         .map(|id| (id, RuleMode::Enforce, RuleKind::Group));
     let policy = bench
         .metrics
-        .policy_loaded("acme", "3f9c2a1b", rules, &bench.clock);
+        .register_policy("acme", "3f9c2a1b", rules, &bench.clock);
     let mut record = bench.begin();
     let id = record.id().to_string();
-    record.target(&UrlTarget::parse("http://www.example.com/a?b=c").unwrap());
-    record.judged_under(&policy);
-    record.enter(Stage::Response);
-    record.allowed(Some(0));
-    record.rejected(Reason::Rule, Some(1), Keep::Full);
-    record.held(Duration::from_millis(1_250));
-    record.resolved_in(Duration::from_micros(1_234));
-    record.connected_in(Duration::from_micros(7));
-    record.tls_in(Duration::from_millis(20));
-    record.address("192.0.2.7".parse::<IpAddr>().unwrap());
+    record.set_target(&UrlTarget::parse("http://www.example.com/a?b=c").unwrap());
+    record.set_policy(&policy);
+    record.enter_stage(Stage::Response);
+    record.set_allowed(Some(0));
+    record.set_rejected(Reason::Rule, Some(1), UrlRetention::Full);
+    record.set_held(Duration::from_millis(1_250));
+    record.set_dns_time(Duration::from_micros(1_234));
+    record.set_connect_time(Duration::from_micros(7));
+    record.set_tls_time(Duration::from_millis(20));
+    record.set_address("192.0.2.7".parse::<IpAddr>().unwrap());
     let pdf = HeaderValue::from_static("application/pdf");
-    record.origin_answered(200, Some(&pdf), Duration::from_millis(95));
-    record.answered(451, Source::Proxy);
-    record.add_down(321);
+    record.set_origin_response(200, Some(&pdf), Duration::from_millis(95));
+    record.set_sent_status(451, ResponseSource::Proxy);
+    record.add_sent_bytes(321);
     bench.hand.advance(Duration::from_millis(1_500));
     record.finish(bench.clock.now());
     bench.lines();
@@ -222,13 +231,13 @@ fn an_incomplete_answer_shows_why() {
         (false, None, "client_left".into()),
     ] {
         let mut record = bench.begin();
-        record.allowed(None);
-        record.answered(200, Source::Origin);
+        record.set_allowed(None);
+        record.set_sent_status(200, ResponseSource::Origin);
         if complete {
-            record.complete();
+            record.mark_complete();
         }
         if let Some(failure) = failure {
-            record.upstream_failed(failure);
+            record.set_upstream_error(failure);
         }
         drop(record);
         assert_eq!(
@@ -254,13 +263,15 @@ fn hostile_text_stays_inside_its_field() {
     ];
     for (content_type, _) in types {
         let mut record = bench.recorder.begin(bench.clock.now(), &method);
-        record.target(&UrlTarget::parse("http://h.example/a?\"},{%5C\"x%5C\":'<script>").unwrap());
-        record.origin_answered(
+        record.set_target(
+            &UrlTarget::parse("http://h.example/a?\"},{%5C\"x%5C\":'<script>").unwrap(),
+        );
+        record.set_origin_response(
             200,
             Some(&HeaderValue::from_bytes(content_type).unwrap()),
             Duration::ZERO,
         );
-        record.rejected(Reason::Default, None, Keep::Full);
+        record.set_rejected(Reason::Default, None, UrlRetention::Full);
         record.finish(bench.clock.now());
     }
     let lines = bench.lines();
@@ -284,18 +295,18 @@ fn hostile_text_stays_inside_its_field() {
 #[test]
 fn of_a_rejected_url_only_what_may_be_kept_is_shown() {
     let bench = Bench::new(LogSettings::default());
-    for keep in [Keep::Full, Keep::Host, Keep::None] {
+    for keep in [UrlRetention::Full, UrlRetention::Host, UrlRetention::None] {
         let mut record = bench.begin();
-        record.target(&UrlTarget::parse("http://h.example/secret").unwrap());
-        record.rejected(Reason::Rule, None, keep);
+        record.set_target(&UrlTarget::parse("http://h.example/secret").unwrap());
+        record.set_rejected(Reason::Rule, None, keep);
     }
     let mut tunnel = bench.begin();
-    tunnel.host(&HostTarget::parse_authority("t.example:443").unwrap());
-    tunnel.rejected(Reason::Undecided, None, Keep::Full);
+    tunnel.set_host(&HostTarget::parse_authority("t.example:443").unwrap());
+    tunnel.set_rejected(Reason::Undecided, None, UrlRetention::Full);
     drop(tunnel);
     let mut allowed = bench.begin();
-    allowed.target(&UrlTarget::parse("http://h.example/page").unwrap());
-    allowed.allowed(None);
+    allowed.set_target(&UrlTarget::parse("http://h.example/page").unwrap());
+    allowed.set_allowed(None);
     drop(allowed);
     let lines = bench.lines();
     let shown: Vec<_> = lines
@@ -317,7 +328,7 @@ fn of_a_rejected_url_only_what_may_be_kept_is_shown() {
 #[test]
 fn queries_are_redacted_when_asked() {
     let bench = Bench::new(LogSettings {
-        query: QueryText::Redacted,
+        query: QueryVisibility::Redacted,
         ..LogSettings::default()
     });
     bench.reject("http://h.example/a?token=secret");
@@ -327,22 +338,23 @@ fn queries_are_redacted_when_asked() {
 /// Whatever a request carries, its query is in no field of either format, nor in the examples of shadows.
 #[test]
 fn nothing_of_a_redacted_query_is_left() {
-    for format in [LineFormat::Json, LineFormat::Squid] {
+    for format in [LogLineFormat::Json, LogLineFormat::Squid] {
         let bench = Bench::new(LogSettings {
-            query: QueryText::Redacted,
+            query: QueryVisibility::Redacted,
             format,
             ..LogSettings::default()
         });
-        for keep in [Keep::Full, Keep::Host, Keep::None] {
+        for keep in [UrlRetention::Full, UrlRetention::Host, UrlRetention::None] {
             for query in ["token=s3cret", "s3cret?s3cret", "a=%20s3cret", "?s3cret"] {
                 let mut record = bench.begin();
-                record.target(&UrlTarget::parse(&format!("http://h.example/a?{query}")).unwrap());
-                record.source(&HeaderValue::from_static("ours"));
-                record.upstream_failed("connection_refused");
-                record.rejected(Reason::Rule, None, keep);
+                record
+                    .set_target(&UrlTarget::parse(&format!("http://h.example/a?{query}")).unwrap());
+                record.set_source(&HeaderValue::from_static("ours"));
+                record.set_upstream_error("connection_refused");
+                record.set_rejected(Reason::Rule, None, keep);
             }
         }
-        assert_eq!(bench.log().flush(LONG), Closed::Done);
+        assert_eq!(bench.log().flush(LONG), LogCloseResult::Done);
         let text = bench.disk.text();
         assert_eq!(text.lines().count(), 12, "{text}");
         assert!(
@@ -355,30 +367,30 @@ fn nothing_of_a_redacted_query_is_left() {
 #[test]
 fn allows_are_sampled_and_rejections_never() {
     let bench = Bench::new(LogSettings {
-        allows: Share::new(0.1).unwrap(),
+        allow_sample: SampleRate::new(0.1).unwrap(),
         ..LogSettings::default()
     });
-    let note = Note {
-        of: ShadowOf::Rule(0),
+    let note = ShadowNote {
+        source: ShadowSource::Rule(0),
         matched: [0].into_iter().collect(),
         rule: Some(0),
-        decided: Some(0),
-        verdict: Verdict::Reject,
-        change: Change::Refuses,
+        deciding_rule: Some(0),
+        verdict: VerdictLabel::Reject,
+        change: ShadowChange::WouldReject,
         reason: Reason::Rule,
         stage: Stage::Request,
     };
     for _ in 0..1_000 {
         let mut record = bench.begin();
-        record.allowed(None);
+        record.set_allowed(None);
         drop(record);
         bench.reject("http://h.example/");
         let mut record = bench.begin();
-        record.shadows(Some(Box::new(Notes {
-            whole: None,
+        record.set_shadows(Some(Box::new(ShadowNotes {
+            policy_metrics: None,
             notes: [note.clone()].into_iter().collect(),
         })));
-        record.allowed(None);
+        record.set_allowed(None);
     }
     let lines = bench.lines();
     let count = |verdict: &str| {
@@ -413,7 +425,7 @@ fn every_line_of_every_thread_arrives_whole() {
             });
         }
     });
-    assert_eq!(bench.log().close(LONG), Closed::Done);
+    assert_eq!(bench.log().close(LONG), LogCloseResult::Done);
     let mut urls: Vec<String> = bench
         .disk
         .text()
@@ -433,7 +445,7 @@ fn every_line_of_every_thread_arrives_whole() {
 #[test]
 fn a_full_log_drops_and_counts_and_never_blocks() {
     let bench = Bench::new(LogSettings {
-        queue: 10_000,
+        queue_bytes: 10_000,
         ..LogSettings::default()
     });
     bench.disk.set(|disk| disk.blocked = true);
@@ -444,7 +456,7 @@ fn a_full_log_drops_and_counts_and_never_blocks() {
     assert!(bench.log().warning().unwrap().contains("lost lines"));
     assert_eq!(
         bench.log().flush(Duration::from_millis(20)),
-        Closed::TimedOut
+        LogCloseResult::TimedOut
     );
     bench.hand.advance(Duration::from_secs(6));
     let warning = bench.log().warning().unwrap();
@@ -485,8 +497,8 @@ fn a_full_disk_is_counted_warned_of_and_left_with_whole_lines() {
 #[test]
 fn waiting_loses_nothing_on_a_full_disk() {
     let bench = Bench::new(LogSettings {
-        on_full: OnFull::Wait,
-        queue: 1_000,
+        on_full: LogFullAction::Wait,
+        queue_bytes: 1_000,
         ..LogSettings::default()
     });
     bench.disk.set(|disk| disk.room = Some(777));
@@ -496,10 +508,11 @@ fn waiting_loses_nothing_on_a_full_disk() {
         .build()
         .unwrap();
     runtime.block_on(async {
-        let waits = tokio::time::timeout(Duration::from_millis(50), bench.log().room()).await;
+        let waits =
+            tokio::time::timeout(Duration::from_millis(50), bench.log().wait_if_full()).await;
         assert!(waits.is_err(), "there is no room");
         bench.disk.set(|disk| disk.room = None);
-        tokio::time::timeout(LONG, bench.log().room())
+        tokio::time::timeout(LONG, bench.log().wait_if_full())
             .await
             .expect("room again");
     });
@@ -509,25 +522,25 @@ fn waiting_loses_nothing_on_a_full_disk() {
 #[test]
 fn room_is_at_once_unless_waiting_is_asked_for() {
     let bench = Bench::new(LogSettings {
-        queue: 0,
+        queue_bytes: 0,
         ..LogSettings::default()
     });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    runtime.block_on(bench.log().room());
-    runtime.block_on(Log::off().room());
+    runtime.block_on(bench.log().wait_if_full());
+    runtime.block_on(DecisionLog::disabled().wait_if_full());
 }
 
 #[test]
 fn lines_behind_the_end_are_counted() {
     let bench = Bench::new(LogSettings::default());
     bench.reject("http://h.example/in-time");
-    assert_eq!(bench.log().close(LONG), Closed::Done);
+    assert_eq!(bench.log().close(LONG), LogCloseResult::Done);
     bench.reject("http://h.example/too-late");
     assert_eq!((bench.disk.text().lines().count(), bench.dropped()), (1, 1));
-    assert_eq!(bench.log().close(LONG), Closed::Done);
-    assert_eq!(bench.log().flush(LONG), Closed::Done);
+    assert_eq!(bench.log().close(LONG), LogCloseResult::Done);
+    assert_eq!(bench.log().flush(LONG), LogCloseResult::Done);
 }
 
 #[test]
@@ -538,13 +551,13 @@ fn a_file_is_appended_to() {
     let (clock, _hand) = Clock::manual();
     let metrics = Metrics::new(&[], &[]).unwrap();
     let settings = LogSettings {
-        to: Destination::Path(path.clone()),
+        destination: LogDestination::Path(path.clone()),
         ..LogSettings::default()
     };
-    let log = Log::open(settings, &metrics, &clock).unwrap();
+    let log = DecisionLog::open(settings, &metrics, &clock).unwrap();
     let recorder = Recorder::new(metrics, log.clone(), clock.clone());
     drop(recorder.begin(clock.now(), &Method::GET));
-    assert_eq!(log.close(LONG), Closed::Done);
+    assert_eq!(log.close(LONG), LogCloseResult::Done);
     let text = std::fs::read_to_string(&path).unwrap();
     std::fs::remove_file(&path).unwrap();
     assert_eq!(text.lines().count(), 2);
@@ -554,11 +567,11 @@ fn a_file_is_appended_to() {
 fn a_file_that_cannot_be_opened_is_an_error() {
     let (clock, _hand) = Clock::manual();
     let metrics = Metrics::new(&[], &[]).unwrap();
-    let to = Destination::Path("/nowhere/at/all/log.jsonl".into());
+    let destination = LogDestination::Path("/nowhere/at/all/log.jsonl".into());
     assert!(
-        Log::open(
+        DecisionLog::open(
             LogSettings {
-                to,
+                destination,
                 ..LogSettings::default()
             },
             &metrics,

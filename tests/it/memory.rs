@@ -5,18 +5,18 @@ use std::time::Duration;
 use crawlgate::policy::Policy;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::fact::Facts;
-use crawlgate::policy::options::checks::{self, Check};
+use crawlgate::policy::options::checks::{self, CheckAction};
 use crawlgate::policy::options::{recrawl, schema};
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::trail::Trail;
 use crawlgate::vocab::target::UrlTarget;
 
 fn opened(body: &str) -> Result<Policy, String> {
     let text = format!("policy: 1\nname: p\n{body}\n");
-    let loaded = load(&MemoryFiles::new().with("p.yaml", text), "p.yaml");
+    let loaded = load(&MemoryFileSystem::new().with_file("p.yaml", text), "p.yaml");
     match loaded {
         Ok(compiled) => Ok(compiled.policy),
-        Err(problems) => Err(problems.iter().map(|problem| problem.rendered()).collect()),
+        Err(problems) => Err(problems.iter().map(|problem| problem.render()).collect()),
     }
 }
 
@@ -30,7 +30,7 @@ fn with_options(options: &str) -> Policy {
 
 fn asked(policy: &Policy, url: &str) -> (UrlTarget, Trail) {
     let target = UrlTarget::parse(url).unwrap();
-    let (trail, _) = policy.request(&Facts::of_url(&target));
+    let (trail, _) = policy.decide_request(&Facts::for_url(&target));
     (target, trail)
 }
 
@@ -77,7 +77,7 @@ fn a_policy_needs_the_ledger_if_something_asks_it() {
             true,
         ),
     ] {
-        assert_eq!(policy(body).remembers(), remembers, "{body}");
+        assert_eq!(policy(body).needs_ledger(), remembers, "{body}");
     }
 }
 
@@ -101,7 +101,7 @@ fn a_policy_compares_documents_if_something_asks_it_wherever_it_stands() {
                 "options: {{ disposition: allow }}\nspaces: [{{ name: s, options: {{ {set} }} }}]"
             ),
         ] {
-            assert_eq!(policy(&body).compares(), compares, "{body}");
+            assert_eq!(policy(&body).compares_content(), compares, "{body}");
         }
     }
 }
@@ -114,17 +114,28 @@ rules:
   - { id: news, when: { under: /news }, set: { recrawl: { min_interval: none }, unmodified: reject, max_buffer: 0B } }",
     );
     for (path, interval, check, buffer) in [
-        ("", Some(Duration::from_secs(86_400)), Check::Tag, 2 << 20),
-        ("news", None, Check::Reject, 0),
+        (
+            "",
+            Some(Duration::from_secs(86_400)),
+            CheckAction::Tag,
+            2 << 20,
+        ),
+        ("news", None, CheckAction::Reject, 0),
     ] {
         let (_, trail) = asked(&policy, &format!("http://h/{path}"));
-        let recrawl = recrawl::of(&policy, &trail);
+        let recrawl = recrawl::read(&policy, &trail);
         assert_eq!(
             (recrawl.min_interval, recrawl.after_error),
             (interval, Some(Duration::from_secs(600)))
         );
-        assert_eq!(checks::of(&policy, &trail, schema::UNMODIFIED), check);
-        assert_eq!(checks::of(&policy, &trail, schema::DUPLICATE), Check::Pass);
+        assert_eq!(
+            checks::read_action(&policy, &trail, schema::UNMODIFIED),
+            check
+        );
+        assert_eq!(
+            checks::read_action(&policy, &trail, schema::DUPLICATE),
+            CheckAction::Pass
+        );
         assert_eq!(checks::max_buffer(&policy, &trail), buffer);
     }
     assert!(policy.ever_checks(schema::UNMODIFIED) && !policy.ever_checks(schema::DUPLICATE));
@@ -170,11 +181,11 @@ fn keys_leave_out_what_does_not_tell_urls_apart() {
         let (target, trail) = asked(&policy, url);
         assert_eq!(policy.key_url(&trail, &target), key, "{options}");
         assert_eq!(
-            policy.rewritten(&trail, &target),
+            policy.rewritten_url(&trail, &target),
             None,
             "{options}: for keys only"
         );
-        assert!(!policy.rewrites());
+        assert!(!policy.rewrites_urls());
     }
 }
 
@@ -221,7 +232,7 @@ fn what_is_fetched_changes_only_where_it_says_so() {
     ] {
         let policy = with_options(options);
         let (target, trail) = asked(&policy, url);
-        let rewritten = policy.rewritten(&trail, &target);
+        let rewritten = policy.rewritten_url(&trail, &target);
         assert_eq!(
             rewritten.as_ref().map(UrlTarget::as_str),
             fetched,
@@ -262,7 +273,7 @@ fn a_list_that_would_change_its_own_outcome_is_refused_when_it_is_read() {
 
 fn decided(policy: &Policy, facts: &Facts<'_>) -> String {
     let (trail, decision) = policy.decide(facts);
-    let rule = policy.refusing(&trail, &decision).rule.unwrap_or("-");
+    let rule = policy.refusal(&trail, &decision).rule.unwrap_or("-");
     let trap = trail.trap().map_or("-", |trap| trap.as_str());
     format!("{} {rule} {trap}", decision.reason().as_str())
 }
@@ -296,11 +307,11 @@ rules:
         let facts = Facts {
             depth,
             year,
-            ..Facts::of_url(&target)
+            ..Facts::for_url(&target)
         };
         assert_eq!(decided(&policy, &facts), expected, "{path}");
     }
-    assert!(policy.asks_year());
+    assert!(policy.depends_on_year());
 }
 
 #[test]
@@ -314,7 +325,7 @@ fn what_a_tunnel_hides_leaves_it_undecided() {
         ("unmodified: reject", "undecided"),
         ("strip_params: [sid]", "default"),
     ] {
-        let (_, decision) = with_options(options).decide(&Facts::of_tunnel(&host));
+        let (_, decision) = with_options(options).decide(&Facts::for_tunnel(&host));
         assert_eq!(decision.reason().as_str(), verdict, "{options}");
     }
 }

@@ -5,12 +5,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlgate::clock::{Clock, Hand};
-use crawlgate::metrics::labels::{Counting, ForeignBytes, RuleKind, RuleMode, Source, Verdict};
-use crawlgate::metrics::log::Log;
-use crawlgate::metrics::policy::{KEEP, PolicyMetrics, RULE_LABELS, RuleCounts};
-use crawlgate::metrics::record::{Keep, Recorder};
-use crawlgate::metrics::shadow::{Change, Note, Notes, ShadowOf};
+use crawlgate::clock::{Clock, ManualClock};
+use crawlgate::metrics::labels::{
+    ForeignBytesKind, MetricsMode, ResponseSource, RuleKind, RuleMode, VerdictLabel,
+};
+use crawlgate::metrics::log::DecisionLog;
+use crawlgate::metrics::policy::{PolicyMetrics, RETENTION, RULE_LABELS, RuleCounts};
+use crawlgate::metrics::record::{Recorder, UrlRetention};
+use crawlgate::metrics::shadow::{ShadowChange, ShadowNote, ShadowNotes, ShadowSource};
 use crawlgate::metrics::{CrawlerIndex, Metrics, names};
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::reason::Reason;
@@ -49,19 +51,19 @@ struct Bench {
     metrics: Metrics,
     recorder: Recorder,
     clock: Clock,
-    hand: Hand,
+    hand: ManualClock,
 }
 
 impl Bench {
     fn new() -> Self {
-        Self::with(Counting::Everything)
+        Self::with(MetricsMode::Everything)
     }
 
-    fn with(counting: Counting) -> Self {
+    fn with(counting: MetricsMode) -> Self {
         let (clock, hand) = Clock::manual();
         let news = Crawler::new(&Slug::new("news-bot").unwrap());
-        let metrics = Metrics::with(counting, &[news], &["loopback", "private"]).unwrap();
-        let recorder = Recorder::new(metrics.clone(), Log::off(), clock.clone());
+        let metrics = Metrics::with_mode(counting, &[news], &["loopback", "private"]).unwrap();
+        let recorder = Recorder::new(metrics.clone(), DecisionLog::disabled(), clock.clone());
         Self {
             metrics,
             recorder,
@@ -81,10 +83,10 @@ impl Bench {
             .collect();
         let rules = ids.iter().map(|(id, mode)| (id, *mode, RuleKind::Group));
         self.metrics
-            .policy_loaded("acme", revision, rules, &self.clock)
+            .register_policy("acme", revision, rules, &self.clock)
     }
 
-    fn begin(&self) -> crawlgate::metrics::record::Record {
+    fn begin(&self) -> crawlgate::metrics::record::RequestRecord {
         self.recorder.begin(self.clock.now(), &Method::GET)
     }
 
@@ -136,27 +138,35 @@ fn clients_that_fail_in_tls_are_counted_by_crawler_and_handshakes_by_side() {
     }
     bench
         .metrics
-        .client_tls_failed(bench.metrics.crawler("news-bot"));
+        .record_client_handshake_failure(bench.metrics.crawler_index("news-bot"));
     bench
         .metrics
-        .client_tls_failed(bench.metrics.crawler("stranger"));
-    bench.metrics.client_tls_failed(CrawlerIndex::ANONYMOUS);
-    bench.metrics.leaf_made();
-    bench.metrics.mint_waits();
+        .record_client_handshake_failure(bench.metrics.crawler_index("stranger"));
+    bench
+        .metrics
+        .record_client_handshake_failure(CrawlerIndex::ANONYMOUS);
+    bench.metrics.record_leaf_certificate();
+    bench.metrics.record_certificate_wait();
     bench.check(&[
         ("client_tls_failures_total{crawler=\"anonymous\"}", 2.0),
         ("client_tls_failures_total{crawler=\"news-bot\"}", 1.0),
         ("leaf_certificates_total", 1.0),
         ("mint_waits_total", 1.0),
     ]);
-    bench.metrics.client_tls(Duration::from_millis(20));
-    bench.metrics.origin_tls(Duration::from_millis(30));
-    bench.metrics.origin_tls(Duration::from_millis(30));
+    bench
+        .metrics
+        .record_client_handshake(Duration::from_millis(20));
+    bench
+        .metrics
+        .record_origin_handshake(Duration::from_millis(30));
+    bench
+        .metrics
+        .record_origin_handshake(Duration::from_millis(30));
     for (side, count) in [("client", 1.0), ("origin", 2.0)] {
         let series = format!("crawlgate_tls_handshake_seconds_count{{side=\"{side}\"}}");
         assert_eq!(bench.value(&series), Some(count), "{side}");
     }
-    bench.metrics.ca_expires(bench.clock.wall());
+    bench.metrics.set_ca_expiry(bench.clock.wall_time());
     assert_eq!(
         bench.value("crawlgate_ca_not_after_timestamp_seconds"),
         Some(1_767_225_600.0)
@@ -226,26 +236,26 @@ fn an_allowed_request_counts_once_in_every_family() {
     let policy = bench.policy(&[("group", RuleMode::Enforce), ("pages", RuleMode::Enforce)]);
     let mut record = bench.begin();
     assert_eq!(bench.value("crawlgate_inflight_requests"), Some(1.0));
-    record.crawler(bench.metrics.crawler("news-bot"));
-    record.target(&url("http://www.example.com/a?b"));
-    record.judged_under(&policy);
-    record.enter(Stage::Request);
-    record.matched([0]);
-    record.allowed(None);
+    record.set_crawler(bench.metrics.crawler_index("news-bot"));
+    record.set_target(&url("http://www.example.com/a?b"));
+    record.set_policy(&policy);
+    record.enter_stage(Stage::Request);
+    record.set_matched_rules([0]);
+    record.set_allowed(None);
     bench.hand.advance(Duration::from_micros(40));
-    record.decided_at(bench.clock.now());
-    record.enter(Stage::Upstream);
-    record.resolved_in(Duration::from_millis(3));
-    record.connected_in(Duration::from_millis(30));
+    record.set_decided_at(bench.clock.now());
+    record.enter_stage(Stage::Upstream);
+    record.set_dns_time(Duration::from_millis(3));
+    record.set_connect_time(Duration::from_millis(30));
     let html = HeaderValue::from_static("text/html; charset=utf-8");
-    record.origin_answered(200, Some(&html), Duration::from_millis(300));
-    record.enter(Stage::Response);
-    record.matched([0, 1, 1]);
-    record.allowed(Some(1));
-    record.answered(200, Source::Origin);
-    record.add_up(10);
-    record.add_down(1_000);
-    record.add_down(24);
+    record.set_origin_response(200, Some(&html), Duration::from_millis(300));
+    record.enter_stage(Stage::Response);
+    record.set_matched_rules([0, 1, 1]);
+    record.set_allowed(Some(1));
+    record.set_sent_status(200, ResponseSource::Origin);
+    record.add_received_bytes(10);
+    record.add_sent_bytes(1_000);
+    record.add_sent_bytes(24);
     bench.hand.advance(Duration::from_secs(3));
     record.finish(bench.clock.now());
     bench.check(&[
@@ -314,13 +324,13 @@ fn a_rejection_counts_at_the_stage_that_refused() {
     let mut record = bench
         .recorder
         .begin(bench.clock.now(), &Method::from_bytes(b"BREW").unwrap());
-    record.target(&url("http://www.example.com/cgi-bin/x"));
-    record.judged_under(&policy);
-    record.enter(Stage::Request);
-    record.matched([0]);
-    record.rejected(Reason::Rule, Some(0), Keep::Full);
-    record.answered(451, Source::Proxy);
-    record.add_down(300);
+    record.set_target(&url("http://www.example.com/cgi-bin/x"));
+    record.set_policy(&policy);
+    record.enter_stage(Stage::Request);
+    record.set_matched_rules([0]);
+    record.set_rejected(Reason::Rule, Some(0), UrlRetention::Full);
+    record.set_sent_status(451, ResponseSource::Proxy);
+    record.add_sent_bytes(300);
     record.finish(bench.clock.now());
     bench.check(&[
         (r#"decisions_total{crawler="anonymous",reason="rule",stage="request",verdict="reject"}"#, 1.0),
@@ -332,19 +342,19 @@ fn a_rejection_counts_at_the_stage_that_refused() {
 }
 
 /// Rule 1 would refuse the request.
-fn noted(stage: Stage) -> Option<Box<Notes>> {
-    let note = Note {
-        of: ShadowOf::Rule(1),
+fn noted(stage: Stage) -> Option<Box<ShadowNotes>> {
+    let note = ShadowNote {
+        source: ShadowSource::Rule(1),
         matched: [1].into_iter().collect(),
         rule: Some(1),
-        decided: Some(1),
-        verdict: Verdict::Reject,
-        change: Change::Refuses,
+        deciding_rule: Some(1),
+        verdict: VerdictLabel::Reject,
+        change: ShadowChange::WouldReject,
         reason: Reason::Rule,
         stage,
     };
-    Some(Box::new(Notes {
-        whole: None,
+    Some(Box::new(ShadowNotes {
+        policy_metrics: None,
         notes: [note].into_iter().collect(),
     }))
 }
@@ -354,14 +364,14 @@ fn a_shadow_rejection_is_an_allowed_request_that_says_so() {
     let bench = Bench::new();
     let policy = bench.policy(&[("live", RuleMode::Enforce), ("maybe", RuleMode::Shadow)]);
     let mut record = bench.begin();
-    record.judged_under(&policy);
-    record.enter(Stage::Request);
-    record.shadows(noted(Stage::Request));
-    record.allowed(Some(0));
-    record.enter(Stage::Response);
-    record.shadows(noted(Stage::Request));
-    record.allowed(Some(0));
-    record.answered(204, Source::Origin);
+    record.set_policy(&policy);
+    record.enter_stage(Stage::Request);
+    record.set_shadows(noted(Stage::Request));
+    record.set_allowed(Some(0));
+    record.enter_stage(Stage::Response);
+    record.set_shadows(noted(Stage::Request));
+    record.set_allowed(Some(0));
+    record.set_sent_status(204, ResponseSource::Origin);
     record.finish(bench.clock.now());
     bench.check(&[
         (
@@ -379,13 +389,13 @@ fn a_shadow_rejection_is_an_allowed_request_that_says_so() {
 fn a_client_that_leaves_is_counted() {
     let bench = Bench::new();
     let mut record = bench.begin();
-    record.enter(Stage::Destination);
+    record.enter_stage(Stage::Destination);
     drop(record);
     let policy = bench.policy(&[("a", RuleMode::Enforce)]);
     let mut record = bench.begin();
-    record.judged_under(&policy);
-    record.enter(Stage::Upstream);
-    record.allowed(Some(0));
+    record.set_policy(&policy);
+    record.enter_stage(Stage::Upstream);
+    record.set_allowed(Some(0));
     drop(record);
     bench.check(&[
         (r#"decisions_total{crawler="anonymous",reason="client_left",stage="destination",verdict="allow"}"#, 1.0),
@@ -400,10 +410,10 @@ fn a_panic_ends_a_request_as_an_internal_error_unless_its_answer_was_under_way()
     let bench = Bench::new();
     let panics = |sent: Option<u16>| {
         let mut record = bench.begin();
-        record.enter(Stage::Response);
-        record.allowed(None);
+        record.enter_stage(Stage::Response);
+        record.set_allowed(None);
         if let Some(status) = sent {
-            record.answered(status, Source::Origin);
+            record.set_sent_status(status, ResponseSource::Origin);
         }
         let panicked = catch_unwind(AssertUnwindSafe(|| {
             let _record = record;
@@ -413,7 +423,7 @@ fn a_panic_ends_a_request_as_an_internal_error_unless_its_answer_was_under_way()
     };
     panics(None);
     panics(Some(200));
-    bench.metrics.panicked();
+    bench.metrics.record_panic();
     bench.check(&[
         (r#"decisions_total{crawler="anonymous",reason="internal_error",stage="response",verdict="reject"}"#, 1.0),
         (r#"decisions_total{crawler="anonymous",reason="default",stage="response",verdict="allow"}"#, 1.0),
@@ -432,13 +442,13 @@ fn a_request_judged_again_counts_under_the_last_policy_only() {
         &[("b", RuleMode::Enforce), ("c", RuleMode::Enforce)],
     );
     let mut record = bench.begin();
-    record.enter(Stage::Request);
-    record.judged_under(&old);
-    record.matched([0]);
-    record.allowed(Some(0));
-    record.judged_under(&new);
-    record.matched([1]);
-    record.rejected(Reason::Rule, Some(1), Keep::Host);
+    record.enter_stage(Stage::Request);
+    record.set_policy(&old);
+    record.set_matched_rules([0]);
+    record.set_allowed(Some(0));
+    record.set_policy(&new);
+    record.set_matched_rules([1]);
+    record.set_rejected(Reason::Rule, Some(1), UrlRetention::Host);
     drop(record);
     let counted = bench.counted();
     let rules: Vec<_> = counted
@@ -458,17 +468,19 @@ fn a_request_judged_again_counts_under_the_last_policy_only() {
 fn failures_and_everything_outside_requests_are_counted() {
     let bench = Bench::new();
     let mut record = bench.begin();
-    record.enter(Stage::Upstream);
-    record.upstream_failed("connection_refused");
-    record.rejected(Reason::UpstreamConnect, None, Keep::Full);
-    record.answered(502, Source::Proxy);
+    record.enter_stage(Stage::Upstream);
+    record.set_upstream_error("connection_refused");
+    record.set_rejected(Reason::UpstreamConnect, None, UrlRetention::Full);
+    record.set_sent_status(502, ResponseSource::Proxy);
     record.finish(bench.clock.now());
-    let connection = bench.metrics.connection();
-    bench.metrics.head_rejected(Reason::BadRequest);
-    bench.metrics.head_rejected(Reason::Overloaded);
-    bench.metrics.foreign_bytes(ForeignBytes::Http2Preface);
-    bench.metrics.address_refused("private");
-    bench.metrics.address_refused("a range nobody knows");
+    let connection = bench.metrics.track_connection();
+    bench.metrics.record_head_rejection(Reason::BadRequest);
+    bench.metrics.record_head_rejection(Reason::Overloaded);
+    bench
+        .metrics
+        .record_foreign_bytes(ForeignBytesKind::Http2Preface);
+    bench.metrics.record_refused_address("private");
+    bench.metrics.record_refused_address("a range nobody knows");
     bench.check(&[
         (r#"decisions_total{crawler="anonymous",reason="upstream_connect",stage="upstream",verdict="reject"}"#, 1.0),
         (r#"requests_total{code="502",crawler="anonymous",method="GET",source="proxy"}"#, 1.0),
@@ -489,8 +501,8 @@ fn only_refusals_that_will_not_change_are_repeats() {
     let bench = Bench::new();
     let refuse = |target: &str, reason: Reason| {
         let mut record = bench.begin();
-        record.target(&url(target));
-        record.rejected(reason, None, Keep::Host);
+        record.set_target(&url(target));
+        record.set_rejected(reason, None, UrlRetention::Host);
     };
     for _ in 0..3 {
         refuse("http://a.example/x", Reason::Default);
@@ -517,18 +529,18 @@ fn counts_are_exact_over_threads() {
     let work = |_| {
         for number in 0..EACH {
             let mut record = bench.begin();
-            record.judged_under(&policy);
-            record.enter(Stage::Request);
-            record.matched([number % 2]);
-            record.add_down(7);
+            record.set_policy(&policy);
+            record.enter_stage(Stage::Request);
+            record.set_matched_rules([number % 2]);
+            record.add_sent_bytes(7);
             if number % 2 == 0 {
-                record.rejected(Reason::Rule, Some(0), Keep::Host);
-                record.answered(451, Source::Proxy);
+                record.set_rejected(Reason::Rule, Some(0), UrlRetention::Host);
+                record.set_sent_status(451, ResponseSource::Proxy);
             } else {
-                record.enter(Stage::Response);
-                record.origin_answered(200, None, Duration::from_millis(1));
-                record.allowed(Some(1));
-                record.answered(200, Source::Origin);
+                record.enter_stage(Stage::Response);
+                record.set_origin_response(200, None, Duration::from_millis(1));
+                record.set_allowed(Some(1));
+                record.set_sent_status(200, ResponseSource::Origin);
             }
             record.finish(bench.clock.now());
         }
@@ -579,8 +591,8 @@ fn a_reload_shows_the_new_policy_and_removes_what_is_gone() {
     let bench = Bench::new();
     let count = |policy: &Arc<PolicyMetrics>, rule: u32| {
         let mut record = bench.begin();
-        record.judged_under(policy);
-        record.matched([rule]);
+        record.set_policy(policy);
+        record.set_matched_rules([rule]);
     };
     let matched = |rule: &str| {
         bench.value(&format!(
@@ -605,7 +617,7 @@ fn a_reload_shows_the_new_policy_and_removes_what_is_gone() {
         (Some(1.0), Some(2.0), None)
     );
     drop(old);
-    bench.hand.advance(KEEP - Duration::from_millis(1));
+    bench.hand.advance(RETENTION - Duration::from_millis(1));
     assert_eq!(
         (matched("a"), matched("b")),
         (Some(1.0), Some(2.0)),
@@ -626,7 +638,7 @@ fn a_reload_shows_the_new_policy_and_removes_what_is_gone() {
         bench.value("crawlgate_policy_last_reload_success_timestamp_seconds"),
         Some(1_767_225_660.0)
     );
-    bench.metrics.policy_failed();
+    bench.metrics.record_failed_reload();
     assert_eq!(
         bench.value("crawlgate_policy_last_reload_success"),
         Some(0.0)
@@ -649,7 +661,7 @@ fn a_reload_shows_the_new_policy_and_removes_what_is_gone() {
         (Some(1.0), Some(1.0))
     );
     drop((new, again));
-    bench.hand.advance(KEEP);
+    bench.hand.advance(RETENTION);
     assert_eq!(matched("b"), None);
 }
 
@@ -658,15 +670,15 @@ fn a_record_outlives_the_policy_it_was_judged_under() {
     let bench = Bench::new();
     let old = bench.revision("00000001", &[("a", RuleMode::Enforce)]);
     let mut record = bench.begin();
-    record.judged_under(&old);
-    record.matched([0]);
+    record.set_policy(&old);
+    record.set_matched_rules([0]);
     drop(old);
     let series = r#"crawlgate_rule_matched_total{mode="enforce",rule="a"}"#;
-    bench.hand.advance(KEEP * 2);
+    bench.hand.advance(RETENTION * 2);
     assert_eq!(bench.value(series), Some(0.0));
     drop(record);
     assert_eq!(bench.value(series), Some(1.0), "its count is shown");
-    bench.hand.advance(KEEP);
+    bench.hand.advance(RETENTION);
     assert_eq!(bench.value(series), None);
 }
 
@@ -676,22 +688,22 @@ fn a_rule_that_comes_back_in_time_goes_on_counting() {
     let load = || bench.policy(&[("a", RuleMode::Enforce)]);
     let count = |policy: &Arc<PolicyMetrics>| {
         let mut record = bench.begin();
-        record.judged_under(policy);
-        record.matched([0]);
+        record.set_policy(policy);
+        record.set_matched_rules([0]);
     };
     let value = || bench.value(r#"crawlgate_rule_matched_total{mode="enforce",rule="a"}"#);
     for _ in 0..3 {
         count(&load());
-        bench.hand.advance(KEEP - Duration::from_secs(1));
+        bench.hand.advance(RETENTION - Duration::from_secs(1));
     }
     let last = load();
     assert_eq!((value(), last.counts(0).unwrap().matched), (Some(3.0), 3));
     // Its first absences are over, and none of them ends what is in use.
-    bench.hand.advance(KEEP * 3);
+    bench.hand.advance(RETENTION * 3);
     count(&last);
     assert_eq!(value(), Some(4.0));
     drop(last);
-    bench.hand.advance(KEEP);
+    bench.hand.advance(RETENTION);
     assert_eq!(value(), None);
     let new = load();
     assert_eq!(
@@ -722,16 +734,17 @@ fn a_thousand_reloads_leave_nothing_behind() {
         let rules = ids
             .iter()
             .map(|id| (id, RuleMode::Enforce, RuleKind::Filter));
-        policy = bench
-            .metrics
-            .policy_loaded("acme", &format!("{reload:08}"), rules, &bench.clock);
+        policy =
+            bench
+                .metrics
+                .register_policy("acme", &format!("{reload:08}"), rules, &bench.clock);
     }
     // Of each rule: matches and rejections.
     assert_eq!(series(), 2 * (RULE_LABELS + EACH));
-    bench.hand.advance(KEEP);
+    bench.hand.advance(RETENTION);
     assert_eq!(series(), 2 * EACH);
     drop(policy);
-    bench.hand.advance(KEEP);
+    bench.hand.advance(RETENTION);
     assert_eq!(series(), 0);
 }
 
@@ -751,7 +764,7 @@ fn a_rule_that_is_back_takes_no_place_among_those_that_are_gone() {
         assert_eq!(bench.value(&matched(rule)), Some(0.0), "{rule}");
     }
     drop(policy);
-    bench.hand.advance(KEEP);
+    bench.hand.advance(RETENTION);
     for rule in ["gone", "even", "odd"] {
         assert_eq!(bench.value(&matched(rule)), None, "{rule}");
     }
@@ -759,26 +772,31 @@ fn a_rule_that_is_back_takes_no_place_among_those_that_are_gone() {
 
 #[test]
 fn nothing_of_requests_is_counted_where_that_is_asked_for() {
-    let bench = Bench::with(Counting::Nothing);
+    let bench = Bench::with(MetricsMode::Nothing);
     let policy = bench.policy(&[("a", RuleMode::Enforce)]);
     let mut record = bench.begin();
-    record.target(&url("http://a.example/x"));
-    record.judged_under(&policy);
-    record.matched([0]);
-    record.shadows(noted(Stage::Request));
-    record.allowed(Some(0));
-    record.answered(200, Source::Origin);
+    record.set_target(&url("http://a.example/x"));
+    record.set_policy(&policy);
+    record.set_matched_rules([0]);
+    record.set_shadows(noted(Stage::Request));
+    record.set_allowed(Some(0));
+    record.set_sent_status(200, ResponseSource::Origin);
     record.finish(bench.clock.now());
-    let (connection, tunnel) = (bench.metrics.connection(), bench.metrics.tunnel_open());
-    bench.metrics.hold_begins();
-    bench.metrics.hosts(1, 2, 3);
-    bench.metrics.head_rejected(Reason::BadRequest);
-    bench.metrics.address_refused("private");
-    bench.metrics.client_tls(Duration::from_millis(1));
+    let (connection, tunnel) = (
+        bench.metrics.track_connection(),
+        bench.metrics.track_tunnel(),
+    );
+    bench.metrics.inc_held();
+    bench.metrics.set_hosts(1, 2, 3);
+    bench.metrics.record_head_rejection(Reason::BadRequest);
+    bench.metrics.record_refused_address("private");
+    bench
+        .metrics
+        .record_client_handshake(Duration::from_millis(1));
     drop((connection, tunnel));
     assert_eq!(policy.counts(0), None);
     assert_eq!(
-        policy.book().judged(),
+        policy.shadow_stats().evaluated(),
         1,
         "shadows are reported all the same"
     );
@@ -797,7 +815,7 @@ fn nothing_of_requests_is_counted_where_that_is_asked_for() {
         bench.value(r#"crawlgate_policy_info{policy="acme",revision="3f9c2a1b"}"#),
         Some(1.0)
     );
-    bench.metrics.panicked();
+    bench.metrics.record_panic();
     assert_eq!(bench.value("crawlgate_panics_total"), Some(1.0));
 }
 
@@ -812,11 +830,11 @@ fn rules_beyond_the_cap_share_a_label() {
         .map(|id| (id, RuleMode::Enforce, RuleKind::Group));
     let policy = bench
         .metrics
-        .policy_loaded("big", "00000001", rules, &bench.clock);
+        .register_policy("big", "00000001", rules, &bench.clock);
     for rule in [0, 1_999, 2_000, 2_499, 2_500] {
         let mut record = bench.begin();
-        record.judged_under(&policy);
-        record.rejected(Reason::Rule, Some(rule), Keep::Host);
+        record.set_policy(&policy);
+        record.set_rejected(Reason::Rule, Some(rule), UrlRetention::Host);
     }
     let counted = bench.counted();
     let decided = |rule: &str| {
@@ -841,7 +859,7 @@ fn rules_beyond_the_cap_share_a_label() {
         (Some(1), None)
     );
     drop(policy);
-    bench.hand.advance(KEEP);
+    bench.hand.advance(RETENTION);
     assert!(!bench.metrics.render().contains("__other__"));
 }
 
@@ -858,7 +876,7 @@ fn a_rule_knows_what_it_let_through_what_it_refused_and_when_it_matched_last() {
         .map(|((id, mode), kind)| (id, mode, kind));
     let policy = bench
         .metrics
-        .policy_loaded("acme", "00000001", rules, &bench.clock);
+        .register_policy("acme", "00000001", rules, &bench.clock);
     let shown = |rule: &str, verdict: &str| {
         let labels = format!(r#"mode="enforce",rule="{rule}",verdict="{verdict}""#);
         bench.value(&format!("crawlgate_rule_decided_total{{{labels}}}"))
@@ -884,26 +902,26 @@ fn a_rule_knows_what_it_let_through_what_it_refused_and_when_it_matched_last() {
     );
 
     bench.hand.advance(Duration::from_millis(90_400));
-    let (at, decided) = (bench.clock.wall(), [Some(0), None, None]);
+    let (at, decided) = (bench.clock.wall_time(), [Some(0), None, None]);
     for allowed in decided {
         let mut record = bench.begin();
-        record.judged_under(&policy);
-        record.matched([0]);
-        record.allowed(allowed);
+        record.set_policy(&policy);
+        record.set_matched_rules([0]);
+        record.set_allowed(allowed);
     }
     let mut record = bench.begin();
-    record.judged_under(&policy);
-    record.matched([0, 1]);
-    record.rejected(Reason::Rule, Some(1), Keep::Host);
+    record.set_policy(&policy);
+    record.set_matched_rules([0, 1]);
+    record.set_rejected(Reason::Rule, Some(1), UrlRetention::Host);
     drop(record);
     // A tunnel that passes although the filter might have refused what it hides.
     let mut record = bench.begin();
-    record.judged_under(&policy);
-    record.allowed(Some(1));
+    record.set_policy(&policy);
+    record.set_allowed(Some(1));
     drop(record);
     // Set back meanwhile: the match is as long ago as it is.
     bench.hand.advance(Duration::from_secs(30));
-    bench.hand.jump(-3_600);
+    bench.hand.adjust_wall_time(-3_600);
     let at = at - Duration::from_millis(3_600_400);
     let counts = |rule| policy.counts(rule).unwrap();
     assert_eq!(
@@ -930,6 +948,6 @@ fn a_rule_knows_what_it_let_through_what_it_refused_and_when_it_matched_last() {
         (Some(1.0), Some(1.0))
     );
     drop(policy);
-    bench.hand.advance(KEEP);
+    bench.hand.advance(RETENTION);
     assert!(!bench.metrics.render().contains("rule=\"filter\""));
 }

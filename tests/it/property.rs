@@ -14,7 +14,7 @@ use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile;
 use crawlgate::policy::decide::{Cause, Decision, Verdict};
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::trail::Trail;
 use crawlgate::vocab::reason::Reason;
 use serde_json::{Value as Json, json};
@@ -31,7 +31,7 @@ fn policies() -> u64 {
 }
 
 fn compiled(document: &Json) -> Policy {
-    let files = MemoryFiles::new().with("policy.yaml", document.to_string());
+    let files = MemoryFileSystem::new().with_file("policy.yaml", document.to_string());
     match compile::load(&files, "policy.yaml") {
         Ok(compiled) => compiled.policy,
         Err(problems) => {
@@ -111,7 +111,7 @@ fn decisions_equal_the_oracles() {
 
 /// The policy with what became of each rule.
 fn shown(policy: &Policy, trail: &Trail) -> String {
-    let line = |line: crawlgate::policy::explain::RuleLine<'_>| {
+    let line = |line: crawlgate::policy::explain::RuleExplanation<'_>| {
         format!(
             "{:indent$}{:?} {} {:?}\n",
             "",
@@ -121,7 +121,7 @@ fn shown(policy: &Policy, trail: &Trail) -> String {
             indent = 2 * line.depth
         )
     };
-    policy.rule_lines(trail).map(line).collect()
+    policy.explain_rules(trail).map(line).collect()
 }
 
 /// A rejection at the request by a filter that names later facts, or the first of which stands at all: those decided

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use boon::{Compiler, SchemaIndex, Schemas};
 use crawlgate::config::file::{self, ConfigFile};
 use crawlgate::policy::compile::load;
-use crawlgate::policy::source::{self, FileKind, MemoryFiles};
+use crawlgate::policy::source::{self, FileKind, MemoryFileSystem};
 use crawlgate::vocab::problems::Problems;
 use serde_json::{Value as Json, json};
 
@@ -170,10 +170,10 @@ fn policies_that_compile_fit_and_broken_ones_do_not() {
             path.display().to_string(),
             fs::read_to_string(&path).unwrap_or_default(),
         );
-        let kind = FileKind::of(&name.as_str().into(), &text);
+        let kind = FileKind::from_text(&name.as_str().into(), &text);
         // Some of these are there to be refused.
         let broken = path.starts_with("tests/broken") || path.starts_with("tests/policies");
-        let files = MemoryFiles::new().with(&name, text.as_str());
+        let files = MemoryFileSystem::new().with_file(&name, text.as_str());
         let accepted = kind != FileKind::Other && (!broken || load(&files, &name).is_ok());
         match (accepted, schema.mistake(&text)) {
             (true, Some(mistake)) => wrong.push(format!("{name}: {mistake}")),
@@ -325,7 +325,7 @@ fn the_schema_of_the_configuration_has_the_keys_that_the_reader_takes() {
         ),
     ] {
         let mut problems = Problems::new();
-        ConfigFile::read(&"c".into(), text, &|_| None, &mut problems);
+        ConfigFile::parse(&"c".into(), text, &|_| None, &mut problems);
         let problems = problems.into_vec();
         let unknown = problems
             .iter()
@@ -408,7 +408,7 @@ fn configurations_that_are_read_fit_and_others_do_not() {
         assert_eq!(mistake.is_none(), fits, "{text}: {mistake:?}");
         let mut problems = Problems::new();
         let variables = |name: &str| (name == "PORT").then(|| "3128".to_owned());
-        ConfigFile::read(&"c".into(), text, &variables, &mut problems);
+        ConfigFile::parse(&"c".into(), text, &variables, &mut problems);
         let read = !problems.into_vec().iter().any(|problem| problem.is_error());
         // A crawler of a listener must exist; that is not for a schema.
         assert!(read == fits || text.contains("crawler: a"), "{text}");
@@ -430,7 +430,7 @@ fn shipped_files_name_their_schema() {
             "{}: {first}",
             path.display()
         );
-        let kind = FileKind::of(&path.display().to_string().into(), &text);
+        let kind = FileKind::from_text(&path.display().to_string().into(), &text);
         let expected = if kind == FileKind::Other {
             "crawlgate.schema.json"
         } else {

@@ -1,11 +1,11 @@
 //! Crawl spaces: whose rules and options run, and the code of a refused URL of the ledger (policy.md section 6).
 
-use crawlgate::gate::trial::Trial;
+use crawlgate::gate::offline_evaluation::OfflineEvaluation;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::explain::RuleStatus;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::vocab::problem::Problem;
 use crawlgate::vocab::profile::Profile;
 use serde_json::{Value as Json, json};
@@ -13,13 +13,13 @@ use serde_json::{Value as Json, json};
 const HEAD: &str = "policy: 1\nname: t\noptions: { disposition: allow }\n";
 
 fn compiled(text: &str) -> Policy {
-    let files = MemoryFiles::new().with("p.yaml", text);
+    let files = MemoryFileSystem::new().with_file("p.yaml", text);
     let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| {
         panic!(
             "{text}\n{}",
             problems
                 .iter()
-                .map(Problem::rendered)
+                .map(Problem::render)
                 .collect::<Vec<_>>()
                 .join("\n")
         )
@@ -29,7 +29,7 @@ fn compiled(text: &str) -> Policy {
 
 /// What is said of a policy that is refused.
 fn mistakes(text: &str) -> String {
-    let files = MemoryFiles::new().with("p.yaml", text);
+    let files = MemoryFileSystem::new().with_file("p.yaml", text);
     let problems = load(&files, "p.yaml").map(|_| ()).unwrap_err();
     problems
         .iter()
@@ -42,12 +42,12 @@ fn mistakes(text: &str) -> String {
 fn said(policy: &Policy, mut facts: Json, url: &str) -> String {
     facts["url"] = json!(url);
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
-    let trial = Trial::new(policy, &facts, Profile::Generic);
+    let trial = OfflineEvaluation::new(policy, &facts, Profile::Generic);
     let answer = trial.answer();
     if !trial.decision.rejects() {
         return "allow".to_owned();
     }
-    let rule = trial.rule().unwrap_or("-");
+    let rule = trial.rule_id().unwrap_or("-");
     let code = match (answer.code, answer.intent) {
         (Some(code), Some(intent)) => format!(" {code} {}", intent.as_str()),
         _ => String::new(),
@@ -106,15 +106,15 @@ spaces:
     let (trail, decision) = policy.decide(&facts.facts());
     assert!(decision.logged, "disallow-log of the space's options");
     let delay = policy
-        .option_lines(&trail)
+        .explain_options(&trail)
         .find(|line| line.path == "politeness.delay")
         .unwrap();
-    let crawlgate::policy::options::SetBy::Space(space) = delay.set_by else {
+    let crawlgate::policy::options::OptionSetter::Space(space) = delay.set_by else {
         panic!("{delay:?}")
     };
-    assert_eq!(policy.space_options(space), "spaces.news.options");
+    assert_eq!(policy.space_options_path(space), "spaces.news.options");
     let lines: Vec<(String, RuleStatus)> = policy
-        .rule_lines(&trail)
+        .explain_rules(&trail)
         .map(|line| (line.rule.id.to_string(), line.status))
         .collect();
     let of = |id: &str| lines.iter().find(|(name, _)| name == id).unwrap().1;
@@ -447,7 +447,7 @@ fn other_reasons_have_no_code() {
             .unwrap(),
     )
     .unwrap();
-    let trial = Trial::new(&policy, &facts, Profile::Generic);
+    let trial = OfflineEvaluation::new(&policy, &facts, Profile::Generic);
     assert_eq!(
         (trial.decision.reason().as_str(), trial.answer().code),
         ("too_deep", None)
@@ -507,9 +507,9 @@ fn the_rule_of_the_global_space_is_named() {
                 .unwrap(),
         );
         let (trail, decision) = policy.decide(&facts.unwrap().facts());
-        let global = decision.exclusion.unwrap().global;
+        let global = decision.exclusion.unwrap().global_rule;
         let matched = policy
-            .rule_lines(&trail)
+            .explain_rules(&trail)
             .filter(|line| line.rule.id.as_str().starts_with("g-"));
         let matched: Vec<&str> = matched
             .filter(|line| line.status == RuleStatus::Matched)
@@ -584,12 +584,12 @@ fn mistakes_in_spaces_are_load_errors() {
 
 #[test]
 fn files_of_a_directory_join_their_spaces() {
-    let files = MemoryFiles::new()
-        .with(
+    let files = MemoryFileSystem::new()
+        .with_file(
             "p/a.yaml",
             format!("{HEAD}global_space: union\nspaces: [{{ name: one, crawlers: [a] }}]\n"),
         )
-        .with(
+        .with_file(
             "p/b.yaml",
             "spaces: [{ name: two, rules: [{ forbid: { ext: gif } }] }]\n",
         );
@@ -602,9 +602,9 @@ fn files_of_a_directory_join_their_spaces() {
         .collect();
     assert_eq!(names, ["one", "two"]);
     assert_eq!(policy.rules()[0].id.as_str(), "spaces.two.rules.1");
-    let twice = MemoryFiles::new()
-        .with("p/a.yaml", HEAD)
-        .with("p/b.yaml", "global_space: union\n");
+    let twice = MemoryFileSystem::new()
+        .with_file("p/a.yaml", HEAD)
+        .with_file("p/b.yaml", "global_space: union\n");
     let problems = load(&twice, "p").map(|_| ()).unwrap_err();
     assert!(
         problems[0].message.contains("only one file"),

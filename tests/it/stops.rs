@@ -6,16 +6,16 @@ mod disk;
 mod gate;
 mod whole;
 
-use crawlgate::gate::stops::{Change, Stops, Target};
+use crawlgate::gate::stop_registry::{StopChange, StopRegistry, StopTarget};
 use crawlgate::politeness::stops::StopReason;
 use std::time::Duration;
 
 /// Stops something for so many seconds, or for good.
-fn press(stops: &Stops, what: &str, seconds: Option<u64>) -> Change {
+fn press(stops: &StopRegistry, what: &str, seconds: Option<u64>) -> StopChange {
     let reason = StopReason::new("ticket 7").unwrap();
     stops
-        .press(
-            Target::parse(what).unwrap(),
+        .add(
+            StopTarget::parse(what).unwrap(),
             reason,
             seconds.map(Duration::from_secs),
         )

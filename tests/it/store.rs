@@ -2,44 +2,46 @@
 
 use std::time::{Duration, Instant};
 
-use crawlgate::clock::{Clock, Hand};
-use crawlgate::politeness::heard::{Answer, Challenge};
-use crawlgate::politeness::lane::SLOT_MAX;
-use crawlgate::politeness::pace::{Jitter, Kind, Pace, Rate, Turn, Wait, Why};
-use crawlgate::store::{Census, Key, Lease, Outcome, Store};
+use crawlgate::clock::{Clock, ManualClock};
+use crawlgate::politeness::host_limiter::LEASE_TIMEOUT;
+use crawlgate::politeness::pace::{
+    HostPace, Jitter, PaceDecision, PaceWait, RateLimit, RequestKind, WaitCause,
+};
+use crawlgate::politeness::response_class::{Challenge, ResponseClass};
+use crawlgate::store::{HostStore, Lease, LeaseOutcome, LimiterKey, StoreStats};
 use fastrand::Rng;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-const POLITE: Pace = Pace {
+const POLITE: HostPace = HostPace {
     delay: SECOND,
     concurrency: 2,
-    ..Pace::FREE
+    ..HostPace::UNLIMITED
 };
 
 /// Each kind of store, empty.
-fn stores() -> [Store; 1] {
-    [Store::embedded()]
+fn stores() -> [HostStore; 1] {
+    [HostStore::embedded()]
 }
 
-fn page(name: &str) -> Key<'_> {
-    Key {
+fn page(name: &str) -> LimiterKey<'_> {
+    LimiterKey {
         name,
-        kind: Kind::Navigation,
+        kind: RequestKind::Navigation,
     }
 }
 
-fn go(store: &Store, key: Key<'_>, pace: &Pace, now: Instant) -> Lease {
+fn go(store: &HostStore, key: LimiterKey<'_>, pace: &HostPace, now: Instant) -> Lease {
     match store.admit(key, pace, now) {
-        Turn::Go(lease) => lease,
-        Turn::Wait(wait) => panic!("{key:?}: {wait:?}"),
+        PaceDecision::Go(lease) => lease,
+        PaceDecision::Wait(wait) => panic!("{key:?}: {wait:?}"),
     }
 }
 
-fn wait(store: &Store, key: Key<'_>, pace: &Pace, now: Instant) -> Wait {
+fn wait(store: &HostStore, key: LimiterKey<'_>, pace: &HostPace, now: Instant) -> PaceWait {
     match store.admit(key, pace, now) {
-        Turn::Go(_) => panic!("{key:?} went"),
-        Turn::Wait(wait) => wait,
+        PaceDecision::Go(_) => panic!("{key:?} went"),
+        PaceDecision::Wait(wait) => wait,
     }
 }
 
@@ -47,20 +49,23 @@ fn wait(store: &Store, key: Key<'_>, pace: &Pace, now: Instant) -> Wait {
 fn keys_are_apart_and_classes_of_one_host_too() {
     for store in stores() {
         let (clock, _hand) = Clock::manual();
-        let embed = Key {
-            kind: Kind::Embed,
+        let embed = LimiterKey {
+            kind: RequestKind::Embed,
             ..page("a.test")
         };
         let leases = [page("a.test"), page("b.test"), embed]
             .map(|key| go(&store, key, &POLITE, clock.now()));
         for key in [page("a.test"), page("b.test"), embed] {
-            assert_eq!(wait(&store, key, &POLITE, clock.now()).why, Why::Slots);
+            assert_eq!(
+                wait(&store, key, &POLITE, clock.now()).cause,
+                WaitCause::Slots
+            );
         }
         assert_eq!(
             store.sweep(clock.now()),
-            Census {
+            StoreStats {
                 hosts: 2,
-                resting: 0,
+                backing_off: 0,
                 leases: 3
             }
         );
@@ -72,42 +77,42 @@ fn keys_are_apart_and_classes_of_one_host_too() {
 fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
     for store in stores() {
         let (clock, hand) = Clock::manual();
-        let free = Pace {
+        let free = HostPace {
             delay: Duration::ZERO,
             ..POLITE
         };
-        let embed = Key {
-            kind: Kind::Embed,
+        let embed = LimiterKey {
+            kind: RequestKind::Embed,
             ..page("a.test")
         };
         let lease = go(&store, page("a.test"), &free, clock.now());
-        let _ = store.hear(
+        let _ = store.record_response(
             &lease,
-            Answer::Rest(Some(30 * SECOND)),
+            ResponseClass::Rest(Some(30 * SECOND)),
             Challenge::None,
             clock.now(),
         );
-        store.release(lease, Outcome::Abandoned, clock.now());
+        store.release(lease, LeaseOutcome::Abandoned, clock.now());
         for key in [page("a.test"), embed] {
             let told = wait(&store, key, &free, clock.now());
             assert_eq!(
                 told,
-                Wait {
-                    time: 30 * SECOND,
-                    why: Why::Backoff
+                PaceWait {
+                    duration: 30 * SECOND,
+                    cause: WaitCause::Backoff
                 }
             );
         }
-        assert_eq!(store.sweep(clock.now()).resting, 1);
+        assert_eq!(store.sweep(clock.now()).backing_off, 1);
         hand.advance(30 * SECOND);
         let probe = go(&store, page("a.test"), &free, clock.now());
         assert_eq!(
-            wait(&store, page("a.test"), &free, clock.now()).why,
-            Why::Probe
+            wait(&store, page("a.test"), &free, clock.now()).cause,
+            WaitCause::Probe
         );
-        store.release(probe, Outcome::Answered, clock.now());
+        store.release(probe, LeaseOutcome::Answered, clock.now());
         let _both = [(); 2].map(|()| go(&store, page("a.test"), &free, clock.now()));
-        assert_eq!(store.sweep(clock.now()).resting, 0);
+        assert_eq!(store.sweep(clock.now()).backing_off, 0);
     }
 }
 
@@ -119,7 +124,7 @@ fn what_is_idle_is_forgotten_and_nothing_else() {
         for host in 0..1_000 {
             let lease = go(&store, page(&format!("{host}.test")), &POLITE, clock.now());
             store.renew(&lease, clock.now());
-            store.release(lease, Outcome::Answered, clock.now());
+            store.release(lease, LeaseOutcome::Answered, clock.now());
         }
         assert_eq!(store.sweep(clock.now()).hosts, 1_001);
         hand.advance(59 * SECOND);
@@ -128,25 +133,25 @@ fn what_is_idle_is_forgotten_and_nothing_else() {
         // Its lease has expired, but somebody has it and may still say what came of it.
         assert_eq!(
             store.sweep(clock.now()),
-            Census {
+            StoreStats {
                 hosts: 1,
-                resting: 0,
+                backing_off: 0,
                 leases: 0
             }
         );
-        store.release(held, Outcome::Answered, clock.now());
+        store.release(held, LeaseOutcome::Answered, clock.now());
         hand.advance(120 * SECOND);
-        assert_eq!(store.sweep(clock.now()), Census::default());
+        assert_eq!(store.sweep(clock.now()), StoreStats::default());
     }
 }
 
 /// Requests as they come to one key: some wait, some are slow to be sent, some never end.
 struct Traffic {
-    store: Store,
+    store: HostStore,
     clock: Clock,
-    hand: Hand,
+    hand: ManualClock,
     rng: Rng,
-    pace: Pace,
+    pace: HostPace,
     waiting: Vec<Instant>,
     flying: Vec<(Lease, Instant, Flight)>,
     sent: Vec<Instant>,
@@ -161,7 +166,7 @@ enum Flight {
 }
 
 impl Traffic {
-    fn new(store: Store, seed: u64) -> Self {
+    fn new(store: HostStore, seed: u64) -> Self {
         let (clock, hand) = Clock::manual();
         let mut rng = Rng::with_seed(seed);
         let jitter = if rng.bool() {
@@ -171,14 +176,14 @@ impl Traffic {
         };
         let rate = rng
             .bool()
-            .then(|| Rate::new(rng.u32(1..5), SECOND, rng.u32(1..4)));
+            .then(|| RateLimit::new(rng.u32(1..5), SECOND, rng.u32(1..4)));
         let (delay, concurrency) = (rng.u32(0..4) * 100 * MS, rng.u32(1..5));
-        let pace = Pace {
+        let pace = HostPace {
             delay,
             jitter,
             rate,
             concurrency,
-            ..Pace::FREE
+            ..HostPace::UNLIMITED
         };
         let (waiting, flying, sent, granted) = (vec![], vec![], vec![], vec![]);
         Self {
@@ -200,17 +205,20 @@ impl Traffic {
         while !self.waiting.is_empty() {
             let now = self.clock.now();
             match self.store.admit(page("host.test"), &self.pace, now) {
-                Turn::Wait(wait) => {
-                    assert!(!wait.time.is_zero() && wait.time <= SLOT_MAX, "{wait:?}");
-                    return Some(wait.time);
+                PaceDecision::Wait(wait) => {
+                    assert!(
+                        !wait.duration.is_zero() && wait.duration <= LEASE_TIMEOUT,
+                        "{wait:?}"
+                    );
+                    return Some(wait.duration);
                 }
-                Turn::Go(lease) if self.rng.u8(..) < 20 => {
+                PaceDecision::Go(lease) if self.rng.u8(..) < 20 => {
                     // The client has left in the same moment.
-                    self.store.release(lease, Outcome::Unused, now);
+                    self.store.release(lease, LeaseOutcome::Unused, now);
                     self.waiting.remove(0);
                     self.ended += 1;
                 }
-                Turn::Go(lease) => self.fly(lease, now),
+                PaceDecision::Go(lease) => self.fly(lease, now),
             }
         }
         None
@@ -222,7 +230,7 @@ impl Traffic {
         let live = self
             .flying
             .iter()
-            .filter(|(_, since, _)| now < *since + SLOT_MAX)
+            .filter(|(_, since, _)| now < *since + LEASE_TIMEOUT)
             .count();
         assert!(
             live < self.pace.concurrency as usize,
@@ -251,8 +259,8 @@ impl Traffic {
         match (flight, self.rng.u8(..)) {
             // Lost without a word: its slot comes back when it expires.
             (Flight::Reading, 0..10) => drop(lease),
-            (Flight::Reading, _) => self.store.release(lease, Outcome::Answered, now),
-            (Flight::Dialling, _) => self.store.release(lease, Outcome::Abandoned, now),
+            (Flight::Reading, _) => self.store.release(lease, LeaseOutcome::Answered, now),
+            (Flight::Dialling, _) => self.store.release(lease, LeaseOutcome::Abandoned, now),
         }
     }
 
@@ -317,7 +325,7 @@ fn many_threads_at_one_host_never_have_more_than_its_slots() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     for store in stores() {
         let (clock, under_way) = (Clock::system(), AtomicUsize::new(0));
-        let pace = Pace {
+        let pace = HostPace {
             delay: Duration::ZERO,
             concurrency: 3,
             ..POLITE
@@ -325,14 +333,15 @@ fn many_threads_at_one_host_never_have_more_than_its_slots() {
         let crowd = || {
             let mut went = 0;
             while went < 2_000 {
-                let Turn::Go(lease) = store.admit(page("host.test"), &pace, clock.now()) else {
+                let PaceDecision::Go(lease) = store.admit(page("host.test"), &pace, clock.now())
+                else {
                     std::thread::yield_now();
                     continue;
                 };
                 assert!(under_way.fetch_add(1, Ordering::SeqCst) < 3);
                 went += 1;
                 under_way.fetch_sub(1, Ordering::SeqCst);
-                store.release(lease, Outcome::Answered, clock.now());
+                store.release(lease, LeaseOutcome::Answered, clock.now());
             }
         };
         std::thread::scope(|scope| {

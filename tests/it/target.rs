@@ -15,8 +15,8 @@ fn the_scan_equals_the_parser_on_100_000_urls() {
     let (mut fast, mut refused) = (0, 0);
     for _ in 0..100_000 {
         let input = random_url(&mut rng);
-        let parsed = UrlTarget::parse_by_url(&input);
-        if let Some(scanned) = UrlTarget::scanned(&input) {
+        let parsed = UrlTarget::parse_with_url(&input);
+        if let Some(scanned) = UrlTarget::from_scan(&input) {
             fast += 1;
             assert_eq!(Ok(&scanned), parsed.as_ref(), "{input:?}");
         }
@@ -117,7 +117,7 @@ fn the_web_platform_tests_agree() {
         }
         assert_eq!(
             UrlTarget::parse(input),
-            UrlTarget::parse_by_url(input),
+            UrlTarget::parse_with_url(input),
             "{input:?}"
         );
         match (UrlTarget::parse(input), href) {
@@ -165,7 +165,7 @@ fn reads_again(href: &str) -> bool {
     let href = href.split('#').next().unwrap();
     assert_eq!(
         UrlTarget::parse(href),
-        UrlTarget::parse_by_url(href),
+        UrlTarget::parse_with_url(href),
         "{href:?}"
     );
     let target = UrlTarget::parse(href);

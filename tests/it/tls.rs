@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
-use crawlgate::tls::{Authority, Leaf, MintError, Minter};
+use crawlgate::tls::{CertificateAuthority, CertificateIssuer, IssueError, LeafCertificate};
 
 use crate::support::folder::Folder;
 
@@ -23,7 +23,7 @@ const PATIENT: Duration = Duration::from_secs(20);
 
 /// A minter with an authority of its own.
 struct Mint {
-    minter: Arc<Minter>,
+    minter: Arc<CertificateIssuer>,
     metrics: Metrics,
 }
 
@@ -31,23 +31,31 @@ impl Mint {
     fn new(hosts_kept: u64, per_second: u32, clock: Clock) -> Self {
         let folder = Folder::new();
         let (cert, key) = files(&folder);
-        let authority = Authority::create(&cert, &key, clock.wall()).unwrap();
+        let authority = CertificateAuthority::create(&cert, &key, clock.wall_time()).unwrap();
         let metrics = Metrics::new(&[], &[]).unwrap();
         let minter =
-            Minter::new(authority, hosts_kept, per_second, clock, metrics.clone()).unwrap();
+            CertificateIssuer::new(authority, hosts_kept, per_second, clock, metrics.clone())
+                .unwrap();
         Self {
             minter: Arc::new(minter),
             metrics,
         }
     }
 
-    async fn leaf(&self, host: &str) -> Arc<Leaf> {
-        self.minter.leaf(host, client(), PATIENT).await.unwrap()
+    async fn leaf(&self, host: &str) -> Arc<LeafCertificate> {
+        self.minter
+            .get_or_issue(host, client(), PATIENT)
+            .await
+            .unwrap()
     }
 
-    async fn asked_at_once(&self, host: &str, client: &str) -> Result<Arc<Leaf>, MintError> {
+    async fn asked_at_once(
+        &self,
+        host: &str,
+        client: &str,
+    ) -> Result<Arc<LeafCertificate>, IssueError> {
         self.minter
-            .leaf(host, client.parse().unwrap(), Duration::ZERO)
+            .get_or_issue(host, client.parse().unwrap(), Duration::ZERO)
             .await
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crawlgate::policy::compile::load;
 use crawlgate::policy::fact::Facts;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::traps::Trap;
 use crawlgate::vocab::target::UrlTarget;
 use regex::Regex;
@@ -154,7 +154,7 @@ fn traps_equal_their_oracles() {
     for _ in 0..URLS {
         let target = chance.url();
         for trap in Trap::ALL {
-            let catches = trap.catches(&target, YEAR);
+            let catches = trap.matches(&target, YEAR);
             assert_eq!(
                 catches,
                 oracle(trap, &target),
@@ -175,14 +175,14 @@ fn traps_equal_their_oracles() {
 fn keys_equal_their_oracle() {
     let text =
         "policy: 1\nname: p\noptions: { disposition: allow, strip_params: [sid, 'utm_*'] }\n";
-    let policy = load(&MemoryFiles::new().with("p", text), "p")
+    let policy = load(&MemoryFileSystem::new().with_file("p", text), "p")
         .unwrap()
         .policy;
     let stripped = Regex::new("^(sid|utm_.*)$").unwrap();
     let (mut chance, mut changed) = (Chance(2), 0);
     for _ in 0..URLS {
         let target = chance.url();
-        let (trail, _) = policy.request(&Facts::of_url(&target));
+        let (trail, _) = policy.decide_request(&Facts::for_url(&target));
         let key = policy.key_url(&trail, &target);
         let (before, after) = (
             url::Url::parse(target.as_str()).unwrap(),
@@ -202,7 +202,7 @@ fn keys_equal_their_oracle() {
             &after[..url::Position::AfterPath]
         );
         let again = UrlTarget::parse(&key).unwrap();
-        let (trail, _) = policy.request(&Facts::of_url(&again));
+        let (trail, _) = policy.decide_request(&Facts::for_url(&again));
         assert_eq!(
             policy.key_url(&trail, &again),
             key,
@@ -227,12 +227,12 @@ fn the_first_trap_that_is_looked_for_decides() {
             "policy: 1\nname: p\noptions: {{ disposition: allow, traps: [{}] }}\nrules: [{{ id: no, when: {{ path: /b }}, set: {{ traps: none }} }}]\n",
             names.join(", ")
         );
-        let policy = load(&MemoryFiles::new().with("p", text), "p")
+        let policy = load(&MemoryFileSystem::new().with_file("p", text), "p")
             .unwrap()
             .policy;
         for _ in 0..50 {
             let target = chance.url();
-            let (trail, decision) = policy.request(&Facts::of_url(&target));
+            let (trail, decision) = policy.decide_request(&Facts::for_url(&target));
             if decision.reason().as_str() == "ambiguous_url" {
                 continue;
             }

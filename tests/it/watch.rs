@@ -7,10 +7,10 @@ use std::io::Write as _;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use crawlgate::config::policy::accept_noting;
+use crawlgate::config::policy::open_and_test_watched;
 use crawlgate::config::settings::PolicyOrigin;
-use crawlgate::config::watch::Watch;
-use crawlgate::policy::compile::Compiled;
+use crawlgate::config::watch::PolicyWatcher;
+use crawlgate::policy::compile::CompiledPolicy;
 use crawlgate::policy::fact::Facts;
 use crawlgate::vocab::target::UrlTarget;
 use flate2::Compression;
@@ -275,18 +275,18 @@ const SCENARIOS: &[Scenario] = &[
 ];
 
 /// Reads as `run` does. How many hosts the list has is seen by which of them is refused.
-fn read(path: &Path) -> (Read, Watch) {
-    let (read, footprint) = accept_noting(&PolicyOrigin::Path(path.to_owned()));
+fn read(path: &Path) -> (Read, PolicyWatcher) {
+    let (read, footprint) = open_and_test_watched(&PolicyOrigin::Path(path.to_owned()));
     let found = match &read {
         Ok(compiled) => Read::Hosts((0..10).filter(|at| refuses(compiled, *at)).count()),
         Err(_) => Read::Refused,
     };
-    (found, Watch::new(footprint))
+    (found, PolicyWatcher::new(footprint))
 }
 
-fn refuses(compiled: &Compiled, at: usize) -> bool {
+fn refuses(compiled: &CompiledPolicy, at: usize) -> bool {
     let target = UrlTarget::parse(&format!("http://h{at}.example/")).unwrap();
-    compiled.policy.decide(&Facts::of_url(&target)).1.rejects()
+    compiled.policy.decide(&Facts::for_url(&target)).1.rejects()
 }
 
 #[test]
@@ -300,18 +300,21 @@ fn changes_are_seen_at_rest_and_once() {
         for (at, (change, expected)) in scenario.steps.iter().enumerate() {
             let told = format!("{}, step {at}", scenario.name);
             assert!(
-                !watch.look() && !watch.look(),
+                !watch.poll_changed() && !watch.poll_changed(),
                 "{told}: nothing has changed yet"
             );
             change(folder.path());
-            assert!(!watch.look(), "{told}: it may be in the middle of changing");
-            assert!(watch.look(), "{told}: it is seen");
+            assert!(
+                !watch.poll_changed(),
+                "{told}: it may be in the middle of changing"
+            );
+            assert!(watch.poll_changed(), "{told}: it is seen");
             let (found, next) = read(&path);
             assert_eq!(found, *expected, "{told}");
             watch = next;
         }
         assert!(
-            !watch.look() && !watch.look(),
+            !watch.poll_changed() && !watch.poll_changed(),
             "{}: in the end",
             scenario.name
         );
@@ -325,5 +328,5 @@ fn what_is_beside_a_policy_is_none_of_its_business() {
     let (_, mut watch) = read(&folder.path().join("policy.yaml"));
     folder.write("policy.yaml~", "x");
     folder.write("lists/other.txt", "x");
-    assert!(!watch.look() && !watch.look());
+    assert!(!watch.poll_changed() && !watch.poll_changed());
 }

@@ -5,33 +5,33 @@ use std::time::Duration;
 
 use serde_json::{Value as Json, json};
 
-use crate::admin::page;
+use crate::admin::response;
 use crate::clock::Rfc3339;
-use crate::gate::hold::seen::{AdaptiveSeen, HostSeen, PaceSeen, Tracked};
+use crate::gate::admission::host_status::{AdaptivePaceStatus, HostStatus, PaceStatus, Tracking};
 
-use super::name::Name;
+use super::selector::HostSelector;
 
 /// The row of a list.
-pub(super) fn row(host: &HostSeen) -> Json {
-    match host.tracked {
-        Tracked::Yes => tracked(host),
-        Tracked::No => untracked(host),
+pub(super) fn row_to_json(host: &HostStatus) -> Json {
+    match host.tracking {
+        Tracking::Yes => tracked_to_json(host),
+        Tracking::No => untracked_to_json(host),
     }
 }
 
-fn tracked(host: &HostSeen) -> Json {
+fn tracked_to_json(host: &HostStatus) -> Json {
     json!({
         "host": &*host.name,
         "waiting": host.waiting,
-        "slots": { "used": host.under_way, "of": host.slots },
-        "next_in_ms": ms(host.next),
-        "delay_ms": ms(host.delay),
-        "resting": host.rest.map(|rest| json!({
+        "slots": { "used": host.in_flight, "of": host.slots },
+        "next_in_ms": ceil_millis(host.next_in),
+        "delay_ms": ceil_millis(host.delay),
+        "resting": host.backoff.map(|rest| json!({
             "until": Rfc3339(rest.until).to_string(),
-            "for_ms": ms(rest.left),
-            "why": rest.why,
+            "for_ms": ceil_millis(rest.left),
+            "why": rest.cause,
         })),
-        "last_request": host.last.map(|last| Rfc3339(last).to_string()),
+        "last_request": host.last_request.map(|last| Rfc3339(last).to_string()),
         "errors_in_row": host.failures,
         "crawlers_waiting": host.crawlers,
         "stopped": host.stopped,
@@ -39,33 +39,33 @@ fn tracked(host: &HostSeen) -> Json {
 }
 
 /// All that is known of one.
-pub(super) fn shown(
-    name: &Name,
-    seen: &HostSeen,
+pub(super) fn host_to_json(
+    selector: &HostSelector,
+    seen: &HostStatus,
     dead: &[(SocketAddr, Duration)],
     robots: Json,
 ) -> Json {
-    let mut document = row(seen);
-    let is_tracked = seen.tracked == Tracked::Yes;
-    let refusing = |(address, left): &(SocketAddr, Duration)| json!({ "address": address.to_string(), "for_ms": ms(*left) });
+    let mut document = row_to_json(seen);
+    let is_tracked = seen.tracking == Tracking::Yes;
+    let refusing = |(address, left): &(SocketAddr, Duration)| json!({ "address": address.to_string(), "for_ms": ceil_millis(*left) });
     let addresses: Vec<Json> = dead.iter().map(refusing).collect();
     let more = json!({
-        "host": name.host,
+        "host": selector.host,
         "tracked": is_tracked,
         "paced_as": is_tracked.then_some(&*seen.name),
-        "rests_remembered": is_tracked.then_some(seen.rests),
-        "pace": seen.pace.as_ref().map(pace),
-        "adaptive": adaptive(seen),
-        "unpaid_ms": seen.owed.map(ms),
+        "rests_remembered": is_tracked.then_some(seen.backoff_count),
+        "pace": seen.pace.as_ref().map(pace_to_json),
+        "adaptive": adaptive_to_json(seen),
+        "unpaid_ms": seen.byte_debt.map(ceil_millis),
         "dead": if addresses.is_empty() { Json::Null } else { json!({ "addresses": addresses }) },
         "robots": robots,
     });
-    page::extend(&mut document, &more);
+    response::extend(&mut document, &more);
     document
 }
 
 /// A host of which nothing but its stops, and perhaps its robots.txt, is known.
-fn untracked(host: &HostSeen) -> Json {
+fn untracked_to_json(host: &HostStatus) -> Json {
     json!({
         "host": &*host.name,
         "waiting": host.waiting,
@@ -80,35 +80,35 @@ fn untracked(host: &HostSeen) -> Json {
     })
 }
 
-fn pace(pace: &PaceSeen) -> Json {
+fn pace_to_json(pace: &PaceStatus) -> Json {
     let (from, to) = pace.jitter;
     json!({
-        "delay_ms": ms(pace.delay),
-        "jitter": [decimal(from), decimal(to)],
-        "one_per_ms": pace.rate.map(|(interval, _)| ms(interval)),
+        "delay_ms": ceil_millis(pace.delay),
+        "jitter": [to_decimal(from), to_decimal(to)],
+        "one_per_ms": pace.rate.map(|(interval, _)| ceil_millis(interval)),
         "burst": pace.rate.map(|(_, burst)| burst),
         "concurrency": pace.concurrency,
         "bytes_per_second": pace.bytes_per_second,
     })
 }
 
-fn adaptive(seen: &HostSeen) -> Option<Json> {
-    let AdaptiveSeen { factor, min, max } = seen.pace.as_ref()?.adaptive?;
+fn adaptive_to_json(seen: &HostStatus) -> Option<Json> {
+    let AdaptivePaceStatus { factor, min, max } = seen.pace.as_ref()?.adaptive?;
     Some(json!({
-        "latency_ms": seen.latency.map(ms),
-        "factor": decimal(factor),
-        "min_ms": ms(min),
-        "max_ms": ms(max),
-        "delay_ms": ms(seen.delay),
+        "latency_ms": seen.latency.map(ceil_millis),
+        "factor": to_decimal(factor),
+        "min_ms": ceil_millis(min),
+        "max_ms": ceil_millis(max),
+        "delay_ms": ceil_millis(seen.delay),
     }))
 }
 
 /// The number that was written: 1.2, where its next neighbour among wider numbers is 1.2000000476837158.
-fn decimal(number: f32) -> f64 {
+fn to_decimal(number: f32) -> f64 {
     number.to_string().parse().unwrap_or_else(|_| number.into())
 }
 
 /// Whole milliseconds, rounded up: what is left of something is never nothing.
-pub(super) fn ms(time: Duration) -> u64 {
+pub(super) fn ceil_millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -6,50 +6,50 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
-use crate::admin::page;
-use crate::admin::query::{Mistake, parameters, single};
-use crate::ledger::event::EventKind;
-use crate::ledger::sought::Time;
+use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
+use crate::admin::response;
+use crate::ledger::event::LedgerEventKind;
+use crate::ledger::filter::TimeBudget;
 use crate::report::event;
-use crate::store::ledger::{Cursor, Failed};
+use crate::store::ledger::{FeedCursor, LedgerUnavailable};
 
-use super::{LedgerApi, Look, MOST, USUAL, limit};
+use super::{DEFAULT_LIMIT, LedgerApi, LedgerReadContext, MAX_LIMIT, parse_limit};
 
 /// What is asked for.
 #[derive(Debug)]
-struct Asked {
-    after: Cursor,
+struct LedgerEventsQuery {
+    after: FeedCursor,
     limit: usize,
-    kind: Option<EventKind>,
+    kind: Option<LedgerEventKind>,
 }
 
 impl LedgerApi {
     /// `GET /api/v1/events`.
-    pub(in crate::admin) async fn events(&self, query: Option<&str>) -> Response<Full<Bytes>> {
-        match Asked::read(query) {
-            Ok(asked) => self.look(move |look| asked.answer(look)).await,
-            Err(mistake) => mistake.answer(),
+    pub(in crate::admin) async fn list_events(&self, query: Option<&str>) -> Response<Full<Bytes>> {
+        match LedgerEventsQuery::parse(query) {
+            Ok(asked) => self.read_blocking(move |look| asked.response(look)).await,
+            Err(mistake) => mistake.to_response(),
         }
     }
 }
 
-impl Asked {
-    fn read(query: Option<&str>) -> Result<Self, Mistake> {
+impl LedgerEventsQuery {
+    fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
         let keys = ["after", "limit", "kind"];
         let mut asked = Self {
-            after: Cursor::default(),
-            limit: USUAL,
+            after: FeedCursor::default(),
+            limit: DEFAULT_LIMIT,
             kind: None,
         };
-        for (key, value) in single(parameters(query)?, &keys)? {
+        for (key, value) in reject_duplicates(parse_query(query)?, &keys)? {
             match key.as_str() {
-                "after" => asked.after = after(&value)?,
-                "limit" => asked.limit = limit(&value)?,
+                "after" => asked.after = parse_after(&value)?,
+                "limit" => asked.limit = parse_limit(&value)?,
                 "kind" if value.is_empty() => {}
-                "kind" => asked.kind = Some(kind(&value)?),
+                "kind" => asked.kind = Some(parse_kind(&value)?),
                 _ => {
                     let words = format!("there is no such parameter; allowed: {}", keys.join(", "));
-                    return Err(Mistake(words));
+                    return Err(ParameterError(words));
                 }
             }
         }
@@ -58,11 +58,15 @@ impl Asked {
 
     /// `next` is behind everything that was looked at, whether it was asked for or not; `more` says whether there is
     /// anything behind that already.
-    fn answer(&self, look: &Look) -> Result<Response<Full<Bytes>>, Failed> {
-        let (mut events, mut last, mut time) = (Vec::<Json>::new(), self.after, look.time());
+    fn response(
+        &self,
+        context: &LedgerReadContext,
+    ) -> Result<Response<Full<Bytes>>, LedgerUnavailable> {
+        let (mut events, mut last, mut time) =
+            (Vec::<Json>::new(), self.after, context.time_check());
         let more = loop {
-            let slice = look.ledger.events(last, MOST)?;
-            let whole = slice.len() < MOST;
+            let slice = context.ledger.events(last, MAX_LIMIT)?;
+            let whole = slice.len() < MAX_LIMIT;
             let mut left = slice.len();
             for (cursor, event) in slice {
                 if events.len() >= self.limit {
@@ -76,33 +80,33 @@ impl Asked {
             if left > 0 {
                 break true;
             }
-            if whole || events.len() >= self.limit || time() == Time::Over {
+            if whole || events.len() >= self.limit || time() == TimeBudget::Exhausted {
                 break !whole;
             }
         };
-        Ok(page::json(
+        Ok(response::json(
             StatusCode::OK,
             &json!({ "events": events, "next": last.0, "more": more }),
         ))
     }
 }
 
-fn after(text: &str) -> Result<Cursor, Mistake> {
+fn parse_after(text: &str) -> Result<FeedCursor, ParameterError> {
     let number = text
         .parse()
         .ok()
         .filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     number
-        .map(Cursor)
-        .ok_or_else(|| Mistake("`after` is a number, as `next` of an answer is".into()))
+        .map(FeedCursor)
+        .ok_or_else(|| ParameterError("`after` is a number, as `next` of an answer is".into()))
 }
 
-fn kind(word: &str) -> Result<EventKind, Mistake> {
+fn parse_kind(word: &str) -> Result<LedgerEventKind, ParameterError> {
     let words = || {
-        Mistake(format!(
+        ParameterError(format!(
             "`kind` is {}",
-            EventKind::ALL.map(EventKind::as_str).join(", ")
+            LedgerEventKind::ALL.map(LedgerEventKind::as_str).join(", ")
         ))
     };
-    EventKind::from_word(word).ok_or_else(words)
+    LedgerEventKind::from_word(word).ok_or_else(words)
 }

@@ -5,18 +5,18 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 
-use crate::admin::page;
+use crate::admin::response;
 use crate::report::ledger;
 
 use super::LedgerApi;
 
 impl LedgerApi {
     /// `GET /api/v1/ledger`.
-    pub(in crate::admin) async fn stats(&self) -> Response<Full<Bytes>> {
-        let sweep = self.sweeping();
-        self.look(move |look| {
-            let (stats, bytes) = (look.ledger.stats(), look.ledger.bytes());
-            Ok(page::json(
+    pub(in crate::admin) async fn show_stats(&self) -> Response<Full<Bytes>> {
+        let sweep = self.sweep_document();
+        self.read_blocking(move |look| {
+            let (stats, bytes) = (look.ledger.stats(), look.ledger.disk_bytes());
+            Ok(response::json(
                 StatusCode::OK,
                 &ledger::to_json(&stats, bytes, sweep),
             ))

@@ -10,46 +10,46 @@ use http_body_util::Full;
 use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
-use crate::admin::ask::{Mistake, beginning, received};
-use crate::admin::page::{self, problem};
+use crate::admin::api_request::{ApiRequestError, read_body, shorten_message};
+use crate::admin::response::{self, problem};
 
 use super::LedgerApi;
 
 /// The longest body.
-const BODY: usize = 1 << 10;
+const MAX_BODY_BYTES: usize = 1 << 10;
 
 /// What sweeps the ledger.
-pub trait Sweeps: fmt::Debug + Send + Sync {
+pub trait SweepControl: fmt::Debug + Send + Sync {
     /// Begins to sweep.
     ///
     /// # Errors
     /// If it does already.
-    fn begin(&self, how: How) -> Result<(), Busy>;
+    fn start(&self, mode: ApiSweepMode) -> Result<(), ApiSweepBusy>;
 
     /// The sweep that runs, or is asked for, or the last one that did; `None` if none ever has.
-    fn progress(&self) -> Option<Progress>;
+    fn progress(&self) -> Option<ApiSweepProgress>;
 }
 
 /// What a sweep does with what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum ApiSweepMode {
     /// Counts it.
     DryRun,
     /// Writes it down, and orders removals.
-    ForGood,
+    Apply,
 }
 
 /// A sweep is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Busy;
+pub struct ApiSweepBusy;
 
 /// How far a sweep is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct ApiSweepProgress {
     /// Whether it is still under way.
-    pub state: State,
+    pub state: ApiSweepState,
     /// What it does.
-    pub how: How,
+    pub mode: ApiSweepMode,
     /// The revision of the policy.
     pub revision: String,
     /// URLs that it has seen.
@@ -65,12 +65,12 @@ pub struct Progress {
     /// Those that the policy allows.
     pub allowed: u64,
     /// URLs of a dry run that would be removed or moved; the first ones.
-    pub gaps: Vec<Gap>,
+    pub gaps: Vec<ApiSweepGap>,
 }
 
 /// Whether a sweep is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum ApiSweepState {
     /// It is.
     Running,
     /// It is over.
@@ -79,7 +79,7 @@ pub enum State {
 
 /// A URL that fell out of a crawler's space.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub struct ApiSweepGap {
     /// The crawler.
     pub crawler: String,
     /// The URL.
@@ -98,21 +98,27 @@ struct Order {
 
 impl LedgerApi {
     /// `POST /api/v1/ledger/sweep`: 202, and `GET /api/v1/ledger` tells how far it is.
-    pub(in crate::admin) async fn sweep<B>(&self, body: B) -> Response<Full<Bytes>>
+    pub(in crate::admin) async fn start_sweep<B>(&self, body: B) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let how = match received(body, BODY).await.and_then(|bytes| read(&bytes)) {
+        let how = match read_body(body, MAX_BODY_BYTES)
+            .await
+            .and_then(|bytes| parse_mode(&bytes))
+        {
             Ok(how) => how,
-            Err(mistake) => return mistake.answer(),
+            Err(mistake) => return mistake.into_response(),
         };
-        if self.kept.ledger().is_none() {
-            return super::none_kept();
+        if self.provider.ledger().is_none() {
+            return super::no_ledger();
         }
-        match self.sweeps.begin(how) {
-            Ok(()) => page::json(StatusCode::ACCEPTED, &json!({ "sweep": self.sweeping() })),
-            Err(Busy) => problem(
+        match self.sweeper.start(how) {
+            Ok(()) => response::json(
+                StatusCode::ACCEPTED,
+                &json!({ "sweep": self.sweep_document() }),
+            ),
+            Err(ApiSweepBusy) => problem(
                 StatusCode::CONFLICT,
                 "a sweep is under way; wait for its end, GET /api/v1/ledger tells how far it is",
             ),
@@ -120,33 +126,33 @@ impl LedgerApi {
     }
 
     /// The sweep as a document.
-    pub(super) fn sweeping(&self) -> Option<Json> {
-        self.sweeps.progress().as_ref().map(shown)
+    pub(super) fn sweep_document(&self) -> Option<Json> {
+        self.sweeper.progress().as_ref().map(progress_to_json)
     }
 }
 
-fn read(body: &[u8]) -> Result<How, Mistake> {
+fn parse_mode(body: &[u8]) -> Result<ApiSweepMode, ApiRequestError> {
     let order: Order = serde_json::from_slice(body).map_err(|error| {
-        let error = beginning(&error);
-        Mistake::Words(format!(
+        let error = shorten_message(&error);
+        ApiRequestError::Invalid(format!(
             "the body is no JSON object with `dry_run`: {error}"
         ))
     })?;
     Ok(if order.dry_run {
-        How::DryRun
+        ApiSweepMode::DryRun
     } else {
-        How::ForGood
+        ApiSweepMode::Apply
     })
 }
 
-fn shown(progress: &Progress) -> Json {
-    let gap = |gap: &Gap| json!({ "crawler": gap.crawler, "url": gap.url, "rule": gap.rule, "code": gap.code });
+fn progress_to_json(progress: &ApiSweepProgress) -> Json {
+    let gap = |gap: &ApiSweepGap| json!({ "crawler": gap.crawler, "url": gap.url, "rule": gap.rule, "code": gap.code });
     json!({
         "state": match progress.state {
-            State::Running => "running",
-            State::Done => "done",
+            ApiSweepState::Running => "running",
+            ApiSweepState::Done => "done",
         },
-        "dry_run": progress.how == How::DryRun,
+        "dry_run": progress.mode == ApiSweepMode::DryRun,
         "revision": progress.revision,
         "looked_at": progress.looked_at,
         "total": progress.total,

@@ -7,27 +7,27 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
-use crate::admin::page::{self, problem};
-use crate::admin::query::{Mistake, parameters, single};
-use crate::gate::trial::Trial;
-use crate::ledger::key::Key;
-use crate::ledger::record::Record;
-use crate::ledger::sought::{Sought, piece};
+use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
+use crate::admin::response::{self, problem};
+use crate::gate::offline_evaluation::OfflineEvaluation;
+use crate::ledger::filter::{LedgerFilter, read_page};
+use crate::ledger::key::LedgerKey;
+use crate::ledger::record::LedgerRecord;
 use crate::policy::cases::CaseFacts;
 use crate::report::record;
-use crate::store::ledger::Failed;
+use crate::store::ledger::LedgerUnavailable;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::profile::Profile;
 use crate::vocab::target::UrlTarget;
 
-use super::{LedgerApi, Look, USUAL, limit};
+use super::{DEFAULT_LIMIT, LedgerApi, LedgerReadContext, parse_limit};
 
 /// What is asked for.
 #[derive(Debug)]
-struct Asked {
-    after: Option<Key>,
+struct LedgerUrlsQuery {
+    after: Option<LedgerKey>,
     limit: usize,
-    sought: Sought,
+    filter: LedgerFilter,
     /// The URL whose records are asked for, and for which crawler.
     url: Option<UrlTarget>,
     crawler: Option<String>,
@@ -35,21 +35,22 @@ struct Asked {
 
 impl LedgerApi {
     /// `GET /api/v1/urls`.
-    pub(in crate::admin) async fn urls(&self, query: Option<&str>) -> Response<Full<Bytes>> {
-        match Asked::read(query) {
-            Ok(asked) => self.look(move |look| asked.answer(look)).await,
-            Err(mistake) => mistake.answer(),
+    pub(in crate::admin) async fn list_urls(&self, query: Option<&str>) -> Response<Full<Bytes>> {
+        match LedgerUrlsQuery::parse(query) {
+            Ok(asked) => self.read_blocking(move |look| asked.response(look)).await,
+            Err(mistake) => mistake.to_response(),
         }
     }
 
     /// `GET /api/v1/urls/{key}`.
-    pub(in crate::admin) async fn url(&self, key: &str) -> Response<Full<Bytes>> {
-        let Some(key) = Key::from_hex(key) else {
-            return Mistake("a key has 32 hex digits; the list of URLs shows them".into()).answer();
+    pub(in crate::admin) async fn show_url(&self, key: &str) -> Response<Full<Bytes>> {
+        let Some(key) = LedgerKey::from_hex(key) else {
+            return ParameterError("a key has 32 hex digits; the list of URLs shows them".into())
+                .to_response();
         };
-        self.look(move |look| {
-            Ok(match look.ledger.find(key)? {
-                Some(found) => page::json(StatusCode::OK, &record::to_json(key, &found)),
+        self.read_blocking(move |look| {
+            Ok(match look.ledger.try_look_up(key)? {
+                Some(found) => response::json(StatusCode::OK, &record::to_json(key, &found)),
                 None => problem(StatusCode::NOT_FOUND, "no URL is remembered under this key"),
             })
         })
@@ -57,30 +58,30 @@ impl LedgerApi {
     }
 }
 
-impl Asked {
-    fn read(query: Option<&str>) -> Result<Self, Mistake> {
+impl LedgerUrlsQuery {
+    fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
         let mut asked = Self {
             after: None,
-            limit: USUAL,
-            sought: Sought::default(),
+            limit: DEFAULT_LIMIT,
+            filter: LedgerFilter::default(),
             url: None,
             crawler: None,
         };
         let mut keys = vec!["after", "limit", "url"];
-        keys.extend(Sought::KEYS);
-        for (key, value) in single(parameters(query)?, &keys)? {
+        keys.extend(LedgerFilter::KEYS);
+        for (key, value) in reject_duplicates(parse_query(query)?, &keys)? {
             match key.as_str() {
                 "after" if value.is_empty() => {}
-                "after" => asked.after = Some(after(&value)?),
-                "limit" => asked.limit = limit(&value)?,
+                "after" => asked.after = Some(parse_after(&value)?),
+                "limit" => asked.limit = parse_limit(&value)?,
                 "url" if value.is_empty() => {}
-                "url" => asked.url = Some(url(&value)?),
-                key if !keys.contains(&key) => return Err(unknown(&keys)),
+                "url" => asked.url = Some(parse_url(&value)?),
+                key if !keys.contains(&key) => return Err(unknown_parameter(&keys)),
                 key => {
                     asked
-                        .sought
+                        .filter
                         .set(key, &value)
-                        .map_err(|error| Mistake(error.to_string()))?;
+                        .map_err(|error| ParameterError(error.to_string()))?;
                     if key == "crawler" && !value.is_empty() {
                         asked.crawler = Some(value);
                     }
@@ -90,29 +91,43 @@ impl Asked {
         Ok(asked)
     }
 
-    fn answer(&self, look: &Look) -> Result<Response<Full<Bytes>>, Failed> {
+    fn response(
+        &self,
+        context: &LedgerReadContext,
+    ) -> Result<Response<Full<Bytes>>, LedgerUnavailable> {
         let (found, next) = match &self.url {
-            Some(url) => (self.records_of(url, look)?, None),
+            Some(url) => (self.find_records(url, context)?, None),
             None => {
-                let read = |after, most| look.ledger.records(after, most);
-                let piece = piece(read, &self.sought, self.after, self.limit, look.time())?;
-                (piece.found, piece.next)
+                let read = |after, most| context.ledger.records(after, most);
+                let piece = read_page(
+                    read,
+                    &self.filter,
+                    self.after,
+                    self.limit,
+                    context.time_check(),
+                )?;
+                (piece.records, piece.next)
             }
         };
         let urls: Vec<Json> = found
             .iter()
             .map(|(key, found)| record::to_json(*key, found))
             .collect();
-        Ok(page::json(
+        Ok(response::json(
             StatusCode::OK,
             &json!({ "urls": urls, "next": next.map(|key| key.to_string()) }),
         ))
     }
 
     /// Each crawler has a record of its own.
-    fn records_of(&self, url: &UrlTarget, look: &Look) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
+    fn find_records(
+        &self,
+        url: &UrlTarget,
+        context: &LedgerReadContext,
+    ) -> Result<Vec<(LedgerKey, Arc<LedgerRecord>)>, LedgerUnavailable> {
         let all = || {
-            look.crawlers
+            context
+                .crawlers
                 .iter()
                 .map(Crawler::as_str)
                 .chain([Crawler::ANONYMOUS])
@@ -121,45 +136,50 @@ impl Asked {
             Some(crawler) => vec![crawler],
             None => all().collect(),
         };
-        let keys = crawlers.into_iter().map(|crawler| look.key(crawler, url));
-        let found = keys.map(|key| Ok(look.ledger.find(key)?.map(|found| (key, found))));
-        let found: Vec<Option<(Key, Arc<Record>)>> = found.collect::<Result<_, Failed>>()?;
+        let keys = crawlers
+            .into_iter()
+            .map(|crawler| context.url_key(crawler, url));
+        let found = keys.map(|key| Ok(context.ledger.try_look_up(key)?.map(|found| (key, found))));
+        let found: Vec<Option<(LedgerKey, Arc<LedgerRecord>)>> =
+            found.collect::<Result<_, LedgerUnavailable>>()?;
         Ok(found
             .into_iter()
             .flatten()
-            .filter(|(_, found)| self.sought.fits(found))
+            .filter(|(_, found)| self.filter.matches(found))
             .collect())
     }
 }
 
-impl Look {
+impl LedgerReadContext {
     /// Under which key a GET for a URL is kept for a crawler.
-    fn key(&self, crawler: &str, url: &UrlTarget) -> Key {
+    fn url_key(&self, crawler: &str, url: &UrlTarget) -> LedgerKey {
         let facts = json!({ "url": url.as_str(), "crawler": crawler });
         let facts = facts
             .as_object()
             .and_then(|facts| CaseFacts::from_json(facts).ok());
         match (&self.policy, facts) {
             (Some(policy), Some(facts)) => {
-                let trial = Trial::new(policy, &facts, Profile::Generic);
-                Key::of_url(crawler, &policy.key_url(&trial.trail, url))
+                let trial = OfflineEvaluation::new(policy, &facts, Profile::Generic);
+                LedgerKey::for_url(crawler, &policy.key_url(&trial.trail, url))
             }
-            (None, _) | (_, None) => Key::of_url(crawler, url.as_str()),
+            (None, _) | (_, None) => LedgerKey::for_url(crawler, url.as_str()),
         }
     }
 }
 
-fn after(text: &str) -> Result<Key, Mistake> {
-    Key::from_hex(text).ok_or_else(|| Mistake("`after` is a key, as `next` of an answer is".into()))
+fn parse_after(text: &str) -> Result<LedgerKey, ParameterError> {
+    LedgerKey::from_hex(text)
+        .ok_or_else(|| ParameterError("`after` is a key, as `next` of an answer is".into()))
 }
 
-fn url(text: &str) -> Result<UrlTarget, Mistake> {
-    UrlTarget::parse(text)
-        .map_err(|_| Mistake("`url` is a whole URL, such as http://www.example.com/a".into()))
+fn parse_url(text: &str) -> Result<UrlTarget, ParameterError> {
+    UrlTarget::parse(text).map_err(|_| {
+        ParameterError("`url` is a whole URL, such as http://www.example.com/a".into())
+    })
 }
 
-fn unknown(keys: &[&str]) -> Mistake {
-    Mistake(format!(
+fn unknown_parameter(keys: &[&str]) -> ParameterError {
+    ParameterError(format!(
         "there is no such parameter; allowed: {}",
         keys.join(", ")
     ))
@@ -192,7 +212,7 @@ mod tests {
             ("Host=a.test", false),
             ("page=1", false),
         ] {
-            assert_eq!(Asked::read(Some(query)).is_ok(), fits, "{query}");
+            assert_eq!(LedgerUrlsQuery::parse(Some(query)).is_ok(), fits, "{query}");
         }
     }
 }

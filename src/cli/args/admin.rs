@@ -7,7 +7,7 @@ use clap::{ArgGroup, Args};
 
 use crate::config::load::Overrides;
 
-use super::Format;
+use super::OutputFormat;
 
 /// Which running proxy is asked.
 #[derive(Args, Debug)]
@@ -39,7 +39,7 @@ pub struct ShadowArgs {
     pub proxy: ProxyArgs,
     /// The form of the report
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: OutputFormat,
 }
 
 /// Arguments of `stop`.
@@ -54,7 +54,7 @@ pub struct StopArgs {
     pub reason: Option<String>,
     /// For how long, such as 90s, 10m, 1h, 7d; without it, until it is lifted
     #[arg(long = "for", value_name = "TIME", conflicts_with_all = ["list", "lift"])]
-    pub lasts: Option<String>,
+    pub duration: Option<String>,
     /// Show what is stopped
     #[arg(long)]
     pub list: bool,
@@ -66,5 +66,5 @@ pub struct StopArgs {
     pub proxy: ProxyArgs,
     /// The form of the answer
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: OutputFormat,
 }

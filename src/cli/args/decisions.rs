@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 
 use crate::cli::decisions::since::Since;
-use crate::metrics::log::filter::{Filter, NoFilter};
+use crate::metrics::log::filter::{LogFilter, LogFilterError};
 
-use super::Format;
+use super::OutputFormat;
 
 /// Arguments of `decisions`.
 #[derive(Args, Debug)]
@@ -25,25 +25,25 @@ pub struct DecisionsArgs {
     #[arg(long, short, conflicts_with = "summary")]
     pub follow: bool,
     /// Only decisions of which this holds; may be repeated, then all must
-    #[arg(long = "filter", value_name = "K=V", value_parser = filter)]
-    pub filters: Vec<Filter>,
+    #[arg(long = "filter", value_name = "K=V", value_parser = parse_filter)]
+    pub filters: Vec<LogFilter>,
     /// Only decisions since then: 10m, 24h, 2026-11-21T08:30:00Z
-    #[arg(long, value_name = "TIME", value_parser = Since::read)]
+    #[arg(long, value_name = "TIME", value_parser = Since::parse)]
     pub since: Option<Since>,
     /// Count them instead of showing them
     #[arg(long, value_enum, value_name = "BY")]
     pub summary: Option<SummaryBy>,
     /// How many rows a summary has at most, or `all`
-    #[arg(long, value_name = "N", requires = "summary", default_value = "20", value_parser = limit)]
-    pub limit: Limit,
+    #[arg(long, value_name = "N", requires = "summary", default_value = "20", value_parser = parse_limit)]
+    pub limit: RowLimit,
     /// The form of the answer; as JSON a decision is the line of the log
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: OutputFormat,
 }
 
 /// How many rows are shown at most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limit(pub usize);
+pub struct RowLimit(pub usize);
 
 /// By what a summary counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -58,12 +58,12 @@ pub enum SummaryBy {
     Reason,
 }
 
-fn filter(text: &str) -> Result<Filter, NoFilter> {
-    Filter::read(text)
+fn parse_filter(text: &str) -> Result<LogFilter, LogFilterError> {
+    LogFilter::parse(text)
 }
 
 /// A number of rows, or all.
-pub(super) fn limit(text: &str) -> Result<Limit, String> {
+pub(super) fn parse_limit(text: &str) -> Result<RowLimit, String> {
     let number = if text == "all" {
         Some(usize::MAX)
     } else {
@@ -71,6 +71,6 @@ pub(super) fn limit(text: &str) -> Result<Limit, String> {
     };
     number
         .filter(|rows| *rows > 0)
-        .map(Limit)
+        .map(RowLimit)
         .ok_or_else(|| "write a number from 1 on, or all".to_owned())
 }

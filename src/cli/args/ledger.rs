@@ -4,10 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::ledger::sought::Sought;
+use crate::ledger::filter::LedgerFilter;
 
 use super::help::{LEDGER_EXPORT_HELP, LEDGER_LIST_HELP, LEDGER_STATS_HELP, LEDGER_SWEEP_HELP};
-use super::{Format, Limit, ProxyArgs};
+use super::{OutputFormat, ProxyArgs, RowLimit};
 
 /// Arguments of `ledger`.
 #[derive(Args, Debug)]
@@ -36,7 +36,7 @@ pub enum LedgerCommand {
 
 /// Which URLs.
 #[derive(Args, Debug, Default)]
-pub struct SoughtArgs {
+pub struct LedgerFilterArgs {
     /// Only those of this crawler
     #[arg(long, value_name = "NAME")]
     pub crawler: Option<String>,
@@ -57,9 +57,9 @@ pub struct SoughtArgs {
     pub known: Option<String>,
 }
 
-impl SoughtArgs {
+impl LedgerFilterArgs {
     /// What was said, by the names of the filters.
-    pub(in crate::cli) fn said(&self) -> Vec<(&'static str, String)> {
+    pub(in crate::cli) fn to_pairs(&self) -> Vec<(&'static str, String)> {
         let values = [
             &self.crawler,
             &self.host,
@@ -68,7 +68,7 @@ impl SoughtArgs {
             &self.prefix,
             &self.known,
         ];
-        let named = Sought::KEYS.into_iter().zip(values);
+        let named = LedgerFilter::KEYS.into_iter().zip(values);
         named
             .filter_map(|(key, value)| Some((key, value.clone()?)))
             .collect()
@@ -77,7 +77,7 @@ impl SoughtArgs {
 
 /// Where the ledger is.
 #[derive(Args, Debug)]
-pub struct PlaceArgs {
+pub struct LedgerSourceArgs {
     /// The proxy that is asked
     #[command(flatten)]
     pub proxy: ProxyArgs,
@@ -91,21 +91,21 @@ pub struct PlaceArgs {
 pub struct LedgerListArgs {
     /// Which
     #[command(flatten)]
-    pub sought: SoughtArgs,
+    pub filter: LedgerFilterArgs,
     /// How many at most, or `all`
-    #[arg(long, value_name = "N", default_value = "100", value_parser = super::decisions::limit)]
-    pub limit: Limit,
+    #[arg(long, value_name = "N", default_value = "100", value_parser = super::decisions::parse_limit)]
+    pub limit: RowLimit,
     /// The form of the answer
     #[arg(long, value_enum, default_value = "text")]
-    pub format: ListFormat,
+    pub format: LedgerListFormat,
     /// Where
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub source: LedgerSourceArgs,
 }
 
 /// The forms of a list of URLs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ListFormat {
+pub enum LedgerListFormat {
     /// For people.
     Text,
     /// One array.
@@ -118,7 +118,7 @@ pub enum ListFormat {
 
 /// The forms of an export.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ExportFormat {
+pub enum LedgerExportFormat {
     /// An object a line.
     Ndjson,
     /// RFC 4180, with a line of names.
@@ -130,10 +130,10 @@ pub enum ExportFormat {
 pub struct LedgerStatsArgs {
     /// The form of the answer
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: OutputFormat,
     /// Where
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub source: LedgerSourceArgs,
 }
 
 /// Arguments of `ledger export`.
@@ -141,16 +141,16 @@ pub struct LedgerStatsArgs {
 pub struct LedgerExportArgs {
     /// Which
     #[command(flatten)]
-    pub sought: SoughtArgs,
+    pub filter: LedgerFilterArgs,
     /// The form
     #[arg(long, value_enum, default_value = "ndjson")]
-    pub format: ExportFormat,
+    pub format: LedgerExportFormat,
     /// To this file, which must not be there yet; else to standard output
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Where
     #[command(flatten)]
-    pub place: PlaceArgs,
+    pub source: LedgerSourceArgs,
 }
 
 /// Arguments of `ledger sweep`.
@@ -161,7 +161,7 @@ pub struct LedgerSweepArgs {
     pub dry_run: bool,
     /// The form of the answer
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: OutputFormat,
     /// The proxy that is asked
     #[command(flatten)]
     pub proxy: ProxyArgs,

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 
 use crate::vocab::profile::Profile;
 
-use super::Format;
+use super::OutputFormat;
 
 /// Arguments of `check`.
 #[derive(Args, Debug)]
@@ -20,7 +20,7 @@ pub struct CheckArgs {
     pub strict: bool,
     /// The form of the report
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: OutputFormat,
 }
 
 /// Arguments of `explain`.
@@ -33,7 +33,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "PATH")]
     pub policy: Option<PathBuf>,
     /// The profile that answers; without one, that of the crawler, else generic
-    #[arg(long, value_parser = profile)]
+    #[arg(long, value_parser = parse_profile)]
     pub profile: Option<Profile>,
     /// The crawler's name; without --policy, what the configuration says of it holds
     #[arg(long, value_name = "NAME")]
@@ -51,7 +51,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "BYTES")]
     pub size: Option<u64>,
     /// A header of the response; may be repeated
-    #[arg(long = "header", value_name = "NAME:VALUE", value_parser = header)]
+    #[arg(long = "header", value_name = "NAME:VALUE", value_parser = parse_header)]
     pub headers: Vec<(String, String)>,
     /// The title of the document
     #[arg(long, value_name = "TEXT")]
@@ -66,7 +66,7 @@ pub struct ExplainArgs {
     #[arg(long, value_name = "URL")]
     pub canonical: Option<String>,
     /// What the site says of a use: allow, deny or unset; may be repeated
-    #[arg(long, value_name = "NAME=WORD", value_parser = usage)]
+    #[arg(long, value_name = "NAME=WORD", value_parser = parse_usage)]
     pub usage: Vec<(String, String)>,
     /// The address that would be dialled
     #[arg(long, value_name = "IP")]
@@ -97,7 +97,7 @@ pub struct ExplainArgs {
     pub all: bool,
     /// The form of the explanation
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: OutputFormat,
 }
 
 /// Arguments of `decide`.
@@ -108,12 +108,12 @@ pub struct DecideArgs {
     pub policy: PathBuf,
     /// The form of a line
     #[arg(long, value_enum, default_value = "json")]
-    pub format: LineFormat,
+    pub format: DecideFormat,
 }
 
 /// The form of a line of `decide`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LineFormat {
+pub enum DecideFormat {
     /// One JSON object a line.
     Json,
     /// URL, verdict, stage, reason, rule and status, separated by tabs.
@@ -130,7 +130,7 @@ pub struct TestArgs {
     #[arg(long)]
     pub coverage: bool,
     /// Exit 1 if the cases reach less of the branches
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub threshold: Option<f64>,
     /// The form of the report
     #[arg(long, value_enum, default_value = "text")]
@@ -161,29 +161,29 @@ pub struct DiffArgs {
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub urls: Option<PathBuf>,
     /// The profile that answers
-    #[arg(long, value_parser = profile, default_value = "generic")]
+    #[arg(long, value_parser = parse_profile, default_value = "generic")]
     pub profile: Profile,
     /// How many examples are shown of each change
     #[arg(long, value_name = "N", default_value = "3")]
     pub examples: usize,
     /// The form of the report
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: OutputFormat,
 }
 
-fn profile(word: &str) -> Result<Profile, String> {
+fn parse_profile(word: &str) -> Result<Profile, String> {
     let known = || Profile::ALL.map(Profile::as_str).join(", ");
     Profile::from_word(word).ok_or_else(|| format!("known profiles: {}", known()))
 }
 
-fn usage(text: &str) -> Result<(String, String), String> {
+fn parse_usage(text: &str) -> Result<(String, String), String> {
     let (name, word) = text
         .split_once('=')
         .ok_or("write NAME=WORD, such as train-ai=deny")?;
     Ok((name.trim().to_owned(), word.trim().to_owned()))
 }
 
-fn percent(text: &str) -> Result<f64, String> {
+fn parse_percent(text: &str) -> Result<f64, String> {
     let number = text
         .trim_end_matches('%')
         .parse()
@@ -192,7 +192,7 @@ fn percent(text: &str) -> Result<f64, String> {
     number.ok_or_else(|| "write a number from 0 to 100".to_owned())
 }
 
-fn header(text: &str) -> Result<(String, String), String> {
+fn parse_header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("write NAME:VALUE")?;
     if name.trim().is_empty() {
         return Err("the name is empty".into());

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::Format;
+use super::OutputFormat;
 
 /// Arguments of `robots`.
 #[derive(Args, Debug)]
@@ -37,7 +37,7 @@ pub struct RobotsCheckArgs {
     pub urls: Vec<String>,
     /// The form of a line
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: OutputFormat,
 }
 
 /// Arguments of `robots fetch`.
@@ -54,5 +54,5 @@ pub struct RobotsFetchArgs {
     pub config: Option<PathBuf>,
     /// The form of the answer
     #[arg(long, value_enum, default_value = "text")]
-    pub format: Format,
+    pub format: OutputFormat,
 }

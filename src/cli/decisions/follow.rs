@@ -9,22 +9,22 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use super::files::{Named, named, with_rotated};
-use super::lines::Lines;
-use super::reading::{Ending, Reading, Sink};
+use super::line_reader::LogLineReader;
+use super::log_files::{NamedFile, files_oldest_first, with_path};
+use super::reader::{DecisionConsumer, DecisionLogReader, LogInputEnd};
 
 /// How often the end of the file is looked at.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// How often, and how many times, the oldest file is looked for while names change.
-const AGAIN: Duration = Duration::from_millis(10);
-const TRIES: usize = 200;
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+const MAX_TRIES: usize = 200;
 /// Lines that are shown of what is there already, and the bytes in which they are looked for.
-const SHOWN: usize = 10;
-const TAIL: u64 = 64 << 10;
+const TAIL_LINES: usize = 10;
+const TAIL_BYTES: u64 = 64 << 10;
 
 /// Where to begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Start {
+pub(super) enum FollowStart {
     /// With the oldest of the rotated files.
     Oldest,
     /// With the whole file.
@@ -35,7 +35,7 @@ pub(super) enum Start {
 
 /// When to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Until {
+pub(super) enum FollowUntil {
     /// Where the file that is written now ends.
     End,
     /// Never, unless reading or showing fails.
@@ -43,129 +43,137 @@ pub(super) enum Until {
 }
 
 /// Reads the log from file to file.
-pub(super) fn read<S: Sink>(
+pub(super) fn read<S: DecisionConsumer>(
     path: &Path,
-    start: Start,
-    until: Until,
-    reading: &mut Reading<'_, S>,
+    start: FollowStart,
+    until: FollowUntil,
+    reader: &mut DecisionLogReader<'_, S>,
 ) -> io::Result<()> {
-    let failed = |error: io::Error| named(path, &error);
+    let failed = |error: io::Error| with_path(path, &error);
     let mut first = match start {
-        Start::Oldest => open_oldest(path)?,
-        Start::Beginning | Start::Tail => Named::open(path)?,
+        FollowStart::Oldest => open_oldest(path)?,
+        FollowStart::Beginning | FollowStart::Tail => NamedFile::open(path)?,
     };
-    if until == Until::Forever {
-        reading.has_no_end();
+    if until == FollowUntil::Forever {
+        reader.set_endless();
     }
     // What is packed has no last lines before all of it is unpacked.
-    let tail = start == Start::Tail && !first.is_packed();
+    let tail = start == FollowStart::Tail && !first.is_compressed();
     if tail {
         seek_tail(first.file()).map_err(failed)?;
     }
-    let mut lines = begin(first, reading);
+    let mut lines = begin_file(first, reader);
     if tail {
-        reading.begin_within(path.display().to_string());
+        reader.begin_mid_file(path.display().to_string());
     }
     loop {
-        reading.rest(&mut lines, Ending::Growing)?;
-        match whats_next(path, lines.input().file()).map_err(failed)? {
-            Then::Wait if until == Until::End => return Ok(()),
-            Then::Wait => thread::sleep(LOOK),
-            Then::Cut => {
+        reader.read_rest(&mut lines, LogInputEnd::Growing)?;
+        match next_step(path, lines.input().file()).map_err(failed)? {
+            FollowStep::Wait if until == FollowUntil::End => return Ok(()),
+            FollowStep::Wait => thread::sleep(POLL_INTERVAL),
+            FollowStep::Truncated => {
                 lines.input().file().rewind().map_err(failed)?;
                 lines.restart();
-                reading.begin(path.display().to_string());
+                reader.begin_file(path.display().to_string());
             }
-            Then::Other => {
+            FollowStep::Rotated => {
                 let ours = lines.input().file().metadata().map_err(failed)?;
-                let Some(next) = open_behind(path, Some(&ours))? else {
-                    thread::sleep(AGAIN);
+                let Some(next) = open_next(path, Some(&ours))? else {
+                    thread::sleep(RETRY_INTERVAL);
                     continue;
                 };
                 // Its last lines may have come between the look at its end and the look at its name.
-                reading.rest(&mut lines, Ending::Final)?;
-                lines = begin(next, reading);
+                reader.read_rest(&mut lines, LogInputEnd::Final)?;
+                lines = begin_file(next, reader);
             }
         }
     }
 }
 
-fn begin<S: Sink>(file: Named, reading: &mut Reading<'_, S>) -> Lines<Named> {
-    reading.begin(file.path().display().to_string());
-    Lines::new(file)
+fn begin_file<S: DecisionConsumer>(
+    file: NamedFile,
+    reader: &mut DecisionLogReader<'_, S>,
+) -> LogLineReader<NamedFile> {
+    reader.begin_file(file.path().display().to_string());
+    LogLineReader::new(file)
 }
 
 /// What is read once a file's end is reached.
 #[derive(Debug, PartialEq, Eq)]
-enum Then {
+enum FollowStep {
     /// What is written next, if anything.
     Wait,
     /// The file again, from its beginning.
-    Cut,
+    Truncated,
     /// The file that was begun after it.
-    Other,
+    Rotated,
 }
 
-fn whats_next(path: &Path, file: &mut File) -> io::Result<Then> {
+fn next_step(path: &Path, file: &mut File) -> io::Result<FollowStep> {
     let ours = file.metadata()?;
     match fs::metadata(path) {
-        Ok(found) if identity(&found) == identity(&ours) => {
+        Ok(found) if file_id(&found) == file_id(&ours) => {
             let cut = found.is_file() && found.len() < file.stream_position()?;
-            Ok(if cut { Then::Cut } else { Then::Wait })
+            Ok(if cut {
+                FollowStep::Truncated
+            } else {
+                FollowStep::Wait
+            })
         }
-        Ok(_) => Ok(Then::Other),
+        Ok(_) => Ok(FollowStep::Rotated),
         // In the middle of a rotation there is none.
-        Err(_) => Ok(Then::Wait),
+        Err(_) => Ok(FollowStep::Wait),
     }
 }
 
 /// What tells a file from another that has its name.
-type Identity = (u64, u64);
+type LogFileId = (u64, u64);
 
 /// A file of the log, as it was found under a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Found {
+struct LogFileEntry {
     path: PathBuf,
-    identity: Identity,
+    id: LogFileId,
     modified: Option<SystemTime>,
 }
 
-fn open_oldest(path: &Path) -> io::Result<Named> {
-    for _ in 0..TRIES {
-        if let Some(oldest) = open_behind(path, None)? {
+fn open_oldest(path: &Path) -> io::Result<NamedFile> {
+    for _ in 0..MAX_TRIES {
+        if let Some(oldest) = open_next(path, None)? {
             return Ok(oldest);
         }
-        thread::sleep(AGAIN);
+        thread::sleep(RETRY_INTERVAL);
     }
-    Named::open(path)
+    NamedFile::open(path)
 }
 
 /// Opens the file that was begun after this one, which may have been rotated several times since; for none the oldest.
 ///
 /// None in the middle of a rotation, when names change or one is missing: to be asked again.
-fn open_behind(path: &Path, ours: Option<&Metadata>) -> io::Result<Option<Named>> {
-    let files = settled(path);
-    let Some(behind) = ours.map_or_else(|| files.first(), |ours| behind_ours(&files, ours)) else {
+fn open_next(path: &Path, current: Option<&Metadata>) -> io::Result<Option<NamedFile>> {
+    let files = stable_files(path);
+    let Some(behind) = current.map_or_else(|| files.first(), |ours| next_after(&files, ours))
+    else {
         return Ok(None);
     };
-    let mut opened = match Named::open(&behind.path) {
+    let mut opened = match NamedFile::open(&behind.path) {
         Ok(opened) => opened,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let found = identity(&opened.file().metadata()?);
-    Ok((found == behind.identity).then_some(opened))
+    let found = file_id(&opened.file().metadata()?);
+    Ok((found == behind.id).then_some(opened))
 }
 
 /// The log's files, the oldest first; empty if names changed between two looks.
-fn settled(path: &Path) -> Vec<Found> {
-    let names = |files: &[Found]| -> Vec<(PathBuf, Identity)> {
+fn stable_files(path: &Path) -> Vec<LogFileEntry> {
+    let names = |files: &[LogFileEntry]| -> Vec<(PathBuf, LogFileId)> {
         files
             .iter()
-            .map(|found| (found.path.clone(), found.identity))
+            .map(|found| (found.path.clone(), found.id))
             .collect()
     };
-    let (before, after) = (found(path), found(path));
+    let (before, after) = (list_files(path), list_files(path));
     if names(&before) == names(&after) {
         after
     } else {
@@ -174,8 +182,8 @@ fn settled(path: &Path) -> Vec<Found> {
 }
 
 /// Empty if a name is missing.
-fn found(path: &Path) -> Vec<Found> {
-    let names = match with_rotated(path) {
+fn list_files(path: &Path) -> Vec<LogFileEntry> {
+    let names = match files_oldest_first(path) {
         Ok(names) => names,
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
         // A directory that cannot be listed.
@@ -183,9 +191,9 @@ fn found(path: &Path) -> Vec<Found> {
     };
     let found = |path: PathBuf| {
         let metadata = fs::metadata(&path).ok()?;
-        Some(Found {
+        Some(LogFileEntry {
             path,
-            identity: identity(&metadata),
+            id: file_id(&metadata),
             modified: metadata.modified().ok(),
         })
     };
@@ -198,32 +206,29 @@ fn found(path: &Path) -> Vec<Found> {
 
 /// The one behind ours; if ours is not among them any more (removed as the oldest, packed, or moved away) the first
 /// that was written later, or else the last.
-fn behind_ours<'f>(files: &'f [Found], ours: &Metadata) -> Option<&'f Found> {
-    if let Some(place) = files
-        .iter()
-        .position(|file| file.identity == identity(ours))
-    {
+fn next_after<'f>(files: &'f [LogFileEntry], current: &Metadata) -> Option<&'f LogFileEntry> {
+    if let Some(place) = files.iter().position(|file| file.id == file_id(current)) {
         return files.get(place + 1);
     }
-    let written = ours.modified().ok();
+    let written = current.modified().ok();
     files
         .iter()
         .find(|file| file.modified > written)
         .or(files.last())
 }
 
-fn identity(metadata: &Metadata) -> Identity {
+fn file_id(metadata: &Metadata) -> LogFileId {
     (metadata.dev(), metadata.ino())
 }
 
 /// Goes to where the last lines begin.
 fn seek_tail(file: &mut File) -> io::Result<()> {
     let length = file.metadata()?.len();
-    let begin = length.saturating_sub(TAIL);
+    let begin = length.saturating_sub(TAIL_BYTES);
     file.seek(SeekFrom::Start(begin))?;
     let mut tail = Vec::new();
-    Read::by_ref(file).take(TAIL).read_to_end(&mut tail)?;
-    let mut ends = memchr::memrchr_iter(b'\n', &tail).skip(SHOWN);
+    Read::by_ref(file).take(TAIL_BYTES).read_to_end(&mut tail)?;
+    let mut ends = memchr::memrchr_iter(b'\n', &tail).skip(TAIL_LINES);
     let first = match ends.next() {
         Some(end) => end + 1,
         None if begin == 0 => 0,
@@ -252,7 +257,7 @@ mod tests {
         };
         let path = folder.join("d");
         let behind = |ours: Option<&Metadata>| {
-            open_behind(&path, ours)
+            open_next(&path, ours)
                 .unwrap()
                 .map(|opened| opened.path().to_owned())
         };
@@ -285,7 +290,7 @@ mod tests {
     #[test]
     fn the_last_lines_are_found() {
         let path = std::env::temp_dir().join(format!("crawlgate-tail-{}", std::process::id()));
-        let long = "x".repeat(TAIL as usize);
+        let long = "x".repeat(TAIL_BYTES as usize);
         for (text, expected) in [
             ("", ""),
             ("a\nb\n", "a\nb\n"),

@@ -19,9 +19,9 @@ impl Since {
     ///
     /// # Errors
     /// What can be written.
-    pub fn read(text: &str) -> Result<Self, String> {
-        let ago = units::duration(text).map(Self::Ago);
-        let at = || date_time(text).map(Self::At);
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let ago = units::parse_duration(text).map(Self::Ago);
+        let at = || parse_date_time(text).map(Self::At);
         ago.or_else(at).ok_or_else(|| {
             "write how long ago (10m, 24h, 7d) or a time (2026-11-21T08:30:00Z, 2026-11-21)"
                 .to_owned()
@@ -29,7 +29,7 @@ impl Since {
     }
 
     /// The time as lines have it: text that sorts as times do.
-    pub(super) fn text(self, now: SystemTime) -> String {
+    pub(super) fn to_timestamp(self, now: SystemTime) -> String {
         let at = match self {
             Self::Ago(time) => now.checked_sub(time).unwrap_or(SystemTime::UNIX_EPOCH),
             Self::At(at) => at,
@@ -39,7 +39,7 @@ impl Since {
 }
 
 /// A time by RFC 3339, with a blank for the `T` if you like, or a date alone. Nothing before 1970.
-fn date_time(text: &str) -> Option<SystemTime> {
+fn parse_date_time(text: &str) -> Option<SystemTime> {
     let (date, time) = match text.split_once(['T', 't', ' ']) {
         Some((date, time)) => (date, Some(time)),
         None => (text, None),
@@ -48,30 +48,30 @@ fn date_time(text: &str) -> Option<SystemTime> {
     let mut part = |digits, range: std::ops::RangeInclusive<i64>| {
         parts
             .next()
-            .and_then(|text| number(text, digits))
+            .and_then(|text| parse_digits(text, digits))
             .filter(|n| range.contains(n))
     };
     let (year, month, day) = (part(4, 1970..=9999)?, part(2, 1..=12)?, part(2, 1..=31)?);
-    if parts.next().is_some() || day > days_in(year, month) {
+    if parts.next().is_some() || day > days_in_month(year, month) {
         return None;
     }
-    let (seconds, fraction) = time.map_or(Some((0, Duration::ZERO)), time_of_day)?;
+    let (seconds, fraction) = time.map_or(Some((0, Duration::ZERO)), parse_time_of_day)?;
     let since = u64::try_from(days_from_civil(year, month, day) * 86_400 + seconds).ok()?;
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(since) + fraction)
 }
 
 /// Seconds since midnight UTC, and the part of a second.
-fn time_of_day(text: &str) -> Option<(i64, Duration)> {
-    let (text, offset) = zone(text)?;
+fn parse_time_of_day(text: &str) -> Option<(i64, Duration)> {
+    let (text, offset) = split_zone(text)?;
     let (text, fraction) = match text.split_once('.') {
-        Some((text, digits)) => (text, fraction(digits)?),
+        Some((text, digits)) => (text, parse_fraction(digits)?),
         None => (text, Duration::ZERO),
     };
     let mut parts = text.split(':');
     let mut part = |most| {
         parts
             .next()
-            .and_then(|text| number(text, 2))
+            .and_then(|text| parse_digits(text, 2))
             .filter(|n| *n <= most)
     };
     let (hour, minute) = (part(23)?, part(59)?);
@@ -87,7 +87,7 @@ fn time_of_day(text: &str) -> Option<(i64, Duration)> {
 }
 
 /// What stands before the zone, and the zone's offset from UTC in seconds.
-fn zone(text: &str) -> Option<(&str, i64)> {
+fn split_zone(text: &str) -> Option<(&str, i64)> {
     if let Some(text) = text.strip_suffix(['Z', 'z']) {
         return Some((text, 0));
     }
@@ -98,7 +98,7 @@ fn zone(text: &str) -> Option<(&str, i64)> {
         return Some((text, 0));
     };
     let (hours, minutes) = sign.get(1..)?.split_once(':')?;
-    let offset = number(hours, 2)? * 3_600 + number(minutes, 2)? * 60;
+    let offset = parse_digits(hours, 2)? * 3_600 + parse_digits(minutes, 2)? * 60;
     Some((
         time,
         if sign.starts_with('-') {
@@ -109,18 +109,18 @@ fn zone(text: &str) -> Option<(&str, i64)> {
     ))
 }
 
-fn fraction(digits: &str) -> Option<Duration> {
+fn parse_fraction(digits: &str) -> Option<Duration> {
     let plain = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     let seconds: f64 = plain.then(|| format!("0.{digits}").parse().ok())??;
     Duration::try_from_secs_f64(seconds).ok()
 }
 
-fn number(text: &str, digits: usize) -> Option<i64> {
+fn parse_digits(text: &str, digits: usize) -> Option<i64> {
     let plain = text.len() == digits && text.bytes().all(|b| b.is_ascii_digit());
     plain.then(|| text.parse().ok())?
 }
 
-fn days_in(year: i64, month: i64) -> i64 {
+fn days_in_month(year: i64, month: i64) -> i64 {
     let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
     match month {
         2 => 28 + i64::from(leap),
@@ -154,7 +154,11 @@ mod tests {
             ("99999d", "1970-01-01T00:00:00.000Z"),
         ] {
             let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600);
-            assert_eq!(Since::read(text).unwrap().text(now), shown, "{text}");
+            assert_eq!(
+                Since::parse(text).unwrap().to_timestamp(now),
+                shown,
+                "{text}"
+            );
         }
         for bad in [
             "",
@@ -172,7 +176,7 @@ mod tests {
             "2026-11-21T\u{e4}8:30Z",
             "1970-01-01T00:00:00+23:00",
         ] {
-            assert!(Since::read(bad).is_err(), "{bad:?}");
+            assert!(Since::parse(bad).is_err(), "{bad:?}");
         }
     }
 }

@@ -7,41 +7,41 @@ use std::io;
 use indexmap::IndexMap;
 use serde_json::{Value as Json, json};
 
-use super::reading::Sink;
+use super::reader::DecisionConsumer;
 use crate::cli::args::SummaryBy;
-use crate::cli::harmless::harmless;
-use crate::cli::paint::{Paint, Tone, fitted};
-use crate::metrics::log::entry::{Entry, Field};
+use crate::cli::color::{ConsoleColors, Tone, truncate};
+use crate::cli::sanitize::sanitize_text;
+use crate::metrics::log::entry::{LogEntry, LogField};
 
 /// Names that are counted apart; more of them are counted together.
-const NAMES: usize = 100_000;
+const MAX_NAMES: usize = 100_000;
 /// Bytes of a name that tell it from others.
-const NAME: usize = 512;
+const MAX_NAME_BYTES: usize = 512;
 /// Where those are counted that find no room.
 const OTHER: &str = "__other__";
 /// Columns of a name.
-const WIDTH: usize = 60;
+const NAME_WIDTH: usize = 60;
 
 /// Counts decisions.
 #[derive(Debug)]
-pub(super) struct Summary {
+pub(super) struct DecisionSummary {
     by: SummaryBy,
-    tallies: IndexMap<Box<str>, Tally>,
-    others: Tally,
-    all: Tally,
+    tallies: IndexMap<Box<str>, DecisionTally>,
+    others: DecisionTally,
+    all: DecisionTally,
     first: String,
 }
 
 /// Counts of one name.
 #[derive(Clone, Debug, Default)]
-struct Tally {
+struct DecisionTally {
     decisions: u64,
     refused: u64,
     shadow: u64,
     last: String,
 }
 
-impl Tally {
+impl DecisionTally {
     fn count(&mut self, verdict: &str, ts: &str) {
         self.decisions += 1;
         self.refused += u64::from(verdict == "reject");
@@ -57,9 +57,9 @@ impl Tally {
     }
 }
 
-impl Summary {
+impl DecisionSummary {
     pub(super) fn new(by: SummaryBy) -> Self {
-        let (others, all) = (Tally::default(), Tally::default());
+        let (others, all) = (DecisionTally::default(), DecisionTally::default());
         Self {
             by,
             tallies: IndexMap::new(),
@@ -69,16 +69,16 @@ impl Summary {
         }
     }
 
-    fn field(&self) -> Field {
+    fn field(&self) -> LogField {
         match self.by {
-            SummaryBy::Rule => Field::Rule,
-            SummaryBy::Host => Field::Host,
-            SummaryBy::Crawler => Field::Crawler,
-            SummaryBy::Reason => Field::Reason,
+            SummaryBy::Rule => LogField::Rule,
+            SummaryBy::Host => LogField::Host,
+            SummaryBy::Crawler => LogField::Crawler,
+            SummaryBy::Reason => LogField::Reason,
         }
     }
 
-    fn word(&self) -> &'static str {
+    fn label(&self) -> &'static str {
         match self.by {
             SummaryBy::Rule => "rule",
             SummaryBy::Host => "host",
@@ -87,11 +87,15 @@ impl Summary {
         }
     }
 
-    fn tally(&mut self, name: &str) -> &mut Tally {
+    fn tally_mut(&mut self, name: &str) -> &mut DecisionTally {
         let place = match self.tallies.get_index_of(name) {
             Some(place) => place,
-            None if self.tallies.len() >= NAMES => return &mut self.others,
-            None => self.tallies.insert_full(name.into(), Tally::default()).0,
+            None if self.tallies.len() >= MAX_NAMES => return &mut self.others,
+            None => {
+                self.tallies
+                    .insert_full(name.into(), DecisionTally::default())
+                    .0
+            }
         };
         match self.tallies.get_index_mut(place) {
             Some((_, tally)) => tally,
@@ -100,9 +104,9 @@ impl Summary {
     }
 
     /// The names with the most decisions, what is left out summed up behind them.
-    fn rows(&self, limit: usize) -> (Vec<(&str, &Tally)>, usize) {
+    fn rows(&self, limit: usize) -> (Vec<(&str, &DecisionTally)>, usize) {
         let named = self.tallies.iter().map(|(name, tally)| (&**name, tally));
-        let mut rows: Vec<(&str, &Tally)> = named.collect();
+        let mut rows: Vec<(&str, &DecisionTally)> = named.collect();
         if self.others.decisions > 0 {
             rows.push((OTHER, &self.others));
         }
@@ -112,21 +116,21 @@ impl Summary {
         (rows, left_out)
     }
 
-    fn share(&self, tally: &Tally) -> f64 {
+    fn share(&self, tally: &DecisionTally) -> f64 {
         tally.decisions as f64 / self.all.decisions.max(1) as f64
     }
 
     /// For people.
-    pub(super) fn text(&self, limit: usize, paint: Paint) -> String {
+    pub(super) fn to_text(&self, limit: usize, paint: ConsoleColors) -> String {
         let (rows, left_out) = self.rows(limit);
         let shown = |name: &str| {
-            fitted(
+            truncate(
                 &if name.is_empty() {
                     "-".into()
                 } else {
-                    harmless(name)
+                    sanitize_text(name)
                 },
-                WIDTH,
+                NAME_WIDTH,
             )
         };
         let width = rows
@@ -134,10 +138,10 @@ impl Summary {
             .map(|(name, _)| shown(name).chars().count())
             .max()
             .unwrap_or(0);
-        let width = width.max(self.word().len());
+        let width = width.max(self.label().len());
         let title = format!(
             "{:<width$}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  last",
-            self.word(),
+            self.label(),
             "decisions",
             "allowed",
             "refused",
@@ -146,13 +150,13 @@ impl Summary {
         );
         let mut text = format!("{}\n", paint.paint(Tone::Strong, title));
         for (name, tally) in rows {
-            let Tally {
+            let DecisionTally {
                 decisions,
                 refused,
                 shadow,
                 last,
             } = tally;
-            let (name, allowed, last) = (shown(name), tally.allowed(), harmless(last));
+            let (name, allowed, last) = (shown(name), tally.allowed(), sanitize_text(last));
             let share = format!("{:.1}%", self.share(tally) * 100.0);
             let counts =
                 format!("{decisions:>9}  {allowed:>9}  {refused:>9}  {shadow:>9}  {share:>6}");
@@ -161,7 +165,7 @@ impl Summary {
         if left_out > 0 {
             let _ = writeln!(text, "{left_out} more (--limit)");
         }
-        let Tally {
+        let DecisionTally {
             decisions,
             refused,
             last,
@@ -172,17 +176,17 @@ impl Summary {
             _ => writeln!(
                 text,
                 "{decisions} decisions, {refused} refused, from {} to {}",
-                harmless(&self.first),
-                harmless(last)
+                sanitize_text(&self.first),
+                sanitize_text(last)
             ),
         };
         text
     }
 
     /// For programs.
-    pub(super) fn json(&self, limit: usize) -> Json {
+    pub(super) fn to_json(&self, limit: usize) -> Json {
         let (rows, left_out) = self.rows(limit);
-        let row = |name: Json, tally: &Tally| {
+        let row = |name: Json, tally: &DecisionTally| {
             json!({
                 "name": name,
                 "decisions": tally.decisions,
@@ -207,7 +211,7 @@ impl Summary {
             })
             .collect();
         json!({
-            "by": self.word(),
+            "by": self.label(),
             "decisions": self.all.decisions,
             "refused": self.all.refused,
             "shadow": self.all.shadow,
@@ -219,19 +223,21 @@ impl Summary {
     }
 }
 
-impl Sink for Summary {
-    fn fields(&self) -> Vec<Field> {
+impl DecisionConsumer for DecisionSummary {
+    fn fields(&self) -> Vec<LogField> {
         vec![self.field()]
     }
 
-    fn take(&mut self, _: &[u8], entry: &Entry<'_>) -> io::Result<()> {
+    fn accept(&mut self, _: &[u8], entry: &LogEntry<'_>) -> io::Result<()> {
         let (verdict, ts, name) = (
-            entry.text(Field::Verdict),
-            entry.text(Field::Ts),
+            entry.text(LogField::Verdict),
+            entry.text(LogField::Ts),
             entry.text(self.field()),
         );
-        let name = name.get(..name.floor_char_boundary(NAME)).unwrap_or(&name);
-        self.tally(name).count(&verdict, &ts);
+        let name = name
+            .get(..name.floor_char_boundary(MAX_NAME_BYTES))
+            .unwrap_or(&name);
+        self.tally_mut(name).count(&verdict, &ts);
         self.all.count(&verdict, &ts);
         if self.first.is_empty() || *ts < *self.first {
             self.first.clear();
@@ -240,7 +246,7 @@ impl Sink for Summary {
         Ok(())
     }
 
-    fn pause(&mut self) -> io::Result<()> {
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
@@ -248,46 +254,46 @@ impl Sink for Summary {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metrics::log::entry::Wanted;
+    use crate::metrics::log::entry::LogFieldSet;
 
     #[test]
     fn names_beyond_the_bound_are_counted_together() {
-        let mut summary = Summary::new(SummaryBy::Host);
-        let wanted = Wanted::of(summary.fields());
-        for n in 0..NAMES + 50 {
+        let mut summary = DecisionSummary::new(SummaryBy::Host);
+        let wanted = LogFieldSet::from_fields(summary.fields());
+        for n in 0..MAX_NAMES + 50 {
             let line = format!("{{\"ts\":\"t\",\"verdict\":\"reject\",\"host\":\"h{n}\"}}");
             summary
-                .take(b"", &Entry::read(line.as_bytes(), wanted).unwrap())
+                .accept(b"", &LogEntry::parse(line.as_bytes(), wanted).unwrap())
                 .unwrap();
         }
         let (rows, left_out) = summary.rows(1);
         assert_eq!(
             (rows.len(), rows[0].0, rows[0].1.refused, left_out),
-            (1, OTHER, 50, NAMES)
+            (1, OTHER, 50, MAX_NAMES)
         );
         let long = format!(
             "{{\"ts\":\"{}\",\"verdict\":\"x\",\"host\":\"{}\"}}",
             "t".repeat(9),
             "h".repeat(9_999)
         );
-        let mut summary = Summary::new(SummaryBy::Host);
+        let mut summary = DecisionSummary::new(SummaryBy::Host);
         summary
-            .take(b"", &Entry::read(long.as_bytes(), wanted).unwrap())
+            .accept(b"", &LogEntry::parse(long.as_bytes(), wanted).unwrap())
             .unwrap();
-        assert_eq!(summary.rows(1).0[0].0.len(), NAME);
+        assert_eq!(summary.rows(1).0[0].0.len(), MAX_NAME_BYTES);
         // Cut between characters.
         let wide = format!(
             "{{\"ts\":\"t\",\"verdict\":\"x\",\"host\":\"h{}\"}}",
-            "ü".repeat(NAME)
+            "ü".repeat(MAX_NAME_BYTES)
         );
-        let mut summary = Summary::new(SummaryBy::Host);
+        let mut summary = DecisionSummary::new(SummaryBy::Host);
         summary
-            .take(b"", &Entry::read(wide.as_bytes(), wanted).unwrap())
+            .accept(b"", &LogEntry::parse(wide.as_bytes(), wanted).unwrap())
             .unwrap();
-        assert_eq!(summary.rows(1).0[0].0.len(), NAME - 1);
+        assert_eq!(summary.rows(1).0[0].0.len(), MAX_NAME_BYTES - 1);
         assert!(
             summary
-                .text(1, Paint::Plain)
+                .to_text(1, ConsoleColors::Plain)
                 .lines()
                 .all(|line| line.chars().count() < 160)
         );

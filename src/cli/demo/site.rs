@@ -20,14 +20,14 @@ pub(super) const HOSTS: [&str; 10] = [
 ];
 
 /// A site that runs.
-pub(super) struct Site {
+pub(super) struct DemoSite {
     /// Its port, the same for all hosts.
     pub(super) port: u16,
     /// A port where nobody listens.
     pub(super) closed_port: u16,
 }
 
-impl Site {
+impl DemoSite {
     /// Where a crawl begins.
     pub(super) fn start_url(&self) -> String {
         format!("http://www.shop.test:{}/", self.port)
@@ -35,10 +35,10 @@ impl Site {
 }
 
 /// Starts the site on a free port of loopback.
-pub(super) async fn start() -> io::Result<Site> {
+pub(super) async fn start() -> io::Result<DemoSite> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let closed = TcpListener::bind(("127.0.0.1", 0)).await?;
-    let site = Site {
+    let site = DemoSite {
         port: listener.local_addr()?.port(),
         closed_port: closed.local_addr()?.port(),
     };
@@ -83,45 +83,47 @@ async fn serve(mut socket: TcpStream, port: u16, closed_port: u16) {
         return;
     }
     let _ = socket
-        .write_all(&answer(name, &path, port, closed_port))
+        .write_all(&response_for(name, &path, port, closed_port))
         .await;
 }
 
-fn answer(host: &str, path: &str, port: u16, closed_port: u16) -> Vec<u8> {
+fn response_for(host: &str, path: &str, port: u16, closed_port: u16) -> Vec<u8> {
     match (host, path) {
         ("broken.shop.test", "/garbage") => b"once upon a time\r\n\r\n".to_vec(),
         ("broken.shop.test", "/cut") => {
             b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nshort".to_vec()
         }
         ("files.shop.test", "/catalogue.pdf") => {
-            reply("200 OK", "application/pdf", &"%".repeat(100_000))
+            response("200 OK", "application/pdf", &"%".repeat(100_000))
         }
-        ("files.shop.test", "/price-list.pdf") => reply("200 OK", "application/pdf", "%PDF-1.7"),
-        ("files.shop.test", "/film") => reply("200 OK", "Video/MP4; codecs=avc1", "a film"),
+        ("files.shop.test", "/price-list.pdf") => response("200 OK", "application/pdf", "%PDF-1.7"),
+        ("files.shop.test", "/film") => response("200 OK", "Video/MP4; codecs=avc1", "a film"),
         ("blog.shop.test", "/robots.txt") => {
-            reply("200 OK", "text/plain", "User-agent: *\nDisallow: /drafts\n")
+            response("200 OK", "text/plain", "User-agent: *\nDisallow: /drafts\n")
         }
         ("locked.shop.test", "/robots.txt") => {
-            reply("500 Internal Server Error", "text/plain", "oh")
+            response("500 Internal Server Error", "text/plain", "oh")
         }
-        (_, "/robots.txt") => reply("404 Not Found", "text/plain", "none"),
-        ("tired.shop.test", "/") => rest(),
-        ("blog.shop.test", "/gone") => reply("404 Not Found", "text/html", "<p>nothing here</p>"),
-        _ => reply(
+        (_, "/robots.txt") => response("404 Not Found", "text/plain", "none"),
+        ("tired.shop.test", "/") => rate_limited_response(),
+        ("blog.shop.test", "/gone") => {
+            response("404 Not Found", "text/html", "<p>nothing here</p>")
+        }
+        _ => response(
             "200 OK",
             "text/html; charset=utf-8",
-            &page(host, path, port, closed_port),
+            &page_html(host, path, port, closed_port),
         ),
     }
 }
 
 /// An answer that asks for a minute of rest.
-fn rest() -> Vec<u8> {
+fn rate_limited_response() -> Vec<u8> {
     b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 60\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         .to_vec()
 }
 
-fn reply(status: &str, content_type: &str, body: &str) -> Vec<u8> {
+fn response(status: &str, content_type: &str, body: &str) -> Vec<u8> {
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
@@ -130,7 +132,7 @@ fn reply(status: &str, content_type: &str, body: &str) -> Vec<u8> {
 }
 
 /// A page is a list of links; `:P` stands for the site's port, `:X` for the closed one, `/L` for a path without end.
-fn page(host: &str, path: &str, port: u16, closed_port: u16) -> String {
+fn page_html(host: &str, path: &str, port: u16, closed_port: u16) -> String {
     let links: &[&str] = match (host, path) {
         ("www.shop.test", "/") => &[
             "/products/chair",

@@ -1,39 +1,39 @@
 //! One changed decision.
 
-use crate::gate::trial::Trial;
+use crate::gate::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
-use crate::policy::cases::{Answer, CaseFacts, CaseTarget};
-use crate::policy::options::{Slot, Value};
+use crate::policy::cases::{CaseFacts, CaseRefusal, CaseTarget};
+use crate::policy::options::{OptionSlot, OptionValue};
 use crate::report::decision;
 use crate::vocab::intent::Intent;
 
 /// What the two policies say of one request, where that differs.
-pub(super) struct Change<'a> {
+pub(super) struct DecisionChange<'a> {
     /// The request.
     pub(super) facts: &'a CaseFacts,
     /// What was decided.
-    pub(super) old: Outcome<'a>,
+    pub(super) old: DiffOutcome<'a>,
     /// What is decided.
-    pub(super) new: Outcome<'a>,
+    pub(super) new: DiffOutcome<'a>,
     /// In which way it differs.
-    pub(super) kind: Kind,
+    pub(super) kind: DecisionChangeKind,
     /// Every difference: key, old and new value.
     pub(super) differences: Vec<Difference>,
 }
 
 /// The parts of a decision by which changes are told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Outcome<'a> {
+pub(super) struct DiffOutcome<'a> {
     pub(super) verdict: &'static str,
     pub(super) reason: &'static str,
     pub(super) rule: Option<&'a str>,
-    pub(super) answer: Answer,
+    pub(super) answer: CaseRefusal,
     pub(super) logged: bool,
 }
 
 /// The ways in which a decision changes, the gravest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Kind {
+pub(super) enum DecisionChangeKind {
     /// Another verdict.
     Verdict(&'static str, &'static str),
     /// Refused as before, for another reason or with another answer.
@@ -52,9 +52,9 @@ pub(super) struct Difference {
     pub(super) new: String,
 }
 
-impl Kind {
+impl DecisionChangeKind {
     /// The headline of such changes.
-    pub(super) fn in_words(self) -> String {
+    pub(super) fn headline(self) -> String {
         match self {
             Self::Verdict(old, new) => format!("{old} -> {new}"),
             Self::Refusal => "refused otherwise".to_owned(),
@@ -64,21 +64,21 @@ impl Kind {
     }
 }
 
-impl<'a> Change<'a> {
+impl<'a> DecisionChange<'a> {
     /// Compares two trials of one request; `None` if nothing differs that matters.
     pub(super) fn between(
         facts: &'a CaseFacts,
-        old: &Trial<'a>,
-        new: &Trial<'a>,
-        options: &Options<'_>,
+        old: &OfflineEvaluation<'a>,
+        new: &OfflineEvaluation<'a>,
+        options: &OptionPairs<'_>,
     ) -> Option<Self> {
-        let (was, is) = (Outcome::of(old), Outcome::of(new));
+        let (was, is) = (DiffOutcome::from_trial(old), DiffOutcome::from_trial(new));
         let mut differences = was.differences(&is);
         // What is assigned to a URL that is refused has no effect.
         if old.refusal.is_none() && new.refusal.is_none() {
             differences.extend(options.differences(old, new));
         }
-        let kind = kind(&was, &is, &differences)?;
+        let kind = classify_change(&was, &is, &differences)?;
         Some(Self {
             facts,
             old: was,
@@ -96,22 +96,26 @@ impl<'a> Change<'a> {
     }
 }
 
-fn kind(was: &Outcome<'_>, is: &Outcome<'_>, differences: &[Difference]) -> Option<Kind> {
+fn classify_change(
+    was: &DiffOutcome<'_>,
+    is: &DiffOutcome<'_>,
+    differences: &[Difference],
+) -> Option<DecisionChangeKind> {
     let differs =
         |test: fn(&str) -> bool| differences.iter().any(|difference| test(&difference.key));
     if was.effect() != is.effect() {
-        return Some(Kind::Verdict(was.effect(), is.effect()));
+        return Some(DecisionChangeKind::Verdict(was.effect(), is.effect()));
     }
     if differs(|key| !key.starts_with("options.") && key != "rule") && was.verdict != "allow" {
-        return Some(Kind::Refusal);
+        return Some(DecisionChangeKind::Refusal);
     }
     if differs(|key| key.starts_with("options.")) {
-        return Some(Kind::Options);
+        return Some(DecisionChangeKind::Options);
     }
-    (!differences.is_empty()).then_some(Kind::Rule)
+    (!differences.is_empty()).then_some(DecisionChangeKind::Rule)
 }
 
-impl<'a> Outcome<'a> {
+impl<'a> DiffOutcome<'a> {
     /// The verdict; of a tunnel that is undecided also what becomes of it.
     fn effect(&self) -> &'static str {
         match (self.verdict, self.answer.status) {
@@ -121,11 +125,11 @@ impl<'a> Outcome<'a> {
         }
     }
 
-    fn of(trial: &Trial<'a>) -> Self {
+    fn from_trial(trial: &OfflineEvaluation<'a>) -> Self {
         Self {
             verdict: decision::verdict(trial),
             reason: trial.decision.reason().as_str(),
-            rule: trial.rule(),
+            rule: trial.rule_id(),
             answer: trial.answer(),
             logged: trial.decision.logged,
         }
@@ -165,12 +169,12 @@ impl<'a> Outcome<'a> {
 }
 
 /// The options of two policies side by side.
-pub(super) struct Options<'p> {
-    pairs: Vec<(&'p str, Option<Slot>, Option<Slot>)>,
+pub(super) struct OptionPairs<'p> {
+    pairs: Vec<(&'p str, Option<OptionSlot>, Option<OptionSlot>)>,
 }
 
 /// Options that say nothing of a URL that is allowed.
-const OF_REFUSALS: [&str; 5] = [
+const REFUSAL_OPTIONS: [&str; 5] = [
     "disposition",
     "reject",
     "reject_status",
@@ -178,36 +182,40 @@ const OF_REFUSALS: [&str; 5] = [
     "tunnel_undecided",
 ];
 
-impl<'p> Options<'p> {
+impl<'p> OptionPairs<'p> {
     /// Finds which option of one policy is which of the other.
-    pub(super) fn of(old: &'p Policy, new: &'p Policy) -> Self {
-        let mut pairs: Vec<(&str, Option<Slot>, Option<Slot>)> = slots(old)
-            .map(|(path, slot)| (path, Some(slot), new.slot_of(path)))
+    pub(super) fn new(old: &'p Policy, new: &'p Policy) -> Self {
+        let mut pairs: Vec<(&str, Option<OptionSlot>, Option<OptionSlot>)> = slots(old)
+            .map(|(path, slot)| (path, Some(slot), new.option_slot(path)))
             .collect();
-        let added = slots(new).filter(|(path, _)| old.slot_of(path).is_none());
+        let added = slots(new).filter(|(path, _)| old.option_slot(path).is_none());
         pairs.extend(added.map(|(path, slot)| (path, None, Some(slot))));
-        pairs.retain(|(path, ..)| !OF_REFUSALS.contains(path));
+        pairs.retain(|(path, ..)| !REFUSAL_OPTIONS.contains(path));
         Self { pairs }
     }
 
-    fn differences(&self, old: &Trial<'_>, new: &Trial<'_>) -> Vec<Difference> {
+    fn differences(
+        &self,
+        old: &OfflineEvaluation<'_>,
+        new: &OfflineEvaluation<'_>,
+    ) -> Vec<Difference> {
         let differ = self.pairs.iter().filter_map(|(path, was, is)| {
-            let was = was.map_or(&Value::None, |slot| old.trail.value(old.policy, slot));
-            let is = is.map_or(&Value::None, |slot| new.trail.value(new.policy, slot));
+            let was = was.map_or(&OptionValue::None, |slot| old.trail.value(old.policy, slot));
+            let is = is.map_or(&OptionValue::None, |slot| new.trail.value(new.policy, slot));
             let differ = was != is;
             differ.then(|| Difference {
                 key: format!("options.{path}"),
-                old: decision::shown(was),
-                new: decision::shown(is),
+                old: decision::option_text(was),
+                new: decision::option_text(is),
             })
         });
         differ.collect()
     }
 }
 
-fn slots(policy: &Policy) -> impl Iterator<Item = (&str, Slot)> {
+fn slots(policy: &Policy) -> impl Iterator<Item = (&str, OptionSlot)> {
     policy
         .option_paths()
         .zip(0..)
-        .map(|(path, at)| (path, Slot(at)))
+        .map(|(path, at)| (path, OptionSlot(at)))
 }

@@ -2,28 +2,28 @@
 
 use std::collections::BTreeMap;
 
-use super::change::{Change, Difference, Kind};
+use super::change::{DecisionChange, DecisionChangeKind, Difference};
 
 /// All changes in short.
-pub(super) struct Summary<'a> {
+pub(super) struct DiffSummary<'a> {
     /// By kind, each by rule.
-    pub(super) kinds: Vec<OfKind<'a>>,
+    pub(super) kinds: Vec<DiffKindSummary<'a>>,
     /// By host.
-    pub(super) hosts: Vec<OfHost<'a>>,
+    pub(super) hosts: Vec<DiffHostSummary<'a>>,
 }
 
 /// The changes of one kind.
-pub(super) struct OfKind<'a> {
+pub(super) struct DiffKindSummary<'a> {
     /// The kind.
-    pub(super) kind: Kind,
+    pub(super) kind: DecisionChangeKind,
     /// How many there are.
     pub(super) count: usize,
     /// By the rules that decided, and by what differs where the verdict does not.
-    pub(super) groups: Vec<Group<'a>>,
+    pub(super) groups: Vec<ChangeGroup<'a>>,
 }
 
 /// Changes that have one cause.
-pub(super) struct Group<'a> {
+pub(super) struct ChangeGroup<'a> {
     /// The rule that decided before; `None` for the default.
     pub(super) old_rule: Option<&'a str>,
     /// The rule that decides now.
@@ -37,33 +37,34 @@ pub(super) struct Group<'a> {
 }
 
 /// The changes of one host.
-pub(super) struct OfHost<'a> {
+pub(super) struct DiffHostSummary<'a> {
     /// The host.
     pub(super) host: &'a str,
     /// How many there are.
     pub(super) count: usize,
     /// How many of each kind.
-    pub(super) kinds: BTreeMap<Kind, usize>,
+    pub(super) kinds: BTreeMap<DecisionChangeKind, usize>,
 }
 
 /// What makes changes one group.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
-struct Key<'a> {
+struct ChangeGroupKey<'a> {
     old_rule: Option<&'a str>,
     new_rule: Option<&'a str>,
     differences: Vec<Difference>,
 }
 
-impl<'a> Summary<'a> {
+impl<'a> DiffSummary<'a> {
     /// Counts changes.
-    pub(super) fn of(changes: &[Change<'a>]) -> Self {
-        let mut kinds: BTreeMap<Kind, BTreeMap<Key<'a>, Vec<&'a str>>> = BTreeMap::new();
-        let mut hosts: BTreeMap<&'a str, BTreeMap<Kind, usize>> = BTreeMap::new();
+    pub(super) fn from_changes(changes: &[DecisionChange<'a>]) -> Self {
+        let mut kinds: BTreeMap<DecisionChangeKind, BTreeMap<ChangeGroupKey<'a>, Vec<&'a str>>> =
+            BTreeMap::new();
+        let mut hosts: BTreeMap<&'a str, BTreeMap<DecisionChangeKind, usize>> = BTreeMap::new();
         for change in changes {
             kinds
                 .entry(change.kind)
                 .or_default()
-                .entry(key(change))
+                .entry(group_key(change))
                 .or_default()
                 .push(change.facts.url());
             *hosts
@@ -72,9 +73,9 @@ impl<'a> Summary<'a> {
                 .entry(change.kind)
                 .or_default() += 1;
         }
-        let mut hosts: Vec<OfHost<'a>> = hosts
+        let mut hosts: Vec<DiffHostSummary<'a>> = hosts
             .into_iter()
-            .map(|(host, kinds)| OfHost {
+            .map(|(host, kinds)| DiffHostSummary {
                 host,
                 count: kinds.values().sum(),
                 kinds,
@@ -84,44 +85,49 @@ impl<'a> Summary<'a> {
         Self {
             kinds: kinds
                 .into_iter()
-                .map(|(kind, groups)| of_kind(kind, groups))
+                .map(|(kind, groups)| summarize_kind(kind, groups))
                 .collect(),
             hosts,
         }
     }
 }
 
-fn key<'a>(change: &Change<'a>) -> Key<'a> {
+fn group_key<'a>(change: &DecisionChange<'a>) -> ChangeGroupKey<'a> {
     let told = |key: &str| matches!(key, "verdict" | "rule");
     // Of another verdict the rules say all; that status and intent differ too is no news.
     let differences = match change.kind {
-        Kind::Verdict(..) => Vec::new(),
-        Kind::Refusal | Kind::Options | Kind::Rule => change
-            .differences
-            .iter()
-            .filter(|difference| !told(&difference.key))
-            .cloned()
-            .collect(),
+        DecisionChangeKind::Verdict(..) => Vec::new(),
+        DecisionChangeKind::Refusal | DecisionChangeKind::Options | DecisionChangeKind::Rule => {
+            change
+                .differences
+                .iter()
+                .filter(|difference| !told(&difference.key))
+                .cloned()
+                .collect()
+        }
     };
-    Key {
+    ChangeGroupKey {
         old_rule: change.old.rule,
         new_rule: change.new.rule,
         differences,
     }
 }
 
-fn of_kind<'a>(kind: Kind, groups: BTreeMap<Key<'a>, Vec<&'a str>>) -> OfKind<'a> {
-    let mut groups: Vec<Group<'a>> = groups
+fn summarize_kind<'a>(
+    kind: DecisionChangeKind,
+    groups: BTreeMap<ChangeGroupKey<'a>, Vec<&'a str>>,
+) -> DiffKindSummary<'a> {
+    let mut groups: Vec<ChangeGroup<'a>> = groups
         .into_iter()
         .map(
             |(
-                Key {
+                ChangeGroupKey {
                     old_rule,
                     new_rule,
                     differences,
                 },
                 urls,
-            )| Group {
+            )| ChangeGroup {
                 old_rule,
                 new_rule,
                 differences,
@@ -131,7 +137,7 @@ fn of_kind<'a>(kind: Kind, groups: BTreeMap<Key<'a>, Vec<&'a str>>) -> OfKind<'a
         )
         .collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.count));
-    OfKind {
+    DiffKindSummary {
         kind,
         count: groups.iter().map(|group| group.count).sum(),
         groups,

@@ -4,51 +4,51 @@ use std::io::{self, Write};
 
 use serde_json::Value as Json;
 
-use crate::cli::harmless::harmless;
+use crate::cli::sanitize::sanitize_text;
 use crate::report::csv;
 use crate::report::record::COLUMNS;
 
 /// What is written of each URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
+enum LedgerRowFormat {
     Text,
-    Array,
-    Lines,
+    JsonArray,
+    Ndjson,
     Csv,
 }
 
 /// Writes URLs.
 #[derive(Debug)]
-pub(super) struct Rows<W> {
+pub(super) struct LedgerRowWriter<W> {
     output: W,
-    form: Form,
+    format: LedgerRowFormat,
     count: u64,
 }
 
-impl<W: Write> Rows<W> {
+impl<W: Write> LedgerRowWriter<W> {
     /// A line each, in columns.
-    pub(super) fn for_people(output: W) -> Self {
+    pub(super) fn text(output: W) -> Self {
         Self {
             output,
-            form: Form::Text,
+            format: LedgerRowFormat::Text,
             count: 0,
         }
     }
 
     /// One array.
-    pub(super) fn array(output: W) -> Self {
+    pub(super) fn json_array(output: W) -> Self {
         Self {
             output,
-            form: Form::Array,
+            format: LedgerRowFormat::JsonArray,
             count: 0,
         }
     }
 
     /// An object a line.
-    pub(super) fn lines(output: W) -> Self {
+    pub(super) fn ndjson(output: W) -> Self {
         Self {
             output,
-            form: Form::Lines,
+            format: LedgerRowFormat::Ndjson,
             count: 0,
         }
     }
@@ -57,7 +57,7 @@ impl<W: Write> Rows<W> {
     pub(super) fn csv(output: W) -> Self {
         Self {
             output,
-            form: Form::Csv,
+            format: LedgerRowFormat::Csv,
             count: 0,
         }
     }
@@ -68,50 +68,59 @@ impl<W: Write> Rows<W> {
     }
 
     /// Writes one.
-    pub(super) fn take(&mut self, url: &Json) -> io::Result<()> {
+    pub(super) fn write_row(&mut self, url: &Json) -> io::Result<()> {
         let first = self.count == 0;
         self.count += 1;
-        match self.form {
-            Form::Text => self.output.write_all(line(url).as_bytes()),
-            Form::Array => write!(self.output, "{}{url}", if first { "[\n" } else { ",\n" }),
-            Form::Lines => writeln!(self.output, "{url}"),
-            Form::Csv => {
-                self.head(if first { At::Begin } else { At::Within })?;
-                self.output.write_all(csv::line(url, &COLUMNS).as_bytes())
+        match self.format {
+            LedgerRowFormat::Text => self.output.write_all(row_text(url).as_bytes()),
+            LedgerRowFormat::JsonArray => {
+                write!(self.output, "{}{url}", if first { "[\n" } else { ",\n" })
+            }
+            LedgerRowFormat::Ndjson => writeln!(self.output, "{url}"),
+            LedgerRowFormat::Csv => {
+                self.write_header(if first {
+                    RowPosition::First
+                } else {
+                    RowPosition::Later
+                })?;
+                self.output
+                    .write_all(csv::record_line(url, &COLUMNS).as_bytes())
             }
         }
     }
 
     /// Writes what stands behind the last one.
-    pub(super) fn end(mut self) -> io::Result<()> {
+    pub(super) fn finish(mut self) -> io::Result<()> {
         let none = self.count == 0;
-        match (self.form, none) {
-            (Form::Text, true) => self.output.write_all(b"no URL that is remembered fits\n")?,
-            (Form::Array, true) => self.output.write_all(b"[]\n")?,
-            (Form::Array, false) => self.output.write_all(b"\n]\n")?,
-            (Form::Csv, true) => self.head(At::Begin)?,
-            (Form::Text | Form::Lines | Form::Csv, _) => {}
+        match (self.format, none) {
+            (LedgerRowFormat::Text, true) => {
+                self.output.write_all(b"no URL that is remembered fits\n")?
+            }
+            (LedgerRowFormat::JsonArray, true) => self.output.write_all(b"[]\n")?,
+            (LedgerRowFormat::JsonArray, false) => self.output.write_all(b"\n]\n")?,
+            (LedgerRowFormat::Csv, true) => self.write_header(RowPosition::First)?,
+            (LedgerRowFormat::Text | LedgerRowFormat::Ndjson | LedgerRowFormat::Csv, _) => {}
         }
         self.output.flush()
     }
 
-    fn head(&mut self, at: At) -> io::Result<()> {
+    fn write_header(&mut self, at: RowPosition) -> io::Result<()> {
         match at {
-            At::Begin => self.output.write_all(csv::head(&COLUMNS).as_bytes()),
-            At::Within => Ok(()),
+            RowPosition::First => self.output.write_all(csv::header_line(&COLUMNS).as_bytes()),
+            RowPosition::Later => Ok(()),
         }
     }
 }
 
 /// Whether anything was written before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum At {
-    Begin,
-    Within,
+enum RowPosition {
+    First,
+    Later,
 }
 
 /// The longest words of a status and of a crawler's usual name; what is longer is not cut.
-fn line(url: &Json) -> String {
+fn row_text(url: &Json) -> String {
     let word = |key| url.get(key).and_then(Json::as_str).unwrap_or("-");
     let number = |key| {
         url.get(key)
@@ -121,11 +130,11 @@ fn line(url: &Json) -> String {
     format!(
         "{}  {:<12}  {:<26}  {:>3}  {:>3}  {}\n",
         word("last_seen"),
-        harmless(word("crawler")),
+        sanitize_text(word("crawler")),
         word("status"),
         number("origin_status"),
         number("code"),
-        harmless(word("url"))
+        sanitize_text(word("url"))
     )
 }
 
@@ -135,43 +144,45 @@ mod tests {
 
     use super::*;
 
-    fn written(form: Form, urls: &[Json]) -> String {
+    fn written(form: LedgerRowFormat, urls: &[Json]) -> String {
         let mut output = vec![];
-        let mut rows = Rows {
+        let mut rows = LedgerRowWriter {
             output: &mut output,
-            form,
+            format: form,
             count: 0,
         };
-        urls.iter().try_for_each(|url| rows.take(url)).unwrap();
-        rows.end().unwrap();
+        urls.iter().try_for_each(|url| rows.write_row(url)).unwrap();
+        rows.finish().unwrap();
         String::from_utf8(output).unwrap()
     }
 
     #[test]
     fn each_form_is_whole_with_and_without_urls() {
         let two = [json!({ "url": "http://a/" }), json!({ "url": "http://b/" })];
-        let names = csv::head(&COLUMNS);
-        assert_eq!(written(Form::Array, &[]), "[]\n");
+        let names = csv::header_line(&COLUMNS);
+        assert_eq!(written(LedgerRowFormat::JsonArray, &[]), "[]\n");
         assert_eq!(
-            written(Form::Array, &two),
+            written(LedgerRowFormat::JsonArray, &two),
             "[\n{\"url\":\"http://a/\"},\n{\"url\":\"http://b/\"}\n]\n"
         );
-        assert_eq!(written(Form::Lines, &[]), "");
+        assert_eq!(written(LedgerRowFormat::Ndjson, &[]), "");
         assert_eq!(
-            written(Form::Lines, &two),
+            written(LedgerRowFormat::Ndjson, &two),
             "{\"url\":\"http://a/\"}\n{\"url\":\"http://b/\"}\n"
         );
-        assert_eq!(written(Form::Csv, &[]), names);
+        assert_eq!(written(LedgerRowFormat::Csv, &[]), names);
         assert_eq!(
-            written(Form::Csv, &two).matches("key,crawler,url").count(),
+            written(LedgerRowFormat::Csv, &two)
+                .matches("key,crawler,url")
+                .count(),
             1
         );
-        assert_eq!(written(Form::Csv, &two).lines().count(), 3);
-        assert!(written(Form::Text, &[]).contains("no URL"));
+        assert_eq!(written(LedgerRowFormat::Csv, &two).lines().count(), 3);
+        assert!(written(LedgerRowFormat::Text, &[]).contains("no URL"));
     }
 
     #[test]
     fn a_terminal_is_not_written_to_by_a_url() {
-        assert!(!line(&json!({ "url": "http://a/\u{1b}[31m" })).contains('\u{1b}'));
+        assert!(!row_text(&json!({ "url": "http://a/\u{1b}[31m" })).contains('\u{1b}'));
     }
 }

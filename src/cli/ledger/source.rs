@@ -5,33 +5,33 @@ use std::fmt::Write as _;
 use serde_json::Value as Json;
 
 use crate::cli::Exit;
-use crate::cli::admin::{self, Asked, Refused};
-use crate::cli::args::PlaceArgs;
-use crate::cli::open;
-use crate::cli::out::say_and_fail;
+use crate::cli::admin_client::{self, AdminClientError, AdminClientRequest};
+use crate::cli::args::LedgerSourceArgs;
+use crate::cli::console::report_cannot_run;
+use crate::cli::inputs;
 use crate::config::settings;
-use crate::ledger::key::Key;
-use crate::ledger::sought::{Time, piece};
+use crate::ledger::filter::{TimeBudget, read_page};
+use crate::ledger::key::LedgerKey;
 use crate::report::{self, record};
-use crate::store::ledger::{Failed, Ledger, LedgerSettings};
+use crate::store::ledger::{Ledger, LedgerSettings, LedgerUnavailable};
 
-use super::SoughtIn;
+use super::LedgerFilterInput;
 
 /// URLs that one answer brings at most.
-const PAGE: usize = 1_000;
+const PAGE_SIZE: usize = 1_000;
 
 /// Who is asked.
 #[derive(Debug)]
-pub(super) enum Source {
+pub(super) enum LedgerSource {
     /// The admin API of a running proxy.
-    Proxy(settings::Admin),
+    Proxy(settings::AdminConfig),
     /// The files under `store.path`.
     Files(Ledger),
 }
 
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Failure {
+pub(super) enum LedgerSourceError {
     /// What was asked for is not understood.
     Usage(String),
     /// Anything else, in words.
@@ -40,26 +40,26 @@ pub(super) enum Failure {
 
 /// A page of URLs.
 #[derive(Debug)]
-pub(super) struct Page {
+pub(super) struct LedgerSourcePage {
     pub(super) urls: Vec<Json>,
     /// Behind which key to go on; none at the end.
     pub(super) next: Option<String>,
 }
 
-impl From<Refused> for Failure {
-    fn from(refused: Refused) -> Self {
+impl From<AdminClientError> for LedgerSourceError {
+    fn from(refused: AdminClientError) -> Self {
         match refused {
-            Refused::Answered(400, words) => Self::Usage(words),
-            Refused::Answered(404 | 409, words) => Self::Other(words),
-            other @ (Refused::Answered(..) | Refused::NotAsked(_)) => {
+            AdminClientError::Status(400, words) => Self::Usage(words),
+            AdminClientError::Status(404 | 409, words) => Self::Other(words),
+            other @ (AdminClientError::Status(..) | AdminClientError::Unavailable(_)) => {
                 Self::Other(other.to_string())
             }
         }
     }
 }
 
-impl From<Failed> for Failure {
-    fn from(_: Failed) -> Self {
+impl From<LedgerUnavailable> for LedgerSourceError {
+    fn from(_: LedgerUnavailable) -> Self {
         Self::Other(
             "the ledger can no longer be read (does its disk fail?): what was written so far is not all of it"
                 .into(),
@@ -67,48 +67,47 @@ impl From<Failed> for Failure {
     }
 }
 
-impl Source {
+impl LedgerSource {
     /// Finds out who has it.
-    pub(super) fn open(place: &PlaceArgs) -> Result<Self, Exit> {
-        let settings = open::settings_alone(&place.proxy.overrides())?;
-        if place.offline {
-            return files(&settings).map_err(|words| say_and_fail(&words));
+    pub(super) fn open(args: &LedgerSourceArgs) -> Result<Self, Exit> {
+        let settings = inputs::load_settings_quietly(&args.proxy.overrides())?;
+        if args.offline {
+            return open_files(&settings).map_err(|words| report_cannot_run(&words));
         }
-        match admin::ask(&settings.admin, &Asked::get("/api/v1/ledger")) {
+        match admin_client::send(&settings.admin, &AdminClientRequest::get("/api/v1/ledger")) {
             // Whoever runs there has the files.
-            Ok(_) | Err(Refused::Answered(..)) => Ok(Self::Proxy(settings.admin)),
-            Err(Refused::NotAsked(why)) => {
-                files(&settings).map_err(|words| say_and_fail(&format!("{why}; and {words}")))
-            }
+            Ok(_) | Err(AdminClientError::Status(..)) => Ok(Self::Proxy(settings.admin)),
+            Err(AdminClientError::Unavailable(why)) => open_files(&settings)
+                .map_err(|words| report_cannot_run(&format!("{why}; and {words}"))),
         }
     }
 
     /// At most so many of the URLs that fit, behind a key.
-    pub(super) fn page(
+    pub(super) fn read_page(
         &self,
-        sought: &SoughtIn,
+        filter: &LedgerFilterInput,
         after: Option<&str>,
-        most: usize,
-    ) -> Result<Page, Failure> {
+        limit: usize,
+    ) -> Result<LedgerSourcePage, LedgerSourceError> {
         match self {
             Self::Proxy(admin) => {
-                let mut path = format!("/api/v1/urls?limit={}", most.min(PAGE));
+                let mut path = format!("/api/v1/urls?limit={}", limit.min(PAGE_SIZE));
                 let after = after.map(|after| ("after", after.to_owned()));
-                for (key, value) in sought.said.iter().cloned().chain(after) {
-                    let _ = write!(path, "&{key}={}", escaped(&value));
+                for (key, value) in filter.pairs.iter().cloned().chain(after) {
+                    let _ = write!(path, "&{key}={}", percent_encode(&value));
                 }
-                page(&admin::ask(admin, &Asked::get(&path))?)
+                parse_page(&admin_client::send(admin, &AdminClientRequest::get(&path))?)
             }
             Self::Files(ledger) => {
                 let read = |after, most| ledger.records(after, most);
-                let (after, most) = (after.and_then(Key::from_hex), most.min(PAGE));
-                let piece = piece(read, &sought.sought, after, most, || Time::Left)?;
+                let (after, most) = (after.and_then(LedgerKey::from_hex), limit.min(PAGE_SIZE));
+                let piece = read_page(read, &filter.parsed, after, most, || TimeBudget::Remaining)?;
                 let urls = piece
-                    .found
+                    .records
                     .iter()
                     .map(|(key, found)| record::to_json(*key, found))
                     .collect();
-                Ok(Page {
+                Ok(LedgerSourcePage {
                     urls,
                     next: piece.next.map(|key| key.to_string()),
                 })
@@ -117,12 +116,15 @@ impl Source {
     }
 
     /// How many there are.
-    pub(super) fn stats(&self) -> Result<Json, Failure> {
+    pub(super) fn stats(&self) -> Result<Json, LedgerSourceError> {
         match self {
-            Self::Proxy(admin) => Ok(admin::ask(admin, &Asked::get("/api/v1/ledger"))?),
+            Self::Proxy(admin) => Ok(admin_client::send(
+                admin,
+                &AdminClientRequest::get("/api/v1/ledger"),
+            )?),
             Self::Files(ledger) => Ok(report::ledger::to_json(
                 &ledger.stats(),
-                ledger.bytes(),
+                ledger.disk_bytes(),
                 None,
             )),
         }
@@ -130,24 +132,26 @@ impl Source {
 }
 
 /// The ledger of a proxy that does not run.
-fn files(settings: &settings::Settings) -> Result<Source, String> {
+fn open_files(settings: &settings::Settings) -> Result<LedgerSource, String> {
     let directory = settings
         .store
         .path
         .as_deref()
         .ok_or("store.path is not set, so no files are kept")?;
     let ledger = Ledger::open_existing(directory, LedgerSettings::default());
-    ledger.map(Source::Files).map_err(|error| error.to_string())
+    ledger
+        .map(LedgerSource::Files)
+        .map_err(|error| error.to_string())
 }
 
-fn page(document: &Json) -> Result<Page, Failure> {
-    let no_page = || Failure::Other("what the proxy answers is no page of URLs".into());
+fn parse_page(document: &Json) -> Result<LedgerSourcePage, LedgerSourceError> {
+    let no_page = || LedgerSourceError::Other("what the proxy answers is no page of URLs".into());
     let urls = document
         .get("urls")
         .and_then(Json::as_array)
         .cloned()
         .ok_or_else(no_page)?;
-    Ok(Page {
+    Ok(LedgerSourcePage {
         urls,
         next: document
             .get("next")
@@ -157,7 +161,7 @@ fn page(document: &Json) -> Result<Page, Failure> {
 }
 
 /// A value of a query.
-fn escaped(text: &str) -> String {
+fn percent_encode(text: &str) -> String {
     text.bytes().fold(String::new(), |mut escaped, byte| {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
             escaped.push(char::from(byte));
@@ -175,7 +179,7 @@ mod tests {
     #[test]
     fn values_go_into_a_query_whole() {
         assert_eq!(
-            escaped("*.a.test/x?y&z=ä %"),
+            percent_encode("*.a.test/x?y&z=ä %"),
             "%2A.a.test%2Fx%3Fy%26z%3D%C3%A4%20%25"
         );
     }

@@ -7,156 +7,173 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 use tokio::runtime::Builder;
 
-use crate::cli::args::{Format, RobotsFetchArgs};
-use crate::cli::harmless::harmless;
-use crate::cli::serve::robots_fetcher;
-use crate::cli::{Exit, open, out};
+use crate::cli::args::{OutputFormat, RobotsFetchArgs};
+use crate::cli::sanitize::sanitize_text;
+use crate::cli::serve::new_robots_fetcher;
+use crate::cli::{Exit, console, inputs};
 use crate::clock::Clock;
 use crate::config::load::Overrides;
 use crate::config::settings::Settings;
-use crate::gate::hold::{Hold, HoldLimits};
-use crate::gate::robots::Errand;
+use crate::gate::admission::{AdmissionLimits, AdmissionQueue};
+use crate::gate::robots_fetch::RobotsFetchRequest;
 use crate::metrics::Metrics;
 use crate::policy::options::politeness::PaceKey;
-use crate::politeness::order::Order;
-use crate::politeness::pace::Pace;
-use crate::proxy::clean::ViaName;
-use crate::proxy::robots::Fetch;
-use crate::robots::Parsed;
-use crate::robots::agent::product_token;
-use crate::robots::standing::{Known, Standing, Validators};
-use crate::store::Store;
+use crate::politeness::pace::HostPace;
+use crate::politeness::queue::WaitOrder;
+use crate::proxy::header_filter::ViaName;
+use crate::proxy::robots::RobotsFetch;
+use crate::robots::RobotsFile;
+use crate::robots::product_token::product_token;
+use crate::robots::state::{RobotsRules, RobotsState, RobotsValidators};
+use crate::store::HostStore;
+use crate::vocab::certificate_verification::CertificateVerification;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::target::UrlTarget;
-use crate::vocab::units::show_duration;
-use crate::vocab::verify::Verify;
+use crate::vocab::units::format_duration;
 
-use super::{Answer, beyond};
+use super::{RobotsCheckAnswer, extensions};
 
 /// Exit 1 if the file cannot be had.
 pub(super) fn run(args: &RobotsFetchArgs) -> Exit {
     let agent = product_token(&args.agent);
     if agent.is_empty() {
-        return out::complain(
+        return console::report_invalid(
             &"--agent has to begin with a product token: letters, digits, - and _",
         );
     }
     let target = match UrlTarget::parse(&args.url) {
         Ok(target) => target,
-        Err(mistake) => return out::complain(&format!("{mistake}: {:?}", args.url)),
+        Err(mistake) => return console::report_invalid(&format!("{mistake}: {:?}", args.url)),
     };
     let overrides = Overrides {
         config: args.config.clone(),
         ..Overrides::default()
     };
-    let settings = match open::settings(&overrides) {
+    let settings = match inputs::load_settings(&overrides) {
         Ok(loaded) => loaded.settings,
         Err(exit) => return exit,
     };
     let clock = Clock::system();
-    match fetched(&settings, &target, agent, &clock) {
-        Ok(fetch) => told(&fetch, &target, agent, args.format, &clock),
-        Err(mistake) => out::say_and_fail(&mistake),
+    match fetch_robots(&settings, &target, agent, &clock) {
+        Ok(fetch) => print_report(&fetch, &target, agent, args.format, &clock),
+        Err(mistake) => console::report_cannot_run(&mistake),
     }
 }
 
-fn fetched(
+fn fetch_robots(
     settings: &Settings,
     target: &UrlTarget,
     agent: &str,
     clock: &Clock,
-) -> Result<Fetch, String> {
+) -> Result<RobotsFetch, String> {
     let metrics = Metrics::new(&[], &[]).map_err(|error| error.to_string())?;
     let runtime = Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| error.to_string())?;
-    let limits = HoldLimits {
-        of_one: 1,
-        of_all: 1,
-        longest: Duration::ZERO,
+    let limits = AdmissionLimits {
+        per_host: 1,
+        total: 1,
+        max_wait: Duration::ZERO,
     };
-    let hold = Hold::new(Store::embedded(), limits, clock.clone(), metrics.clone());
-    let errand = Errand {
+    let hold = AdmissionQueue::new(
+        HostStore::embedded(),
+        limits,
+        clock.clone(),
+        metrics.clone(),
+    );
+    let errand = RobotsFetchRequest {
         agent: agent.into(),
         crawler: Crawler::anonymous(),
         key: PaceKey::Host,
-        pace: Pace::FREE,
+        pace: HostPace::UNLIMITED,
         per_address: None,
-        order: Order::Weighted,
-        hold: Arc::new(hold),
-        verify: Verify::On,
+        order: WaitOrder::Weighted,
+        admission: Arc::new(hold),
+        verify: CertificateVerification::On,
     };
     runtime.block_on(async {
-        let fetcher = robots_fetcher(settings, &metrics, clock, ViaName::new("robots"), vec![]);
+        let fetcher = new_robots_fetcher(settings, &metrics, clock, ViaName::new("robots"), vec![]);
         let fetcher = fetcher.map_err(|error| error.to_string())?;
-        Ok(fetcher.fetch(target, &errand, Validators::default()).await)
+        Ok(fetcher
+            .fetch(target, &errand, RobotsValidators::default())
+            .await)
     })
 }
 
-fn told(fetch: &Fetch, target: &UrlTarget, agent: &str, format: Format, clock: &Clock) -> Exit {
-    let known = Known::after(None, &fetch.fetched(), clock.now());
-    let exit = match known.standing {
-        Standing::Rules(_) | Standing::AllowAll => Exit::Success,
-        Standing::Unknown => Exit::Negative,
+fn print_report(
+    fetch: &RobotsFetch,
+    target: &UrlTarget,
+    agent: &str,
+    format: OutputFormat,
+    clock: &Clock,
+) -> Exit {
+    let known = RobotsState::from_fetch(None, &fetch.fetched(), clock.now());
+    let exit = match known.rules {
+        RobotsRules::File(_) | RobotsRules::AllowAll => Exit::Success,
+        RobotsRules::Unknown => Exit::Negative,
     };
-    let told = Told {
+    let told = RobotsFetchReport {
         fetch,
         known: &known,
         target,
         agent,
     };
     let text = match format {
-        Format::Text => told.to_text(),
-        Format::Json => format!("{}\n", told.to_json()),
+        OutputFormat::Text => told.to_text(),
+        OutputFormat::Json => format!("{}\n", told.to_json()),
     };
-    out::write(&text, exit)
+    console::print(&text, exit)
 }
 
 /// What is told of a fetch.
-struct Told<'a> {
-    fetch: &'a Fetch,
-    known: &'a Known,
+struct RobotsFetchReport<'a> {
+    fetch: &'a RobotsFetch,
+    known: &'a RobotsState,
     target: &'a UrlTarget,
     agent: &'a str,
 }
 
-impl Told<'_> {
+impl RobotsFetchReport<'_> {
     fn to_text(&self) -> String {
         let url = self.fetch.url.as_ref().unwrap_or(self.target);
         let status = self
             .known
             .status
             .map_or(String::new(), |status| format!(", status {status}"));
-        let mut text = format!("{}\n", harmless(url.as_str()));
+        let mut text = format!("{}\n", sanitize_text(url.as_str()));
         text.push_str(&format!(
             "  outcome  {}{status}\n",
-            self.known.ending.as_str()
+            self.known.outcome.as_str()
         ));
         if let Some(fault) = self.known.fault {
-            text.push_str(&format!("  failure  {}\n", fault.words));
+            text.push_str(&format!("  failure  {}\n", fault.description));
         }
         text.push_str(&format!("  meaning  {}\n", self.meaning()));
         text.push_str(&format!(
             "  holds    {}\n",
-            show_duration(self.known.holds_for)
+            format_duration(self.known.fresh_for)
         ));
-        let past = show_duration(self.known.holds_on_for());
+        let past = format_duration(self.known.stale_for());
         text.push_str(&format!(
             "  then     {past} more while it is fetched anew\n"
         ));
-        if let Some(rules) = self.known.rules() {
-            text.push_str(&self.file(rules));
+        if let Some(rules) = self.known.file() {
+            text.push_str(&self.file_text(rules));
         }
         text
     }
 
-    fn file(&self, rules: &Parsed) -> String {
-        let (bytes, lines, unknown) = (rules.text().len(), rules.directives(), rules.unknown());
+    fn file_text(&self, rules: &RobotsFile) -> String {
+        let (bytes, lines, unknown) = (
+            rules.text().len(),
+            rules.directives(),
+            rules.unknown_lines(),
+        );
         let mut text = format!(
             "  file     {bytes} bytes, {lines} lines that are read, {unknown} with other keys\n"
         );
-        for (word, value) in beyond::in_text(rules, self.agent) {
+        for (word, value) in extensions::labeled_lines(rules, self.agent) {
             text.push_str(&format!("  {word:<8} {value}\n"));
         }
         let answer = self.answer(rules);
@@ -168,36 +185,36 @@ impl Told<'_> {
         text
     }
 
-    fn answer<'r>(&self, rules: &'r Parsed) -> Answer<'r> {
-        Answer::of(rules, self.agent, self.target.path_and_query())
+    fn answer<'r>(&self, rules: &'r RobotsFile) -> RobotsCheckAnswer<'r> {
+        RobotsCheckAnswer::new(rules, self.agent, self.target.path_and_query())
     }
 
     fn meaning(&self) -> &'static str {
-        match self.known.standing {
-            Standing::Rules(_) => "its rules hold",
-            Standing::AllowAll => "everything may be fetched",
-            Standing::Unknown => "nothing may be fetched until it can be had",
+        match self.known.rules {
+            RobotsRules::File(_) => "its rules hold",
+            RobotsRules::AllowAll => "everything may be fetched",
+            RobotsRules::Unknown => "nothing may be fetched until it can be had",
         }
     }
 
     fn to_json(&self) -> Json {
-        let rules = self.known.rules();
+        let rules = self.known.file();
         let mut told = json!({
             "url": self.fetch.url.as_ref().map(UrlTarget::as_str),
-            "outcome": self.known.ending.as_str(),
+            "outcome": self.known.outcome.as_str(),
             "status": self.known.status,
-            "standing": match self.known.standing {
-                Standing::Rules(_) => "rules",
-                Standing::AllowAll => "allow_all",
-                Standing::Unknown => "unknown",
+            "standing": match self.known.rules {
+                RobotsRules::File(_) => "rules",
+                RobotsRules::AllowAll => "allow_all",
+                RobotsRules::Unknown => "unknown",
             },
-            "holds": show_duration(self.known.holds_for),
-            "holds_on": show_duration(self.known.holds_on_for()),
+            "holds": format_duration(self.known.fresh_for),
+            "holds_on": format_duration(self.known.stale_for()),
             "bytes": rules.map(|rules| rules.text().len()),
             "ruling": rules.map(|rules| self.answer(rules).to_json(self.target.as_str())),
         });
         if let Json::Object(told) = &mut told {
-            told.extend(beyond::in_json(rules, self.agent));
+            told.extend(extensions::to_json(rules, self.agent));
         }
         told
     }

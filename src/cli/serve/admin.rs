@@ -10,56 +10,56 @@ use tokio::net::TcpListener;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
-use crate::admin::api::PolicyApi;
-use crate::admin::guard::{Guard, Token};
-use crate::admin::health::{Check, CheckState, Readiness};
+use crate::admin::decisions::DecisionsApi;
+use crate::admin::guard::{AdminGuard, AdminToken};
+use crate::admin::health::{CheckState, HealthCheck, Readiness};
 use crate::admin::hosts::HostsApi;
 use crate::admin::ledger::LedgerApi;
-use crate::admin::live::LiveApi;
-use crate::admin::status::Process;
+use crate::admin::policy_api::PolicyApi;
+use crate::admin::status::ProcessInfo;
 use crate::admin::stops::StopsApi;
-use crate::admin::{Admin, Connections};
+use crate::admin::{AdminConnections, AdminServer};
 use crate::cli::reload;
 use crate::config::settings::{self, Settings};
-use crate::gate::reload::Reloads;
-use crate::gate::snapshot::InForce;
-use crate::gate::sweep::Sweeper;
-use crate::metrics::log::Log;
+use crate::gate::reload::ReloadHandle;
+use crate::gate::snapshot::ActivePolicy;
+use crate::gate::sweep::LedgerSweeper;
+use crate::metrics::log::DecisionLog;
 use crate::metrics::policy::PolicyMetrics;
-use crate::proxy::http::Exchange;
+use crate::proxy::http::ProxyService;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::profile::Profile;
 
 use super::StartError;
-use super::ledger::{Kept, Swept};
+use super::ledger::{LedgerCell, SweepHandle};
 
 /// The parts of a proxy that are shown.
-pub(super) struct Shown {
-    pub(super) in_force: Arc<InForce<Arc<PolicyMetrics>>>,
-    pub(super) reloads: Reloads,
-    pub(super) exchange: Arc<Exchange>,
+pub(super) struct AdminParts {
+    pub(super) active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    pub(super) reloads: ReloadHandle,
+    pub(super) exchange: Arc<ProxyService>,
     /// Whether the proxy goes down.
     pub(super) draining: Arc<AtomicBool>,
     /// The authorities that clients need, if TLS is looked into.
     pub(super) pem: Option<String>,
     /// What sweeps the ledger.
-    pub(super) sweeper: Sweeper,
+    pub(super) sweeper: LedgerSweeper,
 }
 
-impl Shown {
+impl AdminParts {
     /// What answers on the admin listener.
     ///
     /// # Errors
     /// If the token cannot be used.
-    pub(super) fn server(self, settings: &Settings) -> Result<Admin, StartError> {
+    pub(super) fn into_server(self, settings: &Settings) -> Result<AdminServer, StartError> {
         let token = settings
             .admin
             .token_file
             .as_deref()
-            .map(token)
+            .map(read_token)
             .transpose()?;
-        let guard = Guard::new(settings.admin.names.iter().cloned(), token);
-        let (policy, stops) = self.policy_and_stops(settings);
+        let guard = AdminGuard::new(settings.admin.names.iter().cloned(), token);
+        let (policy, stops) = self.policy_and_stops_apis(settings);
         let Self {
             exchange,
             draining,
@@ -74,52 +74,54 @@ impl Shown {
             .collect();
         let (recorder, kept) = (&exchange.recorder, Arc::clone(&exchange.ledger));
         let clock = recorder.clock().clone();
-        let in_force = Arc::clone(&policy.in_force);
-        let sweeps = Swept {
+        let in_force = Arc::clone(&policy.active_policy);
+        let sweeps = SweepHandle {
             sweeper,
-            in_force: Arc::clone(&in_force),
-            kept: Arc::clone(&kept),
+            active_policy: Arc::clone(&in_force),
+            ledger: Arc::clone(&kept),
         };
         let urls = LedgerApi::new(Arc::clone(&kept) as _, Arc::new(sweeps), crawlers, clock)
-            .under(in_force);
+            .with_policy(in_force);
         let (log, metrics) = (recorder.log().clone(), recorder.metrics().clone());
-        let process = Process::new(recorder.instance(), recorder.clock().clone());
+        let process = ProcessInfo::new(recorder.instance(), recorder.clock().clone());
         let tap = log.tap();
-        let readiness = readiness(policy.clone(), &stops, log, draining, kept);
-        let mut server = Admin::new(guard, metrics, readiness, policy, stops).of(process);
+        let readiness = new_readiness(policy.clone(), &stops, log, draining, kept);
+        let mut server =
+            AdminServer::new(guard, metrics, readiness, policy, stops).with_process(process);
         if let Some(pem) = pem {
-            server = server.authorities(pem);
+            server = server.with_authorities(pem);
         }
         if let Some(tap) = tap {
-            server = server.live(LiveApi::new(tap));
+            server = server.with_decisions(DecisionsApi::new(tap));
         }
-        Ok(server
-            .ledger(urls)
-            .hosts(HostsApi::new(Arc::clone(&exchange.hold), exchange)))
+        Ok(server.with_ledger(urls).with_hosts(HostsApi::new(
+            Arc::clone(&exchange.admission_queue),
+            exchange,
+        )))
     }
 
-    fn policy_and_stops(&self, settings: &Settings) -> (PolicyApi, StopsApi) {
-        let (in_force, reloads) = (Arc::clone(&self.in_force), self.reloads.clone());
+    fn policy_and_stops_apis(&self, settings: &Settings) -> (PolicyApi, StopsApi) {
+        let (in_force, reloads) = (Arc::clone(&self.active_policy), self.reloads.clone());
         let crawlers: Arc<[Crawler]> = settings
             .crawlers
             .iter()
             .map(|r| r.crawler.clone())
             .collect();
         let stops = StopsApi {
-            stops: Arc::clone(self.exchange.hold.stops()),
-            in_force: Arc::clone(&in_force),
+            stops: Arc::clone(self.exchange.admission_queue.stops()),
+            active_policy: Arc::clone(&in_force),
             crawlers: Arc::clone(&crawlers),
         };
         let profile = match settings.profile {
-            settings::ProfileChoice::ByUserAgent => Profile::Generic,
-            settings::ProfileChoice::One(profile) => profile,
+            settings::ProfileSetting::ByUserAgent => Profile::Generic,
+            settings::ProfileSetting::Fixed(profile) => profile,
         };
         (
             PolicyApi {
-                in_force,
+                active_policy: in_force,
                 reloads,
                 crawlers,
-                profile,
+                default_profile: profile,
             },
             stops,
         )
@@ -128,14 +130,18 @@ impl Shown {
 
 /// The admin server: how it is told to take no more connections, and those that it has.
 #[derive(Debug)]
-pub(super) struct LookedOn {
+pub(super) struct AdminTask {
     pub(super) stop: oneshot::Sender<()>,
-    pub(super) connections: Connections,
+    pub(super) connections: AdminConnections,
 }
 
-impl LookedOn {
+impl AdminTask {
     /// Begins to answer.
-    pub(super) fn serve(server: Admin, listener: TcpListener, tasks: &mut JoinSet<()>) -> Self {
+    pub(super) fn spawn(
+        server: AdminServer,
+        listener: TcpListener,
+        tasks: &mut JoinSet<()>,
+    ) -> Self {
         let connections = server.connections();
         let (stop, stopped) = oneshot::channel();
         tasks.spawn(server.serve(listener, async move {
@@ -145,17 +151,17 @@ impl LookedOn {
     }
 }
 
-fn token(path: &Path) -> Result<Token, StartError> {
-    Token::read(path)
+fn read_token(path: &Path) -> Result<AdminToken, StartError> {
+    AdminToken::from_file(path)
         .map_err(|error| StartError::Other(format!("admin.token_file {}: {error}", path.display())))
 }
 
-fn readiness(
+fn new_readiness(
     policy: PolicyApi,
     stops: &StopsApi,
-    log: Log,
+    log: DecisionLog,
     draining: Arc<AtomicBool>,
-    kept: Kept,
+    ledger: LedgerCell,
 ) -> Readiness {
     let stops = Arc::clone(&stops.stops);
     Readiness::new(move || {
@@ -164,26 +170,26 @@ fn readiness(
         } else {
             CheckState::Ok("not draining".into())
         };
-        let last = policy.reloads.last();
+        let last = policy.reloads.last_attempt();
         let log = match log.warning() {
             Some(warning) => CheckState::Warn(warning),
             None => CheckState::Ok("writing".into()),
         };
-        let snapshot = policy.in_force.load();
-        let live = reload::standing(&snapshot, last.as_ref().map(|last| &last.outcome));
+        let snapshot = policy.active_policy.load();
+        let live = reload::policy_state(&snapshot, last.as_ref().map(|last| &last.outcome));
         let shadow = last.as_ref().and_then(|last| last.shadow.as_ref());
-        let shadow = reload::standing_in_shadow(&snapshot, shadow);
+        let shadow = reload::shadow_policy_state(&snapshot, shadow);
         let mut checks = vec![
-            Check::new("policy", live),
-            Check::new("drain", drain),
-            Check::new("decision_log", log),
+            HealthCheck::new("policy", live),
+            HealthCheck::new("drain", drain),
+            HealthCheck::new("decision_log", log),
         ];
-        if stops.is_unkept() {
+        if stops.has_write_failed() {
             let words = "a restart will not know what is stopped: store.path cannot be written";
-            checks.push(Check::new("stops", CheckState::Warn(words.into())));
+            checks.push(HealthCheck::new("stops", CheckState::Warn(words.into())));
         }
-        checks.extend(super::ledger::check(&kept));
-        checks.extend(shadow.map(|state| Check::new("shadow_policy", state)));
+        checks.extend(super::ledger::health_check(&ledger));
+        checks.extend(shadow.map(|state| HealthCheck::new("shadow_policy", state)));
         checks
     })
 }

@@ -16,37 +16,37 @@ use crate::post::Endpoint;
 use crate::store::ledger::Ledger;
 use crate::vocab::target::{Scheme, UrlTarget};
 
-use super::ledger::Kept;
+use super::ledger::LedgerCell;
 
 /// How long one post may take.
-const POST: Duration = Duration::from_secs(30);
+const POST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the last events may take.
-const CLOSE: Duration = Duration::from_secs(5);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Under `store.path`: what the webhook does not take.
 const DEAD_LETTERS: &str = "events-undelivered.ndjson";
 
 /// How often it is looked whether there is a ledger by now: a reload may bring the first one.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What ends with the proxy; nothing where there is nobody to tell.
 #[derive(Debug)]
-pub(super) struct Feeding(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
+pub(super) struct LedgerFeedTask(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
 
-impl Feeding {
+impl LedgerFeedTask {
     /// Begins to tell once there is a ledger. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// If the webhook cannot be asked, in words.
     pub(super) fn start(
         settings: &Settings,
-        kept: &Kept,
+        ledger: &LedgerCell,
         metrics: &Metrics,
     ) -> Result<Self, String> {
         let events = &settings.ledger.events;
         let webhook = events
             .webhook
             .as_ref()
-            .map(|url| webhook(url, settings))
+            .map(|url| webhook_endpoint(url, settings))
             .transpose()?;
         let out = FeedSettings {
             file: events.file.clone(),
@@ -56,7 +56,7 @@ impl Feeding {
             return Ok(Self(None));
         }
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(feed(out, Arc::clone(kept), metrics.clone(), stopped));
+        let task = tokio::spawn(run_feed(out, Arc::clone(ledger), metrics.clone(), stopped));
         Ok(Self(Some((stop, task))))
     }
 
@@ -69,33 +69,38 @@ impl Feeding {
     }
 }
 
-async fn feed(out: FeedSettings, kept: Kept, metrics: Metrics, mut stopped: oneshot::Receiver<()>) {
+async fn run_feed(
+    out: FeedSettings,
+    ledger_cell: LedgerCell,
+    metrics: Metrics,
+    mut stopped: oneshot::Receiver<()>,
+) {
     let ledger = tokio::select! {
         _ = &mut stopped => return,
-        ledger = opened(&kept) => ledger,
+        ledger = wait_for_ledger(&ledger_cell) => ledger,
     };
     let feed = Feed::start(out, &ledger, &metrics);
     let _ = stopped.await;
-    feed.close(CLOSE).await;
+    feed.close(CLOSE_TIMEOUT).await;
 }
 
-async fn opened(kept: &Kept) -> Ledger {
+async fn wait_for_ledger(ledger_cell: &LedgerCell) -> Ledger {
     loop {
-        if let Some(ledger) = kept.get() {
+        if let Some(ledger) = ledger_cell.get() {
             return ledger.clone();
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
 /// Whoever is told is never told without its certificate being verified.
-fn webhook(url: &UrlTarget, settings: &Settings) -> Result<(Endpoint, PathBuf), String> {
+fn webhook_endpoint(url: &UrlTarget, settings: &Settings) -> Result<(Endpoint, PathBuf), String> {
     let told = |why: String| format!("ledger.events.webhook {}: {why}", url.base());
     let tls = match url.scheme() {
         Scheme::Http => None,
-        Scheme::Https => Some(origin_roots::verifying(&settings.tls).map_err(told)?),
+        Scheme::Https => Some(origin_roots::verifying_client_config(&settings.tls).map_err(told)?),
     };
-    let endpoint = Endpoint::new(url, url.path_and_query(), [], POST, tls).map_err(told)?;
+    let endpoint = Endpoint::new(url, url.path_and_query(), [], POST_TIMEOUT, tls).map_err(told)?;
     let directory = settings.store.path.as_deref().unwrap_or(Path::new(""));
     Ok((endpoint, directory.join(DEAD_LETTERS)))
 }

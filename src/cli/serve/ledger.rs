@@ -4,93 +4,98 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::admin::health::{Check, CheckState};
-use crate::admin::ledger::sweep::{Busy, Gap, How, Progress, State, Sweeps};
+use crate::admin::health::{CheckState, HealthCheck};
+use crate::admin::ledger::sweep::{
+    ApiSweepBusy, ApiSweepGap, ApiSweepMode, ApiSweepProgress, ApiSweepState, SweepControl,
+};
 use crate::clock::Clock;
-use crate::config::settings::{self, KeepLedger, Settings};
+use crate::config::settings::{self, LedgerMode, Settings};
 use crate::feed;
-use crate::gate::snapshot::{InForce, Snapshot};
-use crate::gate::sweep::{self, Sweeper};
-use crate::ledger::record::At;
-use crate::ledger::transition::Tolerance;
+use crate::gate::snapshot::{ActivePolicy, PolicySnapshot};
+use crate::gate::sweep::{self, LedgerSweeper};
+use crate::ledger::record::UnixMillis;
+use crate::ledger::transition::ErrorTolerance;
 use crate::metrics::Metrics;
-use crate::metrics::labels::FeedOut;
+use crate::metrics::labels::FeedTarget;
 use crate::metrics::ledger::LedgerCounts;
 use crate::metrics::policy::PolicyMetrics;
 use crate::policy::Policy;
-use crate::store::ledger::{Ledger, LedgerSettings, OnFull, Stats};
+use crate::store::ledger::{Ledger, LedgerFullAction, LedgerSettings, LedgerStats};
 use crate::vocab::crawl_status::CrawlStatus;
 
 /// Why a policy cannot be served with `ledger.keep: never`.
-pub(in crate::cli) const NOT_KEPT: &str = "the policy needs a ledger (spaces, recrawl, unmodified, duplicate, max_depth, \
+pub(in crate::cli) const LEDGER_REQUIRED: &str = "the policy needs a ledger (spaces, recrawl, unmodified, duplicate, max_depth, \
      a condition on depth, or budget.new_urls), and ledger.keep is never: set it to auto";
 /// How often its numbers are brought to the metrics.
-const LOOK: Duration = Duration::from_secs(2);
+const METRICS_INTERVAL: Duration = Duration::from_secs(2);
 /// Looks between two times that old events are forgotten: a minute.
-const FORGETTING: u64 = 30;
+const FORGET_EVERY_TICKS: u64 = 30;
 /// How long it may take to write what is left when the proxy ends.
-const CLOSE: Duration = Duration::from_secs(10);
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the ledger is, once there is one. It stays until the proxy ends.
-pub(in crate::cli) type Kept = Arc<OnceLock<Ledger>>;
+pub(in crate::cli) type LedgerCell = Arc<OnceLock<Ledger>>;
 
 /// Opens it.
 #[derive(Debug)]
-pub(in crate::cli) struct Keeper {
-    kept: Kept,
-    settings: settings::Ledger,
+pub(in crate::cli) struct LedgerOpener {
+    cell: LedgerCell,
+    settings: settings::LedgerConfig,
     directory: Option<PathBuf>,
 }
 
-impl Keeper {
+impl LedgerOpener {
     /// With a ledger that is there already, if there is one.
     pub(super) fn new(settings: &Settings, ledger: Option<Ledger>) -> Self {
         let kept = ledger.map_or_else(OnceLock::new, OnceLock::from);
         Self {
-            kept: Arc::new(kept),
+            cell: Arc::new(kept),
             settings: settings.ledger.clone(),
             directory: settings.store.path.clone(),
         }
     }
 
     /// Where it is.
-    pub(super) fn kept(&self) -> &Kept {
-        &self.kept
+    pub(super) fn cell(&self) -> &LedgerCell {
+        &self.cell
     }
 
     /// Makes sure that this policy has what it needs. Blocks.
     ///
     /// # Errors
     /// In words: if it needs a ledger and there can be none.
-    pub(in crate::cli) fn prepare(&self, policy: &Policy) -> Result<(), String> {
+    pub(in crate::cli) fn ensure_open(&self, policy: &Policy) -> Result<(), String> {
         let needed = match self.settings.keep {
-            KeepLedger::Always => true,
-            KeepLedger::Auto => policy.remembers(),
-            KeepLedger::Never if policy.remembers() && self.kept.get().is_none() => {
-                return Err(NOT_KEPT.into());
+            LedgerMode::Always => true,
+            LedgerMode::Auto => policy.needs_ledger(),
+            LedgerMode::Never if policy.needs_ledger() && self.cell.get().is_none() => {
+                return Err(LEDGER_REQUIRED.into());
             }
-            KeepLedger::Never => false,
+            LedgerMode::Never => false,
         };
-        if needed && self.kept.get().is_none() {
+        if needed && self.cell.get().is_none() {
             let ledger = self.open()?;
             // Nobody else opens one: the start is over before the first reload, and reloads follow on each other.
-            let _ = self.kept.set(ledger);
+            let _ = self.cell.set(ledger);
         }
         Ok(())
     }
 
     /// The snapshot, remembering whatever its policy says, if the configuration wants that.
-    pub(in crate::cli) fn under<C>(&self, snapshot: Snapshot<C>) -> Snapshot<C> {
+    pub(in crate::cli) fn apply_keep_setting<C>(
+        &self,
+        snapshot: PolicySnapshot<C>,
+    ) -> PolicySnapshot<C> {
         match self.settings.keep {
-            KeepLedger::Always => snapshot.remembering(),
-            KeepLedger::Auto | KeepLedger::Never => snapshot,
+            LedgerMode::Always => snapshot.with_ledger(),
+            LedgerMode::Auto | LedgerMode::Never => snapshot,
         }
     }
 
     fn open(&self) -> Result<Ledger, String> {
         let of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
         let errors = u32::try_from(self.settings.temporary_errors).unwrap_or(u32::MAX);
-        let tolerance = Tolerance {
+        let tolerance = ErrorTolerance {
             temporary_errors: errors,
         };
         let Some(directory) = &self.directory else {
@@ -100,8 +105,8 @@ impl Keeper {
             tolerance,
             queue: of(self.settings.queue),
             on_full: match self.settings.on_full {
-                settings::OnFull::Wait => OnFull::Wait,
-                settings::OnFull::Drop => OnFull::Drop,
+                settings::OnFullSetting::Wait => LedgerFullAction::Wait,
+                settings::OnFullSetting::Drop => LedgerFullAction::Drop,
             },
             cache: of(self.settings.cache),
         };
@@ -113,33 +118,35 @@ impl Keeper {
 }
 
 /// Brings its numbers to the metrics, and has old events forgotten, once whoever is to be told has been. Never ends.
-pub(super) async fn look_after(
-    kept: Kept,
+pub(super) async fn maintain(
+    ledger_cell: LedgerCell,
     metrics: Metrics,
     clock: Clock,
-    events: settings::Events,
+    events: settings::EventsConfig,
 ) {
-    let file = events.file.map(|_| FeedOut::File);
-    let webhook = events.webhook.map(|_| FeedOut::Webhook);
-    let mut turn = tokio::time::interval(LOOK);
+    let file = events.file.map(|_| FeedTarget::File);
+    let webhook = events.webhook.map(|_| FeedTarget::Webhook);
+    let mut turn = tokio::time::interval(METRICS_INTERVAL);
     for looks in 0_u64.. {
         turn.tick().await;
-        let Some(ledger) = kept.get() else { continue };
-        metrics.ledger(&counts(&ledger.stats()));
-        if looks.is_multiple_of(FORGETTING) {
-            let delivered = feed::delivered(ledger, file.into_iter().chain(webhook));
-            ledger.forget_events(at(clock.wall()), events.keep, delivered);
+        let Some(ledger) = ledger_cell.get() else {
+            continue;
+        };
+        metrics.set_ledger(&ledger_counts(&ledger.stats()));
+        if looks.is_multiple_of(FORGET_EVERY_TICKS) {
+            let delivered = feed::delivered_cursor(ledger, file.into_iter().chain(webhook));
+            ledger.expire_events(timestamp(clock.wall_time()), events.keep, delivered);
         }
     }
 }
 
 /// Writes what is left.
-pub(super) async fn close(kept: &Kept) {
-    let Some(ledger) = kept.get().cloned() else {
+pub(super) async fn close(ledger_cell: &LedgerCell) {
+    let Some(ledger) = ledger_cell.get().cloned() else {
         return;
     };
     let closed = tokio::task::spawn_blocking(move || ledger.close());
-    if tokio::time::timeout(CLOSE, closed).await.is_err() {
+    if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
         tracing::error!(
             "the ledger could not be closed in time; what it was last told may be lost"
         );
@@ -147,8 +154,8 @@ pub(super) async fn close(kept: &Kept) {
 }
 
 /// Whether it can be written; nothing where there is none.
-pub(super) fn check(kept: &Kept) -> Option<Check> {
-    let stats = kept.get()?.stats();
+pub(super) fn health_check(ledger_cell: &LedgerCell) -> Option<HealthCheck> {
+    let stats = ledger_cell.get()?.stats();
     let state = if stats.broken {
         CheckState::Warn(
             "its writer broke down (the log says why): what becomes of URLs is not remembered until the next start; \
@@ -158,20 +165,20 @@ pub(super) fn check(kept: &Kept) -> Option<Check> {
     } else if stats.failing {
         CheckState::Warn(format!(
             "it cannot be written, and is tried again every second; {} changes wait. Is the disk full?",
-            stats.queue
+            stats.queued
         ))
     } else {
         CheckState::Ok("writing".into())
     };
-    Some(Check::new("ledger", state))
+    Some(HealthCheck::new("ledger", state))
 }
 
-fn counts(stats: &Stats) -> LedgerCounts {
+fn ledger_counts(stats: &LedgerStats) -> LedgerCounts {
     let mut events = stats.events.values().copied();
     LedgerCounts {
         urls: CrawlStatus::ALL.map(|status| stats.urls.get(&status).copied().unwrap_or(0)),
         events: [(); 3].map(|()| events.next().unwrap_or(0)),
-        queue: stats.queue as u64,
+        queue: stats.queued as u64,
         waits: stats.waits,
         dropped: stats.dropped,
         failures: stats.failures,
@@ -179,54 +186,54 @@ fn counts(stats: &Stats) -> LedgerCounts {
     }
 }
 
-fn at(now: SystemTime) -> At {
+fn timestamp(now: SystemTime) -> UnixMillis {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    At(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    UnixMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }
 
 /// The sweeper, for the admin API.
 #[derive(Debug)]
-pub(super) struct Swept {
-    pub(super) sweeper: Sweeper,
-    pub(super) in_force: Arc<InForce<Arc<PolicyMetrics>>>,
-    pub(super) kept: Kept,
+pub(super) struct SweepHandle {
+    pub(super) sweeper: LedgerSweeper,
+    pub(super) active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    pub(super) ledger: LedgerCell,
 }
 
-impl Sweeps for Swept {
-    fn begin(&self, how: How) -> Result<(), Busy> {
+impl SweepControl for SweepHandle {
+    fn start(&self, how: ApiSweepMode) -> Result<(), ApiSweepBusy> {
         let how = match how {
-            How::DryRun => sweep::How::DryRun,
-            How::ForGood => sweep::How::ForGood,
+            ApiSweepMode::DryRun => sweep::SweepMode::DryRun,
+            ApiSweepMode::Apply => sweep::SweepMode::ForGood,
         };
-        let policy = Arc::clone(&self.in_force.load().policy);
+        let policy = Arc::clone(&self.active_policy.load().policy);
         let urls = self
-            .kept
+            .ledger
             .get()
             .map_or(0, |ledger| ledger.stats().urls.values().sum());
         self.sweeper
             .order(how, policy.revision(), urls)
-            .map_err(|sweep::Busy| Busy)
+            .map_err(|sweep::SweepInProgress| ApiSweepBusy)
     }
 
-    fn progress(&self) -> Option<Progress> {
+    fn progress(&self) -> Option<ApiSweepProgress> {
         let now = self.sweeper.progress()?;
-        let gap = |gap: sweep::Gap| Gap {
+        let gap = |gap: sweep::SweepGap| ApiSweepGap {
             crawler: (*gap.crawler).into(),
             url: (*gap.url).into(),
             rule: gap.rule.map(|rule| (*rule).into()),
             code: Some(gap.code),
         };
-        Some(Progress {
+        Some(ApiSweepProgress {
             state: match now.state {
-                sweep::State::Running => State::Running,
-                sweep::State::Done => State::Done,
+                sweep::SweepPhase::Running => ApiSweepState::Running,
+                sweep::SweepPhase::Done => ApiSweepState::Done,
             },
-            how: match now.how {
-                sweep::How::DryRun => How::DryRun,
-                sweep::How::ForGood => How::ForGood,
+            mode: match now.mode {
+                sweep::SweepMode::DryRun => ApiSweepMode::DryRun,
+                sweep::SweepMode::ForGood => ApiSweepMode::Apply,
             },
             revision: now.revision.to_string(),
-            looked_at: now.looked_at,
+            looked_at: now.examined,
             total: now.total,
             removed: now.removed,
             moved: now.moved,

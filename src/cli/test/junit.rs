@@ -2,15 +2,18 @@
 //!
 //! There is no standard; elements and attributes are those that Jenkins, GitLab and GitHub's readers share.
 
-use crate::config::policy::difference;
+use crate::config::policy::describe_mismatch;
 use crate::policy::cases::{Case, Mismatch};
 
-use super::{Asked, Run};
+use super::{CoverageOptions, PolicyTestRun};
 
 /// The document.
-pub(super) fn of(runs: &[Run], asked: Asked) -> String {
-    let suites: Vec<Suite> = runs.iter().map(|run| Suite::of(run, asked)).collect();
-    let total = |of: fn(&Suite) -> usize| suites.iter().map(of).sum::<usize>();
+pub(super) fn render(runs: &[PolicyTestRun], options: CoverageOptions) -> String {
+    let suites: Vec<JunitSuite> = runs
+        .iter()
+        .map(|run| JunitSuite::from_run(run, options))
+        .collect();
+    let total = |of: fn(&JunitSuite) -> usize| suites.iter().map(of).sum::<usize>();
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
     let (tests, failures) = (total(|suite| suite.tests), total(|suite| suite.failures));
     text.push_str(&format!(
@@ -21,28 +24,28 @@ pub(super) fn of(runs: &[Run], asked: Asked) -> String {
     text
 }
 
-struct Suite {
+struct JunitSuite {
     tests: usize,
     failures: usize,
     text: String,
 }
 
-impl Suite {
-    fn of(run: &Run, asked: Asked) -> Self {
+impl JunitSuite {
+    fn from_run(run: &PolicyTestRun, options: CoverageOptions) -> Self {
         let mut tests = run.cases.len();
-        let mut failures = run.failed();
+        let mut failures = run.failed_count();
         let mut body: String = run
             .cases
             .iter()
-            .map(|(case, mismatches)| test(case, mismatches))
+            .map(|(case, mismatches)| testcase(case, mismatches))
             .collect();
-        if let Some(least) = asked.threshold {
+        if let Some(least) = options.threshold {
             tests += 1;
-            failures += usize::from(asked.is_missed_by(run));
-            body.push_str(&threshold(run, asked, least));
+            failures += usize::from(options.is_missed_by(run));
+            body.push_str(&threshold_testcase(run, options, least));
         }
-        let name = escaped(&format!("{} ({})", run.policy.name(), run.shown));
-        let properties = if asked.coverage {
+        let name = escape_xml(&format!("{} ({})", run.policy.name(), run.location));
+        let properties = if options.coverage {
             properties(run)
         } else {
             String::new()
@@ -59,8 +62,8 @@ impl Suite {
     }
 }
 
-fn properties(run: &Run) -> String {
-    let (rules, branches) = (run.coverage.by_rule(&run.policy), run.branches());
+fn properties(run: &PolicyTestRun) -> String {
+    let (rules, branches) = (run.coverage.rule_ratio(&run.policy), run.branch_coverage());
     let property =
         |name, value: f64| format!("      <property name=\"{name}\" value=\"{value:.1}\"/>\n");
     format!(
@@ -71,51 +74,51 @@ fn properties(run: &Run) -> String {
 }
 
 /// The line is part of the name: two cases may ask for one URL.
-fn test(case: &Case, mismatches: &[Mismatch]) -> String {
-    let (file, line) = (escaped(&case.place.file), case.place.line);
-    let name = escaped(&format!("{}:{line} {}", case.place.file, case.facts.url()));
+fn testcase(case: &Case, mismatches: &[Mismatch]) -> String {
+    let (file, line) = (escape_xml(&case.place.file), case.place.line);
+    let name = escape_xml(&format!("{}:{line} {}", case.place.file, case.facts.url()));
     let open = format!(
         "    <testcase classname=\"{file}\" name=\"{name}\" file=\"{file}\" line=\"{line}\""
     );
-    let said: Vec<String> = mismatches.iter().map(difference).collect();
+    let said: Vec<String> = mismatches.iter().map(describe_mismatch).collect();
     match said.first() {
         None => format!("{open}/>\n"),
         Some(first) => format!(
             "{open}>\n{}    </testcase>\n",
-            failure(first, &said.join("\n"))
+            failure_element(first, &said.join("\n"))
         ),
     }
 }
 
-fn threshold(run: &Run, asked: Asked, least: f64) -> String {
+fn threshold_testcase(run: &PolicyTestRun, options: CoverageOptions, least: f64) -> String {
     let open =
         format!("    <testcase classname=\"coverage\" name=\"at least {least} % of the branches\"");
-    if !asked.is_missed_by(run) {
+    if !options.is_missed_by(run) {
         return format!("{open}/>\n");
     }
-    let found = format!("the cases reach {:.1} %", run.branches().percent());
-    let covered = run.coverage.rules(&run.policy);
+    let found = format!("the cases reach {:.1} %", run.branch_coverage().percent());
+    let covered = run.coverage.rule_coverage(&run.policy);
     let missed = covered.iter().flat_map(|rule| {
-        rule.missed()
+        rule.missed_branches()
             .map(|branch| format!("rule {}: never {}", rule.rule.id, branch.name))
     });
     let all: Vec<String> = missed.collect();
     format!(
         "{open}>\n{}    </testcase>\n",
-        failure(&found, &all.join("\n"))
+        failure_element(&found, &all.join("\n"))
     )
 }
 
-fn failure(message: &str, text: &str) -> String {
+fn failure_element(message: &str, text: &str) -> String {
     format!(
         "      <failure message=\"{}\" type=\"case\">{}</failure>\n",
-        escaped(message),
-        escaped(text)
+        escape_xml(message),
+        escape_xml(text)
     )
 }
 
 /// Text for attributes and elements; what XML 1.0 cannot hold is left out.
-fn escaped(text: &str) -> String {
+fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
@@ -137,6 +140,9 @@ mod tests {
 
     #[test]
     fn nothing_breaks_the_document() {
-        assert_eq!(escaped("a<b>&\"c\u{1b}\u{0}\n"), "a&lt;b&gt;&amp;&quot;c\n");
+        assert_eq!(
+            escape_xml("a<b>&\"c\u{1b}\u{0}\n"),
+            "a&lt;b&gt;&amp;&quot;c\n"
+        );
     }
 }

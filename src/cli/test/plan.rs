@@ -10,76 +10,76 @@ use std::sync::Arc;
 
 use crate::config::settings::PolicyOrigin;
 use crate::policy::source::{CaseFile, FileKind, read_case_file};
-use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problem::{Problem, SourceLocation};
 use crate::vocab::problems::Problems;
 
-use super::super::open;
-use super::super::out::complain;
+use super::super::console::report_invalid;
+use super::super::inputs;
 use super::Exit;
 
 /// A policy and the cases to run under it.
-pub(super) struct Suite {
+pub(super) struct TestSuite {
     /// The policy.
     pub(super) origin: PolicyOrigin,
     /// Whether the cases in it are run.
-    pub(super) own: Own,
+    pub(super) own_cases: OwnCases,
     /// Cases beside those in it.
     pub(super) files: Vec<CaseFile>,
 }
 
 /// What becomes of the cases in a policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Own {
+pub(super) enum OwnCases {
     /// They are run.
     Run,
     /// Only a case file was named.
-    Leave,
+    Skip,
 }
 
 /// The suites that paths mean; without one, the policy that `run` would use.
-pub(super) fn of(paths: &[PathBuf]) -> Result<Vec<Suite>, Exit> {
+pub(super) fn plan_suites(paths: &[PathBuf]) -> Result<Vec<TestSuite>, Exit> {
     if paths.is_empty() {
-        let origin = open::origin(None)?;
-        return Ok(vec![Suite {
+        let origin = inputs::policy_origin(None)?;
+        return Ok(vec![TestSuite {
             origin,
-            own: Own::Run,
+            own_cases: OwnCases::Run,
             files: Vec::new(),
         }]);
     }
-    let mut plan = Plan::default();
+    let mut plan = TestPlanBuilder::default();
     for path in paths {
         if path.is_dir() {
-            plan.named_directory(path)?
+            plan.add_named_directory(path)?
         } else {
-            plan.file(path)
+            plan.add_file(path)
         }
     }
     if plan.problems.has_errors() {
-        return Err(open::refused(&plan.problems.into_vec()));
+        return Err(inputs::report_errors(&plan.problems.into_vec()));
     }
     Ok(plan.suites)
 }
 
 #[derive(Default)]
-struct Plan {
-    suites: Vec<Suite>,
+struct TestPlanBuilder {
+    suites: Vec<TestSuite>,
     problems: Problems,
 }
 
-impl Plan {
+impl TestPlanBuilder {
     /// What is no case file is a policy, and if it is neither, opening it will say why.
-    fn file(&mut self, path: &Path) {
+    fn add_file(&mut self, path: &Path) {
         match text_and_kind(path) {
-            (Some(text), FileKind::Cases) => self.cases(path, &text),
-            (_, _) => self.policy(path),
+            (Some(text), FileKind::Cases) => self.add_cases(path, &text),
+            (_, _) => self.add_policy(path),
         }
     }
 
-    fn named_directory(&mut self, path: &Path) -> Result<(), Exit> {
+    fn add_named_directory(&mut self, path: &Path) -> Result<(), Exit> {
         let before = self.suites.len();
-        self.directory(path);
+        self.add_directory(path);
         if self.suites.len() == before && !self.problems.has_errors() {
-            return Err(complain(&format!(
+            return Err(report_invalid(&format!(
                 "{}: no policy and no case file is in it",
                 path.display()
             )));
@@ -87,8 +87,8 @@ impl Plan {
         Ok(())
     }
 
-    fn directory(&mut self, path: &Path) {
-        let (files, directories) = entries(path);
+    fn add_directory(&mut self, path: &Path) {
+        let (files, directories) = list_directory(path);
         let kinds: Vec<(PathBuf, Option<String>, FileKind)> = files
             .into_iter()
             .map(|file| {
@@ -99,27 +99,27 @@ impl Plan {
         let count = |kind| kinds.iter().filter(|(.., k)| *k == kind).count();
         let whole = count(FileKind::Policy) == 1 && count(FileKind::Cases) == 0;
         if whole && count(FileKind::Part) > 0 {
-            self.policy(path);
+            self.add_policy(path);
         } else {
             for (file, text, kind) in &kinds {
                 match kind {
-                    FileKind::Policy => self.policy(file),
-                    FileKind::Cases => self.cases(file, text.as_deref().unwrap_or_default()),
-                    FileKind::Part => self.problems.push(stray(file)),
+                    FileKind::Policy => self.add_policy(file),
+                    FileKind::Cases => self.add_cases(file, text.as_deref().unwrap_or_default()),
+                    FileKind::Part => self.problems.push(stray_file_problem(file)),
                     FileKind::Other => {}
                 }
             }
         }
         directories
             .iter()
-            .for_each(|directory| self.directory(directory));
+            .for_each(|directory| self.add_directory(directory));
     }
 
-    fn policy(&mut self, path: &Path) {
-        self.suite(path).own = Own::Run;
+    fn add_policy(&mut self, path: &Path) {
+        self.suite_for(path).own_cases = OwnCases::Run;
     }
 
-    fn cases(&mut self, path: &Path, text: &str) {
+    fn add_cases(&mut self, path: &Path, text: &str) {
         let name: Arc<str> = path.display().to_string().into();
         let Some(file) = read_case_file(&name, text, &mut self.problems) else {
             return;
@@ -128,22 +128,22 @@ impl Plan {
             .parent()
             .unwrap_or(Path::new(""))
             .join(&*file.policy.value);
-        let policy = plain(&policy);
+        let policy = simplify_path(&policy);
         if !policy.exists() {
             let problem = Problem::error(&file.policy.place, "there is no such policy");
             return self.problems.push(
                 problem
-                    .found(&*file.policy.value)
-                    .help("write a path relative to this file"),
+                    .with_found(&*file.policy.value)
+                    .with_help("write a path relative to this file"),
             );
         }
-        self.suite(&policy).files.push(file);
+        self.suite_for(&policy).files.push(file);
     }
 
     /// The suite of a policy, new if there is none.
-    fn suite(&mut self, path: &Path) -> &mut Suite {
+    fn suite_for(&mut self, path: &Path) -> &mut TestSuite {
         let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let same = |suite: &Suite| matches!(&suite.origin, PolicyOrigin::Path(known) if real(known) == real(path));
+        let same = |suite: &TestSuite| matches!(&suite.origin, PolicyOrigin::Path(known) if real(known) == real(path));
         let at = self
             .suites
             .iter()
@@ -151,9 +151,9 @@ impl Plan {
             .unwrap_or(self.suites.len());
         if at == self.suites.len() {
             let origin = PolicyOrigin::Path(path.to_owned());
-            self.suites.push(Suite {
+            self.suites.push(TestSuite {
                 origin,
-                own: Own::Leave,
+                own_cases: OwnCases::Skip,
                 files: Vec::new(),
             });
         }
@@ -170,12 +170,12 @@ fn text_and_kind(path: &Path) -> (Option<String>, FileKind) {
     let name: Arc<str> = path.display().to_string().into();
     let kind = text
         .as_deref()
-        .map_or(FileKind::Other, |text| FileKind::of(&name, text));
+        .map_or(FileKind::Other, |text| FileKind::from_text(&name, text));
     (text, kind)
 }
 
 /// The YAML files in a directory and the directories in it, both in the order of their names.
-fn entries(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
+fn list_directory(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let entries = fs::read_dir(path)
         .into_iter()
         .flatten()
@@ -194,14 +194,15 @@ fn entries(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     )
 }
 
-fn stray(path: &Path) -> Problem {
-    let place = Place::of_file(&path.display().to_string().into());
+fn stray_file_problem(path: &Path) -> Problem {
+    let place = SourceLocation::for_file(&path.display().to_string().into());
     let message = "neither a policy (`policy: 1`) nor a case file (`policy: PATH` and `cases`)";
-    Problem::error(&place, message).help("a policy of several files needs a directory of its own")
+    Problem::error(&place, message)
+        .with_help("a policy of several files needs a directory of its own")
 }
 
 /// A path without `x/..`, if that leads to the same file.
-fn plain(path: &Path) -> PathBuf {
+fn simplify_path(path: &Path) -> PathBuf {
     let mut short = PathBuf::new();
     for part in path.components() {
         match part {

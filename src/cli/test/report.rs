@@ -2,22 +2,26 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::config::policy::difference;
+use crate::config::policy::describe_mismatch;
 use crate::policy::cases::{Case, Mismatch};
-use crate::policy::coverage::{Covered, Share};
-use crate::vocab::problem::Place;
+use crate::policy::coverage::{CoverageRatio, RuleCoverage};
+use crate::vocab::problem::SourceLocation;
 
-use super::super::paint::{Paint, Tone, printable};
-use super::{Asked, Run};
+use super::super::color::{ConsoleColors, Tone, replace_controls};
+use super::{CoverageOptions, PolicyTestRun};
 
 /// A line for each failing case, one for each difference below it, and the counts of each policy.
-pub(super) fn in_text(runs: &[Run], asked: Asked, paint: Paint) -> String {
+pub(super) fn render_text(
+    runs: &[PolicyTestRun],
+    options: CoverageOptions,
+    paint: ConsoleColors,
+) -> String {
     runs.iter()
-        .map(|run| run_in_text(run, asked, paint))
+        .map(|run| render_run(run, options, paint))
         .collect()
 }
 
-fn run_in_text(run: &Run, asked: Asked, paint: Paint) -> String {
+fn render_run(run: &PolicyTestRun, options: CoverageOptions, paint: ConsoleColors) -> String {
     let mut text = String::new();
     for (case, mismatches) in run
         .cases
@@ -28,60 +32,74 @@ fn run_in_text(run: &Run, asked: Asked, paint: Paint) -> String {
         text.push_str(&format!(
             "{}: {failed} {}\n",
             case.place,
-            printable(case.facts.url())
+            replace_controls(case.facts.url())
         ));
-        mismatches
-            .iter()
-            .for_each(|m| text.push_str(&format!("  {}\n", printable(&difference(m)))));
+        mismatches.iter().for_each(|m| {
+            text.push_str(&format!("  {}\n", replace_controls(&describe_mismatch(m))))
+        });
     }
-    let failed = run.failed();
+    let failed = run.failed_count();
     let tone = if failed == 0 { Tone::Good } else { Tone::Bad };
     let counts = format!("{} passed, {failed} failed", run.cases.len() - failed);
     text.push_str(&format!(
         "{} ({}): {}\n",
         run.name(),
-        run.shown,
+        run.location,
         paint.paint(tone, counts)
     ));
-    if asked.coverage {
-        add_coverage(&mut text, run, asked, paint);
+    if options.coverage {
+        add_coverage(&mut text, run, options, paint);
     }
     text
 }
 
-fn add_coverage(text: &mut String, run: &Run, asked: Asked, paint: Paint) {
-    let (rules, branches) = (run.coverage.by_rule(&run.policy), run.branches());
-    let tone = match (asked.is_missed_by(run), branches.reached == branches.of) {
+fn add_coverage(
+    text: &mut String,
+    run: &PolicyTestRun,
+    options: CoverageOptions,
+    paint: ConsoleColors,
+) {
+    let (rules, branches) = (run.coverage.rule_ratio(&run.policy), run.branch_coverage());
+    let tone = match (
+        options.is_missed_by(run),
+        branches.reached == branches.total,
+    ) {
         (true, _) => Tone::Bad,
         (false, true) => Tone::Good,
-        (false, false) => Tone::Doubt,
+        (false, false) => Tone::Warning,
     };
     let shares = format!(
         "{} of the branches, {} of the rules",
-        shown(branches),
-        shown(rules)
+        format_share(branches),
+        format_share(rules)
     );
-    let least = asked.threshold.map_or(String::new(), |least| {
+    let least = options.threshold.map_or(String::new(), |least| {
         format!("; at least {least} % asked for")
     });
     text.push_str(&format!(
         "  cases reach {}{least}\n",
         paint.paint(tone, shares)
     ));
-    let covered = run.coverage.rules(&run.policy);
-    let missed: Vec<(String, &Covered<'_>)> = covered
+    let covered = run.coverage.rule_coverage(&run.policy);
+    let missed: Vec<(String, &RuleCoverage<'_>)> = covered
         .iter()
-        .filter(|rule| rule.missed().next().is_some())
-        .map(|rule| (place(run, rule).map_or(String::new(), line_of), rule))
+        .filter(|rule| rule.missed_branches().next().is_some())
+        .map(|rule| {
+            (
+                rule_place(run, rule).map_or(String::new(), format_place),
+                rule,
+            )
+        })
         .collect();
-    let width = |of: fn(&(String, &Covered<'_>)) -> usize| missed.iter().map(of).max().unwrap_or(0);
+    let width =
+        |of: fn(&(String, &RuleCoverage<'_>)) -> usize| missed.iter().map(of).max().unwrap_or(0);
     let (places, ids) = (
         width(|(place, _)| place.len()),
         width(|(_, rule)| rule.rule.id.as_str().len()),
     );
     for (place, rule) in &missed {
-        let names: Vec<&str> = rule.missed().map(|branch| branch.name).collect();
-        let never = paint.paint(Tone::Doubt, format!("never {}", names.join(", never ")));
+        let names: Vec<&str> = rule.missed_branches().map(|branch| branch.name).collect();
+        let never = paint.paint(Tone::Warning, format!("never {}", names.join(", never ")));
         text.push_str(&format!(
             "    {place:places$}  {:ids$}  {never}\n",
             rule.rule.id.as_str()
@@ -89,54 +107,54 @@ fn add_coverage(text: &mut String, run: &Run, asked: Asked, paint: Paint) {
     }
 }
 
-fn shown(share: Share) -> String {
+fn format_share(share: CoverageRatio) -> String {
     format!(
         "{} of {} ({:.1} %)",
         share.reached,
-        share.of,
+        share.total,
         share.percent()
     )
 }
 
-fn place<'r>(run: &'r Run, rule: &Covered<'_>) -> Option<&'r Place> {
-    run.places.get(rule.at)
+fn rule_place<'r>(run: &'r PolicyTestRun, rule: &RuleCoverage<'_>) -> Option<&'r SourceLocation> {
+    run.places.get(rule.index)
 }
 
-fn line_of(place: &Place) -> String {
+fn format_place(place: &SourceLocation) -> String {
     format!("{}:{}", place.file, place.line)
 }
 
 /// All of it.
-pub(super) fn in_json(runs: &[Run], asked: Asked) -> Json {
-    let failed: usize = runs.iter().map(Run::failed).sum();
+pub(super) fn to_json(runs: &[PolicyTestRun], options: CoverageOptions) -> Json {
+    let failed: usize = runs.iter().map(PolicyTestRun::failed_count).sum();
     let passed = runs.iter().map(|run| run.cases.len()).sum::<usize>() - failed;
-    let policies: Vec<Json> = runs.iter().map(|run| run_in_json(run, asked)).collect();
+    let policies: Vec<Json> = runs.iter().map(|run| run_json(run, options)).collect();
     json!({ "passed": passed, "failed": failed, "policies": policies })
 }
 
-fn run_in_json(run: &Run, asked: Asked) -> Json {
+fn run_json(run: &PolicyTestRun, options: CoverageOptions) -> Json {
     let cases: Vec<Json> = run
         .cases
         .iter()
         .map(|(case, mismatches)| case_json(case, mismatches))
         .collect();
-    let failed = run.failed();
+    let failed = run.failed_count();
     let mut all = json!({
         "policy": run.name(),
-        "path": run.shown,
+        "path": run.location,
         "passed": run.cases.len() - failed,
         "failed": failed,
         "cases": cases,
     });
-    if let (true, Some(all)) = (asked.coverage, all.as_object_mut()) {
-        all.insert("coverage".to_owned(), coverage_json(run, asked));
+    if let (true, Some(all)) = (options.coverage, all.as_object_mut()) {
+        all.insert("coverage".to_owned(), coverage_json(run, options));
     }
     all
 }
 
 fn case_json(case: &Case, mismatches: &[Mismatch]) -> Json {
     let difference =
-        |m: &Mismatch| json!({ "key": m.key, "expected": m.expected, "found": m.found });
+        |m: &Mismatch| json!({ "key": m.key, "expected": m.expected, "found": m.actual });
     json!({
         "url": case.facts.url(),
         "file": &*case.place.file,
@@ -146,10 +164,10 @@ fn case_json(case: &Case, mismatches: &[Mismatch]) -> Json {
     })
 }
 
-fn coverage_json(run: &Run, asked: Asked) -> Json {
-    let share = |share: Share| json!({ "reached": share.reached, "of": share.of, "percent": share.percent() });
-    let rule = |rule: &Covered<'_>| {
-        let place = place(run, rule);
+fn coverage_json(run: &PolicyTestRun, options: CoverageOptions) -> Json {
+    let share = |share: CoverageRatio| json!({ "reached": share.reached, "of": share.total, "percent": share.percent() });
+    let rule = |rule: &RuleCoverage<'_>| {
+        let place = rule_place(run, rule);
         let branches = rule
             .branches
             .iter()
@@ -162,9 +180,9 @@ fn coverage_json(run: &Run, asked: Asked) -> Json {
         })
     };
     json!({
-        "branches": share(run.branches()),
-        "rules": share(run.coverage.by_rule(&run.policy)),
-        "threshold": asked.threshold,
-        "by_rule": run.coverage.rules(&run.policy).iter().map(rule).collect::<Vec<_>>(),
+        "branches": share(run.branch_coverage()),
+        "rules": share(run.coverage.rule_ratio(&run.policy)),
+        "threshold": options.threshold,
+        "by_rule": run.coverage.rule_coverage(&run.policy).iter().map(rule).collect::<Vec<_>>(),
     })
 }

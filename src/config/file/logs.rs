@@ -2,22 +2,22 @@
 
 use std::ops::RangeInclusive;
 
-use crate::config::settings::{LogFormat, Logs, OnFull, Rotate};
+use crate::config::settings::{LogFormat, LogsConfig, OnFullSetting, RotateConfig};
 use crate::vocab::problems::Problems;
 use crate::vocab::units;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 
-use super::{later, set};
+use super::{set_if_some, unsupported};
 
 /// Below this a file would hold a handful of lines only.
-const ROTATE_SIZE: RangeInclusive<u64> = 64 << 10..=1 << 40;
+const ROTATE_SIZE_RANGE: RangeInclusive<u64> = 64 << 10..=1 << 40;
 /// Files that are kept.
-pub(super) const ROTATE_KEEP: RangeInclusive<i64> = 0..=1_000;
+pub(super) const ROTATE_KEEP_RANGE: RangeInclusive<i64> = 0..=1_000;
 
 /// What the file says of the decision log; its target is as written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LogsText {
+pub struct LogsSection {
     /// `stderr`, `stdout`, `none` or a path.
     pub decisions: String,
     /// How a line is written.
@@ -29,21 +29,21 @@ pub struct LogsText {
     /// The share of allowed requests that is logged.
     pub allows: f64,
     /// What happens when the log cannot keep up.
-    pub on_full: OnFull,
+    pub on_full: OnFullSetting,
     /// Whether queries are left out.
     pub redact_query: bool,
 }
 
-impl Default for LogsText {
+impl Default for LogsSection {
     fn default() -> Self {
-        let Logs {
+        let LogsConfig {
             format,
             allows,
             on_full,
             redact_query,
             ..
-        } = Logs::default();
-        let Rotate { size, keep } = Rotate::default();
+        } = LogsConfig::default();
+        let RotateConfig { size, keep } = RotateConfig::default();
         Self {
             decisions: "stderr".into(),
             format,
@@ -56,31 +56,31 @@ impl Default for LogsText {
     }
 }
 
-pub(super) fn read(logs: &mut LogsText, mut map: MapReader<'_>, problems: &mut Problems) {
+pub(super) fn read(logs: &mut LogsSection, mut map: MapReader<'_>, problems: &mut Problems) {
     let decisions = map
         .take("decisions")
         .and_then(|n| read::spelling(n, problems));
-    set(&mut logs.decisions, decisions.map(Into::into));
+    set_if_some(&mut logs.decisions, decisions.map(Into::into));
     let words = LogFormat::ALL.map(LogFormat::as_str);
     let format = |word: &str| LogFormat::ALL.into_iter().find(|f| f.as_str() == word);
-    set(
+    set_if_some(
         &mut logs.format,
         map.take("format")
             .and_then(|n| read::word(n, &words, format, problems)),
     );
-    set(
+    set_if_some(
         &mut logs.allows,
         map.take("allows")
             .and_then(|n| read::decimal(n, 0.0..=1.0, problems)),
     );
-    let words = OnFull::ALL.map(OnFull::as_str);
-    let on_full = |word: &str| OnFull::ALL.into_iter().find(|o| o.as_str() == word);
-    set(
+    let words = OnFullSetting::ALL.map(OnFullSetting::as_str);
+    let on_full = |word: &str| OnFullSetting::ALL.into_iter().find(|o| o.as_str() == word);
+    set_if_some(
         &mut logs.on_full,
         map.take("on_full")
             .and_then(|n| read::word(n, &words, on_full, problems)),
     );
-    set(
+    set_if_some(
         &mut logs.redact_query,
         map.take("redact_query")
             .and_then(|n| read::boolean(n, problems)),
@@ -91,19 +91,19 @@ pub(super) fn read(logs: &mut LogsText, mut map: MapReader<'_>, problems: &mut P
     if let Some(rotate) = rotate {
         read_rotate(logs, rotate, problems);
     }
-    later::check(&mut map, "logs", problems);
+    unsupported::check(&mut map, "logs", problems);
     map.finish(problems);
 }
 
-fn read_rotate(logs: &mut LogsText, mut map: MapReader<'_>, problems: &mut Problems) {
-    set(
+fn read_rotate(logs: &mut LogsSection, mut map: MapReader<'_>, problems: &mut Problems) {
+    set_if_some(
         &mut logs.rotate_size,
-        map.take("size").and_then(|n| rotate_size(n, problems)),
+        map.take("size").and_then(|n| read_rotate_size(n, problems)),
     );
     let keep = map
         .take("keep")
-        .and_then(|n| read::integer(n, ROTATE_KEEP, problems));
-    set(
+        .and_then(|n| read::integer(n, ROTATE_KEEP_RANGE, problems));
+    set_if_some(
         &mut logs.rotate_keep,
         keep.and_then(|keep| u32::try_from(keep).ok()),
     );
@@ -111,17 +111,17 @@ fn read_rotate(logs: &mut LogsText, mut map: MapReader<'_>, problems: &mut Probl
 }
 
 /// A size, or `none`: the outer `None` is a mistake.
-fn rotate_size(node: &Node, problems: &mut Problems) -> Option<Option<u64>> {
+fn read_rotate_size(node: &Node, problems: &mut Problems) -> Option<Option<u64>> {
     if node.spelling() == Some("none") {
         return Some(None);
     }
     let size = read::size(node, problems)?;
-    if ROTATE_SIZE.contains(&size) {
+    if ROTATE_SIZE_RANGE.contains(&size) {
         return Some(Some(size));
     }
     let (least, most) = (
-        units::show_size(*ROTATE_SIZE.start()),
-        units::show_size(*ROTATE_SIZE.end()),
+        units::format_size(*ROTATE_SIZE_RANGE.start()),
+        units::format_size(*ROTATE_SIZE_RANGE.end()),
     );
     problems.push(read::wrong_type(
         node,

@@ -8,21 +8,21 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 
-use crate::config::settings::{MetricsLevel, Otlp, Telemetry};
+use crate::config::settings::{MetricsLevel, OtlpConfig, TelemetryConfig};
 use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;
 use crate::vocab::target::UrlTarget;
 use crate::yaml::read::{self, MapReader};
-use crate::yaml::{Node, Value};
+use crate::yaml::{Node, YamlValue};
 
-use super::{checked, set};
+use super::{parse_scalar, set_if_some};
 
 /// Requests that wait to be exported.
-pub(super) const QUEUE: RangeInclusive<i64> = 1..=1_000_000;
+pub(super) const QUEUE_RANGE: RangeInclusive<i64> = 1..=1_000_000;
 /// An export may take so long.
-const TIMEOUT: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
+const TIMEOUT_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
 /// What frames an export is not the configuration's to say.
-const FRAMING: [HeaderName; 5] = [
+const FRAMING_HEADERS: [HeaderName; 5] = [
     http::header::HOST,
     http::header::CONTENT_LENGTH,
     http::header::CONTENT_TYPE,
@@ -30,16 +30,20 @@ const FRAMING: [HeaderName; 5] = [
     http::header::CONNECTION,
 ];
 /// What is said of `otlp` where it is not built.
-const ABSENT: &str = "this build has no OTLP: cargo build --features otlp";
+const OTLP_NOT_BUILT: &str = "this build has no OTLP: cargo build --features otlp";
 
-pub(super) fn read(telemetry: &mut Telemetry, mut map: MapReader<'_>, problems: &mut Problems) {
+pub(super) fn read(
+    telemetry: &mut TelemetryConfig,
+    mut map: MapReader<'_>,
+    problems: &mut Problems,
+) {
     let words = MetricsLevel::ALL.map(MetricsLevel::as_str);
     let level = |word: &str| {
         MetricsLevel::ALL
             .into_iter()
             .find(|level| level.as_str() == word)
     };
-    set(
+    set_if_some(
         &mut telemetry.metrics,
         map.take("metrics")
             .and_then(|node| read::word(node, &words, level, problems)),
@@ -48,45 +52,49 @@ pub(super) fn read(telemetry: &mut Telemetry, mut map: MapReader<'_>, problems: 
         .take("otlp")
         .filter(|node| node.spelling() != Some("none"))
     {
-        telemetry.otlp = otlp(node, problems);
+        telemetry.otlp = read_otlp(node, problems);
         if telemetry.otlp.is_some() && !cfg!(feature = "otlp") {
-            problems
-                .push(Problem::error(&node.place, ABSENT).help("leave `telemetry.otlp` at `none`"));
+            problems.push(
+                Problem::error(&node.place, OTLP_NOT_BUILT)
+                    .with_help("leave `telemetry.otlp` at `none`"),
+            );
         }
     }
     map.finish(problems);
 }
 
-fn otlp(node: &Node, problems: &mut Problems) -> Option<Otlp> {
+fn read_otlp(node: &Node, problems: &mut Problems) -> Option<OtlpConfig> {
     let mut map = MapReader::open(node, "`telemetry.otlp`, if not `none`,", problems)?;
     let endpoint = map
         .require("endpoint", problems)
-        .and_then(|node| checked(node, endpoint, problems));
+        .and_then(|node| parse_scalar(node, parse_endpoint, problems));
     let share = map
         .take("share")
         .and_then(|node| read::decimal(node, 0.0..=1.0, problems));
     let service = map
         .take("service")
         .and_then(|node| read::spelling(node, problems));
-    let headers = map.take("headers").map(|node| headers(node, problems));
-    let timeout = map.take("timeout").and_then(|node| timeout(node, problems));
+    let headers = map.take("headers").map(|node| read_headers(node, problems));
+    let timeout = map
+        .take("timeout")
+        .and_then(|node| read_timeout(node, problems));
     let queue = map
         .take("queue")
-        .and_then(|node| read::integer(node, QUEUE, problems));
+        .and_then(|node| read::integer(node, QUEUE_RANGE, problems));
     map.finish(problems);
-    let mut otlp = Otlp::to(endpoint?);
-    set(&mut otlp.share, share);
-    set(&mut otlp.service, service.map(Into::into));
-    set(&mut otlp.headers, headers);
-    set(&mut otlp.timeout, timeout);
-    set(
+    let mut otlp = OtlpConfig::new(endpoint?);
+    set_if_some(&mut otlp.share, share);
+    set_if_some(&mut otlp.service, service.map(Into::into));
+    set_if_some(&mut otlp.headers, headers);
+    set_if_some(&mut otlp.timeout, timeout);
+    set_if_some(
         &mut otlp.queue,
         queue.and_then(|queue| usize::try_from(queue).ok()),
     );
     Some(otlp)
 }
 
-fn endpoint(text: &str) -> Result<UrlTarget, String> {
+fn parse_endpoint(text: &str) -> Result<UrlTarget, String> {
     let wrong = || "the URL of an OTLP collector is needed here: http://127.0.0.1:4318".to_owned();
     let target = UrlTarget::parse(text).map_err(|_| wrong())?;
     if target.query().is_empty() {
@@ -96,9 +104,9 @@ fn endpoint(text: &str) -> Result<UrlTarget, String> {
     }
 }
 
-fn timeout(node: &Node, problems: &mut Problems) -> Option<Duration> {
+fn read_timeout(node: &Node, problems: &mut Problems) -> Option<Duration> {
     let time = read::duration(node, problems)?;
-    if TIMEOUT.contains(&time) {
+    if TIMEOUT_RANGE.contains(&time) {
         return Some(time);
     }
     problems.push(read::wrong_type(
@@ -109,9 +117,9 @@ fn timeout(node: &Node, problems: &mut Problems) -> Option<Duration> {
 }
 
 /// Names and values; the values may be secrets, so no mistake shows one.
-fn headers(node: &Node, problems: &mut Problems) -> Vec<(HeaderName, HeaderValue)> {
+fn read_headers(node: &Node, problems: &mut Problems) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = Vec::new();
-    if !matches!(node.value, Value::Mapping(_)) {
+    if !matches!(node.value, YamlValue::Mapping(_)) {
         problems.push(Problem::error(
             &node.place,
             "`headers` is a mapping (`name: value`)",
@@ -125,7 +133,7 @@ fn headers(node: &Node, problems: &mut Problems) -> Vec<(HeaderName, HeaderValue
             .spelling()
             .and_then(|text| HeaderValue::from_str(text).ok());
         match (name, value) {
-            (Ok(name), _) if FRAMING.contains(&name) => {
+            (Ok(name), _) if FRAMING_HEADERS.contains(&name) => {
                 problems.push(Problem::error(
                     &entry.key.place,
                     "this field is set by the export itself",
@@ -137,7 +145,7 @@ fn headers(node: &Node, problems: &mut Problems) -> Vec<(HeaderName, HeaderValue
             }
             (Err(_), _) => {
                 let problem = Problem::error(&entry.key.place, "this is no name of a header field");
-                problems.push(problem.found(&*entry.key.text));
+                problems.push(problem.with_found(&*entry.key.text));
             }
             (Ok(_), None) => {
                 let problem =

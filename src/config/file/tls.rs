@@ -2,39 +2,39 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::config::settings::{AuthorityFiles, Roots, Tls};
+use crate::config::settings::{AuthorityFiles, TlsConfig, TrustRoots};
 use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 
-use super::{checked, set};
+use super::{parse_scalar, set_if_some};
 
-const UNVERIFIED: &str = "no origin has to prove who it is: answers may come from anybody, and the policy judges names \
+const UNVERIFIED_WARNING: &str = "no origin has to prove who it is: answers may come from anybody, and the policy judges names \
                           that nobody has verified";
 
 /// What the file says of TLS; paths are as written, and none stands for the usual one.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct TlsText {
-    tls: Tls,
+pub struct TlsSection {
+    tls: TlsConfig,
     authorities: Option<Vec<AuthorityFiles>>,
     bundle: Option<PathBuf>,
 }
 
-impl TlsText {
+impl TlsSection {
     /// The settings. Written paths start at `home`, the others are the usual ones in `usual`.
-    pub fn resolve(self, home: &Path, usual: &Path) -> Tls {
+    pub fn resolve(self, home: &Path, default_directory: &Path) -> TlsConfig {
         let from_home = |path: PathBuf| home.join(path);
         let files = |files: AuthorityFiles| AuthorityFiles {
             cert: from_home(files.cert),
             key: from_home(files.key),
         };
-        let Tls {
+        let TlsConfig {
             authorities,
             bundle,
             ..
-        } = Tls::at(usual);
-        Tls {
+        } = TlsConfig::in_directory(default_directory);
+        TlsConfig {
             authorities: self
                 .authorities
                 .map_or(authorities, |a| a.into_iter().map(files).collect()),
@@ -45,7 +45,7 @@ impl TlsText {
     }
 }
 
-pub(super) fn read(text: &mut TlsText, mut map: MapReader<'_>, problems: &mut Problems) {
+pub(super) fn read(text: &mut TlsSection, mut map: MapReader<'_>, problems: &mut Problems) {
     let tls = &mut text.tls;
     for (key, place) in [
         ("intercept", &mut tls.intercept),
@@ -53,45 +53,54 @@ pub(super) fn read(text: &mut TlsText, mut map: MapReader<'_>, problems: &mut Pr
         ("verify_upstream", &mut tls.verify_upstream),
     ] {
         let node = map.take(key);
-        set(place, node.and_then(|node| read::boolean(node, problems)));
+        set_if_some(place, node.and_then(|node| read::boolean(node, problems)));
         if let Some(node) = node.filter(|_| key == "verify_upstream" && !*place) {
-            problems.push(Problem::warning(&node.place, UNVERIFIED));
+            problems.push(Problem::warning(&node.place, UNVERIFIED_WARNING));
         }
     }
     if let Some(node) = map.take("ca") {
-        text.authorities = Some(authorities(node, &mut tls.create, problems));
+        text.authorities = Some(read_authorities(node, &mut tls.create, problems));
     }
     let bundle = map
         .take("bundle")
         .and_then(|node| read::spelling(node, problems));
     text.bundle = bundle.map(PathBuf::from);
-    let words = Roots::ALL.map(Roots::as_str);
-    let roots = |word: &str| Roots::ALL.into_iter().find(|roots| roots.as_str() == word);
-    set(
+    let words = TrustRoots::ALL.map(TrustRoots::as_str);
+    let roots = |word: &str| {
+        TrustRoots::ALL
+            .into_iter()
+            .find(|roots| roots.as_str() == word)
+    };
+    set_if_some(
         &mut tls.roots,
         map.take("roots")
             .and_then(|node| read::word(node, &words, roots, problems)),
     );
-    set(
+    set_if_some(
         &mut tls.extra_roots,
-        map.take("extra_roots").map(|node| paths(node, problems)),
+        map.take("extra_roots")
+            .map(|node| read_paths(node, problems)),
     );
     let leaves = map
         .take("leaf_cache")
         .and_then(|node| read::integer(node, 1..=10_000_000, problems));
-    set(
+    set_if_some(
         &mut tls.leaf_cache,
         leaves.and_then(|count| u64::try_from(count).ok()),
     );
     let mints = map
         .take("mints_per_client")
-        .and_then(|node| checked(node, per_second, problems));
-    set(&mut tls.mints_per_client, mints);
+        .and_then(|node| parse_scalar(node, parse_rate, problems));
+    set_if_some(&mut tls.mints_per_client, mints);
     map.finish(problems);
 }
 
 /// One authority, or a list of which the first signs.
-fn authorities(node: &Node, create: &mut bool, problems: &mut Problems) -> Vec<AuthorityFiles> {
+fn read_authorities(
+    node: &Node,
+    create: &mut bool,
+    problems: &mut Problems,
+) -> Vec<AuthorityFiles> {
     let items = read::one_or_many(node);
     if items.is_empty() {
         problems.push(read::wrong_type(
@@ -101,11 +110,15 @@ fn authorities(node: &Node, create: &mut bool, problems: &mut Problems) -> Vec<A
     }
     items
         .iter()
-        .filter_map(|item| authority(item, create, problems))
+        .filter_map(|item| read_authority(item, create, problems))
         .collect()
 }
 
-fn authority(node: &Node, create: &mut bool, problems: &mut Problems) -> Option<AuthorityFiles> {
+fn read_authority(
+    node: &Node,
+    create: &mut bool,
+    problems: &mut Problems,
+) -> Option<AuthorityFiles> {
     let mut map = MapReader::open(node, "`ca`", problems)?;
     let cert = map
         .require("cert", problems)
@@ -113,7 +126,7 @@ fn authority(node: &Node, create: &mut bool, problems: &mut Problems) -> Option<
     let key = map
         .require("key", problems)
         .and_then(|node| read::spelling(node, problems));
-    set(
+    set_if_some(
         create,
         map.take("create")
             .and_then(|node| read::boolean(node, problems)),
@@ -125,7 +138,7 @@ fn authority(node: &Node, create: &mut bool, problems: &mut Problems) -> Option<
     })
 }
 
-fn paths(node: &Node, problems: &mut Problems) -> Vec<PathBuf> {
+fn read_paths(node: &Node, problems: &mut Problems) -> Vec<PathBuf> {
     let items = read::one_or_many(node);
     items
         .iter()
@@ -135,7 +148,7 @@ fn paths(node: &Node, problems: &mut Problems) -> Vec<PathBuf> {
 }
 
 /// A number of times in a second: `200/s`.
-fn per_second(text: &str) -> Result<u32, String> {
+fn parse_rate(text: &str) -> Result<u32, String> {
     let count = text
         .strip_suffix("/s")
         .and_then(|count| count.parse().ok())

@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use crate::vocab::target::UrlTarget;
 
-use super::OnFull;
+use super::OnFullSetting;
 
 /// The ledger.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ledger {
+pub struct LedgerConfig {
     /// When there is one.
-    pub keep: KeepLedger,
+    pub keep: LedgerMode,
     /// What happens to a request when the disk cannot keep up.
-    pub on_full: OnFull,
+    pub on_full: OnFullSetting,
     /// So many changes may wait to be written.
     pub queue: u64,
     /// So many temporary errors in a row are too many.
@@ -23,12 +23,12 @@ pub struct Ledger {
     /// URLs that a sweep looks at in a second, at most.
     pub sweep_rate: u64,
     /// What is told of URLs.
-    pub events: Events,
+    pub events: EventsConfig,
 }
 
 /// When there is a ledger.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum KeepLedger {
+pub enum LedgerMode {
     /// If the policy in force asks for something that only a ledger knows.
     #[default]
     Auto,
@@ -40,7 +40,7 @@ pub enum KeepLedger {
 
 /// What is told to those who keep an index.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Events {
+pub struct EventsConfig {
     /// The file that events are appended to.
     pub file: Option<PathBuf>,
     /// The URL that they are posted to.
@@ -49,7 +49,7 @@ pub struct Events {
     pub keep: Duration,
 }
 
-impl KeepLedger {
+impl LedgerMode {
     /// Every choice, in the order of the documentation.
     pub const ALL: [Self; 3] = [Self::Auto, Self::Always, Self::Never];
 
@@ -63,21 +63,21 @@ impl KeepLedger {
     }
 }
 
-impl Default for Ledger {
+impl Default for LedgerConfig {
     fn default() -> Self {
         Self {
-            keep: KeepLedger::Auto,
-            on_full: OnFull::Wait,
+            keep: LedgerMode::Auto,
+            on_full: OnFullSetting::Wait,
             queue: 10_000,
             temporary_errors: 5,
             cache: 64 << 20,
             sweep_rate: 10_000,
-            events: Events::default(),
+            events: EventsConfig::default(),
         }
     }
 }
 
-impl Default for Events {
+impl Default for EventsConfig {
     fn default() -> Self {
         Self {
             file: None,

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Sizes and counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct LimitsConfig {
     /// Client connections in all.
     pub connections: u64,
     /// Client connections from one address.
@@ -35,7 +35,7 @@ pub struct Limits {
     pub idle_per_host: u64,
 }
 
-impl Default for Limits {
+impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             connections: 10_000,
@@ -58,7 +58,7 @@ impl Default for Limits {
 
 /// Durations.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Timeouts {
+pub struct TimeoutsConfig {
     /// A request head, from its first byte.
     pub head: Duration,
     /// A client connection without a request.
@@ -89,7 +89,7 @@ pub struct Timeouts {
     pub drain_delay: Duration,
 }
 
-impl Default for Timeouts {
+impl Default for TimeoutsConfig {
     fn default() -> Self {
         let seconds = Duration::from_secs;
         Self {

@@ -9,11 +9,11 @@ use crate::vocab::target::UrlTarget;
 
 /// What is counted and told to others.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Telemetry {
+pub struct TelemetryConfig {
     /// What `/metrics` knows.
     pub metrics: MetricsLevel,
     /// Where spans go; `None` makes none.
-    pub otlp: Option<Otlp>,
+    pub otlp: Option<OtlpConfig>,
 }
 
 /// What `/metrics` knows.
@@ -41,7 +41,7 @@ impl MetricsLevel {
 
 /// A collector that speaks OTLP over HTTP, and what it gets.
 #[derive(Clone, PartialEq)]
-pub struct Otlp {
+pub struct OtlpConfig {
     /// Its address, to which `/v1/traces` is added if it does not end so: `http://127.0.0.1:4318`.
     pub endpoint: UrlTarget,
     /// The share of requests of which spans are made, 0 to 1.
@@ -56,9 +56,9 @@ pub struct Otlp {
     pub queue: usize,
 }
 
-impl Otlp {
+impl OtlpConfig {
     /// The defaults, with this endpoint.
-    pub fn to(endpoint: UrlTarget) -> Self {
+    pub fn new(endpoint: UrlTarget) -> Self {
         Self {
             endpoint,
             share: 0.01,
@@ -70,7 +70,7 @@ impl Otlp {
     }
 }
 
-impl fmt::Debug for Otlp {
+impl fmt::Debug for OtlpConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 /// How TLS is treated, towards crawlers and towards origins.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tls {
+pub struct TlsConfig {
     /// Whether tunnels are looked into, unless a rule says otherwise.
     pub intercept: bool,
     /// Whether a tunnel that is refused is looked into all the same, so that its client can read why.
@@ -18,7 +18,7 @@ pub struct Tls {
     /// Whether origins must show a certificate that their name and our roots agree with.
     pub verify_upstream: bool,
     /// Whom origins' certificates are to come from.
-    pub roots: Roots,
+    pub roots: TrustRoots,
     /// More of these: files of certificates (PEM).
     pub extra_roots: Vec<PathBuf>,
     /// How many hosts' certificates are kept.
@@ -38,14 +38,14 @@ pub struct AuthorityFiles {
 
 /// Whom origins' certificates are to come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Roots {
+pub enum TrustRoots {
     /// Those of the operating system.
     Native,
     /// Mozilla's, as they were when this program was built.
     Webpki,
 }
 
-impl Roots {
+impl TrustRoots {
     /// Every choice, in the order of the documentation.
     pub const ALL: [Self; 2] = [Self::Native, Self::Webpki];
 
@@ -58,9 +58,9 @@ impl Roots {
     }
 }
 
-impl Tls {
+impl TlsConfig {
     /// What holds without a file; `certs/` is in this directory.
-    pub fn at(directory: &std::path::Path) -> Self {
+    pub fn in_directory(directory: &std::path::Path) -> Self {
         let certs = directory.join("certs");
         Self {
             intercept: false,
@@ -72,7 +72,7 @@ impl Tls {
             create: true,
             bundle: certs.join("bundle.pem"),
             verify_upstream: true,
-            roots: Roots::Native,
+            roots: TrustRoots::Native,
             extra_roots: Vec::new(),
             leaf_cache: 10_000,
             mints_per_client: 200,
@@ -80,8 +80,8 @@ impl Tls {
     }
 }
 
-impl Default for Tls {
+impl Default for TlsConfig {
     fn default() -> Self {
-        Self::at(std::path::Path::new(""))
+        Self::in_directory(std::path::Path::new(""))
     }
 }

@@ -11,29 +11,29 @@ use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 use argon2::{Argon2, Params};
 
 /// The largest memory of a hash that is accepted, in KiB: 1 GiB.
-const MOST_MEMORY: u32 = 1 << 20;
+const MAX_MEMORY_KIB: u32 = 1 << 20;
 /// The most passes over that memory.
-const MOST_PASSES: u32 = 64;
+const MAX_PASSES: u32 = 64;
 /// bcrypt's cost doubles the time with each step: this is about ten seconds.
-const MOST_BCRYPT: u32 = 17;
+const MAX_BCRYPT_COST: u32 = 17;
 
 /// The hash of a password. It shows itself to nobody.
 #[derive(Clone, PartialEq, Eq)]
-pub struct PasswordHash(Kind);
+pub struct PasswordHash(PasswordHashKind);
 
 #[derive(Clone, PartialEq, Eq)]
-enum Kind {
+enum PasswordHashKind {
     Argon2(Box<phc::PasswordHash>),
     Bcrypt(Box<str>),
 }
 
 /// Whether a password is the one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum PasswordMatch {
     /// It is.
-    Right,
+    Match,
     /// It is not.
-    Wrong,
+    Mismatch,
 }
 
 impl fmt::Debug for PasswordHash {
@@ -53,8 +53,8 @@ impl PasswordHash {
             .and_then(|rest| rest.split('$').next())
             .unwrap_or("");
         match kind {
-            "argon2id" | "argon2i" | "argon2d" => argon2(text),
-            "2a" | "2b" | "2y" => bcrypt(text),
+            "argon2id" | "argon2i" | "argon2d" => parse_argon2(text),
+            "2a" | "2b" | "2y" => parse_bcrypt(text),
             "apr1" | "1" | "5" | "6" | "y" | "scrypt" => {
                 Err("a hash of a kind that is not read here: Argon2 and bcrypt (`htpasswd -B`) are")
             }
@@ -67,7 +67,7 @@ impl PasswordHash {
     ///
     /// # Errors
     /// If the system gives no random bytes.
-    pub fn make(password: &str) -> Result<String, String> {
+    pub fn generate(password: &str) -> Result<String, String> {
         let hashed: phc::PasswordHash = Argon2::default()
             .hash_password(password.as_bytes())
             .map_err(|error| error.to_string())?;
@@ -76,40 +76,40 @@ impl PasswordHash {
 
     /// Compares a password with the hash, in a time that does not tell how much of it is right. Takes some 10 to 100
     /// milliseconds and the memory that the hash asks for.
-    pub fn verify(&self, password: &str) -> Verdict {
+    pub fn verify(&self, password: &str) -> PasswordMatch {
         let right = match &self.0 {
-            Kind::Argon2(hash) => Argon2::default()
+            PasswordHashKind::Argon2(hash) => Argon2::default()
                 .verify_password(password.as_bytes(), hash.as_ref())
                 .is_ok(),
-            Kind::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
+            PasswordHashKind::Bcrypt(hash) => bcrypt::verify(password, hash).unwrap_or(false),
         };
         if right {
-            Verdict::Right
+            PasswordMatch::Match
         } else {
-            Verdict::Wrong
+            PasswordMatch::Mismatch
         }
     }
 }
 
-fn argon2(text: &str) -> Result<PasswordHash, &'static str> {
+fn parse_argon2(text: &str) -> Result<PasswordHash, &'static str> {
     const MALFORMED: &str = "a malformed Argon2 hash";
     let hash = phc::PasswordHash::new(text).map_err(|_| MALFORMED)?;
     let params = Params::try_from(&hash).map_err(|_| MALFORMED)?;
     if hash.salt.is_none() || hash.hash.is_none() {
         return Err(MALFORMED);
     }
-    if params.m_cost() > MOST_MEMORY || params.t_cost() > MOST_PASSES {
+    if params.m_cost() > MAX_MEMORY_KIB || params.t_cost() > MAX_PASSES {
         return Err("an Argon2 hash that takes too much: at most 1 GiB of memory and 64 passes");
     }
-    Ok(PasswordHash(Kind::Argon2(Box::new(hash))))
+    Ok(PasswordHash(PasswordHashKind::Argon2(Box::new(hash))))
 }
 
-fn bcrypt(text: &str) -> Result<PasswordHash, &'static str> {
+fn parse_bcrypt(text: &str) -> Result<PasswordHash, &'static str> {
     let parts = bcrypt::HashParts::from_str(text).map_err(|_| "a malformed bcrypt hash")?;
-    if !(4..=MOST_BCRYPT).contains(&parts.get_cost()) {
+    if !(4..=MAX_BCRYPT_COST).contains(&parts.get_cost()) {
         return Err("a bcrypt hash with a cost that is not from 4 to 17");
     }
-    Ok(PasswordHash(Kind::Bcrypt(text.into())))
+    Ok(PasswordHash(PasswordHashKind::Bcrypt(text.into())))
 }
 
 #[cfg(test)]
@@ -121,19 +121,19 @@ mod tests {
 
     #[test]
     fn a_made_hash_takes_its_password_only() {
-        let text = PasswordHash::make("correct horse").unwrap();
+        let text = PasswordHash::generate("correct horse").unwrap();
         assert!(
             text.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"),
             "{text}"
         );
         assert_ne!(
             text,
-            PasswordHash::make("correct horse").unwrap(),
+            PasswordHash::generate("correct horse").unwrap(),
             "each has a salt of its own"
         );
         let hash = PasswordHash::parse(&text).unwrap();
-        assert_eq!(hash.verify("correct horse"), Verdict::Right);
-        assert_eq!(hash.verify("correct hors"), Verdict::Wrong);
+        assert_eq!(hash.verify("correct horse"), PasswordMatch::Match);
+        assert_eq!(hash.verify("correct hors"), PasswordMatch::Mismatch);
         assert!(!format!("{hash:?}").contains("argon2"));
     }
 
@@ -142,13 +142,13 @@ mod tests {
         let hash = PasswordHash::parse(BCRYPT).unwrap();
         assert_eq!(
             (hash.verify("s3cret"), hash.verify("S3cret")),
-            (Verdict::Right, Verdict::Wrong)
+            (PasswordMatch::Match, PasswordMatch::Mismatch)
         );
         // The example of Argon2's reference program.
         let hash = "$argon2i$v=19$m=65536,t=2,p=4$c29tZXNhbHQ$RdescudvJCsgt3ub+b+dWRWJTmaaJObG";
         assert_eq!(
             PasswordHash::parse(hash).unwrap().verify("password"),
-            Verdict::Right
+            PasswordMatch::Match
         );
     }
 

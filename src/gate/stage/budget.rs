@@ -4,91 +4,103 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use crate::gate::budget::{Deed, Limits, Novelty, Purse, Request, UsedUp, number};
-use crate::gate::hold::{Hold, Slot};
-use crate::gate::judged::Judged;
+use crate::gate::admission::{AdmissionQueue, HostSlot};
+use crate::gate::budget::{
+    BudgetAction, BudgetExhausted, BudgetKind, BudgetLimits, BudgetRequest, UrlNovelty, host_number,
+};
+use crate::gate::evaluation::Evaluation;
 use crate::gate::refusal::Refusal;
 use crate::policy::decide::{Cause, Decision, Verdict};
-use crate::policy::fact::InLedger;
-use crate::policy::options::budget::{self, Budget, Per};
-use crate::policy::options::{SetBy, Slot as OptionSlot, schema};
-use crate::vocab::domain::registrable;
+use crate::policy::fact::LedgerPresence;
+use crate::policy::options::budget::{self, BudgetOption, BudgetScope};
+use crate::policy::options::{OptionSetter, OptionSlot, schema};
+use crate::vocab::domain::registrable_domain;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
 /// Refuses a request for which nothing is left of the day's budget.
-pub(in crate::gate) fn is_left<C>(judged: &Judged<C>, hold: &Hold) -> Result<(), Box<Refusal>> {
-    match covering(judged) {
-        Some(budget) => ask(judged, &budget, &name(judged, budget.per), hold, Deed::Ask),
+pub(in crate::gate) fn check_remaining<C>(
+    evaluation: &Evaluation<C>,
+    admission: &AdmissionQueue,
+) -> Result<(), Box<Refusal>> {
+    match applicable_budget(evaluation) {
+        Some(budget) => apply(
+            evaluation,
+            &budget,
+            &budget_name(evaluation, budget.per),
+            admission,
+            BudgetAction::Check,
+        ),
         None => Ok(()),
     }
 }
 
 /// Counts a request that goes; its slot counts the bytes. Another may have taken the last of the budget meanwhile.
 pub(in crate::gate) fn spend<C>(
-    judged: &Judged<C>,
-    hold: &Hold,
-    slot: &mut Slot,
+    evaluation: &Evaluation<C>,
+    admission: &AdmissionQueue,
+    slot: &mut HostSlot,
 ) -> Result<(), Box<Refusal>> {
-    let Some(budget) = covering(judged) else {
+    let Some(budget) = applicable_budget(evaluation) else {
         return Ok(());
     };
-    let name = name(judged, budget.per);
-    ask(judged, &budget, &name, hold, Deed::Spend)?;
-    slot.spends_of(Arc::from(name));
+    let name = budget_name(evaluation, budget.per);
+    apply(evaluation, &budget, &name, admission, BudgetAction::Charge)?;
+    slot.set_budget(Arc::from(name));
     Ok(())
 }
 
 /// The budget of a request; the robots.txt of a host is part of none.
-fn covering<C>(judged: &Judged<C>) -> Option<Budget> {
-    budget::of(judged.policy(), &judged.trail).filter(|_| !judged.asked.reads_robots_txt())
+fn applicable_budget<C>(evaluation: &Evaluation<C>) -> Option<BudgetOption> {
+    budget::read(evaluation.policy(), &evaluation.trail)
+        .filter(|_| !evaluation.facts.reads_robots_txt())
 }
 
-fn ask<C>(
-    judged: &Judged<C>,
-    budget: &Budget,
+fn apply<C>(
+    evaluation: &Evaluation<C>,
+    budget: &BudgetOption,
     name: &str,
-    hold: &Hold,
-    deed: Deed,
+    admission: &AdmissionQueue,
+    action: BudgetAction,
 ) -> Result<(), Box<Refusal>> {
-    let Budget {
+    let BudgetOption {
         urls,
         new_urls,
         bytes,
         hosts,
         ..
     } = *budget;
-    let novelty = match judged.asked.facts().in_ledger {
-        InLedger::Yes => Novelty::Known,
-        InLedger::No => Novelty::New,
+    let novelty = match evaluation.facts.policy_facts().in_ledger {
+        LedgerPresence::Present => UrlNovelty::Known,
+        LedgerPresence::Absent => UrlNovelty::New,
     };
-    let request = Request {
+    let request = BudgetRequest {
         novelty,
-        host: number(judged.asked.target.host()),
+        host: host_number(evaluation.facts.target.host()),
     };
-    let asked = hold.budgets().ask(
+    let asked = admission.budgets().apply(
         name,
-        Limits {
+        BudgetLimits {
             urls,
             new_urls,
             bytes,
             hosts,
         },
         request,
-        deed,
+        action,
     );
-    asked.map_err(|used_up| Box::new(refusal(judged, budget.per, used_up)))
+    asked.map_err(|used_up| Box::new(refusal(evaluation, budget.per, used_up)))
 }
 
 /// What is counted as one.
-fn name<C>(judged: &Judged<C>, per: Per) -> String {
-    let (policy, host) = (judged.policy(), judged.asked.target.host());
+fn budget_name<C>(evaluation: &Evaluation<C>, per: BudgetScope) -> String {
+    let (policy, host) = (evaluation.policy(), evaluation.facts.target.host());
     match per {
-        Per::Host => format!("host {host}"),
-        Per::RegistrableDomain => format!("domain {}", registrable(host)),
-        Per::Crawler => format!("crawler {}", judged.asked.crawler.as_str()),
-        Per::Space => {
-            let space = judged
+        BudgetScope::Host => format!("host {host}"),
+        BudgetScope::RegistrableDomain => format!("domain {}", registrable_domain(host)),
+        BudgetScope::Crawler => format!("crawler {}", evaluation.facts.crawler.as_str()),
+        BudgetScope::Space => {
+            let space = evaluation
                 .trail
                 .space()
                 .and_then(|space| policy.spaces().all().get(usize::from(space.0)));
@@ -98,11 +110,11 @@ fn name<C>(judged: &Judged<C>, per: Per) -> String {
     }
 }
 
-fn refusal<C>(judged: &Judged<C>, per: Per, used_up: UsedUp) -> Refusal {
-    let (policy, trail) = (judged.policy(), &judged.trail);
-    let cause = match trail.set_by(policy, limit(used_up.purse)) {
-        SetBy::Rule(rule) => Cause::Rule(rule),
-        SetBy::BuiltIn | SetBy::Document | SetBy::Space(_) => Cause::Default,
+fn refusal<C>(evaluation: &Evaluation<C>, per: BudgetScope, exhausted: BudgetExhausted) -> Refusal {
+    let (policy, trail) = (evaluation.policy(), &evaluation.trail);
+    let cause = match trail.set_by(policy, limit_slot(exhausted.kind)) {
+        OptionSetter::Rule(rule) => Cause::Rule(rule),
+        OptionSetter::BuiltIn | OptionSetter::Document | OptionSetter::Space(_) => Cause::Default,
     };
     let verdict = Verdict::Reject(Reason::Budget);
     let decision = Decision {
@@ -110,11 +122,11 @@ fn refusal<C>(judged: &Judged<C>, per: Per, used_up: UsedUp) -> Refusal {
         stage: Stage::Request,
         cause,
         exclusion: None,
-        ..judged.decision
+        ..evaluation.decision
     };
-    let refusal = Refusal::by_policy(policy, trail, &decision);
+    let refusal = Refusal::from_decision(policy, trail, &decision);
     let refusal = refusal.unwrap_or_else(|| Refusal::new(Reason::Budget, Stage::Request));
-    let told = words(per, used_up.purse);
+    let told = exhausted_text(per, exhausted.kind);
     let detail = match refusal.detail {
         Some(about) => Cow::Owned(format!("{told}; {about}")),
         None => Cow::Borrowed(told),
@@ -123,35 +135,49 @@ fn refusal<C>(judged: &Judged<C>, per: Per, used_up: UsedUp) -> Refusal {
         detail: Some(detail),
         ..refusal
     }
-    .again(Some(used_up.left))
+    .with_retry_after(Some(exhausted.resets_in))
 }
 
-fn limit(purse: Purse) -> OptionSlot {
-    match purse {
-        Purse::Urls => schema::URLS,
-        Purse::NewUrls => schema::NEW_URLS,
-        Purse::Bytes => schema::BYTES,
-        Purse::Hosts => schema::HOSTS,
+fn limit_slot(kind: BudgetKind) -> OptionSlot {
+    match kind {
+        BudgetKind::Urls => schema::BUDGET_URLS,
+        BudgetKind::NewUrls => schema::BUDGET_NEW_URLS,
+        BudgetKind::Bytes => schema::BUDGET_BYTES,
+        BudgetKind::Hosts => schema::BUDGET_HOSTS,
     }
 }
 
-fn words(per: Per, purse: Purse) -> &'static str {
-    match (purse, per) {
-        (Purse::Urls, Per::Host) => "today's requests for this host are used up",
-        (Purse::Urls, Per::RegistrableDomain) => "today's requests for this domain are used up",
-        (Purse::Urls, Per::Crawler) => "today's requests of this crawler are used up",
-        (Purse::Urls, Per::Space) => "today's requests of this crawl space are used up",
-        (Purse::NewUrls, Per::Host) => "today's new URLs of this host are used up",
-        (Purse::NewUrls, Per::RegistrableDomain) => "today's new URLs of this domain are used up",
-        (Purse::NewUrls, Per::Crawler) => "today's new URLs of this crawler are used up",
-        (Purse::NewUrls, Per::Space) => "today's new URLs of this crawl space are used up",
-        (Purse::Bytes, Per::Host) => "today's bytes of this host are used up",
-        (Purse::Bytes, Per::RegistrableDomain) => "today's bytes of this domain are used up",
-        (Purse::Bytes, Per::Crawler) => "today's bytes of this crawler are used up",
-        (Purse::Bytes, Per::Space) => "today's bytes of this crawl space are used up",
-        (Purse::Hosts, Per::Host) => "today's hosts are used up",
-        (Purse::Hosts, Per::RegistrableDomain) => "today's hosts of this domain are used up",
-        (Purse::Hosts, Per::Crawler) => "today's hosts of this crawler are used up",
-        (Purse::Hosts, Per::Space) => "today's hosts of this crawl space are used up",
+fn exhausted_text(per: BudgetScope, kind: BudgetKind) -> &'static str {
+    match (kind, per) {
+        (BudgetKind::Urls, BudgetScope::Host) => "today's requests for this host are used up",
+        (BudgetKind::Urls, BudgetScope::RegistrableDomain) => {
+            "today's requests for this domain are used up"
+        }
+        (BudgetKind::Urls, BudgetScope::Crawler) => "today's requests of this crawler are used up",
+        (BudgetKind::Urls, BudgetScope::Space) => {
+            "today's requests of this crawl space are used up"
+        }
+        (BudgetKind::NewUrls, BudgetScope::Host) => "today's new URLs of this host are used up",
+        (BudgetKind::NewUrls, BudgetScope::RegistrableDomain) => {
+            "today's new URLs of this domain are used up"
+        }
+        (BudgetKind::NewUrls, BudgetScope::Crawler) => {
+            "today's new URLs of this crawler are used up"
+        }
+        (BudgetKind::NewUrls, BudgetScope::Space) => {
+            "today's new URLs of this crawl space are used up"
+        }
+        (BudgetKind::Bytes, BudgetScope::Host) => "today's bytes of this host are used up",
+        (BudgetKind::Bytes, BudgetScope::RegistrableDomain) => {
+            "today's bytes of this domain are used up"
+        }
+        (BudgetKind::Bytes, BudgetScope::Crawler) => "today's bytes of this crawler are used up",
+        (BudgetKind::Bytes, BudgetScope::Space) => "today's bytes of this crawl space are used up",
+        (BudgetKind::Hosts, BudgetScope::Host) => "today's hosts are used up",
+        (BudgetKind::Hosts, BudgetScope::RegistrableDomain) => {
+            "today's hosts of this domain are used up"
+        }
+        (BudgetKind::Hosts, BudgetScope::Crawler) => "today's hosts of this crawler are used up",
+        (BudgetKind::Hosts, BudgetScope::Space) => "today's hosts of this crawl space are used up",
     }
 }

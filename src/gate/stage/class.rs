@@ -2,84 +2,98 @@
 //!
 //! Asked for only by those that wait. That a class goes before another is said in `politeness/order`.
 
-use crate::gate::hold::Hold;
-use crate::gate::judged::Judged;
-use crate::policy::fact::InLedger;
-use crate::policy::options::politeness::{Politeness, QueueOrder};
-use crate::policy::options::{SetBy, schema};
-use crate::politeness::order::{Class, Order, Priority, Rank};
+use crate::gate::admission::AdmissionQueue;
+use crate::gate::evaluation::Evaluation;
+use crate::policy::fact::LedgerPresence;
+use crate::policy::options::politeness::{PolitenessOption, QueueOrder};
+use crate::policy::options::{OptionSetter, schema};
+use crate::politeness::queue::{Priority, PriorityClass, QueueRank, WaitOrder};
 
-use super::redirect::Leads;
+use super::redirect::RedirectTarget;
 
 /// How a request stands to others that wait.
 pub(in crate::gate) fn rank<C>(
-    judged: &Judged<C>,
-    politeness: &Politeness<'_>,
-    hold: &Hold,
-) -> Rank {
-    Rank {
-        class: class(judged, hold).shifted(priority(judged)),
+    evaluation: &Evaluation<C>,
+    politeness: &PolitenessOption<'_>,
+    admission: &AdmissionQueue,
+) -> QueueRank {
+    QueueRank {
+        class: class(evaluation, admission).shifted(priority(evaluation)),
         order: order(politeness),
     }
 }
 
 /// How a tunnel does: as a page, since nothing is known of what it is for.
-pub(in crate::gate) fn rank_of_tunnel(politeness: &Politeness<'_>) -> Rank {
-    Rank {
-        class: Class::IndexFollow,
+pub(in crate::gate) fn tunnel_rank(politeness: &PolitenessOption<'_>) -> QueueRank {
+    QueueRank {
+        class: PriorityClass::IndexFollow,
         order: order(politeness),
     }
 }
 
 /// How a fetch of robots.txt does: everybody who asks for the host waits for it.
-pub(in crate::gate) fn rank_of_robots(order: Order) -> Rank {
-    Rank {
-        class: Class::User,
+pub(in crate::gate) fn robots_rank(order: WaitOrder) -> QueueRank {
+    QueueRank {
+        class: PriorityClass::User,
         order,
     }
 }
 
 /// The option `politeness.order`.
-pub(in crate::gate) fn order(politeness: &Politeness<'_>) -> Order {
+pub(in crate::gate) fn order(politeness: &PolitenessOption<'_>) -> WaitOrder {
     match politeness.order() {
-        QueueOrder::Weighted => Order::Weighted,
-        QueueOrder::Strict => Order::Strict,
+        QueueOrder::Weighted => WaitOrder::Weighted,
+        QueueOrder::Strict => WaitOrder::Strict,
     }
 }
 
 /// Remembers where an answer redirects to, and how deep that is.
-pub(in crate::gate) fn note_redirect<C>(judged: &Judged<C>, leads: &Leads, hold: &Hold) {
-    let Leads::To(target) = leads else { return };
-    hold.redirected(target);
-    if let Some(depth) = judged.recalled.as_ref().and_then(|recalled| recalled.base) {
-        hold.redirected_at(&judged.asked.crawler, target, depth);
+pub(in crate::gate) fn record_redirect<C>(
+    evaluation: &Evaluation<C>,
+    redirect: &RedirectTarget,
+    admission: &AdmissionQueue,
+) {
+    let RedirectTarget::Url(target) = redirect else {
+        return;
+    };
+    admission.record_redirect(target);
+    if let Some(depth) = evaluation
+        .ledger_entry
+        .as_ref()
+        .and_then(|recalled| recalled.base_depth)
+    {
+        admission.record_redirect_depth(&evaluation.facts.crawler, target, depth);
     }
 }
 
 /// In the order of policy.md section 5. Without a ledger nothing is of the class `refresh` by itself.
-fn class<C>(judged: &Judged<C>, hold: &Hold) -> Class {
-    if judged.asked.urls().any(|url| hold.is_redirected(url)) {
-        return Class::Redir;
+fn class<C>(evaluation: &Evaluation<C>, admission: &AdmissionQueue) -> PriorityClass {
+    if evaluation
+        .facts
+        .urls()
+        .any(|url| admission.is_redirect_target(url))
+    {
+        return PriorityClass::Redir;
     }
-    if judged.asked.known() == InLedger::Yes {
-        return Class::Refresh;
+    if evaluation.facts.in_ledger() == LedgerPresence::Present {
+        return PriorityClass::Refresh;
     }
-    if judged.asked.depth() == Some(0) {
-        return Class::User;
+    if evaluation.facts.depth() == Some(0) {
+        return PriorityClass::User;
     }
-    let is_on = |slot| judged.trail.is_on(judged.policy(), slot);
+    let is_on = |slot| evaluation.trail.is_on(evaluation.policy(), slot);
     match (is_on(schema::INDEX), is_on(schema::FOLLOW)) {
-        (true, true) => Class::IndexFollow,
-        (true, false) => Class::Index,
-        (false, true | false) => Class::Follow,
+        (true, true) => PriorityClass::IndexFollow,
+        (true, false) => PriorityClass::Index,
+        (false, true | false) => PriorityClass::Follow,
     }
 }
 
 /// The policy's priority where it sets one, else the crawler's.
-fn priority<C>(judged: &Judged<C>) -> Priority {
-    let (policy, trail) = (judged.policy(), &judged.trail);
-    if trail.set_by(policy, schema::PRIORITY) == SetBy::BuiltIn {
-        return judged.asked.priority.unwrap_or_default();
+fn priority<C>(evaluation: &Evaluation<C>) -> Priority {
+    let (policy, trail) = (evaluation.policy(), &evaluation.trail);
+    if trail.set_by(policy, schema::PRIORITY) == OptionSetter::BuiltIn {
+        return evaluation.facts.priority.unwrap_or_default();
     }
     trail
         .word(policy, schema::PRIORITY)

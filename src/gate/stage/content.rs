@@ -6,10 +6,10 @@ use http::Method;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use http::response::Parts;
 
-use crate::gate::judged::{Headers, Judged};
+use crate::gate::evaluation::{Evaluation, JoinedHeaders};
 use crate::gate::refusal::Refusal;
-use crate::policy::fact::{Content, Fact, Facts, ResponseFacts};
-use crate::policy::options::robots::named_agent;
+use crate::policy::fact::{ContentAvailability, Fact, Facts, ResponseFacts};
+use crate::policy::options::robots::robots_agent;
 use crate::policy::rule::PolicyStage;
 use crate::vocab::media_type::essence;
 use crate::vocab::reason::Reason;
@@ -17,50 +17,54 @@ use crate::vocab::reason::Reason;
 use super::{robots, usage};
 
 /// Judges the origin's head; its `Content-Type` is `kind`.
-pub(in crate::gate) fn judge<C>(
-    judged: &mut Judged<C>,
+pub(in crate::gate) fn evaluate<C>(
+    evaluation: &mut Evaluation<C>,
     head: &Parts,
-    kind: &str,
+    content_type: &str,
 ) -> Result<(), Box<Refusal>> {
     // The robots.txt of a host is passed on whatever the policy says of text files (decisions.md section 5).
-    if judged.asked.reads_robots_txt() {
+    if evaluation.facts.reads_robots_txt() {
         return Ok(());
     }
-    let method = judged.asked.method.clone();
-    answered(&method, head, kind, |response| {
-        let agent = robots::agent(
-            named_agent(&judged.snapshot.policy, &judged.trail),
-            &judged.asked,
+    let method = evaluation.facts.method.clone();
+    with_response_facts(&method, head, content_type, |response| {
+        let agent = robots::robots_agent(
+            robots_agent(&evaluation.snapshot.policy, &evaluation.trail),
+            &evaluation.facts,
         );
-        let usage: Vec<_> = judged.usage.iter().map(|said| said.fact.clone()).collect();
+        let usage: Vec<_> = evaluation
+            .usage
+            .iter()
+            .map(|said| said.fact.clone())
+            .collect();
         let facts = Facts {
             response: Fact::Known(response),
             agent,
-            usage: &usage,
-            ..judged.asked.facts()
+            usage_preferences: &usage,
+            ..evaluation.facts.policy_facts()
         };
-        if let Some(beside) = &mut judged.beside {
-            beside.stage(
-                &judged.snapshot.policy,
+        if let Some(beside) = &mut evaluation.shadow {
+            beside.evaluate_stage(
+                &evaluation.snapshot.policy,
                 PolicyStage::Response,
                 &facts,
-                &judged.trail,
+                &evaluation.trail,
             );
         }
-        judged.decision =
-            judged
-                .snapshot
-                .policy
-                .stage(&mut judged.trail, PolicyStage::Response, &facts);
-        judged.tags = judged
+        evaluation.decision = evaluation.snapshot.policy.decide_stage(
+            &mut evaluation.trail,
+            PolicyStage::Response,
+            &facts,
+        );
+        evaluation.tags = evaluation
             .snapshot
             .policy
-            .tags(&judged.trail, &facts)
+            .content_tags(&evaluation.trail, &facts)
             .map(Box::new);
     });
-    judged.verdict().map_err(|refusal| {
+    evaluation.ensure_admitted().map_err(|refusal| {
         let refusal = if refusal.reason == Reason::Usage {
-            usage::source_told(judged, *refusal)
+            usage::with_usage_source(evaluation, *refusal)
         } else {
             *refusal
         };
@@ -72,9 +76,9 @@ pub(in crate::gate) fn judge<C>(
 }
 
 /// The type that the head names, without parameters; empty if it names none.
-pub(in crate::gate) fn kind_of(head: &Parts) -> Cow<'_, str> {
+pub(in crate::gate) fn media_type(head: &Parts) -> Cow<'_, str> {
     // All fields of that name, joined: a second one must not hide what a browser would go by.
-    match Headers(&head.headers).joined(CONTENT_TYPE) {
+    match JoinedHeaders(&head.headers).joined(CONTENT_TYPE) {
         Some(Cow::Borrowed(value)) => essence(value),
         Some(Cow::Owned(values)) => Cow::Owned(essence(&values).into_owned()),
         None => Cow::Borrowed(""),
@@ -82,33 +86,33 @@ pub(in crate::gate) fn kind_of(head: &Parts) -> Cow<'_, str> {
 }
 
 /// Does something with what the head of an answer says.
-pub(super) fn answered<T>(
+pub(super) fn with_response_facts<T>(
     method: &Method,
     head: &Parts,
-    kind: &str,
+    content_type: &str,
     then: impl FnOnce(ResponseFacts<'_>) -> T,
 ) -> T {
-    let headers = Headers(&head.headers);
+    let headers = JoinedHeaders(&head.headers);
     let length = head
         .headers
         .get(CONTENT_LENGTH)
         .and_then(|v| v.to_str().ok()?.parse().ok());
     then(ResponseFacts {
         status: head.status.as_u16(),
-        content_type: kind,
+        content_type,
         size: length,
         headers: &headers,
         content: if *method == Method::HEAD {
-            Content::HeadOnly
+            ContentAvailability::HeadOnly
         } else {
-            Content::Possible
+            ContentAvailability::Possible
         },
     })
 }
 
 /// What a body is, as far as its head tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gate) enum Type {
+pub(in crate::gate) enum BodyType {
     /// HTML of a 2xx answer to GET, or what HEAD says of it.
     Html,
     /// Anything else.
@@ -116,10 +120,14 @@ pub(in crate::gate) enum Type {
 }
 
 /// What the body that goes with a head is.
-pub(in crate::gate) fn type_of(method: &Method, head: &Parts) -> Type {
+pub(in crate::gate) fn body_type(method: &Method, head: &Parts) -> BodyType {
     let fetched = matches!(*method, Method::GET | Method::HEAD);
-    let is_html = answered(method, head, &kind_of(head), |response| {
+    let is_html = with_response_facts(method, head, &media_type(head), |response| {
         fetched && response.is_success_with_content() && response.is_html()
     });
-    if is_html { Type::Html } else { Type::Other }
+    if is_html {
+        BodyType::Html
+    } else {
+        BodyType::Other
+    }
 }

@@ -4,8 +4,10 @@ use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
-use crate::gate::destination::{Addresses, Destinations, Unreachable, keep_admitted};
-use crate::gate::judged::Judged;
+use crate::gate::destination::{
+    AddressList, DestinationError, DestinationResolver, retain_admitted,
+};
+use crate::gate::evaluation::Evaluation;
 use crate::gate::refusal::Refusal;
 use crate::policy::decide::Decision;
 use crate::policy::fact::{Fact, Facts};
@@ -13,47 +15,47 @@ use crate::policy::rule::PolicyStage;
 use crate::policy::trail::Trail;
 
 /// Drops the addresses that the policy rejects; rejects the request if none is left.
-pub(in crate::gate) fn judge<C>(
-    judged: &mut Judged<C>,
-    vetted: &mut impl Addresses,
+pub(in crate::gate) fn evaluate<C>(
+    evaluation: &mut Evaluation<C>,
+    vetted: &mut impl AddressList,
 ) -> Result<(), Box<Refusal>> {
-    in_shadow(judged, vetted);
-    if !judged.policy().acts_at(PolicyStage::Destination) {
+    evaluate_shadow(evaluation, vetted);
+    if !evaluation.policy().is_active_at(PolicyStage::Destination) {
         return Ok(());
     }
-    let standing = keep_admitted(
+    let standing = retain_admitted(
         vetted,
-        |address| of_address(judged, address),
+        |address| evaluate_address(evaluation, address),
         |(_, decision)| !decision.rejects(),
     );
     if let Some((trail, decision)) = standing {
-        (judged.trail, judged.decision) = (trail, decision);
+        (evaluation.trail, evaluation.decision) = (trail, decision);
     }
-    judged.verdict()
+    evaluation.ensure_admitted()
 }
 
 /// Refuses what could only be refused a connection once more: it waits for nothing, and costs its host no turn.
-pub(in crate::gate) fn answers<C, D: Destinations>(
-    judged: &Judged<C>,
+pub(in crate::gate) fn check_reachable<C, D: DestinationResolver>(
+    evaluation: &Evaluation<C>,
     destinations: &D,
-    vetted: &D::Vetted,
+    vetted: &D::Addresses,
 ) -> Result<(), Box<Refusal>> {
-    let Some(left) = destinations.refusing(vetted) else {
+    let Some(left) = destinations.connect_cooldown(vetted) else {
         return Ok(());
     };
-    let refusal = Refusal::from(Unreachable::Refusing(left));
+    let refusal = Refusal::from(DestinationError::ConnectionRefused(left));
     Err(Box::new(Refusal {
-        keep: judged.keep(refusal.stage),
+        url_detail: evaluation.url_detail(refusal.stage),
         ..refusal
     }))
 }
 
 /// What stands in shadow sees all addresses, before any is dropped.
-fn in_shadow<C>(judged: &mut Judged<C>, vetted: &mut impl Addresses) {
-    if !judged.snapshot.shadows_see_addresses() {
+fn evaluate_shadow<C>(evaluation: &mut Evaluation<C>, vetted: &mut impl AddressList) {
+    if !evaluation.snapshot.shadows_use_addresses() {
         return;
     }
-    let Some(mut beside) = judged.beside.take() else {
+    let Some(mut beside) = evaluation.shadow.take() else {
         return;
     };
     let mut addresses: SmallVec<[IpAddr; 8]> = SmallVec::new();
@@ -61,25 +63,25 @@ fn in_shadow<C>(judged: &mut Judged<C>, vetted: &mut impl Addresses) {
         addresses.push(address);
         true
     });
-    beside.addresses(
-        judged.policy(),
-        &judged.asked.facts(),
+    beside.evaluate_addresses(
+        evaluation.policy(),
+        &evaluation.facts.policy_facts(),
         &addresses,
-        &judged.trail,
+        &evaluation.trail,
     );
-    judged.beside = Some(beside);
+    evaluation.shadow = Some(beside);
 }
 
-type Judgement = (Trail, Decision);
+type AddressDecision = (Trail, Decision);
 
-fn of_address<C>(judged: &Judged<C>, address: IpAddr) -> Judgement {
+fn evaluate_address<C>(evaluation: &Evaluation<C>, address: IpAddr) -> AddressDecision {
     let facts = Facts {
         address: Fact::Known(Some(address)),
-        ..judged.asked.facts()
+        ..evaluation.facts.policy_facts()
     };
-    let mut trail = judged.trail.clone();
-    let decision = judged
+    let mut trail = evaluation.trail.clone();
+    let decision = evaluation
         .policy()
-        .stage(&mut trail, PolicyStage::Destination, &facts);
+        .decide_stage(&mut trail, PolicyStage::Destination, &facts);
     (trail, decision)
 }

@@ -5,18 +5,18 @@
 
 use http::response::Parts;
 
-use crate::gate::judged::Judged;
+use crate::gate::evaluation::Evaluation;
 use crate::gate::refusal::Refusal;
 use crate::policy::fact::{DocumentFacts, Fact, Facts, ResponseFacts};
-use crate::policy::options::robots::named_agent;
+use crate::policy::options::robots::robots_agent;
 use crate::policy::rule::PolicyStage;
 
-use super::content::{answered, kind_of};
+use super::content::{media_type, with_response_facts};
 use super::robots;
 
 /// What has to be read of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wanted<'j> {
+pub struct DocumentRequirements<'j> {
     /// The first bytes as text, and not only what its head says.
     pub body_prefix: bool,
     /// By which name words for one crawler speak of this one.
@@ -24,47 +24,69 @@ pub struct Wanted<'j> {
 }
 
 /// What has to be read of the body of an answer that passed the response stage; `None` if nothing.
-pub(in crate::gate) fn wanted<'j, C>(judged: &'j Judged<C>, head: &Parts) -> Option<Wanted<'j>> {
-    if !judged.snapshot.ever_reads_documents() || judged.asked.reads_robots_txt() {
+pub(in crate::gate) fn document_requirements<'j, C>(
+    evaluation: &'j Evaluation<C>,
+    head: &Parts,
+) -> Option<DocumentRequirements<'j>> {
+    if !evaluation.snapshot.reads_documents() || evaluation.facts.reads_robots_txt() {
         return None;
     }
-    let awaited = answered(&judged.asked.method, head, &kind_of(head), |response| {
-        with_facts(judged, response, Fact::Unknown, |facts| {
-            let beside = || {
-                judged
-                    .beside
-                    .as_ref()
-                    .is_some_and(|beside| beside.awaits_document(facts))
-            };
-            judged.snapshot.policy.awaits_document(&judged.trail, facts) || beside()
-        })
-    });
-    awaited.then(|| Wanted {
-        body_prefix: judged.snapshot.ever_reads_text(),
-        agent: agent(judged),
+    let awaited = with_response_facts(
+        &evaluation.facts.method,
+        head,
+        &media_type(head),
+        |response| {
+            with_facts(evaluation, response, Fact::Unknown, |facts| {
+                let beside = || {
+                    evaluation
+                        .shadow
+                        .as_ref()
+                        .is_some_and(|beside| beside.awaits_document(facts))
+                };
+                evaluation
+                    .snapshot
+                    .policy
+                    .needs_document(&evaluation.trail, facts)
+                    || beside()
+            })
+        },
+    );
+    awaited.then(|| DocumentRequirements {
+        body_prefix: evaluation.snapshot.reads_text(),
+        agent: agent(evaluation),
     })
 }
 
 /// Judges the document.
-pub(in crate::gate) fn judge<C>(
-    judged: &mut Judged<C>,
+pub(in crate::gate) fn evaluate<C>(
+    evaluation: &mut Evaluation<C>,
     head: &Parts,
     document: DocumentFacts<'_>,
 ) -> Result<(), Box<Refusal>> {
-    let mut trail = judged.trail.clone();
-    let mut beside = judged.beside.take();
-    let (decision, tags) = answered(&judged.asked.method, head, &kind_of(head), |response| {
-        with_facts(judged, response, Fact::Known(document), |facts| {
-            let policy = &judged.snapshot.policy;
-            if let Some(beside) = &mut beside {
-                beside.stage(policy, PolicyStage::Document, facts, &judged.trail);
-            }
-            let decision = policy.stage(&mut trail, PolicyStage::Document, facts);
-            (decision, policy.tags(&trail, facts).map(Box::new))
-        })
-    });
-    (judged.trail, judged.beside, judged.decision, judged.tags) = (trail, beside, decision, tags);
-    judged.verdict().map_err(|refusal| {
+    let mut trail = evaluation.trail.clone();
+    let mut beside = evaluation.shadow.take();
+    let (decision, tags) = with_response_facts(
+        &evaluation.facts.method,
+        head,
+        &media_type(head),
+        |response| {
+            with_facts(evaluation, response, Fact::Known(document), |facts| {
+                let policy = &evaluation.snapshot.policy;
+                if let Some(beside) = &mut beside {
+                    beside.evaluate_stage(policy, PolicyStage::Document, facts, &evaluation.trail);
+                }
+                let decision = policy.decide_stage(&mut trail, PolicyStage::Document, facts);
+                (decision, policy.content_tags(&trail, facts).map(Box::new))
+            })
+        },
+    );
+    (
+        evaluation.trail,
+        evaluation.shadow,
+        evaluation.decision,
+        evaluation.tags,
+    ) = (trail, beside, decision, tags);
+    evaluation.ensure_admitted().map_err(|refusal| {
         Box::new(Refusal {
             received_status: Some(head.status.as_u16()),
             ..*refusal
@@ -73,24 +95,28 @@ pub(in crate::gate) fn judge<C>(
 }
 
 fn with_facts<C, T>(
-    judged: &Judged<C>,
+    evaluation: &Evaluation<C>,
     response: ResponseFacts<'_>,
     document: Fact<DocumentFacts<'_>>,
     then: impl FnOnce(&Facts<'_>) -> T,
 ) -> T {
-    let usage: Vec<_> = judged.usage.iter().map(|said| said.fact.clone()).collect();
+    let usage: Vec<_> = evaluation
+        .usage
+        .iter()
+        .map(|said| said.fact.clone())
+        .collect();
     then(&Facts {
         response: Fact::Known(response),
         document,
-        agent: agent(judged),
-        usage: &usage,
-        ..judged.asked.facts()
+        agent: agent(evaluation),
+        usage_preferences: &usage,
+        ..evaluation.facts.policy_facts()
     })
 }
 
-fn agent<C>(judged: &Judged<C>) -> &str {
-    robots::agent(
-        named_agent(&judged.snapshot.policy, &judged.trail),
-        &judged.asked,
+fn agent<C>(evaluation: &Evaluation<C>) -> &str {
+    robots::robots_agent(
+        robots_agent(&evaluation.snapshot.policy, &evaluation.trail),
+        &evaluation.facts,
     )
 }

@@ -2,7 +2,9 @@
 
 use http::HeaderMap;
 
-use crate::gate::crawlers::{Caller, Crawlers, Identity, Stranger};
+use crate::gate::crawlers::{
+    AuthenticationError, ConnectedClient, CrawlerIdentity, CrawlerRegistry,
+};
 use crate::gate::refusal::Refusal;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
@@ -12,26 +14,26 @@ use crate::vocab::stage::Stage;
 /// # Errors
 /// `unauthorized`; `overloaded` if too many credentials are being checked.
 pub async fn identify(
-    crawlers: &Crawlers,
-    caller: &Caller,
+    crawlers: &CrawlerRegistry,
+    caller: &ConnectedClient,
     headers: &HeaderMap,
-) -> Result<Identity, Box<Refusal>> {
+) -> Result<CrawlerIdentity, Box<Refusal>> {
     crawlers
-        .recognise(caller, headers)
+        .identify(caller, headers)
         .await
         .map_err(|stranger| Box::new(refusal(stranger)))
 }
 
-fn refusal(stranger: Stranger) -> Refusal {
+fn refusal(stranger: AuthenticationError) -> Refusal {
     let unauthorized = Refusal::new(Reason::Unauthorized, Stage::Identify);
     match stranger {
-        Stranger::Nameless => unauthorized.with_detail("this proxy asks for a user and a password"),
-        Stranger::Unreadable(mistake) => unauthorized.with_detail(mistake),
-        Stranger::Wrong => unauthorized.with_detail("the user or the password is wrong"),
-        Stranger::Throttled => unauthorized.with_detail(
+        AuthenticationError::MissingCredentials => unauthorized.with_detail("this proxy asks for a user and a password"),
+        AuthenticationError::MalformedCredentials(mistake) => unauthorized.with_detail(mistake),
+        AuthenticationError::InvalidCredentials => unauthorized.with_detail("the user or the password is wrong"),
+        AuthenticationError::Throttled => unauthorized.with_detail(
             "too many wrong passwords came from this address: these credentials were not looked at; wait a minute",
         ),
-        Stranger::Busy => Refusal::new(Reason::Overloaded, Stage::Identify)
+        AuthenticationError::Busy => Refusal::new(Reason::Overloaded, Stage::Identify)
             .with_detail("too many passwords are being checked"),
     }
 }

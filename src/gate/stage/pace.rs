@@ -4,72 +4,84 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::gate::destination::Addresses;
-use crate::gate::hold::{Arrival, Asking, Hold, SentAway, Slot, Terms};
-use crate::gate::judged::{Asked, Judged};
+use crate::gate::admission::{
+    AdmissionQueue, AdmissionRefusal, AdmissionRequest, Arrival, HostSlot, WaitTerms,
+};
+use crate::gate::destination::AddressList;
+use crate::gate::evaluation::{Evaluation, RequestFacts};
 use crate::gate::refusal::Refusal;
-use crate::gate::schedules::scheduled;
+use crate::gate::schedules::apply_limits;
 use crate::gate::stage::{class, stop};
-use crate::metrics::record::Keep;
-use crate::policy::fact::Dest;
-use crate::policy::options::politeness::{Overflow, PaceKey, PerAddress, Politeness};
-use crate::politeness::adaptive::Adaptive;
-use crate::politeness::order::Order;
-use crate::politeness::pace::{Jitter, Kind, LONGEST, Pace, Rate};
-use crate::politeness::schedule::Limits;
-use crate::store::Key;
-use crate::vocab::crawler::{Crawler, May};
-use crate::vocab::domain::registrable;
+use crate::metrics::record::UrlRetention;
+use crate::policy::fact::FetchDest;
+use crate::policy::options::politeness::{AddressLimits, Overflow, PaceKey, PolitenessOption};
+use crate::politeness::adaptive::AdaptiveDelay;
+use crate::politeness::pace::{HostPace, Jitter, MAX_WAIT, RateLimit, RequestKind};
+use crate::politeness::queue::WaitOrder;
+use crate::politeness::schedule::ScheduleLimits;
+use crate::store::LimiterKey;
+use crate::vocab::crawler::{Crawler, CrawlerHint};
+use crate::vocab::domain::registrable_domain;
 use crate::vocab::profile::Profile;
 use crate::vocab::stage::Stage;
 
 /// What a wait needs to know beside the request.
-pub struct Waits<'a> {
+pub struct WaitContext<'a> {
     /// Where requests wait.
-    pub hold: &'a Arc<Hold>,
+    pub admission: &'a Arc<AdmissionQueue>,
     /// The crawler's profile: asked only for requests that have to wait.
     pub profile: &'a (dyn Fn() -> Profile + Send + Sync),
 }
 
 /// Waits for the host's turn. `spacing` is what its robots.txt asks for; `arrival` is when the request first had to
 /// wait, if it was judged before.
-pub(in crate::gate) async fn hold<C>(
-    judged: &Judged<C>,
-    vetted: &impl Addresses,
+pub(in crate::gate) async fn acquire_slot<C>(
+    evaluation: &Evaluation<C>,
+    vetted: &impl AddressList,
     spacing: Option<Duration>,
-    waits: &Waits<'_>,
+    wait: &WaitContext<'_>,
     arrival: &mut Option<Arrival>,
-) -> Result<Slot, Box<Refusal>> {
-    match at_once(judged, spacing, waits, *arrival) {
+) -> Result<HostSlot, Box<Refusal>> {
+    match try_acquire_slot(evaluation, spacing, wait, *arrival) {
         Some(slot) => Ok(slot),
         // Boxed, so that those that go at once are not as big as those that wait.
-        None => Box::pin(in_turn(judged, vetted, spacing, waits, arrival)).await,
+        None => {
+            Box::pin(acquire_slot_in_turn(
+                evaluation, vetted, spacing, wait, arrival,
+            ))
+            .await
+        }
     }
 }
 
 /// The slot of a request that nothing holds and that is paced with its host alone.
-fn at_once<C>(
-    judged: &Judged<C>,
+fn try_acquire_slot<C>(
+    evaluation: &Evaluation<C>,
     spacing: Option<Duration>,
-    waits: &Waits<'_>,
+    wait: &WaitContext<'_>,
     arrival: Option<Arrival>,
-) -> Option<Slot> {
-    if arrival.is_some() || !waits.hold.stops().is_clear() {
+) -> Option<HostSlot> {
+    if arrival.is_some() || !wait.admission.stops().is_clear() {
         return None;
     }
-    let politeness = Politeness::of(judged.policy(), &judged.trail);
-    let (asked, kind) = (&judged.asked, kind(&judged.asked));
+    let politeness = PolitenessOption::new(evaluation.policy(), &evaluation.trail);
+    let (asked, kind) = (&evaluation.facts, request_kind(&evaluation.facts));
     let Pacing {
         key,
         pace,
         per_address,
-    } = Pacing::of(&politeness, kind, limits(judged, waits.hold), spacing);
+    } = Pacing::new(
+        &politeness,
+        kind,
+        schedule_limits(evaluation, wait.admission),
+        spacing,
+    );
     if key == PaceKey::Address || per_address.is_some() {
         return None;
     }
-    waits.hold.at_once(
-        Key {
-            name: name(key, None, asked.target.host()),
+    wait.admission.try_admit(
+        LimiterKey {
+            name: pace_name(key, None, asked.target.host()),
             kind,
         },
         &pace,
@@ -77,43 +89,51 @@ fn at_once<C>(
 }
 
 /// As [`hold`], for all others.
-async fn in_turn<C>(
-    judged: &Judged<C>,
-    vetted: &impl Addresses,
+async fn acquire_slot_in_turn<C>(
+    evaluation: &Evaluation<C>,
+    vetted: &impl AddressList,
     spacing: Option<Duration>,
-    waits: &Waits<'_>,
+    wait: &WaitContext<'_>,
     arrival: &mut Option<Arrival>,
-) -> Result<Slot, Box<Refusal>> {
-    let politeness = Politeness::of(judged.policy(), &judged.trail);
-    let asked = &judged.asked;
-    let (host, kind, crawler) = (asked.target.host(), kind(asked), &asked.crawler);
-    let pacing = || Pacing::of(&politeness, kind, limits(judged, waits.hold), spacing);
-    let patience = || longest_wait(&politeness, asked, waits);
-    let terms = || Terms {
+) -> Result<HostSlot, Box<Refusal>> {
+    let politeness = PolitenessOption::new(evaluation.policy(), &evaluation.trail);
+    let asked = &evaluation.facts;
+    let (host, kind, crawler) = (asked.target.host(), request_kind(asked), &asked.crawler);
+    let pacing = || {
+        Pacing::new(
+            &politeness,
+            kind,
+            schedule_limits(evaluation, wait.admission),
+            spacing,
+        )
+    };
+    let patience = || longest_wait(&politeness, asked, wait);
+    let terms = || WaitTerms {
         patience: patience(),
-        rank: class::rank(judged, &politeness, waits.hold),
+        rank: class::rank(evaluation, &politeness, wait.admission),
     };
     let overflow = politeness.overflow();
-    let mut subject = Subject {
+    let mut subject = PaceSubject {
         pacing: pacing(),
         overflow,
         host,
         kind,
         crawler,
-        what: asked.target.as_str(),
+        resource: asked.target.as_str(),
     };
-    let stoppable = || stop::Subject::request(judged);
+    let stoppable = || stop::StopSubject::for_request(evaluation);
     loop {
-        stop::outlast(stoppable, waits.hold, arrival, patience).await?;
-        let slot = subject.admit(vetted, waits.hold, arrival, terms).await;
-        let slot = slot.map_err(|away| Box::new(refusal(away, judged.keep(Stage::Pace))))?;
+        stop::wait_for_stops(stoppable, wait.admission, arrival, patience).await?;
+        let slot = subject.admit(vetted, wait.admission, arrival, terms).await;
+        let slot =
+            slot.map_err(|away| Box::new(refusal(away, evaluation.url_detail(Stage::Pace))))?;
         if arrival.is_none() {
             return Ok(slot);
         }
         // Its turn goes back unused if it was stopped while it waited for that, or if a window of the schedule has begun
         // or ended.
         let before = std::mem::replace(&mut subject.pacing, pacing());
-        if before == subject.pacing && stop::standing(stoppable, waits.hold).is_none() {
+        if before == subject.pacing && stop::current_refusal(stoppable, wait.admission).is_none() {
             return Ok(slot);
         }
     }
@@ -121,30 +141,30 @@ async fn in_turn<C>(
 
 /// For how long a request may wait, for its turn and for the end of a stop together.
 pub(in crate::gate) fn longest_wait(
-    politeness: &Politeness<'_>,
-    asked: &Asked,
-    waits: &Waits<'_>,
+    politeness: &PolitenessOption<'_>,
+    request_facts: &RequestFacts,
+    wait: &WaitContext<'_>,
 ) -> Duration {
     let max_hold = politeness
         .max_hold()
-        .unwrap_or_else(|| (waits.profile)().max_hold());
-    patience(max_hold, asked, waits.hold.longest())
+        .unwrap_or_else(|| (wait.profile)().max_hold());
+    effective_patience(max_hold, request_facts, wait.admission.max_wait())
 }
 
 /// Waits until a tunnel may be opened: one turn of its host, though none of the slots that requests have.
-pub(in crate::gate) async fn open(
-    subject: &Subject<'_>,
-    vetted: &impl Addresses,
-    hold: &Arc<Hold>,
+pub(in crate::gate) async fn acquire_tunnel_slot(
+    subject: &PaceSubject<'_>,
+    vetted: &impl AddressList,
+    admission: &Arc<AdmissionQueue>,
     arrival: &mut Option<Arrival>,
-    terms: Terms,
-) -> Result<Slot, Refusal> {
-    let slot = subject.admit(vetted, hold, arrival, || terms).await;
-    slot.map_err(|away| refusal(away, Keep::Host))
+    terms: WaitTerms,
+) -> Result<HostSlot, Refusal> {
+    let slot = subject.admit(vetted, admission, arrival, || terms).await;
+    slot.map_err(|away| refusal(away, UrlRetention::Host))
 }
 
 /// Who wants to go where.
-pub(in crate::gate) struct Subject<'a> {
+pub(in crate::gate) struct PaceSubject<'a> {
     /// How it is paced.
     pub(in crate::gate) pacing: Pacing,
     /// Whether it waits at all.
@@ -152,22 +172,22 @@ pub(in crate::gate) struct Subject<'a> {
     /// The host in canonical form.
     pub(in crate::gate) host: &'a str,
     /// A page, or what belongs to one.
-    pub(in crate::gate) kind: Kind,
+    pub(in crate::gate) kind: RequestKind,
     /// Who asks.
     pub(in crate::gate) crawler: &'a Crawler,
     /// What for.
-    pub(in crate::gate) what: &'a str,
+    pub(in crate::gate) resource: &'a str,
 }
 
-impl Subject<'_> {
+impl PaceSubject<'_> {
     /// Waits for the turn of its host and, where that is paced too, of its address.
     pub(in crate::gate) async fn admit(
         &self,
-        vetted: &impl Addresses,
-        hold: &Arc<Hold>,
+        vetted: &impl AddressList,
+        admission: &Arc<AdmissionQueue>,
         arrival: &mut Option<Arrival>,
-        terms: impl FnOnce() -> Terms,
-    ) -> Result<Slot, SentAway> {
+        terms: impl FnOnce() -> WaitTerms,
+    ) -> Result<HostSlot, AdmissionRefusal> {
         let key = self.pacing.key;
         let address = if key == PaceKey::Address {
             vetted.first()
@@ -175,68 +195,80 @@ impl Subject<'_> {
             None
         };
         let address = address.as_ref().map(IpAddr::to_string);
-        let asking = self.asking(name(key, address.as_deref(), self.host), self.pacing.pace);
+        let asking = self.admission_request(
+            pace_name(key, address.as_deref(), self.host),
+            self.pacing.pace,
+        );
         let dialled = self.pacing.per_address.zip(vetted.first());
         let Some((pace, address)) = dialled else {
-            return hold.admit(&asking, arrival, terms).await;
+            return admission.admit(&asking, arrival, terms).await;
         };
         // No host has such a name.
         let name = format!("@{address}");
-        let at_address = self.asking(&name, pace);
-        Box::pin(hold.admit_both(&asking, &at_address, arrival, terms())).await
+        let at_address = self.admission_request(&name, pace);
+        Box::pin(admission.admit_host_and_address(&asking, &at_address, arrival, terms())).await
     }
 
-    fn asking<'s>(&'s self, name: &'s str, pace: Pace) -> Asking<'s> {
+    fn admission_request<'s>(&'s self, name: &'s str, pace: HostPace) -> AdmissionRequest<'s> {
         let (key, overflow) = (
-            Key {
+            LimiterKey {
                 name,
                 kind: self.kind,
             },
             self.overflow,
         );
-        Asking {
+        AdmissionRequest {
             key,
             pace,
             overflow,
             crawler: self.crawler,
-            what: self.what,
+            resource: self.resource,
         }
     }
 }
 
 /// What is paced as one with a host; the address is asked for only where it is the key.
-pub(in crate::gate) fn name<'a>(key: PaceKey, address: Option<&'a str>, host: &'a str) -> &'a str {
+pub(in crate::gate) fn pace_name<'a>(
+    key: PaceKey,
+    address: Option<&'a str>,
+    host: &'a str,
+) -> &'a str {
     match (key, address) {
         (PaceKey::Address, Some(address)) => address,
-        (PaceKey::RegistrableDomain, _) => registrable(host),
+        (PaceKey::RegistrableDomain, _) => registrable_domain(host),
         (PaceKey::Host | PaceKey::Address, _) => host,
     }
 }
 
 /// How a request of the proxy's own is paced for this one, as a page, and the order of those it may wait among. `spacing`
 /// is what the host's robots.txt asks for.
-pub(in crate::gate) fn of_pages<C>(
-    judged: &Judged<C>,
-    hold: &Hold,
+pub(in crate::gate) fn page_pacing<C>(
+    evaluation: &Evaluation<C>,
+    admission: &AdmissionQueue,
     spacing: Option<Duration>,
-) -> (Pacing, Order) {
-    let politeness = Politeness::of(judged.policy(), &judged.trail);
-    let pacing = Pacing::of(&politeness, Kind::Navigation, limits(judged, hold), spacing);
+) -> (Pacing, WaitOrder) {
+    let politeness = PolitenessOption::new(evaluation.policy(), &evaluation.trail);
+    let pacing = Pacing::new(
+        &politeness,
+        RequestKind::Navigation,
+        schedule_limits(evaluation, admission),
+        spacing,
+    );
     (pacing, class::order(&politeness))
 }
 
 /// The limits that a schedule sets for now.
-fn limits<C>(judged: &Judged<C>, hold: &Hold) -> Limits {
-    judged
+fn schedule_limits<C>(evaluation: &Evaluation<C>, admission: &AdmissionQueue) -> ScheduleLimits {
+    evaluation
         .snapshot
         .schedules
-        .now(judged.policy(), &judged.trail, || hold.wall())
+        .current_limits(evaluation.policy(), &evaluation.trail, || admission.wall())
 }
 
-pub(super) fn kind(asked: &Asked) -> Kind {
-    match asked.facts().dest {
-        Some(Dest::Embed) => Kind::Embed,
-        Some(Dest::Navigation) | None => Kind::Navigation,
+pub(super) fn request_kind(request_facts: &RequestFacts) -> RequestKind {
+    match request_facts.policy_facts().dest {
+        Some(FetchDest::Embed) => RequestKind::Embed,
+        Some(FetchDest::Navigation) | None => RequestKind::Navigation,
     }
 }
 
@@ -246,23 +278,23 @@ pub(in crate::gate) struct Pacing {
     /// What is paced as one.
     pub(in crate::gate) key: PaceKey,
     /// The limits of the key.
-    pub(in crate::gate) pace: Pace,
+    pub(in crate::gate) pace: HostPace,
     /// The limits of the address, if it has any.
-    pub(in crate::gate) per_address: Option<Pace>,
+    pub(in crate::gate) per_address: Option<HostPace>,
 }
 
 impl Pacing {
     /// What the option says, with what a schedule puts in its place, and with what a robots.txt asks for.
-    pub(in crate::gate) fn of(
-        politeness: &Politeness<'_>,
-        kind: Kind,
-        limits: Limits,
+    pub(in crate::gate) fn new(
+        politeness: &PolitenessOption<'_>,
+        kind: RequestKind,
+        limits: ScheduleLimits,
         spacing: Option<Duration>,
     ) -> Self {
-        let pace = pace(politeness, kind, limits, spacing);
+        let pace = build_pace(politeness, kind, limits, spacing);
         let per_address = politeness
             .per_address()
-            .map(|limits| of_address(limits, kind));
+            .map(|limits| address_pace(limits, kind));
         Self {
             key: politeness.key(),
             pace,
@@ -271,8 +303,11 @@ impl Pacing {
     }
 
     /// The same for a tunnel: a turn, though none of the slots that requests have.
-    pub(in crate::gate) fn of_tunnel(politeness: &Politeness<'_>, limits: Limits) -> Self {
-        let slotless = |pace| Pace {
+    pub(in crate::gate) fn for_tunnel(
+        politeness: &PolitenessOption<'_>,
+        limits: ScheduleLimits,
+    ) -> Self {
+        let slotless = |pace| HostPace {
             concurrency: u32::MAX,
             ..pace
         };
@@ -280,7 +315,7 @@ impl Pacing {
             key,
             pace,
             per_address,
-        } = Self::of(politeness, Kind::Navigation, limits, None);
+        } = Self::new(politeness, RequestKind::Navigation, limits, None);
         Self {
             key,
             pace: slotless(pace),
@@ -291,77 +326,85 @@ impl Pacing {
 
 /// The limits of the kind. A Crawl-delay is about pages: with it on what belongs to them none would be complete. So are
 /// the limits of a schedule.
-fn pace(
-    politeness: &Politeness<'_>,
-    kind: Kind,
-    limits: Limits,
+fn build_pace(
+    politeness: &PolitenessOption<'_>,
+    kind: RequestKind,
+    limits: ScheduleLimits,
     spacing: Option<Duration>,
-) -> Pace {
+) -> HostPace {
     let jitter = politeness
         .jitter()
         .map_or(Jitter::NONE, |(from, to)| Jitter::new(from, to));
     let bytes = politeness.bytes_per_second();
     match kind {
-        Kind::Navigation => {
-            let pages = scheduled(politeness.pages(), limits);
+        RequestKind::Navigation => {
+            let pages = apply_limits(politeness.pages(), limits);
             let rate = pages
                 .rate
-                .map(|(count, per)| Rate::new(count, per, pages.burst));
-            let (delay, concurrency) = (pages.delay.min(LONGEST), pages.concurrency);
+                .map(|(count, per)| RateLimit::new(count, per, pages.burst));
+            let (delay, concurrency) = (pages.delay.min(MAX_WAIT), pages.concurrency);
             let adaptive = politeness
                 .adaptive()
-                .map(|(factor, min, max)| Adaptive::new(factor, min, max));
-            Pace {
+                .map(|(factor, min, max)| AdaptiveDelay::new(factor, min, max));
+            HostPace {
                 delay,
                 jitter,
                 rate,
                 concurrency,
                 adaptive,
-                bytes,
+                bytes_per_second: bytes,
             }
-            .at_least(spacing)
+            .with_min_delay(spacing)
         }
-        Kind::Embed => {
+        RequestKind::Embed => {
             let embeds = politeness.embeds();
-            let (delay, concurrency) = (embeds.delay.min(LONGEST), embeds.concurrency);
-            Pace {
+            let (delay, concurrency) = (embeds.delay.min(MAX_WAIT), embeds.concurrency);
+            HostPace {
                 delay,
                 jitter,
                 concurrency,
-                bytes,
-                ..Pace::FREE
+                bytes_per_second: bytes,
+                ..HostPace::UNLIMITED
             }
         }
     }
 }
 
 /// The delay of an address is for pages, as a Crawl-delay is; its hosts have jitter enough.
-fn of_address(limits: PerAddress, kind: Kind) -> Pace {
+fn address_pace(limits: AddressLimits, kind: RequestKind) -> HostPace {
     let delay = match kind {
-        Kind::Navigation => limits.delay.min(LONGEST),
-        Kind::Embed => Duration::ZERO,
+        RequestKind::Navigation => limits.delay.min(MAX_WAIT),
+        RequestKind::Embed => Duration::ZERO,
     };
-    Pace {
+    HostPace {
         delay,
         concurrency: limits.concurrency,
-        ..Pace::FREE
+        ..HostPace::UNLIMITED
     }
 }
 
 /// `Crawl-Max-Wait` shortens what the policy or the profile allows; for crawlers that may, it lengthens it up to a limit.
-fn patience(max_hold: Duration, asked: &Asked, longest: Duration) -> Duration {
-    let most = if asked.crawler.may(May::Wait) {
+fn effective_patience(
+    max_hold: Duration,
+    request_facts: &RequestFacts,
+    longest: Duration,
+) -> Duration {
+    let most = if request_facts.crawler.allows_hint(CrawlerHint::Wait) {
         max_hold.max(longest)
     } else {
         max_hold
     };
-    asked.max_wait.unwrap_or(max_hold).min(most).min(LONGEST)
+    request_facts
+        .max_wait
+        .unwrap_or(max_hold)
+        .min(most)
+        .min(MAX_WAIT)
 }
 
-fn refusal(away: SentAway, keep: Keep) -> Refusal {
+fn refusal(admission_refusal: AdmissionRefusal, keep: UrlRetention) -> Refusal {
     Refusal {
-        retry_after: Some(away.retry_after),
-        keep,
-        ..Refusal::new(away.reason, Stage::Pace)
+        retry_after: Some(admission_refusal.retry_after),
+        url_detail: keep,
+        ..Refusal::new(admission_refusal.reason, Stage::Pace)
     }
 }

@@ -1,7 +1,7 @@
 //! Recrawl: whether a document is one that the crawler has: the options `unmodified` and `duplicate`.
 //!
 //! By validators, before a byte of the body is sent on. By the body itself it is told where documents are read, which asks
-//! [`Learning`].
+//! [`OutcomeRecorder`].
 
 use std::sync::Arc;
 
@@ -12,24 +12,24 @@ use http::header::{
 use http::response::Parts;
 use http::{Method, StatusCode};
 
-use crate::gate::judged::Judged;
+use crate::gate::evaluation::Evaluation;
 use crate::gate::refusal::Refusal;
-use crate::ledger::key::Key;
-use crate::ledger::record::{ContentHash, Indexed, Record, Validators};
-use crate::ledger::verdict::same_version;
-use crate::policy::options::Slot;
-use crate::policy::options::checks::{self, Check};
+use crate::ledger::key::LedgerKey;
+use crate::ledger::record::{ContentHash, DocumentValidators, IndexState, LedgerRecord};
+use crate::ledger::recrawl::is_same_version;
+use crate::policy::options::OptionSlot;
+use crate::policy::options::checks::{self, CheckAction};
 use crate::policy::options::schema::{DUPLICATE, UNMODIFIED};
 use crate::vocab::profile::Conditional;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::vocab::target::UrlTarget;
 
-use super::learn::Learning;
-use super::ledger::{Conditions, Recalled, blaming, key_of};
+use super::ledger::{ConditionOwner, LedgerEntry, attribute_to_option, url_key};
+use super::outcome::OutcomeRecorder;
 
 /// What a request must have none of to be asked with the proxy's own conditions.
-const CONDITIONS: [HeaderName; 6] = [
+const CONDITION_HEADERS: [HeaderName; 6] = [
     IF_NONE_MATCH,
     IF_MODIFIED_SINCE,
     IF_MATCH,
@@ -39,26 +39,34 @@ const CONDITIONS: [HeaderName; 6] = [
 ];
 
 /// Whether a method fetches a document, or asks about one: others are no recrawl.
-pub(super) fn refetches(method: &Method) -> bool {
+pub(super) fn is_fetch(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
 /// Adds the validators of the document that the crawler has, so that an origin need not send it again only for it to be
 /// refused: under `unmodified: reject`, to a GET that asks for no part and has no conditions of its own.
-pub fn add_conditions<C>(judged: &mut Judged<C>, headers: &mut HeaderMap) {
-    let (policy, trail) = (&judged.snapshot.policy, &judged.trail);
-    let Some(recalled) = &mut judged.recalled else {
+pub fn add_conditions<C>(evaluation: &mut Evaluation<C>, headers: &mut HeaderMap) {
+    let (policy, trail) = (&evaluation.snapshot.policy, &evaluation.trail);
+    let Some(recalled) = &mut evaluation.ledger_entry else {
         return;
     };
-    let Some(record) = recalled.record.as_ref().filter(|record| is_had(record)) else {
+    let Some(record) = recalled
+        .record
+        .as_ref()
+        .filter(|record| has_document(record))
+    else {
         return;
     };
-    let asks = judged.asked.method == Method::GET
-        && checks::of(policy, trail, UNMODIFIED) == Check::Reject;
-    if !asks || CONDITIONS.iter().any(|name| headers.contains_key(name)) {
+    let asks = evaluation.facts.method == Method::GET
+        && checks::read_action(policy, trail, UNMODIFIED) == CheckAction::Reject;
+    if !asks
+        || CONDITION_HEADERS
+            .iter()
+            .any(|name| headers.contains_key(name))
+    {
         return;
     }
-    let Validators {
+    let DocumentValidators {
         etag,
         last_modified,
     } = &record.validators;
@@ -68,15 +76,18 @@ pub fn add_conditions<C>(judged: &mut Judged<C>, headers: &mut HeaderMap) {
             .and_then(|value| HeaderValue::from_str(value).ok())
         {
             headers.insert(name, value);
-            recalled.conditions = Conditions::Ours;
+            recalled.condition_owner = ConditionOwner::Proxy;
         }
     }
 }
 
 /// Whether a 304 was asked for, be it by the proxy.
-pub(in crate::gate) fn asked_for<C>(judged: &Judged<C>, client: Conditional) -> Conditional {
-    match &judged.recalled {
-        Some(recalled) if recalled.conditions == Conditions::Ours => Conditional::Yes,
+pub(in crate::gate) fn effective_conditional<C>(
+    evaluation: &Evaluation<C>,
+    client: Conditional,
+) -> Conditional {
+    match &evaluation.ledger_entry {
+        Some(recalled) if recalled.condition_owner == ConditionOwner::Proxy => Conditional::Yes,
         Some(_) | None => client,
     }
 }
@@ -85,12 +96,12 @@ pub(in crate::gate) fn asked_for<C>(judged: &Judged<C>, client: Conditional) -> 
 ///
 /// # Errors
 /// The refusal of a document that the crawler has.
-pub(in crate::gate) fn judge<C>(
-    judged: &Judged<C>,
+pub(in crate::gate) fn evaluate<C>(
+    evaluation: &Evaluation<C>,
     head: &Parts,
 ) -> Result<Vec<HeaderValue>, Box<Refusal>> {
     let mut tags = vec![];
-    let Some(recalled) = &judged.recalled else {
+    let Some(recalled) = &evaluation.ledger_entry else {
         return Ok(tags);
     };
     let received = |refusal: Refusal| {
@@ -99,20 +110,21 @@ pub(in crate::gate) fn judge<C>(
             ..refusal
         })
     };
-    if head.status == StatusCode::NOT_MODIFIED && recalled.conditions == Conditions::Ours {
-        return Err(received(unmodified(judged, Stage::Response)));
+    if head.status == StatusCode::NOT_MODIFIED && recalled.condition_owner == ConditionOwner::Proxy
+    {
+        return Err(received(unmodified_refusal(evaluation, Stage::Response)));
     }
-    if !judged.policy().compares()
+    if !evaluation.policy().compares_content()
         || head.status != StatusCode::OK
-        || !refetches(&judged.asked.method)
+        || !is_fetch(&evaluation.facts.method)
     {
         return Ok(tags);
     }
-    let check = |slot| checks::of(judged.policy(), &judged.trail, slot);
-    let found = |slot: Slot| check(slot) != Check::Pass;
-    if found(UNMODIFIED) && recalled.has(&validators(&head.headers)) {
-        if check(UNMODIFIED) == Check::Reject {
-            return Err(received(unmodified(judged, Stage::Response)));
+    let check = |slot| checks::read_action(evaluation.policy(), &evaluation.trail, slot);
+    let found = |slot: OptionSlot| check(slot) != CheckAction::Pass;
+    if found(UNMODIFIED) && recalled.matches_version(&read_validators(&head.headers)) {
+        if check(UNMODIFIED) == CheckAction::Reject {
+            return Err(received(unmodified_refusal(evaluation, Stage::Response)));
         }
         tags.push(HeaderValue::from_static("unmodified"));
     }
@@ -121,9 +133,9 @@ pub(in crate::gate) fn judge<C>(
     } else {
         None
     };
-    if let Some(other) = tag.and_then(|tag| twin(judged, recalled, tag)) {
-        if check(DUPLICATE) == Check::Reject {
-            return Err(received(duplicate(judged, Stage::Response)));
+    if let Some(other) = tag.and_then(|tag| find_duplicate_by_etag(evaluation, recalled, tag)) {
+        if check(DUPLICATE) == CheckAction::Reject {
+            return Err(received(duplicate_refusal(evaluation, Stage::Response)));
         }
         tags.extend(duplicate_tag(&other));
     }
@@ -132,27 +144,27 @@ pub(in crate::gate) fn judge<C>(
 
 /// What a body's content is asked for, beside what its validators say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum ContentUse {
     /// Nothing.
-    Unasked,
+    Ignore,
     /// To be remembered, once it has been sent on.
-    Remembered,
+    Remember,
     /// Whether it may be sent on at all.
-    Judged,
+    Check,
 }
 
 /// What the content of an answer that passed its head's judgement is asked for: of a GET's 200, where `unmodified` or
 /// `duplicate` look at answers.
-pub(in crate::gate) fn content<C>(judged: &Judged<C>, head: &Parts) -> Content {
-    let compares = judged.recalled.is_some() && judged.policy().compares();
-    if !compares || head.status != StatusCode::OK || judged.asked.method != Method::GET {
-        return Content::Unasked;
+pub(in crate::gate) fn content_use<C>(evaluation: &Evaluation<C>, head: &Parts) -> ContentUse {
+    let compares = evaluation.ledger_entry.is_some() && evaluation.policy().compares_content();
+    if !compares || head.status != StatusCode::OK || evaluation.facts.method != Method::GET {
+        return ContentUse::Ignore;
     }
-    let check = |slot| checks::of(judged.policy(), &judged.trail, slot);
+    let check = |slot| checks::read_action(evaluation.policy(), &evaluation.trail, slot);
     match (check(UNMODIFIED), check(DUPLICATE)) {
-        (Check::Reject, _) | (_, Check::Reject) => Content::Judged,
-        (Check::Tag, _) | (_, Check::Tag) => Content::Remembered,
-        (Check::Pass, Check::Pass) => Content::Unasked,
+        (CheckAction::Reject, _) | (_, CheckAction::Reject) => ContentUse::Check,
+        (CheckAction::Tag, _) | (_, CheckAction::Tag) => ContentUse::Remember,
+        (CheckAction::Pass, CheckAction::Pass) => ContentUse::Ignore,
     }
 }
 
@@ -160,46 +172,56 @@ pub(in crate::gate) fn content<C>(judged: &Judged<C>, head: &Parts) -> Content {
 ///
 /// # Errors
 /// The refusal of a document that the crawler has.
-pub(in crate::gate) fn judge_content<C>(
-    judged: &Judged<C>,
+pub(in crate::gate) fn check_content<C>(
+    evaluation: &Evaluation<C>,
     head: &Parts,
-    learning: &Learning,
+    recorder: &OutcomeRecorder,
     hash: &ContentHash,
 ) -> Result<(), Box<Refusal>> {
-    let rejects = |slot| checks::of(judged.policy(), &judged.trail, slot) == Check::Reject;
+    let rejects = |slot| {
+        checks::read_action(evaluation.policy(), &evaluation.trail, slot) == CheckAction::Reject
+    };
     let received = |refusal: Refusal| {
         Box::new(Refusal {
             received_status: Some(head.status.as_u16()),
             ..refusal
         })
     };
-    if rejects(UNMODIFIED) && learning.unmodified_by_content(hash) {
-        return Err(received(unmodified(judged, Stage::Document)));
+    if rejects(UNMODIFIED) && recorder.is_unmodified(hash) {
+        return Err(received(unmodified_refusal(evaluation, Stage::Document)));
     }
-    if rejects(DUPLICATE) && learning.duplicate_by_content(hash).is_some() {
-        return Err(received(duplicate(judged, Stage::Document)));
+    if rejects(DUPLICATE) && recorder.find_duplicate(hash).is_some() {
+        return Err(received(duplicate_refusal(evaluation, Stage::Document)));
     }
     Ok(())
 }
 
-impl Recalled {
+impl LedgerEntry {
     /// Whether these are the validators of the document that was delivered last.
-    fn has(&self, validators: &Validators) -> bool {
+    fn matches_version(&self, validators: &DocumentValidators) -> bool {
         self.record
             .as_ref()
-            .is_some_and(|record| is_had(record) && same_version(record, validators))
+            .is_some_and(|record| has_document(record) && is_same_version(record, validators))
     }
 }
 
 /// The refusal of a document that has not changed: it stays in the index.
-pub(in crate::gate) fn unmodified<C>(judged: &Judged<C>, stage: Stage) -> Refusal {
-    blaming(judged, UNMODIFIED, Refusal::new(Reason::Unmodified, stage))
+pub(in crate::gate) fn unmodified_refusal<C>(evaluation: &Evaluation<C>, stage: Stage) -> Refusal {
+    attribute_to_option(
+        evaluation,
+        UNMODIFIED,
+        Refusal::new(Reason::Unmodified, stage),
+    )
 }
 
 /// The refusal of a document that another URL has as well.
-pub(in crate::gate) fn duplicate<C>(judged: &Judged<C>, stage: Stage) -> Refusal {
-    let refusal = blaming(judged, DUPLICATE, Refusal::new(Reason::Duplicate, stage));
-    let intent = judged.trail.reject(judged.policy());
+pub(in crate::gate) fn duplicate_refusal<C>(evaluation: &Evaluation<C>, stage: Stage) -> Refusal {
+    let refusal = attribute_to_option(
+        evaluation,
+        DUPLICATE,
+        Refusal::new(Reason::Duplicate, stage),
+    );
+    let intent = evaluation.trail.reject_intent(evaluation.policy());
     Refusal { intent, ..refusal }
 }
 
@@ -209,14 +231,14 @@ pub(in crate::gate) fn duplicate_tag(of: &str) -> Option<HeaderValue> {
 }
 
 /// By what a later answer is told to be the same.
-pub(super) fn validators(headers: &HeaderMap) -> Validators {
+pub(super) fn read_validators(headers: &HeaderMap) -> DocumentValidators {
     let text = |name| {
         headers
             .get(name)
             .and_then(|value: &HeaderValue| value.to_str().ok())
             .map(Arc::from)
     };
-    Validators {
+    DocumentValidators {
         etag: text(ETAG),
         last_modified: text(LAST_MODIFIED),
     }
@@ -229,13 +251,24 @@ pub(super) fn strong_etag(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Another URL of the host whose document has this entity tag.
-fn twin<C>(judged: &Judged<C>, recalled: &Recalled, tag: &str) -> Option<Box<str>> {
-    let asked = &judged.asked;
-    let key = Key::of_content(asked.crawler.as_str(), asked.target.host(), tag);
-    let other = recalled.ledger.with_content(key)?;
+fn find_duplicate_by_etag<C>(
+    evaluation: &Evaluation<C>,
+    recalled: &LedgerEntry,
+    tag: &str,
+) -> Option<Box<str>> {
+    let asked = &evaluation.facts;
+    let key = LedgerKey::for_content(asked.crawler.as_str(), asked.target.host(), tag);
+    let other = recalled.ledger.url_with_content(key)?;
     let target = UrlTarget::parse(&other).ok()?;
-    let other_key = key_of(judged.policy(), &judged.trail, &asked.crawler, &target);
-    let stands = |record: &Record| record.validators.etag.as_deref() == Some(tag) && stands(record);
+    let other_key = url_key(
+        evaluation.policy(),
+        &evaluation.trail,
+        &asked.crawler,
+        &target,
+    );
+    let stands = |record: &LedgerRecord| {
+        record.validators.etag.as_deref() == Some(tag) && may_be_indexed(record)
+    };
     let record = recalled
         .ledger
         .look_up(other_key)
@@ -244,11 +277,11 @@ fn twin<C>(judged: &Judged<C>, recalled: &Recalled, tag: &str) -> Option<Box<str
 }
 
 /// Whether the crawler has a document of this URL: one that had to leave its index is fetched anew when it may be.
-pub(super) fn is_had(record: &Record) -> bool {
-    record.last_fetched.is_some() && stands(record)
+pub(super) fn has_document(record: &LedgerRecord) -> bool {
+    record.last_fetched.is_some() && may_be_indexed(record)
 }
 
 /// Whether an index may still have the document of a record: what has left it has no duplicates.
-pub(super) fn stands(record: &Record) -> bool {
-    record.is_known() && record.indexed == Indexed::Perhaps
+pub(super) fn may_be_indexed(record: &LedgerRecord) -> bool {
+    record.is_known() && record.index_state == IndexState::Possible
 }

@@ -6,269 +6,305 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::clock::Lapse;
-use crate::gate::hold::Hold;
-use crate::gate::judged::{Asked, Judged};
+use crate::clock::TimeSpan;
+use crate::gate::admission::AdmissionQueue;
+use crate::gate::evaluation::{Evaluation, RequestFacts};
 use crate::gate::refusal::Refusal;
-use crate::gate::robots::{Errand, Found, RobotsFiles};
-use crate::gate::schedules::since_1970;
-use crate::policy::options::politeness::Politeness;
+use crate::gate::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
+use crate::gate::schedules::unix_time;
+use crate::policy::options::politeness::PolitenessOption;
 use crate::policy::options::robots::{OnUnreachable, RobotsOption};
-use crate::politeness::pace::Kind;
-use crate::robots::agent::product_token;
-use crate::robots::ending::Ending;
-use crate::robots::standing::{Known, Standing};
-use crate::robots::{Access, Ruling};
+use crate::politeness::pace::RequestKind;
+use crate::robots::fetch_outcome::RobotsFetchOutcome;
+use crate::robots::product_token::product_token;
+use crate::robots::state::{RobotsRules, RobotsState};
+use crate::robots::{RobotsAccess, RobotsDecision};
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
 use super::pace::Pacing;
-use super::usage::Said;
+use super::usage::RobotsUsageStatement;
 use super::{pace, usage};
 
 /// The crawler's name towards origins if neither the policy nor its `User-Agent` has one.
-const NAMELESS: &str = "crawlgate";
+const DEFAULT_AGENT: &str = "crawlgate";
 /// A failure that was none of the origin's: the next request may try again.
-const SOON: Duration = Duration::from_secs(1);
+const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// What becomes of a request that robots.txt does not refuse.
 #[derive(Debug)]
-pub(in crate::gate) enum Ruled {
+pub(in crate::gate) enum RobotsVerdict {
     /// It goes on.
-    Go(Going),
+    Allow(RobotsAllowance),
     /// It asks for the robots.txt, and gets what the proxy knows.
-    Serve(Arc<Known>),
+    Serve(Arc<RobotsState>),
 }
 
 /// How a request goes on.
 #[derive(Debug, Default)]
-pub(in crate::gate) struct Going {
+pub(in crate::gate) struct RobotsAllowance {
     /// The time between requests that its group asks for, by Crawl-delay or Request-rate, no longer than the policy's cap.
     pub(in crate::gate) spacing: Option<Duration>,
     /// What is known that it goes by; nothing if the policy does not ask.
-    by: Option<Arc<Known>>,
+    basis: Option<Arc<RobotsState>>,
 }
 
-impl Going {
+impl RobotsAllowance {
     /// Whether something newer is known by now: a request that had to wait is judged by that.
-    pub(in crate::gate) fn is_outdated<C, R: RobotsFiles>(
+    pub(in crate::gate) fn is_outdated<C, R: RobotsProvider>(
         &self,
-        judged: &Judged<C>,
+        evaluation: &Evaluation<C>,
         robots: &R,
     ) -> bool {
-        let Some(by) = &self.by else { return false };
-        match robots.known(&judged.asked.target, judged.verify()) {
-            Some(Found::Fresh(known) | Found::Past(known)) => known.is_newer_than(by),
+        let Some(by) = &self.basis else { return false };
+        match robots.cached(&evaluation.facts.target, evaluation.verify()) {
+            Some(CachedRobots::Fresh(known) | CachedRobots::Expired(known)) => {
+                known.is_newer_than(by)
+            }
             None => false,
         }
     }
 }
 
 /// Asks the host's robots.txt.
-pub(in crate::gate) async fn judge<C, R: RobotsFiles>(
-    judged: &mut Judged<C>,
+pub(in crate::gate) async fn evaluate<C, R: RobotsProvider>(
+    evaluation: &mut Evaluation<C>,
     robots: &R,
-    hold: &Arc<Hold>,
-) -> Result<Ruled, Box<Refusal>> {
-    let mut heard = Heard::default();
-    let ruled = ask(judged, robots, hold, &mut heard).await;
-    judged.usage = heard.usage.into();
-    judged.fetched_in = heard.fetched_in.or(judged.fetched_in);
+    admission: &Arc<AdmissionQueue>,
+) -> Result<RobotsVerdict, Box<Refusal>> {
+    let mut heard = RobotsFindings::default();
+    let ruled = apply_robots(evaluation, robots, admission, &mut heard).await;
+    evaluation.usage = heard.usage.into();
+    evaluation.robots_fetch_time = heard.fetch_time.or(evaluation.robots_fetch_time);
     ruled
 }
 
 /// What comes of asking, beside the ruling.
 #[derive(Default)]
-struct Heard {
-    usage: Vec<Said>,
-    fetched_in: Option<Lapse>,
+struct RobotsFindings {
+    usage: Vec<RobotsUsageStatement>,
+    fetch_time: Option<TimeSpan>,
 }
 
-async fn ask<C, R: RobotsFiles>(
-    judged: &Judged<C>,
+async fn apply_robots<C, R: RobotsProvider>(
+    evaluation: &Evaluation<C>,
     robots: &R,
-    hold: &Arc<Hold>,
-    heard: &mut Heard,
-) -> Result<Ruled, Box<Refusal>> {
-    let option = RobotsOption::of(judged.policy(), &judged.trail);
+    admission: &Arc<AdmissionQueue>,
+    findings: &mut RobotsFindings,
+) -> Result<RobotsVerdict, Box<Refusal>> {
+    let option = RobotsOption::new(evaluation.policy(), &evaluation.trail);
     if !option.obeys() {
-        return Ok(Ruled::Go(Going::default()));
+        return Ok(RobotsVerdict::Allow(RobotsAllowance::default()));
     }
-    let target = &judged.asked.target;
-    let agent = agent(option.agent(), &judged.asked);
-    let (verify, minds) = (judged.verify(), option.on_unreachable());
-    let known = match robots.known(target, verify) {
-        Some(Found::Fresh(known)) => known,
-        Some(Found::Past(known)) if matches!(in_force(&known, minds), InForce::Known(_)) => {
-            robots.renew(target, verify, || {
-                renewal(judged, agent, hold, in_force(&known, minds))
+    let target = &evaluation.facts.target;
+    let agent = robots_agent(option.agent(), &evaluation.facts);
+    let (verify, minds) = (evaluation.verify(), option.on_unreachable());
+    let known = match robots.cached(target, verify) {
+        Some(CachedRobots::Fresh(known)) => known,
+        Some(CachedRobots::Expired(known))
+            if matches!(effective_robots(&known, minds), EffectiveRobots::Known(_)) =>
+        {
+            robots.refresh(target, verify, || {
+                refresh_request(
+                    evaluation,
+                    agent,
+                    admission,
+                    effective_robots(&known, minds),
+                )
             });
             known
         }
-        Some(Found::Past(_)) | None => {
-            let began = hold.now();
-            let known = Box::pin(robots.fetch(target, errand(judged, agent, hold, None))).await;
-            heard.fetched_in = Some(Lapse::between(began, hold.now()));
+        Some(CachedRobots::Expired(_)) | None => {
+            let began = admission.now();
+            let known =
+                Box::pin(robots.fetch(target, fetch_request(evaluation, agent, admission, None)))
+                    .await;
+            findings.fetch_time = Some(TimeSpan::between(began, admission.now()));
             known
         }
     };
-    let standing = in_force(&known, minds);
+    let standing = effective_robots(&known, minds);
     let refusal = |refusal: Refusal| {
         Box::new(Refusal {
-            keep: judged.keep(Stage::Robots),
+            url_detail: evaluation.url_detail(Stage::Robots),
             ..refusal
         })
     };
-    if judged.asked.reads_robots_txt() {
+    if evaluation.facts.reads_robots_txt() {
         return match standing {
-            InForce::Unknown | InForce::Unasked => Err(refusal(failure(&known))),
-            InForce::Known(_) => Ok(Ruled::Serve(known)),
+            EffectiveRobots::Unknown | EffectiveRobots::Ignored => {
+                Err(refusal(fetch_failure_refusal(&known)))
+            }
+            EffectiveRobots::Known(_) => Ok(RobotsVerdict::Serve(known)),
         };
     }
     match standing {
-        InForce::Unasked => Ok(Ruled::Go(Going {
+        EffectiveRobots::Ignored => Ok(RobotsVerdict::Allow(RobotsAllowance {
             spacing: None,
-            by: Some(known),
+            basis: Some(known),
         })),
-        InForce::Unknown => Err(refusal(unreachable(&known))),
-        InForce::Known(holding) => {
-            ruled(holding, agent, target.path_and_query()).map_err(refusal)?;
-            let stated = usage::stated(judged, holding, agent);
-            usage::obey(&option, &stated).map_err(refusal)?;
-            heard.usage = stated.into_iter().map(Said::from).collect();
-            let spacing = spacing(holding, agent, judged, hold);
-            Ok(Ruled::Go(Going {
+        EffectiveRobots::Unknown => Err(refusal(unreachable_refusal(&known))),
+        EffectiveRobots::Known(holding) => {
+            check_rules(holding, agent, target.path_and_query()).map_err(refusal)?;
+            let stated = usage::read_statements(evaluation, holding, agent);
+            usage::check_denied_uses(&option, &stated).map_err(refusal)?;
+            findings.usage = stated.into_iter().map(RobotsUsageStatement::from).collect();
+            let spacing = capped_spacing(holding, agent, evaluation, admission);
+            Ok(RobotsVerdict::Allow(RobotsAllowance {
                 spacing,
-                by: Some(known),
+                basis: Some(known),
             }))
         }
     }
 }
 
 /// Whether a request would have to wait for a fetch.
-pub(in crate::gate) fn must_fetch<C, R: RobotsFiles>(judged: &Judged<C>, robots: &R) -> bool {
-    let option = RobotsOption::of(judged.policy(), &judged.trail);
+pub(in crate::gate) fn must_fetch<C, R: RobotsProvider>(
+    evaluation: &Evaluation<C>,
+    robots: &R,
+) -> bool {
+    let option = RobotsOption::new(evaluation.policy(), &evaluation.trail);
     option.obeys()
-        && match robots.known(&judged.asked.target, judged.verify()) {
-            Some(Found::Fresh(_)) => false,
-            Some(Found::Past(known)) => {
-                !matches!(in_force(&known, option.on_unreachable()), InForce::Known(_))
-            }
+        && match robots.cached(&evaluation.facts.target, evaluation.verify()) {
+            Some(CachedRobots::Fresh(_)) => false,
+            Some(CachedRobots::Expired(known)) => !matches!(
+                effective_robots(&known, option.on_unreachable()),
+                EffectiveRobots::Known(_)
+            ),
             None => true,
         }
 }
 
 /// What holds for a request.
-enum InForce<'a> {
+enum EffectiveRobots<'a> {
     /// This, the newest or an older one.
-    Known(&'a Known),
+    Known(&'a RobotsState),
     /// Nothing is known.
     Unknown,
     /// Nothing is known, and the policy does not mind.
-    Unasked,
+    Ignored,
 }
 
-fn in_force(known: &Known, on_unreachable: OnUnreachable) -> InForce<'_> {
-    match (&known.standing, on_unreachable) {
-        (Standing::Rules(_) | Standing::AllowAll, _) => InForce::Known(known),
-        (Standing::Unknown, OnUnreachable::Allow) => InForce::Unasked,
-        (Standing::Unknown, OnUnreachable::Deny) => InForce::Unknown,
-        (Standing::Unknown, OnUnreachable::StaleThenDeny) => {
-            known.stale().map_or(InForce::Unknown, InForce::Known)
-        }
+fn effective_robots(known: &RobotsState, on_unreachable: OnUnreachable) -> EffectiveRobots<'_> {
+    match (&known.rules, on_unreachable) {
+        (RobotsRules::File(_) | RobotsRules::AllowAll, _) => EffectiveRobots::Known(known),
+        (RobotsRules::Unknown, OnUnreachable::Allow) => EffectiveRobots::Ignored,
+        (RobotsRules::Unknown, OnUnreachable::Deny) => EffectiveRobots::Unknown,
+        (RobotsRules::Unknown, OnUnreachable::StaleThenDeny) => known
+            .stale()
+            .map_or(EffectiveRobots::Unknown, EffectiveRobots::Known),
     }
 }
 
-fn ruled(known: &Known, agent: &str, url: &str) -> Result<(), Refusal> {
-    let Some(rules) = known.rules() else {
+fn check_rules(known: &RobotsState, agent: &str, url: &str) -> Result<(), Refusal> {
+    let Some(rules) = known.file() else {
         return Ok(());
     };
-    let ruling = rules.ruling(agent, url);
+    let ruling = rules.decide(agent, url);
     match ruling.access {
-        Access::Disallow => Err(disallowed(&ruling)),
-        Access::Allow => Ok(()),
+        RobotsAccess::Disallow => Err(disallowed_refusal(&ruling)),
+        RobotsAccess::Allow => Ok(()),
     }
 }
 
 /// The least time between requests that the file asks for, no longer than the policy's cap. It is for pages, so only pages
 /// are counted where the cap shortens it.
-fn spacing<C>(known: &Known, agent: &str, judged: &Judged<C>, hold: &Hold) -> Option<Duration> {
-    let asked = asked_for(known, agent, judged, hold)?;
-    let spacing = capped(asked, judged);
-    if spacing < asked && pace::kind(&judged.asked) == Kind::Navigation {
-        hold.delay_is_capped();
+fn capped_spacing<C>(
+    known: &RobotsState,
+    agent: &str,
+    evaluation: &Evaluation<C>,
+    admission: &AdmissionQueue,
+) -> Option<Duration> {
+    let asked = requested_spacing(known, agent, evaluation, admission)?;
+    let spacing = cap_spacing(asked, evaluation);
+    if spacing < asked && pace::request_kind(&evaluation.facts) == RequestKind::Navigation {
+        admission.record_capped_delay();
     }
     Some(spacing)
 }
 
 /// By Crawl-delay or by Request-rate, whichever is longer.
-fn asked_for<C>(known: &Known, agent: &str, judged: &Judged<C>, hold: &Hold) -> Option<Duration> {
-    let rules = known.rules()?;
-    let obeys = |_: &Duration| Politeness::of(judged.policy(), &judged.trail).obeys_request_rate();
+fn requested_spacing<C>(
+    known: &RobotsState,
+    agent: &str,
+    evaluation: &Evaluation<C>,
+    admission: &AdmissionQueue,
+) -> Option<Duration> {
+    let rules = known.file()?;
+    let obeys = |_: &Duration| {
+        PolitenessOption::new(evaluation.policy(), &evaluation.trail).obeys_request_rate()
+    };
     let by_rate = rules
-        .request_rate(agent, || since_1970(hold.wall()))
+        .request_interval(agent, || unix_time(admission.wall()))
         .filter(obeys);
     rules.crawl_delay(agent).max(by_rate)
 }
 
-fn capped<C>(asked: Duration, judged: &Judged<C>) -> Duration {
-    asked.min(RobotsOption::of(judged.policy(), &judged.trail).crawl_delay_cap())
+fn cap_spacing<C>(requested: Duration, evaluation: &Evaluation<C>) -> Duration {
+    requested.min(RobotsOption::new(evaluation.policy(), &evaluation.trail).crawl_delay_cap())
 }
 
 /// The crawler's product token: the policy's, else the first of its `User-Agent`.
-pub(super) fn agent<'a>(option: Option<&'a str>, asked: &'a Asked) -> &'a str {
+pub(super) fn robots_agent<'a>(
+    option: Option<&'a str>,
+    request_facts: &'a RequestFacts,
+) -> &'a str {
     let given = option.map(product_token).filter(|token| !token.is_empty());
-    let own = || Some(asked.product_token()).filter(|token| !token.is_empty());
-    given.or_else(own).unwrap_or(NAMELESS)
+    let own = || Some(request_facts.product_token()).filter(|token| !token.is_empty());
+    given.or_else(own).unwrap_or(DEFAULT_AGENT)
 }
 
 /// What the file in force asks for is for the proxy's own requests too.
-fn renewal<C>(judged: &Judged<C>, agent: &str, hold: &Arc<Hold>, standing: InForce<'_>) -> Errand {
-    let spacing = match standing {
-        InForce::Known(known) => {
-            asked_for(known, agent, judged, hold).map(|asked| capped(asked, judged))
-        }
-        InForce::Unknown | InForce::Unasked => None,
+fn refresh_request<C>(
+    evaluation: &Evaluation<C>,
+    agent: &str,
+    admission: &Arc<AdmissionQueue>,
+    effective: EffectiveRobots<'_>,
+) -> RobotsFetchRequest {
+    let spacing = match effective {
+        EffectiveRobots::Known(known) => requested_spacing(known, agent, evaluation, admission)
+            .map(|asked| cap_spacing(asked, evaluation)),
+        EffectiveRobots::Unknown | EffectiveRobots::Ignored => None,
     };
-    errand(judged, agent, hold, spacing)
+    fetch_request(evaluation, agent, admission, spacing)
 }
 
-fn errand<C>(
-    judged: &Judged<C>,
+fn fetch_request<C>(
+    evaluation: &Evaluation<C>,
     agent: &str,
-    hold: &Arc<Hold>,
+    admission: &Arc<AdmissionQueue>,
     spacing: Option<Duration>,
-) -> Errand {
+) -> RobotsFetchRequest {
     let ((pacing, order), crawler) = (
-        pace::of_pages(judged, hold, spacing),
-        judged.asked.crawler.clone(),
+        pace::page_pacing(evaluation, admission, spacing),
+        evaluation.facts.crawler.clone(),
     );
     let Pacing {
         key,
         pace,
         per_address,
     } = pacing;
-    Errand {
+    RobotsFetchRequest {
         agent: agent.into(),
         crawler,
         key,
         pace,
         per_address,
         order,
-        hold: Arc::clone(hold),
-        verify: judged.verify(),
+        admission: Arc::clone(admission),
+        verify: evaluation.verify(),
     }
 }
 
-fn disallowed(ruling: &Ruling<'_>) -> Refusal {
+fn disallowed_refusal(ruling: &RobotsDecision<'_>) -> Refusal {
     let refusal = Refusal::new(Reason::RobotsTxt, Stage::Robots);
-    let Some(cause) = &ruling.cause else {
+    let Some(cause) = &ruling.deciding_line else {
         return refusal;
     };
     let group = ruling.group.as_deref().unwrap_or_default();
     let detail = format!(
         "line {} of the host's robots.txt, for {group:?}, is {:?}",
-        cause.line, cause.rule
+        cause.line, cause.text
     );
     Refusal {
         robots_line: Some(cause.line),
@@ -278,17 +314,17 @@ fn disallowed(ruling: &Ruling<'_>) -> Refusal {
 
 /// The file cannot be had, so nothing may be fetched; a host that refuses connections, or that TLS fails with, says so
 /// itself.
-fn unreachable(known: &Known) -> Refusal {
-    if known.ending == Ending::Refused {
+fn unreachable_refusal(known: &RobotsState) -> Refusal {
+    if known.outcome == RobotsFetchOutcome::Refused {
         return Refusal::new(Reason::UpstreamConnect, Stage::Robots);
     }
     if let Some(fault) = known.fault {
         return Refusal::new(Reason::UpstreamTls, Stage::Robots).with_fault(fault);
     }
-    let retry_after = Some(known.holds_for.max(SOON));
+    let retry_after = Some(known.fresh_for.max(MIN_RETRY_AFTER));
     let why = format!(
         "the host's robots.txt cannot be had: {}",
-        known.ending.as_str()
+        known.outcome.as_str()
     );
     Refusal {
         retry_after,
@@ -297,23 +333,25 @@ fn unreachable(known: &Known) -> Refusal {
 }
 
 /// The answer to a crawler that asks for a file which cannot be had: the origin's failure (decisions.md section 5).
-fn failure(known: &Known) -> Refusal {
-    match known.ending {
-        Ending::Timeout => Refusal::new(Reason::UpstreamTimeout, Stage::Robots),
-        Ending::Broken | Ending::Coding => Refusal::new(Reason::UpstreamProtocol, Stage::Robots),
-        Ending::Dns => Refusal::new(Reason::UpstreamDns, Stage::Robots),
-        Ending::Refused
-        | Ending::File
-        | Ending::Page
-        | Ending::Unchanged
-        | Ending::Absent
-        | Ending::Limited
-        | Ending::ServerError
-        | Ending::OddStatus
-        | Ending::Redirects
-        | Ending::Elsewhere
-        | Ending::Prohibited
-        | Ending::Tls
-        | Ending::Held => unreachable(known),
+fn fetch_failure_refusal(known: &RobotsState) -> Refusal {
+    match known.outcome {
+        RobotsFetchOutcome::Timeout => Refusal::new(Reason::UpstreamTimeout, Stage::Robots),
+        RobotsFetchOutcome::Broken | RobotsFetchOutcome::UnsupportedCoding => {
+            Refusal::new(Reason::UpstreamProtocol, Stage::Robots)
+        }
+        RobotsFetchOutcome::Dns => Refusal::new(Reason::UpstreamDns, Stage::Robots),
+        RobotsFetchOutcome::Refused
+        | RobotsFetchOutcome::File
+        | RobotsFetchOutcome::Page
+        | RobotsFetchOutcome::Unchanged
+        | RobotsFetchOutcome::Absent
+        | RobotsFetchOutcome::RateLimited
+        | RobotsFetchOutcome::ServerError
+        | RobotsFetchOutcome::UnexpectedStatus
+        | RobotsFetchOutcome::TooManyRedirects
+        | RobotsFetchOutcome::UnsupportedRedirect
+        | RobotsFetchOutcome::ProhibitedRedirect
+        | RobotsFetchOutcome::Tls
+        | RobotsFetchOutcome::NotAdmitted => unreachable_refusal(known),
     }
 }

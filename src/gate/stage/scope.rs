@@ -2,79 +2,97 @@
 
 use std::sync::Arc;
 
-use crate::clock::year;
-use crate::gate::judged::{Asked, Judged};
-use crate::gate::shadow::Beside;
-use crate::gate::snapshot::Snapshot;
+use crate::clock::utc_year;
+use crate::gate::evaluation::{Evaluation, RequestFacts};
+use crate::gate::shadow::ShadowEvaluation;
+use crate::gate::snapshot::PolicySnapshot;
 use crate::policy::fact::Facts;
 use crate::vocab::target::UrlTarget;
 
-use super::ledger::{self, Past};
+use super::ledger::{self, LedgerContext};
 
 /// Judges a request by its URL, method and crawler, and by what is remembered of it if the policy asks for that. Where the
 /// policy fetches another URL in the place of one that it admits, that is judged in its turn, and not rewritten again
 /// (policy.md section 5).
-pub(in crate::gate) fn judge<C>(
-    asked: Asked,
-    snapshot: Arc<Snapshot<C>>,
-    past: Past<'_>,
-) -> Judged<C> {
-    let year = snapshot.asks_year().then(|| year(past.hold.wall()));
-    let judged = judge_one(asked.anew(year), snapshot, past);
-    match rewritten(&judged) {
+pub(in crate::gate) fn evaluate<C>(
+    request_facts: RequestFacts,
+    snapshot: Arc<PolicySnapshot<C>>,
+    ledger_context: LedgerContext<'_>,
+) -> Evaluation<C> {
+    let year = snapshot
+        .asks_year()
+        .then(|| utc_year(ledger_context.admission.wall()));
+    let judged = evaluate_once(request_facts.into_original(year), snapshot, ledger_context);
+    match rewritten_target(&judged) {
         Some(target) => {
-            let asked = ledger::forgotten(judged.asked, judged.recalled);
-            judge_one(asked.in_place(target), judged.snapshot, past)
+            let asked = ledger::original_facts(judged.facts, judged.ledger_entry);
+            evaluate_once(
+                asked.with_rewritten_target(target),
+                judged.snapshot,
+                ledger_context,
+            )
         }
         None => judged,
     }
 }
 
-fn rewritten<C>(judged: &Judged<C>) -> Option<UrlTarget> {
-    let policy = judged.policy();
-    if !policy.rewrites() || judged.decision.rejects() || judged.asked.reads_robots_txt() {
+fn rewritten_target<C>(evaluation: &Evaluation<C>) -> Option<UrlTarget> {
+    let policy = evaluation.policy();
+    if !policy.rewrites_urls()
+        || evaluation.decision.rejects()
+        || evaluation.facts.reads_robots_txt()
+    {
         return None;
     }
-    policy.rewritten(&judged.trail, &judged.asked.target)
+    policy.rewritten_url(&evaluation.trail, &evaluation.facts.target)
 }
 
-fn judge_one<C>(asked: Asked, snapshot: Arc<Snapshot<C>>, past: Past<'_>) -> Judged<C> {
-    let (trail, decision) = snapshot.policy.request(&asked.facts());
-    let beside = Beside::of_request(&asked, &snapshot);
+fn evaluate_once<C>(
+    request_facts: RequestFacts,
+    snapshot: Arc<PolicySnapshot<C>>,
+    ledger_context: LedgerContext<'_>,
+) -> Evaluation<C> {
+    let (trail, decision) = snapshot
+        .policy
+        .decide_request(&request_facts.policy_facts());
+    let beside = ShadowEvaluation::for_request(&request_facts, &snapshot);
     let (usage, recalled, tags) = (Box::default(), None, None);
     let (found_in, fetched_in) = (None, None);
-    let mut judged = Judged {
-        asked,
+    let mut judged = Evaluation {
+        facts: request_facts,
         snapshot,
         trail,
         decision,
-        beside,
+        shadow: beside,
         usage,
-        recalled,
+        ledger_entry: recalled,
         tags,
-        found_in,
-        fetched_in,
+        lookup_time: found_in,
+        robots_fetch_time: fetched_in,
     };
-    if let Some(kept) = past.ledger
-        && judged.snapshot.remembers
-        && !judged.asked.reads_robots_txt()
+    if let Some(kept) = ledger_context.ledger
+        && judged.snapshot.uses_ledger
+        && !judged.facts.reads_robots_txt()
     {
-        ledger::recall(&mut judged, kept, past.hold);
+        ledger::recall(&mut judged, kept, ledger_context.admission);
     }
     judged
 }
 
 /// Judges a request again, of which more is known now.
-pub(super) fn again<C>(judged: &mut Judged<C>) {
-    (judged.trail, judged.decision) = judged.snapshot.policy.request(&judged.asked.facts());
-    judged.beside = Beside::of_request(&judged.asked, &judged.snapshot);
+pub(super) fn re_evaluate<C>(evaluation: &mut Evaluation<C>) {
+    (evaluation.trail, evaluation.decision) = evaluation
+        .snapshot
+        .policy
+        .decide_request(&evaluation.facts.policy_facts());
+    evaluation.shadow = ShadowEvaluation::for_request(&evaluation.facts, &evaluation.snapshot);
 }
 
 /// How a rejected request for `/robots.txt` is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gate) enum RobotsTxt {
+pub(in crate::gate) enum RobotsTxtHandling {
     /// It was a request for something else.
-    NotAsked,
+    NotRequested,
     /// Every URL of the host is refused: it gets a file that says so, since crawlers take any 4xx for "all allowed".
     HostRefused,
     /// Other URLs of the host are admitted: the origin's file is passed on, since some crawlers drop a host whose
@@ -83,19 +101,19 @@ pub(in crate::gate) enum RobotsTxt {
 }
 
 /// decisions.md section 5.
-pub(in crate::gate) fn robots_txt<C>(judged: &Judged<C>) -> RobotsTxt {
-    if !judged.asked.reads_robots_txt() {
-        return RobotsTxt::NotAsked;
+pub(in crate::gate) fn robots_txt_handling<C>(evaluation: &Evaluation<C>) -> RobotsTxtHandling {
+    if !evaluation.facts.reads_robots_txt() {
+        return RobotsTxtHandling::NotRequested;
     }
-    let host = judged.asked.target.host_target();
+    let host = evaluation.facts.target.host_target();
     let facts = Facts {
-        crawler: judged.asked.crawler.as_str(),
-        ..Facts::of_tunnel(&host)
+        crawler: evaluation.facts.crawler.as_str(),
+        ..Facts::for_tunnel(&host)
     };
-    let (_, decision) = judged.policy().decide(&facts);
+    let (_, decision) = evaluation.policy().decide(&facts);
     if decision.rejects() {
-        RobotsTxt::HostRefused
+        RobotsTxtHandling::HostRefused
     } else {
-        RobotsTxt::Exempt
+        RobotsTxtHandling::Exempt
     }
 }

@@ -4,72 +4,72 @@
 use std::time::Duration;
 
 use crate::clock::Rfc3339;
-use crate::gate::hold::{Arrival, Hold, Stoppable};
-use crate::gate::judged::Judged;
+use crate::gate::admission::{AdmissionQueue, Arrival, StopWaitRequest};
+use crate::gate::evaluation::Evaluation;
 use crate::gate::refusal::Refusal;
-use crate::gate::robots::{Errand, RobotsFiles};
-use crate::gate::stops::{Turned, wall_time};
-use crate::gate::tunnel::TunnelJudged;
-use crate::metrics::record::Keep;
+use crate::gate::robots_fetch::{RobotsFetchRequest, RobotsProvider};
+use crate::gate::stop_registry::{StopRefusal, wall_time};
+use crate::gate::tunnel::TunnelEvaluation;
+use crate::metrics::record::UrlRetention;
 use crate::policy::Policy;
-use crate::policy::options::politeness::{Overflow, Politeness};
+use crate::policy::options::politeness::{Overflow, PolitenessOption};
 use crate::policy::rule::RuleIndex;
-use crate::politeness::stops::{Covers, Stop};
+use crate::politeness::stops::{EmergencyStop, StopQuery};
 use crate::vocab::crawler::Crawler;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
-use super::pace::{self, Waits};
+use super::pace::{self, WaitContext};
 use super::robots;
 
 /// When to come back if the stop has no end.
-const SOMETIME: Duration = Duration::from_secs(60);
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(60);
 /// The longest time that a crawler is told: a stop may be lifted before its end.
-const LONGEST: Duration = Duration::from_secs(3_600);
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 /// Whoever takes this proxy's place needs a moment.
-const RESTART: Duration = Duration::from_secs(5);
+const RESTART_RETRY_AFTER: Duration = Duration::from_secs(5);
 
 /// What a stop may cover of a request, or of a tunnel.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::gate) struct Subject<'a> {
+pub(in crate::gate) struct StopSubject<'a> {
     policy: &'a Policy,
     host: &'a str,
     crawler: &'a Crawler,
-    what: &'a str,
+    resource: &'a str,
     matched: &'a [RuleIndex],
     cause: Option<RuleIndex>,
     overflow: Overflow,
-    keep: Keep,
+    url_detail: UrlRetention,
 }
 
-impl<'a> Subject<'a> {
+impl<'a> StopSubject<'a> {
     /// Of a request.
-    pub(in crate::gate) fn request<C>(judged: &'a Judged<C>) -> Self {
-        let (policy, asked) = (judged.policy(), &judged.asked);
+    pub(in crate::gate) fn for_request<C>(evaluation: &'a Evaluation<C>) -> Self {
+        let (policy, asked) = (evaluation.policy(), &evaluation.facts);
         Self {
             policy,
             host: asked.target.host(),
             crawler: &asked.crawler,
-            what: asked.target.as_str(),
-            matched: judged.matched(),
-            cause: judged.cause(),
-            overflow: Politeness::of(policy, &judged.trail).overflow(),
-            keep: judged.keep(Stage::Pace),
+            resource: asked.target.as_str(),
+            matched: evaluation.matched_rules(),
+            cause: evaluation.cause(),
+            overflow: PolitenessOption::new(policy, &evaluation.trail).overflow(),
+            url_detail: evaluation.url_detail(Stage::Pace),
         }
     }
 
     /// Of a tunnel.
-    pub(in crate::gate) fn tunnel<C>(judged: &'a TunnelJudged<C>) -> Self {
-        let (policy, asked) = (&*judged.snapshot.policy, &judged.asked);
+    pub(in crate::gate) fn for_tunnel<C>(evaluation: &'a TunnelEvaluation<C>) -> Self {
+        let (policy, asked) = (&*evaluation.snapshot.policy, &evaluation.facts);
         Self {
             policy,
             host: asked.host.host(),
             crawler: &asked.crawler,
-            what: asked.host.host(),
-            matched: judged.matched(),
-            cause: judged.cause(),
-            overflow: Politeness::of(policy, judged.said().0).overflow(),
-            keep: judged.keep(),
+            resource: asked.host.host(),
+            matched: evaluation.matched_rules(),
+            cause: evaluation.cause(),
+            overflow: PolitenessOption::new(policy, evaluation.trail_and_decision().0).overflow(),
+            url_detail: evaluation.url_detail(),
         }
     }
 
@@ -83,11 +83,11 @@ impl<'a> Subject<'a> {
             .collect()
     }
 
-    fn covers<'r>(&self, rules: &'r [&'r str]) -> Covers<'r>
+    fn coverage<'r>(&self, rules: &'r [&'r str]) -> StopQuery<'r>
     where
         'a: 'r,
     {
-        Covers {
+        StopQuery {
             host: self.host,
             crawler: Some(self.crawler.as_str()),
             rules,
@@ -96,51 +96,51 @@ impl<'a> Subject<'a> {
 }
 
 /// Waits until nothing stops it, if anything does; who it is, and how long it may wait, is asked only then.
-pub(in crate::gate) async fn outlast<'s>(
-    subject: impl Fn() -> Subject<'s>,
-    hold: &Hold,
+pub(in crate::gate) async fn wait_for_stops<'s>(
+    subject: impl Fn() -> StopSubject<'s>,
+    admission: &AdmissionQueue,
     arrival: &mut Option<Arrival>,
     patience: impl Fn() -> Duration,
 ) -> Result<(), Box<Refusal>> {
-    if hold.stops().is_clear() {
+    if admission.stops().is_clear() {
         return Ok(());
     }
     let subject = subject();
     let rules = subject.rules();
-    let Subject {
+    let StopSubject {
         crawler,
-        what,
+        resource: what,
         overflow,
         ..
     } = subject;
-    let one = Stoppable {
-        covers: subject.covers(&rules),
+    let one = StopWaitRequest {
+        coverage: subject.coverage(&rules),
         crawler,
-        what,
+        resource: what,
         overflow,
     };
     // Boxed, so that those that nothing stops are not as big as those that wait.
-    let outlasted = Box::pin(hold.outlast(&one, arrival, patience())).await;
-    outlasted.map_err(|turned| Box::new(refusal(turned, subject.keep)))
+    let outlasted = Box::pin(admission.wait_for_stops(&one, arrival, patience())).await;
+    outlasted.map_err(|turned| Box::new(refusal(turned, subject.url_detail)))
 }
 
 /// Waits until nothing stops it, before anything is asked of the host for it: its robots.txt comes first, if that is not
 /// known.
-pub(in crate::gate) async fn before_robots<C, R: RobotsFiles>(
-    judged: &Judged<C>,
+pub(in crate::gate) async fn wait_before_robots<C, R: RobotsProvider>(
+    evaluation: &Evaluation<C>,
     files: &R,
-    waits: &Waits<'_>,
+    wait: &WaitContext<'_>,
     arrival: &mut Option<Arrival>,
 ) -> Result<(), Box<Refusal>> {
-    if waits.hold.stops().is_clear() || !robots::must_fetch(judged, files) {
+    if wait.admission.stops().is_clear() || !robots::must_fetch(evaluation, files) {
         return Ok(());
     }
-    let politeness = Politeness::of(judged.policy(), &judged.trail);
-    let patience = || pace::longest_wait(&politeness, &judged.asked, waits);
+    let politeness = PolitenessOption::new(evaluation.policy(), &evaluation.trail);
+    let patience = || pace::longest_wait(&politeness, &evaluation.facts, wait);
     // Boxed, as there.
-    Box::pin(outlast(
-        || Subject::request(judged),
-        waits.hold,
+    Box::pin(wait_for_stops(
+        || StopSubject::for_request(evaluation),
+        wait.admission,
         arrival,
         patience,
     ))
@@ -149,32 +149,32 @@ pub(in crate::gate) async fn before_robots<C, R: RobotsFiles>(
 
 /// Waits until a robots.txt may be asked of its host: the file serves all crawlers, so a stop of one does not keep it
 /// from them. What is left of the patience, if the host is free within it.
-pub(in crate::gate) async fn outlast_host(
+pub(in crate::gate) async fn wait_for_host_stops(
     host: &str,
-    errand: &Errand,
+    request: &RobotsFetchRequest,
     patience: Duration,
 ) -> Option<Duration> {
-    let stops = errand.hold.stops();
+    let stops = request.admission.stops();
     if stops.is_clear() {
         return Some(patience);
     }
-    let covers = Covers {
+    let covers = StopQuery {
         host,
         crawler: None,
         rules: &[],
     };
     stops
-        .outlast_for(&covers, &errand.crawler, patience)
+        .wait_until_lifted_for(&covers, &request.crawler, patience)
         .await
         .ok()
 }
 
 /// Whether a host is stopped now.
-pub(in crate::gate) fn covers_host(host: &str, errand: &Errand) -> bool {
-    let stops = errand.hold.stops();
+pub(in crate::gate) fn is_host_stopped(host: &str, request: &RobotsFetchRequest) -> bool {
+    let stops = request.admission.stops();
     !stops.is_clear()
         && stops
-            .covering(&Covers {
+            .find_refusal(&StopQuery {
                 host,
                 crawler: None,
                 rules: &[],
@@ -183,35 +183,35 @@ pub(in crate::gate) fn covers_host(host: &str, errand: &Errand) -> bool {
 }
 
 /// The refusal of what a stop covers now: it was given while this waited for its turn, or while this was open.
-pub(in crate::gate) fn standing<'s>(
-    subject: impl Fn() -> Subject<'s>,
-    hold: &Hold,
+pub(in crate::gate) fn current_refusal<'s>(
+    subject: impl Fn() -> StopSubject<'s>,
+    admission: &AdmissionQueue,
 ) -> Option<Refusal> {
-    if hold.stops().is_clear() {
+    if admission.stops().is_clear() {
         return None;
     }
     let subject = subject();
     let rules = subject.rules();
-    let turned = hold.stops().covering(&subject.covers(&rules))?;
-    Some(refusal(turned, subject.keep))
+    let turned = admission.stops().find_refusal(&subject.coverage(&rules))?;
+    Some(refusal(turned, subject.url_detail))
 }
 
-fn refusal(turned: Turned, keep: Keep) -> Refusal {
-    match turned {
-        Turned::Stopped { stop, left } => {
+fn refusal(stop_refusal: StopRefusal, url_detail: UrlRetention) -> Refusal {
+    match stop_refusal {
+        StopRefusal::Stopped { stop, left } => {
             let retry_after = Some(retry_after(left));
             let refusal = Refusal {
                 retry_after,
-                keep,
+                url_detail,
                 ..Refusal::new(Reason::Stopped, Stage::Pace)
             };
-            refusal.with_detail(words(&stop))
+            refusal.with_detail(stop_detail(&stop))
         }
-        Turned::ShuttingDown => {
+        StopRefusal::ShuttingDown => {
             let refusal = Refusal::new(Reason::ShuttingDown, Stage::Pace);
             Refusal {
-                retry_after: Some(RESTART),
-                keep,
+                retry_after: Some(RESTART_RETRY_AFTER),
+                url_detail,
                 ..refusal
             }
         }
@@ -222,12 +222,12 @@ fn refusal(turned: Turned, keep: Keep) -> Refusal {
 fn retry_after(left: Option<Duration>) -> Duration {
     let up =
         |left: Duration| Duration::from_secs(left.as_secs() + u64::from(left.subsec_nanos() > 0));
-    left.map_or(SOMETIME, up)
-        .clamp(Duration::from_secs(1), LONGEST)
+    left.map_or(DEFAULT_RETRY_AFTER, up)
+        .clamp(Duration::from_secs(1), MAX_RETRY_AFTER)
 }
 
 /// `host:a.example is stopped until 2026-01-01T01:00:00.000Z: too fast`.
-fn words(stop: &Stop) -> String {
+fn stop_detail(stop: &EmergencyStop) -> String {
     let until = stop.until.map_or(String::new(), |until| {
         format!(" until {}", Rfc3339(wall_time(until)))
     });

@@ -1,12 +1,12 @@
 //! Usage: what the host's robots.txt says that its pages may be used for. What an answer's headers say is judged with the
 //! answer, by the policy.
 
-use crate::gate::judged::Judged;
+use crate::gate::evaluation::Evaluation;
 use crate::gate::refusal::Refusal;
-use crate::policy::fact::Preference;
+use crate::policy::fact::UsagePreference;
 use crate::policy::options::robots::RobotsOption;
-use crate::robots::extension::Stated;
-use crate::robots::standing::Known;
+use crate::robots::extension::UsageRule;
+use crate::robots::state::RobotsState;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
@@ -15,20 +15,20 @@ const BY_THE_ANSWER: &str =
 
 /// What the file says of one use of the URL, for the stages that come later.
 #[derive(Debug)]
-pub(in crate::gate) struct Said {
+pub(in crate::gate) struct RobotsUsageStatement {
     /// The use and what is said of it.
-    pub(in crate::gate) fact: (Box<str>, Preference),
+    pub(in crate::gate) fact: (Box<str>, UsagePreference),
     line: u32,
     rule: Box<str>,
 }
 
-impl From<Stated<'_>> for Said {
-    fn from(stated: Stated<'_>) -> Self {
-        let Stated {
+impl From<UsageRule<'_>> for RobotsUsageStatement {
+    fn from(stated: UsageRule<'_>) -> Self {
+        let UsageRule {
             purpose,
             preference,
             line,
-            rule,
+            line_text: rule,
         } = stated;
         Self {
             fact: (purpose, preference),
@@ -39,26 +39,33 @@ impl From<Stated<'_>> for Said {
 }
 
 /// What the file says of the uses of the URL that a policy asks about, live or in shadow.
-pub(super) fn stated<'k, C>(judged: &Judged<C>, known: &'k Known, agent: &str) -> Vec<Stated<'k>> {
-    let uses = judged.snapshot.uses();
-    match known.rules().filter(|_| uses.clone().next().is_some()) {
-        Some(rules) => rules.usage_of(agent, judged.asked.target.path_and_query(), uses),
+pub(super) fn read_statements<'k, C>(
+    evaluation: &Evaluation<C>,
+    known: &'k RobotsState,
+    agent: &str,
+) -> Vec<UsageRule<'k>> {
+    let uses = evaluation.snapshot.uses();
+    match known.file().filter(|_| uses.clone().next().is_some()) {
+        Some(rules) => rules.usage_rules_for(agent, evaluation.facts.target.path_and_query(), uses),
         None => vec![],
     }
 }
 
 /// Refuses what is asked for a use that the file denies.
-pub(super) fn obey(option: &RobotsOption<'_>, stated: &[Stated<'_>]) -> Result<(), Refusal> {
-    let declared = |stated: &&Stated<'_>| option.uses().any(|name| *name == *stated.purpose);
-    let mut denied = stated
+pub(super) fn check_denied_uses(
+    option: &RobotsOption<'_>,
+    statements: &[UsageRule<'_>],
+) -> Result<(), Refusal> {
+    let declared = |stated: &&UsageRule<'_>| option.uses().any(|name| *name == *stated.purpose);
+    let mut denied = statements
         .iter()
-        .filter(|stated| stated.preference == Preference::Deny);
-    let refused = |s: &Stated<'_>| {
-        told(
+        .filter(|stated| stated.preference == UsagePreference::Deny);
+    let refused = |s: &UsageRule<'_>| {
+        with_usage_detail(
             Refusal::new(Reason::Usage, Stage::Robots),
             &s.purpose,
             s.line,
-            &s.rule,
+            &s.line_text,
         )
     };
     denied
@@ -68,23 +75,23 @@ pub(super) fn obey(option: &RobotsOption<'_>, stated: &[Stated<'_>]) -> Result<(
 
 /// Says who denies the use that the policy refuses the answer for: a rule on answers may have declared one that robots.txt
 /// was not asked about, else it is the answer.
-pub(super) fn source_told<C>(judged: &Judged<C>, refusal: Refusal) -> Refusal {
+pub(super) fn with_usage_source<C>(evaluation: &Evaluation<C>, refusal: Refusal) -> Refusal {
     if refusal.detail.is_some() {
         return refusal;
     }
-    let option = RobotsOption::of(judged.policy(), &judged.trail);
-    let declared = |said: &&Said| option.uses().any(|name| *name == *said.fact.0);
-    let mut denied = judged
+    let option = RobotsOption::new(evaluation.policy(), &evaluation.trail);
+    let declared = |said: &&RobotsUsageStatement| option.uses().any(|name| *name == *said.fact.0);
+    let mut denied = evaluation
         .usage
         .iter()
-        .filter(|said| said.fact.1 == Preference::Deny);
+        .filter(|said| said.fact.1 == UsagePreference::Deny);
     match denied.find(declared) {
-        Some(said) => told(refusal, &said.fact.0, said.line, &said.rule),
+        Some(said) => with_usage_detail(refusal, &said.fact.0, said.line, &said.rule),
         None => refusal.with_detail(BY_THE_ANSWER),
     }
 }
 
-fn told(refusal: Refusal, purpose: &str, line: u32, rule: &str) -> Refusal {
+fn with_usage_detail(refusal: Refusal, purpose: &str, line: u32, rule: &str) -> Refusal {
     let detail =
         format!("line {line} of the host's robots.txt denies the use {purpose}: it is {rule:?}");
     Refusal {

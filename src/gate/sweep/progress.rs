@@ -4,27 +4,27 @@ use std::sync::Arc;
 
 use prost::Message as _;
 
-use crate::ledger::key::Key;
-use crate::ledger::record::Record;
+use crate::ledger::key::LedgerKey;
+use crate::ledger::record::LedgerRecord;
 use crate::store::ledger::Ledger;
 
-use super::GAPS;
-use super::judge::{Change, Found};
+use super::MAX_GAPS;
+use super::evaluation::{RecordChange, SweepVerdict};
 
 /// The name under which the ledger keeps it.
 const NAME: &str = "sweep";
 
 /// How far a sweep is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct SweepProgress {
     /// Whether it is still under way.
-    pub state: State,
+    pub state: SweepPhase,
     /// What it does with what it finds.
-    pub how: How,
+    pub mode: SweepMode,
     /// The revision of the policy.
     pub revision: Arc<str>,
     /// URLs that it has seen.
-    pub looked_at: u64,
+    pub examined: u64,
     /// URLs that there were when it began.
     pub total: u64,
     /// Those that get 760: they leave.
@@ -36,13 +36,13 @@ pub struct Progress {
     /// The others.
     pub allowed: u64,
     /// The first thousand URLs that a dry run found newly outside of their crawler's space.
-    pub gaps: Vec<Gap>,
-    pub(super) after: Option<Key>,
+    pub gaps: Vec<SweepGap>,
+    pub(super) resume_after: Option<LedgerKey>,
 }
 
 /// Whether a sweep is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum SweepPhase {
     /// It is.
     Running,
     /// It is over.
@@ -51,7 +51,7 @@ pub enum State {
 
 /// What a sweep does with what it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum SweepMode {
     /// Counts it.
     DryRun,
     /// Writes it down, and orders removals.
@@ -60,7 +60,7 @@ pub enum How {
 
 /// A URL outside of its crawler's space.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Gap {
+pub struct SweepGap {
     /// The crawler.
     pub crawler: Arc<str>,
     /// The URL.
@@ -72,7 +72,7 @@ pub struct Gap {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-struct Form {
+struct StoredSweepProgress {
     #[prost(string, tag = "1")]
     revision: String,
     #[prost(bytes = "vec", tag = "2")]
@@ -93,37 +93,42 @@ struct Form {
     unchanged: u64,
 }
 
-impl Progress {
-    pub(super) fn new(how: How, revision: &str, total: u64) -> Self {
+impl SweepProgress {
+    pub(super) fn new(mode: SweepMode, revision: &str, total: u64) -> Self {
         Self {
-            state: State::Running,
-            how,
+            state: SweepPhase::Running,
+            mode,
             revision: revision.into(),
-            looked_at: 0,
+            examined: 0,
             total,
             removed: 0,
             moved: 0,
             unchanged: 0,
             allowed: 0,
             gaps: Vec::new(),
-            after: None,
+            resume_after: None,
         }
     }
 
-    pub(super) fn count(&mut self, record: &Record, found: &Found, change: Change) {
-        self.looked_at += 1;
-        match (found, change) {
-            (Found::Allowed, _) => self.allowed += 1,
-            (Found::Excluded(_), Change::None) => self.unchanged += 1,
-            (Found::Excluded(excluded), Change::Some) => {
-                let count = if excluded.leaves() {
+    pub(super) fn count(
+        &mut self,
+        record: &LedgerRecord,
+        verdict: &SweepVerdict,
+        change: RecordChange,
+    ) {
+        self.examined += 1;
+        match (verdict, change) {
+            (SweepVerdict::Allowed, _) => self.allowed += 1,
+            (SweepVerdict::Excluded(_), RecordChange::None) => self.unchanged += 1,
+            (SweepVerdict::Excluded(excluded), RecordChange::Some) => {
+                let count = if excluded.is_removal() {
                     &mut self.removed
                 } else {
                     &mut self.moved
                 };
                 *count += 1;
-                if self.how == How::DryRun && self.gaps.len() < GAPS {
-                    self.gaps.push(Gap {
+                if self.mode == SweepMode::DryRun && self.gaps.len() < MAX_GAPS {
+                    self.gaps.push(SweepGap {
                         crawler: record.crawler.clone(),
                         url: record.url.clone(),
                         rule: excluded.rule.clone(),
@@ -136,43 +141,46 @@ impl Progress {
 }
 
 /// Keeps how far it is, behind what it has noted so far.
-pub(super) fn keep(ledger: &Ledger, progress: &Progress) {
-    let form = Form {
+pub(super) fn save(ledger: &Ledger, progress: &SweepProgress) {
+    let form = StoredSweepProgress {
         revision: progress.revision.to_string(),
-        after: progress.after.map(|key| key.0.to_vec()).unwrap_or_default(),
-        done: progress.state == State::Done,
-        looked_at: progress.looked_at,
+        after: progress
+            .resume_after
+            .map(|key| key.0.to_vec())
+            .unwrap_or_default(),
+        done: progress.state == SweepPhase::Done,
+        looked_at: progress.examined,
         total: progress.total,
         removed: progress.removed,
         moved: progress.moved,
         unchanged: progress.unchanged,
         allowed: progress.allowed,
     };
-    ledger.keep(NAME, form.encode_to_vec());
+    ledger.store_value(NAME, form.encode_to_vec());
 }
 
 /// Another policy is in force, which needs no sweep: what was swept under the one before it is not swept any more.
-pub(super) fn begin(ledger: &Ledger, revision: &str) {
-    if kept(ledger).is_some_and(|kept| &*kept.revision != revision) {
-        keep(ledger, &Progress::new(How::ForGood, revision, 0));
+pub(super) fn reset_for_policy(ledger: &Ledger, revision: &str) {
+    if load(ledger).is_some_and(|kept| &*kept.revision != revision) {
+        save(ledger, &SweepProgress::new(SweepMode::ForGood, revision, 0));
     }
 }
 
 /// The last sweep for good, as far as it came.
-pub(super) fn kept(ledger: &Ledger) -> Option<Progress> {
-    let form = Form::decode(&*ledger.kept(NAME)?).ok()?;
-    Some(Progress {
+pub(super) fn load(ledger: &Ledger) -> Option<SweepProgress> {
+    let form = StoredSweepProgress::decode(&*ledger.load_value(NAME)?).ok()?;
+    Some(SweepProgress {
         state: if form.done {
-            State::Done
+            SweepPhase::Done
         } else {
-            State::Running
+            SweepPhase::Running
         },
-        looked_at: form.looked_at,
+        examined: form.looked_at,
         removed: form.removed,
         moved: form.moved,
         unchanged: form.unchanged,
         allowed: form.allowed,
-        after: form.after.try_into().ok().map(Key),
-        ..Progress::new(How::ForGood, &form.revision, form.total)
+        resume_after: form.after.try_into().ok().map(LedgerKey),
+        ..SweepProgress::new(SweepMode::ForGood, &form.revision, form.total)
     })
 }

@@ -3,7 +3,7 @@
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 
-use super::Verdict;
+use super::VerdictLabel;
 
 /// What stands for the reason of a client that left before anything was decided.
 pub const CLIENT_LEFT: &str = "client_left";
@@ -18,45 +18,48 @@ pub(in crate::metrics) fn reason_label(reason: Option<Reason>) -> &'static str {
 /// The place of a decision in a crawler's table of decision counters.
 pub(in crate::metrics) fn decision_slot(
     stage: Stage,
-    verdict: Verdict,
+    verdict: VerdictLabel,
     reason: Option<Reason>,
 ) -> usize {
     let reason = reason.map_or(Reason::ALL.len(), Reason::index);
-    (stage as usize * Verdict::ALL.len() + verdict as usize) * REASON_SLOTS + reason
+    (stage as usize * VerdictLabel::ALL.len() + verdict as usize) * REASON_SLOTS + reason
 }
 
 /// The decision that has a place there.
-pub(in crate::metrics) fn decision_of(place: usize) -> Option<(Stage, Verdict, Option<Reason>)> {
+pub(in crate::metrics) fn decision_from_slot(
+    place: usize,
+) -> Option<(Stage, VerdictLabel, Option<Reason>)> {
     let (above, reason) = (place / REASON_SLOTS, place % REASON_SLOTS);
-    let verdict = *Verdict::ALL.get(above % Verdict::ALL.len())?;
-    let stage = *Stage::ALL.get(above / Verdict::ALL.len())?;
+    let verdict = *VerdictLabel::ALL.get(above % VerdictLabel::ALL.len())?;
+    let stage = *Stage::ALL.get(above / VerdictLabel::ALL.len())?;
     Some((stage, verdict, Reason::ALL.get(reason).copied()))
 }
 
 /// The number of places in that table.
 pub(in crate::metrics) const DECISION_SLOTS: usize =
-    Stage::ALL.len() * Verdict::ALL.len() * REASON_SLOTS;
+    Stage::ALL.len() * VerdictLabel::ALL.len() * REASON_SLOTS;
 
 /// The decisions that can occur, and so are shown as 0 until they do.
-pub(in crate::metrics) fn decisions_that_occur()
--> impl Iterator<Item = (Stage, Verdict, Option<Reason>)> {
+pub(in crate::metrics) fn possible_decisions()
+-> impl Iterator<Item = (Stage, VerdictLabel, Option<Reason>)> {
     let rejects = Reason::ALL.into_iter().flat_map(|reason| {
-        stages_of(reason)
+        possible_stages(reason)
             .iter()
-            .map(move |s| (*s, Verdict::Reject, Some(reason)))
+            .map(move |s| (*s, VerdictLabel::Reject, Some(reason)))
     });
     let causes = [Some(Reason::Rule), Some(Reason::Default)];
     let allows = [Stage::Destination, Stage::Upstream, Stage::Response]
         .into_iter()
-        .flat_map(move |stage| causes.map(move |cause| (stage, Verdict::Allow, cause)));
+        .flat_map(move |stage| causes.map(move |cause| (stage, VerdictLabel::Allow, cause)));
     let shadows = [Stage::Request, Stage::Destination, Stage::Response]
-        .map(|stage| (stage, Verdict::ShadowReject, Some(Reason::Rule)));
-    let left = [Stage::Destination, Stage::Upstream].map(|stage| (stage, Verdict::Allow, None));
+        .map(|stage| (stage, VerdictLabel::ShadowReject, Some(Reason::Rule)));
+    let left =
+        [Stage::Destination, Stage::Upstream].map(|stage| (stage, VerdictLabel::Allow, None));
     rejects.chain(allows).chain(shadows).chain(left)
 }
 
 /// The stages at which a reason can end a request; others are counted too, but not shown before they occur.
-fn stages_of(reason: Reason) -> &'static [Stage] {
+fn possible_stages(reason: Reason) -> &'static [Stage] {
     match reason {
         Reason::Rule | Reason::Default => &[
             Stage::Request,
@@ -111,10 +114,10 @@ mod tests {
     fn every_place_of_the_table_is_taken_once() {
         let mut places = BTreeSet::new();
         for stage in Stage::ALL {
-            for verdict in Verdict::ALL {
+            for verdict in VerdictLabel::ALL {
                 for reason in Reason::ALL.into_iter().map(Some).chain([None]) {
                     let place = decision_slot(stage, verdict, reason);
-                    assert_eq!(decision_of(place), Some((stage, verdict, reason)));
+                    assert_eq!(decision_from_slot(place), Some((stage, verdict, reason)));
                     assert!(places.insert(place));
                 }
             }
@@ -129,7 +132,7 @@ mod tests {
     fn every_reason_can_occur_somewhere() {
         for reason in Reason::ALL {
             assert!(
-                decisions_that_occur().any(|(_, _, r)| r == Some(reason)),
+                possible_decisions().any(|(_, _, r)| r == Some(reason)),
                 "{reason:?}"
             );
         }

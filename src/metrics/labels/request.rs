@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::{OTHER, Source};
+use super::{OTHER, ResponseSource};
 
 /// The methods that are counted by name (RFC 9110 section 9.3, RFC 5789).
 pub(in crate::metrics) const METHODS: [&str; 10] = [
@@ -44,12 +44,17 @@ pub(in crate::metrics) fn code_slot(status: Option<u16>) -> usize {
 }
 
 /// The place of a request in a crawler's table of request counters.
-pub(in crate::metrics) fn request_slot(method: usize, code: usize, source: Source) -> usize {
-    (method * CODES.len() + code) * Source::ALL.len() + source as usize
+pub(in crate::metrics) fn request_slot(
+    method: usize,
+    code: usize,
+    source: ResponseSource,
+) -> usize {
+    (method * CODES.len() + code) * ResponseSource::ALL.len() + source as usize
 }
 
 /// The number of places in that table.
-pub(in crate::metrics) const REQUEST_SLOTS: usize = METHODS.len() * CODES.len() * Source::ALL.len();
+pub(in crate::metrics) const REQUEST_SLOTS: usize =
+    METHODS.len() * CODES.len() * ResponseSource::ALL.len();
 
 /// The labels `method` and `code` of a place.
 pub(in crate::metrics) fn request_labels(
@@ -64,15 +69,15 @@ pub(in crate::metrics) fn request_labels(
 
 /// The requests that are shown as 0 until they occur: a GET with each status that the proxy answers by itself, and
 /// with the everyday ones of origins. Origins may send any other; those appear when they do.
-pub(in crate::metrics) fn requests_that_occur() -> impl Iterator<Item = (u16, Source)> {
+pub(in crate::metrics) fn expected_requests() -> impl Iterator<Item = (u16, ResponseSource)> {
     const OWN: [u16; 19] = [
         200, 304, 400, 403, 404, 405, 407, 408, 410, 413, 414, 429, 431, 451, 500, 501, 502, 503,
         504,
     ];
     const EVERYDAY: [u16; 8] = [200, 301, 302, 304, 403, 404, 500, 503];
-    let own = OWN.map(|code| (code, Source::Proxy));
+    let own = OWN.map(|code| (code, ResponseSource::Proxy));
     own.into_iter()
-        .chain(EVERYDAY.map(|code| (code, Source::Origin)))
+        .chain(EVERYDAY.map(|code| (code, ResponseSource::Origin)))
 }
 
 #[cfg(test)]
@@ -85,7 +90,7 @@ mod tests {
         let mut places = BTreeSet::new();
         for method in 0..METHODS.len() {
             for code in 0..CODES.len() {
-                for source in Source::ALL {
+                for source in ResponseSource::ALL {
                     assert!(places.insert(request_slot(method, code, source)));
                 }
             }

@@ -8,7 +8,7 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 /// A field of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Field {
+pub(crate) enum LogField {
     Ts,
     Decision,
     Crawler,
@@ -38,7 +38,7 @@ pub(crate) enum Field {
     Trace,
 }
 
-impl Field {
+impl LogField {
     /// Every field, in the order of a line.
     pub(crate) const ALL: [(Self, &'static str); 27] = [
         (Self::Ts, "ts"),
@@ -71,7 +71,7 @@ impl Field {
     ];
 
     /// The field with this name.
-    pub(crate) fn named(name: &str) -> Option<Self> {
+    pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
             .find(|(_, known)| *known == name)
@@ -81,39 +81,39 @@ impl Field {
 
 /// The fields that somebody asks for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted(u32);
+pub(crate) struct LogFieldSet(u32);
 
-impl Wanted {
+impl LogFieldSet {
     /// These, and what every decision has.
-    pub(crate) fn of(fields: impl IntoIterator<Item = Field>) -> Self {
-        let fields = fields.into_iter().chain([Field::Ts, Field::Verdict]);
+    pub(crate) fn from_fields(fields: impl IntoIterator<Item = LogField>) -> Self {
+        let fields = fields.into_iter().chain([LogField::Ts, LogField::Verdict]);
         Self(fields.fold(0, |all, field| all | 1 << field as u32))
     }
 
-    fn has(self, field: Field) -> bool {
+    fn contains(self, field: LogField) -> bool {
         self.0 & 1 << field as u32 != 0
     }
 }
 
 /// The value of a field.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(crate) enum Cell<'l> {
+pub(crate) enum LogValue<'l> {
     /// Nothing is known.
     #[default]
     Null,
     Text(Cow<'l, str>),
     Number(f64),
     /// Names; of `shadow` those of the rules or policies.
-    Many(Vec<String>),
+    List(Vec<String>),
 }
 
-impl Cell<'_> {
+impl LogValue<'_> {
     /// The value as text; none for nothing, and for what has many.
     pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(text) => Some(Cow::Borrowed(text)),
             Self::Number(number) => Some(Cow::Owned(number.to_string())),
-            Self::Null | Self::Many(_) => None,
+            Self::Null | Self::List(_) => None,
         }
     }
 
@@ -121,26 +121,26 @@ impl Cell<'_> {
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(*number),
-            Self::Text(_) | Self::Null | Self::Many(_) => None,
+            Self::Text(_) | Self::Null | Self::List(_) => None,
         }
     }
 }
 
 /// A decision.
 #[derive(Debug, Default)]
-pub(crate) struct Entry<'l>([Cell<'l>; Field::ALL.len()]);
+pub(crate) struct LogEntry<'l>([LogValue<'l>; LogField::ALL.len()]);
 
-impl<'l> Entry<'l> {
+impl<'l> LogEntry<'l> {
     /// Reads a line.
     ///
     /// # Errors
     /// If it is no JSON object, or one without a time and a verdict.
-    pub(crate) fn read(line: &'l [u8], wanted: Wanted) -> serde_json::Result<Self> {
+    pub(crate) fn parse(line: &'l [u8], wanted: LogFieldSet) -> serde_json::Result<Self> {
         let mut reader = serde_json::Deserializer::from_slice(line);
         let entry = wanted.deserialize(&mut reader)?;
         reader.end()?;
-        for (field, name) in [(Field::Ts, "ts"), (Field::Verdict, "verdict")] {
-            if !matches!(entry.cell(field), Cell::Text(_)) {
+        for (field, name) in [(LogField::Ts, "ts"), (LogField::Verdict, "verdict")] {
+            if !matches!(entry.value(field), LogValue::Text(_)) {
                 return Err(serde_json::Error::custom(format!(
                     "no decision: it has no `{name}`"
                 )));
@@ -150,36 +150,36 @@ impl<'l> Entry<'l> {
     }
 
     /// The value of a field that was wanted.
-    pub(crate) fn cell(&self, field: Field) -> &Cell<'l> {
-        self.0.get(field as usize).unwrap_or(&Cell::Null)
+    pub(crate) fn value(&self, field: LogField) -> &LogValue<'l> {
+        self.0.get(field as usize).unwrap_or(&LogValue::Null)
     }
 
     /// Its text; empty for nothing.
-    pub(crate) fn text(&self, field: Field) -> Cow<'_, str> {
-        self.cell(field).text().unwrap_or_default()
+    pub(crate) fn text(&self, field: LogField) -> Cow<'_, str> {
+        self.value(field).text().unwrap_or_default()
     }
 }
 
-impl<'l> DeserializeSeed<'l> for Wanted {
-    type Value = Entry<'l>;
+impl<'l> DeserializeSeed<'l> for LogFieldSet {
+    type Value = LogEntry<'l>;
 
-    fn deserialize<D: Deserializer<'l>>(self, reader: D) -> Result<Entry<'l>, D::Error> {
+    fn deserialize<D: Deserializer<'l>>(self, reader: D) -> Result<LogEntry<'l>, D::Error> {
         reader.deserialize_map(self)
     }
 }
 
-impl<'l> Visitor<'l> for Wanted {
-    type Value = Entry<'l>;
+impl<'l> Visitor<'l> for LogFieldSet {
+    type Value = LogEntry<'l>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a decision, which is a JSON object")
     }
 
-    fn visit_map<A: MapAccess<'l>>(self, mut map: A) -> Result<Entry<'l>, A::Error> {
-        let mut entry = Entry::default();
+    fn visit_map<A: MapAccess<'l>>(self, mut map: A) -> Result<LogEntry<'l>, A::Error> {
+        let mut entry = LogEntry::default();
         let mut next = 0;
-        while let Some(key) = map.next_key_seed(Key { expected: next })? {
-            let Some(field) = key.filter(|field| self.has(*field)) else {
+        while let Some(key) = map.next_key_seed(LogFieldSeed { expected: next })? {
+            let Some(field) = key.filter(|field| self.contains(*field)) else {
                 map.next_value::<IgnoredAny>()?;
                 next = key.map_or(next, |field| field as usize + 1);
                 continue;
@@ -194,82 +194,82 @@ impl<'l> Visitor<'l> for Wanted {
 }
 
 /// A key. Lines have theirs in one order, so the one behind the last is tried first.
-struct Key {
+struct LogFieldSeed {
     expected: usize,
 }
 
-impl<'l> DeserializeSeed<'l> for Key {
-    type Value = Option<Field>;
+impl<'l> DeserializeSeed<'l> for LogFieldSeed {
+    type Value = Option<LogField>;
 
-    fn deserialize<D: Deserializer<'l>>(self, reader: D) -> Result<Option<Field>, D::Error> {
+    fn deserialize<D: Deserializer<'l>>(self, reader: D) -> Result<Option<LogField>, D::Error> {
         reader.deserialize_str(self)
     }
 }
 
-impl Visitor<'_> for Key {
-    type Value = Option<Field>;
+impl Visitor<'_> for LogFieldSeed {
+    type Value = Option<LogField>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a key")
     }
 
-    fn visit_str<E: Error>(self, key: &str) -> Result<Option<Field>, E> {
-        match Field::ALL.get(self.expected) {
+    fn visit_str<E: Error>(self, key: &str) -> Result<Option<LogField>, E> {
+        match LogField::ALL.get(self.expected) {
             Some((field, name)) if *name == key => Ok(Some(*field)),
-            Some(_) | None => Ok(Field::named(key)),
+            Some(_) | None => Ok(LogField::from_name(key)),
         }
     }
 }
 
-impl<'l> Deserialize<'l> for Cell<'l> {
+impl<'l> Deserialize<'l> for LogValue<'l> {
     fn deserialize<D: Deserializer<'l>>(reader: D) -> Result<Self, D::Error> {
-        reader.deserialize_any(CellReader)
+        reader.deserialize_any(LogValueVisitor)
     }
 }
 
-struct CellReader;
+struct LogValueVisitor;
 
-impl<'l> Visitor<'l> for CellReader {
-    type Value = Cell<'l>;
+impl<'l> Visitor<'l> for LogValueVisitor {
+    type Value = LogValue<'l>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("text, a number, or null")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Cell<'l>, E> {
-        Ok(Cell::Null)
+    fn visit_unit<E: Error>(self) -> Result<LogValue<'l>, E> {
+        Ok(LogValue::Null)
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Cell<'l>, E> {
-        Ok(Cell::Text(if value { "true" } else { "false" }.into()))
+    fn visit_bool<E: Error>(self, value: bool) -> Result<LogValue<'l>, E> {
+        Ok(LogValue::Text(if value { "true" } else { "false" }.into()))
     }
 
-    fn visit_borrowed_str<E: Error>(self, text: &'l str) -> Result<Cell<'l>, E> {
-        Ok(Cell::Text(Cow::Borrowed(text)))
+    fn visit_borrowed_str<E: Error>(self, text: &'l str) -> Result<LogValue<'l>, E> {
+        Ok(LogValue::Text(Cow::Borrowed(text)))
     }
 
-    fn visit_str<E: Error>(self, text: &str) -> Result<Cell<'l>, E> {
-        Ok(Cell::Text(Cow::Owned(text.to_owned())))
+    fn visit_str<E: Error>(self, text: &str) -> Result<LogValue<'l>, E> {
+        Ok(LogValue::Text(Cow::Owned(text.to_owned())))
     }
 
-    fn visit_u64<E: Error>(self, number: u64) -> Result<Cell<'l>, E> {
-        Ok(Cell::Number(number as f64))
+    fn visit_u64<E: Error>(self, number: u64) -> Result<LogValue<'l>, E> {
+        Ok(LogValue::Number(number as f64))
     }
 
-    fn visit_i64<E: Error>(self, number: i64) -> Result<Cell<'l>, E> {
-        Ok(Cell::Number(number as f64))
+    fn visit_i64<E: Error>(self, number: i64) -> Result<LogValue<'l>, E> {
+        Ok(LogValue::Number(number as f64))
     }
 
-    fn visit_f64<E: Error>(self, number: f64) -> Result<Cell<'l>, E> {
-        Ok(Cell::Number(number))
+    fn visit_f64<E: Error>(self, number: f64) -> Result<LogValue<'l>, E> {
+        Ok(LogValue::Number(number))
     }
 
-    fn visit_seq<A: SeqAccess<'l>>(self, mut items: A) -> Result<Cell<'l>, A::Error> {
+    fn visit_seq<A: SeqAccess<'l>>(self, mut items: A) -> Result<LogValue<'l>, A::Error> {
         let mut names = Vec::new();
         while let Some(Noted { rule, policy }) = items.next_element()? {
             names.extend(rule.or(policy));
         }
-        Ok(Cell::Many(names))
+        Ok(LogValue::List(names))
     }
 }
 
@@ -284,40 +284,47 @@ struct Noted {
 mod tests {
     use super::*;
 
-    fn all() -> Wanted {
-        Wanted::of(Field::ALL.map(|(field, _)| field))
+    fn all() -> LogFieldSet {
+        LogFieldSet::from_fields(LogField::ALL.map(|(field, _)| field))
     }
 
     #[test]
     fn fields_stand_in_their_order() {
-        for (place, (field, name)) in Field::ALL.into_iter().enumerate() {
-            assert_eq!((field as usize, Field::named(name)), (place, Some(field)));
+        for (place, (field, name)) in LogField::ALL.into_iter().enumerate() {
+            assert_eq!(
+                (field as usize, LogField::from_name(name)),
+                (place, Some(field))
+            );
         }
-        assert_eq!(Field::named("tsx"), None);
+        assert_eq!(LogField::from_name("tsx"), None);
     }
 
     #[test]
     fn a_line_is_read_in_any_order_and_what_is_unknown_is_skipped() {
         let line = r#"{"zzz":{"ts":[1]},"verdict":"allow","bytes":5,"url":"a\u001b","held_ms":1.500,"rule":null,
             "shadow":[{"rule":null,"policy":"p","verdict":"x"},{"rule":"r"}],"ts":"t"}"#;
-        let entry = Entry::read(line.as_bytes(), all()).unwrap();
+        let entry = LogEntry::parse(line.as_bytes(), all()).unwrap();
         assert_eq!(
-            (entry.text(Field::Ts), entry.text(Field::Url)),
+            (entry.text(LogField::Ts), entry.text(LogField::Url)),
             ("t".into(), "a\u{1b}".into())
         );
         assert_eq!(
-            (entry.cell(Field::Bytes).number(), entry.text(Field::HeldMs)),
+            (
+                entry.value(LogField::Bytes).number(),
+                entry.text(LogField::HeldMs)
+            ),
             (Some(5.0), "1.5".into())
         );
-        assert_eq!(entry.cell(Field::Rule), &Cell::Null);
+        assert_eq!(entry.value(LogField::Rule), &LogValue::Null);
         assert_eq!(
-            entry.cell(Field::Shadow),
-            &Cell::Many(vec!["p".into(), "r".into()])
+            entry.value(LogField::Shadow),
+            &LogValue::List(vec!["p".into(), "r".into()])
         );
-        let few = Entry::read(line.as_bytes(), Wanted::of([Field::Bytes])).unwrap();
+        let few =
+            LogEntry::parse(line.as_bytes(), LogFieldSet::from_fields([LogField::Bytes])).unwrap();
         assert_eq!(
-            (few.cell(Field::Url), few.text(Field::Verdict)),
-            (&Cell::Null, "allow".into())
+            (few.value(LogField::Url), few.text(LogField::Verdict)),
+            (&LogValue::Null, "allow".into())
         );
     }
 
@@ -337,12 +344,12 @@ mod tests {
             b"1767225600.000      0 - TCP_MISS/200 0 GET http://a/ - HIER_NONE/- -",
         ] {
             assert!(
-                Entry::read(line, all()).is_err(),
+                LogEntry::parse(line, all()).is_err(),
                 "{}",
                 String::from_utf8_lossy(line)
             );
         }
         let deep = "[".repeat(100_000);
-        assert!(Entry::read(format!("{{\"zzz\":{deep}").as_bytes(), all()).is_err());
+        assert!(LogEntry::parse(format!("{{\"zzz\":{deep}").as_bytes(), all()).is_err());
     }
 }

@@ -10,32 +10,32 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::Rotate;
+use super::LogFileRotation;
 use crate::clock::Clock;
 
 /// How long a file that cannot be rotated grows before that is tried again.
-const AGAIN: Duration = Duration::from_secs(60);
+const ROTATION_RETRY_DELAY: Duration = Duration::from_secs(60);
 
 /// The file at a path, whatever becomes of its name.
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: PathBuf,
-    rotate: Option<Rotate>,
+    rotate: Option<LogFileRotation>,
     file: File,
-    identity: Identity,
-    place: Place,
-    name: Name,
+    identity: LogFileIdentity,
+    position: WritePosition,
+    path_state: PathState,
     clock: Clock,
     /// When a rotation failed last, if none has succeeded since.
-    stuck: Option<Instant>,
-    overdue: Overdue,
+    rotation_failed_at: Option<Instant>,
+    rotation_failure: RotationFailure,
 }
 
 /// Why the file is larger than it should be, for readiness; shared with the log.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Overdue(Arc<Mutex<Option<String>>>);
+pub(super) struct RotationFailure(Arc<Mutex<Option<String>>>);
 
-impl Overdue {
+impl RotationFailure {
     /// What stands in the way of its rotation; none if nothing does.
     pub(super) fn reason(&self) -> Option<String> {
         self.lock().clone()
@@ -52,13 +52,13 @@ impl Overdue {
 
 /// What tells a file from another that has its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Identity {
+struct LogFileIdentity {
     device: u64,
     inode: u64,
 }
 
-impl Identity {
-    fn of(metadata: &Metadata) -> Self {
+impl LogFileIdentity {
+    fn from_metadata(metadata: &Metadata) -> Self {
         Self {
             device: metadata.dev(),
             inode: metadata.ino(),
@@ -68,7 +68,7 @@ impl Identity {
 
 /// Where in the file the next byte goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum WritePosition {
     LineStart,
     InLine,
     /// Behind a line whose end never came: a process ended in the middle of it.
@@ -77,15 +77,15 @@ enum Place {
 
 /// Whether the open file is the one that the path leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Name {
-    Ours,
+enum PathState {
+    Current,
     /// It was moved away and none can be made in its place; lines go on into the moved one.
-    Lost,
+    Moved,
 }
 
 /// How an attempt to rotate ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Rotation {
+enum RotationOutcome {
     Done,
     /// The file goes on to be written.
     Failed,
@@ -93,55 +93,59 @@ enum Rotation {
 
 impl LogFile {
     /// Opens the file, and makes it if it is not there, readable by its owner and group.
-    pub(super) fn open(path: PathBuf, rotate: Option<Rotate>, clock: Clock) -> io::Result<Self> {
-        let file = append_to(&path)?;
-        let identity = Identity::of(&file.metadata()?);
-        let place = place_at_end(&path);
-        let (stuck, overdue) = (None, Overdue::default());
+    pub(super) fn open(
+        path: PathBuf,
+        rotate: Option<LogFileRotation>,
+        clock: Clock,
+    ) -> io::Result<Self> {
+        let file = open_append(&path)?;
+        let identity = LogFileIdentity::from_metadata(&file.metadata()?);
+        let place = position_at_end(&path);
+        let (stuck, overdue) = (None, RotationFailure::default());
         Ok(Self {
             path,
             rotate,
             file,
             identity,
-            place,
-            name: Name::Ours,
+            position: place,
+            path_state: PathState::Current,
             clock,
-            stuck,
-            overdue,
+            rotation_failed_at: stuck,
+            rotation_failure: overdue,
         })
     }
 
     /// What tells when its rotation fails.
-    pub(super) fn overdue(&self) -> Overdue {
-        self.overdue.clone()
+    pub(super) fn rotation_failure(&self) -> RotationFailure {
+        self.rotation_failure.clone()
     }
 
     /// How many of these bytes go into the file that is open now: whole lines. Before that the file is changed, if
     /// somebody has taken its name or it is full.
-    fn share(&mut self, lines: &[u8]) -> io::Result<usize> {
-        let size = self.claim_name()?;
-        let (Some(size), Some(Rotate { size: limit, .. })) = (size, self.rotate) else {
+    fn writable_len(&mut self, lines: &[u8]) -> io::Result<usize> {
+        let size = self.ensure_path()?;
+        let (Some(size), Some(LogFileRotation { size: limit, .. })) = (size, self.rotate) else {
             return Ok(lines.len());
         };
-        if let Some(end) = whole_lines(lines, limit.saturating_sub(size)) {
+        if let Some(end) = whole_lines_len(lines, limit.saturating_sub(size)) {
             return Ok(end);
         }
         if size > 0 {
-            if self.try_to_rotate() == Rotation::Failed {
+            if self.try_to_rotate() == RotationOutcome::Failed {
                 return Ok(lines.len());
             }
-            self.claim_name()?;
+            self.ensure_path()?;
         }
         // A line that is longer than a file may be has one of its own.
-        Ok(whole_lines(lines, limit).unwrap_or_else(|| line_end(lines)))
+        Ok(whole_lines_len(lines, limit).unwrap_or_else(|| line_end(lines)))
     }
 
     /// Makes sure that the path leads to the open file, and tells the file's size; none if it is not to be rotated.
     ///
     /// Asked at each write, which is at most a hundred times a second: so logrotate needs no signal.
-    fn claim_name(&mut self) -> io::Result<Option<u64>> {
+    fn ensure_path(&mut self) -> io::Result<Option<u64>> {
         match fs::metadata(&self.path) {
-            Ok(found) if Identity::of(&found) == self.identity => {
+            Ok(found) if LogFileIdentity::from_metadata(&found) == self.identity => {
                 return Ok(found.is_file().then_some(found.len()));
             }
             Ok(_) => {}
@@ -151,75 +155,81 @@ impl LogFile {
         }
         match self.reopen() {
             Ok(size) => Ok(size),
-            Err(error) => self.go_on_without_name(error),
+            Err(error) => self.continue_unnamed(error),
         }
     }
 
     fn reopen(&mut self) -> io::Result<Option<u64>> {
         let opened = Self::open(self.path.clone(), self.rotate, self.clock.clone())?;
         let found = opened.file.metadata()?;
-        self.overdue.set(None);
+        self.rotation_failure.set(None);
         *self = Self {
-            overdue: self.overdue(),
+            rotation_failure: self.rotation_failure(),
             ..opened
         };
         Ok(found.is_file().then_some(found.len()))
     }
 
     /// A file that still has some name keeps its lines; one that was removed does not.
-    fn go_on_without_name(&mut self, error: io::Error) -> io::Result<Option<u64>> {
+    fn continue_unnamed(&mut self, error: io::Error) -> io::Result<Option<u64>> {
         if self.file.metadata()?.nlink() == 0 {
             return Err(error);
         }
-        if self.name == Name::Ours {
-            self.name = Name::Lost;
+        if self.path_state == PathState::Current {
+            self.path_state = PathState::Moved;
             tracing::warn!(%error, "decision log: its file was moved and cannot be made anew; the moved one grows");
         }
         Ok(None)
     }
 
     /// Rotates the file, unless that failed a moment ago: lines that can be written are not lost for its size.
-    fn try_to_rotate(&mut self) -> Rotation {
+    fn try_to_rotate(&mut self) -> RotationOutcome {
         let now = self.clock.now();
         if self
-            .stuck
-            .is_some_and(|failed| now.saturating_duration_since(failed) < AGAIN)
+            .rotation_failed_at
+            .is_some_and(|failed| now.saturating_duration_since(failed) < ROTATION_RETRY_DELAY)
         {
-            return Rotation::Failed;
+            return RotationOutcome::Failed;
         }
         let Err(error) = self.rotate() else {
-            if self.stuck.take().is_some() {
+            if self.rotation_failed_at.take().is_some() {
                 tracing::info!("decision log: it is rotated again");
             }
-            self.overdue.set(None);
-            return Rotation::Done;
+            self.rotation_failure.set(None);
+            return RotationOutcome::Done;
         };
-        if self.stuck.replace(now).is_none() {
+        if self.rotation_failed_at.replace(now).is_none() {
             tracing::warn!(
                 "decision log: {error}; its file grows, and it is tried again each minute"
             );
         }
-        self.overdue.set(Some(error.to_string()));
-        Rotation::Failed
+        self.rotation_failure.set(Some(error.to_string()));
+        RotationOutcome::Failed
     }
 
     /// Gives the file's name free: `PATH` becomes `PATH.1`, `PATH.1` becomes `PATH.2`, and so on up to `keep`.
     ///
     /// Only files up to the first gap move, so a rotation that failed half way can be tried again without losing one.
     fn rotate(&mut self) -> io::Result<()> {
-        let Some(Rotate { keep, .. }) = self.rotate else {
+        let Some(LogFileRotation { keep, .. }) = self.rotate else {
             return Ok(());
         };
         if keep == 0 {
-            return self.file.set_len(0).map_err(unrotated);
+            return self.file.set_len(0).map_err(rotation_error);
         }
-        let path = fs::canonicalize(&self.path).map_err(unrotated)?;
-        let gap = (1..keep).find(|number| fs::symlink_metadata(numbered(&path, *number)).is_err());
+        let path = fs::canonicalize(&self.path).map_err(rotation_error)?;
+        let gap =
+            (1..keep).find(|number| fs::symlink_metadata(rotated_path(&path, *number)).is_err());
         for number in (1..gap.unwrap_or(keep)).rev() {
-            rename(&numbered(&path, number), &numbered(&path, number + 1))?;
+            rename(
+                &rotated_path(&path, number),
+                &rotated_path(&path, number + 1),
+            )?;
         }
-        rename(&path, &numbered(&path, 1))?;
-        if fs::metadata(&self.path).is_ok_and(|found| Identity::of(&found) == self.identity) {
+        rename(&path, &rotated_path(&path, 1))?;
+        if fs::metadata(&self.path)
+            .is_ok_and(|found| LogFileIdentity::from_metadata(&found) == self.identity)
+        {
             // Such as /dev/stdout: it would lead to the same file for ever.
             self.rotate = None;
             tracing::warn!(
@@ -232,24 +242,24 @@ impl LogFile {
 
 impl Write for LogFile {
     fn write(&mut self, lines: &[u8]) -> io::Result<usize> {
-        if self.place == Place::Torn {
+        if self.position == WritePosition::Torn {
             self.file.write_all(b"\n")?;
-            self.place = Place::LineStart;
+            self.position = WritePosition::LineStart;
         }
-        let end = match self.place {
-            Place::InLine => line_end(lines),
-            Place::LineStart | Place::Torn => self.share(lines)?,
+        let end = match self.position {
+            WritePosition::InLine => line_end(lines),
+            WritePosition::LineStart | WritePosition::Torn => self.writable_len(lines)?,
         };
         // Opened anew, it may end in a torn line itself.
-        if self.place == Place::Torn {
+        if self.position == WritePosition::Torn {
             return self.write(lines);
         }
         let written = self.file.write(lines.get(..end).unwrap_or(lines))?;
         if let Some(last) = written.checked_sub(1).and_then(|last| lines.get(last)) {
-            self.place = if *last == b'\n' {
-                Place::LineStart
+            self.position = if *last == b'\n' {
+                WritePosition::LineStart
             } else {
-                Place::InLine
+                WritePosition::InLine
             };
         }
         Ok(written)
@@ -261,22 +271,22 @@ impl Write for LogFile {
 }
 
 /// The file that was rotated so many times.
-fn numbered(path: &Path, number: u32) -> PathBuf {
+fn rotated_path(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
     name.into()
 }
 
 fn rename(from: &Path, to: &Path) -> io::Result<()> {
-    fs::rename(from, to).map_err(unrotated)
+    fs::rename(from, to).map_err(rotation_error)
 }
 
 /// The error says what was tried, and no more of the path than readiness may show to anybody.
-fn unrotated(error: io::Error) -> io::Error {
+fn rotation_error(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("it cannot be rotated: {error}"))
 }
 
-fn append_to(path: &Path) -> io::Result<File> {
+fn open_append(path: &Path) -> io::Result<File> {
     OpenOptions::new()
         .create(true)
         .append(true)
@@ -285,10 +295,10 @@ fn append_to(path: &Path) -> io::Result<File> {
 }
 
 /// What may not be read is taken to end in a whole line.
-fn place_at_end(path: &Path) -> Place {
+fn position_at_end(path: &Path) -> WritePosition {
     match last_byte(path) {
-        Ok(last) if last != b'\n' => Place::Torn,
-        Ok(_) | Err(_) => Place::LineStart,
+        Ok(last) if last != b'\n' => WritePosition::Torn,
+        Ok(_) | Err(_) => WritePosition::LineStart,
     }
 }
 
@@ -306,7 +316,7 @@ fn last_byte(path: &Path) -> io::Result<u8> {
 }
 
 /// Where the last line ends that fits whole into so many bytes.
-fn whole_lines(lines: &[u8], room: u64) -> Option<usize> {
+fn whole_lines_len(lines: &[u8], room: u64) -> Option<usize> {
     let room = usize::try_from(room).unwrap_or(usize::MAX).min(lines.len());
     memchr::memrchr(b'\n', lines.get(..room)?).map(|end| end + 1)
 }
@@ -330,7 +340,11 @@ mod tests {
             ("a\nbb\nccc\n", 1, None),
             ("", 5, None),
         ] {
-            assert_eq!(whole_lines(lines.as_bytes(), room), end, "{lines:?} {room}");
+            assert_eq!(
+                whole_lines_len(lines.as_bytes(), room),
+                end,
+                "{lines:?} {room}"
+            );
         }
         assert_eq!(
             (line_end(b"abc\nd\n"), line_end(b"abc"), line_end(b"\n")),
@@ -341,7 +355,7 @@ mod tests {
     #[test]
     fn numbers_are_behind_the_whole_name() {
         assert_eq!(
-            numbered(Path::new("/var/log/d.jsonl"), 12),
+            rotated_path(Path::new("/var/log/d.jsonl"), 12),
             Path::new("/var/log/d.jsonl.12")
         );
     }

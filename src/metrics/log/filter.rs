@@ -7,28 +7,28 @@ use regex::Regex;
 
 use crate::vocab::nearest::nearest;
 
-use super::entry::{Cell, Entry, Field, Wanted};
-use super::tap::lines;
+use super::entry::{LogEntry, LogField, LogFieldSet, LogValue};
+use super::tap::split_lines;
 
 /// One condition on one field.
 #[derive(Clone, Debug)]
-pub struct Filter {
-    field: Field,
-    test: Test,
+pub struct LogFilter {
+    field: LogField,
+    test: LogFilterTest,
 }
 
 #[derive(Clone, Debug)]
-enum Test {
-    Is(Pattern),
-    IsNot(Pattern),
+enum LogFilterTest {
+    Is(ValuePattern),
+    IsNot(ValuePattern),
     Like(Regex),
-    Unlike(Regex),
+    NotLike(Regex),
     Contains(Box<str>),
-    Number(Comparison, f64),
+    Number(LogComparison, f64),
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Comparison {
+enum LogComparison {
     Less,
     AtMost,
     More,
@@ -37,20 +37,20 @@ enum Comparison {
 
 /// What a value is compared with.
 #[derive(Clone, Debug)]
-enum Pattern {
+enum ValuePattern {
     /// There is none.
-    Nothing,
+    Empty,
     Text(Box<str>, Option<f64>),
-    Glob(Glob),
+    Glob(ValueGlob),
 }
 
 /// Text with `*` in it, each for any text.
 #[derive(Clone, Debug)]
-struct Glob {
+struct ValueGlob {
     /// What stands before the first of them.
     first: Box<str>,
     /// What stands between two; none of it is empty.
-    between: Box<[Box<str>]>,
+    middle: Box<[Box<str>]>,
     /// What stands behind the last.
     last: Box<str>,
 }
@@ -58,28 +58,29 @@ struct Glob {
 /// The operators; of two that begin alike the longer one stands first.
 const OPERATORS: [&str; 8] = ["!=", "!~", ">=", "<=", "=", "~", ">", "<"];
 /// Lines that are looked at before others have their turn.
-const AT_ONCE: usize = 32;
+const LINES_PER_YIELD: usize = 32;
 /// Short names for what is asked for most.
-const SHORT: [(&str, Field); 2] = [("status", Field::SentStatus), ("held", Field::HeldMs)];
+const ALIASES: [(&str, LogField); 2] =
+    [("status", LogField::SentStatus), ("held", LogField::HeldMs)];
 
 /// Why a text is no filter, in words for whoever wrote it.
 #[derive(Debug)]
-pub struct NoFilter(String);
+pub struct LogFilterError(String);
 
-impl fmt::Display for NoFilter {
+impl fmt::Display for LogFilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.0)
     }
 }
 
-impl std::error::Error for NoFilter {}
+impl std::error::Error for LogFilterError {}
 
-impl Filter {
+impl LogFilter {
     /// Reads `K=V`, `K!=V` (`*` for anything, no V for nothing), `K~REGEX`, `K!~REGEX`, `K>N`, `K>=N`, `K<N`, `K<=N`.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub fn read(text: &str) -> Result<Self, NoFilter> {
+    pub fn parse(text: &str) -> Result<Self, LogFilterError> {
         let end = text
             .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
             .unwrap_or(text.len());
@@ -90,75 +91,75 @@ impl Filter {
         let Some(operator) = operator.filter(|_| !key.is_empty()) else {
             let forms =
                 "K=V, K!=V, K~REGEX, K!~REGEX, K>N, K>=N, K<N or K<=N, such as verdict=reject";
-            return Err(NoFilter(format!("write {forms}")));
+            return Err(LogFilterError(format!("write {forms}")));
         };
         let value = rest.strip_prefix(operator).unwrap_or_default();
         let number = |comparison| {
             let number = value
                 .parse()
-                .map_err(|_| NoFilter(format!("`{value}` is no number")))?;
-            Ok(Test::Number(comparison, number))
+                .map_err(|_| LogFilterError(format!("`{value}` is no number")))?;
+            Ok(LogFilterTest::Number(comparison, number))
         };
         let test = match operator {
-            "=" => Test::Is(Pattern::read(value)),
-            "!=" => Test::IsNot(Pattern::read(value)),
-            "~" => Test::Like(regex(value)?),
-            "!~" => Test::Unlike(regex(value)?),
-            ">" => number(Comparison::More)?,
-            ">=" => number(Comparison::AtLeast)?,
-            "<" => number(Comparison::Less)?,
-            _ => number(Comparison::AtMost)?,
+            "=" => LogFilterTest::Is(ValuePattern::parse(value)),
+            "!=" => LogFilterTest::IsNot(ValuePattern::parse(value)),
+            "~" => LogFilterTest::Like(parse_regex(value)?),
+            "!~" => LogFilterTest::NotLike(parse_regex(value)?),
+            ">" => number(LogComparison::More)?,
+            ">=" => number(LogComparison::AtLeast)?,
+            "<" => number(LogComparison::Less)?,
+            _ => number(LogComparison::AtMost)?,
         };
         Ok(Self {
-            field: field(key)?,
+            field: parse_field(key)?,
             test,
         })
     }
 
     /// The field is this text (`*` for anything), or nothing if the text is empty.
-    pub(crate) fn is(field: Field, text: &str) -> Self {
+    pub(crate) fn equals(field: LogField, text: &str) -> Self {
         Self {
             field,
-            test: Test::Is(Pattern::read(text)),
+            test: LogFilterTest::Is(ValuePattern::parse(text)),
         }
     }
 
     /// The field has this text somewhere.
-    pub(crate) fn contains(field: Field, text: &str) -> Self {
+    pub(crate) fn contains(field: LogField, text: &str) -> Self {
         Self {
             field,
-            test: Test::Contains(text.into()),
+            test: LogFilterTest::Contains(text.into()),
         }
     }
 
     /// The field is a number, and not below this.
-    pub(crate) fn at_least(field: Field, number: f64) -> Self {
+    pub(crate) fn at_least(field: LogField, number: f64) -> Self {
         Self {
             field,
-            test: Test::Number(Comparison::AtLeast, number),
+            test: LogFilterTest::Number(LogComparison::AtLeast, number),
         }
     }
 
     /// The field that is asked.
-    pub(crate) fn field(&self) -> Field {
+    pub(crate) fn field(&self) -> LogField {
         self.field
     }
 
     /// Whether the decision is so.
-    pub(crate) fn holds(&self, entry: &Entry<'_>) -> bool {
-        let cell = entry.cell(self.field);
+    pub(crate) fn matches(&self, entry: &LogEntry<'_>) -> bool {
+        let cell = entry.value(self.field);
         match &self.test {
-            Test::Is(pattern) => pattern.matches(cell),
-            Test::IsNot(pattern) => !pattern.matches(cell),
-            Test::Like(regex) => any(cell, |text| regex.is_match(text)),
-            Test::Unlike(regex) => !any(cell, |text| regex.is_match(text)),
-            Test::Contains(part) => any(cell, |text| text.contains(&**part)),
-            Test::Number(comparison, limit) => {
+            LogFilterTest::Is(pattern) => pattern.matches(cell),
+            LogFilterTest::IsNot(pattern) => !pattern.matches(cell),
+            LogFilterTest::Like(regex) => any_value(cell, |text| regex.is_match(text)),
+            LogFilterTest::NotLike(regex) => !any_value(cell, |text| regex.is_match(text)),
+            LogFilterTest::Contains(part) => any_value(cell, |text| text.contains(&**part)),
+            LogFilterTest::Number(comparison, limit) => {
                 cell.number().is_some_and(|number| match comparison {
-                    Comparison::Less => number < *limit,
-                    Comparison::AtMost => number <= *limit,
-                    Comparison::More => number > *limit,
-                    Comparison::AtLeast => number >= *limit,
+                    LogComparison::Less => number < *limit,
+                    LogComparison::AtMost => number <= *limit,
+                    LogComparison::More => number > *limit,
+                    LogComparison::AtLeast => number >= *limit,
                 })
             }
         }
@@ -167,44 +168,45 @@ impl Filter {
 
 /// Several conditions at once: of each group one must hold.
 #[derive(Clone, Debug)]
-pub struct Sieve {
-    groups: Vec<Vec<Filter>>,
-    wanted: Wanted,
+pub struct LogFilterSet {
+    groups: Vec<Vec<LogFilter>>,
+    wanted: LogFieldSet,
 }
 
-impl Sieve {
+impl LogFilterSet {
     /// Lets everything through.
-    pub fn open() -> Self {
-        Self::of(Vec::new())
+    pub fn match_all() -> Self {
+        Self::new(Vec::new())
     }
 
     /// Lets through what passes one filter of each group.
-    pub fn of(groups: Vec<Vec<Filter>>) -> Self {
-        let wanted = Wanted::of(groups.iter().flatten().map(Filter::field));
+    pub fn new(groups: Vec<Vec<LogFilter>>) -> Self {
+        let wanted = LogFieldSet::from_fields(groups.iter().flatten().map(LogFilter::field));
         Self { groups, wanted }
     }
 
     /// Whether a line passes; it is read once. What is no decision does not, unless everything does.
-    pub(super) fn passes(&self, line: &[u8]) -> bool {
-        let holds = |entry: &Entry<'_>| {
+    pub(super) fn matches_line(&self, line: &[u8]) -> bool {
+        let holds = |entry: &LogEntry<'_>| {
             self.groups
                 .iter()
-                .all(|any| any.iter().any(|filter| filter.holds(entry)))
+                .all(|any| any.iter().any(|filter| filter.matches(entry)))
         };
-        self.groups.is_empty() || Entry::read(line, self.wanted).is_ok_and(|entry| holds(&entry))
+        self.groups.is_empty()
+            || LogEntry::parse(line, self.wanted).is_ok_and(|entry| holds(&entry))
     }
 
     /// Those of these lines that pass. Others have their turn now and then: a task that looks at much holds up none.
-    pub async fn sift(&self, bytes: Bytes) -> Bytes {
+    pub async fn filter_lines(&self, bytes: Bytes) -> Bytes {
         if self.groups.is_empty() {
             return bytes;
         }
         let mut passing = Vec::new();
-        for (number, line) in (1..).zip(lines(&bytes)) {
-            if self.passes(line) {
+        for (number, line) in (1..).zip(split_lines(&bytes)) {
+            if self.matches_line(line) {
                 passing.extend_from_slice(line);
             }
-            if number % AT_ONCE == 0 {
+            if number % LINES_PER_YIELD == 0 {
                 tokio::task::yield_now().await;
             }
         }
@@ -212,28 +214,28 @@ impl Sieve {
     }
 }
 
-impl Pattern {
-    fn read(value: &str) -> Self {
+impl ValuePattern {
+    fn parse(value: &str) -> Self {
         match value.split_once('*') {
-            None if value.is_empty() => Self::Nothing,
+            None if value.is_empty() => Self::Empty,
             None => Self::Text(value.into(), value.parse().ok()),
-            Some((first, rest)) => Self::Glob(Glob::of(first, rest)),
+            Some((first, rest)) => Self::Glob(ValueGlob::new(first, rest)),
         }
     }
 
-    fn matches(&self, cell: &Cell<'_>) -> bool {
+    fn matches(&self, cell: &LogValue<'_>) -> bool {
         match (self, cell) {
-            (Self::Nothing, cell) => *cell == Cell::Null,
-            (Self::Text(_, Some(wanted)), Cell::Number(number)) => wanted == number,
-            (Self::Text(text, _), cell) => any(cell, |found| *found == **text),
-            (Self::Glob(glob), cell) => any(cell, |found| glob.matches(found)),
+            (Self::Empty, cell) => *cell == LogValue::Null,
+            (Self::Text(_, Some(wanted)), LogValue::Number(number)) => wanted == number,
+            (Self::Text(text, _), cell) => any_value(cell, |found| *found == **text),
+            (Self::Glob(glob), cell) => any_value(cell, |found| glob.matches(found)),
         }
     }
 }
 
-impl Glob {
+impl ValueGlob {
     /// What stands before the first `*`, and behind it.
-    fn of(first: &str, rest: &str) -> Self {
+    fn new(first: &str, rest: &str) -> Self {
         let (between, last) = rest.rsplit_once('*').unwrap_or(("", rest));
         let between = between
             .split('*')
@@ -242,7 +244,7 @@ impl Glob {
             .collect();
         Self {
             first: first.into(),
-            between,
+            middle: between,
             last: last.into(),
         }
     }
@@ -252,7 +254,7 @@ impl Glob {
         let inner = text
             .strip_prefix(&*self.first)
             .and_then(|rest| rest.strip_suffix(&*self.last));
-        let behind = self.between.iter().try_fold(inner, |rest, part| {
+        let behind = self.middle.iter().try_fold(inner, |rest, part| {
             let (_, behind) = rest?.split_once(&**part)?;
             Some(Some(behind))
         });
@@ -261,33 +263,33 @@ impl Glob {
 }
 
 /// Whether the value, or one of several, is so.
-fn any(cell: &Cell<'_>, is_so: impl Fn(&str) -> bool) -> bool {
+fn any_value(cell: &LogValue<'_>, is_so: impl Fn(&str) -> bool) -> bool {
     match cell {
-        Cell::Null => false,
-        Cell::Text(text) => is_so(text),
-        Cell::Number(number) => is_so(&number.to_string()),
-        Cell::Many(names) => names.iter().any(|name| is_so(name)),
+        LogValue::Null => false,
+        LogValue::Text(text) => is_so(text),
+        LogValue::Number(number) => is_so(&number.to_string()),
+        LogValue::List(names) => names.iter().any(|name| is_so(name)),
     }
 }
 
-fn field(key: &str) -> Result<Field, NoFilter> {
-    let short = SHORT
+fn parse_field(key: &str) -> Result<LogField, LogFilterError> {
+    let short = ALIASES
         .into_iter()
         .find(|(name, _)| *name == key)
         .map(|(_, field)| field);
-    short.or_else(|| Field::named(key)).ok_or_else(|| {
-        let names = Field::ALL.map(|(_, name)| name);
+    short.or_else(|| LogField::from_name(key)).ok_or_else(|| {
+        let names = LogField::ALL.map(|(_, name)| name);
         let near =
             nearest(key, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-        NoFilter(format!(
+        LogFilterError(format!(
             "there is no field `{key}`; allowed: status, held, {}{near}",
             names.join(", ")
         ))
     })
 }
 
-fn regex(text: &str) -> Result<Regex, NoFilter> {
-    Regex::new(text).map_err(|error| NoFilter(format!("no regular expression: {error}")))
+fn parse_regex(text: &str) -> Result<Regex, LogFilterError> {
+    Regex::new(text).map_err(|error| LogFilterError(format!("no regular expression: {error}")))
 }
 
 #[cfg(test)]
@@ -299,9 +301,9 @@ mod tests {
 
     #[test]
     fn filters_hold_or_do_not() {
-        let entry = Entry::read(
+        let entry = LogEntry::parse(
             LINE.as_bytes(),
-            Wanted::of(Field::ALL.map(|(field, _)| field)),
+            LogFieldSet::from_fields(LogField::ALL.map(|(field, _)| field)),
         )
         .unwrap();
         for (text, holds) in [
@@ -347,7 +349,11 @@ mod tests {
             ("shadow!=r1", false),
             ("verdict>1", false),
         ] {
-            assert_eq!(Filter::read(text).unwrap().holds(&entry), holds, "{text}");
+            assert_eq!(
+                LogFilter::parse(text).unwrap().matches(&entry),
+                holds,
+                "{text}"
+            );
         }
     }
 
@@ -361,18 +367,20 @@ mod tests {
             (format!("{stars}b"), format!("{text}ab"), true),
             ("*".repeat(8_000), text, true),
         ] {
-            let Pattern::Glob(glob) = Pattern::read(&pattern) else {
+            let ValuePattern::Glob(glob) = ValuePattern::parse(&pattern) else {
                 panic!("{pattern}")
             };
             let found = (0..200).filter(|_| glob.matches(&text)).count();
             assert_eq!(found, if matches { 200 } else { 0 }, "{pattern}");
         }
-        assert!(matches!(Pattern::read("**"), Pattern::Glob(glob) if glob.between.is_empty()));
+        assert!(
+            matches!(ValuePattern::parse("**"), ValuePattern::Glob(glob) if glob.middle.is_empty())
+        );
     }
 
     #[tokio::test]
     async fn of_each_group_one_filter_must_hold() {
-        let read = |text: &&str| Filter::read(text).unwrap();
+        let read = |text: &&str| LogFilter::parse(text).unwrap();
         for (groups, passes) in [
             (&[][..], true),
             (&[&["verdict=allow", "verdict=reject"][..]], true),
@@ -383,26 +391,28 @@ mod tests {
             ),
             (&[&["verdict=reject"], &["status=200"]], false),
         ] {
-            let sieve = Sieve::of(
+            let sieve = LogFilterSet::new(
                 groups
                     .iter()
                     .map(|any| any.iter().map(read).collect())
                     .collect(),
             );
-            assert_eq!(sieve.passes(LINE.as_bytes()), passes, "{groups:?}");
+            assert_eq!(sieve.matches_line(LINE.as_bytes()), passes, "{groups:?}");
         }
         for (filter, holds) in [
-            (Filter::contains(Field::Url, "/x?"), true),
-            (Filter::contains(Field::Url, "/X?"), false),
-            (Filter::contains(Field::Rule, ""), false),
-            (Filter::at_least(Field::HeldMs, 1250.0), true),
-            (Filter::at_least(Field::HeldMs, 1250.1), false),
-            (Filter::is(Field::Host, "*.a.test"), true),
-            (Filter::is(Field::Rule, ""), true),
+            (LogFilter::contains(LogField::Url, "/x?"), true),
+            (LogFilter::contains(LogField::Url, "/X?"), false),
+            (LogFilter::contains(LogField::Rule, ""), false),
+            (LogFilter::at_least(LogField::HeldMs, 1250.0), true),
+            (LogFilter::at_least(LogField::HeldMs, 1250.1), false),
+            (LogFilter::equals(LogField::Host, "*.a.test"), true),
+            (LogFilter::equals(LogField::Rule, ""), true),
         ] {
             let words = format!("{filter:?}");
             let two = format!("{}\n{{\"no\":\"decision\"}}\n", LINE.replace('\n', " "));
-            let sifted = Sieve::of(vec![vec![filter]]).sift(two.clone().into()).await;
+            let sifted = LogFilterSet::new(vec![vec![filter]])
+                .filter_lines(two.clone().into())
+                .await;
             assert_eq!(
                 sifted.len(),
                 if holds {
@@ -426,7 +436,7 @@ mod tests {
             ("status>many", "`many` is no number"),
             ("url~(", "no regular expression"),
         ] {
-            let error = Filter::read(text).unwrap_err().to_string();
+            let error = LogFilter::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");
         }
     }

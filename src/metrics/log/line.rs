@@ -13,11 +13,11 @@ use std::time::Duration;
 use crate::clock::Rfc3339;
 use crate::vocab::trace_context::TraceId;
 
-use super::QueryText;
+use super::QueryVisibility;
 
 /// What a line says. Durations are in microseconds here and in milliseconds on the line.
 #[derive(Debug)]
-pub(in crate::metrics) struct Line<'r> {
+pub(in crate::metrics) struct LogLine<'r> {
     pub(in crate::metrics) ts: Rfc3339,
     pub(in crate::metrics) decision: &'r str,
     pub(in crate::metrics) crawler: Option<&'r str>,
@@ -43,23 +43,23 @@ pub(in crate::metrics) struct Line<'r> {
     pub(in crate::metrics) address: Option<IpAddr>,
     pub(in crate::metrics) error: Option<&'r str>,
     pub(in crate::metrics) source: Option<&'r str>,
-    pub(in crate::metrics) shadows: &'r [ShadowLine<'r>],
+    pub(in crate::metrics) shadows: &'r [ShadowDifference<'r>],
     pub(in crate::metrics) trace: Option<TraceId>,
     /// From here on for the `squid` format only.
-    pub(in crate::metrics) fate: Fate,
-    pub(in crate::metrics) subject: Subject,
+    pub(in crate::metrics) outcome: LogOutcome,
+    pub(in crate::metrics) subject: LogSubject,
     /// Whether the crawler is one of those that are configured.
-    pub(in crate::metrics) named: bool,
+    pub(in crate::metrics) is_configured: bool,
     pub(in crate::metrics) client: Option<IpAddr>,
     /// From the request's head to the end of the answer.
-    pub(in crate::metrics) lasted: Duration,
+    pub(in crate::metrics) duration: Duration,
 }
 
 /// What became of a request, as coarsely as Squid tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum Fate {
+pub(in crate::metrics) enum LogOutcome {
     /// It was let through.
-    Passed,
+    Allowed,
     /// The proxy refused it.
     Refused,
     /// The origin, or the way to it, failed; or the proxy did.
@@ -67,12 +67,12 @@ pub(in crate::metrics) enum Fate {
     /// The origin did not answer in time.
     TimedOut,
     /// What came was no request.
-    Unread,
+    Unparsed,
 }
 
 /// What a request is about, beside its URL and host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum Subject {
+pub(in crate::metrics) enum LogSubject {
     Unknown,
     Url { scheme: &'static str },
     Tunnel { port: u16 },
@@ -80,7 +80,7 @@ pub(in crate::metrics) enum Subject {
 
 /// A shadow that decides otherwise.
 #[derive(Debug)]
-pub(in crate::metrics) struct ShadowLine<'r> {
+pub(in crate::metrics) struct ShadowDifference<'r> {
     pub(in crate::metrics) rule: Option<&'r str>,
     pub(in crate::metrics) policy: Option<&'r str>,
     pub(in crate::metrics) verdict: &'r str,
@@ -92,9 +92,9 @@ pub(in crate::metrics) struct ShadowLine<'r> {
 pub(crate) const REDACTED: &str = "?redacted";
 
 /// How much of a method or content type is shown: both are ASCII, and as long as a client or origin likes.
-const SHOWN: usize = 128;
+const MAX_SHOWN: usize = 128;
 /// Most lines are shorter.
-const USUAL: usize = 1 << 10;
+const TYPICAL_LINE_BYTES: usize = 1 << 10;
 
 /// A key as it is written, with the comma before it and the colon behind. Keys are names of ours: nothing to escape.
 macro_rules! key {
@@ -103,58 +103,58 @@ macro_rules! key {
     };
 }
 
-impl Line<'_> {
+impl LogLine<'_> {
     /// Appends the line and its line feed.
-    pub(in crate::metrics) fn render(&self, query: QueryText, out: &mut Vec<u8>) {
-        out.reserve(USUAL);
-        let mut object = Object::begin(out);
-        object.stamp(key!("ts"), self.ts);
-        object.name(key!("decision"), Some(self.decision));
-        object.name(key!("crawler"), self.crawler);
-        object.name(key!("stage"), Some(self.stage));
-        object.text(key!("method"), Some(shortened(self.method)));
-        object.url(self.url, query);
-        object.text(key!("host"), self.host);
-        object.name(key!("verdict"), Some(self.verdict));
-        object.name(key!("reason"), Some(self.reason));
-        object.name(key!("rule"), self.rule);
-        object.name(key!("policy"), self.policy);
-        object.name(key!("revision"), self.revision);
-        object.name(key!("mode"), Some(self.mode));
-        object.millis(key!("held_ms"), self.held);
-        object.number(key!("origin_status"), self.origin_status.map(u64::from));
-        object.number(key!("sent_status"), self.sent_status.map(u64::from));
-        object.text(key!("content_type"), self.content_type.map(shortened));
-        object.number(key!("bytes"), Some(self.bytes));
-        object.millis(key!("dns_ms"), self.dns);
-        object.millis(key!("connect_ms"), self.connect);
-        object.millis(key!("tls_ms"), self.tls);
-        object.millis(key!("ttfb_ms"), self.ttfb);
-        object.address(key!("address"), self.address);
-        object.name(key!("error"), self.error);
+    pub(in crate::metrics) fn render(&self, query: QueryVisibility, out: &mut Vec<u8>) {
+        out.reserve(TYPICAL_LINE_BYTES);
+        let mut object = JsonObjectWriter::begin(out);
+        object.write_time(key!("ts"), self.ts);
+        object.write_name(key!("decision"), Some(self.decision));
+        object.write_name(key!("crawler"), self.crawler);
+        object.write_name(key!("stage"), Some(self.stage));
+        object.write_text(key!("method"), Some(truncate(self.method)));
+        object.write_url(self.url, query);
+        object.write_text(key!("host"), self.host);
+        object.write_name(key!("verdict"), Some(self.verdict));
+        object.write_name(key!("reason"), Some(self.reason));
+        object.write_name(key!("rule"), self.rule);
+        object.write_name(key!("policy"), self.policy);
+        object.write_name(key!("revision"), self.revision);
+        object.write_name(key!("mode"), Some(self.mode));
+        object.write_millis(key!("held_ms"), self.held);
+        object.write_number(key!("origin_status"), self.origin_status.map(u64::from));
+        object.write_number(key!("sent_status"), self.sent_status.map(u64::from));
+        object.write_text(key!("content_type"), self.content_type.map(truncate));
+        object.write_number(key!("bytes"), Some(self.bytes));
+        object.write_millis(key!("dns_ms"), self.dns);
+        object.write_millis(key!("connect_ms"), self.connect);
+        object.write_millis(key!("tls_ms"), self.tls);
+        object.write_millis(key!("ttfb_ms"), self.ttfb);
+        object.write_address(key!("address"), self.address);
+        object.write_name(key!("error"), self.error);
         if self.source.is_some() {
-            object.text(key!("source"), self.source);
+            object.write_text(key!("source"), self.source);
         }
-        object.shadows(self.shadows);
+        object.write_shadows(self.shadows);
         if self.trace.is_some() {
-            object.plain(key!("trace"), self.trace);
+            object.write_display(key!("trace"), self.trace);
         }
         object.end();
         out.push(b'\n');
     }
 }
 
-pub(super) fn shortened(text: &str) -> &str {
-    text.get(..SHOWN).unwrap_or(text)
+pub(super) fn truncate(text: &str) -> &str {
+    text.get(..MAX_SHOWN).unwrap_or(text)
 }
 
 /// A JSON object that is being written. Writing to a `Vec` cannot fail.
-struct Object<'o> {
+struct JsonObjectWriter<'o> {
     out: &'o mut Vec<u8>,
     begin: usize,
 }
 
-impl<'o> Object<'o> {
+impl<'o> JsonObjectWriter<'o> {
     fn begin(out: &'o mut Vec<u8>) -> Self {
         Self {
             begin: out.len(),
@@ -172,26 +172,26 @@ impl<'o> Object<'o> {
 
     /// Inline, since a key's length is known then.
     #[inline(always)]
-    fn key(&mut self, key: &[u8]) {
+    fn write_key(&mut self, key: &[u8]) {
         self.out.extend_from_slice(key);
     }
 
-    fn null(&mut self) {
+    fn write_null(&mut self) {
         self.out.extend_from_slice(b"null");
     }
 
-    fn shadows(&mut self, shadows: &[ShadowLine<'_>]) {
+    fn write_shadows(&mut self, shadows: &[ShadowDifference<'_>]) {
         for (place, shadow) in shadows.iter().enumerate() {
             if place == 0 {
-                self.key(key!("shadow"));
+                self.write_key(key!("shadow"));
             }
             self.out.push(if place == 0 { b'[' } else { b',' });
-            let mut object = Object::begin(self.out);
-            object.text(key!("rule"), shadow.rule);
-            object.text(key!("policy"), shadow.policy);
-            object.text(key!("verdict"), Some(shadow.verdict));
-            object.text(key!("stage"), Some(shadow.stage));
-            object.text(key!("reason"), Some(shadow.reason));
+            let mut object = JsonObjectWriter::begin(self.out);
+            object.write_text(key!("rule"), shadow.rule);
+            object.write_text(key!("policy"), shadow.policy);
+            object.write_text(key!("verdict"), Some(shadow.verdict));
+            object.write_text(key!("stage"), Some(shadow.stage));
+            object.write_text(key!("reason"), Some(shadow.reason));
             object.end();
         }
         if !shadows.is_empty() {
@@ -200,94 +200,98 @@ impl<'o> Object<'o> {
     }
 
     #[inline(always)]
-    fn number(&mut self, key: &[u8], value: Option<u64>) {
-        self.key(key);
+    fn write_number(&mut self, key: &[u8], value: Option<u64>) {
+        self.write_key(key);
         match value {
-            Some(value) => decimal(value, self.out),
-            None => self.null(),
+            Some(value) => write_decimal(value, self.out),
+            None => self.write_null(),
         }
     }
 
-    fn stamp(&mut self, key: &[u8], time: Rfc3339) {
-        self.key(key);
+    fn write_time(&mut self, key: &[u8], time: Rfc3339) {
+        self.write_key(key);
         self.out.push(b'"');
-        self.out.extend_from_slice(&time.text());
+        self.out.extend_from_slice(&time.to_ascii());
         self.out.push(b'"');
     }
 
     /// A word of ours, or a name whose characters were checked where it was read: nothing to escape.
     #[inline(always)]
-    fn name(&mut self, key: &[u8], value: Option<&str>) {
-        self.key(key);
+    fn write_name(&mut self, key: &[u8], value: Option<&str>) {
+        self.write_key(key);
         match value {
             Some(value) => {
                 self.out.push(b'"');
                 self.out.extend_from_slice(value.as_bytes());
                 self.out.push(b'"');
             }
-            None => self.null(),
+            None => self.write_null(),
         }
     }
 
-    fn address(&mut self, key: &[u8], address: Option<IpAddr>) {
+    fn write_address(&mut self, key: &[u8], address: Option<IpAddr>) {
         let Some(IpAddr::V4(address)) = address else {
-            return self.plain(key, address);
+            return self.write_display(key, address);
         };
-        self.key(key);
+        self.write_key(key);
         for (place, octet) in address.octets().into_iter().enumerate() {
             self.out.push(if place == 0 { b'"' } else { b'.' });
-            decimal(octet.into(), self.out);
+            write_decimal(octet.into(), self.out);
         }
         self.out.push(b'"');
     }
 
     /// Anything else that has nothing to escape.
-    fn plain(&mut self, key: &[u8], value: Option<impl Display>) {
-        self.key(key);
+    fn write_display(&mut self, key: &[u8], value: Option<impl Display>) {
+        self.write_key(key);
         match value {
             Some(value) => drop(write!(self.out, "\"{value}\"")),
-            None => self.null(),
+            None => self.write_null(),
         }
     }
 
     #[inline(always)]
-    fn millis(&mut self, key: &[u8], micros: Option<u32>) {
-        self.key(key);
+    fn write_millis(&mut self, key: &[u8], micros: Option<u32>) {
+        self.write_key(key);
         match micros {
-            Some(micros) => thousandths(micros, self.out),
-            None => self.null(),
+            Some(micros) => write_thousandths(micros, self.out),
+            None => self.write_null(),
         }
     }
 
     #[inline(always)]
-    fn text(&mut self, key: &[u8], value: Option<&str>) {
-        self.key(key);
+    fn write_text(&mut self, key: &[u8], value: Option<&str>) {
+        self.write_key(key);
         match value {
-            Some(value) => self.quoted(&[value]),
-            None => self.null(),
+            Some(value) => self.write_quoted(&[value]),
+            None => self.write_null(),
         }
     }
 
-    fn url(&mut self, url: Option<&str>, query: QueryText) {
-        self.key(key!("url"));
+    fn write_url(&mut self, url: Option<&str>, query: QueryVisibility) {
+        self.write_key(key!("url"));
         match (url.map(|url| (url, url.split_once('?'))), query) {
-            (None, _) => self.null(),
-            (Some((_, Some((before, _)))), QueryText::Redacted) => self.quoted(&[before, REDACTED]),
-            (Some((url, _)), QueryText::Shown | QueryText::Redacted) => self.quoted(&[url]),
+            (None, _) => self.write_null(),
+            (Some((_, Some((before, _)))), QueryVisibility::Redacted) => {
+                self.write_quoted(&[before, REDACTED])
+            }
+            (Some((url, _)), QueryVisibility::Shown | QueryVisibility::Redacted) => {
+                self.write_quoted(&[url])
+            }
         }
     }
 
-    fn quoted(&mut self, parts: &[&str]) {
+    fn write_quoted(&mut self, parts: &[&str]) {
         self.out.push(b'"');
         for part in parts {
-            escape(part, self.out);
+            write_escaped(part, self.out);
         }
         self.out.push(b'"');
     }
 }
 
 /// A number in decimal digits.
-fn decimal(number: u64, out: &mut Vec<u8>) {
+fn write_decimal(number: u64, out: &mut Vec<u8>) {
     let mut digits = [b'0'; 20];
     let (mut rest, mut used) = (number, 0);
     for digit in digits.iter_mut().rev() {
@@ -302,14 +306,14 @@ fn decimal(number: u64, out: &mut Vec<u8>) {
 }
 
 /// A thousandth of a number, with three places: `2.400`.
-fn thousandths(number: u32, out: &mut Vec<u8>) {
-    decimal((number / 1_000).into(), out);
+fn write_thousandths(number: u32, out: &mut Vec<u8>) {
+    write_decimal((number / 1_000).into(), out);
     let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + (number / place % 10) as u8);
     out.extend_from_slice(&[b'.', hundreds, tens, ones]);
 }
 
 /// Nearly all text is printable ASCII and is copied whole. Bytes are looked at many at a time.
-fn escape(text: &str, out: &mut Vec<u8>) {
+fn write_escaped(text: &str, out: &mut Vec<u8>) {
     let harmless = |byte: &u8| matches!(byte, 0x20..=0x7e) & (*byte != b'"') & (*byte != b'\\');
     let all = |bytes: &[u8]| {
         bytes
@@ -336,7 +340,7 @@ mod tests {
 
     fn escaped(text: &str) -> String {
         let mut out = Vec::new();
-        Object::begin(&mut out).quoted(&[text]);
+        JsonObjectWriter::begin(&mut out).write_quoted(&[text]);
         String::from_utf8(out).unwrap()
     }
 
@@ -355,7 +359,7 @@ mod tests {
     fn numbers_are_decimal() {
         for number in [0, 7, 10, 999, 1_000, 65_535, u64::from(u32::MAX), u64::MAX] {
             let mut out = Vec::new();
-            decimal(number, &mut out);
+            write_decimal(number, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), number.to_string());
         }
         for (number, text) in [
@@ -365,7 +369,7 @@ mod tests {
             (u32::MAX, "4294967.295"),
         ] {
             let mut out = Vec::new();
-            thousandths(number, &mut out);
+            write_thousandths(number, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), text);
         }
     }
@@ -375,24 +379,28 @@ mod tests {
         for (url, query, shown) in [
             (
                 "http://h/a?k=v?w",
-                QueryText::Shown,
+                QueryVisibility::Shown,
                 r#""url":"http://h/a?k=v?w""#,
             ),
             (
                 "http://h/a?k=v?w",
-                QueryText::Redacted,
+                QueryVisibility::Redacted,
                 r#""url":"http://h/a?redacted""#,
             ),
             (
                 "http://h/a?",
-                QueryText::Redacted,
+                QueryVisibility::Redacted,
                 r#""url":"http://h/a?redacted""#,
             ),
-            ("http://h/a", QueryText::Redacted, r#""url":"http://h/a""#),
+            (
+                "http://h/a",
+                QueryVisibility::Redacted,
+                r#""url":"http://h/a""#,
+            ),
         ] {
             let mut out = Vec::new();
-            let mut object = Object::begin(&mut out);
-            object.url(Some(url), query);
+            let mut object = JsonObjectWriter::begin(&mut out);
+            object.write_url(Some(url), query);
             object.end();
             assert_eq!(String::from_utf8(out).unwrap(), format!("{{{shown}}}"));
         }

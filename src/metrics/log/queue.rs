@@ -13,19 +13,19 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 
-use super::{Closed, OnFull};
+use super::{LogCloseResult, LogFullAction};
 
 /// Buffers; workers beyond this number share them.
 const BUFFERS: usize = 16;
 /// Bytes of lines for the tap alone that may wait.
-const ASIDE: usize = 2 << 20;
+const TAP_BYTES: usize = 2 << 20;
 /// For how long a write may take nothing before that is warned of.
-const SLOW: Duration = Duration::from_secs(5);
+const STALL_WARNING: Duration = Duration::from_secs(5);
 /// For how long a loss is warned of.
-const WARN: Duration = Duration::from_secs(60);
+const LOSS_WARNING: Duration = Duration::from_secs(60);
 /// Losses are told once none came for so long, or when the first of them is so old.
-const QUIET: Duration = Duration::from_secs(1);
-const PATIENCE: Duration = Duration::from_secs(10);
+const QUIET_PERIOD: Duration = Duration::from_secs(1);
+const MAX_REPORT_DELAY: Duration = Duration::from_secs(10);
 
 thread_local! {
     /// The buffer of this thread, plus one; 0 is none yet.
@@ -34,79 +34,79 @@ thread_local! {
 static NEXT_BUFFER: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
-pub(super) struct Queue {
+pub(super) struct LogQueue {
     /// What waits to be written, in the writer's hands too.
-    lines: Buffers,
+    lines: LineBuffers,
     /// What waits for the tap alone.
-    aside: Buffers,
+    tap_only: LineBuffers,
     /// Lines that the tap should have had, and that were lost before they came to the writer.
-    missed: AtomicU64,
-    on_full: OnFull,
+    tap_missed: AtomicU64,
+    on_full: LogFullAction,
     /// Set by the first line after the writer last looked.
     pending: AtomicBool,
     /// Set before the buffers are emptied for the last time.
     ended: AtomicBool,
     writer: OnceLock<Thread>,
     room: Notify,
-    state: Mutex<State>,
+    state: Mutex<LogQueueState>,
     progress: Condvar,
     dropped: IntCounter,
     clock: Clock,
-    opened: Instant,
+    opened_at: Instant,
     /// Milliseconds from `opened` to the last loss, plus one; 0 is never.
     last_loss: AtomicU64,
     /// The same for the first loss that nobody was told of.
-    first_untold: AtomicU64,
-    lost: AtomicU64,
-    told: AtomicU64,
+    first_unreported_loss: AtomicU64,
+    lost_lines: AtomicU64,
+    reported_losses: AtomicU64,
     /// The same for the last time that a write under way began, or took something; 0 is none under way.
-    writing: AtomicU64,
+    write_progress_at: AtomicU64,
 }
 
 /// A buffer for each worker, and one bound over all of them.
 #[derive(Debug)]
-struct Buffers {
+struct LineBuffers {
     buffers: [Mutex<Vec<u8>>; BUFFERS],
     /// Bytes that wait.
     waiting: AtomicUsize,
-    bound: usize,
+    capacity: usize,
 }
 
 /// Whether a line was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pushed {
-    Yes,
+pub(super) enum PushOutcome {
+    Queued,
     Lost,
 }
 
-impl Buffers {
+impl LineBuffers {
     fn new(bound: usize) -> Self {
         Self {
             buffers: Default::default(),
             waiting: AtomicUsize::new(0),
-            bound,
+            capacity: bound,
         }
     }
 
     fn is_full(&self) -> bool {
-        self.waiting.load(Ordering::Acquire) >= self.bound
+        self.waiting.load(Ordering::Acquire) >= self.capacity
     }
 
     /// Appends a line to this worker's buffer, unless `ended` is set.
-    fn push(&self, ended: &AtomicBool, render: impl FnOnce(&mut Vec<u8>)) -> Pushed {
-        let Some(buffer) = self.buffers.get(this_buffer()) else {
-            return Pushed::Lost;
+    fn push(&self, ended: &AtomicBool, render: impl FnOnce(&mut Vec<u8>)) -> PushOutcome {
+        let Some(buffer) = self.buffers.get(thread_buffer_index()) else {
+            return PushOutcome::Lost;
         };
         let mut buffer = lock(buffer);
         if ended.load(Ordering::Acquire) {
-            return Pushed::Lost;
+            return PushOutcome::Lost;
         }
         let before = buffer.len();
         render(&mut buffer);
         // Counted before the writer can take it, so that the sum never falls below zero.
         self.waiting
             .fetch_add(buffer.len() - before, Ordering::AcqRel);
-        Pushed::Yes
+        PushOutcome::Queued
     }
 
     /// Moves what waits to the end of `batch`. `spare` is an empty buffer to swap with.
@@ -124,33 +124,33 @@ impl Buffers {
 
 /// When losses are told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Telling {
+pub(super) enum LossReportTiming {
     /// Once they are over, or go on for long.
     Settled,
     /// Now: nothing will be told later.
-    Last,
+    Final,
 }
 
 /// Whether there are losses that the operator has not been told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Untold {
+pub(super) enum UnreportedLosses {
     None,
     Some,
 }
 
 /// What the writer and those who wait for it tell each other.
 #[derive(Debug, Default)]
-struct State {
+struct LogQueueState {
     /// Flushes that were asked for, and how many of them are done.
-    asked: u64,
-    done: u64,
-    life: Life,
+    flushes_requested: u64,
+    flushes_done: u64,
+    phase: LogPhase,
     /// Why the last write failed.
     failing: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Life {
+pub(super) enum LogPhase {
     #[default]
     Open,
     Closing,
@@ -159,26 +159,31 @@ pub(super) enum Life {
 
 /// What the writer is asked to do now.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Orders {
-    pub(super) life: Life,
-    asked: u64,
-    pub(super) urgent: Urgency,
+pub(super) struct WriterOrders {
+    pub(super) phase: LogPhase,
+    flushes_requested: u64,
+    pub(super) urgency: WriterUrgency,
 }
 
 /// Whether the writer may wait a little for more lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Urgency {
+pub(super) enum WriterUrgency {
     None,
     Gather,
     Now,
 }
 
-impl Queue {
-    pub(super) fn new(bound: usize, on_full: OnFull, dropped: IntCounter, clock: Clock) -> Self {
+impl LogQueue {
+    pub(super) fn new(
+        bound: usize,
+        on_full: LogFullAction,
+        dropped: IntCounter,
+        clock: Clock,
+    ) -> Self {
         Self {
-            lines: Buffers::new(bound),
-            aside: Buffers::new(ASIDE),
-            missed: AtomicU64::new(0),
+            lines: LineBuffers::new(bound),
+            tap_only: LineBuffers::new(TAP_BYTES),
+            tap_missed: AtomicU64::new(0),
             on_full,
             pending: AtomicBool::new(false),
             ended: AtomicBool::new(false),
@@ -187,43 +192,43 @@ impl Queue {
             state: Mutex::default(),
             progress: Condvar::new(),
             dropped,
-            opened: clock.now(),
+            opened_at: clock.now(),
             clock,
             last_loss: AtomicU64::new(0),
-            first_untold: AtomicU64::new(0),
-            lost: AtomicU64::new(0),
-            told: AtomicU64::new(0),
-            writing: AtomicU64::new(0),
+            first_unreported_loss: AtomicU64::new(0),
+            lost_lines: AtomicU64::new(0),
+            reported_losses: AtomicU64::new(0),
+            write_progress_at: AtomicU64::new(0),
         }
     }
 
     /// Tells whom to wake.
-    pub(super) fn written_by(&self, thread: &Thread) {
+    pub(super) fn set_writer(&self, thread: &Thread) {
         let _ = self.writer.set(thread.clone());
     }
 
     /// Appends a line to this worker's buffer, or counts it as lost.
-    pub(super) fn push(&self, render: impl FnOnce(&mut Vec<u8>)) -> Pushed {
-        let dropped = self.on_full == OnFull::Drop && self.is_full();
-        if dropped || self.lines.push(&self.ended, render) == Pushed::Lost {
-            self.lost(1);
-            return Pushed::Lost;
+    pub(super) fn push(&self, render: impl FnOnce(&mut Vec<u8>)) -> PushOutcome {
+        let dropped = self.on_full == LogFullAction::Drop && self.is_full();
+        if dropped || self.lines.push(&self.ended, render) == PushOutcome::Lost {
+            self.record_lost(1);
+            return PushOutcome::Lost;
         }
         self.announce();
-        Pushed::Yes
+        PushOutcome::Queued
     }
 
     /// Appends a line for the tap alone. It never waits, and a loss is nobody's but the tap's.
-    pub(super) fn push_aside(&self, render: impl FnOnce(&mut Vec<u8>)) {
-        if self.aside.is_full() || self.aside.push(&self.ended, render) == Pushed::Lost {
-            return self.missed_by_tap();
+    pub(super) fn push_for_tap(&self, render: impl FnOnce(&mut Vec<u8>)) {
+        if self.tap_only.is_full() || self.tap_only.push(&self.ended, render) == PushOutcome::Lost {
+            return self.record_tap_miss();
         }
         self.announce();
     }
 
     /// Notes a line that the tap will not get.
-    fn missed_by_tap(&self) {
-        self.missed.fetch_add(1, Ordering::Relaxed);
+    fn record_tap_miss(&self) {
+        self.tap_missed.fetch_add(1, Ordering::Relaxed);
     }
 
     fn announce(&self) {
@@ -242,8 +247,8 @@ impl Queue {
         }
     }
 
-    pub(super) async fn room(&self) {
-        while self.on_full == OnFull::Wait && self.is_full() {
+    pub(super) async fn wait_if_full(&self) {
+        while self.on_full == LogFullAction::Wait && self.is_full() {
             // Made before the second look: a wake-up between look and wait is not missed.
             let notified = self.room.notified();
             if !self.is_full() {
@@ -254,36 +259,39 @@ impl Queue {
     }
 
     /// Counts lines that are lost, and notes when.
-    pub(super) fn lost(&self, lines: usize) {
+    pub(super) fn record_lost(&self, lines: usize) {
         if lines == 0 {
             return;
         }
         self.dropped.inc_by(lines as u64);
-        let since = self.moment();
+        let since = self.now_stamp();
         self.last_loss.store(since, Ordering::Relaxed);
-        let _ = self
-            .first_untold
-            .compare_exchange(0, since, Ordering::Relaxed, Ordering::Relaxed);
-        self.lost.fetch_add(lines as u64, Ordering::Release);
+        let _ = self.first_unreported_loss.compare_exchange(
+            0,
+            since,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        self.lost_lines.fetch_add(lines as u64, Ordering::Release);
     }
 
     /// This moment, in milliseconds plus one.
-    fn moment(&self) -> u64 {
+    fn now_stamp(&self) -> u64 {
         let since = self
             .clock
             .now()
-            .saturating_duration_since(self.opened)
+            .saturating_duration_since(self.opened_at)
             .as_millis();
         u64::try_from(since).unwrap_or(u64::MAX - 1) + 1
     }
 
     /// How long ago a moment was that is kept in milliseconds plus one; `None` for never.
-    fn age(&self, moment: &AtomicU64) -> Option<Duration> {
+    fn stamp_age(&self, moment: &AtomicU64) -> Option<Duration> {
         let ms = moment.load(Ordering::SeqCst).checked_sub(1)?;
         Some(
             self.clock
                 .now()
-                .saturating_duration_since(self.opened + Duration::from_millis(ms)),
+                .saturating_duration_since(self.opened_at + Duration::from_millis(ms)),
         )
     }
 
@@ -291,17 +299,20 @@ impl Queue {
         if let Some(failure) = &self.state().failing {
             return Some(format!("cannot be written: {failure}"));
         }
-        if let Some(stuck) = self.stuck().filter(|stuck| *stuck >= SLOW) {
+        if let Some(stuck) = self
+            .write_stalled_for()
+            .filter(|stuck| *stuck >= STALL_WARNING)
+        {
             let seconds = stuck.as_secs();
             return Some(format!(
                 "blocked: the destination has taken nothing for {seconds} s"
             ));
         }
-        if self.on_full == OnFull::Wait && self.is_full() {
+        if self.on_full == LogFullAction::Wait && self.is_full() {
             return Some("full: requests wait until it can be written".into());
         }
-        let age = self.age(&self.last_loss)?;
-        (age < WARN).then(|| {
+        let age = self.stamp_age(&self.last_loss)?;
+        (age < LOSS_WARNING).then(|| {
             format!(
                 "lost lines {} s ago, {} in all",
                 age.as_secs(),
@@ -311,50 +322,50 @@ impl Queue {
     }
 
     /// For how long the write that is under way has taken nothing; none if none is.
-    pub(super) fn stuck(&self) -> Option<Duration> {
-        self.age(&self.writing)
+    pub(super) fn write_stalled_for(&self) -> Option<Duration> {
+        self.stamp_age(&self.write_progress_at)
     }
 
-    pub(super) fn flush(&self, within: Duration) -> Closed {
+    pub(super) fn flush(&self, within: Duration) -> LogCloseResult {
         let mut state = self.state();
-        state.asked += 1;
-        let mine = state.asked;
+        state.flushes_requested += 1;
+        let mine = state.flushes_requested;
         self.wait_while(state, within, |state| {
-            state.done < mine && state.life != Life::Ended
+            state.flushes_done < mine && state.phase != LogPhase::Ended
         })
     }
 
     /// Asks the writer to write what is left and to end.
-    pub(super) fn ask_to_end(&self) {
+    pub(super) fn request_close(&self) {
         let mut state = self.state();
-        if state.life == Life::Open {
-            state.life = Life::Closing;
+        if state.phase == LogPhase::Open {
+            state.phase = LogPhase::Closing;
         }
         drop(state);
         self.wake();
     }
 
-    pub(super) fn close(&self, within: Duration) -> Closed {
-        self.ask_to_end();
+    pub(super) fn close(&self, within: Duration) -> LogCloseResult {
+        self.request_close();
         let state = self.state();
-        self.wait_while(state, within, |state| state.life != Life::Ended)
+        self.wait_while(state, within, |state| state.phase != LogPhase::Ended)
     }
 
     fn wait_while(
         &self,
-        state: MutexGuard<'_, State>,
+        state: MutexGuard<'_, LogQueueState>,
         within: Duration,
-        mut waits: impl FnMut(&mut State) -> bool,
-    ) -> Closed {
+        mut waits: impl FnMut(&mut LogQueueState) -> bool,
+    ) -> LogCloseResult {
         self.wake();
         let waited = self
             .progress
             .wait_timeout_while(state, within, |state| waits(state));
         let (_state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
         if timeout.timed_out() {
-            Closed::TimedOut
+            LogCloseResult::TimedOut
         } else {
-            Closed::Done
+            LogCloseResult::Done
         }
     }
 
@@ -363,31 +374,32 @@ impl Queue {
         self.lines.waiting.load(Ordering::Acquire)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, LogQueueState> {
         lock(&self.state)
     }
 }
 
 /// The writer's side.
-impl Queue {
-    pub(super) fn orders(&self) -> Orders {
+impl LogQueue {
+    pub(super) fn orders(&self) -> WriterOrders {
         let state = self.state();
-        let urgent = if state.life != Life::Open || state.asked > state.done {
-            Urgency::Now
-        } else if self.pending.load(Ordering::Acquire) {
-            Urgency::Gather
-        } else {
-            Urgency::None
-        };
-        Orders {
-            life: state.life,
-            asked: state.asked,
-            urgent,
+        let urgent =
+            if state.phase != LogPhase::Open || state.flushes_requested > state.flushes_done {
+                WriterUrgency::Now
+            } else if self.pending.load(Ordering::Acquire) {
+                WriterUrgency::Gather
+            } else {
+                WriterUrgency::None
+            };
+        WriterOrders {
+            phase: state.phase,
+            flushes_requested: state.flushes_requested,
+            urgency: urgent,
         }
     }
 
     /// From now on lines are lost; to be called before the last [`Self::collect`].
-    pub(super) fn end(&self) {
+    pub(super) fn stop_accepting(&self) {
         self.ended.store(true, Ordering::Release);
     }
 
@@ -398,40 +410,41 @@ impl Queue {
         self.pending.store(false, Ordering::Release);
         self.lines.collect(batch, spare);
         let before = aside.len();
-        self.aside.collect(aside, spare);
-        self.aside.release(aside.len() - before);
+        self.tap_only.collect(aside, spare);
+        self.tap_only.release(aside.len() - before);
     }
 
     /// How many lines the tap has missed since this was asked last.
-    pub(super) fn missed(&self) -> u64 {
-        self.missed.swap(0, Ordering::Relaxed)
+    pub(super) fn take_tap_missed(&self) -> u64 {
+        self.tap_missed.swap(0, Ordering::Relaxed)
     }
 
     /// Gives back the room of bytes that were written or given up.
     pub(super) fn release(&self, bytes: usize) {
         self.lines.release(bytes);
-        if self.on_full == OnFull::Wait && !self.is_full() {
+        if self.on_full == LogFullAction::Wait && !self.is_full() {
             self.room.notify_waiters();
         }
     }
 
     /// A write begins, or has taken something.
-    pub(super) fn writes(&self) {
-        self.writing.store(self.moment(), Ordering::SeqCst);
+    pub(super) fn mark_writing(&self) {
+        self.write_progress_at
+            .store(self.now_stamp(), Ordering::SeqCst);
     }
 
     /// No write is under way any more.
-    pub(super) fn rests(&self) {
-        self.writing.store(0, Ordering::SeqCst);
+    pub(super) fn mark_idle(&self) {
+        self.write_progress_at.store(0, Ordering::SeqCst);
     }
 
     /// Whether lines that cannot be written are kept for another try.
-    pub(super) fn keeps(&self, life: Life) -> bool {
-        self.on_full == OnFull::Wait && life == Life::Open
+    pub(super) fn keeps_failed_lines(&self, life: LogPhase) -> bool {
+        self.on_full == LogFullAction::Wait && life == LogPhase::Open
     }
 
     /// Notes how the last write ended, and tells the operator when that changes.
-    pub(super) fn failing(&self, failure: Option<String>) {
+    pub(super) fn set_failure(&self, failure: Option<String>) {
         let mut state = self.state();
         if state.failing.is_none() && failure.is_none() {
             return;
@@ -439,10 +452,10 @@ impl Queue {
         let before = std::mem::replace(&mut state.failing, failure.clone());
         drop(state);
         match (before, failure, self.on_full) {
-            (None, Some(error), OnFull::Drop) => {
+            (None, Some(error), LogFullAction::Drop) => {
                 tracing::error!("decision log: it cannot be written, its lines are lost: {error}");
             }
-            (None, Some(error), OnFull::Wait) => {
+            (None, Some(error), LogFullAction::Wait) => {
                 tracing::error!("decision log: it cannot be written, requests wait: {error}");
             }
             (Some(_), None, _) => tracing::info!("decision log: it is written again"),
@@ -450,47 +463,51 @@ impl Queue {
         }
     }
 
-    /// Whether [`Self::losses_to_tell`] will have something to say.
-    pub(super) fn untold(&self) -> Untold {
-        let told = self.told.load(Ordering::Relaxed);
-        if self.lost.load(Ordering::Acquire) == told {
-            Untold::None
+    /// Whether [`Self::take_losses_to_report`] will have something to say.
+    pub(super) fn unreported_losses(&self) -> UnreportedLosses {
+        let told = self.reported_losses.load(Ordering::Relaxed);
+        if self.lost_lines.load(Ordering::Acquire) == told {
+            UnreportedLosses::None
         } else {
-            Untold::Some
+            UnreportedLosses::Some
         }
     }
 
     /// The lines that were lost since this was asked last, if it is time to tell.
-    pub(super) fn losses_to_tell(&self, when: Telling) -> Option<u64> {
-        if self.untold() == Untold::None || (when == Telling::Settled && !self.is_time_to_tell()) {
+    pub(super) fn take_losses_to_report(&self, when: LossReportTiming) -> Option<u64> {
+        if self.unreported_losses() == UnreportedLosses::None
+            || (when == LossReportTiming::Settled && !self.is_time_to_report())
+        {
             return None;
         }
-        self.first_untold.store(0, Ordering::Relaxed);
-        let lost = self.lost.load(Ordering::Acquire);
-        Some(lost - self.told.swap(lost, Ordering::Relaxed))
+        self.first_unreported_loss.store(0, Ordering::Relaxed);
+        let lost = self.lost_lines.load(Ordering::Acquire);
+        Some(lost - self.reported_losses.swap(lost, Ordering::Relaxed))
     }
 
-    fn is_time_to_tell(&self) -> bool {
-        let over = self.age(&self.last_loss).is_none_or(|age| age >= QUIET);
+    fn is_time_to_report(&self) -> bool {
+        let over = self
+            .stamp_age(&self.last_loss)
+            .is_none_or(|age| age >= QUIET_PERIOD);
         let old = self
-            .age(&self.first_untold)
-            .is_none_or(|age| age >= PATIENCE);
+            .stamp_age(&self.first_unreported_loss)
+            .is_none_or(|age| age >= MAX_REPORT_DELAY);
         old || (over && self.state().failing.is_none())
     }
 
     /// Tells who waits that the orders were carried out.
-    pub(super) fn done(&self, orders: Orders) {
+    pub(super) fn complete(&self, orders: WriterOrders) {
         let mut state = self.state();
-        state.done = orders.asked;
-        if orders.life == Life::Closing {
-            state.life = Life::Ended;
+        state.flushes_done = orders.flushes_requested;
+        if orders.phase == LogPhase::Closing {
+            state.phase = LogPhase::Ended;
         }
         drop(state);
         self.progress.notify_all();
     }
 }
 
-fn this_buffer() -> usize {
+fn thread_buffer_index() -> usize {
     BUFFER.with(|buffer| {
         if buffer.get() == 0 {
             buffer.set(NEXT_BUFFER.fetch_add(1, Ordering::Relaxed) % BUFFERS + 1);
@@ -511,32 +528,41 @@ mod tests {
     fn losses_are_told_once_they_are_over_or_go_on_for_long() {
         let (clock, hand) = Clock::manual();
         let counter = IntCounter::new("dropped", "Lost lines.").unwrap();
-        let queue = Queue::new(0, OnFull::Drop, counter.clone(), clock);
-        let told = || queue.losses_to_tell(Telling::Settled);
-        assert_eq!((queue.untold(), told()), (Untold::None, None));
-        queue.push(|_| unreachable!("there is no room"));
-        queue.lost(2);
-        assert_eq!((queue.untold(), told()), (Untold::Some, None));
-        hand.advance(QUIET);
+        let queue = LogQueue::new(0, LogFullAction::Drop, counter.clone(), clock);
+        let told = || queue.take_losses_to_report(LossReportTiming::Settled);
         assert_eq!(
-            (told(), told(), queue.untold()),
-            (Some(3), None, Untold::None)
+            (queue.unreported_losses(), told()),
+            (UnreportedLosses::None, None)
+        );
+        queue.push(|_| unreachable!("there is no room"));
+        queue.record_lost(2);
+        assert_eq!(
+            (queue.unreported_losses(), told()),
+            (UnreportedLosses::Some, None)
+        );
+        hand.advance(QUIET_PERIOD);
+        assert_eq!(
+            (told(), told(), queue.unreported_losses()),
+            (Some(3), None, UnreportedLosses::None)
         );
         // They go on: told every now and then.
         let mut heard = vec![];
         for _ in 0..250 {
             hand.advance(Duration::from_millis(100));
-            queue.lost(1);
+            queue.record_lost(1);
             heard.extend(told());
         }
         assert_eq!(heard, [101, 101]);
-        assert_eq!(queue.losses_to_tell(Telling::Last), Some(48));
+        assert_eq!(
+            queue.take_losses_to_report(LossReportTiming::Final),
+            Some(48)
+        );
         // It cannot be written: that was told, and the losses are when it can be again.
-        queue.failing(Some("disk full".into()));
-        queue.lost(5);
-        hand.advance(QUIET);
+        queue.set_failure(Some("disk full".into()));
+        queue.record_lost(5);
+        hand.advance(QUIET_PERIOD);
         assert_eq!(told(), None);
-        queue.failing(None);
+        queue.set_failure(None);
         assert_eq!((told(), counter.get()), (Some(5), 3 + 250 + 5));
     }
 }

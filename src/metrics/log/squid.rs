@@ -6,12 +6,12 @@
 use std::io::Write;
 use std::time::SystemTime;
 
-use super::QueryText;
-use super::line::{Fate, Line, REDACTED, Subject, shortened};
+use super::QueryVisibility;
+use super::line::{LogLine, LogOutcome, LogSubject, REDACTED, truncate};
 use crate::metrics::labels::CLIENT_LEFT;
 
 /// Appends the line and its line feed. Writing to a `Vec` cannot fail.
-pub(super) fn render(line: &Line<'_>, query: QueryText, out: &mut Vec<u8>) {
+pub(super) fn render(line: &LogLine<'_>, query: QueryVisibility, out: &mut Vec<u8>) {
     let since = line
         .ts
         .0
@@ -22,7 +22,7 @@ pub(super) fn render(line: &Line<'_>, query: QueryText, out: &mut Vec<u8>) {
         "{}.{:03} {:6} ",
         since.as_secs(),
         since.subsec_millis(),
-        line.lasted.as_millis()
+        line.duration.as_millis()
     );
     match line.client {
         Some(client) => drop(write!(out, "{client}")),
@@ -32,69 +32,82 @@ pub(super) fn render(line: &Line<'_>, query: QueryText, out: &mut Vec<u8>) {
     let _ = write!(
         out,
         " {}{}/{status:03} {} ",
-        result(line),
-        suffix(line),
+        result_code(line),
+        result_suffix(line),
         line.bytes
     );
-    word(shortened(line.method), out);
+    write_word(truncate(line.method), out);
     out.push(b' ');
-    subject(line, query, out);
+    write_subject(line, query, out);
     out.push(b' ');
-    word(line.crawler.filter(|_| line.named).unwrap_or_default(), out);
+    write_word(
+        line.crawler
+            .filter(|_| line.is_configured)
+            .unwrap_or_default(),
+        out,
+    );
     match line.address {
         Some(address) => drop(write!(out, " HIER_DIRECT/{address} ")),
         None => out.extend_from_slice(b" HIER_NONE/- "),
     }
-    word(line.content_type.map(shortened).unwrap_or_default(), out);
+    write_word(line.content_type.map(truncate).unwrap_or_default(), out);
     out.push(b'\n');
 }
 
 /// `%Ss`: what became of the request.
-fn result(line: &Line<'_>) -> &'static str {
-    match line.fate {
-        Fate::Unread => "NONE_NONE",
-        Fate::Refused if line.origin_status.is_some() => "TCP_DENIED_REPLY",
-        Fate::Refused => "TCP_DENIED",
-        Fate::Passed | Fate::Failed | Fate::TimedOut if line.method == "CONNECT" => "TCP_TUNNEL",
-        Fate::Passed | Fate::Failed | Fate::TimedOut => "TCP_MISS",
+fn result_code(line: &LogLine<'_>) -> &'static str {
+    match line.outcome {
+        LogOutcome::Unparsed => "NONE_NONE",
+        LogOutcome::Refused if line.origin_status.is_some() => "TCP_DENIED_REPLY",
+        LogOutcome::Refused => "TCP_DENIED",
+        LogOutcome::Allowed | LogOutcome::Failed | LogOutcome::TimedOut
+            if line.method == "CONNECT" =>
+        {
+            "TCP_TUNNEL"
+        }
+        LogOutcome::Allowed | LogOutcome::Failed | LogOutcome::TimedOut => "TCP_MISS",
     }
 }
 
-fn suffix(line: &Line<'_>) -> &'static str {
-    match line.fate {
+fn result_suffix(line: &LogLine<'_>) -> &'static str {
+    match line.outcome {
         _ if line.error == Some(CLIENT_LEFT) => "_ABORTED",
-        Fate::TimedOut => "_TIMEDOUT",
-        Fate::Passed | Fate::Refused | Fate::Failed | Fate::Unread => "",
+        LogOutcome::TimedOut => "_TIMEDOUT",
+        LogOutcome::Allowed | LogOutcome::Refused | LogOutcome::Failed | LogOutcome::Unparsed => "",
     }
 }
 
 /// `%ru`, with no more of the URL than the JSON line shows.
-fn subject(line: &Line<'_>, query: QueryText, out: &mut Vec<u8>) {
+fn write_subject(line: &LogLine<'_>, query: QueryVisibility, out: &mut Vec<u8>) {
     match (line.url, line.host, line.subject) {
         (Some(url), ..) => match (url.split_once('?'), query) {
-            (Some((before, _)), QueryText::Redacted) => {
-                word(before, out);
-                word(REDACTED, out);
+            (Some((before, _)), QueryVisibility::Redacted) => {
+                write_word(before, out);
+                write_word(REDACTED, out);
             }
-            (Some(_) | None, QueryText::Shown | QueryText::Redacted) => word(url, out),
+            (Some(_) | None, QueryVisibility::Shown | QueryVisibility::Redacted) => {
+                write_word(url, out)
+            }
         },
-        (None, Some(host), Subject::Tunnel { port }) => {
-            word(host, out);
+        (None, Some(host), LogSubject::Tunnel { port }) => {
+            write_word(host, out);
             let _ = write!(out, ":{port}");
         }
-        (None, Some(host), Subject::Url { scheme }) => {
-            word(scheme, out);
+        (None, Some(host), LogSubject::Url { scheme }) => {
+            write_word(scheme, out);
             out.extend_from_slice(b"://");
-            word(host, out);
+            write_word(host, out);
             out.push(b'/');
         }
-        (None, None | Some(_), Subject::Unknown) => out.extend_from_slice(b"error:invalid-request"),
-        (None, None, Subject::Url { .. } | Subject::Tunnel { .. }) => out.push(b'-'),
+        (None, None | Some(_), LogSubject::Unknown) => {
+            out.extend_from_slice(b"error:invalid-request")
+        }
+        (None, None, LogSubject::Url { .. } | LogSubject::Tunnel { .. }) => out.push(b'-'),
     }
 }
 
 /// Text as one field: spaces, controls and everything outside ASCII as percent-escapes; `-` for nothing.
-fn word(text: &str, out: &mut Vec<u8>) {
+fn write_word(text: &str, out: &mut Vec<u8>) {
     if text.is_empty() {
         return out.push(b'-');
     }
@@ -123,7 +136,7 @@ mod tests {
             ("", "-"),
         ] {
             let mut out = Vec::new();
-            word(text, &mut out);
+            write_word(text, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), shown);
         }
     }

@@ -10,32 +10,32 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::watch;
 
-use super::entry::{Entry, Field, Wanted};
-use super::filter::Sieve;
+use super::entry::{LogEntry, LogField, LogFieldSet};
+use super::filter::LogFilterSet;
 
 /// The largest piece that lines are kept in, unless one line is longer.
-const PIECE: usize = 64 << 10;
+const CHUNK_BYTES: usize = 64 << 10;
 
 /// The ring, and who is to be woken when it grows.
 #[derive(Debug)]
-pub struct Tap {
-    ring: Mutex<Ring>,
-    news: watch::Sender<News>,
-    bounds: Bounds,
+pub struct LogTap {
+    ring: Mutex<LineRing>,
+    events: watch::Sender<TapEvent>,
+    bounds: TapBounds,
 }
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bounds {
+pub struct TapBounds {
     /// Lines.
     pub lines: usize,
     /// Bytes of them.
     pub bytes: usize,
 }
 
-impl Bounds {
+impl TapBounds {
     /// 10,000 lines, 8 MiB.
-    pub const USUAL: Self = Self {
+    pub const DEFAULT: Self = Self {
         lines: 10_000,
         bytes: 8 << 20,
     };
@@ -43,8 +43,8 @@ impl Bounds {
 
 /// Lines have numbers, those that were lost on their way here too.
 #[derive(Debug, Default)]
-struct Ring {
-    pieces: VecDeque<Piece>,
+struct LineRing {
+    chunks: VecDeque<LineChunk>,
     lines: usize,
     bytes: usize,
     /// The number of the next line.
@@ -52,20 +52,20 @@ struct Ring {
 }
 
 #[derive(Clone, Debug)]
-struct Piece {
-    first: u64,
+struct LineChunk {
+    first_number: u64,
     lines: usize,
     bytes: Bytes,
 }
 
-impl Piece {
-    fn end(&self) -> u64 {
-        self.first + self.lines as u64
+impl LineChunk {
+    fn end_number(&self) -> u64 {
+        self.first_number + self.lines as u64
     }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum News {
+enum TapEvent {
     /// There may be more.
     Lines,
     /// The log is closed.
@@ -74,43 +74,43 @@ enum News {
 
 /// Lines that were in the ring at one moment, the oldest first.
 #[derive(Clone, Debug)]
-pub struct Kept(Vec<Piece>);
+pub struct RecentLines(Vec<LineChunk>);
 
 /// Reads what comes into the ring from now on. While there is one, every decision comes.
 #[derive(Debug)]
-pub struct Follower {
-    tap: Arc<Tap>,
+pub struct TapFollower {
+    tap: Arc<LogTap>,
     next: u64,
-    news: watch::Receiver<News>,
+    events: watch::Receiver<TapEvent>,
 }
 
 /// What a follower hears.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Heard {
+pub enum FollowEvent {
     /// Whole lines, each with its line feed.
     Lines(Bytes),
     /// So many lines went by unread: this reader is too slow, or the log was full.
     Lost(u64),
 }
 
-impl Tap {
+impl LogTap {
     /// An empty ring.
-    pub fn new(bounds: Bounds) -> Arc<Self> {
-        let (news, _) = watch::channel(News::Lines);
+    pub fn new(bounds: TapBounds) -> Arc<Self> {
+        let (news, _) = watch::channel(TapEvent::Lines);
         Arc::new(Self {
             ring: Mutex::default(),
-            news,
+            events: news,
             bounds,
         })
     }
 
     /// Whether anybody follows; read at the end of each request.
-    pub(in crate::metrics) fn is_followed(&self) -> bool {
-        self.news.receiver_count() > 0
+    pub(in crate::metrics) fn has_followers(&self) -> bool {
+        self.events.receiver_count() > 0
     }
 
     /// Takes whole lines.
-    pub(super) fn feed(&self, lines: &[u8]) {
+    pub(super) fn append(&self, lines: &[u8]) {
         if lines.is_empty() {
             return;
         }
@@ -118,72 +118,72 @@ impl Tap {
         let mut rest = lines;
         while !rest.is_empty() {
             let (piece, others) = rest
-                .split_at_checked(piece_end(rest))
+                .split_at_checked(chunk_end(rest))
                 .unwrap_or((rest, b""));
             ring.push(piece);
             rest = others;
         }
-        ring.cut(self.bounds);
+        ring.trim(self.bounds);
         drop(ring);
-        self.news.send_replace(News::Lines);
+        self.events.send_replace(TapEvent::Lines);
     }
 
     /// So many lines were lost on their way here.
-    pub(super) fn miss(&self, lines: u64) {
+    pub(super) fn record_missed(&self, lines: u64) {
         if lines > 0 {
             self.ring().next += lines;
-            self.news.send_replace(News::Lines);
+            self.events.send_replace(TapEvent::Lines);
         }
     }
 
     /// No line will come any more.
-    pub(super) fn end(&self) {
-        self.news.send_replace(News::End);
+    pub(super) fn close(&self) {
+        self.events.send_replace(TapEvent::End);
     }
 
     /// What is in the ring.
-    pub fn kept(&self) -> Kept {
-        Kept(self.ring().pieces.iter().cloned().collect())
+    pub fn recent_lines(&self) -> RecentLines {
+        RecentLines(self.ring().chunks.iter().cloned().collect())
     }
 
     /// What is in the ring, and all that comes behind it.
-    pub fn follow(self: &Arc<Self>) -> (Kept, Follower) {
-        let news = self.news.subscribe();
+    pub fn follow(self: &Arc<Self>) -> (RecentLines, TapFollower) {
+        let news = self.events.subscribe();
         let ring = self.ring();
-        let kept = Kept(ring.pieces.iter().cloned().collect());
+        let kept = RecentLines(ring.chunks.iter().cloned().collect());
         (
             kept,
-            Follower {
+            TapFollower {
                 tap: Arc::clone(self),
                 next: ring.next,
-                news,
+                events: news,
             },
         )
     }
 
-    fn ring(&self) -> MutexGuard<'_, Ring> {
+    fn ring(&self) -> MutexGuard<'_, LineRing> {
         self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Ring {
+impl LineRing {
     fn push(&mut self, bytes: &[u8]) {
         let lines = memchr::memchr_iter(b'\n', bytes).count();
-        let piece = Piece {
-            first: self.next,
+        let piece = LineChunk {
+            first_number: self.next,
             lines,
             bytes: Bytes::copy_from_slice(bytes),
         };
-        self.next = piece.end();
+        self.next = piece.end_number();
         self.lines += lines;
         self.bytes += bytes.len();
-        self.pieces.push_back(piece);
+        self.chunks.push_back(piece);
     }
 
     /// Lets go of the oldest pieces until the rest is within its bounds; the last one always stays.
-    fn cut(&mut self, bounds: Bounds) {
-        while (self.lines > bounds.lines || self.bytes > bounds.bytes) && self.pieces.len() > 1 {
-            let Some(oldest) = self.pieces.pop_front() else {
+    fn trim(&mut self, bounds: TapBounds) {
+        while (self.lines > bounds.lines || self.bytes > bounds.bytes) && self.chunks.len() > 1 {
+            let Some(oldest) = self.chunks.pop_front() else {
                 return;
             };
             self.lines -= oldest.lines;
@@ -192,57 +192,65 @@ impl Ring {
     }
 
     /// What stands at this number or behind it, and the number behind that.
-    fn from(&self, next: u64) -> Option<(Heard, u64)> {
-        let at = self.pieces.partition_point(|piece| piece.end() <= next);
-        match self.pieces.get(at) {
-            Some(piece) if piece.first > next => {
-                Some((Heard::Lost(piece.first - next), piece.first))
-            }
-            Some(piece) => Some((Heard::Lines(piece.bytes.clone()), piece.end())),
-            None => (self.next > next).then(|| (Heard::Lost(self.next - next), self.next)),
+    fn read_from(&self, next: u64) -> Option<(FollowEvent, u64)> {
+        let at = self
+            .chunks
+            .partition_point(|piece| piece.end_number() <= next);
+        match self.chunks.get(at) {
+            Some(piece) if piece.first_number > next => Some((
+                FollowEvent::Lost(piece.first_number - next),
+                piece.first_number,
+            )),
+            Some(piece) => Some((FollowEvent::Lines(piece.bytes.clone()), piece.end_number())),
+            None => (self.next > next).then(|| (FollowEvent::Lost(self.next - next), self.next)),
         }
     }
 }
 
 /// Where a piece ends: behind as many whole lines as fit into 64 KiB, and at least behind one.
-pub fn piece_end(lines: &[u8]) -> usize {
-    if lines.len() <= PIECE {
+pub fn chunk_end(lines: &[u8]) -> usize {
+    if lines.len() <= CHUNK_BYTES {
         return lines.len();
     }
     let within = lines
-        .get(..PIECE)
+        .get(..CHUNK_BYTES)
         .and_then(|head| memchr::memrchr(b'\n', head));
     let end = within.or_else(|| memchr::memchr(b'\n', lines));
     end.map_or(lines.len(), |end| end + 1)
 }
 
-impl Follower {
+impl TapFollower {
     /// Waits for what comes next; `None` once the log is closed and all of it was read. Nothing is lost if the wait is
     /// given up.
-    pub async fn next(&mut self) -> Option<Heard> {
+    pub async fn next(&mut self) -> Option<FollowEvent> {
         loop {
             // Before the look: what comes behind it wakes the wait.
-            let news = *self.news.borrow_and_update();
-            let found = self.tap.ring().from(self.next);
+            let news = *self.events.borrow_and_update();
+            let found = self.tap.ring().read_from(self.next);
             match (found, news) {
                 (Some((heard, next)), _) => {
                     self.next = next;
                     return Some(heard);
                 }
-                (None, News::End) => return None,
-                (None, News::Lines) => self.news.changed().await.ok()?,
+                (None, TapEvent::End) => return None,
+                (None, TapEvent::Lines) => self.events.changed().await.ok()?,
             }
         }
     }
 }
 
-impl Kept {
+impl RecentLines {
     /// The latest lines that pass, at most so many, the oldest first. It may take a while, since 10,000 lines are read; it
     /// ends early if nobody waits for it any more.
-    pub fn latest(&self, most: usize, sieve: &Sieve, is_awaited: impl Fn() -> bool) -> Vec<u8> {
+    pub fn latest(
+        &self,
+        most: usize,
+        sieve: &LogFilterSet,
+        is_awaited: impl Fn() -> bool,
+    ) -> Vec<u8> {
         let awaited = self.newest_first().take_while(|_| is_awaited());
         let mut found: Vec<&[u8]> = awaited
-            .filter(|line| sieve.passes(line))
+            .filter(|line| sieve.matches_line(line))
             .take(most)
             .collect();
         found.reverse();
@@ -250,7 +258,7 @@ impl Kept {
     }
 
     /// The lines that have this text somewhere, the newest first.
-    pub fn having<'k>(&'k self, word: &str) -> impl Iterator<Item = &'k [u8]> + use<'k> {
+    pub fn containing<'k>(&'k self, word: &str) -> impl Iterator<Item = &'k [u8]> + use<'k> {
         let finder = memchr::memmem::Finder::new(word.as_bytes()).into_owned();
         let within = finder.clone();
         let pieces = self
@@ -259,19 +267,22 @@ impl Kept {
             .rev()
             .filter(move |piece| within.find(&piece.bytes).is_some());
         pieces
-            .flat_map(|piece| lines(&piece.bytes).rev())
+            .flat_map(|piece| split_lines(&piece.bytes).rev())
             .filter(move |line| finder.find(line).is_some())
     }
 
     /// When the oldest line was written; none if there is none.
-    pub fn since(&self) -> Option<String> {
-        let oldest = self.0.iter().find_map(|piece| lines(&piece.bytes).next())?;
-        let entry = Entry::read(oldest, Wanted::of([])).ok()?;
-        Some(entry.text(Field::Ts).into_owned())
+    pub fn oldest_time(&self) -> Option<String> {
+        let oldest = self
+            .0
+            .iter()
+            .find_map(|piece| split_lines(&piece.bytes).next())?;
+        let entry = LogEntry::parse(oldest, LogFieldSet::from_fields([])).ok()?;
+        Some(entry.text(LogField::Ts).into_owned())
     }
 
     /// How many lines there are.
-    pub fn lines(&self) -> usize {
+    pub fn line_count(&self) -> usize {
         self.0.iter().map(|piece| piece.lines).sum()
     }
 
@@ -279,12 +290,12 @@ impl Kept {
         self.0
             .iter()
             .rev()
-            .flat_map(|piece| lines(&piece.bytes).rev())
+            .flat_map(|piece| split_lines(&piece.bytes).rev())
     }
 }
 
 /// Lines with their line feeds.
-pub(super) fn lines(bytes: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
+pub(super) fn split_lines(bytes: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     bytes.split_inclusive(|byte| *byte == b'\n')
 }
 
@@ -296,8 +307,8 @@ mod tests {
         format!("{{\"ts\":\"t{id}\",\"decision\":\"0-{id}\",\"verdict\":\"allow\"}}\n")
     }
 
-    fn tap(lines: usize, bytes: usize) -> Arc<Tap> {
-        Tap::new(Bounds { lines, bytes })
+    fn tap(lines: usize, bytes: usize) -> Arc<LogTap> {
+        LogTap::new(TapBounds { lines, bytes })
     }
 
     #[test]
@@ -308,20 +319,23 @@ mod tests {
             ((0, 0), 1),
         ] {
             let tap = tap(bounds.0, bounds.1);
-            (10..30).for_each(|id| tap.feed(line(id).as_bytes()));
-            let all = tap.kept();
+            (10..30).for_each(|id| tap.append(line(id).as_bytes()));
+            let all = tap.recent_lines();
             let expected: String = (30 - kept..30).map(line).collect();
             assert_eq!(
-                all.latest(usize::MAX, &Sieve::open(), || true),
+                all.latest(usize::MAX, &LogFilterSet::match_all(), || true),
                 expected.as_bytes(),
                 "{bounds:?}"
             );
             assert_eq!(
-                (all.lines(), all.since()),
+                (all.line_count(), all.oldest_time()),
                 (kept, Some(format!("t{}", 30 - kept)))
             );
-            assert_eq!(all.latest(1, &Sieve::open(), || true), line(29).as_bytes());
-            let named: Vec<&[u8]> = all.having("0-2").collect();
+            assert_eq!(
+                all.latest(1, &LogFilterSet::match_all(), || true),
+                line(29).as_bytes()
+            );
+            let named: Vec<&[u8]> = all.containing("0-2").collect();
             let newest_first: Vec<String> = (30 - kept..30).rev().map(line).collect();
             assert_eq!(
                 named,
@@ -330,11 +344,17 @@ mod tests {
                     .map(String::as_bytes)
                     .collect::<Vec<_>>()
             );
-            assert_eq!(all.having("0-10").count(), 0);
-            assert_eq!(all.latest(usize::MAX, &Sieve::open(), || false), b"");
+            assert_eq!(all.containing("0-10").count(), 0);
+            assert_eq!(
+                all.latest(usize::MAX, &LogFilterSet::match_all(), || false),
+                b""
+            );
         }
         assert_eq!(
-            (tap(9, 9).kept().lines(), tap(9, 9).kept().since()),
+            (
+                tap(9, 9).recent_lines().line_count(),
+                tap(9, 9).recent_lines().oldest_time()
+            ),
             (0, None)
         );
     }
@@ -343,57 +363,65 @@ mod tests {
     fn a_burst_is_kept_in_pieces_so_that_the_bounds_hold() {
         let burst: String = (0..5_000).map(line).collect();
         let tap = tap(10_000, 100_000);
-        tap.feed(burst.as_bytes());
-        let all = tap.kept();
+        tap.append(burst.as_bytes());
+        let all = tap.recent_lines();
         assert!(
             all.0
                 .iter()
-                .all(|piece| piece.bytes.len() <= PIECE && piece.bytes.ends_with(b"\n"))
+                .all(|piece| piece.bytes.len() <= CHUNK_BYTES && piece.bytes.ends_with(b"\n"))
         );
         let bytes: usize = all.0.iter().map(|piece| piece.bytes.len()).sum();
         assert!((30_000..=100_000).contains(&bytes), "{bytes}");
-        let (all, long) = (tap_of_one_mib(), format!("{}\n", "x".repeat(3 * PIECE)));
-        all.feed(format!("{}{long}{}", line(1), line(2)).as_bytes());
-        let sizes: Vec<usize> = all.kept().0.iter().map(|piece| piece.bytes.len()).collect();
+        let (all, long) = (
+            tap_of_one_mib(),
+            format!("{}\n", "x".repeat(3 * CHUNK_BYTES)),
+        );
+        all.append(format!("{}{long}{}", line(1), line(2)).as_bytes());
+        let sizes: Vec<usize> = all
+            .recent_lines()
+            .0
+            .iter()
+            .map(|piece| piece.bytes.len())
+            .collect();
         assert_eq!(sizes, [line(1).len(), long.len(), line(2).len()]);
     }
 
-    fn tap_of_one_mib() -> Arc<Tap> {
+    fn tap_of_one_mib() -> Arc<LogTap> {
         tap(100, 1 << 20)
     }
 
     #[tokio::test]
     async fn a_follower_hears_all_or_how_much_it_lost() {
         let tap = tap(3, 1 << 20);
-        tap.feed(line(0).as_bytes());
-        assert!(!tap.is_followed());
+        tap.append(line(0).as_bytes());
+        assert!(!tap.has_followers());
         let (kept, mut follower) = tap.follow();
-        assert!(tap.is_followed());
-        assert_eq!(kept.lines(), 1);
+        assert!(tap.has_followers());
+        assert_eq!(kept.line_count(), 1);
         let lines = |ids: &[usize]| {
-            Some(Heard::Lines(
+            Some(FollowEvent::Lines(
                 ids.iter().map(|id| line(*id)).collect::<String>().into(),
             ))
         };
-        tap.feed((line(1) + &line(2)).as_bytes());
+        tap.append((line(1) + &line(2)).as_bytes());
         assert_eq!(follower.next().await, lines(&[1, 2]));
         // It does not read for a while.
-        (3..=8).for_each(|id| tap.feed(line(id).as_bytes()));
-        assert_eq!(follower.next().await, Some(Heard::Lost(3)));
+        (3..=8).for_each(|id| tap.append(line(id).as_bytes()));
+        assert_eq!(follower.next().await, Some(FollowEvent::Lost(3)));
         for id in 6..=8 {
             assert_eq!(follower.next().await, lines(&[id]));
         }
         // Lost before they came here.
-        tap.miss(7);
-        assert_eq!(follower.next().await, Some(Heard::Lost(7)));
-        tap.feed(line(9).as_bytes());
-        tap.end();
+        tap.record_missed(7);
+        assert_eq!(follower.next().await, Some(FollowEvent::Lost(7)));
+        tap.append(line(9).as_bytes());
+        tap.close();
         assert_eq!(
             (follower.next().await, follower.next().await),
             (lines(&[9]), None)
         );
         drop(follower);
-        assert!(!tap.is_followed());
+        assert!(!tap.has_followers());
     }
 
     #[tokio::test]
@@ -402,7 +430,10 @@ mod tests {
         let (_, mut follower) = tap.follow();
         let waiting = tokio::time::timeout(std::time::Duration::ZERO, follower.next()).await;
         assert!(waiting.is_err());
-        tap.feed(line(1).as_bytes());
-        assert_eq!(follower.next().await, Some(Heard::Lines(line(1).into())));
+        tap.append(line(1).as_bytes());
+        assert_eq!(
+            follower.next().await,
+            Some(FollowEvent::Lines(line(1).into()))
+        );
     }
 }

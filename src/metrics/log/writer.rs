@@ -8,149 +8,152 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use super::queue::{Life, Queue, Telling, Untold, Urgency};
-use super::tap::Tap;
+use super::queue::{LogPhase, LogQueue, LossReportTiming, UnreportedLosses, WriterUrgency};
+use super::tap::LogTap;
 
 /// How long lines are gathered before they are written.
-const GATHER: Duration = Duration::from_millis(10);
+const GATHER_TIME: Duration = Duration::from_millis(10);
 /// How long to wait before a failed write is tried again.
-const RETRY: Duration = Duration::from_millis(200);
+const RETRY_DELAY: Duration = Duration::from_millis(200);
 /// How long to wait for a pipe that is full and does not block.
-const PIPE_FULL: Duration = Duration::from_millis(5);
+const PIPE_FULL_DELAY: Duration = Duration::from_millis(5);
 /// A write that has taken nothing for so long is not waited for by those who watch.
-const STUCK: Duration = Duration::from_millis(100);
+const STALL_TIME: Duration = Duration::from_millis(100);
 /// How often losses that were not told of yet are looked at.
-const TELL: Duration = Duration::from_millis(500);
+const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// Buffer space that is kept after a burst.
-const KEPT: usize = 1 << 20;
+const KEPT_CAPACITY: usize = 1 << 20;
 
 /// Whether the tap shows the lines that are written. If not, it has lines of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Shows {
+pub(super) enum TapMode {
     Written,
     Own,
 }
 
 /// Starts the threads; they end when the log is closed.
 pub(super) fn start(
-    queue: &Arc<Queue>,
+    queue: &Arc<LogQueue>,
     sink: Box<dyn Write + Send>,
-    tap: &Arc<Tap>,
-    shows: Shows,
+    tap: &Arc<LogTap>,
+    shows: TapMode,
 ) -> io::Result<()> {
-    let gathering = Arc::new(Gathering {
+    let gathering = Arc::new(LineCollector {
         queue: Arc::clone(queue),
         tap: Arc::clone(tap),
-        shows,
-        hands: Mutex::default(),
+        tap_mode: shows,
+        collected: Mutex::default(),
     });
-    let watch = Arc::new(Watch::default());
-    let standby = Standby {
-        gathering: Arc::clone(&gathering),
-        watch: Arc::clone(&watch),
+    let watch = Arc::new(StandbySignal::default());
+    let standby = StandbyCollector {
+        collector: Arc::clone(&gathering),
+        signal: Arc::clone(&watch),
     };
     let standby = thread::Builder::new()
         .name("decision-tap".into())
         .spawn(move || standby.run())?;
     let standby = standby.thread().clone();
     let (writes, batch, end) = (Arc::clone(queue), Vec::new(), LineEnd::Whole);
-    let writer = Writer {
+    let writer = LogWriter {
         queue: writes,
         sink,
-        gathering,
-        watch,
+        collector: gathering,
+        signal: watch,
         standby,
         batch,
-        end,
+        line_end: end,
     };
     let thread = thread::Builder::new()
         .name("decision-log".into())
         .spawn(move || writer.run())?;
-    queue.written_by(thread.thread());
+    queue.set_writer(thread.thread());
     Ok(())
 }
 
 /// Takes lines from the workers, and shows them before they are written.
-struct Gathering {
-    queue: Arc<Queue>,
-    tap: Arc<Tap>,
-    shows: Shows,
-    hands: Mutex<Hands>,
+struct LineCollector {
+    queue: Arc<LogQueue>,
+    tap: Arc<LogTap>,
+    tap_mode: TapMode,
+    collected: Mutex<CollectedLines>,
 }
 
 /// What was gathered. Whoever gathers holds it, so that all see lines in one order.
 #[derive(Default)]
-struct Hands {
+struct CollectedLines {
     /// For the destination.
     batch: Vec<u8>,
-    aside: Vec<u8>,
+    tap_only: Vec<u8>,
     spare: Vec<u8>,
 }
 
-impl Gathering {
+impl LineCollector {
     /// Collects what waits and shows it.
-    fn gather(&self) -> MutexGuard<'_, Hands> {
-        let mut guard = self.hands();
+    fn collect(&self) -> MutexGuard<'_, CollectedLines> {
+        let mut guard = self.collected();
         let hands = &mut *guard;
         let before = hands.batch.len();
         self.queue
-            .collect(&mut hands.batch, &mut hands.aside, &mut hands.spare);
-        if self.shows == Shows::Written {
-            self.tap.feed(hands.batch.get(before..).unwrap_or_default());
+            .collect(&mut hands.batch, &mut hands.tap_only, &mut hands.spare);
+        if self.tap_mode == TapMode::Written {
+            self.tap
+                .append(hands.batch.get(before..).unwrap_or_default());
         }
-        self.tap.feed(&hands.aside);
-        self.tap.miss(self.queue.missed());
-        hands.aside.clear();
-        hands.aside.shrink_to(KEPT);
+        self.tap.append(&hands.tap_only);
+        self.tap.record_missed(self.queue.take_tap_missed());
+        hands.tap_only.clear();
+        hands.tap_only.shrink_to(KEPT_CAPACITY);
         guard
     }
 
     /// The same, and moves all that is for the destination to the end of `batch`.
-    fn take(&self, batch: &mut Vec<u8>) {
-        let mut hands = self.gather();
+    fn take_batch(&self, batch: &mut Vec<u8>) {
+        let mut hands = self.collect();
         match batch.is_empty() {
             true => std::mem::swap(batch, &mut hands.batch),
             false => batch.append(&mut hands.batch),
         }
-        hands.batch.shrink_to(KEPT);
+        hands.batch.shrink_to(KEPT_CAPACITY);
     }
 
     /// Whether something was gathered that nobody has taken.
-    fn holds_some(&self) -> bool {
-        !self.hands().batch.is_empty()
+    fn has_pending(&self) -> bool {
+        !self.collected().batch.is_empty()
     }
 
-    fn hands(&self) -> MutexGuard<'_, Hands> {
-        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
+    fn collected(&self) -> MutexGuard<'_, CollectedLines> {
+        self.collected
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 /// Gathers while the writer is stuck.
-struct Standby {
-    gathering: Arc<Gathering>,
-    watch: Arc<Watch>,
+struct StandbyCollector {
+    collector: Arc<LineCollector>,
+    signal: Arc<StandbySignal>,
 }
 
 /// What the writer tells who stands by.
 #[derive(Debug, Default)]
-struct Watch {
+struct StandbySignal {
     asleep: AtomicBool,
-    over: AtomicBool,
+    ended: AtomicBool,
 }
 
-impl Standby {
+impl StandbyCollector {
     fn run(self) {
-        let queue = &self.gathering.queue;
-        while !self.watch.over.load(Ordering::SeqCst) {
-            match queue.stuck() {
+        let queue = &self.collector.queue;
+        while !self.signal.ended.load(Ordering::SeqCst) {
+            match queue.write_stalled_for() {
                 None => self.sleep(),
                 Some(stuck) => {
-                    if stuck >= STUCK {
-                        drop(self.gathering.gather());
+                    if stuck >= STALL_TIME {
+                        drop(self.collector.collect());
                         // It may have gone to rest meanwhile, and what was gathered is for it to write.
                         queue.wake();
                     }
-                    thread::park_timeout(STUCK);
+                    thread::park_timeout(STALL_TIME);
                 }
             }
         }
@@ -158,22 +161,24 @@ impl Standby {
 
     /// Until a write begins. Looked at again behind the flag, so that none is missed.
     fn sleep(&self) {
-        self.watch.asleep.store(true, Ordering::SeqCst);
-        if self.gathering.queue.stuck().is_none() && !self.watch.over.load(Ordering::SeqCst) {
+        self.signal.asleep.store(true, Ordering::SeqCst);
+        if self.collector.queue.write_stalled_for().is_none()
+            && !self.signal.ended.load(Ordering::SeqCst)
+        {
             thread::park();
         }
-        self.watch.asleep.store(false, Ordering::SeqCst);
+        self.signal.asleep.store(false, Ordering::SeqCst);
     }
 }
 
-struct Writer {
-    queue: Arc<Queue>,
+struct LogWriter {
+    queue: Arc<LogQueue>,
     sink: Box<dyn Write + Send>,
-    gathering: Arc<Gathering>,
-    watch: Arc<Watch>,
+    collector: Arc<LineCollector>,
+    signal: Arc<StandbySignal>,
     standby: Thread,
     batch: Vec<u8>,
-    end: LineEnd,
+    line_end: LineEnd,
 }
 /// How the destination ends so far.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,29 +191,33 @@ enum LineEnd {
     Torn,
 }
 
-impl Writer {
+impl LogWriter {
     fn run(mut self) {
         loop {
             let orders = self.queue.orders();
-            match orders.urgent {
-                Urgency::None if self.batch.is_empty() && !self.gathering.holds_some() => {
-                    self.rest();
+            match orders.urgency {
+                WriterUrgency::None if self.batch.is_empty() && !self.collector.has_pending() => {
+                    self.wait_for_lines();
                     continue;
                 }
-                Urgency::None | Urgency::Gather => thread::park_timeout(GATHER),
-                Urgency::Now => {}
+                WriterUrgency::None | WriterUrgency::Gather => thread::park_timeout(GATHER_TIME),
+                WriterUrgency::Now => {}
             }
-            if orders.life == Life::Closing {
-                self.queue.end();
+            if orders.phase == LogPhase::Closing {
+                self.queue.stop_accepting();
             }
-            self.gathering.take(&mut self.batch);
-            if self.settle(orders.life) == Settled::No {
-                thread::park_timeout(RETRY);
+            self.collector.take_batch(&mut self.batch);
+            if self.write_or_give_up(orders.phase) == BatchOutcome::Pending {
+                thread::park_timeout(RETRY_DELAY);
                 continue;
             }
-            let end = orders.life == Life::Closing;
-            self.tell_losses(if end { Telling::Last } else { Telling::Settled });
-            self.queue.done(orders);
+            let end = orders.phase == LogPhase::Closing;
+            self.report_losses(if end {
+                LossReportTiming::Final
+            } else {
+                LossReportTiming::Settled
+            });
+            self.queue.complete(orders);
             if end {
                 return;
             }
@@ -216,18 +225,18 @@ impl Writer {
     }
 
     /// Waits for lines.
-    fn rest(&self) {
-        match self.queue.untold() {
-            Untold::None => thread::park(),
-            Untold::Some => {
-                self.tell_losses(Telling::Settled);
-                thread::park_timeout(TELL);
+    fn wait_for_lines(&self) {
+        match self.queue.unreported_losses() {
+            UnreportedLosses::None => thread::park(),
+            UnreportedLosses::Some => {
+                self.report_losses(LossReportTiming::Settled);
+                thread::park_timeout(REPORT_INTERVAL);
             }
         }
     }
 
-    fn tell_losses(&self, when: Telling) {
-        if let Some(lines) = self.queue.losses_to_tell(when) {
+    fn report_losses(&self, when: LossReportTiming) {
+        if let Some(lines) = self.queue.take_losses_to_report(when) {
             tracing::warn!(
                 lines,
                 "decision log: lines were lost; crawlgate_decision_log_dropped_total counts them"
@@ -236,39 +245,40 @@ impl Writer {
     }
 
     /// Writes the batch, or gives it up, or keeps it for another try.
-    fn settle(&mut self, life: Life) -> Settled {
+    fn write_or_give_up(&mut self, life: LogPhase) -> BatchOutcome {
         // Nothing tried, nothing learnt: an earlier failure stands.
         if self.batch.is_empty() {
-            return Settled::Yes;
+            return BatchOutcome::Finished;
         }
-        self.begin();
-        let failure = self.write().err();
-        self.queue.rests();
+        self.mark_write_begun();
+        let failure = self.write_batch().err();
+        self.queue.mark_idle();
         let failed = failure.is_some();
-        self.queue.failing(failure.map(|error| error.to_string()));
-        if failed && self.queue.keeps(life) {
-            return Settled::No;
+        self.queue
+            .set_failure(failure.map(|error| error.to_string()));
+        if failed && self.queue.keeps_failed_lines(life) {
+            return BatchOutcome::Pending;
         }
         if failed {
             self.give_up();
         }
-        self.batch.shrink_to(KEPT);
-        Settled::Yes
+        self.batch.shrink_to(KEPT_CAPACITY);
+        BatchOutcome::Finished
     }
 
     /// From here on it may be stuck.
-    fn begin(&self) {
-        self.queue.writes();
-        if self.watch.asleep.swap(false, Ordering::SeqCst) {
+    fn mark_write_begun(&self) {
+        self.queue.mark_writing();
+        if self.signal.asleep.swap(false, Ordering::SeqCst) {
             self.standby.unpark();
         }
     }
 
     /// Writes as much as can be written; what could not stays in the batch.
-    fn write(&mut self) -> io::Result<()> {
-        if self.end == LineEnd::Torn {
+    fn write_batch(&mut self) -> io::Result<()> {
+        if self.line_end == LineEnd::Torn {
             self.sink.write_all(b"\n")?;
-            self.end = LineEnd::Whole;
+            self.line_end = LineEnd::Whole;
         }
         let mut written = 0;
         let outcome = loop {
@@ -280,17 +290,17 @@ impl Writer {
                 Ok(0) => break Err(ErrorKind::WriteZero.into()),
                 Ok(bytes) => {
                     written += bytes;
-                    self.queue.writes();
+                    self.queue.mark_writing();
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                    thread::park_timeout(PIPE_FULL)
+                    thread::park_timeout(PIPE_FULL_DELAY)
                 }
                 Err(error) => break Err(error),
             }
         };
         if let Some(last) = written.checked_sub(1).and_then(|last| self.batch.get(last)) {
-            self.end = if *last == b'\n' {
+            self.line_end = if *last == b'\n' {
                 LineEnd::Whole
             } else {
                 LineEnd::Middle
@@ -304,27 +314,27 @@ impl Writer {
     /// Each line that is still there ends in the batch, a torn one too.
     fn give_up(&mut self) {
         self.queue
-            .lost(self.batch.iter().filter(|byte| **byte == b'\n').count());
+            .record_lost(self.batch.iter().filter(|byte| **byte == b'\n').count());
         self.queue.release(self.batch.len());
         self.batch.clear();
-        if self.end == LineEnd::Middle {
-            self.end = LineEnd::Torn;
+        if self.line_end == LineEnd::Middle {
+            self.line_end = LineEnd::Torn;
         }
     }
 }
 
-impl Drop for Writer {
+impl Drop for LogWriter {
     fn drop(&mut self) {
-        self.gathering.tap.end();
-        self.queue.rests();
-        self.watch.over.store(true, Ordering::SeqCst);
+        self.collector.tap.close();
+        self.queue.mark_idle();
+        self.signal.ended.store(true, Ordering::SeqCst);
         self.standby.unpark();
     }
 }
 
 /// Whether the batch is dealt with.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Settled {
-    Yes,
-    No,
+enum BatchOutcome {
+    Finished,
+    Pending,
 }

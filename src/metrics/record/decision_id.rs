@@ -16,9 +16,9 @@ impl DecisionId {
     }
 
     /// The id as text in place, for headers and documents, without an allocation.
-    pub fn text(self) -> DecisionText {
+    pub fn to_text(self) -> DecisionIdText {
         const HEX: &[u8; 16] = b"0123456789abcdef";
-        let mut text = DecisionText {
+        let mut text = DecisionIdText {
             bytes: [0; 25],
             len: 0,
         };
@@ -40,18 +40,18 @@ impl DecisionId {
 
 impl fmt::Display for DecisionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text())
+        f.write_str(&self.to_text())
     }
 }
 
 /// A [`DecisionId`] as text; hex digits and one hyphen.
 #[derive(Clone, Copy, Debug)]
-pub struct DecisionText {
+pub struct DecisionIdText {
     bytes: [u8; 25],
     len: u8,
 }
 
-impl DecisionText {
+impl DecisionIdText {
     fn push(&mut self, byte: u8) {
         if let Some(place) = self.bytes.get_mut(usize::from(self.len)) {
             *place = byte;
@@ -60,7 +60,7 @@ impl DecisionText {
     }
 }
 
-impl Deref for DecisionText {
+impl Deref for DecisionIdText {
     type Target = str;
 
     fn deref(&self) -> &str {

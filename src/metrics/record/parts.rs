@@ -7,7 +7,7 @@ use crate::vocab::target::{HostTarget, UrlTarget};
 
 /// What is kept of a rejected URL in the log: the option `record`, once `by-log` is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Keep {
+pub enum UrlRetention {
     /// The URL and its host.
     Full,
     /// The host only; what `by-log` means for a rejection that is not logged.
@@ -18,7 +18,7 @@ pub enum Keep {
 
 /// What a request is about.
 #[derive(Debug)]
-pub(in crate::metrics) enum Subject {
+pub(in crate::metrics) enum RecordSubject {
     Unknown,
     Url(UrlTarget),
     Host(HostTarget),
@@ -26,7 +26,7 @@ pub(in crate::metrics) enum Subject {
 
 /// What was decided so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum Outcome {
+pub(in crate::metrics) enum RecordOutcome {
     Pending,
     Allowed { rule: Option<u32> },
     Rejected { reason: Reason, rule: Option<u32> },
@@ -34,23 +34,23 @@ pub(in crate::metrics) enum Outcome {
 
 /// How much of the answer was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum Answer {
+pub(in crate::metrics) enum ResponseProgress {
     Partial,
     Complete,
 }
 
 /// Whether a request counts as under way. A tunnel does not, once it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum Flight {
+pub(in crate::metrics) enum CountMode {
     Counted,
     Tunnel,
     /// It is no request of its own.
-    Forgotten,
+    Discarded,
 }
 
 /// Durations of a request.
 #[derive(Debug, Default)]
-pub(in crate::metrics) struct Times {
+pub(in crate::metrics) struct RequestTimes {
     pub(in crate::metrics) decision: Micros,
     pub(in crate::metrics) held: Micros,
     pub(in crate::metrics) dns: Micros,
@@ -66,11 +66,11 @@ pub(in crate::metrics) struct Micros(u32);
 impl Micros {
     const NONE: u32 = u32::MAX;
 
-    pub(in crate::metrics) fn seconds(self) -> Option<f64> {
+    pub(in crate::metrics) fn as_seconds(self) -> Option<f64> {
         (self.0 != Self::NONE).then(|| f64::from(self.0) / 1e6)
     }
 
-    pub(in crate::metrics) fn whole(self) -> Option<u32> {
+    pub(in crate::metrics) fn as_micros(self) -> Option<u32> {
         (self.0 != Self::NONE).then_some(self.0)
     }
 }
@@ -97,11 +97,11 @@ mod tests {
 
     #[test]
     fn durations_are_cut_and_never_become_none() {
-        assert_eq!(Micros::default().seconds(), None);
+        assert_eq!(Micros::default().as_seconds(), None);
         assert_eq!(
-            Micros::from(Duration::from_millis(1_250)).seconds(),
+            Micros::from(Duration::from_millis(1_250)).as_seconds(),
             Some(1.25)
         );
-        assert_eq!(Micros::from(Duration::MAX).whole(), Some(u32::MAX - 1));
+        assert_eq!(Micros::from(Duration::MAX).as_micros(), Some(u32::MAX - 1));
     }
 }

@@ -11,43 +11,43 @@ use http::Method;
 
 use crate::clock::Clock;
 use crate::metrics::Metrics;
-use crate::metrics::log::Log;
+use crate::metrics::log::DecisionLog;
 use crate::metrics::repeat::Repeats;
-use crate::metrics::trace::Tracing;
+use crate::metrics::trace::TraceSampler;
 
-use super::{DecisionId, Record};
+use super::{DecisionId, RequestRecord};
 
 /// Begins records, and is where they end: the metrics and the decision log of one proxy. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Recorder(pub(in crate::metrics) Arc<Books>);
+pub struct Recorder(pub(in crate::metrics) Arc<RecorderInner>);
 
 #[derive(Debug)]
-pub(in crate::metrics) struct Books {
+pub(in crate::metrics) struct RecorderInner {
     pub(in crate::metrics) metrics: Metrics,
-    pub(in crate::metrics) log: Log,
+    pub(in crate::metrics) log: DecisionLog,
     pub(in crate::metrics) clock: Clock,
     pub(in crate::metrics) repeats: Repeats,
-    pub(in crate::metrics) tracing: Option<Tracing>,
+    pub(in crate::metrics) tracing: Option<TraceSampler>,
     instance: u32,
     requests: AtomicU64,
 }
 
 impl Recorder {
     /// A recorder with a random instance prefix, so that decision ids of two runs differ.
-    pub fn new(metrics: Metrics, log: Log, clock: Clock) -> Self {
+    pub fn new(metrics: Metrics, log: DecisionLog, clock: Clock) -> Self {
         Self::with_tracing(metrics, log, clock, None)
     }
 
     /// The same, of whose requests spans are made.
     pub fn with_tracing(
         metrics: Metrics,
-        log: Log,
+        log: DecisionLog,
         clock: Clock,
-        tracing: Option<Tracing>,
+        tracing: Option<TraceSampler>,
     ) -> Self {
         let repeats = Repeats::new(clock.now());
         let instance = RandomState::new().hash_one("instance") as u32;
-        Self(Arc::new(Books {
+        Self(Arc::new(RecorderInner {
             metrics,
             log,
             clock,
@@ -59,14 +59,14 @@ impl Recorder {
     }
 
     /// Begins the record of a request whose head was complete at `began`.
-    pub fn begin(&self, began: Instant, method: &Method) -> Record {
+    pub fn begin(&self, began: Instant, method: &Method) -> RequestRecord {
         self.0
             .metrics
-            .counted()
+            .enabled_families()
             .iter()
             .for_each(|families| families.inflight.inc());
         let number = self.0.requests.fetch_add(1, Ordering::Relaxed);
-        Record::new(Arc::clone(&self.0), number, began, method)
+        RequestRecord::new(Arc::clone(&self.0), number, began, method)
     }
 
     /// The instance prefix, 8 hex digits: what tells this process from others in decision ids and in `Via`.
@@ -80,7 +80,7 @@ impl Recorder {
     }
 
     /// The log that records are written to.
-    pub fn log(&self) -> &Log {
+    pub fn log(&self) -> &DecisionLog {
         &self.0.log
     }
 
@@ -90,7 +90,7 @@ impl Recorder {
     }
 }
 
-impl Books {
+impl RecorderInner {
     /// The name of the `number`th request.
     pub(super) fn id(&self, number: u64) -> DecisionId {
         DecisionId::new(self.instance, number)

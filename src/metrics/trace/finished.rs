@@ -6,10 +6,10 @@ use std::time::{Duration, SystemTime};
 use http::Method;
 use smallvec::SmallVec;
 
-use crate::clock::Lapse;
+use crate::clock::TimeSpan;
 use crate::vocab::trace_context::{SpanId, TraceId};
 
-use super::{Part, Trace};
+use super::{RequestTrace, TracePart};
 
 /// One request: its own span, which is the parent of those of its parts.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct FinishedTrace {
     /// When the request's head was complete.
     pub began: SystemTime,
     /// From then to the last byte of the answer.
-    pub lasted: Duration,
+    pub duration: Duration,
     /// Its parts, in the order in which they were noted.
     pub parts: SmallVec<[FinishedPart; 6]>,
     /// The method, as the client wrote it.
@@ -62,40 +62,43 @@ pub struct FinishedTrace {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedPart {
     /// Which.
-    pub part: Part,
+    pub part: TracePart,
     /// How long after the request's head it began.
-    pub after: Duration,
+    pub offset: Duration,
     /// How long it took.
-    pub took: Duration,
+    pub duration: Duration,
 }
 
 impl FinishedTrace {
     /// How many spans it is.
-    pub fn spans(&self) -> u64 {
+    pub fn span_count(&self) -> u64 {
         self.parts.len() as u64 + 1
     }
 }
 
 impl FinishedPart {
     /// Cut to the time of the whole.
-    fn inside(whole: Lapse, part: Part, lapse: Lapse) -> Self {
+    fn clipped_to(whole: TimeSpan, part: TracePart, lapse: TimeSpan) -> Self {
         let after = lapse
-            .began
-            .saturating_duration_since(whole.began)
-            .min(whole.took);
+            .start
+            .saturating_duration_since(whole.start)
+            .min(whole.duration);
         Self {
             part,
-            after,
-            took: lapse.took.min(whole.took - after),
+            offset: after,
+            duration: lapse.duration.min(whole.duration - after),
         }
     }
 }
 
-impl Trace {
-    pub(in crate::metrics) fn finished_parts(&self, whole: Lapse) -> SmallVec<[FinishedPart; 6]> {
+impl RequestTrace {
+    pub(in crate::metrics) fn finished_parts(
+        &self,
+        whole: TimeSpan,
+    ) -> SmallVec<[FinishedPart; 6]> {
         self.parts
             .iter()
-            .map(|(part, lapse)| FinishedPart::inside(whole, *part, *lapse))
+            .map(|(part, lapse)| FinishedPart::clipped_to(whole, *part, *lapse))
             .collect()
     }
 }
@@ -109,9 +112,9 @@ mod tests {
         let (clock, _) = crate::clock::Clock::manual();
         let began = clock.now() + Duration::from_secs(1);
         let ms = Duration::from_millis;
-        let whole = Lapse {
-            began,
-            took: ms(100),
+        let whole = TimeSpan {
+            start: began,
+            duration: ms(100),
         };
         for (from_ms, took_ms, after, took) in [
             (0, 100, 0, 100),
@@ -121,16 +124,16 @@ mod tests {
             (-5, 10, 0, 10),
         ] {
             let from = began.checked_sub(ms(5)).unwrap() + ms(u64::try_from(from_ms + 5).unwrap());
-            let part = FinishedPart::inside(
+            let part = FinishedPart::clipped_to(
                 whole,
-                Part::Hold,
-                Lapse {
-                    began: from,
-                    took: ms(took_ms),
+                TracePart::Hold,
+                TimeSpan {
+                    start: from,
+                    duration: ms(took_ms),
                 },
             );
             assert_eq!(
-                (part.after, part.took),
+                (part.offset, part.duration),
                 (ms(after), ms(took)),
                 "{from_ms} {took_ms}"
             );

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use serde_json::{Map, Value as Json};
 
 use crate::policy::fact::{
-    Content, Dest, DocumentFacts, Fact, Facts, HeaderView, InLedger, Preference, ResponseFacts,
-    Subject, YEAR,
+    ContentAvailability, DEFAULT_YEAR, DocumentFacts, EvaluationTarget, Fact, Facts, FetchDest,
+    HeaderView, LedgerPresence, ResponseFacts, UsagePreference,
 };
-use crate::robots::usage::purpose;
+use crate::robots::usage::normalise_purpose;
 use crate::vocab::crawler::Crawler;
 use crate::vocab::media_type::essence;
 use crate::vocab::nearest::nearest;
@@ -22,14 +22,14 @@ pub struct CaseFacts {
     crawler: Box<str>,
     method: Box<str>,
     referer: Box<str>,
-    dest: Option<Dest>,
+    dest: Option<FetchDest>,
     depth: Option<u64>,
     address: Option<IpAddr>,
-    in_ledger: InLedger,
+    in_ledger: LedgerPresence,
     year: Option<u16>,
-    usage: Vec<(Box<str>, Preference)>,
-    response: Option<Response>,
-    document: Option<Document>,
+    usage: Vec<(Box<str>, UsagePreference)>,
+    response: Option<CaseResponse>,
+    document: Option<CaseDocument>,
 }
 
 /// What is asked for.
@@ -43,16 +43,16 @@ pub enum CaseTarget {
 
 /// What is known of the response head.
 #[derive(Clone, Debug, Default)]
-struct Response {
+struct CaseResponse {
     status: Option<u16>,
     content_type: String,
     size: Option<u64>,
-    headers: Headers,
+    headers: CaseHeaders,
 }
 
 /// What is known of the document.
 #[derive(Clone, Debug, Default)]
-struct Document {
+struct CaseDocument {
     title: Box<str>,
     body_prefix: Box<str>,
     meta_robots: Option<Box<str>>,
@@ -61,9 +61,9 @@ struct Document {
 
 /// Header fields, their names in lower case, in the order in which they were given.
 #[derive(Clone, Debug, Default)]
-struct Headers(Vec<(String, String)>);
+struct CaseHeaders(Vec<(String, String)>);
 
-impl HeaderView for Headers {
+impl HeaderView for CaseHeaders {
     fn header(&self, name: &str) -> Option<Cow<'_, str>> {
         let mut values = self
             .0
@@ -74,7 +74,7 @@ impl HeaderView for Headers {
         Some(values.fold(first, |all, next| Cow::Owned(format!("{all}, {next}"))))
     }
 
-    fn each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {
+    fn for_each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {
         self.0
             .iter()
             .filter(|(n, _)| n == name)
@@ -107,7 +107,7 @@ pub const FACT_KEYS: [&str; 19] = [
 
 impl CaseFacts {
     /// A GET for a URL by an anonymous crawler, of which nothing else is known. The error is the mistake in the URL.
-    pub fn of_url(url: &str) -> Result<Self, String> {
+    pub fn for_url(url: &str) -> Result<Self, String> {
         let target = UrlTarget::parse(url).map_err(|mistake| mistake.to_string())?;
         Ok(Self {
             target: CaseTarget::Url(target),
@@ -117,7 +117,7 @@ impl CaseFacts {
             dest: None,
             depth: None,
             address: None,
-            in_ledger: InLedger::No,
+            in_ledger: LedgerPresence::Absent,
             year: None,
             usage: Vec::new(),
             response: None,
@@ -130,7 +130,7 @@ impl CaseFacts {
         let Some(url) = facts.get("url") else {
             return Err("the key `url` is missing".into());
         };
-        let mut read = Self::of_url(text("url", url)?)?;
+        let mut read = Self::for_url(parse_text("url", url)?)?;
         for (key, value) in facts
             .iter()
             .filter(|(key, value)| *key != "url" && !value.is_null())
@@ -143,40 +143,40 @@ impl CaseFacts {
     /// Sets one fact other than `url`. The error says what is wrong with the key or its value.
     pub fn set(&mut self, key: &str, value: &Json) -> Result<(), String> {
         match key {
-            "crawler" => self.crawler = text(key, value)?.into(),
-            "method" => self.method = text(key, value)?.into(),
-            "referer" => self.referer = text(key, value)?.into(),
-            "dest" => self.dest = Some(dest(value)?),
-            "depth" => self.depth = Some(number(key, value)?),
-            "address" => self.address = Some(address(value)?),
-            "tunnel" => self.set_tunnel(boolean(key, value)?),
+            "crawler" => self.crawler = parse_text(key, value)?.into(),
+            "method" => self.method = parse_text(key, value)?.into(),
+            "referer" => self.referer = parse_text(key, value)?.into(),
+            "dest" => self.dest = Some(parse_dest(value)?),
+            "depth" => self.depth = Some(parse_number(key, value)?),
+            "address" => self.address = Some(parse_address(value)?),
+            "tunnel" => self.set_tunnel(parse_boolean(key, value)?),
             "known" => {
-                self.in_ledger = if boolean(key, value)? {
-                    InLedger::Yes
+                self.in_ledger = if parse_boolean(key, value)? {
+                    LedgerPresence::Present
                 } else {
-                    InLedger::No
+                    LedgerPresence::Absent
                 }
             }
-            "year" => self.year = Some(year(value)?),
+            "year" => self.year = Some(parse_year(value)?),
             "usage" => self.set_usage(value)?,
             "title" | "body_prefix" | "meta_robots" | "canonical" => {
                 self.document
                     .get_or_insert_default()
-                    .set(key, text(key, value)?);
+                    .set(key, parse_text(key, value)?);
                 // A document came in an answer.
                 self.response.get_or_insert_default();
             }
             "status" | "content_type" | "size" | "headers" => {
                 return self.response.get_or_insert_default().set(key, value);
             }
-            _ => return Err(unknown(key)),
+            _ => return Err(unknown_key_message(key)),
         }
         Ok(())
     }
 
     /// The same in this year, unless another is given.
     #[must_use]
-    pub fn in_year(self, year: u16) -> Self {
+    pub fn with_default_year(self, year: u16) -> Self {
         Self {
             year: self.year.or(Some(year)),
             ..self
@@ -202,13 +202,14 @@ impl CaseFacts {
 
     /// Whether the status is all that they say of the response.
     pub fn has_only_status(&self) -> bool {
-        let only = |r: &Response| r.status.is_some() && r.headers.0.is_empty() && r.size.is_none();
+        let only =
+            |r: &CaseResponse| r.status.is_some() && r.headers.0.is_empty() && r.size.is_none();
         self.document.is_none() && self.usage.is_empty() && self.response.as_ref().is_some_and(only)
     }
 
     /// The origin's status: 200 where other facts of the response are given, none where there are none.
     pub fn origin_status(&self) -> Option<u16> {
-        self.response.as_ref().map(Response::status)
+        self.response.as_ref().map(CaseResponse::status)
     }
 
     /// Calls a function with the facts as a policy takes them.
@@ -219,11 +220,11 @@ impl CaseFacts {
     /// The facts as a policy takes them.
     pub fn facts(&self) -> Facts<'_> {
         let subject = match &self.target {
-            CaseTarget::Url(url) => Subject::Url(url),
-            CaseTarget::Tunnel(host, _) => Subject::Tunnel(host),
+            CaseTarget::Url(url) => EvaluationTarget::Url(url),
+            CaseTarget::Tunnel(host, _) => EvaluationTarget::Tunnel(host),
         };
         Facts {
-            subject,
+            target: subject,
             crawler: &self.crawler,
             method: &self.method,
             referer: &self.referer,
@@ -233,7 +234,7 @@ impl CaseFacts {
                 .address
                 .map_or(Fact::Unknown, |address| Fact::Known(Some(address))),
             agent: "",
-            usage: &self.usage,
+            usage_preferences: &self.usage,
             response: self
                 .response
                 .as_ref()
@@ -243,7 +244,7 @@ impl CaseFacts {
                 .as_ref()
                 .map_or(Fact::Unknown, |d| Fact::Known(d.facts())),
             in_ledger: self.in_ledger,
-            year: self.year.unwrap_or(YEAR),
+            year: self.year.unwrap_or(DEFAULT_YEAR),
         }
     }
 
@@ -259,11 +260,11 @@ impl CaseFacts {
             return Err("`usage` must be an object".into());
         };
         for (name, preference) in preferences {
-            let preference = preference.as_str().and_then(Preference::from_word);
+            let preference = preference.as_str().and_then(UsagePreference::from_word);
             let preference =
                 preference.ok_or_else(|| format!("`usage.{name}` must be allow, deny or unset"))?;
             self.usage.push((
-                purpose(name).unwrap_or_else(|| name.as_str().into()),
+                normalise_purpose(name).unwrap_or_else(|| name.as_str().into()),
                 preference,
             ));
         }
@@ -273,7 +274,7 @@ impl CaseFacts {
     }
 }
 
-impl Document {
+impl CaseDocument {
     fn set(&mut self, key: &str, value: &str) {
         match key {
             "title" => self.title = value.into(),
@@ -293,14 +294,14 @@ impl Document {
     }
 }
 
-impl Response {
+impl CaseResponse {
     fn set(&mut self, key: &str, value: &Json) -> Result<(), String> {
         match key {
-            "status" => self.status = Some(status(value)?),
-            "content_type" => self.set_content_type(text(key, value)?),
-            "size" => self.size = Some(number(key, value)?),
+            "status" => self.status = Some(parse_status(value)?),
+            "content_type" => self.set_content_type(parse_text(key, value)?),
+            "size" => self.size = Some(parse_number(key, value)?),
             "headers" => self.set_headers(value)?,
-            _ => return Err(unknown(key)),
+            _ => return Err(unknown_key_message(key)),
         }
         Ok(())
     }
@@ -322,7 +323,7 @@ impl Response {
                 .as_array()
                 .map_or(std::slice::from_ref(values), Vec::as_slice)
             {
-                self.set_header(&name, text(&format!("headers.{name}"), value)?);
+                self.set_header(&name, parse_text(&format!("headers.{name}"), value)?);
             }
         }
         Ok(())
@@ -349,60 +350,60 @@ impl Response {
             size: self.size,
             headers: &self.headers,
             content: if method == "HEAD" {
-                Content::HeadOnly
+                ContentAvailability::HeadOnly
             } else {
-                Content::Possible
+                ContentAvailability::Possible
             },
         }
     }
 }
 
-fn unknown(key: &str) -> String {
+fn unknown_key_message(key: &str) -> String {
     match nearest(key, FACT_KEYS) {
         Some(near) => format!("unknown key `{key}`; did you mean `{near}`?"),
         None => format!("unknown key `{key}`; known are {}", FACT_KEYS.join(", ")),
     }
 }
 
-fn text<'a>(key: &str, value: &'a Json) -> Result<&'a str, String> {
+fn parse_text<'a>(key: &str, value: &'a Json) -> Result<&'a str, String> {
     value
         .as_str()
         .ok_or_else(|| format!("`{key}` must be text"))
 }
 
-fn number(key: &str, value: &Json) -> Result<u64, String> {
+fn parse_number(key: &str, value: &Json) -> Result<u64, String> {
     value
         .as_u64()
         .ok_or_else(|| format!("`{key}` must be a whole number"))
 }
 
-fn boolean(key: &str, value: &Json) -> Result<bool, String> {
+fn parse_boolean(key: &str, value: &Json) -> Result<bool, String> {
     value
         .as_bool()
         .ok_or_else(|| format!("`{key}` must be true or false"))
 }
 
-fn status(value: &Json) -> Result<u16, String> {
+fn parse_status(value: &Json) -> Result<u16, String> {
     let number = value.as_u64().and_then(|n| u16::try_from(n).ok());
     number
         .filter(|n| (100..=999).contains(n))
         .ok_or_else(|| "`status` must be 100 to 999".into())
 }
 
-fn year(value: &Json) -> Result<u16, String> {
+fn parse_year(value: &Json) -> Result<u16, String> {
     let number = value.as_u64().and_then(|n| u16::try_from(n).ok());
     number
         .filter(|n| (1970..=9999).contains(n))
         .ok_or_else(|| "`year` must be 1970 to 9999".into())
 }
 
-fn dest(value: &Json) -> Result<Dest, String> {
-    let word = text("dest", value)?;
-    Dest::from_word(word).ok_or_else(|| "`dest` must be navigation or embed".into())
+fn parse_dest(value: &Json) -> Result<FetchDest, String> {
+    let word = parse_text("dest", value)?;
+    FetchDest::from_word(word).ok_or_else(|| "`dest` must be navigation or embed".into())
 }
 
-fn address(value: &Json) -> Result<IpAddr, String> {
-    text("address", value)?
+fn parse_address(value: &Json) -> Result<IpAddr, String> {
+    parse_text("address", value)?
         .parse()
         .map_err(|_| "`address` must be an IP address".into())
 }
@@ -451,10 +452,10 @@ mod tests {
             );
             assert_eq!(response.headers.header("a").as_deref(), Some("1, 2"));
             let usage = [
-                ("train-ai".into(), Preference::Deny),
-                ("search".into(), Preference::Unset),
+                ("train-ai".into(), UsagePreference::Deny),
+                ("search".into(), UsagePreference::Unset),
             ];
-            assert_eq!(facts.usage, usage);
+            assert_eq!(facts.usage_preferences, usage);
         });
     }
 

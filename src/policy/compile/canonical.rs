@@ -1,20 +1,20 @@
 //! Values of conditions and items of lists, brought to the form that the fields have (policy.md section 7).
 
 use crate::policy::field::Field;
-use crate::policy::pattern::{Case, Form};
-use crate::policy::source::tree::TextWord;
+use crate::policy::pattern::{CaseSensitivity, TextForm};
+use crate::policy::source::tree::TextTestKind;
 use crate::vocab::target::{UrlTarget, canonical_host, normalise_text};
 
-use super::escape::{Escaped, Region};
+use super::escape::{EscapedText, UrlRegion};
 
 /// What is wrong with a value, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Mistake {
+pub(super) struct InvalidValue {
     pub(super) message: String,
     pub(super) help: Option<String>,
 }
 
-impl Mistake {
+impl InvalidValue {
     pub(super) fn new(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -33,23 +33,25 @@ impl Mistake {
 /// A value of a test on text, other than a regular expression or a glob, in canonical form.
 pub(super) fn value(
     field: &Field,
-    kind: TextWord,
-    case: Case,
-    form: Form,
+    kind: TextTestKind,
+    case: CaseSensitivity,
+    form: TextForm,
     text: &str,
-) -> Result<Escaped, Mistake> {
+) -> Result<EscapedText, InvalidValue> {
     let mut escaped = match (field, kind) {
-        (Field::Host, _) => plain(host(kind, text)?),
-        (Field::Authority, _) => plain(authority(kind, text)?),
-        (Field::Url, TextWord::Exact) => whole_url(text)?,
-        (Field::Url, TextWord::Prefix) => url_prefix(text),
-        (Field::Path, TextWord::Ext) => extension(text)?,
-        (Field::Path, TextWord::Under) => directory(text)?,
-        (Field::Path | Field::PathAndQuery, TextWord::Exact) if text.starts_with('/') => path(text),
-        _ => other(field, kind, text),
+        (Field::Host, _) => plain_text(host(kind, text)?),
+        (Field::Authority, _) => plain_text(authority(kind, text)?),
+        (Field::Url, TextTestKind::Exact) => whole_url(text)?,
+        (Field::Url, TextTestKind::Prefix) => url_prefix(text),
+        (Field::Path, TextTestKind::Ext) => extension(text)?,
+        (Field::Path, TextTestKind::Under) => directory(text)?,
+        (Field::Path | Field::PathAndQuery, TextTestKind::Exact) if text.starts_with('/') => {
+            path(text)
+        }
+        _ => escape_by_region(field, kind, text),
     };
-    if form == Form::Normalised {
-        escaped = plain(normalise_text(&escaped.text).into_owned());
+    if form == TextForm::Normalised {
+        escaped = plain_text(normalise_text(&escaped.text).into_owned());
     }
     if field.ignores_case() {
         escaped.text.make_ascii_lowercase();
@@ -59,26 +61,26 @@ pub(super) fn value(
         .pattern
         .as_ref()
         .is_some_and(|pattern| !pattern.contains("(?:"));
-    if case == Case::Ignore && only_case {
+    if case == CaseSensitivity::Insensitive && only_case {
         escaped.pattern = None;
     }
     Ok(escaped)
 }
 
-fn plain(text: String) -> Escaped {
-    Escaped {
+fn plain_text(text: String) -> EscapedText {
+    EscapedText {
         text,
         pattern: None,
     }
 }
 
 /// The region of a field whose texts are parts of a URL; `None` for fields whose texts nobody escapes.
-pub(super) fn region(field: &Field) -> Option<Region> {
+pub(super) fn url_region(field: &Field) -> Option<UrlRegion> {
     match field {
-        Field::Path | Field::RelPath => Some(Region::Path),
-        Field::Query => Some(Region::Query),
+        Field::Path | Field::RelPath => Some(UrlRegion::Path),
+        Field::Query => Some(UrlRegion::Query),
         Field::Url | Field::PathAndQuery | Field::RelPathAndQuery | Field::AuthorityPathQuery => {
-            Some(Region::Either)
+            Some(UrlRegion::Either)
         }
         Field::Scheme
         | Field::Host
@@ -105,72 +107,75 @@ pub(super) fn region(field: &Field) -> Option<Region> {
 
 /// Text of a field without a form of its own. What stands before a `?` is path if the text begins where the
 /// field does, and what stands behind it is query in any case.
-fn other(field: &Field, kind: TextWord, text: &str) -> Escaped {
-    let Some(region) = region(field) else {
-        return plain(text.into());
+fn escape_by_region(field: &Field, kind: TextTestKind, text: &str) -> EscapedText {
+    let Some(region) = url_region(field) else {
+        return plain_text(text.into());
     };
-    let from_the_start = matches!(kind, TextWord::Exact | TextWord::Prefix);
-    let mut escaped = Escaped::default();
-    if region != Region::Either {
-        escaped.push_in(region, text);
+    let from_the_start = matches!(kind, TextTestKind::Exact | TextTestKind::Prefix);
+    let mut escaped = EscapedText::default();
+    if region != UrlRegion::Either {
+        escaped.push_escaped(region, text);
         return escaped;
     }
     let (head, query) = text
         .split_once('?')
         .map_or((text, None), |(head, query)| (head, Some(query)));
-    escaped.push_in(
+    escaped.push_escaped(
         if from_the_start {
-            Region::Path
+            UrlRegion::Path
         } else {
-            Region::Either
+            UrlRegion::Either
         },
         head,
     );
     if let Some(query) = query {
         escaped.push("?");
-        escaped.push_in(Region::Query, query);
+        escaped.push_escaped(UrlRegion::Query, query);
     }
     escaped
 }
 
 /// A host, or a part of one.
-fn host(kind: TextWord, text: &str) -> Result<String, Mistake> {
-    if !matches!(kind, TextWord::Exact | TextWord::Domain) {
+fn host(kind: TextTestKind, text: &str) -> Result<String, InvalidValue> {
+    if !matches!(kind, TextTestKind::Exact | TextTestKind::Domain) {
         return host_part(text);
     }
     whole_host(text)
 }
 
 /// A whole host: `FOO.com.` is `foo.com`.
-pub(super) fn whole_host(text: &str) -> Result<String, Mistake> {
+pub(super) fn whole_host(text: &str) -> Result<String, InvalidValue> {
     if is_plain_host(text) {
         return Ok(text.to_owned());
     }
     if text.contains('*') {
         let instead = "write `domain: example.com` for a host and all below it, or `host: { glob: \"*.example.com\" }`";
-        return Err(Mistake::with_help("a `*` stands for nothing here", instead));
+        return Err(InvalidValue::with_help(
+            "a `*` stands for nothing here",
+            instead,
+        ));
     }
     if let Some(rest) = text.strip_prefix('.') {
         let instead = format!("write {rest}; `domain` takes in all hosts below");
-        return Err(Mistake::with_help(
+        return Err(InvalidValue::with_help(
             "a host does not begin with a dot",
             instead,
         ));
     }
     if text.contains("://") {
-        return Err(Mistake::with_help(
+        return Err(InvalidValue::with_help(
             "not a host but a URL",
             "write the host alone, or use `site` or `url_prefix`",
         ));
     }
     let port = text.rsplit_once(':').map(|(_, port)| port);
     if port.is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit())) && !text.contains("::") {
-        return Err(Mistake::with_help(
+        return Err(InvalidValue::with_help(
             "a host with a port",
             "write the host alone, or use `authority`",
         ));
     }
-    canonical_host(text).map_err(|error| Mistake::new(format!("not a host: {error}")))
+    canonical_host(text).map_err(|error| InvalidValue::new(format!("not a host: {error}")))
 }
 
 /// Names in lower case that no parser would change: most of what big lists hold.
@@ -183,20 +188,20 @@ pub(super) fn is_plain_host(text: &str) -> bool {
     last.bytes().next().is_some_and(|b| b.is_ascii_lowercase()) && text.split('.').all(label)
 }
 
-fn host_part(text: &str) -> Result<String, Mistake> {
+fn host_part(text: &str) -> Result<String, InvalidValue> {
     if text.is_ascii() {
         return Ok(text.to_ascii_lowercase());
     }
     let name = text.trim_matches('.');
     let cannot = "a part of a host with letters outside ASCII must be whole labels";
-    let ascii =
-        canonical_host(name).map_err(|_| Mistake::with_help(cannot, "write them as `xn--…`"))?;
+    let ascii = canonical_host(name)
+        .map_err(|_| InvalidValue::with_help(cannot, "write them as `xn--…`"))?;
     Ok(text.replace(name, &ascii))
 }
 
 /// Host and port: the port stays as it is written.
-fn authority(kind: TextWord, text: &str) -> Result<String, Mistake> {
-    if kind != TextWord::Exact {
+fn authority(kind: TextTestKind, text: &str) -> Result<String, InvalidValue> {
+    if kind != TextTestKind::Exact {
         return host_part(text);
     }
     let (host, port) = match text.rsplit_once(':') {
@@ -206,70 +211,70 @@ fn authority(kind: TextWord, text: &str) -> Result<String, Mistake> {
     let host = whole_host(host)?;
     let Some(port) = port else { return Ok(host) };
     if port.parse::<u16>().is_err() {
-        return Err(Mistake::new("not a port"));
+        return Err(InvalidValue::new("not a port"));
     }
     Ok(format!("{host}:{port}"))
 }
 
 /// A whole URL: `http://h` is `http://h/`.
-pub(super) fn whole_url(text: &str) -> Result<Escaped, Mistake> {
-    let Some((front, rest)) = front(text) else {
+pub(super) fn whole_url(text: &str) -> Result<EscapedText, InvalidValue> {
+    let Some((front, rest)) = split_authority(text) else {
         return Err(not_a_url(text));
     };
     if rest.contains('#') {
         let instead = "leave out the `#` and what follows it; a `#` in a URL is written %23";
-        return Err(Mistake::with_help(
+        return Err(InvalidValue::with_help(
             "a URL is judged without its fragment",
             instead,
         ));
     }
     let front = UrlTarget::parse(&format!("{front}/"))
-        .map_err(|error| Mistake::new(format!("not a URL: {error}")))?;
-    let mut escaped = Escaped::default();
+        .map_err(|error| InvalidValue::new(format!("not a URL: {error}")))?;
+    let mut escaped = EscapedText::default();
     escaped.push(front.base().trim_end_matches('/'));
     escaped.push(if rest.starts_with('/') { "" } else { "/" });
     push_path_and_query(&mut escaped, rest);
     let whole = UrlTarget::parse(&escaped.text)
-        .map_err(|error| Mistake::new(format!("not a URL: {error}")))?;
+        .map_err(|error| InvalidValue::new(format!("not a URL: {error}")))?;
     if whole.as_str() == escaped.text {
         Ok(escaped)
     } else {
-        Ok(plain(whole.as_str().to_owned()))
+        Ok(plain_text(whole.as_str().to_owned()))
     }
 }
 
-fn not_a_url(text: &str) -> Mistake {
+fn not_a_url(text: &str) -> InvalidValue {
     let instead = if text.starts_with('/') {
         "write `path: …`"
     } else {
         "write it with `http://` or `https://`"
     };
-    Mistake::with_help("not a URL", instead)
+    InvalidValue::with_help("not a URL", instead)
 }
 
 /// Scheme and authority, and what follows.
-fn front(url: &str) -> Option<(&str, &str)> {
+fn split_authority(url: &str) -> Option<(&str, &str)> {
     let authority = url.find("://")? + 3;
     let length = url.get(authority..)?.find(['/', '?']);
     url.split_at_checked(length.map_or(url.len(), |length| authority + length))
 }
 
-fn push_path_and_query(escaped: &mut Escaped, text: &str) {
+fn push_path_and_query(escaped: &mut EscapedText, text: &str) {
     let (path, query) = text
         .split_once('?')
         .map_or((text, None), |(path, query)| (path, Some(query)));
-    escaped.push_in(Region::Path, path);
+    escaped.push_escaped(UrlRegion::Path, path);
     if let Some(query) = query {
         escaped.push("?");
-        escaped.push_in(Region::Query, query);
+        escaped.push_escaped(UrlRegion::Query, query);
     }
 }
 
 /// The beginning of a URL. Its host is brought to canonical form only if something follows it, since it may be a
 /// part of one; the rest gets its escapes and nothing else.
-pub(super) fn url_prefix(text: &str) -> Escaped {
-    let mut escaped = Escaped::default();
-    let Some((front, rest)) = front(text) else {
+pub(super) fn url_prefix(text: &str) -> EscapedText {
+    let mut escaped = EscapedText::default();
+    let Some((front, rest)) = split_authority(text) else {
         escaped.push(text);
         return escaped;
     };
@@ -290,10 +295,10 @@ pub(super) fn url_prefix(text: &str) -> Escaped {
 }
 
 /// The beginnings of the URLs of a site: also of its `www.` twin if it has no path.
-pub(super) fn site(text: &str) -> Result<Vec<Escaped>, Mistake> {
+pub(super) fn site_prefixes(text: &str) -> Result<Vec<EscapedText>, InvalidValue> {
     let url = whole_url(text)?;
-    let target =
-        UrlTarget::parse(&url.text).map_err(|error| Mistake::new(format!("not a URL: {error}")))?;
+    let target = UrlTarget::parse(&url.text)
+        .map_err(|error| InvalidValue::new(format!("not a URL: {error}")))?;
     if target.path_and_query() != "/" {
         return Ok(vec![url]);
     }
@@ -307,68 +312,73 @@ pub(super) fn site(text: &str) -> Result<Vec<Escaped>, Mistake> {
     if target.ip().is_some() {
         Ok(vec![url])
     } else {
-        Ok(vec![url, plain(twin)])
+        Ok(vec![url, plain_text(twin)])
     }
 }
 
 /// A path from its beginning to its end, dot segments resolved.
-fn path(text: &str) -> Escaped {
-    let mut escaped = Escaped::default();
+fn path(text: &str) -> EscapedText {
+    let mut escaped = EscapedText::default();
     push_path_and_query(&mut escaped, text);
     match UrlTarget::parse(&format!("http://h{}", escaped.text)) {
-        Ok(url) if url.path_and_query() != escaped.text => plain(url.path_and_query().to_owned()),
+        Ok(url) if url.path_and_query() != escaped.text => {
+            plain_text(url.path_and_query().to_owned())
+        }
         Ok(_) | Err(_) => escaped,
     }
 }
 
 /// The end of a name: the dot in front is optional.
-fn extension(text: &str) -> Result<Escaped, Mistake> {
+fn extension(text: &str) -> Result<EscapedText, InvalidValue> {
     let bare = text.strip_prefix('.').unwrap_or(text);
     let bare = bare.strip_prefix("*.").unwrap_or(bare);
     if bare.is_empty() || bare.contains(['/', '?', '*']) {
-        return Err(Mistake::with_help(
+        return Err(InvalidValue::with_help(
             "not the extension of a name",
             "written like gif, tar.gz",
         ));
     }
-    let mut escaped = Escaped::default();
-    escaped.push_in(Region::Path, &bare.to_ascii_lowercase());
+    let mut escaped = EscapedText::default();
+    escaped.push_escaped(UrlRegion::Path, &bare.to_ascii_lowercase());
     // Extensions are compared without regard to case, escapes included.
-    Ok(plain(escaped.text))
+    Ok(plain_text(escaped.text))
 }
 
 /// A directory: a final slash is cut.
-fn directory(text: &str) -> Result<Escaped, Mistake> {
+fn directory(text: &str) -> Result<EscapedText, InvalidValue> {
     if !text.starts_with('/') {
         let instead = format!("write /{text}");
-        return Err(Mistake::with_help("a directory begins with `/`", instead));
+        return Err(InvalidValue::with_help(
+            "a directory begins with `/`",
+            instead,
+        ));
     }
-    let mut escaped = Escaped::default();
-    escaped.push_in(Region::Path, text.strip_suffix('/').unwrap_or(text));
+    let mut escaped = EscapedText::default();
+    escaped.push_escaped(UrlRegion::Path, text.strip_suffix('/').unwrap_or(text));
     Ok(escaped)
 }
 
 /// The beginning of a SURT form, without its scheme: `http://(COM,Example,)/A` is `com,example,)/A`.
-pub(super) fn surt_prefix(text: &str) -> Result<String, Mistake> {
+pub(super) fn surt_prefix(text: &str) -> Result<String, InvalidValue> {
     let bare = text.split_once("://").map_or(text, |(_, rest)| rest);
     let bare = bare.strip_prefix('(').unwrap_or(bare);
     let (host, path) = bare
         .split_once(')')
         .map_or((bare, None), |(host, path)| (host, Some(path)));
     if host.is_empty() || host.contains(['/', '(', '?']) {
-        return Err(Mistake::with_help(
+        return Err(InvalidValue::with_help(
             "not a SURT",
             "written like com,example, or com,example,)/path",
         ));
     }
     if host.contains('.') && !host.contains(',') {
         let turned: Vec<&str> = host.rsplit('.').collect();
-        return Err(Mistake::with_help(
+        return Err(InvalidValue::with_help(
             "a SURT has its host backwards",
             format!("write {},)/", turned.join(",")),
         ));
     }
-    let mut escaped = Escaped::default();
+    let mut escaped = EscapedText::default();
     escaped.push(&host.to_ascii_lowercase());
     if let Some(path) = path {
         escaped.push(")");
@@ -381,13 +391,20 @@ pub(super) fn surt_prefix(text: &str) -> Result<String, Mistake> {
 mod tests {
     use super::*;
 
-    fn canonical(field: &Field, kind: TextWord, text: &str) -> Escaped {
-        value(field, kind, Case::Distinguish, Form::Canonical, text).unwrap()
+    fn canonical(field: &Field, kind: TextTestKind, text: &str) -> EscapedText {
+        value(
+            field,
+            kind,
+            CaseSensitivity::Sensitive,
+            TextForm::Canonical,
+            text,
+        )
+        .unwrap()
     }
 
     #[test]
     fn values_become_what_the_fields_hold() {
-        use TextWord::{Contains, Domain, Exact, Ext, Prefix, Suffix, Under};
+        use TextTestKind::{Contains, Domain, Exact, Ext, Prefix, Suffix, Under};
         for (field, kind, text, expected) in [
             (Field::Host, Exact, "FOO.com.", "foo.com"),
             (Field::Host, Exact, "bücher.de", "xn--bcher-kva.de"),
@@ -426,22 +443,22 @@ mod tests {
 
     #[test]
     fn letters_in_escapes_make_a_pattern() {
-        let found = canonical(&Field::Path, TextWord::Prefix, "/é");
+        let found = canonical(&Field::Path, TextTestKind::Prefix, "/é");
         assert_eq!(found.pattern.as_deref(), Some("/%[Cc]3%[Aa]9"));
         let found = value(
             &Field::Path,
-            TextWord::Prefix,
-            Case::Ignore,
-            Form::Canonical,
+            TextTestKind::Prefix,
+            CaseSensitivity::Insensitive,
+            TextForm::Canonical,
             "/é",
         )
         .unwrap();
         assert_eq!(found.pattern, None);
         let found = value(
             &Field::Path,
-            TextWord::Prefix,
-            Case::Distinguish,
-            Form::Normalised,
+            TextTestKind::Prefix,
+            CaseSensitivity::Sensitive,
+            TextForm::Normalised,
             "/é%7e",
         )
         .unwrap();
@@ -450,18 +467,18 @@ mod tests {
 
     #[test]
     fn sites_have_a_twin_only_without_a_path() {
-        let texts = |site: Vec<Escaped>| site.into_iter().map(|s| s.text).collect::<Vec<_>>();
+        let texts = |site: Vec<EscapedText>| site.into_iter().map(|s| s.text).collect::<Vec<_>>();
         assert_eq!(
-            texts(site("http://H").unwrap()),
+            texts(site_prefixes("http://H").unwrap()),
             ["http://h/", "http://www.h/"]
         );
         assert_eq!(
-            texts(site("https://www.h:444/").unwrap()),
+            texts(site_prefixes("https://www.h:444/").unwrap()),
             ["https://www.h:444/", "https://h:444/"]
         );
-        assert_eq!(texts(site("http://h/p").unwrap()), ["http://h/p"]);
+        assert_eq!(texts(site_prefixes("http://h/p").unwrap()), ["http://h/p"]);
         assert_eq!(
-            texts(site("http://10.0.0.1").unwrap()),
+            texts(site_prefixes("http://10.0.0.1").unwrap()),
             ["http://10.0.0.1/"]
         );
     }

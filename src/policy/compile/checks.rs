@@ -6,18 +6,18 @@ use crate::policy::Policy;
 use crate::policy::cases::{Case, ExpectedVerdict};
 use crate::policy::decide::Verdict;
 use crate::policy::field::Field;
-use crate::policy::rule::Sense;
+use crate::policy::rule::FilterKind;
 use crate::policy::source::tree::SourceFilter;
-use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problem::{Problem, SourceLocation};
 use crate::vocab::problems::Problems;
 use crate::vocab::stage::Stage;
 
-use super::drafts::Drafts;
+use super::drafts::RuleDrafts;
 
 /// Ids are unique; a rule without one is known by its position, which changes whenever rules move.
-pub(super) fn ids(drafts: &Drafts<'_>, problems: &mut Problems) {
-    let mut seen: HashMap<&str, &Place> = HashMap::new();
-    let mut nameless: Vec<&Place> = Vec::new();
+pub(super) fn check_ids(drafts: &RuleDrafts<'_>, problems: &mut Problems) {
+    let mut seen: HashMap<&str, &SourceLocation> = HashMap::new();
+    let mut nameless: Vec<&SourceLocation> = Vec::new();
     for draft in &drafts.all {
         let rule = draft.source;
         let place = rule.id.as_ref().map_or(&rule.place, |id| &id.place);
@@ -26,8 +26,8 @@ pub(super) fn ids(drafts: &Drafts<'_>, problems: &mut Problems) {
         }
         if let Some(first) = seen.insert(rule.name().as_str(), place) {
             let message = format!("this id is taken: another rule has it at {first}");
-            let problem = Problem::error(place, message).found(rule.name().as_str());
-            problems.push(problem.in_rule(Some(rule.name())));
+            let problem = Problem::error(place, message).with_found(rule.name().as_str());
+            problems.push(problem.with_rule(Some(rule.name())));
         }
     }
     // Of a policy that is refused the ids may be what is wrong.
@@ -40,17 +40,17 @@ pub(super) fn ids(drafts: &Drafts<'_>, problems: &mut Problems) {
                 "{n} rules without an id: their names in headers, logs and metrics are their positions"
             ),
         };
-        problems.push(Problem::advice(first, message).help("write `id: a-name`"));
+        problems.push(Problem::advice(first, message).with_help("write `id: a-name`"));
     }
 }
 
 /// `require` filters where its condition does not hold, also because nobody knows the fact.
-pub(super) fn filter(filter: &SourceFilter, problems: &mut Problems) {
-    if filter.sense != Sense::Require {
+pub(super) fn check_filter(filter: &SourceFilter, problems: &mut Problems) {
+    if filter.sense != FilterKind::Require {
         return;
     }
     let mut found = Vec::new();
-    filter.condition.each_atom(&mut |atom| {
+    filter.condition.for_each_atom(&mut |atom| {
         if matches!(
             atom.field,
             Some(Field::Depth | Field::Referer | Field::Dest)
@@ -63,13 +63,13 @@ pub(super) fn filter(filter: &SourceFilter, problems: &mut Problems) {
             "`require` on `{}` filters every request that does not tell it",
             atom.word
         );
-        let problem = Problem::warning(&atom.place, message).found(&*atom.word);
-        problems.push(problem.help("write `forbid` with what is not wanted"));
+        let problem = Problem::warning(&atom.place, message).with_found(&*atom.word);
+        problems.push(problem.with_help("write `forbid` with what is not wanted"));
     }
 }
 
 /// Cases name rules that exist, and give a status where it can count.
-pub(super) fn cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
+pub(super) fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
     let ids = || policy.rules.iter().map(|rule| rule.id.as_str());
     for case in cases {
         if let Some(rule) = case
@@ -80,8 +80,8 @@ pub(super) fn cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
         {
             problems.push(
                 Problem::error(&case.place, "the case expects a rule that does not exist")
-                    .found(rule)
-                    .near(ids()),
+                    .with_found(rule)
+                    .with_suggestion_from(ids()),
             );
         }
     }
@@ -89,20 +89,21 @@ pub(super) fn cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
     if problems.has_errors() {
         return;
     }
-    for case in cases.iter().filter(|case| is_answer_expected(policy, case)) {
+    for case in cases
+        .iter()
+        .filter(|case| expects_answer_status(policy, case))
+    {
         let message =
             "`status` is the origin's, and the case is refused before the origin is asked";
         let problem = Problem::warning(&case.place, message);
-        problems.push(
-            problem.help(
-                "for the status of the answer write `expect: { verdict: reject, status: … }`",
-            ),
-        );
+        problems.push(problem.with_help(
+            "for the status of the answer write `expect: { verdict: reject, status: … }`",
+        ));
     }
 }
 
 /// Whether the author seems to have meant the status of the answer.
-fn is_answer_expected(policy: &Policy, case: &Case) -> bool {
+fn expects_answer_status(policy: &Policy, case: &Case) -> bool {
     if case.expect.verdict != ExpectedVerdict::Reject || !case.facts.has_only_status() {
         return false;
     }

@@ -1,39 +1,40 @@
 //! From conditions as written to conditions that can be evaluated.
 
-mod doubts;
 mod range;
+mod warnings;
 
 use std::net::Ipv4Addr;
 
 use ::regex::Regex;
 use ipnet::{IpNet, Ipv4Net};
 
-use crate::policy::condition::{Atom, Condition, Test, Written};
+use crate::policy::condition::{Atom, AtomTest, Condition, PatternSource};
 use crate::policy::field::{Field, ValueType};
 use crate::policy::list::ListKind;
-use crate::policy::pattern::{Case, Form, Networks, Ranges, TextKind, TextTest};
+use crate::policy::pattern::{CaseSensitivity, Networks, Ranges, TextForm, TextKind, TextTest};
 use crate::policy::source::tree::{
-    At, CountWord, SourceAtom, SourceCondition, SourceRange, SourceTest, Text, TextWord,
+    CountTestKind, Located, LocatedText, SourceAtom, SourceCondition, SourceRange, SourceTest,
+    TextTestKind,
 };
 use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;
 
-use super::canonical::{self, Mistake};
-use super::escape::Escaped;
-use super::lists::Lists;
-use super::regex::{self, PatternMistake};
+use super::canonical::{self, InvalidValue};
+use super::escape::EscapedText;
+use super::lists::ListTable;
+use super::regex::{self, PatternError};
 
 /// Compiles conditions one after the other.
-pub(super) struct Conditions<'a> {
+pub(super) struct ConditionCompiler<'a> {
     /// The lists that they may name.
-    pub(super) lists: &'a mut Lists,
+    pub(super) lists: &'a mut ListTable,
     /// What is wrong however `on_invalid_rule` stands.
     pub(super) problems: &'a mut Problems,
     /// What cannot be compiled: `on_invalid_rule` decides what becomes of it.
     pub(super) invalid: Vec<Problem>,
 }
 
-impl Conditions<'_> {
+impl ConditionCompiler<'_> {
     /// The condition. A part that is wrong was reported, and `always` stands in its place.
     pub(super) fn compile(&mut self, source: &SourceCondition) -> Condition {
         match source {
@@ -45,61 +46,74 @@ impl Conditions<'_> {
                 Condition::Any(parts.iter().map(|p| self.compile(p)).collect())
             }
             SourceCondition::Not(part) => Condition::Not(Box::new(self.compile(part))),
-            SourceCondition::Atom(atom) => self.atom(atom),
+            SourceCondition::Atom(atom) => self.compile_atom(atom),
         }
     }
 
-    fn atom(&mut self, atom: &SourceAtom) -> Condition {
+    fn compile_atom(&mut self, atom: &SourceAtom) -> Condition {
         let mut tests: Vec<Atom> = match (&atom.test, &atom.field) {
-            (SourceTest::In(names), field) => return self.member(atom, names, field.as_ref()),
+            (SourceTest::In(names), field) => {
+                return self.compile_membership(atom, names, field.as_ref());
+            }
             (_, None) => Vec::new(),
-            (SourceTest::Text(word, values), Some(field)) => self.text(atom, field, *word, values),
-            (SourceTest::Count(word, ranges), Some(field)) => self.count(field, *word, ranges),
+            (SourceTest::Text(word, values), Some(field)) => {
+                self.compile_text(atom, field, *word, values)
+            }
+            (SourceTest::Count(word, ranges), Some(field)) => {
+                self.compile_count(field, *word, ranges)
+            }
             (SourceTest::Number(ranges), Some(field)) => {
-                let ranges = self.ranges(ranges, field);
-                vec![plain(field.clone(), Test::Number(ranges))]
+                let ranges = self.compile_ranges(ranges, field);
+                vec![plain_atom(field.clone(), AtomTest::Number(ranges))]
             }
             (SourceTest::Networks(values), Some(field)) => {
                 let networks = values
                     .iter()
-                    .filter_map(|value| self.network(value))
+                    .filter_map(|value| self.compile_network(value))
                     .collect();
-                vec![plain(field.clone(), Test::Address(Networks(networks)))]
+                vec![plain_atom(
+                    field.clone(),
+                    AtomTest::Address(Networks(networks)),
+                )]
             }
         };
-        let last = tests.pop().map(condition_of);
+        let last = tests.pop().map(atom_condition);
         match last {
             None => Condition::Always,
             Some(only) if tests.is_empty() => only,
-            Some(last) => {
-                Condition::Any(tests.into_iter().map(condition_of).chain([last]).collect())
-            }
+            Some(last) => Condition::Any(
+                tests
+                    .into_iter()
+                    .map(atom_condition)
+                    .chain([last])
+                    .collect(),
+            ),
         }
     }
 
     /// One test for the values that are plain text, and one for those that became expressions.
-    fn text(
+    fn compile_text(
         &mut self,
         atom: &SourceAtom,
         field: &Field,
-        word: TextWord,
-        values: &[Text],
+        word: TextTestKind,
+        values: &[LocatedText],
     ) -> Vec<Atom> {
         let case = if field.ignores_case() {
-            Case::Ignore
+            CaseSensitivity::Insensitive
         } else {
             atom.case
         };
         let mut texts: Vec<Box<str>> = Vec::new();
         let mut regexes: Vec<Regex> = Vec::new();
-        let mut written: Vec<Written> = Vec::new();
+        let mut written: Vec<PatternSource> = Vec::new();
         for value in values {
-            self.problems_of(doubts::of_value(field, word, value));
-            match self.one_text(field, word, case, atom.form, value) {
-                Some(Compiled::Plain(forms)) => texts.extend(forms),
-                Some(Compiled::Regex(regex)) => {
+            self.report_all(warnings::value_warnings(field, word, value));
+            match self.compile_value(field, word, case, atom.form, value) {
+                Some(CompiledText::Plain(forms)) => texts.extend(forms),
+                Some(CompiledText::Regex(regex)) => {
                     regexes.push(regex);
-                    written.push(Written {
+                    written.push(PatternSource {
                         kind: word.as_str(),
                         text: value.value.clone(),
                     });
@@ -108,7 +122,7 @@ impl Conditions<'_> {
             }
         }
         let test = |kind| {
-            Test::Text(TextTest {
+            AtomTest::Text(TextTest {
                 kind,
                 case,
                 form: atom.form,
@@ -116,85 +130,100 @@ impl Conditions<'_> {
         };
         let mut tests = Vec::new();
         if !texts.is_empty() {
-            tests.push(plain(field.clone(), test(kind_of(word)(texts.into()))));
+            tests.push(plain_atom(
+                field.clone(),
+                test(text_kind(word)(texts.into())),
+            ));
         }
         if !regexes.is_empty() {
             let test = test(TextKind::Regex(regexes.into()));
             tests.push(Atom {
-                written: written.into(),
-                ..plain(field.clone(), test)
+                sources: written.into(),
+                ..plain_atom(field.clone(), test)
             });
         }
         tests
     }
 
-    fn one_text(
+    fn compile_value(
         &mut self,
         field: &Field,
-        word: TextWord,
-        case: Case,
-        form: Form,
-        value: &Text,
-    ) -> Option<Compiled> {
+        word: TextTestKind,
+        case: CaseSensitivity,
+        form: TextForm,
+        value: &LocatedText,
+    ) -> Option<CompiledText> {
         let text = &*value.value;
         let compiled = match word {
-            TextWord::Regex => match regex::compile(text, canonical::region(field), case) {
-                Ok(regex) => return Some(Compiled::Regex(regex)),
+            TextTestKind::Regex => match regex::compile(text, canonical::url_region(field), case) {
+                Ok(regex) => return Some(CompiledText::Regex(regex)),
                 Err(mistake) => {
-                    self.invalid_pattern(value, mistake);
+                    self.report_invalid_pattern(value, mistake);
                     return None;
                 }
             },
-            TextWord::Glob => self::glob(field, case, form, text),
-            TextWord::Site => canonical::site(text).map(|sites| {
-                Compiled::Plain(sites.into_iter().map(|site| site.text.into()).collect())
+            TextTestKind::Glob => self::compile_glob(field, case, form, text),
+            TextTestKind::Site => canonical::site_prefixes(text).map(|sites| {
+                CompiledText::Plain(sites.into_iter().map(|site| site.text.into()).collect())
             }),
-            TextWord::Surt => {
-                canonical::surt_prefix(text).map(|surt| Compiled::Plain(vec![surt.into()]))
+            TextTestKind::Surt => {
+                canonical::surt_prefix(text).map(|surt| CompiledText::Plain(vec![surt.into()]))
             }
-            TextWord::Exact
-            | TextWord::Prefix
-            | TextWord::Suffix
-            | TextWord::Contains
-            | TextWord::Domain
-            | TextWord::Ext
-            | TextWord::Under => canonical::value(field, word, case, form, text)
+            TextTestKind::Exact
+            | TextTestKind::Prefix
+            | TextTestKind::Suffix
+            | TextTestKind::Contains
+            | TextTestKind::Domain
+            | TextTestKind::Ext
+            | TextTestKind::Under => canonical::value(field, word, case, form, text)
                 .and_then(|value| plain_or_regex(word, value, case)),
         };
         compiled
-            .map_err(|mistake| self.problems.push(problem(value, mistake)))
+            .map_err(|mistake| self.problems.push(value_problem(value, mistake)))
             .ok()
     }
 
-    fn invalid_pattern(&mut self, value: &Text, PatternMistake { mistake, at }: PatternMistake) {
-        let problem = problem(value, mistake);
+    fn report_invalid_pattern(
+        &mut self,
+        value: &LocatedText,
+        PatternError {
+            error: mistake,
+            offset: at,
+        }: PatternError,
+    ) {
+        let problem = value_problem(value, mistake);
         self.invalid.push(Problem {
-            within: at,
+            scalar_offset: at,
             ..problem
         });
     }
 
     /// What is counted is a thing of the path or the query, whichever part of the URL the kind stands under.
-    fn count(&mut self, field: &Field, word: CountWord, ranges: &[At<SourceRange>]) -> Vec<Atom> {
-        let ranges = self.ranges(ranges, field);
+    fn compile_count(
+        &mut self,
+        field: &Field,
+        word: CountTestKind,
+        ranges: &[Located<SourceRange>],
+    ) -> Vec<Atom> {
+        let ranges = self.compile_ranges(ranges, field);
         let (field, kind) = match word {
-            CountWord::Length => (field.clone(), TextKind::Length(ranges)),
-            CountWord::Segments => (Field::Path, TextKind::Segments(ranges)),
-            CountWord::Repeats => (Field::Path, TextKind::Repeats(ranges)),
-            CountWord::Params => (Field::Query, TextKind::Params(ranges)),
+            CountTestKind::Length => (field.clone(), TextKind::Length(ranges)),
+            CountTestKind::Segments => (Field::Path, TextKind::Segments(ranges)),
+            CountTestKind::Repeats => (Field::Path, TextKind::Repeats(ranges)),
+            CountTestKind::Params => (Field::Query, TextKind::Params(ranges)),
         };
         let test = TextTest {
             kind,
-            case: Case::Distinguish,
-            form: Form::Canonical,
+            case: CaseSensitivity::Sensitive,
+            form: TextForm::Canonical,
         };
-        vec![plain(field, Test::Text(test))]
+        vec![plain_atom(field, AtomTest::Text(test))]
     }
 
-    fn ranges(&mut self, ranges: &[At<SourceRange>], field: &Field) -> Ranges {
+    fn compile_ranges(&mut self, ranges: &[Located<SourceRange>], field: &Field) -> Ranges {
         let mut all = Vec::new();
         for range in ranges {
-            match range::read(range, field) {
+            match range::compile_range(range, field) {
                 Ok(range) => all.push(range),
                 Err(problem) => self.invalid.push(*problem),
             }
@@ -203,26 +232,32 @@ impl Conditions<'_> {
     }
 
     /// `10.0.0.0/8`, one address, or an address and its netmask.
-    fn network(&mut self, value: &Text) -> Option<IpNet> {
-        let found = network(&value.value);
+    fn compile_network(&mut self, value: &LocatedText) -> Option<IpNet> {
+        let found = parse_network(&value.value);
         if found.is_none() {
-            let problem = Problem::error(&value.place, "not a network").found(&*value.value);
-            self.invalid
-                .push(problem.help("written like 10.0.0.0/8, 2001:db8::/32, or 9.0.0.0 255.0.0.0"));
+            let problem = Problem::error(&value.place, "not a network").with_found(&*value.value);
+            self.invalid.push(
+                problem.with_help("written like 10.0.0.0/8, 2001:db8::/32, or 9.0.0.0 255.0.0.0"),
+            );
         }
         found
     }
 
     /// Membership in any of some lists.
-    fn member(&mut self, atom: &SourceAtom, names: &[Text], field: Option<&Field>) -> Condition {
-        if atom.case == Case::Ignore || atom.form == Form::Normalised {
+    fn compile_membership(
+        &mut self,
+        atom: &SourceAtom,
+        names: &[LocatedText],
+        field: Option<&Field>,
+    ) -> Condition {
+        if atom.case == CaseSensitivity::Insensitive || atom.form == TextForm::Normalised {
             let message =
                 "`case` and `norm` do not work with `in`: items are compared as their kind says";
             self.problems.push(Problem::error(&atom.place, message));
         }
         let tests: Vec<Condition> = names
             .iter()
-            .filter_map(|name| self.in_list(name, field))
+            .filter_map(|name| self.compile_list_test(name, field))
             .collect();
         match <[Condition; 1]>::try_from(tests) {
             Ok([only]) => only,
@@ -231,27 +266,32 @@ impl Conditions<'_> {
         }
     }
 
-    fn in_list(&mut self, name: &Text, field: Option<&Field>) -> Option<Condition> {
+    fn compile_list_test(
+        &mut self,
+        name: &LocatedText,
+        field: Option<&Field>,
+    ) -> Option<Condition> {
         let Some((place, kind)) = self.lists.find(&name.value) else {
-            let problem = Problem::error(&name.place, "no list of this name").found(&*name.value);
+            let problem =
+                Problem::error(&name.place, "no list of this name").with_found(&*name.value);
             let names: Vec<&str> = self.lists.names().collect();
             self.problems.push(if names.is_empty() {
                 problem
             } else {
-                problem.allowed(names)
+                problem.with_allowed_words(names)
             });
             return None;
         };
         let kind = kind?;
-        let Some(field) = field.cloned().or_else(|| field_of(kind)) else {
+        let Some(field) = field.cloned().or_else(|| default_field(kind)) else {
             let problem = Problem::error(
                 &name.place,
                 "a list of values does not say which field it is compared with",
             );
             self.problems.push(
                 problem
-                    .found(&*name.value)
-                    .help(format!("write `host: {{ in: {} }}`", name.value)),
+                    .with_found(&*name.value)
+                    .with_help(format!("write `host: {{ in: {} }}`", name.value)),
             );
             return None;
         };
@@ -260,18 +300,18 @@ impl Conditions<'_> {
                 &name.place,
                 "only `address` and lists of addresses go together",
             );
-            self.problems.push(problem.found(&*name.value));
+            self.problems.push(problem.with_found(&*name.value));
             return None;
         }
         let place = if field.ignores_case() {
-            self.lists.in_lower_case(place)
+            self.lists.lowercase_copy(place)
         } else {
             place
         };
-        Some(condition_of(plain(field, Test::In(place))))
+        Some(atom_condition(plain_atom(field, AtomTest::InList(place))))
     }
 
-    fn problems_of(&mut self, problems: Vec<Problem>) {
+    fn report_all(&mut self, problems: Vec<Problem>) {
         problems
             .into_iter()
             .for_each(|problem| self.problems.push(problem));
@@ -279,26 +319,26 @@ impl Conditions<'_> {
 }
 
 /// A value after compilation.
-enum Compiled {
+enum CompiledText {
     Plain(Vec<Box<str>>),
     Regex(Regex),
 }
 
 /// An atom whose test says itself what was written.
-fn plain(field: Field, test: Test) -> Atom {
+fn plain_atom(field: Field, test: AtomTest) -> Atom {
     Atom {
         field,
         test,
-        written: [].into(),
+        sources: [].into(),
     }
 }
 
-fn condition_of(atom: Atom) -> Condition {
+fn atom_condition(atom: Atom) -> Condition {
     Condition::Atom(Box::new(atom))
 }
 
-pub(super) fn problem(value: &Text, mistake: Mistake) -> Problem {
-    let problem = Problem::error(&value.place, mistake.message).found(&*value.value);
+pub(super) fn value_problem(value: &LocatedText, mistake: InvalidValue) -> Problem {
+    let problem = Problem::error(&value.place, mistake.message).with_found(&*value.value);
     Problem {
         help: mistake.help,
         ..problem
@@ -306,44 +346,53 @@ pub(super) fn problem(value: &Text, mistake: Mistake) -> Problem {
 }
 
 /// The kind of test on plain values.
-fn kind_of(word: TextWord) -> fn(Box<[Box<str>]>) -> TextKind {
+fn text_kind(word: TextTestKind) -> fn(Box<[Box<str>]>) -> TextKind {
     match word {
-        TextWord::Exact | TextWord::Regex | TextWord::Glob => TextKind::Exact,
-        TextWord::Prefix | TextWord::Site => TextKind::Prefix,
-        TextWord::Suffix => TextKind::Suffix,
-        TextWord::Contains => TextKind::Contains,
-        TextWord::Domain => TextKind::Domain,
-        TextWord::Ext => TextKind::Ext,
-        TextWord::Under => TextKind::Under,
-        TextWord::Surt => TextKind::Surt,
+        TextTestKind::Exact | TextTestKind::Regex | TextTestKind::Glob => TextKind::Exact,
+        TextTestKind::Prefix | TextTestKind::Site => TextKind::Prefix,
+        TextTestKind::Suffix => TextKind::Suffix,
+        TextTestKind::Contains => TextKind::Contains,
+        TextTestKind::Domain => TextKind::Domain,
+        TextTestKind::Ext => TextKind::Ext,
+        TextTestKind::Under => TextKind::Under,
+        TextTestKind::Surt => TextKind::Surt,
     }
 }
 
 /// A value with one form stays text; one with several becomes an expression for all of them.
-fn plain_or_regex(word: TextWord, value: Escaped, case: Case) -> Result<Compiled, Mistake> {
+fn plain_or_regex(
+    word: TextTestKind,
+    value: EscapedText,
+    case: CaseSensitivity,
+) -> Result<CompiledText, InvalidValue> {
     let Some(pattern) = value.pattern else {
-        return Ok(Compiled::Plain(vec![value.text.into()]));
+        return Ok(CompiledText::Plain(vec![value.text.into()]));
     };
     let anchored = match word {
-        TextWord::Exact => format!(r"\A(?:{pattern})\z"),
-        TextWord::Prefix => format!(r"\A(?:{pattern})"),
-        TextWord::Suffix => format!(r"(?:{pattern})\z"),
-        TextWord::Under => format!(r"\A(?:{pattern})(?:/|\z)"),
-        TextWord::Contains
-        | TextWord::Regex
-        | TextWord::Glob
-        | TextWord::Domain
-        | TextWord::Ext
-        | TextWord::Site
-        | TextWord::Surt => pattern,
+        TextTestKind::Exact => format!(r"\A(?:{pattern})\z"),
+        TextTestKind::Prefix => format!(r"\A(?:{pattern})"),
+        TextTestKind::Suffix => format!(r"(?:{pattern})\z"),
+        TextTestKind::Under => format!(r"\A(?:{pattern})(?:/|\z)"),
+        TextTestKind::Contains
+        | TextTestKind::Regex
+        | TextTestKind::Glob
+        | TextTestKind::Domain
+        | TextTestKind::Ext
+        | TextTestKind::Site
+        | TextTestKind::Surt => pattern,
     };
-    regex::compile_own(&anchored, case).map(Compiled::Regex)
+    regex::compile_generated(&anchored, case).map(CompiledText::Regex)
 }
 
-fn glob(field: &Field, case: Case, form: Form, text: &str) -> Result<Compiled, Mistake> {
+fn compile_glob(
+    field: &Field,
+    case: CaseSensitivity,
+    form: TextForm,
+    text: &str,
+) -> Result<CompiledText, InvalidValue> {
     let mut wrong = None;
-    let pattern = regex::of_glob(text, |literal| {
-        match canonical::value(field, TextWord::Contains, case, form, literal) {
+    let pattern = regex::glob_to_pattern(text, |literal| {
+        match canonical::value(field, TextTestKind::Contains, case, form, literal) {
             Ok(escaped) => escaped
                 .pattern
                 .unwrap_or_else(|| regex_syntax::escape(&escaped.text)),
@@ -355,12 +404,12 @@ fn glob(field: &Field, case: Case, form: Form, text: &str) -> Result<Compiled, M
     });
     match wrong {
         Some(mistake) => Err(mistake),
-        None => regex::compile_own(&pattern, case).map(Compiled::Regex),
+        None => regex::compile_generated(&pattern, case).map(CompiledText::Regex),
     }
 }
 
 /// The field that a list is compared with when the condition names none.
-fn field_of(kind: ListKind) -> Option<Field> {
+fn default_field(kind: ListKind) -> Option<Field> {
     match kind {
         ListKind::Domains | ListKind::Hosts => Some(Field::Host),
         ListKind::Urls | ListKind::UrlPrefixes | ListKind::Surts => Some(Field::Url),
@@ -370,9 +419,9 @@ fn field_of(kind: ListKind) -> Option<Field> {
 }
 
 /// A network as written; of an IPv4-mapped one the IPv4 network, as addresses are compared.
-pub(super) fn network(text: &str) -> Option<IpNet> {
+pub(super) fn parse_network(text: &str) -> Option<IpNet> {
     if let Ok(network) = text.parse::<IpNet>() {
-        return Some(unmapped(network.trunc()));
+        return Some(unmap_ipv4(network.trunc()));
     }
     if let Ok(address) = text.parse::<std::net::IpAddr>() {
         return Some(IpNet::from(address.to_canonical()));
@@ -384,7 +433,7 @@ pub(super) fn network(text: &str) -> Option<IpNet> {
         .map(|network| IpNet::V4(network.trunc()))
 }
 
-fn unmapped(network: IpNet) -> IpNet {
+fn unmap_ipv4(network: IpNet) -> IpNet {
     if let IpNet::V6(v6) = network
         && let (Some(v4), Some(length)) =
             (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96))
@@ -413,7 +462,7 @@ mod tests {
             ("example.com", None),
         ] {
             assert_eq!(
-                network(text).map(|n| n.to_string()).as_deref(),
+                parse_network(text).map(|n| n.to_string()).as_deref(),
                 expected,
                 "{text}"
             );

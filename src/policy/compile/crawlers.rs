@@ -3,48 +3,51 @@
 
 use crate::policy::field::Field;
 use crate::policy::source::tree::{
-    Source, SourceAtom, SourceBody, SourceCondition, SourceGuard, SourceRule, SourceTest, Text,
-    TextWord,
+    LocatedText, SourceAtom, SourceCondition, SourceGuard, SourcePolicy, SourceRule,
+    SourceRuleBody, SourceTest, TextTestKind,
 };
 
 /// The crawlers of spaces and the whole names in conditions on the crawler, those of disabled rules aside.
-pub(super) fn named(source: &Source) -> Vec<Text> {
+pub(super) fn collect_names(source: &SourcePolicy) -> Vec<LocatedText> {
     let mut names = Vec::new();
     source
         .rules
         .iter()
-        .for_each(|rule| of_rule(rule, &mut names));
+        .for_each(|rule| collect_from_rule(rule, &mut names));
     for space in &source.spaces {
         names.extend(space.crawlers.iter().cloned());
         space
             .rules
             .iter()
-            .for_each(|rule| of_rule(rule, &mut names));
+            .for_each(|rule| collect_from_rule(rule, &mut names));
     }
     names
 }
 
-fn of_rule(rule: &SourceRule, names: &mut Vec<Text>) {
+fn collect_from_rule(rule: &SourceRule, names: &mut Vec<LocatedText>) {
     if !rule.enabled {
         return;
     }
     match &rule.body {
-        SourceBody::Filter(filter) => of_condition(&filter.condition, names),
-        SourceBody::Group(group) => {
+        SourceRuleBody::Filter(filter) => collect_from_condition(&filter.condition, names),
+        SourceRuleBody::Group(group) => {
             match &group.guard {
                 SourceGuard::When(condition) | SourceGuard::Unless(condition) => {
-                    of_condition(condition, names);
+                    collect_from_condition(condition, names);
                 }
                 SourceGuard::Always => {}
             }
-            group.rules.iter().for_each(|rule| of_rule(rule, names));
+            group
+                .rules
+                .iter()
+                .for_each(|rule| collect_from_rule(rule, names));
         }
     }
 }
 
-fn of_condition(condition: &SourceCondition, names: &mut Vec<Text>) {
-    condition.each_atom(&mut |atom: &SourceAtom| {
-        if let (Some(Field::Crawler), SourceTest::Text(TextWord::Exact, values)) =
+fn collect_from_condition(condition: &SourceCondition, names: &mut Vec<LocatedText>) {
+    condition.for_each_atom(&mut |atom: &SourceAtom| {
+        if let (Some(Field::Crawler), SourceTest::Text(TextTestKind::Exact, values)) =
             (&atom.field, &atom.test)
         {
             names.extend(values.iter().cloned());

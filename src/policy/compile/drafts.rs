@@ -1,28 +1,29 @@
 //! Drafts: the rules laid out flat, parents before children, with their conditions compiled.
 
 use crate::policy::condition::Condition;
-use crate::policy::rule::{Mode, PolicyStage};
+use crate::policy::rule::{EnforcementMode, PolicyStage};
 use crate::policy::source::tree::{
-    OnInvalidRule, Source, SourceBody, SourceCondition, SourceGlobal, SourceGuard, SourceRule,
+    OnInvalidRule, SourceCondition, SourceGlobalSpace, SourceGuard, SourcePolicy, SourceRule,
+    SourceRuleBody,
 };
 use crate::policy::space::RuleRange;
 use crate::vocab::problem::{Problem, Severity};
 use crate::vocab::problems::Problems;
 
-use super::condition::Conditions;
-use super::lists::Lists;
+use super::condition::ConditionCompiler;
+use super::lists::ListTable;
 
 /// All rules of a policy.
-pub(super) struct Drafts<'s> {
+pub(super) struct RuleDrafts<'s> {
     /// In document order.
-    pub(super) all: Vec<Draft<'s>>,
+    pub(super) all: Vec<RuleDraft<'s>>,
     /// How many rules `on_invalid_rule: disable` disabled, those in them aside.
-    pub(super) disabled: u32,
+    pub(super) disabled_rules: u32,
 }
 
 /// Where a rule belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Home {
+pub(super) enum RuleScope {
     /// To the document: it is for all crawlers.
     Document,
     /// To the space of this number.
@@ -32,11 +33,11 @@ pub(super) enum Home {
 }
 
 /// A rule between its source and its compiled form.
-pub(super) struct Draft<'s> {
+pub(super) struct RuleDraft<'s> {
     /// As written.
     pub(super) source: &'s SourceRule,
     /// Where it belongs.
-    pub(super) home: Home,
+    pub(super) scope: RuleScope,
     /// The group it stands in.
     pub(super) parent: Option<usize>,
     /// The place after the last rule that it contains.
@@ -44,49 +45,54 @@ pub(super) struct Draft<'s> {
     /// Its condition; `always` where it has none.
     pub(super) condition: Condition,
     /// Whether it takes part.
-    pub(super) mode: Mode,
+    pub(super) mode: EnforcementMode,
 }
 
-impl<'s> Drafts<'s> {
+impl<'s> RuleDrafts<'s> {
     /// Lays out the rules of a policy.
-    pub(super) fn of(source: &'s Source, lists: &mut Lists, problems: &mut Problems) -> Self {
+    pub(super) fn from_source(
+        source: &'s SourcePolicy,
+        lists: &mut ListTable,
+        problems: &mut Problems,
+    ) -> Self {
         let drafts = Self {
             all: Vec::new(),
-            disabled: 0,
+            disabled_rules: 0,
         };
-        let home = Home::Document;
-        let mut layout = Layout {
+        let home = RuleScope::Document;
+        let mut layout = DraftBuilder {
             drafts,
             lists,
             problems,
             on_invalid: source.on_invalid_rule,
-            home,
+            scope: home,
         };
-        layout.list(&source.rules, None, Mode::Enforce);
+        layout.add_rules(&source.rules, None, EnforcementMode::Enforce);
         for (place, space) in source.spaces.iter().enumerate() {
-            layout.home = Home::Space(place);
-            layout.list(&space.rules, None, Mode::Enforce);
+            layout.scope = RuleScope::Space(place);
+            layout.add_rules(&space.rules, None, EnforcementMode::Enforce);
         }
-        layout.home = Home::Global;
-        if let Some(SourceGlobal::Rules(rules)) = source.global.as_ref().map(|global| &global.value)
+        layout.scope = RuleScope::Global;
+        if let Some(SourceGlobalSpace::Rules(rules)) =
+            source.global.as_ref().map(|global| &global.value)
         {
-            layout.list(rules, None, Mode::Enforce);
+            layout.add_rules(rules, None, EnforcementMode::Enforce);
         }
         layout.drafts
     }
 
     /// The stretch of the rules that belong together.
-    pub(super) fn range(&self, home: Home) -> RuleRange {
+    pub(super) fn range(&self, scope: RuleScope) -> RuleRange {
         let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         let from = self
             .all
             .iter()
-            .position(|draft| draft.home == home)
+            .position(|draft| draft.scope == scope)
             .unwrap_or(0);
         let to = self
             .all
             .iter()
-            .rposition(|draft| draft.home == home)
+            .rposition(|draft| draft.scope == scope)
             .map_or(from, |last| last + 1);
         RuleRange {
             from: number(from),
@@ -95,26 +101,31 @@ impl<'s> Drafts<'s> {
     }
 
     /// Those among which a rule is chosen, if it stands in a `match: first` list.
-    pub(super) fn rivals(&self, draft: &Draft<'s>) -> Option<Vec<&Draft<'s>>> {
+    pub(super) fn first_match_siblings(
+        &self,
+        draft: &RuleDraft<'s>,
+    ) -> Option<Vec<&RuleDraft<'s>>> {
         match draft.parent {
             Some(parent) => {
-                let first = self.all.get(parent).is_some_and(Draft::is_first_list);
+                let first = self.all.get(parent).is_some_and(RuleDraft::is_first_match);
                 first.then(|| self.children(parent).map(|(_, child)| child).collect())
             }
-            None if draft.home == Home::Global => Some(self.outermost(Home::Global).collect()),
+            None if draft.scope == RuleScope::Global => {
+                Some(self.outermost(RuleScope::Global).collect())
+            }
             None => None,
         }
     }
 
     /// The rules of a home that stand in no group.
-    pub(super) fn outermost(&self, home: Home) -> impl Iterator<Item = &Draft<'s>> {
+    pub(super) fn outermost(&self, scope: RuleScope) -> impl Iterator<Item = &RuleDraft<'s>> {
         self.all
             .iter()
-            .filter(move |draft| draft.home == home && draft.parent.is_none())
+            .filter(move |draft| draft.scope == scope && draft.parent.is_none())
     }
 
     /// The direct children of a rule.
-    pub(super) fn children(&self, place: usize) -> impl Iterator<Item = (usize, &Draft<'s>)> {
+    pub(super) fn children(&self, place: usize) -> impl Iterator<Item = (usize, &RuleDraft<'s>)> {
         let end = self.all.get(place).map_or(0, |draft| draft.end);
         let mut at = place + 1;
         std::iter::from_fn(move || {
@@ -126,16 +137,15 @@ impl<'s> Drafts<'s> {
     }
 }
 
-impl Draft<'_> {
+impl RuleDraft<'_> {
     /// Whether it is `match: first`.
-    pub(super) fn is_first_list(&self) -> bool {
-        matches!(&self.source.body, SourceBody::Group(group) if group.first.is_some())
+    pub(super) fn is_first_match(&self) -> bool {
+        matches!(&self.source.body, SourceRuleBody::Group(group) if group.match_first.is_some())
     }
 
     /// The stage for which it waits by its own word: `stage`, or that of `as`.
-    pub(super) fn waits_for(&self) -> Option<PolicyStage> {
-        let soft =
-            matches!(&self.source.body, SourceBody::Filter(filter) if filter.soft_error.is_some());
+    pub(super) fn explicit_stage(&self) -> Option<PolicyStage> {
+        let soft = matches!(&self.source.body, SourceRuleBody::Filter(filter) if filter.soft_error.is_some());
         let of_soft = soft.then_some(PolicyStage::Document);
         self.source
             .stage
@@ -146,61 +156,61 @@ impl Draft<'_> {
 }
 
 /// The condition of a rule, if it has one.
-pub(super) fn condition_of(rule: &SourceRule) -> Option<&SourceCondition> {
+pub(super) fn rule_condition(rule: &SourceRule) -> Option<&SourceCondition> {
     match &rule.body {
-        SourceBody::Filter(filter) => Some(&filter.condition),
-        SourceBody::Group(group) => match &group.guard {
+        SourceRuleBody::Filter(filter) => Some(&filter.condition),
+        SourceRuleBody::Group(group) => match &group.guard {
             SourceGuard::When(condition) | SourceGuard::Unless(condition) => Some(condition),
             SourceGuard::Always => None,
         },
     }
 }
 
-struct Layout<'s, 'a> {
-    drafts: Drafts<'s>,
-    lists: &'a mut Lists,
+struct DraftBuilder<'s, 'a> {
+    drafts: RuleDrafts<'s>,
+    lists: &'a mut ListTable,
     problems: &'a mut Problems,
     on_invalid: OnInvalidRule,
-    home: Home,
+    scope: RuleScope,
 }
 
-impl<'s> Layout<'s, '_> {
-    fn list(&mut self, rules: &'s [SourceRule], parent: Option<usize>, mode: Mode) {
+impl<'s> DraftBuilder<'s, '_> {
+    fn add_rules(&mut self, rules: &'s [SourceRule], parent: Option<usize>, mode: EnforcementMode) {
         for rule in rules {
-            self.rule(rule, parent, mode);
+            self.add_rule(rule, parent, mode);
         }
     }
 
-    fn rule(&mut self, rule: &'s SourceRule, parent: Option<usize>, around: Mode) {
-        let before = self.problems.enter(Some(rule.name().clone()));
-        let (condition, invalid) = self.condition(rule);
-        let mode = mode(rule, around, &invalid);
-        self.report(rule, invalid);
+    fn add_rule(&mut self, rule: &'s SourceRule, parent: Option<usize>, around: EnforcementMode) {
+        let before = self.problems.enter_rule(Some(rule.name().clone()));
+        let (condition, invalid) = self.compile_condition(rule);
+        let mode = rule_mode(rule, around, &invalid);
+        self.report_invalid(rule, invalid);
         let place = self.drafts.all.len();
-        let (home, end) = (self.home, place + 1);
-        self.drafts.all.push(Draft {
+        let (home, end) = (self.scope, place + 1);
+        self.drafts.all.push(RuleDraft {
             source: rule,
-            home,
+            scope: home,
             parent,
             end,
             condition,
             mode,
         });
-        if let SourceBody::Group(group) = &rule.body {
-            self.list(&group.rules, Some(place), mode);
+        if let SourceRuleBody::Group(group) = &rule.body {
+            self.add_rules(&group.rules, Some(place), mode);
         }
         let end = self.drafts.all.len();
         if let Some(draft) = self.drafts.all.get_mut(place) {
             draft.end = end;
         }
-        self.problems.enter(before);
+        self.problems.enter_rule(before);
     }
 
-    fn condition(&mut self, rule: &SourceRule) -> (Condition, Vec<Problem>) {
-        let Some(source) = condition_of(rule) else {
+    fn compile_condition(&mut self, rule: &SourceRule) -> (Condition, Vec<Problem>) {
+        let Some(source) = rule_condition(rule) else {
             return (Condition::Always, Vec::new());
         };
-        let mut conditions = Conditions {
+        let mut conditions = ConditionCompiler {
             lists: &mut *self.lists,
             problems: &mut *self.problems,
             invalid: Vec::new(),
@@ -210,12 +220,12 @@ impl<'s> Layout<'s, '_> {
     }
 
     /// Says what cannot be compiled, and what becomes of the rule.
-    fn report(&mut self, rule: &SourceRule, mut invalid: Vec<Problem>) {
+    fn report_invalid(&mut self, rule: &SourceRule, mut invalid: Vec<Problem>) {
         if invalid.is_empty() {
             return;
         }
         if self.on_invalid == OnInvalidRule::Disable {
-            self.drafts.disabled += 1;
+            self.drafts.disabled_rules += 1;
             invalid
                 .iter_mut()
                 .for_each(|problem| problem.severity = Severity::Warning);
@@ -230,11 +240,15 @@ impl<'s> Layout<'s, '_> {
 }
 
 /// A rule takes part if nothing around it and nothing of its own says otherwise.
-fn mode(rule: &SourceRule, around: Mode, invalid: &[Problem]) -> Mode {
+fn rule_mode(rule: &SourceRule, around: EnforcementMode, invalid: &[Problem]) -> EnforcementMode {
     match around {
-        Mode::Disabled => Mode::Disabled,
-        Mode::Enforce | Mode::Shadow if !rule.enabled || !invalid.is_empty() => Mode::Disabled,
-        Mode::Enforce if rule.shadow.is_some() => Mode::Shadow,
-        Mode::Enforce | Mode::Shadow => around,
+        EnforcementMode::Disabled => EnforcementMode::Disabled,
+        EnforcementMode::Enforce | EnforcementMode::Shadow
+            if !rule.enabled || !invalid.is_empty() =>
+        {
+            EnforcementMode::Disabled
+        }
+        EnforcementMode::Enforce if rule.shadow.is_some() => EnforcementMode::Shadow,
+        EnforcementMode::Enforce | EnforcementMode::Shadow => around,
     }
 }

@@ -3,7 +3,7 @@
 
 /// Which part of a URL a piece of text is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Region {
+pub(super) enum UrlRegion {
     /// The path.
     Path,
     /// The query.
@@ -14,14 +14,14 @@ pub(super) enum Region {
 
 /// A text whose characters may stand for several forms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Escaped {
+pub(super) struct EscapedText {
     /// The text with every escape in upper case.
     pub(super) text: String,
     /// The same as a regular expression that takes every form; `None` if the text is the only one.
     pub(super) pattern: Option<String>,
 }
 
-impl Escaped {
+impl EscapedText {
     /// Adds text that has one form.
     pub(super) fn push(&mut self, text: &str) {
         if let Some(pattern) = &mut self.pattern {
@@ -31,16 +31,16 @@ impl Escaped {
     }
 
     /// Adds text of one region of a URL.
-    pub(super) fn push_in(&mut self, region: Region, text: &str) {
+    pub(super) fn push_escaped(&mut self, region: UrlRegion, text: &str) {
         for c in text.chars() {
-            match forms(region, c) {
-                Forms::Itself => self.push(c.encode_utf8(&mut [0; 4])),
-                Forms::Escape => self.push_forms(&escape(c), pattern_of_escape(c)),
-                Forms::Both => {
+            match char_forms(region, c) {
+                CharForms::Itself => self.push(c.encode_utf8(&mut [0; 4])),
+                CharForms::Escape => self.push_forms(&percent_encode(c), escape_pattern(c)),
+                CharForms::Both => {
                     let pattern = format!(
                         "(?:{}|{})",
                         regex_syntax::escape(&c.to_string()),
-                        pattern_of_escape(c)
+                        escape_pattern(c)
                     );
                     self.push_forms(c.encode_utf8(&mut [0; 4]), pattern);
                 }
@@ -62,38 +62,38 @@ impl Escaped {
 
 /// The forms that a character may have in a canonical URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Forms {
+enum CharForms {
     Itself,
     Escape,
     Both,
 }
 
-fn forms(region: Region, c: char) -> Forms {
-    let (path, query) = (escaped_in_path(c), escaped_in_query(c));
+fn char_forms(region: UrlRegion, c: char) -> CharForms {
+    let (path, query) = (is_escaped_in_path(c), is_escaped_in_query(c));
     match region {
-        Region::Path if path => Forms::Escape,
-        Region::Query if query => Forms::Escape,
-        Region::Either if path && query => Forms::Escape,
-        Region::Either if path || query => Forms::Both,
-        Region::Path | Region::Query | Region::Either => Forms::Itself,
+        UrlRegion::Path if path => CharForms::Escape,
+        UrlRegion::Query if query => CharForms::Escape,
+        UrlRegion::Either if path && query => CharForms::Escape,
+        UrlRegion::Either if path || query => CharForms::Both,
+        UrlRegion::Path | UrlRegion::Query | UrlRegion::Either => CharForms::Itself,
     }
 }
 
 /// The path percent-encode set of the WHATWG URL standard, `?` aside, which ends the path.
-fn escaped_in_path(c: char) -> bool {
-    escaped_everywhere(c) || matches!(c, '`' | '{' | '}')
+fn is_escaped_in_path(c: char) -> bool {
+    is_escaped_everywhere(c) || matches!(c, '`' | '{' | '}')
 }
 
 /// The special-query percent-encode set.
-fn escaped_in_query(c: char) -> bool {
-    escaped_everywhere(c) || c == '\''
+fn is_escaped_in_query(c: char) -> bool {
+    is_escaped_everywhere(c) || c == '\''
 }
 
-fn escaped_everywhere(c: char) -> bool {
+fn is_escaped_everywhere(c: char) -> bool {
     !c.is_ascii() || c.is_ascii_control() || matches!(c, ' ' | '"' | '#' | '<' | '>')
 }
 
-fn escape(c: char) -> String {
+fn percent_encode(c: char) -> String {
     c.encode_utf8(&mut [0; 4])
         .bytes()
         .map(|byte| format!("%{byte:02X}"))
@@ -101,23 +101,23 @@ fn escape(c: char) -> String {
 }
 
 /// `%3[Cc]` for `<`.
-fn pattern_of_escape(c: char) -> String {
+fn escape_pattern(c: char) -> String {
     let either = |digit: char| match digit {
         '0'..='9' | '%' => digit.to_string(),
         letter => format!("[{letter}{}]", letter.to_ascii_lowercase()),
     };
-    escape(c).chars().map(either).collect()
+    percent_encode(c).chars().map(either).collect()
 }
 
 /// What a character of a regular expression is to be replaced by, if it stands for more than itself.
-pub(super) fn pattern_for(region: Region, c: char) -> Option<String> {
-    match forms(region, c) {
-        Forms::Itself => None,
-        Forms::Escape => Some(format!("(?:{})", pattern_of_escape(c))),
-        Forms::Both => Some(format!(
+pub(super) fn char_pattern(region: UrlRegion, c: char) -> Option<String> {
+    match char_forms(region, c) {
+        CharForms::Itself => None,
+        CharForms::Escape => Some(format!("(?:{})", escape_pattern(c))),
+        CharForms::Both => Some(format!(
             "(?:{}|{})",
             regex_syntax::escape(&c.to_string()),
-            pattern_of_escape(c)
+            escape_pattern(c)
         )),
     }
 }
@@ -135,32 +135,32 @@ mod tests {
         {
             let url = url::Url::parse(&format!("http://h/x{c}")).unwrap();
             let in_path = c == '#' || url.path() != format!("/x{c}");
-            assert_eq!(escaped_in_path(c), in_path, "{c:?} in a path");
+            assert_eq!(is_escaped_in_path(c), in_path, "{c:?} in a path");
             let url = url::Url::parse(&format!("http://h/?x{c}")).unwrap();
             let in_query = c == '#' || url.query() != Some(&format!("x{c}"));
-            assert_eq!(escaped_in_query(c), in_query, "{c:?} in a query");
+            assert_eq!(is_escaped_in_query(c), in_query, "{c:?} in a query");
         }
     }
 
     #[test]
     fn forms_are_kept_apart_only_where_there_are_several() {
         let of = |region, text: &str| {
-            let mut escaped = Escaped::default();
-            escaped.push_in(region, text);
+            let mut escaped = EscapedText::default();
+            escaped.push_escaped(region, text);
             (escaped.text, escaped.pattern)
         };
-        assert_eq!(of(Region::Path, "/a b"), ("/a%20b".into(), None));
+        assert_eq!(of(UrlRegion::Path, "/a b"), ("/a%20b".into(), None));
         assert_eq!(
-            of(Region::Path, "/a.<"),
+            of(UrlRegion::Path, "/a.<"),
             ("/a.%3C".into(), Some("/a\\.%3[Cc]".into()))
         );
-        assert_eq!(of(Region::Query, "{x}"), ("{x}".into(), None));
+        assert_eq!(of(UrlRegion::Query, "{x}"), ("{x}".into(), None));
         assert_eq!(
-            of(Region::Either, "{"),
+            of(UrlRegion::Either, "{"),
             ("{".into(), Some("(?:\\{|%7[Bb])".into()))
         );
         assert_eq!(
-            of(Region::Path, "é"),
+            of(UrlRegion::Path, "é"),
             ("%C3%A9".into(), Some("%[Cc]3%[Aa]9".into()))
         );
     }

@@ -4,35 +4,35 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::policy::list::texts::{self, Texts};
-use crate::policy::list::{Items, List, ListKind};
+use crate::policy::list::texts::{self, PackedTexts};
+use crate::policy::list::{ListItems, ListKind, PolicyList};
 use crate::policy::source::list_file;
-use crate::policy::source::tree::{SourceItems, SourceList, Text};
-use crate::vocab::problem::{Place, Problem};
+use crate::policy::source::tree::{LocatedText, SourceList, SourceListItems};
+use crate::vocab::problem::{Problem, SourceLocation};
 use crate::vocab::problems::Problems;
 
-use super::canonical::{self, Mistake};
-use super::condition::{network, problem};
+use super::canonical::{self, InvalidValue};
+use super::condition::{parse_network, value_problem};
 
 /// How many wrong items of one list are shown.
-const SHOWN: usize = 20;
+const MAX_REPORTED: usize = 20;
 
 /// The lists of a policy by name.
-pub(super) struct Lists {
-    all: Vec<List>,
+pub(super) struct ListTable {
+    all: Vec<PolicyList>,
     by_name: HashMap<Box<str>, (usize, Option<ListKind>)>,
     /// The form in lower case of a list of values, for fields that do not distinguish case.
-    lower: HashMap<usize, usize>,
+    lowercase_copies: HashMap<usize, usize>,
     used: Vec<bool>,
 }
 
-impl Lists {
+impl ListTable {
     /// Compiles all lists; wrong items are reported.
     pub(super) fn compile(sources: &[SourceList], problems: &mut Problems) -> Self {
         let mut lists = Self {
             all: Vec::new(),
             by_name: HashMap::new(),
-            lower: HashMap::new(),
+            lowercase_copies: HashMap::new(),
             used: Vec::new(),
         };
         for source in sources {
@@ -43,11 +43,11 @@ impl Lists {
                 .or_insert((place, source.kind));
             let kind = source.kind.unwrap_or(ListKind::Values);
             let items = if source.kind.is_some() {
-                items(kind, source, problems)
+                compile_items(kind, source, problems)
             } else {
-                Items::empty()
+                ListItems::empty()
             };
-            lists.all.push(List {
+            lists.all.push(PolicyList {
                 name: source.name.value.clone(),
                 kind,
                 items,
@@ -72,7 +72,7 @@ impl Lists {
     }
 
     /// The place of a list whose items are in lower case: that of a copy if some are not.
-    pub(super) fn in_lower_case(&mut self, place: usize) -> usize {
+    pub(super) fn lowercase_copy(&mut self, place: usize) -> usize {
         let Some(list) = self
             .all
             .get(place)
@@ -80,7 +80,7 @@ impl Lists {
         else {
             return place;
         };
-        let Items::Set(items) = &list.items else {
+        let ListItems::Set(items) = &list.items else {
             return place;
         };
         if !items
@@ -90,54 +90,54 @@ impl Lists {
         {
             return place;
         }
-        if let Some(copy) = self.lower.get(&place) {
+        if let Some(copy) = self.lowercase_copies.get(&place) {
             return *copy;
         }
-        let mut lower = Texts::default();
+        let mut lower = PackedTexts::default();
         // There is room: together they are as long as before.
         let _ = items
             .texts()
             .iter()
             .all(|item| lower.push(&item.to_ascii_lowercase()));
-        let copy = List {
+        let copy = PolicyList {
             name: list.name.clone(),
             kind: list.kind,
-            items: Items::set(lower),
+            items: ListItems::from_texts(lower),
         };
-        self.lower.insert(place, self.all.len());
+        self.lowercase_copies.insert(place, self.all.len());
         self.all.push(copy);
         self.all.len() - 1
     }
 
     /// Advice about lists that no condition names.
-    pub(super) fn unused(&self, sources: &[SourceList], problems: &mut Problems) {
+    pub(super) fn report_unused(&self, sources: &[SourceList], problems: &mut Problems) {
         let unused = sources.iter().zip(&self.used).filter(|(_, used)| !**used);
         for (list, _) in unused {
             let problem = Problem::advice(&list.name.place, "a list that no condition names");
-            problems.push(problem.found(&*list.name.value));
+            problems.push(problem.with_found(&*list.name.value));
         }
     }
 
     /// The lists themselves.
-    pub(super) fn into_lists(self) -> Box<[List]> {
+    pub(super) fn into_lists(self) -> Box<[PolicyList]> {
         self.all.into()
     }
 }
 
-fn items(kind: ListKind, source: &SourceList, problems: &mut Problems) -> Items {
+fn compile_items(kind: ListKind, source: &SourceList, problems: &mut Problems) -> ListItems {
     if kind == ListKind::Addresses {
-        let not_a_network = || Mistake::with_help("not a network", "written like 10.0.0.0/8");
+        let not_a_network = || InvalidValue::with_help("not a network", "written like 10.0.0.0/8");
         let mut networks = Vec::new();
-        each(&source.items, problems, |text| {
-            networks.push(network(text).ok_or_else(not_a_network)?);
+        for_each_item(&source.items, problems, |text| {
+            networks.push(parse_network(text).ok_or_else(not_a_network)?);
             Ok(())
         });
-        return Items::networks(networks);
+        return ListItems::from_networks(networks);
     }
-    let mut all = room_for(&source.items);
+    let mut all = allocate_texts(&source.items);
     let mut crowded = false;
-    each(&source.items, problems, |text| {
-        crowded |= !all.push(&item(kind, text)?);
+    for_each_item(&source.items, problems, |text| {
+        crowded |= !all.push(&compile_item(kind, text)?);
         Ok(())
     });
     if crowded {
@@ -146,28 +146,30 @@ fn items(kind: ListKind, source: &SourceList, problems: &mut Problems) -> Items 
             texts::MAX_BYTES >> 20
         );
         problems.push(
-            Problem::error(&source.name.place, message).help("spread them over several lists"),
+            Problem::error(&source.name.place, message).with_help("spread them over several lists"),
         );
     }
     match kind {
-        ListKind::UrlPrefixes | ListKind::Surts => Items::prefixes(&all),
+        ListKind::UrlPrefixes | ListKind::Surts => ListItems::from_prefixes(&all),
         ListKind::Domains
         | ListKind::Hosts
         | ListKind::Urls
         | ListKind::Addresses
-        | ListKind::Values => Items::set(all),
+        | ListKind::Values => ListItems::from_texts(all),
     }
 }
 
 /// Most items are hosts or longer, and most stay as they are written.
-fn room_for(items: &SourceItems) -> Texts {
+fn allocate_texts(items: &SourceListItems) -> PackedTexts {
     match items {
-        SourceItems::Written(items) => Texts::with_capacity(items.len(), 0),
-        SourceItems::OfFile { text, .. } => Texts::with_capacity(text.len() / 16, text.len()),
+        SourceListItems::Inline(items) => PackedTexts::with_capacity(items.len(), 0),
+        SourceListItems::File { text, .. } => {
+            PackedTexts::with_capacity(text.len() / 16, text.len())
+        }
     }
 }
 
-fn item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, Mistake> {
+fn compile_item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, InvalidValue> {
     Ok(match kind {
         ListKind::Domains | ListKind::Hosts if canonical::is_plain_host(text) => text.into(),
         ListKind::Domains | ListKind::Hosts => canonical::whole_host(text)?.into(),
@@ -179,62 +181,65 @@ fn item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, Mistake> {
 }
 
 /// Takes each item. A wrong one gets its place only now: of a million right ones none is worked out.
-fn each(
-    items: &SourceItems,
+fn for_each_item(
+    items: &SourceListItems,
     problems: &mut Problems,
-    mut take: impl FnMut(&str) -> Result<(), Mistake>,
+    mut take: impl FnMut(&str) -> Result<(), InvalidValue>,
 ) {
-    let mut wrong = Wrong {
+    let mut wrong = InvalidItems {
         problems,
         count: 0,
         last: None,
     };
     match items {
-        SourceItems::Written(items) => items.iter().for_each(|text| {
+        SourceListItems::Inline(items) => items.iter().for_each(|text| {
             if let Err(mistake) = take(&text.value) {
-                wrong.note(text.clone(), mistake);
+                wrong.record(text.clone(), mistake);
             }
         }),
-        SourceItems::OfFile { file, text } => list_file::lines(text).for_each(|line| {
-            if let Err(mistake) = take(line.item) {
-                let column = u32::try_from(line.before + 1).unwrap_or(u32::MAX);
-                let place = Place {
+        SourceListItems::File { file, text } => list_file::items(text).for_each(|line| {
+            if let Err(mistake) = take(line.text) {
+                let column = u32::try_from(line.indent + 1).unwrap_or(u32::MAX);
+                let place = SourceLocation {
                     file: Arc::clone(file),
                     line: line.number,
                     column,
                 };
-                wrong.note(
-                    Text {
+                wrong.record(
+                    LocatedText {
                         place,
-                        value: line.item.into(),
+                        value: line.text.into(),
                     },
                     mistake,
                 );
             }
         }),
     }
-    wrong.sum_up();
+    wrong.report_remaining();
 }
 
 /// The wrong items of one list: some are shown, the others counted.
-struct Wrong<'p> {
+struct InvalidItems<'p> {
     problems: &'p mut Problems,
     count: usize,
-    last: Option<Place>,
+    last: Option<SourceLocation>,
 }
 
-impl Wrong<'_> {
-    fn note(&mut self, text: Text, mistake: Mistake) {
+impl InvalidItems<'_> {
+    fn record(&mut self, text: LocatedText, mistake: InvalidValue) {
         self.count += 1;
-        if self.count <= SHOWN {
-            self.problems.push(problem(&text, mistake));
+        if self.count <= MAX_REPORTED {
+            self.problems.push(value_problem(&text, mistake));
         }
         self.last = Some(text.place);
     }
 
-    fn sum_up(self) {
-        if let Some(last) = self.last.filter(|_| self.count > SHOWN) {
-            let message = format!("{} more items of this list are wrong", self.count - SHOWN);
+    fn report_remaining(self) {
+        if let Some(last) = self.last.filter(|_| self.count > MAX_REPORTED) {
+            let message = format!(
+                "{} more items of this list are wrong",
+                self.count - MAX_REPORTED
+            );
             self.problems.push(Problem::error(&last, message));
         }
     }

@@ -2,65 +2,67 @@
 
 use std::collections::BTreeMap;
 
-use crate::policy::options::schema::{self, Acts, Effect, OpenMap, Spec};
-use crate::policy::options::{Assignment, OptionEntry, OptionTable, SetBy, Slot, Value};
-use crate::policy::rule::Rule;
-use crate::policy::source::tree::{
-    At, Source, SourceBody, SourceGroup, SourceOption, SourceRule, Then,
+use crate::policy::options::schema::{self, OpenMap, OptionDeadline, OptionSpec, OptionSupport};
+use crate::policy::options::{
+    Assignment, OptionEntry, OptionSetter, OptionSlot, OptionTable, OptionValue,
 };
-use crate::policy::source::without_disposition;
+use crate::policy::rule::Rule;
+use crate::policy::source::missing_disposition;
+use crate::policy::source::tree::{
+    Located, SourceGroup, SourceOption, SourcePolicy, SourceRule, SourceRuleBody, ThenAction,
+};
 use crate::vocab::disposition::Disposition;
-use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problem::{Problem, SourceLocation};
 use crate::vocab::problems::Problems;
 
-use super::keys;
-use super::stages::Placing;
+use super::replacements;
+use super::stages::StageBounds;
 
 /// The options of a policy while it is compiled.
-pub(super) struct Options {
+pub(super) struct OptionCompiler {
     entries: Vec<OptionEntry>,
     /// The keys of open maps.
-    open: BTreeMap<Box<str>, Slot>,
+    open_slots: BTreeMap<Box<str>, OptionSlot>,
     /// Options without effect, by the first part of their paths.
-    idle: BTreeMap<Box<str>, Idle>,
+    ineffective: BTreeMap<Box<str>, IneffectiveOption>,
 }
 
 const UNVERIFIED: &str = "`verify: skip`: what origins show of themselves is not verified here, and answers may come \
                           from anybody";
 
 /// Where an option without effect is set.
-struct Idle {
-    first: Place,
-    places: usize,
+struct IneffectiveOption {
+    first_place: SourceLocation,
+    set_count: usize,
     keys: Vec<Box<str>>,
 }
 
-impl Options {
+impl OptionCompiler {
     /// The table with the defaults and what the document's `options` assign.
-    pub(super) fn of_document(source: &Source, problems: &mut Problems) -> Self {
+    pub(super) fn from_document(source: &SourcePolicy, problems: &mut Problems) -> Self {
         let entries = schema::SPECS.iter().map(|spec| OptionEntry {
             path: spec.path.into(),
-            base: spec.default.value(),
-            set_by: SetBy::BuiltIn,
+            base: spec.default.to_value(),
+            set_by: OptionSetter::BuiltIn,
         });
         let (entries, open, idle) = (entries.collect(), BTreeMap::new(), BTreeMap::new());
         let mut options = Self {
             entries,
-            open,
-            idle,
+            open_slots: open,
+            ineffective: idle,
         };
-        options.note_open_of(source, problems);
+        options.register_all_open_keys(source, problems);
         for option in source
             .options
             .iter()
-            .filter(|option| schema::open_map(&option.path).is_none())
+            .filter(|option| schema::find_open_map(&option.path).is_none())
         {
-            let Some(slot) = options.slot(option, problems) else {
+            let Some(slot) = options.resolve_slot(option, problems) else {
                 continue;
             };
             if let Some(entry) = options.entries.get_mut(usize::from(slot.0)) {
                 entry.base = option.value.clone();
-                entry.set_by = SetBy::Document;
+                entry.set_by = OptionSetter::Document;
             }
         }
         // Whoever read the source has reported this already, with the rest that is wrong.
@@ -69,27 +71,27 @@ impl Options {
             .iter()
             .any(|option| *option.path == *"disposition");
         if !given && !problems.has_errors() {
-            problems.push(without_disposition(&source.options_place));
+            problems.push(missing_disposition(&source.options_place));
         }
         options
     }
 
     /// What the options of a space assign.
-    pub(super) fn of_space(
+    pub(super) fn space_assignments(
         &mut self,
         given: &[SourceOption],
         problems: &mut Problems,
     ) -> Box<[Assignment]> {
         let mut all = Vec::new();
         for option in given {
-            if let Some(map) = schema::open_map(&option.path) {
-                all.extend(self.keys_of(map).map(|slot| Assignment {
+            if let Some(map) = schema::find_open_map(&option.path) {
+                all.extend(self.open_map_slots(map).map(|slot| Assignment {
                     slot,
-                    value: Value::None,
+                    value: OptionValue::None,
                 }));
                 continue;
             }
-            let slot = self.slot(option, problems);
+            let slot = self.resolve_slot(option, problems);
             all.extend(slot.map(|slot| Assignment {
                 slot,
                 value: option.value.clone(),
@@ -102,13 +104,13 @@ impl Options {
     pub(super) fn assignments(
         &mut self,
         group: &SourceGroup,
-        placing: &Placing,
+        placing: &StageBounds,
         problems: &mut Problems,
     ) -> Box<[Assignment]> {
         let mut all: Vec<Assignment> = Vec::new();
         if let Some(then) = &group.then {
-            for option in expand(then) {
-                let slot = self.slot(&option, problems);
+            for option in expand_then(then) {
+                let slot = self.resolve_slot(&option, problems);
                 all.extend(slot.map(|slot| Assignment {
                     slot,
                     value: option.value,
@@ -117,14 +119,14 @@ impl Options {
         }
         let by_then = all.len();
         for option in &group.set {
-            if let Some(map) = schema::open_map(&option.path) {
-                all.extend(self.keys_of(map).map(|slot| Assignment {
+            if let Some(map) = schema::find_open_map(&option.path) {
+                all.extend(self.open_map_slots(map).map(|slot| Assignment {
                     slot,
-                    value: Value::None,
+                    value: OptionValue::None,
                 }));
                 continue;
             }
-            let Some(slot) = self.slot(option, problems) else {
+            let Some(slot) = self.resolve_slot(option, problems) else {
                 continue;
             };
             if all
@@ -134,8 +136,8 @@ impl Options {
                 .any(|assignment| assignment.slot == slot)
             {
                 let problem = Problem::error(&option.place, "`then` assigns this option too")
-                    .found(&*option.path);
-                problems.push(problem.help("leave one of them out"));
+                    .with_found(&*option.path);
+                problems.push(problem.with_help("leave one of them out"));
             }
             check_stage(option, placing, problems);
             all.push(Assignment {
@@ -147,8 +149,8 @@ impl Options {
     }
 
     /// Warns once for each option without effect.
-    pub(super) fn report(&mut self, problems: &mut Problems) {
-        for (head, idle) in std::mem::take(&mut self.idle) {
+    pub(super) fn report_ineffective(&mut self, problems: &mut Problems) {
+        for (head, idle) in std::mem::take(&mut self.ineffective) {
             let keys: Vec<&str> = idle
                 .keys
                 .iter()
@@ -159,14 +161,14 @@ impl Options {
             } else {
                 format!(" ({})", keys.join(", "))
             };
-            let places = if idle.places == 1 {
+            let places = if idle.set_count == 1 {
                 "once".into()
             } else {
-                format!("{} times", idle.places)
+                format!("{} times", idle.set_count)
             };
             let message =
                 format!("`{head}`{keys} has no effect yet in this version; it is set {places}");
-            problems.push(Problem::warning(&idle.first, message));
+            problems.push(Problem::warning(&idle.first_place, message));
         }
     }
 
@@ -176,74 +178,83 @@ impl Options {
     }
 
     /// The slot of an option, after a look at what this version does with it.
-    fn slot(&mut self, option: &SourceOption, problems: &mut Problems) -> Option<Slot> {
-        if schema::open_key(&option.path).is_some() {
-            return self.open.get(&option.path).copied();
+    fn resolve_slot(
+        &mut self,
+        option: &SourceOption,
+        problems: &mut Problems,
+    ) -> Option<OptionSlot> {
+        if schema::split_open_key(&option.path).is_some() {
+            return self.open_slots.get(&option.path).copied();
         }
-        let Some((slot, spec)) = schema::find(&option.path) else {
-            let problem = Problem::error(&option.place, "no such option").found(&*option.path);
-            problems.push(problem.near(schema::SPECS.iter().map(|spec| spec.path)));
+        let Some((slot, spec)) = schema::find_spec(&option.path) else {
+            let problem = Problem::error(&option.place, "no such option").with_found(&*option.path);
+            problems.push(problem.with_suggestion_from(schema::SPECS.iter().map(|spec| spec.path)));
             return None;
         };
         self.check_effect(option, spec, problems);
-        keys::check(option, problems);
-        if slot == schema::VERIFY && option.value == Value::Word("skip") {
+        replacements::check_replacements(option, problems);
+        if slot == schema::VERIFY && option.value == OptionValue::Word("skip") {
             problems.push(Problem::warning(&option.place, UNVERIFIED));
         }
         Some(slot)
     }
 
-    fn note_open_of(&mut self, source: &Source, problems: &mut Problems) {
-        self.note_open(&source.options, problems);
-        self.note_open_in(&source.rules, problems);
+    fn register_all_open_keys(&mut self, source: &SourcePolicy, problems: &mut Problems) {
+        self.register_open_keys(&source.options, problems);
+        self.register_open_keys_of_rules(&source.rules, problems);
         for space in &source.spaces {
-            self.note_open(&space.options, problems);
-            self.note_open_in(&space.rules, problems);
+            self.register_open_keys(&space.options, problems);
+            self.register_open_keys_of_rules(&space.rules, problems);
         }
     }
 
     /// Gives every key of an open map in these rules a slot, before any of them is compiled: `null` for the whole map
     /// takes them all back.
-    fn note_open_in(&mut self, rules: &[SourceRule], problems: &mut Problems) {
+    fn register_open_keys_of_rules(&mut self, rules: &[SourceRule], problems: &mut Problems) {
         for rule in rules {
-            if let SourceBody::Group(group) = &rule.body {
-                let before = problems.enter(Some(rule.name().clone()));
-                self.note_open(&group.set, problems);
-                problems.enter(before);
-                self.note_open_in(&group.rules, problems);
+            if let SourceRuleBody::Group(group) = &rule.body {
+                let before = problems.enter_rule(Some(rule.name().clone()));
+                self.register_open_keys(&group.set, problems);
+                problems.enter_rule(before);
+                self.register_open_keys_of_rules(&group.rules, problems);
             }
         }
     }
 
-    fn note_open(&mut self, options: &[SourceOption], problems: &mut Problems) {
+    fn register_open_keys(&mut self, options: &[SourceOption], problems: &mut Problems) {
         for option in options {
-            let Some((map, _)) = schema::open_key(&option.path) else {
+            let Some((map, _)) = schema::split_open_key(&option.path) else {
                 continue;
             };
-            if self.open.contains_key(&option.path) {
+            if self.open_slots.contains_key(&option.path) {
                 continue;
             }
             let place = u16::try_from(self.entries.len())
                 .ok()
-                .filter(|_| self.keys_of(map).count() < map.most);
+                .filter(|_| self.open_map_slots(map).count() < map.max_keys);
             let Some(place) = place else {
-                let message = format!("more than {} different keys of `{}`", map.most, map.path);
+                let message = format!(
+                    "more than {} different keys of `{}`",
+                    map.max_keys, map.path
+                );
                 problems.push(Problem::error(&option.place, message));
                 continue;
             };
             self.entries.push(OptionEntry {
                 path: option.path.clone(),
-                base: Value::None,
-                set_by: SetBy::BuiltIn,
+                base: OptionValue::None,
+                set_by: OptionSetter::BuiltIn,
             });
-            self.open.insert(option.path.clone(), Slot(place));
+            self.open_slots
+                .insert(option.path.clone(), OptionSlot(place));
         }
     }
 
-    fn keys_of(&self, map: &'static OpenMap) -> impl Iterator<Item = Slot> {
-        let of_map =
-            |path: &str| schema::open_key(path).is_some_and(|(open, _)| open.path == map.path);
-        self.open
+    fn open_map_slots(&self, map: &'static OpenMap) -> impl Iterator<Item = OptionSlot> {
+        let of_map = |path: &str| {
+            schema::split_open_key(path).is_some_and(|(open, _)| open.path == map.path)
+        };
+        self.open_slots
             .iter()
             .filter(move |(path, _)| of_map(path))
             .map(|(_, slot)| *slot)
@@ -252,36 +263,39 @@ impl Options {
     fn check_effect(
         &mut self,
         option: &SourceOption,
-        spec: &'static Spec,
+        spec: &'static OptionSpec,
         problems: &mut Problems,
     ) {
-        let counted = match spec.effect {
-            Effect::Works => return,
-            Effect::NotYet => None,
-            Effect::NotYetExcept(counted) => Some(counted),
+        let counted = match spec.support {
+            OptionSupport::Supported => return,
+            OptionSupport::Ignored => None,
+            OptionSupport::IgnoredExcept(counted) => Some(counted),
         };
-        let default = spec.default.value();
-        if counted.is_some_and(|counted| counted.holds(&option.value, &default)) {
+        let default = spec.default.to_value();
+        if counted.is_some_and(|counted| counted.contains(&option.value, &default)) {
             let message = format!(
                 "`{}` is not in this version, and leaving it out could let something through",
                 spec.path
             );
             let problem = Problem::error(&option.place, message);
             return problems
-                .push(problem.found(option.value.to_json().to_string().trim_matches('"')));
+                .push(problem.with_found(option.value.to_json().to_string().trim_matches('"')));
         }
         if counted.is_none() || option.value != default {
-            self.note_idle(option, spec.path.split('.').next().unwrap_or(spec.path));
+            self.record_ineffective(option, spec.path.split('.').next().unwrap_or(spec.path));
         }
     }
 
-    fn note_idle(&mut self, option: &SourceOption, head: &str) {
-        let idle = self.idle.entry(head.into()).or_insert_with(|| Idle {
-            first: option.place.clone(),
-            places: 0,
-            keys: Vec::new(),
-        });
-        idle.places += 1;
+    fn record_ineffective(&mut self, option: &SourceOption, head: &str) {
+        let idle = self
+            .ineffective
+            .entry(head.into())
+            .or_insert_with(|| IneffectiveOption {
+                first_place: option.place.clone(),
+                set_count: 0,
+                keys: Vec::new(),
+            });
+        idle.set_count += 1;
         if !idle.keys.contains(&option.path) {
             idle.keys.push(option.path.clone());
         }
@@ -289,41 +303,41 @@ impl Options {
 }
 
 /// Whether an option that a rule sets still acts when the rule runs.
-fn check_stage(option: &SourceOption, placing: &Placing, problems: &mut Problems) {
-    let row = schema::find(&option.path).map(|(_, spec)| (spec.path, spec.acts));
-    let open = || schema::open_key(&option.path).map(|(map, _)| (map.path, map.acts));
+fn check_stage(option: &SourceOption, placing: &StageBounds, problems: &mut Problems) {
+    let row = schema::find_spec(&option.path).map(|(_, spec)| (spec.path, spec.deadline));
+    let open = || schema::split_open_key(&option.path).map(|(map, _)| (map.path, map.deadline));
     let Some((path, acts)) = row.or_else(open) else {
         return;
     };
     match acts {
-        Acts::Connect if !placing.connects => {
+        OptionDeadline::Connect if !placing.host_only => {
             let message = format!(
                 "`{path}` acts before more than scheme, host, port and crawler is known; this rule, or one \
                  that stops before it, depends on other facts"
             );
             problems.push(Problem::error(&option.place, message));
         }
-        Acts::Until(stage) if placing.early.stage > stage => {
-            let (acts, runs) = (stage.as_str(), placing.early.stage.as_str());
+        OptionDeadline::Until(stage) if placing.with_headers.stage > stage => {
+            let (acts, runs) = (stage.as_str(), placing.with_headers.stage.as_str());
             let message = format!(
                 "`{path}` acts at the {acts} stage, and the rule runs only at the {runs} stage"
             );
             problems.push(Problem::warning(&option.place, message));
         }
-        Acts::Connect | Acts::Until(_) => {}
+        OptionDeadline::Connect | OptionDeadline::Until(_) => {}
     }
 }
 
 /// What `then` stands for (policy.md section 2).
-fn expand(then: &At<Then>) -> Vec<SourceOption> {
+fn expand_then(then: &Located<ThenAction>) -> Vec<SourceOption> {
     use Disposition::{Allow, Disallow, DisallowLog};
     let option = |path: &str, value| SourceOption {
         place: then.place.clone(),
         path: path.into(),
         value,
     };
-    let disposition = |disposition| option("disposition", Value::Disposition(disposition));
-    let flag = |path, on| option(path, Value::Bool(on));
+    let disposition = |disposition| option("disposition", OptionValue::Disposition(disposition));
+    let flag = |path, on| option(path, OptionValue::Bool(on));
     let fetched = |index, follow, html_only| {
         let flags = [
             flag("index", index),
@@ -333,21 +347,21 @@ fn expand(then: &At<Then>) -> Vec<SourceOption> {
         [disposition(Allow)].into_iter().chain(flags).collect()
     };
     match then.value {
-        Then::Allow => vec![disposition(Allow)],
-        Then::Disallow => vec![disposition(Disallow)],
-        Then::DisallowLog | Then::Exclude => vec![disposition(DisallowLog)],
-        Then::Download => fetched(true, true, false),
-        Then::Ignore => vec![
+        ThenAction::Allow => vec![disposition(Allow)],
+        ThenAction::Disallow => vec![disposition(Disallow)],
+        ThenAction::DisallowLog | ThenAction::Exclude => vec![disposition(DisallowLog)],
+        ThenAction::Download => fetched(true, true, false),
+        ThenAction::Ignore => vec![
             disposition(Disallow),
             flag("index", false),
             flag("follow", false),
         ],
-        Then::ExcludeButScan => fetched(false, true, true),
-        Then::FollowOnly => fetched(false, true, false),
-        Then::DownloadNoScan => fetched(true, false, false),
-        Then::Index => vec![flag("index", true), disposition(Allow)],
-        Then::Follow => vec![flag("follow", true), disposition(Allow)],
-        Then::NoIndex => vec![flag("index", false)],
-        Then::NoFollow => vec![flag("follow", false)],
+        ThenAction::ExcludeButScan => fetched(false, true, true),
+        ThenAction::FollowOnly => fetched(false, true, false),
+        ThenAction::DownloadNoScan => fetched(true, false, false),
+        ThenAction::Index => vec![flag("index", true), disposition(Allow)],
+        ThenAction::Follow => vec![flag("follow", true), disposition(Allow)],
+        ThenAction::NoIndex => vec![flag("index", false)],
+        ThenAction::NoFollow => vec![flag("follow", false)],
     }
 }

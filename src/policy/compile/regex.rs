@@ -6,10 +6,10 @@
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::{self, Ast, ClassSet, ClassSetItem};
 
-use crate::policy::pattern::Case;
+use crate::policy::pattern::CaseSensitivity;
 
-use super::canonical::Mistake;
-use super::escape::{Region, pattern_for};
+use super::canonical::InvalidValue;
+use super::escape::{UrlRegion, char_pattern};
 
 /// The most memory that one compiled expression may take, in bytes.
 const SIZE_LIMIT: usize = 2 << 20;
@@ -18,19 +18,19 @@ const NEST_LIMIT: u32 = 64;
 
 /// What is wrong with an expression, and how many characters from its beginning.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct PatternMistake {
-    pub(super) mistake: Mistake,
-    pub(super) at: Option<usize>,
+pub(super) struct PatternError {
+    pub(super) error: InvalidValue,
+    pub(super) offset: Option<usize>,
 }
 
 /// Compiles a regular expression that a policy gives, not anchored.
 pub(super) fn compile(
     pattern: &str,
-    region: Option<Region>,
-    case: Case,
-) -> Result<Regex, PatternMistake> {
+    region: Option<UrlRegion>,
+    case: CaseSensitivity,
+) -> Result<Regex, PatternError> {
     let tree = parse(pattern)?;
-    let mut rewriting = Rewriting {
+    let mut rewriting = PatternRewriter {
         region,
         edits: Vec::new(),
     };
@@ -39,19 +39,25 @@ pub(super) fn compile(
     build(&rewritten, case).map_err(|mistake| {
         // Only in an expression that stayed as it was does the library's place mean something to its author.
         let at = (rewritten == pattern)
-            .then(|| place_of_meaning(pattern))
+            .then(|| translation_error_offset(pattern))
             .flatten();
-        PatternMistake { mistake, at }
+        PatternError {
+            error: mistake,
+            offset: at,
+        }
     })
 }
 
 /// Compiles a text that holds expressions of our own making, to be found at one end, both or anywhere.
-pub(super) fn compile_own(pattern: &str, case: Case) -> Result<Regex, Mistake> {
+pub(super) fn compile_generated(
+    pattern: &str,
+    case: CaseSensitivity,
+) -> Result<Regex, InvalidValue> {
     build(pattern, case)
 }
 
 /// A glob as an expression: `*` any run, `\*` a star, everything else itself, the whole field.
-pub(super) fn of_glob(glob: &str, mut escaped: impl FnMut(&str) -> String) -> String {
+pub(super) fn glob_to_pattern(glob: &str, mut escaped: impl FnMut(&str) -> String) -> String {
     let mut pattern = String::from(r"\A(?s:");
     let mut literal = String::new();
     let mut rest = glob.chars().peekable();
@@ -72,58 +78,58 @@ pub(super) fn of_glob(glob: &str, mut escaped: impl FnMut(&str) -> String) -> St
     pattern + r")\z"
 }
 
-fn parse(pattern: &str) -> Result<Ast, PatternMistake> {
+fn parse(pattern: &str) -> Result<Ast, PatternError> {
     let parser = ast::parse::ParserBuilder::new()
         .nest_limit(NEST_LIMIT)
         .build()
         .parse(pattern);
-    parser.map_err(|error| PatternMistake {
-        mistake: mistake(error.kind()),
-        at: characters(pattern, error.span().start.offset),
+    parser.map_err(|error| PatternError {
+        error: syntax_error(error.kind()),
+        offset: char_offset(pattern, error.span().start.offset),
     })
 }
 
-fn mistake(kind: &ast::ErrorKind) -> Mistake {
+fn syntax_error(kind: &ast::ErrorKind) -> InvalidValue {
     let message = format!("not a regular expression: {kind}");
     let unsupported = "is not supported, since matching must take linear time";
     if *kind == ast::ErrorKind::UnsupportedLookAround {
         let instead = "write a second condition beside it: `all: [{ path: { regex: … } }, { not: { path: { regex: … } } }]`";
-        return Mistake::with_help(format!("look-around {unsupported}"), instead);
+        return InvalidValue::with_help(format!("look-around {unsupported}"), instead);
     }
     if *kind == ast::ErrorKind::UnsupportedBackreference {
         let instead = "for segments of a path that repeat write `path: { repeats: \"[3:]\" }`";
-        return Mistake::with_help(format!("a back-reference {unsupported}"), instead);
+        return InvalidValue::with_help(format!("a back-reference {unsupported}"), instead);
     }
-    Mistake::new(message)
+    InvalidValue::new(message)
 }
 
-fn characters(pattern: &str, offset: usize) -> Option<usize> {
+fn char_offset(pattern: &str, offset: usize) -> Option<usize> {
     pattern.get(..offset).map(|head| head.chars().count())
 }
 
 /// Where the library finds a mistake that is not one of syntax, such as an unknown Unicode class.
-fn place_of_meaning(pattern: &str) -> Option<usize> {
+fn translation_error_offset(pattern: &str) -> Option<usize> {
     match regex_syntax::Parser::new().parse(pattern) {
         Err(regex_syntax::Error::Translate(error)) => {
-            characters(pattern, error.span().start.offset)
+            char_offset(pattern, error.span().start.offset)
         }
         _ => None,
     }
 }
 
-fn build(pattern: &str, case: Case) -> Result<Regex, Mistake> {
+fn build(pattern: &str, case: CaseSensitivity) -> Result<Regex, InvalidValue> {
     let mut builder = RegexBuilder::new(pattern);
     builder
         .size_limit(SIZE_LIMIT)
         .nest_limit(NEST_LIMIT)
-        .case_insensitive(case == Case::Ignore);
+        .case_insensitive(case == CaseSensitivity::Insensitive);
     builder.build().map_err(|error| {
         if let regex::Error::CompiledTooBig(_) = error {
             let message = format!(
                 "the regular expression takes more than {} MiB when compiled",
                 SIZE_LIMIT >> 20
             );
-            return Mistake::with_help(message, "write smaller repetitions, or a list");
+            return InvalidValue::with_help(message, "write smaller repetitions, or a list");
         }
         let text = error.to_string();
         let last = text
@@ -131,26 +137,26 @@ fn build(pattern: &str, case: Case) -> Result<Regex, Mistake> {
             .last()
             .unwrap_or("")
             .trim_start_matches("error: ");
-        Mistake::new(format!("not a regular expression: {last}"))
+        InvalidValue::new(format!("not a regular expression: {last}"))
     })
 }
 
 /// Collects what to replace: byte ranges of the pattern and their new texts.
-struct Rewriting {
-    region: Option<Region>,
+struct PatternRewriter {
+    region: Option<UrlRegion>,
     edits: Vec<(usize, usize, String)>,
 }
 
-impl Rewriting {
+impl PatternRewriter {
     fn visit(&mut self, tree: &Ast) {
         match tree {
             Ast::Literal(literal) => {
-                if let Some(pattern) = self.pattern(literal.c) {
+                if let Some(pattern) = self.char_pattern(literal.c) {
                     self.replace(&literal.span, pattern);
                 }
             }
-            Ast::Assertion(assertion) => self.assertion(assertion),
-            Ast::ClassBracketed(class) => self.class(class),
+            Ast::Assertion(assertion) => self.visit_assertion(assertion),
+            Ast::ClassBracketed(class) => self.visit_class(class),
             Ast::Repetition(repetition) => self.visit(&repetition.ast),
             Ast::Group(group) => self.visit(&group.ast),
             Ast::Alternation(alternation) => {
@@ -165,8 +171,8 @@ impl Rewriting {
         }
     }
 
-    fn pattern(&self, c: char) -> Option<String> {
-        self.region.and_then(|region| pattern_for(region, c))
+    fn char_pattern(&self, c: char) -> Option<String> {
+        self.region.and_then(|region| char_pattern(region, c))
     }
 
     fn replace(&mut self, span: &ast::Span, text: String) {
@@ -174,7 +180,7 @@ impl Rewriting {
     }
 
     /// `\<` and `\>` are word boundaries to the library; here they are the characters.
-    fn assertion(&mut self, assertion: &ast::Assertion) {
+    fn visit_assertion(&mut self, assertion: &ast::Assertion) {
         let c = match assertion.kind {
             ast::AssertionKind::WordBoundaryStartAngle => '<',
             ast::AssertionKind::WordBoundaryEndAngle => '>',
@@ -191,12 +197,12 @@ impl Rewriting {
         };
         self.replace(
             &assertion.span,
-            self.pattern(c).unwrap_or_else(|| c.to_string()),
+            self.char_pattern(c).unwrap_or_else(|| c.to_string()),
         );
     }
 
     /// `[a<]` is `(?:[a<]|%3[Cc])`. A negated class needs nothing: the characters are not in the text at all.
-    fn class(&mut self, class: &ast::ClassBracketed) {
+    fn visit_class(&mut self, class: &ast::ClassBracketed) {
         let ClassSet::Item(item) = &class.kind else {
             return;
         };
@@ -204,7 +210,7 @@ impl Rewriting {
             return;
         }
         let mut forms = Vec::new();
-        each_literal(item, &mut |c| forms.extend(self.pattern(c)));
+        for_each_literal(item, &mut |c| forms.extend(self.char_pattern(c)));
         if !forms.is_empty() {
             let (start, end) = (class.span.start.offset, class.span.end.offset);
             self.edits.push((start, start, "(?:".into()));
@@ -227,13 +233,13 @@ impl Rewriting {
     }
 }
 
-fn each_literal(item: &ClassSetItem, visit: &mut dyn FnMut(char)) {
+fn for_each_literal(item: &ClassSetItem, visit: &mut dyn FnMut(char)) {
     match item {
         ClassSetItem::Literal(literal) => visit(literal.c),
         ClassSetItem::Union(union) => union
             .items
             .iter()
-            .for_each(|item| each_literal(item, visit)),
+            .for_each(|item| for_each_literal(item, visit)),
         ClassSetItem::Empty(_)
         | ClassSetItem::Range(_)
         | ClassSetItem::Ascii(_)
@@ -247,8 +253,8 @@ fn each_literal(item: &ClassSetItem, visit: &mut dyn FnMut(char)) {
 mod tests {
     use super::*;
 
-    fn fits(pattern: &str, region: Option<Region>, text: &str) -> bool {
-        compile(pattern, region, Case::Distinguish)
+    fn fits(pattern: &str, region: Option<UrlRegion>, text: &str) -> bool {
+        compile(pattern, region, CaseSensitivity::Sensitive)
             .unwrap()
             .is_match(text)
     }
@@ -267,7 +273,7 @@ mod tests {
 
     #[test]
     fn escaped_characters_stand_for_their_escapes() {
-        let path = Some(Region::Path);
+        let path = Some(UrlRegion::Path);
         for (pattern, text, expected) in [
             (r"^/a<b$", "/a%3cb", true),
             (r"^/a\<+b$", "/a%3C%3cb", true),
@@ -280,7 +286,7 @@ mod tests {
         ] {
             assert_eq!(fits(pattern, path, text), expected, "{pattern} on {text}");
         }
-        assert!(fits(r"^\{x\}$", Some(Region::Either), "%7Bx}"));
+        assert!(fits(r"^\{x\}$", Some(UrlRegion::Either), "%7Bx}"));
     }
 
     #[test]
@@ -294,9 +300,9 @@ mod tests {
             (r"/\d", r"/\d", true),
             ("/a*", "x/a", false),
         ] {
-            let pattern = of_glob(glob, regex_syntax::escape);
+            let pattern = glob_to_pattern(glob, regex_syntax::escape);
             assert_eq!(
-                compile_own(&pattern, Case::Distinguish)
+                compile_generated(&pattern, CaseSensitivity::Sensitive)
                     .unwrap()
                     .is_match(text),
                 expected,
@@ -316,12 +322,12 @@ mod tests {
             (r"a\pX", Some(1), "Unicode"),
             (r"\w{1000}\w{1000}", None, "more than 2 MiB"),
         ] {
-            let found = compile(pattern, None, Case::Distinguish).unwrap_err();
-            assert_eq!(found.at, at, "{pattern}");
+            let found = compile(pattern, None, CaseSensitivity::Sensitive).unwrap_err();
+            assert_eq!(found.offset, at, "{pattern}");
             assert!(
-                found.mistake.message.contains(message),
+                found.error.message.contains(message),
                 "{pattern} → {}",
-                found.mistake.message
+                found.error.message
             );
         }
     }

@@ -2,128 +2,135 @@
 
 use crate::policy::options::Assignment;
 use crate::policy::rule::{
-    ChildOrder, Filter, Group, Guard, Mode, PolicyStage, Rule, RuleBody, RuleClass, RuleIndex,
-    StageSet,
+    ChildOrder, EnforcementMode, FilterRule, GroupGuard, GroupRule, PolicyStage, Rule, RuleBody,
+    RuleClass, RuleIndex, StageSet,
 };
-use crate::policy::source::tree::{SourceBody, SourceFilter, SourceGroup, SourceGuard};
+use crate::policy::source::tree::{SourceFilter, SourceGroup, SourceGuard, SourceRuleBody};
 use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;
 
 use super::checks;
-use super::drafts::{Draft, Drafts};
-use super::options::Options;
-use super::stages::Placing;
+use super::drafts::{RuleDraft, RuleDrafts};
+use super::options::OptionCompiler;
+use super::stages::StageBounds;
 
 /// The rules of the policy.
-pub(super) fn rules(
-    drafts: &Drafts<'_>,
-    placings: &[Placing],
+pub(super) fn compile_rules(
+    drafts: &RuleDrafts<'_>,
+    placings: &[StageBounds],
     classes: &[RuleClass],
-    options: &mut Options,
+    options: &mut OptionCompiler,
     problems: &mut Problems,
 ) -> Box<[Rule]> {
     let mut rules: Vec<Rule> = Vec::with_capacity(drafts.all.len());
     for ((draft, placing), class) in drafts.all.iter().zip(placings).zip(classes) {
-        let before = problems.enter(Some(draft.source.name().clone()));
-        let body = body(draft, placing, options, problems);
-        rules.push(rule(draft, placing, *class, body));
-        problems.enter(before);
+        let before = problems.enter_rule(Some(draft.source.name().clone()));
+        let body = compile_body(draft, placing, options, problems);
+        rules.push(build_rule(draft, placing, *class, body));
+        problems.enter_rule(before);
     }
-    unite_with_parents(&mut rules);
+    propagate_stages_to_parents(&mut rules);
     rules.into()
 }
 
-fn index(place: usize) -> RuleIndex {
+fn rule_index(place: usize) -> RuleIndex {
     RuleIndex(u32::try_from(place).unwrap_or(u32::MAX))
 }
 
-fn body(
-    draft: &Draft<'_>,
-    placing: &Placing,
-    options: &mut Options,
+fn compile_body(
+    draft: &RuleDraft<'_>,
+    placing: &StageBounds,
+    options: &mut OptionCompiler,
     problems: &mut Problems,
 ) -> RuleBody {
     match &draft.source.body {
-        SourceBody::Group(group) => {
-            RuleBody::Group(group_of(draft, group, placing, options, problems))
+        SourceRuleBody::Group(group) => {
+            RuleBody::Group(build_group(draft, group, placing, options, problems))
         }
-        SourceBody::Filter(filter) => {
-            checks::filter(filter, problems);
-            RuleBody::Filter(filter_of(draft, filter))
+        SourceRuleBody::Filter(filter) => {
+            checks::check_filter(filter, problems);
+            RuleBody::Filter(build_filter(draft, filter))
         }
     }
 }
 
-fn rule(draft: &Draft<'_>, placing: &Placing, class: RuleClass, body: RuleBody) -> Rule {
+fn build_rule(
+    draft: &RuleDraft<'_>,
+    placing: &StageBounds,
+    class: RuleClass,
+    body: RuleBody,
+) -> Rule {
     let source = draft.source;
     Rule {
         id: source.name().clone(),
         about: source.about.clone(),
         mode: draft.mode,
-        parent: draft.parent.map(index),
-        end: index(draft.end),
-        floor: placing.floor,
+        parent: draft.parent.map(rule_index),
+        end: rule_index(draft.end),
+        earliest_stage: placing.floor,
         stage: placing.stage,
-        by_headers: placing.by_headers(),
+        header_stages: placing.header_stages(),
         content_only: placing.content_only,
-        active: active(draft, placing),
+        active_stages: active_stages(draft, placing),
         class,
         body,
     }
 }
 
-fn group_of(
-    draft: &Draft<'_>,
+fn build_group(
+    draft: &RuleDraft<'_>,
     group: &SourceGroup,
-    placing: &Placing,
-    options: &mut Options,
+    placing: &StageBounds,
+    options: &mut OptionCompiler,
     problems: &mut Problems,
-) -> Group {
+) -> GroupRule {
     let assign: Box<[Assignment]> = options.assignments(group, placing, problems);
     // Among those of a `match: first` list such a group does something: it keeps the later ones out.
-    let idle = assign.is_empty() && !group.stop && group.rules.is_empty() && !placing.chosen;
+    let idle =
+        assign.is_empty() && !group.stop && group.rules.is_empty() && !placing.in_first_match;
     // What it was to do may be what was reported.
     if idle && !problems.has_errors_in(draft.source.name()) {
         let problem = Problem::warning(&draft.source.place, "a group that does nothing");
         problems.push(
-            problem
-                .help("it needs `then`, `set`, `rules` or `stop`; to refuse URLs write `forbid`"),
+            problem.with_help(
+                "it needs `then`, `set`, `rules` or `stop`; to refuse URLs write `forbid`",
+            ),
         );
     }
     let condition = || draft.condition.clone();
-    Group {
+    GroupRule {
         guard: match &group.guard {
-            SourceGuard::Always => Guard::Always,
-            SourceGuard::When(_) => Guard::When(condition()),
-            SourceGuard::Unless(_) => Guard::Unless(condition()),
+            SourceGuard::Always => GroupGuard::Always,
+            SourceGuard::When(_) => GroupGuard::When(condition()),
+            SourceGuard::Unless(_) => GroupGuard::Unless(condition()),
         },
-        assign,
+        assignments: assign,
         stop: group.stop,
         order: placing
-            .first
+            .first_match
             .map_or(ChildOrder::All, |list| ChildOrder::First(list.stage)),
     }
 }
 
-fn filter_of(draft: &Draft<'_>, filter: &SourceFilter) -> Filter {
-    Filter {
-        sense: filter.sense,
+fn build_filter(draft: &RuleDraft<'_>, filter: &SourceFilter) -> FilterRule {
+    FilterRule {
+        kind: filter.sense,
         condition: draft.condition.clone(),
         log: filter.log,
-        reject: filter.reject,
+        reject_intent: filter.reject,
         reject_status: filter.reject_status,
         soft_error: filter.soft_error.as_ref().map(|soft| soft.value),
     }
 }
 
 /// A group does something at its stages; a filter from the first stage at which it could be decided.
-fn active(draft: &Draft<'_>, placing: &Placing) -> StageSet {
+fn active_stages(draft: &RuleDraft<'_>, placing: &StageBounds) -> StageSet {
     let first = match &draft.source.body {
-        SourceBody::Group(_) => placing.early.stage,
-        SourceBody::Filter(_) => placing.earliest,
+        SourceRuleBody::Group(_) => placing.with_headers.stage,
+        SourceRuleBody::Filter(_) => placing.earliest,
     };
     let mut active = StageSet::default();
-    if draft.mode != Mode::Disabled {
+    if draft.mode != EnforcementMode::Disabled {
         let stages = PolicyStage::ALL
             .into_iter()
             .filter(|stage| (first..=placing.stage).contains(stage));
@@ -134,11 +141,11 @@ fn active(draft: &Draft<'_>, placing: &Placing) -> StageSet {
 
 /// A group is active wherever a rule in it is, unless only that one is in shadow. Children stand behind their parents,
 /// so one way back is enough.
-fn unite_with_parents(rules: &mut [Rule]) {
+fn propagate_stages_to_parents(rules: &mut [Rule]) {
     for at in (0..rules.len()).rev() {
         let Some((active, mode, Some(parent))) = rules
             .get(at)
-            .map(|rule| (rule.active, rule.mode, rule.parent))
+            .map(|rule| (rule.active_stages, rule.mode, rule.parent))
         else {
             continue;
         };
@@ -146,7 +153,7 @@ fn unite_with_parents(rules: &mut [Rule]) {
             .get_mut(parent.0 as usize)
             .filter(|parent| parent.mode == mode)
         {
-            parent.active.unite(active);
+            parent.active_stages.insert_all(active);
         }
     }
 }

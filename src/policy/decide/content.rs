@@ -3,12 +3,12 @@
 
 use super::Cause;
 use crate::policy::Policy;
-use crate::policy::fact::{Fact, Facts, Preference, ResponseFacts, Subject};
+use crate::policy::fact::{EvaluationTarget, Fact, Facts, ResponseFacts, UsagePreference};
 use crate::policy::options::robots::RobotsOption;
-use crate::policy::options::{Slot, schema};
+use crate::policy::options::{OptionSlot, schema};
 use crate::policy::trail::Trail;
 use crate::policy::{field, signals};
-use crate::robots::tag::forbids_index;
+use crate::robots::robots_tag::forbids_index;
 use crate::vocab::reason::Reason;
 use crate::vocab::target::UrlTarget;
 
@@ -16,7 +16,7 @@ type Rejection = Option<(Reason, Cause)>;
 
 /// What options with the word `tag` have found in an answer that passes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Tags {
+pub struct ContentTags {
     /// It asks not to be indexed.
     pub noindex: bool,
     /// It names this URL as its canonical one, which it is not.
@@ -24,50 +24,50 @@ pub struct Tags {
 }
 
 impl Policy {
-    pub(super) fn by_response(&self, trail: &Trail, facts: &Facts<'_>) -> Rejection {
+    pub(super) fn rejection_by_response(&self, trail: &Trail, facts: &Facts<'_>) -> Rejection {
         let Fact::Known(response) = facts.response else {
-            return self.by_rules(trail);
+            return self.rejection_by_rules(trail);
         };
-        self.too_large(trail, &response)
-            .or_else(|| self.noncanonical(trail, facts, &response))
-            .or_else(|| self.by_rules(trail))
-            .or_else(|| self.not_html(trail, &response))
-            .or_else(|| self.usage_denied(trail, facts, &response))
-            .or_else(|| self.noindex(trail, facts, &response))
+        self.rejection_by_size(trail, &response)
+            .or_else(|| self.rejection_by_canonical(trail, facts, &response))
+            .or_else(|| self.rejection_by_rules(trail))
+            .or_else(|| self.rejection_by_html_only(trail, &response))
+            .or_else(|| self.rejection_by_usage(trail, facts, &response))
+            .or_else(|| self.rejection_by_noindex(trail, facts, &response))
     }
 
-    pub(super) fn by_document(&self, trail: &Trail, facts: &Facts<'_>) -> Rejection {
+    pub(super) fn rejection_by_document(&self, trail: &Trail, facts: &Facts<'_>) -> Rejection {
         let Fact::Known(response) = facts.response else {
-            return self.by_rules(trail);
+            return self.rejection_by_rules(trail);
         };
         let soft_error = trail
             .soft_error
             .map(|filter| (Reason::SoftError, Cause::Rule(filter)));
         soft_error
-            .or_else(|| self.noncanonical(trail, facts, &response))
-            .or_else(|| self.noindex(trail, facts, &response))
-            .or_else(|| self.by_rules(trail))
+            .or_else(|| self.rejection_by_canonical(trail, facts, &response))
+            .or_else(|| self.rejection_by_noindex(trail, facts, &response))
+            .or_else(|| self.rejection_by_rules(trail))
     }
 
     /// What options with the word `tag` find in an answer, as far as it is known; `None` if that is nothing.
-    pub fn tags(&self, trail: &Trail, facts: &Facts<'_>) -> Option<Tags> {
+    pub fn content_tags(&self, trail: &Trail, facts: &Facts<'_>) -> Option<ContentTags> {
         let Fact::Known(response) = facts.response else {
             return None;
         };
-        if !self.documents.checks || !response.is_success_with_content() {
+        if !self.document_needs.checks || !response.is_success_with_content() {
             return None;
         }
-        let tags = |slot: Slot| trail.word(self, slot) == Some(schema::TAGS);
+        let tags = |slot: OptionSlot| trail.word(self, slot) == Some(schema::TAG_WORD);
         let canonical = if tags(schema::NONCANONICAL) {
-            canonical(facts, &response)
+            other_canonical(facts, &response)
         } else {
             None
         };
-        let noindex = tags(schema::NOINDEX) && asks_no_index(facts, &response);
-        (noindex || canonical.is_some()).then_some(Tags { noindex, canonical })
+        let noindex = tags(schema::NOINDEX) && forbids_indexing(facts, &response);
+        (noindex || canonical.is_some()).then_some(ContentTags { noindex, canonical })
     }
 
-    fn too_large(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
+    fn rejection_by_size(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
         let limit = trail.number(self, schema::MAX_BODY)?;
         let larger =
             response.is_success_with_content() && response.size.is_some_and(|size| size > limit);
@@ -75,7 +75,7 @@ impl Policy {
     }
 
     /// `html_only` rejects as the rule that last assigned it; as the default if none did.
-    fn not_html(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
+    fn rejection_by_html_only(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
         let rejects = trail.is_on(self, schema::HTML_ONLY)
             && response.is_success_with_content()
             && !response.is_html();
@@ -93,14 +93,14 @@ impl Policy {
     }
 
     /// The answer names another URL as its canonical one.
-    fn noncanonical(
+    fn rejection_by_canonical(
         &self,
         trail: &Trail,
         facts: &Facts<'_>,
         response: &ResponseFacts<'_>,
     ) -> Rejection {
-        let rejects = self.checks(trail, schema::NONCANONICAL, response);
-        let names_another = rejects && canonical(facts, response).is_some();
+        let rejects = self.rejects_by_option(trail, schema::NONCANONICAL, response);
+        let names_another = rejects && other_canonical(facts, response).is_some();
         names_another.then(|| {
             (
                 Reason::Noncanonical,
@@ -110,39 +110,51 @@ impl Policy {
     }
 
     /// The answer asks not to be indexed, in a header or in the document.
-    fn noindex(&self, trail: &Trail, facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Rejection {
-        let asked = self.checks(trail, schema::NOINDEX, response) && asks_no_index(facts, response);
-        asked.then(|| (Reason::Noindex, self.cause_of(trail, schema::NOINDEX)))
-    }
-
-    /// The site denies a use that the option `robots.usage` declares: in a header, or in its robots.txt, of which the gate
-    /// asks earlier.
-    fn usage_denied(
+    fn rejection_by_noindex(
         &self,
         trail: &Trail,
         facts: &Facts<'_>,
         response: &ResponseFacts<'_>,
     ) -> Rejection {
-        let option = RobotsOption::of(self, trail);
+        let asked = self.rejects_by_option(trail, schema::NOINDEX, response)
+            && forbids_indexing(facts, response);
+        asked.then(|| (Reason::Noindex, self.cause_of(trail, schema::NOINDEX)))
+    }
+
+    /// The site denies a use that the option `robots.usage` declares: in a header, or in its robots.txt, of which the gate
+    /// asks earlier.
+    fn rejection_by_usage(
+        &self,
+        trail: &Trail,
+        facts: &Facts<'_>,
+        response: &ResponseFacts<'_>,
+    ) -> Rejection {
+        let option = RobotsOption::new(self, trail);
         if !option.obeys() || !response.is_success_with_content() {
             return None;
         }
-        let denied = |name: &str| field::usage(response, facts, name) == Preference::Deny;
+        let denied =
+            |name: &str| field::usage_preference(response, facts, name) == UsagePreference::Deny;
         option
             .uses()
             .any(denied)
-            .then(|| (Reason::Usage, self.cause_of(trail, schema::USAGE)))
+            .then(|| (Reason::Usage, self.cause_of(trail, schema::ROBOTS_USAGE)))
     }
 
     /// Whether an option that checks answers rejects, and looks at this one.
-    fn checks(&self, trail: &Trail, slot: Slot, response: &ResponseFacts<'_>) -> bool {
-        trail.word(self, slot) == Some(schema::REJECTS) && response.is_success_with_content()
+    fn rejects_by_option(
+        &self,
+        trail: &Trail,
+        slot: OptionSlot,
+        response: &ResponseFacts<'_>,
+    ) -> bool {
+        trail.word(self, slot) == Some(schema::REJECT_WORD) && response.is_success_with_content()
     }
 }
 
 /// The URL that the answer names as its canonical one, in a header or else in the document, if that is another.
-fn canonical(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Option<UrlTarget> {
-    let Subject::Url(target) = facts.subject else {
+fn other_canonical(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Option<UrlTarget> {
+    let EvaluationTarget::Url(target) = facts.target else {
         return None;
     };
     let header = response.headers.header("link");
@@ -159,13 +171,16 @@ fn canonical(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Option<UrlTarge
 }
 
 /// Whether the answer asks the crawler not to index it, in a header or in the document.
-fn asks_no_index(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> bool {
+fn forbids_indexing(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> bool {
     let in_document = if let Fact::Known(document) = facts.document {
         document.meta_robots
     } else {
         None
     };
-    let in_document = signals::meta_robots(in_document.unwrap_or_default(), facts.agent());
-    forbids_index(&signals::robots_tag(response.headers, facts.agent()))
-        || forbids_index(&in_document)
+    let in_document =
+        signals::meta_robots_directives(in_document.unwrap_or_default(), facts.robots_agent());
+    forbids_index(&signals::robots_tag_directives(
+        response.headers,
+        facts.robots_agent(),
+    )) || forbids_index(&in_document)
 }

@@ -2,10 +2,10 @@
 //!
 //! It changes no verdict: it says whether the URL leaves the index, or stays since another crawler may have it.
 
-use super::walk::{Part, Walk};
+use super::walk::{RuleSelection, Walk};
 use super::{Cause, Decision, Verdict};
 use crate::policy::Policy;
-use crate::policy::fact::{Fact, Facts, InLedger, Subject};
+use crate::policy::fact::{EvaluationTarget, Fact, Facts, LedgerPresence};
 use crate::policy::options::schema;
 use crate::policy::rule::{PolicyStage, RuleBody, RuleClass, RuleIndex};
 use crate::policy::space::{GlobalSpace, RuleRange, SpaceIndex};
@@ -47,7 +47,7 @@ pub struct Exclusion {
     /// The code.
     pub code: ExclusionCode,
     /// The rule of the global space that applied, if that was asked and one did.
-    pub global: Option<RuleIndex>,
+    pub global_rule: Option<RuleIndex>,
 }
 
 impl Policy {
@@ -61,25 +61,25 @@ impl Policy {
         decision: &Decision,
         facts: &Facts<'_>,
     ) -> Option<Exclusion> {
-        self.excluded(trail, decision, facts)
+        self.find_exclusion(trail, decision, facts)
             .map(|(exclusion, _)| exclusion)
     }
 
     /// The same; what the rules of the global space did is noted with what the others did.
-    pub(super) fn note_exclusion(
+    pub(super) fn record_exclusion(
         &self,
         trail: &mut Trail,
         decision: &Decision,
         facts: &Facts<'_>,
     ) -> Option<Exclusion> {
-        let (exclusion, asked) = self.excluded(trail, decision, facts)?;
+        let (exclusion, asked) = self.find_exclusion(trail, decision, facts)?;
         if let (Some(asked), GlobalSpace::Rules(range)) = (asked, self.spaces.global()) {
-            trail.adopt(&asked, range);
+            trail.copy_states(&asked, range);
         }
         Some(exclusion)
     }
 
-    fn excluded(
+    fn find_exclusion(
         &self,
         trail: &Trail,
         decision: &Decision,
@@ -89,59 +89,59 @@ impl Policy {
             decision.verdict,
             Verdict::Reject(Reason::Rule | Reason::Default)
         );
-        let Subject::Url(_) = facts.subject else {
+        let EvaluationTarget::Url(_) = facts.target else {
             return None;
         };
-        if !refused || facts.in_ledger == InLedger::No || self.spaces.all().is_empty() {
+        if !refused || facts.in_ledger == LedgerPresence::Absent || self.spaces.all().is_empty() {
             return None;
         }
         let removed = Exclusion {
             code: ExclusionCode::Remove,
-            global: None,
+            global_rule: None,
         };
-        if self.refused_by(trail, decision) == RuleClass::Other
-            || self.refused_by_address(trail, facts)
+        if self.refusing_class(trail, decision) == RuleClass::Other
+            || self.is_refused_by_address(trail, facts)
         {
             return Some((removed, None));
         }
         Some(match self.spaces.global() {
             GlobalSpace::Undefined => (removed, None),
-            GlobalSpace::Union if self.another_space_allows(trail, facts) => (
+            GlobalSpace::Union if self.is_allowed_by_another_space(trail, facts) => (
                 Exclusion {
                     code: ExclusionCode::Keep,
-                    global: None,
+                    global_rule: None,
                 },
                 None,
             ),
             GlobalSpace::Union => (removed, None),
-            GlobalSpace::Rules(range) => self.by_global_space(range, facts),
+            GlobalSpace::Rules(range) => self.decide_by_global_space(range, facts),
         })
     }
 
     /// Which kind of rule refuses: of filters that hit any other than a domain rule counts, and without one of them what
     /// set the disposition. The default counts as a domain rule.
-    fn refused_by(&self, trail: &Trail, decision: &Decision) -> RuleClass {
-        if trail.filtered.is_some() {
-            return self.worst(self.hits(trail));
+    fn refusing_class(&self, trail: &Trail, decision: &Decision) -> RuleClass {
+        if trail.first_filter.is_some() {
+            return self.strictest_class(self.matched_filters(trail));
         }
         let by_disposition = trail.disposition(self).rejects();
         match (by_disposition, decision.cause) {
             (true, Cause::Default) => RuleClass::Domain,
-            (true, Cause::Rule(rule)) => self.worst([rule]),
+            (true, Cause::Rule(rule)) => self.strictest_class([rule]),
             // `html_only` refuses by what the answer is.
             (false, Cause::Rule(_) | Cause::Default) => RuleClass::Other,
         }
     }
 
-    fn hits(&self, trail: &Trail) -> impl Iterator<Item = RuleIndex> {
+    fn matched_filters(&self, trail: &Trail) -> impl Iterator<Item = RuleIndex> {
         let is_filter = |rule: &RuleIndex| {
             let rule = self.rules.get(rule.0 as usize);
             matches!(rule.map(|rule| &rule.body), Some(RuleBody::Filter(_)))
         };
-        trail.matched().iter().copied().filter(is_filter)
+        trail.matched_rules().iter().copied().filter(is_filter)
     }
 
-    fn worst(&self, rules: impl IntoIterator<Item = RuleIndex>) -> RuleClass {
+    fn strictest_class(&self, rules: impl IntoIterator<Item = RuleIndex>) -> RuleClass {
         let class = |rule: RuleIndex| self.rules.get(rule.0 as usize).map(|rule| rule.class);
         let all_domain = rules
             .into_iter()
@@ -155,8 +155,9 @@ impl Policy {
 
     /// Whether address rules refuse as well what domain rules alone have refused: they are tested before the code is
     /// chosen, although the request got no further.
-    fn refused_by_address(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
-        if facts.address == Fact::Unknown || !self.stages.contains(PolicyStage::Destination) {
+    fn is_refused_by_address(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
+        if facts.address == Fact::Unknown || !self.active_stages.contains(PolicyStage::Destination)
+        {
             return false;
         }
         let connected = Facts {
@@ -166,7 +167,7 @@ impl Policy {
         };
         let mut tested = trail.clone();
         Walk::new(self, &connected, PolicyStage::Destination, &mut tested).run();
-        if self.worst(self.hits(&tested)) == RuleClass::Other {
+        if self.strictest_class(self.matched_filters(&tested)) == RuleClass::Other {
             return true;
         }
         let cause = self.cause_of(&tested, schema::DISPOSITION);
@@ -175,38 +176,48 @@ impl Policy {
         let Cause::Rule(rule) = cause else {
             return false;
         };
-        disposed && self.worst([rule]) == RuleClass::Other
+        disposed && self.strictest_class([rule]) == RuleClass::Other
     }
 
     /// Of the global space the first rule that applies decides, and no rule means no.
-    fn by_global_space(&self, range: RuleRange, facts: &Facts<'_>) -> (Exclusion, Option<Trail>) {
+    fn decide_by_global_space(
+        &self,
+        range: RuleRange,
+        facts: &Facts<'_>,
+    ) -> (Exclusion, Option<Trail>) {
         let mut trail = Trail::new(self, facts.crawler);
-        Walk::new(self, facts, PolicyStage::Request, &mut trail).choose(range);
-        let global = trail.matched().first().copied();
+        Walk::new(self, facts, PolicyStage::Request, &mut trail).run_first_match(range);
+        let global = trail.matched_rules().first().copied();
         let set_by = self.cause_of(&trail, schema::DISPOSITION);
         let allows =
             matches!(set_by, Cause::Rule(_)) && trail.disposition(self) == Disposition::Allow;
-        let keeps = allows && trail.filtered.is_none();
+        let keeps = allows && trail.first_filter.is_none();
         let code = if keeps {
             ExclusionCode::Keep
         } else {
             ExclusionCode::Remove
         };
-        (Exclusion { code, global }, Some(trail))
+        (
+            Exclusion {
+                code,
+                global_rule: global,
+            },
+            Some(trail),
+        )
     }
 
     /// Whether the document's domain rules and those of some other space allow the URL.
-    fn another_space_allows(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
+    fn is_allowed_by_another_space(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
         let count = u16::try_from(self.spaces.all().len()).unwrap_or(u16::MAX);
         let mut others = (0..count)
             .map(SpaceIndex)
             .filter(|space| Some(*space) != trail.space());
         others.any(|space| {
-            let mut trail = Trail::in_space(self, Some(space));
+            let mut trail = Trail::for_space(self, Some(space));
             Walk::new(self, facts, PolicyStage::Request, &mut trail)
-                .with(Part::Domain)
+                .with_selection(RuleSelection::Domain)
                 .run();
-            trail.filtered.is_none() && !trail.disposition(self).rejects()
+            trail.first_filter.is_none() && !trail.disposition(self).rejects()
         })
     }
 }

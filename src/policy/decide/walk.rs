@@ -2,37 +2,37 @@
 
 use crate::policy::Policy;
 use crate::policy::condition::{Condition, Truth};
-use crate::policy::fact::{Fact, Facts, Subject};
+use crate::policy::fact::{EvaluationTarget, Fact, Facts};
 use crate::policy::field::Field;
-use crate::policy::options::{Value, schema};
+use crate::policy::options::{OptionValue, schema};
 use crate::policy::rule::{
-    ByHeaders, ChildOrder, Filter, Group, Guard, HeaderFields, Mode, PolicyStage, Rule, RuleBody,
-    RuleClass, RuleIndex, Sense,
+    ChildOrder, EnforcementMode, FilterKind, FilterRule, GroupGuard, GroupRule, HeaderFields,
+    HeaderStages, PolicyStage, Rule, RuleBody, RuleClass, RuleIndex,
 };
 use crate::policy::space::RuleRange;
-use crate::policy::trail::{State, Trail, bit};
+use crate::policy::trail::{RuleState, Trail, disposition_bit};
 
 /// How the rules met from here on count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Pass {
+enum Liveness {
     /// They do.
     Live,
     /// Perhaps: a rule before or around them is undecided.
-    Perhaps,
+    Uncertain,
     /// They do not: a `stop` or the first of a `match: first` list ended their list.
-    Cut,
+    Skipped,
 }
 
 /// Whether a `stop` ended the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
-    On,
+    Continue,
     Stopped,
 }
 
 /// Which rules take part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum RuleSelection {
     /// All of them.
     All,
     /// Domain rules alone.
@@ -46,25 +46,25 @@ pub(super) struct Walk<'a> {
     stage: PolicyStage,
     trail: &'a mut Trail,
     /// A `stop` that may or may not apply was met.
-    perhaps_stopped: bool,
-    part: Part,
+    possibly_stopped: bool,
+    selection: RuleSelection,
     /// A rule in shadow that is live in this walk.
-    beside: Option<Beside<'a>>,
+    shadow: Option<ShadowRule<'a>>,
 }
 
 /// A rule in shadow, with all that it contains.
 #[derive(Clone, Copy)]
-struct Beside<'a> {
+struct ShadowRule<'a> {
     root: RuleIndex,
     rule: &'a Rule,
 }
 
-impl Beside<'_> {
+impl ShadowRule<'_> {
     fn contains(self, at: RuleIndex) -> bool {
         self.root <= at && at < self.rule.end
     }
 
-    fn is_in(self, at: RuleIndex, rule: &Rule) -> bool {
+    fn is_within(self, at: RuleIndex, rule: &Rule) -> bool {
         at <= self.root && self.root < rule.end
     }
 }
@@ -81,277 +81,327 @@ impl<'a> Walk<'a> {
             facts,
             stage,
             trail,
-            perhaps_stopped: false,
-            part: Part::All,
-            beside: None,
+            possibly_stopped: false,
+            selection: RuleSelection::All,
+            shadow: None,
         }
     }
 
     /// The same walk with one rule in shadow, and all that it contains, live besides.
-    pub(super) fn beside(self, root: RuleIndex) -> Self {
+    pub(super) fn with_shadow_rule(self, root: RuleIndex) -> Self {
         let rule = self.policy.rules.get(root.0 as usize);
         Self {
-            beside: rule.map(|rule| Beside { root, rule }),
+            shadow: rule.map(|rule| ShadowRule { root, rule }),
             ..self
         }
     }
 
     /// The same with these rules alone; the others count as absent.
-    pub(super) fn with(self, part: Part) -> Self {
-        Self { part, ..self }
+    pub(super) fn with_selection(self, part: RuleSelection) -> Self {
+        Self {
+            selection: part,
+            ..self
+        }
     }
 
     /// The document's rules, then those of the crawler's space. A stop among the former never skips the latter.
     pub(super) fn run(mut self) {
         let spaces = &self.policy.spaces;
-        self.stretch(spaces.document);
+        self.walk_range(spaces.document_rules);
         if let Some(space) = self.trail.space().and_then(|space| spaces.get(space)) {
-            self.perhaps_stopped = false;
-            self.stretch(space.rules);
+            self.possibly_stopped = false;
+            self.walk_range(space.rules);
         }
     }
 
-    fn stretch(&mut self, RuleRange { from, to }: RuleRange) {
-        self.list(RuleIndex(from), RuleIndex(to), Pass::Live);
+    fn walk_range(&mut self, RuleRange { from, to }: RuleRange) {
+        self.walk_list(RuleIndex(from), RuleIndex(to), Liveness::Live);
     }
 
     /// Of some rules the first that applies.
-    pub(super) fn choose(mut self, RuleRange { from, to }: RuleRange) {
-        self.first(RuleIndex(from), RuleIndex(to), Pass::Live);
+    pub(super) fn run_first_match(mut self, RuleRange { from, to }: RuleRange) {
+        self.walk_first_match(RuleIndex(from), RuleIndex(to), Liveness::Live);
     }
 
     /// The rules from one place to another, those that they contain left to themselves.
-    fn list(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Pass) -> Flow {
-        let mut flow = Flow::On;
+    fn walk_list(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Liveness) -> Flow {
+        let mut flow = Flow::Continue;
         for (at, rule) in siblings(self.policy, from, to) {
-            if !self.takes_part(at, rule) || !self.acts(at, rule) {
+            if !self.takes_part(at, rule) || !self.may_act(at, rule) {
                 continue;
             }
-            if self.rule(at, rule, pass) == Flow::Stopped {
-                (pass, flow) = (Pass::Cut, Flow::Stopped);
-            } else if self.perhaps_stopped {
-                pass = pass.max(Pass::Perhaps);
+            if self.walk_rule(at, rule, pass) == Flow::Stopped {
+                (pass, flow) = (Liveness::Skipped, Flow::Stopped);
+            } else if self.possibly_stopped {
+                pass = pass.max(Liveness::Uncertain);
             }
         }
         flow
     }
 
-    fn rule(&mut self, at: RuleIndex, rule: &'a Rule, pass: Pass) -> Flow {
+    fn walk_rule(&mut self, at: RuleIndex, rule: &'a Rule, pass: Liveness) -> Flow {
         match &rule.body {
-            RuleBody::Group(group) => self.group(at, rule, group, pass),
+            RuleBody::Group(group) => self.walk_group(at, rule, group, pass),
             RuleBody::Filter(filter) => {
-                self.filter(at, rule, filter, pass);
-                Flow::On
+                self.apply_filter(at, rule, filter, pass);
+                Flow::Continue
             }
         }
     }
 
-    fn group(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
-        let (_, stage) = self.runs_at(rule);
+    fn walk_group(
+        &mut self,
+        at: RuleIndex,
+        rule: &'a Rule,
+        group: &'a GroupRule,
+        pass: Liveness,
+    ) -> Flow {
+        let (_, stage) = self.effective_stages(rule);
         match (self.trail.state(at), stage.cmp(&self.stage)) {
-            (State::Pending, std::cmp::Ordering::Equal) => self.apply(at, rule, group, pass),
-            (State::Pending, std::cmp::Ordering::Greater) => self.look_ahead(at, rule, group, pass),
-            (State::Matched, _) => self.children(at, rule, group, pass),
-            (State::Undecided, _) if !self.is_url() => self.perhaps_again(at, rule, group, pass),
-            (State::Pending, std::cmp::Ordering::Less) => Flow::On,
-            (State::NoMatch | State::Cut | State::Undecided, _) => Flow::On,
+            (RuleState::Pending, std::cmp::Ordering::Equal) => {
+                self.apply_group(at, rule, group, pass)
+            }
+            (RuleState::Pending, std::cmp::Ordering::Greater) => {
+                self.look_ahead(at, rule, group, pass)
+            }
+            (RuleState::Matched, _) => self.walk_children(at, rule, group, pass),
+            (RuleState::Undecided, _) if !self.has_url() => {
+                self.revisit_undecided(at, rule, group, pass)
+            }
+            (RuleState::Pending, std::cmp::Ordering::Less) => Flow::Continue,
+            (RuleState::NoMatch | RuleState::Skipped | RuleState::Undecided, _) => Flow::Continue,
         }
     }
 
     /// A group at its own stage.
-    fn apply(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
-        let pass = pass.max(self.here_or_later(rule));
-        if pass == Pass::Cut {
-            self.trail.set_state(at, State::Cut);
-            return Flow::On;
+    fn apply_group(
+        &mut self,
+        at: RuleIndex,
+        rule: &'a Rule,
+        group: &'a GroupRule,
+        pass: Liveness,
+    ) -> Flow {
+        let pass = pass.max(self.liveness_at_stage(rule));
+        if pass == Liveness::Skipped {
+            self.trail.set_state(at, RuleState::Skipped);
+            return Flow::Continue;
         }
-        let inner = match (self.judges(rule, self.guard(&group.guard)), pass) {
+        let inner = match (
+            self.apply_content_clause(rule, self.evaluate_guard(&group.guard)),
+            pass,
+        ) {
             (Truth::No, _) => {
-                self.trail.set_state(at, State::NoMatch);
-                return Flow::On;
+                self.trail.set_state(at, RuleState::NoMatch);
+                return Flow::Continue;
             }
-            (Truth::Yes, Pass::Live) => {
-                self.trail.set_state(at, State::Matched);
-                self.assign(at, group);
-                Pass::Live
+            (Truth::Yes, Liveness::Live) => {
+                self.trail.set_state(at, RuleState::Matched);
+                self.assign_options(at, group);
+                Liveness::Live
             }
             // A stage whose facts are missing was not run: its groups do not apply.
-            (Truth::Unknown, _) if self.is_url() => {
-                self.trail.set_state(at, State::Undecided);
-                return Flow::On;
+            (Truth::Unknown, _) if self.has_url() => {
+                self.trail.set_state(at, RuleState::Undecided);
+                return Flow::Continue;
             }
             (Truth::Yes | Truth::Unknown, _) => {
-                self.trail.set_state(at, State::Undecided);
-                self.perhaps_assign(at, group);
-                Pass::Perhaps
+                self.trail.set_state(at, RuleState::Undecided);
+                self.assign_uncertain(at, group);
+                Liveness::Uncertain
             }
         };
-        let flow = self.children(at, rule, group, inner);
+        let flow = self.walk_children(at, rule, group, inner);
         match (group.stop, inner) {
             (false, _) => flow,
-            (true, Pass::Live) => Flow::Stopped,
-            (true, Pass::Perhaps | Pass::Cut) => {
-                self.perhaps_stopped = true;
+            (true, Liveness::Live) => Flow::Stopped,
+            (true, Liveness::Uncertain | Liveness::Skipped) => {
+                self.possibly_stopped = true;
                 flow
             }
         }
     }
 
     /// Inside a tunnel: what is in an undecided group. If it may run at either of two stages, so may what it does itself.
-    fn perhaps_again(
+    fn revisit_undecided(
         &mut self,
         at: RuleIndex,
         rule: &'a Rule,
-        group: &'a Group,
-        pass: Pass,
+        group: &'a GroupRule,
+        pass: Liveness,
     ) -> Flow {
-        let again = rule.by_headers.is_some() && self.stage == PolicyStage::Document;
+        let again = rule.header_stages.is_some() && self.stage == PolicyStage::Document;
         if again {
-            self.perhaps_assign(at, group);
+            self.assign_uncertain(at, group);
         }
-        let flow = self.children(at, rule, group, pass.max(Pass::Perhaps));
-        self.perhaps_stopped |= again && group.stop;
+        let flow = self.walk_children(at, rule, group, pass.max(Liveness::Uncertain));
+        self.possibly_stopped |= again && group.stop;
         flow
     }
 
     /// A group of a later stage: what its guard says already lets filters inside it be decided early.
-    fn look_ahead(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
-        match self.judges(rule, self.guard(&group.guard)) {
-            Truth::Yes => self.children(at, rule, group, pass),
+    fn look_ahead(
+        &mut self,
+        at: RuleIndex,
+        rule: &'a Rule,
+        group: &'a GroupRule,
+        pass: Liveness,
+    ) -> Flow {
+        match self.apply_content_clause(rule, self.evaluate_guard(&group.guard)) {
+            Truth::Yes => self.walk_children(at, rule, group, pass),
             Truth::No => {
-                self.trail.set_state(at, State::NoMatch);
-                Flow::On
+                self.trail.set_state(at, RuleState::NoMatch);
+                Flow::Continue
             }
-            Truth::Unknown => Flow::On,
+            Truth::Unknown => Flow::Continue,
         }
     }
 
-    fn children(&mut self, at: RuleIndex, rule: &'a Rule, group: &'a Group, pass: Pass) -> Flow {
+    fn walk_children(
+        &mut self,
+        at: RuleIndex,
+        rule: &'a Rule,
+        group: &'a GroupRule,
+        pass: Liveness,
+    ) -> Flow {
         let first = RuleIndex(at.0 + 1);
         match group.order {
-            ChildOrder::First(stage) if stage == self.stage => self.first(first, rule.end, pass),
+            ChildOrder::First(stage) if stage == self.stage => {
+                self.walk_first_match(first, rule.end, pass)
+            }
             // Headers may have given what the document would have said. If not, no rule in it runs now.
             ChildOrder::First(PolicyStage::Document) if self.stage == PolicyStage::Response => {
-                self.first(first, rule.end, pass)
+                self.walk_first_match(first, rule.end, pass)
             }
-            ChildOrder::First(_) | ChildOrder::All => self.list(first, rule.end, pass),
+            ChildOrder::First(_) | ChildOrder::All => self.walk_list(first, rule.end, pass),
         }
     }
 
     /// `match: first`: once a child applies, the others are cut off.
-    fn first(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Pass) -> Flow {
-        let mut flow = Flow::On;
+    fn walk_first_match(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Liveness) -> Flow {
+        let mut flow = Flow::Continue;
         for (at, rule) in siblings(self.policy, from, to) {
             if !self.takes_part(at, rule) {
                 continue;
             }
-            if self.rule(at, rule, pass) == Flow::Stopped {
+            if self.walk_rule(at, rule, pass) == Flow::Stopped {
                 flow = Flow::Stopped;
             }
             pass = match self.trail.state(at) {
-                State::Matched => Pass::Cut,
-                State::Undecided => pass.max(Pass::Perhaps),
-                State::Pending | State::NoMatch | State::Cut => pass,
+                RuleState::Matched => Liveness::Skipped,
+                RuleState::Undecided => pass.max(Liveness::Uncertain),
+                RuleState::Pending | RuleState::NoMatch | RuleState::Skipped => pass,
             };
         }
         flow
     }
 
-    fn filter(&mut self, at: RuleIndex, rule: &Rule, filter: &Filter, pass: Pass) {
-        let (floor, stage) = self.runs_at(rule);
-        if self.trail.state(at) != State::Pending || self.stage < floor {
+    fn apply_filter(&mut self, at: RuleIndex, rule: &Rule, filter: &FilterRule, pass: Liveness) {
+        let (floor, stage) = self.effective_stages(rule);
+        if self.trail.state(at) != RuleState::Pending || self.stage < floor {
             return;
         }
-        let holds = self.condition(&filter.condition);
-        let hit = match filter.sense {
-            Sense::Forbid => holds,
-            Sense::Require => holds.negated(),
+        let holds = self.evaluate_condition(&filter.condition);
+        let hit = match filter.kind {
+            FilterKind::Forbid => holds,
+            FilterKind::Require => holds.negate(),
         };
         let pass = if self.stage < PolicyStage::Response {
             pass
         } else {
-            pass.max(self.here_or_later(rule))
+            pass.max(self.liveness_at_stage(rule))
         };
-        match (self.judges(rule, hit), pass) {
-            (Truth::Unknown, Pass::Cut | Pass::Perhaps)
-                if self.stage < stage && self.hides(filter) =>
+        match (self.apply_content_clause(rule, hit), pass) {
+            (Truth::Unknown, Liveness::Skipped | Liveness::Uncertain)
+                if self.stage < stage && self.depends_on_hidden_fields(filter) =>
             {
-                self.trail.set_state(at, State::Undecided);
-                self.trail.doubt(at);
+                self.trail.set_state(at, RuleState::Undecided);
+                self.trail.record_doubt(at);
             }
             (Truth::Unknown, _) if self.stage < stage => {}
-            (_, Pass::Cut) => self.trail.set_state(at, State::Cut),
-            (Truth::No, _) => self.trail.set_state(at, State::NoMatch),
-            (Truth::Yes, Pass::Live) => self.hit(at, filter),
+            (_, Liveness::Skipped) => self.trail.set_state(at, RuleState::Skipped),
+            (Truth::No, _) => self.trail.set_state(at, RuleState::NoMatch),
+            (Truth::Yes, Liveness::Live) => self.record_hit(at, filter),
             (Truth::Yes | Truth::Unknown, _) => {
-                self.trail.set_state(at, State::Undecided);
-                self.trail.doubt(at);
+                self.trail.set_state(at, RuleState::Undecided);
+                self.trail.record_doubt(at);
             }
         }
     }
 
-    fn hit(&mut self, at: RuleIndex, filter: &Filter) {
-        self.trail.set_state(at, State::Matched);
-        self.trail.filtered.get_or_insert(at);
+    fn record_hit(&mut self, at: RuleIndex, filter: &FilterRule) {
+        self.trail.set_state(at, RuleState::Matched);
+        self.trail.first_filter.get_or_insert(at);
         if filter.soft_error.is_some() {
             self.trail.soft_error.get_or_insert(at);
         }
         self.trail.log |= filter.log;
     }
 
-    fn assign(&mut self, at: RuleIndex, group: &Group) {
-        for assignment in &group.assign {
-            self.trail.assign(self.policy, assignment.slot, at);
-            if let Value::Disposition(value) = assignment.value {
-                self.trail.dispositions = bit(value);
-                self.trail.open = None;
+    fn assign_options(&mut self, at: RuleIndex, group: &GroupRule) {
+        for assignment in &group.assignments {
+            self.trail
+                .record_assignment(self.policy, assignment.slot, at);
+            if let OptionValue::Disposition(value) = assignment.value {
+                self.trail.possible_dispositions = disposition_bit(value);
+                self.trail.uncertain_rule = None;
             }
         }
     }
 
     /// A group that may apply changes nothing; a disposition that it would change is in doubt.
-    fn perhaps_assign(&mut self, at: RuleIndex, group: &Group) {
+    fn assign_uncertain(&mut self, at: RuleIndex, group: &GroupRule) {
         let disposition = group
-            .assign
+            .assignments
             .iter()
             .rev()
             .find(|a| a.slot == schema::DISPOSITION);
-        let Some(Value::Disposition(value)) = disposition.map(|a| &a.value) else {
+        let Some(OptionValue::Disposition(value)) = disposition.map(|a| &a.value) else {
             return;
         };
-        if self.trail.dispositions != bit(*value) {
-            self.trail.dispositions |= bit(*value);
-            self.trail.open.get_or_insert(at);
+        if self.trail.possible_dispositions != disposition_bit(*value) {
+            self.trail.possible_dispositions |= disposition_bit(*value);
+            self.trail.uncertain_rule.get_or_insert(at);
         }
     }
 
     fn takes_part(&self, at: RuleIndex, rule: &Rule) -> bool {
         match rule.mode {
-            Mode::Enforce => self.part == Part::All || rule.class == RuleClass::Domain,
-            Mode::Shadow => self.beside.is_some_and(|beside| beside.contains(at)),
-            Mode::Disabled => false,
+            EnforcementMode::Enforce => {
+                self.selection == RuleSelection::All || rule.class == RuleClass::Domain
+            }
+            EnforcementMode::Shadow => self.shadow.is_some_and(|beside| beside.contains(at)),
+            EnforcementMode::Disabled => false,
         }
     }
 
     /// Whether it, or a rule in it, could do something at this stage.
-    fn acts(&self, at: RuleIndex, rule: &Rule) -> bool {
-        let by_shadow =
-            |beside: Beside<'_>| beside.is_in(at, rule) && beside.rule.active.contains(self.stage);
-        rule.active.contains(self.stage) || self.beside.is_some_and(by_shadow)
+    fn may_act(&self, at: RuleIndex, rule: &Rule) -> bool {
+        let by_shadow = |beside: ShadowRule<'_>| {
+            beside.is_within(at, rule) && beside.rule.active_stages.contains(self.stage)
+        };
+        rule.active_stages.contains(self.stage) || self.shadow.is_some_and(by_shadow)
     }
 
     /// The floor and the stage of a rule, for this response.
-    fn runs_at(&self, rule: &Rule) -> (PolicyStage, PolicyStage) {
-        let Some(ByHeaders { floor, stage }) = rule.by_headers else {
-            return (rule.floor, rule.stage);
+    fn effective_stages(&self, rule: &Rule) -> (PolicyStage, PolicyStage) {
+        let Some(HeaderStages {
+            earliest_stage: floor,
+            stage,
+        }) = rule.header_stages
+        else {
+            return (rule.earliest_stage, rule.stage);
         };
-        let early = |fields| self.may_be_given() || self.are_given(fields);
-        let floor = if early(floor.0) { floor.1 } else { rule.floor };
+        let early = |fields| self.may_be_provided() || self.headers_provide(fields);
+        let floor = if early(floor.0) {
+            floor.1
+        } else {
+            rule.earliest_stage
+        };
         (floor, if early(stage.0) { stage.1 } else { rule.stage })
     }
 
     /// Whether the response's headers give these fields.
-    fn are_given(
+    fn headers_provide(
         &self,
         HeaderFields {
             meta_robots,
@@ -374,56 +424,60 @@ impl<'a> Walk<'a> {
         };
         self.stage >= PolicyStage::Response
             && asked.iter().all(|(asked, field)| {
-                !asked || field.any_text(&headers, |_| false) != Fact::Unknown
+                !asked || field.any_text_matches(&headers, |_| false) != Fact::Unknown
             })
     }
 
     /// Inside a tunnel nobody knows which headers a response has.
-    fn may_be_given(&self) -> bool {
-        !self.is_url() && self.stage == PolicyStage::Response
+    fn may_be_provided(&self) -> bool {
+        !self.has_url() && self.stage == PolicyStage::Response
     }
 
     /// Inside a tunnel a rule that headers may bring forward runs perhaps at the response, perhaps at the document.
-    fn here_or_later(&self, rule: &Rule) -> Pass {
-        if rule.by_headers.is_some() && !self.is_url() {
-            Pass::Perhaps
+    fn liveness_at_stage(&self, rule: &Rule) -> Liveness {
+        if rule.header_stages.is_some() && !self.has_url() {
+            Liveness::Uncertain
         } else {
-            Pass::Live
+            Liveness::Live
         }
     }
 
     /// Whether some URLs of a tunnel might decide a filter here already, where it is cut off, and others not.
-    fn hides(&self, filter: &Filter) -> bool {
+    fn depends_on_hidden_fields(&self, filter: &FilterRule) -> bool {
         let mut hides = false;
-        filter.condition.each_field(&mut |field| {
-            hides |= self.stage >= field.stage() && !field.shows_in_tunnels()
+        filter.condition.for_each_field(&mut |field| {
+            hides |= self.stage >= field.stage() && !field.is_visible_in_tunnels()
         });
-        hides && !self.is_url()
+        hides && !self.has_url()
     }
 
-    fn is_url(&self) -> bool {
-        matches!(self.facts.subject, Subject::Url(_))
+    fn has_url(&self) -> bool {
+        matches!(self.facts.target, EvaluationTarget::Url(_))
     }
 
-    fn guard(&self, guard: &Guard) -> Truth {
+    fn evaluate_guard(&self, guard: &GroupGuard) -> Truth {
         match guard {
-            Guard::Always => Truth::Yes,
-            Guard::When(condition) => self.condition(condition),
-            Guard::Unless(condition) => self.condition(condition).negated(),
+            GroupGuard::Always => Truth::Yes,
+            GroupGuard::When(condition) => self.evaluate_condition(condition),
+            GroupGuard::Unless(condition) => self.evaluate_condition(condition).negate(),
         }
     }
 
-    fn condition(&self, condition: &Condition) -> Truth {
+    fn evaluate_condition(&self, condition: &Condition) -> Truth {
         condition.evaluate(self.facts, &self.policy.lists)
     }
 
     /// Rules on type or size judge 2xx with content only, from the response stage on.
-    fn judges(&self, rule: &Rule, truth: Truth) -> Truth {
+    fn apply_content_clause(&self, rule: &Rule, truth: Truth) -> Truth {
         if !rule.content_only || self.stage < PolicyStage::Response || truth == Truth::No {
             return truth;
         }
-        match (self.facts.response, self.facts.subject) {
-            (Fact::Known(response), Subject::Url(_)) if response.is_success_with_content() => truth,
+        match (self.facts.response, self.facts.target) {
+            (Fact::Known(response), EvaluationTarget::Url(_))
+                if response.is_success_with_content() =>
+            {
+                truth
+            }
             (Fact::Known(_), _) => Truth::No,
             (Fact::Unknown, _) => Truth::Unknown,
         }

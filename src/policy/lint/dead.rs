@@ -2,36 +2,36 @@
 //!
 //! Each reason has its proof beside it. `R` is the rule, `C` its cause; a filter *hits*, a group *applies*.
 
-use crate::policy::options::{Slot, schema};
-use crate::policy::rule::{ChildOrder, Group, Mode, PolicyStage, Rule, RuleBody};
+use crate::policy::options::{OptionSlot, schema};
+use crate::policy::rule::{ChildOrder, EnforcementMode, GroupRule, PolicyStage, Rule, RuleBody};
 
-use super::Budget;
-use super::view::View;
+use super::WorkBudget;
+use super::lint_view::LintView;
 
 /// Why a rule can never decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Death {
+pub(super) enum DeadReason {
     /// Its own condition cannot hold.
     Contradiction,
     /// Its condition cannot hold together with those of the groups around it.
-    AgainstParents,
+    ContradictsParents,
     /// This group stops before it is reached.
-    BehindStop(usize),
+    AfterStop(usize),
     /// This rule of its `match: first` list is taken whenever it could be.
-    BehindSibling(usize),
+    AfterSibling(usize),
     /// This filter hits whatever it decides.
     Filtered(usize),
     /// This group assigns all of it again.
     Overwritten(usize),
 }
 
-impl Death {
+impl DeadReason {
     /// The rule that is the cause, if it is another one.
-    pub(super) fn by(self) -> Option<usize> {
+    pub(super) fn cause(self) -> Option<usize> {
         match self {
-            Self::Contradiction | Self::AgainstParents => None,
-            Self::BehindStop(by)
-            | Self::BehindSibling(by)
+            Self::Contradiction | Self::ContradictsParents => None,
+            Self::AfterStop(by)
+            | Self::AfterSibling(by)
             | Self::Filtered(by)
             | Self::Overwritten(by) => Some(by),
         }
@@ -39,7 +39,7 @@ impl Death {
 }
 
 /// Options that mean nothing to a request that a filter refuses.
-const OF_THE_ADMITTED: [Slot; 4] = [
+const ADMITTED_ONLY_OPTIONS: [OptionSlot; 4] = [
     schema::DISPOSITION,
     schema::HTML_ONLY,
     schema::slot("index"),
@@ -47,28 +47,32 @@ const OF_THE_ADMITTED: [Slot; 4] = [
 ];
 
 /// Why a live rule can never decide, if that can be proved.
-pub(super) fn of(view: &View<'_>, at: usize, budget: &Budget) -> Option<Death> {
+pub(super) fn find_reason(
+    view: &LintView<'_>,
+    at: usize,
+    budget: &WorkBudget,
+) -> Option<DeadReason> {
     let rule = view.rule(at)?;
     // In such a list the other rules may take their stage from this one, and would run elsewhere without it.
-    if view.is_chosen(at) && lends_its_facts(view, at) {
+    if view.is_in_first_match(at) && sets_sibling_stages(view, at) {
         return None;
     }
     contradiction(view, at)
-        .or_else(|| behind_stop(view, at, rule, budget))
-        .or_else(|| behind_sibling(view, at, rule, budget))
+        .or_else(|| after_stop(view, at, rule, budget))
+        .or_else(|| after_sibling(view, at, rule, budget))
         .or_else(|| filtered(view, at, rule, budget))
         .or_else(|| overwritten(view, at, rule, budget))
 }
 
 /// Whether a rule of a `match: first` list could be what tells a sibling without facts when to run.
-fn lends_its_facts(view: &View<'_>, at: usize) -> bool {
+fn sets_sibling_stages(view: &LintView<'_>, at: usize) -> bool {
     let names = |at: usize| {
-        let condition = view.claim(at).map(|claim| claim.condition);
+        let condition = view.assertion(at).map(|claim| claim.condition);
         let (mut facts, mut special) = (0_usize, false);
         if let Some(condition) = condition {
-            condition.each_field(&mut |field| {
+            condition.for_each_field(&mut |field| {
                 facts += 1;
-                special |= field.needs_content() || field.lifts_content_clause();
+                special |= field.needs_content() || field.allows_any_status();
             });
         }
         (facts > 0, special)
@@ -76,7 +80,7 @@ fn lends_its_facts(view: &View<'_>, at: usize) -> bool {
     let (_, special) = names(at);
     let takes_part = |other: &usize| {
         view.rule(*other)
-            .is_some_and(|rule| rule.mode != Mode::Disabled)
+            .is_some_and(|rule| rule.mode != EnforcementMode::Disabled)
     };
     let others = siblings(view, at)
         .filter(|other| *other != at)
@@ -89,7 +93,7 @@ fn lends_its_facts(view: &View<'_>, at: usize) -> bool {
 }
 
 /// The direct children of the group that a rule stands in.
-fn siblings<'v>(view: &'v View<'_>, at: usize) -> impl Iterator<Item = usize> + 'v {
+fn siblings<'v>(view: &'v LintView<'_>, at: usize) -> impl Iterator<Item = usize> + 'v {
     let parent = view
         .rule(at)
         .and_then(|rule| rule.parent)
@@ -107,49 +111,60 @@ fn siblings<'v>(view: &'v View<'_>, at: usize) -> impl Iterator<Item = usize> + 
 }
 
 /// The conditions are never all yes, at any stage: facts only become known.
-fn contradiction(view: &View<'_>, at: usize) -> Option<Death> {
-    if !view.premises(at)?.are_contradictory() {
+fn contradiction(view: &LintView<'_>, at: usize) -> Option<DeadReason> {
+    if !view.assumptions(at)?.are_contradictory() {
         return None;
     }
-    let alone = super::logic::Premises::of(view.claim(at), view.lists());
+    let alone = super::logic::Assumptions::new(view.assertion(at), view.lists());
     Some(if alone.are_contradictory() {
-        Death::Contradiction
+        DeadReason::Contradiction
     } else {
-        Death::AgainstParents
+        DeadReason::ContradictsParents
     })
 }
 
 /// `C` stops and stands before `R`; it applies wherever `R` would, at the one stage at which `R` could do anything.
-fn behind_stop(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Option<Death> {
+fn after_stop(
+    view: &LintView<'_>,
+    at: usize,
+    rule: &Rule,
+    budget: &WorkBudget,
+) -> Option<DeadReason> {
     if view.first_stage(at) != Some(rule.stage) {
         return None;
     }
     let stops = view.stops().iter().copied();
     let before = stops
-        .take_while(|stop| *stop < at && budget.looks_at(1))
+        .take_while(|stop| *stop < at && budget.try_visit(1))
         .filter(|stop| {
             let same_stage = view
                 .rule(*stop)
                 .is_some_and(|stop| stop.stage == rule.stage);
-            same_stage && view.share_a_list(*stop, at) && !view.is_nested(*stop, at)
+            same_stage && view.share_list(*stop, at) && !view.is_nested(*stop, at)
         });
-    let mut met =
-        before.filter(|stop| budget.take() && view.is_met(*stop, at) && view.follows(*stop, at));
-    met.next().map(Death::BehindStop)
+    let mut met = before.filter(|stop| {
+        budget.try_compare() && view.is_reached_with(*stop, at) && view.applies_wherever(*stop, at)
+    });
+    met.next().map(DeadReason::AfterStop)
 }
 
 /// `C` stands before `R` in the same `match: first` list, both run at its stage, and `C` applies wherever `R` would.
-fn behind_sibling(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Option<Death> {
+fn after_sibling(
+    view: &LintView<'_>,
+    at: usize,
+    rule: &Rule,
+    budget: &WorkBudget,
+) -> Option<DeadReason> {
     let parent = view.rule(rule.parent?.0 as usize)?;
-    let RuleBody::Group(Group {
+    let RuleBody::Group(GroupRule {
         order: ChildOrder::First(stage),
         ..
     }) = &parent.body
     else {
         return None;
     };
-    let premises = view.premises(at)?;
-    let gated = view.is_gated(at);
+    let premises = view.assumptions(at)?;
+    let gated = view.is_content_only(at);
     let taken = |other: &usize| {
         let Some(cause) = view.rule(*other) else {
             return false;
@@ -157,63 +172,70 @@ fn behind_sibling(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> O
         let judges = gated || !cause.content_only;
         let together = cause.stage == *stage && rule.stage == *stage && view.is_sound(*other);
         let together = together
-            && view.is_steady(*other)
-            && view.is_steady(at)
-            && view.count_alike(*other, at);
+            && view.has_fixed_stage(*other)
+            && view.has_fixed_stage(at)
+            && view.have_same_class(*other, at);
         together
             && judges
-            && budget.take()
+            && budget.try_compare()
             && view
-                .claim(*other)
+                .assertion(*other)
                 .is_none_or(|claim| premises.entail(claim))
     };
     siblings(view, at)
-        .take_while(|other| *other < at && budget.looks_at(1))
+        .take_while(|other| *other < at && budget.try_visit(1))
         .find(taken)
-        .map(Death::BehindSibling)
+        .map(DeadReason::AfterSibling)
 }
 
 /// `C` hits wherever `R` would decide, and not later: what is filtered stays so.
-fn filtered(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Option<Death> {
-    if view.is_chosen(at) || !view.is_leaf(at) || !has_no_say_about(rule) {
+fn filtered(
+    view: &LintView<'_>,
+    at: usize,
+    rule: &Rule,
+    budget: &WorkBudget,
+) -> Option<DeadReason> {
+    if view.is_in_first_match(at) || !view.is_leaf(at) || !is_void_after_filter(rule) {
         return None;
     }
     let first = view.first_stage(at)?;
     let rules = view
-        .causes(at, budget)
+        .candidate_causes(at, budget)
         .into_iter()
         .filter_map(|other| Some((other, view.rule(other)?)));
     let filters = rules.filter(|(other, cause)| {
         let RuleBody::Filter(filter) = &cause.body else {
             return false;
         };
-        *other != at && is_in_time(*other, cause, at, rule, first) && logs_as(rule, filter.log)
+        *other != at
+            && decides_in_time(*other, cause, at, rule, first)
+            && is_log_covered(rule, filter.log)
     });
     let mut hits = filters.filter(|(other, _)| {
-        budget.take()
+        budget.try_compare()
             && !view.is_nested(*other, at)
-            && view.is_met(*other, at)
-            && view.follows(*other, at)
+            && view.is_reached_with(*other, at)
+            && view.applies_wherever(*other, at)
     });
-    hits.next().map(|(other, _)| Death::Filtered(other))
+    hits.next().map(|(other, _)| DeadReason::Filtered(other))
 }
 
 /// A filter, or a group of which nothing counts once a filter has hit.
-fn has_no_say_about(rule: &Rule) -> bool {
+fn is_void_after_filter(rule: &Rule) -> bool {
     match &rule.body {
         RuleBody::Filter(_) => true,
         RuleBody::Group(group) => {
             let idle = group
-                .assign
+                .assignments
                 .iter()
-                .all(|assignment| OF_THE_ADMITTED.contains(&assignment.slot));
-            idle && !group.assign.is_empty() && !group.stop
+                .all(|assignment| ADMITTED_ONLY_OPTIONS.contains(&assignment.slot));
+            idle && !group.assignments.is_empty() && !group.stop
         }
     }
 }
 
 /// A filter that logs is needed for that even where another one hits.
-fn logs_as(rule: &Rule, log: bool) -> bool {
+fn is_log_covered(rule: &Rule, log: bool) -> bool {
     match &rule.body {
         RuleBody::Filter(filter) => log || !filter.log,
         RuleBody::Group(_) => true,
@@ -221,24 +243,38 @@ fn logs_as(rule: &Rule, log: bool) -> bool {
 }
 
 /// Whether the filter `C` has been decided when `R` decides, and before it where both are at one stage.
-fn is_in_time(cause_at: usize, cause: &Rule, at: usize, rule: &Rule, first: PolicyStage) -> bool {
+fn decides_in_time(
+    cause_at: usize,
+    cause: &Rule,
+    at: usize,
+    rule: &Rule,
+    first: PolicyStage,
+) -> bool {
     match &rule.body {
-        RuleBody::Filter(_) => cause_at < at && cause.floor <= rule.floor || cause.stage < first,
+        RuleBody::Filter(_) => {
+            cause_at < at && cause.earliest_stage <= rule.earliest_stage || cause.stage < first
+        }
         RuleBody::Group(_) => cause.stage <= rule.stage,
     }
 }
 
 /// The group `C` stands behind `R` and applies at the same stage wherever `R` does; it assigns every option that `R`
 /// does, and nothing stops between them.
-fn overwritten(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Option<Death> {
+fn overwritten(
+    view: &LintView<'_>,
+    at: usize,
+    rule: &Rule,
+    budget: &WorkBudget,
+) -> Option<DeadReason> {
     let RuleBody::Group(group) = &rule.body else {
         return None;
     };
-    if group.stop || group.assign.is_empty() || !view.is_leaf(at) || view.is_chosen(at) {
+    if group.stop || group.assignments.is_empty() || !view.is_leaf(at) || view.is_in_first_match(at)
+    {
         return None;
     }
     let rules = view
-        .causes(at, budget)
+        .candidate_causes(at, budget)
         .into_iter()
         .filter(|other| *other > at);
     let rules = rules.filter_map(|other| Some((other, view.rule(other)?)));
@@ -246,27 +282,33 @@ fn overwritten(view: &View<'_>, at: usize, rule: &Rule, budget: &Budget) -> Opti
         let RuleBody::Group(last) = &cause.body else {
             return false;
         };
-        let assigns = |slot| last.assign.iter().any(|assignment| assignment.slot == slot);
+        let assigns = |slot| {
+            last.assignments
+                .iter()
+                .any(|assignment| assignment.slot == slot)
+        };
         let again = group
-            .assign
+            .assignments
             .iter()
             .all(|assignment| assigns(assignment.slot));
         again && cause.stage == rule.stage
     });
     let mut again = later.filter(|(other, _)| {
-        budget.take() && applies_behind(view, *other, at) && view.follows(*other, at)
+        budget.try_compare() && applies_after(view, *other, at) && view.applies_wherever(*other, at)
     });
-    again.next().map(|(other, _)| Death::Overwritten(other))
+    again
+        .next()
+        .map(|(other, _)| DeadReason::Overwritten(other))
 }
 
 /// Whether nothing that stops keeps a group behind a rule from being met where the rule is.
-fn applies_behind(view: &View<'_>, cause: usize, at: usize) -> bool {
+fn applies_after(view: &LintView<'_>, cause: usize, at: usize) -> bool {
     let Some(stage) = view.rule(at).map(|rule| rule.stage) else {
         return false;
     };
     let together = view
-        .beside(cause, at)
+        .unshared_path(cause, at)
         .iter()
         .all(|at| view.rule(*at).is_some_and(|rule| rule.stage == stage));
-    together && !view.stops_between(at, cause)
+    together && !view.has_stop_between(at, cause)
 }

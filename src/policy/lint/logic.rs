@@ -3,32 +3,32 @@
 //! *A implies B*: whenever A is yes, B is yes. *A excludes B*: whenever A is yes, B is no. Both hold for every set of
 //! facts about a URL; facts of later stages may be unknown, and those of one field are known together.
 
-use crate::policy::condition::{Atom, Condition, Test, Truth};
+use crate::policy::condition::{Atom, AtomTest, Condition, Truth};
 use crate::policy::fact::Facts;
 use crate::policy::field::Field;
-use crate::policy::list::{List, ListKind};
-use crate::policy::pattern::{Case, Form, Networks, TextKind, TextTest};
+use crate::policy::list::{ListKind, PolicyList};
+use crate::policy::pattern::{CaseSensitivity, Networks, TextForm, TextKind, TextTest};
 use crate::policy::rule::PolicyStage;
 use crate::vocab::target::UrlTarget;
 
-use super::text;
+use super::text_logic;
 
 /// How deep alternatives are tried one by one.
-const DEPTH: u8 = 2;
+const MAX_BRANCH_DEPTH: u8 = 2;
 /// Of how many alternatives.
-const BRANCHES: usize = 8;
+const MAX_BRANCHES: usize = 8;
 
 /// Which value a condition has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Value {
+pub(super) enum Polarity {
     /// It holds.
     Yes,
     /// It does not hold.
     No,
 }
 
-impl Value {
-    fn negated(self) -> Self {
+impl Polarity {
+    fn negate(self) -> Self {
         match self {
             Self::Yes => Self::No,
             Self::No => Self::Yes,
@@ -38,56 +38,59 @@ impl Value {
 
 /// That a condition has a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Claim<'p> {
+pub(super) struct Assertion<'p> {
     /// The condition.
     pub(super) condition: &'p Condition,
     /// Its value.
-    pub(super) value: Value,
+    pub(super) polarity: Polarity,
 }
 
 /// Claims that hold together, laid out for questions.
 #[derive(Clone, Debug)]
-pub(super) struct Premises<'p> {
-    lists: &'p [List],
-    atoms: Vec<(&'p Atom, Value)>,
+pub(super) struct Assumptions<'p> {
+    lists: &'p [PolicyList],
+    atoms: Vec<(&'p Atom, Polarity)>,
     /// Of each of these at least one part has the value.
-    either: Vec<(&'p [Condition], Value)>,
+    alternatives: Vec<(&'p [Condition], Polarity)>,
     /// One of the claims cannot hold whatever the facts.
-    absurd: bool,
+    is_absurd: bool,
 }
 
-impl<'p> Premises<'p> {
+impl<'p> Assumptions<'p> {
     /// All of these claims.
-    pub(super) fn of(claims: impl IntoIterator<Item = Claim<'p>>, lists: &'p [List]) -> Self {
+    pub(super) fn new(
+        claims: impl IntoIterator<Item = Assertion<'p>>,
+        lists: &'p [PolicyList],
+    ) -> Self {
         let mut premises = Self {
             lists,
             atoms: Vec::new(),
-            either: Vec::new(),
-            absurd: false,
+            alternatives: Vec::new(),
+            is_absurd: false,
         };
         claims.into_iter().for_each(|claim| premises.add(claim));
         premises
     }
 
     /// These claims as well.
-    pub(super) fn and(&self, claims: impl IntoIterator<Item = Claim<'p>>) -> Self {
+    pub(super) fn with(&self, claims: impl IntoIterator<Item = Assertion<'p>>) -> Self {
         let mut more = self.clone();
         claims.into_iter().for_each(|claim| more.add(claim));
         more
     }
 
     /// The tests that hold.
-    pub(super) fn tests(&self) -> impl Iterator<Item = &'p Atom> {
+    pub(super) fn positive_atoms(&self) -> impl Iterator<Item = &'p Atom> {
         self.atoms
             .iter()
-            .filter(|(_, value)| *value == Value::Yes)
+            .filter(|(_, value)| *value == Polarity::Yes)
             .map(|(atom, _)| *atom)
     }
 
     /// Of each test that names hosts one by one, those: exact ones, domains, and hosts of whole URLs.
-    pub(super) fn hosts(&self) -> impl Iterator<Item = Vec<String>> {
-        self.tests().filter_map(|atom| {
-            let Test::Text(test) = &atom.test else {
+    pub(super) fn host_sets(&self) -> impl Iterator<Item = Vec<String>> {
+        self.positive_atoms().filter_map(|atom| {
+            let AtomTest::Text(test) = &atom.test else {
                 return None;
             };
             let hosts = match (&atom.field, &test.kind) {
@@ -95,7 +98,7 @@ impl<'p> Premises<'p> {
                     hosts.iter().map(|host| host.to_string()).collect()
                 }
                 (Field::Url, TextKind::Exact(urls) | TextKind::Prefix(urls))
-                    if tells_case(test) =>
+                    if is_verbatim(test) =>
                 {
                     urls.iter()
                         .map(|url| host_of(url))
@@ -107,64 +110,94 @@ impl<'p> Premises<'p> {
         })
     }
 
-    fn add(&mut self, Claim { condition, value }: Claim<'p>) {
+    fn add(
+        &mut self,
+        Assertion {
+            condition,
+            polarity: value,
+        }: Assertion<'p>,
+    ) {
         match (condition, value) {
-            (Condition::Always, Value::Yes) => {}
-            (Condition::Always, Value::No) => self.absurd = true,
-            (Condition::All(parts), Value::Yes) | (Condition::Any(parts), Value::No) => {
-                parts
-                    .iter()
-                    .for_each(|condition| self.add(Claim { condition, value }));
+            (Condition::Always, Polarity::Yes) => {}
+            (Condition::Always, Polarity::No) => self.is_absurd = true,
+            (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => {
+                parts.iter().for_each(|condition| {
+                    self.add(Assertion {
+                        condition,
+                        polarity: value,
+                    })
+                });
             }
-            (Condition::All(parts), Value::No) | (Condition::Any(parts), Value::Yes) => {
+            (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => {
                 match &**parts {
-                    [condition] => self.add(Claim { condition, value }),
-                    parts => self.either.push((parts, value)),
+                    [condition] => self.add(Assertion {
+                        condition,
+                        polarity: value,
+                    }),
+                    parts => self.alternatives.push((parts, value)),
                 }
             }
-            (Condition::Not(part), value) => self.add(Claim {
+            (Condition::Not(part), value) => self.add(Assertion {
                 condition: part,
-                value: value.negated(),
+                polarity: value.negate(),
             }),
             (Condition::Atom(atom), value) => self.atoms.push((atom, value)),
         }
     }
 
     /// Whether the claim follows.
-    pub(super) fn entail(&self, claim: Claim<'_>) -> bool {
-        self.entail_within(claim, DEPTH)
+    pub(super) fn entail(&self, claim: Assertion<'_>) -> bool {
+        self.entail_within(claim, MAX_BRANCH_DEPTH)
     }
 
-    fn entail_within(&self, claim: Claim<'_>, depth: u8) -> bool {
-        self.entail_at_once(claim, depth)
+    fn entail_within(&self, claim: Assertion<'_>, depth: u8) -> bool {
+        self.entail_directly(claim, depth)
             || self.in_every_branch(depth, |more, depth| more.entail_within(claim, depth))
     }
 
-    fn entail_at_once(&self, Claim { condition, value }: Claim<'_>, depth: u8) -> bool {
-        let mut part = |condition| self.entail_within(Claim { condition, value }, depth);
+    fn entail_directly(
+        &self,
+        Assertion {
+            condition,
+            polarity: value,
+        }: Assertion<'_>,
+        depth: u8,
+    ) -> bool {
+        let mut part = |condition| {
+            self.entail_within(
+                Assertion {
+                    condition,
+                    polarity: value,
+                },
+                depth,
+            )
+        };
         match (condition, value) {
-            (Condition::Always, Value::Yes) => true,
-            (Condition::Always, Value::No) => false,
-            (Condition::All(parts), Value::Yes) | (Condition::Any(parts), Value::No) => {
+            (Condition::Always, Polarity::Yes) => true,
+            (Condition::Always, Polarity::No) => false,
+            (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => {
                 parts.iter().all(part)
             }
-            (Condition::All(parts), Value::No) | (Condition::Any(parts), Value::Yes) => {
+            (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => {
                 parts.iter().any(&mut part)
             }
             (Condition::Not(condition), value) => self.entail_within(
-                Claim {
+                Assertion {
                     condition,
-                    value: value.negated(),
+                    polarity: value.negate(),
                 },
                 depth,
             ),
-            (Condition::Atom(atom), Value::Yes) => {
-                always_holds(atom) || self.tests().any(|held| implies(held, atom, self.lists))
+            (Condition::Atom(atom), Polarity::Yes) => {
+                always_holds(atom)
+                    || self
+                        .positive_atoms()
+                        .any(|held| implies(held, atom, self.lists))
             }
-            (Condition::Atom(atom), Value::No) => {
+            (Condition::Atom(atom), Polarity::No) => {
                 self.atoms.iter().any(|(known, value)| match value {
-                    Value::Yes => excludes(known, atom, self.lists),
-                    Value::No => implies(atom, known, self.lists),
+                    Polarity::Yes => excludes(known, atom, self.lists),
+                    Polarity::No => implies(atom, known, self.lists),
                 })
             }
         }
@@ -172,11 +205,11 @@ impl<'p> Premises<'p> {
 
     /// Whether the claims can never hold together.
     pub(super) fn are_contradictory(&self) -> bool {
-        self.contradict_within(DEPTH)
+        self.contradict_within(MAX_BRANCH_DEPTH)
     }
 
     fn contradict_within(&self, depth: u8) -> bool {
-        self.absurd
+        self.is_absurd
             || self
                 .atoms
                 .iter()
@@ -186,19 +219,19 @@ impl<'p> Premises<'p> {
     }
 
     /// Whether an atom contradicts one before it.
-    fn contradicts(&self, at: usize, (atom, value): (&Atom, Value)) -> bool {
+    fn contradicts(&self, at: usize, (atom, value): (&Atom, Polarity)) -> bool {
         let mut before = self.atoms.iter().take(at);
         match value {
-            Value::Yes => before.any(|(other, value)| match value {
-                Value::Yes => {
+            Polarity::Yes => before.any(|(other, value)| match value {
+                Polarity::Yes => {
                     excludes(other, atom, self.lists) || excludes(atom, other, self.lists)
                 }
-                Value::No => implies(atom, other, self.lists),
+                Polarity::No => implies(atom, other, self.lists),
             }),
-            Value::No => {
+            Polarity::No => {
                 always_holds(atom)
                     || before.any(|(other, value)| {
-                        *value == Value::Yes && implies(other, atom, self.lists)
+                        *value == Polarity::Yes && implies(other, atom, self.lists)
                     })
             }
         }
@@ -210,17 +243,17 @@ impl<'p> Premises<'p> {
             return false;
         };
         let few = self
-            .either
+            .alternatives
             .iter()
             .enumerate()
-            .filter(|(_, (parts, _))| parts.len() <= BRANCHES);
+            .filter(|(_, (parts, _))| parts.len() <= MAX_BRANCHES);
         few.into_iter().any(|(at, (parts, value))| {
             parts.iter().all(|condition| {
                 let mut more = self.clone();
-                more.either.swap_remove(at);
-                more.add(Claim {
+                more.alternatives.swap_remove(at);
+                more.add(Assertion {
                     condition,
-                    value: *value,
+                    polarity: *value,
                 });
                 more.contradict_within(depth) || is_so(&more, depth)
             })
@@ -230,54 +263,62 @@ impl<'p> Premises<'p> {
 
 /// Whether a test passes whatever the URL.
 fn always_holds(atom: &Atom) -> bool {
-    let Test::Text(test) = &atom.test else {
+    let AtomTest::Text(test) = &atom.test else {
         return false;
     };
-    atom.field.stage() == PolicyStage::Request && text::always_passes(&atom.field, test)
+    atom.field.stage() == PolicyStage::Request && text_logic::always_passes(&atom.field, test)
 }
 
-fn implies(a: &Atom, b: &Atom, lists: &[List]) -> bool {
+fn implies(a: &Atom, b: &Atom, lists: &[PolicyList]) -> bool {
     if a.field != b.field {
-        return of_urls(a, b, lists, Value::Yes);
+        return url_test_decides(a, b, lists, Polarity::Yes);
     }
     match (&a.test, &b.test) {
-        (Test::Text(one), Test::Text(other)) => text::implies(&a.field, one, other),
-        (Test::Number(one), Test::Number(other)) => text::within(one, other),
-        (Test::Address(one), Test::Address(other)) => inside(one, other),
-        (Test::In(one), Test::In(other)) => one == other,
-        (Test::Text(test), Test::In(list)) => lists
+        (AtomTest::Text(one), AtomTest::Text(other)) => text_logic::implies(&a.field, one, other),
+        (AtomTest::Number(one), AtomTest::Number(other)) => text_logic::ranges_within(one, other),
+        (AtomTest::Address(one), AtomTest::Address(other)) => networks_within(one, other),
+        (AtomTest::InList(one), AtomTest::InList(other)) => one == other,
+        (AtomTest::Text(test), AtomTest::InList(list)) => lists
             .get(*list)
-            .is_some_and(|list| all_in(&a.field, test, list)),
-        (Test::Text(_) | Test::Number(_) | Test::Address(_) | Test::In(_), _) => false,
+            .is_some_and(|list| list_contains_all(&a.field, test, list)),
+        (
+            AtomTest::Text(_) | AtomTest::Number(_) | AtomTest::Address(_) | AtomTest::InList(_),
+            _,
+        ) => false,
     }
 }
 
-fn excludes(a: &Atom, b: &Atom, lists: &[List]) -> bool {
+fn excludes(a: &Atom, b: &Atom, lists: &[PolicyList]) -> bool {
     if a.field != b.field {
-        return of_urls(a, b, lists, Value::No) || of_urls(b, a, lists, Value::No);
+        return url_test_decides(a, b, lists, Polarity::No)
+            || url_test_decides(b, a, lists, Polarity::No);
     }
     // A parameter may stand in a URL twice, with two values.
     if let Field::Param(_) = a.field {
         return false;
     }
     match (&a.test, &b.test) {
-        (Test::Text(one), Test::Text(other)) => text::excludes(&a.field, one, other),
-        (Test::Number(one), Test::Number(other)) => text::apart(one, other),
-        (Test::Address(one), Test::Address(other)) => disjoint(one, other),
-        (Test::Text(test), Test::In(list)) | (Test::In(list), Test::Text(test)) => lists
+        (AtomTest::Text(one), AtomTest::Text(other)) => text_logic::excludes(&a.field, one, other),
+        (AtomTest::Number(one), AtomTest::Number(other)) => text_logic::ranges_disjoint(one, other),
+        (AtomTest::Address(one), AtomTest::Address(other)) => networks_disjoint(one, other),
+        (AtomTest::Text(test), AtomTest::InList(list))
+        | (AtomTest::InList(list), AtomTest::Text(test)) => lists
             .get(*list)
-            .is_some_and(|list| none_in(&a.field, test, list)),
-        (Test::Text(_) | Test::Number(_) | Test::Address(_) | Test::In(_), _) => false,
+            .is_some_and(|list| list_contains_none(&a.field, test, list)),
+        (
+            AtomTest::Text(_) | AtomTest::Number(_) | AtomTest::Address(_) | AtomTest::InList(_),
+            _,
+        ) => false,
     }
 }
 
 /// Whether every address of some networks is in others.
-fn inside(a: &Networks, b: &Networks) -> bool {
+fn networks_within(a: &Networks, b: &Networks) -> bool {
     a.0.iter()
         .all(|one| b.0.iter().any(|other| other.contains(one)))
 }
 
-fn disjoint(a: &Networks, b: &Networks) -> bool {
+fn networks_disjoint(a: &Networks, b: &Networks) -> bool {
     !a.0.iter().any(|one| {
         b.0.iter()
             .any(|other| other.contains(one) || one.contains(other))
@@ -285,11 +326,13 @@ fn disjoint(a: &Networks, b: &Networks) -> bool {
 }
 
 /// Whether every text that passes is in a list.
-fn all_in(field: &Field, test: &TextTest, list: &List) -> bool {
-    if let Some(texts) = text::only_texts(field, test) {
-        return texts.iter().all(|text| list.holds(field, text));
+fn list_contains_all(field: &Field, test: &TextTest, list: &PolicyList) -> bool {
+    if let Some(texts) = text_logic::only_texts(field, test) {
+        return texts.iter().all(|text| list.matches(field, text));
     }
-    if test.case != Case::Distinguish && !field.ignores_case() || test.form != Form::Canonical {
+    if test.case != CaseSensitivity::Sensitive && !field.ignores_case()
+        || test.form != TextForm::Canonical
+    {
         return false;
     }
     match (&test.kind, list.kind, field) {
@@ -304,22 +347,26 @@ fn all_in(field: &Field, test: &TextTest, list: &List) -> bool {
     }
 }
 
-fn none_in(field: &Field, test: &TextTest, list: &List) -> bool {
-    text::only_texts(field, test)
-        .is_some_and(|texts| !texts.iter().any(|text| list.holds(field, text)))
+fn list_contains_none(field: &Field, test: &TextTest, list: &PolicyList) -> bool {
+    text_logic::only_texts(field, test)
+        .is_some_and(|texts| !texts.iter().any(|text| list.matches(field, text)))
 }
 
 /// Whether a test of the whole URL, or of its beginning, gives another test of a URL this value.
-fn of_urls(a: &Atom, b: &Atom, lists: &[List], value: Value) -> bool {
-    let Test::Text(test) = &a.test else {
+fn url_test_decides(a: &Atom, b: &Atom, lists: &[PolicyList], value: Polarity) -> bool {
+    let AtomTest::Text(test) = &a.test else {
         return false;
     };
-    if a.field != Field::Url || !tells_case(test) {
+    if a.field != Field::Url || !is_verbatim(test) {
         return false;
     }
     match &test.kind {
-        TextKind::Exact(urls) => urls.iter().all(|url| of_url(url, b, lists) == Some(value)),
-        TextKind::Prefix(urls) => urls.iter().all(|url| of_beginning(url, b, lists, value)),
+        TextKind::Exact(urls) => urls
+            .iter()
+            .all(|url| evaluate_for_url(url, b, lists) == Some(value)),
+        TextKind::Prefix(urls) => urls
+            .iter()
+            .all(|url| holds_for_url_prefix(url, b, lists, value)),
         TextKind::Suffix(_)
         | TextKind::Contains(_)
         | TextKind::Regex(_)
@@ -335,23 +382,23 @@ fn of_urls(a: &Atom, b: &Atom, lists: &[List], value: Value) -> bool {
 }
 
 /// What a test says of a URL, if the URL alone decides it.
-fn of_url(url: &str, atom: &Atom, lists: &[List]) -> Option<Value> {
+fn evaluate_for_url(url: &str, atom: &Atom, lists: &[PolicyList]) -> Option<Polarity> {
     let target = UrlTarget::parse(url)
         .ok()
         .filter(|target| target.as_str() == url)?;
-    if !atom.field.is_of_url() {
+    if !atom.field.is_url_part() {
         return None;
     }
-    match atom.evaluate(&Facts::of_url(&target), lists) {
-        Truth::Yes => Some(Value::Yes),
-        Truth::No => Some(Value::No),
+    match atom.evaluate(&Facts::for_url(&target), lists) {
+        Truth::Yes => Some(Polarity::Yes),
+        Truth::No => Some(Polarity::No),
         Truth::Unknown => None,
     }
 }
 
 /// Whether a test has this value for every URL with a beginning. A beginning that goes on behind the host tells
 /// scheme, host and port, and how the path begins.
-fn of_beginning(url: &str, atom: &Atom, lists: &[List], value: Value) -> bool {
+fn holds_for_url_prefix(url: &str, atom: &Atom, lists: &[PolicyList], value: Polarity) -> bool {
     let Some((origin, path)) = origin_and_path(url) else {
         return false;
     };
@@ -360,7 +407,7 @@ fn of_beginning(url: &str, atom: &Atom, lists: &[List], value: Value) -> bool {
         Field::Scheme | Field::Host | Field::Port | Field::Authority
     );
     if is_of_origin {
-        return of_url(origin, atom, lists) == Some(value);
+        return evaluate_for_url(origin, atom, lists) == Some(value);
     }
     if atom.field != Field::Path {
         return false;
@@ -371,22 +418,22 @@ fn of_beginning(url: &str, atom: &Atom, lists: &[List], value: Value) -> bool {
     };
     let begins = TextTest {
         kind,
-        case: Case::Distinguish,
-        form: Form::Canonical,
+        case: CaseSensitivity::Sensitive,
+        form: TextForm::Canonical,
     };
     let begins = Atom {
         field: Field::Path,
-        test: Test::Text(begins),
-        written: [].into(),
+        test: AtomTest::Text(begins),
+        sources: [].into(),
     };
     match value {
-        Value::Yes => implies(&begins, atom, lists),
-        Value::No => excludes(&begins, atom, lists),
+        Polarity::Yes => implies(&begins, atom, lists),
+        Polarity::No => excludes(&begins, atom, lists),
     }
 }
 
-fn tells_case(test: &TextTest) -> bool {
-    test.case == Case::Distinguish && test.form == Form::Canonical
+fn is_verbatim(test: &TextTest) -> bool {
+    test.case == CaseSensitivity::Sensitive && test.form == TextForm::Canonical
 }
 
 fn host_of(url: &str) -> Option<String> {
@@ -407,7 +454,7 @@ mod tests {
     use crate::policy::Policy;
     use crate::policy::compile;
     use crate::policy::rule::RuleBody;
-    use crate::policy::source::MemoryFiles;
+    use crate::policy::source::MemoryFileSystem;
 
     /// A policy with two filters.
     fn policy(a: &str, b: &str) -> Policy {
@@ -416,7 +463,7 @@ mod tests {
              lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\n\
              rules:\n  - {{ id: a, forbid: {a} }}\n  - {{ id: b, forbid: {b} }}\n"
         );
-        compile::load(&MemoryFiles::new().with("p", text), "p")
+        compile::load(&MemoryFileSystem::new().with_file("p", text), "p")
             .unwrap()
             .policy
     }
@@ -424,17 +471,17 @@ mod tests {
     fn relation(a: &str, b: &str) -> &'static str {
         let policy = policy(a, b);
         let claim = |at: usize| match &policy.rules[at].body {
-            RuleBody::Filter(filter) => Claim {
+            RuleBody::Filter(filter) => Assertion {
                 condition: &filter.condition,
-                value: Value::Yes,
+                polarity: Polarity::Yes,
             },
             RuleBody::Group(_) => panic!("a filter"),
         };
-        let premises = Premises::of([claim(0)], &policy.lists);
+        let premises = Assumptions::new([claim(0)], &policy.lists);
         if premises.entail(claim(1)) {
             return "implies";
         }
-        if premises.and([claim(1)]).are_contradictory() {
+        if premises.with([claim(1)]).are_contradictory() {
             "excludes"
         } else {
             ""

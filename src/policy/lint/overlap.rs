@@ -8,14 +8,14 @@ use crate::policy::fact::Facts;
 use crate::policy::space::Space;
 use crate::vocab::target::UrlTarget;
 
-use super::Budget;
-use super::late::allows;
-use super::view::View;
+use super::WorkBudget;
+use super::late_allow::allows;
+use super::lint_view::LintView;
 use super::witness;
 
 /// Two spaces that allow the same URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Overlap {
+pub(super) struct SpaceOverlap {
     /// The rule of the earlier space.
     pub(super) first: usize,
     /// The rule of the later one.
@@ -27,25 +27,30 @@ pub(super) struct Overlap {
 }
 
 /// One overlap of each two spaces that have any.
-pub(super) fn all(view: &View<'_>, budget: &Budget) -> Vec<Overlap> {
+pub(super) fn find_overlaps(view: &LintView<'_>, budget: &WorkBudget) -> Vec<SpaceOverlap> {
     let spaces = view.policy().spaces().all();
     let later = |at: usize| (at + 1..spaces.len()).map(move |other| (at, other));
     let pairs = (0..spaces.len()).flat_map(later);
     pairs
-        .filter_map(|(one, other)| of_two(view, one, other, budget))
+        .filter_map(|(one, other)| find_overlap(view, one, other, budget))
         .collect()
 }
 
-fn of_two(view: &View<'_>, one: usize, other: usize, budget: &Budget) -> Option<Overlap> {
+fn find_overlap(
+    view: &LintView<'_>,
+    one: usize,
+    other: usize,
+    budget: &WorkBudget,
+) -> Option<SpaceOverlap> {
     let spaces = view.policy().spaces().all();
     let pair = [spaces.get(one)?, spaces.get(other)?];
-    allowing(view, one).find_map(|first| {
-        allowing(view, other)
-            .take_while(|_| budget.take())
+    allowing_rules(view, one).find_map(|first| {
+        allowing_rules(view, other)
+            .take_while(|_| budget.try_compare())
             .find_map(|second| {
-                let url = both_allow(view, [first, second], pair)?;
+                let url = find_shared_url(view, [first, second], pair)?;
                 let spaces = pair.map(|space| space.name.as_str().to_owned());
-                Some(Overlap {
+                Some(SpaceOverlap {
                     first,
                     second,
                     spaces,
@@ -56,20 +61,23 @@ fn of_two(view: &View<'_>, one: usize, other: usize, budget: &Budget) -> Option<
 }
 
 /// The rules of a space that allow.
-fn allowing(view: &View<'_>, space: usize) -> impl Iterator<Item = usize> {
+fn allowing_rules(view: &LintView<'_>, space: usize) -> impl Iterator<Item = usize> {
     let rules = view.policy().rules.iter().enumerate();
-    let own = rules.filter(move |(at, _)| view.is_sound(*at) && view.is_of_space(*at, space));
+    let own = rules.filter(move |(at, _)| view.is_sound(*at) && view.belongs_to_space(*at, space));
     own.filter(|(_, rule)| allows(rule) == Some(true))
         .map(|(at, _)| at)
 }
 
 /// A URL that both rules allow, each to a crawler of its space.
-fn both_allow(view: &View<'_>, rules: [usize; 2], spaces: [&Space; 2]) -> Option<String> {
+fn find_shared_url(view: &LintView<'_>, rules: [usize; 2], spaces: [&Space; 2]) -> Option<String> {
     let [first, second] = rules;
-    let premises = view
-        .premises(first)?
-        .and(view.path(second).iter().filter_map(|at| view.claim(*at)));
-    let target = witness::candidate(view, &premises).filter(|_| !premises.are_contradictory())?;
+    let premises = view.assumptions(first)?.with(
+        view.path(second)
+            .iter()
+            .filter_map(|at| view.assertion(*at)),
+    );
+    let target =
+        witness::candidate_url(view, &premises).filter(|_| !premises.are_contradictory())?;
     let both = rules
         .into_iter()
         .zip(spaces)
@@ -77,7 +85,7 @@ fn both_allow(view: &View<'_>, rules: [usize; 2], spaces: [&Space; 2]) -> Option
     both.then(|| target.as_str().to_owned())
 }
 
-fn is_allowed_by(view: &View<'_>, rule: usize, space: &Space, target: &UrlTarget) -> bool {
+fn is_allowed_by(view: &LintView<'_>, rule: usize, space: &Space, target: &UrlTarget) -> bool {
     // A space without crawlers is that of all that are in no other.
     let crawler = space
         .crawlers
@@ -85,7 +93,7 @@ fn is_allowed_by(view: &View<'_>, rule: usize, space: &Space, target: &UrlTarget
         .map_or("a-crawler-that-no-space-names", |name| name);
     let facts = Facts {
         crawler,
-        ..Facts::of_url(target)
+        ..Facts::for_url(target)
     };
     let (_, decision) = view.policy().decide(&facts);
     let by = matches!(decision.cause, Cause::Rule(cause) if cause.0 as usize == rule);

@@ -1,45 +1,50 @@
 //! Witnesses: a URL to which a rule applies, made from what its conditions ask and tried on them.
 
-use crate::policy::condition::{Atom, Test, Truth};
+use crate::policy::condition::{Atom, AtomTest, Truth};
 use crate::policy::fact::Facts;
 use crate::policy::field::Field;
 use crate::policy::list::ListKind;
 use crate::policy::pattern::TextKind;
 use crate::vocab::target::UrlTarget;
 
-use super::logic::{Claim, Premises, Value};
-use super::view::View;
+use super::lint_view::LintView;
+use super::logic::{Assertion, Assumptions, Polarity};
 
 /// A URL for which a rule applies or hits, as far as its own condition and those around it go; none if none was
 /// found that a GET of a crawler without a name could ask for.
-pub(super) fn of(view: &View<'_>, at: usize) -> Option<String> {
-    let target = candidate(view, view.premises(at)?)?;
-    let facts = Facts::of_url(&target);
-    let fits = |Claim { condition, value }: Claim<'_>| {
+pub(super) fn find_url(view: &LintView<'_>, at: usize) -> Option<String> {
+    let target = candidate_url(view, view.assumptions(at)?)?;
+    let facts = Facts::for_url(&target);
+    let fits = |Assertion {
+                    condition,
+                    polarity: value,
+                }: Assertion<'_>| {
         let wanted = match value {
-            Value::Yes => Truth::Yes,
-            Value::No => Truth::No,
+            Polarity::Yes => Truth::Yes,
+            Polarity::No => Truth::No,
         };
         condition.evaluate(&facts, view.lists()) == wanted
     };
     let fits = view
         .path(at)
         .iter()
-        .filter_map(|at| view.claim(*at))
+        .filter_map(|at| view.assertion(*at))
         .all(fits);
     fits.then(|| target.as_str().to_owned())
 }
 
 /// A URL made from what premises ask, which may not fit them.
-pub(super) fn candidate(view: &View<'_>, premises: &Premises<'_>) -> Option<UrlTarget> {
-    let mut draft = Draft::default();
-    premises.tests().for_each(|atom| draft.meet(view, atom));
+pub(super) fn candidate_url(view: &LintView<'_>, premises: &Assumptions<'_>) -> Option<UrlTarget> {
+    let mut draft = UrlDraft::default();
+    premises
+        .positive_atoms()
+        .for_each(|atom| draft.apply_atom(view, atom));
     UrlTarget::parse(&draft.into_url()).ok()
 }
 
 /// A URL in parts, each as some condition wants it.
 #[derive(Debug, Default)]
-struct Draft {
+struct UrlDraft {
     whole: Option<String>,
     scheme: Option<String>,
     host: Option<String>,
@@ -49,20 +54,20 @@ struct Draft {
     query: Option<String>,
 }
 
-impl Draft {
-    fn meet(&mut self, view: &View<'_>, atom: &Atom) {
+impl UrlDraft {
+    fn apply_atom(&mut self, view: &LintView<'_>, atom: &Atom) {
         match &atom.test {
-            Test::Text(test) => {
+            AtomTest::Text(test) => {
                 if let Some((kind, value)) = first_value(&test.kind) {
-                    self.text(&atom.field, kind, value);
+                    self.apply_text(&atom.field, kind, value);
                 }
             }
-            Test::Number(ranges) if atom.field == Field::Port => {
+            AtomTest::Number(ranges) if atom.field == Field::Port => {
                 self.port = ranges.0.first().map(|(from, _)| *from);
             }
-            Test::In(list) => {
+            AtomTest::InList(list) => {
                 let list = view.lists().get(*list);
-                let item = list.and_then(|list| Some((list.kind, list.items.first()?)));
+                let item = list.and_then(|list| Some((list.kind, list.items.first_text()?)));
                 match item {
                     Some((ListKind::Domains | ListKind::Hosts, item)) => {
                         self.host = Some(item.to_owned())
@@ -73,21 +78,21 @@ impl Draft {
                     Some((ListKind::Surts | ListKind::Addresses | ListKind::Values, _)) | None => {}
                 }
             }
-            Test::Number(_) | Test::Address(_) => {}
+            AtomTest::Number(_) | AtomTest::Address(_) => {}
         }
     }
 
-    fn text(&mut self, field: &Field, part: Part, value: &str) {
+    fn apply_text(&mut self, field: &Field, part: TextPart, value: &str) {
         let owned = || Some(value.to_owned());
         match (field, part) {
-            (Field::Url, Part::Whole | Part::Beginning) => self.whole = owned(),
+            (Field::Url, TextPart::Whole | TextPart::Beginning) => self.whole = owned(),
             (Field::Scheme, _) => self.scheme = owned(),
             (Field::Host | Field::Authority, _) => self.host = owned(),
-            (Field::Path | Field::PathAndQuery, Part::Whole | Part::Beginning) => {
+            (Field::Path | Field::PathAndQuery, TextPart::Whole | TextPart::Beginning) => {
                 self.path = owned()
             }
-            (Field::Path, Part::Extension) => self.end.push_str(&format!("a.{value}")),
-            (Field::Path | Field::PathAndQuery, Part::End | Part::Inside) => {
+            (Field::Path, TextPart::Extension) => self.end.push_str(&format!("a.{value}")),
+            (Field::Path | Field::PathAndQuery, TextPart::End | TextPart::Inside) => {
                 self.end.push_str(value)
             }
             (Field::Query, _) => self.query = owned(),
@@ -135,7 +140,7 @@ impl Draft {
 
 /// Which part of a text a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Part {
+enum TextPart {
     Whole,
     Beginning,
     End,
@@ -143,13 +148,13 @@ enum Part {
     Extension,
 }
 
-fn first_value(kind: &TextKind) -> Option<(Part, &str)> {
+fn first_value(kind: &TextKind) -> Option<(TextPart, &str)> {
     let (part, values) = match kind {
-        TextKind::Exact(values) | TextKind::Domain(values) => (Part::Whole, values),
-        TextKind::Prefix(values) | TextKind::Under(values) => (Part::Beginning, values),
-        TextKind::Suffix(values) => (Part::End, values),
-        TextKind::Contains(values) => (Part::Inside, values),
-        TextKind::Ext(values) => (Part::Extension, values),
+        TextKind::Exact(values) | TextKind::Domain(values) => (TextPart::Whole, values),
+        TextKind::Prefix(values) | TextKind::Under(values) => (TextPart::Beginning, values),
+        TextKind::Suffix(values) => (TextPart::End, values),
+        TextKind::Contains(values) => (TextPart::Inside, values),
+        TextKind::Ext(values) => (TextPart::Extension, values),
         TextKind::Regex(_)
         | TextKind::Surt(_)
         | TextKind::Length(_)

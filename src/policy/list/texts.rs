@@ -11,16 +11,16 @@ pub const MAX_BYTES: usize = u32::MAX as usize;
 
 /// Texts one behind the other.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Texts {
-    all: String,
+pub struct PackedTexts {
+    buffer: String,
     ends: Vec<u32>,
 }
 
-impl Texts {
+impl PackedTexts {
     /// Room for so many texts of so many bytes together.
     pub fn with_capacity(count: usize, bytes: usize) -> Self {
         Self {
-            all: String::with_capacity(bytes),
+            buffer: String::with_capacity(bytes),
             ends: Vec::with_capacity(count),
         }
     }
@@ -29,12 +29,12 @@ impl Texts {
     #[must_use]
     pub fn push(&mut self, text: &str) -> bool {
         let end = self
-            .all
+            .buffer
             .len()
             .checked_add(text.len())
             .and_then(|end| u32::try_from(end).ok());
         if let Some(end) = end {
-            self.all.push_str(text);
+            self.buffer.push_str(text);
             self.ends.push(end);
         }
         end.is_some()
@@ -47,7 +47,7 @@ impl Texts {
             .checked_sub(1)
             .and_then(|before| self.ends.get(before))
             .map_or(0, |end| *end);
-        self.all.get(from as usize..to as usize)
+        self.buffer.get(from as usize..to as usize)
     }
 
     /// How many there are.
@@ -66,24 +66,24 @@ impl Texts {
     }
 
     /// Gives back the memory that was reserved and not used.
-    fn shrink(&mut self) {
-        self.all.shrink_to_fit();
+    fn shrink_to_fit(&mut self) {
+        self.buffer.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
 }
 
-impl fmt::Debug for Texts {
+impl fmt::Debug for PackedTexts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} texts of {} bytes", self.len(), self.all.len())
+        write!(f, "{} texts of {} bytes", self.len(), self.buffer.len())
     }
 }
 
 /// A set of texts that are looked up whole: a hash table of places, open, and at most half full.
 #[derive(Clone)]
 pub struct TextSet {
-    texts: Texts,
+    texts: PackedTexts,
     /// A place in `texts` plus one, or 0.
-    seats: Box<[u32]>,
+    slots: Box<[u32]>,
     hasher: RandomState,
 }
 
@@ -97,16 +97,16 @@ impl PartialEq for TextSet {
 
 impl TextSet {
     /// The set of these texts; those that stand there twice count once.
-    pub fn new(mut texts: Texts) -> Self {
-        texts.shrink();
+    pub fn new(mut texts: PackedTexts) -> Self {
+        texts.shrink_to_fit();
         let seats = (texts.len() * 2).next_power_of_two().max(2);
         let mut set = Self {
             texts,
-            seats: vec![0; seats].into(),
+            slots: vec![0; seats].into(),
             hasher: RandomState::new(),
         };
         for at in 0..set.texts.len() {
-            set.seat(at);
+            set.insert_slot(at);
         }
         set
     }
@@ -117,27 +117,27 @@ impl TextSet {
     }
 
     /// Its texts; one that was given twice stands twice.
-    pub fn texts(&self) -> &Texts {
+    pub fn texts(&self) -> &PackedTexts {
         &self.texts
     }
 
-    fn seat(&mut self, at: usize) {
+    fn insert_slot(&mut self, at: usize) {
         let Some(Err(free)) = self.texts.get(at).map(|text| self.find(text)) else {
             return;
         };
-        if let (Some(seat), Ok(number)) = (self.seats.get_mut(free), u32::try_from(at + 1)) {
+        if let (Some(seat), Ok(number)) = (self.slots.get_mut(free), u32::try_from(at + 1)) {
             *seat = number;
         }
     }
 
     /// Whether a text is there; if not, the free seat at which its search ended.
     fn find(&self, text: &str) -> Result<(), usize> {
-        let mask = self.seats.len() - 1;
+        let mask = self.slots.len() - 1;
         let hash = self.hasher.hash_one(text.as_bytes());
         // The lower half of a hash is enough for as many seats as there can be.
         let mut seat = hash as usize & mask;
         loop {
-            match self.seats.get(seat) {
+            match self.slots.get(seat) {
                 None | Some(0) => return Err(seat),
                 Some(number) if self.texts.get(*number as usize - 1) == Some(text) => return Ok(()),
                 Some(_) => seat = (seat + 1) & mask,
@@ -154,14 +154,14 @@ impl fmt::Debug for TextSet {
 
 /// Texts in byte order, of which none begins another, so that one binary search finds the one that begins a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SortedTexts(Texts);
+pub struct SortedTexts(PackedTexts);
 
 impl SortedTexts {
     /// Sorts texts, and drops those that a shorter one begins.
-    pub fn new(texts: &Texts) -> Self {
+    pub fn new(texts: &PackedTexts) -> Self {
         let mut order: Vec<&str> = texts.iter().collect();
         order.sort_unstable();
-        let mut kept = Texts::with_capacity(order.len(), texts.all.len());
+        let mut kept = PackedTexts::with_capacity(order.len(), texts.buffer.len());
         for text in order {
             let covered = kept
                 .get(kept.len().wrapping_sub(1))
@@ -169,42 +169,42 @@ impl SortedTexts {
             // There is room: together they are no longer than before.
             let _ = !covered && kept.push(text);
         }
-        kept.shrink();
+        kept.shrink_to_fit();
         Self(kept)
     }
 
     /// Its texts.
-    pub fn texts(&self) -> &Texts {
+    pub fn texts(&self) -> &PackedTexts {
         &self.0
     }
 
     /// Whether a text is one of them.
     pub fn contains(&self, text: &str) -> bool {
-        self.last_up_to(text) == Some(text)
+        self.last_not_after(text) == Some(text)
     }
 
     /// Whether a text begins with one of them.
     pub fn has_prefix_of(&self, text: &str) -> bool {
-        self.last_up_to(text)
+        self.last_not_after(text)
             .is_some_and(|nearest| text.starts_with(nearest))
     }
 
     /// Whether one of them begins with a text.
-    pub fn has_any_below(&self, text: &str) -> bool {
-        let first = self.count_up_to(text);
+    pub fn has_any_starting_with(&self, text: &str) -> bool {
+        let first = self.count_not_after(text);
         let here = |at: usize| self.0.get(at).is_some_and(|item| item.starts_with(text));
         here(first) || first.checked_sub(1).is_some_and(here)
     }
 
     /// The last one that does not come after a text.
-    fn last_up_to(&self, text: &str) -> Option<&str> {
-        self.count_up_to(text)
+    fn last_not_after(&self, text: &str) -> Option<&str> {
+        self.count_not_after(text)
             .checked_sub(1)
             .and_then(|at| self.0.get(at))
     }
 
     /// How many do not come after a text.
-    fn count_up_to(&self, text: &str) -> usize {
+    fn count_not_after(&self, text: &str) -> usize {
         let (mut from, mut to) = (0, self.0.len());
         while from < to {
             let middle = from + (to - from) / 2;
@@ -223,8 +223,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    fn texts(all: &[&str]) -> Texts {
-        let mut texts = Texts::default();
+    fn texts(all: &[&str]) -> PackedTexts {
+        let mut texts = PackedTexts::default();
         assert!(all.iter().all(|text| texts.push(text)));
         texts
     }
@@ -239,7 +239,7 @@ mod tests {
                 .iter()
                 .any(|text| set.contains(text))
         );
-        assert!(!TextSet::new(Texts::default()).contains(""));
+        assert!(!TextSet::new(PackedTexts::default()).contains(""));
     }
 
     #[test]

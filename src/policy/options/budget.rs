@@ -3,15 +3,15 @@
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
-use super::schema::{BYTES, HOSTS, NEW_URLS, PER, URLS};
-use super::{Slot, Value};
+use super::schema::{BUDGET_BYTES, BUDGET_HOSTS, BUDGET_NEW_URLS, BUDGET_PER, BUDGET_URLS};
+use super::{OptionSlot, OptionValue};
 
 /// The limits, in the order in which they are looked at.
-pub const LIMITS: [Slot; 4] = [URLS, NEW_URLS, BYTES, HOSTS];
+pub const LIMITS: [OptionSlot; 4] = [BUDGET_URLS, BUDGET_NEW_URLS, BUDGET_BYTES, BUDGET_HOSTS];
 
 /// What a budget is counted for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Per {
+pub enum BudgetScope {
     /// A host.
     Host,
     /// What one owner has registered.
@@ -24,7 +24,7 @@ pub enum Per {
 
 /// What may be fetched in a day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct BudgetOption {
     /// `urls`.
     pub urls: Option<u64>,
     /// `new_urls`.
@@ -34,24 +34,24 @@ pub struct Budget {
     /// `hosts`.
     pub hosts: Option<u64>,
     /// `per`: a host, or a registrable domain where hosts are counted, unless it says.
-    pub per: Per,
+    pub per: BudgetScope,
 }
 
 /// The option as it stands; `None` if nothing is limited.
-pub fn of(policy: &Policy, trail: &Trail) -> Option<Budget> {
+pub fn read(policy: &Policy, trail: &Trail) -> Option<BudgetOption> {
     if !policy.has_budgets() {
         return None;
     }
     let [urls, new_urls, bytes, hosts] = LIMITS.map(|slot| trail.number(policy, slot));
-    let per = match trail.word(policy, PER) {
-        Some("crawler") => Per::Crawler,
-        Some("space") => Per::Space,
-        Some("registrable_domain") => Per::RegistrableDomain,
-        Some("host") => Per::Host,
-        Some(_) | None if hosts.is_some() => Per::RegistrableDomain,
-        Some(_) | None => Per::Host,
+    let per = match trail.word(policy, BUDGET_PER) {
+        Some("crawler") => BudgetScope::Crawler,
+        Some("space") => BudgetScope::Space,
+        Some("registrable_domain") => BudgetScope::RegistrableDomain,
+        Some("host") => BudgetScope::Host,
+        Some(_) | None if hosts.is_some() => BudgetScope::RegistrableDomain,
+        Some(_) | None => BudgetScope::Host,
     };
-    let budget = Budget {
+    let budget = BudgetOption {
         urls,
         new_urls,
         bytes,
@@ -65,10 +65,10 @@ pub fn of(policy: &Policy, trail: &Trail) -> Option<Budget> {
 }
 
 /// Whether anything in a policy sets a limit.
-pub(in crate::policy) fn any(policy: &Policy) -> bool {
+pub(in crate::policy) fn has_limits(policy: &Policy) -> bool {
     LIMITS.into_iter().any(|slot| {
         policy
-            .values_of(slot)
-            .any(|(_, value)| *value != Value::None)
+            .possible_values(slot)
+            .any(|(_, value)| *value != OptionValue::None)
     })
 }

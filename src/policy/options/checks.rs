@@ -4,12 +4,12 @@
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
-use super::Slot;
-use super::schema::{self, MAX_BUFFER, REJECTS, TAGS};
+use super::OptionSlot;
+use super::schema::{self, MAX_BUFFER, REJECT_WORD, TAG_WORD};
 
 /// What becomes of an answer that a check finds something in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Check {
+pub enum CheckAction {
     /// Nothing: it is not looked for.
     #[default]
     Pass,
@@ -20,11 +20,11 @@ pub enum Check {
 }
 
 /// The option at this slot as it stands.
-pub fn of(policy: &Policy, trail: &Trail, slot: Slot) -> Check {
+pub fn read_action(policy: &Policy, trail: &Trail, slot: OptionSlot) -> CheckAction {
     match trail.word(policy, slot) {
-        Some(REJECTS) => Check::Reject,
-        Some(TAGS) => Check::Tag,
-        Some(_) | None => Check::Pass,
+        Some(REJECT_WORD) => CheckAction::Reject,
+        Some(TAG_WORD) => CheckAction::Tag,
+        Some(_) | None => CheckAction::Pass,
     }
 }
 
@@ -37,10 +37,10 @@ pub fn max_buffer(policy: &Policy, trail: &Trail) -> u64 {
 impl Policy {
     /// Whether anything in the policy sets this check to more than `pass`: a policy that does not spares every answer the
     /// work for it.
-    pub fn ever_checks(&self, slot: Slot) -> bool {
-        self.values_of(slot).any(|(_, value)| {
-            let word = schema::word_of(value);
-            word == Some(REJECTS) || word == Some(TAGS)
+    pub fn ever_checks(&self, slot: OptionSlot) -> bool {
+        self.possible_values(slot).any(|(_, value)| {
+            let word = schema::as_word(value);
+            word == Some(REJECT_WORD) || word == Some(TAG_WORD)
         })
     }
 }

@@ -7,28 +7,28 @@ use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
 use super::schema::slot;
-use super::{Slot, Value};
+use super::{OptionSlot, OptionValue};
 
-const KEY: Slot = slot("politeness.key");
-const DELAY: Slot = slot("politeness.delay");
-const RATE: Slot = slot("politeness.rate");
-const BURST: Slot = slot("politeness.burst");
-const CONCURRENCY: Slot = slot("politeness.concurrency");
-const MAX_HOLD: Slot = slot("politeness.max_hold");
-const OVERFLOW: Slot = slot("politeness.overflow");
-const JITTER: Slot = slot("politeness.jitter");
-const ADAPTIVE_FACTOR: Slot = slot("politeness.adaptive.factor");
-const ADAPTIVE_MIN: Slot = slot("politeness.adaptive.min");
-const ADAPTIVE_MAX: Slot = slot("politeness.adaptive.max");
-const ADDRESS_DELAY: Slot = slot("politeness.per_address.delay");
-const ADDRESS_CONCURRENCY: Slot = slot("politeness.per_address.concurrency");
-const BYTES: Slot = slot("politeness.bytes_per_second");
-const REQUEST_RATE: Slot = slot("politeness.request_rate");
+const KEY: OptionSlot = slot("politeness.key");
+const DELAY: OptionSlot = slot("politeness.delay");
+const RATE: OptionSlot = slot("politeness.rate");
+const BURST: OptionSlot = slot("politeness.burst");
+const CONCURRENCY: OptionSlot = slot("politeness.concurrency");
+const MAX_HOLD: OptionSlot = slot("politeness.max_hold");
+const OVERFLOW: OptionSlot = slot("politeness.overflow");
+const JITTER: OptionSlot = slot("politeness.jitter");
+const ADAPTIVE_FACTOR: OptionSlot = slot("politeness.adaptive.factor");
+const ADAPTIVE_MIN: OptionSlot = slot("politeness.adaptive.min");
+const ADAPTIVE_MAX: OptionSlot = slot("politeness.adaptive.max");
+const ADDRESS_DELAY: OptionSlot = slot("politeness.per_address.delay");
+const ADDRESS_CONCURRENCY: OptionSlot = slot("politeness.per_address.concurrency");
+const BYTES: OptionSlot = slot("politeness.bytes_per_second");
+const REQUEST_RATE: OptionSlot = slot("politeness.request_rate");
 /// `schedule`: prepared when a policy is loaded.
-pub const SCHEDULE: Slot = slot("politeness.schedule");
-const ORDER: Slot = slot("politeness.order");
-const EMBEDS_DELAY: Slot = slot("politeness.embeds.delay");
-const EMBEDS_CONCURRENCY: Slot = slot("politeness.embeds.concurrency");
+pub const SCHEDULE: OptionSlot = slot("politeness.schedule");
+const ORDER: OptionSlot = slot("politeness.order");
+const EMBEDS_DELAY: OptionSlot = slot("politeness.embeds.delay");
+const EMBEDS_CONCURRENCY: OptionSlot = slot("politeness.embeds.concurrency");
 
 /// What is paced as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +61,7 @@ pub enum QueueOrder {
 
 /// The limits of pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Pages {
+pub struct PageLimits {
     /// `delay`.
     pub delay: Duration,
     /// `rate`: so many in so long.
@@ -74,7 +74,7 @@ pub struct Pages {
 
 /// The limits of what belongs to pages: `embeds`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Embeds {
+pub struct EmbedLimits {
     /// `embeds.delay`.
     pub delay: Duration,
     /// `embeds.concurrency`.
@@ -83,7 +83,7 @@ pub struct Embeds {
 
 /// The limits of an address, whatever hosts it has: `per_address`.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct PerAddress {
+pub struct AddressLimits {
     /// `per_address.delay`: of pages only.
     pub delay: Duration,
     /// `per_address.concurrency`.
@@ -92,14 +92,14 @@ pub struct PerAddress {
 
 /// Reads the option for a request from what the rules have assigned.
 #[derive(Clone, Copy, Debug)]
-pub struct Politeness<'a> {
+pub struct PolitenessOption<'a> {
     policy: &'a Policy,
     trail: &'a Trail,
 }
 
-impl<'a> Politeness<'a> {
+impl<'a> PolitenessOption<'a> {
     /// The option as it stands.
-    pub fn of(policy: &'a Policy, trail: &'a Trail) -> Self {
+    pub fn new(policy: &'a Policy, trail: &'a Trail) -> Self {
         Self { policy, trail }
     }
 
@@ -113,13 +113,13 @@ impl<'a> Politeness<'a> {
     }
 
     /// The limits of pages.
-    pub fn pages(&self) -> Pages {
-        let rate = if let Value::Rate { count, per } = self.value(RATE) {
+    pub fn pages(&self) -> PageLimits {
+        let rate = if let OptionValue::Rate { count, per } = self.value(RATE) {
             Some((*count, *per))
         } else {
             None
         };
-        Pages {
+        PageLimits {
             delay: self.duration(DELAY).unwrap_or_default(),
             rate,
             burst: self.count(BURST),
@@ -128,9 +128,9 @@ impl<'a> Politeness<'a> {
     }
 
     /// The limits of embeds.
-    pub fn embeds(&self) -> Embeds {
+    pub fn embeds(&self) -> EmbedLimits {
         let delay = self.duration(EMBEDS_DELAY).unwrap_or_default();
-        Embeds {
+        EmbedLimits {
             delay,
             concurrency: self.count(EMBEDS_CONCURRENCY),
         }
@@ -138,7 +138,7 @@ impl<'a> Politeness<'a> {
 
     /// `jitter`: factors from and to.
     pub fn jitter(&self) -> Option<(f64, f64)> {
-        if let Value::Range(from, to) = self.value(JITTER) {
+        if let OptionValue::Range(from, to) = self.value(JITTER) {
             Some((*from, *to))
         } else {
             None
@@ -148,7 +148,7 @@ impl<'a> Politeness<'a> {
     /// `adaptive`: the factor, the least and the longest delay. One key switches it on; the others are 1, 1 s and 30 s
     /// then.
     pub fn adaptive(&self) -> Option<(f64, Duration, Duration)> {
-        let factor = if let Value::Decimal(factor) = self.value(ADAPTIVE_FACTOR) {
+        let factor = if let OptionValue::Decimal(factor) = self.value(ADAPTIVE_FACTOR) {
             Some(*factor)
         } else {
             None
@@ -180,7 +180,7 @@ impl<'a> Politeness<'a> {
     }
 
     /// `per_address`, if any of it is set.
-    pub fn per_address(&self) -> Option<PerAddress> {
+    pub fn per_address(&self) -> Option<AddressLimits> {
         let (delay, concurrency) = (
             self.duration(ADDRESS_DELAY),
             self.trail.number(self.policy, ADDRESS_CONCURRENCY),
@@ -189,7 +189,7 @@ impl<'a> Politeness<'a> {
             return None;
         }
         let most = concurrency.and_then(|count| u32::try_from(count).ok());
-        Some(PerAddress {
+        Some(AddressLimits {
             delay: delay.unwrap_or_default(),
             concurrency: most.unwrap_or(u32::MAX),
         })
@@ -216,19 +216,19 @@ impl<'a> Politeness<'a> {
         }
     }
 
-    fn value(&self, slot: Slot) -> &'a Value {
+    fn value(&self, slot: OptionSlot) -> &'a OptionValue {
         self.trail.value(self.policy, slot)
     }
 
-    fn duration(&self, slot: Slot) -> Option<Duration> {
-        if let Value::Duration(duration) = self.value(slot) {
+    fn duration(&self, slot: OptionSlot) -> Option<Duration> {
+        if let OptionValue::Duration(duration) = self.value(slot) {
             Some(*duration)
         } else {
             None
         }
     }
 
-    fn count(&self, slot: Slot) -> u32 {
+    fn count(&self, slot: OptionSlot) -> u32 {
         let count = self.trail.number(self.policy, slot).unwrap_or(1);
         u32::try_from(count).unwrap_or(u32::MAX)
     }

@@ -6,13 +6,13 @@ use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
 use super::schema::slot;
-use super::{Slot, Value};
+use super::{OptionSlot, OptionValue};
 
-const OBEY: Slot = slot("robots.obey");
-const AGENT: Slot = slot("robots.agent");
-const USAGE: Slot = super::schema::USAGE;
-const ON_UNREACHABLE: Slot = slot("robots.on_unreachable");
-const CRAWL_DELAY_CAP: Slot = slot("robots.crawl_delay_cap");
+const OBEY: OptionSlot = slot("robots.obey");
+const AGENT: OptionSlot = slot("robots.agent");
+const USAGE: OptionSlot = super::schema::ROBOTS_USAGE;
+const ON_UNREACHABLE: OptionSlot = slot("robots.on_unreachable");
+const CRAWL_DELAY_CAP: OptionSlot = slot("robots.crawl_delay_cap");
 
 /// What holds for a host whose robots.txt cannot be had.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,8 +26,8 @@ pub enum OnUnreachable {
 }
 
 /// The option `robots.agent`, if the policy names one.
-pub fn named_agent<'p>(policy: &'p Policy, trail: &Trail) -> Option<&'p str> {
-    if let Value::Text(agent) = trail.value(policy, AGENT) {
+pub fn robots_agent<'p>(policy: &'p Policy, trail: &Trail) -> Option<&'p str> {
+    if let OptionValue::Text(agent) = trail.value(policy, AGENT) {
         Some(agent)
     } else {
         None
@@ -43,7 +43,7 @@ pub struct RobotsOption<'a> {
 
 impl<'a> RobotsOption<'a> {
     /// The option as it stands.
-    pub fn of(policy: &'a Policy, trail: &'a Trail) -> Self {
+    pub fn new(policy: &'a Policy, trail: &'a Trail) -> Self {
         Self { policy, trail }
     }
 
@@ -54,18 +54,18 @@ impl<'a> RobotsOption<'a> {
 
     /// `agent`, if the policy names one.
     pub fn agent(&self) -> Option<&'a str> {
-        named_agent(self.policy, self.trail)
+        robots_agent(self.policy, self.trail)
     }
 
     /// `usage`: the uses that the crawler declares, named as `robots::usage::purpose` does.
     pub fn uses(&self) -> impl Iterator<Item = &'a str> {
-        let items = if let Value::List(items) = self.trail.value(self.policy, USAGE) {
+        let items = if let OptionValue::List(items) = self.trail.value(self.policy, USAGE) {
             &**items
         } else {
             &[]
         };
         items.iter().filter_map(|item| {
-            if let Value::Text(name) = item {
+            if let OptionValue::Text(name) = item {
                 Some(&**name)
             } else {
                 None
@@ -85,7 +85,7 @@ impl<'a> RobotsOption<'a> {
     /// `crawl_delay_cap`: the longest Crawl-delay that counts.
     pub fn crawl_delay_cap(&self) -> Duration {
         let value = self.trail.value(self.policy, CRAWL_DELAY_CAP);
-        if let Value::Duration(cap) = value {
+        if let OptionValue::Duration(cap) = value {
             *cap
         } else {
             Duration::ZERO

@@ -1,13 +1,13 @@
 //! Which options exist, what values they take, their defaults, and what this version does with them.
 //!
 //! One row an option; a key of a map is an option of its own. The only keys without a row are those of the open maps
-//! ([`OPEN`]).
+//! ([`OPEN_MAPS`]).
 
 mod table;
 
 use std::time::Duration;
 
-use super::{Slot, Value};
+use super::{OptionSlot, OptionValue};
 use crate::policy::rule::PolicyStage;
 use crate::vocab::disposition::Disposition;
 use crate::vocab::intent::Intent;
@@ -15,66 +15,66 @@ use crate::vocab::intent::Intent;
 pub use table::SPECS;
 
 /// `disposition`.
-pub const DISPOSITION: Slot = Slot(0);
+pub const DISPOSITION: OptionSlot = OptionSlot(0);
 /// `reject`.
-pub const REJECT: Slot = Slot(1);
+pub const REJECT: OptionSlot = OptionSlot(1);
 /// `reject_status`.
-pub const REJECT_STATUS: Slot = Slot(2);
+pub const REJECT_STATUS: OptionSlot = OptionSlot(2);
 /// `record`.
-pub const RECORD: Slot = Slot(3);
+pub const RECORD: OptionSlot = OptionSlot(3);
 /// `html_only`.
-pub const HTML_ONLY: Slot = Slot(4);
+pub const HTML_ONLY: OptionSlot = OptionSlot(4);
 /// `max_depth`.
-pub const MAX_DEPTH: Slot = Slot(5);
+pub const MAX_DEPTH: OptionSlot = OptionSlot(5);
 /// `max_body`.
-pub const MAX_BODY: Slot = Slot(6);
+pub const MAX_BODY: OptionSlot = OptionSlot(6);
 /// `tunnel_undecided`.
-pub const TUNNEL_UNDECIDED: Slot = Slot(7);
+pub const TUNNEL_UNDECIDED: OptionSlot = OptionSlot(7);
 /// `noncanonical`.
-pub const NONCANONICAL: Slot = slot("noncanonical");
+pub const NONCANONICAL: OptionSlot = slot("noncanonical");
 /// `noindex`.
-pub const NOINDEX: Slot = slot("noindex");
+pub const NOINDEX: OptionSlot = slot("noindex");
 /// `enforce_index`.
-pub const ENFORCE_INDEX: Slot = slot("enforce_index");
+pub const ENFORCE_INDEX: OptionSlot = slot("enforce_index");
 /// `enforce_follow`.
-pub const ENFORCE_FOLLOW: Slot = slot("enforce_follow");
+pub const ENFORCE_FOLLOW: OptionSlot = slot("enforce_follow");
 /// `unmodified`.
-pub const UNMODIFIED: Slot = slot("unmodified");
+pub const UNMODIFIED: OptionSlot = slot("unmodified");
 /// `duplicate`.
-pub const DUPLICATE: Slot = slot("duplicate");
+pub const DUPLICATE: OptionSlot = slot("duplicate");
 /// `max_buffer`.
-pub const MAX_BUFFER: Slot = slot("max_buffer");
+pub const MAX_BUFFER: OptionSlot = slot("max_buffer");
 /// The word with which `enforce_index` and `enforce_follow` take out of a document what it is not to have.
-pub const STRIP: &str = "strip";
+pub const STRIP_WORD: &str = "strip";
 /// `strip_params`.
-pub const STRIP_PARAMS: Slot = slot("strip_params");
+pub const STRIP_PARAMS: OptionSlot = slot("strip_params");
 /// The path of `replace`.
 pub const REPLACE_PATH: &str = "replace";
 /// `replace`.
-pub const REPLACE: Slot = slot(REPLACE_PATH);
+pub const REPLACE: OptionSlot = slot(REPLACE_PATH);
 /// `traps`.
-pub const TRAPS: Slot = slot("traps");
+pub const TRAPS: OptionSlot = slot("traps");
 /// `budget.urls`.
-pub const URLS: Slot = slot("budget.urls");
+pub const BUDGET_URLS: OptionSlot = slot("budget.urls");
 /// `budget.bytes`.
-pub const BYTES: Slot = slot("budget.bytes");
+pub const BUDGET_BYTES: OptionSlot = slot("budget.bytes");
 /// `budget.hosts`.
-pub const HOSTS: Slot = slot("budget.hosts");
+pub const BUDGET_HOSTS: OptionSlot = slot("budget.hosts");
 /// `budget.per`.
-pub const PER: Slot = slot("budget.per");
+pub const BUDGET_PER: OptionSlot = slot("budget.per");
 /// `budget.new_urls`.
-pub const NEW_URLS: Slot = slot("budget.new_urls");
+pub const BUDGET_NEW_URLS: OptionSlot = slot("budget.new_urls");
 /// The word with which an option that checks answers only says what it finds.
-pub const TAGS: &str = "tag";
+pub const TAG_WORD: &str = "tag";
 /// The word with which an option that checks answers refuses them.
-pub const REJECTS: &str = "reject";
+pub const REJECT_WORD: &str = "reject";
 /// `robots.usage`.
-pub const USAGE: Slot = slot("robots.usage");
+pub const ROBOTS_USAGE: OptionSlot = slot("robots.usage");
 /// `verify`.
-pub const VERIFY: Slot = slot("verify");
+pub const VERIFY: OptionSlot = slot("verify");
 
 /// The place of an option that has no place of its own above, found while this is compiled.
-pub const fn slot(path: &str) -> Slot {
+pub const fn slot(path: &str) -> OptionSlot {
     let mut at = 0;
     while at < SPECS.len() {
         #[allow(
@@ -82,17 +82,17 @@ pub const fn slot(path: &str) -> Slot {
             reason = "within its bounds, and known when this is compiled"
         )]
         let spec = &SPECS[at];
-        if equal(spec.path.as_bytes(), path.as_bytes()) {
-            return Slot(at as u16);
+        if bytes_equal(spec.path.as_bytes(), path.as_bytes()) {
+            return OptionSlot(at as u16);
         }
         at += 1;
     }
     panic!("there is no such option")
 }
 
-const fn equal(a: &[u8], b: &[u8]) -> bool {
+const fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
     match (a.split_first(), b.split_first()) {
-        (Some((x, a)), Some((y, b))) => *x == *y && equal(a, b),
+        (Some((x, a)), Some((y, b))) => *x == *y && bytes_equal(a, b),
         (None, None) => true,
         (None, Some(_)) | (Some(_), None) => false,
     }
@@ -103,15 +103,15 @@ pub const META: &str = "meta";
 /// The open map of fields that origins get.
 pub const SET_HEADERS: &str = "request_headers.set";
 /// `request_headers.remove`.
-pub const REMOVE_HEADERS: Slot = slot("request_headers.remove");
+pub const REMOVE_HEADERS: OptionSlot = slot("request_headers.remove");
 /// `source`.
-pub const SOURCE: Slot = slot("source");
+pub const SOURCE: OptionSlot = slot("source");
 /// `priority`.
-pub const PRIORITY: Slot = slot("priority");
+pub const PRIORITY: OptionSlot = slot("priority");
 /// `index`.
-pub const INDEX: Slot = slot("index");
+pub const INDEX: OptionSlot = slot("index");
 /// `follow`.
-pub const FOLLOW: Slot = slot("follow");
+pub const FOLLOW: OptionSlot = slot("follow");
 
 /// A map whose keys are the writer's own: each is an option without a row, text or `none`, none by default. As they are
 /// names of fields, or parts of such, capital letters do not tell them apart.
@@ -120,43 +120,43 @@ pub struct OpenMap {
     /// Its path.
     pub path: &'static str,
     /// When its keys act.
-    pub acts: Acts,
+    pub deadline: OptionDeadline,
     /// How many different keys a policy may have.
-    pub most: usize,
+    pub max_keys: usize,
 }
 
 /// The open maps.
-pub const OPEN: [OpenMap; 2] = [
+pub const OPEN_MAPS: [OpenMap; 2] = [
     OpenMap {
         path: META,
-        acts: Acts::Until(PolicyStage::Response),
-        most: 64,
+        deadline: OptionDeadline::Until(PolicyStage::Response),
+        max_keys: 64,
     },
     OpenMap {
         path: SET_HEADERS,
-        acts: Acts::Until(PolicyStage::Destination),
-        most: 64,
+        deadline: OptionDeadline::Until(PolicyStage::Destination),
+        max_keys: 64,
     },
 ];
 
 /// One option.
 #[derive(Clone, Copy, Debug)]
-pub struct Spec {
+pub struct OptionSpec {
     /// Its path: `politeness.delay`.
     pub path: &'static str,
     /// Which values it takes.
-    pub shape: Shape,
+    pub shape: OptionShape,
     /// Its value where nobody assigns one.
-    pub default: Default,
+    pub default: OptionDefault,
     /// When it acts.
-    pub acts: Acts,
+    pub deadline: OptionDeadline,
     /// What this version does with it.
-    pub effect: Effect,
+    pub support: OptionSupport,
 }
 
 /// Which values an option takes; `null` stands for the default in all of them.
 #[derive(Clone, Copy, Debug)]
-pub enum Shape {
+pub enum OptionShape {
     /// A disposition.
     Disposition,
     /// An intent of a rejection.
@@ -207,7 +207,7 @@ pub enum Shape {
 
 /// A default, as a constant.
 #[derive(Clone, Copy, Debug)]
-pub enum Default {
+pub enum OptionDefault {
     /// `none`.
     None,
     /// True or false.
@@ -223,34 +223,34 @@ pub enum Default {
     /// Two factors.
     Factors(f64, f64),
     /// An empty list.
-    Empty,
+    EmptyList,
     /// No disposition is implied: the document must give one.
     Required,
     /// The intent `deny`.
     Deny,
 }
 
-impl Default {
+impl OptionDefault {
     /// The default as a value.
-    pub fn value(self) -> Value {
+    pub fn to_value(self) -> OptionValue {
         match self {
-            Self::None => Value::None,
-            Self::Bool(value) => Value::Bool(value),
-            Self::Integer(value) => Value::Integer(value),
-            Self::Word(word) => Value::Word(word),
-            Self::Seconds(seconds) => Value::Duration(Duration::from_secs(seconds)),
-            Self::Bytes(bytes) => Value::Size(bytes),
-            Self::Factors(from, to) => Value::Range(from, to),
-            Self::Empty => Value::List([].into()),
-            Self::Required => Value::Disposition(Disposition::Disallow),
-            Self::Deny => Value::Intent(Intent::Deny),
+            Self::None => OptionValue::None,
+            Self::Bool(value) => OptionValue::Bool(value),
+            Self::Integer(value) => OptionValue::Integer(value),
+            Self::Word(word) => OptionValue::Word(word),
+            Self::Seconds(seconds) => OptionValue::Duration(Duration::from_secs(seconds)),
+            Self::Bytes(bytes) => OptionValue::Size(bytes),
+            Self::Factors(from, to) => OptionValue::Range(from, to),
+            Self::EmptyList => OptionValue::List([].into()),
+            Self::Required => OptionValue::Disposition(Disposition::Disallow),
+            Self::Deny => OptionValue::Intent(Intent::Deny),
         }
     }
 }
 
 /// When an option acts: a rule that runs later sets it in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Acts {
+pub enum OptionDeadline {
     /// Before a connection of any kind: only scheme, host, port and crawler are known.
     Connect,
     /// At this stage or soon after it, before the next one.
@@ -259,19 +259,19 @@ pub enum Acts {
 
 /// What this version does with an option.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Effect {
+pub enum OptionSupport {
     /// What the documentation says.
-    Works,
+    Supported,
     /// Nothing yet, and that lets nothing through: a warning.
-    NotYet,
-    /// As [`Self::NotYet`], but these values refuse or change something, so that a policy that counts on them
+    Ignored,
+    /// As [`Self::Ignored`], but these values refuse or change something, so that a policy that counts on them
     /// cannot be accepted.
-    NotYetExcept(Counted),
+    IgnoredExcept(EssentialValues),
 }
 
 /// The values that a policy may count on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Counted {
+pub enum EssentialValues {
     /// All but the default.
     AllButDefault,
     /// This word.
@@ -280,20 +280,20 @@ pub enum Counted {
     Items,
 }
 
-impl Counted {
+impl EssentialValues {
     /// Whether the value is one of them.
-    pub fn holds(self, value: &Value, default: &Value) -> bool {
+    pub fn contains(self, value: &OptionValue, default: &OptionValue) -> bool {
         match self {
             Self::AllButDefault => value != default,
-            Self::Word(word) => *value == Value::Word(word),
-            Self::Items => matches!(value, Value::List(items) if !items.is_empty()),
+            Self::Word(word) => *value == OptionValue::Word(word),
+            Self::Items => matches!(value, OptionValue::List(items) if !items.is_empty()),
         }
     }
 }
 
 /// A value of an option with a closed set of words.
-pub fn word_of(value: &Value) -> Option<&'static str> {
-    if let Value::Word(word) = value {
+pub fn as_word(value: &OptionValue) -> Option<&'static str> {
+    if let OptionValue::Word(word) = value {
         Some(word)
     } else {
         None
@@ -301,30 +301,32 @@ pub fn word_of(value: &Value) -> Option<&'static str> {
 }
 
 /// The place and the row of an option; none for keys of the open map and for paths that do not exist.
-pub fn find(path: &str) -> Option<(Slot, &'static Spec)> {
+pub fn find_spec(path: &str) -> Option<(OptionSlot, &'static OptionSpec)> {
     let at = SPECS.iter().position(|spec| spec.path == path)?;
-    Some((Slot(u16::try_from(at).ok()?), SPECS.get(at)?))
+    Some((OptionSlot(u16::try_from(at).ok()?), SPECS.get(at)?))
 }
 
 /// The open map at this path.
-pub fn open_map(path: &str) -> Option<&'static OpenMap> {
-    OPEN.iter().find(|map| map.path == path)
+pub fn find_open_map(path: &str) -> Option<&'static OpenMap> {
+    OPEN_MAPS.iter().find(|map| map.path == path)
 }
 
 /// The open map that the path is a key of, and the key.
-pub fn open_key(path: &str) -> Option<(&'static OpenMap, &str)> {
-    OPEN.iter()
-        .find_map(|map| Some((map, below_key(path, map.path)?)))
+pub fn split_open_key(path: &str) -> Option<(&'static OpenMap, &str)> {
+    OPEN_MAPS
+        .iter()
+        .find_map(|map| Some((map, strip_map_prefix(path, map.path)?)))
 }
 
 /// The open maps at a path or below it.
-pub fn open_in(path: &str) -> impl Iterator<Item = &'static OpenMap> {
-    OPEN.iter()
-        .filter(move |map| map.path == path || below_key(map.path, path).is_some())
+pub fn open_maps_in(path: &str) -> impl Iterator<Item = &'static OpenMap> {
+    OPEN_MAPS
+        .iter()
+        .filter(move |map| map.path == path || strip_map_prefix(map.path, path).is_some())
 }
 
 /// The options below a map: those whose paths begin with its path and a dot.
-pub fn below(map: &str) -> impl Iterator<Item = &'static Spec> {
+pub fn specs_below(map: &str) -> impl Iterator<Item = &'static OptionSpec> {
     SPECS.iter().filter(move |spec| {
         spec.path
             .strip_prefix(map)
@@ -339,18 +341,18 @@ pub fn keys_in(map: &str) -> Vec<&'static str> {
         let rest = if map.is_empty() {
             Some(spec.path)
         } else {
-            below_key(spec.path, map)
+            strip_map_prefix(spec.path, map)
         };
         let key = rest.and_then(|rest| rest.split('.').next());
         if let Some(key) = key.filter(|key| !keys.contains(key)) {
             keys.push(key);
         }
     }
-    let open = OPEN.iter().filter_map(|open| {
+    let open = OPEN_MAPS.iter().filter_map(|open| {
         if map.is_empty() {
             Some(open.path)
         } else {
-            below_key(open.path, map)
+            strip_map_prefix(open.path, map)
         }
     });
     for key in open.filter_map(|rest| rest.split('.').next()) {
@@ -361,7 +363,7 @@ pub fn keys_in(map: &str) -> Vec<&'static str> {
     keys
 }
 
-fn below_key<'p>(path: &'p str, map: &str) -> Option<&'p str> {
+fn strip_map_prefix<'p>(path: &'p str, map: &str) -> Option<&'p str> {
     path.strip_prefix(map)?.strip_prefix('.')
 }
 
@@ -382,7 +384,7 @@ mod tests {
             (MAX_BODY, "max_body"),
             (TUNNEL_UNDECIDED, "tunnel_undecided"),
         ] {
-            assert_eq!(find(path).map(|(slot, _)| slot), Some(slot), "{path}");
+            assert_eq!(find_spec(path).map(|(slot, _)| slot), Some(slot), "{path}");
         }
     }
 
@@ -391,7 +393,7 @@ mod tests {
         let paths: BTreeSet<_> = SPECS.iter().map(|s| s.path).collect();
         assert_eq!(paths.len(), SPECS.len());
         for spec in SPECS {
-            assert_eq!(below(spec.path).count(), 0, "{}", spec.path);
+            assert_eq!(specs_below(spec.path).count(), 0, "{}", spec.path);
         }
     }
 

@@ -6,17 +6,17 @@ use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
 use super::schema::slot;
-use super::{Slot, Value};
+use super::{OptionSlot, OptionValue};
 
-const CONNECT: Slot = slot("timeouts.connect");
-const CONNECT_TOTAL: Slot = slot("timeouts.connect_total");
-const RESPONSE_HEAD: Slot = slot("timeouts.response_head");
-const BODY_IDLE: Slot = slot("timeouts.body_idle");
-const REQUEST: Slot = slot("timeouts.request");
+const CONNECT: OptionSlot = slot("timeouts.connect");
+const CONNECT_TOTAL: OptionSlot = slot("timeouts.connect_total");
+const RESPONSE_HEAD: OptionSlot = slot("timeouts.response_head");
+const BODY_IDLE: OptionSlot = slot("timeouts.body_idle");
+const REQUEST: OptionSlot = slot("timeouts.request");
 
 /// Time-outs up to an answer's head; where there is none the configuration's holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ToOrigin {
+pub struct OriginTimeouts {
     /// `connect`: one attempt.
     pub connect: Option<Duration>,
     /// `connect_total`: all attempts together.
@@ -27,17 +27,17 @@ pub struct ToOrigin {
 
 /// Time-outs of bodies; where there is none the configuration's holds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OfBodies {
+pub struct BodyTimeouts {
     /// `body_idle`: between two parts.
     pub idle: Option<Duration>,
     /// `request`: all of a body.
     pub whole: Option<Duration>,
 }
 
-impl ToOrigin {
+impl OriginTimeouts {
     /// The option as it stands.
-    pub fn of(policy: &Policy, trail: &Trail) -> Self {
-        let time = |slot| duration(policy, trail, slot);
+    pub fn from_trail(policy: &Policy, trail: &Trail) -> Self {
+        let time = |slot| read_duration(policy, trail, slot);
         Self {
             connect: time(CONNECT),
             connect_total: time(CONNECT_TOTAL),
@@ -46,18 +46,18 @@ impl ToOrigin {
     }
 }
 
-impl OfBodies {
+impl BodyTimeouts {
     /// The option as it stands.
-    pub fn of(policy: &Policy, trail: &Trail) -> Self {
+    pub fn from_trail(policy: &Policy, trail: &Trail) -> Self {
         Self {
-            idle: duration(policy, trail, BODY_IDLE),
-            whole: duration(policy, trail, REQUEST),
+            idle: read_duration(policy, trail, BODY_IDLE),
+            whole: read_duration(policy, trail, REQUEST),
         }
     }
 }
 
-fn duration(policy: &Policy, trail: &Trail, slot: Slot) -> Option<Duration> {
-    if let Value::Duration(time) = trail.value(policy, slot) {
+fn read_duration(policy: &Policy, trail: &Trail, slot: OptionSlot) -> Option<Duration> {
+    if let OptionValue::Duration(time) = trail.value(policy, slot) {
         Some(*time)
     } else {
         None

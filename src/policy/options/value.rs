@@ -6,11 +6,11 @@ use serde_json::{Value as Json, json};
 
 use crate::vocab::disposition::Disposition;
 use crate::vocab::intent::Intent;
-use crate::vocab::units::{show_duration, show_size};
+use crate::vocab::units::{format_duration, format_size};
 
 /// The value of an option.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Value {
+pub enum OptionValue {
     /// `none`, and the default of options that have no other.
     None,
     /// True or false.
@@ -37,16 +37,16 @@ pub enum Value {
     /// `1.0..1.5`.
     Range(f64, f64),
     /// Several values; an assignment replaces all of them.
-    List(Box<[Value]>),
+    List(Box<[OptionValue]>),
     /// An item of a list that has keys of its own.
-    Map(Box<[(Box<str>, Value)]>),
+    Map(Box<[(Box<str>, OptionValue)]>),
     /// The value of `disposition`.
     Disposition(Disposition),
     /// The value of `reject`.
     Intent(Intent),
 }
 
-impl Value {
+impl OptionValue {
     /// The value as every JSON form of crawlgate shows it: durations, sizes, rates and ranges as text.
     pub fn to_json(&self) -> Json {
         match self {
@@ -56,9 +56,9 @@ impl Value {
             Self::Decimal(value) => json!(value),
             Self::Word(word) => json!(word),
             Self::Text(text) => json!(text),
-            Self::Duration(value) => json!(show_duration(*value)),
-            Self::Size(bytes) => json!(show_size(*bytes)),
-            Self::Rate { count, per } => json!(show_rate(*count, *per)),
+            Self::Duration(value) => json!(format_duration(*value)),
+            Self::Size(bytes) => json!(format_size(*bytes)),
+            Self::Rate { count, per } => json!(format_rate(*count, *per)),
             Self::Range(from, to) => json!(format!("{from:?}..{to:?}")),
             Self::List(values) => values.iter().map(Self::to_json).collect(),
             Self::Map(entries) => entries
@@ -71,7 +71,7 @@ impl Value {
     }
 }
 
-fn show_rate(count: u32, per: Duration) -> String {
-    let unit = show_duration(per);
+fn format_rate(count: u32, per: Duration) -> String {
+    let unit = format_duration(per);
     format!("{count}/{}", unit.strip_prefix('1').unwrap_or(&unit))
 }

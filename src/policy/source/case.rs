@@ -2,14 +2,14 @@
 
 use serde_json::Value as Json;
 
-use crate::policy::cases::{Case, CaseFacts, Expect, ExpectedVerdict, FACT_KEYS};
+use crate::policy::cases::{Case, CaseFacts, Expectation, ExpectedVerdict, FACT_KEYS};
 use crate::vocab::intent::Intent;
 use crate::vocab::problems::Problems;
 use crate::vocab::profile::Profile;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
 use crate::yaml::read::{self, MapReader, wrong_type};
-use crate::yaml::{Node, Value};
+use crate::yaml::{Node, YamlValue};
 
 use super::option::read_options;
 
@@ -19,7 +19,7 @@ pub(super) fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
     let mut map = MapReader::open(node, "a case", problems)?;
     let facts = map
         .require("url", problems)
-        .and_then(|url| facts(url, &mut map, problems));
+        .and_then(|url| read_facts(url, &mut map, problems));
     let profile = map.take("profile").and_then(|node| {
         read::word(
             node,
@@ -30,7 +30,7 @@ pub(super) fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
     });
     let expect = map
         .require("expect", problems)
-        .and_then(|node| expect(node, &mut map, problems));
+        .and_then(|node| read_expect(node, &mut map, problems));
     map.finish(problems);
     let (facts, expect) = (facts?, expect?);
     let profile = profile.unwrap_or(Profile::Generic);
@@ -42,20 +42,20 @@ pub(super) fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
     })
 }
 
-fn facts(url: &Node, map: &mut MapReader<'_>, problems: &mut Problems) -> Option<CaseFacts> {
-    let mut facts = match CaseFacts::of_url(read::spelling(url, problems)?) {
+fn read_facts(url: &Node, map: &mut MapReader<'_>, problems: &mut Problems) -> Option<CaseFacts> {
+    let mut facts = match CaseFacts::for_url(read::spelling(url, problems)?) {
         Ok(facts) => facts,
         Err(mistake) => {
             problems.push(wrong_type(url, &format!("not a URL: {mistake}")));
             // The other keys are read all the same, so that they are not reported as unknown.
-            CaseFacts::of_url("http://unreadable.invalid/").ok()?
+            CaseFacts::for_url("http://unreadable.invalid/").ok()?
         }
     };
     for key in FACT_KEYS.into_iter().filter(|key| *key != "url") {
         let Some(node) = map.take(key).filter(|node| !node.is_null()) else {
             continue;
         };
-        if let Err(mistake) = facts.set(key, &json(node)) {
+        if let Err(mistake) = facts.set(key, &to_json(node)) {
             problems.push(wrong_type(node, &mistake));
         }
     }
@@ -63,52 +63,56 @@ fn facts(url: &Node, map: &mut MapReader<'_>, problems: &mut Problems) -> Option
 }
 
 /// A node as JSON, so that a case and a line of `decide` are read by the same code.
-fn json(node: &Node) -> Json {
+fn to_json(node: &Node) -> Json {
     match &node.value {
-        Value::Null => Json::Null,
-        Value::Bool(value) => Json::Bool(*value),
-        Value::Int(number, _) => Json::from(*number),
-        Value::Float(number, _) => Json::from(*number),
-        Value::Text(text) => Json::from(&**text),
-        Value::Sequence(items) => items.iter().map(json).collect(),
-        Value::Mapping(entries) => entries
+        YamlValue::Null => Json::Null,
+        YamlValue::Bool(value) => Json::Bool(*value),
+        YamlValue::Int(number, _) => Json::from(*number),
+        YamlValue::Float(number, _) => Json::from(*number),
+        YamlValue::Text(text) => Json::from(&**text),
+        YamlValue::Sequence(items) => items.iter().map(to_json).collect(),
+        YamlValue::Mapping(entries) => entries
             .iter()
-            .map(|e| (e.key.text.to_string(), json(&e.value)))
+            .map(|e| (e.key.text.to_string(), to_json(&e.value)))
             .collect(),
     }
 }
 
 /// What is expected: a verdict with further keys beside it, or all of them in one mapping. Only there can the
 /// status of the answer be given: beside the verdict `status` is the origin's.
-fn expect(node: &Node, case: &mut MapReader<'_>, problems: &mut Problems) -> Option<Expect> {
-    let Value::Mapping(_) = node.value else {
-        let found = verdict(node, problems);
-        let expect = expectations(found.unwrap_or(ExpectedVerdict::Allow), case, problems);
+fn read_expect(
+    node: &Node,
+    case: &mut MapReader<'_>,
+    problems: &mut Problems,
+) -> Option<Expectation> {
+    let YamlValue::Mapping(_) = node.value else {
+        let found = read_verdict(node, problems);
+        let expect = read_expectations(found.unwrap_or(ExpectedVerdict::Allow), case, problems);
         return found.and(Some(expect));
     };
     let mut map = MapReader::open(node, "`expect`", problems)?;
     let found = map
         .require("verdict", problems)
-        .and_then(|node| verdict(node, problems));
+        .and_then(|node| read_verdict(node, problems));
     let status = map
         .take("status")
-        .and_then(|node| number(node, 200..=599, problems));
-    let expect = expectations(found.unwrap_or(ExpectedVerdict::Allow), &mut map, problems);
+        .and_then(|node| read_u16(node, 200..=599, problems));
+    let expect = read_expectations(found.unwrap_or(ExpectedVerdict::Allow), &mut map, problems);
     map.finish(problems);
-    found.map(|_| Expect { status, ..expect })
+    found.map(|_| Expectation { status, ..expect })
 }
 
-fn expectations(
+fn read_expectations(
     verdict: ExpectedVerdict,
     map: &mut MapReader<'_>,
     problems: &mut Problems,
-) -> Expect {
+) -> Expectation {
     let stages = Stage::ALL.map(Stage::as_str);
     let stage_of = |word: &str| Stage::ALL.into_iter().find(|s| s.as_str() == word);
     let reasons = Reason::ALL.map(Reason::as_str);
     let reason_of = |word: &str| Reason::ALL.into_iter().find(|r| r.as_str() == word);
     let intents = Intent::ALL.map(Intent::as_str);
-    Expect {
+    Expectation {
         verdict,
         stage: map
             .take("stage")
@@ -122,7 +126,7 @@ fn expectations(
             .and_then(|n| read::word(n, &reasons, reason_of, problems)),
         code: map
             .take("code")
-            .and_then(|n| number(n, 100..=9999, problems)),
+            .and_then(|n| read_u16(n, 100..=9999, problems)),
         status: None,
         logged: map.take("logged").and_then(|n| read::boolean(n, problems)),
         intent: map
@@ -130,17 +134,17 @@ fn expectations(
             .and_then(|n| read::word(n, &intents, Intent::from_word, problems)),
         options: map
             .take("options")
-            .map(|n| options(n, problems))
+            .map(|n| read_expected_options(n, problems))
             .unwrap_or_default(),
     }
 }
 
-fn verdict(node: &Node, problems: &mut Problems) -> Option<ExpectedVerdict> {
+fn read_verdict(node: &Node, problems: &mut Problems) -> Option<ExpectedVerdict> {
     let words = ExpectedVerdict::ALL.map(ExpectedVerdict::as_str);
     read::word(node, &words, ExpectedVerdict::from_word, problems)
 }
 
-fn number(
+fn read_u16(
     node: &Node,
     range: std::ops::RangeInclusive<i64>,
     problems: &mut Problems,
@@ -148,7 +152,10 @@ fn number(
     read::integer(node, range, problems).and_then(|n| u16::try_from(n).ok())
 }
 
-fn options(node: &Node, problems: &mut Problems) -> Vec<(Box<str>, crate::policy::options::Value)> {
+fn read_expected_options(
+    node: &Node,
+    problems: &mut Problems,
+) -> Vec<(Box<str>, crate::policy::options::OptionValue)> {
     read_options(node, problems)
         .into_iter()
         .map(|option| (option.path, option.value))

@@ -13,16 +13,16 @@ use std::sync::Arc;
 use crate::policy::cases::Case;
 use crate::vocab::problems::Problems;
 use crate::yaml::read::{self, MapReader};
-use crate::yaml::{self, Node, Value};
+use crate::yaml::{self, Node, YamlValue};
 
 use super::case::read_case;
-use super::tree::{At, Text};
+use super::tree::{Located, LocatedText};
 
 /// What a case file says.
 #[derive(Clone, Debug)]
 pub struct CaseFile {
     /// The path of its policy, as written.
-    pub policy: Text,
+    pub policy: LocatedText,
     /// Its cases.
     pub cases: Vec<Case>,
 }
@@ -41,29 +41,29 @@ pub enum FileKind {
 }
 
 /// The keys that a part of a policy can have.
-const OF_PARTS: [&str; 5] = ["rules", "lists", "spaces", "options", "cases"];
+const PART_KEYS: [&str; 5] = ["rules", "lists", "spaces", "options", "cases"];
 /// The keys that a case file has.
-const OF_CASES: [&str; 2] = ["policy", "cases"];
+const CASE_FILE_KEYS: [&str; 2] = ["policy", "cases"];
 
 impl FileKind {
     /// Tells what a text is; one that is no YAML is anything else.
-    pub fn of(file: &Arc<str>, text: &str) -> Self {
+    pub fn from_text(file: &Arc<str>, text: &str) -> Self {
         yaml::parse(file, text, &mut Problems::new())
-            .map_or(Self::Other, |tree| Self::of_tree(&tree))
+            .map_or(Self::Other, |tree| Self::from_tree(&tree))
     }
 
-    fn of_tree(tree: &Node) -> Self {
-        let Value::Mapping(entries) = &tree.value else {
+    fn from_tree(tree: &Node) -> Self {
+        let YamlValue::Mapping(entries) = &tree.value else {
             return Self::Other;
         };
         let only_cases = entries
             .iter()
-            .all(|entry| OF_CASES.contains(&&*entry.key.text));
+            .all(|entry| CASE_FILE_KEYS.contains(&&*entry.key.text));
         match tree.get("policy").map(|node| &node.value) {
-            Some(Value::Mapping(_)) => Self::Other,
-            Some(Value::Text(_)) if only_cases => Self::Cases,
+            Some(YamlValue::Mapping(_)) => Self::Other,
+            Some(YamlValue::Text(_)) if only_cases => Self::Cases,
             Some(_) => Self::Policy,
-            None if OF_PARTS.iter().any(|key| tree.get(key).is_some()) => Self::Part,
+            None if PART_KEYS.iter().any(|key| tree.get(key).is_some()) => Self::Part,
             None => Self::Other,
         }
     }
@@ -76,7 +76,7 @@ pub fn read_case_file(file: &Arc<str>, text: &str, problems: &mut Problems) -> O
     let mut map = MapReader::open(&tree, "a case file", problems)?;
     let policy = map.require("policy", problems).and_then(|node| {
         let value = read::text(node, problems)?.into();
-        Some(At {
+        Some(Located {
             place: node.place.clone(),
             value,
         })
@@ -111,7 +111,7 @@ mod tests {
             ("- a\n", FileKind::Other),
             ("[", FileKind::Other),
         ] {
-            assert_eq!(FileKind::of(&"f".into(), text), kind, "{text}");
+            assert_eq!(FileKind::from_text(&"f".into(), text), kind, "{text}");
         }
     }
 

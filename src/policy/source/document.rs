@@ -5,27 +5,27 @@ use std::sync::Arc;
 use crate::policy::cases::Case;
 use crate::policy::list::ListKind;
 use crate::vocab::disposition::Disposition;
-use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problem::{Problem, SourceLocation};
 use crate::vocab::problems::Problems;
 use crate::vocab::rule_id::Slug;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader, wrong_type};
 
 use super::case::read_case;
-use super::gather::Gather;
 use super::option::read_options;
+use super::policy_reader::PolicyFileReader;
 use super::rule::read_rules;
-use super::space::{read_global, read_spaces};
+use super::space::{read_global_space, read_spaces};
 use super::tree::{
-    At, OnInvalidRule, SourceGlobal, SourceItems, SourceList, SourceOption, SourceRule,
-    SourceSpace, Text,
+    Located, LocatedText, OnInvalidRule, SourceGlobalSpace, SourceList, SourceListItems,
+    SourceOption, SourceRule, SourceSpace,
 };
 
 /// The version of the language that this program speaks.
 const VERSION: i64 = 1;
 
 /// The keys that stand in exactly one file of a directory.
-const HEAD: [&str; 5] = [
+const HEADER_KEYS: [&str; 5] = [
     "policy",
     "name",
     "options",
@@ -35,18 +35,18 @@ const HEAD: [&str; 5] = [
 
 /// What one head says.
 #[derive(Debug)]
-pub(super) struct Head {
+pub(super) struct PolicyHeader {
     pub(super) name: Option<Slug>,
     pub(super) on_invalid_rule: OnInvalidRule,
-    pub(super) options_place: Place,
+    pub(super) options_place: SourceLocation,
     pub(super) options: Vec<SourceOption>,
-    pub(super) global: Option<At<SourceGlobal>>,
+    pub(super) global: Option<Located<SourceGlobalSpace>>,
 }
 
-impl Head {
+impl PolicyHeader {
     /// The head of a policy that has none.
     pub(super) fn missing(file: &Arc<str>) -> Self {
-        let options_place = Place::of_file(file);
+        let options_place = SourceLocation::for_file(file);
         let on_invalid_rule = OnInvalidRule::default();
         Self {
             name: None,
@@ -60,28 +60,33 @@ impl Head {
 
 /// What the files of a policy say together.
 #[derive(Debug, Default)]
-pub(super) struct Parts {
-    pub(super) head: Option<Head>,
+pub(super) struct PolicyParts {
+    pub(super) header: Option<PolicyHeader>,
     pub(super) lists: Vec<SourceList>,
     pub(super) rules: Vec<SourceRule>,
     pub(super) spaces: Vec<SourceSpace>,
     pub(super) cases: Vec<Case>,
 }
 
-impl Parts {
+impl PolicyParts {
     /// Adds a file's document.
-    pub(super) fn add(&mut self, node: &Node, gather: &mut Gather<'_>, problems: &mut Problems) {
+    pub(super) fn add_document(
+        &mut self,
+        node: &Node,
+        reader: &mut PolicyFileReader<'_>,
+        problems: &mut Problems,
+    ) {
         let Some(mut map) = MapReader::open(node, "a policy", problems) else {
             return;
         };
-        if HEAD.iter().any(|key| node.get(key).is_some()) {
-            self.head(&mut map, problems);
+        if HEADER_KEYS.iter().any(|key| node.get(key).is_some()) {
+            self.read_header(&mut map, problems);
         }
-        HEAD.iter().for_each(|key| {
+        HEADER_KEYS.iter().for_each(|key| {
             map.take(key);
         });
         if let Some(lists) = map.take("lists") {
-            self.lists(lists, gather, problems);
+            self.read_lists(lists, reader, problems);
         }
         if let Some(rules) = map.take("rules") {
             let first = self.rules.len() + 1;
@@ -100,12 +105,13 @@ impl Parts {
         map.finish(problems);
     }
 
-    fn head(&mut self, map: &mut MapReader<'_>, problems: &mut Problems) {
-        if self.head.is_some() {
-            let present = HEAD.into_iter().find_map(|key| map.take_entry(key));
+    fn read_header(&mut self, map: &mut MapReader<'_>, problems: &mut Problems) {
+        if self.header.is_some() {
+            let present = HEADER_KEYS.into_iter().find_map(|key| map.take_entry(key));
             if let Some(entry) = present {
                 let message = "a key that only one file of a policy has, and another has it";
-                problems.push(Problem::error(&entry.key.place, message).found(&*entry.key.text));
+                problems
+                    .push(Problem::error(&entry.key.place, message).with_found(&*entry.key.text));
             }
             return;
         }
@@ -114,18 +120,18 @@ impl Parts {
         }
         let name = map
             .require("name", problems)
-            .and_then(|node| name(node, problems));
+            .and_then(|node| read_name(node, problems));
         let on_invalid_rule = map
             .take("on_invalid_rule")
-            .and_then(|node| on_invalid_rule(node, problems));
+            .and_then(|node| read_on_invalid_rule(node, problems));
         let options = map.take_entry("options");
         let options_place = options
             .map_or(map.place(), |entry| &entry.key.place)
             .clone();
         if options.is_none_or(|entry| entry.value.get("disposition").is_none()) {
-            problems.push(without_disposition(&options_place));
+            problems.push(missing_disposition(&options_place));
         }
-        self.head = Some(Head {
+        self.header = Some(PolicyHeader {
             name,
             on_invalid_rule: on_invalid_rule.unwrap_or_default(),
             options_place,
@@ -134,52 +140,58 @@ impl Parts {
                 .unwrap_or_default(),
             global: map
                 .take_entry("global_space")
-                .map(|entry| read_global(entry, problems)),
+                .map(|entry| read_global_space(entry, problems)),
         });
     }
 
-    fn lists(&mut self, node: &Node, gather: &mut Gather<'_>, problems: &mut Problems) {
+    fn read_lists(
+        &mut self,
+        node: &Node,
+        reader: &mut PolicyFileReader<'_>,
+        problems: &mut Problems,
+    ) {
         for entry in read::entries(node, "`lists`", problems) {
-            let name = At {
+            let name = Located {
                 place: entry.key.place.clone(),
                 value: entry.key.text.clone(),
             };
             if self.lists.iter().any(|list| list.name.value == name.value) {
                 problems.push(
                     Problem::error(&name.place, "a list of this name is there already")
-                        .found(&*name.value),
+                        .with_found(&*name.value),
                 );
             }
-            let (kind, items) = list(&entry.value, gather, problems);
+            let (kind, items) = read_list(&entry.value, reader, problems);
             // A list that could not be read still has its name, so that rules that use it are not wrong as well.
             self.lists.push(SourceList {
                 name,
                 kind,
-                items: items.unwrap_or(SourceItems::Written(Vec::new())),
+                items: items.unwrap_or(SourceListItems::Inline(Vec::new())),
             });
         }
     }
 }
 
 fn check_version(node: &Node, problems: &mut Problems) {
-    if node.value != crate::yaml::Value::Int(VERSION, VERSION.to_string().into()) {
+    if node.value != crate::yaml::YamlValue::Int(VERSION, VERSION.to_string().into()) {
         let problem = wrong_type(node, "not a language version that this program speaks");
-        problems.push(problem.help(format!("allowed: {VERSION}")));
+        problems.push(problem.with_help(format!("allowed: {VERSION}")));
     }
 }
 
-fn name(node: &Node, problems: &mut Problems) -> Option<Slug> {
+fn read_name(node: &Node, problems: &mut Problems) -> Option<Slug> {
     let text = read::spelling(node, problems)?;
     let name = Slug::new(text);
     if name.is_none() {
         let problem = wrong_type(node, "not a name for a policy");
-        problems
-            .push(problem.help("lower-case letters, digits and `-`, at most 64, not `-` first"));
+        problems.push(
+            problem.with_help("lower-case letters, digits and `-`, at most 64, not `-` first"),
+        );
     }
     name
 }
 
-fn on_invalid_rule(node: &Node, problems: &mut Problems) -> Option<OnInvalidRule> {
+fn read_on_invalid_rule(node: &Node, problems: &mut Problems) -> Option<OnInvalidRule> {
     let of_word = |word: &str| match word {
         "refuse" => Some(OnInvalidRule::Refuse),
         "disable" => Some(OnInvalidRule::Disable),
@@ -188,7 +200,7 @@ fn on_invalid_rule(node: &Node, problems: &mut Problems) -> Option<OnInvalidRule
     read::word(node, &["refuse", "disable"], of_word, problems)
 }
 
-fn kind(node: &Node, problems: &mut Problems) -> Option<ListKind> {
+fn read_list_kind(node: &Node, problems: &mut Problems) -> Option<ListKind> {
     let of_word = |word: &str| ListKind::ALL.into_iter().find(|kind| kind.as_str() == word);
     read::word(
         node,
@@ -198,23 +210,23 @@ fn kind(node: &Node, problems: &mut Problems) -> Option<ListKind> {
     )
 }
 
-fn list(
+fn read_list(
     node: &Node,
-    gather: &mut Gather<'_>,
+    reader: &mut PolicyFileReader<'_>,
     problems: &mut Problems,
-) -> (Option<ListKind>, Option<SourceItems>) {
+) -> (Option<ListKind>, Option<SourceListItems>) {
     let Some(mut map) = MapReader::open(node, "a list", problems) else {
         return (None, None);
     };
     let kind = map
         .require("kind", problems)
-        .and_then(|node| kind(node, problems));
+        .and_then(|node| read_list_kind(node, problems));
     let file = map.take("file");
     let items = map.take("items");
     map.finish(problems);
     let items = match (file, items) {
-        (Some(file), None) => gather.list_file(file, problems),
-        (None, Some(items)) => Some(SourceItems::Written(written_items(items, problems))),
+        (Some(file), None) => reader.read_list_file(file, problems),
+        (None, Some(items)) => Some(SourceListItems::Inline(read_inline_items(items, problems))),
         (Some(_), Some(items)) => {
             problems.push(Problem::error(
                 &items.place,
@@ -233,11 +245,11 @@ fn list(
     (kind, items)
 }
 
-fn written_items(node: &Node, problems: &mut Problems) -> Vec<Text> {
+fn read_inline_items(node: &Node, problems: &mut Problems) -> Vec<LocatedText> {
     let nodes = read::items(node, "`items`", problems);
     let text = |node: &Node, problems: &mut Problems| {
         let value = read::spelling(node, problems)?.into();
-        Some(At {
+        Some(Located {
             place: node.place.clone(),
             value,
         })
@@ -249,23 +261,24 @@ fn written_items(node: &Node, problems: &mut Problems) -> Vec<Text> {
 }
 
 /// The problem of a policy that does not say what becomes of URLs that no rule decides.
-pub(in crate::policy) fn without_disposition(place: &Place) -> Problem {
+pub(in crate::policy) fn missing_disposition(place: &SourceLocation) -> Problem {
     let message = "`options.disposition` is missing: what becomes of a URL that no rule decides";
-    let problem = Problem::error(place, message).allowed(Disposition::ALL.map(Disposition::as_str));
+    let problem = Problem::error(place, message)
+        .with_allowed_words(Disposition::ALL.map(Disposition::as_str));
     Problem {
-        near: None,
+        suggestion: None,
         ..problem
     }
 }
 
 /// The problem of a policy without a head.
-pub(super) fn without_head(path: &Arc<str>, names: &[String]) -> Problem {
+pub(super) fn missing_header(path: &Arc<str>, names: &[String]) -> Problem {
     let problem = Problem::error(
-        &Place::of_file(path),
+        &SourceLocation::for_file(path),
         "no file of the policy has `policy: 1` and `name`",
     );
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    problem.help(format!(
+    problem.with_help(format!(
         "write `policy: 1`, `name: …` and `options: {{ disposition: … }}` in one of: {}",
         names.join(", ")
     ))

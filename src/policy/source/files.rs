@@ -6,7 +6,7 @@ use std::fmt;
 /// Reads files. Paths are relative to whatever the caller says, with `/` between their parts.
 ///
 /// The implementation decides what a symbolic link may point to.
-pub trait Files {
+pub trait FileSystem {
     /// The bytes of a file.
     fn read(&self, path: &str) -> Result<Vec<u8>, FileError>;
 
@@ -41,9 +41,9 @@ impl std::error::Error for FileError {}
 
 /// Files that are not files: for texts that are at hand, and for tests.
 #[derive(Clone, Debug, Default)]
-pub struct MemoryFiles(BTreeMap<String, Vec<u8>>);
+pub struct MemoryFileSystem(BTreeMap<String, Vec<u8>>);
 
-impl MemoryFiles {
+impl MemoryFileSystem {
     /// None yet.
     pub fn new() -> Self {
         Self::default()
@@ -51,13 +51,13 @@ impl MemoryFiles {
 
     /// Adds a file.
     #[must_use]
-    pub fn with(mut self, path: &str, bytes: impl Into<Vec<u8>>) -> Self {
+    pub fn with_file(mut self, path: &str, bytes: impl Into<Vec<u8>>) -> Self {
         self.0.insert(path.to_owned(), bytes.into());
         self
     }
 }
 
-impl Files for MemoryFiles {
+impl FileSystem for MemoryFileSystem {
     fn read(&self, path: &str) -> Result<Vec<u8>, FileError> {
         self.0.get(path).cloned().ok_or(FileError::NotFound)
     }

@@ -13,7 +13,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::policy::list::ListKind;
 use crate::policy::rule::PolicyStage;
 
-use super::tree::Then;
+use super::tree::ThenAction;
 
 /// The schema of a policy file, of a file of a policy's directory, and of a case file.
 pub fn json_schema() -> Json {
@@ -153,15 +153,15 @@ fn rule_keys() -> Json {
         "require": condition("A filter: URLs for which the condition does not hold are refused."),
         "then": {
             "description": "What becomes of the URLs of a group.",
-            "anyOf": Then::WORDS.map(|(word, then)| json!({ "const": word, "description": about::then(then) })),
+            "anyOf": ThenAction::WORDS.map(|(word, then)| json!({ "const": word, "description": about::then(then) })),
         },
         "set": described("Options that a group assigns.", &reference("options")),
         "stop": flag("Ends the list of rules in which the outermost group around it stands, for this stage.", false),
         "match": word("first: of the direct children only the first that applies is processed.", &["all", "first"]),
         "rules": described("Rules inside the group.", &reference("rules")),
         "log": flag("Whether a URL that the filter refuses is recorded.", false),
-        "reject": options::value_of("reject"),
-        "reject_status": options::value_of("reject_status"),
+        "reject": options::option_schema("reject"),
+        "reject_status": options::option_schema("reject_status"),
         "as": {
             "description": "At the document stage: the page is an error although its status says otherwise, and is answered \
                             with this status.",

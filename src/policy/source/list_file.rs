@@ -16,27 +16,29 @@ pub(super) fn is_gzip(bytes: &[u8]) -> bool {
 
 /// Why a list file has no text.
 #[derive(Debug)]
-pub(super) enum Unusable {
+pub(super) enum ListFileError {
     /// The text is longer than [`MAX_BYTES`]; of a packed one no more than that was unpacked.
-    TooLong,
+    TooLarge,
     /// It is no whole gzip file.
-    Damaged(io::Error),
+    Corrupt(io::Error),
 }
 
 /// The bytes of a list file as they are written, or unpacked.
-pub(super) fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, Unusable> {
+pub(super) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ListFileError> {
     if !is_gzip(bytes) {
         return if bytes.len() > MAX_BYTES {
-            Err(Unusable::TooLong)
+            Err(ListFileError::TooLarge)
         } else {
             Ok(bytes.to_vec())
         };
     }
     let mut text = Vec::new();
     let mut decoder = MultiGzDecoder::new(bytes).take(MAX_BYTES as u64 + 1);
-    decoder.read_to_end(&mut text).map_err(Unusable::Damaged)?;
+    decoder
+        .read_to_end(&mut text)
+        .map_err(ListFileError::Corrupt)?;
     if text.len() > MAX_BYTES {
-        Err(Unusable::TooLong)
+        Err(ListFileError::TooLarge)
     } else {
         Ok(text)
     }
@@ -44,34 +46,34 @@ pub(super) fn unpacked(bytes: &[u8]) -> Result<Vec<u8>, Unusable> {
 
 /// An item of a list file, where it stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::policy) struct Line<'t> {
+pub(in crate::policy) struct ListFileItem<'t> {
     /// From 1.
     pub(in crate::policy) number: u32,
     /// The line without its comment and the space around it.
-    pub(in crate::policy) item: &'t str,
+    pub(in crate::policy) text: &'t str,
     /// How many characters stand before the item.
-    pub(in crate::policy) before: usize,
+    pub(in crate::policy) indent: usize,
 }
 
 /// The items of a list file, without empty lines and comments: a comment is a `#` that begins the line or follows
 /// white space, and what stands behind it.
-pub(in crate::policy) fn lines(text: &str) -> impl Iterator<Item = Line<'_>> {
+pub(in crate::policy) fn items(text: &str) -> impl Iterator<Item = ListFileItem<'_>> {
     text.lines().zip(1..).filter_map(|(line, number)| {
-        let content = without_comment(line);
+        let content = strip_comment(line);
         let item = content.trim();
         let before = content.len() - content.trim_start().len();
         let before = content
             .get(..before)
             .map_or(0, |space| space.chars().count());
-        (!item.is_empty()).then_some(Line {
+        (!item.is_empty()).then_some(ListFileItem {
             number,
-            item,
-            before,
+            text: item,
+            indent: before,
         })
     })
 }
 
-fn without_comment(line: &str) -> &str {
+fn strip_comment(line: &str) -> &str {
     let begins = |at: &usize| {
         line.get(..*at)
             .and_then(|head| head.chars().next_back())
@@ -98,30 +100,30 @@ mod tests {
     #[test]
     fn what_is_packed_is_unpacked_whole_or_not_at_all() {
         let whole = packed(b"a.com\n");
-        assert_eq!(unpacked(&whole).unwrap(), b"a.com\n");
+        assert_eq!(decompress(&whole).unwrap(), b"a.com\n");
         assert_eq!(
-            unpacked(&[whole.clone(), packed(b"b.com\n")].concat()).unwrap(),
+            decompress(&[whole.clone(), packed(b"b.com\n")].concat()).unwrap(),
             b"a.com\nb.com\n"
         );
-        assert_eq!(unpacked(b"a.com\n").unwrap(), b"a.com\n");
+        assert_eq!(decompress(b"a.com\n").unwrap(), b"a.com\n");
         let cut = whole.get(..whole.len() - 4).unwrap();
-        assert!(matches!(unpacked(cut), Err(Unusable::Damaged(_))));
+        assert!(matches!(decompress(cut), Err(ListFileError::Corrupt(_))));
     }
 
     #[test]
     fn a_small_file_does_not_fill_the_memory() {
         let bomb = packed(&vec![b'a'; MAX_BYTES + 1]);
         assert!(bomb.len() < 2 << 20);
-        assert!(matches!(unpacked(&bomb), Err(Unusable::TooLong)));
+        assert!(matches!(decompress(&bomb), Err(ListFileError::TooLarge)));
     }
 
     #[test]
     fn items_are_lines_without_comments() {
-        let found: Vec<_> = lines("# x\r\n\r\n  a.com # y\r\nb#c\n\u{a0}d\n").collect();
-        let line = |number, item, before| Line {
+        let found: Vec<_> = items("# x\r\n\r\n  a.com # y\r\nb#c\n\u{a0}d\n").collect();
+        let line = |number, item, before| ListFileItem {
             number,
-            item,
-            before,
+            text: item,
+            indent: before,
         };
         assert_eq!(
             found,

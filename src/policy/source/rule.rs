@@ -1,27 +1,28 @@
 //! Rules as they are written.
 
-use crate::policy::options::Value;
-use crate::policy::rule::{PolicyStage, Sense};
+use crate::policy::options::OptionValue;
+use crate::policy::rule::{FilterKind, PolicyStage};
 use crate::vocab::intent::Intent;
-use crate::vocab::problem::{Place, Problem};
+use crate::vocab::problem::{Problem, SourceLocation};
 use crate::vocab::problems::Problems;
 use crate::vocab::rule_id::RuleId;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader, wrong_type};
 
 use super::condition::read_condition;
-use super::option::{one_value, read_options};
+use super::option::{read_option_value, read_options};
 use super::tree::{
-    At, SourceBody, SourceCondition, SourceFilter, SourceGroup, SourceGuard, SourceRule, Then,
+    Located, SourceCondition, SourceFilter, SourceGroup, SourceGuard, SourceRule, SourceRuleBody,
+    ThenAction,
 };
 
 /// The deepest nesting of rules.
 const MAX_DEPTH: usize = 24;
 
 /// The keys that make a rule what it is; at most one of them stands in a rule.
-const KINDS: [&str; 4] = ["when", "unless", "forbid", "require"];
-const OF_GROUPS: [&str; 5] = ["then", "set", "stop", "match", "rules"];
-const OF_FILTERS: [&str; 4] = ["log", "reject", "reject_status", "as"];
+const KIND_KEYS: [&str; 4] = ["when", "unless", "forbid", "require"];
+const GROUP_KEYS: [&str; 5] = ["then", "set", "stop", "match", "rules"];
+const FILTER_KEYS: [&str; 4] = ["log", "reject", "reject_status", "as"];
 
 /// Reads a list of rules. `prefix` is the position of what contains them, `first` the number of the first.
 pub(super) fn read_rules(
@@ -40,23 +41,23 @@ pub(super) fn read_rules(
     }
     let numbered = items.iter().zip(first..);
     numbered
-        .filter_map(|(item, number)| rule(item, &format!("{prefix}.{number}"), problems))
+        .filter_map(|(item, number)| read_rule(item, &format!("{prefix}.{number}"), problems))
         .collect()
 }
 
-fn rule(node: &Node, position: &str, problems: &mut Problems) -> Option<SourceRule> {
+fn read_rule(node: &Node, position: &str, problems: &mut Problems) -> Option<SourceRule> {
     let position = RuleId::new(position)?;
-    let before = problems.enter(Some(position.clone()));
-    let rule = open_rule(node, position, problems);
-    problems.enter(before);
+    let before = problems.enter_rule(Some(position.clone()));
+    let rule = read_rule_mapping(node, position, problems);
+    problems.enter_rule(before);
     rule
 }
 
-fn open_rule(node: &Node, position: RuleId, problems: &mut Problems) -> Option<SourceRule> {
+fn read_rule_mapping(node: &Node, position: RuleId, problems: &mut Problems) -> Option<SourceRule> {
     let mut map = MapReader::open(node, "a rule", problems)?;
-    let id = map.take("id").and_then(|node| rule_id(node, problems));
+    let id = map.take("id").and_then(|node| read_rule_id(node, problems));
     if let Some(id) = &id {
-        problems.enter(Some(id.value.clone()));
+        problems.enter_rule(Some(id.value.clone()));
     }
     let about = map
         .take("about")
@@ -66,8 +67,12 @@ fn open_rule(node: &Node, position: RuleId, problems: &mut Problems) -> Option<S
         .take("enabled")
         .and_then(|node| read::boolean(node, problems))
         .unwrap_or(true);
-    let shadow = map.take("mode").and_then(|node| shadow(node, problems));
-    let stage = map.take("stage").and_then(|node| stage(node, problems));
+    let shadow = map
+        .take("mode")
+        .and_then(|node| read_shadow(node, problems));
+    let stage = map
+        .take("stage")
+        .and_then(|node| read_stage(node, problems));
     let rule = SourceRule {
         place: node.place.clone(),
         id,
@@ -75,31 +80,31 @@ fn open_rule(node: &Node, position: RuleId, problems: &mut Problems) -> Option<S
         enabled,
         shadow,
         stage,
-        body: body(&mut map, &position, problems),
+        body: read_body(&mut map, &position, problems),
         position,
     };
     // What was reported must not be reported again as unknown.
-    for key in KINDS.into_iter().chain(OF_GROUPS).chain(OF_FILTERS) {
+    for key in KIND_KEYS.into_iter().chain(GROUP_KEYS).chain(FILTER_KEYS) {
         map.take(key);
     }
     map.finish(problems);
     Some(rule)
 }
 
-fn rule_id(node: &Node, problems: &mut Problems) -> Option<At<RuleId>> {
+fn read_rule_id(node: &Node, problems: &mut Problems) -> Option<Located<RuleId>> {
     let text = read::spelling(node, problems)?;
     let id = RuleId::new(text);
     if id.is_none() {
-        let problem = Problem::error(&node.place, "not an id").found(text);
-        problems.push(problem.help("letters, digits, `_`, `.` and `-`, at most 128 of them"));
+        let problem = Problem::error(&node.place, "not an id").with_found(text);
+        problems.push(problem.with_help("letters, digits, `_`, `.` and `-`, at most 128 of them"));
     }
-    id.map(|value| At {
+    id.map(|value| Located {
         place: node.place.clone(),
         value,
     })
 }
 
-fn shadow(node: &Node, problems: &mut Problems) -> Option<Place> {
+fn read_shadow(node: &Node, problems: &mut Problems) -> Option<SourceLocation> {
     let of_word = |word: &str| match word {
         "enforce" => Some(false),
         "shadow" => Some(true),
@@ -109,17 +114,21 @@ fn shadow(node: &Node, problems: &mut Problems) -> Option<Place> {
     shadow.then(|| node.place.clone())
 }
 
-fn stage(node: &Node, problems: &mut Problems) -> Option<At<PolicyStage>> {
+fn read_stage(node: &Node, problems: &mut Problems) -> Option<Located<PolicyStage>> {
     let words = PolicyStage::ALL.map(PolicyStage::as_str);
     let value = read::word(node, &words, PolicyStage::from_word, problems)?;
-    Some(At {
+    Some(Located {
         place: node.place.clone(),
         value,
     })
 }
 
-fn body(map: &mut MapReader<'_>, position: &RuleId, problems: &mut Problems) -> SourceBody {
-    let kinds: Vec<_> = KINDS
+fn read_body(
+    map: &mut MapReader<'_>,
+    position: &RuleId,
+    problems: &mut Problems,
+) -> SourceRuleBody {
+    let kinds: Vec<_> = KIND_KEYS
         .into_iter()
         .filter_map(|kind| Some((kind, map.take_entry(kind)?)))
         .collect();
@@ -127,8 +136,9 @@ fn body(map: &mut MapReader<'_>, position: &RuleId, problems: &mut Problems) -> 
         let message = format!(
             "a rule has one of `when`, `unless`, `forbid`, `require`; `{first}` is there too"
         );
-        let both = Problem::error(&entry.key.place, message).found(*second);
-        problems.push(both.help("nest one rule in the other, or join the conditions with `all`"));
+        let both = Problem::error(&entry.key.place, message).with_found(*second);
+        problems
+            .push(both.with_help("nest one rule in the other, or join the conditions with `all`"));
     }
     let guard = kinds.into_iter().next().map(|(kind, entry)| {
         let condition = read_condition(&entry.value, problems);
@@ -136,48 +146,50 @@ fn body(map: &mut MapReader<'_>, position: &RuleId, problems: &mut Problems) -> 
         (kind, condition.unwrap_or(SourceCondition::Always))
     });
     match guard {
-        Some(("forbid", condition)) => filter(map, Sense::Forbid, condition, problems),
-        Some(("require", condition)) => filter(map, Sense::Require, condition, problems),
+        Some(("forbid", condition)) => read_filter(map, FilterKind::Forbid, condition, problems),
+        Some(("require", condition)) => read_filter(map, FilterKind::Require, condition, problems),
         Some(("unless", condition)) => {
-            group(map, SourceGuard::Unless(condition), position, problems)
+            read_group(map, SourceGuard::Unless(condition), position, problems)
         }
-        Some((_, condition)) => group(map, SourceGuard::When(condition), position, problems),
-        None => group(map, SourceGuard::Always, position, problems),
+        Some((_, condition)) => read_group(map, SourceGuard::When(condition), position, problems),
+        None => read_group(map, SourceGuard::Always, position, problems),
     }
 }
 
-fn filter(
+fn read_filter(
     map: &mut MapReader<'_>,
-    sense: Sense,
+    sense: FilterKind,
     condition: SourceCondition,
     problems: &mut Problems,
-) -> SourceBody {
-    misplaced(
+) -> SourceRuleBody {
+    report_misplaced(
         map,
-        &OF_GROUPS,
+        &GROUP_KEYS,
         "a filter (`forbid`, `require`)",
         "a group (`when`, `unless`)",
         problems,
     );
-    let soft_error = map.take("as").and_then(|node| soft_error(node, problems));
+    let soft_error = map
+        .take("as")
+        .and_then(|node| read_soft_error(node, problems));
     let log = map
         .take("log")
         .and_then(|node| read::boolean(node, problems))
         .unwrap_or(false);
-    let value = |map: &mut MapReader<'_>, key, problems: &mut Problems| -> Option<Value> {
+    let value = |map: &mut MapReader<'_>, key, problems: &mut Problems| -> Option<OptionValue> {
         map.take(key)
-            .and_then(|node| one_value(node, key, problems))
+            .and_then(|node| read_option_value(node, key, problems))
     };
-    let reject = value(map, "reject", problems).and_then(intent);
-    let reject_status = value(map, "reject_status", problems).and_then(status);
+    let reject = value(map, "reject", problems).and_then(into_intent);
+    let reject_status = value(map, "reject_status", problems).and_then(into_status);
     if let Some(soft) = soft_error
         .as_ref()
         .filter(|_| reject.is_some() || reject_status.is_some())
     {
         let message = "`as` says how the page is answered, so `reject` and `reject_status` do not";
-        problems.push(Problem::error(&soft.place, message).help("leave one of them out"));
+        problems.push(Problem::error(&soft.place, message).with_help("leave one of them out"));
     }
-    SourceBody::Filter(SourceFilter {
+    SourceRuleBody::Filter(SourceFilter {
         sense,
         condition,
         log,
@@ -188,49 +200,49 @@ fn filter(
 }
 
 /// The status of an error: a page is no challenge for credentials.
-fn soft_error(node: &Node, problems: &mut Problems) -> Option<At<u16>> {
+fn read_soft_error(node: &Node, problems: &mut Problems) -> Option<Located<u16>> {
     let status = read::integer(node, 400..=599, problems)?;
     if status == 407 {
-        let problem = Problem::error(&node.place, "not a status for a page").found("407");
-        problems.push(problem.help("allowed: 400 to 599, and not 407"));
+        let problem = Problem::error(&node.place, "not a status for a page").with_found("407");
+        problems.push(problem.with_help("allowed: 400 to 599, and not 407"));
         return None;
     }
-    u16::try_from(status).ok().map(|value| At {
+    u16::try_from(status).ok().map(|value| Located {
         place: node.place.clone(),
         value,
     })
 }
 
-fn intent(value: Value) -> Option<Intent> {
-    if let Value::Intent(intent) = value {
+fn into_intent(value: OptionValue) -> Option<Intent> {
+    if let OptionValue::Intent(intent) = value {
         Some(intent)
     } else {
         None
     }
 }
 
-fn status(value: Value) -> Option<u16> {
-    if let Value::Integer(status) = value {
+fn into_status(value: OptionValue) -> Option<u16> {
+    if let OptionValue::Integer(status) = value {
         u16::try_from(status).ok()
     } else {
         None
     }
 }
 
-fn group(
+fn read_group(
     map: &mut MapReader<'_>,
     guard: SourceGuard,
     position: &RuleId,
     problems: &mut Problems,
-) -> SourceBody {
-    misplaced(
+) -> SourceRuleBody {
+    report_misplaced(
         map,
-        &OF_FILTERS,
+        &FILTER_KEYS,
         "a group (`when`, `unless`)",
         "a filter (`forbid`, `require`)",
         problems,
     );
-    let then = map.take("then").and_then(|node| then(node, problems));
+    let then = map.take("then").and_then(|node| read_then(node, problems));
     let set = map
         .take("set")
         .map(|node| read_options(node, problems))
@@ -239,23 +251,25 @@ fn group(
         .take("stop")
         .and_then(|node| read::boolean(node, problems))
         .unwrap_or(false);
-    let first = map.take("match").and_then(|node| first(node, problems));
+    let first = map
+        .take("match")
+        .and_then(|node| read_match(node, problems));
     let nested = map.take("rules");
     let rules = nested
         .map(|node| read_rules(node, position.as_str(), 1, problems))
         .unwrap_or_default();
-    SourceBody::Group(SourceGroup {
+    SourceRuleBody::Group(SourceGroup {
         guard,
         then,
         set,
         stop,
-        first,
+        match_first: first,
         rules,
     })
 }
 
 /// Keys that belong to the other kind of rule.
-fn misplaced(
+fn report_misplaced(
     map: &mut MapReader<'_>,
     keys: &[&'static str],
     here: &str,
@@ -266,36 +280,42 @@ fn misplaced(
         let Some(entry) = map.take_entry(key) else {
             continue;
         };
-        let problem = Problem::error(&entry.key.place, format!("not a key of {here}")).found(*key);
+        let problem =
+            Problem::error(&entry.key.place, format!("not a key of {here}")).with_found(*key);
         problems.push(match *key {
-            "reject" | "reject_status" => problem.help(format!("write `set: {{ {key}: … }}`")),
-            _ => problem.help(format!("it belongs to {there}")),
+            "reject" | "reject_status" => problem.with_help(format!("write `set: {{ {key}: … }}`")),
+            _ => problem.with_help(format!("it belongs to {there}")),
         });
     }
 }
 
-fn then(node: &Node, problems: &mut Problems) -> Option<At<Then>> {
+fn read_then(node: &Node, problems: &mut Problems) -> Option<Located<ThenAction>> {
     let of_word = |word: &str| {
-        Then::WORDS
+        ThenAction::WORDS
             .iter()
             .find(|(w, _)| *w == word)
             .map(|(_, then)| *then)
     };
-    let value = read::word(node, &Then::WORDS.map(|(word, _)| word), of_word, problems)?;
-    Some(At {
+    let value = read::word(
+        node,
+        &ThenAction::WORDS.map(|(word, _)| word),
+        of_word,
+        problems,
+    )?;
+    Some(Located {
         place: node.place.clone(),
         value,
     })
 }
 
-fn first(node: &Node, problems: &mut Problems) -> Option<Place> {
+fn read_match(node: &Node, problems: &mut Problems) -> Option<SourceLocation> {
     if matches!(node.spelling(), Some("first")) {
         return Some(node.place.clone());
     }
     if node.spelling() != Some("all") {
         problems.push(
             wrong_type(node, "not one of the words that are allowed here")
-                .allowed(["first", "all"]),
+                .with_allowed_words(["first", "all"]),
         );
     }
     None

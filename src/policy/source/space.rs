@@ -4,11 +4,11 @@ use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;
 use crate::vocab::rule_id::Slug;
 use crate::yaml::read::{self, MapReader, wrong_type};
-use crate::yaml::{Entry, Node};
+use crate::yaml::{MappingEntry, Node};
 
 use super::option::read_options;
 use super::rule::read_rules;
-use super::tree::{At, SourceGlobal, SourceSpace, Text};
+use super::tree::{Located, LocatedText, SourceGlobalSpace, SourceSpace};
 
 /// Reads a list of spaces; `first` is the number of the first.
 pub(super) fn read_spaces(node: &Node, first: usize, problems: &mut Problems) -> Vec<SourceSpace> {
@@ -16,24 +16,26 @@ pub(super) fn read_spaces(node: &Node, first: usize, problems: &mut Problems) ->
     items
         .iter()
         .zip(first..)
-        .filter_map(|(item, number)| space(item, number, problems))
+        .filter_map(|(item, number)| read_space(item, number, problems))
         .collect()
 }
 
-fn space(node: &Node, number: usize, problems: &mut Problems) -> Option<SourceSpace> {
+fn read_space(node: &Node, number: usize, problems: &mut Problems) -> Option<SourceSpace> {
     let mut map = MapReader::open(node, "a space", problems)?;
     let named = map.require("name", problems);
-    let name = named.and_then(|node| name(node, problems)).or_else(|| {
-        // The rest is read under its number, so that all that is wrong is said at once.
-        let value = Slug::new(&number.to_string())?;
-        Some(At {
-            place: node.place.clone(),
-            value,
-        })
-    })?;
+    let name = named
+        .and_then(|node| read_name(node, problems))
+        .or_else(|| {
+            // The rest is read under its number, so that all that is wrong is said at once.
+            let value = Slug::new(&number.to_string())?;
+            Some(Located {
+                place: node.place.clone(),
+                value,
+            })
+        })?;
     let crawlers = map
         .take("crawlers")
-        .map(|node| crawlers(node, problems))
+        .map(|node| read_crawlers(node, problems))
         .unwrap_or_default();
     let options = map
         .take("options")
@@ -53,24 +55,25 @@ fn space(node: &Node, number: usize, problems: &mut Problems) -> Option<SourceSp
     })
 }
 
-fn name(node: &Node, problems: &mut Problems) -> Option<At<Slug>> {
+fn read_name(node: &Node, problems: &mut Problems) -> Option<Located<Slug>> {
     let text = read::spelling(node, problems)?;
     let name = Slug::new(text);
     if name.is_none() {
         let problem = wrong_type(node, "not a name for a space");
-        problems
-            .push(problem.help("lower-case letters, digits and `-`, at most 64, not `-` first"));
+        problems.push(
+            problem.with_help("lower-case letters, digits and `-`, at most 64, not `-` first"),
+        );
     }
-    name.map(|value| At {
+    name.map(|value| Located {
         place: node.place.clone(),
         value,
     })
 }
 
-fn crawlers(node: &Node, problems: &mut Problems) -> Vec<Text> {
+fn read_crawlers(node: &Node, problems: &mut Problems) -> Vec<LocatedText> {
     let name = |node: &Node, problems: &mut Problems| {
         let value = read::spelling(node, problems)?.into();
-        Some(At {
+        Some(Located {
             place: node.place.clone(),
             value,
         })
@@ -82,15 +85,19 @@ fn crawlers(node: &Node, problems: &mut Problems) -> Vec<Text> {
 }
 
 /// Reads `global_space`: its rules, nothing, or `union`.
-pub(super) fn read_global(entry: &Entry, problems: &mut Problems) -> At<SourceGlobal> {
-    let value = global(&entry.value, problems).unwrap_or(SourceGlobal::Rules(Vec::new()));
-    At {
+pub(super) fn read_global_space(
+    entry: &MappingEntry,
+    problems: &mut Problems,
+) -> Located<SourceGlobalSpace> {
+    let value =
+        read_global_value(&entry.value, problems).unwrap_or(SourceGlobalSpace::Rules(Vec::new()));
+    Located {
         place: entry.key.place.clone(),
         value,
     }
 }
 
-fn global(node: &Node, problems: &mut Problems) -> Option<SourceGlobal> {
+fn read_global_value(node: &Node, problems: &mut Problems) -> Option<SourceGlobalSpace> {
     if node.is_null() {
         return None;
     }
@@ -98,14 +105,14 @@ fn global(node: &Node, problems: &mut Problems) -> Option<SourceGlobal> {
         let is_union = word == "union";
         if !is_union {
             let problem = Problem::error(&node.place, "neither `union` nor a mapping with `rules`");
-            problems.push(problem.found(word).near(["union"]));
+            problems.push(problem.with_found(word).with_suggestion_from(["union"]));
         }
-        return is_union.then_some(SourceGlobal::Union);
+        return is_union.then_some(SourceGlobalSpace::Union);
     }
     let mut map = MapReader::open(node, "the global space", problems)?;
     let rules = map
         .take("rules")
         .map(|node| read_rules(node, "global_space.rules", 1, problems));
     map.finish(problems);
-    rules.map(SourceGlobal::Rules)
+    rules.map(SourceGlobalSpace::Rules)
 }

@@ -5,34 +5,34 @@ use std::sync::Arc;
 use crate::policy::cases::Case;
 use crate::policy::field::Field;
 use crate::policy::list::ListKind;
-use crate::policy::options::Value;
-use crate::policy::pattern::{Case as LetterCase, Form};
-use crate::policy::rule::{PolicyStage, Sense};
+use crate::policy::options::OptionValue;
+use crate::policy::pattern::{CaseSensitivity as LetterCase, TextForm};
+use crate::policy::rule::{FilterKind, PolicyStage};
 use crate::vocab::intent::Intent;
-use crate::vocab::problem::Place;
+use crate::vocab::problem::SourceLocation;
 use crate::vocab::rule_id::{RuleId, Slug};
 
 /// A value and where it is written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct At<T> {
+pub struct Located<T> {
     /// Where.
-    pub place: Place,
+    pub place: SourceLocation,
     /// What.
     pub value: T,
 }
 
 /// Text and where it is written.
-pub type Text = At<Box<str>>;
+pub type LocatedText = Located<Box<str>>;
 
 /// A policy as it was written: one document, or the files of a directory joined.
 #[derive(Clone, Debug)]
-pub struct Source {
+pub struct SourcePolicy {
     /// The policy's name.
     pub name: Slug,
     /// What becomes of a rule whose own condition cannot be compiled.
     pub on_invalid_rule: OnInvalidRule,
     /// Where the document's options stand, or would stand.
-    pub options_place: Place,
+    pub options_place: SourceLocation,
     /// The document's options.
     pub options: Vec<SourceOption>,
     /// Named sets.
@@ -42,7 +42,7 @@ pub struct Source {
     /// The crawl spaces.
     pub spaces: Vec<SourceSpace>,
     /// `global_space`, where its key stands and what it says.
-    pub global: Option<At<SourceGlobal>>,
+    pub global: Option<Located<SourceGlobalSpace>>,
     /// Tests that travel with the policy.
     pub cases: Vec<Case>,
     /// The first 8 hex digits of SHA-256 over the policy's files and lists.
@@ -63,31 +63,31 @@ pub enum OnInvalidRule {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceOption {
     /// Where its key stands.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Its path: `politeness.delay`, `meta.team`.
     pub path: Box<str>,
     /// Its value, of the right type and in range; `null` has become the default.
-    pub value: Value,
+    pub value: OptionValue,
 }
 
 /// A named set.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceList {
     /// Its name.
-    pub name: Text,
+    pub name: LocatedText,
     /// How it is compared; none if that could not be read.
     pub kind: Option<ListKind>,
     /// Its items as written.
-    pub items: SourceItems,
+    pub items: SourceListItems,
 }
 
 /// The items of a list before they are brought to canonical form.
 #[derive(Clone, Debug, PartialEq)]
-pub enum SourceItems {
+pub enum SourceListItems {
     /// `items: […]`, each with its place.
-    Written(Vec<Text>),
+    Inline(Vec<LocatedText>),
     /// The text of a list file, one item a line. The place of an item is worked out only for one that is wrong.
-    OfFile {
+    File {
         /// The file's name as it is shown.
         file: Arc<str>,
         /// What is in it.
@@ -99,9 +99,9 @@ pub enum SourceItems {
 #[derive(Clone, Debug)]
 pub struct SourceSpace {
     /// Its name.
-    pub name: At<Slug>,
+    pub name: Located<Slug>,
     /// The crawlers in it; none: all that are in no other.
-    pub crawlers: Vec<Text>,
+    pub crawlers: Vec<LocatedText>,
     /// Its options.
     pub options: Vec<SourceOption>,
     /// Its rules.
@@ -110,7 +110,7 @@ pub struct SourceSpace {
 
 /// `global_space`.
 #[derive(Clone, Debug)]
-pub enum SourceGlobal {
+pub enum SourceGlobalSpace {
     /// `union`.
     Union,
     /// Its rules, perhaps none.
@@ -121,9 +121,9 @@ pub enum SourceGlobal {
 #[derive(Clone, Debug)]
 pub struct SourceRule {
     /// Where it begins.
-    pub place: Place,
+    pub place: SourceLocation,
     /// Its own id.
-    pub id: Option<At<RuleId>>,
+    pub id: Option<Located<RuleId>>,
     /// Its place in the policy, from 1: `rules.3.1`.
     pub position: RuleId,
     /// The text shown by explain and in the reason.
@@ -131,11 +131,11 @@ pub struct SourceRule {
     /// `enabled`.
     pub enabled: bool,
     /// `mode: shadow`, and where it stands.
-    pub shadow: Option<Place>,
+    pub shadow: Option<SourceLocation>,
     /// `stage`.
-    pub stage: Option<At<PolicyStage>>,
+    pub stage: Option<Located<PolicyStage>>,
     /// What it is.
-    pub body: SourceBody,
+    pub body: SourceRuleBody,
 }
 
 impl SourceRule {
@@ -147,7 +147,7 @@ impl SourceRule {
 
 /// The two kinds of rule.
 #[derive(Clone, Debug)]
-pub enum SourceBody {
+pub enum SourceRuleBody {
     /// Assigns options and contains rules.
     Group(SourceGroup),
     /// Filters URLs.
@@ -160,13 +160,13 @@ pub struct SourceGroup {
     /// When it applies.
     pub guard: SourceGuard,
     /// `then`.
-    pub then: Option<At<Then>>,
+    pub then: Option<Located<ThenAction>>,
     /// `set`.
     pub set: Vec<SourceOption>,
     /// `stop`.
     pub stop: bool,
     /// `match: first`, and where it stands.
-    pub first: Option<Place>,
+    pub match_first: Option<SourceLocation>,
     /// The rules in it.
     pub rules: Vec<SourceRule>,
 }
@@ -186,7 +186,7 @@ pub enum SourceGuard {
 #[derive(Clone, Debug)]
 pub struct SourceFilter {
     /// Which of the two.
-    pub sense: Sense,
+    pub sense: FilterKind,
     /// Its condition.
     pub condition: SourceCondition,
     /// `log`.
@@ -196,7 +196,7 @@ pub struct SourceFilter {
     /// `reject_status`.
     pub reject_status: Option<u16>,
     /// `as`.
-    pub soft_error: Option<At<u16>>,
+    pub soft_error: Option<Located<u16>>,
 }
 
 /// A condition.
@@ -216,11 +216,13 @@ pub enum SourceCondition {
 
 impl SourceCondition {
     /// Calls a function for every atom.
-    pub fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a SourceAtom)) {
+    pub fn for_each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a SourceAtom)) {
         match self {
             Self::Always => {}
-            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|p| p.each_atom(visit)),
-            Self::Not(part) => part.each_atom(visit),
+            Self::All(parts) | Self::Any(parts) => {
+                parts.iter().for_each(|p| p.for_each_atom(visit))
+            }
+            Self::Not(part) => part.for_each_atom(visit),
             Self::Atom(atom) => visit(atom),
         }
     }
@@ -230,7 +232,7 @@ impl SourceCondition {
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceAtom {
     /// Where its field stands.
-    pub place: Place,
+    pub place: SourceLocation,
     /// The word by which the field or shortcut is named: `host`, `domain`.
     pub word: Box<str>,
     /// The field; none for `in: LIST`, which takes the one of the list's kind.
@@ -240,27 +242,27 @@ pub struct SourceAtom {
     /// `case`.
     pub case: LetterCase,
     /// `norm`.
-    pub form: Form,
+    pub form: TextForm,
 }
 
 /// What an atom asks. Several values: any of them.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceTest {
     /// Of text.
-    Text(TextWord, Vec<Text>),
+    Text(TextTestKind, Vec<LocatedText>),
     /// How many of something: a number or a range.
-    Count(CountWord, Vec<At<SourceRange>>),
+    Count(CountTestKind, Vec<Located<SourceRange>>),
     /// Of a number.
-    Number(Vec<At<SourceRange>>),
+    Number(Vec<Located<SourceRange>>),
     /// Of the address: networks.
-    Networks(Vec<Text>),
+    Networks(Vec<LocatedText>),
     /// Membership in one of these lists.
-    In(Vec<Text>),
+    In(Vec<LocatedText>),
 }
 
 /// The kinds of test on text, with the shortcuts that are kinds of their own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TextWord {
+pub enum TextTestKind {
     /// The whole text.
     Exact,
     /// Its beginning.
@@ -285,7 +287,7 @@ pub enum TextWord {
     Surt,
 }
 
-impl TextWord {
+impl TextTestKind {
     /// The word in a policy.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -306,7 +308,7 @@ impl TextWord {
 
 /// What can be counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CountWord {
+pub enum CountTestKind {
     /// Characters of the field.
     Length,
     /// Segments of the path.
@@ -321,14 +323,14 @@ pub enum CountWord {
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceRange {
     /// `404`, `5xx`, `"[30:]"`, `10MiB`.
-    Written(Box<str>),
+    Literal(Box<str>),
     /// `{min, max}`, either of them in the same way.
-    Between(Option<Text>, Option<Text>),
+    Between(Option<LocatedText>, Option<LocatedText>),
 }
 
 /// The value of `then`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum ThenAction {
     /// `allow`.
     Allow,
     /// `disallow`.
@@ -357,7 +359,7 @@ pub enum Then {
     NoFollow,
 }
 
-impl Then {
+impl ThenAction {
     /// Every word with its meaning, in the order of the documentation.
     pub const WORDS: [(&'static str, Self); 15] = [
         ("allow", Self::Allow),

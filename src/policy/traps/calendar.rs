@@ -4,7 +4,7 @@
 //! looked for: `/day/4711` is the day of something else.
 
 /// Words that calendars have in their URLs, as whole words.
-const WORDS: [&str; 8] = [
+const CALENDAR_WORDS: [&str; 8] = [
     "calendar",
     "year",
     "month",
@@ -15,18 +15,23 @@ const WORDS: [&str; 8] = [
     "jour",
 ];
 /// How far from this year a calendar may be.
-const YEARS: u16 = 5;
+const MAX_YEAR_DISTANCE: u16 = 5;
 
 /// Whether path and query hold a calendar's word and a year outside this one and five around it.
-pub(super) fn leaves_its_years(path_and_query: &str, now: u16) -> bool {
+pub(super) fn has_distant_year(path_and_query: &str, now: u16) -> bool {
     let words = || path_and_query.split(|c: char| !c.is_ascii_alphanumeric());
-    let is_word = |word: &str| WORDS.iter().any(|known| word.eq_ignore_ascii_case(known));
-    let outside = |word: &str| year(word).is_some_and(|year| year.abs_diff(now) > YEARS);
+    let is_word = |word: &str| {
+        CALENDAR_WORDS
+            .iter()
+            .any(|known| word.eq_ignore_ascii_case(known))
+    };
+    let outside =
+        |word: &str| parse_year(word).is_some_and(|year| year.abs_diff(now) > MAX_YEAR_DISTANCE);
     words().any(outside) && words().any(is_word)
 }
 
 /// `2031`, or `20310501`.
-fn year(word: &str) -> Option<u16> {
+fn parse_year(word: &str) -> Option<u16> {
     if !matches!(word.len(), 4 | 8) || !word.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
@@ -62,10 +67,10 @@ mod tests {
             ("/jour/calendrier", false),
             ("/date/", false),
         ] {
-            assert_eq!(leaves_its_years(text, 2026), trap, "{text}");
+            assert_eq!(has_distant_year(text, 2026), trap, "{text}");
         }
         assert!(
-            !leaves_its_years("/calendar/2032", 2027) && leaves_its_years("/calendar/2021", 2027)
+            !has_distant_year("/calendar/2032", 2027) && has_distant_year("/calendar/2021", 2027)
         );
     }
 }

@@ -3,7 +3,7 @@
 use crate::vocab::target::UrlTarget;
 
 /// Parameters that hold nothing else, without regard to capitals.
-const NAMES: [&str; 6] = [
+const SESSION_PARAMS: [&str; 6] = [
     "phpsessid",
     "jsessionid",
     "oscsid",
@@ -12,29 +12,30 @@ const NAMES: [&str; 6] = [
     "zenid",
 ];
 /// Parameters that hold such a number if the value looks like one.
-const PERHAPS: [&str; 4] = ["sid", "sessionid", "session_id", "sessid"];
+const POSSIBLE_SESSION_PARAMS: [&str; 4] = ["sid", "sessionid", "session_id", "sessid"];
 /// What ASP writes begins so; letters follow.
-const ASP: &str = "aspsessionid";
+const ASP_PREFIX: &str = "aspsessionid";
 /// The shortest value that looks like such a number: short ones count stories or shops.
-const SHORTEST: usize = 16;
+const MIN_ID_LENGTH: usize = 16;
 
 /// Whether a URL holds one.
-pub(super) fn is_in(target: &UrlTarget) -> bool {
+pub(super) fn has_session_id(target: &UrlTarget) -> bool {
     let in_path = target.path().to_ascii_lowercase().contains(";jsessionid=");
-    in_path || target.query().split('&').any(is_session)
+    in_path || target.query().split('&').any(is_session_param)
 }
 
-fn is_session(param: &str) -> bool {
+fn is_session_param(param: &str) -> bool {
     let Some((name, value)) = param.split_once('=') else {
         return false;
     };
     let name = name.to_ascii_lowercase();
-    let known = NAMES.contains(&&*name) || name.starts_with(ASP);
-    (known && !value.is_empty()) || (PERHAPS.contains(&&*name) && looks_random(value))
+    let known = SESSION_PARAMS.contains(&&*name) || name.starts_with(ASP_PREFIX);
+    (known && !value.is_empty())
+        || (POSSIBLE_SESSION_PARAMS.contains(&&*name) && looks_random(value))
 }
 
 fn looks_random(value: &str) -> bool {
-    value.len() >= SHORTEST && value.bytes().all(|b| b.is_ascii_alphanumeric())
+    value.len() >= MIN_ID_LENGTH && value.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
 #[cfg(test)]
@@ -53,7 +54,11 @@ mod tests {
             ("http://h/?sid=a-long-title-of-a-story", false),
             ("http://h/phpsessid=1", false),
         ] {
-            assert_eq!(is_in(&UrlTarget::parse(url).unwrap()), session, "{url}");
+            assert_eq!(
+                has_session_id(&UrlTarget::parse(url).unwrap()),
+                session,
+                "{url}"
+            );
         }
     }
 }

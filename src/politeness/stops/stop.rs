@@ -9,15 +9,15 @@ use crate::vocab::target::{TargetError, canonical_host};
 use crate::vocab::units;
 
 /// The longest that a stop may last by itself; one without an end lasts until it is lifted.
-pub const LONGEST: Duration = Duration::from_secs(366 * 86_400);
+pub const MAX_STOP_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
 /// A stop as an operator has given it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stop {
+pub struct EmergencyStop {
     /// Its number; never given twice.
     pub id: StopId,
     /// What is stopped.
-    pub target: Target,
+    pub target: StopTarget,
     /// Why; crawlers are told.
     pub reason: StopReason,
     /// When it was given: wall time since 1970.
@@ -46,7 +46,7 @@ impl fmt::Display for StopId {
 
 /// What is stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum StopTarget {
     /// This host, on every port, in canonical form.
     Host(Box<str>),
     /// This host and all below it.
@@ -59,7 +59,7 @@ pub enum Target {
 
 /// Why a text names nothing that could be stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoTarget {
+pub enum StopTargetError {
     /// There is no text.
     Empty,
     /// No host.
@@ -70,40 +70,44 @@ pub enum NoTarget {
     Rule,
 }
 
-impl Target {
+impl StopTarget {
     /// Reads `HOST`, `host:HOST`, `*.HOST`, `domain:HOST`, `crawler:NAME` or `rule:ID`. `*.HOST` is what `domain:HOST`
     /// is: the host itself is stopped, too.
     ///
     /// # Errors
     /// If it is none of these.
-    pub fn parse(text: &str) -> Result<Self, NoTarget> {
+    pub fn parse(text: &str) -> Result<Self, StopTargetError> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(NoTarget::Empty);
+            return Err(StopTargetError::Empty);
         }
         if let Some(name) = text.strip_prefix("crawler:") {
-            return Slug::new(name).map(Self::Crawler).ok_or(NoTarget::Crawler);
+            return Slug::new(name)
+                .map(Self::Crawler)
+                .ok_or(StopTargetError::Crawler);
         }
         if let Some(id) = text.strip_prefix("rule:") {
-            return RuleId::new(id).map(Self::Rule).ok_or(NoTarget::Rule);
+            return RuleId::new(id).map(Self::Rule).ok_or(StopTargetError::Rule);
         }
         match text
             .strip_prefix("domain:")
             .or_else(|| text.strip_prefix("*."))
         {
-            Some(domain) => Ok(Self::Domain(host(domain)?)),
-            None => Ok(Self::Host(host(
+            Some(domain) => Ok(Self::Domain(parse_host(domain)?)),
+            None => Ok(Self::Host(parse_host(
                 text.strip_prefix("host:").unwrap_or(text),
             )?)),
         }
     }
 }
 
-fn host(text: &str) -> Result<Box<str>, NoTarget> {
-    canonical_host(text).map(Into::into).map_err(NoTarget::Host)
+fn parse_host(text: &str) -> Result<Box<str>, StopTargetError> {
+    canonical_host(text)
+        .map(Into::into)
+        .map_err(StopTargetError::Host)
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for StopTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Host(host) => write!(f, "host:{host}"),
@@ -114,7 +118,7 @@ impl fmt::Display for Target {
     }
 }
 
-impl fmt::Display for NoTarget {
+impl fmt::Display for StopTargetError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Empty => f.write_str("nothing is named")?,
@@ -130,7 +134,7 @@ impl fmt::Display for NoTarget {
     }
 }
 
-impl std::error::Error for NoTarget {}
+impl std::error::Error for StopTargetError {}
 
 /// Why something is stopped, in the operator's words: one line of characters that are seen, 1 to 200 of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,24 +142,24 @@ pub struct StopReason(Box<str>);
 
 /// The words are none, too many, or hold what is no character to be seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NoReason;
+pub struct StopReasonError;
 
 impl StopReason {
     /// The most characters.
-    pub const LONGEST: usize = 200;
+    pub const MAX_CHARS: usize = 200;
 
     /// Takes these words; white space around them is cut.
     ///
     /// # Errors
-    /// [`NoReason`].
-    pub fn new(text: &str) -> Result<Self, NoReason> {
+    /// [`StopReasonError`].
+    pub fn new(text: &str) -> Result<Self, StopReasonError> {
         let text = text.trim();
-        let fits =
-            (1..=Self::LONGEST).contains(&text.chars().count()) && !text.chars().any(is_unseen);
+        let fits = (1..=Self::MAX_CHARS).contains(&text.chars().count())
+            && !text.chars().any(is_invisible);
         if fits {
             Ok(Self(text.into()))
         } else {
-            Err(NoReason)
+            Err(StopReasonError)
         }
     }
 
@@ -165,28 +169,28 @@ impl StopReason {
     }
 }
 
-impl fmt::Display for NoReason {
+impl fmt::Display for StopReasonError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
             "a reason is one line of 1 to {} characters, none of them a control",
-            StopReason::LONGEST
+            StopReason::MAX_CHARS
         )
     }
 }
 
-impl std::error::Error for NoReason {}
+impl std::error::Error for StopReasonError {}
 
 /// Controls, other ends of lines, and what changes the direction or hides (Unicode, "Bidirectional Algorithm", 2).
-fn is_unseen(c: char) -> bool {
+fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
         || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Reads for how long a stop is to last: `90s`, `1h`, at most [`LONGEST`].
-pub fn lasting(text: &str) -> Option<Duration> {
-    units::duration(text.trim()).filter(|time| !time.is_zero() && *time <= LONGEST)
+pub fn parse_stop_duration(text: &str) -> Option<Duration> {
+    units::parse_duration(text.trim()).filter(|time| !time.is_zero() && *time <= MAX_STOP_DURATION)
 }
 
 #[cfg(test)]
@@ -207,9 +211,9 @@ mod tests {
             ("rule:spaces.acme.rules.1", "rule:spaces.acme.rules.1"),
             ("crawler", "host:crawler"),
         ] {
-            let target = Target::parse(text).unwrap();
+            let target = StopTarget::parse(text).unwrap();
             assert_eq!(target.to_string(), shown, "{text}");
-            assert_eq!(Target::parse(shown), Ok(target), "{text}");
+            assert_eq!(StopTarget::parse(shown), Ok(target), "{text}");
         }
         for text in [
             "",
@@ -227,7 +231,7 @@ mod tests {
             "rule:a\nb",
             "host:rule:x",
         ] {
-            assert!(Target::parse(text).is_err(), "{text:?}");
+            assert!(StopTarget::parse(text).is_err(), "{text:?}");
         }
     }
 
@@ -248,16 +252,16 @@ mod tests {
             "a\u{2028}b",
             "a\u{200b}b",
         ] {
-            assert_eq!(StopReason::new(text), Err(NoReason), "{text:?}");
+            assert_eq!(StopReason::new(text), Err(StopReasonError), "{text:?}");
         }
-        assert_eq!(StopReason::new(&"x".repeat(201)), Err(NoReason));
+        assert_eq!(StopReason::new(&"x".repeat(201)), Err(StopReasonError));
     }
 
     #[test]
     fn times_and_ids_are_bounded() {
-        assert_eq!(lasting("1h"), Some(Duration::from_secs(3_600)));
+        assert_eq!(parse_stop_duration("1h"), Some(Duration::from_secs(3_600)));
         for text in ["0s", "1", "-1h", "367d", "1e9d", "h", ""] {
-            assert_eq!(lasting(text), None, "{text}");
+            assert_eq!(parse_stop_duration(text), None, "{text}");
         }
         assert_eq!(StopId::parse("12"), Some(StopId(12)));
         for text in ["", "+1", "-1", "1 ", "x", "99999999999999999999"] {

@@ -8,7 +8,7 @@ use http::header::CONTENT_TYPE;
 pub(super) const PRESCAN: usize = 1024;
 
 /// What `Content-Type` says.
-pub(super) fn of_content_type(headers: &HeaderMap) -> Option<&'static Encoding> {
+pub(super) fn from_content_type(headers: &HeaderMap) -> Option<&'static Encoding> {
     let value = headers.get_all(CONTENT_TYPE).iter().next_back()?;
     let value = String::from_utf8_lossy(value.as_bytes());
     let named = value.split(';').skip(1).find_map(|parameter| {
@@ -22,16 +22,16 @@ pub(super) fn of_content_type(headers: &HeaderMap) -> Option<&'static Encoding> 
 
 /// What the first bytes say: a byte order mark before anything else; `declared`, which is what `Content-Type` says; a
 /// `<meta>`; else UTF-8.
-pub(super) fn of_document(first: &[u8], declared: Option<&'static Encoding>) -> &'static Encoding {
+pub(super) fn detect(first: &[u8], declared: Option<&'static Encoding>) -> &'static Encoding {
     let by_mark = Encoding::for_bom(first).map(|(encoding, _)| encoding);
     by_mark
         .or(declared)
-        .or_else(|| of_meta(first))
+        .or_else(|| from_meta(first))
         .unwrap_or(UTF_8)
 }
 
 /// The first `<meta>` that names a charset it knows. What stands in comments does not count.
-fn of_meta(first: &[u8]) -> Option<&'static Encoding> {
+fn from_meta(first: &[u8]) -> Option<&'static Encoding> {
     let mut rest = first.get(..PRESCAN).unwrap_or(first);
     while let Some(at) = memchr::memchr(b'<', rest) {
         rest = rest.get(at..)?;
@@ -45,7 +45,7 @@ fn of_meta(first: &[u8]) -> Option<&'static Encoding> {
         let is_meta = tag
             .get(1..5)
             .is_some_and(|name| name.eq_ignore_ascii_case(b"meta"));
-        if let Some(encoding) = tag.get(5..).filter(|_| is_meta).and_then(charset) {
+        if let Some(encoding) = tag.get(5..).filter(|_| is_meta).and_then(parse_charset) {
             return Some(encoding);
         }
         rest = rest.get(1..)?;
@@ -54,7 +54,7 @@ fn of_meta(first: &[u8]) -> Option<&'static Encoding> {
 }
 
 /// `charset=…` anywhere in a tag: an attribute of its own, or inside that of `http-equiv`.
-fn charset(tag: &[u8]) -> Option<&'static Encoding> {
+fn parse_charset(tag: &[u8]) -> Option<&'static Encoding> {
     let lower = tag.to_ascii_lowercase();
     let at = memchr::memmem::find(&lower, b"charset")? + b"charset".len();
     let value = lower
@@ -86,7 +86,7 @@ mod tests {
     fn found(content_type: &str, first: &[u8]) -> &'static str {
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, content_type.parse().unwrap());
-        of_document(first, of_content_type(&headers)).name()
+        detect(first, from_content_type(&headers)).name()
     }
 
     #[test]

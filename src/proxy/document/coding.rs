@@ -17,11 +17,11 @@ const GZIP_HEADER: usize = 4 * 1024;
 const GZIP_TRAILER: usize = 8;
 
 /// The codings that are understood, as a request may ask for them.
-pub(super) const UNDERSTOOD: &str = "gzip, deflate";
+pub(super) const SUPPORTED: &str = "gzip, deflate";
 
 /// How a body is packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum ContentCoding {
     /// Not at all.
     Identity,
     /// `gzip`, `x-gzip`.
@@ -32,14 +32,14 @@ pub(super) enum Coding {
 
 /// A coding that is not understood (`br`, `zstd`), or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Unreadable;
+pub(super) struct UnsupportedCoding;
 
-impl Coding {
+impl ContentCoding {
     /// The coding of a body.
     ///
     /// # Errors
     /// If it cannot be undone here.
-    pub(super) fn of(headers: &HeaderMap) -> Result<Self, Unreadable> {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Result<Self, UnsupportedCoding> {
         let mut named = headers
             .get_all(CONTENT_ENCODING)
             .iter()
@@ -53,7 +53,7 @@ impl Coding {
         match named.next() {
             None if is(b"gzip") || is(b"x-gzip") => Ok(Self::Gzip),
             None if is(b"deflate") => Ok(Self::Deflate),
-            None | Some(_) => Err(Unreadable),
+            None | Some(_) => Err(UnsupportedCoding),
         }
     }
 }
@@ -63,17 +63,17 @@ const GZIP_MAGIC: u8 = 0x1f;
 
 /// What was packed is broken; what came out before is right.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Broken;
+pub(super) struct ContentDecodeError;
 
 /// Undoes a coding.
 #[derive(Debug)]
-pub(super) struct Decoder {
-    state: State,
+pub(super) struct ContentDecoder {
+    state: DecoderState,
     out: Vec<u8>,
 }
 
 #[derive(Debug)]
-enum State {
+enum DecoderState {
     Identity,
     /// Behind a gzip member.
     GzipNext,
@@ -81,28 +81,28 @@ enum State {
     GzipHeader(Vec<u8>),
     /// The first bytes of a deflated body: they tell zlib from a bare stream.
     DeflateStart(Vec<u8>),
-    Inflating(Box<Decompress>, Behind),
+    Inflating(Box<Decompress>, StreamTrailer),
     /// So many bytes of a gzip trailer are still to come.
     GzipTrailer(usize),
-    Over,
+    Finished,
 }
 
 /// What follows a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Behind {
+enum StreamTrailer {
     GzipTrailer,
     Nothing,
 }
 
 /// Who sees the bytes; breaks off when they are enough.
-pub(super) type See<'s> = &'s mut dyn FnMut(&[u8]) -> ControlFlow<()>;
+pub(super) type DecodedSink<'s> = &'s mut dyn FnMut(&[u8]) -> ControlFlow<()>;
 
-impl Decoder {
-    pub(super) fn new(coding: Coding) -> Self {
+impl ContentDecoder {
+    pub(super) fn new(coding: ContentCoding) -> Self {
         let state = match coding {
-            Coding::Identity => State::Identity,
-            Coding::Gzip => State::GzipHeader(Vec::new()),
-            Coding::Deflate => State::DeflateStart(Vec::new()),
+            ContentCoding::Identity => DecoderState::Identity,
+            ContentCoding::Gzip => DecoderState::GzipHeader(Vec::new()),
+            ContentCoding::Deflate => DecoderState::DeflateStart(Vec::new()),
         };
         Self {
             state,
@@ -117,10 +117,10 @@ impl Decoder {
     pub(super) fn feed(
         &mut self,
         mut input: &[u8],
-        see: See<'_>,
-    ) -> Result<ControlFlow<()>, Broken> {
+        sink: DecodedSink<'_>,
+    ) -> Result<ControlFlow<()>, ContentDecodeError> {
         while !input.is_empty() {
-            let (taken, flow) = self.step(input, see)?;
+            let (taken, flow) = self.step(input, sink)?;
             input = input.get(taken..).unwrap_or_default();
             if flow.is_break() {
                 return Ok(flow);
@@ -132,35 +132,39 @@ impl Decoder {
     /// Whether a packed body may end here.
     pub(super) fn may_end(&self) -> bool {
         match &self.state {
-            State::Identity | State::GzipNext | State::Over => true,
-            State::GzipHeader(header) => header.is_empty(),
-            State::DeflateStart(start) => start.is_empty(),
-            State::Inflating(..) | State::GzipTrailer(_) => false,
+            DecoderState::Identity | DecoderState::GzipNext | DecoderState::Finished => true,
+            DecoderState::GzipHeader(header) => header.is_empty(),
+            DecoderState::DeflateStart(start) => start.is_empty(),
+            DecoderState::Inflating(..) | DecoderState::GzipTrailer(_) => false,
         }
     }
 
-    fn step(&mut self, input: &[u8], see: See<'_>) -> Result<(usize, ControlFlow<()>), Broken> {
+    fn step(
+        &mut self,
+        input: &[u8],
+        sink: DecodedSink<'_>,
+    ) -> Result<(usize, ControlFlow<()>), ContentDecodeError> {
         const ON: ControlFlow<()> = ControlFlow::Continue(());
         match &mut self.state {
-            State::Identity => {
+            DecoderState::Identity => {
                 let part = input.get(..STEP).unwrap_or(input);
-                Ok((part.len(), see(part)))
+                Ok((part.len(), sink(part)))
             }
-            State::GzipHeader(header) => {
+            DecoderState::GzipHeader(header) => {
                 let before = header.len();
                 header.extend(input.iter().take(GZIP_HEADER.saturating_sub(before)));
                 let full = header.len() >= GZIP_HEADER;
-                let Some(end) = gzip_header(header)? else {
+                let Some(end) = gzip_header_end(header)? else {
                     return if full {
-                        Err(Broken)
+                        Err(ContentDecodeError)
                     } else {
                         Ok((input.len(), ON))
                     };
                 };
-                self.inflate(Decompress::new(false), Behind::GzipTrailer);
+                self.start_inflating(Decompress::new(false), StreamTrailer::GzipTrailer);
                 Ok((end.saturating_sub(before), ON))
             }
-            State::DeflateStart(start) => {
+            DecoderState::DeflateStart(start) => {
                 let before = start.len();
                 start.extend(input.iter().take(2_usize.saturating_sub(before)));
                 let [method, flags] = *start.as_slice() else {
@@ -168,43 +172,47 @@ impl Decoder {
                 };
                 let zlib =
                     method & 0x0f == 8 && u16::from_be_bytes([method, flags]).is_multiple_of(31);
-                self.inflate(Decompress::new(zlib), Behind::Nothing);
+                self.start_inflating(Decompress::new(zlib), StreamTrailer::Nothing);
                 // What was looked at is fed again: the stream begins with it.
-                let (_, flow) = self.inflated(&[method, flags], see)?;
+                let (_, flow) = self.inflate_step(&[method, flags], sink)?;
                 Ok((2 - before, flow))
             }
-            State::Inflating(..) => self.inflated(input, see),
-            State::GzipTrailer(left) => {
+            DecoderState::Inflating(..) => self.inflate_step(input, sink),
+            DecoderState::GzipTrailer(left) => {
                 let taken = input.len().min(*left);
                 *left -= taken;
                 if *left == 0 {
-                    self.state = State::GzipNext;
+                    self.state = DecoderState::GzipNext;
                 }
                 Ok((taken, ON))
             }
-            State::GzipNext => {
+            DecoderState::GzipNext => {
                 // Some servers pad what is packed with zeros; anything else than another member is broken.
                 let padding = input.iter().take_while(|byte| **byte == 0).count();
                 match input.get(padding) {
-                    Some(&GZIP_MAGIC) => self.state = State::GzipHeader(Vec::new()),
-                    Some(_) => return Err(Broken),
+                    Some(&GZIP_MAGIC) => self.state = DecoderState::GzipHeader(Vec::new()),
+                    Some(_) => return Err(ContentDecodeError),
                     None => {}
                 }
                 Ok((padding, ON))
             }
             // What stands behind the end belongs to nothing.
-            State::Over => Ok((input.len(), ON)),
+            DecoderState::Finished => Ok((input.len(), ON)),
         }
     }
 
-    fn inflate(&mut self, stream: Decompress, behind: Behind) {
+    fn start_inflating(&mut self, stream: Decompress, trailer: StreamTrailer) {
         self.out.resize(STEP, 0);
-        self.state = State::Inflating(Box::new(stream), behind);
+        self.state = DecoderState::Inflating(Box::new(stream), trailer);
     }
 
-    fn inflated(&mut self, input: &[u8], see: See<'_>) -> Result<(usize, ControlFlow<()>), Broken> {
-        let State::Inflating(stream, behind) = &mut self.state else {
-            return Err(Broken);
+    fn inflate_step(
+        &mut self,
+        input: &[u8],
+        sink: DecodedSink<'_>,
+    ) -> Result<(usize, ControlFlow<()>), ContentDecodeError> {
+        let DecoderState::Inflating(stream, behind) = &mut self.state else {
+            return Err(ContentDecodeError);
         };
         let mut taken = 0;
         loop {
@@ -212,18 +220,18 @@ impl Decoder {
             let rest = input.get(taken..).unwrap_or_default();
             let status = stream
                 .decompress(rest, &mut self.out, FlushDecompress::None)
-                .map_err(|_| Broken)?;
+                .map_err(|_| ContentDecodeError)?;
             let came = (stream.total_out() - before_out) as usize;
             let used = (stream.total_in() - before_in) as usize;
             taken += used;
             let flow = match self.out.get(..came) {
-                Some(out) if came > 0 => see(out),
+                Some(out) if came > 0 => sink(out),
                 Some(_) | None => ControlFlow::Continue(()),
             };
             if status == Status::StreamEnd {
                 self.state = match behind {
-                    Behind::GzipTrailer => State::GzipTrailer(GZIP_TRAILER),
-                    Behind::Nothing => State::Over,
+                    StreamTrailer::GzipTrailer => DecoderState::GzipTrailer(GZIP_TRAILER),
+                    StreamTrailer::Nothing => DecoderState::Finished,
                 };
                 return Ok((taken, flow));
             }
@@ -233,18 +241,18 @@ impl Decoder {
                 return Ok((taken, flow));
             }
             if came == 0 && used == 0 {
-                return Err(Broken);
+                return Err(ContentDecodeError);
             }
         }
     }
 }
 
 /// Where the header of a gzip member ends; `None` if it has not come whole (RFC 1952 section 2.3).
-fn gzip_header(bytes: &[u8]) -> Result<Option<usize>, Broken> {
+fn gzip_header_end(bytes: &[u8]) -> Result<Option<usize>, ContentDecodeError> {
     const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
     let (extra, name, comment, check) = (0x04, 0x08, 0x10, 0x02);
     if bytes.iter().zip(MAGIC).any(|(byte, magic)| *byte != magic) {
-        return Err(Broken);
+        return Err(ContentDecodeError);
     }
     let Some(flags) = bytes.get(3).copied().filter(|_| bytes.len() >= 10) else {
         return Ok(None);
@@ -301,8 +309,12 @@ mod tests {
     }
 
     /// What comes out if so many bytes go in at a time, and whether it may end there.
-    fn undone(coding: Coding, packed: &[u8], step: usize) -> Result<(Vec<u8>, bool), Broken> {
-        let (mut decoder, mut out) = (Decoder::new(coding), Vec::new());
+    fn undone(
+        coding: ContentCoding,
+        packed: &[u8],
+        step: usize,
+    ) -> Result<(Vec<u8>, bool), ContentDecodeError> {
+        let (mut decoder, mut out) = (ContentDecoder::new(coding), Vec::new());
         for part in packed.chunks(step) {
             let _ = decoder.feed(part, &mut |bytes| {
                 out.extend_from_slice(bytes);
@@ -319,13 +331,13 @@ mod tests {
         named.extend_from_slice(gzip(TEXT).get(10..).unwrap());
         let two = [gzip(TEXT.get(..9).unwrap()), gzip(TEXT.get(9..).unwrap())].concat();
         for (coding, packed) in [
-            (Coding::Identity, TEXT.to_vec()),
-            (Coding::Gzip, gzip(TEXT)),
-            (Coding::Gzip, named),
-            (Coding::Gzip, two),
-            (Coding::Gzip, [gzip(TEXT), vec![0; 3]].concat()),
-            (Coding::Deflate, zlib(TEXT)),
-            (Coding::Deflate, bare(TEXT)),
+            (ContentCoding::Identity, TEXT.to_vec()),
+            (ContentCoding::Gzip, gzip(TEXT)),
+            (ContentCoding::Gzip, named),
+            (ContentCoding::Gzip, two),
+            (ContentCoding::Gzip, [gzip(TEXT), vec![0; 3]].concat()),
+            (ContentCoding::Deflate, zlib(TEXT)),
+            (ContentCoding::Deflate, bare(TEXT)),
         ] {
             for step in [1, 2, 3, 7, 1 << 20] {
                 assert_eq!(
@@ -334,7 +346,7 @@ mod tests {
                     "{coding:?} by {step}"
                 );
             }
-            if coding != Coding::Identity {
+            if coding != ContentCoding::Identity {
                 let (_, ends) = undone(coding, packed.get(..packed.len() - 9).unwrap(), 5).unwrap();
                 assert!(!ends, "{coding:?} cut off");
             }
@@ -344,22 +356,26 @@ mod tests {
     #[test]
     fn what_is_broken_is_said_to_be() {
         for (coding, packed) in [
-            (Coding::Gzip, b"<html>no gzip".to_vec()),
-            (Coding::Gzip, [gzip(TEXT), vec![0, 0xff]].concat()),
-            (Coding::Deflate, vec![0xff; 40]),
+            (ContentCoding::Gzip, b"<html>no gzip".to_vec()),
+            (ContentCoding::Gzip, [gzip(TEXT), vec![0, 0xff]].concat()),
+            (ContentCoding::Deflate, vec![0xff; 40]),
             (
-                Coding::Gzip,
+                ContentCoding::Gzip,
                 [&[0x1f, 0x8b, 8, 0x08, 0, 0, 0, 0, 0, 3][..], &[b'n'; 5000]].concat(),
             ),
         ] {
-            assert_eq!(undone(coding, &packed, 64), Err(Broken), "{coding:?}");
+            assert_eq!(
+                undone(coding, &packed, 64),
+                Err(ContentDecodeError),
+                "{coding:?}"
+            );
         }
     }
 
     #[test]
     fn a_bomb_comes_out_by_steps_and_can_be_left() {
         let bomb = gzip(&vec![0; 64 << 20]);
-        let (mut decoder, mut most, mut seen) = (Decoder::new(Coding::Gzip), 0, 0);
+        let (mut decoder, mut most, mut seen) = (ContentDecoder::new(ContentCoding::Gzip), 0, 0);
         let flow = decoder.feed(&bomb, &mut |bytes| {
             most = most.max(bytes.len());
             seen += bytes.len();
@@ -376,18 +392,18 @@ mod tests {
     #[test]
     fn codings_are_read_from_their_field() {
         for (value, coding) in [
-            ("", Ok(Coding::Identity)),
-            ("identity", Ok(Coding::Identity)),
-            ("GZip", Ok(Coding::Gzip)),
-            ("x-gzip", Ok(Coding::Gzip)),
-            ("identity, deflate", Ok(Coding::Deflate)),
-            ("br", Err(Unreadable)),
-            ("zstd", Err(Unreadable)),
-            ("gzip, gzip", Err(Unreadable)),
+            ("", Ok(ContentCoding::Identity)),
+            ("identity", Ok(ContentCoding::Identity)),
+            ("GZip", Ok(ContentCoding::Gzip)),
+            ("x-gzip", Ok(ContentCoding::Gzip)),
+            ("identity, deflate", Ok(ContentCoding::Deflate)),
+            ("br", Err(UnsupportedCoding)),
+            ("zstd", Err(UnsupportedCoding)),
+            ("gzip, gzip", Err(UnsupportedCoding)),
         ] {
             let mut headers = HeaderMap::new();
             headers.insert(CONTENT_ENCODING, value.parse().unwrap());
-            assert_eq!(Coding::of(&headers), coding, "{value}");
+            assert_eq!(ContentCoding::from_headers(&headers), coding, "{value}");
         }
     }
 }

@@ -32,7 +32,7 @@ const NAMED: [(&str, &str); 24] = [
 ];
 
 /// The text with its references resolved.
-pub(super) fn resolved(text: &str) -> Cow<'_, str> {
+pub(super) fn decode_references(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);
     }
@@ -40,7 +40,7 @@ pub(super) fn resolved(text: &str) -> Cow<'_, str> {
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('&') {
         out.push_str(before);
-        match reference(after) {
+        match parse_reference(after) {
             Some((character, behind)) => {
                 out.push_str(&character);
                 rest = behind;
@@ -56,7 +56,7 @@ pub(super) fn resolved(text: &str) -> Cow<'_, str> {
 }
 
 /// What stands behind an ampersand, up to its semicolon, and what follows.
-fn reference(after: &str) -> Option<(Cow<'static, str>, &str)> {
+fn parse_reference(after: &str) -> Option<(Cow<'static, str>, &str)> {
     let (name, behind) = after.split_once(';').filter(|(name, _)| name.len() <= 10)?;
     if let Some(number) = name.strip_prefix('#') {
         let hex = number.strip_prefix(['x', 'X']);
@@ -92,7 +92,7 @@ mod tests {
             ),
             ("&amp;lt;", "&lt;"),
         ] {
-            assert_eq!(resolved(text), expected, "{text}");
+            assert_eq!(decode_references(text), expected, "{text}");
         }
     }
 }

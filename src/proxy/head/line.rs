@@ -11,20 +11,20 @@ use super::scan::HeadError;
 #[derive(Clone, Debug)]
 pub(super) struct RequestLine {
     pub(super) target: Range<usize>,
-    pub(super) encode: bool,
-    pub(super) connect: bool,
-    pub(super) version: Version,
+    pub(super) needs_encoding: bool,
+    pub(super) is_connect: bool,
+    pub(super) version: HttpVersion,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Version {
+pub(super) enum HttpVersion {
     Http10,
     Http11,
 }
 
 /// What a field means for the bytes that follow its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Field {
+pub(super) enum FramingField {
     ContentLength(u64),
     Chunked,
     Upgrade,
@@ -32,18 +32,18 @@ pub(super) enum Field {
 }
 
 /// `METHOD SP TARGET SP HTTP/1.x` (RFC 9112 section 3), each space exactly one. The line begins at `start`.
-pub(super) fn request_line(
+pub(super) fn parse_request_line(
     line: &[u8],
     start: usize,
     limit: usize,
 ) -> Result<RequestLine, HeadError> {
     let malformed = HeadError::Malformed("a request line that is not METHOD SP TARGET SP HTTP/1.1");
-    let (method, rest) = token(line);
+    let (method, rest) = split_token(line);
     let rest = rest.strip_prefix(b" ").ok_or(malformed)?;
     let (target, version) = if let Some(target) = rest.strip_suffix(b" HTTP/1.1") {
-        (target, Version::Http11)
+        (target, HttpVersion::Http11)
     } else if let Some(target) = rest.strip_suffix(b" HTTP/1.0") {
-        (target, Version::Http10)
+        (target, HttpVersion::Http10)
     } else if rest.contains(&b' ') {
         return Err(HeadError::Malformed(
             "a version other than HTTP/1.1 and HTTP/1.0",
@@ -61,15 +61,15 @@ pub(super) fn request_line(
     let target = start + method.len() + 1..start + method.len() + 1 + target.len();
     Ok(RequestLine {
         target,
-        encode,
-        connect: method == b"CONNECT",
+        needs_encoding: encode,
+        is_connect: method == b"CONNECT",
         version,
     })
 }
 
 /// One field line (RFC 9112 section 5), without control characters.
-pub(super) fn field(line: &[u8]) -> Result<Field, HeadError> {
-    let (name, rest) = token(line);
+pub(super) fn parse_field(line: &[u8]) -> Result<FramingField, HeadError> {
+    let (name, rest) = split_token(line);
     let Some(value) = rest.strip_prefix(b":").filter(|_| !name.is_empty()) else {
         return Err(HeadError::Malformed(match line.first() {
             Some(b' ' | b'\t') => "a folded field",
@@ -78,31 +78,33 @@ pub(super) fn field(line: &[u8]) -> Result<Field, HeadError> {
         }));
     };
     match name.len() {
-        7 if name.eq_ignore_ascii_case(b"upgrade") => Ok(Field::Upgrade),
-        14 if name.eq_ignore_ascii_case(b"content-length") => content_length(value.trim_ascii()),
-        17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
-            transfer_encoding(value.trim_ascii())
+        7 if name.eq_ignore_ascii_case(b"upgrade") => Ok(FramingField::Upgrade),
+        14 if name.eq_ignore_ascii_case(b"content-length") => {
+            parse_content_length(value.trim_ascii())
         }
-        _ => Ok(Field::Other),
+        17 if name.eq_ignore_ascii_case(b"transfer-encoding") => {
+            parse_transfer_encoding(value.trim_ascii())
+        }
+        _ => Ok(FramingField::Other),
     }
 }
 
 /// `1*DIGIT` (RFC 9110 section 8.6): no sign, no list.
-fn content_length(value: &[u8]) -> Result<Field, HeadError> {
+fn parse_content_length(value: &[u8]) -> Result<FramingField, HeadError> {
     let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(value)
         .ok()
         .filter(|_| digits)
         .and_then(|text| text.parse::<i64>().ok());
     match number.and_then(|number| u64::try_from(number).ok()) {
-        Some(length) => Ok(Field::ContentLength(length)),
+        Some(length) => Ok(FramingField::ContentLength(length)),
         None => Err(HeadError::Malformed("a Content-Length that is no number")),
     }
 }
 
-fn transfer_encoding(value: &[u8]) -> Result<Field, HeadError> {
+fn parse_transfer_encoding(value: &[u8]) -> Result<FramingField, HeadError> {
     if value.eq_ignore_ascii_case(b"chunked") {
-        Ok(Field::Chunked)
+        Ok(FramingField::Chunked)
     } else {
         Err(HeadError::Malformed(
             "a Transfer-Encoding other than chunked",
@@ -160,7 +162,7 @@ fn hex(nibble: u8) -> u8 {
 }
 
 /// The token (RFC 9110 section 5.6.2) at the start of a line, and the rest.
-fn token(line: &[u8]) -> (&[u8], &[u8]) {
+fn split_token(line: &[u8]) -> (&[u8], &[u8]) {
     let end = line
         .iter()
         .position(|byte| class(*byte) & TOKEN == 0)
@@ -169,10 +171,10 @@ fn token(line: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// Where the first control character is that no line may have within it; a tab is none of them.
-pub(super) fn control(bytes: &[u8]) -> Option<usize> {
+pub(super) fn find_control(bytes: &[u8]) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
     for (n, word) in words.iter().enumerate() {
-        let found = controls(u64::from_le_bytes(*word));
+        let found = control_mask(u64::from_le_bytes(*word));
         if found != 0 {
             return Some(8 * n + found.trailing_zeros() as usize / 8);
         }
@@ -185,7 +187,7 @@ pub(super) fn control(bytes: &[u8]) -> Option<usize> {
 
 /// The highest bit of each byte that is a control character other than a tab: eight bytes are compared at once, with
 /// sums that never carry into the next.
-fn controls(word: u64) -> u64 {
+fn control_mask(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const LOW: u64 = ONES * 0x7f;
     let low = word & LOW;
@@ -295,7 +297,7 @@ mod tests {
                 for around in [b'a', b' ', b'\t', b'!', 0x80, 0xff, b'~'] {
                     let bytes = [vec![around; before], vec![byte], vec![around; behind]].concat();
                     assert_eq!(
-                        control(&bytes),
+                        find_control(&bytes),
                         is_control.then_some(before),
                         "{byte:#x} in {around:#x}"
                     );
@@ -307,20 +309,23 @@ mod tests {
     #[test]
     fn fields_that_matter_are_known_in_any_case() {
         for (line, expected) in [
-            (&b"Content-length:\t 12 "[..], Field::ContentLength(12)),
-            (b"CONTENT-LENGTH:0", Field::ContentLength(0)),
+            (
+                &b"Content-length:\t 12 "[..],
+                FramingField::ContentLength(12),
+            ),
+            (b"CONTENT-LENGTH:0", FramingField::ContentLength(0)),
             (
                 b"Content-Length: 00000000000000000000005",
-                Field::ContentLength(5),
+                FramingField::ContentLength(5),
             ),
-            (b"transfer-encoding: Chunked", Field::Chunked),
-            (b"UPGRADE: h2c", Field::Upgrade),
-            (b"Upgrades: h2c", Field::Other),
-            (b"X: caf\xe9 \t \"", Field::Other),
-            (b"Empty:", Field::Other),
+            (b"transfer-encoding: Chunked", FramingField::Chunked),
+            (b"UPGRADE: h2c", FramingField::Upgrade),
+            (b"Upgrades: h2c", FramingField::Other),
+            (b"X: caf\xe9 \t \"", FramingField::Other),
+            (b"Empty:", FramingField::Other),
         ] {
             assert_eq!(
-                field(line),
+                parse_field(line),
                 Ok(expected),
                 "{}",
                 String::from_utf8_lossy(line)
@@ -338,7 +343,7 @@ mod tests {
             "\u{665}",
         ] {
             let line = format!("Content-Length: {length}");
-            assert!(field(line.as_bytes()).is_err(), "{line}");
+            assert!(parse_field(line.as_bytes()).is_err(), "{line}");
         }
     }
 }

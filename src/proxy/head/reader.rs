@@ -11,36 +11,38 @@ use hyper::rt::{Read, ReadBufCursor};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, ReadBuf};
 
-use super::closing::{Closing, Wrong};
-use super::handover::Handover;
+use super::client_socket::ClientSocket;
+use super::client_stream::{ClientStream, ClientWatch};
+use super::close::{CloseState, HeadRejection};
 use super::line::push_encoded;
-use super::scan::{Follows, Foreign, Head, HeadError, HeadLimits, Progress, Scan};
-use super::socket::{ClientWatch, Socket};
+use super::scan::{
+    FollowingBytes, ForeignProtocol, HeadError, HeadLimits, HeadScanner, RequestHead, ScanProgress,
+};
+use super::service_state::ServiceState;
 use super::timer::LazyTimer;
-use super::turn::Turn;
 
 /// What the reader tells its owner, and asks of it.
 pub trait HeadEvents {
     /// A head is refused: the whole answer to send before the connection closes. `partial` is what came of the head,
     /// as far as the reader has it.
-    fn refused(&self, error: HeadError, partial: &[u8]) -> Bytes;
+    fn refusal_response(&self, error: HeadError, partial: &[u8]) -> Bytes;
     /// Bytes of another protocol came; the connection closes without an answer.
-    fn foreign(&self, foreign: Foreign);
+    fn record_foreign(&self, foreign: ForeignProtocol);
 }
 
 impl<T: HeadEvents> HeadEvents for Arc<T> {
-    fn refused(&self, error: HeadError, partial: &[u8]) -> Bytes {
-        T::refused(self, error, partial)
+    fn refusal_response(&self, error: HeadError, partial: &[u8]) -> Bytes {
+        T::refusal_response(self, error, partial)
     }
 
-    fn foreign(&self, foreign: Foreign) {
-        T::foreign(self, foreign);
+    fn record_foreign(&self, foreign: ForeignProtocol) {
+        T::record_foreign(self, foreign);
     }
 }
 
 /// Limits and time-outs of the reader.
 #[derive(Clone, Copy, Debug)]
-pub struct ReaderSettings {
+pub struct HeadReaderSettings {
     /// Limits of a head.
     pub limits: HeadLimits,
     /// From the first byte of a head to its last.
@@ -53,7 +55,7 @@ pub struct ReaderSettings {
 }
 
 /// Room for bytes that arrive when hyper has not asked for them.
-pub(super) const ROOM: usize = 4096;
+pub(super) const RECEIVE_ROOM: usize = 4096;
 
 /// A client's socket that hands heads to hyper only whole, only in their turn, and only those that hyper reads as we
 /// do.
@@ -62,80 +64,80 @@ pub(super) const ROOM: usize = 4096;
 /// copy, no allocation, no timer. All else is collected in a buffer first.
 #[derive(Debug)]
 pub struct HeadReader<E> {
-    pub(super) socket: Socket,
+    pub(super) stream: ClientStream,
     pub(super) events: E,
-    settings: ReaderSettings,
-    pub(super) turn: Arc<Turn>,
-    pub(super) mode: Mode,
-    scan: Scan,
+    settings: HeadReaderSettings,
+    pub(super) service: Arc<ServiceState>,
+    pub(super) mode: ReaderMode,
+    scan: HeadScanner,
     /// Bytes that have arrived and were not handed on.
     pub(super) buffer: Vec<u8>,
     /// A head has begun, and its time runs.
-    begun: bool,
+    head_begun: bool,
     /// Bodies came on this connection: old clients send an empty line behind them, which may come at any time.
-    pub(super) bodies: bool,
-    pub(super) wait: LazyTimer,
-    pub(super) stall: LazyTimer,
+    pub(super) had_bodies: bool,
+    pub(super) wait_timer: LazyTimer,
+    pub(super) stall_timer: LazyTimer,
     /// Sees the client leave while its next head waits for its turn: made only then.
-    leaving: Option<Leaving>,
+    client_left: Option<ClientLeftFuture>,
 }
 
 #[derive(Debug)]
-pub(super) enum Mode {
+pub(super) enum ReaderMode {
     /// Collecting a head.
     Head,
     /// A head is complete and waits for its turn.
-    Held(Head),
+    WaitingForTurn(RequestHead),
     /// Handing a head on: so many bytes are left of it at the front of the buffer.
-    Handing(usize, Follows),
+    Handing(usize, FollowingBytes),
     /// Handing on what is behind a head and nobody's but hyper's: so many bytes, or more than will ever come.
     Passing(u64),
     /// Ending the connection.
-    Closing(Closing),
+    Closing(CloseState),
 }
 
-struct Leaving(Pin<Box<dyn Future<Output = ()> + Send>>);
+struct ClientLeftFuture(Pin<Box<dyn Future<Output = ()> + Send>>);
 
-impl std::fmt::Debug for Leaving {
+impl std::fmt::Debug for ClientLeftFuture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Leaving")
     }
 }
 
 impl<E: HeadEvents> HeadReader<E> {
-    /// Wraps a socket. The service on the other side of hyper must call [`Turn::begin`] for each request.
+    /// Wraps a socket. The service on the other side of hyper must call [`ServiceState::start`] for each request.
     pub fn new(
-        client: impl Into<Handover>,
+        client: impl Into<ClientSocket>,
         events: E,
-        settings: ReaderSettings,
-        turn: Arc<Turn>,
+        settings: HeadReaderSettings,
+        service: Arc<ServiceState>,
     ) -> Self {
         let client = client.into();
         Self {
-            socket: client.socket,
+            stream: client.stream,
             events,
             settings,
-            turn,
-            mode: Mode::Head,
-            scan: Scan::default(),
+            service,
+            mode: ReaderMode::Head,
+            scan: HeadScanner::default(),
             buffer: client.unread,
-            begun: false,
-            bodies: false,
-            wait: LazyTimer::new(settings.idle),
-            stall: LazyTimer::new(settings.write_stall),
-            leaving: None,
+            head_begun: false,
+            had_bodies: false,
+            wait_timer: LazyTimer::new(settings.idle),
+            stall_timer: LazyTimer::new(settings.write_stall),
+            client_left: None,
         }
     }
 
     /// Lets others see the client leave. The socket stays open for as long as anybody watches.
     pub fn watch(&self) -> ClientWatch {
-        self.socket.watch()
+        self.stream.watch()
     }
 
     /// The socket, and what was read from it but not handed on: for whoever goes on with another protocol.
-    pub fn into_handover(self) -> Handover {
-        Handover {
-            socket: self.socket,
+    pub fn into_client_socket(self) -> ClientSocket {
+        ClientSocket {
+            stream: self.stream,
             unread: self.buffer,
         }
     }
@@ -143,28 +145,28 @@ impl<E: HeadEvents> HeadReader<E> {
     /// Fills `out` with what hyper is to see next; nothing means that the client has gone.
     fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
-            match std::mem::replace(&mut self.mode, Mode::Head) {
-                Mode::Head => ready!(self.poll_collect(cx, out))?,
-                Mode::Held(head) if self.turn.is_over() => self.prepare(&head),
-                Mode::Held(head) => {
-                    self.mode = Mode::Held(head);
-                    ready!(self.poll_left(cx));
-                    self.mode = Mode::Closing(Closing::Over);
+            match std::mem::replace(&mut self.mode, ReaderMode::Head) {
+                ReaderMode::Head => ready!(self.poll_collect(cx, out))?,
+                ReaderMode::WaitingForTurn(head) if self.service.is_idle() => self.prepare(&head),
+                ReaderMode::WaitingForTurn(head) => {
+                    self.mode = ReaderMode::WaitingForTurn(head);
+                    ready!(self.poll_client_left(cx));
+                    self.mode = ReaderMode::Closing(CloseState::Closed);
                 }
-                Mode::Handing(left, follows) => {
-                    let left = left - self.hand(left, out);
+                ReaderMode::Handing(left, follows) => {
+                    let left = left - self.hand_on(left, out);
                     self.mode = if left > 0 {
-                        Mode::Handing(left, follows)
+                        ReaderMode::Handing(left, follows)
                     } else {
-                        passing(follows.length())
+                        pass_through_mode(follows.length())
                     };
                 }
-                Mode::Passing(left) => {
-                    self.mode = Mode::Passing(left);
-                    ready!(self.poll_pass(left, cx, out))?;
+                ReaderMode::Passing(left) => {
+                    self.mode = ReaderMode::Passing(left);
+                    ready!(self.poll_pass_through(left, cx, out))?;
                 }
-                Mode::Closing(closing) => {
-                    ready!(self.poll_closing(closing, cx))?;
+                ReaderMode::Closing(closing) => {
+                    ready!(self.poll_close(closing, cx))?;
                     return Poll::Ready(Ok(()));
                 }
             }
@@ -180,14 +182,14 @@ impl<E: HeadEvents> HeadReader<E> {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.buffer.is_empty() && self.judge_buffer() {
+        if !self.buffer.is_empty() && self.check_buffer() {
             return Poll::Ready(Ok(()));
         }
         loop {
             // What arrives ahead of its turn, or behind other bytes, is not for hyper to see yet.
-            let direct = self.buffer.is_empty() && self.turn.is_over();
+            let direct = self.buffer.is_empty() && self.service.is_idle();
             let received = if direct {
-                self.socket.poll_recv(cx, out)
+                self.stream.poll_recv(cx, out)
             } else {
                 self.poll_buffer(cx)
             };
@@ -197,11 +199,11 @@ impl<E: HeadEvents> HeadReader<E> {
             };
             let done = match received? {
                 0 => {
-                    self.mode = Mode::Closing(Closing::Over);
+                    self.mode = ReaderMode::Closing(CloseState::Closed);
                     true
                 }
-                _ if direct => self.judge_direct(out),
-                _ => self.judge_buffer(),
+                _ if direct => self.check_direct(out),
+                _ => self.check_buffer(),
             };
             if done {
                 return Poll::Ready(Ok(()));
@@ -211,84 +213,86 @@ impl<E: HeadEvents> HeadReader<E> {
 
     /// Judges bytes that were received to where hyper wants them. They stay there if they are one head that nothing
     /// is to be done to, and no more than belongs to it, else go to the buffer.
-    fn judge_direct(&mut self, out: &mut ReadBuf<'_>) -> bool {
+    fn check_direct(&mut self, out: &mut ReadBuf<'_>) -> bool {
         let bytes = out.filled();
         let progress = self.scan.advance(bytes, self.settings.limits);
-        if let Ok(Progress::Complete(head)) = &progress
-            && !head.encode
+        if let Ok(ScanProgress::Complete(head)) = &progress
+            && !head.needs_encoding
             && head.bytes.start == 0
             && let Some(left) = head
                 .follows
                 .length()
                 .checked_sub((bytes.len() - head.bytes.end) as u64)
         {
-            self.mode = passing(left);
-            self.begin_head(head.follows);
+            self.mode = pass_through_mode(left);
+            self.reset_for_next_head(head.follows);
             return true;
         }
         self.buffer.extend_from_slice(bytes);
         out.clear();
-        self.judge(progress)
+        self.apply_progress(progress)
     }
 
-    fn judge_buffer(&mut self) -> bool {
+    fn check_buffer(&mut self) -> bool {
         let progress = self.scan.advance(&self.buffer, self.settings.limits);
-        self.judge(progress)
+        self.apply_progress(progress)
     }
 
     /// Sets the mode by what the scan says of the buffer. Tells whether there is anything else to do than to read on.
-    fn judge(&mut self, progress: Result<Progress, HeadError>) -> bool {
+    fn apply_progress(&mut self, progress: Result<ScanProgress, HeadError>) -> bool {
         self.mode = match progress {
-            Ok(Progress::More) => return false,
-            Ok(Progress::Blank) => {
+            Ok(ScanProgress::More) => return false,
+            Ok(ScanProgress::Blank) => {
                 self.buffer.clear();
                 return false;
             }
-            Ok(Progress::Complete(head)) => Mode::Held(head),
-            Ok(Progress::Foreign(foreign)) => Mode::Closing(Closing::Due(Wrong::Foreign(foreign))),
-            Err(error) => Mode::Closing(Closing::Due(Wrong::Head(error))),
+            Ok(ScanProgress::Complete(head)) => ReaderMode::WaitingForTurn(head),
+            Ok(ScanProgress::Foreign(foreign)) => {
+                ReaderMode::Closing(CloseState::Due(HeadRejection::Foreign(foreign)))
+            }
+            Err(error) => ReaderMode::Closing(CloseState::Due(HeadRejection::Head(error))),
         };
         true
     }
 
     /// Puts a complete head in front of the buffer, as hyper is to see it.
-    fn prepare(&mut self, head: &Head) {
+    fn prepare(&mut self, head: &RequestHead) {
         let mut length = head.bytes.len();
-        if head.encode {
-            let bytes = encoded(&self.buffer, head);
+        if head.needs_encoding {
+            let bytes = encode_target(&self.buffer, head);
             length = bytes.len();
             self.buffer.splice(..head.bytes.end, bytes);
         } else {
             self.buffer.drain(..head.bytes.start);
         }
-        self.mode = Mode::Handing(length, head.follows);
-        self.begin_head(head.follows);
+        self.mode = ReaderMode::Handing(length, head.follows);
+        self.reset_for_next_head(head.follows);
     }
 
     /// Forgets the head that is now hyper's.
-    fn begin_head(&mut self, follows: Follows) {
-        if follows == Follows::Anything {
-            self.turn.end_with_it();
+    fn reset_for_next_head(&mut self, follows: FollowingBytes) {
+        if follows == FollowingBytes::Anything {
+            self.service.set_last();
         }
-        self.bodies |= follows != Follows::Head;
-        self.scan = Scan::default();
-        self.leaving = None;
-        self.rest();
+        self.had_bodies |= follows != FollowingBytes::Head;
+        self.scan = HeadScanner::default();
+        self.client_left = None;
+        self.start_idle_timer();
     }
 
     /// Hands bytes on from the front of the buffer, at most so many.
-    fn hand(&mut self, most: usize, out: &mut ReadBuf<'_>) -> usize {
+    fn hand_on(&mut self, most: usize, out: &mut ReadBuf<'_>) -> usize {
         let count = most.min(out.remaining()).min(self.buffer.len());
         out.put_slice(self.buffer.get(..count).unwrap_or_default());
         self.buffer.drain(..count);
-        if self.buffer.is_empty() && self.buffer.capacity() > 2 * ROOM {
+        if self.buffer.is_empty() && self.buffer.capacity() > 2 * RECEIVE_ROOM {
             self.buffer = Vec::new();
         }
         count
     }
 
     /// Hands on at most so many bytes as they come. What is behind them stays in the socket.
-    fn poll_pass(
+    fn poll_pass_through(
         &mut self,
         left: u64,
         cx: &mut Context<'_>,
@@ -296,81 +300,81 @@ impl<E: HeadEvents> HeadReader<E> {
     ) -> Poll<io::Result<()>> {
         let most = usize::try_from(left).unwrap_or(usize::MAX);
         if !self.buffer.is_empty() {
-            let handed = self.hand(most, out);
-            self.passed(left, handed);
+            let handed = self.hand_on(most, out);
+            self.record_passed(left, handed);
             return Poll::Ready(Ok(()));
         }
-        let Poll::Ready(received) = self.socket.poll_recv(cx, &mut (&mut *out).limit(most)) else {
+        let Poll::Ready(received) = self.stream.poll_recv(cx, &mut (&mut *out).limit(most)) else {
             ready!(self.poll_silence(cx));
             return Poll::Ready(Ok(()));
         };
         match received? {
-            0 => self.mode = Mode::Closing(Closing::Over),
-            received => self.passed(left, received),
+            0 => self.mode = ReaderMode::Closing(CloseState::Closed),
+            received => self.record_passed(left, received),
         }
         Poll::Ready(Ok(()))
     }
 
-    fn passed(&mut self, left: u64, count: usize) {
-        self.mode = passing(left.saturating_sub(count as u64));
+    fn record_passed(&mut self, left: u64, count: usize) {
+        self.mode = pass_through_mode(left.saturating_sub(count as u64));
     }
 
     /// Ready once the client has been silent for too long; the mode is set then. While its request is in service it
     /// may be.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let begun = !self.buffer.is_empty();
-        if !self.turn.is_over() {
-            self.rest();
-        } else if begun && !self.begun {
-            self.wait.restart(self.settings.head);
-        } else if self.begun && !begun {
-            self.rest();
+        if !self.service.is_idle() {
+            self.start_idle_timer();
+        } else if begun && !self.head_begun {
+            self.wait_timer.restart(self.settings.head);
+        } else if self.head_begun && !begun {
+            self.start_idle_timer();
         }
-        self.begun = begun && self.turn.is_over();
-        ready!(self.wait.poll(cx));
+        self.head_begun = begun && self.service.is_idle();
+        ready!(self.wait_timer.poll(cx));
         let late = if begun {
-            Closing::Due(Wrong::Head(HeadError::Late))
+            CloseState::Due(HeadRejection::Head(HeadError::Late))
         } else {
-            Closing::Over
+            CloseState::Closed
         };
-        self.mode = Mode::Closing(late);
+        self.mode = ReaderMode::Closing(late);
         Poll::Ready(())
     }
 
     /// From here on silence counts towards `timeouts.idle`.
-    fn rest(&mut self) {
-        self.begun = false;
-        self.wait.relax(self.settings.idle);
+    fn start_idle_timer(&mut self) {
+        self.head_begun = false;
+        self.wait_timer.relax(self.settings.idle);
     }
 
     /// Receives into the buffer.
     pub(super) fn poll_buffer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.buffer.reserve(ROOM);
-        self.socket.poll_recv(cx, &mut self.buffer)
+        self.buffer.reserve(RECEIVE_ROOM);
+        self.stream.poll_recv(cx, &mut self.buffer)
     }
 
     /// Ready once the client has left, though its next head lies unread by hyper.
-    pub(super) fn poll_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let socket = &self.socket;
-        let leaving = self.leaving.get_or_insert_with(|| {
+    pub(super) fn poll_client_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let socket = &self.stream;
+        let leaving = self.client_left.get_or_insert_with(|| {
             let watch = socket.watch();
-            Leaving(Box::pin(async move { watch.left().await }))
+            ClientLeftFuture(Box::pin(async move { watch.wait_left().await }))
         });
         leaving.0.as_mut().poll(cx)
     }
 }
 
 /// The mode when so many bytes are left before the next head.
-fn passing(left: u64) -> Mode {
+fn pass_through_mode(left: u64) -> ReaderMode {
     if left > 0 {
-        Mode::Passing(left)
+        ReaderMode::Passing(left)
     } else {
-        Mode::Head
+        ReaderMode::Head
     }
 }
 
 /// A head with the bytes of its target percent-encoded that hyper would refuse.
-fn encoded(buffer: &[u8], head: &Head) -> Vec<u8> {
+fn encode_target(buffer: &[u8], head: &RequestHead) -> Vec<u8> {
     let part = |range: std::ops::Range<usize>| buffer.get(range).unwrap_or_default();
     let mut bytes = Vec::with_capacity(head.bytes.len() + 2 * head.target.len());
     bytes.extend_from_slice(part(head.bytes.start..head.target.start));
@@ -380,9 +384,9 @@ fn encoded(buffer: &[u8], head: &Head) -> Vec<u8> {
 }
 
 /// Lets tokio's trait carry hyper's: only that way can a read go to hyper's own buffer without unsafe code.
-struct Reading<'r, E>(&'r mut HeadReader<E>);
+struct TokioReadAdapter<'r, E>(&'r mut HeadReader<E>);
 
-impl<E: HeadEvents> AsyncRead for Reading<'_, E> {
+impl<E: HeadEvents> AsyncRead for TokioReadAdapter<'_, E> {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -398,6 +402,6 @@ impl<E: HeadEvents + Unpin> Read for HeadReader<E> {
         cx: &mut Context<'_>,
         cursor: ReadBufCursor<'_>,
     ) -> Poll<io::Result<()>> {
-        Pin::new(&mut TokioIo::new(Reading(self.get_mut()))).poll_read(cx, cursor)
+        Pin::new(&mut TokioIo::new(TokioReadAdapter(self.get_mut()))).poll_read(cx, cursor)
     }
 }

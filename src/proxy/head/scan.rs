@@ -6,7 +6,9 @@
 
 use std::ops::Range;
 
-use super::line::{Field, RequestLine, Version, control, field, request_line};
+use super::line::{
+    FramingField, HttpVersion, RequestLine, find_control, parse_field, parse_request_line,
+};
 
 /// Limits of a request head.
 #[derive(Clone, Copy, Debug)]
@@ -34,7 +36,7 @@ pub enum HeadError {
 
 /// Bytes that are no HTTP/1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Foreign {
+pub enum ForeignProtocol {
     /// A TLS ClientHello: a client that takes the proxy's port for a TLS port.
     ClientHello,
     /// The preface of HTTP/2 with prior knowledge.
@@ -43,7 +45,7 @@ pub enum Foreign {
 
 /// What follows a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Follows {
+pub enum FollowingBytes {
     /// The next head.
     Head,
     /// So many bytes of a body, at least one; the next head behind them.
@@ -52,7 +54,7 @@ pub enum Follows {
     Anything,
 }
 
-impl Follows {
+impl FollowingBytes {
     /// Bytes that follow it before the next head, if there is one.
     pub(super) fn length(self) -> u64 {
         match self {
@@ -65,33 +67,33 @@ impl Follows {
 
 /// A complete head.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
+pub struct RequestHead {
     /// Its bytes, from the first of the request line to the last of the empty line.
     pub bytes: Range<usize>,
     /// The target in the request line.
     pub target: Range<usize>,
     /// Whether the target has bytes that hyper refuses and that are to be percent-encoded.
-    pub encode: bool,
+    pub needs_encoding: bool,
     /// What follows it.
-    pub follows: Follows,
+    pub follows: FollowingBytes,
 }
 
 /// How far the reading has come.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum ScanProgress {
     /// Nothing but empty lines has come. They are to be dropped: the next call is given what comes behind them.
     Blank,
     /// More bytes are needed.
     More,
     /// The head is complete.
-    Complete(Head),
+    Complete(RequestHead),
     /// The connection speaks another protocol.
-    Foreign(Foreign),
+    Foreign(ForeignProtocol),
 }
 
 /// The reader's memory between two arrivals.
 #[derive(Clone, Debug, Default)]
-pub struct Scan {
+pub struct HeadScanner {
     /// Where the current line begins.
     line: usize,
     /// Up to where a line feed was looked for.
@@ -99,7 +101,7 @@ pub struct Scan {
     /// Bytes of empty lines that were dropped.
     dropped: usize,
     /// The request line, and where it begins.
-    request: Option<(usize, RequestLine)>,
+    request_line: Option<(usize, RequestLine)>,
     fields: usize,
     length: Option<u64>,
     chunked: bool,
@@ -110,25 +112,25 @@ pub struct Scan {
 ///
 /// # Errors
 /// If the head is refused.
-pub fn scan(bytes: &[u8], limits: HeadLimits) -> Result<Progress, HeadError> {
-    Scan::default().advance(bytes, limits)
+pub fn scan_head(bytes: &[u8], limits: HeadLimits) -> Result<ScanProgress, HeadError> {
+    HeadScanner::default().advance(bytes, limits)
 }
 
-impl Scan {
+impl HeadScanner {
     /// Reads on. `bytes` is all that has arrived since the last head.
     ///
     /// # Errors
     /// If the head is refused.
-    pub fn advance(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<Progress, HeadError> {
+    pub fn advance(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<ScanProgress, HeadError> {
         // What is over the limit is not looked at, so it cannot matter how it arrives.
         let within = bytes
             .get(..limits.bytes.saturating_sub(self.dropped))
             .unwrap_or(bytes);
         loop {
-            if self.request.is_none()
-                && let Some(foreign) = foreign(within.get(self.line..).unwrap_or_default())
+            if self.request_line.is_none()
+                && let Some(foreign) = detect_foreign(within.get(self.line..).unwrap_or_default())
             {
-                return Ok(Progress::Foreign(foreign));
+                return Ok(ScanProgress::Foreign(foreign));
             }
             let Some(end) = self.line_end(within)? else {
                 break;
@@ -138,7 +140,7 @@ impl Scan {
             if let Some(head) =
                 self.take_line(within.get(start..end).unwrap_or_default(), start, limits)?
             {
-                return Ok(Progress::Complete(head));
+                return Ok(ScanProgress::Complete(head));
             }
         }
         if within.len() < bytes.len() {
@@ -150,7 +152,7 @@ impl Scan {
 
     /// Where the current line ends, if its CRLF is there.
     fn line_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
-        let Some(at) = bytes.get(self.searched..).and_then(control) else {
+        let Some(at) = bytes.get(self.searched..).and_then(find_control) else {
             self.searched = bytes.len();
             return Ok(None);
         };
@@ -165,18 +167,18 @@ impl Scan {
     }
 
     /// What is to be said of bytes that end within a head, or before one.
-    fn unfinished(&mut self, length: usize) -> Progress {
-        if self.request.is_some() || self.line < length {
-            return Progress::More;
+    fn unfinished(&mut self, length: usize) -> ScanProgress {
+        if self.request_line.is_some() || self.line < length {
+            return ScanProgress::More;
         }
         self.dropped += std::mem::take(&mut self.line);
         self.searched = 0;
-        Progress::Blank
+        ScanProgress::Blank
     }
 
     /// A head without a request line yet is all target.
     fn too_large(&self) -> HeadError {
-        if self.request.is_none() {
+        if self.request_line.is_none() {
             HeadError::TargetTooLong
         } else {
             HeadError::TooLarge
@@ -188,11 +190,11 @@ impl Scan {
         line: &[u8],
         start: usize,
         limits: HeadLimits,
-    ) -> Result<Option<Head>, HeadError> {
-        let Some((head, request)) = &self.request else {
+    ) -> Result<Option<RequestHead>, HeadError> {
+        let Some((head, request)) = &self.request_line else {
             // RFC 9112 section 2.2: an empty line before a request line is ignored.
             if !line.is_empty() {
-                self.request = Some((start, request_line(line, start, limits.target)?));
+                self.request_line = Some((start, parse_request_line(line, start, limits.target)?));
             }
             return Ok(None);
         };
@@ -203,28 +205,28 @@ impl Scan {
         if self.fields > limits.fields {
             return Err(HeadError::TooLarge);
         }
-        self.take_field(field(line)?)?;
+        self.take_field(parse_field(line)?)?;
         Ok(None)
     }
 
-    fn take_field(&mut self, field: Field) -> Result<(), HeadError> {
+    fn take_field(&mut self, field: FramingField) -> Result<(), HeadError> {
         match field {
-            Field::ContentLength(_) if self.length.is_some() => {
+            FramingField::ContentLength(_) if self.length.is_some() => {
                 return Err(HeadError::Malformed("more than one Content-Length"));
             }
-            Field::Chunked if self.chunked => {
+            FramingField::Chunked if self.chunked => {
                 return Err(HeadError::Malformed("more than one Transfer-Encoding"));
             }
-            Field::ContentLength(length) => self.length = Some(length),
-            Field::Chunked => self.chunked = true,
-            Field::Upgrade => self.upgrade = true,
-            Field::Other => {}
+            FramingField::ContentLength(length) => self.length = Some(length),
+            FramingField::Chunked => self.chunked = true,
+            FramingField::Upgrade => self.upgrade = true,
+            FramingField::Other => {}
         }
         Ok(())
     }
 
-    fn complete(&self, start: usize, request: &RequestLine) -> Result<Head, HeadError> {
-        if self.chunked && request.version == Version::Http10 {
+    fn complete(&self, start: usize, request: &RequestLine) -> Result<RequestHead, HeadError> {
+        if self.chunked && request.version == HttpVersion::Http10 {
             return Err(HeadError::Malformed("Transfer-Encoding in HTTP/1.0"));
         }
         if self.chunked && self.length.is_some() {
@@ -233,24 +235,24 @@ impl Scan {
             ));
         }
         let follows = match self.length.unwrap_or(0) {
-            _ if self.chunked || self.upgrade || request.connect => Follows::Anything,
-            0 => Follows::Head,
-            length => Follows::Body(length),
+            _ if self.chunked || self.upgrade || request.is_connect => FollowingBytes::Anything,
+            0 => FollowingBytes::Head,
+            length => FollowingBytes::Body(length),
         };
         let (bytes, target) = (start..self.line, request.target.clone());
-        Ok(Head {
+        Ok(RequestHead {
             bytes,
             target,
-            encode: request.encode,
+            needs_encoding: request.needs_encoding,
             follows,
         })
     }
 }
 
-fn foreign(line: &[u8]) -> Option<Foreign> {
+fn detect_foreign(line: &[u8]) -> Option<ForeignProtocol> {
     match line.first() {
-        Some(0x16) => Some(Foreign::ClientHello),
-        Some(b'P') if line.starts_with(b"PRI ") => Some(Foreign::Http2),
+        Some(0x16) => Some(ForeignProtocol::ClientHello),
+        Some(b'P') if line.starts_with(b"PRI ") => Some(ForeignProtocol::Http2),
         _ => None,
     }
 }
@@ -265,43 +267,43 @@ mod tests {
         target: 64,
     };
 
-    fn whole(bytes: &[u8]) -> Result<Progress, HeadError> {
-        scan(bytes, LIMITS)
+    fn whole(bytes: &[u8]) -> Result<ScanProgress, HeadError> {
+        scan_head(bytes, LIMITS)
     }
 
     #[test]
     fn a_head_is_the_same_however_it_arrives() {
         let bytes = b"GET http://h/<a> HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\nrest";
-        let Ok(Progress::Complete(expected)) = whole(bytes) else {
+        let Ok(ScanProgress::Complete(expected)) = whole(bytes) else {
             panic!()
         };
         assert_eq!(&bytes[expected.target.clone()], b"http://h/<a>");
-        assert!(expected.encode && expected.follows == Follows::Head);
+        assert!(expected.needs_encoding && expected.follows == FollowingBytes::Head);
         assert_eq!(
             &bytes[expected.bytes.clone()],
             bytes.strip_suffix(b"rest").unwrap()
         );
-        let mut slowly = Scan::default();
+        let mut slowly = HeadScanner::default();
         let mut arrivals = (1..=bytes.len()).map(|n| slowly.advance(&bytes[..n], LIMITS).unwrap());
-        let complete = arrivals.find(|p| *p != Progress::More);
-        assert_eq!(complete, Some(Progress::Complete(expected)));
+        let complete = arrivals.find(|p| *p != ScanProgress::More);
+        assert_eq!(complete, Some(ScanProgress::Complete(expected)));
     }
 
     #[test]
     fn empty_lines_before_a_head_are_dropped_but_not_without_end() {
-        let Ok(Progress::Complete(head)) = whole(b"\r\n\r\nGET / HTTP/1.1\r\n\r\n") else {
+        let Ok(ScanProgress::Complete(head)) = whole(b"\r\n\r\nGET / HTTP/1.1\r\n\r\n") else {
             panic!()
         };
         assert_eq!(head.bytes, 4..22);
-        let mut scan = Scan::default();
-        assert_eq!(scan.advance(b"\r\n", LIMITS), Ok(Progress::Blank));
-        assert_eq!(scan.advance(b"\r", LIMITS), Ok(Progress::More));
-        assert_eq!(scan.advance(b"\r\nGET", LIMITS), Ok(Progress::More));
+        let mut scan = HeadScanner::default();
+        assert_eq!(scan.advance(b"\r\n", LIMITS), Ok(ScanProgress::Blank));
+        assert_eq!(scan.advance(b"\r", LIMITS), Ok(ScanProgress::More));
+        assert_eq!(scan.advance(b"\r\nGET", LIMITS), Ok(ScanProgress::More));
         assert!(matches!(
             scan.advance(b"\r\nGET / HTTP/1.1\r\n\r\n", LIMITS),
-            Ok(Progress::Complete(_))
+            Ok(ScanProgress::Complete(_))
         ));
-        let mut flood = Scan::default();
+        let mut flood = HeadScanner::default();
         let mut ends = (0..300).map(|_| flood.advance(b"\r\n", LIMITS));
         assert_eq!(
             ends.find(Result::is_err),
@@ -387,58 +389,64 @@ mod tests {
         let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(64));
         assert_eq!(whole(long.as_bytes()), Err(HeadError::TargetTooLong));
         assert_eq!(whole(&[b'a'; 513]), Err(HeadError::TargetTooLong));
-        assert_eq!(whole(&[b'a'; 512]), Ok(Progress::More));
+        assert_eq!(whole(&[b'a'; 512]), Ok(ScanProgress::More));
         let many = format!("GET / HTTP/1.1\r\n{}\r\n", "A: b\r\n".repeat(5));
         assert_eq!(whole(many.as_bytes()), Err(HeadError::TooLarge));
         let large = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "b".repeat(512));
         assert_eq!(whole(large.as_bytes()), Err(HeadError::TooLarge));
         assert_eq!(
             whole(b"\x16\x03\x01"),
-            Ok(Progress::Foreign(Foreign::ClientHello))
+            Ok(ScanProgress::Foreign(ForeignProtocol::ClientHello))
         );
         assert_eq!(
             whole(b"PRI * HTTP/2.0\r\n\r\n"),
-            Ok(Progress::Foreign(Foreign::Http2))
+            Ok(ScanProgress::Foreign(ForeignProtocol::Http2))
         );
-        assert_eq!(whole(b"PRI"), Ok(Progress::More));
+        assert_eq!(whole(b"PRI"), Ok(ScanProgress::More));
         assert!(matches!(
             whole(b"PRINT / HTTP/1.1\r\n\r\n"),
-            Ok(Progress::Complete(_))
+            Ok(ScanProgress::Complete(_))
         ));
     }
 
     #[test]
     fn what_follows_a_head_is_known_or_anything() {
         for (head, follows) in [
-            ("get / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", Follows::Head),
+            (
+                "get / HTTP/1.1\r\nContent-Length: 0\r\n\r\n",
+                FollowingBytes::Head,
+            ),
             (
                 "GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
-                Follows::Head,
+                FollowingBytes::Head,
             ),
             (
                 "GET / HTTP/1.1\r\nContent-Length: 1\r\n\r\n",
-                Follows::Body(1),
+                FollowingBytes::Body(1),
             ),
             (
                 "POST / HTTP/1.0\r\nContent-Length: 9223372036854775807\r\n\r\n",
-                Follows::Body(i64::MAX as u64),
+                FollowingBytes::Body(i64::MAX as u64),
             ),
             (
                 "POST / HTTP/1.1\r\nContent-Length: 1\r\nUpgrade: h2c\r\n\r\n",
-                Follows::Anything,
+                FollowingBytes::Anything,
             ),
             (
                 "CONNECT h:443 HTTP/1.1\r\nContent-Length: 1\r\n\r\n",
-                Follows::Anything,
+                FollowingBytes::Anything,
             ),
             (
                 "GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n",
-                Follows::Anything,
+                FollowingBytes::Anything,
             ),
-            ("GET / HTTP/1.1\r\nUpgrade: h2c\r\n\r\n", Follows::Anything),
-            ("CONNECT h:443 HTTP/1.1\r\n\r\n", Follows::Anything),
+            (
+                "GET / HTTP/1.1\r\nUpgrade: h2c\r\n\r\n",
+                FollowingBytes::Anything,
+            ),
+            ("CONNECT h:443 HTTP/1.1\r\n\r\n", FollowingBytes::Anything),
         ] {
-            let Ok(Progress::Complete(complete)) = whole(head.as_bytes()) else {
+            let Ok(ScanProgress::Complete(complete)) = whole(head.as_bytes()) else {
                 panic!("{head}")
             };
             assert_eq!(complete.follows, follows, "{head}");

@@ -17,10 +17,10 @@ const PARTS: u32 = 4;
 #[derive(Debug)]
 pub(in crate::proxy) struct LazyTimer {
     length: Duration,
-    sleep: Option<Slept>,
+    sleep: Option<TrackedSleep>,
     moved: bool,
     /// Parts in which nothing moved, one behind the other.
-    still: u32,
+    still_parts: u32,
 }
 
 impl LazyTimer {
@@ -30,26 +30,26 @@ impl LazyTimer {
             length,
             sleep: None,
             moved: false,
-            still: 0,
+            still_parts: 0,
         }
     }
 
     /// Something moved.
-    pub(in crate::proxy) fn note(&mut self) {
+    pub(in crate::proxy) fn record_progress(&mut self) {
         self.moved = true;
     }
 
     /// Starts anew with another length, now.
     pub(in crate::proxy) fn restart(&mut self, length: Duration) {
         self.length = length;
-        (self.moved, self.still) = (false, 0);
+        (self.moved, self.still_parts) = (false, 0);
         if let Some(timer) = &mut self.sleep {
             timer.set(sleep(length / PARTS));
         }
     }
 
     /// Has another length from now on; nothing happens if it is the same.
-    pub(in crate::proxy) fn lasts(&mut self, length: Duration) {
+    pub(in crate::proxy) fn set_length(&mut self, length: Duration) {
         if self.length != length {
             *self = Self::new(length);
         }
@@ -70,7 +70,7 @@ impl LazyTimer {
         let due = tokio::time::Instant::from_std(since) + self.length;
         let timer = self
             .sleep
-            .get_or_insert_with(|| Slept::new(sleep_until(due)));
+            .get_or_insert_with(|| TrackedSleep::new(sleep_until(due)));
         loop {
             ready!(timer.poll(cx));
             if timer.sleep.deadline() >= due {
@@ -84,20 +84,22 @@ impl LazyTimer {
     pub(in crate::proxy) fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let length = self.length;
         self.sleep
-            .get_or_insert_with(|| Slept::new(sleep(length)))
+            .get_or_insert_with(|| TrackedSleep::new(sleep(length)))
             .poll(cx)
     }
 
     /// Ready once it has gone off.
     pub(in crate::proxy) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let part = self.length / PARTS;
-        let timer = self.sleep.get_or_insert_with(|| Slept::new(sleep(part)));
-        while self.still < PARTS {
+        let timer = self
+            .sleep
+            .get_or_insert_with(|| TrackedSleep::new(sleep(part)));
+        while self.still_parts < PARTS {
             ready!(timer.poll(cx));
-            self.still = if std::mem::take(&mut self.moved) {
+            self.still_parts = if std::mem::take(&mut self.moved) {
                 0
             } else {
-                self.still + 1
+                self.still_parts + 1
             };
             timer.set(sleep(part));
         }
@@ -107,28 +109,28 @@ impl LazyTimer {
 
 /// A sleep, and who is woken at its end.
 #[derive(Debug)]
-struct Slept {
+struct TrackedSleep {
     sleep: Pin<Box<Sleep>>,
-    wakes: Option<Waker>,
+    waker: Option<Waker>,
 }
 
-impl Slept {
+impl TrackedSleep {
     fn new(sleep: Sleep) -> Self {
         Self {
             sleep: Box::pin(sleep),
-            wakes: None,
+            waker: None,
         }
     }
 
     fn set(&mut self, sleep: Sleep) {
         self.sleep.set(sleep);
-        self.wakes = None;
+        self.waker = None;
     }
 
     /// Who will be woken is not told to the runtime again: timers are polled far more often than they go off.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let known = self
-            .wakes
+            .waker
             .as_ref()
             .is_some_and(|waker| waker.will_wake(cx.waker()));
         if known && !self.sleep.is_elapsed() {
@@ -137,7 +139,7 @@ impl Slept {
         // A task that has used up its turn is told `Pending` before the runtime hears of the timer (tokio's `coop`).
         let told = has_budget_remaining();
         let slept = self.sleep.as_mut().poll(cx);
-        self.wakes = (told && slept.is_pending()).then(|| cx.waker().clone());
+        self.waker = (told && slept.is_pending()).then(|| cx.waker().clone());
         slept
     }
 }
@@ -157,7 +159,7 @@ mod tests {
         for wait in [LENGTH / 10, LENGTH / 2] {
             let going_off = tokio::time::timeout(wait, poll_fn(|cx| timer.poll(cx)));
             assert!(going_off.await.is_err(), "after {wait:?}");
-            timer.note();
+            timer.record_progress();
         }
         let clock = Clock::system();
         let still = clock.now();
@@ -178,7 +180,7 @@ mod tests {
         );
         // Nobody polls it meanwhile.
         tokio::time::sleep(LENGTH / 4 + Duration::from_millis(5)).await;
-        timer.note();
+        timer.record_progress();
         assert!(
             poll_fn(|cx| Poll::Ready(timer.poll_once(cx)))
                 .await
@@ -213,7 +215,7 @@ mod tests {
                 .await
                 .is_pending()
         );
-        let clock = Clock::of_runtime();
+        let clock = Clock::from_runtime();
         let began = clock.now();
         let other = tokio::spawn(async move {
             poll_fn(|cx| poll_spent(&mut timer, cx)).await;

@@ -7,53 +7,53 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
-use crate::vocab::fault::Fault;
+use crate::vocab::upstream_fault::UpstreamFault;
 
 use super::verifier::SelfSigned;
 
 /// Why there is no TLS with an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsError {
-    fault: &'static Fault,
-    hello: Hello,
+    fault: &'static UpstreamFault,
+    hello_too_large: HelloTooLarge,
 }
 
 /// Whether an old origin could fail so because a hello was too large for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Hello {
-    Perhaps,
+enum HelloTooLarge {
+    Possible,
     No,
 }
 
-const TIMEOUT: &Fault = &Fault {
-    error: "connection_timeout",
-    words: "no TLS handshake in time",
+const TIMEOUT: &UpstreamFault = &UpstreamFault {
+    error_type: "connection_timeout",
+    description: "no TLS handshake in time",
 };
-const CLOSED: &Fault = &protocol("the origin closed the connection in the TLS handshake");
-const NOT_TLS: &Fault = &protocol("what the origin sends is not TLS");
-const INCOMPATIBLE: &Fault = &protocol("the origin speaks no TLS that this proxy does");
-const MISBEHAVED: &Fault = &protocol("the origin breaks the rules of TLS");
-const NO_NAME: &Fault = &certificate("the host is no name that a certificate can be for");
-const NONE_SHOWN: &Fault = &certificate("the origin shows no certificate");
+const CLOSED: &UpstreamFault = &protocol("the origin closed the connection in the TLS handshake");
+const NOT_TLS: &UpstreamFault = &protocol("what the origin sends is not TLS");
+const INCOMPATIBLE: &UpstreamFault = &protocol("the origin speaks no TLS that this proxy does");
+const MISBEHAVED: &UpstreamFault = &protocol("the origin breaks the rules of TLS");
+const NO_NAME: &UpstreamFault = &certificate("the host is no name that a certificate can be for");
+const NONE_SHOWN: &UpstreamFault = &certificate("the origin shows no certificate");
 
-const fn certificate(words: &'static str) -> Fault {
-    Fault {
-        error: "tls_certificate_error",
-        words,
+const fn certificate(words: &'static str) -> UpstreamFault {
+    UpstreamFault {
+        error_type: "tls_certificate_error",
+        description: words,
     }
 }
 
-const fn protocol(words: &'static str) -> Fault {
-    Fault {
-        error: "tls_protocol_error",
-        words,
+const fn protocol(words: &'static str) -> UpstreamFault {
+    UpstreamFault {
+        error_type: "tls_protocol_error",
+        description: words,
     }
 }
 
-const fn alert(words: &'static str) -> Fault {
-    Fault {
-        error: "tls_alert_received",
-        words,
+const fn alert(words: &'static str) -> UpstreamFault {
+    UpstreamFault {
+        error_type: "tls_alert_received",
+        description: words,
     }
 }
 
@@ -62,71 +62,71 @@ impl TlsError {
     pub(super) fn timeout() -> Self {
         Self {
             fault: TIMEOUT,
-            hello: Hello::Perhaps,
+            hello_too_large: HelloTooLarge::Possible,
         }
     }
 
     /// A host that is no name for TLS.
-    pub(super) fn name() -> Self {
-        Self::of_origin(NO_NAME)
+    pub(super) fn invalid_name() -> Self {
+        Self::from_fault(NO_NAME)
     }
 
     /// What a failed handshake came to.
-    pub(super) fn of(error: &io::Error) -> Self {
-        Self::found_in(error).unwrap_or(Self {
+    pub(super) fn from_handshake_error(error: &io::Error) -> Self {
+        Self::find_in(error).unwrap_or(Self {
             fault: CLOSED,
-            hello: Hello::Perhaps,
+            hello_too_large: HelloTooLarge::Possible,
         })
     }
 
     /// The TLS failure that lies inside an error of a connection, if there is one.
-    pub fn found_in(error: &(dyn Error + 'static)) -> Option<Self> {
+    pub fn find_in(error: &(dyn Error + 'static)) -> Option<Self> {
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
-            return Some(Self::of_library(error));
+            return Some(Self::from_rustls(error));
         }
         // An I/O error made of another hides it from `source`.
-        Self::found_in(error.downcast_ref::<io::Error>()?.get_ref()?)
+        Self::find_in(error.downcast_ref::<io::Error>()?.get_ref()?)
     }
 
     /// What failed.
-    pub fn fault(&self) -> &'static Fault {
+    pub fn fault(&self) -> &'static UpstreamFault {
         self.fault
     }
 
     /// Whether an old origin could fail so because the hello was too large for it. A certificate is never of the hello.
-    pub fn may_be_of_the_hello(&self) -> bool {
-        self.hello == Hello::Perhaps
+    pub fn may_be_caused_by_hello(&self) -> bool {
+        self.hello_too_large == HelloTooLarge::Possible
     }
 
-    fn of_origin(fault: &'static Fault) -> Self {
+    fn from_fault(fault: &'static UpstreamFault) -> Self {
         Self {
             fault,
-            hello: Hello::No,
+            hello_too_large: HelloTooLarge::No,
         }
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the library's enums grow")]
-    fn of_library(error: &rustls::Error) -> Self {
+    fn from_rustls(error: &rustls::Error) -> Self {
         use rustls::Error as E;
         match error {
-            E::InvalidCertificate(why) => Self::of_origin(of_certificate(why)),
-            E::NoCertificatesPresented => Self::of_origin(NONE_SHOWN),
-            E::UnsupportedNameType => Self::name(),
-            E::AlertReceived(alert) => Self::of_alert(*alert),
+            E::InvalidCertificate(why) => Self::from_fault(certificate_fault(why)),
+            E::NoCertificatesPresented => Self::from_fault(NONE_SHOWN),
+            E::UnsupportedNameType => Self::invalid_name(),
+            E::AlertReceived(alert) => Self::from_alert(*alert),
             E::InvalidMessage(
                 InvalidMessage::InvalidContentType | InvalidMessage::UnknownProtocolVersion,
-            ) => Self::of_origin(NOT_TLS),
-            E::PeerIncompatible(_) => Self::of_origin(INCOMPATIBLE),
-            _ => Self::of_origin(MISBEHAVED),
+            ) => Self::from_fault(NOT_TLS),
+            E::PeerIncompatible(_) => Self::from_fault(INCOMPATIBLE),
+            _ => Self::from_fault(MISBEHAVED),
         }
     }
 
     #[allow(clippy::wildcard_enum_match_arm, reason = "the library's enums grow")]
-    fn of_alert(received: AlertDescription) -> Self {
+    fn from_alert(received: AlertDescription) -> Self {
         use AlertDescription as A;
         let perhaps = |fault| Self {
             fault,
-            hello: Hello::Perhaps,
+            hello_too_large: HelloTooLarge::Possible,
         };
         match received {
             A::HandshakeFailure => {
@@ -149,13 +149,13 @@ impl TlsError {
                 perhaps(const { &alert("the origin refuses TLS: unexpected_message") })
             }
             A::InternalError => perhaps(const { &alert("the origin refuses TLS: internal_error") }),
-            other => Self::of_origin(of_other_alert(other)),
+            other => Self::from_fault(other_alert_fault(other)),
         }
     }
 }
 
 #[allow(clippy::wildcard_enum_match_arm, reason = "the library's enums grow")]
-fn of_other_alert(received: AlertDescription) -> &'static Fault {
+fn other_alert_fault(received: AlertDescription) -> &'static UpstreamFault {
     use AlertDescription as A;
     match received {
         A::UnrecognisedName => {
@@ -171,7 +171,7 @@ fn of_other_alert(received: AlertDescription) -> &'static Fault {
 }
 
 #[allow(clippy::wildcard_enum_match_arm, reason = "the library's enums grow")]
-fn of_certificate(error: &CertificateError) -> &'static Fault {
+fn certificate_fault(error: &CertificateError) -> &'static UpstreamFault {
     use CertificateError as C;
     match error {
         C::Expired | C::ExpiredContext { .. } => {
@@ -216,22 +216,25 @@ mod tests {
     fn failures_are_found_however_deep_they_lie() {
         let expired = rustls::Error::InvalidCertificate(CertificateError::Expired);
         let deep = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, expired));
-        let found = TlsError::of(&deep);
-        assert_eq!(found.fault().error, "tls_certificate_error");
-        assert!(!found.may_be_of_the_hello());
+        let found = TlsError::from_handshake_error(&deep);
+        assert_eq!(found.fault().error_type, "tls_certificate_error");
+        assert!(!found.may_be_caused_by_hello());
         let closed = io::Error::other(io::Error::new(
             io::ErrorKind::UnexpectedEof,
             "tls handshake eof",
         ));
-        assert_eq!(TlsError::of(&closed).fault().error, "tls_protocol_error");
-        assert!(TlsError::of(&closed).may_be_of_the_hello());
-        assert_eq!(TlsError::found_in(&closed), None);
+        assert_eq!(
+            TlsError::from_handshake_error(&closed).fault().error_type,
+            "tls_protocol_error"
+        );
+        assert!(TlsError::from_handshake_error(&closed).may_be_caused_by_hello());
+        assert_eq!(TlsError::find_in(&closed), None);
     }
 
     #[test]
     fn words_need_no_escape_in_a_quoted_string() {
         for alert in 0..=u8::MAX {
-            let words = TlsError::of_alert(alert.into()).fault().words;
+            let words = TlsError::from_alert(alert.into()).fault().description;
             assert!(
                 words
                     .bytes()

@@ -8,7 +8,7 @@ use hyper_rustls::MaybeHttpsStream;
 use tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf};
 use tokio::net::TcpStream;
 
-use crate::proxy::gather::{self, Gather};
+use crate::proxy::coalesce::{self, WriteCoalescing};
 
 use super::OriginStream;
 
@@ -16,7 +16,7 @@ use super::OriginStream;
 #[derive(Debug)]
 pub struct OriginTcp {
     tcp: TcpStream,
-    gather: Gather,
+    coalescing: WriteCoalescing,
 }
 
 impl OriginTcp {
@@ -24,23 +24,28 @@ impl OriginTcp {
     pub fn plain(tcp: TcpStream) -> Self {
         Self {
             tcp,
-            gather: Gather::Nothing,
+            coalescing: WriteCoalescing::Nothing,
         }
     }
 
     /// A socket before a TLS handshake.
-    pub(super) fn shaking(tcp: TcpStream) -> Self {
+    pub(super) fn for_handshake(tcp: TcpStream) -> Self {
         Self {
             tcp,
-            gather: Gather::LastFlight,
+            coalescing: WriteCoalescing::LastFlight,
         }
     }
 }
 
 /// From here on everything leaves at once.
-pub(super) fn shaken(stream: &mut OriginStream) {
+pub(super) fn stop_coalescing(stream: &mut OriginStream) {
     if let MaybeHttpsStream::Https(tls) = stream {
-        tls.inner_mut().get_mut().0.inner_mut().inner_mut().gather = Gather::Nothing;
+        tls.inner_mut()
+            .get_mut()
+            .0
+            .inner_mut()
+            .inner_mut()
+            .coalescing = WriteCoalescing::Nothing;
     }
 }
 
@@ -68,10 +73,10 @@ impl AsyncWrite for OriginTcp {
         cx: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.gather.holds(slices) {
+        if self.coalescing.holds_back(slices) {
             let sent = self
                 .tcp
-                .try_io(Interest::WRITABLE, || gather::send(&self.tcp, slices));
+                .try_io(Interest::WRITABLE, || coalesce::send(&self.tcp, slices));
             if !matches!(&sent, Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
                 return Poll::Ready(sent);
             }

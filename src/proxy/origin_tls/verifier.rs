@@ -12,16 +12,16 @@ use rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
 };
 
-use crate::tls::provider::provider;
+use crate::tls::provider::crypto_provider;
 
-use super::chains::{Chain, Chains};
+use super::chain_cache::{CertificateChain, VerifiedChainCache};
 
 /// The usual check, which tells a certificate that signs itself from one that a stranger has signed. A chain that was
 /// found good lately is not checked again.
 #[derive(Debug)]
-pub(super) struct Trusted {
-    check: Arc<WebPkiServerVerifier>,
-    pub(super) chains: Chains,
+pub(super) struct CachingVerifier {
+    verifier: Arc<WebPkiServerVerifier>,
+    pub(super) chain_cache: VerifiedChainCache,
 }
 
 /// Why a certificate is refused, where the library has no name for it.
@@ -36,27 +36,27 @@ impl fmt::Display for SelfSigned {
 
 impl std::error::Error for SelfSigned {}
 
-impl Trusted {
+impl CachingVerifier {
     /// Trusts what these roots have signed.
     pub(super) fn new(roots: RootCertStore) -> Result<Self, String> {
-        let check = check_by(roots);
+        let check = webpki_verifier(roots);
         let check =
             check.map_err(|error| format!("no root certificate to verify origins by: {error}"))?;
         Ok(Self {
-            check,
-            chains: Chains::default(),
+            verifier: check,
+            chain_cache: VerifiedChainCache::default(),
         })
     }
 }
 
-fn check_by(
+fn webpki_verifier(
     roots: RootCertStore,
 ) -> Result<Arc<WebPkiServerVerifier>, rustls::client::VerifierBuilderError> {
-    let provider = Arc::new(provider());
+    let provider = Arc::new(crypto_provider());
     WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build()
 }
 
-impl ServerCertVerifier for Trusted {
+impl ServerCertVerifier for CachingVerifier {
     fn verify_server_cert(
         &self,
         end_entity: &CertificateDer<'_>,
@@ -65,16 +65,16 @@ impl ServerCertVerifier for Trusted {
         ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        let chain = Chain {
+        let chain = CertificateChain {
             end_entity,
             intermediates,
         };
         let digest = chain.digest();
-        if self.chains.have(&digest, now) {
+        if self.chain_cache.contains(&digest, now) {
             verify_server_name(&ParsedCertificate::try_from(end_entity)?, server_name)?;
             return Ok(ServerCertVerified::assertion());
         }
-        match self.check.verify_server_cert(
+        match self.verifier.verify_server_cert(
             end_entity,
             intermediates,
             server_name,
@@ -82,11 +82,11 @@ impl ServerCertVerifier for Trusted {
             now,
         ) {
             Ok(verified) => {
-                self.chains.insert(digest, chain, now);
+                self.chain_cache.insert(digest, chain, now);
                 Ok(verified)
             }
             Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
-                if signs_itself(end_entity, now) =>
+                if is_self_signed(end_entity, now) =>
             {
                 let other = OtherError(Arc::new(SelfSigned));
                 Err(Error::InvalidCertificate(CertificateError::Other(other)))
@@ -101,7 +101,7 @@ impl ServerCertVerifier for Trusted {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.check.verify_tls12_signature(message, cert, dss)
+        self.verifier.verify_tls12_signature(message, cert, dss)
     }
 
     fn verify_tls13_signature(
@@ -110,21 +110,21 @@ impl ServerCertVerifier for Trusted {
         cert: &CertificateDer<'_>,
         dss: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.check.verify_tls13_signature(message, cert, dss)
+        self.verifier.verify_tls13_signature(message, cert, dss)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.check.supported_verify_schemes()
+        self.verifier.supported_verify_schemes()
     }
 }
 
 /// Whether a certificate would do if it were a root itself. Whatever name it is for is left aside.
-fn signs_itself(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
+fn is_self_signed(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
     let mut alone = RootCertStore::empty();
     if alone.add(certificate.clone().into_owned()).is_err() {
         return false;
     }
-    let Ok(check) = check_by(alone) else {
+    let Ok(check) = webpki_verifier(alone) else {
         return false;
     };
     let nobody = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
@@ -137,9 +137,9 @@ fn signs_itself(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
 
 /// No check at all: any certificate of anybody, and any signature.
 #[derive(Debug)]
-pub(super) struct Anybody(Vec<SignatureScheme>);
+pub(super) struct AcceptAnyVerifier(Vec<SignatureScheme>);
 
-impl Anybody {
+impl AcceptAnyVerifier {
     pub(super) fn new(provider: &CryptoProvider) -> Self {
         Self(
             provider
@@ -149,7 +149,7 @@ impl Anybody {
     }
 }
 
-impl ServerCertVerifier for Anybody {
+impl ServerCertVerifier for AcceptAnyVerifier {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,

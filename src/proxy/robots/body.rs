@@ -4,61 +4,64 @@ use std::io::{self, Write};
 
 use flate2::write::MultiGzDecoder;
 
-use crate::proxy::body::{BodyError, Download};
-use crate::robots::MAX_BYTES;
-use crate::robots::ending::Ending;
+use crate::proxy::body::{BodyError, ResponseDownload};
+use crate::robots::MAX_FILE_BYTES;
+use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
 /// A content coding that can be taken off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Coding {
+pub(super) enum RobotsCoding {
     Identity,
     Gzip,
 }
 
 /// Reads a body. One byte more than is used is kept, so that a longer file is known for one; the rest is not read.
-pub(super) async fn read(mut download: Box<Download>, coding: Coding) -> Result<Vec<u8>, Ending> {
-    let mut text = Text::new(coding);
-    while text.room() == Room::Some {
+pub(super) async fn read_body(
+    mut download: Box<ResponseDownload>,
+    coding: RobotsCoding,
+) -> Result<Vec<u8>, RobotsFetchOutcome> {
+    let mut text = RobotsBodyReader::new(coding);
+    while text.space() == BufferSpace::Some {
         match download.next().await {
-            Some(Ok(part)) => text.add(&part)?,
-            Some(Err(BodyError::Idle)) => return Err(Ending::Timeout),
-            Some(Err(BodyError::Incomplete | BodyError::Left | BodyError::TooLarge)) => {
-                return Err(Ending::Broken);
+            Some(Ok(part)) => text.push(&part)?,
+            Some(Err(BodyError::Idle)) => return Err(RobotsFetchOutcome::Timeout),
+            Some(Err(BodyError::Incomplete | BodyError::ClientLeft | BodyError::TooLarge)) => {
+                return Err(RobotsFetchOutcome::Broken);
             }
-            None => return text.whole(),
+            None => return text.finish(),
         }
     }
-    Ok(text.cut())
+    Ok(text.into_truncated())
 }
 
 /// What has been read.
-enum Text {
-    Identity(Limited),
-    Gzip(Box<MultiGzDecoder<Limited>>, Compressed),
+enum RobotsBodyReader {
+    Identity(LimitedBuffer),
+    Gzip(Box<MultiGzDecoder<LimitedBuffer>>, CompressedBytes),
 }
 
 /// Bytes before they are decoded: a text hardly grows by being compressed.
-struct Compressed(usize);
+struct CompressedBytes(usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Room {
+enum BufferSpace {
     Some,
     None,
 }
 
-impl Text {
-    fn new(coding: Coding) -> Self {
+impl RobotsBodyReader {
+    fn new(coding: RobotsCoding) -> Self {
         match coding {
-            Coding::Identity => Self::Identity(Limited::default()),
-            Coding::Gzip => Self::Gzip(
-                Box::new(MultiGzDecoder::new(Limited::default())),
-                Compressed(0),
+            RobotsCoding::Identity => Self::Identity(LimitedBuffer::default()),
+            RobotsCoding::Gzip => Self::Gzip(
+                Box::new(MultiGzDecoder::new(LimitedBuffer::default())),
+                CompressedBytes(0),
             ),
         }
     }
 
     /// Bytes that cannot be decoded are a mistake, unless there is enough before them.
-    fn add(&mut self, part: &[u8]) -> Result<(), Ending> {
+    fn push(&mut self, part: &[u8]) -> Result<(), RobotsFetchOutcome> {
         match self {
             Self::Identity(text) => {
                 // What finds no room is not used.
@@ -68,37 +71,39 @@ impl Text {
             Self::Gzip(decoder, compressed) => {
                 compressed.0 = compressed.0.saturating_add(part.len());
                 let decoded = decoder.write_all(part);
-                let full = decoder.get_ref().room() == Room::None;
+                let full = decoder.get_ref().space() == BufferSpace::None;
                 if full {
                     Ok(())
                 } else {
-                    decoded.map_err(|_| Ending::Coding)
+                    decoded.map_err(|_| RobotsFetchOutcome::UnsupportedCoding)
                 }
             }
         }
     }
 
-    fn room(&self) -> Room {
+    fn space(&self) -> BufferSpace {
         match self {
-            Self::Identity(text) => text.room(),
-            Self::Gzip(_, Compressed(bytes)) if *bytes > MAX_BYTES => Room::None,
-            Self::Gzip(decoder, _) => decoder.get_ref().room(),
+            Self::Identity(text) => text.space(),
+            Self::Gzip(_, CompressedBytes(bytes)) if *bytes > MAX_FILE_BYTES => BufferSpace::None,
+            Self::Gzip(decoder, _) => decoder.get_ref().space(),
         }
     }
 
     /// The body has ended.
-    fn whole(self) -> Result<Vec<u8>, Ending> {
+    fn finish(self) -> Result<Vec<u8>, RobotsFetchOutcome> {
         match self {
             Self::Identity(text) => Ok(text.0),
             Self::Gzip(mut decoder, _) => {
-                decoder.try_finish().map_err(|_| Ending::Coding)?;
+                decoder
+                    .try_finish()
+                    .map_err(|_| RobotsFetchOutcome::UnsupportedCoding)?;
                 Ok(std::mem::take(decoder.get_mut()).0)
             }
         }
     }
 
     /// The body goes on, and enough of it is here.
-    fn cut(self) -> Vec<u8> {
+    fn into_truncated(self) -> Vec<u8> {
         match self {
             Self::Identity(text) => text.0,
             Self::Gzip(mut decoder, _) => std::mem::take(decoder.get_mut()).0,
@@ -108,21 +113,21 @@ impl Text {
 
 /// Takes bytes as long as there is room; a decoder that offers more is stopped.
 #[derive(Debug, Default)]
-struct Limited(Vec<u8>);
+struct LimitedBuffer(Vec<u8>);
 
-impl Limited {
-    fn room(&self) -> Room {
-        if self.0.len() > MAX_BYTES {
-            Room::None
+impl LimitedBuffer {
+    fn space(&self) -> BufferSpace {
+        if self.0.len() > MAX_FILE_BYTES {
+            BufferSpace::None
         } else {
-            Room::Some
+            BufferSpace::Some
         }
     }
 }
 
-impl Write for Limited {
+impl Write for LimitedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let room = (MAX_BYTES + 1).saturating_sub(self.0.len());
+        let room = (MAX_FILE_BYTES + 1).saturating_sub(self.0.len());
         if room == 0 {
             return if bytes.is_empty() {
                 Ok(0)

@@ -11,51 +11,51 @@ use http::header::{
 use http::{Method, Response, StatusCode, Version, response};
 
 use crate::clock::Clock;
-use crate::gate::destination::Unreachable;
+use crate::gate::destination::DestinationError;
 use crate::gate::permit::Permit;
-use crate::gate::robots::{Errand, NotSent};
-use crate::proxy::body::{Download, Upload};
-use crate::proxy::clean::{self, ViaName};
-use crate::proxy::destination::{Vetted, Vetting};
+use crate::gate::robots_fetch::{RobotsFetchRequest, RobotsPermitError};
+use crate::proxy::body::{RequestUpload, ResponseDownload};
+use crate::proxy::destination::{AddressVetter, VettedAddresses};
 use crate::proxy::dial::DialError;
-use crate::proxy::upstream::{Call, Upstream, UpstreamError};
-use crate::robots::ending::Ending;
+use crate::proxy::header_filter::{self, ViaName};
+use crate::proxy::upstream::{UpstreamClient, UpstreamError, UpstreamRequest};
+use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use crate::robots::freshness::CacheFields;
-use crate::robots::standing::{Fetched, Form, Validators};
-use crate::vocab::fault::Fault;
+use crate::robots::state::{RobotsBodyType, RobotsFetchResult, RobotsValidators};
+use crate::vocab::certificate_verification::CertificateVerification;
 use crate::vocab::media_type::essence;
 use crate::vocab::target::UrlTarget;
-use crate::vocab::verify::Verify;
+use crate::vocab::upstream_fault::UpstreamFault;
 
-use super::body::{Coding, read};
+use super::body::{RobotsCoding, read_body};
 
 /// Of the time that a fetch has left, the part for which it waits for a turn: the rest is for the answer, and what had no
 /// turn is not taken for what came too late.
-const FOR_A_TURN: (u32, u32) = (3, 4);
+const ADMISSION_SHARE: (u32, u32) = (3, 4);
 /// RFC 9309 section 2.3.1.2.
-const REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Fetches robots.txt.
 #[derive(Debug)]
-pub struct Fetcher {
+pub struct RobotsFetcher {
     /// Addresses.
-    pub vetting: Arc<Vetting>,
+    pub address_vetter: Arc<AddressVetter>,
     /// Origins.
-    pub upstream: Arc<Upstream>,
+    pub upstream: Arc<UpstreamClient>,
     /// This process in `Via`.
     pub via: ViaName,
     /// The time of a whole fetch, its wait for the host's turn included.
-    pub time: Duration,
+    pub timeout: Duration,
     /// When a request begins.
     pub clock: Clock,
 }
 
 /// What a fetch brought.
 #[derive(Debug)]
-pub struct Fetch {
+pub struct RobotsFetch {
     /// How it ended.
-    pub ending: Ending,
+    pub outcome: RobotsFetchOutcome,
     /// The URL that was asked last.
     pub url: Option<UrlTarget>,
     /// The head of the last answer.
@@ -63,142 +63,164 @@ pub struct Fetch {
     /// The text, decoded, no longer than is read of one.
     pub body: Vec<u8>,
     /// What exactly failed, where TLS with the host itself did.
-    pub fault: Option<&'static Fault>,
-    moved: Moved,
+    pub fault: Option<&'static UpstreamFault>,
+    redirect: FetchRedirect,
 }
 
 /// Whether the last answer came from where a redirect led: the next fetch asks the first URL again, which knows nothing of
 /// that answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Moved {
+enum FetchRedirect {
     No,
     Yes,
 }
 
-impl Fetch {
-    fn failed(ending: Ending) -> Self {
+impl RobotsFetch {
+    fn failed(outcome: RobotsFetchOutcome) -> Self {
         Self {
-            ending,
+            outcome,
             url: None,
             head: None,
             body: vec![],
             fault: None,
-            moved: Moved::No,
+            redirect: FetchRedirect::No,
         }
     }
 
     /// As the table of outcomes wants it.
-    pub fn fetched(&self) -> Fetched<'_> {
+    pub fn fetched(&self) -> RobotsFetchResult<'_> {
         let field = |name: HeaderName| self.head.as_ref()?.headers.get(name)?.to_str().ok();
         let html = field(CONTENT_TYPE)
             .is_some_and(|value| matches!(&*essence(value), "text/html" | "application/xhtml+xml"));
-        Fetched {
-            ending: self.ending,
+        RobotsFetchResult {
+            outcome: self.outcome,
             status: self.head.as_ref().map(|head| head.status.as_u16()),
             body: &self.body,
-            form: if html { Form::Html } else { Form::Other },
+            body_type: if html {
+                RobotsBodyType::Html
+            } else {
+                RobotsBodyType::Other
+            },
             cache: CacheFields {
                 cache_control: field(CACHE_CONTROL),
                 expires: field(EXPIRES),
                 date: field(DATE),
                 age: field(AGE),
             },
-            validators: match self.moved {
-                Moved::No => Validators {
+            validators: match self.redirect {
+                FetchRedirect::No => RobotsValidators {
                     etag: field(ETAG),
                     last_modified: field(LAST_MODIFIED),
                 },
-                Moved::Yes => Validators::default(),
+                FetchRedirect::Yes => RobotsValidators::default(),
             },
             fault: self.fault,
         }
     }
 }
 
-impl Fetcher {
+impl RobotsFetcher {
     /// Fetches the robots.txt of the target's host, unless it is still the one that these validators are of. Every outcome
     /// is one.
-    pub async fn fetch(&self, target: &UrlTarget, errand: &Errand, known: Validators<'_>) -> Fetch {
+    pub async fn fetch(
+        &self,
+        target: &UrlTarget,
+        request: &RobotsFetchRequest,
+        known: RobotsValidators<'_>,
+    ) -> RobotsFetch {
         let Ok(first) = UrlTarget::parse(&format!("{}robots.txt", target.base())) else {
-            return Fetch::failed(Ending::Elsewhere);
+            return RobotsFetch::failed(RobotsFetchOutcome::UnsupportedRedirect);
         };
-        match tokio::time::timeout(self.time, self.follow(first, errand, known)).await {
+        match tokio::time::timeout(self.timeout, self.follow_redirects(first, request, known)).await
+        {
             Ok(Ok(fetch)) => fetch,
-            Ok(Err(Failed { ending, fault })) => Fetch {
+            Ok(Err(FetchFailure {
+                outcome: ending,
                 fault,
-                ..Fetch::failed(ending)
+            })) => RobotsFetch {
+                fault,
+                ..RobotsFetch::failed(ending)
             },
-            Err(_) => Fetch::failed(Ending::Timeout),
+            Err(_) => RobotsFetch::failed(RobotsFetchOutcome::Timeout),
         }
     }
 
     /// Each hop may be in the clear or over TLS; only the host that is asked first may have been excused from proof.
-    async fn follow(
+    async fn follow_redirects(
         &self,
         first: UrlTarget,
-        errand: &Errand,
-        known: Validators<'_>,
-    ) -> Result<Fetch, Failed> {
+        request: &RobotsFetchRequest,
+        known: RobotsValidators<'_>,
+    ) -> Result<RobotsFetch, FetchFailure> {
         let (mut target, began) = (first.clone(), self.clock.now());
-        for hop in 0..=REDIRECTS {
+        for hop in 0..=MAX_REDIRECTS {
             let verify = if target.base() == first.base() {
-                errand.verify
+                request.verify
             } else {
-                Verify::On
+                CertificateVerification::On
             };
             let known = if hop == 0 {
                 known
             } else {
-                Validators::default()
+                RobotsValidators::default()
             };
-            let fields = self.fields(&target, errand, known);
-            let call = Call {
+            let fields = self.request_headers(&target, request, known);
+            let call = UpstreamRequest {
                 method: Method::GET,
                 headers: fields,
-                body: Upload::Empty,
+                body: RequestUpload::Empty,
                 uri: None,
             };
             let left = self
-                .time
+                .timeout
                 .saturating_sub(self.clock.now().saturating_duration_since(began));
-            let patience = left * FOR_A_TURN.0 / FOR_A_TURN.1;
-            let permit = errand
-                .permit(&target, verify, &*self.vetting, patience)
+            let patience = left * ADMISSION_SHARE.0 / ADMISSION_SHARE.1;
+            let permit = request
+                .acquire_permit(&target, verify, &*self.address_vetter, patience)
                 .await;
             let answer = match permit {
-                Ok(permit) => self.ask(permit, call).await,
-                Err(not_sent) => Err(Stopped::NotSent(not_sent)),
+                Ok(permit) => self.send_request(permit, call).await,
+                Err(not_sent) => Err(HopError::NotSent(not_sent)),
             };
-            let answer = answer.map_err(|stopped| on_the_way(stopped, hop))?;
-            let Some(place) = redirect(&answer) else {
-                let moved = if hop == 0 { Moved::No } else { Moved::Yes };
-                return Ok(Fetch {
-                    moved,
-                    ..answered(target, answer, known).await
+            let answer = answer.map_err(|stopped| hop_failure(stopped, hop))?;
+            let Some(place) = redirect_location(&answer) else {
+                let moved = if hop == 0 {
+                    FetchRedirect::No
+                } else {
+                    FetchRedirect::Yes
+                };
+                return Ok(RobotsFetch {
+                    redirect: moved,
+                    ..read_response(target, answer, known).await
                 });
             };
-            target = next(&target, place)?;
+            target = redirect_target(&target, place)?;
         }
-        Err(Ending::Redirects.into())
+        Err(RobotsFetchOutcome::TooManyRedirects.into())
     }
 
-    async fn ask(
+    async fn send_request(
         &self,
-        permit: Permit<Vetted>,
-        call: Call,
-    ) -> Result<Response<Box<Download>>, Stopped> {
+        permit: Permit<VettedAddresses>,
+        call: UpstreamRequest,
+    ) -> Result<Response<Box<ResponseDownload>>, HopError> {
         let sent = self.upstream.send(permit, call, self.clock.now()).await;
-        let mut response = sent.map_err(Stopped::Upstream)?.response;
-        let framed = clean::settle_framing(response.headers_mut());
+        let mut response = sent.map_err(HopError::Upstream)?.response;
+        let framed = header_filter::normalize_framing(response.headers_mut());
         if framed.is_err() || response.status().is_informational() {
-            return Err(Stopped::Framing);
+            return Err(HopError::Framing);
         }
         Ok(response)
     }
 
-    fn fields(&self, target: &UrlTarget, errand: &Errand, known: Validators<'_>) -> HeaderMap {
+    fn request_headers(
+        &self,
+        target: &UrlTarget,
+        request: &RobotsFetchRequest,
+        known: RobotsValidators<'_>,
+    ) -> HeaderMap {
         let mut fields = HeaderMap::new();
-        let agent = HeaderValue::from_str(&format!("{} crawlgate/{VERSION}", errand.agent));
+        let agent = HeaderValue::from_str(&format!("{} crawlgate/{VERSION}", request.agent));
         fields.insert(
             USER_AGENT,
             agent.unwrap_or(HeaderValue::from_static("crawlgate")),
@@ -213,28 +235,28 @@ impl Fetcher {
                 fields.insert(name, value);
             }
         }
-        clean::request(&mut fields, target.authority(), Version::HTTP_11, &self.via);
+        header_filter::filter_request(&mut fields, target.authority(), Version::HTTP_11, &self.via);
         fields
     }
 }
 
 /// Why a hop brought no answer.
-enum Stopped {
-    NotSent(NotSent),
+enum HopError {
+    NotSent(RobotsPermitError),
     Upstream(UpstreamError),
     Framing,
 }
 
 /// How a fetch ends without an answer.
-struct Failed {
-    ending: Ending,
-    fault: Option<&'static Fault>,
+struct FetchFailure {
+    outcome: RobotsFetchOutcome,
+    fault: Option<&'static UpstreamFault>,
 }
 
-impl From<Ending> for Failed {
-    fn from(ending: Ending) -> Self {
+impl From<RobotsFetchOutcome> for FetchFailure {
+    fn from(ending: RobotsFetchOutcome) -> Self {
         Self {
-            ending,
+            outcome: ending,
             fault: None,
         }
     }
@@ -242,45 +264,49 @@ impl From<Ending> for Failed {
 
 /// What that means: behind a redirect, an address that must not be dialled is the redirect's doing, and a name that
 /// does not exist makes it lead nowhere.
-fn on_the_way(stopped: Stopped, hop: usize) -> Failed {
-    let fault = match &stopped {
-        Stopped::Upstream(UpstreamError::Tls(error)) if hop == 0 => Some(error.fault()),
-        Stopped::Upstream(_) | Stopped::NotSent(_) | Stopped::Framing => None,
+fn hop_failure(error: HopError, hop: usize) -> FetchFailure {
+    let fault = match &error {
+        HopError::Upstream(UpstreamError::Tls(error)) if hop == 0 => Some(error.fault()),
+        HopError::Upstream(_) | HopError::NotSent(_) | HopError::Framing => None,
     };
-    Failed {
-        ending: ending_of(stopped, hop),
+    FetchFailure {
+        outcome: hop_outcome(error, hop),
         fault,
     }
 }
 
-fn ending_of(stopped: Stopped, hop: usize) -> Ending {
-    match stopped {
-        Stopped::NotSent(NotSent::Held) => Ending::Held,
-        Stopped::NotSent(NotSent::Unreachable(why)) => match why {
-            Unreachable::Prohibited(_) | Unreachable::PortDenied => Ending::Prohibited,
-            Unreachable::NoSuchName(_) if hop > 0 => Ending::Elsewhere,
-            Unreachable::NoSuchName(_)
-            | Unreachable::LookupFailed(_)
-            | Unreachable::LookupTimeout(_) => Ending::Dns,
-            Unreachable::Refusing(_) => Ending::Refused,
+fn hop_outcome(error: HopError, hop: usize) -> RobotsFetchOutcome {
+    match error {
+        HopError::NotSent(RobotsPermitError::WaitTooLong) => RobotsFetchOutcome::NotAdmitted,
+        HopError::NotSent(RobotsPermitError::Destination(why)) => match why {
+            DestinationError::Prohibited(_) | DestinationError::PortDenied => {
+                RobotsFetchOutcome::ProhibitedRedirect
+            }
+            DestinationError::NoSuchName(_) if hop > 0 => RobotsFetchOutcome::UnsupportedRedirect,
+            DestinationError::NoSuchName(_)
+            | DestinationError::LookupFailed(_)
+            | DestinationError::LookupTimeout(_) => RobotsFetchOutcome::Dns,
+            DestinationError::ConnectionRefused(_) => RobotsFetchOutcome::Refused,
         },
-        Stopped::Upstream(error) => match error {
-            UpstreamError::Resting(_) => Ending::Held,
-            UpstreamError::Dial(DialError::Refused) => Ending::Refused,
-            UpstreamError::Tls(_) => Ending::Tls,
-            UpstreamError::Dial(DialError::Timeout) | UpstreamError::Timeout => Ending::Timeout,
+        HopError::Upstream(error) => match error {
+            UpstreamError::BackingOff(_) => RobotsFetchOutcome::NotAdmitted,
+            UpstreamError::Dial(DialError::Refused) => RobotsFetchOutcome::Refused,
+            UpstreamError::Tls(_) => RobotsFetchOutcome::Tls,
+            UpstreamError::Dial(DialError::Timeout) | UpstreamError::Timeout => {
+                RobotsFetchOutcome::Timeout
+            }
             UpstreamError::Dial(DialError::Unreachable | DialError::Other)
             | UpstreamError::Closed
             | UpstreamError::Upload(_)
             | UpstreamError::Protocol(_)
-            | UpstreamError::HeadTooLarge => Ending::Broken,
+            | UpstreamError::HeadTooLarge => RobotsFetchOutcome::Broken,
         },
-        Stopped::Framing => Ending::Broken,
+        HopError::Framing => RobotsFetchOutcome::Broken,
     }
 }
 
 /// Where an answer sends who asks; a redirect without a place is an answer.
-fn redirect(answer: &Response<Box<Download>>) -> Option<&HeaderValue> {
+fn redirect_location(answer: &Response<Box<ResponseDownload>>) -> Option<&HeaderValue> {
     let moved = matches!(
         answer.status(),
         StatusCode::MOVED_PERMANENTLY
@@ -293,42 +319,52 @@ fn redirect(answer: &Response<Box<Download>>) -> Option<&HeaderValue> {
 }
 
 /// The URL that a redirect leads to, if this proxy can ask it.
-fn next(from: &UrlTarget, place: &HeaderValue) -> Result<UrlTarget, Ending> {
-    let place = std::str::from_utf8(place.as_bytes()).map_err(|_| Ending::Elsewhere)?;
-    let base = url::Url::parse(from.as_str()).map_err(|_| Ending::Elsewhere)?;
-    let mut url = base.join(place).map_err(|_| Ending::Elsewhere)?;
+fn redirect_target(from: &UrlTarget, place: &HeaderValue) -> Result<UrlTarget, RobotsFetchOutcome> {
+    let place = std::str::from_utf8(place.as_bytes())
+        .map_err(|_| RobotsFetchOutcome::UnsupportedRedirect)?;
+    let base =
+        url::Url::parse(from.as_str()).map_err(|_| RobotsFetchOutcome::UnsupportedRedirect)?;
+    let mut url = base
+        .join(place)
+        .map_err(|_| RobotsFetchOutcome::UnsupportedRedirect)?;
     url.set_fragment(None);
-    UrlTarget::parse(url.as_str()).map_err(|_| Ending::Elsewhere)
+    UrlTarget::parse(url.as_str()).map_err(|_| RobotsFetchOutcome::UnsupportedRedirect)
 }
 
 /// Only a file's body is read; the rest of any other is given up with its connection.
-async fn answered(url: UrlTarget, answer: Response<Box<Download>>, known: Validators<'_>) -> Fetch {
+async fn read_response(
+    url: UrlTarget,
+    answer: Response<Box<ResponseDownload>>,
+    known: RobotsValidators<'_>,
+) -> RobotsFetch {
     let (head, download) = answer.into_parts();
     let ending = match head.status {
-        StatusCode::NOT_MODIFIED if known != Validators::default() => Ending::Unchanged,
-        status => Ending::of_status(status.as_u16()),
+        StatusCode::NOT_MODIFIED if known != RobotsValidators::default() => {
+            RobotsFetchOutcome::Unchanged
+        }
+        status => RobotsFetchOutcome::from_status(status.as_u16()),
     };
-    let (ending, body) = match (ending, coding(&head.headers)) {
-        (Ending::File, Some(coding)) => match read(download, coding).await {
-            Ok(body) => (Ending::File, body),
+    let (ending, body) = match (ending, parse_coding(&head.headers)) {
+        (RobotsFetchOutcome::File, Some(coding)) => match read_body(download, coding).await {
+            Ok(body) => (RobotsFetchOutcome::File, body),
             Err(ending) => (ending, vec![]),
         },
-        (Ending::File, None) => (Ending::Coding, vec![]),
+        (RobotsFetchOutcome::File, None) => (RobotsFetchOutcome::UnsupportedCoding, vec![]),
         (other, _) => (other, vec![]),
     };
-    Fetch {
-        ending,
+    RobotsFetch {
+        outcome: ending,
         url: Some(url),
         head: Some(head),
         body,
-        ..Fetch::failed(ending)
+        ..RobotsFetch::failed(ending)
     }
 }
 
-fn coding(headers: &HeaderMap) -> Option<Coding> {
+fn parse_coding(headers: &HeaderMap) -> Option<RobotsCoding> {
     let mut codings = headers.get_all(CONTENT_ENCODING).iter();
     let Some(coding) = codings.next() else {
-        return Some(Coding::Identity);
+        return Some(RobotsCoding::Identity);
     };
     if codings.next().is_some() {
         return None;
@@ -336,7 +372,7 @@ fn coding(headers: &HeaderMap) -> Option<Coding> {
     let coding = coding.as_bytes().trim_ascii();
     let is = |name: &[u8]| coding.eq_ignore_ascii_case(name);
     if coding.is_empty() || is(b"identity") {
-        return Some(Coding::Identity);
+        return Some(RobotsCoding::Identity);
     }
-    (is(b"gzip") || is(b"x-gzip")).then_some(Coding::Gzip)
+    (is(b"gzip") || is(b"x-gzip")).then_some(RobotsCoding::Gzip)
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::gate::failing::Failing;
+use crate::gate::failure_class::FailureKind;
 use crate::gate::refusal::Refusal;
 use crate::proxy::body::BodyError;
-use crate::proxy::dead::DEAD;
 use crate::proxy::dial::DialError;
+use crate::proxy::negative_cache::REFUSED_TTL;
 use crate::proxy::origin_tls::TlsError;
 use crate::vocab::reason::Reason;
 use crate::vocab::stage::Stage;
@@ -29,7 +29,7 @@ pub enum UpstreamError {
     /// The answer's head is larger than allowed.
     HeadTooLarge,
     /// It was not sent once more: the host has begun to rest, for so long.
-    Resting(Duration),
+    BackingOff(Duration),
 }
 
 impl From<hyper::Error> for UpstreamError {
@@ -42,7 +42,7 @@ impl From<hyper::Error> for UpstreamError {
             return Self::HeadTooLarge;
         }
         // TLS 1.3 lets an origin refuse after the handshake, and alerts come at any time.
-        if let Some(error) = std::error::Error::source(&error).and_then(TlsError::found_in) {
+        if let Some(error) = std::error::Error::source(&error).and_then(TlsError::find_in) {
             return Self::Tls(error);
         }
         let closed = error.is_incomplete_message() || error.is_closed() || error.is_canceled();
@@ -66,14 +66,14 @@ impl UpstreamError {
     }
 
     /// Whether it is no failure of anybody: the client left in the middle of its request.
-    pub fn client_left(&self) -> bool {
-        matches!(self, Self::Upload(BodyError::Left))
+    pub fn is_client_left(&self) -> bool {
+        matches!(self, Self::Upload(BodyError::ClientLeft))
     }
 
     /// Whether it is the origin's, or that of the way to it: neither the client's nor this proxy's.
-    pub fn is_of_the_origin(&self) -> bool {
+    pub fn is_origin_fault(&self) -> bool {
         match self {
-            Self::Upload(_) | Self::Dial(DialError::Other) | Self::Resting(_) => false,
+            Self::Upload(_) | Self::Dial(DialError::Other) | Self::BackingOff(_) => false,
             Self::Dial(DialError::Refused | DialError::Timeout | DialError::Unreachable)
             | Self::Tls(_)
             | Self::Timeout
@@ -85,11 +85,11 @@ impl UpstreamError {
 
     /// How it counts as an error: what is no time-out, no reset and no refused connection is permanent. An address that
     /// no way leads to may be this machine's trouble, so nothing leaves an index for it.
-    fn failing(&self) -> Option<Failing> {
+    fn failing(&self) -> Option<FailureKind> {
         match self {
-            Self::Dial(_) | Self::Timeout | Self::Closed => Some(Failing::Temporary),
-            Self::Tls(_) | Self::Protocol(_) | Self::HeadTooLarge => Some(Failing::Permanent),
-            Self::Upload(_) | Self::Resting(_) => None,
+            Self::Dial(_) | Self::Timeout | Self::Closed => Some(FailureKind::Temporary),
+            Self::Tls(_) | Self::Protocol(_) | Self::HeadTooLarge => Some(FailureKind::Permanent),
+            Self::Upload(_) | Self::BackingOff(_) => None,
         }
     }
 
@@ -100,13 +100,13 @@ impl UpstreamError {
             Self::Dial(DialError::Timeout) => "connection_timeout",
             Self::Dial(DialError::Unreachable) => "destination_ip_unroutable",
             Self::Dial(DialError::Other) => "proxy_internal_error",
-            Self::Tls(error) => error.fault().error,
+            Self::Tls(error) => error.fault().error_type,
             Self::Timeout => "http_response_timeout",
             Self::Closed => "connection_terminated",
             Self::Upload(_) => "http_request_error",
             Self::Protocol(_) => "http_protocol_error",
             Self::HeadTooLarge => "http_response_header_section_size",
-            Self::Resting(_) => "destination_unavailable",
+            Self::BackingOff(_) => "destination_unavailable",
         }
     }
 }
@@ -116,10 +116,10 @@ impl From<UpstreamError> for Refusal {
         if let UpstreamError::Tls(error) = &error {
             return Self::new(Reason::UpstreamTls, Stage::Upstream).with_fault(error.fault());
         }
-        if let UpstreamError::Resting(left) = error {
+        if let UpstreamError::BackingOff(left) = error {
             let refusal = Self::new(Reason::HostBackoff, Stage::Pace);
             return Self {
-                retry_after: Some(told(left)),
+                retry_after: Some(retry_after(left)),
                 ..refusal
             };
         }
@@ -132,16 +132,16 @@ impl From<UpstreamError> for Refusal {
             UpstreamError::Closed => (Reason::UpstreamProtocol, None, Some(700)),
             UpstreamError::Upload(BodyError::TooLarge) => (Reason::RequestTooLarge, None, None),
             UpstreamError::Upload(BodyError::Idle) => (Reason::RequestTimeout, None, None),
-            UpstreamError::Upload(BodyError::Incomplete | BodyError::Left) => {
+            UpstreamError::Upload(BodyError::Incomplete | BodyError::ClientLeft) => {
                 (Reason::BadRequest, None, None)
             }
             UpstreamError::Protocol(error) => {
                 (Reason::UpstreamProtocol, None, Some(parse_code(error)))
             }
             UpstreamError::HeadTooLarge => (Reason::UpstreamProtocol, None, Some(710)),
-            UpstreamError::Resting(_) => (Reason::HostBackoff, None, None),
+            UpstreamError::BackingOff(_) => (Reason::HostBackoff, None, None),
         };
-        let failing = if error.is_of_the_origin() {
+        let failing = if error.is_origin_fault() {
             error.failing()
         } else {
             None
@@ -151,16 +151,16 @@ impl From<UpstreamError> for Refusal {
         let refusal = Self {
             status,
             code,
-            failing,
+            failure: failing,
             error: Some(kind),
             ..Self::new(reason, Stage::Upstream)
         };
-        refusal.again(refused.then_some(DEAD))
+        refusal.with_retry_after(refused.then_some(REFUSED_TTL))
     }
 }
 
 /// Whole seconds, one at least.
-fn told(left: Duration) -> Duration {
+fn retry_after(left: Duration) -> Duration {
     Duration::from_secs(left.as_secs() + 1)
 }
 

@@ -1,26 +1,26 @@
 //! Collects the lines beyond RFC 9309 while a robots.txt is read, and bounds how many are kept. What they mean to a crawler
 //! is asked of what this makes.
 
-use crate::robots::line::Line;
-use crate::robots::pattern::Compiled;
-use crate::robots::rules::{Agent, Span, sorted};
+use crate::robots::line::RobotsLine;
+use crate::robots::pattern::RobotsPattern;
+use crate::robots::rules::{AgentLine, TextSpan, sort_agents};
 
-use super::{Extension, Extensions, MAX_LINES, Statement};
+use super::{ExtensionKind, ExtensionLine, Extensions, MAX_LINES};
 
 /// Collects such lines of a file.
 #[derive(Debug, Default)]
-pub(in crate::robots) struct Builder {
-    statements: Vec<Statement>,
+pub(in crate::robots) struct ExtensionsBuilder {
+    lines: Vec<ExtensionLine>,
     /// How many of them are on uses.
-    on_uses: usize,
-    agents: Vec<Agent>,
+    usage_count: usize,
+    agents: Vec<AgentLine>,
     sections: u32,
-    list: List,
+    agent_list: ExtensionAgentList,
 }
 
 /// What the next user-agent line does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum List {
+enum ExtensionAgentList {
     #[default]
     Closed,
     Open,
@@ -28,20 +28,20 @@ enum List {
 
 /// Whether a line was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::robots) enum Kept {
-    Yes,
-    No,
+pub(in crate::robots) enum LineAcceptance {
+    Accepted,
+    Ignored,
 }
 
-impl Builder {
+impl ExtensionsBuilder {
     /// A user-agent line.
-    pub(in crate::robots) fn agent(&mut self, token: Span) {
-        if self.list == List::Closed {
+    pub(in crate::robots) fn add_agent(&mut self, token: TextSpan) {
+        if self.agent_list == ExtensionAgentList::Closed {
             self.sections = self.sections.saturating_add(1);
-            self.list = List::Open;
+            self.agent_list = ExtensionAgentList::Open;
         }
         if !token.is_empty() {
-            self.agents.push(Agent {
+            self.agents.push(AgentLine {
                 token,
                 section: self.sections,
             });
@@ -49,88 +49,88 @@ impl Builder {
     }
 
     /// An Allow or Disallow line.
-    pub(in crate::robots) fn rule(&mut self) {
-        self.list = List::Closed;
+    pub(in crate::robots) fn end_agent_list(&mut self) {
+        self.agent_list = ExtensionAgentList::Closed;
     }
 
     /// A line of its own.
     pub(in crate::robots) fn add(
         &mut self,
-        extension: Extension,
-        line: &Line,
+        extension: ExtensionKind,
+        line: &RobotsLine,
         text: &[u8],
-    ) -> Kept {
+    ) -> LineAcceptance {
         let section = (self.sections > 0).then_some(self.sections);
         let value = text.get(line.value.clone()).unwrap_or_default();
-        let (path, skipped) = match extension.spelling() {
+        let (path, skipped) = match extension.usage_syntax() {
             Some(_) => {
-                self.list = List::Closed;
-                path(value)
+                self.agent_list = ExtensionAgentList::Closed;
+                parse_path(value)
             }
-            None => (Path::All, 0),
+            None => (PathScope::All, 0),
         };
         let path = match path {
-            Path::All => None,
-            Path::Pattern(pattern) => Some(Box::new(pattern)),
+            PathScope::All => None,
+            PathScope::Pattern(pattern) => Some(Box::new(pattern)),
         };
-        if !self.has_room(extension) {
-            return Kept::No;
+        if !self.reserve_line(extension) {
+            return LineAcceptance::Ignored;
         }
-        let value = Span::new(&(line.value.start + skipped..line.value.end));
-        let whole = Span::new(&line.whole);
-        self.statements.push(Statement {
+        let value = TextSpan::new(&(line.value.start + skipped..line.value.end));
+        let whole = TextSpan::new(&line.source);
+        self.lines.push(ExtensionLine {
             extension,
             line: line.number,
             section,
-            whole,
+            source: whole,
             value,
             path,
         });
-        Kept::Yes
+        LineAcceptance::Accepted
     }
 
     /// What a site denies is not lost behind lines that are only reported, so the two are counted apart.
-    fn has_room(&mut self, extension: Extension) -> bool {
-        let reported = self.statements.len() - self.on_uses;
-        if extension.spelling().is_none() {
+    fn reserve_line(&mut self, extension: ExtensionKind) -> bool {
+        let reported = self.lines.len() - self.usage_count;
+        if extension.usage_syntax().is_none() {
             return reported < MAX_LINES;
         }
-        let room = self.on_uses < MAX_LINES;
-        self.on_uses += usize::from(room);
+        let room = self.usage_count < MAX_LINES;
+        self.usage_count += usize::from(room);
         room
     }
 
     /// `text` is the file that the spans point into. `None` if there is no such line.
     pub(in crate::robots) fn finish(self, text: &[u8]) -> Option<Box<Extensions>> {
-        if self.statements.is_empty() {
+        if self.lines.is_empty() {
             return None;
         }
         Some(Box::new(Extensions {
-            statements: self.statements.into(),
-            agents: sorted(self.agents, text),
+            lines: self.lines.into(),
+            agents: sort_agents(self.agents, text),
         }))
     }
 }
 
 /// Where a preference holds.
-enum Path {
+enum PathScope {
     All,
-    Pattern(Compiled),
+    Pattern(RobotsPattern),
 }
 
 /// The path that a value begins with, and how many bytes of the value it takes.
-fn path(value: &[u8]) -> (Path, usize) {
+fn parse_path(value: &[u8]) -> (PathScope, usize) {
     if !matches!(value.first(), Some(b'/' | b'*')) {
-        return (Path::All, 0);
+        return (PathScope::All, 0);
     }
     let length = value
         .iter()
         .position(u8::is_ascii_whitespace)
         .unwrap_or(value.len());
     let pattern = value.get(..length).unwrap_or_default();
-    let path = match Compiled::new(pattern) {
-        Some(compiled) if pattern != b"/" => Path::Pattern(compiled),
-        Some(_) | None => Path::All,
+    let path = match RobotsPattern::compile(pattern) {
+        Some(compiled) if pattern != b"/" => PathScope::Pattern(compiled),
+        Some(_) | None => PathScope::All,
     };
     (path, length)
 }

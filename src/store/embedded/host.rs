@@ -4,67 +4,69 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::politeness::adaptive::Latency;
-use crate::politeness::backoff::{Backoff, Era, Phase};
-use crate::politeness::ban::{Bans, Suspicion};
-use crate::politeness::bytes::Debt;
-use crate::politeness::heard::{Answer, Challenge};
-use crate::politeness::lane::{Lane, LeaseId, Use};
-use crate::politeness::pace::{Again, Kind, Pace, Turn, Wait, Why};
-use crate::store::shards::lock;
-use crate::store::{Census, Outcome, Seen};
+use crate::politeness::adaptive::OriginLatency;
+use crate::politeness::backoff::{Backoff, BackoffEpoch, BackoffPhase};
+use crate::politeness::ban::{BanDetector, BanSuspicion};
+use crate::politeness::byte_debt::ByteDebt;
+use crate::politeness::host_limiter::{HostLimiter, LeaseId, LeaseUse};
+use crate::politeness::pace::{
+    HostPace, PaceDecision, PaceWait, RequestKind, ResendDecision, WaitCause,
+};
+use crate::politeness::response_class::{Challenge, ResponseClass};
+use crate::store::sharded_map::lock;
+use crate::store::{HostSnapshot, LeaseOutcome, StoreStats};
 
 /// For how long latency and signs of a ban are remembered behind the last request, beyond what a lane is.
-const LEARNED: Duration = Duration::from_secs(600);
+const LEARNED_RETENTION: Duration = Duration::from_secs(600);
 
 /// One entry of the table.
 #[derive(Debug)]
-pub(super) struct Host {
+pub(super) struct HostEntry {
     name: Arc<str>,
-    state: Mutex<State>,
+    state: Mutex<HostEntryState>,
 }
 
 #[derive(Debug)]
-struct State {
-    navigations: Lane,
-    embeds: Lane,
+struct HostEntryState {
+    navigations: HostLimiter,
+    embeds: HostLimiter,
     backoff: Backoff,
     /// The one request that went behind a rest, while nobody knows how it ends.
-    probe: Option<(Kind, LeaseId)>,
-    latency: Latency,
-    bans: Bans,
-    debt: Debt,
-    chance: u64,
+    probe: Option<(RequestKind, LeaseId)>,
+    latency: OriginLatency,
+    bans: BanDetector,
+    debt: ByteDebt,
+    rng_state: u64,
     /// The pace of the last page that was asked for, for who looks on.
-    pace: Option<Pace>,
+    pace: Option<HostPace>,
 }
 
 /// What a request that goes is known by.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     id: LeaseId,
-    era: Era,
-    role: Role,
+    era: BackoffEpoch,
+    role: GrantRole,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Usual,
+enum GrantRole {
+    Normal,
     Probe,
 }
 
 impl Grant {
     pub(super) fn is_probe(self) -> bool {
-        self.role == Role::Probe
+        self.role == GrantRole::Probe
     }
 }
 
-impl Host {
+impl HostEntry {
     /// `seed` is where its jitter begins.
     pub(super) fn new(name: Arc<str>, seed: u64) -> Self {
         Self {
             name,
-            state: Mutex::new(State::new(seed)),
+            state: Mutex::new(HostEntryState::new(seed)),
         }
     }
 
@@ -72,81 +74,99 @@ impl Host {
         &self.name
     }
 
-    pub(super) fn ask(&self, kind: Kind, pace: &Pace, now: Instant) -> Turn<Grant> {
+    pub(super) fn admit(
+        &self,
+        kind: RequestKind,
+        pace: &HostPace,
+        now: Instant,
+    ) -> PaceDecision<Grant> {
         let mut state = lock(&self.state);
-        if kind == Kind::Navigation || state.pace.is_none() {
+        if kind == RequestKind::Navigation || state.pace.is_none() {
             state.pace = Some(*pace);
         }
         let Some(adaptive) = pace.adaptive else {
-            return state.ask(kind, pace, now);
+            return state.admit(kind, pace, now);
         };
         let delay = state.latency.delay(adaptive).max(pace.delay);
-        state.ask(kind, &Pace { delay, ..*pace }, now)
+        state.admit(kind, &HostPace { delay, ..*pace }, now)
     }
 
-    pub(super) fn sent(&self, kind: Kind, grant: Grant, now: Instant) {
+    pub(super) fn record_sent(&self, kind: RequestKind, grant: Grant, now: Instant) {
         let mut state = lock(&self.state);
-        let draw = state.draw();
-        state.lane(kind).sent(grant.id, draw, now);
+        let draw = state.next_random();
+        state.lane(kind).record_sent(grant.id, draw, now);
     }
 
-    pub(super) fn again(&self, kind: Kind, grant: Grant, now: Instant) -> Again {
+    pub(super) fn retry_permit(
+        &self,
+        kind: RequestKind,
+        grant: Grant,
+        now: Instant,
+    ) -> ResendDecision {
         let mut state = lock(&self.state);
-        match state.rests(grant, now) {
-            Some(_) => Again::Never,
-            None => state.lane(kind).again(grant.id, now),
+        match state.backoff_remaining(grant, now) {
+            Some(_) => ResendDecision::Never,
+            None => state.lane(kind).try_resend(grant.id, now),
         }
     }
 
-    pub(super) fn rests(&self, grant: Grant, now: Instant) -> Option<Duration> {
-        lock(&self.state).rests(grant, now)
+    pub(super) fn backoff_remaining(&self, grant: Grant, now: Instant) -> Option<Duration> {
+        lock(&self.state).backoff_remaining(grant, now)
     }
 
-    pub(super) fn hear(
+    pub(super) fn record_response(
         &self,
-        kind: Kind,
+        kind: RequestKind,
         grant: Grant,
-        (answer, challenge): (Answer, Challenge),
+        (answer, challenge): (ResponseClass, Challenge),
         now: Instant,
-    ) -> Suspicion {
+    ) -> BanSuspicion {
         let mut state = lock(&self.state);
         if state.probe == Some((kind, grant.id)) {
             state.probe = None;
         }
-        state.time(kind, grant, answer, now);
-        state.judge(grant, answer, now);
-        state.suspect(answer, challenge, now)
+        state.record_latency(kind, grant, answer, now);
+        state.update_backoff(grant, answer, now);
+        state.check_for_ban(answer, challenge, now)
     }
 
     pub(super) fn charge(&self, bytes: u64, per_second: NonZeroU64, now: Instant) {
         lock(&self.state).debt.charge(bytes, per_second, now);
     }
 
-    pub(super) fn release(&self, kind: Kind, grant: Grant, outcome: Outcome, now: Instant) {
+    pub(super) fn release(
+        &self,
+        kind: RequestKind,
+        grant: Grant,
+        outcome: LeaseOutcome,
+        now: Instant,
+    ) {
         let mut state = lock(&self.state);
         let used = match outcome {
-            Outcome::Unused => Use::Unused,
-            Outcome::Abandoned | Outcome::Failed | Outcome::Answered => Use::Used,
+            LeaseOutcome::Unused => LeaseUse::Unused,
+            LeaseOutcome::Abandoned | LeaseOutcome::Failed | LeaseOutcome::Answered => {
+                LeaseUse::Used
+            }
         };
         state.lane(kind).release(grant.id, used, now);
         if state.probe == Some((kind, grant.id)) {
             state.probe = None;
         }
         match outcome {
-            Outcome::Unused | Outcome::Abandoned => {}
-            Outcome::Failed => state.failed(grant.era, now),
-            Outcome::Answered => {
-                state.backoff.answered(grant.era, now);
-                state.bans.answered();
+            LeaseOutcome::Unused | LeaseOutcome::Abandoned => {}
+            LeaseOutcome::Failed => state.record_failure(grant.era, now),
+            LeaseOutcome::Answered => {
+                state.backoff.record_success(grant.era, now);
+                state.bans.record_success();
             }
         }
     }
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {
         let state = lock(&self.state);
-        let learned = state.latency.is_known() || state.bans.is_known();
+        let learned = state.latency.is_known() || state.bans.has_history();
         let since = if learned {
-            now.checked_sub(LEARNED).unwrap_or(now)
+            now.checked_sub(LEARNED_RETENTION).unwrap_or(now)
         } else {
             now
         };
@@ -156,213 +176,240 @@ impl Host {
             && state.debt.is_idle(now)
     }
 
-    pub(super) fn seen(&self, now: Instant) -> Seen {
-        lock(&self.state).seen(now)
+    pub(super) fn snapshot(&self, now: Instant) -> HostSnapshot {
+        lock(&self.state).snapshot(now)
     }
 
-    pub(super) fn count(&self, census: &mut Census, now: Instant) {
+    pub(super) fn add_to_stats(&self, stats: &mut StoreStats, now: Instant) {
         let state = lock(&self.state);
-        census.leases += state.navigations.leases(now) + state.embeds.leases(now);
-        census.resting += usize::from(state.backoff.left(now).is_some());
+        stats.leases += state.navigations.active_leases(now) + state.embeds.active_leases(now);
+        stats.backing_off += usize::from(state.backoff.remaining(now).is_some());
     }
 }
 
-impl State {
+impl HostEntryState {
     fn new(seed: u64) -> Self {
         Self {
-            navigations: Lane::default(),
-            embeds: Lane::default(),
+            navigations: HostLimiter::default(),
+            embeds: HostLimiter::default(),
             backoff: Backoff::default(),
             probe: None,
-            latency: Latency::default(),
-            bans: Bans::default(),
-            debt: Debt::default(),
+            latency: OriginLatency::default(),
+            bans: BanDetector::default(),
+            debt: ByteDebt::default(),
             // Xorshift stays at zero.
-            chance: seed | 1,
+            rng_state: seed | 1,
             pace: None,
         }
     }
 
-    fn seen(&self, now: Instant) -> Seen {
-        let (mut latency, pace) = (self.latency, self.pace.unwrap_or(Pace::FREE));
+    fn snapshot(&self, now: Instant) -> HostSnapshot {
+        let (mut latency, pace) = (self.latency, self.pace.unwrap_or(HostPace::UNLIMITED));
         let learned = pace.adaptive.map(|adaptive| latency.delay(adaptive));
-        let pace = Pace {
+        let pace = HostPace {
             delay: pace.delay.max(learned.unwrap_or_default()),
             ..pace
         };
         let phase = self.backoff.phase(now);
         let rest = self
             .backoff
-            .left(now)
+            .remaining(now)
             .map(|left| (left, self.backoff.cause()));
-        let owed = pace.bytes.and_then(|_| self.debt.left(now));
+        let owed = pace.bytes_per_second.and_then(|_| self.debt.remaining(now));
         let concurrency = match phase {
-            Phase::Free => pace.concurrency,
-            Phase::OneByOne | Phase::Probe | Phase::Rest(_) => 1,
+            BackoffPhase::Free => pace.concurrency,
+            BackoffPhase::OneByOne | BackoffPhase::Probe | BackoffPhase::Rest(_) => 1,
         };
         let turn = || {
             self.navigations
                 .peek(
-                    &Pace {
+                    &HostPace {
                         concurrency,
                         ..pace
                     },
                     now,
                 )
-                .map(|wait| wait.time)
+                .map(|wait| wait.duration)
         };
-        Seen {
+        HostSnapshot {
             pace: self.pace,
             delay: pace.delay,
             concurrency,
-            next: rest
+            until_next: rest
                 .map(|(left, _)| left)
                 .or(owed)
                 .or_else(turn)
                 .unwrap_or_default(),
-            under_way: self.navigations.leases(now) + self.embeds.leases(now),
-            last: self.navigations.last().max(self.embeds.last()),
-            rest,
-            failures: self.backoff.row(),
-            rests: self.backoff.strikes(),
+            in_flight: self.navigations.active_leases(now) + self.embeds.active_leases(now),
+            last_sent: self.navigations.last_sent().max(self.embeds.last_sent()),
+            backoff: rest,
+            failures: self.backoff.consecutive_failures(),
+            backoff_count: self.backoff.strikes(),
             latency: self.latency.average(),
-            owed,
+            byte_debt: owed,
         }
     }
 
-    fn ask(&mut self, kind: Kind, pace: &Pace, now: Instant) -> Turn<Grant> {
+    fn admit(&mut self, kind: RequestKind, pace: &HostPace, now: Instant) -> PaceDecision<Grant> {
         let phase = self.backoff.phase(now);
-        if let Phase::Rest(time) = phase {
-            return Turn::Wait(Wait {
-                time,
-                why: Why::Backoff,
+        if let BackoffPhase::Rest(time) = phase {
+            return PaceDecision::Wait(PaceWait {
+                duration: time,
+                cause: WaitCause::Backoff,
             });
         }
-        if let Some(time) = pace.bytes.and_then(|_| self.debt.left(now)) {
-            return Turn::Wait(Wait {
-                time,
-                why: Why::Time,
+        if let Some(time) = pace.bytes_per_second.and_then(|_| self.debt.remaining(now)) {
+            return PaceDecision::Wait(PaceWait {
+                duration: time,
+                cause: WaitCause::Time,
             });
         }
         match phase {
-            Phase::OneByOne => self.usual(
+            BackoffPhase::OneByOne => self.admit_normal(
                 kind,
-                &Pace {
+                &HostPace {
                     concurrency: 1,
                     ..*pace
                 },
                 now,
             ),
-            Phase::Probe => self.probe(kind, pace, now),
-            Phase::Free | Phase::Rest(_) => self.usual(kind, pace, now),
+            BackoffPhase::Probe => self.admit_probe(kind, pace, now),
+            BackoffPhase::Free | BackoffPhase::Rest(_) => self.admit_normal(kind, pace, now),
         }
     }
 
     /// What was granted before a rest is not to be sent in it, nor beside the one that goes to see.
-    fn rests(&self, grant: Grant, now: Instant) -> Option<Duration> {
-        let began_since = grant.era != self.backoff.era();
+    fn backoff_remaining(&self, grant: Grant, now: Instant) -> Option<Duration> {
+        let began_since = grant.era != self.backoff.epoch();
         self.backoff
-            .left(now)
+            .remaining(now)
             .or(began_since.then_some(Duration::ZERO))
     }
 
-    fn usual(&mut self, kind: Kind, pace: &Pace, now: Instant) -> Turn<Grant> {
-        let era = self.backoff.era();
-        match self.lane(kind).ask(pace, now) {
-            Turn::Go(id) => Turn::Go(Grant {
+    fn admit_normal(
+        &mut self,
+        kind: RequestKind,
+        pace: &HostPace,
+        now: Instant,
+    ) -> PaceDecision<Grant> {
+        let era = self.backoff.epoch();
+        match self.lane(kind).try_acquire(pace, now) {
+            PaceDecision::Go(id) => PaceDecision::Go(Grant {
                 id,
                 era,
-                role: Role::Usual,
+                role: GrantRole::Normal,
             }),
-            Turn::Wait(wait) => Turn::Wait(wait),
+            PaceDecision::Wait(wait) => PaceDecision::Wait(wait),
         }
     }
 
     /// One request of either kind; the next when that one has shown nothing.
-    fn probe(&mut self, kind: Kind, pace: &Pace, now: Instant) -> Turn<Grant> {
+    fn admit_probe(
+        &mut self,
+        kind: RequestKind,
+        pace: &HostPace,
+        now: Instant,
+    ) -> PaceDecision<Grant> {
         if let Some((of, id)) = self.probe
-            && let Some(time) = self.lane(of).left(id, now)
+            && let Some(time) = self.lane(of).remaining(id, now)
         {
-            return Turn::Wait(Wait {
-                time,
-                why: Why::Probe,
+            return PaceDecision::Wait(PaceWait {
+                duration: time,
+                cause: WaitCause::Probe,
             });
         }
         // What was under way when the rest began comes first, too.
-        match self.usual(
+        match self.admit_normal(
             kind,
-            &Pace {
+            &HostPace {
                 concurrency: 1,
                 ..*pace
             },
             now,
         ) {
-            Turn::Go(grant) => {
+            PaceDecision::Go(grant) => {
                 self.probe = Some((kind, grant.id));
-                Turn::Go(Grant {
-                    role: Role::Probe,
+                PaceDecision::Go(Grant {
+                    role: GrantRole::Probe,
                     ..grant
                 })
             }
-            Turn::Wait(wait) => Turn::Wait(wait),
+            PaceDecision::Wait(wait) => PaceDecision::Wait(wait),
         }
     }
 
     /// Latency, counted from the moment the head was sent.
-    fn time(&mut self, kind: Kind, grant: Grant, answer: Answer, now: Instant) {
-        let took = |lane: &Lane| Some(now.saturating_duration_since(lane.sent_at(grant.id)?));
+    fn record_latency(
+        &mut self,
+        kind: RequestKind,
+        grant: Grant,
+        answer: ResponseClass,
+        now: Instant,
+    ) {
+        let took =
+            |lane: &HostLimiter| Some(now.saturating_duration_since(lane.sent_at(grant.id)?));
         match (answer, took(self.lane(kind))) {
-            (Answer::Ok, Some(took)) => self.latency.answered(took),
-            (Answer::Other | Answer::Forbidden, Some(took)) => self.latency.rose(took),
-            (Answer::Ok | Answer::Other | Answer::Forbidden, None) => {}
+            (ResponseClass::Ok, Some(took)) => self.latency.record_success(took),
+            (ResponseClass::Other | ResponseClass::Forbidden, Some(took)) => {
+                self.latency.record_other_answer(took)
+            }
+            (ResponseClass::Ok | ResponseClass::Other | ResponseClass::Forbidden, None) => {}
             // Those that were under way when a rest began are one mishap.
-            (Answer::Error | Answer::Rest(_), _) if grant.era != self.backoff.era() => {}
-            (Answer::Error | Answer::Rest(_), _) => self.latency.suffered(),
+            (ResponseClass::Error | ResponseClass::Rest(_), _)
+                if grant.era != self.backoff.epoch() => {}
+            (ResponseClass::Error | ResponseClass::Rest(_), _) => self.latency.record_failure(),
         }
     }
 
-    fn judge(&mut self, grant: Grant, answer: Answer, now: Instant) {
-        let draw = self.draw();
+    fn update_backoff(&mut self, grant: Grant, answer: ResponseClass, now: Instant) {
+        let draw = self.next_random();
         match answer {
-            Answer::Ok | Answer::Other | Answer::Forbidden => self.backoff.answered(grant.era, now),
-            Answer::Error => self.backoff.failed(grant.era, draw, now),
-            Answer::Rest(told) => self.backoff.complained(told, grant.era, draw, now),
+            ResponseClass::Ok | ResponseClass::Other | ResponseClass::Forbidden => {
+                self.backoff.record_success(grant.era, now)
+            }
+            ResponseClass::Error => self.backoff.record_failure(grant.era, draw, now),
+            ResponseClass::Rest(told) => self.backoff.record_complaint(told, grant.era, draw, now),
         }
     }
 
-    fn suspect(&mut self, answer: Answer, challenge: Challenge, now: Instant) -> Suspicion {
-        if challenge == Challenge::Made {
-            return self.bans.challenged(now);
+    fn check_for_ban(
+        &mut self,
+        answer: ResponseClass,
+        challenge: Challenge,
+        now: Instant,
+    ) -> BanSuspicion {
+        if challenge == Challenge::Present {
+            return self.bans.record_challenge(now);
         }
         match answer {
-            Answer::Forbidden => return self.bans.forbade(now),
-            Answer::Ok | Answer::Other => self.bans.answered(),
-            Answer::Error | Answer::Rest(_) => self.bans.passed(),
+            ResponseClass::Forbidden => return self.bans.record_forbidden(now),
+            ResponseClass::Ok | ResponseClass::Other => self.bans.record_success(),
+            ResponseClass::Error | ResponseClass::Rest(_) => self.bans.record_answer(),
         }
-        Suspicion::None
+        BanSuspicion::None
     }
 
-    fn failed(&mut self, era: Era, now: Instant) {
-        if era == self.backoff.era() {
-            self.latency.suffered();
+    fn record_failure(&mut self, era: BackoffEpoch, now: Instant) {
+        if era == self.backoff.epoch() {
+            self.latency.record_failure();
         }
-        let draw = self.draw();
-        self.backoff.failed(era, draw, now);
+        let draw = self.next_random();
+        self.backoff.record_failure(era, draw, now);
     }
 
-    fn lane(&mut self, kind: Kind) -> &mut Lane {
+    fn lane(&mut self, kind: RequestKind) -> &mut HostLimiter {
         match kind {
-            Kind::Navigation => &mut self.navigations,
-            Kind::Embed => &mut self.embeds,
+            RequestKind::Navigation => &mut self.navigations,
+            RequestKind::Embed => &mut self.embeds,
         }
     }
 
     /// From 0 to 1; xorshift, since nothing depends on its being hard to guess.
-    fn draw(&mut self) -> f32 {
-        self.chance ^= self.chance << 13;
-        self.chance ^= self.chance >> 7;
-        self.chance ^= self.chance << 17;
-        (self.chance >> 40) as f32 / (1 << 24) as f32
+    fn next_random(&mut self) -> f32 {
+        self.rng_state ^= self.rng_state << 13;
+        self.rng_state ^= self.rng_state >> 7;
+        self.rng_state ^= self.rng_state << 17;
+        (self.rng_state >> 40) as f32 / (1 << 24) as f32
     }
 }
 
@@ -373,6 +420,6 @@ mod tests {
     #[test]
     fn an_idle_host_takes_little_room() {
         // Beside its name, its place in the table and, of a host that forbids pages, 200 bytes.
-        assert!(size_of::<Host>() <= 688, "{}", size_of::<Host>());
+        assert!(size_of::<HostEntry>() <= 688, "{}", size_of::<HostEntry>());
     }
 }

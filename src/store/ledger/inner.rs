@@ -7,76 +7,81 @@ use std::thread::sleep;
 
 use tokio::sync::watch;
 
-use crate::ledger::event::EventKind;
-use crate::ledger::key::Key;
-use crate::ledger::record::{At, Record};
-use crate::ledger::seen::{Seen, What};
-use crate::ledger::transition::{self, Kept, Tolerance};
+use crate::ledger::event::LedgerEventKind;
+use crate::ledger::key::LedgerKey;
+use crate::ledger::observation::{ObservationOutcome, UrlObservation};
+use crate::ledger::record::{LedgerRecord, UnixMillis};
+use crate::ledger::transition::{self, ErrorTolerance, RecordUpdate};
 use crate::vocab::crawl_status::CrawlStatus;
 
-use super::disk::{Failed, Place, View};
-use super::form::record::{self, Entry};
-use super::journal::Written;
-use super::memory::{Memory, Shard};
-use super::queue::{Change, Queue};
-use super::{AGAIN, Cursor, KEYS_AT_ONCE, Note, Stats};
+use super::codec::record::{self, StoredRecord};
+use super::database::{LedgerLocation, LedgerReadView, LedgerUnavailable};
+use super::journal::JournalChange;
+use super::memtable::{Memtable, MemtableShard};
+use super::queue::{LedgerQueue, QueuedChange};
+use super::{FeedCursor, KEYS_AT_ONCE, LedgerStats, LedgerUpdate, RETRY_DELAY};
 
 /// What requests and the writer share.
-pub(super) struct Inner {
-    pub(super) tolerance: Tolerance,
-    pub(super) place: Place,
-    pub(super) memory: Memory,
-    pub(super) view: View,
+pub(super) struct LedgerInner {
+    pub(super) tolerance: ErrorTolerance,
+    pub(super) location: LedgerLocation,
+    pub(super) memtable: Memtable,
+    pub(super) view: LedgerReadView,
     /// It is about to be closed.
-    pub(super) ends: AtomicBool,
-    pub(super) queue: Queue,
-    pub(super) events: [AtomicU64; EventKind::ALL.len()],
-    pub(super) told: watch::Sender<u64>,
+    pub(super) closing: AtomicBool,
+    pub(super) queue: LedgerQueue,
+    pub(super) events: [AtomicU64; LedgerEventKind::ALL.len()],
+    pub(super) last_event: watch::Sender<u64>,
     pub(super) failing: AtomicBool,
     /// The writer has panicked.
     pub(super) broken: AtomicBool,
     pub(super) failures: AtomicU64,
     /// So many bytes in memory are worth a pass over the tables.
-    pub(super) unfolded_most: usize,
+    pub(super) max_unflushed_bytes: usize,
     /// Bytes of the database's own cache.
-    pub(super) pages: usize,
+    pub(super) page_cache_bytes: usize,
 }
 
-impl Inner {
+impl LedgerInner {
     /// A change that is in the journal only.
-    pub(super) fn read_back(&self, change: Written<'_>) {
-        let Written { key, form, content } = change;
+    pub(super) fn replay_change(&self, change: JournalChange<'_>) {
+        let JournalChange {
+            key,
+            encoded: form,
+            content_key: content,
+        } = change;
         if let Some(content) = content {
-            self.memory.of(content).put_content(content, key);
+            self.memtable.lock_shard(content).put_content(content, key);
         }
-        let mut shard = self.memory.of(key);
+        let mut shard = self.memtable.lock_shard(key);
         let before = shard.get(key).flatten();
-        let left = left(before.as_ref(), form.and_then(record::content_of));
+        let left = dropped_content(before.as_ref(), form.and_then(record::decode_content_key));
         let write = |to: &mut Vec<u8>| form.into_iter().for_each(|form| to.extend_from_slice(form));
-        self.memory.put(&mut shard, key, write, |_| 0);
+        self.memtable.put(&mut shard, key, write, |_| 0);
         drop(shard);
-        self.leave(left, key);
+        self.unlink_content(left, key);
     }
 
     /// Tells the filter of every key that the tables have. A part at a time: what reads for long keeps old pages from
     /// being used again.
-    pub(super) fn read_keys(&self) {
+    pub(super) fn fill_filter(&self) {
         let mut after = None;
-        while !self.ends.load(Ordering::Relaxed) {
-            let Ok(keys) = self.view.keys(after, KEYS_AT_ONCE) else {
-                sleep(AGAIN);
+        while !self.closing.load(Ordering::Relaxed) {
+            let Ok(keys) = self.view.keys_after(after, KEYS_AT_ONCE) else {
+                sleep(RETRY_DELAY);
                 continue;
             };
-            keys.iter().for_each(|key| self.memory.tables_have(*key));
+            keys.iter()
+                .for_each(|key| self.memtable.add_table_key(*key));
             if keys.len() < KEYS_AT_ONCE {
-                return self.memory.knows_tables();
+                return self.memtable.set_filter_complete();
             }
             after = keys.last().copied();
         }
     }
 
     /// The writer has panicked.
-    pub(super) fn broken(&self) {
+    pub(super) fn record_writer_panic(&self) {
         let lost = self.queue.dropped();
         tracing::error!(
             lost,
@@ -88,123 +93,142 @@ impl Inner {
         self.broken.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn note(&self, note: Note) {
+    pub(super) fn record(&self, note: LedgerUpdate) {
         // What cannot be read must not be written over.
-        if self.queue.must_drop() || self.take(note).is_err() {
-            self.queue.drop_one();
+        if self.queue.must_drop() || self.try_record(note).is_err() {
+            self.queue.record_drop();
         }
     }
 
     /// Takes a look into account, if what was there can be read.
-    pub(super) fn take(&self, note: Note) -> Result<(), Failed> {
+    pub(super) fn try_record(&self, note: LedgerUpdate) -> Result<(), LedgerUnavailable> {
         // The first that has a content stays the one to be found by it.
-        let content = match note.content {
-            Some(content) => self.holder(content)?.is_none().then_some(content),
+        let content = match note.content_key {
+            Some(content) => self
+                .record_with_content(content)?
+                .is_none()
+                .then_some(content),
             None => None,
         };
-        let mut shard = self.memory.of(note.key);
-        let before = if self.memory.lacks(note.key) {
+        let mut shard = self.memtable.lock_shard(note.key);
+        let before = if self.memtable.is_absent(note.key) {
             None
         } else {
-            self.entry(&mut shard, note.key)?
+            self.load_record(&mut shard, note.key)?
         };
-        let document_at = document_at(&note.seen);
-        let noted = transition::note(
+        let document_at = document_time(&note.observation);
+        let noted = transition::apply_observation(
             before.as_ref().map(|entry| &*entry.record),
-            note.seen,
+            note.observation,
             self.tolerance,
         );
-        let now = match &noted.kept {
-            Kept::Same => return Ok(()),
-            Kept::Forgotten => None,
-            Kept::Changed(record) => Some(record),
+        let now = match &noted.update {
+            RecordUpdate::Unchanged => return Ok(()),
+            RecordUpdate::Forgotten => None,
+            RecordUpdate::Changed(record) => Some(record),
         };
         // The key of its document: a new one's, or the one that it had.
         let delivered =
-            |record: &Record| document_at.is_some() && record.last_fetched == document_at;
-        let had = before.as_ref().and_then(|entry| entry.content);
-        let has = now.and_then(|record| if delivered(record) { note.content } else { had });
+            |record: &LedgerRecord| document_at.is_some() && record.last_fetched == document_at;
+        let had = before.as_ref().and_then(|entry| entry.content_key);
+        let has = now.and_then(|record| {
+            if delivered(record) {
+                note.content_key
+            } else {
+                had
+            }
+        });
         let moved = (
             before.as_ref().map(|entry| entry.record.status.0),
             now.map(|record| record.status.0),
         );
-        let left = left(before.as_ref(), has);
+        let left = dropped_content(before.as_ref(), has);
         let write = |to: &mut Vec<u8>| {
             now.into_iter()
-                .for_each(|record| record::write(record, has, to))
+                .for_each(|record| record::encode(record, has, to))
         };
         // In the order in which they hold: the shard is still locked.
-        self.memory.put(&mut shard, note.key, write, |form| {
-            let written = Written {
+        self.memtable.put(&mut shard, note.key, write, |form| {
+            let written = JournalChange {
                 key: note.key,
-                form,
-                content,
+                encoded: form,
+                content_key: content,
             };
-            self.queue.push(Change {
-                written,
-                event: noted.owed,
-                moved,
+            self.queue.push(QueuedChange {
+                journal_change: written,
+                event: noted.event,
+                status_change: moved,
             })
         });
         drop(shard);
         if let Some(content) = content {
-            self.memory.of(content).put_content(content, note.key);
+            self.memtable
+                .lock_shard(content)
+                .put_content(content, note.key);
         }
-        self.leave(left, note.key);
+        self.unlink_content(left, note.key);
         Ok(())
     }
 
     /// A content that a record has no more does not lead to it. No shard may be locked.
-    pub(super) fn leave(&self, left: Option<Key>, key: Key) {
+    pub(super) fn unlink_content(&self, left: Option<LedgerKey>, key: LedgerKey) {
         let Some(content) = left else { return };
-        self.memory.of(content).drop_content(content, key);
+        self.memtable
+            .lock_shard(content)
+            .remove_content(content, key);
         // Another look at the URL may have brought it back meanwhile.
-        let now = self.entry(&mut self.memory.of(key), key).ok().flatten();
-        if now.is_some_and(|entry| entry.content == Some(content)) {
-            self.memory.of(content).put_content(content, key);
+        let now = self
+            .load_record(&mut self.memtable.lock_shard(key), key)
+            .ok()
+            .flatten();
+        if now.is_some_and(|entry| entry.content_key == Some(content)) {
+            self.memtable.lock_shard(content).put_content(content, key);
         }
     }
 
-    pub(super) fn entry(
+    pub(super) fn load_record(
         &self,
-        shard: &mut MutexGuard<'_, Shard>,
-        key: Key,
-    ) -> Result<Option<Entry>, Failed> {
+        shard: &mut MutexGuard<'_, MemtableShard>,
+        key: LedgerKey,
+    ) -> Result<Option<StoredRecord>, LedgerUnavailable> {
         if let Some(entry) = shard.get(key) {
             return Ok(entry);
         }
         let Some(form) = self.view.record(key)? else {
             return Ok(None);
         };
-        shard.cache(key, &form);
-        Ok(record::read(&form))
+        shard.cache_record(key, &form);
+        Ok(record::decode(&form))
     }
 
     /// The record that a content leads to, if it still has it.
-    pub(super) fn holder(&self, content: Key) -> Result<Option<Arc<Record>>, Failed> {
-        let in_memory = self.memory.of(content).content(content);
+    pub(super) fn record_with_content(
+        &self,
+        content: LedgerKey,
+    ) -> Result<Option<Arc<LedgerRecord>>, LedgerUnavailable> {
+        let in_memory = self.memtable.lock_shard(content).key_by_content(content);
         let key = match in_memory {
             Some(key) => Some(key),
-            None => self.view.content(content)?,
+            None => self.view.key_by_content(content)?,
         };
         let Some(key) = key else { return Ok(None) };
-        let entry = self.entry(&mut self.memory.of(key), key)?;
+        let entry = self.load_record(&mut self.memtable.lock_shard(key), key)?;
         Ok(entry
-            .filter(|entry| entry.content == Some(content))
+            .filter(|entry| entry.content_key == Some(content))
             .map(|entry| entry.record))
     }
 
     /// What memory and tables have, as one. Memory first: what is folded meanwhile is seen twice then, and not never.
     pub(super) fn records(
         &self,
-        mut after: Option<Key>,
+        mut after: Option<LedgerKey>,
         most: usize,
-    ) -> Result<Vec<(Key, Arc<Record>)>, Failed> {
+    ) -> Result<Vec<(LedgerKey, Arc<LedgerRecord>)>, LedgerUnavailable> {
         let mut found = Vec::new();
         while found.len() < most {
             let (memory, folded) = (
-                self.memory.behind(after, most),
-                self.view.behind(after, most)?,
+                self.memtable.records_after(after, most),
+                self.view.records_after(after, most)?,
             );
             // Behind the last one of a list that was cut short there may be others.
             let ends = [
@@ -216,7 +240,7 @@ impl Inner {
                 .filter(|(rows, _)| *rows >= most)
                 .filter_map(|(_, last)| last)
                 .min();
-            let mut rows: BTreeMap<Key, Option<Entry>> = folded
+            let mut rows: BTreeMap<LedgerKey, Option<StoredRecord>> = folded
                 .into_iter()
                 .map(|(key, entry)| (key, Some(entry)))
                 .collect();
@@ -234,7 +258,7 @@ impl Inner {
         Ok(found)
     }
 
-    pub(super) fn stats(&self) -> Stats {
+    pub(super) fn stats(&self) -> LedgerStats {
         let positive = |count| u64::try_from(count).unwrap_or(0);
         let urls = CrawlStatus::ALL
             .into_iter()
@@ -243,11 +267,11 @@ impl Inner {
             .events
             .iter()
             .map(|count| count.load(Ordering::Relaxed));
-        Stats {
+        LedgerStats {
             urls: urls.filter(|(_, count)| *count > 0).collect(),
-            events: EventKind::ALL.into_iter().zip(events).collect(),
-            last_event: Cursor(*self.told.borrow()),
-            queue: self.queue.waiting(),
+            events: LedgerEventKind::ALL.into_iter().zip(events).collect(),
+            last_event: FeedCursor(*self.last_event.borrow()),
+            queued: self.queue.waiting(),
             waits: self.queue.waits(),
             dropped: self.queue.dropped(),
             failures: self.failures.load(Ordering::Relaxed),
@@ -256,24 +280,26 @@ impl Inner {
         }
     }
 
-    pub(super) fn count_event(&self, kind: EventKind) {
-        for (other, count) in EventKind::ALL.into_iter().zip(&self.events) {
+    pub(super) fn count_event(&self, kind: LedgerEventKind) {
+        for (other, count) in LedgerEventKind::ALL.into_iter().zip(&self.events) {
             count.fetch_add(u64::from(other == kind), Ordering::Relaxed);
         }
     }
 }
 
 /// The content that a record had and has no more.
-fn left(before: Option<&Entry>, has: Option<Key>) -> Option<Key> {
+fn dropped_content(before: Option<&StoredRecord>, has: Option<LedgerKey>) -> Option<LedgerKey> {
     before
-        .and_then(|entry| entry.content)
+        .and_then(|entry| entry.content_key)
         .filter(|had| has != Some(*had))
 }
 
 /// When a document was delivered, as far as the look tells.
-fn document_at(seen: &Seen) -> Option<At> {
-    match &seen.what {
-        What::Answered(answered) => answered.document.is_some().then_some(seen.at),
-        What::Failed { .. } | What::Refused(_) | What::Allowed => None,
+fn document_time(seen: &UrlObservation) -> Option<UnixMillis> {
+    match &seen.outcome {
+        ObservationOutcome::Answered(answered) => answered.document.is_some().then_some(seen.at),
+        ObservationOutcome::Failed { .. }
+        | ObservationOutcome::Refused(_)
+        | ObservationOutcome::Allowed => None,
     }
 }

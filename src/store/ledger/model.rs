@@ -3,11 +3,14 @@
 use std::path::PathBuf;
 
 use super::*;
-use crate::ledger::seen::{Answered, Document, Failing, Noting, Refused, What};
-use crate::ledger::transition::{self, Kept};
+use crate::ledger::observation::{
+    DeliveredDocument, FailureKind, ObservationOutcome, ObservedAnswer, ObservedRefusal,
+    RefusalRecording,
+};
+use crate::ledger::transition::{self, RecordUpdate};
 use crate::vocab::intent::Intent;
 
-const TOLERANCE: Tolerance = Tolerance {
+const TOLERANCE: ErrorTolerance = ErrorTolerance {
     temporary_errors: 2,
 };
 const URLS: u64 = 60;
@@ -15,34 +18,33 @@ const CONTENTS: u64 = 12;
 
 /// What the ledger must say.
 #[derive(Clone, Debug, Default, PartialEq)]
-struct Model {
-    records: BTreeMap<Key, (Record, Option<Key>)>,
-    events: Vec<Event>,
+struct LedgerModel {
+    records: BTreeMap<LedgerKey, (LedgerRecord, Option<LedgerKey>)>,
+    events: Vec<LedgerEvent>,
 }
 
-impl Model {
-    fn note(&mut self, note: &Note) {
+impl LedgerModel {
+    fn record(&mut self, note: &LedgerUpdate) {
         let before = self.records.get(&note.key).cloned();
-        let noted = transition::note(
+        let noted = transition::apply_observation(
             before.as_ref().map(|(record, _)| record),
-            note.seen.clone(),
+            note.observation.clone(),
             TOLERANCE,
         );
-        match noted.kept {
-            Kept::Same => {}
-            Kept::Forgotten => drop(self.records.remove(&note.key)),
-            Kept::Changed(record) => {
-                let delivered =
-                    matches!(&note.seen.what, What::Answered(a) if a.document.is_some());
+        match noted.update {
+            RecordUpdate::Unchanged => {}
+            RecordUpdate::Forgotten => drop(self.records.remove(&note.key)),
+            RecordUpdate::Changed(record) => {
+                let delivered = matches!(&note.observation.outcome, ObservationOutcome::Answered(a) if a.document.is_some());
                 let content = if delivered {
-                    note.content
+                    note.content_key
                 } else {
                     before.and_then(|(_, content)| content)
                 };
                 self.records.insert(note.key, (record, content));
             }
         }
-        self.events.extend(noted.owed);
+        self.events.extend(noted.event);
     }
 
     fn urls(&self) -> BTreeMap<CrawlStatus, u64> {
@@ -54,9 +56,9 @@ impl Model {
     }
 }
 
-struct Folder(PathBuf);
+struct LedgerDirectory(PathBuf);
 
-impl Folder {
+impl LedgerDirectory {
     fn new(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("crawlgate-{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -74,13 +76,13 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for LedgerDirectory {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-fn wait(future: impl Future) {
+fn block_on(future: impl Future) {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build()
@@ -88,55 +90,60 @@ fn wait(future: impl Future) {
         .block_on(future);
 }
 
-fn key(url: u64) -> Key {
-    Key::of_url("news", &format!("http://h.test/{url}"))
+fn key(url: u64) -> LedgerKey {
+    LedgerKey::for_url("news", &format!("http://h.test/{url}"))
 }
 
-fn content(number: u64) -> Key {
-    Key::of_content("news", "h.test", &number.to_string())
+fn content(number: u64) -> LedgerKey {
+    LedgerKey::for_content("news", "h.test", &number.to_string())
 }
 
-fn random(random: &mut fastrand::Rng, at: u64) -> Note {
+fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
     let url = random.u64(..URLS);
     let (mut found, status) = (None, |status, outcome, failing, document| {
-        What::Answered(Answered {
+        ObservationOutcome::Answered(ObservedAnswer {
             status,
-            outcome,
+            crawl_status: outcome,
             intent: None,
             code: None,
-            failing,
+            failure: failing,
             document,
         })
     });
     let refused = |intent, code, record| {
-        What::Refused(Refused {
-            outcome: CrawlStatus::Filter,
+        ObservationOutcome::Refused(ObservedRefusal {
+            crawl_status: CrawlStatus::Filter,
             intent,
             code,
-            record,
+            recording: record,
         })
     };
     let what = match random.u8(..10) {
         0..4 => {
             found = random.bool().then(|| content(random.u64(..CONTENTS)));
-            let document = Document {
+            let document = DeliveredDocument {
                 size: random.u64(..100),
-                ..Document::default()
+                ..DeliveredDocument::default()
             };
             status(200, CrawlStatus::Accepted, None, Some(document))
         }
-        4 => status(404, CrawlStatus::NotFound, Some(Failing::Permanent), None),
-        5 => What::Failed {
-            failing: Failing::Temporary,
+        4 => status(
+            404,
+            CrawlStatus::NotFound,
+            Some(FailureKind::Permanent),
+            None,
+        ),
+        5 => ObservationOutcome::Failed {
+            failure: FailureKind::Temporary,
             code: None,
         },
-        6 => refused(Intent::Gone, Some(760), Noting::Skip),
-        7 => refused(Intent::Keep, Some(761), Noting::Keep),
-        8 => refused(Intent::Deny, None, Noting::Keep),
-        _ => What::Allowed,
+        6 => refused(Intent::Gone, Some(760), RefusalRecording::Skip),
+        7 => refused(Intent::Keep, Some(761), RefusalRecording::Keep),
+        8 => refused(Intent::Deny, None, RefusalRecording::Keep),
+        _ => ObservationOutcome::Allowed,
     };
-    let seen = Seen {
-        at: At(at),
+    let seen = UrlObservation {
+        at: UnixMillis(at),
         url: format!("http://h.test/{url}").into(),
         crawler: "news".into(),
         space: None,
@@ -145,20 +152,20 @@ fn random(random: &mut fastrand::Rng, at: u64) -> Note {
         source: None,
         revision: "0".into(),
         rule: None,
-        what,
+        outcome: what,
     };
-    Note {
+    LedgerUpdate {
         key: key(url),
-        seen,
-        content: found,
+        observation: seen,
+        content_key: found,
     }
 }
 
 /// Everything that there is must be what there was behind some note since the last that was waited for.
-fn same_as_one_of(ledger: &Ledger, past: &[Model]) -> Model {
+fn same_as_one_of(ledger: &Ledger, past: &[LedgerModel]) -> LedgerModel {
     let records: BTreeMap<_, _> = ledger.records(None, 1_000).unwrap().into_iter().collect();
-    let events = ledger.events(Cursor(0), 100_000).unwrap();
-    let is = |model: &&Model| {
+    let events = ledger.events(FeedCursor(0), 100_000).unwrap();
+    let is = |model: &&LedgerModel| {
         model.records.len() == records.len()
             && model
                 .records
@@ -188,14 +195,15 @@ fn same_as_one_of(ledger: &Ledger, past: &[Model]) -> Model {
     found.clone()
 }
 
-fn check(ledger: &Ledger, model: &Model, random: &mut fastrand::Rng) {
+fn check(ledger: &Ledger, model: &LedgerModel, random: &mut fastrand::Rng) {
     let key = key(random.u64(..URLS));
     let expected = model.records.get(&key).map(|(record, _)| record);
     assert_eq!(ledger.look_up(key).as_deref(), expected);
     let content = content(random.u64(..CONTENTS));
-    if let Some(url) = ledger.with_content(content) {
-        let has =
-            |(record, has): &(Record, Option<Key>)| *record.url == *url && *has == Some(content);
+    if let Some(url) = ledger.url_with_content(content) {
+        let has = |(record, has): &(LedgerRecord, Option<LedgerKey>)| {
+            *record.url == *url && *has == Some(content)
+        };
         assert!(
             model.records.values().any(has),
             "{url} does not have that content"
@@ -206,7 +214,7 @@ fn check(ledger: &Ledger, model: &Model, random: &mut fastrand::Rng) {
         .records(after, most)
         .unwrap()
         .into_iter()
-        .map(|(key, record)| (key, Record::clone(&record)));
+        .map(|(key, record)| (key, LedgerRecord::clone(&record)));
     let expected = model
         .records
         .iter()
@@ -220,20 +228,20 @@ fn check(ledger: &Ledger, model: &Model, random: &mut fastrand::Rng) {
 fn the_ledger_is_a_map_whatever_happens_to_it() {
     for seed in 0..6 {
         let (folder, mut random_of) = (
-            Folder::new(&format!("model-{seed}")),
+            LedgerDirectory::new(&format!("model-{seed}")),
             fastrand::Rng::with_seed(seed),
         );
-        let (mut ledger, mut past) = (folder.open(), vec![Model::default()]);
+        let (mut ledger, mut past) = (folder.open(), vec![LedgerModel::default()]);
         for at in 0..1_500 {
             let mut now = past.last().unwrap().clone();
             let note = random(&mut random_of, at);
-            now.note(&note);
-            ledger.note(note);
+            now.record(&note);
+            ledger.record(note);
             past.push(now);
             match random_of.u16(..400) {
                 0..100 => check(&ledger, past.last().unwrap(), &mut random_of),
                 100..140 => {
-                    wait(ledger.committed());
+                    block_on(ledger.flush());
                     past = past.split_off(past.len() - 1);
                 }
                 140..145 => {
@@ -258,30 +266,30 @@ fn the_ledger_is_a_map_whatever_happens_to_it() {
 fn a_content_leads_to_the_first_url_that_still_has_it() {
     let ledger = Ledger::in_memory(TOLERANCE);
     let delivered = |url: u64, at: u64, found: u64| {
-        let document = Some(Document::default());
+        let document = Some(DeliveredDocument::default());
         let (outcome, intent, code, failing) = (CrawlStatus::Accepted, None, None, None);
-        let what = What::Answered(Answered {
+        let what = ObservationOutcome::Answered(ObservedAnswer {
             status: 200,
-            outcome,
+            crawl_status: outcome,
             intent,
             code,
-            failing,
+            failure: failing,
             document,
         });
-        let seen = Seen {
-            what,
+        let seen = UrlObservation {
+            outcome: what,
             url: format!("u{url}").into(),
-            ..random(&mut fastrand::Rng::new(), at).seen
+            ..random(&mut fastrand::Rng::new(), at).observation
         };
-        ledger.note(Note {
+        ledger.record(LedgerUpdate {
             key: key(url),
-            seen,
-            content: Some(content(found)),
+            observation: seen,
+            content_key: Some(content(found)),
         });
     };
     let found = |number| {
         ledger
-            .with_content(content(number))
+            .url_with_content(content(number))
             .map(|url| url.to_string())
     };
     assert_eq!(found(7), None);
@@ -297,29 +305,29 @@ fn a_content_leads_to_the_first_url_that_still_has_it() {
 
 #[test]
 fn a_content_that_was_left_does_not_stay_in_memory_over_a_crash_either() {
-    let folder = Folder::new("left");
+    let folder = LedgerDirectory::new("left");
     let ledger = folder.open();
     for (at, found) in (1..).zip([7, 8]) {
         let news = random_news(1);
-        let seen = Seen {
-            at: At(at),
-            ..news.seen
+        let seen = UrlObservation {
+            at: UnixMillis(at),
+            ..news.observation
         };
-        ledger.note(Note {
-            seen,
-            content: Some(content(found)),
+        ledger.record(LedgerUpdate {
+            observation: seen,
+            content_key: Some(content(found)),
             ..news
         });
     }
     let leads = |ledger: &Ledger, number| {
         ledger
             .inner()
-            .memory
-            .of(content(number))
-            .content(content(number))
+            .memtable
+            .lock_shard(content(number))
+            .key_by_content(content(number))
     };
     assert_eq!((leads(&ledger, 7), leads(&ledger, 8)), (None, Some(key(1))));
-    wait(ledger.committed());
+    block_on(ledger.flush());
     ledger.abandon();
     let ledger = folder.open();
     assert_eq!((leads(&ledger, 7), leads(&ledger, 8)), (None, Some(key(1))));
@@ -327,24 +335,24 @@ fn a_content_that_was_left_does_not_stay_in_memory_over_a_crash_either() {
 
 #[test]
 fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart() {
-    let folder = Folder::new("kept");
+    let folder = LedgerDirectory::new("kept");
     let ledger = folder.open();
     let mut at = 0;
-    while ledger.stats().last_event < Cursor(5) {
-        ledger.note(random(&mut fastrand::Rng::with_seed(at), at));
+    while ledger.stats().last_event < FeedCursor(5) {
+        ledger.record(random(&mut fastrand::Rng::with_seed(at), at));
         at += 1;
-        wait(ledger.committed());
+        block_on(ledger.flush());
     }
-    ledger.keep("cursor", b"5".to_vec());
-    assert_eq!(ledger.kept("cursor").as_deref(), Some(&b"5"[..]));
-    let (last, _) = ledger.events(Cursor(0), 100).unwrap().pop().unwrap();
-    ledger.forget_events(At(u64::MAX), Duration::ZERO, last);
+    ledger.store_value("cursor", b"5".to_vec());
+    assert_eq!(ledger.load_value("cursor").as_deref(), Some(&b"5"[..]));
+    let (last, _) = ledger.events(FeedCursor(0), 100).unwrap().pop().unwrap();
+    ledger.expire_events(UnixMillis(u64::MAX), Duration::ZERO, last);
     drop(ledger);
     let ledger = folder.open();
-    assert_eq!(ledger.kept("cursor").as_deref(), Some(&b"5"[..]));
-    assert_eq!(ledger.kept("other"), None);
-    let left: Vec<Cursor> = ledger
-        .events(Cursor(0), 100)
+    assert_eq!(ledger.load_value("cursor").as_deref(), Some(&b"5"[..]));
+    assert_eq!(ledger.load_value("other"), None);
+    let left: Vec<FeedCursor> = ledger
+        .events(FeedCursor(0), 100)
         .unwrap()
         .into_iter()
         .map(|(cursor, _)| cursor)
@@ -353,59 +361,63 @@ fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart
 }
 
 /// Numbers of the events that are left of some that were at these times.
-fn left(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
+fn remaining_events(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
     let ledger = Ledger::in_memory(TOLERANCE);
     for (url, at) in (0..).zip(times) {
-        let (status, outcome, failing) = (404, CrawlStatus::NotFound, Some(Failing::Permanent));
-        let answered = Answered {
+        let (status, outcome, failing) = (404, CrawlStatus::NotFound, Some(FailureKind::Permanent));
+        let answered = ObservedAnswer {
             status,
-            outcome,
+            crawl_status: outcome,
             intent: None,
             code: None,
-            failing,
+            failure: failing,
             document: None,
         };
-        let seen = Seen {
-            what: What::Answered(answered),
-            ..random(&mut fastrand::Rng::new(), *at).seen
+        let seen = UrlObservation {
+            outcome: ObservationOutcome::Answered(answered),
+            ..random(&mut fastrand::Rng::new(), *at).observation
         };
-        ledger.note(Note {
+        ledger.record(LedgerUpdate {
             key: key(url),
-            seen,
-            content: None,
+            observation: seen,
+            content_key: None,
         });
     }
-    wait(ledger.committed());
-    ledger.forget_events(At(now), Duration::from_millis(keep), Cursor(upto));
+    block_on(ledger.flush());
+    ledger.expire_events(
+        UnixMillis(now),
+        Duration::from_millis(keep),
+        FeedCursor(upto),
+    );
     // Written behind it.
-    ledger.note(random_news(times.len() as u64));
-    wait(ledger.committed());
-    let events = ledger.events(Cursor(0), 1_000).unwrap();
+    ledger.record(random_news(times.len() as u64));
+    block_on(ledger.flush());
+    let events = ledger.events(FeedCursor(0), 1_000).unwrap();
     events
         .into_iter()
-        .map(|(Cursor(number), _)| number)
+        .map(|(FeedCursor(number), _)| number)
         .collect()
 }
 
 /// A URL that nobody knows, delivered.
-fn random_news(url: u64) -> Note {
-    let document = Some(Document::default());
+fn random_news(url: u64) -> LedgerUpdate {
+    let document = Some(DeliveredDocument::default());
     let (outcome, intent, code, failing) = (CrawlStatus::Accepted, None, None, None);
-    let what = What::Answered(Answered {
+    let what = ObservationOutcome::Answered(ObservedAnswer {
         status: 200,
-        outcome,
+        crawl_status: outcome,
         intent,
         code,
-        failing,
+        failure: failing,
         document,
     });
-    Note {
+    LedgerUpdate {
         key: key(url),
-        seen: Seen {
-            what,
-            ..random(&mut fastrand::Rng::new(), 1).seen
+        observation: UrlObservation {
+            outcome: what,
+            ..random(&mut fastrand::Rng::new(), 1).observation
         },
-        content: None,
+        content_key: None,
     }
 }
 
@@ -428,7 +440,7 @@ fn old_events_are_forgotten_whatever_clocks_said_and_none_that_is_still_to_be_to
         (&[], 9, &[]),
     ] {
         assert_eq!(
-            left(times, 100, 50, upto),
+            remaining_events(times, 100, 50, upto),
             expected,
             "{times:?} up to {upto}"
         );
@@ -437,33 +449,39 @@ fn old_events_are_forgotten_whatever_clocks_said_and_none_that_is_still_to_be_to
     let many: Vec<u64> = std::iter::repeat_n(900, 7)
         .chain(std::iter::repeat_n(10, 10_010))
         .collect();
-    assert_eq!(left(&many, 100, 50, u64::MAX).first(), Some(&10_002));
+    assert_eq!(
+        remaining_events(&many, 100, 50, u64::MAX).first(),
+        Some(&10_002)
+    );
 }
 
 #[test]
 fn one_process_at_a_time_and_no_older_program() {
-    let folder = Folder::new("one");
+    let folder = LedgerDirectory::new("one");
     let settings = LedgerSettings::default();
     assert!(matches!(
         Ledger::open_existing(&folder.0, settings),
-        Err(OpenError::Missing(_))
+        Err(LedgerOpenError::Missing(_))
     ));
     let ledger = folder.open();
     let error = Ledger::open(&folder.0, settings).unwrap_err();
     assert!(
-        matches!(error, OpenError::InUse(_)) && error.to_string().contains("store.path"),
+        matches!(error, LedgerOpenError::InUse(_)) && error.to_string().contains("store.path"),
         "{error}"
     );
     ledger.close();
     // Clones that are still about do not keep the file.
     Ledger::open_existing(&folder.0, settings).unwrap();
-    disk::pretend_version(&folder.0.join(disk::NAME), 2);
+    database::pretend_version(&folder.0.join(database::FILE_NAME), 2);
     let error = Ledger::open(&folder.0, settings).unwrap_err();
-    assert!(matches!(error, OpenError::Newer(_, 2)), "{error}");
-    std::fs::write(folder.0.join(disk::NAME), b"no ledger at all").unwrap();
+    assert!(
+        matches!(error, LedgerOpenError::NewerVersion(_, 2)),
+        "{error}"
+    );
+    std::fs::write(folder.0.join(database::FILE_NAME), b"no ledger at all").unwrap();
     assert!(matches!(
         Ledger::open(&folder.0, settings),
-        Err(OpenError::Unreadable(_, _))
+        Err(LedgerOpenError::Unreadable(_, _))
     ));
 }
 
@@ -473,7 +491,7 @@ fn nobody_waits_for_a_writer_that_broke_down() {
         queue: 1,
         ..LedgerSettings::default()
     };
-    let ledger = Ledger::at(Place::Memory, settings).unwrap();
+    let ledger = Ledger::open_at(LedgerLocation::Memory, settings).unwrap();
     let (mut looks, mut at) = (fastrand::Rng::with_seed(1), 0);
     let mut next = || {
         at += 1;
@@ -481,24 +499,24 @@ fn nobody_waits_for_a_writer_that_broke_down() {
     };
     let all = async {
         while ledger.stats().urls.is_empty() {
-            ledger.note(next());
+            ledger.record(next());
         }
-        ledger.committed().await;
+        ledger.flush().await;
         assert_eq!((ledger.stats().dropped, ledger.stats().broken), (0, false));
         ledger.break_down();
         // The queue is full with the first of these that is news.
         while !ledger.stats().broken {
-            ledger.room().await;
-            ledger.note(next());
+            ledger.wait_if_full().await;
+            ledger.record(next());
         }
         let dropped = ledger.stats().dropped;
         assert!(dropped > 0, "what was on its way is lost, and counted");
         for _ in 0..9 {
-            ledger.room().await;
-            ledger.note(next());
+            ledger.wait_if_full().await;
+            ledger.record(next());
         }
-        ledger.insist(next()).await;
-        ledger.committed().await;
+        ledger.record_with_retry(next()).await;
+        ledger.flush().await;
         assert_eq!(ledger.stats().dropped, dropped + 10);
     };
     let in_time = async {
@@ -506,7 +524,7 @@ fn nobody_waits_for_a_writer_that_broke_down() {
             .await
             .expect("nobody waits")
     };
-    wait(in_time);
+    block_on(in_time);
     let stats = ledger.stats();
     assert!(
         stats.failing && stats.broken && stats.failures == 1,
@@ -517,7 +535,7 @@ fn nobody_waits_for_a_writer_that_broke_down() {
         "what was written can be read until the end"
     );
     ledger.close();
-    assert_eq!(ledger.records(None, 100), Err(Failed));
+    assert_eq!(ledger.records(None, 100), Err(LedgerUnavailable));
 }
 
 #[test]
@@ -528,21 +546,21 @@ fn without_room_a_note_waits_or_is_dropped() {
             on_full,
             ..LedgerSettings::default()
         };
-        let ledger = Ledger::at(Place::Memory, settings).unwrap();
+        let ledger = Ledger::open_at(LedgerLocation::Memory, settings).unwrap();
         let mut looks = fastrand::Rng::with_seed(1);
         for at in 0..1_000_000 {
             if done(&ledger) {
                 return ledger.stats();
             }
-            ledger.note(random(&mut looks, at));
+            ledger.record(random(&mut looks, at));
         }
         panic!("{:?}", ledger.stats())
     };
-    let dropped = full(OnFull::Drop, &|ledger| ledger.stats().dropped > 0);
+    let dropped = full(LedgerFullAction::Drop, &|ledger| ledger.stats().dropped > 0);
     assert_eq!(dropped.waits, 0);
-    let waited = full(OnFull::Wait, &|ledger| {
-        wait(ledger.room());
-        assert_eq!(ledger.stats().queue, 0);
+    let waited = full(LedgerFullAction::Wait, &|ledger| {
+        block_on(ledger.wait_if_full());
+        assert_eq!(ledger.stats().queued, 0);
         ledger.stats().waits > 0
     });
     assert_eq!(waited.dropped, 0);

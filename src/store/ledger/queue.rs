@@ -9,56 +9,56 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, watch};
 
-use crate::ledger::event::Event;
+use crate::ledger::event::LedgerEvent;
 use crate::vocab::crawl_status::CrawlStatus;
 
-use super::OnFull;
-use super::disk::Bygone;
-use super::journal::{Pages, Written};
+use super::LedgerFullAction;
+use super::database::RetentionCutoff;
+use super::journal::{JournalChange, JournalPages};
 
 /// For so long the writer waits for more, so that a batch is worth its way to the disk.
-const GATHERING: Duration = Duration::from_secs(1);
+const GATHER_TIME: Duration = Duration::from_secs(1);
 /// So many changes are worth it at once.
-const WORTH_IT: usize = 4_096;
+const FLUSH_THRESHOLD: usize = 4_096;
 
 /// What a look has changed.
-pub(super) struct Change<'c> {
-    pub(super) written: Written<'c>,
-    pub(super) event: Option<Event>,
+pub(super) struct QueuedChange<'c> {
+    pub(super) journal_change: JournalChange<'c>,
+    pub(super) event: Option<LedgerEvent>,
     /// The URL's status before and behind.
-    pub(super) moved: Moved,
+    pub(super) status_change: StatusChange,
 }
 
 /// The status of a URL before and behind a change; none without a record.
-pub(super) type Moved = (Option<CrawlStatus>, Option<CrawlStatus>);
+pub(super) type StatusChange = (Option<CrawlStatus>, Option<CrawlStatus>);
 
 /// URLs of each status.
-pub(super) type Urls = [i64; CrawlStatus::ALL.len()];
+pub(super) type UrlCounts = [i64; CrawlStatus::ALL.len()];
 
 /// What the writer takes.
 #[derive(Debug, Default)]
-pub(super) struct Batch {
+pub(super) struct WriteBatch {
     /// Changes.
     pub(super) changes: usize,
     /// The same for the journal.
-    pub(super) pages: Pages,
+    pub(super) pages: JournalPages,
     /// What is owed for them.
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<LedgerEvent>,
     /// By how many the URLs of each status have become more.
-    pub(super) urls: Urls,
+    pub(super) urls: UrlCounts,
     /// What others keep here, by name.
-    pub(super) kept: BTreeMap<String, Vec<u8>>,
+    pub(super) values: BTreeMap<String, Vec<u8>>,
     /// These events are to be forgotten.
-    pub(super) forget: Option<Bygone>,
+    pub(super) cutoff: Option<RetentionCutoff>,
     /// The number of the last change.
-    pub(super) upto: u64,
+    pub(super) last_change: u64,
 }
 
 /// What the writer is to do behind a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Then {
+pub(super) enum WriterCommand {
     /// It goes on.
-    GoOn,
+    Continue,
     /// It ends once everything is written.
     Finish,
     /// It ends as it is.
@@ -68,7 +68,7 @@ pub(super) enum Then {
 
 /// What the writer has left to do without a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Left {
+pub(super) enum RemainingWork {
     /// Nothing.
     Nothing,
     /// A part of the way.
@@ -76,14 +76,14 @@ pub(super) enum Left {
 }
 
 /// The queue.
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct LedgerQueue {
+    state: Mutex<LedgerQueueState>,
     work: Condvar,
     /// Changes that are not on the disk; written under the lock only.
     waiting: AtomicUsize,
-    most: usize,
-    worth_it: usize,
-    on_full: OnFull,
+    capacity: usize,
+    flush_threshold: usize,
+    on_full: LedgerFullAction,
     room: Notify,
     durable: watch::Sender<u64>,
     waits: AtomicU64,
@@ -93,29 +93,29 @@ pub(super) struct Queue {
 }
 
 #[derive(Default)]
-struct State {
-    batch: Batch,
+struct LedgerQueueState {
+    batch: WriteBatch,
     /// URLs of each status, without what the batch changes.
-    urls: Urls,
-    hurry: bool,
-    then: Option<Then>,
+    urls: UrlCounts,
+    flush_requested: bool,
+    command: Option<WriterCommand>,
     /// The writer is to panic with its next batch.
     #[cfg(test)]
     panic: bool,
 }
 
-impl Queue {
+impl LedgerQueue {
     /// There are these URLs already.
-    pub(super) fn new(most: usize, on_full: OnFull, urls: Urls) -> Self {
+    pub(super) fn new(most: usize, on_full: LedgerFullAction, urls: UrlCounts) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(LedgerQueueState {
                 urls,
-                ..State::default()
+                ..LedgerQueueState::default()
             }),
             work: Condvar::new(),
             waiting: AtomicUsize::new(0),
-            most: most.max(1),
-            worth_it: WORTH_IT.min(most.div_ceil(2)).max(1),
+            capacity: most.max(1),
+            flush_threshold: FLUSH_THRESHOLD.min(most.div_ceil(2)).max(1),
             on_full,
             room: Notify::new(),
             durable: watch::Sender::new(0),
@@ -126,54 +126,54 @@ impl Queue {
     }
 
     /// Puts a change in and says its number, from 1.
-    pub(super) fn push(&self, change: Change<'_>) -> u64 {
+    pub(super) fn push(&self, change: QueuedChange<'_>) -> u64 {
         let mut state = self.lock();
         if self.is_closed() {
-            self.drop_one();
-            return state.batch.upto;
+            self.record_drop();
+            return state.batch.last_change;
         }
         // Nobody else writes it meanwhile: no need for the processor to see to that.
         self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
-        state.batch.add(change);
-        let (number, many) = (state.batch.upto, state.batch.changes);
+        state.batch.push(change);
+        let (number, many) = (state.batch.last_change, state.batch.changes);
         drop(state);
         // In between the writer is awake, or waits for more.
-        if many == 1 || many == self.worth_it {
+        if many == 1 || many == self.flush_threshold {
             self.work.notify_one();
         }
         number
     }
 
     /// Keeps a value, together with the changes before it.
-    pub(super) fn keep(&self, name: &str, value: Vec<u8>) {
-        self.lock().batch.kept.insert(name.to_owned(), value);
+    pub(super) fn store_value(&self, name: &str, value: Vec<u8>) {
+        self.lock().batch.values.insert(name.to_owned(), value);
         self.work.notify_one();
     }
 
     /// A value that still waits.
-    pub(super) fn kept(&self, name: &str) -> Option<Vec<u8>> {
-        self.lock().batch.kept.get(name).cloned()
+    pub(super) fn pending_value(&self, name: &str) -> Option<Vec<u8>> {
+        self.lock().batch.values.get(name).cloned()
     }
 
     /// Has these events forgotten.
-    pub(super) fn forget(&self, bygone: Bygone) {
-        self.lock().batch.forget = Some(bygone);
+    pub(super) fn expire_events(&self, bygone: RetentionCutoff) {
+        self.lock().batch.cutoff = Some(bygone);
         self.work.notify_one();
     }
 
     /// Whether another change would be one too many, or one that nobody writes.
     pub(super) fn must_drop(&self) -> bool {
-        self.is_closed() || self.on_full == OnFull::Drop && self.is_full()
+        self.is_closed() || self.on_full == LedgerFullAction::Drop && self.is_full()
     }
 
     /// Counts a change that is lost.
-    pub(super) fn drop_one(&self) {
+    pub(super) fn record_drop(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Waits until there is room, if it is to be waited for.
-    pub(super) async fn room(&self) {
-        if self.on_full == OnFull::Drop || !self.is_full() {
+    pub(super) async fn wait_if_full(&self) {
+        if self.on_full == LedgerFullAction::Drop || !self.is_full() {
             return;
         }
         self.waits.fetch_add(1, Ordering::Relaxed);
@@ -192,12 +192,12 @@ impl Queue {
     }
 
     /// Waits until everything that was put in before is on the disk, or is lost because nobody writes any more.
-    pub(super) async fn committed(&self) {
+    pub(super) async fn flush(&self) {
         let mut durable = self.durable.subscribe();
         let target = {
             let mut state = self.lock();
-            state.hurry = true;
-            state.batch.upto
+            state.flush_requested = true;
+            state.batch.last_change
         };
         self.work.notify_one();
         let _ = durable
@@ -223,10 +223,10 @@ impl Queue {
     }
 
     /// Waits until the writer is told to end.
-    pub(super) fn until_end(&self) {
+    pub(super) fn wait_for_end(&self) {
         let ended = self
             .work
-            .wait_while(self.lock(), |state| state.then.is_none());
+            .wait_while(self.lock(), |state| state.command.is_none());
         drop(ended.unwrap_or_else(PoisonError::into_inner));
     }
 
@@ -238,73 +238,78 @@ impl Queue {
 
     /// Panics, if it is to.
     #[cfg(test)]
-    pub(super) fn panic_if_told(&self) {
+    pub(super) fn panic_if_requested(&self) {
         assert!(!take(&mut self.lock().panic), "the test wants it");
     }
 
     /// Says what the writer is to do behind its next batch.
-    pub(super) fn end(&self, then: Then) {
-        self.lock().then.get_or_insert(then);
+    pub(super) fn send_command(&self, then: WriterCommand) {
+        self.lock().command.get_or_insert(then);
         self.work.notify_one();
     }
 
     /// Waits for work, and then a little for more of it.
-    pub(super) fn take(&self, left: Left) -> (Batch, Then) {
+    pub(super) fn take_batch(&self, left: RemainingWork) -> (WriteBatch, WriterCommand) {
         let state = self.lock();
-        let idle = |state: &mut State| {
+        let idle = |state: &mut LedgerQueueState| {
             let batch = &state.batch;
-            let nothing = batch.changes == 0 && batch.kept.is_empty() && batch.forget.is_none();
-            nothing && left == Left::Nothing && !state.hurry && state.then.is_none()
+            let nothing = batch.changes == 0 && batch.values.is_empty() && batch.cutoff.is_none();
+            nothing
+                && left == RemainingWork::Nothing
+                && !state.flush_requested
+                && state.command.is_none()
         };
         let state = self
             .work
             .wait_while(state, idle)
             .unwrap_or_else(PoisonError::into_inner);
-        let more = |state: &mut State| {
-            !state.hurry && state.then.is_none() && state.batch.changes < self.worth_it
+        let more = |state: &mut LedgerQueueState| {
+            !state.flush_requested
+                && state.command.is_none()
+                && state.batch.changes < self.flush_threshold
         };
-        let waited = self.work.wait_timeout_while(state, GATHERING, more);
+        let waited = self.work.wait_timeout_while(state, GATHER_TIME, more);
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.hurry = false;
+        state.flush_requested = false;
         let taken = state.batch.urls;
-        add(&mut state.urls, taken);
-        let mut next = Batch {
-            upto: state.batch.upto,
-            ..Batch::default()
+        add_counts(&mut state.urls, taken);
+        let mut next = WriteBatch {
+            last_change: state.batch.last_change,
+            ..WriteBatch::default()
         };
-        next.pages.inherit(&mut state.batch.pages);
-        let then = state.then.unwrap_or(Then::GoOn);
+        next.pages.take_spare_from(&mut state.batch.pages);
+        let then = state.command.unwrap_or(WriterCommand::Continue);
         (std::mem::replace(&mut state.batch, next), then)
     }
 
     /// Waits for so long before the disk is tried again; says whether it is to be given up soon.
-    pub(super) fn pause(&self, time: Duration) -> Then {
+    pub(super) fn wait_before_retry(&self, time: Duration) -> WriterCommand {
         let waited = self
             .work
-            .wait_timeout_while(self.lock(), time, |state| state.then.is_none());
+            .wait_timeout_while(self.lock(), time, |state| state.command.is_none());
         let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        state.then.unwrap_or(Then::GoOn)
+        state.command.unwrap_or(WriterCommand::Continue)
     }
 
     /// This batch is on the disk.
-    pub(super) fn done(&self, batch: Batch) {
+    pub(super) fn complete(&self, batch: WriteBatch) {
         let mut state = self.lock();
         self.waiting.store(
             self.waiting().saturating_sub(batch.changes),
             Ordering::Relaxed,
         );
-        let unused = state.batch.pages.reuse(batch.pages);
+        let unused = state.batch.pages.recycle(batch.pages);
         drop(state);
-        self.durable.send_replace(batch.upto);
+        self.durable.send_replace(batch.last_change);
         drop(unused);
         self.room.notify_waiters();
     }
 
     /// URLs of each status, with those that are not on the disk.
-    pub(super) fn urls(&self) -> Urls {
+    pub(super) fn urls(&self) -> UrlCounts {
         let state = self.lock();
         let mut urls = state.urls;
-        add(&mut urls, state.batch.urls);
+        add_counts(&mut urls, state.batch.urls);
         urls
     }
 
@@ -324,21 +329,21 @@ impl Queue {
     }
 
     fn is_full(&self) -> bool {
-        self.waiting() >= self.most && !self.is_closed()
+        self.waiting() >= self.capacity && !self.is_closed()
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, LedgerQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Batch {
-    fn add(&mut self, change: Change<'_>) {
+impl WriteBatch {
+    fn push(&mut self, change: QueuedChange<'_>) {
         self.changes += 1;
-        self.upto += 1;
-        self.pages.add(&change.written);
+        self.last_change += 1;
+        self.pages.append(&change.journal_change);
         self.events.extend(change.event);
-        for (status, by) in steps(change.moved) {
+        for (status, by) in count_deltas(change.status_change) {
             self.urls
                 .get_mut(status.index())
                 .into_iter()
@@ -351,21 +356,21 @@ impl Batch {
         self.changes += later.changes;
         self.pages.extend(later.pages);
         self.events.append(&mut later.events);
-        add(&mut self.urls, later.urls);
-        self.kept.append(&mut later.kept);
-        self.forget = later.forget.or(self.forget);
-        self.upto = later.upto;
+        add_counts(&mut self.urls, later.urls);
+        self.values.append(&mut later.values);
+        self.cutoff = later.cutoff.or(self.cutoff);
+        self.last_change = later.last_change;
     }
 }
 
-fn add(urls: &mut Urls, more: Urls) {
+fn add_counts(urls: &mut UrlCounts, more: UrlCounts) {
     urls.iter_mut()
         .zip(more)
         .for_each(|(count, by)| *count += by);
 }
 
 /// The counts that a change moves, and by how much.
-fn steps((before, now): Moved) -> impl Iterator<Item = (CrawlStatus, i64)> {
+fn count_deltas((before, now): StatusChange) -> impl Iterator<Item = (CrawlStatus, i64)> {
     let (left, entered) = if before == now {
         (None, None)
     } else {

@@ -12,57 +12,61 @@ use std::time::Duration;
 
 use crate::vocab::crawl_status::CrawlStatus;
 
-use super::Inner;
-use super::disk::{Base, Commit, State};
-use super::form;
-use super::memory::{SHARDS, Slice};
-use super::queue::{Batch, Left, Then};
+use super::LedgerInner;
+use super::codec;
+use super::database::{LedgerCommit, LedgerDatabase, LedgerWriterState};
+use super::memtable::{MemtableSlice, SHARD_COUNT};
+use super::queue::{RemainingWork, WriteBatch, WriterCommand};
 
 /// Shards that one commit takes from memory into the tables.
-const FOLDED_AT_ONCE: usize = 4;
+const SHARDS_PER_COMMIT: usize = 4;
 /// A pass is worth it too when the journal has so many pages, though they tell of few URLs: each start reads it all.
-const JOURNAL: u64 = 2_000;
+const MAX_JOURNAL_PAGES: u64 = 2_000;
 /// How long a disk that fails is left alone.
-const PAUSE: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 /// It is told of once in so many tries.
-const TOLD: u64 = 60;
+const REPORT_EVERY: u64 = 60;
 /// So often it is tried when the process is to end.
-const LAST_TRIES: u64 = 3;
+const SHUTDOWN_TRIES: u64 = 3;
 
 /// What the writer knows.
-pub(super) struct Writer {
-    inner: Arc<Inner>,
-    base: Option<Base>,
-    state: State,
+pub(super) struct LedgerWriter {
+    inner: Arc<LedgerInner>,
+    database: Option<LedgerDatabase>,
+    state: LedgerWriterState,
     /// What is being written.
-    batch: Batch,
-    pass: Option<Pass>,
+    batch: WriteBatch,
+    compaction: Option<LedgerCompaction>,
     /// The tables have what is in the journal before this page, if this batch is written.
-    cut: u64,
+    truncate_before: u64,
     /// The journal begins here, or behind it.
-    begins: u64,
+    journal_start: u64,
     failures: u64,
 }
 
 /// A pass over the tables.
-struct Pass {
+struct LedgerCompaction {
     /// The shard that is next.
-    shard: usize,
+    next_shard: usize,
     /// What the journal has from this page on came later.
-    began: u64,
+    started_at_page: u64,
 }
 
-impl Writer {
-    pub(super) fn new(inner: Arc<Inner>, base: Base, state: State) -> Self {
-        let batch = Batch::default();
+impl LedgerWriter {
+    pub(super) fn new(
+        inner: Arc<LedgerInner>,
+        base: LedgerDatabase,
+        state: LedgerWriterState,
+    ) -> Self {
+        let batch = WriteBatch::default();
         Self {
             inner,
-            base: Some(base),
+            database: Some(base),
             state,
             batch,
-            pass: None,
-            cut: 0,
-            begins: 0,
+            compaction: None,
+            truncate_before: 0,
+            journal_start: 0,
             failures: 0,
         }
     }
@@ -71,50 +75,51 @@ impl Writer {
     /// written before can still be read then, until the end.
     pub(super) fn run(mut self) {
         let inner = Arc::clone(&self.inner);
-        let worked = catch_unwind(AssertUnwindSafe(|| self.work()));
+        let worked = catch_unwind(AssertUnwindSafe(|| self.write_batches()));
         inner.queue.close();
         if worked.is_err() {
-            inner.broken();
-            inner.queue.until_end();
+            inner.record_writer_panic();
+            inner.queue.wait_for_end();
         }
-        inner.view.hide();
+        inner.view.clear();
     }
 
-    fn work(&mut self) {
+    fn write_batches(&mut self) {
         loop {
-            let left = if self.pass.is_some() || self.cut > 0 {
-                Left::Some
+            let left = if self.compaction.is_some() || self.truncate_before > 0 {
+                RemainingWork::Some
             } else {
-                Left::Nothing
+                RemainingWork::Nothing
             };
-            let (batch, then) = self.inner.queue.take(left);
+            let (batch, then) = self.inner.queue.take_batch(left);
             #[cfg(test)]
-            if then == Then::Abandon {
+            if then == WriterCommand::Abandon {
                 break;
             }
             self.batch.extend(batch);
             #[cfg(test)]
-            self.inner.queue.panic_if_told();
-            if !self.write() || then == Then::Finish {
+            self.inner.queue.panic_if_requested();
+            if !self.write_with_retries() || then == WriterCommand::Finish {
                 break;
             }
         }
     }
 
     /// Tries until it is written; false if it was given up.
-    fn write(&mut self) -> bool {
+    fn write_with_retries(&mut self) -> bool {
         let mut last_tries = 0;
         loop {
-            match self.turn() {
+            match self.commit_batch() {
                 Ok(()) => return true,
-                Err(error) => self.failed(&error),
+                Err(error) => self.record_failure(&error),
             }
-            let then = self
-                .inner
-                .queue
-                .pause(if last_tries == 0 { PAUSE } else { PAUSE / 4 });
-            last_tries += u64::from(then != Then::GoOn);
-            if last_tries > LAST_TRIES {
+            let then = self.inner.queue.wait_before_retry(if last_tries == 0 {
+                RETRY_DELAY
+            } else {
+                RETRY_DELAY / 4
+            });
+            last_tries += u64::from(then != WriterCommand::Continue);
+            if last_tries > SHUTDOWN_TRIES {
                 let lost = self.batch.changes;
                 tracing::error!(
                     lost,
@@ -126,68 +131,77 @@ impl Writer {
     }
 
     /// One commit.
-    fn turn(&mut self) -> Result<(), redb::Error> {
+    fn commit_batch(&mut self) -> Result<(), redb::Error> {
         self.reopen()?;
-        self.begin_pass();
-        let slice = self.slice();
-        let (first_page, pages) = (self.state.page, self.batch.pages.close());
-        let state = next(
+        self.begin_compaction();
+        let slice = self.next_slice();
+        let (first_page, pages) = (self.state.page, self.batch.pages.finish());
+        let state = next_state(
             &self.state,
             pages.len(),
             self.batch.events.len(),
             &self.batch.urls,
         );
-        let commit = Commit {
+        let commit = LedgerCommit {
             state: &state,
             pages,
             first_page,
             events: &self.batch.events,
             first_event: self.state.event,
-            kept: &self.batch.kept,
-            forget: self.batch.forget,
+            values: &self.batch.values,
+            cutoff: self.batch.cutoff,
             slice: &slice,
-            folded_before: self.cut,
+            flushed_before: self.truncate_before,
         };
-        if let Some(base) = &self.base {
+        if let Some(base) = &self.database {
             base.commit(&commit)?;
         }
-        self.committed(state, slice)
+        self.finish_commit(state, slice)
     }
 
     /// Enough has gathered for a pass: it takes along what has come up to now, and this batch.
-    fn begin_pass(&mut self) {
-        self.inner.memory.make_room();
-        let much = self.inner.memory.unfolded_bytes() > self.inner.unfolded_most;
-        let worth_it = much || self.state.page.saturating_sub(self.begins) > JOURNAL;
-        if self.pass.is_none() && self.cut == 0 && worth_it {
-            self.pass = Some(Pass {
-                shard: 0,
-                began: self.state.page + 1,
+    fn begin_compaction(&mut self) {
+        self.inner.memtable.prepare_filter();
+        let much = self.inner.memtable.unflushed_bytes() > self.inner.max_unflushed_bytes;
+        let worth_it =
+            much || self.state.page.saturating_sub(self.journal_start) > MAX_JOURNAL_PAGES;
+        if self.compaction.is_none() && self.truncate_before == 0 && worth_it {
+            self.compaction = Some(LedgerCompaction {
+                next_shard: 0,
+                started_at_page: self.state.page + 1,
             });
         }
     }
 
-    fn slice(&self) -> Slice {
-        let Some(pass) = &self.pass else {
-            return Slice::default();
+    fn next_slice(&self) -> MemtableSlice {
+        let Some(pass) = &self.compaction else {
+            return MemtableSlice::default();
         };
-        self.inner.memory.slice(
-            pass.shard..(pass.shard + FOLDED_AT_ONCE).min(SHARDS),
-            self.batch.upto,
+        self.inner.memtable.unflushed_slice(
+            pass.next_shard..(pass.next_shard + SHARDS_PER_COMMIT).min(SHARD_COUNT),
+            self.batch.last_change,
         )
     }
 
     /// The disk has it: the readers see it, then memory lets go of it, and who waits is told.
-    fn committed(&mut self, state: State, slice: Slice) -> Result<(), redb::Error> {
+    fn finish_commit(
+        &mut self,
+        state: LedgerWriterState,
+        slice: MemtableSlice,
+    ) -> Result<(), redb::Error> {
         self.state = state;
-        self.cut = 0;
+        self.truncate_before = 0;
         let batch = take(&mut self.batch);
-        if let Some(pass) = &mut self.pass {
-            pass.shard += FOLDED_AT_ONCE;
+        if let Some(pass) = &mut self.compaction {
+            pass.next_shard += SHARDS_PER_COMMIT;
         }
         // What was changed behind this batch was passed over, and is in the journal with the next one only.
-        if let Some(pass) = self.pass.take_if(|pass| pass.shard >= SHARDS) {
-            (self.cut, self.begins) = (pass.began, pass.began);
+        if let Some(pass) = self
+            .compaction
+            .take_if(|pass| pass.next_shard >= SHARD_COUNT)
+        {
+            (self.truncate_before, self.journal_start) =
+                (pass.started_at_page, pass.started_at_page);
         }
         for event in &batch.events {
             self.inner.count_event(event.kind);
@@ -198,20 +212,20 @@ impl Writer {
         }
         self.inner.failing.store(false, Ordering::Relaxed);
         let shown = self
-            .base
+            .database
             .as_ref()
-            .map_or(Ok(()), |base| self.inner.view.show(base));
+            .map_or(Ok(()), |base| self.inner.view.publish(base));
         if shown.is_ok() {
-            self.inner.memory.folded(slice);
+            self.inner.memtable.mark_flushed(slice);
         }
-        self.batch.upto = batch.upto;
-        self.inner.queue.done(batch);
-        self.inner.told.send_replace(self.state.event);
+        self.batch.last_change = batch.last_change;
+        self.inner.queue.complete(batch);
+        self.inner.last_event.send_replace(self.state.event);
         shown
     }
 
-    fn failed(&mut self, error: &redb::Error) {
-        if self.failures.is_multiple_of(TOLD) {
+    fn record_failure(&mut self, error: &redb::Error) {
+        if self.failures.is_multiple_of(REPORT_EVERY) {
             tracing::error!(%error, "the ledger cannot be written; it is tried again every second");
         }
         self.failures += 1;
@@ -219,8 +233,8 @@ impl Writer {
         self.inner.failures.fetch_add(1, Ordering::Relaxed);
         // The database takes nothing more once an operation has failed. Opened anew it can be read, at least: a URL whose
         // record cannot is one that nobody knows.
-        self.inner.view.hide();
-        self.base = None;
+        self.inner.view.clear();
+        self.database = None;
         if let Err(error) = self.reopen() {
             tracing::debug!(%error, "the ledger cannot be opened anew yet");
         }
@@ -228,23 +242,28 @@ impl Writer {
 
     /// Opens what a failure has closed. The last commit may have reached the disk all the same.
     fn reopen(&mut self) -> Result<(), redb::Error> {
-        if self.base.is_some() {
+        if self.database.is_some() {
             return Ok(());
         }
-        let opened = Base::open(&self.inner.place, self.inner.pages);
+        let opened = LedgerDatabase::open(&self.inner.location, self.inner.page_cache_bytes);
         let base = opened.map_err(|error| redb::StorageError::Corrupted(error.to_string()))?;
-        let state = base.state()?;
-        self.inner.view.show(&base)?;
-        self.base = Some(base);
+        let state = base.writer_state()?;
+        self.inner.view.publish(&base)?;
+        self.database = Some(base);
         if state.turn > self.state.turn {
-            return self.committed(state, Slice::default());
+            return self.finish_commit(state, MemtableSlice::default());
         }
         Ok(())
     }
 }
 
 /// The numbers behind a batch.
-fn next(state: &State, pages: usize, events: usize, urls: &[i64]) -> State {
+fn next_state(
+    state: &LedgerWriterState,
+    pages: usize,
+    events: usize,
+    urls: &[i64],
+) -> LedgerWriterState {
     let mut next = state.clone();
     next.turn += 1;
     next.page += pages as u64;
@@ -254,7 +273,7 @@ fn next(state: &State, pages: usize, events: usize, urls: &[i64]) -> State {
         .zip(urls)
         .filter(|(_, by)| **by != 0)
     {
-        *next.urls.entry(form::number_of(status)).or_default() += by;
+        *next.urls.entry(codec::status_number(status)).or_default() += by;
     }
     next
 }

@@ -9,32 +9,32 @@ pub fn normalise_text(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut normal = String::with_capacity(text.len());
-    each_piece(text, |piece| match piece {
-        Piece::Plain(plain) => normal.push_str(plain),
-        Piece::Escape(byte, _) if is_unreserved(byte) => normal.push(char::from(byte)),
-        Piece::Escape(_, escape) => normal.push_str(&escape.to_ascii_uppercase()),
+    for_each_piece(text, |piece| match piece {
+        EscapePiece::Plain(plain) => normal.push_str(plain),
+        EscapePiece::Escape(byte, _) if is_unreserved(byte) => normal.push(char::from(byte)),
+        EscapePiece::Escape(_, escape) => normal.push_str(&escape.to_ascii_uppercase()),
     });
     Cow::Owned(normal)
 }
 
 /// The path as a server reads it that decodes before it resolves; `None` if that changes nothing.
-pub(super) fn as_lax_servers_do(path: &str) -> Option<String> {
+pub(super) fn decode_leniently(path: &str) -> Option<String> {
     if !path.contains('%') {
         return None;
     }
     let mut changes = false;
-    each_escape(path, |byte| changes |= is_read_early(byte));
+    for_each_escape(path, |byte| changes |= is_decoded_early(byte));
     if !changes {
         return None;
     }
     let mut decoded = String::with_capacity(path.len());
-    each_piece(path, |piece| match piece {
-        Piece::Escape(b'\\', _) => decoded.push('/'),
-        Piece::Escape(byte, _) if is_read_early(byte) => decoded.push(char::from(byte)),
-        Piece::Plain(text) | Piece::Escape(_, text) => decoded.push_str(text),
+    for_each_piece(path, |piece| match piece {
+        EscapePiece::Escape(b'\\', _) => decoded.push('/'),
+        EscapePiece::Escape(byte, _) if is_decoded_early(byte) => decoded.push(char::from(byte)),
+        EscapePiece::Plain(text) | EscapePiece::Escape(_, text) => decoded.push_str(text),
     });
     Some(if decoded.contains("/.") {
-        without_dot_segments(&decoded)
+        remove_dot_segments(&decoded)
     } else {
         decoded
     })
@@ -44,28 +44,28 @@ fn is_unreserved(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~')
 }
 
-fn is_read_early(byte: u8) -> bool {
+fn is_decoded_early(byte: u8) -> bool {
     is_unreserved(byte) || matches!(byte, b'/' | b'\\' | b';' | b'%' | 0)
 }
 
-fn each_escape(text: &str, mut take: impl FnMut(u8)) {
-    each_piece(text, |piece| match piece {
-        Piece::Plain(_) => {}
-        Piece::Escape(byte, _) => take(byte),
+fn for_each_escape(text: &str, mut take: impl FnMut(u8)) {
+    for_each_piece(text, |piece| match piece {
+        EscapePiece::Plain(_) => {}
+        EscapePiece::Escape(byte, _) => take(byte),
     });
 }
 
-enum Piece<'a> {
+enum EscapePiece<'a> {
     Plain(&'a str),
     /// The byte, and how it was written.
     Escape(u8, &'a str),
 }
 
-fn each_piece(text: &str, mut take: impl FnMut(Piece<'_>)) {
+fn for_each_piece(text: &str, mut take: impl FnMut(EscapePiece<'_>)) {
     let mut rest = text;
     while let Some(at) = rest.find('%') {
         let (plain, from) = rest.split_at_checked(at).unwrap_or((rest, ""));
-        take(Piece::Plain(plain));
+        take(EscapePiece::Plain(plain));
         let escape = from.get(..3).and_then(|escape| {
             let byte = u8::from_str_radix(escape.get(1..)?, 16).ok()?;
             // A sign is a digit to no URL.
@@ -77,21 +77,21 @@ fn each_piece(text: &str, mut take: impl FnMut(Piece<'_>)) {
         });
         let used = match escape {
             Some((byte, escape)) => {
-                take(Piece::Escape(byte, escape));
+                take(EscapePiece::Escape(byte, escape));
                 3
             }
             None => {
-                take(Piece::Plain("%"));
+                take(EscapePiece::Plain("%"));
                 1
             }
         };
         rest = from.get(used..).unwrap_or("");
     }
-    take(Piece::Plain(rest));
+    take(EscapePiece::Plain(rest));
 }
 
 /// RFC 3986 section 5.2.4.
-fn without_dot_segments(path: &str) -> String {
+fn remove_dot_segments(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let last = segments.len().saturating_sub(1);
@@ -128,7 +128,7 @@ mod tests {
             ("/bad%zz%2", None),
             ("/%+1", None),
         ] {
-            assert_eq!(as_lax_servers_do(path).as_deref(), decoded, "{path}");
+            assert_eq!(decode_leniently(path).as_deref(), decoded, "{path}");
         }
     }
 

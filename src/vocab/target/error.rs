@@ -28,7 +28,7 @@ pub enum TargetError {
 }
 
 impl TargetError {
-    pub(super) fn of(error: url::ParseError, input: &str) -> Self {
+    pub(super) fn from_url_error(error: url::ParseError, input: &str) -> Self {
         if error == url::ParseError::InvalidPort {
             return Self::Port;
         }

@@ -4,7 +4,7 @@ use super::Scheme;
 
 /// Where the parts of a canonical URL are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Layout {
+pub(super) struct UrlLayout {
     pub(super) scheme: Scheme,
     pub(super) host_end: u32,
     pub(super) port: u16,
@@ -12,7 +12,7 @@ pub(super) struct Layout {
     pub(super) path_end: u32,
 }
 
-impl Layout {
+impl UrlLayout {
     /// Behind `http://` or `https://`.
     pub(super) fn host_start(self) -> u32 {
         match self.scheme {
@@ -22,7 +22,7 @@ impl Layout {
     }
 
     /// Cuts a text that is canonical already.
-    pub(super) fn of(text: &str) -> Option<Self> {
+    pub(super) fn from_canonical(text: &str) -> Option<Self> {
         let (scheme, start) = scheme(text)?;
         let rest = text.get(start..)?;
         let path = rest.find(['/', '?'])?;
@@ -102,7 +102,7 @@ fn traits(byte: u8) -> u8 {
 }
 
 /// The layout of a URL that is canonical as it stands; `None` if it may have to be changed, or is wrong.
-pub(super) fn scan(text: &str) -> Option<Layout> {
+pub(super) fn scan(text: &str) -> Option<UrlLayout> {
     let (scheme, start) = scheme(text)?;
     let bytes = text.as_bytes();
     let host_end = host_end(bytes, start)?;
@@ -118,7 +118,7 @@ pub(super) fn scan(text: &str) -> Option<Layout> {
         return None;
     }
     let at = |place: usize| u32::try_from(place).ok();
-    Some(Layout {
+    Some(UrlLayout {
         scheme,
         host_end: at(host_end)?,
         port,

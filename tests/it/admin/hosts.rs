@@ -4,31 +4,33 @@ use std::net::IpAddr;
 use std::time::Instant;
 
 use crawlgate::admin::hosts::HostsApi;
-use crawlgate::clock::Hand;
-use crawlgate::gate::hold::{Asking, Hold, HoldLimits, Slot, Terms};
-use crawlgate::gate::robots::seen::{Remembered, RobotsSeen};
-use crawlgate::gate::stops::Target;
+use crawlgate::clock::ManualClock;
+use crawlgate::gate::admission::{
+    AdmissionLimits, AdmissionQueue, AdmissionRequest, HostSlot, WaitTerms,
+};
+use crawlgate::gate::robots_fetch::inspection::{OriginInspector, RobotsFileStatus};
+use crawlgate::gate::stop_registry::StopTarget;
 use crawlgate::policy::options::politeness::Overflow;
-use crawlgate::politeness::adaptive::Adaptive;
-use crawlgate::politeness::order::{Class, Order, Rank};
-use crawlgate::politeness::pace::{Jitter, Kind, Pace, Rate};
-use crawlgate::politeness::stops::{Covers, StopReason};
-use crawlgate::robots::ending::Ending;
-use crawlgate::robots::standing::{Fetched, Known};
-use crawlgate::store::{Key, Store};
+use crawlgate::politeness::adaptive::AdaptiveDelay;
+use crawlgate::politeness::pace::{HostPace, Jitter, RateLimit, RequestKind};
+use crawlgate::politeness::queue::{PriorityClass, QueueRank, WaitOrder};
+use crawlgate::politeness::stops::{StopQuery, StopReason};
+use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
+use crawlgate::robots::state::{RobotsFetchResult, RobotsState};
+use crawlgate::store::{HostStore, LimiterKey};
+use crawlgate::vocab::certificate_verification::CertificateVerification;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::rule_id::Slug;
-use crawlgate::vocab::verify::Verify;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value as Json, json};
 
 use super::*;
 
-const POLITE: Pace = Pace {
+const POLITE: HostPace = HostPace {
     delay: Duration::from_secs(1),
     concurrency: 2,
-    ..Pace::FREE
+    ..HostPace::UNLIMITED
 };
 const FILE: &str = "# for all
 User-agent: *
@@ -44,13 +46,13 @@ Sitemap: http://a.test/map.xml
 /// What is remembered of origins, as a test says.
 #[derive(Debug, Default)]
 struct Memory {
-    robots: Vec<(&'static str, RobotsSeen)>,
+    robots: Vec<(&'static str, RobotsFileStatus)>,
     dead: Vec<(&'static str, SocketAddr)>,
     addresses: Vec<(&'static str, IpAddr)>,
 }
 
-impl Remembered for Memory {
-    fn robots(&self, host: &str) -> Vec<RobotsSeen> {
+impl OriginInspector for Memory {
+    fn robots(&self, host: &str) -> Vec<RobotsFileStatus> {
         self.robots
             .iter()
             .filter(|(of, _)| *of == host)
@@ -66,7 +68,7 @@ impl Remembered for Memory {
             .collect()
     }
 
-    fn refusing(&self, host: &str) -> Vec<(SocketAddr, Duration)> {
+    fn refusing_addresses(&self, host: &str) -> Vec<(SocketAddr, Duration)> {
         let of_host = self.dead.iter().filter(|(of, _)| *of == host);
         of_host
             .map(|(_, address)| (*address, Duration::from_secs(30)))
@@ -76,25 +78,30 @@ impl Remembered for Memory {
 
 struct Hosts {
     bench: Bench,
-    hold: Arc<Hold>,
-    hand: Hand,
+    hold: Arc<AdmissionQueue>,
+    hand: ManualClock,
 }
 
 impl Hosts {
     async fn new(memory: impl FnOnce(&Clock) -> Memory) -> Self {
         let (clock, hand) = Clock::manual();
         let (metrics, policy, stops) = parts();
-        let limits = HoldLimits {
-            of_one: 100,
-            of_all: 1_000,
-            longest: Duration::from_secs(3_600),
+        let limits = AdmissionLimits {
+            per_host: 100,
+            total: 1_000,
+            max_wait: Duration::from_secs(3_600),
         };
         let memory = Arc::new(memory(&clock));
-        let hold = Arc::new(Hold::new(Store::seeded(1), limits, clock, metrics.clone()));
+        let hold = Arc::new(AdmissionQueue::new(
+            HostStore::with_seed(1),
+            limits,
+            clock,
+            metrics.clone(),
+        ));
         let hosts = HostsApi::new(Arc::clone(&hold), memory);
-        let guard = Guard::new([], None);
-        let admin =
-            Admin::new(guard, metrics, Readiness::new(Vec::new), policy, stops).hosts(hosts);
+        let guard = AdminGuard::new([], None);
+        let admin = AdminServer::new(guard, metrics, Readiness::new(Vec::new), policy, stops)
+            .with_hosts(hosts);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
@@ -113,7 +120,7 @@ impl Hosts {
     }
 
     /// A slot of a host that lets the request go at once.
-    async fn slot(&self, name: &str, pace: Pace) -> Slot {
+    async fn slot(&self, name: &str, pace: HostPace) -> HostSlot {
         slot(
             Arc::clone(&self.hold),
             name.to_owned(),
@@ -145,39 +152,49 @@ impl Hosts {
     }
 }
 
-async fn slot(hold: Arc<Hold>, name: String, pace: Pace, crawler: Crawler) -> Slot {
-    let asking = Asking {
-        key: Key {
+async fn slot(
+    hold: Arc<AdmissionQueue>,
+    name: String,
+    pace: HostPace,
+    crawler: Crawler,
+) -> HostSlot {
+    let asking = AdmissionRequest {
+        key: LimiterKey {
             name: &name,
-            kind: Kind::Navigation,
+            kind: RequestKind::Navigation,
         },
         pace,
         overflow: Overflow::Hold,
         crawler: &crawler,
-        what: "x",
+        resource: "x",
     };
-    let rank = Rank {
-        class: Class::User,
-        order: Order::Weighted,
+    let rank = QueueRank {
+        class: PriorityClass::User,
+        order: WaitOrder::Weighted,
     };
-    let terms = || Terms {
+    let terms = || WaitTerms {
         patience: Duration::from_secs(3_600),
         rank,
     };
     hold.admit(&asking, &mut None, terms).await.unwrap()
 }
 
-fn known(clock: &Clock, base: &str, verify: Verify, fetched: &Fetched<'_>) -> RobotsSeen {
-    let known = Arc::new(Known::after(None, fetched, clock.now()));
-    RobotsSeen::new(base, verify, &known, (clock.now(), clock.wall())).unwrap()
+fn known(
+    clock: &Clock,
+    base: &str,
+    verify: CertificateVerification,
+    fetched: &RobotsFetchResult<'_>,
+) -> RobotsFileStatus {
+    let known = Arc::new(RobotsState::from_fetch(None, fetched, clock.now()));
+    RobotsFileStatus::new(base, verify, &known, (clock.now(), clock.wall_time())).unwrap()
 }
 
-fn file(body: &[u8]) -> Fetched<'_> {
-    Fetched {
-        ending: Ending::File,
+fn file(body: &[u8]) -> RobotsFetchResult<'_> {
+    RobotsFetchResult {
+        outcome: RobotsFetchOutcome::File,
         status: Some(200),
         body,
-        ..Fetched::failed(Ending::File)
+        ..RobotsFetchResult::failed(RobotsFetchOutcome::File)
     }
 }
 
@@ -189,7 +206,7 @@ async fn a_host_is_shown_with_who_waits_for_it() {
         (200, json!({ "total": 0, "hosts": [] }))
     );
     let first = hosts.slot("a.test", POLITE).await;
-    first.sent();
+    first.record_sent();
     let bot = Crawler::new(&Slug::new("news-bot").unwrap());
     for crawler in [Crawler::anonymous(), bot.clone(), bot] {
         tokio::spawn(slot(
@@ -264,8 +281,8 @@ async fn what_was_learned_and_what_is_stopped_are_shown() {
     ] {
         let mut slot = hosts.slot(host, POLITE).await;
         slot.begin();
-        slot.sent();
-        slot.answered(status, &fields);
+        slot.record_sent();
+        slot.record_answer(status, &fields);
         drop(slot);
         let (_, one) = hosts.get(&format!("/{host}")).await;
         assert_eq!(one["errors_in_row"], failures, "{one}");
@@ -300,7 +317,7 @@ async fn what_was_learned_and_what_is_stopped_are_shown() {
     hosts
         .hold
         .stops()
-        .press(Target::parse("domain:bad.test").unwrap(), reason, None)
+        .add(StopTarget::parse("domain:bad.test").unwrap(), reason, None)
         .unwrap();
     assert_eq!(hosts.get("/bad.test").await.1["stopped"], true);
     assert_eq!(hosts.get("/good.test").await.1["stopped"], false);
@@ -339,7 +356,7 @@ async fn what_is_stopped_is_listed_though_nobody_asked_for_it() {
         hosts
             .hold
             .stops()
-            .press(Target::parse(target).unwrap(), reason, None)
+            .add(StopTarget::parse(target).unwrap(), reason, None)
             .unwrap();
     }
     let stops = Arc::clone(hosts.hold.stops());
@@ -347,14 +364,14 @@ async fn what_is_stopped_is_listed_though_nobody_asked_for_it() {
     let waits = |host: &'static str, crawler: Crawler| {
         let stops = Arc::clone(&stops);
         async move {
-            let covers = Covers {
+            let covers = StopQuery {
                 host,
                 crawler: None,
                 rules: &[],
             };
             drop(
                 stops
-                    .outlast_for(&covers, &crawler, Duration::from_secs(3_600))
+                    .wait_until_lifted_for(&covers, &crawler, Duration::from_secs(3_600))
                     .await,
             );
         }
@@ -467,7 +484,12 @@ async fn a_host_with_a_robots_txt_on_every_port_is_shown_in_part() {
         let robots = (0..40).map(|n| {
             (
                 "a.test",
-                known(clock, &base(n), Verify::On, &file(long.as_bytes())),
+                known(
+                    clock,
+                    &base(n),
+                    CertificateVerification::On,
+                    &file(long.as_bytes()),
+                ),
             )
         });
         Memory {
@@ -499,11 +521,11 @@ async fn a_host_with_a_robots_txt_on_every_port_is_shown_in_part() {
 async fn the_pace_is_what_the_policy_wanted_last() {
     let hosts = Hosts::empty().await;
     let second = Duration::from_secs(1);
-    let pace = Pace {
+    let pace = HostPace {
         jitter: Jitter::new(1.1, 1.2),
-        rate: Some(Rate::new(2, 10 * second, 4)),
-        adaptive: Some(Adaptive::new(2.2, 3 * second, 60 * second)),
-        bytes: std::num::NonZeroU64::new(1_000),
+        rate: Some(RateLimit::new(2, 10 * second, 4)),
+        adaptive: Some(AdaptiveDelay::new(2.2, 3 * second, 60 * second)),
+        bytes_per_second: std::num::NonZeroU64::new(1_000),
         ..POLITE
     };
     drop(hosts.slot("a.test", pace).await);
@@ -521,7 +543,7 @@ async fn the_pace_is_what_the_policy_wanted_last() {
         "delay_ms": 0, "jitter": [1.0, 1.0], "one_per_ms": null, "burst": null, "concurrency": null,
         "bytes_per_second": null,
     });
-    drop(hosts.slot("b.test", Pace::FREE).await);
+    drop(hosts.slot("b.test", HostPace::UNLIMITED).await);
     let (_, other) = hosts.get("/b.test").await;
     assert_eq!(
         (&other["pace"], &other["adaptive"], &other["slots"]["of"]),
@@ -532,24 +554,29 @@ async fn the_pace_is_what_the_policy_wanted_last() {
 #[tokio::test]
 async fn robots_txt_is_shown_with_the_line_that_rules() {
     let hosts = Hosts::new(|clock| {
-        let seen =
-            |base, verify, fetched: &Fetched<'_>| ("a.test", known(clock, base, verify, fetched));
+        let seen = |base, verify, fetched: &RobotsFetchResult<'_>| {
+            ("a.test", known(clock, base, verify, fetched))
+        };
         Memory {
             robots: vec![
-                seen("http://a.test/", Verify::On, &file(FILE.as_bytes())),
+                seen(
+                    "http://a.test/",
+                    CertificateVerification::On,
+                    &file(FILE.as_bytes()),
+                ),
                 seen(
                     "http://a.test:8080/",
-                    Verify::On,
-                    &Fetched::failed(Ending::Absent),
+                    CertificateVerification::On,
+                    &RobotsFetchResult::failed(RobotsFetchOutcome::Absent),
                 ),
                 seen(
                     "https://a.test/",
-                    Verify::Skip,
-                    &Fetched::failed(Ending::Timeout),
+                    CertificateVerification::Skip,
+                    &RobotsFetchResult::failed(RobotsFetchOutcome::Timeout),
                 ),
                 seen(
                     "https://a.test:8443/",
-                    Verify::On,
+                    CertificateVerification::On,
                     &file(b"User-agent: *\nDisallow: /\xff\n"),
                 ),
             ],
@@ -750,14 +777,18 @@ async fn names_that_are_not_known_and_parameters_that_cannot_be_read() {
 async fn a_look_holds_nobody_up() {
     let hosts = Hosts::empty().await;
     for n in 0..2_000 {
-        drop(hosts.slot(&format!("www{n}.test"), Pace::FREE).await);
+        drop(
+            hosts
+                .slot(&format!("www{n}.test"), HostPace::UNLIMITED)
+                .await,
+        );
     }
     let (looks, looked) = std::sync::mpsc::channel();
     let (go_on, told) = std::sync::mpsc::channel::<()>();
     let hold = Arc::clone(&hosts.hold);
     let look = std::thread::spawn(move || {
         let first = std::cell::Cell::new(true);
-        let seen = hold.seen(|_| {
+        let seen = hold.host_statuses(|_| {
             // In the middle of its work, until it is told.
             if first.take() {
                 looks.send(()).unwrap();
@@ -772,7 +803,11 @@ async fn a_look_holds_nobody_up() {
         .expect("a look");
     let began = Instant::now();
     for n in 0..2_500 {
-        drop(hosts.slot(&format!("www{n}.test"), Pace::FREE).await);
+        drop(
+            hosts
+                .slot(&format!("www{n}.test"), HostPace::UNLIMITED)
+                .await,
+        );
     }
     assert!(began.elapsed() < Duration::from_secs(20));
     drop(go_on);

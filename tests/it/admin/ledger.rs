@@ -2,10 +2,14 @@
 
 use std::sync::Mutex;
 
-use crawlgate::admin::ledger::sweep::{Busy, Gap, How, Progress, State, Sweeps};
-use crawlgate::admin::ledger::{Kept, LedgerApi};
-use crawlgate::ledger::seen::{Document, Failing, Noting, Refused, What};
-use crawlgate::ledger::transition::Tolerance;
+use crawlgate::admin::ledger::sweep::{
+    ApiSweepBusy, ApiSweepGap, ApiSweepMode, ApiSweepProgress, ApiSweepState, SweepControl,
+};
+use crawlgate::admin::ledger::{LedgerApi, LedgerProvider};
+use crawlgate::ledger::observation::{
+    DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal, RefusalRecording,
+};
+use crawlgate::ledger::transition::ErrorTolerance;
 use crawlgate::store::ledger::Ledger;
 use crawlgate::vocab::crawl_status::CrawlStatus;
 use crawlgate::vocab::crawler::Crawler;
@@ -18,26 +22,26 @@ use crate::support::look::{self, look};
 
 /// Remembers what it was told to do.
 #[derive(Debug, Default)]
-struct Sweeping(Mutex<Option<Progress>>);
+struct Sweeping(Mutex<Option<ApiSweepProgress>>);
 
-impl Sweeps for Sweeping {
-    fn begin(&self, how: How) -> Result<(), Busy> {
+impl SweepControl for Sweeping {
+    fn start(&self, how: ApiSweepMode) -> Result<(), ApiSweepBusy> {
         let mut progress = self.0.lock().unwrap();
         if progress
             .as_ref()
-            .is_some_and(|progress| progress.state == State::Running)
+            .is_some_and(|progress| progress.state == ApiSweepState::Running)
         {
-            return Err(Busy);
+            return Err(ApiSweepBusy);
         }
-        let gap = Gap {
+        let gap = ApiSweepGap {
             crawler: "news".into(),
             url: "http://a.test/".into(),
             rule: Some("spaces.b".into()),
             code: Some(760),
         };
-        *progress = Some(Progress {
-            state: State::Running,
-            how,
+        *progress = Some(ApiSweepProgress {
+            state: ApiSweepState::Running,
+            mode: how,
             revision: "3f9c2a1b".into(),
             looked_at: 3,
             total: 9,
@@ -50,7 +54,7 @@ impl Sweeps for Sweeping {
         Ok(())
     }
 
-    fn progress(&self) -> Option<Progress> {
+    fn progress(&self) -> Option<ApiSweepProgress> {
         self.0.lock().unwrap().clone()
     }
 }
@@ -58,7 +62,7 @@ impl Sweeps for Sweeping {
 #[derive(Debug)]
 struct Nothing;
 
-impl Kept for Nothing {
+impl LedgerProvider for Nothing {
     fn ledger(&self) -> Option<Ledger> {
         None
     }
@@ -71,13 +75,13 @@ struct Desk {
 
 impl Desk {
     async fn new() -> Self {
-        let ledger = Ledger::in_memory(Tolerance {
+        let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
         Self::with(Arc::new(ledger.clone()), ledger).await
     }
 
-    async fn with(kept: Arc<dyn Kept>, ledger: Ledger) -> Self {
+    async fn with(kept: Arc<dyn LedgerProvider>, ledger: Ledger) -> Self {
         let (metrics, policy, stops) = parts();
         let crawlers = [Crawler::new(&Slug::new("news").unwrap())].into();
         let api = LedgerApi::new(
@@ -86,14 +90,14 @@ impl Desk {
             crawlers,
             Clock::manual().0,
         );
-        let admin = Admin::new(
-            Guard::new([], None),
+        let admin = AdminServer::new(
+            AdminGuard::new([], None),
             metrics,
             Readiness::new(Vec::new),
             policy,
             stops,
         )
-        .ledger(api);
+        .with_ledger(api);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
@@ -106,10 +110,10 @@ impl Desk {
         }
     }
 
-    fn note(&self, crawler: &str, url: &str, at: u64, what: What) {
+    fn note(&self, crawler: &str, url: &str, at: u64, what: ObservationOutcome) {
         let mut note = look(crawler, url, at, what);
-        note.seen.rule = Some("r1".into());
-        self.ledger.note(note);
+        note.observation.rule = Some("r1".into());
+        self.ledger.record(note);
     }
 
     async fn get(&self, path: &str) -> (u16, Json) {
@@ -153,37 +157,37 @@ impl Desk {
     }
 }
 
-fn delivered() -> What {
-    look::delivered(Document {
+fn delivered() -> ObservationOutcome {
+    look::delivered(DeliveredDocument {
         content_type: "text/html".into(),
         size: 7,
-        ..Document::default()
+        ..DeliveredDocument::default()
     })
 }
 
-fn refused(code: u16) -> What {
-    What::Refused(Refused {
-        outcome: CrawlStatus::Filter,
+fn refused(code: u16) -> ObservationOutcome {
+    ObservationOutcome::Refused(ObservedRefusal {
+        crawl_status: CrawlStatus::Filter,
         intent: if code == 761 {
             Intent::Keep
         } else {
             Intent::Gone
         },
         code: Some(code),
-        record: Noting::Keep,
+        recording: RefusalRecording::Keep,
     })
 }
 
-fn failed() -> What {
-    What::Failed {
-        failing: Failing::Permanent,
+fn failed() -> ObservationOutcome {
+    ObservationOutcome::Failed {
+        failure: FailureKind::Permanent,
         code: Some(700),
     }
 }
 
 #[tokio::test]
 async fn without_a_ledger_the_answer_names_the_cure() {
-    let ledger = Ledger::in_memory(Tolerance {
+    let ledger = Ledger::in_memory(ErrorTolerance {
         temporary_errors: 5,
     });
     let desk = Desk::with(Arc::new(Nothing), ledger).await;
@@ -327,7 +331,7 @@ async fn the_feed_goes_on_behind_the_cursor() {
         desk.note("news", &url, 1_767_225_600_000, delivered());
         desk.note("news", &url, 1_767_225_601_000, what);
     }
-    desk.ledger.committed().await;
+    desk.ledger.flush().await;
     let (_, feed) = desk.get("events?limit=1").await;
     let first = json!({
         "id": 1, "at": "2026-01-01T00:00:01.000Z", "kind": "removal", "why": "excluded", "crawler": "news",

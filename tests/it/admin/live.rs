@@ -2,13 +2,14 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crawlgate::admin::live::LiveApi;
+use crawlgate::admin::decisions::DecisionsApi;
 use crawlgate::metrics::CrawlerIndex;
-use crawlgate::metrics::labels::Source;
+use crawlgate::metrics::labels::ResponseSource;
 use crawlgate::metrics::log::{
-    Closed, Destination, LineFormat, Log, LogSettings, QueryText, Share,
+    DecisionLog, LogCloseResult, LogDestination, LogLineFormat, LogSettings, QueryVisibility,
+    SampleRate,
 };
-use crawlgate::metrics::record::{Keep, Recorder};
+use crawlgate::metrics::record::{Recorder, UrlRetention};
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::rule_id::Slug;
@@ -37,7 +38,7 @@ impl Live {
     /// What is written nowhere.
     async fn unwritten() -> Self {
         Self::new(LogSettings {
-            to: Destination::None,
+            destination: LogDestination::None,
             ..LogSettings::default()
         })
         .await
@@ -45,9 +46,9 @@ impl Live {
 
     /// What is all written.
     async fn written() -> Self {
-        let to = Destination::Writer(Box::new(std::io::sink()));
+        let to = LogDestination::Writer(Box::new(std::io::sink()));
         Self::new(LogSettings {
-            to,
+            destination: to,
             ..LogSettings::default()
         })
         .await
@@ -57,13 +58,14 @@ impl Live {
         let clock = Clock::system();
         let crawler = Crawler::new(&Slug::new("news-bot").unwrap());
         let metrics = Metrics::new(std::slice::from_ref(&crawler), &[]).unwrap();
-        let bot = metrics.crawler(crawler.as_str());
-        let log = Log::open(settings, &metrics, &clock).unwrap();
-        let live = LiveApi::new(log.tap().unwrap());
+        let bot = metrics.crawler_index(crawler.as_str());
+        let log = DecisionLog::open(settings, &metrics, &clock).unwrap();
+        let live = DecisionsApi::new(log.tap().unwrap());
         let recorder = Recorder::new(metrics.clone(), log, clock);
         let (_, policy, stops) = parts();
-        let guard = Guard::new([], token.map(|token| Token::new(token).unwrap()));
-        let admin = Admin::new(guard, metrics, Readiness::new(Vec::new), policy, stops).live(live);
+        let guard = AdminGuard::new([], token.map(|token| AdminToken::new(token).unwrap()));
+        let admin = AdminServer::new(guard, metrics, Readiness::new(Vec::new), policy, stops)
+            .with_decisions(live);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
@@ -74,22 +76,22 @@ impl Live {
         }
     }
 
-    fn log(&self) -> &Log {
+    fn log(&self) -> &DecisionLog {
         self.recorder.log()
     }
 
     fn reject(&self, url: &str) -> String {
-        self.reject_keeping(url, Keep::Full)
+        self.reject_keeping(url, UrlRetention::Full)
     }
 
-    fn reject_keeping(&self, url: &str, keep: Keep) -> String {
+    fn reject_keeping(&self, url: &str, keep: UrlRetention) -> String {
         let now = self.recorder.clock().now();
         let mut record = self.recorder.begin(now, &Method::GET);
         let id = record.id().to_string();
-        record.target(&UrlTarget::parse(url).unwrap());
-        record.enter(Stage::Request);
-        record.rejected(Reason::Rule, None, keep);
-        record.answered(451, Source::Proxy);
+        record.set_target(&UrlTarget::parse(url).unwrap());
+        record.enter_stage(Stage::Request);
+        record.set_rejected(Reason::Rule, None, keep);
+        record.set_sent_status(451, ResponseSource::Proxy);
         record.finish(now);
         id
     }
@@ -98,19 +100,19 @@ impl Live {
         let now = self.recorder.clock().now();
         let mut record = self.recorder.begin(now, &Method::HEAD);
         let id = record.id().to_string();
-        record.crawler(self.bot);
-        record.target(&UrlTarget::parse(url).unwrap());
-        record.enter(Stage::Response);
-        record.held(Duration::from_millis(1_500));
-        record.allowed(None);
-        record.answered(200, Source::Origin);
+        record.set_crawler(self.bot);
+        record.set_target(&UrlTarget::parse(url).unwrap());
+        record.enter_stage(Stage::Response);
+        record.set_held(Duration::from_millis(1_500));
+        record.set_allowed(None);
+        record.set_sent_status(200, ResponseSource::Origin);
         record.finish(now);
         id
     }
 
     /// What was decided so far is in the ring.
     fn settle(&self) {
-        assert_eq!(self.log().flush(LONG), Closed::Done);
+        assert_eq!(self.log().flush(LONG), LogCloseResult::Done);
     }
 
     /// The whole answer to a request that ends.
@@ -327,7 +329,7 @@ async fn parameters_that_cannot_be_read_are_problems() {
 #[tokio::test]
 async fn a_token_is_asked_for() {
     let settings = LogSettings {
-        to: Destination::None,
+        destination: LogDestination::None,
         ..LogSettings::default()
     };
     let live = Live::guarded(settings, Some(TOKEN)).await;
@@ -350,38 +352,38 @@ async fn a_token_is_asked_for() {
 /// What the log does not write is shown all the same: refusals always, the others while somebody follows.
 #[tokio::test]
 async fn whatever_is_written_refusals_are_kept_and_followers_see_all() {
-    let written = || Destination::Writer(Box::new(std::io::sink()));
+    let written = || LogDestination::Writer(Box::new(std::io::sink()));
     let usual = LogSettings::default;
     for (what, settings) in [
         (
             "none",
             LogSettings {
-                to: Destination::None,
+                destination: LogDestination::None,
                 ..usual()
             },
         ),
         (
             "squid",
             LogSettings {
-                to: written(),
-                format: LineFormat::Squid,
+                destination: written(),
+                format: LogLineFormat::Squid,
                 ..usual()
             },
         ),
         (
             "no allows",
             LogSettings {
-                to: written(),
-                allows: Share::new(0.0).unwrap(),
+                destination: written(),
+                allow_sample: SampleRate::new(0.0).unwrap(),
                 ..usual()
             },
         ),
         (
             "squid, no allows",
             LogSettings {
-                to: written(),
-                format: LineFormat::Squid,
-                allows: Share::new(0.0).unwrap(),
+                destination: written(),
+                format: LogLineFormat::Squid,
+                allow_sample: SampleRate::new(0.0).unwrap(),
                 ..usual()
             },
         ),
@@ -403,19 +405,19 @@ async fn whatever_is_written_refusals_are_kept_and_followers_see_all() {
 
 #[tokio::test]
 async fn what_the_log_hides_is_hidden_here() {
-    for to in [
-        Destination::None,
-        Destination::Writer(Box::new(std::io::sink())),
+    for destination in [
+        LogDestination::None,
+        LogDestination::Writer(Box::new(std::io::sink())),
     ] {
         let live = Live::new(LogSettings {
-            to,
-            query: QueryText::Redacted,
+            destination,
+            query: QueryVisibility::Redacted,
             ..LogSettings::default()
         })
         .await;
         live.reject("http://a.test/s?secret=1");
-        live.reject_keeping("http://b.test/secret", Keep::Host);
-        live.reject_keeping("http://c.test/secret", Keep::None);
+        live.reject_keeping("http://b.test/secret", UrlRetention::Host);
+        live.reject_keeping("http://c.test/secret", UrlRetention::None);
         let shown = live.ask("GET /api/v1/decisions?follow=false", "").await;
         assert!(
             !shown.contains("secret") && !shown.contains("c.test"),
@@ -545,10 +547,10 @@ async fn an_answer_that_nobody_reads_keeps_its_place() {
 #[tokio::test]
 async fn a_destination_that_blocks_blinds_nobody() {
     let (gate, blocked) = std::sync::mpsc::channel::<()>();
-    let to = Destination::Writer(Box::new(Blocks(blocked)));
+    let destination = LogDestination::Writer(Box::new(Blocks(blocked)));
     let live = Live::new(LogSettings {
-        to,
-        queue: 8 << 10,
+        destination,
+        queue_bytes: 8 << 10,
         ..LogSettings::default()
     })
     .await;
@@ -560,7 +562,7 @@ async fn a_destination_that_blocks_blinds_nobody() {
         assert_eq!(stream.json().await.unwrap()["url"], url);
     }
     drop(gate);
-    assert_eq!(live.log().close(LONG), Closed::Done);
+    assert_eq!(live.log().close(LONG), LogCloseResult::Done);
     assert_eq!(stream.json().await, None);
 }
 
@@ -584,7 +586,7 @@ async fn a_stream_ends_with_the_log_and_its_last_lines() {
     let mut stream = live.follow("recent=0&verdict=allow").await;
     live.reject("http://a.test/1");
     live.allow("http://a.test/2");
-    assert_eq!(live.log().close(LONG), Closed::Done);
+    assert_eq!(live.log().close(LONG), LogCloseResult::Done);
     assert_eq!(stream.json().await.unwrap()["url"], "http://a.test/2");
     assert_eq!(stream.line().await, None);
     assert_eq!(live.urls("").await.len(), 2, "the ring stays");
@@ -597,7 +599,7 @@ async fn a_decision_is_found_by_its_id_as_long_as_it_is_kept() {
     assert_eq!(status(&none), 404);
     assert!(body(&none).contains("there is none yet"), "{none}");
     let refused = live.reject("http://a.test/x?q=1");
-    let hidden = live.reject_keeping("http://a.test/secret", Keep::Host);
+    let hidden = live.reject_keeping("http://a.test/secret", UrlRetention::Host);
     let allowed = live.allow("http://b.test/");
     for (id, verdict, facts) in [
         (

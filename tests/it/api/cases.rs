@@ -1,9 +1,9 @@
 //! A decision written as a case passes under the policy that it was made by, whatever its facts.
 
-use crawlgate::gate::trial::{Trial, run_case};
+use crawlgate::gate::offline_evaluation::{OfflineEvaluation, run_case};
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{self, Compiled};
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::compile::{self, CompiledPolicy};
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::report::case;
 use crawlgate::vocab::problem::Problem;
 use crawlgate::vocab::profile::Profile;
@@ -45,7 +45,7 @@ const ODD: [&str; 28] = [
     "\u{1f600}\u{202e}",
 ];
 
-fn load(document: &Json, cases: &str) -> Result<Compiled, Vec<Problem>> {
+fn load(document: &Json, cases: &str) -> Result<CompiledPolicy, Vec<Problem>> {
     let head = document
         .as_object()
         .unwrap()
@@ -57,7 +57,10 @@ fn load(document: &Json, cases: &str) -> Result<Compiled, Vec<Problem>> {
     } else {
         text
     };
-    compile::load(&MemoryFiles::new().with("p.yaml", cases), "p.yaml")
+    compile::load(
+        &MemoryFileSystem::new().with_file("p.yaml", cases),
+        "p.yaml",
+    )
 }
 
 #[test]
@@ -75,8 +78,9 @@ fn cases_pass_under_the_policy_that_they_were_made_by() {
             let profile = Profile::ALL.get(generator.rng.usize(..20)).copied();
             let given = given.as_object().unwrap();
             let facts = CaseFacts::from_json(given).unwrap();
-            let trial = Trial::new(&policy.policy, &facts, profile.unwrap_or(Profile::Generic));
-            cases.push_str(&case::of(&trial, given, profile));
+            let trial =
+                OfflineEvaluation::new(&policy.policy, &facts, profile.unwrap_or(Profile::Generic));
+            cases.push_str(&case::to_yaml(&trial, given, profile));
         }
         let again = load(&document, &cases);
         let again = again.unwrap_or_else(|problems| panic!("{problems:#?}\n{cases}\n{document}"));

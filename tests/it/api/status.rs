@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use crawlgate::admin::health::{Check, CheckState, Readiness};
-use crawlgate::metrics::labels::Source;
-use crawlgate::metrics::log::{Log, LogSettings};
-use crawlgate::metrics::record::{Keep, Recorder};
+use crawlgate::admin::health::{CheckState, HealthCheck, Readiness};
+use crawlgate::metrics::labels::ResponseSource;
+use crawlgate::metrics::log::{DecisionLog, LogSettings};
+use crawlgate::metrics::record::{Recorder, UrlRetention};
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::stage::Stage;
 use http::Method;
@@ -20,29 +20,29 @@ const POLICY: &str = "policy: 1\nname: acme\noptions: { disposition: allow }\n";
 async fn it_counts_what_records_counted_and_nothing_else() {
     let bench = Bench::new(POLICY).await;
     let settings = LogSettings {
-        to: crawlgate::metrics::log::Destination::None,
+        destination: crawlgate::metrics::log::LogDestination::None,
         ..LogSettings::default()
     };
-    let log = Log::open(settings, &bench.metrics, &bench.clock).unwrap();
+    let log = DecisionLog::open(settings, &bench.metrics, &bench.clock).unwrap();
     let recorder = Recorder::new(bench.metrics.clone(), log, bench.clock.clone());
-    let news = bench.metrics.crawler("news");
+    let news = bench.metrics.crawler_index("news");
     for (refused, took) in [(true, 3), (true, 30), (false, 3_000)] {
         let mut record = recorder.begin(bench.clock.now(), &Method::GET);
-        record.crawler(news);
+        record.set_crawler(news);
         if refused {
-            record.enter(Stage::Request);
-            record.rejected(Reason::Rule, None, Keep::Full);
-            record.answered(451, Source::Proxy);
+            record.enter_stage(Stage::Request);
+            record.set_rejected(Reason::Rule, None, UrlRetention::Full);
+            record.set_sent_status(451, ResponseSource::Proxy);
         } else {
-            record.enter(Stage::Response);
-            record.allowed(None);
-            record.answered(200, Source::Origin);
+            record.enter_stage(Stage::Response);
+            record.set_allowed(None);
+            record.set_sent_status(200, ResponseSource::Origin);
         }
         bench.hand.advance(Duration::from_millis(took));
     }
-    let _open = bench.metrics.connection();
+    let _open = bench.metrics.track_connection();
     let _waits = recorder.begin(bench.clock.now(), &Method::GET);
-    bench.metrics.hosts(7, 2, 0);
+    bench.metrics.set_hosts(7, 2, 0);
 
     let (status, said) = bench.ask("GET /api/v1/status", b"").await;
     assert_eq!(status, 200);
@@ -108,9 +108,9 @@ async fn it_counts_what_records_counted_and_nothing_else() {
 async fn what_readiness_says_is_there() {
     let checks = || {
         vec![
-            Check::new("policy", CheckState::Ok("acme".into())),
-            Check::new("log", CheckState::Warn("7 lines were lost".into())),
-            Check::new(
+            HealthCheck::new("policy", CheckState::Ok("acme".into())),
+            HealthCheck::new("log", CheckState::Warn("7 lines were lost".into())),
+            HealthCheck::new(
                 "drain",
                 CheckState::Fail("the proxy is shutting down".into()),
             ),
@@ -132,7 +132,7 @@ async fn what_readiness_says_is_there() {
 #[tokio::test]
 async fn without_metrics_it_says_that_nothing_is_known() {
     let bench = Bench::uncounted(POLICY).await;
-    let _open = bench.metrics.connection();
+    let _open = bench.metrics.track_connection();
     let (status, said) = bench.ask("GET /api/v1/status", b"").await;
     assert_eq!(status, 200);
     let keys = said.as_object().unwrap();

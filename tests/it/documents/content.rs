@@ -2,9 +2,9 @@
 
 use crawlgate::cli::serve::Server;
 use crawlgate::clock::Clock;
-use crawlgate::config::load::{Overrides, Surroundings, load};
+use crawlgate::config::load::{Environment, Overrides, load};
 use crawlgate::config::policy as policy_of;
-use crawlgate::ledger::transition::Tolerance;
+use crawlgate::ledger::transition::ErrorTolerance;
 use crawlgate::store::ledger::Ledger;
 use tokio::runtime::{Builder, Runtime};
 
@@ -30,7 +30,7 @@ impl Remembering {
         folder.write("policy.yaml", policy(options, "  []"));
         let file = folder.write("crawlgate.yaml", CONFIG.replace("log.json", "none"));
         let directory = file.parent().unwrap().to_owned();
-        let around = Surroundings {
+        let around = Environment {
             directory: &directory,
             variables: &|_| None,
         };
@@ -46,11 +46,11 @@ impl Remembering {
             .enable_all()
             .build()
             .unwrap();
-        let ledger = Ledger::in_memory(Tolerance {
+        let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 3,
         });
         let compiled =
-            policy_of::accept(&settings.policy.origin).unwrap_or_else(|p| panic!("{p:?}"));
+            policy_of::open_and_test(&settings.policy.origin).unwrap_or_else(|p| panic!("{p:?}"));
         let (clock, _) = Clock::manual();
         let started =
             async { Server::start_with(&settings, compiled.policy.into(), clock, Some(ledger)) };

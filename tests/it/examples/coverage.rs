@@ -1,6 +1,6 @@
 //! The cases of the policies that are shipped reach both branches of every rule.
 
-use crawlgate::gate::trial::Trial;
+use crawlgate::gate::offline_evaluation::OfflineEvaluation;
 use crawlgate::policy::coverage::Coverage;
 
 use super::{compiled_file, shipped, worked_examples};
@@ -13,13 +13,13 @@ fn the_shipped_policies_reach_both_branches_of_every_rule() {
         let policy = &compiled.policy;
         let mut coverage = Coverage::new(policy);
         for case in &compiled.cases {
-            coverage.add(&Trial::new(policy, &case.facts, case.profile).trail);
+            coverage.record(&OfflineEvaluation::new(policy, &case.facts, case.profile).trail);
         }
-        for covered in coverage.rules(policy) {
+        for covered in coverage.rule_coverage(policy) {
             let (path, id) = (path.display(), covered.rule.id.as_str());
             missing.extend(
                 covered
-                    .missed()
+                    .missed_branches()
                     .map(|branch| format!("{path}: {id}: {}", branch.name)),
             );
         }

@@ -9,7 +9,7 @@
 use std::fs;
 use std::path::Path;
 
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 
 use super::{compiled, failing, files, said};
 
@@ -62,7 +62,7 @@ impl Fence {
 
     /// What is wrong with the example.
     fn fault(&self) -> Option<String> {
-        let files = MemoryFiles::new().with("policy.yaml", self.whole());
+        let files = MemoryFileSystem::new().with_file("policy.yaml", self.whole());
         let compiled = compiled(&files, "policy.yaml");
         let fault = match (self.info.as_str(), compiled) {
             ("yaml policy", Err(said)) => Some(said),

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crawlgate::policy::source::MemoryFiles;
-use crawlgate::vocab::problem::Place;
+use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate::vocab::problem::SourceLocation;
 use crawlgate::vocab::problems::Problems;
-use crawlgate::yaml::{Node, Value, parse};
+use crawlgate::yaml::{Node, YamlValue, parse};
 
 use super::{compiled, compiled_file, failing, worked_examples};
 
@@ -20,7 +20,7 @@ const OPPOSITES: [(&str, &str); 4] = [
 
 /// Where a rule's sense is written, and what the opposite is.
 struct Sense {
-    place: Place,
+    place: SourceLocation,
     word: &'static str,
     opposite: &'static str,
 }
@@ -43,7 +43,7 @@ fn senses(document: &Node) -> Vec<Sense> {
 
 fn collect(rules: Option<&Node>, found: &mut Vec<Sense>) {
     for rule in items(rules) {
-        let Value::Mapping(entries) = &rule.value else {
+        let YamlValue::Mapping(entries) = &rule.value else {
             continue;
         };
         for entry in entries {
@@ -61,7 +61,7 @@ fn collect(rules: Option<&Node>, found: &mut Vec<Sense>) {
 
 fn items(node: Option<&Node>) -> &[Node] {
     match node.map(|node| &node.value) {
-        Some(Value::Sequence(items)) => items,
+        Some(YamlValue::Sequence(items)) => items,
         _ => &[],
     }
 }
@@ -85,7 +85,7 @@ fn flipped(text: &str, sense: &Sense) -> String {
 }
 
 /// The places at which turning the sense round goes unnoticed.
-fn unnoticed(path: &Path) -> Vec<Place> {
+fn unnoticed(path: &Path) -> Vec<SourceLocation> {
     let text = std::fs::read_to_string(path).unwrap();
     let document = parse(&Arc::from("policy.yaml"), &text, &mut Problems::new()).unwrap();
     let senses = senses(&document);
@@ -97,7 +97,7 @@ fn unnoticed(path: &Path) -> Vec<Place> {
         senses.len()
     );
     let goes_unnoticed = |sense: &&Sense| {
-        let files = MemoryFiles::new().with("policy.yaml", flipped(&text, sense));
+        let files = MemoryFileSystem::new().with_file("policy.yaml", flipped(&text, sense));
         let changed = compiled(&files, "policy.yaml")
             .unwrap_or_else(|said| panic!("{}: {said}", path.display()));
         failing(&changed).is_empty()

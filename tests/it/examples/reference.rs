@@ -7,8 +7,10 @@ use std::collections::BTreeMap;
 use std::fs;
 
 use crawlgate::policy::cases::FACT_KEYS;
-use crawlgate::policy::options::schema::{Acts, Counted, Default, Effect, OPEN, SPECS, Spec};
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::options::schema::{
+    EssentialValues, OPEN_MAPS, OptionDeadline, OptionDefault, OptionSpec, OptionSupport, SPECS,
+};
+use crawlgate::policy::source::MemoryFileSystem;
 
 use super::compiled;
 
@@ -17,36 +19,36 @@ const BEGIN: &str = "<!-- options -->\n";
 const END: &str = "<!-- /options -->";
 
 /// The last three columns of an option's row.
-fn columns(spec: &Spec) -> [String; 3] {
+fn columns(spec: &OptionSpec) -> [String; 3] {
     let default = shown(spec.default);
-    let here = match spec.effect {
-        Effect::Works => "yes".to_owned(),
-        Effect::NotYet => "no".to_owned(),
-        Effect::NotYetExcept(counted) => refused("no", counted),
+    let here = match spec.support {
+        OptionSupport::Supported => "yes".to_owned(),
+        OptionSupport::Ignored => "no".to_owned(),
+        OptionSupport::IgnoredExcept(counted) => refused("no", counted),
     };
-    [default, acts_at(spec.acts).to_owned(), here]
+    [default, acts_at(spec.deadline).to_owned(), here]
 }
 
-fn acts_at(acts: Acts) -> &'static str {
+fn acts_at(acts: OptionDeadline) -> &'static str {
     match acts {
-        Acts::Connect => "connect",
-        Acts::Until(stage) => stage.as_str(),
+        OptionDeadline::Connect => "connect",
+        OptionDeadline::Until(stage) => stage.as_str(),
     }
 }
 
 /// What is said of values that a policy to serve under cannot have.
-fn refused(otherwise: &str, counted: Counted) -> String {
+fn refused(otherwise: &str, counted: EssentialValues) -> String {
     match counted {
-        Counted::AllButDefault => "refused".to_owned(),
-        Counted::Word(word) => format!("{otherwise}; `{word}` refused"),
-        Counted::Items => format!("{otherwise}; any item refused"),
+        EssentialValues::AllButDefault => "refused".to_owned(),
+        EssentialValues::Word(word) => format!("{otherwise}; `{word}` refused"),
+        EssentialValues::Items => format!("{otherwise}; any item refused"),
     }
 }
 
 /// A default as the table shows it.
-fn shown(default: Default) -> String {
-    let json = default.value().to_json();
-    if matches!(default, Default::Required) {
+fn shown(default: OptionDefault) -> String {
+    let json = default.to_value().to_json();
+    if matches!(default, OptionDefault::Required) {
         return "must be given".to_owned();
     }
     match json.as_str() {
@@ -65,12 +67,12 @@ fn joined(mut values: Vec<String>) -> String {
 }
 
 /// A row with the last three columns as they must be; a row of no option stays as it is.
-fn expected(row: &str, specs: &mut BTreeMap<&str, &Spec>) -> String {
+fn expected(row: &str, specs: &mut BTreeMap<&str, &OptionSpec>) -> String {
     let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
     let [paths, values, ..] = cells.as_slice() else {
         return row.to_owned();
     };
-    let of_row: Vec<&Spec> = paths
+    let of_row: Vec<&OptionSpec> = paths
         .split(", ")
         .filter_map(|path| specs.remove(path.trim_matches('`')))
         .collect();
@@ -92,14 +94,15 @@ fn the_table_of_options_is_the_programs() {
     let text = fs::read_to_string(PATH).unwrap();
     let (before, rest) = text.split_once(BEGIN).unwrap();
     let (table, after) = rest.split_once(END).unwrap();
-    let mut specs: BTreeMap<&str, &Spec> = SPECS.iter().map(|spec| (spec.path, spec)).collect();
+    let mut specs: BTreeMap<&str, &OptionSpec> =
+        SPECS.iter().map(|spec| (spec.path, spec)).collect();
     let rows: Vec<String> = table.lines().map(|row| expected(row, &mut specs)).collect();
     assert!(specs.is_empty(), "{PATH} leaves out {:?}", specs.keys());
-    for map in OPEN {
+    for map in OPEN_MAPS {
         let row = rows
             .iter()
             .find(|row| row.starts_with(&format!("| `{}` ", map.path)));
-        let acts = acts_at(map.acts);
+        let acts = acts_at(map.deadline);
         assert!(
             row.is_some_and(|row| row.ends_with(&format!("| none | {acts} | yes |"))),
             "{}",
@@ -119,7 +122,7 @@ fn the_table_of_options_is_the_programs() {
 /// The words that a message allows where the policy has `nonsense`.
 fn allowed(body: &str) -> Vec<String> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\n{body}\n");
-    let files = MemoryFiles::new().with("policy.yaml", text);
+    let files = MemoryFileSystem::new().with_file("policy.yaml", text);
     let Err(said) = compiled(&files, "policy.yaml") else {
         panic!("{body} is accepted")
     };

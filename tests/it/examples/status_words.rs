@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crawlgate::policy::cases::FACT_KEYS;
 use crawlgate::vocab::problems::Problems;
 use crawlgate::vocab::reason::Reason;
-use crawlgate::yaml::{Node, Value, parse};
+use crawlgate::yaml::{Node, YamlValue, parse};
 use serde_json::{Map, Value as Json};
 
 use super::sources::Comments;
@@ -28,7 +28,7 @@ fn cases(path: &Path) -> Vec<Node> {
     let text = fs::read_to_string(path).unwrap();
     let document = parse(&Arc::from("policy.yaml"), &text, &mut Problems::new()).unwrap();
     let Some(Node {
-        value: Value::Sequence(cases),
+        value: YamlValue::Sequence(cases),
         ..
     }) = document.get("cases")
     else {
@@ -47,13 +47,13 @@ fn facts(case: &Node) -> Json {
 
 fn json(node: &Node) -> Json {
     match &node.value {
-        Value::Null => Json::Null,
-        Value::Bool(value) => Json::from(*value),
-        Value::Int(number, _) => Json::from(*number),
-        Value::Float(number, _) => Json::from(*number),
-        Value::Text(text) => Json::from(&**text),
-        Value::Sequence(items) => items.iter().map(json).collect(),
-        Value::Mapping(entries) => entries
+        YamlValue::Null => Json::Null,
+        YamlValue::Bool(value) => Json::from(*value),
+        YamlValue::Int(number, _) => Json::from(*number),
+        YamlValue::Float(number, _) => Json::from(*number),
+        YamlValue::Text(text) => Json::from(&**text),
+        YamlValue::Sequence(items) => items.iter().map(json).collect(),
+        YamlValue::Mapping(entries) => entries
             .iter()
             .map(|e| (e.key.text.to_string(), json(&e.value)))
             .collect(),

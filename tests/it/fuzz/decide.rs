@@ -2,14 +2,14 @@
 //! holds.
 
 use crawlgate::policy::Policy;
-use crawlgate::policy::cases::{Answer, CaseFacts};
-use crawlgate::policy::compile::{self, Compiled};
+use crawlgate::policy::cases::{CaseFacts, CaseRefusal};
+use crawlgate::policy::compile::{self, CompiledPolicy};
 use crawlgate::policy::coverage::Coverage;
 use crawlgate::policy::decide::{Cause, Decision, Verdict};
-use crawlgate::policy::fact::{Fact, Facts, Subject};
+use crawlgate::policy::fact::{EvaluationTarget, Fact, Facts};
 use crawlgate::policy::rule::PolicyStage;
-use crawlgate::policy::shadow::Shadows;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::shadow::ShadowDecisions;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::trail::Trail;
 use crawlgate::vocab::reason::Reason;
 use serde_json::{Value as Json, json};
@@ -84,13 +84,13 @@ pub(crate) fn run(input: &[u8]) {
     };
     let facts = bytes.facts();
     let document = bytes.document(&facts);
-    let files = MemoryFiles::new().with("policy.yaml", document.to_string());
+    let files = MemoryFileSystem::new().with_file("policy.yaml", document.to_string());
     if let Ok(compiled) = compile::load(&files, "policy.yaml") {
         judge_all(&compiled, &facts);
     }
 }
 
-fn judge_all(compiled: &Compiled, facts: &Json) {
+fn judge_all(compiled: &CompiledPolicy, facts: &Json) {
     let policy = &compiled.policy;
     let Ok(full) = CaseFacts::from_json(facts.as_object().unwrap()) else {
         return;
@@ -100,11 +100,11 @@ fn judge_all(compiled: &Compiled, facts: &Json) {
     shadows(policy, &full.facts());
     for case in &compiled.cases {
         let (trail, decision) = policy.decide(&case.facts.facts());
-        let _ = case.mismatches(policy, &trail, &decision, &Answer::default());
+        let _ = case.mismatches(policy, &trail, &decision, &CaseRefusal::default());
     }
-    let share = Coverage::of_cases(policy, &compiled.cases).by_rule(policy);
-    assert!(share.reached <= share.of);
-    if let Subject::Url(_) = full.facts().subject {
+    let share = Coverage::from_cases(policy, &compiled.cases).rule_ratio(policy);
+    assert!(share.reached <= share.total);
+    if let EvaluationTarget::Url(_) = full.facts().target {
         early(policy, &full.facts(), &decision);
         tunnel(policy, facts, &decision);
     }
@@ -117,22 +117,22 @@ fn explain(policy: &Policy, facts: &Facts<'_>, trail: &Trail, decision: &Decisio
         *decision,
         "the same facts, another decision"
     );
-    for line in policy.rule_lines(trail) {
-        let grounds = policy.grounds(&line, facts);
+    for line in policy.explain_rules(trail) {
+        let grounds = policy.decisive_tests(&line, facts);
         grounds
             .iter()
             .for_each(|ground| assert!(!ground.to_string().is_empty()));
-        let _ = (policy.condition_in_words(line.rule), line.waits_for());
+        let _ = (policy.describe_condition(line.rule), line.pending_stage());
     }
     assert!(policy.options_json(trail).is_object());
-    let refusing = policy.refusing(trail, decision);
+    let refusing = policy.refusal(trail, decision);
     match decision.cause {
         Cause::Rule(rule) => assert_eq!(refusing.rule, policy.rule_id(rule)),
         Cause::Default => assert_eq!(refusing.rule, None),
     }
     assert!(
         trail
-            .matched()
+            .matched_rules()
             .iter()
             .all(|rule| policy.rule(*rule).is_some())
     );
@@ -140,11 +140,11 @@ fn explain(policy: &Policy, facts: &Facts<'_>, trail: &Trail, decision: &Decisio
 
 /// Shadow evaluation, stage by stage beside the live one, as a request makes it. It changes nothing.
 fn shadows(policy: &Policy, facts: &Facts<'_>) {
-    if let Subject::Tunnel(_) = facts.subject {
-        let shadows = Shadows::of_tunnel(policy, facts);
-        return shadows
-            .iter()
-            .for_each(|shadow| assert!(shadow.matched(policy).count() <= policy.rules().len()));
+    if let EvaluationTarget::Tunnel(_) = facts.target {
+        let shadows = ShadowDecisions::for_tunnel(policy, facts);
+        return shadows.iter().for_each(|shadow| {
+            assert!(shadow.matched_rules(policy).count() <= policy.rules().len())
+        });
     }
     let answered = Facts {
         document: Fact::Unknown,
@@ -158,8 +158,8 @@ fn shadows(policy: &Policy, facts: &Facts<'_>) {
         address: Fact::Unknown,
         ..connected
     };
-    let mut shadows = Shadows::of_request(policy, &asked);
-    let (mut trail, mut decision) = policy.request(&asked);
+    let mut shadows = ShadowDecisions::for_request(policy, &asked);
+    let (mut trail, mut decision) = policy.decide_request(&asked);
     let later = [
         (
             PolicyStage::Destination,
@@ -175,13 +175,13 @@ fn shadows(policy: &Policy, facts: &Facts<'_>) {
     for (stage, known, facts) in later {
         if known && !decision.rejects() {
             let before = trail.clone();
-            decision = policy.stage(&mut trail, stage, &facts);
-            shadows.stage(policy, stage, &facts, &before);
+            decision = policy.decide_stage(&mut trail, stage, &facts);
+            shadows.decide_stage(policy, stage, &facts, &before);
         }
     }
     for shadow in shadows.iter() {
-        assert!(policy.shadows().contains(&shadow.root));
-        assert!(policy.rule(shadow.rule(policy)).is_some());
+        assert!(policy.shadow_rules().contains(&shadow.root));
+        assert!(policy.rule(shadow.reported_rule(policy)).is_some());
     }
     assert_eq!(
         policy.decide(&answered).1,

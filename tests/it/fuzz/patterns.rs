@@ -4,7 +4,7 @@
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::vocab::reason::Reason;
 use serde_json::json;
 
@@ -134,16 +134,12 @@ fn compiled(asked: &Asked<'_>) -> Option<Policy> {
         "policy": 1, "name": "one", "options": { "disposition": "allow" },
         "rules": [{ "id": "it", "forbid": condition }],
     });
-    let files = MemoryFiles::new().with("policy.yaml", document.to_string());
+    let files = MemoryFileSystem::new().with_file("policy.yaml", document.to_string());
     match compile::load(&files, "policy.yaml") {
         Ok(compiled) => Some(compiled.policy),
         Err(problems) => {
             assert!(problems.iter().any(|problem| problem.is_error()));
-            assert!(
-                problems
-                    .iter()
-                    .all(|problem| !problem.rendered().is_empty())
-            );
+            assert!(problems.iter().all(|problem| !problem.render().is_empty()));
             None
         }
     }

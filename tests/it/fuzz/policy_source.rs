@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use crawlgate::policy::compile::{self, Compiled};
+use crawlgate::policy::compile::{self, CompiledPolicy};
 use crawlgate::policy::coverage::Coverage;
-use crawlgate::policy::source::MemoryFiles;
-use crawlgate::vocab::problem::{Place, Problem};
+use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate::vocab::problem::{Problem, SourceLocation};
 
 /// Where the parts of the input stand, one behind each NUL: the policy, and lists that it may name.
 const FILES: [&str; 4] = [
@@ -23,24 +23,24 @@ pub(crate) fn run(input: &[u8]) {
     let files: BTreeMap<&str, &[u8]> = parts.collect();
     let given = files
         .iter()
-        .fold(MemoryFiles::new(), |given, (path, bytes)| {
-            given.with(path, *bytes)
+        .fold(MemoryFileSystem::new(), |given, (path, bytes)| {
+            given.with_file(path, *bytes)
         });
     if let Some(compiled) = compiled(&given, &files) {
         ask(&compiled);
     }
 }
 
-fn compiled(given: &MemoryFiles, files: &BTreeMap<&str, &[u8]>) -> Option<Compiled> {
+fn compiled(given: &MemoryFileSystem, files: &BTreeMap<&str, &[u8]>) -> Option<CompiledPolicy> {
     let (compiled, problems) = match compile::load(given, FILES[0]) {
         Ok(compiled) => {
             assert!(
                 !compiled.problems.iter().any(Problem::is_error),
                 "a policy with errors"
             );
-            assert_eq!(compiled.places.len(), compiled.policy.rules().len());
+            assert_eq!(compiled.rule_places.len(), compiled.policy.rules().len());
             compiled
-                .places
+                .rule_places
                 .iter()
                 .for_each(|place| check_place(place, files));
             let problems = compiled.problems.clone();
@@ -55,7 +55,7 @@ fn compiled(given: &MemoryFiles, files: &BTreeMap<&str, &[u8]>) -> Option<Compil
         }
     };
     for problem in &problems {
-        check_place(&problem.place, files);
+        check_place(&problem.location, files);
         // However many there are, the first of them show what rendering does.
         assert!(!problem.message.is_empty());
     }
@@ -63,13 +63,13 @@ fn compiled(given: &MemoryFiles, files: &BTreeMap<&str, &[u8]>) -> Option<Compil
         let said = problem.to_string();
         assert!(!said.contains(|c: char| c.is_control()), "{said:?}");
         assert!(problem.to_json().is_object());
-        assert!(!problem.rendered().is_empty());
+        assert!(!problem.render().is_empty());
     }
     compiled
 }
 
 /// A place is a file as a whole, or a line and a column that are there.
-fn check_place(place: &Place, files: &BTreeMap<&str, &[u8]>) {
+fn check_place(place: &SourceLocation, files: &BTreeMap<&str, &[u8]>) {
     let Some(bytes) = files.get(&*place.file) else {
         panic!("{place} is in no file of the policy")
     };
@@ -94,12 +94,12 @@ fn check_place(place: &Place, files: &BTreeMap<&str, &[u8]>) {
 }
 
 /// What the tools do with a policy that can be used.
-fn ask(compiled: &Compiled) {
+fn ask(compiled: &CompiledPolicy) {
     let policy = &compiled.policy;
     for case in compiled.cases.iter().take(20) {
         let facts = case.facts.facts();
         let (trail, decision) = policy.decide(&facts);
-        let lines: Vec<_> = policy.rule_lines(&trail).take(200).collect();
+        let lines: Vec<_> = policy.explain_rules(&trail).take(200).collect();
         assert_eq!(lines.len(), policy.rules().len().min(200));
         assert!(policy.options_json(&trail).is_object());
         assert_eq!(
@@ -108,7 +108,7 @@ fn ask(compiled: &Compiled) {
             "the same facts, another decision"
         );
     }
-    let share =
-        Coverage::of_cases(policy, &compiled.cases[..compiled.cases.len().min(20)]).by_rule(policy);
-    assert!(share.reached <= share.of);
+    let share = Coverage::from_cases(policy, &compiled.cases[..compiled.cases.len().min(20)])
+        .rule_ratio(policy);
+    assert!(share.reached <= share.total);
 }

@@ -3,10 +3,12 @@
 
 use std::collections::BTreeSet;
 
-use crawlgate::robots::Parsed;
-use crawlgate::robots::extension::{Extension, MAX_LINES};
-use crawlgate::robots::tag::{add_words, forbids_index, members, runs};
-use crawlgate::robots::usage::{MAX_MEMBERS, Preference, Spelling, statement};
+use crawlgate::robots::RobotsFile;
+use crawlgate::robots::extension::{ExtensionKind, MAX_LINES};
+use crawlgate::robots::robots_tag::{
+    append_directives, directive_groups, forbids_index, split_directives,
+};
+use crawlgate::robots::usage::{MAX_MEMBERS, UsagePreference, UsageSyntax, parse_statement};
 
 const AGENTS: [&str; 3] = ["a", "bot", "x"];
 
@@ -17,19 +19,19 @@ pub(crate) fn run(input: &[u8]) {
         None => (input, &b"a"[..]),
     };
     let path = format!("/{}", String::from_utf8_lossy(path));
-    let parsed = Parsed::new(file);
+    let parsed = RobotsFile::parse(file);
     assert!(
-        parsed.bytes() <= 4096 + 80 * file.len(),
+        parsed.memory_size() <= 4096 + 80 * file.len(),
         "{} bytes of {}",
-        parsed.bytes(),
+        parsed.memory_size(),
         file.len()
     );
-    let bare = Parsed::new(&without_extensions(file));
+    let bare = RobotsFile::parse(&without_extensions(file));
     for agent in AGENTS {
-        let (with, without) = (parsed.ruling(agent, &path), bare.ruling(agent, &path));
+        let (with, without) = (parsed.decide(agent, &path), bare.decide(agent, &path));
         assert_eq!(
-            (with.access, with.cause),
-            (without.access, without.cause),
+            (with.access, with.deciding_line),
+            (without.access, without.deciding_line),
             "{agent} {path}"
         );
         uses(&parsed, agent, &path);
@@ -60,52 +62,56 @@ fn without_extensions(file: &[u8]) -> Vec<u8> {
     lines.flat_map(bare).collect()
 }
 
-fn uses(parsed: &Parsed, agent: &str, path: &str) {
-    let stated = parsed.usage(agent, path);
+fn uses(parsed: &RobotsFile, agent: &str, path: &str) {
+    let stated = parsed.usage_rules(agent, path);
     let names: BTreeSet<_> = stated.iter().map(|stated| &stated.purpose).collect();
     assert_eq!(names.len(), stated.len(), "each use once");
     assert!(stated.is_sorted_by_key(|stated| stated.line) && stated.len() <= 64);
-    assert!(stated.is_empty() || parsed.speaks_of_uses());
-    let named = parsed.usage_of(agent, path, names.iter().map(|name| &***name));
+    assert!(stated.is_empty() || parsed.has_usage_lines());
+    let named = parsed.usage_rules_for(agent, path, names.iter().map(|name| &***name));
     for said in &stated {
         let same = named
             .iter()
             .find(|named| named.purpose == said.purpose)
             .map(|named| named.preference);
         assert!(
-            said.preference <= same.unwrap_or(Preference::Unset),
+            said.preference <= same.unwrap_or(UsagePreference::Unset),
             "{said:?}, {same:?}"
         );
     }
 }
 
-fn lines(parsed: &Parsed, file: &[u8]) {
+fn lines(parsed: &RobotsFile, file: &[u8]) {
     let kinds = [
-        Extension::Usage,
-        Extension::Signal,
-        Extension::VisitTime,
-        Extension::CleanParam,
-        Extension::Host,
+        ExtensionKind::ContentUsage,
+        ExtensionKind::ContentSignal,
+        ExtensionKind::VisitTime,
+        ExtensionKind::CleanParam,
+        ExtensionKind::Host,
     ];
-    let kept: usize = kinds.iter().map(|kind| parsed.lines_of(*kind).len()).sum();
+    let kept: usize = kinds
+        .iter()
+        .map(|kind| parsed.extension_lines(*kind).len())
+        .sum();
     assert!(kept <= 2 * MAX_LINES && kept as u32 <= parsed.directives());
     assert!(parsed.text().len() <= file.len());
 }
 
 fn tags(line: &str) {
-    for run in runs(line) {
+    for run in directive_groups(line) {
         assert!(
-            !run.words.is_empty() && run.whole.ends_with(run.words),
+            !run.directives.is_empty() && run.source.ends_with(run.directives),
             "{run:?}"
         );
         assert!(
-            members(run.words).all(|member| !member.is_empty() && member == member.trim()),
+            split_directives(run.directives)
+                .all(|member| !member.is_empty() && member == member.trim()),
             "{run:?}"
         );
     }
     let (mut all, mut none) = (String::new(), String::new());
-    add_words(&mut all, &format!("noindex, {line}"), "bot");
-    add_words(&mut none, line, "nobody-goes-by-this");
+    append_directives(&mut all, &format!("noindex, {line}"), "bot");
+    append_directives(&mut none, line, "nobody-goes-by-this");
     assert!(
         forbids_index(&all) && none.len() <= 2 * line.len() + 2,
         "{line:?}"
@@ -114,8 +120,8 @@ fn tags(line: &str) {
 
 fn statements(text: &str) {
     let (usage, signal) = (
-        statement(Spelling::Usage, text),
-        statement(Spelling::Signal, text),
+        parse_statement(UsageSyntax::ContentUsage, text),
+        parse_statement(UsageSyntax::ContentSignal, text),
     );
     assert!(usage.len() <= MAX_MEMBERS && usage.len() == signal.len());
     for ((name, last), (same, strictest)) in usage.iter().zip(&signal) {

@@ -10,10 +10,13 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
-use crawlgate::proxy::accept::{self, AcceptLimits, Connection, Owner, Room};
-use crawlgate::proxy::drain::{Drain, DrainWatch, Drained};
+use crawlgate::proxy::accept::{
+    self, AcceptLimits, ClientConnection, ConnectionHandler, ConnectionLimiter,
+};
+use crawlgate::proxy::drain::{Drain, DrainOutcome, DrainWatch};
 use crawlgate::proxy::head::{
-    Foreign, Handover, HeadError, HeadEvents, HeadLimits, ReaderSettings, ServiceOpen,
+    ClientSocket, ForeignProtocol, HeadError, HeadEvents, HeadLimits, HeadReaderSettings,
+    ServiceGuard,
 };
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt;
@@ -33,7 +36,7 @@ pub(super) fn limits() -> AcceptLimits {
         fields: 10,
         target: 256,
     };
-    let reader = ReaderSettings {
+    let reader = HeadReaderSettings {
         limits,
         head: LONG,
         idle: LONG,
@@ -53,7 +56,7 @@ pub(super) fn limits() -> AcceptLimits {
 pub(super) struct Echo {
     pub(super) seen: Mutex<Vec<String>>,
     pub(super) refused: Mutex<Vec<(HeadError, Vec<u8>)>>,
-    pub(super) foreign: Mutex<Vec<Foreign>>,
+    pub(super) foreign: Mutex<Vec<ForeignProtocol>>,
     pub(super) in_service: Arc<AtomicUsize>,
     pub(super) connections: AtomicUsize,
     /// For how long it waits for a body.
@@ -72,7 +75,7 @@ impl Drop for InService {
 pub(super) struct Answer {
     left: usize,
     text: Option<Bytes>,
-    _open: ServiceOpen,
+    _open: ServiceGuard,
     _in_service: InService,
 }
 
@@ -98,20 +101,20 @@ impl Body for Answer {
     }
 }
 
-impl Owner for Echo {
-    type Kept = usize;
-    type Body = Answer;
+impl ConnectionHandler for Echo {
+    type ConnectionState = usize;
+    type ResBody = Answer;
     type Error = Infallible;
 
-    fn connected(&self, _: SocketAddr) -> usize {
+    fn on_connect(&self, _: SocketAddr) -> usize {
         self.connections.fetch_add(1, Ordering::SeqCst)
     }
 
-    async fn answer(
+    async fn handle_request(
         &self,
         request: Request<Incoming>,
-        open: ServiceOpen,
-        connection: &Connection<usize>,
+        open: ServiceGuard,
+        connection: &ClientConnection<usize>,
     ) -> Result<Response<Answer>, Infallible> {
         self.in_service.fetch_add(1, Ordering::SeqCst);
         let in_service = InService(Arc::clone(&self.in_service));
@@ -158,23 +161,23 @@ impl Owner for Echo {
         }))
     }
 
-    async fn carry_on(
+    async fn continue_after_connect(
         &self,
-        client: Handover,
-        _: &mut Connection<usize>,
+        client: ClientSocket,
+        _: &mut ClientConnection<usize>,
         _: &mut DrainWatch,
-    ) -> Option<Handover> {
+    ) -> Option<ClientSocket> {
         // HTTP goes on: what follows is answered in its turn.
         Some(client)
     }
 
-    fn overloaded(&self, _: SocketAddr) -> Bytes {
+    fn overload_response(&self, _: SocketAddr) -> Bytes {
         answer("503 Service Unavailable", "overloaded")
     }
 }
 
 impl HeadEvents for Echo {
-    fn refused(&self, error: HeadError, partial: &[u8]) -> Bytes {
+    fn refusal_response(&self, error: HeadError, partial: &[u8]) -> Bytes {
         self.refused.lock().unwrap().push((error, partial.to_vec()));
         match error {
             HeadError::Malformed(what) => answer("400 Bad Request", what),
@@ -184,7 +187,7 @@ impl HeadEvents for Echo {
         }
     }
 
-    fn foreign(&self, foreign: Foreign) {
+    fn record_foreign(&self, foreign: ForeignProtocol) {
         self.foreign.lock().unwrap().push(foreign);
     }
 }
@@ -218,7 +221,7 @@ impl Listening {
         let (drain, watch) = Drain::new();
         tokio::spawn(accept::serve(
             listener,
-            Room::new(&limits),
+            ConnectionLimiter::new(&limits),
             limits.reader,
             Arc::clone(&echo),
             watch,
@@ -256,7 +259,7 @@ impl Listening {
         String::from_utf8_lossy(&answer).into_owned()
     }
 
-    pub(super) async fn drain(&self, patience: Duration) -> Drained {
+    pub(super) async fn drain(&self, patience: Duration) -> DrainOutcome {
         tokio::time::timeout(LONG, self.drain.run(Duration::ZERO, patience))
             .await
             .unwrap()

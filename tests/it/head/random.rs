@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use crawlgate::proxy::head::{
-    Foreign, HeadError, HeadEvents, HeadLimits, HeadReader, Progress, ReaderSettings, Turn, scan,
+    ForeignProtocol, HeadError, HeadEvents, HeadLimits, HeadReader, HeadReaderSettings,
+    ScanProgress, ServiceState, scan_head,
 };
 use fastrand::Rng;
 use hyper::rt::{Read, ReadBuf};
@@ -70,18 +71,18 @@ fn input(rng: &mut Rng) -> Vec<u8> {
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Told {
     refused: Vec<HeadError>,
-    foreign: Vec<Foreign>,
+    foreign: Vec<ForeignProtocol>,
 }
 
 struct Teller(Arc<Mutex<Told>>);
 
 impl HeadEvents for Teller {
-    fn refused(&self, error: HeadError, _: &[u8]) -> Bytes {
+    fn refusal_response(&self, error: HeadError, _: &[u8]) -> Bytes {
         self.0.lock().unwrap().refused.push(error);
         Bytes::from_static(b"no")
     }
 
-    fn foreign(&self, foreign: Foreign) {
+    fn record_foreign(&self, foreign: ForeignProtocol) {
         self.0.lock().unwrap().foreign.push(foreign);
     }
 }
@@ -101,7 +102,7 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
         socket.set_nodelay(true).unwrap();
     }
     let told = Arc::new(Mutex::new(Told::default()));
-    let settings = ReaderSettings {
+    let settings = HeadReaderSettings {
         limits: LIMITS,
         head: LONG,
         idle: LONG,
@@ -111,7 +112,7 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
         server,
         Teller(Arc::clone(&told)),
         settings,
-        Arc::new(Turn::default()),
+        Arc::new(ServiceState::default()),
     );
     let room = rng.usize(1..600);
     let send = async {
@@ -152,11 +153,11 @@ fn heads(handed: &[u8]) -> (Vec<usize>, usize) {
     };
     let (mut at, mut starts, mut bodies) = (0, vec![0], 0);
     while at < handed.len() {
-        let Ok(Progress::Complete(head)) = scan(&handed[at..], wide) else {
+        let Ok(ScanProgress::Complete(head)) = scan_head(&handed[at..], wide) else {
             panic!("no head at {at}")
         };
         assert!(
-            head.bytes.start == 0 && !head.encode,
+            head.bytes.start == 0 && !head.needs_encoding,
             "a head at {at} that is not as hyper is to see it"
         );
         let text = String::from_utf8_lossy(&handed[at..at + head.bytes.end]).to_ascii_lowercase();

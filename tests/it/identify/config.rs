@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crawlgate::config::file::ConfigFile;
-use crawlgate::gate::crawlers::password::Verdict;
+use crawlgate::gate::crawlers::password::PasswordMatch;
 use crawlgate::vocab::problems::Problems;
 
 const HASH: &str = "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO";
@@ -11,7 +11,7 @@ const HASH: &str = "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO
 fn read(text: &str) -> (ConfigFile, Problems) {
     let mut problems = Problems::new();
     let variables = |name: &str| (name == "HASH").then(|| HASH.to_owned());
-    let config = ConfigFile::read(&Arc::from("c.yaml"), text, &variables, &mut problems);
+    let config = ConfigFile::parse(&Arc::from("c.yaml"), text, &variables, &mut problems);
     (config, problems)
 }
 
@@ -146,7 +146,7 @@ fn no_secret_is_shown() {
         ),
     ] {
         let (_, problems) = read(&format!("crawlers:\n- name: a\n  auth: {auth}\n"));
-        let shown: Vec<String> = problems.into_vec().iter().map(|p| p.rendered()).collect();
+        let shown: Vec<String> = problems.into_vec().iter().map(|p| p.render()).collect();
         let shown = shown.join("\n");
         assert!(
             shown.contains("error") && shown.contains(message),
@@ -174,7 +174,7 @@ fn a_hash_may_be_pasted_or_come_from_a_variable() {
         let crawlers = read(&text).0.crawlers;
         assert_eq!(
             crawlers[0].auth.as_ref().unwrap().password.verify("s3cret"),
-            Verdict::Right
+            PasswordMatch::Match
         );
     }
 }

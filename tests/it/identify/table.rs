@@ -4,9 +4,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlgate::clock::{Clock, Hand};
+use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::gate::crawlers::password::PasswordHash;
-use crawlgate::gate::crawlers::{Anonymous, Auth, Caller, Crawlers, Registration, Stranger};
+use crawlgate::gate::crawlers::{
+    AnonymousAccess, AuthenticationError, ConnectedClient, CrawlerRegistration, CrawlerRegistry,
+    StoredCredentials,
+};
 use crawlgate::metrics::Metrics;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::rule_id::Slug;
@@ -18,8 +21,8 @@ const FAR: &str = "203.0.113.7";
 
 /// `news` and `jürgen` have credentials, `lab` and `bench` networks, `lone` nothing but a listener.
 struct Bench {
-    crawlers: Arc<Crawlers>,
-    hand: Hand,
+    crawlers: Arc<CrawlerRegistry>,
+    hand: ManualClock,
 }
 
 fn slug(name: &str) -> Slug {
@@ -30,10 +33,10 @@ fn hash(password: &str) -> PasswordHash {
     PasswordHash::parse(&bcrypt::hash(password, 4).unwrap()).unwrap()
 }
 
-fn registration(name: &str, auth: Option<(&str, &str)>, sources: &[&str]) -> Registration {
-    Registration {
+fn registration(name: &str, auth: Option<(&str, &str)>, sources: &[&str]) -> CrawlerRegistration {
+    CrawlerRegistration {
         crawler: Crawler::new(&slug(name)),
-        auth: auth.map(|(user, password)| Auth {
+        auth: auth.map(|(user, password)| StoredCredentials {
             user: user.into(),
             password: hash(password),
         }),
@@ -42,7 +45,7 @@ fn registration(name: &str, auth: Option<(&str, &str)>, sources: &[&str]) -> Reg
 }
 
 impl Bench {
-    fn new(anonymous: Anonymous) -> Self {
+    fn new(anonymous: AnonymousAccess) -> Self {
         Self::with(
             &[
                 registration("news", Some(("news", "s3cret:with:colons")), &[]),
@@ -56,20 +59,20 @@ impl Bench {
         )
     }
 
-    fn with(registrations: &[Registration], anonymous: Anonymous) -> Self {
+    fn with(registrations: &[CrawlerRegistration], anonymous: AnonymousAccess) -> Self {
         let (clock, hand) = Clock::manual();
         let names: Vec<Crawler> = registrations.iter().map(|r| r.crawler.clone()).collect();
         let metrics = Metrics::new(&names, &[]).unwrap();
-        let crawlers = Crawlers::new(registrations, anonymous, &metrics, clock).unwrap();
+        let crawlers = CrawlerRegistry::new(registrations, anonymous, &metrics, clock).unwrap();
         Self {
             crawlers: Arc::new(crawlers),
             hand,
         }
     }
 
-    fn caller(&self, address: &str, listener: Option<&str>) -> Caller {
+    fn caller(&self, address: &str, listener: Option<&str>) -> ConnectedClient {
         self.crawlers
-            .caller(address.parse().unwrap(), listener.map(slug).as_ref())
+            .new_client(address.parse().unwrap(), listener.map(slug).as_ref())
     }
 
     /// Who sends these values of Proxy-Authorization, over a connection of its own.
@@ -78,11 +81,15 @@ impl Bench {
         address: &str,
         listener: Option<&str>,
         fields: &[&str],
-    ) -> Result<String, Stranger> {
+    ) -> Result<String, AuthenticationError> {
         self.on(&self.caller(address, listener), fields).await
     }
 
-    async fn on(&self, caller: &Caller, fields: &[&str]) -> Result<String, Stranger> {
+    async fn on(
+        &self,
+        caller: &ConnectedClient,
+        fields: &[&str],
+    ) -> Result<String, AuthenticationError> {
         let mut headers = HeaderMap::new();
         for field in fields {
             headers.append(
@@ -90,11 +97,11 @@ impl Bench {
                 HeaderValue::from_bytes(field.as_bytes()).unwrap(),
             );
         }
-        let identity = self.crawlers.recognise(caller, &headers).await?;
+        let identity = self.crawlers.identify(caller, &headers).await?;
         Ok(identity.crawler.to_string())
     }
 
-    async fn guess(&self, address: &str, password: &str) -> Result<String, Stranger> {
+    async fn guess(&self, address: &str, password: &str) -> Result<String, AuthenticationError> {
         self.who(address, None, &[&basic("news", password)]).await
     }
 }
@@ -109,7 +116,7 @@ fn basic(user: &str, password: &str) -> String {
 
 #[tokio::test]
 async fn credentials_come_before_the_listener_before_the_network_before_nothing() {
-    let bench = Bench::new(Anonymous::Allow);
+    let bench = Bench::new(AnonymousAccess::Allow);
     let good = basic("news", "s3cret:with:colons");
     let good: &[&str] = &[&good];
     for (address, listener, fields, who) in [
@@ -137,14 +144,23 @@ async fn credentials_come_before_the_listener_before_the_network_before_nothing(
 
 #[tokio::test]
 async fn strangers_are_told_from_guests() {
-    let (open, closed) = (Bench::new(Anonymous::Allow), Bench::new(Anonymous::Deny));
+    let (open, closed) = (
+        Bench::new(AnonymousAccess::Allow),
+        Bench::new(AnonymousAccess::Deny),
+    );
     // Anonymous clients of other machines would make an open relay.
-    assert_eq!(open.who(FAR, None, &[]).await, Err(Stranger::Nameless));
+    assert_eq!(
+        open.who(FAR, None, &[]).await,
+        Err(AuthenticationError::MissingCredentials)
+    );
     assert_eq!(
         open.who("10.2.0.1", Some("lab"), &[]).await,
-        Err(Stranger::Nameless)
+        Err(AuthenticationError::MissingCredentials)
     );
-    assert_eq!(closed.who(HOME, None, &[]).await, Err(Stranger::Nameless));
+    assert_eq!(
+        closed.who(HOME, None, &[]).await,
+        Err(AuthenticationError::MissingCredentials)
+    );
     assert_eq!(
         closed.who(HOME, Some("lone"), &[]).await.as_deref(),
         Ok("lone")
@@ -157,8 +173,8 @@ async fn strangers_are_told_from_guests() {
 
 #[tokio::test]
 async fn wrong_credentials_are_never_passed_over() {
-    let bench = Bench::new(Anonymous::Allow);
-    let wrong = Err(Stranger::Wrong);
+    let bench = Bench::new(AnonymousAccess::Allow);
+    let wrong = Err(AuthenticationError::InvalidCredentials);
     for (address, listener) in [(HOME, None), ("10.1.7.7", None), (HOME, Some("lone"))] {
         for (user, password) in [
             ("news", "s3cret"),
@@ -175,19 +191,22 @@ async fn wrong_credentials_are_never_passed_over() {
         for field in ["Basic", "Basic !", "Bearer token", "", "Basic bmV3cw=="] {
             let said = bench.who(address, listener, &[field]).await;
             assert!(
-                matches!(said, Err(Stranger::Unreadable(_))),
+                matches!(said, Err(AuthenticationError::MalformedCredentials(_))),
                 "{field}: {said:?}"
             );
         }
         let twice = basic("news", "s3cret:with:colons");
         let said = bench.who(address, listener, &[&twice, &twice]).await;
-        assert!(matches!(said, Err(Stranger::Unreadable(_))), "{said:?}");
+        assert!(
+            matches!(said, Err(AuthenticationError::MalformedCredentials(_))),
+            "{said:?}"
+        );
     }
 }
 
 #[tokio::test]
 async fn letters_beyond_ascii_in_both_encodings() {
-    let bench = Bench::new(Anonymous::Deny);
+    let bench = Bench::new(AnonymousAccess::Deny);
     for field in ["Basic asO8cmdlbjpwYcOf", "Basic avxyZ2VuOnBh3w=="] {
         assert_eq!(
             bench.who(HOME, None, &[field]).await.as_deref(),
@@ -200,7 +219,7 @@ async fn letters_beyond_ascii_in_both_encodings() {
 async fn credentials_mean_nothing_where_nobody_has_any() {
     let bench = Bench::with(
         &[registration("lab", None, &["10.1.0.0/16"])],
-        Anonymous::Allow,
+        AnonymousAccess::Allow,
     );
     let any = basic("any", "thing");
     assert_eq!(
@@ -211,12 +230,15 @@ async fn credentials_mean_nothing_where_nobody_has_any() {
         bench.who("10.1.0.1", None, &[&any]).await.as_deref(),
         Ok("lab")
     );
-    assert_eq!(bench.who(FAR, None, &[&any]).await, Err(Stranger::Nameless));
+    assert_eq!(
+        bench.who(FAR, None, &[&any]).await,
+        Err(AuthenticationError::MissingCredentials)
+    );
 }
 
 #[tokio::test]
 async fn a_kept_connection_may_change_its_crawler() {
-    let bench = Bench::new(Anonymous::Allow);
+    let bench = Bench::new(AnonymousAccess::Allow);
     let caller = bench.caller(HOME, None);
     let (news, other) = (basic("news", "s3cret:with:colons"), basic("other", "else"));
     for _ in 0..2 {
@@ -226,22 +248,22 @@ async fn a_kept_connection_may_change_its_crawler() {
         assert_eq!(bench.on(&caller, &[]).await.as_deref(), Ok("anonymous"));
         assert_eq!(
             bench.on(&caller, &[&basic("other", "wrong")]).await,
-            Err(Stranger::Wrong)
+            Err(AuthenticationError::InvalidCredentials)
         );
     }
 }
 
 #[tokio::test]
 async fn a_tunnel_belongs_to_who_opened_it() {
-    let bench = Bench::new(Anonymous::Deny);
+    let bench = Bench::new(AnonymousAccess::Deny);
     let caller = bench.caller(FAR, None);
     let mut headers = HeaderMap::new();
     headers.insert(
         PROXY_AUTHORIZATION,
         HeaderValue::from_str(&basic("other", "else")).unwrap(),
     );
-    let opener = bench.crawlers.recognise(&caller, &headers).await.unwrap();
-    let inside = Caller::inside_tunnel(caller.address(), opener);
+    let opener = bench.crawlers.identify(&caller, &headers).await.unwrap();
+    let inside = ConnectedClient::for_tunnel(caller.address(), opener);
     assert_eq!(bench.on(&inside, &[]).await.as_deref(), Ok("other"));
     assert_eq!(
         bench.on(&inside, &["Basic !"]).await.as_deref(),
@@ -251,19 +273,22 @@ async fn a_tunnel_belongs_to_who_opened_it() {
 
 #[tokio::test]
 async fn ten_guesses_then_one_in_six_seconds() {
-    let bench = Bench::new(Anonymous::Allow);
+    let bench = Bench::new(AnonymousAccess::Allow);
     for n in 0..10 {
         assert_eq!(
             bench.guess(FAR, &format!("guess {n}")).await,
-            Err(Stranger::Wrong),
+            Err(AuthenticationError::InvalidCredentials),
             "{n}"
         );
     }
-    assert_eq!(bench.guess(FAR, "guess 10").await, Err(Stranger::Throttled));
+    assert_eq!(
+        bench.guess(FAR, "guess 10").await,
+        Err(AuthenticationError::Throttled)
+    );
     // Even the right one: who guesses must not learn it. From elsewhere it is taken.
     assert_eq!(
         bench.guess(FAR, "s3cret:with:colons").await,
-        Err(Stranger::Throttled)
+        Err(AuthenticationError::Throttled)
     );
     assert_eq!(
         bench.guess(HOME, "s3cret:with:colons").await.as_deref(),
@@ -275,15 +300,24 @@ async fn ten_guesses_then_one_in_six_seconds() {
         Ok("news")
     );
     bench.hand.advance(Duration::from_secs(6));
-    assert_eq!(bench.guess(FAR, "guess 10").await, Err(Stranger::Wrong));
-    assert_eq!(bench.guess(FAR, "guess 11").await, Err(Stranger::Throttled));
+    assert_eq!(
+        bench.guess(FAR, "guess 10").await,
+        Err(AuthenticationError::InvalidCredentials)
+    );
+    assert_eq!(
+        bench.guess(FAR, "guess 11").await,
+        Err(AuthenticationError::Throttled)
+    );
 }
 
 #[tokio::test]
 async fn a_stale_password_shuts_no_neighbour_out() {
-    let bench = Bench::new(Anonymous::Allow);
+    let bench = Bench::new(AnonymousAccess::Allow);
     for _ in 0..100 {
-        assert_eq!(bench.guess(FAR, "the old one").await, Err(Stranger::Wrong));
+        assert_eq!(
+            bench.guess(FAR, "the old one").await,
+            Err(AuthenticationError::InvalidCredentials)
+        );
     }
     assert_eq!(
         bench.guess(FAR, "s3cret:with:colons").await.as_deref(),
@@ -294,30 +328,36 @@ async fn a_stale_password_shuts_no_neighbour_out() {
 /// Nine guesses leave one. A repeated guess is free for a minute, then it costs again.
 #[tokio::test]
 async fn what_was_wrong_is_forgotten_after_a_minute() {
-    let bench = Bench::new(Anonymous::Allow);
+    let bench = Bench::new(AnonymousAccess::Allow);
     for n in 0..10 {
         bench.guess(FAR, &format!("guess {n}")).await.unwrap_err();
     }
     bench.hand.advance(Duration::from_secs(59));
     for _ in 0..20 {
-        assert_eq!(bench.guess(FAR, "guess 0").await, Err(Stranger::Wrong));
+        assert_eq!(
+            bench.guess(FAR, "guess 0").await,
+            Err(AuthenticationError::InvalidCredentials)
+        );
     }
     bench.hand.advance(Duration::from_secs(1));
     // 60 s have worked all ten off: ten old guesses cost ten, and the next is one too many.
     for n in 0..10 {
         assert_eq!(
             bench.guess(FAR, &format!("guess {n}")).await,
-            Err(Stranger::Wrong),
+            Err(AuthenticationError::InvalidCredentials),
             "{n}"
         );
     }
-    assert_eq!(bench.guess(FAR, "another").await, Err(Stranger::Throttled));
+    assert_eq!(
+        bench.guess(FAR, "another").await,
+        Err(AuthenticationError::Throttled)
+    );
 }
 
 /// What was right is checked again after ten minutes: seen by an address that has no attempt left.
 #[tokio::test]
 async fn what_was_right_is_checked_again_after_ten_minutes() {
-    let bench = Bench::new(Anonymous::Allow);
+    let bench = Bench::new(AnonymousAccess::Allow);
     assert_eq!(
         bench.guess(HOME, "s3cret:with:colons").await.as_deref(),
         Ok("news")
@@ -333,13 +373,13 @@ async fn what_was_right_is_checked_again_after_ten_minutes() {
     bench.hand.advance(Duration::from_secs(1));
     assert_eq!(
         bench.guess(FAR, "s3cret:with:colons").await,
-        Err(Stranger::Throttled)
+        Err(AuthenticationError::Throttled)
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn equal_credentials_at_once_are_checked_once() {
-    let bench = Bench::new(Anonymous::Deny);
+    let bench = Bench::new(AnonymousAccess::Deny);
     let guesses: Vec<_> = (0..400)
         .map(|n| {
             let crawlers = Arc::clone(&bench.crawlers);
@@ -349,12 +389,12 @@ async fn equal_credentials_at_once_are_checked_once() {
                 "stale"
             };
             tokio::spawn(async move {
-                let caller = crawlers.caller(FAR.parse::<IpAddr>().unwrap(), None);
+                let caller = crawlers.new_client(FAR.parse::<IpAddr>().unwrap(), None);
                 let mut headers = HeaderMap::new();
                 let field = HeaderValue::from_str(&basic("news", password)).unwrap();
                 headers.insert(PROXY_AUTHORIZATION, field);
                 crawlers
-                    .recognise(&caller, &headers)
+                    .identify(&caller, &headers)
                     .await
                     .map(|who| who.crawler.to_string())
             })
@@ -364,7 +404,7 @@ async fn equal_credentials_at_once_are_checked_once() {
     for guess in guesses {
         match guess.await.unwrap() {
             Ok(name) => right += usize::from(name == "news"),
-            Err(stranger) => assert_eq!(stranger, Stranger::Wrong),
+            Err(stranger) => assert_eq!(stranger, AuthenticationError::InvalidCredentials),
         }
     }
     assert_eq!(right, 200);
@@ -372,47 +412,52 @@ async fn equal_credentials_at_once_are_checked_once() {
     for n in 0..9 {
         assert_eq!(
             bench.guess(FAR, &format!("guess {n}")).await,
-            Err(Stranger::Wrong),
+            Err(AuthenticationError::InvalidCredentials),
             "{n}"
         );
     }
-    assert_eq!(bench.guess(FAR, "too many").await, Err(Stranger::Throttled));
+    assert_eq!(
+        bench.guess(FAR, "too many").await,
+        Err(AuthenticationError::Throttled)
+    );
 }
 
 /// 130 checks wait or run at a time, however many come; who finds no room is told so, and is no wrong guess.
 #[tokio::test]
 async fn what_waits_to_be_checked_is_bounded() {
     let slow = PasswordHash::parse(&bcrypt::hash("s3cret", 7).unwrap()).unwrap();
-    let auth = Some(Auth {
+    let auth = Some(StoredCredentials {
         user: "news".into(),
         password: slow,
     });
     let bench = Bench::with(
-        &[Registration {
+        &[CrawlerRegistration {
             auth,
             ..registration("news", None, &[])
         }],
-        Anonymous::Deny,
+        AnonymousAccess::Deny,
     );
     let guess = |n: usize| {
         let crawlers = Arc::clone(&bench.crawlers);
         tokio::spawn(async move {
-            let caller = crawlers.caller(
+            let caller = crawlers.new_client(
                 IpAddr::from([203, 0, 113, u8::try_from(n % 200).unwrap()]),
                 None,
             );
             let mut headers = HeaderMap::new();
             let field = HeaderValue::from_str(&basic("news", &format!("guess {n}"))).unwrap();
             headers.insert(PROXY_AUTHORIZATION, field);
-            crawlers.recognise(&caller, &headers).await.unwrap_err()
+            crawlers.identify(&caller, &headers).await.unwrap_err()
         })
     };
     let mut count = [0, 0];
     for guess in (0..1_000).map(guess).collect::<Vec<_>>() {
         match guess.await.unwrap() {
-            Stranger::Wrong => count[0] += 1,
-            Stranger::Busy => count[1] += 1,
-            other @ (Stranger::Nameless | Stranger::Unreadable(_) | Stranger::Throttled) => {
+            AuthenticationError::InvalidCredentials => count[0] += 1,
+            AuthenticationError::Busy => count[1] += 1,
+            other @ (AuthenticationError::MissingCredentials
+            | AuthenticationError::MalformedCredentials(_)
+            | AuthenticationError::Throttled) => {
                 panic!("{other:?}")
             }
         }
@@ -424,7 +469,7 @@ async fn what_waits_to_be_checked_is_bounded() {
 
 #[tokio::test]
 async fn nothing_shows_a_secret() {
-    let bench = Bench::new(Anonymous::Allow);
+    let bench = Bench::new(AnonymousAccess::Allow);
     let caller = bench.caller(HOME, None);
     let field = basic("news", "s3cret:with:colons");
     bench.on(&caller, &[&field]).await.unwrap();

@@ -7,8 +7,8 @@ use std::process::{Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use crawlgate::ledger::key::Key;
-use crawlgate::store::ledger::{Cursor, Ledger, LedgerSettings};
+use crawlgate::ledger::key::LedgerKey;
+use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
 
 use super::answered;
 use crate::support::folder::Folder;
@@ -57,9 +57,9 @@ fn writes_until_it_is_killed() {
         .unwrap();
     for batch in 0.. {
         for n in first + batch * BATCH..first + (batch + 1) * BATCH {
-            ledger.note(answered("news", &url(n), if fails(n) { 404 } else { 200 }));
+            ledger.record(answered("news", &url(n), if fails(n) { 404 } else { 200 }));
         }
-        runtime.block_on(ledger.committed());
+        runtime.block_on(ledger.flush());
         let mut out = std::io::stdout().lock();
         writeln!(out, "\nkept {}", first + (batch + 1) * BATCH).unwrap();
         out.flush().unwrap();
@@ -105,7 +105,7 @@ fn what_was_committed_survives_kill_9() {
         let upto = killed(folder.path(), first);
         let ledger = open(folder.path());
         for n in first..upto {
-            let record = ledger.look_up(Key::of_url("news", &url(n)));
+            let record = ledger.look_up(LedgerKey::for_url("news", &url(n)));
             let record =
                 record.unwrap_or_else(|| panic!("round {round}: {n} of {upto} is missing"));
             assert_eq!(
@@ -118,17 +118,18 @@ fn what_was_committed_survives_kill_9() {
         first = upto + 1_000_000;
     }
     let ledger = open(folder.path());
-    assert!(
-        kept.iter()
-            .all(|n| ledger.look_up(Key::of_url("news", &url(*n))).is_some())
-    );
+    assert!(kept.iter().all(|n| {
+        ledger
+            .look_up(LedgerKey::for_url("news", &url(*n)))
+            .is_some()
+    }));
     let records = ledger.records(None, usize::MAX).unwrap();
     let counted: u64 = ledger.stats().urls.values().sum();
     assert_eq!(
         (records.len() as u64, records.len() >= kept.len()),
         (counted, true)
     );
-    let events = ledger.events(Cursor(0), usize::MAX).unwrap();
+    let events = ledger.events(FeedCursor(0), usize::MAX).unwrap();
     let told: BTreeSet<&str> = events.iter().map(|(_, event)| &*event.url).collect();
     assert_eq!(told.len(), events.len(), "something was told of twice");
     for (_, record) in &records {
@@ -143,6 +144,6 @@ fn what_was_committed_survives_kill_9() {
         events
             .iter()
             .zip(1..)
-            .all(|((cursor, _), number)| *cursor == Cursor(number))
+            .all(|((cursor, _), number)| *cursor == FeedCursor(number))
     );
 }

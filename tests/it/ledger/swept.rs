@@ -4,15 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::snapshot::{InForce, Snapshot};
-use crawlgate::gate::sweep::{Gap, How, Progress, State, Sweeper};
-use crawlgate::ledger::event::EventKind;
-use crawlgate::ledger::key::Key;
-use crawlgate::ledger::transition::Tolerance;
+use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::gate::sweep::{LedgerSweeper, SweepGap, SweepMode, SweepPhase, SweepProgress};
+use crawlgate::ledger::event::LedgerEventKind;
+use crawlgate::ledger::key::LedgerKey;
+use crawlgate::ledger::transition::ErrorTolerance;
 use crawlgate::policy::Policy;
-use crawlgate::policy::compile::{builtin, load};
-use crawlgate::policy::source::MemoryFiles;
-use crawlgate::store::ledger::{Cursor, Ledger, LedgerSettings};
+use crawlgate::policy::compile::{load, load_builtin};
+use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
 
 use super::answered;
 use crate::support::folder::Folder;
@@ -24,7 +24,7 @@ const LONG: Duration = Duration::from_secs(3600);
 fn policy(spaces: &str) -> Arc<Policy> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nspaces:\n{spaces}");
     Arc::new(
-        load(&MemoryFiles::new().with("p.yaml", text), "p.yaml")
+        load(&MemoryFileSystem::new().with_file("p.yaml", text), "p.yaml")
             .unwrap()
             .policy,
     )
@@ -47,14 +47,14 @@ global_space: union
 fn crawled(ledger: &Ledger) {
     for n in 0..URLS {
         let area = ["a", "b", "c"][n % 3];
-        ledger.note(answered("news", &format!("http://{area}.test/{n}"), 200));
+        ledger.record(answered("news", &format!("http://{area}.test/{n}"), 200));
     }
     // Never delivered: an error that was told of, and excluded from nothing.
-    ledger.note(answered("news", "http://c.test/gone", 404));
+    ledger.record(answered("news", "http://c.test/gone", 404));
 }
 
-fn told(ledger: &Ledger, kind: EventKind, area: &str) -> usize {
-    let events = ledger.events(Cursor(0), usize::MAX).unwrap();
+fn told(ledger: &Ledger, kind: LedgerEventKind, area: &str) -> usize {
+    let events = ledger.events(FeedCursor(0), usize::MAX).unwrap();
     let of = events
         .iter()
         .filter(|(_, event)| event.kind == kind && event.url.contains(area));
@@ -63,7 +63,7 @@ fn told(ledger: &Ledger, kind: EventKind, area: &str) -> usize {
         .len()
 }
 
-fn counts(progress: &Progress) -> (u64, u64, u64) {
+fn counts(progress: &SweepProgress) -> (u64, u64, u64) {
     (progress.removed, progress.moved, progress.allowed)
 }
 
@@ -83,19 +83,19 @@ fn third() -> u64 {
 #[test]
 fn a_dry_run_counts_and_lists_and_changes_nothing() {
     runtime().block_on(async {
-        let ledger = Ledger::in_memory(Tolerance {
+        let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
         crawled(&ledger);
-        let sweeper = Sweeper::new(1_000_000, Clock::system());
-        sweeper.sweep(&ledger, &split(), How::DryRun).await;
+        let sweeper = LedgerSweeper::new(1_000_000, Clock::system());
+        sweeper.sweep(&ledger, &split(), SweepMode::DryRun).await;
         let progress = sweeper.progress().unwrap();
         assert_eq!(
-            (progress.state, progress.looked_at, progress.total),
-            (State::Done, 301, 301)
+            (progress.state, progress.examined, progress.total),
+            (SweepPhase::Done, 301, 301)
         );
         assert_eq!(counts(&progress), (third() + 1, third(), third()));
-        let gap = Gap {
+        let gap = SweepGap {
             crawler: "news".into(),
             url: "http://c.test/2".into(),
             rule: Some("not-a".into()),
@@ -106,11 +106,11 @@ fn a_dry_run_counts_and_lists_and_changes_nothing() {
             "{:?}",
             progress.gaps
         );
-        ledger.committed().await;
-        assert_eq!(ledger.events(Cursor(0), 10).unwrap().len(), 1);
+        ledger.flush().await;
+        assert_eq!(ledger.events(FeedCursor(0), 10).unwrap().len(), 1);
         assert!(
             ledger
-                .look_up(Key::of_url("news", "http://c.test/2"))
+                .look_up(LedgerKey::for_url("news", "http://c.test/2"))
                 .unwrap()
                 .code
                 .is_none()
@@ -129,9 +129,9 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
     let policy = split();
     let ledger = open();
     crawled(&ledger);
-    runtime().block_on(ledger.committed());
+    runtime().block_on(ledger.flush());
     // Ten a second: parts of one URL.
-    let slow = || Sweeper::new(10, Clock::system());
+    let slow = || LedgerSweeper::new(10, Clock::system());
     let mut looked_at = 0;
     let mut ledger = Some(ledger);
     for stop_at in [70, 180] {
@@ -141,40 +141,45 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
             let watch = async {
                 while sweeper
                     .progress()
-                    .is_none_or(|progress| progress.looked_at < stop_at)
+                    .is_none_or(|progress| progress.examined < stop_at)
                 {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
             };
             tokio::select! {
-                () = sweeper.go_on(&broken_off, &policy) => panic!("it was to be broken off"),
+                () = sweeper.resume(&broken_off, &policy) => panic!("it was to be broken off"),
                 () = watch => {}
             }
         });
-        assert!(sweeper.progress().unwrap().looked_at > looked_at);
-        looked_at = sweeper.progress().unwrap().looked_at;
+        assert!(sweeper.progress().unwrap().examined > looked_at);
+        looked_at = sweeper.progress().unwrap().examined;
         drop(broken_off);
         ledger = Some(open());
     }
     let ledger = ledger.unwrap();
     let sweeper = slow();
     runtime().block_on(async {
-        sweeper.go_on(&ledger, &policy).await;
-        ledger.committed().await;
+        sweeper.resume(&ledger, &policy).await;
+        ledger.flush().await;
     });
     let progress = sweeper.progress().unwrap();
     assert_eq!(
         (progress.state, counts(&progress)),
-        (State::Done, (third() + 1, third(), third()))
+        (SweepPhase::Done, (third() + 1, third(), third()))
     );
-    assert_eq!(told(&ledger, EventKind::Removal, "/c."), URLS / 3);
-    assert_eq!(told(&ledger, EventKind::Moved, "/b."), URLS / 3);
+    assert_eq!(told(&ledger, LedgerEventKind::Removal, "/c."), URLS / 3);
+    assert_eq!(told(&ledger, LedgerEventKind::Moved, "/b."), URLS / 3);
     // And the error from before.
     assert_eq!(
-        ledger.events(Cursor(0), usize::MAX).unwrap().len(),
+        ledger.events(FeedCursor(0), usize::MAX).unwrap().len(),
         2 * URLS / 3 + 1
     );
-    let code = |url: &str| ledger.look_up(Key::of_url("news", url)).unwrap().code;
+    let code = |url: &str| {
+        ledger
+            .look_up(LedgerKey::for_url("news", url))
+            .unwrap()
+            .code
+    };
     let codes = [
         code("http://a.test/0"),
         code("http://b.test/1"),
@@ -187,15 +192,15 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
     let ledger = open();
     let again = slow();
     runtime().block_on(async {
-        again.go_on(&ledger, &policy).await;
-        assert_eq!(again.progress().unwrap().state, State::Done);
-        Sweeper::new(1_000_000, Clock::system())
-            .sweep(&ledger, &policy, How::ForGood)
+        again.resume(&ledger, &policy).await;
+        assert_eq!(again.progress().unwrap().state, SweepPhase::Done);
+        LedgerSweeper::new(1_000_000, Clock::system())
+            .sweep(&ledger, &policy, SweepMode::ForGood)
             .await;
-        ledger.committed().await;
+        ledger.flush().await;
     });
     assert_eq!(
-        ledger.events(Cursor(0), usize::MAX).unwrap().len(),
+        ledger.events(FeedCursor(0), usize::MAX).unwrap().len(),
         2 * URLS / 3 + 1
     );
 }
@@ -203,46 +208,46 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
 #[test]
 fn a_dry_run_behind_a_sweep_finds_nothing_that_is_left_to_be_done() {
     runtime().block_on(async {
-        let ledger = Ledger::in_memory(Tolerance {
+        let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
         crawled(&ledger);
-        let (sweeper, policy) = (Sweeper::new(1_000_000, Clock::system()), split());
-        sweeper.sweep(&ledger, &policy, How::ForGood).await;
+        let (sweeper, policy) = (LedgerSweeper::new(1_000_000, Clock::system()), split());
+        sweeper.sweep(&ledger, &policy, SweepMode::ForGood).await;
         let swept = sweeper.progress().unwrap();
         assert_eq!(
             (counts(&swept), swept.unchanged),
             ((third() + 1, third(), third()), 0)
         );
-        ledger.note(answered("news", "http://c.test/new", 200));
-        sweeper.sweep(&ledger, &policy, How::DryRun).await;
+        ledger.record(answered("news", "http://c.test/new", 200));
+        sweeper.sweep(&ledger, &policy, SweepMode::DryRun).await;
         let dry = sweeper.progress().unwrap();
         assert_eq!(
             (counts(&dry), dry.unchanged),
             ((1, 0, third()), 2 * third() + 1)
         );
         let gaps: Vec<&str> = dry.gaps.iter().map(|gap| &*gap.url).collect();
-        assert_eq!((gaps, dry.looked_at), (vec!["http://c.test/new"], 302));
+        assert_eq!((gaps, dry.examined), (vec!["http://c.test/new"], 302));
     });
 }
 
 #[test]
 fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
     runtime().block_on(async {
-        let ledger = Ledger::in_memory(Tolerance {
+        let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
         crawled(&ledger);
         let open =
             policy("  - { name: all, rules: [{ id: all, forbid: { host: nowhere.test } }] }\n");
-        let in_force = Arc::new(InForce::new(Snapshot::new(open, ())));
-        let sweeper = Sweeper::new(10, Clock::system());
+        let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(open, ())));
+        let sweeper = LedgerSweeper::new(10, Clock::system());
         let task = {
             let (sweeper, in_force, ledger) =
                 (sweeper.clone(), Arc::clone(&in_force), ledger.clone());
             tokio::spawn(async move { sweeper.serve(&in_force, || Some(ledger.clone())).await })
         };
-        let until = async |done: &dyn Fn(&Progress) -> bool| {
+        let until = async |done: &dyn Fn(&SweepProgress) -> bool| {
             let waited = async {
                 while !sweeper.progress().is_some_and(|progress| done(&progress)) {
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -252,37 +257,40 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
                 .await
                 .expect("the sweep comes to that");
         };
-        until(&|progress| progress.looked_at > 20).await;
+        until(&|progress| progress.examined > 20).await;
         assert!(
-            sweeper.order(How::DryRun, "7", 9).is_err(),
+            sweeper.order(SweepMode::DryRun, "7", 9).is_err(),
             "one is under way"
         );
         let split = split();
-        in_force.replace(Snapshot::new(Arc::clone(&split), ()));
-        until(&|progress| *progress.revision == *split.revision() && progress.state == State::Done)
-            .await;
+        in_force.replace(PolicySnapshot::new(Arc::clone(&split), ()));
+        until(&|progress| {
+            *progress.revision == *split.revision() && progress.state == SweepPhase::Done
+        })
+        .await;
         assert_eq!(
             counts(&sweeper.progress().unwrap()),
             (third() + 1, third(), third())
         );
-        sweeper.order(How::DryRun, "7", 9).unwrap();
+        sweeper.order(SweepMode::DryRun, "7", 9).unwrap();
         // What was asked for, and not the one before, before it has begun and while it runs.
         let asked = sweeper.progress().unwrap();
         assert_eq!(
-            (asked.state, asked.how, asked.looked_at),
-            (State::Running, How::DryRun, 0)
+            (asked.state, asked.mode, asked.examined),
+            (SweepPhase::Running, SweepMode::DryRun, 0)
         );
         assert!(
-            sweeper.order(How::ForGood, "7", 9).is_err(),
+            sweeper.order(SweepMode::ForGood, "7", 9).is_err(),
             "one is asked for"
         );
-        until(&|progress| progress.how == How::DryRun && progress.state == State::Done).await;
-        ledger.committed().await;
-        assert_eq!(told(&ledger, EventKind::Removal, "/c."), URLS / 3);
+        until(&|progress| progress.mode == SweepMode::DryRun && progress.state == SweepPhase::Done)
+            .await;
+        ledger.flush().await;
+        assert_eq!(told(&ledger, LedgerEventKind::Removal, "/c."), URLS / 3);
         // A policy without spaces sweeps nothing.
-        in_force.replace(Snapshot::new(builtin().unwrap().policy, ()));
+        in_force.replace(PolicySnapshot::new(load_builtin().unwrap().policy, ()));
         tokio::time::sleep(Duration::from_secs(60)).await;
-        assert_eq!(sweeper.progress().unwrap().how, How::DryRun);
+        assert_eq!(sweeper.progress().unwrap().mode, SweepMode::DryRun);
         task.abort();
     });
 }
@@ -290,19 +298,22 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
 #[test]
 fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
     runtime().block_on(async {
-        let ledger = Ledger::in_memory(Tolerance {
+        let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
         crawled(&ledger);
-        let (split, plain) = (split(), Arc::new(builtin().unwrap().policy));
-        let in_force = Arc::new(InForce::new(Snapshot::new(Arc::clone(&split), ())));
-        let sweeper = Sweeper::new(10, Clock::system());
+        let (split, plain) = (split(), Arc::new(load_builtin().unwrap().policy));
+        let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(
+            Arc::clone(&split),
+            (),
+        )));
+        let sweeper = LedgerSweeper::new(10, Clock::system());
         let task = {
             let (sweeper, in_force, ledger) =
                 (sweeper.clone(), Arc::clone(&in_force), ledger.clone());
             tokio::spawn(async move { sweeper.serve(&in_force, || Some(ledger.clone())).await })
         };
-        let until = async |done: &dyn Fn(Option<Progress>) -> bool| {
+        let until = async |done: &dyn Fn(Option<SweepProgress>) -> bool| {
             let waited = async {
                 while !done(sweeper.progress()) {
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -312,18 +323,19 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
                 .await
                 .expect("the sweep comes to that");
         };
-        until(&|progress| progress.is_some_and(|progress| progress.looked_at > 20)).await;
+        until(&|progress| progress.is_some_and(|progress| progress.examined > 20)).await;
         // Without spaces nothing is swept, and what was under way is over: it may be asked for.
-        in_force.replace(Snapshot::new(Arc::clone(&plain), ()));
+        in_force.replace(PolicySnapshot::new(Arc::clone(&plain), ()));
         until(&|progress| progress.is_none()).await;
         // What was swept under the first policy is not taken for done when that comes back.
-        in_force.replace(Snapshot::new(Arc::clone(&split), ()));
-        until(&|progress| progress.is_some_and(|progress| progress.state == State::Done)).await;
-        ledger.note(answered("news", "http://c.test/later", 200));
-        in_force.replace(Snapshot::new(plain, ()));
+        in_force.replace(PolicySnapshot::new(Arc::clone(&split), ()));
+        until(&|progress| progress.is_some_and(|progress| progress.state == SweepPhase::Done))
+            .await;
+        ledger.record(answered("news", "http://c.test/later", 200));
+        in_force.replace(PolicySnapshot::new(plain, ()));
         tokio::time::sleep(Duration::from_secs(60)).await;
-        in_force.replace(Snapshot::new(split, ()));
-        let later = Key::of_url("news", "http://c.test/later");
+        in_force.replace(PolicySnapshot::new(split, ()));
+        let later = LedgerKey::for_url("news", "http://c.test/later");
         until(&|_| {
             ledger
                 .look_up(later)
@@ -338,17 +350,18 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
 #[test]
 fn what_cannot_be_read_is_not_the_end_of_a_sweep() {
     runtime().block_on(async {
-        let ledger = Ledger::in_memory(Tolerance {
+        let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
         crawled(&ledger);
         ledger.close();
-        let sweeper = Sweeper::new(1_000_000, Clock::system());
+        let sweeper = LedgerSweeper::new(1_000_000, Clock::system());
         let policy = split();
-        let swept = tokio::time::timeout(LONG, sweeper.sweep(&ledger, &policy, How::DryRun)).await;
+        let swept =
+            tokio::time::timeout(LONG, sweeper.sweep(&ledger, &policy, SweepMode::DryRun)).await;
         let progress = sweeper.progress().unwrap();
         assert!(
-            swept.is_err() && progress.state == State::Running,
+            swept.is_err() && progress.state == SweepPhase::Running,
             "{progress:?}"
         );
     });

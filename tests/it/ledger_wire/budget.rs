@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crawlgate::cli::serve::Server;
 use crawlgate::clock::Clock;
-use crawlgate::config::policy::accept;
+use crawlgate::config::policy::open_and_test;
 use tokio::runtime::Builder;
 
 use super::{Bench, policy, settings};
@@ -72,8 +72,8 @@ fn over_a_restart_the_day_goes_on_and_what_is_known_stays_known() {
         .build()
         .unwrap();
     let start = || {
-        let compiled =
-            accept(&settings.policy.origin).unwrap_or_else(|problems| panic!("{problems:?}"));
+        let compiled = open_and_test(&settings.policy.origin)
+            .unwrap_or_else(|problems| panic!("{problems:?}"));
         let started =
             async { Server::start_with(&settings, compiled.policy.into(), clock.clone(), None) };
         runtime.block_on(started).unwrap()

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
-use crawlgate::ledger::event::{EventKind, Why};
+use crawlgate::ledger::event::{LedgerEventKind, LedgerEventReason};
 use crawlgate::vocab::crawl_status::CrawlStatus;
 
 use super::{Bench, bare, policy};
@@ -79,7 +79,7 @@ fn a_host_that_refuses_connections_is_a_temporary_error_and_what_it_was_not_aske
         .unwrap()
         .port();
     let url = |path: &str| format!("http://a.test:{closed}{path}");
-    let key = |path: &str| crawlgate::ledger::key::Key::of_url("news", &url(path));
+    let key = |path: &str| crawlgate::ledger::key::LedgerKey::for_url("news", &url(path));
     let first = bench.ask_as("news", &url("/p"), "");
     assert_eq!(
         (first.status(), first.value("crawl-error")),
@@ -129,12 +129,12 @@ fn an_error_on_an_accepted_url_orders_its_removal_and_forgets_it() {
         });
     }
     until("both are told", || bench.events().len() == 2);
-    let removal = |why, path: &str| (EventKind::Removal, why, path.to_owned());
+    let removal = |why, path: &str| (LedgerEventKind::Removal, why, path.to_owned());
     assert_eq!(
         bench.events(),
         [
-            removal(Why::PermanentError, "/gone"),
-            removal(Why::TemporaryErrors, "/shaky")
+            removal(LedgerEventReason::PermanentError, "/gone"),
+            removal(LedgerEventReason::TemporaryErrors, "/shaky")
         ]
     );
     // A new link brings it back.

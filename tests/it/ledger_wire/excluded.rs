@@ -2,10 +2,10 @@
 
 use std::sync::{Mutex, mpsc};
 
-use crawlgate::ledger::event::{EventKind, Why};
+use crawlgate::ledger::event::{LedgerEventKind, LedgerEventReason};
 use crawlgate::vocab::crawl_status::CrawlStatus;
 use crawlgate::vocab::intent::Intent;
-use crawlgate::vocab::profile::{Conditional, Profile, Wire};
+use crawlgate::vocab::profile::{Conditional, Profile, WireResponse};
 
 use super::{Bench, policy};
 use crate::upstream::scripted::{Client, until};
@@ -43,7 +43,8 @@ fn a_url_of_the_ledger_is_answered_by_its_code_and_profile() {
                 ("", Conditional::No),
                 ("If-None-Match: \"x\"\r\n", Conditional::Yes),
             ] {
-                let Wire::Status(status) = profile.wire(intent, conditional) else {
+                let WireResponse::Status(status) = profile.wire_response(intent, conditional)
+                else {
                     panic!("{profile:?}")
                 };
                 let known = bench.ask_as(profile.as_str(), &bench.url("a.test", "/p"), fields);
@@ -53,7 +54,8 @@ fn a_url_of_the_ledger_is_answered_by_its_code_and_profile() {
                     (status, code),
                     "{what}"
                 );
-                let Wire::Status(denied) = profile.wire(Intent::Deny, conditional) else {
+                let WireResponse::Status(denied) = profile.wire_response(Intent::Deny, conditional)
+                else {
                     panic!("{profile:?}")
                 };
                 let other = bench.ask_as(profile.as_str(), &bench.url("a.test", "/other"), fields);
@@ -87,8 +89,12 @@ fn what_leaves_the_space_is_removed_once_and_what_moves_is_not() {
     assert_eq!(
         bench.events(),
         [
-            (EventKind::Moved, Why::OtherSpace, p.clone()),
-            (EventKind::Removal, Why::Excluded, p)
+            (
+                LedgerEventKind::Moved,
+                LedgerEventReason::OtherSpace,
+                p.clone()
+            ),
+            (LedgerEventKind::Removal, LedgerEventReason::Excluded, p)
         ]
     );
 }
@@ -136,7 +142,7 @@ fn what_is_fetched_while_the_sweep_passes_is_swept_all_the_same() {
             bench
                 .events()
                 .iter()
-                .filter(|(kind, _, of)| *kind == EventKind::Removal && of == path)
+                .filter(|(kind, _, of)| *kind == LedgerEventKind::Removal && of == path)
                 .count()
         };
         let times = if path == "/known" { 2 } else { 1 };

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crawlgate::ledger::record::Indexed;
+use crawlgate::ledger::record::IndexState;
 use crawlgate::vocab::crawl_status::CrawlStatus;
 
 use super::{Bench, HOUR, bare, page, path, policy};
@@ -25,8 +25,8 @@ fn a_document_is_known_once_it_is_delivered() {
     assert!(record.is_known());
     assert_eq!(record.status.0, CrawlStatus::Accepted);
     assert_eq!(
-        (record.origin_status, record.indexed),
-        (Some(200), Indexed::Perhaps)
+        (record.origin_status, record.index_state),
+        (Some(200), IndexState::Possible)
     );
     assert_eq!((&*record.content_type, record.size), ("text/html", 5));
     assert_eq!(record.validators.etag.as_deref(), Some("\"v1\""));
@@ -43,7 +43,11 @@ fn a_document_is_known_once_it_is_delivered() {
     bench.hand.advance(HOUR);
     bench.ask("/p", "");
     bench.until_record("/p", "is fetched again", |record| {
-        record.last_fetched.unwrap().since(record.first_seen) == HOUR
+        record
+            .last_fetched
+            .unwrap()
+            .duration_since(record.first_seen)
+            == HOUR
             && record.last_changed == Some(record.first_seen)
     });
 }
@@ -123,8 +127,8 @@ fn a_body_that_breaks_off_is_a_temporary_error_and_one_that_is_cut_is_refused() 
             "{path}"
         );
         assert_eq!(
-            (record.last_fetched, record.indexed),
-            (None, Indexed::Never),
+            (record.last_fetched, record.index_state),
+            (None, IndexState::Never),
             "{path}"
         );
     }
@@ -136,7 +140,7 @@ fn an_empty_document_is_learned_and_gives_back_what_it_held() {
     for path in ["/1", "/2"] {
         bench.get(path);
         let empty = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
-        let content = bench.record("news", path).unwrap().content.unwrap();
+        let content = bench.record("news", path).unwrap().content_hash.unwrap();
         assert_eq!(
             content
                 .iter()
@@ -178,7 +182,7 @@ fn a_304_that_the_client_asked_for_changes_no_document() {
         (record.last_fetched, record.size),
         (Some(record.first_seen), 5)
     );
-    assert_eq!(record.last_seen.since(record.first_seen), HOUR);
+    assert_eq!(record.last_seen.duration_since(record.first_seen), HOUR);
 }
 
 #[test]
@@ -195,8 +199,8 @@ fn a_refused_answer_is_remembered_with_its_reason() {
         (CrawlStatus::Filter, Some(200))
     );
     assert_eq!(
-        (record.last_fetched, record.indexed),
-        (None, Indexed::Never)
+        (record.last_fetched, record.index_state),
+        (None, IndexState::Never)
     );
     // From then on it is refused as what the ledger has.
     assert_eq!(bench.ask("/p", "").value("crawl-code"), "760");

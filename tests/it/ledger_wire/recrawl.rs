@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use crawlgate::ledger::record::Indexed;
+use crawlgate::ledger::record::IndexState;
 use crawlgate::vocab::crawl_status::CrawlStatus;
 
 use super::{Bench, HOUR, bare, page, path, policy};
@@ -203,11 +203,13 @@ fn what_had_to_leave_the_index_is_fetched_anew_when_it_may_be() {
     ));
     assert_eq!(bench.ask("/p", "").value("crawl-code"), "760");
     bench.until_record("/p", "is removed", |record| {
-        matches!(record.indexed, Indexed::Removed(_))
+        matches!(record.index_state, IndexState::Removed(_))
     });
     bench.reload(&policy(options, whole));
     assert_eq!(bench.get("/p").body(), "hello 1");
-    bench.until_record("/p", "is back", |record| record.indexed == Indexed::Perhaps);
+    bench.until_record("/p", "is back", |record| {
+        record.index_state == IndexState::Possible
+    });
 }
 
 #[test]

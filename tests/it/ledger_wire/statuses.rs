@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crawlgate::ledger::key::Key;
+use crawlgate::ledger::key::LedgerKey;
 use crawlgate::vocab::crawl_status::CrawlStatus;
 use serde_json::Value as Json;
 
@@ -459,7 +459,11 @@ fn unavailable(bench: Bench) {
         answer.0
     );
     assert_eq!(
-        ledger.look_up(Key::of_url("news", &url)).unwrap().status.0,
+        ledger
+            .look_up(LedgerKey::for_url("news", &url))
+            .unwrap()
+            .status
+            .0,
         CrawlStatus::Accepted
     );
 }

@@ -9,9 +9,9 @@ use super::*;
 use crate::support::folder::Folder;
 
 fn bench(path: &Path, size: u64, keep: u32) -> Bench {
-    let rotate = Some(Rotate { size, keep });
+    let rotate = Some(LogFileRotation { size, keep });
     Bench::to(
-        Destination::Path(path.to_owned()),
+        LogDestination::Path(path.to_owned()),
         LogSettings {
             rotate,
             ..LogSettings::default()
@@ -23,7 +23,7 @@ impl Bench {
     /// Logs some requests and waits until they are written or given up.
     fn log_some(&self, from: usize, to: usize) {
         (from..to).for_each(|n| self.reject(&format!("http://h.example/{n}")));
-        assert_eq!(self.log().flush(LONG), Closed::Done);
+        assert_eq!(self.log().flush(LONG), LogCloseResult::Done);
     }
 }
 
@@ -82,7 +82,7 @@ fn under_load_every_line_is_whole_in_exactly_one_file() {
             });
         }
     });
-    assert_eq!(bench.log().close(LONG), Closed::Done);
+    assert_eq!(bench.log().close(LONG), LogCloseResult::Done);
     let files = all(&path);
     assert!(files.len() > 50, "{} files", files.len());
     let (mut seen, mut count) = (BTreeSet::new(), 0);
@@ -164,7 +164,7 @@ fn without_a_size_it_only_grows() {
         rotate: None,
         ..LogSettings::default()
     };
-    let bench = Bench::to(Destination::Path(path.clone()), settings);
+    let bench = Bench::to(LogDestination::Path(path.clone()), settings);
     bench.log_some(0, 1_000);
     assert_eq!(
         (numbers(&path).len(), numbered(&path, 1).exists()),
@@ -227,10 +227,10 @@ fn a_torn_end_stands_alone() {
 /// A directory in the way stands for one that may not be written: that is no obstacle for root.
 #[test]
 fn a_file_that_cannot_be_rotated_grows_until_it_can_be() {
-    for on_full in [OnFull::Drop, OnFull::Wait] {
+    for on_full in [LogFullAction::Drop, LogFullAction::Wait] {
         let folder = Folder::new();
         let path = folder.path().join("d.jsonl");
-        let rotate = Some(Rotate {
+        let rotate = Some(LogFileRotation {
             size: 1_000,
             keep: 1,
         });
@@ -239,7 +239,7 @@ fn a_file_that_cannot_be_rotated_grows_until_it_can_be() {
             on_full,
             ..LogSettings::default()
         };
-        let bench = Bench::to(Destination::Path(path.clone()), settings);
+        let bench = Bench::to(LogDestination::Path(path.clone()), settings);
         fs::create_dir(numbered(&path, 1)).unwrap();
         bench.log_some(0, 20);
         assert_eq!(numbers(&path), (0..20).collect::<Vec<_>>());
@@ -327,7 +327,7 @@ fn what_is_no_plain_file_is_left_alone() {
     });
     let bench = bench(&path, 500, 3);
     bench.log_some(0, 20);
-    assert_eq!(bench.log().close(LONG), Closed::Done);
+    assert_eq!(bench.log().close(LONG), LogCloseResult::Done);
     drop(bench);
     assert_eq!(reader.join().unwrap(), 20);
     assert!(fs::metadata(&path).unwrap().file_type().is_fifo() && !numbered(&path, 1).exists());

@@ -5,21 +5,21 @@ use super::*;
 const URL: &str = "http://www.example.com:8080/a?b=c";
 
 /// A request from 192.0.2.1 by a crawler with a name that takes 1.25 s, and what is told of it.
-fn line(settings: LogSettings, method: &str, told: impl FnOnce(&mut Record)) -> String {
+fn line(settings: LogSettings, method: &str, told: impl FnOnce(&mut RequestRecord)) -> String {
     let bench = Bench::new(LogSettings {
-        format: LineFormat::Squid,
+        format: LogLineFormat::Squid,
         ..settings
     });
     let mut record = bench.recorder.begin(
         bench.clock.now(),
         &Method::from_bytes(method.as_bytes()).unwrap(),
     );
-    record.client("192.0.2.1".parse().unwrap());
-    record.crawler(bench.metrics.crawler("news-bot"));
+    record.set_client("192.0.2.1".parse().unwrap());
+    record.set_crawler(bench.metrics.crawler_index("news-bot"));
     bench.hand.advance(Duration::from_millis(1_250));
     told(&mut record);
     drop(record);
-    assert_eq!(bench.log().flush(LONG), Closed::Done);
+    assert_eq!(bench.log().flush(LONG), LogCloseResult::Done);
     let text = bench.disk.text();
     assert!(
         text.bytes()
@@ -30,39 +30,39 @@ fn line(settings: LogSettings, method: &str, told: impl FnOnce(&mut Record)) -> 
     text
 }
 
-fn shown(method: &str, told: impl FnOnce(&mut Record)) -> String {
+fn shown(method: &str, told: impl FnOnce(&mut RequestRecord)) -> String {
     line(LogSettings::default(), method, told)
 }
 
-fn to_url(record: &mut Record) {
-    record.target(&UrlTarget::parse(URL).unwrap());
+fn to_url(record: &mut RequestRecord) {
+    record.set_target(&UrlTarget::parse(URL).unwrap());
 }
 
-fn to_tunnel(record: &mut Record) {
-    record.host(&HostTarget::parse_authority("www.example.com:443").unwrap());
-    record.enter(Stage::Connect);
+fn to_tunnel(record: &mut RequestRecord) {
+    record.set_host(&HostTarget::parse_authority("www.example.com:443").unwrap());
+    record.enter_stage(Stage::Connect);
 }
 
-fn by_origin(record: &mut Record, status: u16) {
-    record.allowed(None);
-    record.enter(Stage::Upstream);
-    record.address("198.51.100.7".parse::<IpAddr>().unwrap());
+fn by_origin(record: &mut RequestRecord, status: u16) {
+    record.set_allowed(None);
+    record.enter_stage(Stage::Upstream);
+    record.set_address("198.51.100.7".parse::<IpAddr>().unwrap());
     let html = HeaderValue::from_static("text/html; charset=utf-8");
-    record.origin_answered(status, Some(&html), Duration::from_millis(9));
-    record.answered(status, Source::Origin);
-    record.add_down(321);
-    record.complete();
+    record.set_origin_response(status, Some(&html), Duration::from_millis(9));
+    record.set_sent_status(status, ResponseSource::Origin);
+    record.add_sent_bytes(321);
+    record.mark_complete();
 }
 
-fn by_us(record: &mut Record, reason: Reason, status: u16) {
-    record.rejected(reason, None, Keep::Full);
-    record.answered(status, Source::Proxy);
-    record.add_down(45);
-    record.complete();
+fn by_us(record: &mut RequestRecord, reason: Reason, status: u16) {
+    record.set_rejected(reason, None, UrlRetention::Full);
+    record.set_sent_status(status, ResponseSource::Proxy);
+    record.add_sent_bytes(45);
+    record.mark_complete();
 }
 
 /// What is told of a request.
-type Told = fn(&mut Record);
+type Told = fn(&mut RequestRecord);
 
 /// Each kind of request: its name, method, what is told of it, and the line behind time and client.
 const KINDS: [(&str, &str, Told, &str); 14] = [
@@ -80,7 +80,7 @@ const KINDS: [(&str, &str, Told, &str); 14] = [
         "HEAD",
         |r| {
             to_url(r);
-            r.held(Duration::from_millis(1_200));
+            r.set_held(Duration::from_millis(1_200));
             by_origin(r, 404);
         },
         "TCP_MISS/404 321 HEAD http://www.example.com:8080/a?b=c news-bot HIER_DIRECT/198.51.100.7 text/html",
@@ -100,7 +100,7 @@ const KINDS: [(&str, &str, Told, &str); 14] = [
         |r| {
             to_url(r);
             by_us(r, Reason::RateLimited, 429);
-            r.rejected(Reason::RateLimited, None, Keep::Host);
+            r.set_rejected(Reason::RateLimited, None, UrlRetention::Host);
         },
         "TCP_DENIED/429 45 GET http://www.example.com/ news-bot HIER_NONE/- -",
     ),
@@ -110,7 +110,7 @@ const KINDS: [(&str, &str, Told, &str); 14] = [
         |r| {
             to_url(r);
             by_us(r, Reason::Rule, 451);
-            r.rejected(Reason::Rule, None, Keep::None);
+            r.set_rejected(Reason::Rule, None, UrlRetention::None);
         },
         "TCP_DENIED/451 45 GET - news-bot HIER_NONE/- -",
     ),
@@ -129,12 +129,12 @@ const KINDS: [(&str, &str, Told, &str); 14] = [
         "CONNECT",
         |r| {
             to_tunnel(r);
-            r.allowed(None);
-            r.address("2001:db8::7".parse::<IpAddr>().unwrap());
-            r.answered(200, Source::Proxy);
-            r.tunnel_opened();
-            r.add_down(9_000);
-            r.complete();
+            r.set_allowed(None);
+            r.set_address("2001:db8::7".parse::<IpAddr>().unwrap());
+            r.set_sent_status(200, ResponseSource::Proxy);
+            r.mark_tunnel_open();
+            r.add_sent_bytes(9_000);
+            r.mark_complete();
         },
         "TCP_TUNNEL/200 9000 CONNECT www.example.com:443 news-bot HIER_DIRECT/2001:db8::7 -",
     ),
@@ -151,7 +151,7 @@ const KINDS: [(&str, &str, Told, &str); 14] = [
         "inside a tunnel that is looked into",
         "GET",
         |r| {
-            r.target(&UrlTarget::parse("https://www.example.com/x").unwrap());
+            r.set_target(&UrlTarget::parse("https://www.example.com/x").unwrap());
             by_origin(r, 200);
         },
         "TCP_MISS/200 321 GET https://www.example.com/x news-bot HIER_DIRECT/198.51.100.7 text/html",
@@ -161,7 +161,7 @@ const KINDS: [(&str, &str, Told, &str); 14] = [
         "GET",
         |r| {
             to_url(r);
-            r.upstream_failed("dns_error");
+            r.set_upstream_error("dns_error");
             by_us(r, Reason::UpstreamDns, 502);
         },
         "TCP_MISS/502 45 GET http://www.example.com:8080/a?b=c news-bot HIER_NONE/- -",
@@ -207,11 +207,11 @@ fn every_kind_has_its_line() {
 #[test]
 fn anonymous_is_nobody() {
     let bench = Bench::new(LogSettings {
-        format: LineFormat::Squid,
+        format: LogLineFormat::Squid,
         ..LogSettings::default()
     });
-    bench.begin().client("2001:db8::1".parse().unwrap());
-    assert_eq!(bench.log().flush(LONG), Closed::Done);
+    bench.begin().set_client("2001:db8::1".parse().unwrap());
+    assert_eq!(bench.log().flush(LONG), LogCloseResult::Done);
     let expected = "1767225600.000      0 - TCP_MISS_ABORTED/000 0 GET error:invalid-request - HIER_NONE/- -\n";
     let found = bench.disk.text();
     assert!(
@@ -224,10 +224,10 @@ fn anonymous_is_nobody() {
 fn hostile_text_is_one_field() {
     let method = "x".repeat(500);
     let found = shown(&method, |record| {
-        record.target(&UrlTarget::parse("http://h.example/a%20b?\u{e9}\"").unwrap());
+        record.set_target(&UrlTarget::parse("http://h.example/a%20b?\u{e9}\"").unwrap());
         by_origin(record, 200);
         let evil = HeaderValue::from_bytes(b"text/html evil\x80\tx/y").unwrap();
-        record.origin_answered(200, Some(&evil), Duration::ZERO);
+        record.set_origin_response(200, Some(&evil), Duration::ZERO);
     });
     assert!(found.contains("/a%20b?"), "{found}");
     let last = found.trim_end().rsplit(' ').next().unwrap();
@@ -237,7 +237,7 @@ fn hostile_text_is_one_field() {
 #[test]
 fn queries_are_redacted() {
     let settings = LogSettings {
-        query: QueryText::Redacted,
+        query: QueryVisibility::Redacted,
         ..LogSettings::default()
     };
     let found = line(settings, "GET", |record| {

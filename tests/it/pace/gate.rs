@@ -4,16 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::destination::{Destinations, Unreachable};
-use crawlgate::gate::hold::{Hold, HoldLimits, Slot};
-use crawlgate::gate::judged::Asked;
-use crawlgate::gate::request::{Outcome, Passage, Waits, Way, request};
-use crawlgate::gate::snapshot::{InForce, Snapshot};
+use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
+use crawlgate::gate::destination::{DestinationError, DestinationResolver};
+use crawlgate::gate::evaluation::RequestFacts;
+use crawlgate::gate::request::{
+    RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
+};
+use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile;
-use crawlgate::policy::source::MemoryFiles;
-use crawlgate::store::Store;
-use crawlgate::vocab::crawler::{Crawler, May};
+use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate::store::HostStore;
+use crawlgate::vocab::crawler::{Crawler, CrawlerHint};
 use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::target::{HostTarget, UrlTarget};
@@ -27,8 +29,8 @@ const SOON: Duration = Duration::from_millis(150);
 /// A gate under a policy.
 #[derive(Clone)]
 pub(super) struct Bench {
-    pub(super) in_force: Arc<InForce<()>>,
-    pub(super) hold: Arc<Hold>,
+    pub(super) in_force: Arc<ActivePolicy<()>>,
+    pub(super) hold: Arc<AdmissionQueue>,
     metrics: Metrics,
 }
 
@@ -36,7 +38,7 @@ pub(super) struct Bench {
 #[derive(Debug)]
 pub(super) enum Came {
     /// It went, having waited for this long.
-    Went(Slot, Option<Duration>),
+    Went(HostSlot, Option<Duration>),
     /// It was refused for this reason, to come back after this time, by this policy.
     Refused(Reason, Option<Duration>, String),
 }
@@ -48,23 +50,28 @@ impl Bench {
 
     /// By the time of the runtime, which may stand still.
     pub(super) fn of_runtime(politeness: &str) -> Self {
-        Self::by_clock(Clock::of_runtime(), 100, snapshot(politeness, ""))
+        Self::by_clock(Clock::from_runtime(), 100, snapshot(politeness, ""))
     }
 
     fn with_limits(politeness: &str, of_one: usize) -> Self {
         Self::by_clock(Clock::system(), of_one, snapshot(politeness, ""))
     }
 
-    pub(super) fn by_clock(clock: Clock, of_one: usize, snapshot: Snapshot<()>) -> Self {
+    pub(super) fn by_clock(clock: Clock, of_one: usize, snapshot: PolicySnapshot<()>) -> Self {
         let metrics = Metrics::new(&[], &[]).unwrap();
-        let limits = HoldLimits {
-            of_one,
-            of_all: 1_000,
-            longest: Duration::from_secs(2),
+        let limits = AdmissionLimits {
+            per_host: of_one,
+            total: 1_000,
+            max_wait: Duration::from_secs(2),
         };
-        let hold = Arc::new(Hold::new(Store::embedded(), limits, clock, metrics.clone()));
+        let hold = Arc::new(AdmissionQueue::new(
+            HostStore::embedded(),
+            limits,
+            clock,
+            metrics.clone(),
+        ));
         Self {
-            in_force: Arc::new(InForce::new(snapshot)),
+            in_force: Arc::new(ActivePolicy::new(snapshot)),
             hold,
             metrics,
         }
@@ -81,15 +88,17 @@ impl Bench {
         fields: &[(&str, &str)],
     ) -> Came {
         let passage = self.passage(crawler, url, fields).await;
-        let Passage {
+        let RequestResult {
             outcome,
-            judged,
-            held,
+            evaluation: judged,
+            wait_time: held,
         } = passage;
         match outcome {
-            Outcome::Forward(permit) => Came::Went(permit.redeem().2, held),
-            Outcome::Robots(_) => unreachable!("the policies of these tests do not obey"),
-            Outcome::Answer(refusal) => Came::Refused(
+            RequestOutcome::Forward(permit) => Came::Went(permit.redeem().2, held),
+            RequestOutcome::ServeRobots(_) => {
+                unreachable!("the policies of these tests do not obey")
+            }
+            RequestOutcome::Refuse(refusal) => Came::Refused(
                 refusal.reason,
                 refusal.retry_after,
                 judged.policy().revision().to_owned(),
@@ -102,31 +111,31 @@ impl Bench {
         crawler: Crawler,
         url: &str,
         fields: &[(&str, &str)],
-    ) -> Passage<Here, ()> {
+    ) -> RequestResult<Here, ()> {
         let mut head = http::Request::builder().uri(url);
         for (name, value) in fields {
             head = head.header(*name, *value);
         }
         let (parts, ()) = head.body(()).unwrap().into_parts();
-        let asked = Asked::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
-        let waits = Waits {
-            hold: &self.hold,
+        let asked = RequestFacts::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
+        let waits = WaitContext {
+            admission: &self.hold,
             profile: &|| Profile::Generic,
         };
-        let way = Way {
+        let way = RequestServices {
             destinations: &Anywhere,
             robots: &NoRobots,
-            in_force: &self.in_force,
-            waits,
+            active_policy: &self.in_force,
+            wait: waits,
             ledger: None,
         };
-        request(asked, self.in_force.load(), &way).await
+        admit_request(asked, self.in_force.load(), &way).await
     }
 
     /// One that goes, is sent, and ends at once.
     async fn pass(&self, url: &str) {
         let (slot, _) = self.ask(url, &[]).await.went();
-        slot.sent();
+        slot.record_sent();
     }
 
     fn start(&self, url: &str) -> JoinHandle<Came> {
@@ -156,7 +165,7 @@ impl Bench {
 }
 
 impl Came {
-    pub(super) fn went(self) -> (Slot, Option<Duration>) {
+    pub(super) fn went(self) -> (HostSlot, Option<Duration>) {
         match self {
             Self::Went(slot, held) => (slot, held),
             Self::Refused(..) => panic!("{self:?}"),
@@ -173,12 +182,12 @@ impl Came {
     }
 }
 
-pub(super) fn snapshot(politeness: &str, rules: &str) -> Snapshot<()> {
+pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot<()> {
     let text = format!(
         "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
-    let compiled = compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml");
-    Snapshot::new(
+    let compiled = compile::load(&MemoryFileSystem::new().with_file("p.yaml", text), "p.yaml");
+    PolicySnapshot::new(
         compiled
             .unwrap_or_else(|problems| panic!("{problems:?}"))
             .policy,
@@ -249,7 +258,7 @@ async fn what_belongs_to_a_page_has_limits_of_its_own() {
 
 #[tokio::test]
 async fn how_long_it_waits_is_the_rules_the_profiles_or_the_clients() {
-    let may_wait = || Crawler::anonymous().with_hints([May::Wait]);
+    let may_wait = || Crawler::anonymous().with_hints([CrawlerHint::Wait]);
     for (max_hold, asked, crawler, waits_ms) in [
         ("100ms", None, Crawler::anonymous(), 100),
         ("100ms", Some("5"), Crawler::anonymous(), 100),
@@ -336,19 +345,19 @@ async fn they_go_in_the_order_of_arrival_and_who_leaves_is_passed_over() {
 }
 
 /// A name that is looked up while the policy changes.
-struct Slow<'a>(&'a InForce<()>, &'static str);
+struct Slow<'a>(&'a ActivePolicy<()>, &'static str);
 
-impl Destinations for Slow<'_> {
-    type Vetted = Here;
+impl DestinationResolver for Slow<'_> {
+    type Addresses = Here;
 
-    async fn vet(&self, _target: &UrlTarget) -> Result<Here, Unreachable> {
+    async fn vet(&self, _target: &UrlTarget) -> Result<Here, DestinationError> {
         if self.0.load().policy.rules().is_empty() {
             self.0.replace(snapshot("{ delay: 0s }", self.1));
         }
         Ok(Here)
     }
 
-    async fn vet_host(&self, _host: &HostTarget) -> Result<Here, Unreachable> {
+    async fn vet_host(&self, _host: &HostTarget) -> Result<Here, DestinationError> {
         Ok(Here)
     }
 }
@@ -365,29 +374,35 @@ async fn a_policy_that_changes_while_anything_is_waited_for_judges_again() {
             .body(())
             .unwrap()
             .into_parts();
-        let asked = Asked::new(
+        let asked = RequestFacts::new(
             UrlTarget::parse("http://a.test/2").unwrap(),
             Crawler::anonymous(),
             &parts,
         );
-        let waits = Waits {
-            hold: &bench.hold,
+        let wait = WaitContext {
+            admission: &bench.hold,
             profile: &|| Profile::Generic,
         };
         let slow = Slow(&bench.in_force, rule);
-        let way = Way {
+        let way = RequestServices {
             destinations: &slow,
             robots: &NoRobots,
-            in_force: &bench.in_force,
-            waits,
+            active_policy: &bench.in_force,
+            wait,
             ledger: None,
         };
-        let Passage {
-            outcome, judged, ..
-        } = request(asked, bench.in_force.load(), &way).await;
-        assert_eq!(matches!(outcome, Outcome::Answer(_)), refused, "{rule}");
+        let RequestResult {
+            outcome,
+            evaluation,
+            ..
+        } = admit_request(asked, bench.in_force.load(), &way).await;
         assert_eq!(
-            judged.policy().revision(),
+            matches!(outcome, RequestOutcome::Refuse(_)),
+            refused,
+            "{rule}"
+        );
+        assert_eq!(
+            evaluation.policy().revision(),
             bench.in_force.load().policy.revision()
         );
         drop(outcome);
@@ -486,7 +501,7 @@ async fn an_origin_that_asks_for_rest_gets_it() {
         let host = field.unwrap_or("none");
         let (mut slot, _) = bench.ask(&format!("http://{host}.test/"), &[]).await.went();
         let fields = field.map(|value| (http::header::RETRY_AFTER, value.parse().unwrap()));
-        slot.answered(
+        slot.record_answer(
             StatusCode::SERVICE_UNAVAILABLE,
             &fields.into_iter().collect(),
         );
@@ -516,7 +531,7 @@ async fn in_a_crowd_everybody_ends() {
         crowd.push(tokio::spawn(async move {
             let one = async {
                 let (slot, _) = bench.ask(&format!("http://{host}.test/"), &[]).await.went();
-                slot.sent();
+                slot.record_sent();
                 tokio::time::sleep(Duration::from_millis(stays % 4)).await;
             };
             let patience = if leaves {

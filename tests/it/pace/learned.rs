@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crawlgate::gate::hold::Slot;
+use crawlgate::gate::admission::HostSlot;
 use crawlgate::vocab::reason::Reason;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
@@ -28,9 +28,9 @@ fn fields(fields: &[(&'static str, &'static str)]) -> HeaderMap {
     pairs.collect()
 }
 
-fn answer(slot: &mut Slot, status: u16, with: &[(&'static str, &'static str)]) {
-    slot.sent();
-    slot.answered(StatusCode::from_u16(status).unwrap(), &fields(with));
+fn answer(slot: &mut HostSlot, status: u16, with: &[(&'static str, &'static str)]) {
+    slot.record_sent();
+    slot.record_answer(StatusCode::from_u16(status).unwrap(), &fields(with));
 }
 
 /// What becomes of one request that goes at once: `ok`, `404`, `500`, …; `fails`, `breaks` behind a good head, or the
@@ -38,16 +38,16 @@ fn answer(slot: &mut Slot, status: u16, with: &[(&'static str, &'static str)]) {
 async fn ends(bench: &Bench, how: &str) {
     let (mut slot, _) = bench.ask("http://a.test/", &[]).await.went();
     match how {
-        "fails" => slot.failed(),
+        "fails" => slot.record_failure(),
         "breaks" => {
             answer(&mut slot, 200, &[]);
-            slot.failed();
+            slot.record_failure();
         }
         "breaks500" => {
             answer(&mut slot, 500, &[]);
-            slot.failed();
+            slot.record_failure();
         }
-        "leaves" => slot.sent(),
+        "leaves" => slot.record_sent(),
         status => answer(&mut slot, status.parse().unwrap(), &[]),
     }
 }
@@ -120,7 +120,7 @@ async fn both_forms_of_retry_after_are_kept_to() {
 struct Crowd {
     bench: Bench,
     went: Arc<AtomicUsize>,
-    slots: tokio::sync::mpsc::UnboundedReceiver<Slot>,
+    slots: tokio::sync::mpsc::UnboundedReceiver<HostSlot>,
 }
 
 impl Crowd {
@@ -198,7 +198,7 @@ async fn what_becomes_of_the_probe_is_what_becomes_of_the_others() {
         let mut crowd = Crowd::behind_a_rest().await;
         let mut probe = crowd.slots.recv().await.unwrap();
         match how {
-            "fails" => probe.failed(),
+            "fails" => probe.record_failure(),
             "leaves" | "is lost" => {}
             status => answer(&mut probe, status.parse().unwrap(), &[]),
         }
@@ -222,9 +222,9 @@ async fn the_delay_follows_the_origins_latency() {
     for (took, status) in [(500, 200), (500, 200), (10, 404), (500, 500), (0, 200)] {
         let (mut slot, held) = bench.ask("http://a.test/", &[]).await.went();
         came.push(held.unwrap_or_default().as_millis());
-        slot.sent();
+        slot.record_sent();
         sleep(took * MS).await;
-        slot.answered(StatusCode::from_u16(status).unwrap(), &HeaderMap::new());
+        slot.record_answer(StatusCode::from_u16(status).unwrap(), &HeaderMap::new());
     }
     // Twice the latency, counted from the sent head: what the answer took is part of it.
     assert_eq!(came, [0, 500, 500, 990, 1_500]);

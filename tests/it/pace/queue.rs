@@ -4,17 +4,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::response::response;
-use crawlgate::gate::robots::Errand;
+use crawlgate::gate::response::evaluate_response;
+use crawlgate::gate::robots_fetch::RobotsFetchRequest;
 use crawlgate::policy::options::politeness::PaceKey;
-use crawlgate::politeness::order::Order;
-use crawlgate::politeness::pace::Pace;
-use crawlgate::vocab::crawler::{Crawler, May};
+use crawlgate::politeness::pace::HostPace;
+use crawlgate::politeness::queue::WaitOrder;
+use crawlgate::vocab::certificate_verification::CertificateVerification;
+use crawlgate::vocab::crawler::{Crawler, CrawlerHint};
 use crawlgate::vocab::profile::Conditional;
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::rule_id::Slug;
 use crawlgate::vocab::target::UrlTarget;
-use crawlgate::vocab::verify::Verify;
 
 use tokio::task::JoinHandle;
 
@@ -31,11 +31,11 @@ const RULES: &str = "
     { id: normal, when: { under: /normal }, set: { priority: normal } }";
 
 fn crawler(name: &str) -> Crawler {
-    Crawler::new(&Slug::new(name).unwrap()).with_hints([May::Depth, May::Priority])
+    Crawler::new(&Slug::new(name).unwrap()).with_hints([CrawlerHint::Depth, CrawlerHint::Priority])
 }
 
 fn bench(politeness: &str) -> Bench {
-    Bench::by_clock(Clock::of_runtime(), 500, snapshot(politeness, RULES))
+    Bench::by_clock(Clock::from_runtime(), 500, snapshot(politeness, RULES))
 }
 
 /// Requests that begin to wait one after the other; each goes and is over at once.
@@ -69,7 +69,7 @@ impl Crowd {
         self.tasks.push(tokio::spawn(async move {
             let (slot, _) = bench.ask_as(crawler, &url, field.as_slice()).await.went();
             went.lock().unwrap().push(label);
-            slot.sent();
+            slot.record_sent();
         }));
         self.bench.until_held(self.tasks.len() as f64).await;
     }
@@ -95,7 +95,7 @@ async fn a_request_has_the_class_that_its_url_and_its_priority_make() {
     let bench = bench("{ delay: 0s, concurrency: 1, order: strict }");
     bench
         .hold
-        .redirected(&UrlTarget::parse("http://a.test/target").unwrap());
+        .record_redirect(&UrlTarget::parse("http://a.test/target").unwrap());
     let (first, _) = bench
         .ask_as(crawler("bot"), "http://a.test/", &[])
         .await
@@ -170,7 +170,7 @@ async fn classes_share_a_host_by_their_weights() {
         .ask_as(crawler("bot"), "http://a.test/", &[])
         .await
         .went();
-    first.sent();
+    first.record_sent();
     let mut crowd = Crowd::new(&bench);
     for number in 0..44 {
         let path = if number % 2 == 0 { "/page" } else { "/index" };
@@ -225,7 +225,7 @@ async fn lowest_in_a_crowd(max_hold: &str) -> (Duration, u32) {
             for number in 0.. {
                 let url = format!("http://a.test/high/{task}/{number}");
                 if let Came::Went(slot, _) = bench.ask_as(crawler("big"), &url, &[]).await {
-                    slot.sent();
+                    slot.record_sent();
                 }
             }
         }
@@ -264,12 +264,12 @@ async fn who_rises_to_be_the_first_asks_by_itself() {
     let rules = "{ id: slow, when: { under: /slow }, set: { politeness: { delay: 10m } } }, \
         { id: low, when: { under: /low }, set: { priority: lower } }";
     let politeness = "{ delay: 1s, jitter: none, order: strict, max_hold: 20m }";
-    let bench = Bench::by_clock(Clock::of_runtime(), 10, snapshot(politeness, rules));
+    let bench = Bench::by_clock(Clock::from_runtime(), 10, snapshot(politeness, rules));
     let (first, _) = bench
         .ask_as(crawler("ant"), "http://a.test/", &[])
         .await
         .went();
-    first.sent();
+    first.record_sent();
     drop(first);
     let began = tokio::time::Instant::now();
     let mut crowd = Crowd::new(&bench);
@@ -295,12 +295,12 @@ async fn who_is_made_the_first_by_another_is_rung() {
         { id: low, when: { under: /low }, set: { priority: lower } }, \
         { id: last, when: { under: /last }, set: { priority: lowest, politeness: { order: strict } } }";
     let politeness = "{ delay: 1s, jitter: none, concurrency: 1, max_hold: 20m }";
-    let bench = Bench::by_clock(Clock::of_runtime(), 10, snapshot(politeness, rules));
+    let bench = Bench::by_clock(Clock::from_runtime(), 10, snapshot(politeness, rules));
     let (first, _) = bench
         .ask_as(crawler("ant"), "http://a.test/", &[])
         .await
         .went();
-    first.sent();
+    first.record_sent();
     let last = "http://a.test/last";
     bench
         .ask_as(crawler("bee"), last, &[("crawl-max-wait", "0")])
@@ -341,8 +341,8 @@ async fn where_an_answer_leads_to_is_remembered_for_ten_minutes() {
             head = head.header("location", location);
         }
         let (parts, ()) = head.body(()).unwrap().into_parts();
-        response(
-            &mut passage.judged,
+        evaluate_response(
+            &mut passage.evaluation,
             &parts,
             Conditional::No,
             None,
@@ -351,12 +351,12 @@ async fn where_an_answer_leads_to_is_remembered_for_ten_minutes() {
         .unwrap();
         let target = UrlTarget::parse(target).unwrap();
         assert_eq!(
-            bench.hold.is_redirected(&target),
+            bench.hold.is_redirect_target(&target),
             led,
             "{status} {location:?}"
         );
         tokio::time::advance(Duration::from_secs(600)).await;
-        assert!(!bench.hold.is_redirected(&target));
+        assert!(!bench.hold.is_redirect_target(&target));
     }
 }
 
@@ -372,21 +372,26 @@ async fn a_fetch_of_robots_goes_before_all_others() {
     for path in ["/1", "/2", "/high/3"] {
         crowd.wait(crawler("bot"), path, None).await;
     }
-    let errand = Errand {
+    let errand = RobotsFetchRequest {
         agent: "bot".into(),
         crawler: crawler("bot"),
         key: PaceKey::Host,
-        pace: Pace {
+        pace: HostPace {
             concurrency: 1,
-            ..Pace::FREE
+            ..HostPace::UNLIMITED
         },
         per_address: None,
-        order: Order::Strict,
-        hold: Arc::clone(&bench.hold),
-        verify: Verify::On,
+        order: WaitOrder::Strict,
+        admission: Arc::clone(&bench.hold),
+        verify: CertificateVerification::On,
     };
     let target = UrlTarget::parse("http://a.test/robots.txt").unwrap();
-    let fetch = errand.permit(&target, Verify::On, &Anywhere, Duration::from_secs(20));
+    let fetch = errand.acquire_permit(
+        &target,
+        CertificateVerification::On,
+        &Anywhere,
+        Duration::from_secs(20),
+    );
     let (permit, ()) = tokio::join!(fetch, async {
         bench.until_held(4.0).await;
         drop(first);
@@ -399,13 +404,13 @@ async fn a_fetch_of_robots_goes_before_all_others() {
 #[tokio::test(start_paused = true)]
 async fn who_finds_no_place_is_told_of_those_before_it() {
     let politeness = "{ delay: 1m, jitter: none, max_hold: 10m }";
-    let bench = Bench::by_clock(Clock::of_runtime(), 4, snapshot(politeness, RULES));
+    let bench = Bench::by_clock(Clock::from_runtime(), 4, snapshot(politeness, RULES));
     bench
         .ask_as(crawler("bot"), "http://a.test/", &[])
         .await
         .went()
         .0
-        .sent();
+        .record_sent();
     let mut crowd = Crowd::new(&bench);
     for path in ["/1", "/2", "/low/3", "/index/4"] {
         crowd.wait(crawler("bot"), path, None).await;
@@ -442,7 +447,7 @@ async fn in_a_mixed_crowd_everybody_ends() {
             let one = async {
                 let url = format!("http://{}.test/{path}{order}", number % 5);
                 let (slot, _) = bench.ask_as(crawler, &url, &[]).await.went();
-                slot.sent();
+                slot.record_sent();
                 tokio::time::sleep(Duration::from_millis(stays % 4)).await;
             };
             let patience = if leaves {

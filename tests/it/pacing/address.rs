@@ -14,7 +14,7 @@ const SECOND: Duration = Duration::from_secs(1);
 fn bench(politeness: &str) -> Bench {
     Bench::new(
         &format!("{{ jitter: none, {politeness} }}"),
-        Clock::of_runtime(),
+        Clock::from_runtime(),
     )
 }
 
@@ -27,7 +27,7 @@ async fn two_hosts_on_one_address_share_its_delay_and_its_slots() {
     let mut slots = vec![];
     for url in ["http://a.test/", "http://b.test/"] {
         let (slot, _) = bench.ask(url).await.went();
-        slot.sent();
+        slot.record_sent();
         slots.push(slot);
     }
     assert_eq!(began.elapsed(), 4 * SECOND);
@@ -65,7 +65,7 @@ async fn what_belongs_to_pages_has_the_slots_of_the_address_and_none_of_its_dela
 async fn a_host_whose_address_says_no_has_lost_nothing() {
     let bench = bench("delay: 50s, max_hold: 2s, per_address: { concurrency: 1 }");
     let (busy, _) = bench.ask("http://a.test/").await.went();
-    busy.sent();
+    busy.record_sent();
     let began = Instant::now();
     let (reason, _) = bench.ask("http://b.test/").await.refused();
     assert_eq!((reason, began.elapsed()), (Reason::RateLimited, 2 * SECOND));
@@ -81,7 +81,7 @@ async fn the_patience_is_for_both_waits_and_a_request_that_waits_is_held_once() 
     let bench = bench("delay: 3s, concurrency: 5, max_hold: 5s, per_address: { concurrency: 1 }");
     bench.pass("http://a.test/", 0).await;
     let (busy, _) = bench.ask("http://b.test/").await.went();
-    busy.sent();
+    busy.record_sent();
     let began = Instant::now();
     let both = bench.start("http://a.test/2");
     for held_after in [1, 3] {
@@ -98,7 +98,7 @@ async fn a_client_that_leaves_in_either_wait_leaves_no_slot_behind() {
     let bench = bench("delay: 4s, concurrency: 5, max_hold: 1m, per_address: { concurrency: 1 }");
     bench.pass("http://a.test/", 0).await;
     let (busy, _) = bench.ask("http://b.test/").await.went();
-    busy.sent();
+    busy.record_sent();
     for (leaves_after, gone) in [(2, 1.0), (5, 2.0), (9, 3.0)] {
         let waiting = bench.start("http://a.test/2");
         tokio::time::sleep(leaves_after * SECOND).await;
@@ -135,11 +135,11 @@ async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
             // Never dialled; dialled in vain; sent, and no answer; sent and answered.
             0 => {}
             1 => tokio::time::sleep(SECOND / 4).await,
-            _ => slot.sent(),
+            _ => slot.record_sent(),
         }
         sent.extend((number % 4 > 1).then(Instant::now));
         if number % 4 == 3 {
-            slot.answered(StatusCode::OK, &HeaderMap::new());
+            slot.record_answer(StatusCode::OK, &HeaderMap::new());
         }
     }
     assert!(
@@ -157,7 +157,7 @@ async fn rest_that_one_host_asks_for_is_not_the_address_s() {
     let told: HeaderMap = [(http::header::RETRY_AFTER, "100".parse().unwrap())]
         .into_iter()
         .collect();
-    slot.answered(StatusCode::TOO_MANY_REQUESTS, &told);
+    slot.record_answer(StatusCode::TOO_MANY_REQUESTS, &told);
     drop(slot);
     assert_eq!(
         bench.ask("http://a.test/").await.refused(),
@@ -173,7 +173,7 @@ async fn a_wait_longer_than_a_lease_breaks_no_delay_of_the_host() {
         let (bench, url) = (bench.clone(), url.to_owned());
         tokio::spawn(async move {
             let (slot, _) = bench.ask(&url).await.went();
-            slot.sent();
+            slot.record_sent();
             let sent = Instant::now();
             tokio::time::sleep(time).await;
             sent
@@ -213,7 +213,7 @@ async fn a_wait_longer_than_a_lease_breaks_no_delay_of_the_host() {
 async fn tunnels_take_a_turn_of_the_address_and_none_of_its_slots() {
     let bench = bench("delay: 0s, per_address: { delay: 5s, concurrency: 1 }");
     let slot = bench.open_tunnel("a.test:443").await.unwrap();
-    slot.sent();
+    slot.record_sent();
     assert!(bench.open_tunnel("b.test:443").await.is_none());
     tokio::time::advance(5 * SECOND).await;
     assert!(bench.open_tunnel("b.test:443").await.is_some());
@@ -236,7 +236,7 @@ async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
     let bench = bench("delay: 0s, concurrency: 2, max_hold: 5m, per_address: { concurrency: 2 }");
     let (other, _) = bench.ask("http://b.test/").await.went();
     let (mut first, _) = bench.ask("http://a.test/1").await.went();
-    first.sent();
+    first.record_sent();
     let began = Instant::now();
     let second = bench.start("http://a.test/2");
     tokio::time::sleep(SECOND).await;
@@ -246,7 +246,7 @@ async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
     )]
     .into_iter()
     .collect();
-    first.answered(StatusCode::SERVICE_UNAVAILABLE, &told);
+    first.record_answer(StatusCode::SERVICE_UNAVAILABLE, &told);
     drop(first);
     drop(other);
     let (slot, _) = second.await.unwrap().went();
@@ -261,7 +261,7 @@ async fn who_waits_long_for_its_address_lets_others_of_its_key_go() {
     let bench =
         bench("key: registrable_domain, delay: 1s, max_hold: 5m, per_address: { concurrency: 1 }");
     let (busy, _) = bench.ask("http://b.example.net/").await.went();
-    busy.sent();
+    busy.record_sent();
     bench.pass("http://www.test/", 0).await;
     let began = Instant::now();
     // The first waits for the address that is busy, the second's is free; both are of one domain.

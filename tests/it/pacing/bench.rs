@@ -5,39 +5,52 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
-use crawlgate::gate::hold::{Hold, HoldLimits, Slot};
-use crawlgate::gate::judged::Asked;
-use crawlgate::gate::request::{Outcome, Passage, Waits, Way, request};
-use crawlgate::gate::robots::{Errand, Found, RobotsFiles};
-use crawlgate::gate::snapshot::{InForce, Snapshot};
-use crawlgate::gate::tunnel::{TunnelAsked, TunnelWay, tunnel};
+use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
+use crawlgate::gate::destination::{
+    AddressList, DestinationError, DestinationResolver, RemainingAddresses,
+};
+use crawlgate::gate::evaluation::RequestFacts;
+use crawlgate::gate::request::{
+    RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
+};
+use crawlgate::gate::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
+use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::gate::tunnel::{TunnelFacts, TunnelServices, admit_tunnel};
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile;
-use crawlgate::policy::source::MemoryFiles;
-use crawlgate::robots::ending::Ending;
-use crawlgate::robots::standing::{Fetched, Known};
-use crawlgate::store::Store;
+use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
+use crawlgate::robots::state::{RobotsFetchResult, RobotsState};
+use crawlgate::store::HostStore;
+use crawlgate::vocab::certificate_verification::CertificateVerification;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::target::{HostTarget, UrlTarget};
-use crawlgate::vocab::verify::Verify;
 use tokio::task::JoinHandle;
 
 /// Every host has the same robots.txt.
-struct OneFile(Arc<Known>);
+struct OneFile(Arc<RobotsState>);
 
-impl RobotsFiles for OneFile {
-    fn known(&self, _target: &UrlTarget, _verify: Verify) -> Option<Found> {
-        Some(Found::Fresh(Arc::clone(&self.0)))
+impl RobotsProvider for OneFile {
+    fn cached(
+        &self,
+        _target: &UrlTarget,
+        _verify: CertificateVerification,
+    ) -> Option<CachedRobots> {
+        Some(CachedRobots::Fresh(Arc::clone(&self.0)))
     }
 
-    fn renew(&self, _target: &UrlTarget, _verify: Verify, _errand: impl FnOnce() -> Errand) {
+    fn refresh(
+        &self,
+        _target: &UrlTarget,
+        _verify: CertificateVerification,
+        _errand: impl FnOnce() -> RobotsFetchRequest,
+    ) {
         unreachable!("it is fresh")
     }
 
-    async fn fetch(&self, _target: &UrlTarget, _errand: Errand) -> Arc<Known> {
+    async fn fetch(&self, _target: &UrlTarget, _errand: RobotsFetchRequest) -> Arc<RobotsState> {
         unreachable!("it is known")
     }
 }
@@ -47,16 +60,16 @@ struct TwoAddresses;
 
 struct At(IpAddr);
 
-impl Addresses for At {
-    fn retain(&mut self, _keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
-        Remaining::Some
+impl AddressList for At {
+    fn retain(&mut self, _keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses {
+        RemainingAddresses::Some
     }
 
     fn first(&self) -> Option<IpAddr> {
         Some(self.0)
     }
 
-    fn found_in(&self) -> Option<crawlgate::clock::Lapse> {
+    fn lookup_time(&self) -> Option<crawlgate::clock::TimeSpan> {
         None
     }
 }
@@ -66,14 +79,14 @@ fn address_of(host: &str) -> At {
     At(IpAddr::V4(Ipv4Addr::new(192, 0, 2, last)))
 }
 
-impl Destinations for TwoAddresses {
-    type Vetted = At;
+impl DestinationResolver for TwoAddresses {
+    type Addresses = At;
 
-    async fn vet(&self, target: &UrlTarget) -> Result<At, Unreachable> {
+    async fn vet(&self, target: &UrlTarget) -> Result<At, DestinationError> {
         Ok(address_of(target.host()))
     }
 
-    async fn vet_host(&self, host: &HostTarget) -> Result<At, Unreachable> {
+    async fn vet_host(&self, host: &HostTarget) -> Result<At, DestinationError> {
         Ok(address_of(host.host()))
     }
 }
@@ -81,9 +94,9 @@ impl Destinations for TwoAddresses {
 /// The gate.
 #[derive(Clone)]
 pub(super) struct Bench {
-    in_force: Arc<InForce<()>>,
+    in_force: Arc<ActivePolicy<()>>,
     robots: Arc<OneFile>,
-    pub(super) hold: Arc<Hold>,
+    pub(super) hold: Arc<AdmissionQueue>,
     metrics: Metrics,
 }
 
@@ -91,13 +104,13 @@ pub(super) struct Bench {
 #[derive(Debug)]
 pub(super) enum Came {
     /// It went, having been held for this long.
-    Went(Slot, Option<Duration>),
+    Went(HostSlot, Option<Duration>),
     /// It was refused, to come back after so many seconds.
     Refused(Reason, Option<u64>),
 }
 
 impl Came {
-    pub(super) fn went(self) -> (Slot, Option<Duration>) {
+    pub(super) fn went(self) -> (HostSlot, Option<Duration>) {
         match self {
             Self::Went(slot, held) => (slot, held),
             Self::Refused(..) => panic!("{self:?}"),
@@ -130,25 +143,30 @@ impl Bench {
             "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {robots}, politeness: {politeness} }}\n\
              rules: [{rules}]\n"
         );
-        let files = MemoryFiles::new().with("p.yaml", text);
+        let files = MemoryFileSystem::new().with_file("p.yaml", text);
         let compiled = compile::load(&files, "p.yaml");
         let policy = compiled
             .unwrap_or_else(|problems| panic!("{problems:?}"))
             .policy;
-        let fetched = Fetched {
+        let fetched = RobotsFetchResult {
             status: Some(200),
             body: file.as_bytes(),
-            ..Fetched::failed(Ending::File)
+            ..RobotsFetchResult::failed(RobotsFetchOutcome::File)
         };
-        let known = Arc::new(Known::after(None, &fetched, clock.now()));
+        let known = Arc::new(RobotsState::from_fetch(None, &fetched, clock.now()));
         let metrics = Metrics::new(&[], &[]).unwrap();
-        let limits = HoldLimits {
-            of_one: 100,
-            of_all: 1_000,
-            longest: Duration::from_secs(600),
+        let limits = AdmissionLimits {
+            per_host: 100,
+            total: 1_000,
+            max_wait: Duration::from_secs(600),
         };
-        let hold = Arc::new(Hold::new(Store::embedded(), limits, clock, metrics.clone()));
-        let in_force = Arc::new(InForce::new(Snapshot::new(policy, ())));
+        let hold = Arc::new(AdmissionQueue::new(
+            HostStore::embedded(),
+            limits,
+            clock,
+            metrics.clone(),
+        ));
+        let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(policy, ())));
         Self {
             in_force,
             robots: Arc::new(OneFile(known)),
@@ -167,50 +185,54 @@ impl Bench {
             .uri(url)
             .header("sec-fetch-dest", dest);
         let (parts, ()) = head.body(()).unwrap().into_parts();
-        let asked = Asked::new(UrlTarget::parse(url).unwrap(), Crawler::anonymous(), &parts);
-        let waits = Waits {
-            hold: &self.hold,
+        let asked = RequestFacts::new(UrlTarget::parse(url).unwrap(), Crawler::anonymous(), &parts);
+        let waits = WaitContext {
+            admission: &self.hold,
             profile: &|| Profile::Generic,
         };
-        let way = Way {
+        let way = RequestServices {
             destinations: &TwoAddresses,
             robots: &*self.robots,
-            in_force: &self.in_force,
-            waits,
+            active_policy: &self.in_force,
+            wait: waits,
             ledger: None,
         };
-        let Passage { outcome, held, .. } = request(asked, self.in_force.load(), &way).await;
+        let RequestResult {
+            outcome,
+            wait_time: held,
+            ..
+        } = admit_request(asked, self.in_force.load(), &way).await;
         match outcome {
-            Outcome::Forward(permit) => Came::Went(permit.redeem().2, held),
-            Outcome::Robots(_) => unreachable!("nobody asks for it"),
-            Outcome::Answer(refusal) => Came::Refused(
+            RequestOutcome::Forward(permit) => Came::Went(permit.redeem().2, held),
+            RequestOutcome::ServeRobots(_) => unreachable!("nobody asks for it"),
+            RequestOutcome::Refuse(refusal) => Came::Refused(
                 refusal.reason,
                 refusal.retry_after.map(|after| after.as_secs()),
             ),
         }
     }
 
-    pub(super) async fn open_tunnel(&self, host: &str) -> Option<Slot> {
-        let asked = TunnelAsked {
+    pub(super) async fn open_tunnel(&self, host: &str) -> Option<HostSlot> {
+        let asked = TunnelFacts {
             host: HostTarget::parse_authority(host).unwrap(),
             crawler: Crawler::anonymous(),
         };
-        let way = TunnelWay {
+        let way = TunnelServices {
             destinations: &TwoAddresses,
-            in_force: &self.in_force,
-            hold: &self.hold,
+            active_policy: &self.in_force,
+            admission: &self.hold,
             patience: Duration::ZERO,
         };
-        let passage = tunnel(asked, self.in_force.load(), &way).await;
+        let passage = admit_tunnel(asked, self.in_force.load(), &way).await;
         passage.outcome.ok().map(|permit| permit.redeem().2)
     }
 
     /// One that goes, is sent, and ends with so many bytes of an answer. For how long it was held.
     pub(super) async fn pass(&self, url: &str, bytes: usize) -> Option<Duration> {
         let (mut slot, held) = self.ask(url).await.went();
-        slot.sent();
-        slot.received(bytes);
-        slot.answered(http::StatusCode::OK, &http::HeaderMap::new());
+        slot.record_sent();
+        slot.record_received(bytes);
+        slot.record_answer(http::StatusCode::OK, &http::HeaderMap::new());
         held
     }
 

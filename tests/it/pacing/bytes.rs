@@ -12,15 +12,15 @@ const SECOND: Duration = Duration::from_secs(1);
 #[tokio::test(start_paused = true)]
 async fn later_requests_pay_for_bodies_in_both_directions() {
     let politeness = "{ delay: 0s, concurrency: 5, max_hold: 1h, bytes_per_second: 1KiB }";
-    let bench = Bench::new(politeness, Clock::of_runtime());
+    let bench = Bench::new(politeness, Clock::from_runtime());
     tokio::time::advance(60 * SECOND).await;
     assert_eq!(bench.pass("http://a.test/", 4 << 10).await, None);
     // A second's worth was saved.
     assert_eq!(bench.pass("http://a.test/", 0).await, Some(3 * SECOND));
     let uploaded = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
     let (mut slot, _) = bench.ask("http://b.test/").await.went();
-    slot.uploads(&uploaded);
-    slot.received(1 << 10);
+    slot.set_upload_counter(&uploaded);
+    slot.record_received(1 << 10);
     uploaded.store(5 << 10, std::sync::atomic::Ordering::Relaxed);
     drop(slot);
     // What belongs to pages pays too, and other hosts do not.
@@ -34,7 +34,7 @@ async fn over_any_window_no_more_than_the_budget_passes_but_for_one_answer() {
     let budget = 10 << 10;
     let politeness = "{ delay: 0s, concurrency: 1, max_hold: 1h, bytes_per_second: 10KiB }";
     let (bench, mut rng) = (
-        Bench::new(politeness, Clock::of_runtime()),
+        Bench::new(politeness, Clock::from_runtime()),
         fastrand::Rng::with_seed(7),
     );
     let mut ended: Vec<(Instant, usize)> = vec![];
@@ -72,7 +72,7 @@ async fn over_any_window_no_more_than_the_budget_passes_but_for_one_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_ends_without_a_use_costs_nothing_and_debt_is_remembered() {
     let politeness = "{ delay: 0s, concurrency: 5, max_hold: 0s, bytes_per_second: 1B }";
-    let bench = Bench::new(politeness, Clock::of_runtime());
+    let bench = Bench::new(politeness, Clock::from_runtime());
     drop(bench.ask("http://a.test/").await.went());
     bench.pass("http://a.test/", 2_001).await;
     settle().await;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::robots::Parsed;
+use crawlgate::robots::RobotsFile;
 
 use super::bench::Bench;
 
@@ -12,8 +12,8 @@ fn groups_are_chosen_as_for_crawl_delay() {
     let body = b"Request-rate: 1/99\nUser-agent: a\nRequest-rate: 1/10\nRequest-rate: 1/1m 0600-0845\n\
         User-agent: b\nDisallow: /x\nrequest-rate: 4/1m\nUser-agent: a\nRequestRate: 1/20 22:00-06:00\nDisallow: /y\n\
         User-agent: *\nRequest-rate: 1/5s\nUser-agent: c\nRequest-rate: 0/0\nAllow: /\nUser-agent: d\nDisallow: /z\n";
-    let parsed = Parsed::new(body);
-    assert_eq!(parsed.unknown(), 0);
+    let parsed = RobotsFile::parse(body);
+    assert_eq!(parsed.unknown_lines(), 0);
     let hour = |hour: u64| Duration::from_secs(hour * 3_600);
     for (agent, at, seconds) in [
         ("a", hour(12), Some(15)),
@@ -25,12 +25,12 @@ fn groups_are_chosen_as_for_crawl_delay() {
         ("other", hour(0), Some(5)),
         ("d", hour(0), None),
     ] {
-        let rate = parsed.request_rate(agent, || at);
+        let rate = parsed.request_interval(agent, || at);
         assert_eq!(rate.map(|rate| rate.as_secs()), seconds, "{agent} {at:?}");
     }
-    let none = Parsed::new(b"User-agent: *\nCrawl-delay: 0.25\n");
+    let none = RobotsFile::parse(b"User-agent: *\nCrawl-delay: 0.25\n");
     assert_eq!(
-        none.request_rate("a", || unreachable!("nothing depends on the time")),
+        none.request_interval("a", || unreachable!("nothing depends on the time")),
         None
     );
     assert_eq!(none.crawl_delay("a"), Some(Duration::from_millis(250)));

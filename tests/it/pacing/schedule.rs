@@ -2,7 +2,7 @@
 
 use crawlgate::clock::Clock;
 use crawlgate::policy::compile;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::vocab::reason::Reason;
 
 use super::bench::Bench;
@@ -37,13 +37,13 @@ async fn the_window_that_holds_gives_the_limits_and_the_clock_may_jump() {
         (-672 * 24 * HOUR + 21 * HOUR, 40),
         (-672 * 24 * HOUR + 24 * HOUR, 3),
     ] {
-        hand.jump(at);
+        hand.adjust_wall_time(at);
         assert_eq!(
             gap(&bench, &format!("t{}.test", at.unsigned_abs())).await,
             delay_s,
             "{at}"
         );
-        hand.jump(-at);
+        hand.adjust_wall_time(-at);
     }
 }
 
@@ -57,7 +57,7 @@ async fn a_jump_moves_no_wait() {
     );
     assert_eq!(gap(&bench, "a.test").await, 50);
     for jump in [-100 * HOUR, 1_000 * HOUR, 7] {
-        hand.jump(jump);
+        hand.adjust_wall_time(jump);
         assert_eq!(bench.ask("http://a.test/").await.refused().1, Some(50));
     }
 }
@@ -74,7 +74,7 @@ async fn rate_and_concurrency_are_limits_too_and_a_rule_may_take_a_schedule_back
     let bench = Bench::with_robots("{ obey: false }", &politeness, back, "", clock);
     assert_eq!(gap(&bench, "a.test").await, 60);
     assert_eq!(gap(&bench, "back.test").await, 9);
-    hand.jump(HOUR);
+    hand.adjust_wall_time(HOUR);
     let _five = [
         bench.ask("http://b.test/").await.went(),
         bench.ask("http://b.test/").await.went(),
@@ -109,7 +109,7 @@ fn mistakes_in_windows_are_told() {
         let text = format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow, politeness: {{ schedule: [{window}] }} }}\nrules: []\n"
         );
-        let files = MemoryFiles::new().with("p.yaml", text);
+        let files = MemoryFileSystem::new().with_file("p.yaml", text);
         let problems = compile::load(&files, "p.yaml").expect_err(window);
         let said = format!("{problems:?}");
         assert!(said.contains(told), "{window}: {said}");
@@ -121,7 +121,7 @@ fn mistakes_in_windows_are_told() {
 async fn who_waits_when_a_window_ends_waits_as_the_next_one_says() {
     let schedule = "[{ hours: \"00:00-00:01\", delay: 2s }]";
     let politeness = format!("{{ delay: 40s, jitter: none, max_hold: 10m, schedule: {schedule} }}");
-    let bench = Bench::new(&politeness, Clock::of_runtime());
+    let bench = Bench::new(&politeness, Clock::from_runtime());
     let began = tokio::time::Instant::now();
     tokio::time::sleep(std::time::Duration::from_millis(54_500)).await;
     bench.pass("http://a.test/", 0).await;
@@ -131,7 +131,7 @@ async fn who_waits_when_a_window_ends_waits_as_the_next_one_says() {
     let mut went = vec![];
     for one in waiting {
         let (slot, _) = one.await.unwrap().went();
-        slot.sent();
+        slot.record_sent();
         went.push(began.elapsed().as_millis());
     }
     // The third asks at 60.5 s, and 40 s behind the second it goes.

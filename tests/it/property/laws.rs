@@ -14,7 +14,7 @@ use serde_json::{Value as Json, json};
 
 use crawlgate::policy::decide::Verdict;
 use crawlgate::policy::rule::RuleBody;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 
 use enrich::Enriched;
 use judged::{Judged, compiled, judge};
@@ -131,7 +131,7 @@ fn an_early_answer_never_contradicts_the_full_one() {
                 .cause_of(&policy)
                 .filter(|rule| matches!(rule.body, RuleBody::Filter(_)));
             let Some(filter) = filter
-                .filter(|rule| at == 0 && parts[first].stage < rule.stage.stage())
+                .filter(|rule| at == 0 && parts[first].stage < rule.stage.to_stage())
                 .filter(|rule| twin::has(&document, rule.id.as_str()))
             else {
                 continue;
@@ -251,8 +251,8 @@ fn document_order_is_the_only_order() {
         let files = styled
             .files
             .iter()
-            .fold(MemoryFiles::new(), |files, (path, text)| {
-                files.with(path, text.as_str())
+            .fold(MemoryFileSystem::new(), |files, (path, text)| {
+                files.with_file(path, text.as_str())
             });
         let other = judged::compiled_from(&files, "p")
             .unwrap_or_else(|problems| panic!("{problems}\n{document}\n{:#?}", styled.files));

@@ -8,8 +8,8 @@ use crawlgate::policy::compile;
 use crawlgate::policy::decide::{Cause, Decision};
 use crawlgate::policy::fact::{Fact, Facts};
 use crawlgate::policy::rule::{PolicyStage, RuleIndex};
-use crawlgate::policy::shadow::Shadows;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::shadow::ShadowDecisions;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::trail::Trail;
 use serde_json::{Value as Json, json};
 
@@ -18,7 +18,7 @@ use super::generate::Generator;
 const POLICIES: u64 = 1_000;
 
 fn compiled(document: &Json) -> Option<Policy> {
-    let files = MemoryFiles::new().with("policy.yaml", document.to_string());
+    let files = MemoryFileSystem::new().with_file("policy.yaml", document.to_string());
     compile::load(&files, "policy.yaml")
         .ok()
         .map(|compiled| compiled.policy)
@@ -88,7 +88,7 @@ fn said(policy: &Policy, decision: &Decision) -> Json {
 struct Judged {
     trail: Trail,
     decision: Decision,
-    shadows: Shadows,
+    shadows: ShadowDecisions,
     last: PolicyStage,
 }
 
@@ -107,8 +107,8 @@ fn judge(policy: &Policy, facts: &Facts<'_>, until: PolicyStage) -> Judged {
         document: Fact::Unknown,
         ..*facts
     };
-    let (trail, decision) = policy.request(&asked);
-    let shadows = Shadows::of_request(policy, &asked);
+    let (trail, decision) = policy.decide_request(&asked);
+    let shadows = ShadowDecisions::for_request(policy, &asked);
     let mut judged = Judged {
         trail,
         decision,
@@ -121,15 +121,16 @@ fn judge(policy: &Policy, facts: &Facts<'_>, until: PolicyStage) -> Judged {
     if until >= PolicyStage::Destination && !judged.decision.rejects() {
         judged
             .shadows
-            .addresses(policy, &asked, &[address], &judged.trail);
-        judged.decision = policy.stage(&mut judged.trail, PolicyStage::Destination, &connected);
+            .decide_addresses(policy, &asked, &[address], &judged.trail);
+        judged.decision =
+            policy.decide_stage(&mut judged.trail, PolicyStage::Destination, &connected);
         judged.last = PolicyStage::Destination;
     }
     if until >= PolicyStage::Response && !judged.decision.rejects() {
         judged
             .shadows
-            .stage(policy, PolicyStage::Response, &answered, &judged.trail);
-        judged.decision = policy.stage(&mut judged.trail, PolicyStage::Response, &answered);
+            .decide_stage(policy, PolicyStage::Response, &answered, &judged.trail);
+        judged.decision = policy.decide_stage(&mut judged.trail, PolicyStage::Response, &answered);
         judged.last = PolicyStage::Response;
     }
     judged
@@ -160,7 +161,7 @@ impl Policies {
             (!in_shadow(rule)).then(|| rule.clone())
         });
         let (policy, without) = (compiled(&document)?, compiled(&absent)?);
-        let besides = policy.shadows().iter().map(|root| {
+        let besides = policy.shadow_rules().iter().map(|root| {
             let besides = live_besides(&document, policy.rule_id(*root).unwrap());
             (
                 *root,
@@ -226,7 +227,7 @@ impl Policies {
 
 fn matched<'p>(policy: &'p Policy, trail: &Trail) -> BTreeSet<Option<&'p str>> {
     trail
-        .matched()
+        .matched_rules()
         .iter()
         .map(|rule| policy.rule_id(*rule))
         .collect()

@@ -3,18 +3,18 @@
 
 use std::time::{Duration, Instant};
 
-use crawlgate::robots::{Access, MAX_BYTES, Parsed};
+use crawlgate::robots::{MAX_FILE_BYTES, RobotsAccess, RobotsFile};
 
-fn check(name: &str, body: &str, path: &str, access: Access) {
+fn check(name: &str, body: &str, path: &str, access: RobotsAccess) {
     let start = Instant::now();
-    let parsed = Parsed::new(body.as_bytes());
-    let ruling = parsed.ruling("x", path);
-    assert!(parsed.usage("x", path).len() <= 64, "{name}");
+    let parsed = RobotsFile::parse(body.as_bytes());
+    let ruling = parsed.decide("x", path);
+    assert!(parsed.usage_rules("x", path).len() <= 64, "{name}");
     let took = start.elapsed();
     assert_eq!(ruling.access, access, "{name}");
     assert!(took < Duration::from_secs(2), "{name}: {took:?}");
-    let bytes = parsed.bytes();
-    assert!(bytes < 12 * MAX_BYTES, "{name}: {bytes} bytes");
+    let bytes = parsed.memory_size();
+    assert!(bytes < 12 * MAX_FILE_BYTES, "{name}: {bytes} bytes");
 }
 
 #[test]
@@ -27,52 +27,67 @@ fn hostile_files() {
     };
     let long = format!("/{}", "a".repeat(8000));
     let stars = format!("{head}Disallow: /{}b\n", "*a".repeat(5000));
-    check("5,000 stars", &stars, &long, Access::Allow);
+    check("5,000 stars", &stars, &long, RobotsAccess::Allow);
     check(
         "a run of stars",
         &format!("{head}Disallow: /{}b\n", "*".repeat(5000)),
         &long,
-        Access::Allow,
+        RobotsAccess::Allow,
     );
     let wild = lines(10_000, &|n| format!("Disallow: /*a{n}*b$\n"));
-    check("10,000 wildcard rules", &wild, &long, Access::Allow);
+    check("10,000 wildcard rules", &wild, &long, RobotsAccess::Allow);
     check(
         "10 MB",
         &lines(400_000, &|n| format!("Disallow: /folder/{n}/x\n")),
         "/folder/7/x",
-        Access::Disallow,
+        RobotsAccess::Disallow,
     );
     check(
         "short rules",
         &lines(70_000, &|_| "allow:/\n".into()),
         "/a",
-        Access::Allow,
+        RobotsAccess::Allow,
     );
     let nested = lines(1000, &|n| format!("Disallow: /{}\n", "a".repeat(n)));
-    check("nested beginnings", &nested, &long, Access::Disallow);
+    check("nested beginnings", &nested, &long, RobotsAccess::Disallow);
     let agents = "user-agent:*\ndisallow:/a*b$\n".repeat(20_000);
-    check("20,000 groups", &agents, &long, Access::Allow);
+    check("20,000 groups", &agents, &long, RobotsAccess::Allow);
     let list = format!("{}disallow:/a*b$\n", "user-agent:*\n".repeat(40_000));
     check(
         "40,000 user agents of one group",
         &list,
         &long,
-        Access::Allow,
+        RobotsAccess::Allow,
     );
     let uses = lines(10_000, &|n| {
         format!("Content-Usage: /*a{n}*b$ use-{n}=n, train-ai=n\n")
     });
-    check("10,000 statements on uses", &uses, &long, Access::Allow);
+    check(
+        "10,000 statements on uses",
+        &uses,
+        &long,
+        RobotsAccess::Allow,
+    );
     let signals = lines(10_000, &|_| {
         format!("Content-Signal: {}\n", "a=n,".repeat(8))
     });
-    check("10,000 signals", &signals, &long, Access::Allow);
+    check("10,000 signals", &signals, &long, RobotsAccess::Allow);
     check(
         "10,000 hosts",
         &lines(10_000, &|_| "host:\n".into()),
         &long,
-        Access::Allow,
+        RobotsAccess::Allow,
     );
-    check("one line", &"a".repeat(10_000_000), "/", Access::Allow);
-    check("empty lines", &"\n".repeat(10_000_000), "/", Access::Allow);
+    check(
+        "one line",
+        &"a".repeat(10_000_000),
+        "/",
+        RobotsAccess::Allow,
+    );
+    check(
+        "empty lines",
+        &"\n".repeat(10_000_000),
+        "/",
+        RobotsAccess::Allow,
+    );
 }

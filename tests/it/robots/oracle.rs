@@ -9,7 +9,7 @@
 //!   not in `robotstxt`'s.
 //! - ours alone: delimiters behind the `?` of a rule are the same as their escapes.
 
-use crawlgate::robots::{Access, Parsed};
+use crawlgate::robots::{RobotsAccess, RobotsFile};
 use fastrand::Rng;
 use robotstxt::DefaultMatcher;
 use robotxt::Robots;
@@ -65,10 +65,10 @@ fn random_files_are_read_as_others_read_them() {
     for seed in 0..FILES {
         let mut rng = Rng::with_seed(seed);
         let file = file(&mut rng);
-        let ours = Parsed::new(file.as_bytes());
+        let ours = RobotsFile::parse(file.as_bytes());
         for _ in 0..8 {
             let (agent, path) = (AGENTS[rng.usize(..4)], path(&mut rng));
-            let allowed = ours.ruling(agent, &path).access == Access::Allow;
+            let allowed = ours.decide(agent, &path).access == RobotsAccess::Allow;
             let url = format!("http://h.example{path}");
             let google = DefaultMatcher::default().one_agent_allowed_by_robots(&file, agent, &url);
             let stars = file
@@ -109,16 +109,16 @@ fn the_table_finds_what_trying_every_rule_finds() {
             format!("{}: {pattern}\n", if *allow { "Allow" } else { "Disallow" })
         });
         let file = format!("User-agent: *\n{}", lines.collect::<String>());
-        let ours = Parsed::new(file.as_bytes());
+        let ours = RobotsFile::parse(file.as_bytes());
         for _ in 0..8 {
             let path = path(&mut rng);
-            let found = ours.ruling("x", &path);
+            let found = ours.decide("x", &path);
             let best = (patterns.iter().enumerate())
                 .filter(|(_, (_, pattern))| matches(pattern.as_bytes(), path.as_bytes()))
                 .max_by_key(|(n, (allow, pattern))| (pattern.len(), *allow, std::cmp::Reverse(*n)));
             let line = best.map(|(n, _)| u32::try_from(n).unwrap() + 2);
             assert_eq!(
-                found.cause.map(|cause| cause.line),
+                found.deciding_line.map(|cause| cause.line),
                 line,
                 "seed {seed}: {path}\n{file}"
             );

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crawlgate::robots::Parsed;
-use crawlgate::robots::agent::is_product_token;
+use crawlgate::robots::RobotsFile;
+use crawlgate::robots::product_token::is_product_token;
 
 /// `ID_LinesNumbersAreCountedCorrectly` of the published suite: directives, and the line of the last rule.
 #[test]
@@ -15,9 +15,13 @@ fn line_numbers() {
         "User-Agent: foo\nAllow: /some/path\nUser-Agent: bar\n\n\nDisallow: /",
         "User-Agent: foo\nAllow: /some/path\r\nUser-Agent: bar\n\r\n\nDisallow: /",
     ] {
-        let parsed = Parsed::new(body.as_bytes());
+        let parsed = RobotsFile::parse(body.as_bytes());
         assert_eq!(parsed.directives(), 4, "{body:?}");
-        assert_eq!(parsed.ruling("bar", "/").cause.unwrap().line, 6, "{body:?}");
+        assert_eq!(
+            parsed.decide("bar", "/").deciding_line.unwrap().line,
+            6,
+            "{body:?}"
+        );
     }
 }
 
@@ -35,9 +39,9 @@ fn byte_order_marks() {
         (b"\xEF\x11\xBFUser-Agent: foo\nAllow: /AnyValue\n", 1, 1),
         (b"User-Agent: foo\n\xEF\xBB\xBFAllow: /AnyValue\n", 1, 1),
     ] {
-        let parsed = Parsed::new(body);
+        let parsed = RobotsFile::parse(body);
         assert_eq!(
-            (parsed.directives(), parsed.unknown()),
+            (parsed.directives(), parsed.unknown_lines()),
             (directives, unknown),
             "{body:?}"
         );
@@ -50,7 +54,7 @@ fn sitemaps() {
     let sitemap = "Sitemap: http://foo.bar/sitemap.xml\n";
     let rest = "User-Agent: foo\nAllow: /some/path\nUser-Agent: bar\n\n\n";
     for body in [format!("{rest}{sitemap}"), format!("{sitemap}{rest}")] {
-        let found: Vec<String> = Parsed::new(body.as_bytes()).sitemaps().collect();
+        let found: Vec<String> = RobotsFile::parse(body.as_bytes()).sitemaps().collect();
         assert_eq!(found, ["http://foo.bar/sitemap.xml"]);
     }
 }
@@ -77,7 +81,7 @@ fn product_tokens() {
 fn crawl_delays() {
     let body = b"User-agent: a\nCrawl-delay: 2.5\nUser-agent: b\nDisallow: /x\nCrawl-delay: 1\n
         User-agent: a\nCrawl-delay: 3\nDisallow: /y\nUser-agent: *\nCrawl-delay: nine\nUser-agent: c\nAllow: /\n";
-    let parsed = Parsed::new(body);
+    let parsed = RobotsFile::parse(body);
     for (agent, delay) in [
         ("a", Some(3000)),
         ("b", Some(2500)),
@@ -94,13 +98,14 @@ fn crawl_delays() {
 
 #[test]
 fn the_ruling_names_line_rule_and_group() {
-    let parsed =
-        Parsed::new(b"User-agent: NewsBot\n  Disallow:  /x  # no\nUser-agent: *\nDisallow: /y\n");
-    let ruling = parsed.ruling("newsbot", "/x/1");
-    let cause = ruling.cause.unwrap();
+    let parsed = RobotsFile::parse(
+        b"User-agent: NewsBot\n  Disallow:  /x  # no\nUser-agent: *\nDisallow: /y\n",
+    );
+    let ruling = parsed.decide("newsbot", "/x/1");
+    let cause = ruling.deciding_line.unwrap();
     assert_eq!(
-        (cause.line, &*cause.rule, ruling.group.as_deref()),
+        (cause.line, &*cause.text, ruling.group.as_deref()),
         (2, "Disallow:  /x", Some("NewsBot"))
     );
-    assert_eq!(parsed.ruling("other", "/z").group.as_deref(), Some("*"));
+    assert_eq!(parsed.decide("other", "/z").group.as_deref(), Some("*"));
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crawlgate::robots::{Access, Parsed, normal_form};
+use crawlgate::robots::{RobotsAccess, RobotsFile, normal_form};
 use crawlgate::vocab::target::UrlTarget;
 
 /// A question of a table.
@@ -12,7 +12,7 @@ pub(crate) struct Question {
     pub(crate) body: Vec<u8>,
     pub(crate) agent: String,
     pub(crate) url: String,
-    pub(crate) access: Access,
+    pub(crate) access: RobotsAccess,
     /// The line that has to decide, if the table says so: 0 is none.
     line: Option<u32>,
     /// The source of the table has another answer.
@@ -59,8 +59,8 @@ fn question(name: &str, body: &[u8], line: &str) -> Question {
         agent: or_empty(text(0)),
         url: or_empty(words[2].to_owned()),
         access: match words[1] {
-            "allow" => Access::Allow,
-            "disallow" => Access::Disallow,
+            "allow" => RobotsAccess::Allow,
+            "disallow" => RobotsAccess::Disallow,
             other => panic!("{other} in {line}"),
         },
         line: words
@@ -94,9 +94,9 @@ fn check(file: &str, at_least: usize) {
     let questions = questions(file);
     let mut wrong = vec![];
     for q in &questions {
-        let (parsed, path) = (Parsed::new(&q.body), q.path());
-        let ruling = parsed.ruling(&q.agent, &path);
-        let line = ruling.cause.as_ref().map_or(0, |cause| cause.line);
+        let (parsed, path) = (RobotsFile::parse(&q.body), q.path());
+        let ruling = parsed.decide(&q.agent, &path);
+        let line = ruling.deciding_line.as_ref().map_or(0, |cause| cause.line);
         if ruling.access != q.access || q.line.is_some_and(|l| l != line) {
             wrong.push(format!("{}: {} {}: {ruling:?}", q.name, q.agent, q.url));
         }
@@ -156,19 +156,21 @@ fn long_lines() {
         let wanted = 2083 * 8 - prefix.len() - key.len() + 1;
         format!("{prefix}{}", with.repeat(wanted - prefix.len()))
     };
-    let check = |body: &str, path: &str, access: Access| {
+    let check = |body: &str, path: &str, access: RobotsAccess| {
         assert_eq!(
-            Parsed::new(body.as_bytes()).ruling("FooBot", path).access,
+            RobotsFile::parse(body.as_bytes())
+                .decide("FooBot", path)
+                .access,
             access
         );
     };
     let line = pad("/x/", "disallow: ", "a");
     let body = format!("user-agent: FooBot\ndisallow: {line}/qux\n");
-    check(&body, "/fux", Access::Allow);
-    check(&body, &format!("{line}/fux"), Access::Disallow);
+    check(&body, "/fux", RobotsAccess::Allow);
+    check(&body, &format!("{line}/fux"), RobotsAccess::Disallow);
     let (a, b) = (pad("/x/", "allow: ", "a"), pad("/x/", "allow: ", "b"));
     let body = format!("user-agent: FooBot\ndisallow: /\nallow: {a}/qux\nallow: {b}/qux\n");
-    check(&body, "/", Access::Disallow);
-    check(&body, &format!("{a}/qux"), Access::Allow);
-    check(&body, &format!("{b}/fux"), Access::Allow);
+    check(&body, "/", RobotsAccess::Disallow);
+    check(&body, &format!("{a}/qux"), RobotsAccess::Allow);
+    check(&body, &format!("{b}/fux"), RobotsAccess::Allow);
 }

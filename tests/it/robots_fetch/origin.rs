@@ -7,24 +7,24 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::hold::{Hold, HoldLimits};
-use crawlgate::gate::robots::Errand;
+use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue};
+use crawlgate::gate::robots_fetch::RobotsFetchRequest;
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::options::politeness::PaceKey;
-use crawlgate::politeness::order::Order;
-use crawlgate::politeness::pace::Pace;
-use crawlgate::proxy::clean::ViaName;
-use crawlgate::proxy::destination::{Egress, Vetting};
+use crawlgate::politeness::pace::HostPace;
+use crawlgate::politeness::queue::WaitOrder;
+use crawlgate::proxy::destination::{AddressVetter, EgressRules};
 use crawlgate::proxy::dial::DialLimits;
+use crawlgate::proxy::header_filter::ViaName;
 use crawlgate::proxy::origin_tls::{OriginTls, OriginTlsSettings};
 use crawlgate::proxy::pool::PoolLimits;
-use crawlgate::proxy::resolve::{NameServers, Resolver};
-use crawlgate::proxy::robots::{Fetcher, Robots};
-use crawlgate::proxy::upstream::{Upstream, UpstreamLimits};
-use crawlgate::store::Store;
+use crawlgate::proxy::resolve::{DnsResolver, NameServers};
+use crawlgate::proxy::robots::{RobotsFetcher, RobotsFileCache};
+use crawlgate::proxy::upstream::{UpstreamClient, UpstreamLimits};
+use crawlgate::store::HostStore;
+use crawlgate::vocab::certificate_verification::CertificateVerification;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::target::UrlTarget;
-use crawlgate::vocab::verify::Verify;
 use rustls::RootCertStore;
 
 /// What the origin does with a connection that has sent a head.
@@ -142,9 +142,9 @@ fn next_head(socket: &mut TcpStream) -> Option<String> {
 
 /// What fetches, and what it needs.
 pub(super) struct World {
-    pub(super) robots: Arc<Robots>,
+    pub(super) robots: Arc<RobotsFileCache>,
     pub(super) metrics: Metrics,
-    hold: Arc<Hold>,
+    hold: Arc<AdmissionQueue>,
 }
 
 impl World {
@@ -161,12 +161,13 @@ impl World {
                 vec![IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1))],
             ),
         ]);
-        let resolver = Resolver::new(&NameServers::System, hosts, second, clock.clone()).unwrap();
-        let egress = Egress {
+        let resolver =
+            DnsResolver::new(&NameServers::System, hosts, second, clock.clone()).unwrap();
+        let egress = EgressRules {
             allow_private: vec![],
             allow_loopback: true,
             ports: vec![1..=65535],
-            own: vec![],
+            own_listeners: vec![],
         };
         let limits = UpstreamLimits {
             dial: DialLimits {
@@ -185,32 +186,36 @@ impl World {
             fields: 100,
         };
         let tls = OriginTlsSettings {
-            verify: Verify::Skip,
+            verify: CertificateVerification::Skip,
             roots: RootCertStore::empty(),
-            handshake: second,
+            handshake_timeout: second,
         };
         let tls = OriginTls::new(tls, metrics.clone()).unwrap();
-        let vetting = Arc::new(Vetting::new(resolver, egress, metrics.clone()));
-        let dead = Arc::clone(vetting.dead());
-        let fetcher = Fetcher {
-            vetting,
-            upstream: Arc::new(Upstream::new(limits, tls, clock.clone(), dead)),
+        let vetting = Arc::new(AddressVetter::new(resolver, egress, metrics.clone()));
+        let dead = Arc::clone(vetting.negative_cache());
+        let fetcher = RobotsFetcher {
+            address_vetter: vetting,
+            upstream: Arc::new(UpstreamClient::new(limits, tls, clock.clone(), dead)),
             via: ViaName::new("test"),
-            time: Duration::from_millis(700),
+            timeout: Duration::from_millis(700),
             clock: clock.clone(),
         };
-        let limits = HoldLimits {
-            of_one: 10,
-            of_all: 10,
-            longest: second,
+        let limits = AdmissionLimits {
+            per_host: 10,
+            total: 10,
+            max_wait: second,
         };
-        let hold = Arc::new(Hold::new(
-            Store::embedded(),
+        let hold = Arc::new(AdmissionQueue::new(
+            HostStore::embedded(),
             limits,
             clock.clone(),
             metrics.clone(),
         ));
-        let robots = Arc::new(Robots::new(fetcher, clock.clone(), metrics.clone()));
+        let robots = Arc::new(RobotsFileCache::new(
+            fetcher,
+            clock.clone(),
+            metrics.clone(),
+        ));
         Self {
             robots,
             metrics,
@@ -218,20 +223,20 @@ impl World {
         }
     }
 
-    pub(super) fn errand(&self, agent: &str) -> Errand {
-        Errand {
+    pub(super) fn errand(&self, agent: &str) -> RobotsFetchRequest {
+        RobotsFetchRequest {
             agent: agent.into(),
             crawler: Crawler::anonymous(),
             key: PaceKey::Host,
-            pace: Pace::FREE,
+            pace: HostPace::UNLIMITED,
             per_address: None,
-            order: Order::Weighted,
-            hold: Arc::clone(&self.hold),
-            verify: Verify::On,
+            order: WaitOrder::Weighted,
+            admission: Arc::clone(&self.hold),
+            verify: CertificateVerification::On,
         }
     }
 
-    pub(super) fn hold(&self) -> &Arc<Hold> {
+    pub(super) fn hold(&self) -> &Arc<AdmissionQueue> {
         &self.hold
     }
 

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::robots::RobotsFiles;
-use crawlgate::robots::Access;
-use crawlgate::robots::standing::{Known, Standing};
+use crawlgate::gate::robots_fetch::RobotsProvider;
+use crawlgate::robots::RobotsAccess;
+use crawlgate::robots::state::{RobotsRules, RobotsState};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
@@ -14,12 +14,14 @@ use super::origin::{Origin, Reply, World, answer, target};
 const FILE: &str = "User-agent: *\nDisallow: /x\n";
 
 /// `rules` if `/x` is forbidden by them, `no rules` if it is not.
-fn standing(known: &Known) -> &'static str {
-    match &known.standing {
-        Standing::Rules(rules) if rules.ruling("bot", "/x").access == Access::Disallow => "rules",
-        Standing::Rules(_) => "no rules",
-        Standing::AllowAll => "allow all",
-        Standing::Unknown => "unknown",
+fn standing(known: &RobotsState) -> &'static str {
+    match &known.rules {
+        RobotsRules::File(rules) if rules.decide("bot", "/x").access == RobotsAccess::Disallow => {
+            "rules"
+        }
+        RobotsRules::File(_) => "no rules",
+        RobotsRules::AllowAll => "allow all",
+        RobotsRules::Unknown => "unknown",
     }
 }
 
@@ -35,10 +37,10 @@ async fn fetched(
     let text = format!(
         "{} {} {}m",
         standing(&known),
-        known.ending.as_str(),
-        known.holds_for.as_secs() / 60
+        known.outcome.as_str(),
+        known.fresh_for.as_secs() / 60
     );
-    assert_eq!(world.fetches(known.ending.as_str()), 1, "{text}");
+    assert_eq!(world.fetches(known.outcome.as_str()), 1, "{text}");
     (text, origin.heads().len())
 }
 
@@ -234,7 +236,7 @@ async fn nobody_there() {
             .fetch(&target(&format!("http://{host}/")), world.errand("bot"))
             .await;
         assert_eq!(
-            (standing(&known), known.ending.as_str()),
+            (standing(&known), known.outcome.as_str()),
             ("unknown", expected),
             "{host}"
         );

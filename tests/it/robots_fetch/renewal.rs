@@ -4,13 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlgate::clock::{Clock, Hand};
-use crawlgate::gate::judged::Asked;
-use crawlgate::gate::request::{Outcome, Passage, Waits, Way, request};
-use crawlgate::gate::robots::RobotsFiles;
-use crawlgate::gate::snapshot::{InForce, Snapshot};
+use crawlgate::clock::{Clock, ManualClock};
+use crawlgate::gate::evaluation::RequestFacts;
+use crawlgate::gate::request::{
+    RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
+};
+use crawlgate::gate::robots_fetch::RobotsProvider;
+use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
 use crawlgate::policy::compile::load;
-use crawlgate::policy::source::files::MemoryFiles;
+use crawlgate::policy::source::files::MemoryFileSystem;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::profile::Profile;
 use http::Request;
@@ -25,8 +27,8 @@ const NEW: &str = "User-agent: *\nDisallow: /new\n";
 /// A world in which an hour is an instant.
 struct Gate {
     world: Arc<World>,
-    in_force: InForce<()>,
-    hand: Hand,
+    in_force: ActivePolicy<()>,
+    hand: ManualClock,
 }
 
 impl Gate {
@@ -39,11 +41,11 @@ impl Gate {
         let text = format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {robots}, politeness: {{ {politeness} }} }}\n"
         );
-        let files = MemoryFiles::new().with("p", text);
+        let files = MemoryFileSystem::new().with_file("p", text);
         let policy = load(&files, "p").unwrap().policy;
         Self {
             world: Arc::new(World::new(&clock)),
-            in_force: InForce::new(Snapshot::new(policy, ())),
+            in_force: ActivePolicy::new(PolicySnapshot::new(policy, ())),
             hand,
         }
     }
@@ -55,31 +57,31 @@ impl Gate {
 
     async fn ask_as(&self, url: &str, agent: &str) -> &'static str {
         match self.passage(url, agent).await.outcome {
-            Outcome::Forward(_) => "go",
-            Outcome::Robots(_) => "robots.txt",
-            Outcome::Answer(refusal) => refusal.reason.as_str(),
+            RequestOutcome::Forward(_) => "go",
+            RequestOutcome::ServeRobots(_) => "robots.txt",
+            RequestOutcome::Refuse(refusal) => refusal.reason.as_str(),
         }
     }
 
-    async fn passage(&self, url: &str, agent: &str) -> Passage<Here, ()> {
+    async fn passage(&self, url: &str, agent: &str) -> RequestResult<Here, ()> {
         let head = Request::builder()
             .uri(url)
             .header("user-agent", agent)
             .body(())
             .unwrap();
-        let asked = Asked::new(target(url), Crawler::anonymous(), &head.into_parts().0);
-        let waits = Waits {
-            hold: self.world.hold(),
+        let asked = RequestFacts::new(target(url), Crawler::anonymous(), &head.into_parts().0);
+        let waits = WaitContext {
+            admission: self.world.hold(),
             profile: &|| Profile::Generic,
         };
-        let way = Way {
+        let way = RequestServices {
             destinations: &Anywhere,
             robots: &*self.world.robots,
-            in_force: &self.in_force,
-            waits,
+            active_policy: &self.in_force,
+            wait: waits,
             ledger: None,
         };
-        request(asked, self.in_force.load(), &way).await
+        admit_request(asked, self.in_force.load(), &way).await
     }
 
     /// Waits until so many requests have arrived and what they fetch is known.
@@ -149,11 +151,11 @@ async fn what_was_held_goes_under_the_file_that_is_known_when_its_turn_comes() {
     };
     let (passage, ()) = tokio::join!(gate.passage(&new, "bot"), moves_on);
     assert_eq!(
-        passage.held,
+        passage.wait_time,
         Some(Duration::from_millis(200)),
         "the renewal had the turn"
     );
-    let Outcome::Answer(refusal) = passage.outcome else {
+    let RequestOutcome::Refuse(refusal) = passage.outcome else {
         panic!("it went under the old file")
     };
     assert_eq!(refusal.reason.as_str(), "robots_txt");
@@ -171,7 +173,7 @@ async fn a_renewal_without_a_turn_changes_nothing_and_is_not_repeated_at_once() 
     gate.hand.advance(HOUR);
     let slow = gate.passage(&new, "bot").await;
     assert!(
-        matches!(slow.outcome, Outcome::Forward(_)),
+        matches!(slow.outcome, RequestOutcome::Forward(_)),
         "it has the slot that the renewal waits for"
     );
     tokio::time::sleep(Duration::from_millis(20)).await;
@@ -223,7 +225,7 @@ async fn a_renewal_keeps_the_time_that_the_file_asks_for() {
             .robots
             .fetch(&url, gate.world.errand("bot"))
             .await
-            .ending
+            .outcome
             .as_str()
     };
     assert_eq!(fetch(&origin).await, "file");

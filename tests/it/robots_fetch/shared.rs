@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::robots::{Found, RobotsFiles};
-use crawlgate::robots::Access;
-use crawlgate::robots::standing::Standing;
-use crawlgate::vocab::verify::Verify;
+use crawlgate::gate::robots_fetch::{CachedRobots, RobotsProvider};
+use crawlgate::robots::RobotsAccess;
+use crawlgate::robots::state::RobotsRules;
+use crawlgate::vocab::certificate_verification::CertificateVerification;
 
 use super::origin::{Origin, Reply, World, answer, target};
 
@@ -28,11 +28,16 @@ async fn requests_that_come_together_share_one_fetch() {
     };
     let asked: Vec<_> = (0..50).map(|_| ask()).collect();
     for task in asked {
-        assert_eq!(task.await.unwrap().ending.as_str(), "file");
+        assert_eq!(task.await.unwrap().outcome.as_str(), "file");
     }
     assert_eq!(origin.heads().len(), 1);
     assert_eq!(world.fetches("file"), 1);
-    assert!(world.robots.known(&target(&url), Verify::On).is_some());
+    assert!(
+        world
+            .robots
+            .cached(&target(&url), CertificateVerification::On)
+            .is_some()
+    );
 }
 
 #[tokio::test]
@@ -40,7 +45,11 @@ async fn hosts_are_fetched_apart() {
     let (origin, world) = (slow(), World::new(&Clock::system()));
     for host in ["a.test", "b.test", "a.test"] {
         let target = target(&origin.url(host, "/"));
-        if world.robots.known(&target, Verify::On).is_none() {
+        if world
+            .robots
+            .cached(&target, CertificateVerification::On)
+            .is_none()
+        {
             world.robots.fetch(&target, world.errand("one")).await;
         }
     }
@@ -60,7 +69,7 @@ async fn a_client_that_leaves_does_not_end_the_fetch_for_the_others() {
     }
     first.abort();
     let known = world.robots.fetch(&target, world.errand("two")).await;
-    assert_eq!((known.ending.as_str(), origin.heads().len()), ("file", 1));
+    assert_eq!((known.outcome.as_str(), origin.heads().len()), ("file", 1));
 }
 
 #[tokio::test]
@@ -70,14 +79,14 @@ async fn one_fetch_serves_every_agent() {
         .robots
         .fetch(&target(&origin.url("a.test", "/")), world.errand("one"))
         .await;
-    let rules = known.rules().unwrap();
+    let rules = known.file().unwrap();
     for (agent, path, access) in [
-        ("one", "/1", Access::Disallow),
-        ("one", "/2", Access::Allow),
-        ("two", "/1", Access::Allow),
-        ("two", "/2", Access::Disallow),
+        ("one", "/1", RobotsAccess::Disallow),
+        ("one", "/2", RobotsAccess::Allow),
+        ("two", "/1", RobotsAccess::Allow),
+        ("two", "/2", RobotsAccess::Disallow),
     ] {
-        assert_eq!(rules.ruling(agent, path).access, access, "{agent} {path}");
+        assert_eq!(rules.decide(agent, path).access, access, "{agent} {path}");
     }
 }
 
@@ -93,27 +102,32 @@ async fn stale_on_error_then_fresh_again() {
     let learn = || async { world.robots.fetch(&target, world.errand("one")).await };
     assert!(learn().await.is_fresh(clock.now()));
     hand.advance(Duration::from_secs(599));
-    assert!(world.robots.known(&target, Verify::On).is_some());
-    hand.advance(Duration::from_secs(1));
-    let known = world.robots.known(&target, Verify::On);
     assert!(
-        matches!(known, Some(Found::Past(_))),
+        world
+            .robots
+            .cached(&target, CertificateVerification::On)
+            .is_some()
+    );
+    hand.advance(Duration::from_secs(1));
+    let known = world.robots.cached(&target, CertificateVerification::On);
+    assert!(
+        matches!(known, Some(CachedRobots::Expired(_))),
         "it holds on while another is fetched"
     );
     let failed = learn().await;
-    assert!(matches!(failed.standing, Standing::Unknown));
-    assert!(failed.stale().is_some_and(|stale| stale.rules().is_some()));
+    assert!(matches!(failed.rules, RobotsRules::Unknown));
+    assert!(failed.stale().is_some_and(|stale| stale.file().is_some()));
     hand.advance(Duration::from_secs(59));
-    let known = world.robots.known(&target, Verify::On);
+    let known = world.robots.cached(&target, CertificateVerification::On);
     assert!(
-        matches!(known, Some(Found::Fresh(_))),
+        matches!(known, Some(CachedRobots::Fresh(_))),
         "it is not asked again at once"
     );
     hand.advance(Duration::from_secs(1));
-    assert_eq!(learn().await.holds_for.as_secs(), 120);
+    assert_eq!(learn().await.fresh_for.as_secs(), 120);
     hand.advance(Duration::from_secs(120));
     let good = learn().await;
-    assert!(good.rules().is_some() && good.stale().is_none());
+    assert!(good.file().is_some() && good.stale().is_none());
     assert_eq!(origin.heads().len(), 4);
 }
 

@@ -4,15 +4,15 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::hold::{Hold, HoldLimits, Slot};
-use crawlgate::gate::judged::Asked;
-use crawlgate::gate::request::{Outcome, Waits, Way, request};
-use crawlgate::gate::snapshot::InForce;
-use crawlgate::gate::stops::Target;
+use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
+use crawlgate::gate::evaluation::RequestFacts;
+use crawlgate::gate::request::{RequestOutcome, RequestServices, WaitContext, admit_request};
+use crawlgate::gate::snapshot::ActivePolicy;
+use crawlgate::gate::stop_registry::StopTarget;
 use crawlgate::metrics::Metrics;
 use crawlgate::politeness::stops::StopReason;
-use crawlgate::store::Store;
-use crawlgate::vocab::crawler::{Crawler, May};
+use crawlgate::store::HostStore;
+use crawlgate::vocab::crawler::{Crawler, CrawlerHint};
 use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::rule_id::Slug;
 use crawlgate::vocab::target::UrlTarget;
@@ -45,8 +45,8 @@ const PATIENCE: (&str, &str) = ("600", "20");
 
 /// The world under simulation.
 pub(super) struct Crawl {
-    in_force: InForce<()>,
-    hold: Arc<Hold>,
+    in_force: ActivePolicy<()>,
+    hold: Arc<AdmissionQueue>,
     metrics: Metrics,
     clock: Clock,
     laws: Mutex<Laws>,
@@ -111,18 +111,23 @@ impl Crawl {
     }
 
     fn new(scale: Scale, seed: u64) -> Self {
-        let (metrics, clock) = (Metrics::new(&[], &[]).unwrap(), Clock::of_runtime());
-        let limits = HoldLimits {
-            of_one: 1_000,
-            of_all: 10_000,
-            longest: Duration::from_secs(600),
+        let (metrics, clock) = (Metrics::new(&[], &[]).unwrap(), Clock::from_runtime());
+        let limits = AdmissionLimits {
+            per_host: 1_000,
+            total: 10_000,
+            max_wait: Duration::from_secs(600),
         };
-        let hold = Hold::new(Store::seeded(seed), limits, clock.clone(), metrics.clone());
+        let hold = AdmissionQueue::new(
+            HostStore::with_seed(seed),
+            limits,
+            clock.clone(),
+            metrics.clone(),
+        );
         let began = clock.now();
         let laws = Mutex::new(Laws::new(scale.sites, scale.crawlers, began));
         let end = tokio::time::Instant::now() + scale.time;
         Self {
-            in_force: InForce::new(policy(0)),
+            in_force: ActivePolicy::new(policy(0)),
             hold: Arc::new(hold),
             metrics,
             clock,
@@ -145,9 +150,9 @@ impl Crawl {
         let stops = self.hold.stops();
         loop {
             sleep(STOPS / 2).await;
-            let target = Target::parse("*.halt.test").unwrap();
+            let target = StopTarget::parse("*.halt.test").unwrap();
             let stop = stops
-                .press(target, StopReason::new("it is too much").unwrap(), None)
+                .add(target, StopReason::new("it is too much").unwrap(), None)
                 .unwrap()
                 .stop;
             self.laws().halts(true);
@@ -198,7 +203,7 @@ impl Visit {
             .laws()
             .expects(host, number, manner == Manner::Patient);
         let name = Slug::new(&format!("crawler-{number}")).unwrap();
-        let crawler = Crawler::new(&name).with_hints([May::Wait]);
+        let crawler = Crawler::new(&name).with_hints([CrawlerHint::Wait]);
         Self {
             crawl: Arc::clone(crawl),
             crawler,
@@ -289,13 +294,13 @@ impl Visit {
     }
 
     /// One exchange with the origin.
-    async fn fetch(&mut self, grant: Grant, mut slot: Slot) {
+    async fn fetch(&mut self, grant: Grant, mut slot: HostSlot) {
         // Counted down even if the crawl ends meanwhile.
         let _under_way = UnderWay(&self.crawl, grant);
         if self.rng.u8(0..4) == 0 {
             sleep(DIAL).await;
         }
-        slot.sent();
+        slot.record_sent();
         self.crawl.laws().sent(grant, self.crawl.clock.now());
         sleep(self.sort.latency).await;
         let now = self.crawl.clock.now();
@@ -307,7 +312,7 @@ impl Visit {
         let (status, told) = match (self.sort.temper, chance) {
             (Temper::Steady, _) | (_, 10..) => (StatusCode::OK, None),
             (Temper::Flaky, 0..5) => {
-                slot.failed();
+                slot.record_failure();
                 self.crawl.laws().failed(grant, now);
                 return;
             }
@@ -327,7 +332,7 @@ impl Visit {
                 .laws()
                 .complained(grant, told.map(Duration::from_secs), now),
         }
-        slot.answered(status, &told_as);
+        slot.record_answer(status, &told_as);
         sleep(self.sort.body).await;
     }
 }
@@ -346,7 +351,7 @@ async fn ask(
     crawler: Crawler,
     (kind, url): (Kind, &str),
     wait: &str,
-) -> Result<Slot, Duration> {
+) -> Result<HostSlot, Duration> {
     let dest = match kind {
         Kind::Page => "document",
         Kind::Embed => "image",
@@ -357,21 +362,24 @@ async fn ask(
         .header("sec-fetch-dest", dest);
     let head = head.body(()).unwrap();
     let (parts, ()) = head.into_parts();
-    let asked = Asked::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
-    let waits = Waits {
-        hold: &crawl.hold,
+    let asked = RequestFacts::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
+    let waits = WaitContext {
+        admission: &crawl.hold,
         profile: &|| Profile::Generic,
     };
-    let way = Way {
+    let way = RequestServices {
         destinations: &Places,
         robots: &NoRobots,
-        in_force: &crawl.in_force,
-        waits,
+        active_policy: &crawl.in_force,
+        wait: waits,
         ledger: None,
     };
-    match request(asked, crawl.in_force.load(), &way).await.outcome {
-        Outcome::Forward(permit) => Ok(permit.redeem().2),
-        Outcome::Robots(_) => unreachable!("the policy does not obey"),
-        Outcome::Answer(refusal) => Err(refusal.retry_after.expect("only for some time")),
+    match admit_request(asked, crawl.in_force.load(), &way)
+        .await
+        .outcome
+    {
+        RequestOutcome::Forward(permit) => Ok(permit.redeem().2),
+        RequestOutcome::ServeRobots(_) => unreachable!("the policy does not obey"),
+        RequestOutcome::Refuse(refusal) => Err(refusal.retry_after.expect("only for some time")),
     }
 }

@@ -2,7 +2,9 @@
 
 use std::net::IpAddr;
 
-use crawlgate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
+use crawlgate::gate::destination::{
+    AddressList, DestinationError, DestinationResolver, RemainingAddresses,
+};
 use crawlgate::vocab::target::{HostTarget, UrlTarget};
 
 use super::sites::address_of;
@@ -13,12 +15,12 @@ pub(super) struct Places;
 /// One address.
 pub(super) struct At(IpAddr);
 
-impl Addresses for At {
-    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
+impl AddressList for At {
+    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses {
         if keep(self.0) {
-            Remaining::Some
+            RemainingAddresses::Some
         } else {
-            Remaining::None
+            RemainingAddresses::None
         }
     }
 
@@ -26,19 +28,19 @@ impl Addresses for At {
         Some(self.0)
     }
 
-    fn found_in(&self) -> Option<crawlgate::clock::Lapse> {
+    fn lookup_time(&self) -> Option<crawlgate::clock::TimeSpan> {
         None
     }
 }
 
-impl Destinations for Places {
-    type Vetted = At;
+impl DestinationResolver for Places {
+    type Addresses = At;
 
-    async fn vet(&self, target: &UrlTarget) -> Result<At, Unreachable> {
+    async fn vet(&self, target: &UrlTarget) -> Result<At, DestinationError> {
         Ok(At(address_of(target.host())))
     }
 
-    async fn vet_host(&self, host: &HostTarget) -> Result<At, Unreachable> {
+    async fn vet_host(&self, host: &HostTarget) -> Result<At, DestinationError> {
         Ok(At(address_of(host.host())))
     }
 }

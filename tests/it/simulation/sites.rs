@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crawlgate::gate::snapshot::Snapshot;
+use crawlgate::gate::snapshot::PolicySnapshot;
 use crawlgate::policy::compile;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 
 /// A sort of host. Its hosts are `hNUMBER.NAME.test`.
 #[derive(Clone, Copy, Debug)]
@@ -293,7 +293,7 @@ pub(super) fn sort_of(host: usize) -> &'static Sort {
 }
 
 /// A policy with a rule for each sort. Another `version` is another revision that says the same.
-pub(super) fn policy(version: usize) -> Snapshot<()> {
+pub(super) fn policy(version: usize) -> PolicySnapshot<()> {
     let rules: String = SORTS
         .iter()
         .map(|Sort { name, politeness, .. }| {
@@ -308,9 +308,9 @@ pub(super) fn policy(version: usize) -> Snapshot<()> {
     let text = format!(
         "policy: 1\nname: v{version}\noptions: {{ disposition: allow, robots: {{ obey: false }} }}\nrules:\n{rules}"
     );
-    let files = MemoryFiles::new().with("p.yaml", text);
+    let files = MemoryFileSystem::new().with_file("p.yaml", text);
     let compiled = compile::load(&files, "p.yaml");
-    Snapshot::new(
+    PolicySnapshot::new(
         compiled
             .unwrap_or_else(|problems| panic!("{problems:?}"))
             .policy,

@@ -4,18 +4,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlgate::admin::Admin;
-use crawlgate::admin::api::PolicyApi;
-use crawlgate::admin::guard::{Guard, Token};
+use crawlgate::admin::AdminServer;
+use crawlgate::admin::guard::{AdminGuard, AdminToken};
 use crawlgate::admin::health::Readiness;
+use crawlgate::admin::policy_api::PolicyApi;
 use crawlgate::admin::stops::StopsApi;
 use crawlgate::clock::Clock;
-use crawlgate::gate::reload::Reloads;
-use crawlgate::gate::snapshot::{InForce, Snapshot};
-use crawlgate::gate::stops::{MOST, Stops};
+use crawlgate::gate::reload::ReloadHandle;
+use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::gate::stop_registry::{MAX_STOPS, StopRegistry};
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile;
-use crawlgate::policy::source::MemoryFiles;
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::store::stops::StopsFile;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::profile::Profile;
@@ -35,7 +35,7 @@ const JSON: &str = "Content-Type: application/json\r\n";
 
 struct Bench {
     address: SocketAddr,
-    stops: Arc<Stops>,
+    stops: Arc<StopRegistry>,
     folder: Folder,
 }
 
@@ -52,25 +52,25 @@ impl Bench {
     async fn without_disk(token: Option<&str>) -> Self {
         let (clock, _) = Clock::manual();
         let metrics = Metrics::new(&[], &[]).unwrap();
-        let stops = Arc::new(Stops::new(10, clock.clone(), metrics.clone()));
-        let files = MemoryFiles::new().with("p.yaml", POLICY);
+        let stops = Arc::new(StopRegistry::new(10, clock.clone(), metrics.clone()));
+        let files = MemoryFileSystem::new().with_file("p.yaml", POLICY);
         let policy = compile::load(&files, "p.yaml").unwrap().policy;
-        let counters = metrics.policy_loaded(policy.name(), policy.revision(), [], &clock);
-        let in_force = Arc::new(InForce::new(Snapshot::new(policy, counters)));
+        let counters = metrics.register_policy(policy.name(), policy.revision(), [], &clock);
+        let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(policy, counters)));
         let crawlers = [Crawler::new(&Slug::new("news").unwrap())].into();
         let api = StopsApi {
             stops: Arc::clone(&stops),
-            in_force: Arc::clone(&in_force),
+            active_policy: Arc::clone(&in_force),
             crawlers,
         };
         let policy = PolicyApi {
-            in_force,
-            reloads: Reloads::new(clock).0,
+            active_policy: in_force,
+            reloads: ReloadHandle::new(clock).0,
             crawlers: Arc::default(),
-            profile: Profile::Generic,
+            default_profile: Profile::Generic,
         };
-        let guard = Guard::new([], token.map(|token| Token::new(token).unwrap()));
-        let admin = Admin::new(guard, metrics, Readiness::new(Vec::new), policy, api);
+        let guard = AdminGuard::new([], token.map(|token| AdminToken::new(token).unwrap()));
+        let admin = AdminServer::new(guard, metrics, Readiness::new(Vec::new), policy, api);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
@@ -406,7 +406,7 @@ async fn the_guards_are_those_of_every_page() {
 #[tokio::test]
 async fn a_thousand_are_enough_and_none_is_refused_for_want_of_a_disk() {
     let bench = Bench::without_disk(None).await;
-    for number in 0..MOST {
+    for number in 0..MAX_STOPS {
         press(&bench.stops, &format!("h{number}.test"), None);
     }
     let (code, problem) = bench

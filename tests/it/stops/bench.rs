@@ -5,25 +5,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::hold::{Hold, HoldLimits, Slot};
-use crawlgate::gate::judged::Asked;
+use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
+use crawlgate::gate::evaluation::RequestFacts;
 use crawlgate::gate::refusal::Refusal;
-use crawlgate::gate::request::{Outcome, Passage, Waits, Way, request};
-use crawlgate::gate::robots::{Errand, Found, RobotsFiles};
-use crawlgate::gate::snapshot::{InForce, Snapshot};
-use crawlgate::gate::stops::Stops;
+use crawlgate::gate::request::{
+    RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
+};
+use crawlgate::gate::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
+use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::gate::stop_registry::StopRegistry;
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile;
-use crawlgate::policy::source::MemoryFiles;
-use crawlgate::robots::ending::Ending;
-use crawlgate::robots::standing::{Fetched, Known};
-use crawlgate::store::Store;
+use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
+use crawlgate::robots::state::{RobotsFetchResult, RobotsState};
+use crawlgate::store::HostStore;
+use crawlgate::vocab::certificate_verification::CertificateVerification;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::profile::Profile;
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::rule_id::Slug;
 use crawlgate::vocab::target::UrlTarget;
-use crawlgate::vocab::verify::Verify;
 use tokio::task::JoinHandle;
 
 use crate::support::way::Anywhere;
@@ -35,7 +37,7 @@ pub(super) const SECOND: Duration = Duration::from_secs(1);
 #[derive(Clone, Default)]
 pub(super) struct Files {
     fetched: Arc<AtomicUsize>,
-    pub(super) before: Option<Ending>,
+    pub(super) before: Option<RobotsFetchOutcome>,
 }
 
 impl Files {
@@ -45,32 +47,43 @@ impl Files {
 }
 
 /// All of one fetch, however often it is asked for: a newer one would have requests judged again.
-fn known(ending: Ending) -> Arc<Known> {
+fn known(ending: RobotsFetchOutcome) -> Arc<RobotsState> {
     static FETCHED: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
-    let now = *FETCHED.get_or_init(|| Clock::of_runtime().now());
-    Arc::new(Known::after(None, &Fetched::failed(ending), now))
+    let now = *FETCHED.get_or_init(|| Clock::from_runtime().now());
+    Arc::new(RobotsState::from_fetch(
+        None,
+        &RobotsFetchResult::failed(ending),
+        now,
+    ))
 }
 
-impl RobotsFiles for Files {
-    fn known(&self, _: &UrlTarget, _: Verify) -> Option<Found> {
+impl RobotsProvider for Files {
+    fn cached(&self, _: &UrlTarget, _: CertificateVerification) -> Option<CachedRobots> {
         if self.fetched() > 0 {
-            return Some(Found::Fresh(known(Ending::Absent)));
+            return Some(CachedRobots::Fresh(known(RobotsFetchOutcome::Absent)));
         }
-        self.before.map(|ending| Found::Past(known(ending)))
+        self.before
+            .map(|ending| CachedRobots::Expired(known(ending)))
     }
 
-    fn renew(&self, _: &UrlTarget, _: Verify, _: impl FnOnce() -> Errand) {}
+    fn refresh(
+        &self,
+        _: &UrlTarget,
+        _: CertificateVerification,
+        _: impl FnOnce() -> RobotsFetchRequest,
+    ) {
+    }
 
-    async fn fetch(&self, _: &UrlTarget, _: Errand) -> Arc<Known> {
+    async fn fetch(&self, _: &UrlTarget, _: RobotsFetchRequest) -> Arc<RobotsState> {
         self.fetched.fetch_add(1, Ordering::SeqCst);
-        known(Ending::Absent)
+        known(RobotsFetchOutcome::Absent)
     }
 }
 
 #[derive(Clone)]
 pub(super) struct Bench {
-    pub(super) in_force: Arc<InForce<()>>,
-    pub(super) hold: Arc<Hold>,
+    pub(super) in_force: Arc<ActivePolicy<()>>,
+    pub(super) hold: Arc<AdmissionQueue>,
     metrics: Metrics,
     pub(super) files: Files,
     pub(super) clock: Clock,
@@ -78,7 +91,7 @@ pub(super) struct Bench {
 
 /// What came of a request, and when.
 pub(super) struct Came {
-    pub(super) outcome: Result<Slot, Box<Refusal>>,
+    pub(super) outcome: Result<HostSlot, Box<Refusal>>,
     pub(super) held: Option<Duration>,
     pub(super) revision: String,
     pub(super) at: Instant,
@@ -90,19 +103,19 @@ impl Bench {
     }
 
     pub(super) fn with_places(politeness: &str, rules: &str, of_all: usize) -> Self {
-        let (clock, metrics) = (Clock::of_runtime(), Metrics::new(&[], &[]).unwrap());
-        let limits = HoldLimits {
-            of_one: 100,
-            of_all,
-            longest: 60 * SECOND,
+        let (clock, metrics) = (Clock::from_runtime(), Metrics::new(&[], &[]).unwrap());
+        let limits = AdmissionLimits {
+            per_host: 100,
+            total: of_all,
+            max_wait: 60 * SECOND,
         };
-        let hold = Arc::new(Hold::new(
-            Store::embedded(),
+        let hold = Arc::new(AdmissionQueue::new(
+            HostStore::embedded(),
             limits,
             clock.clone(),
             metrics.clone(),
         ));
-        let in_force = Arc::new(InForce::new(snapshot(politeness, rules)));
+        let in_force = Arc::new(ActivePolicy::new(snapshot(politeness, rules)));
         Self {
             in_force,
             hold,
@@ -112,7 +125,7 @@ impl Bench {
         }
     }
 
-    pub(super) fn stops(&self) -> &Stops {
+    pub(super) fn stops(&self) -> &StopRegistry {
         self.hold.stops()
     }
 
@@ -122,27 +135,27 @@ impl Bench {
             head = head.header(*name, *value);
         }
         let (parts, ()) = head.body(()).unwrap().into_parts();
-        let asked = Asked::new(UrlTarget::parse(url).unwrap(), crawler.clone(), &parts);
-        let waits = Waits {
-            hold: &self.hold,
+        let asked = RequestFacts::new(UrlTarget::parse(url).unwrap(), crawler.clone(), &parts);
+        let waits = WaitContext {
+            admission: &self.hold,
             profile: &|| Profile::Generic,
         };
-        let way = Way {
+        let way = RequestServices {
             destinations: &Anywhere,
             robots: &self.files,
-            in_force: &self.in_force,
-            waits,
+            active_policy: &self.in_force,
+            wait: waits,
             ledger: None,
         };
-        let Passage {
+        let RequestResult {
             outcome,
-            judged,
-            held,
-        } = request(asked, self.in_force.load(), &way).await;
+            evaluation: judged,
+            wait_time: held,
+        } = admit_request(asked, self.in_force.load(), &way).await;
         let outcome = match outcome {
-            Outcome::Forward(permit) => Ok(permit.redeem().2),
-            Outcome::Robots(_) => panic!("nobody asks for a robots.txt"),
-            Outcome::Answer(refusal) => Err(refusal),
+            RequestOutcome::Forward(permit) => Ok(permit.redeem().2),
+            RequestOutcome::ServeRobots(_) => panic!("nobody asks for a robots.txt"),
+            RequestOutcome::Refuse(refusal) => Err(refusal),
         };
         let revision = judged.policy().revision().to_owned();
         Came {
@@ -169,7 +182,7 @@ impl Bench {
 }
 
 impl Came {
-    pub(super) fn went(self) -> (Slot, Option<Duration>) {
+    pub(super) fn went(self) -> (HostSlot, Option<Duration>) {
         (
             self.outcome.unwrap_or_else(|refusal| panic!("{refusal:?}")),
             self.held,
@@ -186,12 +199,12 @@ impl Came {
     }
 }
 
-pub(super) fn snapshot(politeness: &str, rules: &str) -> Snapshot<()> {
+pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot<()> {
     let text = format!(
         "policy: 1\nname: p\noptions: {{ disposition: allow, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
-    let compiled = compile::load(&MemoryFiles::new().with("p.yaml", text), "p.yaml");
-    Snapshot::new(
+    let compiled = compile::load(&MemoryFileSystem::new().with_file("p.yaml", text), "p.yaml");
+    PolicySnapshot::new(
         compiled
             .unwrap_or_else(|problems| panic!("{problems:?}"))
             .policy,

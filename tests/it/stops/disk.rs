@@ -4,29 +4,31 @@ use std::fs;
 use std::os::unix::fs::symlink;
 use std::time::Duration;
 
-use crawlgate::clock::{Clock, Hand};
-use crawlgate::gate::stops::{Kept, MOST, StopId, StopReason, Stops, Target, TooMany};
+use crawlgate::clock::{Clock, ManualClock};
+use crawlgate::gate::stop_registry::{
+    MAX_STOPS, StopId, StopPersistence, StopReason, StopRegistry, StopTarget, TooManyStops,
+};
 use crawlgate::metrics::Metrics;
-use crawlgate::politeness::stops::Covers;
+use crawlgate::politeness::stops::StopQuery;
 use crawlgate::store::stops::StopsFile;
 
 use super::press;
 use crate::support::folder::Folder;
 
-fn stops(clock: &Clock) -> Stops {
-    Stops::new(10, clock.clone(), Metrics::new(&[], &[]).unwrap())
+fn stops(clock: &Clock) -> StopRegistry {
+    StopRegistry::new(10, clock.clone(), Metrics::new(&[], &[]).unwrap())
 }
 
-fn opened(folder: &Folder, clock: &Clock) -> Result<Stops, String> {
+fn opened(folder: &Folder, clock: &Clock) -> Result<StopRegistry, String> {
     let stops = stops(clock);
     let file = StopsFile::in_directory(&folder.path().join("var/crawlgate"));
     stops.restore(file).map_err(|error| error.to_string())?;
     Ok(stops)
 }
 
-fn shown(stops: &Stops) -> Vec<String> {
+fn shown(stops: &StopRegistry) -> Vec<String> {
     let times = |time: Duration| time.as_secs() - 1_767_225_600;
-    let show = |stop: &crawlgate::gate::stops::Stop| {
+    let show = |stop: &crawlgate::gate::stop_registry::EmergencyStop| {
         let until = stop.until.map(times);
         format!(
             "{} {} {} {until:?} {}",
@@ -39,13 +41,13 @@ fn shown(stops: &Stops) -> Vec<String> {
     stops.list().iter().map(|stop| show(stop)).collect()
 }
 
-fn advance(hand: &Hand, seconds: u64) {
+fn advance(hand: &ManualClock, seconds: u64) {
     hand.advance(Duration::from_secs(seconds));
 }
 
-fn covered(stops: &Stops, host: &str) -> bool {
+fn covered(stops: &StopRegistry, host: &str) -> bool {
     stops
-        .covering(&Covers {
+        .find_refusal(&StopQuery {
             host,
             crawler: None,
             rules: &[],
@@ -68,13 +70,16 @@ fn a_restart_keeps_what_is_stopped() {
         ("crawler:news", Some(10)),
         ("rule:x.1", None),
     ] {
-        assert_eq!(press(&first, what, seconds).kept, Kept::OnDisk);
+        assert_eq!(
+            press(&first, what, seconds).persistence,
+            StopPersistence::OnDisk
+        );
         advance(&hand, 1);
     }
     let lifted = first.lift(StopId(4)).unwrap();
     assert_eq!(
-        (lifted.kept, lifted.stop.target.to_string()),
-        (Kept::OnDisk, "rule:x.1".to_owned())
+        (lifted.persistence, lifted.stop.target.to_string()),
+        (StopPersistence::OnDisk, "rule:x.1".to_owned())
     );
     assert!(first.lift(StopId(4)).is_none());
 
@@ -110,8 +115,11 @@ fn a_restart_keeps_what_is_stopped() {
         (2, true)
     );
     third.sweep();
-    assert!(third.is_behind());
-    assert_eq!((third.keep(), third.is_behind()), (Kept::OnDisk, false));
+    assert!(third.needs_write());
+    assert_eq!(
+        (third.persist(), third.needs_write()),
+        (StopPersistence::OnDisk, false)
+    );
     let text = fs::read_to_string(folder.path().join("var/crawlgate/stops.json")).unwrap();
     assert!(
         !text.contains("b.test") && text.contains("a.test") && text.contains("\"next\": 6"),
@@ -208,38 +216,42 @@ fn a_stop_is_in_force_even_if_it_cannot_be_kept() {
     // A file where the directory is to be.
     folder.write("var", "");
     let change = press(&stops, "a.test", None);
-    let Kept::InMemory(why) = change.kept else {
+    let StopPersistence::InMemory(why) = change.persistence else {
         panic!("it cannot be kept")
     };
     assert!(why.contains("stops.json: "), "{why}");
-    assert!(covered(&stops, "a.test") && stops.is_behind() && stops.is_unkept());
+    assert!(covered(&stops, "a.test") && stops.needs_write() && stops.has_write_failed());
     fs::remove_file(folder.path().join("var")).unwrap();
     assert_eq!(
-        (stops.keep(), stops.is_behind(), stops.is_unkept()),
-        (Kept::OnDisk, false, false)
+        (
+            stops.persist(),
+            stops.needs_write(),
+            stops.has_write_failed()
+        ),
+        (StopPersistence::OnDisk, false, false)
     );
     assert!(covered(&opened(&folder, &clock).unwrap(), "a.test"));
 
     let without = self::stops(&clock);
     assert_eq!(
-        press(&without, "a.test", None).kept,
-        Kept::InMemory("there is no store".into())
+        press(&without, "a.test", None).persistence,
+        StopPersistence::InMemory("there is no store".into())
     );
-    assert!(covered(&without, "a.test") && !without.is_behind());
+    assert!(covered(&without, "a.test") && !without.needs_write());
 }
 
 #[test]
 fn there_are_only_so_many() {
     let (clock, hand) = Clock::manual();
     let stops = stops(&clock);
-    for number in 0..MOST {
+    for number in 0..MAX_STOPS {
         press(&stops, &format!("h{number}.test"), Some(60));
     }
     let (target, reason) = (
-        Target::parse("x.test").unwrap(),
+        StopTarget::parse("x.test").unwrap(),
         StopReason::new("x").unwrap(),
     );
-    assert_eq!(stops.press(target, reason, None).unwrap_err(), TooMany);
+    assert_eq!(stops.add(target, reason, None).unwrap_err(), TooManyStops);
     assert!(!covered(&stops, "x.test"));
     advance(&hand, 60);
     press(&stops, "x.test", None);
@@ -257,7 +269,7 @@ fn operators_do_not_get_in_each_others_way() {
             scope.spawn(move || {
                 for number in 0..6 {
                     let change = press(stops, &format!("h{number}.t{thread}.test"), None);
-                    assert_eq!(change.kept, Kept::OnDisk);
+                    assert_eq!(change.persistence, StopPersistence::OnDisk);
                     if number % 2 == 1 {
                         stops.lift(change.stop.id).unwrap();
                     }

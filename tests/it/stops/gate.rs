@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlgate::gate::robots::{Errand, NotSent};
-use crawlgate::gate::tunnel::{TunnelAsked, TunnelPassage, TunnelWay, tunnel};
+use crawlgate::gate::robots_fetch::{RobotsFetchRequest, RobotsPermitError};
+use crawlgate::gate::tunnel::{TunnelFacts, TunnelResult, TunnelServices, admit_tunnel};
 use crawlgate::policy::options::politeness::PaceKey;
-use crawlgate::politeness::order::Order;
-use crawlgate::politeness::pace::Pace;
-use crawlgate::robots::ending::Ending;
-use crawlgate::vocab::crawler::{Crawler, May};
+use crawlgate::politeness::pace::HostPace;
+use crawlgate::politeness::queue::WaitOrder;
+use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
+use crawlgate::vocab::certificate_verification::CertificateVerification;
+use crawlgate::vocab::crawler::{Crawler, CrawlerHint};
 use crawlgate::vocab::reason::Reason;
 use crawlgate::vocab::target::{HostTarget, UrlTarget};
-use crawlgate::vocab::verify::Verify;
 use tokio::time::sleep;
 
 use super::bench::{Bench, FREE, SECOND, crawler, snapshot};
@@ -73,7 +73,7 @@ async fn what_is_stopped_for_longer_than_it_may_wait_is_told_why_and_when_to_com
         let bench = Bench::new(FREE, "");
         press(bench.stops(), "*.test", lasts);
         let began = bench.clock.now();
-        let crawler = crawler("lab").with_hints([May::Wait]);
+        let crawler = crawler("lab").with_hints([CrawlerHint::Wait]);
         let came = bench.ask(&crawler, "http://a.test/", fields).await;
         assert_eq!(
             (came.at - began).as_millis(),
@@ -196,7 +196,7 @@ async fn a_stop_holds_those_too_that_wait_for_their_turn() {
             .ask(&Crawler::anonymous(), "http://a.test/1", &[])
             .await
             .went();
-        slot.sent();
+        slot.record_sent();
         drop(slot);
         let began = bench.clock.now();
         let waiting = bench.start("http://a.test/2");
@@ -247,7 +247,7 @@ async fn behind_a_stop_comes_the_hosts_turn() {
     for (number, one) in (0..).zip(waiting) {
         let came = one.await.unwrap();
         assert_eq!(came.at - lifted, number * 2 * SECOND, "{number}");
-        came.went().0.sent();
+        came.went().0.record_sent();
     }
 }
 
@@ -321,7 +321,11 @@ async fn what_is_refused_anyway_does_not_wait() {
 /// while another is fetched.
 #[tokio::test(start_paused = true)]
 async fn a_robots_txt_that_must_be_fetched_first_waits_too() {
-    for before in [None, Some(Ending::ServerError), Some(Ending::Absent)] {
+    for before in [
+        None,
+        Some(RobotsFetchOutcome::ServerError),
+        Some(RobotsFetchOutcome::Absent),
+    ] {
         let mut bench = Bench::new("{ delay: 0s, max_hold: 3s }", "");
         bench.files.before = before;
         press(bench.stops(), "a.test", None);
@@ -338,18 +342,19 @@ async fn a_robots_txt_that_must_be_fetched_first_waits_too() {
 #[tokio::test(start_paused = true)]
 async fn a_robots_txt_is_not_asked_of_a_stopped_host() {
     let bench = Bench::new(FREE, "");
-    let errand = Errand {
+    let errand = RobotsFetchRequest {
         agent: "lab".into(),
         crawler: crawler("lab"),
         key: PaceKey::Host,
-        pace: Pace::FREE,
+        pace: HostPace::UNLIMITED,
         per_address: None,
-        order: Order::Weighted,
-        hold: Arc::clone(&bench.hold),
-        verify: Verify::On,
+        order: WaitOrder::Weighted,
+        admission: Arc::clone(&bench.hold),
+        verify: CertificateVerification::On,
     };
     let target = UrlTarget::parse("http://a.test/robots.txt").unwrap();
-    let permit = || errand.permit(&target, Verify::On, &Anywhere, 8 * SECOND);
+    let permit =
+        || errand.acquire_permit(&target, CertificateVerification::On, &Anywhere, 8 * SECOND);
     press(bench.stops(), "crawler:lab", None);
     let began = bench.clock.now();
     drop(permit().await.unwrap());
@@ -358,7 +363,7 @@ async fn a_robots_txt_is_not_asked_of_a_stopped_host() {
     drop(permit().await.unwrap());
     assert_eq!(bench.clock.now() - began, 5 * SECOND);
     press(bench.stops(), "a.test", Some(9));
-    assert_eq!(permit().await.err(), Some(NotSent::Held));
+    assert_eq!(permit().await.err(), Some(RobotsPermitError::WaitTooLong));
     assert_eq!(bench.clock.now() - began, 13 * SECOND);
 }
 
@@ -377,33 +382,33 @@ async fn tunnels_wait_as_long_as_connecting_may_take() {
         let bench = Bench::new(FREE, rules);
         press(bench.stops(), what, lasts);
         let host = HostTarget::parse_authority(host).unwrap();
-        let asked = TunnelAsked {
+        let asked = TunnelFacts {
             host,
             crawler: Crawler::anonymous(),
         };
-        let way = TunnelWay {
+        let way = TunnelServices {
             destinations: &Anywhere,
-            in_force: &bench.in_force,
-            hold: &bench.hold,
+            active_policy: &bench.in_force,
+            admission: &bench.hold,
             patience: 10 * SECOND,
         };
         let began = bench.clock.now();
-        let TunnelPassage {
+        let TunnelResult {
             outcome,
-            judged,
-            held,
-        } = tunnel(asked, bench.in_force.load(), &way).await;
+            evaluation,
+            wait_time,
+        } = admit_tunnel(asked, bench.in_force.load(), &way).await;
         let waited = (bench.clock.now() - began).as_secs();
-        assert_eq!(held.unwrap_or_default().as_secs(), waited, "{what}");
+        assert_eq!(wait_time.unwrap_or_default().as_secs(), waited, "{what}");
         let came = match outcome {
             Ok(permit) => {
                 drop(permit);
-                assert!(judged.stopped(&bench.hold).is_none());
+                assert!(evaluation.stop_refusal(&bench.hold).is_none());
                 Ok(waited)
             }
             Err(refusal) => {
                 assert_eq!(refusal.reason, Reason::Stopped);
-                assert!(judged.stopped(&bench.hold).is_some());
+                assert!(evaluation.stop_refusal(&bench.hold).is_some());
                 Err((waited, refusal.retry_after.unwrap().as_secs()))
             }
         };

@@ -1,15 +1,17 @@
 //! Looks at URLs, as the ledger is told of them.
 
-use crawlgate::ledger::key::Key;
-use crawlgate::ledger::record::At;
-use crawlgate::ledger::seen::{Answered, Document, Failing, Seen, What};
-use crawlgate::store::ledger::Note;
+use crawlgate::ledger::key::LedgerKey;
+use crawlgate::ledger::observation::{
+    DeliveredDocument, FailureKind, ObservationOutcome, ObservedAnswer, UrlObservation,
+};
+use crawlgate::ledger::record::UnixMillis;
+use crawlgate::store::ledger::LedgerUpdate;
 use crawlgate::vocab::crawl_status::CrawlStatus;
 
 /// A look at a URL of which nothing but this is known, under revision 3f9c2a1b.
-pub(crate) fn look(crawler: &str, url: &str, at: u64, what: What) -> Note {
-    let seen = Seen {
-        at: At(at),
+pub(crate) fn look(crawler: &str, url: &str, at: u64, what: ObservationOutcome) -> LedgerUpdate {
+    let seen = UrlObservation {
+        at: UnixMillis(at),
         url: url.into(),
         crawler: crawler.into(),
         space: None,
@@ -18,33 +20,37 @@ pub(crate) fn look(crawler: &str, url: &str, at: u64, what: What) -> Note {
         source: None,
         revision: "3f9c2a1b".into(),
         rule: None,
-        what,
+        outcome: what,
     };
-    Note {
-        key: Key::of_url(crawler, url),
-        seen,
-        content: None,
+    LedgerUpdate {
+        key: LedgerKey::for_url(crawler, url),
+        observation: seen,
+        content_key: None,
     }
 }
 
 /// A document was delivered.
-pub(crate) fn delivered(document: Document) -> What {
+pub(crate) fn delivered(document: DeliveredDocument) -> ObservationOutcome {
     answered(200, None, Some(document))
 }
 
 /// An answer that is a permanent error.
-pub(crate) fn failed(status: u16) -> What {
-    answered(status, Some(Failing::Permanent), None)
+pub(crate) fn failed(status: u16) -> ObservationOutcome {
+    answered(status, Some(FailureKind::Permanent), None)
 }
 
-fn answered(status: u16, failing: Option<Failing>, document: Option<Document>) -> What {
-    let outcome = CrawlStatus::of_origin(status);
-    What::Answered(Answered {
+fn answered(
+    status: u16,
+    failing: Option<FailureKind>,
+    document: Option<DeliveredDocument>,
+) -> ObservationOutcome {
+    let outcome = CrawlStatus::from_origin_status(status);
+    ObservationOutcome::Answered(ObservedAnswer {
         status,
-        outcome,
+        crawl_status: outcome,
         intent: None,
         code: None,
-        failing,
+        failure: failing,
         document,
     })
 }

@@ -3,23 +3,35 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use crawlgate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
-use crawlgate::gate::robots::{Errand, Found, RobotsFiles};
-use crawlgate::robots::standing::Known;
+use crawlgate::gate::destination::{
+    AddressList, DestinationError, DestinationResolver, RemainingAddresses,
+};
+use crawlgate::gate::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
+use crawlgate::robots::state::RobotsState;
+use crawlgate::vocab::certificate_verification::CertificateVerification;
 use crawlgate::vocab::target::{HostTarget, UrlTarget};
-use crawlgate::vocab::verify::Verify;
 
 /// No host has a robots.txt that anybody asks for.
 pub(crate) struct NoRobots;
 
-impl RobotsFiles for NoRobots {
-    fn known(&self, _target: &UrlTarget, _verify: Verify) -> Option<Found> {
+impl RobotsProvider for NoRobots {
+    fn cached(
+        &self,
+        _target: &UrlTarget,
+        _verify: CertificateVerification,
+    ) -> Option<CachedRobots> {
         None
     }
 
-    fn renew(&self, _target: &UrlTarget, _verify: Verify, _errand: impl FnOnce() -> Errand) {}
+    fn refresh(
+        &self,
+        _target: &UrlTarget,
+        _verify: CertificateVerification,
+        _errand: impl FnOnce() -> RobotsFetchRequest,
+    ) {
+    }
 
-    async fn fetch(&self, _target: &UrlTarget, _errand: Errand) -> Arc<Known> {
+    async fn fetch(&self, _target: &UrlTarget, _errand: RobotsFetchRequest) -> Arc<RobotsState> {
         unreachable!("the policies of these tests do not obey")
     }
 }
@@ -29,12 +41,12 @@ pub(crate) struct Anywhere;
 
 pub(crate) struct Here;
 
-impl Addresses for Here {
-    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
+impl AddressList for Here {
+    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses {
         if self.first().is_some_and(keep) {
-            Remaining::Some
+            RemainingAddresses::Some
         } else {
-            Remaining::None
+            RemainingAddresses::None
         }
     }
 
@@ -42,19 +54,19 @@ impl Addresses for Here {
         Some(IpAddr::V4(Ipv4Addr::LOCALHOST))
     }
 
-    fn found_in(&self) -> Option<crawlgate::clock::Lapse> {
+    fn lookup_time(&self) -> Option<crawlgate::clock::TimeSpan> {
         None
     }
 }
 
-impl Destinations for Anywhere {
-    type Vetted = Here;
+impl DestinationResolver for Anywhere {
+    type Addresses = Here;
 
-    async fn vet(&self, _target: &UrlTarget) -> Result<Here, Unreachable> {
+    async fn vet(&self, _target: &UrlTarget) -> Result<Here, DestinationError> {
         Ok(Here)
     }
 
-    async fn vet_host(&self, _host: &HostTarget) -> Result<Here, Unreachable> {
+    async fn vet_host(&self, _host: &HostTarget) -> Result<Here, DestinationError> {
         Ok(Here)
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
-use crawlgate::tls::{Authority, Certificate, Minter};
+use crawlgate::tls::{CaCertificate, CertificateAuthority, CertificateIssuer};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
@@ -15,7 +15,7 @@ use super::{PATIENT, client, files};
 use crate::support::folder::Folder;
 
 fn now() -> SystemTime {
-    Clock::system().wall()
+    Clock::system().wall_time()
 }
 
 fn mode(path: &Path) -> u32 {
@@ -30,9 +30,9 @@ fn set_mode(path: &Path, mode: u32) {
 fn what_was_made_is_read_again_and_never_overwritten() {
     let folder = Folder::new();
     let (cert, key) = files(&folder);
-    let made = Authority::create(&cert, &key, now()).unwrap();
+    let made = CertificateAuthority::create(&cert, &key, now()).unwrap();
     assert_eq!((mode(&key), mode(&cert) & 0o600), (0o600, 0o600));
-    let loaded = Authority::load(&cert, &key, now()).unwrap();
+    let loaded = CertificateAuthority::load(&cert, &key, now()).unwrap();
     assert_eq!(made.certificate(), loaded.certificate());
     assert_eq!(fs::read_to_string(&cert).unwrap(), made.pem());
     assert_eq!(made.certificate().days_left(now()), Some(5 * 365 - 1));
@@ -46,7 +46,7 @@ fn what_was_made_is_read_again_and_never_overwritten() {
     assert!(!uses.value.digital_signature());
 
     let before = (fs::read(&cert).unwrap(), fs::read(&key).unwrap());
-    let refused = Authority::create(&cert, &key, now())
+    let refused = CertificateAuthority::create(&cert, &key, now())
         .unwrap_err()
         .to_string();
     assert!(
@@ -54,7 +54,7 @@ fn what_was_made_is_read_again_and_never_overwritten() {
         "{refused}"
     );
     let elsewhere = folder.path().join("other.key");
-    let refused = Authority::create(&cert, &elsewhere, now())
+    let refused = CertificateAuthority::create(&cert, &elsewhere, now())
         .unwrap_err()
         .to_string();
     assert!(
@@ -63,7 +63,7 @@ fn what_was_made_is_read_again_and_never_overwritten() {
     );
     assert_eq!((fs::read(&cert).unwrap(), fs::read(&key).unwrap()), before);
 
-    let other = Authority::create(
+    let other = CertificateAuthority::create(
         &folder.path().join("b.pem"),
         &folder.path().join("b.key"),
         now(),
@@ -100,10 +100,10 @@ fn doubtful_files_are_refused_with_the_cure() {
             fs::write(cert, "hello").unwrap()
         }),
         ("ca.pem: no certificate (PEM)", |cert, _| {
-            fs::write(cert, crawlgate::tls::ca::pem("CERTIFICATE", b"hello")).unwrap();
+            fs::write(cert, crawlgate::tls::ca::to_pem("CERTIFICATE", b"hello")).unwrap();
         }),
         ("ca.key: no private key that can sign", |_, key| {
-            fs::write(key, crawlgate::tls::ca::pem("PRIVATE KEY", b"hello")).unwrap();
+            fs::write(key, crawlgate::tls::ca::to_pem("PRIVATE KEY", b"hello")).unwrap();
         }),
         ("ca.key: no private key that can sign", |cert, key| {
             fs::copy(cert, key).unwrap();
@@ -111,7 +111,7 @@ fn doubtful_files_are_refused_with_the_cure() {
         }),
         ("ca.key is not the key of ", |cert, key| {
             fs::remove_file(key).unwrap();
-            Authority::create(&cert.with_extension("other"), key, now()).unwrap();
+            CertificateAuthority::create(&cert.with_extension("other"), key, now()).unwrap();
         }),
         (
             "ca.pem: this certificate must not sign others",
@@ -126,11 +126,11 @@ fn doubtful_files_are_refused_with_the_cure() {
         let folder = Folder::new();
         let (cert, key) = files(&folder);
         let secret = secret(&{
-            Authority::create(&cert, &key, now()).unwrap();
+            CertificateAuthority::create(&cert, &key, now()).unwrap();
             fs::read_to_string(&key).unwrap()
         });
         spoil(&cert, &key);
-        let error = Authority::load(&cert, &key, now()).unwrap_err();
+        let error = CertificateAuthority::load(&cert, &key, now()).unwrap_err();
         let told = error.to_string();
         assert!(told.contains(expected), "{expected}: {told}");
         assert!(
@@ -140,13 +140,15 @@ fn doubtful_files_are_refused_with_the_cure() {
     }
     let folder = Folder::new();
     let (cert, key) = files(&folder);
-    Authority::create(
+    CertificateAuthority::create(
         &cert,
         &key,
         now() - Duration::from_secs(6 * 365 * 24 * 60 * 60),
     )
     .unwrap();
-    let told = Authority::load(&cert, &key, now()).unwrap_err().to_string();
+    let told = CertificateAuthority::load(&cert, &key, now())
+        .unwrap_err()
+        .to_string();
     assert!(told.contains("ca.pem: expired at 20"), "{told}");
 }
 
@@ -155,14 +157,14 @@ fn doubtful_files_are_refused_with_the_cure() {
 fn of_a_certificate_s_file_nothing_else_is_exported() {
     let folder = Folder::new();
     let (cert, key) = files(&folder);
-    Authority::create(&cert, &key, now()).unwrap();
+    CertificateAuthority::create(&cert, &key, now()).unwrap();
     let both = format!(
         "{}{}",
         fs::read_to_string(&key).unwrap(),
         fs::read_to_string(&cert).unwrap()
     );
     let joint = folder.write("joint.pem", both);
-    let loaded = Certificate::load(&joint).unwrap();
+    let loaded = CaCertificate::load(&joint).unwrap();
     assert_eq!(loaded.pem(), fs::read_to_string(&cert).unwrap());
     assert!(!loaded.pem().contains("PRIVATE"));
 }
@@ -182,8 +184,8 @@ fn secret(pem: &str) -> String {
 async fn the_key_is_in_no_text_that_the_module_makes() {
     let folder = Folder::new();
     let (cert, key) = files(&folder);
-    Authority::create(&cert, &key, now()).unwrap();
-    let authority = Authority::load(&cert, &key, now()).unwrap();
+    CertificateAuthority::create(&cert, &key, now()).unwrap();
+    let authority = CertificateAuthority::load(&cert, &key, now()).unwrap();
     let pem = fs::read_to_string(&key).unwrap();
     let canary = secret(&pem);
     assert!(
@@ -195,19 +197,23 @@ async fn the_key_is_in_no_text_that_the_module_makes() {
         format!("{authority:?} {authority:#?}"),
         authority.pem().to_owned(),
     ];
-    let minter = Minter::new(authority, 10, 10, Clock::system(), metrics.clone()).unwrap();
-    let leaf = minter.leaf("a.example", client(), PATIENT).await.unwrap();
+    let minter =
+        CertificateIssuer::new(authority, 10, 10, Clock::system(), metrics.clone()).unwrap();
+    let leaf = minter
+        .get_or_issue("a.example", client(), PATIENT)
+        .await
+        .unwrap();
     texts.push(format!(
         "{minter:?} {minter:#?} {leaf:?} {:?}",
-        leaf.certified()
+        leaf.certified_key()
     ));
     texts.push(format!(
         "{:?}",
-        leaf.config(crawlgate::tls::Tickets::Stateless)
+        leaf.server_config(crawlgate::tls::SessionTickets::Stateless)
     ));
     texts.push(format!(
         "{:?}",
-        minter.leaf("no host", client(), PATIENT).await
+        minter.get_or_issue("no host", client(), PATIENT).await
     ));
     texts.push(metrics.render());
     // The bytes of the secret as Debug would list them.

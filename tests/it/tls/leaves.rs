@@ -7,7 +7,9 @@ use std::time::{Duration, SystemTime};
 
 use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
-use crawlgate::tls::{Authority, Leaf, MintError, Minter, Tickets};
+use crawlgate::tls::{
+    CertificateAuthority, CertificateIssuer, IssueError, LeafCertificate, SessionTickets,
+};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
@@ -26,21 +28,21 @@ fn provider() -> Arc<CryptoProvider> {
     Arc::new(aws_lc_rs::default_provider())
 }
 
-fn der(leaf: &Leaf) -> &CertificateDer<'static> {
-    let [only] = &leaf.certified().cert[..] else {
+fn der(leaf: &LeafCertificate) -> &CertificateDer<'static> {
+    let [only] = &leaf.certified_key().cert[..] else {
         panic!("the authority itself is not sent")
     };
     only
 }
 
-fn roots(authority: &Authority) -> Arc<rustls::RootCertStore> {
+fn roots(authority: &CertificateAuthority) -> Arc<rustls::RootCertStore> {
     let mut roots = rustls::RootCertStore::empty();
     roots.add(authority.certificate().der().clone()).unwrap();
     Arc::new(roots)
 }
 
 /// Whether a client that trusts the authority takes this certificate for that host.
-fn believed(mint: &Mint, leaf: &Leaf, host: &str, at: SystemTime) -> bool {
+fn believed(mint: &Mint, leaf: &LeafCertificate, host: &str, at: SystemTime) -> bool {
     let verifier =
         WebPkiServerVerifier::builder_with_provider(roots(mint.minter.authority()), provider())
             .build()
@@ -56,7 +58,7 @@ fn believed(mint: &Mint, leaf: &Leaf, host: &str, at: SystemTime) -> bool {
 async fn clients_believe_it_for_its_host_only_and_for_six_days() {
     let (clock, _hand) = Clock::manual();
     let mint = Mint::new(100, 200, clock.clone());
-    let now = clock.wall();
+    let now = clock.wall_time();
     let long = format!("{}.{}.example", "a".repeat(60), "b".repeat(60));
     for (host, name) in [
         ("a.example", "a.example"),
@@ -203,25 +205,29 @@ async fn what_is_no_host_gets_no_certificate() {
         "[1.2.3.4]",
         "a.example:443",
     ] {
-        let refused = mint.minter.leaf(host, client(), PATIENT).await.unwrap_err();
+        let refused = mint
+            .minter
+            .get_or_issue(host, client(), PATIENT)
+            .await
+            .unwrap_err();
         assert!(
-            matches!(refused, MintError::Failed(_)),
+            matches!(refused, IssueError::Failed(_)),
             "{host}: {refused:?}"
         );
     }
-    assert_eq!((mint.made(), mint.minter.hosts_kept()), (0, 0));
+    assert_eq!((mint.made(), mint.minter.cached_certificates()), (0, 0));
 }
 
 /// The client's session store is kept between calls: what it may resume by.
 fn handshake(
     client: &Arc<ClientConfig>,
-    leaf: &Leaf,
-    tickets: Tickets,
+    leaf: &LeafCertificate,
+    tickets: SessionTickets,
     name: &str,
 ) -> (ClientConnection, ServerConnection) {
     let name = ServerName::try_from(name.to_owned()).unwrap();
     let mut client = ClientConnection::new(Arc::clone(client), name).unwrap();
-    let mut server = ServerConnection::new(leaf.config(tickets)).unwrap();
+    let mut server = ServerConnection::new(leaf.server_config(tickets)).unwrap();
     for _ in 0..10 {
         let mut wire = Vec::new();
         while client.wants_write() {
@@ -253,8 +259,8 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
     let (a, b) = (mint.leaf("a.example").await, mint.leaf("b.example").await);
     let fresh = || Arc::new(config.clone());
     for (tickets, first, second) in [
-        (Tickets::Stateless, Full, Resumed),
-        (Tickets::None, Full, Full),
+        (SessionTickets::Stateless, Full, Resumed),
+        (SessionTickets::None, Full, Full),
     ] {
         let mut own = config.clone();
         own.resumption = rustls::client::Resumption::in_memory_sessions(8);
@@ -273,18 +279,18 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
     }
     // Whatever name the client asks for, the host's certificate is shown; an address asks for none.
     let ip = mint.leaf("192.0.2.7").await;
-    handshake(&fresh(), &ip, Tickets::None, "192.0.2.7");
+    handshake(&fresh(), &ip, SessionTickets::None, "192.0.2.7");
     assert!(Arc::ptr_eq(
-        &a.config(Tickets::Stateless),
-        &a.config(Tickets::Stateless)
+        &a.server_config(SessionTickets::Stateless),
+        &a.server_config(SessionTickets::Stateless)
     ));
     assert!(Arc::ptr_eq(
-        &a.config(Tickets::None),
-        &a.config(Tickets::None)
+        &a.server_config(SessionTickets::None),
+        &a.server_config(SessionTickets::None)
     ));
-    for tickets in [Tickets::Stateless, Tickets::None] {
-        assert_eq!(a.config(tickets).max_early_data_size, 0);
-        assert!(!a.config(tickets).session_storage.can_cache());
+    for tickets in [SessionTickets::Stateless, SessionTickets::None] {
+        assert_eq!(a.server_config(tickets).max_early_data_size, 0);
+        assert!(!a.server_config(tickets).session_storage.can_cache());
     }
 }
 
@@ -292,7 +298,7 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
 async fn a_certificate_and_its_key_live_for_a_day() {
     let (clock, hand) = Clock::manual();
     let mint = Mint::new(100, 200, clock);
-    let key = |leaf: &Leaf| {
+    let key = |leaf: &LeafCertificate| {
         X509Certificate::from_der(der(leaf))
             .unwrap()
             .1
@@ -315,12 +321,13 @@ async fn no_certificate_outlives_the_authority() {
     let folder = Folder::new();
     let (cert, key) = files(&folder);
     let (clock, hand) = Clock::manual();
-    let authority = Authority::create(&cert, &key, clock.wall()).unwrap();
+    let authority = CertificateAuthority::create(&cert, &key, clock.wall_time()).unwrap();
     let end = authority.not_after();
     let five_years = Duration::from_secs(5 * 365 * 24 * 60 * 60);
-    assert_eq!(end.duration_since(clock.wall()).unwrap(), five_years);
+    assert_eq!(end.duration_since(clock.wall_time()).unwrap(), five_years);
     let metrics = Metrics::new(&[], &[]).unwrap();
-    let minter = Minter::new(authority, 10, 200, clock.clone(), metrics.clone()).unwrap();
+    let minter =
+        CertificateIssuer::new(authority, 10, 200, clock.clone(), metrics.clone()).unwrap();
     let gauge = format!(
         "crawlgate_ca_not_after_timestamp_seconds {}\n",
         1_767_225_600 + five_years.as_secs()
@@ -329,14 +336,20 @@ async fn no_certificate_outlives_the_authority() {
 
     let client: IpAddr = client();
     hand.advance(five_years - Duration::from_secs(3600));
-    let leaf = minter.leaf("a.example", client, PATIENT).await.unwrap();
+    let leaf = minter
+        .get_or_issue("a.example", client, PATIENT)
+        .await
+        .unwrap();
     let (_, parsed) = X509Certificate::from_der(der(&leaf)).unwrap();
     let ends = u64::try_from(parsed.validity().not_after.timestamp()).unwrap();
     assert_eq!(SystemTime::UNIX_EPOCH + Duration::from_secs(ends), end);
     hand.advance(Duration::from_secs(3601));
-    let refused = minter.leaf("a.example", client, PATIENT).await.unwrap_err();
+    let refused = minter
+        .get_or_issue("a.example", client, PATIENT)
+        .await
+        .unwrap_err();
     assert_eq!(
         refused,
-        MintError::Failed("the certificate authority has expired".into())
+        IssueError::Failed("the certificate authority has expired".into())
     );
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::tls::MintError;
+use crawlgate::tls::IssueError;
 
 use super::{Mint, PATIENT, client};
 
@@ -20,7 +20,12 @@ async fn a_hundred_who_ask_at_a_time_get_one_certificate() {
         } else {
             [198, 51, 100, number].into()
         };
-        asking.spawn(async move { minter.leaf("a.example", client, PATIENT).await.unwrap() });
+        asking.spawn(async move {
+            minter
+                .get_or_issue("a.example", client, PATIENT)
+                .await
+                .unwrap()
+        });
     }
     let leaves = asking.join_all().await;
     assert!(leaves.iter().all(|leaf| Arc::ptr_eq(leaf, &leaves[0])));
@@ -35,7 +40,7 @@ async fn ten_thousand_hosts_are_bounded_and_the_last_are_kept() {
         mint.leaf(&format!("h{number}.example")).await;
     }
     assert_eq!(mint.made(), 10_000);
-    let kept = mint.minter.hosts_kept();
+    let kept = mint.minter.cached_certificates();
     assert_eq!(kept, 1_000);
     mint.leaf("h9999.example").await;
     mint.leaf("h9500.example").await;
@@ -57,7 +62,7 @@ async fn a_client_over_its_rate_waits_or_is_late_and_others_are_not() {
     }
     assert_eq!((mint.made(), mint.waits()), (50, 0));
     let late = mint.asked_at_once("one-more.example", me).await;
-    assert_eq!(late.unwrap_err(), MintError::Late);
+    assert_eq!(late.unwrap_err(), IssueError::RateLimited);
     assert_eq!((mint.made(), mint.waits()), (50, 1));
 
     // What is kept costs nothing, and neither do addresses that mean the same client escape.
@@ -66,7 +71,7 @@ async fn a_client_over_its_rate_waits_or_is_late_and_others_are_not() {
         mint.asked_at_once("x.example", "::ffff:192.0.2.1")
             .await
             .unwrap_err(),
-        MintError::Late
+        IssueError::RateLimited
     );
     mint.asked_at_once("x.example", "192.0.2.2").await.unwrap();
     mint.asked_at_once("x.example", me).await.unwrap();
@@ -100,7 +105,7 @@ async fn who_waits_gets_it_when_the_time_has_come() {
     let mut waiting = tokio::task::JoinSet::new();
     for name in ["a.example", "b.example"] {
         let minter = Arc::clone(&mint.minter);
-        waiting.spawn(async move { minter.leaf(name, client(), PATIENT).await });
+        waiting.spawn(async move { minter.get_or_issue(name, client(), PATIENT).await });
     }
     while mint.waits() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;

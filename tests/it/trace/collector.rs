@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use crawlgate::otlp::message::{ExportTraceServiceRequest, Span, Value};
+use crawlgate::otlp::message::{ExportTraceServiceRequest, OtlpSpan, Value};
 use prost::Message;
 
 use crate::upstream::scripted::until;
@@ -58,7 +58,7 @@ impl Collector {
         self.seen.lock().unwrap().exports.clone()
     }
 
-    pub(super) fn spans(&self) -> Vec<Span> {
+    pub(super) fn spans(&self) -> Vec<OtlpSpan> {
         let exports = self.exports();
         let scopes = exports
             .iter()
@@ -69,7 +69,7 @@ impl Collector {
 
     /// The spans of whole requests, once there are so many.
     #[track_caller]
-    pub(super) fn requests(&self, count: usize) -> Vec<Span> {
+    pub(super) fn requests(&self, count: usize) -> Vec<OtlpSpan> {
         let requests = || {
             self.spans()
                 .into_iter()
@@ -83,16 +83,16 @@ impl Collector {
     }
 
     /// The parts of a request, in the order in which they began.
-    pub(super) fn parts(&self, request: &Span) -> Vec<Span> {
-        let of_it = |span: &Span| span.parent_span_id == request.span_id;
-        let mut parts: Vec<Span> = self.spans().into_iter().filter(of_it).collect();
+    pub(super) fn parts(&self, request: &OtlpSpan) -> Vec<OtlpSpan> {
+        let of_it = |span: &OtlpSpan| span.parent_span_id == request.span_id;
+        let mut parts: Vec<OtlpSpan> = self.spans().into_iter().filter(of_it).collect();
         parts.sort_by_key(|span| span.start_time_unix_nano);
         parts
     }
 }
 
 /// An attribute as text; empty if it is not there.
-pub(super) fn value(span: &Span, key: &str) -> String {
+pub(super) fn value(span: &OtlpSpan, key: &str) -> String {
     let found = span
         .attributes
         .iter()

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crawlgate::otlp::message::{Span, SpanKind, Value};
+use crawlgate::otlp::message::{OtlpSpan, SpanKind, Value};
 
 use crate::effects::{Bench, CONFIG, policy};
 use crate::origin_tls::certs::Authority;
@@ -30,13 +30,13 @@ fn bench_under(collector: &Collector, otlp: &str, config: &str, policy: &str) ->
     })
 }
 
-fn took(span: &Span) -> Duration {
+fn took(span: &OtlpSpan) -> Duration {
     Duration::from_nanos(span.end_time_unix_nano - span.start_time_unix_nano)
 }
 
 /// That a request's parts are its own and lie inside it; their names in the order in which they began.
 #[track_caller]
-fn check_parts(collector: &Collector, request: &Span) -> Vec<String> {
+fn check_parts(collector: &Collector, request: &OtlpSpan) -> Vec<String> {
     let parts = collector.parts(request);
     let mut ids = BTreeSet::from([request.span_id.clone()]);
     for part in &parts {

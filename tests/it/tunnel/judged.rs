@@ -6,14 +6,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::destination::{Addresses, Destinations, Remaining, Unreachable};
-use crawlgate::gate::hold::{Hold, HoldLimits};
-use crawlgate::gate::snapshot::{InForce, Snapshot};
-use crawlgate::gate::tunnel::{TunnelAsked, TunnelPassage, TunnelVerdict, TunnelWay, tunnel};
+use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue};
+use crawlgate::gate::destination::{
+    AddressList, DestinationError, DestinationResolver, RemainingAddresses,
+};
+use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::gate::tunnel::{
+    TunnelDecision, TunnelFacts, TunnelResult, TunnelServices, admit_tunnel,
+};
 use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile::load;
-use crawlgate::policy::source::MemoryFiles;
-use crawlgate::store::Store;
+use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate::store::HostStore;
 use crawlgate::vocab::crawler::Crawler;
 use crawlgate::vocab::target::{HostTarget, UrlTarget};
 
@@ -26,13 +30,13 @@ struct Names {
 #[derive(Debug)]
 struct Found(Vec<IpAddr>);
 
-impl Addresses for Found {
-    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> Remaining {
+impl AddressList for Found {
+    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses {
         self.0.retain(|address| keep(*address));
         if self.0.is_empty() {
-            Remaining::None
+            RemainingAddresses::None
         } else {
-            Remaining::Some
+            RemainingAddresses::Some
         }
     }
 
@@ -40,35 +44,35 @@ impl Addresses for Found {
         self.0.first().copied()
     }
 
-    fn found_in(&self) -> Option<crawlgate::clock::Lapse> {
+    fn lookup_time(&self) -> Option<crawlgate::clock::TimeSpan> {
         None
     }
 }
 
-impl Destinations for Names {
-    type Vetted = Found;
+impl DestinationResolver for Names {
+    type Addresses = Found;
 
-    async fn vet(&self, _: &UrlTarget) -> Result<Found, Unreachable> {
+    async fn vet(&self, _: &UrlTarget) -> Result<Found, DestinationError> {
         unreachable!("a tunnel has no URL")
     }
 
-    async fn vet_host(&self, _: &HostTarget) -> Result<Found, Unreachable> {
+    async fn vet_host(&self, _: &HostTarget) -> Result<Found, DestinationError> {
         self.asked.fetch_add(1, Ordering::SeqCst);
         Ok(Found(self.addresses.clone()))
     }
 }
 
 /// A policy that allows what none of these rules refuses.
-fn snapshot(rules: &str) -> Snapshot<()> {
+fn snapshot(rules: &str) -> PolicySnapshot<()> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nrules:\n{rules}\n");
-    let files = MemoryFiles::new().with("p.yaml", text);
+    let files = MemoryFileSystem::new().with_file("p.yaml", text);
     let compiled =
         load(&files, "p.yaml").unwrap_or_else(|problems| panic!("{rules}: {problems:?}"));
-    Snapshot::new(compiled.policy, ())
+    PolicySnapshot::new(compiled.policy, ())
 }
 
-fn asked(authority: &str) -> TunnelAsked {
-    TunnelAsked {
+fn asked(authority: &str) -> TunnelFacts {
+    TunnelFacts {
         host: HostTarget::parse_authority(authority).unwrap(),
         crawler: Crawler::anonymous(),
     }
@@ -81,36 +85,36 @@ fn names(addresses: &[&str]) -> Names {
     }
 }
 
-async fn passage(rules: &str, authority: &str, names: &Names) -> TunnelPassage<Found, ()> {
-    let in_force = InForce::new(snapshot(rules));
-    let limits = HoldLimits {
-        of_one: 1,
-        of_all: 1,
-        longest: Duration::ZERO,
+async fn passage(rules: &str, authority: &str, names: &Names) -> TunnelResult<Found, ()> {
+    let in_force = ActivePolicy::new(snapshot(rules));
+    let limits = AdmissionLimits {
+        per_host: 1,
+        total: 1,
+        max_wait: Duration::ZERO,
     };
     let metrics = Metrics::new(&[], &[]).unwrap();
-    let hold = Arc::new(Hold::new(
-        Store::embedded(),
+    let hold = Arc::new(AdmissionQueue::new(
+        HostStore::embedded(),
         limits,
         Clock::system(),
         metrics,
     ));
     let patience = Duration::ZERO;
-    let way = TunnelWay {
+    let way = TunnelServices {
         destinations: names,
-        in_force: &in_force,
-        hold: &hold,
+        active_policy: &in_force,
+        admission: &hold,
         patience,
     };
-    tunnel(asked(authority), in_force.load(), &way).await
+    admit_tunnel(asked(authority), in_force.load(), &way).await
 }
 
 /// What the policy says; the reason and the rule of the refusal, or the addresses of the permit; look-ups.
-async fn check(rules: &str, verdict: TunnelVerdict, outcome: &str, lookups: usize) {
+async fn check(rules: &str, verdict: TunnelDecision, outcome: &str, lookups: usize) {
     let names = names(&["192.0.2.1", "198.51.100.7"]);
-    let TunnelPassage {
+    let TunnelResult {
         outcome: got,
-        judged,
+        evaluation: judged,
         ..
     } = passage(rules, "a.test:443", &names).await;
     let got = match got {
@@ -142,7 +146,7 @@ async fn check(rules: &str, verdict: TunnelVerdict, outcome: &str, lookups: usiz
 
 #[tokio::test]
 async fn hosts_are_judged_before_they_are_looked_up_and_addresses_behind_that() {
-    use TunnelVerdict::{Admit, Reject, Undecided};
+    use TunnelDecision::{Admit, Reject, Undecided};
     let both = "192.0.2.1 198.51.100.7";
     for (rules, verdict, outcome, lookups) in [
         ("  - { id: x, forbid: { host: b.test } }", Admit, both, 1),
@@ -252,7 +256,7 @@ async fn an_open_tunnel_is_judged_by_the_policy_of_the_day() {
         &names,
     )
     .await
-    .judged;
+    .evaluation;
     let address = "192.0.2.1".parse().unwrap();
     for (rules, refused) in [
         ("  - { id: x, forbid: { host: a.test } }", Some("rule")),
@@ -264,7 +268,7 @@ async fn an_open_tunnel_is_judged_by_the_policy_of_the_day() {
         ),
         ("  - { id: x, forbid: { address: 198.51.100.0/24 } }", None),
     ] {
-        let now = judged.judge_again(Arc::new(snapshot(rules)), address);
+        let now = judged.re_evaluate(Arc::new(snapshot(rules)), address);
         assert_eq!(
             now.err().map(|refusal| refusal.reason.as_str()),
             refused,

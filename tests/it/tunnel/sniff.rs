@@ -1,7 +1,9 @@
 //! What the first bytes inside a tunnel are taken for.
 
 use crawlgate::metrics::labels::SniCheck;
-use crawlgate::proxy::sniff::{CAP, Hello, Inner, Sniffed, Sniffer, check, passes};
+use crawlgate::proxy::sniff::{
+    ClientHello, EchExtension, MAX_CLIENT_HELLO, SniffResult, Sniffer, check_sni, is_allowed,
+};
 use crawlgate::vocab::target::HostTarget;
 use fastrand::Rng;
 
@@ -9,13 +11,13 @@ use super::hello::{body, ech, hello, long, message, records, server_name};
 
 /// All at once, in one byte after the other, and cut at random: the same comes out.
 #[track_caller]
-fn sniffed(bytes: &[u8]) -> Sniffed {
+fn sniffed(bytes: &[u8]) -> SniffResult {
     let whole = Sniffer::default().feed(bytes);
     let mut rng = Rng::with_seed(7);
     for most in [1, 3, 700] {
         let mut sniffer = Sniffer::default();
-        let (mut rest, mut last) = (bytes, Sniffed::More);
-        while !rest.is_empty() && last == Sniffed::More {
+        let (mut rest, mut last) = (bytes, SniffResult::NeedMore);
+        while !rest.is_empty() && last == SniffResult::NeedMore {
             let (part, behind) = rest.split_at(rng.usize(1..=most).min(rest.len()));
             last = sniffer.feed(part);
             rest = behind;
@@ -42,14 +44,14 @@ const OPENSSL: &str = "\
 #[test]
 fn names_are_read_from_whole_and_broken_up_hellos() {
     let named = |name: &str| {
-        Sniffed::Hello(Hello {
-            name: Some(name.into()),
-            inner: Inner::None,
+        SniffResult::Hello(ClientHello {
+            server_name: Some(name.into()),
+            ech: EchExtension::Absent,
         })
     };
-    let nameless = Sniffed::Hello(Hello {
-        name: None,
-        inner: Inner::None,
+    let nameless = SniffResult::Hello(ClientHello {
+        server_name: None,
+        ech: EchExtension::Absent,
     });
     let openssl: Vec<u8> = (0..OPENSSL.len())
         .step_by(2)
@@ -75,11 +77,11 @@ fn names_are_read_from_whole_and_broken_up_hellos() {
         &message(&body(&[ech(), server_name("public.example")])),
         999,
     );
-    let expected = Hello {
-        name: Some("public.example".into()),
-        inner: Inner::Possible,
+    let expected = ClientHello {
+        server_name: Some("public.example".into()),
+        ech: EchExtension::Present,
     };
-    assert_eq!(sniffed(&with_ech), Sniffed::Hello(expected));
+    assert_eq!(sniffed(&with_ech), SniffResult::Hello(expected));
     // TLS 1.0 without extensions.
     let mut old = body(&[]);
     old.truncate(old.len() - 2);
@@ -102,7 +104,7 @@ fn what_is_not_a_client_hello_is_told_apart() {
         (b"\x15\x03\x01\0\x02\x02\x28", "an alert"),
         (b"\x17\x03\x03\0\x01x", "data"),
     ] {
-        assert_eq!(sniffed(bytes), Sniffed::NotTls, "{what}");
+        assert_eq!(sniffed(bytes), SniffResult::NotTls, "{what}");
     }
     let name = || server_name("example.com");
     let hello_of = |body: Vec<u8>| records(&message(&body), 16_384);
@@ -168,12 +170,12 @@ fn what_is_not_a_client_hello_is_told_apart() {
             "a name that is no ASCII",
         ),
     ] {
-        assert_eq!(sniffed(&bytes), Sniffed::Malformed, "{what}");
+        assert_eq!(sniffed(&bytes), SniffResult::Malformed, "{what}");
     }
     for length in 1..hello(Some("example.com")).len() {
         assert_eq!(
             sniffed(&hello(Some("example.com"))[..length]),
-            Sniffed::More,
+            SniffResult::NeedMore,
             "{length} bytes"
         );
     }
@@ -205,130 +207,148 @@ fn hostile_bytes_are_read_to_the_cap_at_most() {
         let (mut sniffer, mut given) = (Sniffer::default(), 0);
         sniffer.feed(b"\x16\x03\x01\0\x04\x01\0\x3f\xf0");
         loop {
-            let part = &record[..record.len().min(sniffer.room())];
+            let part = &record[..record.len().min(sniffer.remaining())];
             given += part.len();
             let sniffed = sniffer.feed(part);
-            if sniffed != Sniffed::More {
-                assert_eq!(sniffed, Sniffed::Malformed);
+            if sniffed != SniffResult::NeedMore {
+                assert_eq!(sniffed, SniffResult::Malformed);
                 break;
             }
-            assert!(given < CAP, "reads on for ever");
+            assert!(given < MAX_CLIENT_HELLO, "reads on for ever");
         }
-        assert!(sniffer.into_bytes().len() <= CAP);
+        assert!(sniffer.into_bytes().len() <= MAX_CLIENT_HELLO);
     }
 }
 
 #[test]
 fn a_name_is_compared_in_its_canonical_form() {
-    let check_one = |name: Option<&str>, inner: Inner, connect: &str| {
+    let check_one = |name: Option<&str>, inner: EchExtension, connect: &str| {
         let host = HostTarget::parse_authority(connect).unwrap();
-        let said = check(
-            &Hello {
-                name: name.map(Into::into),
-                inner,
+        let said = check_sni(
+            &ClientHello {
+                server_name: name.map(Into::into),
+                ech: inner,
             },
             &host,
         );
-        (said, passes(said, &host))
+        (said, is_allowed(said, &host))
     };
     for (name, inner, connect, expected, open) in [
         (
             Some("example.com"),
-            Inner::None,
+            EchExtension::Absent,
             "example.com:443",
             SniCheck::Match,
             true,
         ),
         (
             Some("EXAMPLE.com"),
-            Inner::None,
+            EchExtension::Absent,
             "Example.COM:443",
             SniCheck::Match,
             true,
         ),
         (
             Some("example.com."),
-            Inner::None,
+            EchExtension::Absent,
             "example.com:443",
             SniCheck::Match,
             true,
         ),
         (
             Some("xn--bcher-kva.example"),
-            Inner::None,
+            EchExtension::Absent,
             "xn--bcher-kva.example:443",
             SniCheck::Match,
             true,
         ),
         (
             Some("example.com"),
-            Inner::Possible,
+            EchExtension::Present,
             "example.com:443",
             SniCheck::Ech,
             true,
         ),
         (
             Some("public.example"),
-            Inner::Possible,
+            EchExtension::Present,
             "example.com:443",
             SniCheck::Mismatch,
             false,
         ),
         (
             Some("www.example.com"),
-            Inner::None,
+            EchExtension::Absent,
             "example.com:443",
             SniCheck::Mismatch,
             false,
         ),
         (
             Some("example.com\0.evil.test"),
-            Inner::None,
+            EchExtension::Absent,
             "example.com:443",
             SniCheck::Mismatch,
             false,
         ),
         (
             Some("example.com/"),
-            Inner::None,
+            EchExtension::Absent,
             "example.com:443",
             SniCheck::Mismatch,
             false,
         ),
         (
             Some("user@example.com"),
-            Inner::None,
+            EchExtension::Absent,
             "example.com:443",
             SniCheck::Mismatch,
             false,
         ),
         (
             Some("example.com:443"),
-            Inner::None,
+            EchExtension::Absent,
             "example.com:443",
             SniCheck::Mismatch,
             false,
         ),
-        (None, Inner::None, "example.com:443", SniCheck::None, false),
         (
             None,
-            Inner::Possible,
+            EchExtension::Absent,
             "example.com:443",
             SniCheck::None,
             false,
         ),
-        (None, Inner::None, "192.0.2.1:443", SniCheck::None, true),
-        (None, Inner::None, "[2001:db8::1]:443", SniCheck::None, true),
+        (
+            None,
+            EchExtension::Present,
+            "example.com:443",
+            SniCheck::None,
+            false,
+        ),
+        (
+            None,
+            EchExtension::Absent,
+            "192.0.2.1:443",
+            SniCheck::None,
+            true,
+        ),
+        (
+            None,
+            EchExtension::Absent,
+            "[2001:db8::1]:443",
+            SniCheck::None,
+            true,
+        ),
         (
             Some("192.0.2.1"),
-            Inner::None,
+            EchExtension::Absent,
             "192.0.2.1:443",
             SniCheck::Match,
             true,
         ),
         (
             Some("example.com"),
-            Inner::None,
+            EchExtension::Absent,
             "192.0.2.1:443",
             SniCheck::Mismatch,
             false,

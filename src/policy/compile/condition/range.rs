@@ -1,19 +1,22 @@
 //! Numbers and ranges: `404`, `5xx`, `"[30:]"`, `{min, max}`.
 
 use crate::policy::field::Field;
-use crate::policy::source::tree::{At, SourceRange, Text};
+use crate::policy::source::tree::{Located, LocatedText, SourceRange};
 use crate::vocab::problem::Problem;
 use crate::vocab::units;
 
 /// The range, both ends inclusive.
-pub(super) fn read(range: &At<SourceRange>, field: &Field) -> Result<(u64, u64), Box<Problem>> {
+pub(super) fn compile_range(
+    range: &Located<SourceRange>,
+    field: &Field,
+) -> Result<(u64, u64), Box<Problem>> {
     let (from, to) = match &range.value {
-        SourceRange::Written(text) => {
-            written(text, field).ok_or_else(|| not_a_range(range, text, field))?
+        SourceRange::Literal(text) => {
+            parse_range(text, field).ok_or_else(|| not_a_range(range, text, field))?
         }
         SourceRange::Between(min, max) => (
-            end(min.as_ref(), 0, field)?,
-            end(max.as_ref(), u64::MAX, field)?,
+            compile_bound(min.as_ref(), 0, field)?,
+            compile_bound(max.as_ref(), u64::MAX, field)?,
         ),
     };
     if from > to {
@@ -21,47 +24,52 @@ pub(super) fn read(range: &At<SourceRange>, field: &Field) -> Result<(u64, u64),
             &range.place,
             "a range that ends before it begins fits nothing",
         );
-        return Err(Box::new(problem.found(shown(range))));
+        return Err(Box::new(problem.with_found(range_text(range))));
     }
-    let (least, most) = limits(field);
+    let (least, most) = field_limits(field);
     if from > most || to < least {
         let message = format!("out of range: {}", limit_text(field));
         return Err(Box::new(
-            Problem::error(&range.place, message).found(shown(range)),
+            Problem::error(&range.place, message).with_found(range_text(range)),
         ));
     }
     Ok((from, to))
 }
 
-fn shown(range: &At<SourceRange>) -> String {
-    let text = |end: &Option<Text>| {
+fn range_text(range: &Located<SourceRange>) -> String {
+    let text = |end: &Option<LocatedText>| {
         end.as_ref()
             .map_or(String::new(), |text| text.value.to_string())
     };
     match &range.value {
-        SourceRange::Written(text) => text.to_string(),
+        SourceRange::Literal(text) => text.to_string(),
         SourceRange::Between(min, max) => format!("[{}:{}]", text(min), text(max)),
     }
 }
 
-fn end(text: Option<&Text>, open: u64, field: &Field) -> Result<u64, Box<Problem>> {
+fn compile_bound(
+    text: Option<&LocatedText>,
+    open: u64,
+    field: &Field,
+) -> Result<u64, Box<Problem>> {
     let Some(text) = text else { return Ok(open) };
-    number(&text.value, field).ok_or_else(|| {
+    parse_number(&text.value, field).ok_or_else(|| {
         Box::new(
             Problem::error(&text.place, "a number is needed here")
-                .found(&*text.value)
-                .help(example(field)),
+                .with_found(&*text.value)
+                .with_help(example(field)),
         )
     })
 }
 
-fn not_a_range(range: &At<SourceRange>, text: &str, field: &Field) -> Box<Problem> {
-    let problem = Problem::error(&range.place, "a number or a range is needed here").found(text);
-    Box::new(problem.help(example(field)))
+fn not_a_range(range: &Located<SourceRange>, text: &str, field: &Field) -> Box<Problem> {
+    let problem =
+        Problem::error(&range.place, "a number or a range is needed here").with_found(text);
+    Box::new(problem.with_help(example(field)))
 }
 
-fn written(text: &str, field: &Field) -> Option<(u64, u64)> {
-    if let Some(number) = number(text, field) {
+fn parse_range(text: &str, field: &Field) -> Option<(u64, u64)> {
+    if let Some(number) = parse_number(text, field) {
         return Some((number, number));
     }
     if let (Field::Status, Some(class)) = (field, text.strip_suffix("xx")) {
@@ -73,20 +81,20 @@ fn written(text: &str, field: &Field) -> Option<(u64, u64)> {
         if text.trim().is_empty() {
             Some(open)
         } else {
-            number(text.trim(), field)
+            parse_number(text.trim(), field)
         }
     };
     Some((end(from, 0)?, end(to, u64::MAX)?))
 }
 
 /// A number; a size may have a unit.
-fn number(text: &str, field: &Field) -> Option<u64> {
+fn parse_number(text: &str, field: &Field) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let plain = digits.then(|| text.parse().ok()).flatten();
-    plain.or_else(|| units::size(text).filter(|_| *field == Field::Size))
+    plain.or_else(|| units::parse_size(text).filter(|_| *field == Field::Size))
 }
 
-fn limits(field: &Field) -> (u64, u64) {
+fn field_limits(field: &Field) -> (u64, u64) {
     if *field == Field::Port {
         return (1, 65_535);
     }
@@ -118,18 +126,18 @@ fn example(field: &Field) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocab::problem::Place;
+    use crate::vocab::problem::SourceLocation;
 
     fn of(text: &str, field: &Field) -> Option<(u64, u64)> {
-        let place = Place {
+        let place = SourceLocation {
             file: "p".into(),
             line: 1,
             column: 1,
         };
-        read(
-            &At {
+        compile_range(
+            &Located {
                 place,
-                value: SourceRange::Written(text.into()),
+                value: SourceRange::Literal(text.into()),
             },
             field,
         )

@@ -1,395 +1,422 @@
 //! The table of options (policy.md section 5).
 
-use super::{Acts, Counted, Default, Effect, REJECTS, STRIP, Shape, Spec, TAGS};
+use super::{
+    EssentialValues, OptionDeadline, OptionDefault, OptionShape, OptionSpec, OptionSupport,
+    REJECT_WORD, STRIP_WORD, TAG_WORD,
+};
 use crate::policy::rule::PolicyStage::{Destination, Document, Request, Response};
 use crate::policy::traps::Trap;
 
-use Acts::{Connect, Until};
-use Effect::{NotYet, NotYetExcept, Works};
+use OptionDeadline::{Connect, Until};
+use OptionSupport::{Ignored, IgnoredExcept, Supported};
 
-const CHECK: &[&str] = &["pass", TAGS, REJECTS];
-const ENFORCE: &[&str] = &["header", "meta", STRIP];
+const CHECK: &[&str] = &["pass", TAG_WORD, REJECT_WORD];
+const ENFORCE: &[&str] = &["header", "meta", STRIP_WORD];
 
 /// Every option; those with a slot constant first, in the order of the constants.
-pub const SPECS: &[Spec] = &[
+pub const SPECS: &[OptionSpec] = &[
     row(
         "disposition",
-        Shape::Disposition,
-        Default::Required,
+        OptionShape::Disposition,
+        OptionDefault::Required,
         Until(Document),
-        Works,
+        Supported,
     ),
     row(
         "reject",
-        Shape::Intent,
-        Default::Deny,
+        OptionShape::Intent,
+        OptionDefault::Deny,
         Until(Document),
-        Works,
+        Supported,
     ),
     row(
         "reject_status",
-        Shape::RejectStatus,
-        Default::None,
+        OptionShape::RejectStatus,
+        OptionDefault::None,
         Until(Document),
-        Works,
+        Supported,
     ),
     row(
         "record",
-        Shape::Word(&["by-log", "full", "host", "none"]),
-        Default::Word("by-log"),
+        OptionShape::Word(&["by-log", "full", "host", "none"]),
+        OptionDefault::Word("by-log"),
         Until(Document),
-        Works,
+        Supported,
     ),
     row(
         "html_only",
-        Shape::Bool,
-        Default::Bool(false),
+        OptionShape::Bool,
+        OptionDefault::Bool(false),
         Until(Response),
-        Works,
+        Supported,
     ),
     row(
         "max_depth",
-        Shape::CountOrNone,
-        Default::None,
+        OptionShape::CountOrNone,
+        OptionDefault::None,
         Until(Request),
-        Works,
+        Supported,
     ),
     row(
         "max_body",
-        Shape::SizeOrNone,
-        Default::None,
+        OptionShape::SizeOrNone,
+        OptionDefault::None,
         Until(Response),
-        Works,
+        Supported,
     ),
     row(
         "tunnel_undecided",
-        Shape::Word(&["allow", "reject"]),
-        Default::Word("reject"),
+        OptionShape::Word(&["allow", "reject"]),
+        OptionDefault::Word("reject"),
         Connect,
-        Works,
+        Supported,
     ),
     row(
         "tls",
-        Shape::WordOrNone(&["intercept", "tunnel", "reject"]),
-        Default::None,
+        OptionShape::WordOrNone(&["intercept", "tunnel", "reject"]),
+        OptionDefault::None,
         Connect,
-        Works,
+        Supported,
     ),
     row(
         "index",
-        Shape::Bool,
-        Default::Bool(true),
+        OptionShape::Bool,
+        OptionDefault::Bool(true),
         Until(Document),
-        Works,
+        Supported,
     ),
     row(
         "follow",
-        Shape::Bool,
-        Default::Bool(true),
+        OptionShape::Bool,
+        OptionDefault::Bool(true),
         Until(Document),
-        Works,
+        Supported,
     ),
-    enforce("enforce_follow"),
-    enforce("enforce_index"),
+    enforcement_row("enforce_follow"),
+    enforcement_row("enforce_index"),
     row(
         "priority",
-        Shape::Priority,
-        Default::Word("normal"),
+        OptionShape::Priority,
+        OptionDefault::Word("normal"),
         Until(Destination),
-        Works,
+        Supported,
     ),
     row(
         "source",
-        Shape::TextOrNone,
-        Default::None,
+        OptionShape::TextOrNone,
+        OptionDefault::None,
         Until(Document),
-        Works,
+        Supported,
     ),
     row(
         "robots.obey",
-        Shape::Bool,
-        Default::Bool(true),
+        OptionShape::Bool,
+        OptionDefault::Bool(true),
         Until(Destination),
-        Works,
+        Supported,
     ),
     row(
         "robots.agent",
-        Shape::TextOrNone,
-        Default::None,
+        OptionShape::TextOrNone,
+        OptionDefault::None,
         Until(Destination),
-        Works,
+        Supported,
     ),
     row(
         "robots.on_unreachable",
-        Shape::Word(&["stale_then_deny", "deny", "allow"]),
-        Default::Word("stale_then_deny"),
+        OptionShape::Word(&["stale_then_deny", "deny", "allow"]),
+        OptionDefault::Word("stale_then_deny"),
         Until(Destination),
-        Works,
+        Supported,
     ),
     row(
         "robots.crawl_delay_cap",
-        Shape::Duration,
-        Default::Seconds(300),
+        OptionShape::Duration,
+        OptionDefault::Seconds(300),
         Until(Destination),
-        Works,
+        Supported,
     ),
     row(
         "robots.usage",
-        Shape::Uses,
-        Default::Empty,
+        OptionShape::Uses,
+        OptionDefault::EmptyList,
         Until(Response),
-        Works,
+        Supported,
     ),
-    paced(
+    politeness_row(
         "politeness.key",
-        Shape::Word(&["host", "address", "registrable_domain"]),
-        Default::Word("host"),
+        OptionShape::Word(&["host", "address", "registrable_domain"]),
+        OptionDefault::Word("host"),
     ),
-    paced("politeness.delay", Shape::Duration, Default::Seconds(1)),
-    paced("politeness.rate", Shape::RateOrNone, Default::None),
-    paced("politeness.burst", Shape::AtLeast(1), Default::Integer(1)),
-    paced(
+    politeness_row(
+        "politeness.delay",
+        OptionShape::Duration,
+        OptionDefault::Seconds(1),
+    ),
+    politeness_row(
+        "politeness.rate",
+        OptionShape::RateOrNone,
+        OptionDefault::None,
+    ),
+    politeness_row(
+        "politeness.burst",
+        OptionShape::AtLeast(1),
+        OptionDefault::Integer(1),
+    ),
+    politeness_row(
         "politeness.concurrency",
-        Shape::AtLeast(1),
-        Default::Integer(2),
+        OptionShape::AtLeast(1),
+        OptionDefault::Integer(2),
     ),
-    paced("politeness.max_hold", Shape::DurationOrNone, Default::None),
-    paced(
+    politeness_row(
+        "politeness.max_hold",
+        OptionShape::DurationOrNone,
+        OptionDefault::None,
+    ),
+    politeness_row(
         "politeness.overflow",
-        Shape::Word(&["hold", "refuse"]),
-        Default::Word("hold"),
+        OptionShape::Word(&["hold", "refuse"]),
+        OptionDefault::Word("hold"),
     ),
-    paced(
+    politeness_row(
         "politeness.jitter",
-        Shape::FactorsOrNone,
-        Default::Factors(1.0, 1.5),
+        OptionShape::FactorsOrNone,
+        OptionDefault::Factors(1.0, 1.5),
     ),
-    paced(
+    politeness_row(
         "politeness.adaptive.factor",
-        Shape::DecimalOrNone(0.0, 1000.0),
-        Default::None,
+        OptionShape::DecimalOrNone(0.0, 1000.0),
+        OptionDefault::None,
     ),
-    paced(
+    politeness_row(
         "politeness.adaptive.min",
-        Shape::DurationOrNone,
-        Default::None,
+        OptionShape::DurationOrNone,
+        OptionDefault::None,
     ),
-    paced(
+    politeness_row(
         "politeness.adaptive.max",
-        Shape::DurationOrNone,
-        Default::None,
+        OptionShape::DurationOrNone,
+        OptionDefault::None,
     ),
-    paced(
+    politeness_row(
         "politeness.order",
-        Shape::Word(&["weighted", "strict"]),
-        Default::Word("weighted"),
+        OptionShape::Word(&["weighted", "strict"]),
+        OptionDefault::Word("weighted"),
     ),
-    paced(
+    politeness_row(
         "politeness.embeds.delay",
-        Shape::Duration,
-        Default::Seconds(0),
+        OptionShape::Duration,
+        OptionDefault::Seconds(0),
     ),
-    paced(
+    politeness_row(
         "politeness.embeds.concurrency",
-        Shape::AtLeast(1),
-        Default::Integer(20),
+        OptionShape::AtLeast(1),
+        OptionDefault::Integer(20),
     ),
-    paced(
+    politeness_row(
         "politeness.per_address.delay",
-        Shape::DurationOrNone,
-        Default::None,
+        OptionShape::DurationOrNone,
+        OptionDefault::None,
     ),
-    paced(
+    politeness_row(
         "politeness.per_address.concurrency",
-        Shape::CountOrNone,
-        Default::None,
+        OptionShape::CountOrNone,
+        OptionDefault::None,
     ),
-    paced(
+    politeness_row(
         "politeness.bytes_per_second",
-        Shape::SizeOrNone,
-        Default::None,
+        OptionShape::SizeOrNone,
+        OptionDefault::None,
     ),
-    paced(
+    politeness_row(
         "politeness.request_rate",
-        Shape::Word(&["obey", "ignore"]),
-        Default::Word("obey"),
+        OptionShape::Word(&["obey", "ignore"]),
+        OptionDefault::Word("obey"),
     ),
-    paced("politeness.schedule", Shape::Schedule, Default::Empty),
+    politeness_row(
+        "politeness.schedule",
+        OptionShape::Schedule,
+        OptionDefault::EmptyList,
+    ),
     row(
         "recrawl.min_interval",
-        Shape::DurationOrNone,
-        Default::None,
+        OptionShape::DurationOrNone,
+        OptionDefault::None,
         Until(Request),
-        Works,
+        Supported,
     ),
     row(
         "recrawl.after_error",
-        Shape::DurationOrNone,
-        Default::None,
+        OptionShape::DurationOrNone,
+        OptionDefault::None,
         Until(Request),
-        Works,
+        Supported,
     ),
-    check("unmodified", Works),
-    check("duplicate", Works),
-    check("noncanonical", Works),
-    check("noindex", Works),
+    check_row("unmodified", Supported),
+    check_row("duplicate", Supported),
+    check_row("noncanonical", Supported),
+    check_row("noindex", Supported),
     row(
         "max_buffer",
-        Shape::Size,
-        Default::Bytes(1 << 20),
+        OptionShape::Size,
+        OptionDefault::Bytes(1 << 20),
         Until(Response),
-        Works,
+        Supported,
     ),
     row(
         "timeouts.connect",
-        Shape::DurationOrNone,
-        Default::None,
+        OptionShape::DurationOrNone,
+        OptionDefault::None,
         Until(Destination),
-        Works,
+        Supported,
     ),
     row(
         "timeouts.connect_total",
-        Shape::DurationOrNone,
-        Default::None,
+        OptionShape::DurationOrNone,
+        OptionDefault::None,
         Until(Destination),
-        Works,
+        Supported,
     ),
     row(
         "timeouts.response_head",
-        Shape::DurationOrNone,
-        Default::None,
+        OptionShape::DurationOrNone,
+        OptionDefault::None,
         Until(Destination),
-        Works,
+        Supported,
     ),
     row(
         "timeouts.body_idle",
-        Shape::DurationOrNone,
-        Default::None,
+        OptionShape::DurationOrNone,
+        OptionDefault::None,
         Until(Response),
-        Works,
+        Supported,
     ),
     row(
         "timeouts.request",
-        Shape::DurationOrNone,
-        Default::None,
+        OptionShape::DurationOrNone,
+        OptionDefault::None,
         Until(Response),
-        Works,
+        Supported,
     ),
     row(
         "verify",
-        Shape::Word(&["on", "skip"]),
-        Default::Word("on"),
+        OptionShape::Word(&["on", "skip"]),
+        OptionDefault::Word("on"),
         Until(Destination),
-        Works,
+        Supported,
     ),
     row(
         "http2",
-        Shape::Word(&["both", "client", "origin", "none"]),
-        Default::Word("both"),
+        OptionShape::Word(&["both", "client", "origin", "none"]),
+        OptionDefault::Word("both"),
         Until(Destination),
-        NotYet,
+        Ignored,
     ),
     row(
         "strip_params",
-        Shape::StripParams,
-        Default::Empty,
+        OptionShape::StripParams,
+        OptionDefault::EmptyList,
         Until(Request),
-        Works,
+        Supported,
     ),
     row(
         "replace",
-        Shape::Replace,
-        Default::Empty,
+        OptionShape::Replace,
+        OptionDefault::EmptyList,
         Until(Request),
-        Works,
+        Supported,
     ),
     row(
         "traps",
-        Shape::WordsOrNone(&Trap::WORDS),
-        Default::None,
+        OptionShape::WordsOrNone(&Trap::WORDS),
+        OptionDefault::None,
         Until(Request),
-        Works,
+        Supported,
     ),
-    spent("budget.urls", Shape::CountOrNone),
-    spent("budget.new_urls", Shape::CountOrNone),
-    spent("budget.bytes", Shape::SizeOrNone),
-    spent("budget.hosts", Shape::CountOrNone),
-    spent(
+    budget_row("budget.urls", OptionShape::CountOrNone),
+    budget_row("budget.new_urls", OptionShape::CountOrNone),
+    budget_row("budget.bytes", OptionShape::SizeOrNone),
+    budget_row("budget.hosts", OptionShape::CountOrNone),
+    budget_row(
         "budget.per",
-        Shape::WordOrNone(&["host", "registrable_domain", "crawler", "space"]),
+        OptionShape::WordOrNone(&["host", "registrable_domain", "crawler", "space"]),
     ),
     row(
         "request_headers.remove",
-        Shape::Names,
-        Default::Empty,
+        OptionShape::Names,
+        OptionDefault::EmptyList,
         Until(Destination),
-        Works,
+        Supported,
     ),
-    counted("upstream", Shape::TextOrNone),
+    unsupported_row("upstream", OptionShape::TextOrNone),
     row(
         "upgrade",
-        Shape::Word(&["allow", "deny"]),
-        Default::Word("deny"),
+        OptionShape::Word(&["allow", "deny"]),
+        OptionDefault::Word("deny"),
         Until(Request),
-        NotYetExcept(Counted::Word("allow")),
+        IgnoredExcept(EssentialValues::Word("allow")),
     ),
 ];
 
 const fn row(
     path: &'static str,
-    shape: Shape,
-    default: Default,
-    acts: Acts,
-    effect: Effect,
-) -> Spec {
-    Spec {
+    shape: OptionShape,
+    default: OptionDefault,
+    acts: OptionDeadline,
+    effect: OptionSupport,
+) -> OptionSpec {
+    OptionSpec {
         path,
         shape,
         default,
-        acts,
-        effect,
+        deadline: acts,
+        support: effect,
     }
 }
 
 /// How `index` and `follow` are enforced: by header; the other ways change documents.
-const fn enforce(path: &'static str) -> Spec {
+const fn enforcement_row(path: &'static str) -> OptionSpec {
     row(
         path,
-        Shape::Word(ENFORCE),
-        Default::Word("header"),
+        OptionShape::Word(ENFORCE),
+        OptionDefault::Word("header"),
         Until(Document),
-        Works,
+        Supported,
     )
 }
 
 /// A check of responses and documents.
-const fn check(path: &'static str, effect: Effect) -> Spec {
+const fn check_row(path: &'static str, effect: OptionSupport) -> OptionSpec {
     row(
         path,
-        Shape::Word(CHECK),
-        Default::Word("pass"),
+        OptionShape::Word(CHECK),
+        OptionDefault::Word("pass"),
         Until(Document),
         effect,
     )
 }
 
 /// Anything but the default refuses or changes requests.
-const fn counted(path: &'static str, shape: Shape) -> Spec {
+const fn unsupported_row(path: &'static str, shape: OptionShape) -> OptionSpec {
     row(
         path,
         shape,
-        Default::None,
+        OptionDefault::None,
         Until(Destination),
-        NotYetExcept(Counted::AllButDefault),
+        IgnoredExcept(EssentialValues::AllButDefault),
     )
 }
 
 /// A key of the map `budget`.
-const fn spent(path: &'static str, shape: Shape) -> Spec {
-    row(path, shape, Default::None, Until(Request), Works)
+const fn budget_row(path: &'static str, shape: OptionShape) -> OptionSpec {
+    row(path, shape, OptionDefault::None, Until(Request), Supported)
 }
 
 /// A key of the map `politeness` that works.
-const fn paced(path: &'static str, shape: Shape, default: Default) -> Spec {
-    row(path, shape, default, Until(Destination), Works)
+const fn politeness_row(
+    path: &'static str,
+    shape: OptionShape,
+    default: OptionDefault,
+) -> OptionSpec {
+    row(path, shape, default, Until(Destination), Supported)
 }

@@ -1,74 +1,75 @@
 //! Atoms as they are written: `FIELD: VALUE`, `FIELD: { KIND: VALUE }`, and the shortcuts.
 
 use crate::policy::field::{Field, ValueType};
-use crate::policy::pattern::{Case, Form};
+use crate::policy::pattern::{CaseSensitivity, TextForm};
 use crate::policy::source::tree::{
-    At, CountWord, SourceAtom, SourceCondition, SourceRange, SourceTest, Text, TextWord,
+    CountTestKind, Located, LocatedText, SourceAtom, SourceCondition, SourceRange, SourceTest,
+    TextTestKind,
 };
 use crate::vocab::problem::Problem;
 use crate::vocab::problems::Problems;
 use crate::yaml::read::{self, MapReader, unknown_key, wrong_type};
-use crate::yaml::{Entry, Node, Value};
+use crate::yaml::{MappingEntry, Node, YamlValue};
 
-use super::{values, words};
+use super::{keywords, read_values};
 
 /// Reads a key of a condition that is not one of `all`, `any`, `not`, `always`.
-pub(super) fn read(entry: &Entry, problems: &mut Problems) -> Option<SourceCondition> {
+pub(super) fn read_atom(entry: &MappingEntry, problems: &mut Problems) -> Option<SourceCondition> {
     let word = &*entry.key.text;
     if word == "in" {
-        let lists = texts(&entry.value, problems)?;
-        return Some(SourceCondition::Atom(atom(
+        let lists = read_texts(&entry.value, problems)?;
+        return Some(SourceCondition::Atom(new_atom(
             entry,
             None,
             SourceTest::In(lists),
         )));
     }
-    if let Some((_, field, kind)) = words::SHORTCUTS.iter().find(|(w, ..)| *w == word) {
-        let test = SourceTest::Text(*kind, texts(&entry.value, problems)?);
-        return Some(SourceCondition::Atom(atom(
+    if let Some((_, field, kind)) = keywords::SHORTCUTS.iter().find(|(w, ..)| *w == word) {
+        let test = SourceTest::Text(*kind, read_texts(&entry.value, problems)?);
+        return Some(SourceCondition::Atom(new_atom(
             entry,
             Some(field.clone()),
             test,
         )));
     }
-    let Some(field) = words::field(word) else {
+    let Some(field) = keywords::field_from_word(word) else {
         problems.push(unknown_word(entry));
         return None;
     };
     match field.value_type() {
-        ValueType::Text => text_field(entry, &field, problems),
-        ValueType::Number => number_field(entry, &field, problems),
-        ValueType::Address => address_field(entry, &field, problems),
+        ValueType::Text => read_text_field(entry, &field, problems),
+        ValueType::Number => read_number_field(entry, &field, problems),
+        ValueType::Address => read_address_field(entry, &field, problems),
     }
 }
 
-fn unknown_word(entry: &Entry) -> Problem {
+fn unknown_word(entry: &MappingEntry) -> Problem {
     let word = &*entry.key.text;
-    if words::TEXT_KINDS.iter().any(|(kind, _)| *kind == word) {
-        let problem =
-            Problem::error(&entry.key.place, "a kind of test stands inside a field").found(word);
-        return problem.help(format!("write `path: {{ {word}: … }}`"));
+    if keywords::TEXT_KINDS.iter().any(|(kind, _)| *kind == word) {
+        let problem = Problem::error(&entry.key.place, "a kind of test stands inside a field")
+            .with_found(word);
+        return problem.with_help(format!("write `path: {{ {word}: … }}`"));
     }
-    let allowed: Vec<&str> = words::all().collect();
+    let allowed: Vec<&str> = keywords::all_keywords().collect();
     Problem {
         message: "no such field".into(),
         ..unknown_key(&entry.key, &allowed)
     }
 }
 
-fn atom(entry: &Entry, field: Option<Field>, test: SourceTest) -> SourceAtom {
+fn new_atom(entry: &MappingEntry, field: Option<Field>, test: SourceTest) -> SourceAtom {
     SourceAtom {
         place: entry.key.place.clone(),
         word: entry.key.text.clone(),
         field,
         test,
-        case: Case::Distinguish,
-        form: Form::Canonical,
+        case: CaseSensitivity::Sensitive,
+        form: TextForm::Canonical,
     }
 }
 
 /// One condition of several that must all hold.
-fn joined(mut parts: Vec<SourceCondition>) -> Option<SourceCondition> {
+fn join_all(mut parts: Vec<SourceCondition>) -> Option<SourceCondition> {
     if parts.len() < 2 {
         parts.pop()
     } else {
@@ -76,16 +77,20 @@ fn joined(mut parts: Vec<SourceCondition>) -> Option<SourceCondition> {
     }
 }
 
-fn text_field(entry: &Entry, field: &Field, problems: &mut Problems) -> Option<SourceCondition> {
-    if let Value::Mapping(kinds) = &entry.value.value {
-        return text_kinds(entry, field, kinds, problems);
+fn read_text_field(
+    entry: &MappingEntry,
+    field: &Field,
+    problems: &mut Problems,
+) -> Option<SourceCondition> {
+    if let YamlValue::Mapping(kinds) = &entry.value.value {
+        return read_text_kinds(entry, field, kinds, problems);
     }
-    let values = texts(&entry.value, problems)?;
+    let values = read_texts(&entry.value, problems)?;
     if *field == Field::ContentType {
-        return Some(media_types(entry, field, values));
+        return Some(media_type_condition(entry, field, values));
     }
-    let test = SourceTest::Text(words::bare_kind(field), values);
-    Some(SourceCondition::Atom(atom(
+    let test = SourceTest::Text(keywords::default_kind(field), values);
+    Some(SourceCondition::Atom(new_atom(
         entry,
         Some(field.clone()),
         test,
@@ -93,23 +98,27 @@ fn text_field(entry: &Entry, field: &Field, problems: &mut Problems) -> Option<S
 }
 
 /// Bare media types: `image/*` stands for all that begin with `image/`.
-fn media_types(entry: &Entry, field: &Field, values: Vec<Text>) -> SourceCondition {
-    let (families, types): (Vec<Text>, Vec<Text>) =
+fn media_type_condition(
+    entry: &MappingEntry,
+    field: &Field,
+    values: Vec<LocatedText>,
+) -> SourceCondition {
+    let (families, types): (Vec<LocatedText>, Vec<LocatedText>) =
         values.into_iter().partition(|v| v.value.ends_with("/*"));
-    let prefix = |v: Text| At {
+    let prefix = |v: LocatedText| Located {
         value: v.value.trim_end_matches('*').into(),
         ..v
     };
     let tests = [
-        (TextWord::Exact, types),
+        (TextTestKind::Exact, types),
         (
-            TextWord::Prefix,
+            TextTestKind::Prefix,
             families.into_iter().map(prefix).collect::<Vec<_>>(),
         ),
     ];
     let atoms = tests.into_iter().filter(|(_, values)| !values.is_empty());
     let mut atoms: Vec<SourceCondition> = atoms
-        .map(|(kind, values)| atom(entry, Some(field.clone()), SourceTest::Text(kind, values)))
+        .map(|(kind, values)| new_atom(entry, Some(field.clone()), SourceTest::Text(kind, values)))
         .map(SourceCondition::Atom)
         .collect();
     match atoms.pop() {
@@ -118,82 +127,90 @@ fn media_types(entry: &Entry, field: &Field, values: Vec<Text>) -> SourceConditi
     }
 }
 
-fn text_kinds(
-    entry: &Entry,
+fn read_text_kinds(
+    entry: &MappingEntry,
     field: &Field,
-    kinds: &[Entry],
+    kinds: &[MappingEntry],
     problems: &mut Problems,
 ) -> Option<SourceCondition> {
     let before = problems.len();
-    let case =
-        modifier(kinds, "case").map_or(Case::Distinguish, |node| ignore_case(node, problems));
-    let form = modifier(kinds, "norm").map_or(Form::Canonical, |node| normalised(node, problems));
+    let case = find_modifier(kinds, "case").map_or(CaseSensitivity::Sensitive, |node| {
+        read_letter_case(node, problems)
+    });
+    let form =
+        find_modifier(kinds, "norm").map_or(TextForm::Canonical, |node| read_form(node, problems));
     let mut parts = Vec::new();
     for kind in kinds
         .iter()
         .filter(|kind| !matches!(&*kind.key.text, "case" | "norm"))
     {
-        if let Some(test) = text_kind(kind, field, problems) {
+        if let Some(test) = read_text_kind(kind, field, problems) {
             parts.push(SourceCondition::Atom(SourceAtom {
                 case,
                 form,
-                ..atom(entry, Some(field.clone()), test)
+                ..new_atom(entry, Some(field.clone()), test)
             }));
         }
     }
     if parts.is_empty() && problems.len() == before {
-        let problem = Problem::error(&entry.value.place, "no kind of test").found(&*entry.key.text);
+        let problem =
+            Problem::error(&entry.value.place, "no kind of test").with_found(&*entry.key.text);
         problems.push(Problem {
-            near: None,
-            ..problem.allowed(words::kinds(field))
+            suggestion: None,
+            ..problem.with_allowed_words(keywords::allowed_kinds(field))
         });
     }
     if problems.len() == before {
-        joined(parts)
+        join_all(parts)
     } else {
         None
     }
 }
 
-fn modifier<'n>(kinds: &'n [Entry], word: &str) -> Option<&'n Node> {
+fn find_modifier<'n>(kinds: &'n [MappingEntry], word: &str) -> Option<&'n Node> {
     kinds
         .iter()
         .find(|kind| *kind.key.text == *word)
         .map(|kind| &kind.value)
 }
 
-fn ignore_case(node: &Node, problems: &mut Problems) -> Case {
+fn read_letter_case(node: &Node, problems: &mut Problems) -> CaseSensitivity {
     let case = read::word(
         node,
         &["ignore"],
-        |word| (word == "ignore").then_some(Case::Ignore),
+        |word| (word == "ignore").then_some(CaseSensitivity::Insensitive),
         problems,
     );
-    case.unwrap_or(Case::Distinguish)
+    case.unwrap_or(CaseSensitivity::Sensitive)
 }
 
-fn normalised(node: &Node, problems: &mut Problems) -> Form {
+fn read_form(node: &Node, problems: &mut Problems) -> TextForm {
     match read::boolean(node, problems) {
-        Some(true) => Form::Normalised,
-        Some(false) | None => Form::Canonical,
+        Some(true) => TextForm::Normalised,
+        Some(false) | None => TextForm::Canonical,
     }
 }
 
-fn text_kind(kind: &Entry, field: &Field, problems: &mut Problems) -> Option<SourceTest> {
+fn read_text_kind(
+    kind: &MappingEntry,
+    field: &Field,
+    problems: &mut Problems,
+) -> Option<SourceTest> {
     let word = &*kind.key.text;
     if word == "in" {
-        return texts(&kind.value, problems).map(SourceTest::In);
+        return read_texts(&kind.value, problems).map(SourceTest::In);
     }
-    if let Some((_, kind_word)) = words::TEXT_KINDS.iter().find(|(w, _)| *w == word) {
-        return texts(&kind.value, problems).map(|values| SourceTest::Text(*kind_word, values));
+    if let Some((_, kind_word)) = keywords::TEXT_KINDS.iter().find(|(w, _)| *w == word) {
+        return read_texts(&kind.value, problems)
+            .map(|values| SourceTest::Text(*kind_word, values));
     }
-    let count = words::COUNT_KINDS.iter().find(|(w, _)| *w == word);
+    let count = keywords::COUNT_KINDS.iter().find(|(w, _)| *w == word);
     match count {
-        Some((_, count)) if *count == CountWord::Length || words::is_of_url(field) => {
-            ranges(&kind.value, problems).map(|ranges| SourceTest::Count(*count, ranges))
+        Some((_, count)) if *count == CountTestKind::Length || keywords::is_url_part(field) => {
+            read_ranges(&kind.value, problems).map(|ranges| SourceTest::Count(*count, ranges))
         }
         _ => {
-            let problem = unknown_key(&kind.key, &words::kinds(field));
+            let problem = unknown_key(&kind.key, &keywords::allowed_kinds(field));
             problems.push(Problem {
                 message: "no such kind of test for this field".into(),
                 ..problem
@@ -203,17 +220,21 @@ fn text_kind(kind: &Entry, field: &Field, problems: &mut Problems) -> Option<Sou
     }
 }
 
-fn number_field(entry: &Entry, field: &Field, problems: &mut Problems) -> Option<SourceCondition> {
+fn read_number_field(
+    entry: &MappingEntry,
+    field: &Field,
+    problems: &mut Problems,
+) -> Option<SourceCondition> {
     let test = match entry.value.get("in") {
         Some(list) => {
             let mut map = MapReader::open(&entry.value, "a test", problems)?;
             map.take("in");
             map.finish(problems);
-            SourceTest::In(texts(list, problems)?)
+            SourceTest::In(read_texts(list, problems)?)
         }
-        None => SourceTest::Number(ranges(exactly(&entry.value), problems)?),
+        None => SourceTest::Number(read_ranges(unwrap_exact(&entry.value), problems)?),
     };
-    Some(SourceCondition::Atom(atom(
+    Some(SourceCondition::Atom(new_atom(
         entry,
         Some(field.clone()),
         test,
@@ -221,8 +242,8 @@ fn number_field(entry: &Entry, field: &Field, problems: &mut Problems) -> Option
 }
 
 /// `{exact: 404}` says the same as `404`.
-fn exactly(node: &Node) -> &Node {
-    let Value::Mapping(entries) = &node.value else {
+fn unwrap_exact(node: &Node) -> &Node {
+    let YamlValue::Mapping(entries) = &node.value else {
         return node;
     };
     if entries.len() == 1 {
@@ -232,41 +253,46 @@ fn exactly(node: &Node) -> &Node {
     }
 }
 
-fn address_field(entry: &Entry, field: &Field, problems: &mut Problems) -> Option<SourceCondition> {
+fn read_address_field(
+    entry: &MappingEntry,
+    field: &Field,
+    problems: &mut Problems,
+) -> Option<SourceCondition> {
     let field = || Some(field.clone());
-    let Value::Mapping(kinds) = &entry.value.value else {
-        let networks = SourceTest::Networks(texts(&entry.value, problems)?);
-        return Some(SourceCondition::Atom(atom(entry, field(), networks)));
+    let YamlValue::Mapping(kinds) = &entry.value.value else {
+        let networks = SourceTest::Networks(read_texts(&entry.value, problems)?);
+        return Some(SourceCondition::Atom(new_atom(entry, field(), networks)));
     };
     let before = problems.len();
     let mut parts = Vec::new();
     for kind in kinds {
         let test = match &*kind.key.text {
-            "cidr" => texts(&kind.value, problems).map(SourceTest::Networks),
-            "in" => texts(&kind.value, problems).map(SourceTest::In),
+            "cidr" => read_texts(&kind.value, problems).map(SourceTest::Networks),
+            "in" => read_texts(&kind.value, problems).map(SourceTest::In),
             _ => {
                 problems.push(unknown_key(&kind.key, &["cidr", "in"]));
                 None
             }
         };
-        parts.extend(test.map(|test| SourceCondition::Atom(atom(entry, field(), test))));
+        parts.extend(test.map(|test| SourceCondition::Atom(new_atom(entry, field(), test))));
     }
     if kinds.is_empty() {
-        problems.push(wrong_type(&entry.value, "no kind of test").allowed(["cidr", "in"]));
+        problems
+            .push(wrong_type(&entry.value, "no kind of test").with_allowed_words(["cidr", "in"]));
     }
     if problems.len() == before {
-        joined(parts)
+        join_all(parts)
     } else {
         None
     }
 }
 
 /// One text or several; numbers and booleans count as they are written.
-fn texts(node: &Node, problems: &mut Problems) -> Option<Vec<Text>> {
-    let nodes = values(node, problems)?;
+fn read_texts(node: &Node, problems: &mut Problems) -> Option<Vec<LocatedText>> {
+    let nodes = read_values(node, problems)?;
     let read = nodes.iter().map(|node| {
         let value = read::spelling(node, problems)?.into();
-        Some(At {
+        Some(Located {
             place: node.place.clone(),
             value,
         })
@@ -275,11 +301,11 @@ fn texts(node: &Node, problems: &mut Problems) -> Option<Vec<Text>> {
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
-fn ranges(node: &Node, problems: &mut Problems) -> Option<Vec<At<SourceRange>>> {
-    let nodes = values(node, problems)?;
+fn read_ranges(node: &Node, problems: &mut Problems) -> Option<Vec<Located<SourceRange>>> {
+    let nodes = read_values(node, problems)?;
     let read = nodes.iter().map(|node| {
-        let value = range(node, problems)?;
-        Some(At {
+        let value = read_range(node, problems)?;
+        Some(Located {
             place: node.place.clone(),
             value,
         })
@@ -287,13 +313,13 @@ fn ranges(node: &Node, problems: &mut Problems) -> Option<Vec<At<SourceRange>>> 
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
-fn range(node: &Node, problems: &mut Problems) -> Option<SourceRange> {
-    if let Value::Mapping(_) = node.value {
+fn read_range(node: &Node, problems: &mut Problems) -> Option<SourceRange> {
+    if let YamlValue::Mapping(_) = node.value {
         let mut map = MapReader::open(node, "a range", problems)?;
         let end = |map: &mut MapReader<'_>, key, problems: &mut Problems| {
             let node = map.take(key)?;
             let value = read::spelling(node, problems)?.into();
-            Some(At {
+            Some(Located {
                 place: node.place.clone(),
                 value,
             })
@@ -312,12 +338,14 @@ fn range(node: &Node, problems: &mut Problems) -> Option<SourceRange> {
         }
         return (problems.len() == before).then_some(SourceRange::Between(min, max));
     }
-    if let Value::Sequence(_) = node.value {
+    if let YamlValue::Sequence(_) = node.value {
         let problem = wrong_type(node, "a number or a range is needed here");
         problems.push(
-            problem.help("ranges are text in quotes: \"[30:]\", \"[:5]\", or `{ min: 1, max: 5 }`"),
+            problem.with_help(
+                "ranges are text in quotes: \"[30:]\", \"[:5]\", or `{ min: 1, max: 5 }`",
+            ),
         );
         return None;
     }
-    read::spelling(node, problems).map(|text| SourceRange::Written(text.into()))
+    read::spelling(node, problems).map(|text| SourceRange::Literal(text.into()))
 }

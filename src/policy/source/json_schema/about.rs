@@ -1,7 +1,7 @@
 //! What editors say of each word of a policy, in one sentence.
 
 use crate::policy::list::ListKind;
-use crate::policy::source::tree::Then;
+use crate::policy::source::tree::ThenAction;
 
 /// The sentence for an option or a map of options; empty for a path that does not exist.
 pub(super) fn option(path: &str) -> &'static str {
@@ -51,21 +51,21 @@ pub(super) fn boolean(word: &str) -> &'static str {
 }
 
 /// The sentence for a word of `then`.
-pub(super) fn then(then: Then) -> &'static str {
+pub(super) fn then(then: ThenAction) -> &'static str {
     match then {
-        Then::Allow => "Allowed.",
-        Then::Disallow => "Refused, no record.",
-        Then::DisallowLog => "Refused, and recorded.",
-        Then::Download => "Allowed, index, follow, any type.",
-        Then::Exclude => "As disallow-log.",
-        Then::Ignore => "Refused, no index, no follow.",
-        Then::ExcludeButScan => "Allowed, no index, follow, HTML only.",
-        Then::FollowOnly => "Allowed, no index, follow, any type.",
-        Then::DownloadNoScan => "Allowed, index, no follow, any type.",
-        Then::Index => "Allowed, index.",
-        Then::Follow => "Allowed, follow.",
-        Then::NoIndex => "No index; nothing else.",
-        Then::NoFollow => "No follow; nothing else.",
+        ThenAction::Allow => "Allowed.",
+        ThenAction::Disallow => "Refused, no record.",
+        ThenAction::DisallowLog => "Refused, and recorded.",
+        ThenAction::Download => "Allowed, index, follow, any type.",
+        ThenAction::Exclude => "As disallow-log.",
+        ThenAction::Ignore => "Refused, no index, no follow.",
+        ThenAction::ExcludeButScan => "Allowed, no index, follow, HTML only.",
+        ThenAction::FollowOnly => "Allowed, no index, follow, any type.",
+        ThenAction::DownloadNoScan => "Allowed, index, no follow, any type.",
+        ThenAction::Index => "Allowed, index.",
+        ThenAction::Follow => "Allowed, follow.",
+        ThenAction::NoIndex => "No index; nothing else.",
+        ThenAction::NoFollow => "No follow; nothing else.",
     }
 }
 
@@ -428,7 +428,7 @@ mod tests {
     use super::*;
     use crate::policy::cases::FACT_KEYS;
     use crate::policy::options::schema;
-    use crate::policy::source::condition::words;
+    use crate::policy::source::condition::keywords;
 
     /// The path of every option and of every map of options.
     fn paths(map: &str) -> Vec<String> {
@@ -439,7 +439,7 @@ mod tests {
             } else {
                 format!("{map}.{key}")
             };
-            if schema::find(&path).is_none() && schema::open_map(&path).is_none() {
+            if schema::find_spec(&path).is_none() && schema::find_open_map(&path).is_none() {
                 all.extend(paths(&path));
             }
             all.push(path);
@@ -459,8 +459,8 @@ mod tests {
                 "{path}"
             );
         }
-        let words: Vec<&str> = words::all()
-            .filter(|word| !words::BOOLEAN.contains(word) && *word != "in")
+        let words: Vec<&str> = keywords::all_keywords()
+            .filter(|word| !keywords::BOOLEAN.contains(word) && *word != "in")
             .collect();
         for word in &words {
             assert!(field(word).ends_with('.'), "{word}");

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::policy::cases::{ExpectedVerdict, FACT_KEYS};
-use crate::policy::fact::Preference;
+use crate::policy::fact::UsagePreference;
 use crate::vocab::intent::Intent;
 use crate::vocab::profile::Profile;
 use crate::vocab::reason::Reason;
@@ -110,7 +110,7 @@ fn fact(key: &str) -> Json {
         })),
         "usage" => or_null(json!({
             "type": "object",
-            "additionalProperties": { "enum": Preference::ALL.map(Preference::as_str) },
+            "additionalProperties": { "enum": UsagePreference::ALL.map(UsagePreference::as_str) },
         })),
         _ => or_null(json!({ "type": "string" })),
     }

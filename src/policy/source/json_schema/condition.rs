@@ -3,8 +3,8 @@
 use serde_json::{Map, Value as Json, json};
 
 use crate::policy::field::{Field, ValueType};
-use crate::policy::source::condition::words::{
-    BOOLEAN, COUNT_KINDS, FAMILIES, FIELDS, SHORTCUTS, TEXT_KINDS, is_of_url,
+use crate::policy::source::condition::keywords::{
+    BOOLEAN, COUNT_KINDS, FAMILIES, FIELDS, SHORTCUTS, TEXT_KINDS, is_url_part,
 };
 
 use super::{about, described, reference};
@@ -21,8 +21,8 @@ pub(super) fn definitions() -> Map<String, Json> {
             { "type": "array", "minItems": 1, "items": reference("range") },
         ] }),
         ),
-        ("test_text", text_test(Counts::LengthOnly)),
-        ("test_url", text_test(Counts::All)),
+        ("test_text", text_test(CountTests::LengthOnly)),
+        ("test_url", text_test(CountTests::All)),
         (
             "test_number",
             json!({ "anyOf": [
@@ -49,7 +49,7 @@ fn condition() -> Json {
     for word in BOOLEAN {
         keys.insert(
             word.to_owned(),
-            described(about::boolean(word), &boolean(word)),
+            described(about::boolean(word), &boolean_schema(word)),
         );
     }
     for (word, ..) in &SHORTCUTS {
@@ -68,7 +68,7 @@ fn condition() -> Json {
     for (word, field) in &FIELDS {
         keys.insert(
             (*word).to_owned(),
-            described(about::field(word), &test_of(field)),
+            described(about::field(word), &test_schema(field)),
         );
     }
     let families = FAMILIES.iter().filter_map(|family| {
@@ -88,7 +88,7 @@ fn condition() -> Json {
     })
 }
 
-fn boolean(word: &str) -> Json {
+fn boolean_schema(word: &str) -> Json {
     match word {
         "all" | "any" => json!({ "type": "array", "minItems": 1, "items": reference("condition") }),
         "always" => json!({ "const": true }),
@@ -96,23 +96,23 @@ fn boolean(word: &str) -> Json {
     }
 }
 
-fn test_of(field: &Field) -> Json {
+fn test_schema(field: &Field) -> Json {
     match field.value_type() {
         ValueType::Number => reference("test_number"),
         ValueType::Address => reference("test_address"),
-        ValueType::Text if is_of_url(field) => reference("test_url"),
+        ValueType::Text if is_url_part(field) => reference("test_url"),
         ValueType::Text => reference("test_text"),
     }
 }
 
 /// Which kinds that count fit a field.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Counts {
+enum CountTests {
     LengthOnly,
     All,
 }
 
-fn text_test(counts: Counts) -> Json {
+fn text_test(counts: CountTests) -> Json {
     let mut keys: Map<String, Json> = Map::new();
     for (word, _) in TEXT_KINDS {
         keys.insert(
@@ -122,7 +122,7 @@ fn text_test(counts: Counts) -> Json {
     }
     for (word, _) in COUNT_KINDS
         .into_iter()
-        .filter(|(word, _)| counts == Counts::All || *word == "length")
+        .filter(|(word, _)| counts == CountTests::All || *word == "length")
     {
         keys.insert(
             word.to_owned(),

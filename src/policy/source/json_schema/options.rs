@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::policy::options::schema::{self, Default, Effect, Shape, Spec};
+use crate::policy::options::schema::{self, OptionDefault, OptionShape, OptionSpec, OptionSupport};
 use crate::vocab::disposition::Disposition;
 use crate::vocab::intent::Intent;
-use crate::vocab::week::DAYS;
+use crate::vocab::week::DAY_NAMES;
 
 use super::{about, described};
 
@@ -15,8 +15,8 @@ pub(super) fn schema() -> Json {
 }
 
 /// The schema of one option where it stands alone.
-pub(super) fn value_of(path: &str) -> Json {
-    schema::find(path).map_or(Json::Bool(false), |(_, spec)| option(spec))
+pub(super) fn option_schema(path: &str) -> Json {
+    schema::find_spec(path).map_or(Json::Bool(false), |(_, spec)| option(spec))
 }
 
 fn map(path: &str) -> Json {
@@ -27,16 +27,16 @@ fn map(path: &str) -> Json {
         } else {
             format!("{path}.{key}")
         };
-        keys.insert(key.to_owned(), one(&below));
+        keys.insert(key.to_owned(), option_or_map(&below));
     }
     json!({ "type": "object", "additionalProperties": false, "properties": keys })
 }
 
-fn one(path: &str) -> Json {
-    if let Some((_, spec)) = schema::find(path) {
+fn option_or_map(path: &str) -> Json {
+    if let Some((_, spec)) = schema::find_spec(path) {
         return option(spec);
     }
-    let map = match schema::open_map(path) {
+    let map = match schema::find_open_map(path) {
         Some(_) => {
             json!({ "type": "object", "additionalProperties": { "type": ["string", "number", "boolean", "null"] } })
         }
@@ -48,8 +48,8 @@ fn one(path: &str) -> Json {
     )
 }
 
-fn option(spec: &Spec) -> Json {
-    let later = if spec.effect == Effect::Works {
+fn option(spec: &OptionSpec) -> Json {
+    let later = if spec.support == OptionSupport::Supported {
         ""
     } else {
         " Not, or not wholly, in effect in this version."
@@ -58,10 +58,10 @@ fn option(spec: &Spec) -> Json {
         &format!("{}{later}", about::option(spec.path)),
         &shape(spec.shape),
     );
-    let default = spec.default.value().to_json();
+    let default = spec.default.to_value().to_json();
     if let (Some(all), false) = (
         all.as_object_mut(),
-        matches!(spec.default, Default::Required),
+        matches!(spec.default, OptionDefault::Required),
     ) {
         all.insert(
             "default".to_owned(),
@@ -75,43 +75,43 @@ fn option(spec: &Spec) -> Json {
     all
 }
 
-fn shape(shape: Shape) -> Json {
+fn shape(shape: OptionShape) -> Json {
     match shape {
-        Shape::Disposition => json!({ "enum": Disposition::ALL.map(Disposition::as_str) }),
-        Shape::Intent => optional(&[words(&Intent::ALL.map(Intent::as_str))]),
-        Shape::RejectStatus => optional(&[
+        OptionShape::Disposition => json!({ "enum": Disposition::ALL.map(Disposition::as_str) }),
+        OptionShape::Intent => optional(&[words(&Intent::ALL.map(Intent::as_str))]),
+        OptionShape::RejectStatus => optional(&[
             json!({ "type": "integer", "minimum": 200, "maximum": 599, "not": { "const": 407 } }),
             none(),
         ]),
-        Shape::Word(all) => optional(&[words(all)]),
-        Shape::WordOrNone(all) => optional(&[words(all), none()]),
-        Shape::Priority => optional(&[
+        OptionShape::Word(all) => optional(&[words(all)]),
+        OptionShape::WordOrNone(all) => optional(&[words(all), none()]),
+        OptionShape::Priority => optional(&[
             words(&["highest", "higher", "normal", "lower", "lowest"]),
             json!({ "type": "integer", "minimum": -2, "maximum": 2 }),
         ]),
-        Shape::Bool => optional(&[json!({ "type": "boolean" })]),
-        Shape::AtLeast(least) => optional(&[json!({ "type": "integer", "minimum": least })]),
-        Shape::CountOrNone => optional(&[json!({ "type": "integer", "minimum": 0 }), none()]),
-        Shape::DecimalOrNone(from, to) => optional(&[
+        OptionShape::Bool => optional(&[json!({ "type": "boolean" })]),
+        OptionShape::AtLeast(least) => optional(&[json!({ "type": "integer", "minimum": least })]),
+        OptionShape::CountOrNone => optional(&[json!({ "type": "integer", "minimum": 0 }), none()]),
+        OptionShape::DecimalOrNone(from, to) => optional(&[
             json!({ "type": "number", "minimum": from, "maximum": to }),
             none(),
         ]),
-        Shape::Duration => optional(&[duration()]),
-        Shape::DurationOrNone => optional(&[duration(), none()]),
-        Shape::Size => optional(&[size()]),
-        Shape::SizeOrNone => optional(&[size(), none()]),
-        Shape::RateOrNone => optional(&[rate(), none()]),
-        Shape::FactorsOrNone => optional(&[
+        OptionShape::Duration => optional(&[duration()]),
+        OptionShape::DurationOrNone => optional(&[duration(), none()]),
+        OptionShape::Size => optional(&[size()]),
+        OptionShape::SizeOrNone => optional(&[size(), none()]),
+        OptionShape::RateOrNone => optional(&[rate(), none()]),
+        OptionShape::FactorsOrNone => optional(&[
             json!({ "type": "string", "pattern": "^[0-9.]+\\.\\.[0-9.]+$" }),
             none(),
         ]),
-        Shape::TextOrNone => optional(&[text()]),
-        Shape::Names | Shape::Uses => optional(&[text(), names()]),
-        Shape::WordsOrNone(all) => {
+        OptionShape::TextOrNone => optional(&[text()]),
+        OptionShape::Names | OptionShape::Uses => optional(&[text(), names()]),
+        OptionShape::WordsOrNone(all) => {
             let list = json!({ "type": "array", "items": words(all) });
             optional(&[words(all), list, none()])
         }
-        Shape::StripParams => optional(&[
+        OptionShape::StripParams => optional(&[
             text(),
             names(),
             closed(
@@ -119,11 +119,11 @@ fn shape(shape: Shape) -> Json {
                 json!({ "names": { "anyOf": [text(), names()] }, "rewrite": { "type": "boolean" } }),
             ),
         ]),
-        Shape::Replace => {
+        OptionShape::Replace => {
             let keys = json!({ "regex": text(), "with": text(), "rewrite": { "type": "boolean" } });
             optional(&[json!({ "type": "array", "items": closed(&["regex", "with"], keys) })])
         }
-        Shape::Schedule => optional(&[json!({ "type": "array", "items": time_window() })]),
+        OptionShape::Schedule => optional(&[json!({ "type": "array", "items": time_window() })]),
     }
 }
 
@@ -173,7 +173,7 @@ fn closed(required: &[&str], keys: Json) -> Json {
 }
 
 fn time_window() -> Json {
-    let days = words(&DAYS);
+    let days = words(&DAY_NAMES);
     let keys = json!({
         "days": { "anyOf": [days, { "type": "array", "items": days }] },
         "hours": { "type": "string", "pattern": "^[0-9]{2}:[0-9]{2}-[0-9]{2}:[0-9]{2}$" },

@@ -6,9 +6,9 @@ use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile;
 use crawlgate::policy::decide::{Cause, Decision, Verdict};
-use crawlgate::policy::options::SetBy;
+use crawlgate::policy::options::OptionSetter;
 use crawlgate::policy::rule::Rule;
-use crawlgate::policy::source::{Files, MemoryFiles};
+use crawlgate::policy::source::{FileSystem, MemoryFileSystem};
 use crawlgate::policy::trail::Trail;
 use crawlgate::vocab::stage::Stage;
 use serde_json::Value as Json;
@@ -34,12 +34,12 @@ pub(super) struct Judged {
 /// Compiles a document to be studied: its rules may ask what the proxy does not read. The error is all that is wrong.
 pub(super) fn compiled(document: &Json) -> Result<Policy, String> {
     compiled_from(
-        &MemoryFiles::new().with("policy.yaml", document.to_string()),
+        &MemoryFileSystem::new().with_file("policy.yaml", document.to_string()),
         "policy.yaml",
     )
 }
 
-pub(super) fn compiled_from(files: &dyn Files, path: &str) -> Result<Policy, String> {
+pub(super) fn compiled_from(files: &dyn FileSystem, path: &str) -> Result<Policy, String> {
     let compiled = compile::load(files, path);
     compiled
         .map(|compiled| compiled.policy)
@@ -67,10 +67,12 @@ impl Judged {
             Cause::Default => None,
         };
         let options = policy
-            .option_lines(trail)
+            .explain_options(trail)
             .filter_map(|line| match line.set_by {
-                SetBy::Rule(rule) => Some((line.path.to_owned(), (line.value.to_json(), id(rule)))),
-                SetBy::BuiltIn | SetBy::Document | SetBy::Space(_) => None,
+                OptionSetter::Rule(rule) => {
+                    Some((line.path.to_owned(), (line.value.to_json(), id(rule))))
+                }
+                OptionSetter::BuiltIn | OptionSetter::Document | OptionSetter::Space(_) => None,
             });
         Self {
             verdict: decision.verdict,
@@ -80,10 +82,10 @@ impl Judged {
             logged: decision.logged,
             options: options.collect(),
             rules: policy
-                .rule_lines(trail)
+                .explain_rules(trail)
                 .map(|l| (l.rule.id.to_string(), l.status.as_str()))
                 .collect(),
-            matched: trail.matched().iter().map(|rule| id(*rule)).collect(),
+            matched: trail.matched_rules().iter().map(|rule| id(*rule)).collect(),
         }
     }
 

@@ -1,0 +1,193 @@
+//! What a reader of decisions asks for, read from the query.
+
+use crate::metrics::log::entry::LogField;
+use crate::metrics::log::filter::{LogFilter, LogFilterSet};
+use crate::vocab::nearest::nearest;
+
+use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
+
+/// The most lines of the past; the ring has no more.
+const MAX_RECENT: usize = 10_000;
+/// The longest value of a filter, in bytes; of a URL no more than that can be looked for.
+const MAX_VALUE_BYTES: usize = 256;
+/// The lines of the past that are shown if nothing is said.
+const DEFAULT_RECENT: usize = 100;
+
+/// Which decisions, and for how long.
+#[derive(Debug)]
+pub(super) struct DecisionStreamQuery {
+    pub(super) recent: usize,
+    pub(super) mode: DecisionStreamMode,
+    pub(super) filters: LogFilterSet,
+}
+
+/// When the answer ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum DecisionStreamMode {
+    /// With what there is.
+    RecentOnly,
+    /// With its reader.
+    Follow,
+}
+
+/// How the values of a key are compared.
+#[derive(Clone, Copy, Debug)]
+enum QueryComparison {
+    /// The whole value, `*` for anything.
+    Whole,
+    Contains,
+    AtLeast,
+}
+
+const FILTER_KEYS: [(&str, LogField, QueryComparison); 10] = [
+    ("crawler", LogField::Crawler, QueryComparison::Whole),
+    ("host", LogField::Host, QueryComparison::Whole),
+    ("verdict", LogField::Verdict, QueryComparison::Whole),
+    ("stage", LogField::Stage, QueryComparison::Whole),
+    ("reason", LogField::Reason, QueryComparison::Whole),
+    ("rule", LogField::Rule, QueryComparison::Whole),
+    ("method", LogField::Method, QueryComparison::Whole),
+    ("status", LogField::SentStatus, QueryComparison::Whole),
+    ("url", LogField::Url, QueryComparison::Contains),
+    ("held", LogField::HeldMs, QueryComparison::AtLeast),
+];
+
+impl DecisionStreamQuery {
+    /// Reads `recent`, `follow` and the filters. What a key says more than once is "one of these"; an empty value is
+    /// no condition, so that a form can be sent as it is.
+    pub(super) fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
+        let (mut recent, mut until) = (DEFAULT_RECENT, DecisionStreamMode::Follow);
+        let mut groups: [Vec<LogFilter>; FILTER_KEYS.len()] = Default::default();
+        for (key, value) in reject_duplicates(parse_query(query)?, &["recent", "follow"])? {
+            match (key.as_str(), value.as_str()) {
+                ("recent", count) => recent = parse_recent(count)?,
+                ("follow", "true") => until = DecisionStreamMode::Follow,
+                ("follow", "false") => until = DecisionStreamMode::RecentOnly,
+                ("follow", _) => return Err(ParameterError("`follow` is true or false".into())),
+                (key, value) => {
+                    let known = FILTER_KEYS
+                        .iter()
+                        .zip(&mut groups)
+                        .find(|((name, ..), _)| *name == key);
+                    let ((_, field, comparison), group) =
+                        known.ok_or_else(|| unknown_parameter(key))?;
+                    group.extend(parse_filter(*field, *comparison, value)?);
+                }
+            }
+        }
+        let groups = groups
+            .into_iter()
+            .filter(|group| !group.is_empty())
+            .collect();
+        Ok(Self {
+            recent,
+            mode: until,
+            filters: LogFilterSet::new(groups),
+        })
+    }
+}
+
+fn parse_recent(text: &str) -> Result<usize, ParameterError> {
+    let count = text
+        .parse()
+        .ok()
+        .filter(|count| *count <= MAX_RECENT && !text.starts_with('+'));
+    count.ok_or_else(|| ParameterError(format!("`recent` is a number from 0 to {MAX_RECENT}")))
+}
+
+fn parse_filter(
+    field: LogField,
+    comparison: QueryComparison,
+    value: &str,
+) -> Result<Option<LogFilter>, ParameterError> {
+    if value.is_empty() {
+        return Ok(None);
+    }
+    if value.len() > MAX_VALUE_BYTES {
+        return Err(ParameterError(format!(
+            "a value has at most {MAX_VALUE_BYTES} bytes"
+        )));
+    }
+    let filter = match comparison {
+        QueryComparison::Contains => LogFilter::contains(field, value),
+        QueryComparison::AtLeast => {
+            let number = value
+                .parse()
+                .ok()
+                .filter(|number: &f64| number.is_finite() && *number >= 0.0);
+            LogFilter::at_least(
+                field,
+                number
+                    .ok_or_else(|| ParameterError("`held` is a number of milliseconds".into()))?,
+            )
+        }
+        QueryComparison::Whole => LogFilter::equals(field, value),
+    };
+    Ok(Some(filter))
+}
+
+fn unknown_parameter(key: &str) -> ParameterError {
+    let names: Vec<&str> = ["recent", "follow"]
+        .into_iter()
+        .chain(FILTER_KEYS.iter().map(|(name, ..)| *name))
+        .collect();
+    let near = nearest(key, names.iter().copied());
+    let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+    ParameterError(format!(
+        "there is no such parameter; allowed: {}{near}",
+        names.join(", ")
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_say_what_is_sought() {
+        for (query, recent, until) in [
+            ("", 100, DecisionStreamMode::Follow),
+            ("recent=0&follow=false", 0, DecisionStreamMode::RecentOnly),
+            (
+                "recent=10000&follow=true&host=&held=",
+                10_000,
+                DecisionStreamMode::Follow,
+            ),
+            (
+                "host=*.a.test&host=b.test&held=1.5&url=%2Fx%3F",
+                100,
+                DecisionStreamMode::Follow,
+            ),
+        ] {
+            let sought = DecisionStreamQuery::parse(Some(query)).unwrap();
+            assert_eq!((sought.recent, sought.mode), (recent, until), "{query}");
+        }
+    }
+
+    #[test]
+    fn mistakes_are_told() {
+        let long = format!("host={}", "*".repeat(MAX_VALUE_BYTES + 1));
+        for (query, part) in [
+            (long.as_str(), "at most 256 bytes"),
+            ("recent=10001", "0 to 10000"),
+            ("recent=-1", "0 to 10000"),
+            ("recent=+1", "0 to 10000"),
+            ("recent=", "0 to 10000"),
+            ("follow=yes", "true or false"),
+            ("recent=1&host=a&recent=1", "stands more than once"),
+            ("follow=true&follow=false", "stands more than once"),
+            ("held=long", "milliseconds"),
+            ("held=nan", "milliseconds"),
+            ("held=-1", "milliseconds"),
+            ("verdikt=reject", "did you mean `verdict`?"),
+            ("zzz", "allowed: recent, follow, crawler"),
+            ("HOST=a", "no such parameter"),
+            ("url=%", "hex digits"),
+        ] {
+            let mistake = DecisionStreamQuery::parse(Some(query))
+                .unwrap_err()
+                .to_string();
+            assert!(mistake.contains(part), "{query}: {mistake}");
+        }
+    }
+}

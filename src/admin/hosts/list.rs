@@ -1,0 +1,143 @@
+//! The list of hosts: which, in what order, how many.
+
+use std::cmp::Ordering;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use serde_json::{Value as Json, json};
+
+use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
+use crate::admin::response;
+use crate::gate::admission::AdmissionQueue;
+use crate::gate::admission::host_status::HostStatus;
+
+use super::host::row_to_json;
+
+/// The most rows, and how many if nothing is said.
+const MAX_LIMIT: usize = 1_000;
+const DEFAULT_LIMIT: usize = 100;
+
+/// What is asked for.
+#[derive(Debug)]
+pub(super) struct HostListQuery {
+    sort: HostSort,
+    limit: usize,
+    /// What names have somewhere; lower case.
+    substring: String,
+}
+
+/// Which come first. Of equals the names decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HostSort {
+    /// For whom most wait.
+    Waiting,
+    /// To whom the next may go soonest.
+    Next,
+    /// Who rests for longest.
+    Rest,
+    Name,
+}
+
+const SORT_KEYS: [(&str, HostSort); 4] = [
+    ("waiting", HostSort::Waiting),
+    ("next", HostSort::Next),
+    ("rest", HostSort::Rest),
+    ("name", HostSort::Name),
+];
+
+impl HostSort {
+    fn compare(self, one: &HostStatus, other: &HostStatus) -> Ordering {
+        let rest = |host: &HostStatus| host.backoff.map(|rest| rest.left);
+        let first = match self {
+            Self::Waiting => other.waiting.cmp(&one.waiting),
+            Self::Next => one.next_in.cmp(&other.next_in),
+            Self::Rest => rest(other).cmp(&rest(one)),
+            Self::Name => Ordering::Equal,
+        };
+        first.then_with(|| one.name.cmp(&other.name))
+    }
+}
+
+impl HostListQuery {
+    /// Reads `sort`, `limit` and `q`.
+    pub(super) fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
+        let mut listed = Self {
+            sort: HostSort::Waiting,
+            limit: DEFAULT_LIMIT,
+            substring: String::new(),
+        };
+        for (key, value) in reject_duplicates(parse_query(query)?, &["sort", "limit", "q"])? {
+            match key.as_str() {
+                "sort" => listed.sort = parse_sort(&value)?,
+                "limit" => listed.limit = parse_limit(&value)?,
+                "q" => listed.substring = value.to_lowercase(),
+                _ => {
+                    return Err(ParameterError(
+                        "there is no such parameter; allowed: sort, limit, q".into(),
+                    ));
+                }
+            }
+        }
+        Ok(listed)
+    }
+
+    pub(super) fn response(&self, queue: &AdmissionQueue) -> Response<Full<Bytes>> {
+        let mut hosts = queue.host_statuses(|name| name.contains(&self.substring));
+        let total = hosts.len();
+        if self.limit < total {
+            hosts.select_nth_unstable_by(self.limit, |one, other| self.sort.compare(one, other));
+            hosts.truncate(self.limit);
+        }
+        hosts.sort_by(|one, other| self.sort.compare(one, other));
+        let rows: Vec<Json> = hosts.iter().map(row_to_json).collect();
+        response::json(StatusCode::OK, &json!({ "total": total, "hosts": rows }))
+    }
+}
+
+fn parse_sort(word: &str) -> Result<HostSort, ParameterError> {
+    let known = SORT_KEYS.into_iter().find(|(name, _)| *name == word);
+    known
+        .map(|(_, sort)| sort)
+        .ok_or_else(|| ParameterError("`sort` is waiting, next, rest or name".into()))
+}
+
+fn parse_limit(text: &str) -> Result<usize, ParameterError> {
+    let limit = text
+        .parse()
+        .ok()
+        .filter(|limit| (1..=MAX_LIMIT).contains(limit) && !text.starts_with('+'));
+    limit.ok_or_else(|| ParameterError(format!("`limit` is a number from 1 to {MAX_LIMIT}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_are_read_or_refused() {
+        for (query, fits) in [
+            (None, true),
+            (Some("sort=rest&limit=1000&q=A.test"), true),
+            (Some("limit=1"), true),
+            (Some("limit=0"), false),
+            (Some("limit=1001"), false),
+            (Some("limit=+1"), false),
+            (Some("limit=%2B1"), false),
+            (Some("limit="), false),
+            (Some("sort=Name"), false),
+            (Some("sort="), false),
+            (Some("sort=rest&sort=rest"), false),
+            (Some("limit=1&q=a&limit=2"), false),
+            (Some("q=a&q=b"), false),
+            (Some("order=name"), false),
+            (Some("q=%00"), false),
+        ] {
+            assert_eq!(HostListQuery::parse(query).is_ok(), fits, "{query:?}");
+        }
+        assert_eq!(
+            HostListQuery::parse(Some("q=A.test")).unwrap().substring,
+            "a.test"
+        );
+    }
+}

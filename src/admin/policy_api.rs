@@ -1,0 +1,108 @@
+//! The API: what a policy is doing, and reloading it. JSON, under `/api/v1/`.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use serde_json::{Value as Json, json};
+
+use crate::clock::Rfc3339;
+use crate::gate::reload::{ReloadAttempt, ReloadHandle, ReloadOutcome, ReloadTrigger};
+use crate::gate::snapshot::ActivePolicy;
+use crate::metrics::policy::PolicyMetrics;
+use crate::vocab::crawler::Crawler;
+use crate::vocab::problem::Problem;
+use crate::vocab::profile::Profile;
+
+use super::response::{self, problem};
+
+/// The policy in force, and how to load another.
+#[derive(Clone, Debug)]
+pub struct PolicyApi {
+    /// The policy in force.
+    pub active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    /// Reloads it.
+    pub reloads: ReloadHandle,
+    /// The crawlers that are known, each with its profile.
+    pub crawlers: Arc<[Crawler]>,
+    /// How crawlers are answered for whom nothing else is said.
+    pub default_profile: Profile,
+}
+
+impl PolicyApi {
+    /// `POST /api/v1/reload`: 200 with the result, `loaded` (with the revision before and any warnings) or
+    /// `unchanged`, or 422 with the problems. `shadow` is the same for the shadow policy, if there is one.
+    pub(super) async fn reload(&self) -> Response<Full<Bytes>> {
+        let Some(attempt) = self.reloads.reload(ReloadTrigger::Api).await else {
+            return problem(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the proxy is shutting down",
+            );
+        };
+        let snapshot = self.active_policy.load();
+        let mut document = json!({
+            "result": outcome_name(&attempt.outcome),
+            "policy": snapshot.policy.name(),
+            "revision": snapshot.policy.revision(),
+        });
+        if let (Some(outcome), Some(shadow)) = (&attempt.shadow, &snapshot.shadow) {
+            let shadow = json!({
+                "result": outcome_name(outcome),
+                "policy": shadow.policy.name(),
+                "revision": shadow.policy.revision(),
+                "problems": problems_to_json(outcome.problems()),
+            });
+            response::extend(&mut document, &json!({ "shadow": shadow }));
+        }
+        let status = match &attempt.outcome {
+            ReloadOutcome::Loaded {
+                previous_revision: before,
+                warnings,
+            } => {
+                response::extend(
+                    &mut document,
+                    &json!({ "before": before, "problems": problems_to_json(warnings) }),
+                );
+                StatusCode::OK
+            }
+            ReloadOutcome::Unchanged => StatusCode::OK,
+            ReloadOutcome::NoSource => {
+                let detail =
+                    "no file stands behind this policy; name one in policy.path and restart";
+                response::extend(&mut document, &json!({ "detail": detail }));
+                StatusCode::OK
+            }
+            ReloadOutcome::Refused(problems) => {
+                let detail = "the policy was not loaded; the one in force stays";
+                response::extend(
+                    &mut document,
+                    &json!({ "detail": detail, "problems": problems_to_json(problems) }),
+                );
+                return response::problem_with(StatusCode::UNPROCESSABLE_ENTITY, &document);
+            }
+        };
+        response::json(status, &document)
+    }
+}
+
+pub(super) fn attempt_to_json(attempt: &ReloadAttempt) -> Json {
+    json!({
+        "at": Rfc3339(attempt.at).to_string(),
+        "trigger": attempt.trigger.to_string(),
+        "result": outcome_name(&attempt.outcome),
+        "problems": problems_to_json(attempt.outcome.problems()),
+    })
+}
+
+pub(super) fn outcome_name(outcome: &ReloadOutcome) -> &'static str {
+    match outcome {
+        ReloadOutcome::Loaded { .. } => "loaded",
+        ReloadOutcome::Unchanged | ReloadOutcome::NoSource => "unchanged",
+        ReloadOutcome::Refused(_) => "refused",
+    }
+}
+
+pub(super) fn problems_to_json(problems: &[Problem]) -> Vec<Json> {
+    problems.iter().map(Problem::to_json).collect()
+}

@@ -1,0 +1,73 @@
+//! The forms of the admin listener's answers: a page, or a problem document (RFC 9457).
+
+use bytes::Bytes;
+use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
+use http::{Response, StatusCode};
+use http_body_util::Full;
+use serde_json::Value as Json;
+
+pub(super) const TEXT_PLAIN: &str = "text/plain; charset=utf-8";
+const PROBLEM_JSON: &str = "application/problem+json";
+
+/// A page that nobody stores.
+pub(super) fn text_response(
+    status: StatusCode,
+    content_type: &'static str,
+    text: String,
+) -> Response<Full<Bytes>> {
+    let mut answer = Response::new(Full::from(text));
+    *answer.status_mut() = status;
+    let headers = answer.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    answer
+}
+
+/// A document of the API.
+pub(super) fn json(status: StatusCode, document: &Json) -> Response<Full<Bytes>> {
+    text_response(status, "application/json", format!("{document}\n"))
+}
+
+/// Why there is no page. `detail` is a text of ours; nothing of the request is repeated.
+pub(super) fn problem(status: StatusCode, detail: &'static str) -> Response<Full<Bytes>> {
+    problem_with(status, &serde_json::json!({ "detail": detail }))
+}
+
+/// A mistake of ours.
+pub(super) fn internal_error() -> Response<Full<Bytes>> {
+    problem(
+        StatusCode::INTERNAL_SERVER_ERROR,
+        "crawlgate broke down on this; please report it",
+    )
+}
+
+/// A problem document with members of its own.
+pub(super) fn problem_with(status: StatusCode, members: &Json) -> Response<Full<Bytes>> {
+    let mut document = serde_json::json!({
+        "type": "about:blank",
+        "title": status.canonical_reason().unwrap_or_default(),
+        "status": status.as_u16(),
+    });
+    extend(&mut document, members);
+    text_response(status, PROBLEM_JSON, format!("{document}\n"))
+}
+
+/// Adds the members of one object to another.
+pub(super) fn extend(document: &mut Json, members: &Json) {
+    if let (Some(document), Some(members)) = (document.as_object_mut(), members.as_object()) {
+        document.extend(members.clone());
+    }
+}
+
+/// 405 with what would be allowed (RFC 9110 section 15.5.6).
+pub(super) fn method_not_allowed(allowed: &'static str) -> Response<Full<Bytes>> {
+    let mut answer = problem(
+        StatusCode::METHOD_NOT_ALLOWED,
+        "another method is asked for here: see Allow",
+    );
+    answer
+        .headers_mut()
+        .insert(ALLOW, HeaderValue::from_static(allowed));
+    answer
+}

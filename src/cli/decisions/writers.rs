@@ -1,0 +1,214 @@
+//! Decisions as they are shown: one aligned line each for people, or the line of the log for programs.
+//!
+//! What a log holds may come from anybody: no control character of it reaches a terminal.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+use super::reader::DecisionConsumer;
+use crate::cli::color::{ConsoleColors, Tone};
+use crate::cli::sanitize::{is_harmful, sanitize_text};
+use crate::metrics::log::entry::{LogEntry, LogField, LogValue};
+
+/// Columns grow with what they hold, up to here; what is longer is not cut.
+const MAX_COLUMN_WIDTH: usize = 24;
+
+/// Shows decisions to people.
+#[derive(Debug)]
+pub(super) struct DecisionTextWriter<W> {
+    output: W,
+    paint: ConsoleColors,
+    /// Of the columns crawler, reason and rule.
+    widths: [usize; 3],
+    line: String,
+}
+
+impl<W: Write> DecisionTextWriter<W> {
+    pub(super) fn new(output: W, paint: ConsoleColors) -> Self {
+        Self {
+            output,
+            paint,
+            widths: [9, 10, 10],
+            line: String::new(),
+        }
+    }
+
+    fn push_faint(&mut self, text: &str) {
+        match self.paint {
+            ConsoleColors::Plain => self.line.push_str(text),
+            ConsoleColors::Ansi => self.line.push_str(&self.paint.paint(Tone::Faint, text)),
+        }
+    }
+
+    fn push_columns(&mut self, entry: &LogEntry<'_>) {
+        for (field, width) in [LogField::Crawler, LogField::Reason, LogField::Rule]
+            .into_iter()
+            .zip(&mut self.widths)
+        {
+            let text = cell_text(entry, field);
+            *width = text
+                .chars()
+                .count()
+                .clamp(*width, MAX_COLUMN_WIDTH.max(*width));
+            let _ = write!(self.line, "  {text:<width$}", width = *width);
+            if field == LogField::Crawler {
+                push_verdict(&mut self.line, entry, self.paint);
+            }
+        }
+    }
+
+    fn push_remarks(&mut self, entry: &LogEntry<'_>) {
+        if let Some(held) = entry
+            .value(LogField::HeldMs)
+            .number()
+            .filter(|held| *held > 0.0)
+        {
+            self.push_faint(&format!("  held {}", format_duration(held)));
+        }
+        if let Some(error) = entry.value(LogField::Error).text() {
+            let error = sanitize_text(&error).into_owned();
+            self.push_faint(&format!("  {error}"));
+        }
+    }
+}
+
+impl<W: Write> DecisionConsumer for DecisionTextWriter<W> {
+    fn fields(&self) -> Vec<LogField> {
+        vec![
+            LogField::Crawler,
+            LogField::Method,
+            LogField::Url,
+            LogField::Host,
+            LogField::Reason,
+            LogField::Rule,
+            LogField::HeldMs,
+            LogField::SentStatus,
+            LogField::Error,
+        ]
+    }
+
+    fn accept(&mut self, _: &[u8], entry: &LogEntry<'_>) -> io::Result<()> {
+        self.line.clear();
+        self.push_faint(&sanitize_text(&entry.text(LogField::Ts)));
+        self.push_columns(entry);
+        let subject = match entry.value(LogField::Url) {
+            LogValue::Null => cell_text(entry, LogField::Host),
+            LogValue::Text(_) | LogValue::Number(_) | LogValue::List(_) => {
+                cell_text(entry, LogField::Url)
+            }
+        };
+        let _ = write!(
+            self.line,
+            "  {} {subject}",
+            cell_text(entry, LogField::Method)
+        );
+        self.push_remarks(entry);
+        self.line.push('\n');
+        self.output.write_all(self.line.as_bytes())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+}
+
+/// `allow   200`.
+fn push_verdict(line: &mut String, entry: &LogEntry<'_>, paint: ConsoleColors) {
+    let (tone, word) = match &*entry.text(LogField::Verdict) {
+        "allow" => (Tone::Good, Cow::Borrowed("allow")),
+        "reject" => (Tone::Bad, "reject".into()),
+        "shadow_reject" => (Tone::Warning, "shadow".into()),
+        other => (Tone::Warning, sanitize_text(other).into_owned().into()),
+    };
+    let word = format!("{word:<6}");
+    let _ = write!(
+        line,
+        "  {}  {:<3}",
+        paint.paint(tone, word),
+        cell_text(entry, LogField::SentStatus)
+    );
+}
+
+fn cell_text(entry: &LogEntry<'_>, field: LogField) -> String {
+    let text = entry.text(field);
+    if text.is_empty() {
+        "-".to_owned()
+    } else {
+        sanitize_text(&text).into_owned()
+    }
+}
+
+/// `35 ms`, `1.25 s`.
+fn format_duration(ms: f64) -> String {
+    if ms < 1_000.0 {
+        format!("{ms:.0} ms")
+    } else {
+        format!("{:.2} s", ms / 1_000.0)
+    }
+}
+
+/// Shows the lines of the log.
+#[derive(Debug)]
+pub(super) struct DecisionLineWriter<W>(pub(super) W);
+
+impl<W: Write> DecisionConsumer for DecisionLineWriter<W> {
+    fn fields(&self) -> Vec<LogField> {
+        Vec::new()
+    }
+
+    fn accept(&mut self, line: &[u8], _: &LogEntry<'_>) -> io::Result<()> {
+        if line.iter().all(|byte| matches!(byte, 0x20..=0x7e)) {
+            self.0.write_all(line)?;
+        } else {
+            self.0.write_all(escape_harmful(line).as_bytes())?;
+        }
+        self.0.write_all(b"\n")
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
+}
+
+/// The same JSON without what is harmful: controls between values become blanks, within text there are escapes.
+fn escape_harmful(line: &[u8]) -> String {
+    let mut clean = String::with_capacity(line.len());
+    for character in String::from_utf8_lossy(line).chars() {
+        match character {
+            '\0'..='\x1f' => clean.push(' '),
+            harmful if is_harmful(harmful) => drop(write!(clean, "\\u{:04x}", u32::from(harmful))),
+            _ => clean.push(character),
+        }
+    }
+    clean
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_reaches_a_terminal_that_changes_it() {
+        let line = "{\"a\":\t\"\u{9b}\u{e9}\"}\r";
+        let clean = escape_harmful(line.as_bytes());
+        assert_eq!(clean, "{\"a\": \"\\u009b\u{e9}\"} ");
+        let (a, b): (serde_json::Value, serde_json::Value) = (
+            serde_json::from_str(line).unwrap(),
+            serde_json::from_str(&clean).unwrap(),
+        );
+        assert_eq!(a, b);
+    }
+
+    #[test]
+    fn durations_are_short() {
+        assert_eq!(
+            (
+                format_duration(0.4),
+                format_duration(35.0),
+                format_duration(1_250.0)
+            ),
+            ("0 ms".into(), "35 ms".into(), "1.25 s".into())
+        );
+    }
+}

@@ -1,0 +1,170 @@
+//! What is remembered for ten minutes: at most so many things, the oldest go first.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasher, Hash, RandomState};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// For how long a thing is remembered.
+const TTL: Duration = Duration::from_secs(600);
+/// How many are.
+const CAPACITY: usize = 10_000;
+
+/// A value for each of the things that were noted last.
+#[derive(Debug)]
+pub(super) struct RecentMap<V> {
+    hasher: RandomState,
+    entries: Mutex<RecentEntries<V>>,
+    /// Nothing was noted yet, or all of it was forgotten; known without the lock.
+    empty: AtomicBool,
+}
+
+#[derive(Debug)]
+struct RecentEntries<V> {
+    values: HashMap<u64, (V, Instant)>,
+    /// In the order in which they were noted; one that was noted again, or taken since, is in here still.
+    by_age: VecDeque<(u64, Instant)>,
+}
+
+/// A thing as one number: two that share one by chance are taken for each other, which must be harmless.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RecentKey(u64);
+
+impl<V: Copy> RecentMap<V> {
+    pub(super) fn key(&self, value: impl Hash) -> RecentKey {
+        RecentKey(self.hasher.hash_one(value))
+    }
+
+    /// Remembers a value from now on, in place of an earlier one.
+    pub(super) fn insert(&self, key: RecentKey, value: V, now: Instant) {
+        let mut things = self.lock();
+        things.evict_expired(now);
+        self.empty.store(false, Ordering::Release);
+        things.values.insert(key.0, (value, now));
+        things.by_age.push_back((key.0, now));
+    }
+
+    /// What is remembered, once.
+    pub(super) fn take(&self, key: RecentKey, now: Instant) -> Option<V> {
+        let mut things = self.lock();
+        things.evict_expired(now);
+        things.values.remove(&key.0).map(|(value, _)| value)
+    }
+
+    /// What is remembered.
+    pub(super) fn get(&self, key: RecentKey, now: Instant) -> Option<V> {
+        let mut things = self.lock();
+        things.evict_expired(now);
+        self.empty
+            .store(things.values.is_empty(), Ordering::Release);
+        things.values.get(&key.0).map(|(value, _)| *value)
+    }
+
+    /// Whether nothing is remembered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.empty.load(Ordering::Acquire)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, RecentEntries<V>> {
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<V> Default for RecentMap<V> {
+    fn default() -> Self {
+        let things = RecentEntries {
+            values: HashMap::new(),
+            by_age: VecDeque::new(),
+        };
+        Self {
+            hasher: RandomState::new(),
+            entries: Mutex::new(things),
+            empty: AtomicBool::new(true),
+        }
+    }
+}
+
+impl<V> RecentEntries<V> {
+    fn evict_expired(&mut self, now: Instant) {
+        while let Some(front @ (thing, at)) = self.by_age.front().copied() {
+            let stands = self.is_current(front);
+            if stands && self.values.len() < CAPACITY && now.saturating_duration_since(at) < TTL {
+                break;
+            }
+            self.by_age.pop_front();
+            if stands {
+                self.values.remove(&thing);
+            }
+        }
+        // Whoever notes one thing over and over must not crowd out the others.
+        if self.by_age.len() >= 2 * CAPACITY {
+            let oldest = std::mem::take(&mut self.by_age);
+            self.by_age = oldest
+                .into_iter()
+                .filter(|entry| self.is_current(*entry))
+                .collect();
+        }
+    }
+
+    fn is_current(&self, (thing, at): (u64, Instant)) -> bool {
+        self.values
+            .get(&thing)
+            .is_some_and(|(_, noted)| *noted == at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    #[test]
+    fn a_thing_is_remembered_for_ten_minutes_and_taken_once() {
+        let ((clock, hand), recent) = (Clock::manual(), RecentMap::default());
+        let thing = |name| recent.key(name);
+        recent.insert(thing("a"), 1, clock.now());
+        recent.insert(thing("b"), 2, clock.now());
+        assert_eq!(recent.take(thing("c"), clock.now()), None);
+        assert_eq!(recent.take(thing("a"), clock.now()), Some(1));
+        assert_eq!(recent.take(thing("a"), clock.now()), None);
+        hand.advance(TTL - Duration::from_secs(1));
+        recent.insert(thing("a"), 3, clock.now());
+        assert!(!recent.is_empty());
+        assert_eq!(recent.get(thing("b"), clock.now()), Some(2));
+        hand.advance(Duration::from_secs(1));
+        assert_eq!(recent.get(thing("b"), clock.now()), None);
+        assert_eq!(recent.get(thing("a"), clock.now()), Some(3));
+        assert_eq!(recent.take(thing("a"), clock.now()), Some(3));
+        assert_eq!(
+            (recent.get(thing("a"), clock.now()), recent.is_empty()),
+            (None, true)
+        );
+    }
+
+    #[test]
+    fn no_more_than_so_many_are_remembered() {
+        let ((clock, _hand), recent) = (Clock::manual(), RecentMap::default());
+        for number in 0..2 * CAPACITY as u64 {
+            recent.insert(RecentKey(number), number, clock.now());
+        }
+        assert!(
+            recent.lock().values.len() <= CAPACITY && recent.lock().by_age.len() <= 2 * CAPACITY
+        );
+        assert_eq!(recent.take(RecentKey(0), clock.now()), None);
+        let last = 2 * CAPACITY as u64 - 1;
+        assert_eq!(recent.take(RecentKey(last), clock.now()), Some(last));
+    }
+
+    #[test]
+    fn what_is_noted_over_and_over_crowds_nothing_out() {
+        let ((clock, hand), recent) = (Clock::manual(), RecentMap::default());
+        recent.insert(RecentKey(0), 7, clock.now());
+        for _ in 0..5 * CAPACITY {
+            hand.advance(Duration::from_millis(1));
+            recent.insert(RecentKey(1), 1, clock.now());
+        }
+        assert!(recent.lock().by_age.len() <= 2 * CAPACITY);
+        assert_eq!(recent.take(RecentKey(0), clock.now()), Some(7));
+    }
+}

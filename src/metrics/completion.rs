@@ -1,0 +1,434 @@
+//! How a record ends: counted once in every family that it belongs to, and written to the log once.
+//!
+//! This runs in a drop, perhaps while a panic unwinds: nothing in it can panic.
+
+mod spans;
+
+use std::time::Instant;
+
+use http::HeaderValue;
+use prometheus::IntCounter;
+use smallvec::SmallVec;
+
+use crate::clock::Rfc3339;
+use crate::vocab::media_type::essence;
+use crate::vocab::reason::{Reason, RetryHint, StatusSource};
+use crate::vocab::stage::Stage;
+
+use super::content::ContentFamily;
+use super::labels::{
+    CLIENT_LEFT, ResponseSource, RuleMode, VerdictLabel, class_slot, error_slot, method_slot,
+    reason_label,
+};
+use super::log::LineRecipients;
+use super::log::line::{self, LogLine, LogOutcome, ShadowDifference};
+use super::policy::PolicyMetrics;
+use super::record::{
+    CountMode, RecordOutcome, RecordSubject, RequestRecord, ResponseProgress, UrlRetention,
+};
+use super::repeat::RepeatState;
+use super::series::increment;
+use super::shadow::{ShadowChange, ShadowExample, ShadowNote, ShadowSource};
+use super::trace::TraceDisclosure;
+use super::{CrawlerIndex, MetricFamilies};
+
+impl Drop for RequestRecord {
+    fn drop(&mut self) {
+        if self.count_mode == CountMode::Discarded {
+            return;
+        }
+        if std::thread::panicking() {
+            self.end_in_panic();
+        }
+        let ended = self.ended.unwrap_or_else(|| self.recorder.clock.now());
+        let ending = FinalResult::from_record(self);
+        self.count(&ending, ended);
+        let readers =
+            self.recorder
+                .log
+                .recipients(self.number, ending.verdict, self.trace_disclosure());
+        if readers != LineRecipients::Nobody {
+            self.log(&ending, ended, readers);
+        }
+        self.export(&ending, ended);
+    }
+}
+
+/// What a record comes to.
+struct FinalResult {
+    verdict: VerdictLabel,
+    stage: Stage,
+    /// None for a client that left before anything was decided.
+    reason: Option<Reason>,
+    /// The live cause, or the rule of a shadow rejection.
+    rule: Option<(ShadowSource, u32)>,
+    status: Option<u16>,
+    source: ResponseSource,
+}
+
+impl FinalResult {
+    fn from_record(record: &RequestRecord) -> Self {
+        let (verdict, reason, rule) = match record.outcome {
+            RecordOutcome::Pending => (VerdictLabel::Allow, None, None),
+            RecordOutcome::Rejected { reason, rule } => (VerdictLabel::Reject, Some(reason), rule),
+            RecordOutcome::Allowed { rule: Some(rule) } => {
+                (VerdictLabel::Allow, Some(Reason::Rule), Some(rule))
+            }
+            RecordOutcome::Allowed { rule: None } => {
+                (VerdictLabel::Allow, Some(Reason::Default), None)
+            }
+        };
+        let (status, source) = record
+            .sent
+            .map_or((None, ResponseSource::Proxy), |(status, source)| {
+                (Some(status), source)
+            });
+        let rule = rule.map(|rule| (ShadowSource::Rule(rule), rule));
+        let live = Self {
+            verdict,
+            stage: record.stage,
+            reason,
+            rule,
+            status,
+            source,
+        };
+        match record.shadow_differences().next() {
+            Some(note) if note.change == ShadowChange::WouldReject => Self {
+                verdict: VerdictLabel::ShadowReject,
+                stage: note.stage,
+                reason: Some(note.reason),
+                rule: note.rule.map(|rule| (note.source, rule)),
+                ..live
+            },
+            Some(_) | None => live,
+        }
+    }
+
+    fn mode(&self) -> RuleMode {
+        if self.verdict == VerdictLabel::ShadowReject {
+            RuleMode::Shadow
+        } else {
+            RuleMode::Enforce
+        }
+    }
+}
+
+impl RequestRecord {
+    /// A panic ends the request with the status of `internal_error`, unless an answer was on its way already.
+    fn end_in_panic(&mut self) {
+        if self.sent.is_some() {
+            return;
+        }
+        self.set_rejected(Reason::InternalError, None, self.url_retention);
+        if let StatusSource::Fixed(status) = Reason::InternalError.row().status {
+            self.set_sent_status(status, ResponseSource::Proxy);
+        }
+    }
+
+    fn count(&mut self, ending: &FinalResult, ended: Instant) {
+        self.count_shadows(ending, ended);
+        if self.recorder.metrics.enabled_families().is_none() {
+            return;
+        }
+        self.count_rules(ended);
+        let families = self.recorder.metrics.families();
+        if self.count_mode == CountMode::Counted {
+            families.inflight.dec();
+        }
+        self.count_request(families, ending, ended);
+        self.count_durations(families, ending, ended);
+        self.count_exchange(families, ending);
+    }
+
+    fn count_request(&self, families: &MetricFamilies, ending: &FinalResult, now: Instant) {
+        let Some(series) = families.crawler_series(self.crawler) else {
+            return;
+        };
+        increment(series.decision_counter(ending.stage, ending.verdict, ending.reason));
+        increment(series.request_counter(method_slot(&self.method), ending.status, ending.source));
+        if self.check_repeat(ending, now) == RepeatState::Repeated {
+            series.repeats.inc();
+        }
+    }
+
+    /// Refusals that ask the crawler to come back later are no repeats when it does.
+    fn check_repeat(&self, ending: &FinalResult, now: Instant) -> RepeatState {
+        match (ending.verdict, ending.reason, &self.subject) {
+            (VerdictLabel::Reject, Some(reason), RecordSubject::Url(url))
+                if reason.row().retry != RetryHint::After =>
+            {
+                self.recorder
+                    .repeats
+                    .record(self.crawler, url.as_str(), now)
+            }
+            _ => RepeatState::First,
+        }
+    }
+
+    /// A rule counts once a request, whatever the number of stages it was noted at.
+    fn count_rules(&mut self, ended: Instant) {
+        let Some(policy) = &self.policy else { return };
+        self.matched_rules.sort_unstable();
+        self.matched_rules.dedup();
+        self.matched_rules
+            .iter()
+            .for_each(|rule| policy.record_match(*rule, ended));
+        match self.outcome {
+            RecordOutcome::Allowed { rule: Some(rule) } => {
+                policy.record_decision(rule, VerdictLabel::Allow)
+            }
+            RecordOutcome::Rejected {
+                rule: Some(rule), ..
+            } => policy.record_decision(rule, VerdictLabel::Reject),
+            RecordOutcome::Pending
+            | RecordOutcome::Allowed { rule: None }
+            | RecordOutcome::Rejected { rule: None, .. } => {}
+        }
+    }
+
+    /// The shadows that would have decided otherwise.
+    fn shadow_differences(&self) -> impl Iterator<Item = &ShadowNote> {
+        let changed = self.shadow_change();
+        let notes = self.shadows.iter().flat_map(|shadows| shadows.notes.iter());
+        notes.filter(move |note| Some(note.change) == changed)
+    }
+
+    fn count_shadows(&self, ending: &FinalResult, ended: Instant) {
+        let Some(shadows) = &self.shadows else { return };
+        for policy in [self.policy.as_ref(), shadows.policy_metrics.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            policy.shadow_stats().record_evaluation();
+        }
+        for note in &shadows.notes {
+            let Some(policy) = shadows.metrics_for(note.source, self.policy.as_ref()) else {
+                continue;
+            };
+            note.matched
+                .iter()
+                .for_each(|rule| policy.record_match(*rule, ended));
+            note.deciding_rule
+                .iter()
+                .for_each(|rule| policy.record_decision(*rule, note.verdict));
+        }
+        for note in self.shadow_differences() {
+            let policy = shadows.metrics_for(note.source, self.policy.as_ref());
+            policy.iter().for_each(|policy| {
+                policy
+                    .shadow_stats()
+                    .record_difference(note, self.shadow_example(note, ending))
+            });
+        }
+    }
+
+    /// The request as an example: with no more of its URL than its line in the log shows.
+    fn shadow_example(&self, note: &ShadowNote, ending: &FinalResult) -> ShadowExample {
+        let (url, host) = self.logged_target(ending);
+        let crawler = self
+            .recorder
+            .metrics
+            .families()
+            .crawler_series(self.crawler);
+        ShadowExample {
+            at: self.recorder.clock.wall_time(),
+            decision: (*self.id().to_text()).into(),
+            crawler: crawler.map_or("", |series| series.crawler.as_str()).into(),
+            url: url.map(|url| self.recorder.log.redact_url(url)),
+            host: host.map(Into::into),
+            stage: note.stage,
+            reason: reason_label(ending.reason),
+            rule: note.rule,
+        }
+    }
+
+    fn count_durations(&self, families: &MetricFamilies, ending: &FinalResult, ended: Instant) {
+        let whole = ended.saturating_duration_since(self.began);
+        let answers = families.request_duration.get(ending.source as usize);
+        if let Some(histogram) = answers.filter(|_| self.count_mode == CountMode::Counted) {
+            histogram.observe(whole.as_secs_f64());
+        }
+        let times = &self.times;
+        for (histogram, time) in [
+            (&families.decision_duration, times.decision),
+            (&families.dns_duration, times.dns),
+            (&families.connect_duration, times.connect),
+            (&families.upstream_ttfb, times.ttfb),
+            (&families.hold.seconds, times.held),
+        ] {
+            if let Some(seconds) = time.as_seconds() {
+                histogram.observe(seconds);
+            }
+        }
+    }
+
+    fn count_exchange(&self, families: &MetricFamilies, ending: &FinalResult) {
+        if let Some((status, family)) = self.origin {
+            let slot = class_slot(status) * ContentFamily::ALL.len() + family as usize;
+            increment(families.upstream_responses.get(slot));
+        }
+        if let Some(error) = self.error {
+            increment(families.upstream_errors.get(error_slot(error)));
+        }
+        let bytes = &families.bytes;
+        add(&bytes.from_client, self.received_bytes());
+        add(&bytes.to_client, self.sent_bytes);
+        if self.stage >= Stage::Upstream || self.count_mode == CountMode::Tunnel {
+            add(&bytes.to_origin, self.received_bytes());
+        }
+        if ending.source == ResponseSource::Origin || self.count_mode == CountMode::Tunnel {
+            add(&bytes.from_origin, self.sent_bytes);
+        }
+    }
+}
+
+fn add(counter: &IntCounter, bytes: u64) {
+    if bytes > 0 {
+        counter.inc_by(bytes);
+    }
+}
+
+impl RequestRecord {
+    /// Whether its client knows its trace, by which the line will be looked for.
+    fn trace_disclosure(&self) -> TraceDisclosure {
+        self.trace
+            .as_ref()
+            .map_or(TraceDisclosure::No, |trace| trace.disclosure())
+    }
+
+    fn log(&self, ending: &FinalResult, ended: Instant, readers: LineRecipients) {
+        let (url, host) = self.logged_target(ending);
+        let id = self.id().to_text();
+        let policy = self.policy.as_deref();
+        let content_type = self
+            .content_type
+            .as_ref()
+            .map(HeaderValue::as_bytes)
+            .map(String::from_utf8_lossy);
+        let content_type = content_type.as_deref().map(essence);
+        let shadows: SmallVec<[ShadowDifference<'_>; 2]> = self
+            .shadow_differences()
+            .map(|note| self.shadow_difference(note))
+            .collect();
+        let line = LogLine {
+            ts: Rfc3339(self.recorder.clock.wall_time()),
+            decision: &id,
+            crawler: self
+                .recorder
+                .metrics
+                .families()
+                .crawler_series(self.crawler)
+                .map(|c| c.crawler.as_str()),
+            stage: ending.stage.as_str(),
+            method: self.method.as_str(),
+            url,
+            host,
+            verdict: ending.verdict.as_str(),
+            reason: reason_label(ending.reason),
+            rule: ending.rule.and_then(|(of, rule)| self.rule_name(of, rule)),
+            policy: policy.map(PolicyMetrics::name),
+            revision: policy.map(PolicyMetrics::revision),
+            mode: ending.mode().as_str(),
+            held: self.times.held.as_micros(),
+            origin_status: self.origin.map(|(status, _)| status),
+            sent_status: ending.status,
+            content_type: content_type.as_deref(),
+            bytes: self.sent_bytes,
+            dns: self.times.dns.as_micros(),
+            connect: self.times.connect.as_micros(),
+            tls: self.times.tls.as_micros(),
+            ttfb: self.times.ttfb.as_micros(),
+            address: self.address,
+            error: self.logged_error(),
+            shadows: &shadows,
+            trace: self.trace.as_ref().map(|trace| trace.id),
+            source: self.source.as_ref().and_then(|source| source.to_str().ok()),
+            outcome: self.log_outcome(),
+            subject: self.log_subject(),
+            is_configured: self.crawler != CrawlerIndex::ANONYMOUS,
+            client: self.client,
+            duration: ended.saturating_duration_since(self.began),
+        };
+        self.recorder.log.write_line(&line, readers);
+    }
+
+    fn log_outcome(&self) -> LogOutcome {
+        let RecordOutcome::Rejected { reason, .. } = self.outcome else {
+            return LogOutcome::Allowed;
+        };
+        let unread = matches!(self.subject, RecordSubject::Unknown)
+            && matches!(
+                reason,
+                Reason::BadRequest
+                    | Reason::HeadersTooLarge
+                    | Reason::RequestTooLarge
+                    | Reason::RequestTimeout
+                    | Reason::Overloaded
+            );
+        match reason.row().status {
+            _ if unread => LogOutcome::Unparsed,
+            _ if reason == Reason::UpstreamTimeout => LogOutcome::TimedOut,
+            StatusSource::Gateway => LogOutcome::Failed,
+            _ if reason == Reason::InternalError => LogOutcome::Failed,
+            StatusSource::Profile(_) | StatusSource::Fixed(_) => LogOutcome::Refused,
+        }
+    }
+
+    fn log_subject(&self) -> line::LogSubject {
+        match &self.subject {
+            RecordSubject::Unknown => line::LogSubject::Unknown,
+            RecordSubject::Url(url) => line::LogSubject::Url {
+                scheme: url.scheme().as_str(),
+            },
+            RecordSubject::Host(host) => line::LogSubject::Tunnel { port: host.port() },
+        }
+    }
+
+    fn shadow_difference(&self, note: &ShadowNote) -> ShadowDifference<'_> {
+        let whole = self
+            .shadows
+            .as_ref()
+            .and_then(|shadows| shadows.policy_metrics.as_deref());
+        ShadowDifference {
+            rule: note.rule.and_then(|rule| self.rule_name(note.source, rule)),
+            policy: whole
+                .filter(|_| note.source == ShadowSource::Policy)
+                .map(PolicyMetrics::name),
+            verdict: note.change.as_str(),
+            stage: note.stage.as_str(),
+            reason: note.reason.as_str(),
+        }
+    }
+
+    fn rule_name(&self, of: ShadowSource, rule: u32) -> Option<&str> {
+        let policy = match &self.shadows {
+            Some(shadows) => shadows.metrics_for(of, self.policy.as_ref()),
+            None => self.policy.as_deref(),
+        };
+        policy?.rule_name(rule)
+    }
+
+    /// What the log may show of the target: of a rejected URL no more than the policy lets it keep.
+    fn logged_target(&self, ending: &FinalResult) -> (Option<&str>, Option<&str>) {
+        let (url, host) = match &self.subject {
+            RecordSubject::Unknown => (None, None),
+            RecordSubject::Url(url) => (Some(url.as_str()), Some(url.host())),
+            RecordSubject::Host(host) => (None, Some(host.host())),
+        };
+        let keep = if ending.verdict == VerdictLabel::Reject {
+            self.url_retention
+        } else {
+            UrlRetention::Full
+        };
+        match keep {
+            UrlRetention::Full => (url, host),
+            UrlRetention::Host => (None, host),
+            UrlRetention::None => (None, None),
+        }
+    }
+
+    fn logged_error(&self) -> Option<&'static str> {
+        let left = (self.response_progress == ResponseProgress::Partial).then_some(CLIENT_LEFT);
+        self.error.or(self.close_reason).or(left)
+    }
+}

@@ -1,0 +1,264 @@
+//! What follows from one test on a text for another test on the same text.
+
+use std::borrow::Cow;
+
+use crate::policy::field::Field;
+use crate::policy::pattern::{CaseSensitivity, Ranges, TextForm, TextKind, TextTest};
+
+/// Whether every text of a field of URLs passes.
+pub(super) fn always_passes(field: &Field, test: &TextTest) -> bool {
+    let any = |values: &[Box<str>], text: &str| values.iter().any(|value| **value == *text);
+    match &test.kind {
+        TextKind::Prefix(values) => any(values, "") || *field == Field::Path && any(values, "/"),
+        TextKind::Contains(values) | TextKind::Suffix(values) => any(values, ""),
+        // `under: /` is kept without its slash.
+        TextKind::Under(values) => *field == Field::Path && any(values, ""),
+        TextKind::Exact(_)
+        | TextKind::Regex(_)
+        | TextKind::Domain(_)
+        | TextKind::Ext(_)
+        | TextKind::Surt(_)
+        | TextKind::Length(_)
+        | TextKind::Segments(_)
+        | TextKind::Repeats(_)
+        | TextKind::Params(_) => false,
+    }
+}
+
+/// The only texts that pass, if they can be told one by one.
+pub(super) fn only_texts<'t>(field: &Field, test: &'t TextTest) -> Option<&'t [Box<str>]> {
+    match &test.kind {
+        TextKind::Exact(texts)
+            if compares_verbatim(field, test) && test.form == TextForm::Canonical =>
+        {
+            Some(texts)
+        }
+        TextKind::Exact(_)
+        | TextKind::Prefix(_)
+        | TextKind::Suffix(_)
+        | TextKind::Contains(_)
+        | TextKind::Regex(_)
+        | TextKind::Domain(_)
+        | TextKind::Ext(_)
+        | TextKind::Under(_)
+        | TextKind::Surt(_)
+        | TextKind::Length(_)
+        | TextKind::Segments(_)
+        | TextKind::Repeats(_)
+        | TextKind::Params(_) => None,
+    }
+}
+
+/// Whether a text that passes is written as the test says: fields that never distinguish case hold lower case alone,
+/// and so do the values compared with them.
+fn compares_verbatim(field: &Field, test: &TextTest) -> bool {
+    test.case == CaseSensitivity::Sensitive || field.ignores_case()
+}
+
+/// Whether every text of the field that passes `a` passes `b`.
+pub(super) fn implies(field: &Field, a: &TextTest, b: &TextTest) -> bool {
+    if let Some(texts) = only_texts(field, a) {
+        return texts.iter().all(|text| b.matches(text));
+    }
+    if a.form != b.form {
+        return false;
+    }
+    if let Some((a, b)) = count_ranges(&a.kind, &b.kind) {
+        return ranges_within(a, b);
+    }
+    if let (TextKind::Regex(ones), TextKind::Regex(others)) = (&a.kind, &b.kind) {
+        let is_there = |one: &str| others.iter().any(|other| other.as_str() == one);
+        return a.case == b.case && ones.iter().all(|one| is_there(one.as_str()));
+    }
+    let (Some((one, values)), Some((other, others))) = (comparison(&a.kind), comparison(&b.kind))
+    else {
+        return false;
+    };
+    let folds = !compares_verbatim(field, b) || other == TextComparison::Ext;
+    if !folds && !compares_verbatim(field, a) {
+        return false;
+    }
+    values.iter().all(|p| {
+        others
+            .iter()
+            .any(|q| value_implies(one, &fold_case(p, folds), other, &fold_case(q, folds)))
+    })
+}
+
+/// Whether no text of the field passes both.
+pub(super) fn excludes(field: &Field, a: &TextTest, b: &TextTest) -> bool {
+    if let Some(texts) = only_texts(field, a) {
+        return !texts.iter().any(|text| b.matches(text));
+    }
+    if let Some(texts) = only_texts(field, b) {
+        return !texts.iter().any(|text| a.matches(text));
+    }
+    if a.form != b.form {
+        return false;
+    }
+    if let Some((a, b)) = count_ranges(&a.kind, &b.kind) {
+        return ranges_disjoint(a, b);
+    }
+    let (Some((one, values)), Some((other, others))) = (comparison(&a.kind), comparison(&b.kind))
+    else {
+        return false;
+    };
+    // Texts that are different in lower case are different.
+    let apart =
+        |p: &str, q: &str| value_excludes(one, p, other, q) || value_excludes(other, q, one, p);
+    values.iter().all(|p| {
+        others
+            .iter()
+            .all(|q| apart(&fold_case(p, true), &fold_case(q, true)))
+    })
+}
+
+/// Whether every number of some ranges is in others.
+pub(super) fn ranges_within(a: &Ranges, b: &Ranges) -> bool {
+    a.0.iter()
+        .all(|(from, to)| b.0.iter().any(|(least, most)| least <= from && to <= most))
+}
+
+/// Whether no number is in both.
+pub(super) fn ranges_disjoint(a: &Ranges, b: &Ranges) -> bool {
+    !a.0.iter()
+        .any(|(from, to)| b.0.iter().any(|(least, most)| least <= to && from <= most))
+}
+
+/// The ranges of two tests that count the same.
+fn count_ranges<'t>(a: &'t TextKind, b: &'t TextKind) -> Option<(&'t Ranges, &'t Ranges)> {
+    match (a, b) {
+        (TextKind::Length(a), TextKind::Length(b))
+        | (TextKind::Segments(a), TextKind::Segments(b))
+        | (TextKind::Repeats(a), TextKind::Repeats(b))
+        | (TextKind::Params(a), TextKind::Params(b)) => Some((a, b)),
+        _ => None,
+    }
+}
+
+/// The kinds of test that compare with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextComparison {
+    Exact,
+    Prefix,
+    Suffix,
+    Contains,
+    Domain,
+    Ext,
+    Under,
+    Surt,
+}
+
+fn comparison(kind: &TextKind) -> Option<(TextComparison, &[Box<str>])> {
+    Some(match kind {
+        TextKind::Exact(values) => (TextComparison::Exact, values),
+        TextKind::Prefix(values) => (TextComparison::Prefix, values),
+        TextKind::Suffix(values) => (TextComparison::Suffix, values),
+        TextKind::Contains(values) => (TextComparison::Contains, values),
+        TextKind::Domain(values) => (TextComparison::Domain, values),
+        TextKind::Ext(values) => (TextComparison::Ext, values),
+        TextKind::Under(values) => (TextComparison::Under, values),
+        TextKind::Surt(values) => (TextComparison::Surt, values),
+        TextKind::Regex(_)
+        | TextKind::Length(_)
+        | TextKind::Segments(_)
+        | TextKind::Repeats(_)
+        | TextKind::Params(_) => return None,
+    })
+}
+
+fn fold_case(text: &str, folds: bool) -> Cow<'_, str> {
+    if folds {
+        text.to_ascii_lowercase().into()
+    } else {
+        text.into()
+    }
+}
+
+/// Whether `text` is `parent` or goes on with `between` before or behind it.
+fn is_path_below(text: &str, parent: &str) -> bool {
+    text.strip_prefix(parent)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Whether `text` is `end`, or ends in a dot and `end`.
+fn ends_in_label(text: &str, end: &str) -> bool {
+    text.strip_suffix(end)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+}
+
+/// Whether a text ends in a dot and `end`.
+fn ends_in_dot_and(text: &str, end: &str) -> bool {
+    text.strip_suffix(end)
+        .is_some_and(|rest| rest.ends_with('.'))
+}
+
+fn value_implies(a: TextComparison, p: &str, b: TextComparison, q: &str) -> bool {
+    match (a, b) {
+        (TextComparison::Exact, TextComparison::Exact) => p == q,
+        (
+            TextComparison::Exact | TextComparison::Prefix | TextComparison::Under,
+            TextComparison::Prefix,
+        ) => p.starts_with(q),
+        (TextComparison::Exact | TextComparison::Under, TextComparison::Under) => {
+            is_path_below(p, q)
+        }
+        (TextComparison::Prefix, TextComparison::Under) => {
+            p.strip_prefix(q).is_some_and(|rest| rest.starts_with('/'))
+        }
+        (
+            TextComparison::Exact | TextComparison::Suffix | TextComparison::Domain,
+            TextComparison::Suffix,
+        ) => p.ends_with(q),
+        (TextComparison::Exact | TextComparison::Suffix, TextComparison::Ext) => {
+            ends_in_dot_and(p, q)
+        }
+        (TextComparison::Ext, TextComparison::Ext)
+        | (TextComparison::Domain, TextComparison::Domain) => ends_in_label(p, q),
+        (TextComparison::Suffix, TextComparison::Domain) => ends_in_dot_and(p, q),
+        (TextComparison::Surt, TextComparison::Surt) => p.starts_with(q),
+        (
+            TextComparison::Exact
+            | TextComparison::Prefix
+            | TextComparison::Suffix
+            | TextComparison::Contains
+            | TextComparison::Domain
+            | TextComparison::Under,
+            TextComparison::Contains,
+        ) => p.contains(q),
+        _ => false,
+    }
+}
+
+/// As far as it can be told from the first test; the other way round is asked as well.
+fn value_excludes(a: TextComparison, p: &str, b: TextComparison, q: &str) -> bool {
+    match (a, b) {
+        // What passes must be this text.
+        (
+            TextComparison::Exact,
+            TextComparison::Exact
+            | TextComparison::Prefix
+            | TextComparison::Suffix
+            | TextComparison::Contains
+            | TextComparison::Under
+            | TextComparison::Ext,
+        ) => !value_implies(a, p, b, q),
+        (TextComparison::Prefix, TextComparison::Prefix)
+        | (TextComparison::Surt, TextComparison::Surt) => !p.starts_with(q) && !q.starts_with(p),
+        (TextComparison::Prefix, TextComparison::Under) => {
+            !q.starts_with(p) && !is_path_below(p, q)
+        }
+        (TextComparison::Under, TextComparison::Under) => {
+            !is_path_below(p, q) && !is_path_below(q, p)
+        }
+        (TextComparison::Suffix, TextComparison::Suffix) => !p.ends_with(q) && !q.ends_with(p),
+        (TextComparison::Ext, TextComparison::Ext)
+        | (TextComparison::Domain, TextComparison::Domain) => {
+            !ends_in_label(p, q) && !ends_in_label(q, p)
+        }
+        (TextComparison::Suffix, TextComparison::Ext) => {
+            !ends_in_dot_and(p, q) && !format!(".{q}").ends_with(p)
+        }
+        _ => false,
+    }
+}

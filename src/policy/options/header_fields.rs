@@ -1,0 +1,176 @@
+//! Options that become header fields: which names and values they may have, and every value that a rule could choose.
+//!
+//! Whoever loads a policy makes the fields of it once; a request only looks up which of them it gets. Nothing here
+//! knows HTTP's types.
+
+use crate::policy::Policy;
+use crate::policy::space::SpaceIndex;
+
+use super::schema::{self, META, SET_HEADERS};
+use super::{OptionSetter, OptionSlot, OptionValue};
+
+/// The longest name of a field, or part of one.
+const MAX_NAME: usize = 64;
+/// The longest `source`.
+const MAX_SOURCE: usize = 128;
+/// The longest value of a `Crawl-Meta-` field.
+const MAX_META_VALUE: usize = 1_024;
+/// The longest value of a field that origins get.
+const MAX_FIELD_VALUE: usize = 4_096;
+
+/// Fields that say where a message goes and where it ends, or that belong to one connection: no policy changes them.
+const RESERVED_HEADERS: [&str; 12] = [
+    "host",
+    "content-length",
+    "transfer-encoding",
+    "connection",
+    "te",
+    "upgrade",
+    "via",
+    "trailer",
+    "keep-alive",
+    "expect",
+    "http2-settings",
+    "max-forwards",
+];
+
+/// Why a key of an open map is no name for it.
+pub fn invalid_key_reason(map: &str, key: &str) -> Option<&'static str> {
+    if map == SET_HEADERS {
+        return invalid_name_reason(key);
+    }
+    let fits = is_short(key) && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    (!fits).then_some(
+        "not a name that can end a `Crawl-Meta-` header: letters, digits and `-`, at most 64 of them",
+    )
+}
+
+/// Why a name is none of a field that `request_headers` may change.
+pub fn invalid_name_reason(name: &str) -> Option<&'static str> {
+    let fits = is_short(name)
+        && name
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
+    if !fits {
+        return Some("not a name of a header: letters, digits, `-` and `_`, at most 64 of them");
+    }
+    let lower = name.to_ascii_lowercase();
+    if lower.starts_with("crawl-") || lower.starts_with("proxy-") {
+        return Some("a header of the proxy's own, which origins never get");
+    }
+    RESERVED_HEADERS
+        .contains(&lower.as_str())
+        .then_some("the proxy writes this header itself: it frames or routes the message")
+}
+
+/// Why a text cannot be the value of the field that an option makes.
+pub fn invalid_value_reason(path: &str, text: &str) -> Option<&'static str> {
+    let most = match schema::split_open_key(path) {
+        Some((map, _)) if map.path == META => MAX_META_VALUE,
+        Some(_) => MAX_FIELD_VALUE,
+        None => MAX_SOURCE,
+    };
+    if text.len() > most {
+        return Some("too long for a header");
+    }
+    if text != text.trim_matches([' ', '\t']) {
+        return Some("the value of a header neither begins nor ends with a space");
+    }
+    let fits = text.bytes().all(|b| matches!(b, b'\t' | b' '..=b'~'));
+    (!fits).then_some("the value of a header has visible ASCII characters and spaces only; write others as escapes (%C3%A9)")
+}
+
+fn is_short(name: &str) -> bool {
+    !name.is_empty() && name.len() <= MAX_NAME
+}
+
+impl Policy {
+    /// Every value that an option can come to have, with who would set it.
+    pub fn possible_values(
+        &self,
+        slot: OptionSlot,
+    ) -> impl Iterator<Item = (OptionSetter, &OptionValue)> {
+        let base = self
+            .options
+            .entries
+            .get(usize::from(slot.0))
+            .map(|entry| (entry.set_by, &entry.base));
+        let rules = self.rules.iter().zip(0..).filter_map(move |(_, at)| {
+            let rule = crate::policy::rule::RuleIndex(at);
+            Some((OptionSetter::Rule(rule), self.assigned_value(rule, slot)?))
+        });
+        let spaces = self
+            .spaces()
+            .all()
+            .iter()
+            .zip(0..)
+            .filter_map(move |(space, at)| {
+                Some((OptionSetter::Space(SpaceIndex(at)), space.value(slot)?))
+            });
+        base.into_iter().chain(spaces).chain(rules)
+    }
+
+    /// The keys of an open map that the policy names, with their slots.
+    pub fn open_map_keys(&self, map: &'static str) -> impl Iterator<Item = (OptionSlot, &str)> {
+        self.options
+            .entries
+            .iter()
+            .zip(0..)
+            .filter_map(move |(entry, at)| {
+                let (open, key) = schema::split_open_key(&entry.path)?;
+                (open.path == map).then_some((OptionSlot(at), key))
+            })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_frame_or_route_are_never_changed() {
+        for name in [
+            "Host",
+            "TE",
+            "Via",
+            "Proxy-Authorization",
+            "Crawl-Depth",
+            "Content-Length",
+            "",
+            "a b",
+            "x:y",
+        ] {
+            assert!(invalid_name_reason(name).is_some(), "{name:?}");
+        }
+        for name in ["User-Agent", "Authorization", "X_Y-1", "Cookie"] {
+            assert_eq!(invalid_name_reason(name), None, "{name:?}");
+        }
+        assert_eq!(invalid_key_reason(META, "Team-1"), None);
+        assert!(invalid_key_reason(META, "a_b").is_some());
+    }
+
+    #[test]
+    fn values_are_one_line_of_ascii() {
+        for text in ["", "a b\tc", "~!\"\\"] {
+            assert_eq!(invalid_value_reason("meta.x", text), None, "{text:?}");
+        }
+        for text in ["a\r\nb", "a\0", "é", " a", "a\t", "\u{7f}"] {
+            assert!(invalid_value_reason("meta.x", text).is_some(), "{text:?}");
+        }
+        for (path, most) in [
+            ("source", MAX_SOURCE),
+            ("meta.x", MAX_META_VALUE),
+            ("request_headers.set.x", MAX_FIELD_VALUE),
+        ] {
+            assert_eq!(
+                invalid_value_reason(path, &"x".repeat(most)),
+                None,
+                "{path}"
+            );
+            assert!(
+                invalid_value_reason(path, &"x".repeat(most + 1)).is_some(),
+                "{path}"
+            );
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! `bytes_per_second`: what the bodies of a key have cost is paid by whoever goes next.
+//!
+//! Not a throttle in the middle of a body: an answer comes as fast as it comes, and while it is not paid for nobody else
+//! goes. So a budget holds over time, and may be passed by the answers under way.
+
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
+
+use super::pace::MAX_WAIT;
+
+/// What a key saves up while nothing goes, as time.
+const MAX_CREDIT: Duration = Duration::from_secs(1);
+
+/// What a key owes, as the moment at which all is paid.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ByteDebt {
+    paid_at: Option<Instant>,
+}
+
+impl ByteDebt {
+    /// The time until all is paid; none if nothing is owed.
+    pub fn remaining(&self, now: Instant) -> Option<Duration> {
+        self.paid_at?
+            .checked_duration_since(now)
+            .filter(|left| !left.is_zero())
+    }
+
+    /// Bodies of so many bytes have passed, of a budget of so many a second.
+    pub fn charge(&mut self, bytes: u64, per_second: NonZeroU64, now: Instant) {
+        let saved = now.checked_sub(MAX_CREDIT).unwrap_or(now);
+        let since = self.paid_at.map_or(saved, |paid| paid.max(saved));
+        self.paid_at = since
+            .checked_add(transfer_time(bytes, per_second))
+            .or(self.paid_at);
+    }
+
+    /// Whether forgetting it changes nothing.
+    pub fn is_idle(&self, now: Instant) -> bool {
+        self.paid_at
+            .is_none_or(|paid| MAX_CREDIT <= now.saturating_duration_since(paid))
+    }
+}
+
+/// The time in which so many bytes may pass.
+fn transfer_time(bytes: u64, per_second: NonZeroU64) -> Duration {
+    let ns = u128::from(bytes) * 1_000_000_000 / u128::from(per_second.get());
+    Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)).min(MAX_WAIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::Clock;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn budget(per_second: u64) -> NonZeroU64 {
+        NonZeroU64::new(per_second).unwrap()
+    }
+
+    #[test]
+    fn a_body_is_paid_by_time_and_a_second_is_saved_at_the_most() {
+        let (clock, hand) = Clock::manual();
+        hand.advance(100 * SECOND);
+        let mut debt = ByteDebt::default();
+        assert!(debt.is_idle(clock.now()));
+        debt.charge(1_000, budget(1_000), clock.now());
+        assert_eq!(
+            (debt.remaining(clock.now()), debt.is_idle(clock.now())),
+            (None, false)
+        );
+        debt.charge(2_500, budget(1_000), clock.now());
+        assert_eq!(debt.remaining(clock.now()), Some(SECOND * 5 / 2));
+        hand.advance(SECOND * 5 / 2);
+        assert_eq!(
+            (debt.remaining(clock.now()), debt.is_idle(clock.now())),
+            (None, false)
+        );
+        hand.advance(SECOND);
+        assert!(debt.is_idle(clock.now()));
+        hand.advance(SECOND * 1_000);
+        debt.charge(1_500, budget(1_000), clock.now());
+        assert_eq!(debt.remaining(clock.now()), Some(SECOND / 2));
+    }
+
+    #[test]
+    fn absurd_bodies_stay_within_clocks() {
+        let (clock, _hand) = Clock::manual();
+        let mut debt = ByteDebt::default();
+        for bytes in [u64::MAX, u64::MAX, 0, 1] {
+            debt.charge(bytes, budget(1), clock.now());
+        }
+        assert!(
+            debt.remaining(clock.now())
+                .is_some_and(|left| left > MAX_WAIT)
+        );
+        let mut free = ByteDebt::default();
+        free.charge(u64::MAX, budget(u64::MAX), clock.now());
+        assert_eq!(free.remaining(clock.now()), None);
+    }
+
+    #[test]
+    fn a_hundred_answers_stay_within_the_budget_over_every_window() {
+        for seed in 0..50 {
+            let ((clock, hand), mut rng) = (Clock::manual(), fastrand::Rng::with_seed(seed));
+            hand.advance(100 * SECOND);
+            let (per_second, mut debt, mut ended) =
+                (rng.u64(1..1 << 20), ByteDebt::default(), vec![]);
+            for _ in 0..100 {
+                hand.advance(Duration::from_millis(rng.u64(0..2_000)) * rng.u32(0..2));
+                hand.advance(debt.remaining(clock.now()).unwrap_or_default());
+                assert_eq!(debt.remaining(clock.now()), None);
+                let bytes = rng.u64(0..4 * per_second);
+                // It takes its time, and is charged at its end.
+                hand.advance(Duration::from_millis(rng.u64(0..100)));
+                debt.charge(bytes, budget(per_second), clock.now());
+                ended.push((clock.now(), bytes));
+            }
+            for (from, (began, _)) in ended.iter().enumerate() {
+                let mut passed = 0.0;
+                for (end, bytes) in &ended[from..] {
+                    let allowed = (*end - *began + SECOND).as_secs_f64() * per_second as f64;
+                    assert!(
+                        passed <= allowed + 100.0,
+                        "{seed}: {passed} bytes before the last one, {allowed}"
+                    );
+                    passed += *bytes as f64;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,129 @@
+//! The proxy as the owner of its listeners: requests go to the exchange, and what never becomes one is refused in the
+//! same words.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{CONNECTION, HeaderValue};
+use hyper::body::Incoming;
+use hyper::{Method, Request, Response};
+
+use crate::gate::refusal::Refusal;
+use crate::metrics::labels::ForeignBytesKind;
+use crate::proxy::body::ResponseBody;
+use crate::proxy::connect::ConnectionContext;
+use crate::proxy::drain::DrainWatch;
+use crate::proxy::head::{ClientSocket, ForeignProtocol, HeadError, HeadEvents, ServiceGuard};
+use crate::proxy::http::{ProxyService, bare_refusal};
+use crate::proxy::service_response::{Hangup, ResponseObserver};
+use crate::vocab::reason::Reason;
+use crate::vocab::rule_id::Slug;
+use crate::vocab::stage::Stage;
+
+use super::{ClientConnection, ConnectionHandler};
+
+/// A listener of the proxy: all lead to the same exchange, some for one crawler.
+#[derive(Debug)]
+pub struct ProxyListener {
+    /// What answers.
+    pub exchange: Arc<ProxyService>,
+    /// The crawler whose listener it is.
+    pub crawler: Option<Slug>,
+}
+
+impl ConnectionHandler for ProxyListener {
+    type ConnectionState = ConnectionContext;
+    type ResBody = ResponseBody<ResponseObserver>;
+    type Error = Hangup;
+
+    fn on_connect(&self, peer: SocketAddr) -> ConnectionContext {
+        let exchange = &self.exchange;
+        let caller = exchange
+            .crawlers
+            .new_client(peer.ip(), self.crawler.as_ref());
+        ConnectionContext::new(caller, exchange.recorder.metrics().track_connection())
+    }
+
+    fn handle_request(
+        &self,
+        request: Request<Incoming>,
+        open: ServiceGuard,
+        connection: &ClientConnection<ConnectionContext>,
+    ) -> impl Future<Output = Result<Response<ResponseBody<ResponseObserver>>, Hangup>> + Send {
+        // No `async fn`: that would keep the request twice.
+        let seat = &connection.state;
+        async move {
+            if request.method() == Method::CONNECT {
+                return Box::pin(self.exchange.handle_connect(request, open, seat)).await;
+            }
+            let mut response = self.exchange.handle_request(request, open, seat).await?;
+            if seat
+                .enclosing_tunnel()
+                .is_some_and(|inside| inside.refused().is_some())
+            {
+                // Another CONNECT may be judged otherwise.
+                response
+                    .headers_mut()
+                    .insert(CONNECTION, HeaderValue::from_static("close"));
+            }
+            Ok(response)
+        }
+    }
+
+    async fn continue_after_connect(
+        &self,
+        client: ClientSocket,
+        connection: &mut ClientConnection<ConnectionContext>,
+        drain: &mut DrainWatch,
+    ) -> Option<ClientSocket> {
+        self.exchange
+            .continue_after_connect(client, &mut connection.state, drain)
+            .await
+    }
+
+    fn overload_response(&self, peer: SocketAddr) -> Bytes {
+        let refusal = Refusal::new(Reason::Overloaded, Stage::Identify);
+        bare_refusal(&self.exchange, &refusal, Some(peer.ip()))
+    }
+}
+
+impl HeadEvents for ProxyListener {
+    fn refusal_response(&self, error: HeadError, _partial: &[u8]) -> Bytes {
+        let (reason, status, detail) = match error {
+            HeadError::Malformed(what) => (Reason::BadRequest, None, what),
+            HeadError::TargetTooLong => (
+                Reason::RequestTooLarge,
+                Some(414),
+                "the URL is longer than the limit",
+            ),
+            HeadError::TooLarge => (
+                Reason::HeadersTooLarge,
+                None,
+                "the request's head is larger than the limit",
+            ),
+            HeadError::Late => (
+                Reason::RequestTimeout,
+                None,
+                "the request's head did not arrive in time",
+            ),
+        };
+        self.exchange
+            .recorder
+            .metrics()
+            .record_head_rejection(reason);
+        let refusal = Refusal {
+            status,
+            ..Refusal::new(reason, Stage::Target).with_detail(detail)
+        };
+        bare_refusal(&self.exchange, &refusal, None)
+    }
+
+    fn record_foreign(&self, foreign: ForeignProtocol) {
+        let kind = match foreign {
+            ForeignProtocol::ClientHello => ForeignBytesKind::ClientHello,
+            ForeignProtocol::Http2 => ForeignBytesKind::Http2Preface,
+        };
+        self.exchange.recorder.metrics().record_foreign_bytes(kind);
+    }
+}

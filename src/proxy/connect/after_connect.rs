@@ -1,0 +1,301 @@
+//! What follows the 200 to a CONNECT: the first bytes tell what it is, and whether it may go on.
+
+use std::io;
+use std::sync::Arc;
+
+use bytes::BufMut;
+use tokio::net::TcpStream;
+
+use crate::gate::crawlers::ConnectedClient;
+use crate::metrics::labels::{ForeignBytesKind, SniCheck};
+use crate::metrics::record::{RequestRecord, UrlRetention};
+use crate::proxy::accept::close_lingering;
+use crate::proxy::drain::DrainWatch;
+use crate::proxy::head::ClientSocket;
+use crate::proxy::http::ProxyService;
+use crate::proxy::request_target::EnclosingTunnel;
+use crate::proxy::sniff::{self, SniffResult, Sniffer};
+use crate::proxy::tunnel::{
+    TunnelAdmission, TunnelEnd, TunnelMeter, TunnelWatch, relay, wait_cut_off,
+};
+use crate::vocab::reason::Reason;
+use crate::vocab::stage::Stage;
+use crate::vocab::target::HostTarget;
+
+use super::{ConnectionContext, GrantedTunnel, OpaqueTunnel, TunnelMode, record_evaluation};
+
+/// Bytes that are received at a time, until it is known what they are.
+const READ_SIZE: usize = 2048;
+
+/// What a client does behind the 200.
+pub(super) enum FirstBytes {
+    /// It sent enough to tell.
+    Sniffed(SniffResult),
+    /// It left, or the proxy is going down.
+    ClientLeft,
+    /// It did neither in time.
+    TimedOut,
+}
+
+/// What a tunnel to a port without TLS begins with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum PlainTunnelStart {
+    Http,
+    Foreign(ForeignBytesKind),
+    TimedOut,
+    ClientLeft,
+}
+
+impl ProxyService {
+    /// Goes on behind the answer to a CONNECT. HTTP inside a tunnel comes back, to be served like any other.
+    pub(in crate::proxy) async fn continue_after_connect(
+        &self,
+        mut client: ClientSocket,
+        context: &mut ConnectionContext,
+        drain: &mut DrainWatch,
+    ) -> Option<ClientSocket> {
+        let Some(granted) = context.take_granted() else {
+            close_lingering(&mut client).await;
+            return None;
+        };
+        let GrantedTunnel {
+            record,
+            host,
+            mode: onward,
+        } = *granted;
+        match onward {
+            TunnelMode::Opaque(blind, _place) => {
+                let first = self.sniff_first_bytes(&mut client, drain).await;
+                let check = self.check_sni(first, &host)?;
+                if sniff::is_allowed(check, &host) {
+                    Box::pin(self.relay_opaque(client, *blind, record, drain)).await;
+                } else {
+                    let (reason, why) = close_reason(check);
+                    record_rejected(record, reason, blind.evaluation.url_detail(), why);
+                }
+                None
+            }
+            TunnelMode::Plain(who, place) => {
+                let plain = self.read_plain_start(&mut client, drain).await;
+                if plain == PlainTunnelStart::Http {
+                    record.finish(self.recorder.clock().now());
+                    // Its credentials came with the CONNECT, and cover what is inside.
+                    context.caller = ConnectedClient::for_tunnel(context.caller.address(), who);
+                    context.enclosing_tunnel = Some((EnclosingTunnel::plain(&host), Some(place)));
+                    return Some(client);
+                }
+                self.close_plain(plain, record);
+                None
+            }
+            TunnelMode::Intercepted(open) => {
+                self.start_interception(client, (record, host), *open, context, drain)
+                    .await
+            }
+        }
+    }
+
+    /// Reads as far as it takes to know what a client sends to a TLS port.
+    pub(super) async fn sniff_first_bytes(
+        &self,
+        client: &mut ClientSocket,
+        drain: &mut DrainWatch,
+    ) -> FirstBytes {
+        let mut sniffer = Sniffer::default();
+        let mut sniffed = sniffer.feed(&client.unread);
+        let reading = async {
+            while sniffed == SniffResult::NeedMore {
+                match receive(client.tcp(), sniffer.remaining()).await {
+                    Ok(bytes) if !bytes.is_empty() => sniffed = sniffer.feed(&bytes),
+                    Ok(_) | Err(_) => return FirstBytes::ClientLeft,
+                }
+            }
+            FirstBytes::Sniffed(sniffed)
+        };
+        let first = tokio::select! {
+            first = tokio::time::timeout(self.tunnels.settings.hello, reading) => first.unwrap_or(FirstBytes::TimedOut),
+            () = wait_cut_off(drain) => FirstBytes::ClientLeft,
+        };
+        client.unread = sniffer.into_bytes();
+        first
+    }
+
+    /// Counts what a ClientHello says of the tunnel's host; nothing of a client that left.
+    pub(super) fn check_sni(&self, first: FirstBytes, host: &HostTarget) -> Option<SniCheck> {
+        let check = match first {
+            FirstBytes::ClientLeft => return None,
+            FirstBytes::TimedOut => SniCheck::Timeout,
+            FirstBytes::Sniffed(SniffResult::Hello(hello)) => sniff::check_sni(&hello, host),
+            FirstBytes::Sniffed(SniffResult::NotTls) => SniCheck::NotTls,
+            FirstBytes::Sniffed(SniffResult::Malformed | SniffResult::NeedMore) => {
+                SniCheck::Malformed
+            }
+        };
+        self.recorder.metrics().record_sni_check(check);
+        Some(check)
+    }
+
+    /// Reads the first bytes in a tunnel to a port without TLS.
+    async fn read_plain_start(
+        &self,
+        client: &mut ClientSocket,
+        drain: &mut DrainWatch,
+    ) -> PlainTunnelStart {
+        if client.unread.is_empty() {
+            let received = tokio::select! {
+                received = tokio::time::timeout(self.tunnels.settings.hello, receive(client.tcp(), READ_SIZE)) => received,
+                () = wait_cut_off(drain) => return PlainTunnelStart::ClientLeft,
+            };
+            match received {
+                Ok(Ok(bytes)) => client.unread = bytes,
+                Ok(Err(_)) => return PlainTunnelStart::ClientLeft,
+                Err(_) => return PlainTunnelStart::TimedOut,
+            }
+        }
+        match client.unread.first() {
+            None => PlainTunnelStart::ClientLeft,
+            Some(0x16) => PlainTunnelStart::Foreign(ForeignBytesKind::ClientHello),
+            Some(byte) if starts_http(*byte) => PlainTunnelStart::Http,
+            Some(_) => PlainTunnelStart::Foreign(ForeignBytesKind::Unknown),
+        }
+    }
+
+    fn close_plain(&self, plain: PlainTunnelStart, record: RequestRecord) {
+        match plain {
+            PlainTunnelStart::Http | PlainTunnelStart::ClientLeft => {}
+            PlainTunnelStart::TimedOut => record_rejected(
+                record,
+                Reason::RequestTimeout,
+                UrlRetention::Full,
+                "tunnel_silent",
+            ),
+            PlainTunnelStart::Foreign(foreign) => {
+                self.recorder.metrics().record_foreign_bytes(foreign);
+                let (reason, why) = match foreign {
+                    ForeignBytesKind::ClientHello => (Reason::PortDenied, "tls_on_plain_port"),
+                    ForeignBytesKind::Http2Preface | ForeignBytesKind::Unknown => {
+                        (Reason::BadRequest, "not_http")
+                    }
+                };
+                record_rejected(record, reason, UrlRetention::Full, why);
+            }
+        }
+    }
+
+    /// Carries a blind tunnel to its end.
+    async fn relay_opaque(
+        &self,
+        mut client: ClientSocket,
+        blind: OpaqueTunnel,
+        mut record: RequestRecord,
+        drain: &mut DrainWatch,
+    ) {
+        let OpaqueTunnel {
+            origin,
+            address,
+            evaluation: mut judged,
+        } = blind;
+        let meter = TunnelMeter::new(self.recorder.clock().clone());
+        let mut refused = None;
+        let judge = || {
+            let now = self.active_policy.load();
+            if !Arc::ptr_eq(&now, &judged.snapshot) {
+                refused = judged.re_evaluate(now, address.ip()).err();
+            }
+            if refused.is_some() {
+                return TunnelAdmission::Refused;
+            }
+            refused = judged.stop_refusal(&self.admission_queue);
+            if refused.is_some() {
+                TunnelAdmission::Stopped
+            } else {
+                TunnelAdmission::Admitted
+            }
+        };
+        let (policies, stops) = (
+            self.active_policy.subscribe(),
+            self.admission_queue.stops().subscribe(),
+        );
+        let watching = TunnelWatch {
+            settings: &self.tunnels.settings,
+            drain,
+            policies,
+            stops,
+            evaluate: judge,
+        };
+        // A tunnel inside TLS there is not: CONNECT is refused there.
+        let unread = std::mem::take(&mut client.unread);
+        let Some(tcp) = client.tcp() else { return };
+        let end = relay(tcp, &origin, unread, &meter, watching).await;
+        let (up, down) = meter.bytes();
+        record.add_received_bytes(up);
+        record.add_sent_bytes(down);
+        if let Some(refusal) = refused {
+            record_evaluation(&mut record, &judged);
+            record.enter_stage(refusal.stage);
+            record.set_rejected(
+                refusal.reason,
+                refusal.cause.map(|rule| rule.0),
+                refusal.url_detail,
+            );
+        }
+        record_end(record, end);
+    }
+}
+
+/// Whether HTTP begins so: with a method, or the blank line that some clients send before one.
+pub(super) fn starts_http(byte: u8) -> bool {
+    byte.is_ascii_alphabetic() || matches!(byte, b'\r' | b'\n')
+}
+
+/// Receives what there is, at most so much; nothing if nothing will come.
+async fn receive(client: Option<&Arc<TcpStream>>, most: usize) -> io::Result<Vec<u8>> {
+    let client = client.ok_or(io::ErrorKind::Unsupported)?;
+    let room = most.min(READ_SIZE);
+    let mut bytes = Vec::with_capacity(room);
+    loop {
+        client.readable().await?;
+        match client.try_read_buf(&mut (&mut bytes).limit(room)) {
+            Ok(_) => return Ok(bytes),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Why a tunnel is closed behind its ClientHello: the reason that is counted, and the word of the log.
+fn close_reason(check: SniCheck) -> (Reason, &'static str) {
+    match check {
+        SniCheck::Mismatch => (Reason::HostMismatch, "sni_mismatch"),
+        SniCheck::None | SniCheck::Match | SniCheck::Ech => (Reason::HostMismatch, "sni_none"),
+        SniCheck::NotTls => (Reason::BadRequest, "not_tls"),
+        SniCheck::Malformed => (Reason::BadRequest, "client_hello_malformed"),
+        SniCheck::Timeout => (Reason::RequestTimeout, "client_hello_timeout"),
+    }
+}
+
+/// Closes a tunnel for what its first bytes are.
+pub(super) fn record_rejected(
+    mut record: RequestRecord,
+    reason: Reason,
+    keep: UrlRetention,
+    why: &'static str,
+) {
+    record.enter_stage(Stage::Connect);
+    record.set_rejected(reason, None, keep);
+    record.set_close_reason(why);
+}
+
+/// Tells the record how its tunnel ended.
+fn record_end(mut record: RequestRecord, end: TunnelEnd) {
+    match end {
+        TunnelEnd::Closed => record.mark_complete(),
+        // A record that is not complete is that of a client that left.
+        TunnelEnd::ClientLeft => {}
+        TunnelEnd::OriginLeft => record.set_upstream_error("connection_terminated"),
+        TunnelEnd::Idle => record.set_close_reason("tunnel_idle"),
+        TunnelEnd::Expired => record.set_close_reason("tunnel_expired"),
+        TunnelEnd::Drained => record.set_close_reason("shutting_down"),
+        TunnelEnd::Refused => record.set_close_reason("policy_changed"),
+        TunnelEnd::Stopped => record.set_close_reason("stopped"),
+    }
+}

@@ -1,0 +1,244 @@
+//! Behind the 200 to a CONNECT that is looked into: TLS that ends here, or HTTP in the clear. What comes of it is HTTP,
+//! judged like any other.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::gate::crawlers::{ConnectedClient, CrawlerIdentity};
+use crate::gate::refusal::Refusal;
+use crate::metrics::labels::{ForeignBytesKind, SniCheck};
+use crate::metrics::record::{RequestRecord, UrlRetention};
+use crate::proxy::drain::DrainWatch;
+use crate::proxy::head::{ClientSocket, client_tls};
+use crate::proxy::http::{ProxyPolicySnapshot, ProxyService};
+use crate::proxy::intercept::{Interceptor, handshake_failure};
+use crate::proxy::request_target::{EnclosingTunnel, RefusedTunnel};
+use crate::proxy::sniff::SniffResult;
+use crate::proxy::tunnel::wait_cut_off;
+use crate::tls::issuer::{IssueError, SessionTickets};
+use crate::vocab::reason::Reason;
+use crate::vocab::stage::Stage;
+use crate::vocab::target::HostTarget;
+
+use super::ConnectionContext;
+use super::after_connect::{FirstBytes, record_rejected, starts_http};
+
+/// What a granted CONNECT leads into.
+#[derive(Debug)]
+pub(super) struct InterceptedTunnel {
+    /// Who opened it: credentials cover what is inside.
+    pub(super) identity: CrawlerIdentity,
+    /// Why nothing is served in there, if that is so.
+    pub(super) refusal: Option<Box<Refusal>>,
+    pub(super) interceptor: Arc<Interceptor>,
+    /// The policy that judged it.
+    pub(super) policy: Arc<ProxyPolicySnapshot>,
+}
+
+/// Why a handshake came to nothing.
+enum HandshakeFailure {
+    /// The client's doing.
+    Client(&'static str),
+    /// So many certificates were made for it that it would have to wait for too long.
+    RateLimited,
+    /// No certificate can be made.
+    Internal(String),
+    /// The proxy is going down.
+    ShuttingDown,
+}
+
+impl ProxyService {
+    /// Goes on to where HTTP begins.
+    pub(super) async fn start_interception(
+        &self,
+        mut client: ClientSocket,
+        (mut record, host): (RequestRecord, HostTarget),
+        mut tunnel: InterceptedTunnel,
+        context: &mut ConnectionContext,
+        drain: &mut DrainWatch,
+    ) -> Option<ClientSocket> {
+        let first = self.sniff_first_bytes(&mut client, drain).await;
+        let (client, inside) = if is_plain_http(&first, &client) {
+            record.discard();
+            (client, EnclosingTunnel::plain(&host))
+        } else {
+            let check = self.check_sni(first, &host)?;
+            let refused = match check {
+                SniCheck::Match | SniCheck::Ech | SniCheck::None => tunnel.refusal.take(),
+                SniCheck::Mismatch => Some(Box::new(sni_mismatch())),
+                SniCheck::NotTls | SniCheck::Malformed | SniCheck::Timeout => {
+                    self.close_unrecognized(check, &client, record);
+                    return None;
+                }
+            };
+            let tickets = if matches!(check, SniCheck::Match | SniCheck::Ech) && refused.is_none() {
+                SessionTickets::Stateless
+            } else {
+                SessionTickets::None
+            };
+            if let Some(refusal) = &refused {
+                record.set_policy(&tunnel.policy.counters);
+                record.set_rejected(
+                    refusal.reason,
+                    refusal.cause.map(|rule| rule.0),
+                    refusal.url_detail,
+                );
+            }
+            let hello = (&host, tickets, context.caller.address());
+            match self
+                .handshake(client, &tunnel.interceptor, hello, drain)
+                .await
+            {
+                Ok(client) => (client, tls_tunnel(&host, refused, &tunnel, record)),
+                Err(broken) => {
+                    self.close_failed_handshake(broken, &tunnel, &host, record);
+                    return None;
+                }
+            }
+        };
+        context.caller = ConnectedClient::for_tunnel(context.caller.address(), tunnel.identity);
+        context.enclosing_tunnel = Some((inside, None));
+        Some(client)
+    }
+
+    async fn handshake(
+        &self,
+        client: ClientSocket,
+        interceptor: &Interceptor,
+        (host, tickets, address): (&HostTarget, SessionTickets, std::net::IpAddr),
+        drain: &mut DrainWatch,
+    ) -> Result<ClientSocket, HandshakeFailure> {
+        let patience: Duration = self.tunnels.settings.hello;
+        let clock = self.recorder.clock();
+        let handshake = async {
+            let leaf = interceptor
+                .certificate(host.host(), address, patience)
+                .await
+                .map_err(HandshakeFailure::from_issue_error)?;
+            let began = clock.now();
+            // The wait for a certificate is ours: the client's time begins behind it.
+            let shaken = tokio::time::timeout(
+                patience,
+                client_tls::accept(client, leaf.server_config(tickets)),
+            )
+            .await;
+            let shaken = shaken.map_err(|_| HandshakeFailure::Client("client_tls_timeout"))?;
+            let client = shaken
+                .map_err(|error: io::Error| HandshakeFailure::Client(handshake_failure(&error)))?;
+            self.recorder
+                .metrics()
+                .record_client_handshake(clock.now().saturating_duration_since(began));
+            Ok(client)
+        };
+        tokio::select! {
+            shaken = handshake => shaken,
+            () = wait_cut_off(drain) => Err(HandshakeFailure::ShuttingDown),
+        }
+    }
+
+    /// Closes a tunnel of which the first bytes are neither TLS nor HTTP.
+    fn close_unrecognized(&self, check: SniCheck, client: &ClientSocket, record: RequestRecord) {
+        let (reason, why) = match (check, client.unread.is_empty()) {
+            (SniCheck::Timeout, true) => (Reason::RequestTimeout, "tunnel_silent"),
+            (SniCheck::Timeout, false) => (Reason::RequestTimeout, "client_hello_timeout"),
+            (SniCheck::Malformed, _) => (Reason::BadRequest, "client_hello_malformed"),
+            (
+                SniCheck::NotTls
+                | SniCheck::Match
+                | SniCheck::Mismatch
+                | SniCheck::None
+                | SniCheck::Ech,
+                _,
+            ) => {
+                self.recorder
+                    .metrics()
+                    .record_foreign_bytes(ForeignBytesKind::Unknown);
+                (Reason::BadRequest, "not_http")
+            }
+        };
+        record_rejected(record, reason, UrlRetention::Full, why);
+    }
+
+    fn close_failed_handshake(
+        &self,
+        failure: HandshakeFailure,
+        tunnel: &InterceptedTunnel,
+        host: &HostTarget,
+        record: RequestRecord,
+    ) {
+        match failure {
+            HandshakeFailure::ShuttingDown => record.discard(),
+            HandshakeFailure::RateLimited => {
+                record_rejected(record, Reason::Overloaded, UrlRetention::Full, "mint_rate")
+            }
+            HandshakeFailure::Internal(error) => {
+                tracing::error!(host = host.host(), error, "no certificate can be made");
+                record_rejected(
+                    record,
+                    Reason::InternalError,
+                    UrlRetention::Full,
+                    "mint_failed",
+                );
+            }
+            HandshakeFailure::Client(why) => {
+                let mut record = record;
+                record.set_close_reason(why);
+                self.recorder
+                    .metrics()
+                    .record_client_handshake_failure(tunnel.identity.index);
+                if tunnel.interceptor.should_warn(self.recorder.clock().now()) {
+                    tracing::warn!(
+                        crawler = tunnel.identity.crawler.as_str(),
+                        host = host.host(),
+                        why,
+                        "a client broke off its TLS handshake: does it trust the CA? `crawlgate env` prints what \
+                         makes it. Told once a minute; crawlgate_client_tls_failures_total counts them all"
+                    );
+                }
+            }
+        }
+    }
+}
+
+impl HandshakeFailure {
+    fn from_issue_error(error: IssueError) -> Self {
+        match error {
+            IssueError::RateLimited => Self::RateLimited,
+            IssueError::Failed(error) => Self::Internal(error),
+        }
+    }
+}
+
+/// A tunnel in which TLS stands. The CONNECT of a refused one is recorded as such, unless something is asked inside.
+fn tls_tunnel(
+    host: &HostTarget,
+    refusal: Option<Box<Refusal>>,
+    tunnel: &InterceptedTunnel,
+    record: RequestRecord,
+) -> EnclosingTunnel {
+    let Some(refusal) = refusal else {
+        record.discard();
+        return EnclosingTunnel::tls(host, None);
+    };
+    EnclosingTunnel::tls(
+        host,
+        Some(RefusedTunnel::new(
+            refusal,
+            Arc::clone(&tunnel.policy),
+            record,
+        )),
+    )
+}
+
+/// Whether a client begins with HTTP in the clear, as undici, linkinator and ureq do behind `CONNECT host:80`.
+fn is_plain_http(first: &FirstBytes, client: &ClientSocket) -> bool {
+    matches!(first, FirstBytes::Sniffed(SniffResult::NotTls))
+        && client.unread.first().is_some_and(|byte| starts_http(*byte))
+}
+
+/// Its certificate is that of the CONNECT's host, and the answer to its first request is this.
+fn sni_mismatch() -> Refusal {
+    Refusal::new(Reason::HostMismatch, Stage::Target)
+        .with_detail("the server name in the ClientHello is not the host of the CONNECT")
+}

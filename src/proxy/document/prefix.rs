@@ -1,0 +1,417 @@
+//! Reads the beginning of a body: as much as is needed to know what it says, and never more than it may.
+
+use std::ops::ControlFlow;
+
+use encoding_rs::Encoding;
+use http::header::CONTENT_TYPE;
+use http::response::Parts;
+
+use crate::gate::evaluation::JoinedHeaders;
+use crate::metrics::labels::DocumentOutcome;
+use crate::vocab::media_type::essence;
+use crate::vocab::target::UrlTarget;
+
+use super::buffer::BodyBuffer;
+use super::charset::{self, PRESCAN};
+use super::coding::{ContentCoding, ContentDecoder};
+use super::html_head::HtmlHeadScanner;
+use super::{BodyError, OwnedDocumentFacts, ResponseDownload};
+
+/// How far a document is read, decoded: what stands behind that says nothing.
+const MAX_PREFIX: usize = 64 * 1024;
+/// A byte order mark.
+const BOM_LENGTH: usize = 3;
+
+/// What is to be found out.
+#[derive(Debug)]
+pub(super) struct ReadPlan {
+    /// Whether there may be a head to be read.
+    head: Extraction,
+    /// Whether the text itself is asked for.
+    text: Extraction,
+    declared: Option<&'static Encoding>,
+    /// Bytes that may be held back, as they come.
+    max_buffer: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Extraction {
+    Yes,
+    No,
+}
+
+impl ReadPlan {
+    /// What a document says.
+    pub(super) fn for_document(head: &Parts, body_prefix: bool, max_buffer: u64) -> Self {
+        let headers = JoinedHeaders(&head.headers);
+        let value = headers.joined(CONTENT_TYPE).unwrap_or_default();
+        let kind = essence(&value);
+        // An answer that does not tell its type may be HTML; one that says that it is text is not.
+        let may_have_head =
+            kind.is_empty() || matches!(&*kind, "text/html" | "application/xhtml+xml");
+        let reads = |yes: bool| if yes { Extraction::Yes } else { Extraction::No };
+        let declared = charset::from_content_type(&head.headers);
+        Self {
+            head: reads(may_have_head),
+            text: reads(body_prefix),
+            declared,
+            max_buffer,
+        }
+    }
+
+    /// Only in which charset it is written.
+    pub(super) fn for_charset(head: &Parts, max_buffer: u64) -> Self {
+        let declared = charset::from_content_type(&head.headers);
+        Self {
+            head: Extraction::No,
+            text: Extraction::No,
+            declared,
+            max_buffer: max_buffer.max(PRESCAN as u64),
+        }
+    }
+}
+
+/// Whose document it is, and who wants to know.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct DocumentSource<'a> {
+    pub(super) target: &'a UrlTarget,
+    pub(super) agent: &'a str,
+}
+
+/// What was read.
+#[derive(Debug, Default)]
+pub(super) struct DocumentPrefix {
+    pub(super) buffer: BodyBuffer,
+    pub(super) facts: OwnedDocumentFacts,
+    /// The charset, where it was looked for.
+    pub(super) encoding: Option<&'static Encoding>,
+    read_outcome: ReadOutcome,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ReadOutcome {
+    #[default]
+    Read,
+    Unreadable,
+}
+
+impl DocumentPrefix {
+    /// A body of which nothing can be read: it says nothing.
+    pub(super) fn unreadable() -> Self {
+        Self {
+            read_outcome: ReadOutcome::Unreadable,
+            ..Self::default()
+        }
+    }
+
+    pub(super) fn outcome(&self) -> DocumentOutcome {
+        match self.read_outcome {
+            ReadOutcome::Read => DocumentOutcome::Read,
+            ReadOutcome::Unreadable => DocumentOutcome::Unreadable,
+        }
+    }
+}
+
+/// Reads until all that is to be found out is known, the body ends, or no more may be held back.
+pub(super) async fn read_prefix(
+    download: &mut ResponseDownload,
+    coding: ContentCoding,
+    plan: &ReadPlan,
+    source: &DocumentSource<'_>,
+) -> Result<DocumentPrefix, BodyError> {
+    resume_prefix(None, download, coding, plan, source).await
+}
+
+/// The same of a body of which these bytes were read already.
+pub(super) async fn resume_prefix(
+    buffer: Option<BodyBuffer>,
+    download: &mut ResponseDownload,
+    coding: ContentCoding,
+    plan: &ReadPlan,
+    source: &DocumentSource<'_>,
+) -> Result<DocumentPrefix, BodyError> {
+    let mut kept = buffer.unwrap_or_default();
+    let mut reader = PrefixReader::new(coding, plan, source);
+    kept.iter().for_each(|part| reader.feed(part));
+    while !reader.is_done() && kept.length() < plan.max_buffer {
+        let Some(part) = download.next().await else {
+            break;
+        };
+        let part = part?;
+        reader.feed(&part);
+        kept.push(part);
+    }
+    Ok(reader.finish(kept))
+}
+
+/// How much of a body is held back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BufferExtent {
+    /// All of it.
+    Whole,
+    /// As much as may be.
+    Beginning,
+}
+
+/// Holds back a body of which some was read already, until it ends or no more may be held.
+pub(super) async fn buffer_body(
+    buffer: &mut BodyBuffer,
+    download: &mut ResponseDownload,
+    max_buffer: u64,
+) -> Result<BufferExtent, BodyError> {
+    while buffer.length() <= max_buffer {
+        let Some(part) = download.next().await else {
+            return Ok(BufferExtent::Whole);
+        };
+        buffer.push(part?);
+    }
+    Ok(BufferExtent::Beginning)
+}
+
+/// A body that is being read.
+struct PrefixReader<'a> {
+    plan: &'a ReadPlan,
+    source: &'a DocumentSource<'a>,
+    decoder: ContentDecoder,
+    /// The first bytes, decoded.
+    text: Vec<u8>,
+    encoding: Option<&'static Encoding>,
+    head: Option<DocumentHead>,
+    outcome: ReadOutcome,
+}
+
+/// The head of a document, and what brings other charsets to one in which ASCII can be read.
+struct DocumentHead {
+    scanner: HtmlHeadScanner,
+    scanned: usize,
+    transcoder: Option<Box<encoding_rs::Decoder>>,
+}
+
+impl<'a> PrefixReader<'a> {
+    fn new(coding: ContentCoding, plan: &'a ReadPlan, source: &'a DocumentSource<'a>) -> Self {
+        let (decoder, text) = (ContentDecoder::new(coding), Vec::new());
+        Self {
+            plan,
+            source,
+            decoder,
+            text,
+            encoding: None,
+            head: None,
+            outcome: ReadOutcome::Read,
+        }
+    }
+
+    fn feed(&mut self, part: &[u8]) {
+        let text = &mut self.text;
+        let fed = self.decoder.feed(part, &mut |bytes| {
+            let room = MAX_PREFIX.saturating_sub(text.len());
+            text.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            if text.len() < MAX_PREFIX {
+                ControlFlow::Continue(())
+            } else {
+                ControlFlow::Break(())
+            }
+        });
+        if fed.is_err() {
+            self.outcome = ReadOutcome::Unreadable;
+        }
+        if self.encoding.is_some() || self.knows_charset() {
+            self.scan();
+        }
+    }
+
+    /// Whether enough has come to tell the charset.
+    fn knows_charset(&self) -> bool {
+        let enough = if self.plan.declared.is_some() {
+            BOM_LENGTH
+        } else {
+            PRESCAN
+        };
+        self.text.len() >= enough
+    }
+
+    fn scan(&mut self) {
+        let encoding = *self
+            .encoding
+            .get_or_insert_with(|| charset::detect(&self.text, self.plan.declared));
+        if self.plan.head == Extraction::Yes {
+            let head = self
+                .head
+                .get_or_insert_with(|| DocumentHead::new(encoding, self.source.agent));
+            head.scan(&self.text);
+        }
+    }
+
+    fn is_done(&self) -> bool {
+        let full = self.text.len() >= MAX_PREFIX || self.outcome == ReadOutcome::Unreadable;
+        let head = self.plan.head == Extraction::No
+            || self
+                .head
+                .as_ref()
+                .is_some_and(|head| head.scanner.is_over());
+        full || (self.encoding.is_some() && head && self.plan.text == Extraction::No)
+    }
+
+    fn finish(mut self, buffer: BodyBuffer) -> DocumentPrefix {
+        self.scan();
+        let encoding = self.encoding;
+        let mut facts = OwnedDocumentFacts::default();
+        if self.plan.text == Extraction::Yes {
+            let (text, _, _) = encoding.unwrap_or(encoding_rs::UTF_8).decode(&self.text);
+            facts.body_prefix = text.into_owned();
+        }
+        if let Some(head) = self.head {
+            let said = head.scanner.into_contents();
+            facts.canonical = said
+                .canonical
+                .map(|link| resolve_link(self.source.target, said.base.as_deref(), link));
+            (facts.title, facts.meta_robots) = (said.title, said.robots);
+        }
+        DocumentPrefix {
+            buffer,
+            facts,
+            encoding,
+            read_outcome: self.outcome,
+        }
+    }
+}
+
+impl DocumentHead {
+    fn new(encoding: &'static Encoding, agent: &str) -> Self {
+        let readable = encoding.is_ascii_compatible();
+        let transcoder = (!readable).then(|| Box::new(encoding.new_decoder()));
+        let scanner = HtmlHeadScanner::new(
+            if readable {
+                encoding
+            } else {
+                encoding_rs::UTF_8
+            },
+            agent,
+        );
+        Self {
+            scanner,
+            scanned: 0,
+            transcoder,
+        }
+    }
+
+    /// Goes on with what has come since.
+    fn scan(&mut self, text: &[u8]) {
+        let fresh = text.get(self.scanned..).unwrap_or_default();
+        self.scanned = text.len();
+        match &mut self.transcoder {
+            None => self.scanner.feed(fresh),
+            Some(transcoder) => self.scanner.feed(transcode(transcoder, fresh).as_bytes()),
+        }
+    }
+}
+
+/// What comes next of a text in another charset.
+pub(super) fn transcode(transcoder: &mut encoding_rs::Decoder, bytes: &[u8]) -> String {
+    let room = transcoder
+        .max_utf8_buffer_length(bytes.len())
+        .unwrap_or(bytes.len());
+    let mut text = String::with_capacity(room);
+    let _ = transcoder.decode_to_string(bytes, &mut text, false);
+    text
+}
+
+/// The address of a link, by that of the document or what its `<base>` says; as it is written if it is none.
+fn resolve_link(target: &UrlTarget, base: Option<&str>, link: String) -> String {
+    let base = base.and_then(|base| target.join(base).ok());
+    let joined = base.as_ref().unwrap_or(target).join(&link);
+    joined.map_or(link, |url| url.as_str().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = "<html><head><meta charset=koi8-r><title>\u{43d}\u{435}\u{442}</title>\
+                        <base href=/b/><link rel=canonical href=c#top></head><body>text";
+
+    fn parts(content_type: &str) -> Parts {
+        let response = http::Response::builder()
+            .header("content-type", content_type)
+            .body(())
+            .unwrap();
+        response.into_parts().0
+    }
+
+    fn read(content_type: &str, body: &[u8], step: usize) -> DocumentPrefix {
+        let head = parts(content_type);
+        let plan = ReadPlan::for_document(&head, true, 1 << 20);
+        let target = UrlTarget::parse("http://a.test/x/y").unwrap();
+        let source = DocumentSource {
+            target: &target,
+            agent: "x",
+        };
+        let mut reader = PrefixReader::new(ContentCoding::Identity, &plan, &source);
+        for part in body.chunks(step) {
+            if !reader.is_done() {
+                reader.feed(part);
+            }
+        }
+        reader.finish(BodyBuffer::default())
+    }
+
+    #[test]
+    fn charsets_are_undone_and_links_resolved() {
+        let encoded = |encoding: &'static Encoding| encoding.encode(PAGE).0.into_owned();
+        let utf16: Vec<u8> = [0xfeff]
+            .into_iter()
+            .chain(PAGE.encode_utf16())
+            .flat_map(u16::to_le_bytes)
+            .collect();
+        for (content_type, body) in [
+            ("text/html", encoded(encoding_rs::KOI8_R)),
+            ("text/html; charset=utf-8", PAGE.as_bytes().to_vec()),
+            ("", encoded(encoding_rs::KOI8_R)),
+            ("text/html", utf16.clone()),
+            (
+                "text/html; charset=utf-16le",
+                utf16.get(2..).unwrap().to_vec(),
+            ),
+        ] {
+            for step in [1, 3, 4096] {
+                let read = read(content_type, &body, step);
+                assert_eq!(
+                    read.facts.title, "\u{43d}\u{435}\u{442}",
+                    "{content_type} by {step}"
+                );
+                assert_eq!(
+                    read.facts.canonical.as_deref(),
+                    Some("http://a.test/b/c"),
+                    "{content_type}"
+                );
+                assert!(
+                    read.facts.body_prefix.ends_with("<body>text"),
+                    "{:?}",
+                    read.facts.body_prefix
+                );
+            }
+        }
+        let plain = read("text/plain", PAGE.as_bytes(), 7);
+        assert_eq!(
+            (plain.facts.title.as_str(), plain.facts.canonical),
+            ("", None)
+        );
+        assert!(plain.facts.body_prefix.starts_with("<html>"));
+    }
+
+    #[test]
+    fn no_more_is_read_than_counts() {
+        let long = format!("{}<title>late</title>", "<meta name=x>".repeat(6000));
+        assert_eq!(read("text/html", long.as_bytes(), 1000).facts.title, "");
+        let head = parts("text/html");
+        let plan = ReadPlan::for_document(&head, false, 1 << 20);
+        let target = UrlTarget::parse("http://a.test/").unwrap();
+        let source = DocumentSource {
+            target: &target,
+            agent: "x",
+        };
+        let mut reader = PrefixReader::new(ContentCoding::Identity, &plan, &source);
+        reader.feed(format!("{PAGE}{}", "x".repeat(1000)).as_bytes());
+        assert!(reader.is_done());
+    }
+}

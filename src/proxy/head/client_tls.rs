@@ -1,0 +1,141 @@
+//! TLS over a client's socket: the server's side of it, as the head reader reads and writes it.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf, BufMut};
+use rustls::ServerConfig;
+use tokio::io::{AsyncBufRead, AsyncRead, AsyncWrite, ReadBuf};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::proxy::coalesce::WriteCoalescing;
+
+use super::client_socket::ClientSocket;
+use super::client_stream::{ClientStream, ClientTcp};
+
+/// TLS that stands.
+pub(in crate::proxy) type ClientTlsStream = TlsStream<ClientTlsTransport>;
+
+/// What TLS is spoken over: the socket, behind bytes that were read from it before.
+#[derive(Debug)]
+pub(in crate::proxy) struct ClientTlsTransport {
+    unread: io::Cursor<Vec<u8>>,
+    tcp: ClientTcp,
+    coalescing: WriteCoalescing,
+}
+
+impl ClientTlsTransport {
+    pub(super) fn tcp(&self) -> &ClientTcp {
+        &self.tcp
+    }
+}
+
+/// Speaks the server's side of a TLS handshake to its end.
+///
+/// # Errors
+/// The client's alert, a mistake of it, or its leaving ([`io::ErrorKind::UnexpectedEof`]); rustls's own errors are
+/// inside.
+pub(in crate::proxy) async fn accept(
+    client: ClientSocket,
+    config: Arc<ServerConfig>,
+) -> io::Result<ClientSocket> {
+    let tcp = client
+        .stream
+        .as_plain_tcp()
+        .cloned()
+        .ok_or(io::ErrorKind::Unsupported)?;
+    let wire = ClientTlsTransport {
+        unread: io::Cursor::new(client.unread),
+        tcp,
+        coalescing: WriteCoalescing::LastFlight,
+    };
+    let mut session = TlsAcceptor::from(config).accept(wire).await?;
+    session.get_mut().0.coalescing = WriteCoalescing::Nothing;
+    Ok(ClientSocket {
+        stream: ClientStream::Tls(Box::new(session)),
+        unread: Vec::new(),
+    })
+}
+
+/// Tells the client in TLS and in TCP, by one packet, that nothing more will come.
+pub(super) fn poll_shut_down(
+    session: &mut ClientTlsStream,
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<()>> {
+    session.get_mut().0.coalescing = WriteCoalescing::All;
+    Pin::new(session).poll_shutdown(cx)
+}
+
+/// Receives plaintext; 0 if nothing will come any more. Many clients leave without the alert that ends TLS in order:
+/// what is cut off by that shows in the framing of HTTP.
+pub(super) fn poll_recv(
+    session: &mut ClientTlsStream,
+    cx: &mut Context<'_>,
+    into: &mut impl BufMut,
+) -> Poll<io::Result<usize>> {
+    let mut session = Pin::new(session);
+    let received = match ready!(session.as_mut().poll_fill_buf(cx)) {
+        Ok(plain) => {
+            let count = plain.len().min(into.chunk_mut().len());
+            into.put_slice(plain.get(..count).unwrap_or_default());
+            count
+        }
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => 0,
+        Err(error) => return Poll::Ready(Err(error)),
+    };
+    session.consume(received);
+    Poll::Ready(Ok(received))
+}
+
+impl AsyncRead for ClientTlsTransport {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        out: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.unread.has_remaining() {
+            let count = this.unread.remaining().min(out.remaining());
+            out.put(Buf::take(&mut this.unread, count));
+            if !this.unread.has_remaining() {
+                this.unread = io::Cursor::default();
+            }
+            return Poll::Ready(Ok(()));
+        }
+        this.tcp.poll_recv(cx, out).map_ok(|_| ())
+    }
+}
+
+impl AsyncWrite for ClientTlsTransport {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(bytes)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.tcp.poll_send(cx, slices, self.coalescing)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, _cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.tcp.shut_down();
+        Poll::Ready(Ok(()))
+    }
+}

@@ -1,0 +1,22 @@
+//! What an exchange's parts remember of origins, for operators who look on.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use crate::gate::robots_fetch::inspection::{OriginInspector, RobotsFileStatus};
+
+use super::http::ProxyService;
+
+impl OriginInspector for ProxyService {
+    fn robots(&self, host: &str) -> Vec<RobotsFileStatus> {
+        self.robots.inspect_host(host)
+    }
+
+    fn addresses(&self, host: &str) -> Vec<IpAddr> {
+        self.address_vetter.cached_addresses(host)
+    }
+
+    fn refusing_addresses(&self, host: &str) -> Vec<(SocketAddr, Duration)> {
+        self.address_vetter.refused_addresses(host)
+    }
+}

@@ -1,0 +1,102 @@
+//! What a client asks of tracing: `traceparent`, the span that its request belongs to, and `Crawl-Trace: 1`, to be told
+//! more of a decision than its answer needs.
+
+use http::{HeaderMap, HeaderValue};
+
+use crate::metrics::record::RequestRecord;
+use crate::vocab::crawler::{Crawler, CrawlerHint};
+use crate::vocab::trace_context::Traceparent;
+
+use super::{set_shadows, set_trace_id};
+
+const CRAWL_TRACE: &str = "crawl-trace";
+const TRACEPARENT: &str = "traceparent";
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TraceRequest {
+    detail: TraceDetail,
+    parent: Option<Traceparent>,
+}
+
+/// Whether the client is told more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TraceDetail {
+    NotRequested,
+    Requested,
+    /// It asks and it may.
+    Granted,
+}
+
+impl TraceRequest {
+    /// What a client wishes that says nothing of it.
+    pub(super) const NONE: Self = Self {
+        detail: TraceDetail::NotRequested,
+        parent: None,
+    };
+
+    /// Reads the first value of a field.
+    pub(super) fn read_field(&mut self, name: &str, value: &HeaderValue, headers: &HeaderMap) {
+        match name {
+            CRAWL_TRACE if value == "1" => self.detail = TraceDetail::Requested,
+            TRACEPARENT => self.parent = parse_traceparent(headers),
+            _ => {}
+        }
+    }
+
+    /// Any client may say which span its request belongs to: names cost nothing and open nothing.
+    pub(super) fn record_parent_span(&self, record: &mut RequestRecord) {
+        if let Some(caller) = &self.parent {
+            record.set_trace_parent(caller);
+        }
+    }
+
+    /// What costs something counts only for crawlers that may `trace`: to have spans made, and to be told.
+    pub(super) fn apply_crawler(&mut self, crawler: &Crawler, record: &mut RequestRecord) {
+        if !crawler.allows_hint(CrawlerHint::Trace) {
+            return;
+        }
+        if let Some(caller) = &self.parent {
+            record.set_sampled(caller.sampled);
+        }
+        if self.detail == TraceDetail::Requested {
+            self.detail = TraceDetail::Granted;
+            record.disclose_trace();
+        }
+    }
+
+    /// `Crawl-Trace-Id` and `Crawl-Shadow`.
+    pub(super) fn add_headers(&self, headers: &mut HeaderMap, record: &RequestRecord) {
+        if self.detail != TraceDetail::Granted {
+            return;
+        }
+        if let Some(trace) = record.trace_id() {
+            set_trace_id(headers, trace);
+        }
+        if let Some(words) = record.shadow_header() {
+            set_shadows(headers, &words);
+        }
+    }
+}
+
+/// More than one `traceparent` is none (W3C Trace Context section 3.2).
+fn parse_traceparent(headers: &HeaderMap) -> Option<Traceparent> {
+    let mut values = headers.get_all(TRACEPARENT).iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    Traceparent::parse(value.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_traceparents_are_none() {
+        let value = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let mut headers = HeaderMap::new();
+        assert!(parse_traceparent(&headers).is_none());
+        headers.append(TRACEPARENT, value.parse().unwrap());
+        assert!(parse_traceparent(&headers).is_some());
+        headers.append(TRACEPARENT, value.parse().unwrap());
+        assert!(parse_traceparent(&headers).is_none());
+    }
+}

@@ -1,0 +1,62 @@
+//! Product tokens: the name by which a crawler finds its group. Not the whole `User-Agent`.
+
+/// The product token that a text begins with: letters, digits, `-` and `_`; empty if there is none.
+///
+/// RFC 9309 section 2.2.1 has no digits; crawlers in the wild (`MJ12bot`, `360Spider`) and the files that name them do.
+pub fn product_token(text: &str) -> &str {
+    let end = text
+        .bytes()
+        .position(|b| !is_token_byte(b))
+        .unwrap_or(text.len());
+    text.get(..end).unwrap_or_default()
+}
+
+/// Whether a text is a product token and nothing else.
+pub fn is_product_token(text: &str) -> bool {
+    !text.is_empty() && product_token(text) == text
+}
+
+/// The length of the token that a line's value begins with.
+pub(super) fn token_length(value: &[u8]) -> usize {
+    value
+        .iter()
+        .position(|&b| !is_token_byte(b))
+        .unwrap_or(value.len())
+}
+
+/// `*`, or `*` and something after white space: the group for everybody else.
+pub(super) fn is_wildcard_agent(value: &[u8]) -> bool {
+    match value {
+        [b'*'] => true,
+        [b'*', next, ..] => next.is_ascii_whitespace(),
+        _ => false,
+    }
+}
+
+fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens() {
+        for (text, token) in [
+            ("MJ12bot/v1.4.8 (http://mj12bot.com/)", "MJ12bot"),
+            ("Foo_Bar-x y", "Foo_Bar-x"),
+            ("360Spider", "360Spider"),
+            ("ツ", ""),
+            ("", ""),
+        ] {
+            assert_eq!(product_token(text), token, "{text}");
+        }
+        assert!(
+            is_wildcard_agent(b"*")
+                && is_wildcard_agent(b"* all")
+                && !is_wildcard_agent(b"*bot")
+                && !is_wildcard_agent(b"")
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! The tables as they were last committed, for whoever reads.
+
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arc_swap::ArcSwapOption;
+use redb::{ReadOnlyTable, ReadableDatabase as _};
+
+use crate::ledger::event::LedgerEvent;
+use crate::ledger::key::LedgerKey;
+use crate::store::ledger::codec::record::StoredRecord;
+use crate::store::ledger::codec::{event, record};
+
+use super::{CONTENTS, EVENTS, LedgerDatabase, LedgerUnavailable, META, RECORDS, value_key};
+
+/// The tables as they were last committed, for whoever reads. None while the disk fails.
+#[derive(Default)]
+pub(in crate::store::ledger) struct LedgerReadView(ArcSwapOption<ReadTables>);
+
+struct ReadTables {
+    records: ReadOnlyTable<&'static [u8; 16], &'static [u8]>,
+    contents: ReadOnlyTable<&'static [u8; 16], &'static [u8; 16]>,
+    events: ReadOnlyTable<u64, &'static [u8]>,
+    meta: ReadOnlyTable<&'static str, &'static [u8]>,
+}
+
+impl LedgerReadView {
+    /// Shows what was committed last.
+    pub(in crate::store::ledger) fn publish(
+        &self,
+        base: &LedgerDatabase,
+    ) -> Result<(), redb::Error> {
+        let read = base.0.begin_read()?;
+        self.0.store(Some(Arc::new(ReadTables {
+            records: read.open_table(RECORDS)?,
+            contents: read.open_table(CONTENTS)?,
+            events: read.open_table(EVENTS)?,
+            meta: read.open_table(META)?,
+        })));
+        Ok(())
+    }
+
+    /// Shows nothing any more; the file is free once its writer has gone.
+    pub(in crate::store::ledger) fn clear(&self) {
+        self.0.store(None);
+    }
+
+    /// A record in its written form.
+    pub(in crate::store::ledger) fn record(
+        &self,
+        key: LedgerKey,
+    ) -> Result<Option<Vec<u8>>, LedgerUnavailable> {
+        let tables = self.0.load();
+        let row = tables
+            .as_ref()
+            .ok_or(LedgerUnavailable)?
+            .records
+            .get(&key.0)
+            .map_err(|_| LedgerUnavailable)?;
+        Ok(row.map(|row| row.value().to_vec()))
+    }
+
+    pub(in crate::store::ledger) fn key_by_content(
+        &self,
+        content: LedgerKey,
+    ) -> Result<Option<LedgerKey>, LedgerUnavailable> {
+        let tables = self.0.load();
+        let row = tables
+            .as_ref()
+            .ok_or(LedgerUnavailable)?
+            .contents
+            .get(&content.0)
+            .map_err(|_| LedgerUnavailable)?;
+        Ok(row.map(|row| LedgerKey(*row.value())))
+    }
+
+    pub(in crate::store::ledger) fn value(
+        &self,
+        name: &str,
+    ) -> Result<Option<Vec<u8>>, LedgerUnavailable> {
+        let tables = self.0.load();
+        let row = tables
+            .as_ref()
+            .ok_or(LedgerUnavailable)?
+            .meta
+            .get(value_key(name).as_str())
+            .map_err(|_| LedgerUnavailable)?;
+        Ok(row.map(|row| row.value().to_vec()))
+    }
+
+    /// Keys behind this one, in their order.
+    pub(in crate::store::ledger) fn keys_after(
+        &self,
+        after: Option<LedgerKey>,
+        most: usize,
+    ) -> Result<Vec<LedgerKey>, LedgerUnavailable> {
+        let tables = self.0.load_full().ok_or(LedgerUnavailable)?;
+        let from = after.map_or(Bound::Unbounded, |key| Bound::Excluded(key.0));
+        let from = (from.as_ref(), Bound::Unbounded);
+        let rows = tables
+            .records
+            .range::<&[u8; 16]>(from)
+            .map_err(|_| LedgerUnavailable)?;
+        rows.take(most)
+            .map(|row| {
+                row.map(|(key, _)| LedgerKey(*key.value()))
+                    .map_err(|_| LedgerUnavailable)
+            })
+            .collect()
+    }
+
+    /// Records behind this key, in the order of the keys.
+    pub(in crate::store::ledger) fn records_after(
+        &self,
+        after: Option<LedgerKey>,
+        most: usize,
+    ) -> Result<Vec<(LedgerKey, StoredRecord)>, LedgerUnavailable> {
+        let tables = self.0.load_full().ok_or(LedgerUnavailable)?;
+        let mut found = Vec::new();
+        let from = after.map_or([0; 16], |key| key.0);
+        for row in tables
+            .records
+            .range::<&[u8; 16]>(&from..)
+            .map_err(|_| LedgerUnavailable)?
+        {
+            let (key, bytes) = row.map_err(|_| LedgerUnavailable)?;
+            let key = LedgerKey(*key.value());
+            if Some(key) == after {
+                continue;
+            }
+            found.extend(record::decode(bytes.value()).map(|entry| (key, entry)));
+            if found.len() >= most {
+                break;
+            }
+        }
+        Ok(found)
+    }
+
+    /// Events behind this number, in their order.
+    pub(in crate::store::ledger) fn events_after(
+        &self,
+        after: u64,
+        most: usize,
+    ) -> Result<Vec<(u64, LedgerEvent)>, LedgerUnavailable> {
+        let tables = self.0.load_full().ok_or(LedgerUnavailable)?;
+        let rows = tables
+            .events
+            .range(after.saturating_add(1)..)
+            .map_err(|_| LedgerUnavailable)?;
+        let mut found = Vec::new();
+        for row in rows {
+            if found.len() >= most {
+                break;
+            }
+            let (number, bytes) = row.map_err(|_| LedgerUnavailable)?;
+            found.extend(event::decode_event(bytes.value()).map(|event| (number.value(), event)));
+        }
+        Ok(found)
+    }
+}

@@ -1,0 +1,114 @@
+//! How fast certificates are made for one client: governor's cell-rate algorithm on our clock, and a line to wait in.
+//!
+//! Clients are forgotten when they are quiet for longer than their burst needs to be whole again.
+
+use std::net::{IpAddr, Ipv6Addr};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use governor::middleware::NoOpMiddleware;
+use governor::state::{InMemoryState, NotKeyed};
+use governor::{Quota, RateLimiter};
+use moka::sync::Cache;
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::clock::Clock;
+
+/// At rest a client may have so many seconds' worth of certificates made at once.
+const BURST_SECONDS: u32 = 10;
+/// How many clients are told apart at a time.
+const MAX_CLIENTS: u64 = 10_000;
+/// Several bursts.
+const CLIENT_TTL: Duration = Duration::from_secs(60);
+
+/// The rates of all clients.
+pub(super) struct IssueRateLimits {
+    clients: Cache<IpAddr, Arc<ClientRateLimit>>,
+    quota: Quota,
+    clock: Clock,
+}
+
+/// The rate of one client, and the line of those of its handshakes that need a certificate.
+pub(super) struct ClientRateLimit {
+    limiter: RateLimiter<NotKeyed, InMemoryState, GovernorClock, NoOpMiddleware<Instant>>,
+    queue: Mutex<()>,
+    /// Whether who is at the head of the line waits for the rate, not for a signature.
+    rate_limited: AtomicBool,
+}
+
+/// Our clock, as governor asks for the time.
+#[derive(Clone, Debug)]
+struct GovernorClock(Clock);
+
+impl governor::clock::Clock for GovernorClock {
+    type Instant = Instant;
+
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+}
+
+impl IssueRateLimits {
+    /// At least one a second.
+    pub(super) fn new(per_second: u32, clock: Clock) -> Self {
+        let rate = NonZeroU32::new(per_second).unwrap_or(NonZeroU32::MIN);
+        let burst = rate.saturating_mul(NonZeroU32::new(BURST_SECONDS).unwrap_or(NonZeroU32::MIN));
+        Self {
+            clients: Cache::builder()
+                .max_capacity(MAX_CLIENTS)
+                .time_to_idle(CLIENT_TTL)
+                .build(),
+            quota: Quota::per_second(rate).allow_burst(burst),
+            clock,
+        }
+    }
+
+    pub(super) fn for_client(&self, client: IpAddr) -> Arc<ClientRateLimit> {
+        self.clients.get_with(client_network(client), || {
+            let rate =
+                RateLimiter::direct_with_clock(self.quota, GovernorClock(self.clock.clone()));
+            Arc::new(ClientRateLimit {
+                limiter: rate,
+                queue: Mutex::new(()),
+                rate_limited: AtomicBool::new(false),
+            })
+        })
+    }
+}
+
+/// Whoever has one IPv6 address has its whole /64.
+fn client_network(client: IpAddr) -> IpAddr {
+    match client.to_canonical() {
+        IpAddr::V6(address) => {
+            Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX)).into()
+        }
+        address @ IpAddr::V4(_) => address,
+    }
+}
+
+impl ClientRateLimit {
+    /// Takes one.
+    ///
+    /// # Errors
+    /// The time until there will be one.
+    pub(super) fn try_acquire(&self) -> Result<(), Duration> {
+        let taken = self.limiter.check().map_err(|until| {
+            let now = governor::clock::Clock::now(self.limiter.clock());
+            until.wait_time_from(now)
+        });
+        self.rate_limited.store(taken.is_err(), Ordering::Relaxed);
+        taken
+    }
+
+    /// Whether who is at the head of the line waits for the rate.
+    pub(super) fn is_rate_limited(&self) -> bool {
+        self.rate_limited.load(Ordering::Relaxed) && self.queue.try_lock().is_err()
+    }
+
+    /// Waits until nobody of this client is before.
+    pub(super) async fn wait_turn(&self) -> MutexGuard<'_, ()> {
+        self.queue.lock().await
+    }
+}
