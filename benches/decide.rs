@@ -8,7 +8,7 @@ use crawlgate::policy::Policy;
 use crawlgate::policy::compile;
 use crawlgate::policy::fact::Facts;
 use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::urls::target::UrlTarget;
 
 fn main() {
     divan::main();

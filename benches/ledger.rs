@@ -24,8 +24,8 @@ use crawlgate::ledger::observation::{
     DeliveredDocument, ObservationOutcome, ObservedAnswer, UrlObservation,
 };
 use crawlgate::ledger::record::{DocumentValidators, UnixMillis};
+use crawlgate::model::crawl_status::CrawlStatus;
 use crawlgate::store::ledger::{Ledger, LedgerSettings, LedgerUpdate};
-use crawlgate::vocab::crawl_status::CrawlStatus;
 
 const REQUESTS: u64 = 100_000;
 /// Looks of each kind.

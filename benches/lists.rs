@@ -13,7 +13,7 @@ use crawlgate::policy::fact::Facts;
 use crawlgate::policy::list::ListItems;
 use crawlgate::policy::list::texts::PackedTexts;
 use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::urls::target::UrlTarget;
 use divan::Bencher;
 use flate2::Compression;
 use flate2::write::GzEncoder;

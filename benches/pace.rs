@@ -14,15 +14,17 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue, AdmissionRequest, WaitTerms};
 use crawlgate::heap;
 use crawlgate::metrics::Metrics;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::pacing::pace::{HostPace, PaceDecision, RequestKind};
+use crawlgate::pacing::queue::{PriorityClass, QueueRank, WaitOrder};
+use crawlgate::pipeline::admission::{
+    AdmissionLimits, AdmissionQueue, AdmissionRequest, WaitTerms,
+};
 use crawlgate::policy::options::politeness::Overflow;
-use crawlgate::politeness::pace::{HostPace, PaceDecision, RequestKind};
-use crawlgate::politeness::queue::{PriorityClass, QueueRank, WaitOrder};
 use crawlgate::store::sharded_map::{SHARD_COUNT, ShardedMap};
 use crawlgate::store::{HostStore, LeaseOutcome, LimiterKey};
-use crawlgate::vocab::crawler::Crawler;
 use divan::Bencher;
 
 const HOSTS: usize = 100_000;

@@ -6,8 +6,8 @@
 
 use std::net::IpAddr;
 
-use crawlgate::vocab::address::{AddressClass, classify};
-use crawlgate::vocab::target::{HostTarget, UrlTarget};
+use crawlgate::urls::address::{AddressClass, classify};
+use crawlgate::urls::target::{HostTarget, UrlTarget};
 use divan::counter::BytesCount;
 use divan::{Bencher, black_box};
 

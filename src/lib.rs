@@ -5,19 +5,19 @@ pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod feed;
-pub mod gate;
 pub mod heap;
-pub mod ledger;
 pub mod metrics;
 #[cfg(feature = "otlp")]
 pub mod otlp;
-pub mod policy;
-pub mod politeness;
+pub mod pipeline;
 pub mod post;
 pub mod proxy;
 pub mod report;
-pub mod robots;
 pub mod store;
 pub mod tls;
-pub mod vocab;
-pub mod yaml;
+pub mod trace_context;
+
+#[doc(no_inline)]
+pub use crawlgate_policy::internal::{
+    diagnostics, ledger, model, pacing, policy, robots, urls, yaml,
+};

@@ -26,8 +26,8 @@ use std::sync::Arc;
 
 use prometheus::{Histogram, IntCounter, IntGauge, Registry, TextEncoder};
 
-use crate::vocab::crawler::Crawler;
-use crate::vocab::reason::Reason;
+use crate::model::crawler::Crawler;
+use crate::model::reason::Reason;
 
 use content::ContentFamily;
 use feed::FeedFamilies;
@@ -58,7 +58,7 @@ impl CrawlerIndex {
     pub const ANONYMOUS: Self = Self(0);
 }
 
-pub(in crate::metrics) struct MetricFamilies {
+pub(crate) struct MetricFamilies {
     registry: Registry,
     mode: MetricsMode,
     crawlers: Box<[CrawlerSeries]>,
@@ -349,16 +349,16 @@ impl Metrics {
     }
 
     /// The counter of log lines that were lost.
-    pub(in crate::metrics) fn log_dropped_counter(&self) -> IntCounter {
+    pub(crate) fn log_dropped_counter(&self) -> IntCounter {
         self.0.log_dropped.clone()
     }
 
-    pub(in crate::metrics) fn families(&self) -> &MetricFamilies {
+    pub(crate) fn families(&self) -> &MetricFamilies {
         &self.0
     }
 
     /// The families, if requests, connections and hosts are counted.
-    pub(in crate::metrics) fn enabled_families(&self) -> Option<&MetricFamilies> {
+    pub(crate) fn enabled_families(&self) -> Option<&MetricFamilies> {
         (self.0.mode == MetricsMode::Everything).then_some(&self.0)
     }
 
@@ -546,7 +546,7 @@ impl CrawlerSeries {
 
     fn decision_counter(
         &self,
-        stage: crate::vocab::stage::Stage,
+        stage: crate::model::stage::Stage,
         verdict: labels::VerdictLabel,
         reason: Option<Reason>,
     ) -> Option<&IntCounter> {

@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::vocab::target::{Scheme, UrlTarget};
+use crate::urls::target::{Scheme, UrlTarget};
 
 /// Bytes of an answer that are read.
 const MAX_RESPONSE_BYTES: usize = 64 << 10;

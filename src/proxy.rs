@@ -2,7 +2,7 @@
 
 pub mod accept;
 pub mod body;
-pub(in crate::proxy) mod coalesce;
+pub(crate) mod coalesce;
 pub mod connect;
 pub mod destination;
 pub mod dial;

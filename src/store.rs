@@ -16,10 +16,10 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::politeness::backoff::BackoffCause;
-use crate::politeness::ban::BanSuspicion;
-use crate::politeness::pace::{HostPace, PaceDecision, RequestKind, ResendDecision};
-use crate::politeness::response_class::{Challenge, ResponseClass};
+use crate::pacing::backoff::BackoffCause;
+use crate::pacing::ban::BanSuspicion;
+use crate::pacing::pace::{HostPace, PaceDecision, RequestKind, ResendDecision};
+use crate::pacing::response_class::{Challenge, ResponseClass};
 
 pub use atomic_file::sync_directory;
 use embedded::EmbeddedHostStore;

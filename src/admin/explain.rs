@@ -9,14 +9,14 @@ use http_body_util::Full;
 use serde_json::{Map, Value as Json, json};
 
 use crate::clock::{Clock, utc_year};
-use crate::gate::offline_evaluation::OfflineEvaluation;
+use crate::diagnostics::nearest::nearest;
+use crate::model::crawler::Crawler;
+use crate::model::profile::Profile;
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::report::response::ProfileResponses;
 use crate::report::{case, explanation};
-use crate::vocab::crawler::Crawler;
-use crate::vocab::nearest::nearest;
-use crate::vocab::profile::Profile;
 
 use super::api_request::{ApiRequestError, read_body, run_blocking, shorten_message};
 use super::policy_api::PolicyApi;

@@ -13,10 +13,10 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use tokio::sync::Semaphore;
 
-use crate::gate::admission::AdmissionQueue;
-use crate::gate::admission::host_status::HostStatus;
-use crate::gate::robots_fetch::inspection::OriginInspector;
-use crate::vocab::domain::registrable_domain;
+use crate::pipeline::admission::AdmissionQueue;
+use crate::pipeline::admission::host_status::HostStatus;
+use crate::pipeline::robots_fetch::inspection::OriginInspector;
+use crate::urls::domain::registrable_domain;
 
 use super::query::percent_decode;
 use super::response::{self, problem};

@@ -19,12 +19,12 @@ use http_body_util::Full;
 use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
-use crate::gate::snapshot::ActivePolicy;
 use crate::ledger::filter::TimeBudget;
 use crate::metrics::policy::PolicyMetrics;
+use crate::model::crawler::Crawler;
+use crate::pipeline::snapshot::ActivePolicy;
 use crate::policy::Policy;
 use crate::store::ledger::{Ledger, LedgerUnavailable};
-use crate::vocab::crawler::Crawler;
 
 use super::query::ParameterError;
 use super::response::{self, problem};

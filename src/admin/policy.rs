@@ -8,9 +8,9 @@ use http_body_util::Full;
 use serde_json::{Map, Value as Json, json};
 
 use crate::clock::Rfc3339;
-use crate::gate::reload::ReloadAttempt;
-use crate::gate::snapshot::PolicySnapshot;
 use crate::metrics::policy::PolicyMetrics;
+use crate::pipeline::reload::ReloadAttempt;
+use crate::pipeline::snapshot::PolicySnapshot;
 use crate::policy::Policy;
 use crate::policy::rule::{EnforcementMode, Rule, RuleBody};
 use crate::policy::space::Space;

@@ -8,12 +8,12 @@ use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
 use crate::clock::Rfc3339;
-use crate::gate::reload::{ReloadAttempt, ReloadHandle, ReloadOutcome, ReloadTrigger};
-use crate::gate::snapshot::ActivePolicy;
+use crate::diagnostics::problem::Problem;
 use crate::metrics::policy::PolicyMetrics;
-use crate::vocab::crawler::Crawler;
-use crate::vocab::problem::Problem;
-use crate::vocab::profile::Profile;
+use crate::model::crawler::Crawler;
+use crate::model::profile::Profile;
+use crate::pipeline::reload::{ReloadAttempt, ReloadHandle, ReloadOutcome, ReloadTrigger};
+use crate::pipeline::snapshot::ActivePolicy;
 
 use super::response::{self, problem};
 

@@ -9,7 +9,7 @@ use serde_json::{Value as Json, json};
 use similar::{ChangeTag, TextDiff};
 
 use crate::clock::Rfc3339;
-use crate::gate::policy_source::{PolicySource, PolicySourceFile, PreviousPolicy};
+use crate::pipeline::policy_source::{PolicySource, PolicySourceFile, PreviousPolicy};
 use crate::policy::Policy;
 use crate::policy::compare::{AspectChange, PolicyChange, PolicyChangeKind};
 

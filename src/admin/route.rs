@@ -7,8 +7,8 @@ use http::{Method, Request, Response, StatusCode, request};
 use http_body::Body;
 use http_body_util::Full;
 
-use crate::gate::stop_registry::StopId;
 use crate::metrics::TEXT_FORMAT;
+use crate::pipeline::stop_registry::StopId;
 
 use super::body::AdminBody;
 use super::guard::PathAccess;

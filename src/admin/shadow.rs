@@ -9,10 +9,10 @@ use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
 use crate::clock::Rfc3339;
-use crate::gate::shadow::ShadowPolicy;
-use crate::gate::snapshot::PolicySnapshot;
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::shadow::{ShadowExample, ShadowSource, ShadowTally};
+use crate::pipeline::shadow::ShadowPolicy;
+use crate::pipeline::snapshot::PolicySnapshot;
 use crate::policy::rule::RuleIndex;
 
 use super::policy_api::{PolicyApi, outcome_name, problems_to_json};

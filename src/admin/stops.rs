@@ -13,15 +13,15 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use crate::clock::Rfc3339;
-use crate::gate::snapshot::ActivePolicy;
-use crate::gate::stop_registry::{
+use crate::metrics::policy::PolicyMetrics;
+use crate::model::crawler::Crawler;
+use crate::model::units::format_duration;
+use crate::pipeline::snapshot::ActivePolicy;
+use crate::pipeline::stop_registry::{
     EmergencyStop, MAX_STOP_DURATION, MAX_STOPS, StopChange, StopId, StopPersistence, StopReason,
     StopRegistry, StopTarget, TooManyStops, parse_stop_duration, wall_time,
 };
-use crate::metrics::policy::PolicyMetrics;
 use crate::policy::rule::{EnforcementMode, PolicyStage};
-use crate::vocab::crawler::Crawler;
-use crate::vocab::units::format_duration;
 
 use super::api_request::{ApiRequestError, read_body, run_blocking, shorten_message};
 use super::response::{self, problem, problem_with};

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::io::IsTerminal;
 
-use crate::vocab::snippet::ColourMode;
+use crate::diagnostics::snippet::ColourMode;
 
 /// What a piece of text means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

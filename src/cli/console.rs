@@ -3,8 +3,8 @@
 use std::fmt::Display;
 use std::io::{self, Write};
 
-use crate::vocab::problem::{Problem, Severity};
-use crate::vocab::snippet;
+use crate::diagnostics::problem::{Problem, Severity};
+use crate::diagnostics::snippet;
 
 use super::Exit;
 use super::color::{ConsoleColors, Tone};

@@ -6,11 +6,11 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::gate::offline_evaluation::OfflineEvaluation;
+use crate::model::profile::Profile;
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::report::decision;
-use crate::vocab::profile::Profile;
 
 use super::Exit;
 use super::args::{DecideArgs, DecideFormat};

@@ -9,12 +9,12 @@ mod text_report;
 use std::path::{Path, PathBuf};
 
 use crate::config::settings::PolicyOrigin;
-use crate::gate::offline_evaluation::OfflineEvaluation;
+use crate::model::profile::Profile;
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::policy::compare::PolicyDiff;
 use crate::policy::compile::CompiledPolicy;
-use crate::vocab::profile::Profile;
 
 use super::Exit;
 use super::args::{DiffArgs, OutputFormat};

@@ -6,14 +6,14 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::clock::{Clock, utc_year};
 use crate::config::load::Overrides;
-use crate::gate::offline_evaluation::OfflineEvaluation;
+use crate::model::crawler::Crawler;
+use crate::model::profile::Profile;
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::CaseFacts;
 use crate::policy::decide::Verdict;
 use crate::report::explanation;
 use crate::report::response::ProfileResponses;
-use crate::vocab::crawler::Crawler;
-use crate::vocab::profile::Profile;
 
 use super::Exit;
 use super::args::{ExplainArgs, OutputFormat};

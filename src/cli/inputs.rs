@@ -5,9 +5,9 @@ use std::path::Path;
 use crate::config::load::{self, Environment, LoadedConfig, Overrides};
 use crate::config::policy;
 use crate::config::settings::{PolicyOrigin, Settings};
+use crate::diagnostics::problem::Problem;
 use crate::policy::Policy;
 use crate::policy::compile::CompiledPolicy;
-use crate::vocab::problem::Problem;
 
 use super::Exit;
 use super::args::RunArgs;

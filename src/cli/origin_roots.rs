@@ -9,9 +9,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
 use crate::config::settings::{Settings, TlsConfig, TrustRoots};
+use crate::model::certificate_verification::CertificateVerification;
 use crate::proxy::origin_tls::OriginTlsSettings;
 use crate::tls::provider::crypto_provider;
-use crate::vocab::certificate_verification::CertificateVerification;
 
 use super::ca_bundle;
 

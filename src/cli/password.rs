@@ -4,7 +4,7 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
-use crate::gate::crawlers::password::PasswordHash;
+use crate::pipeline::crawlers::password::PasswordHash;
 
 use super::Exit;
 use super::console::{print, report_cannot_run, report_invalid, report_io_error};

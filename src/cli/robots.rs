@@ -12,11 +12,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use serde_json::{Map, Value as Json, json};
 
 use crate::clock::Clock;
+use crate::model::units::format_duration;
 use crate::robots::extension::UsageRule;
 use crate::robots::product_token::product_token;
 use crate::robots::{MAX_FILE_BYTES, RobotsAccess, RobotsDecision, RobotsFile};
-use crate::vocab::target::UrlTarget;
-use crate::vocab::units::format_duration;
+use crate::urls::target::UrlTarget;
 
 use super::args::{OutputFormat, RobotsArgs, RobotsCheckArgs, RobotsCommand};
 use super::sanitize::sanitize_text;

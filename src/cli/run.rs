@@ -10,7 +10,7 @@ use tracing::level_filters::LevelFilter;
 
 use crate::config::policy;
 use crate::config::settings::{PolicyOrigin, Settings, WorkerCount};
-use crate::gate::reload::{ReloadHandle, ReloadTrigger};
+use crate::pipeline::reload::{ReloadHandle, ReloadTrigger};
 
 use super::args::RunArgs;
 use super::console::{print_problems, report_cannot_run, report_invalid};

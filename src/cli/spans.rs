@@ -11,7 +11,7 @@ use crate::metrics::log::SampleRate;
 use crate::metrics::record::Recorder;
 use crate::metrics::trace::{TraceReceiver, TraceSampler};
 use crate::otlp::{Collector, CollectorSettings, ServiceIdentity, TraceDelivery, TraceExporter};
-use crate::vocab::target::Scheme;
+use crate::urls::target::Scheme;
 
 use super::origin_roots;
 

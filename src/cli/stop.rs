@@ -5,9 +5,9 @@ use std::fmt::Write as _;
 use serde_json::{Value as Json, json};
 
 use crate::config::settings::AdminConfig;
-use crate::politeness::stops::stop::{MAX_STOP_DURATION, parse_stop_duration};
-use crate::politeness::stops::{StopId, StopReason, StopTarget};
-use crate::vocab::units::format_duration;
+use crate::model::units::format_duration;
+use crate::pacing::stops::stop::{MAX_STOP_DURATION, parse_stop_duration};
+use crate::pacing::stops::{StopId, StopReason, StopTarget};
 
 use super::Exit;
 use super::admin_client::{self, AdminClientError, AdminClientRequest};

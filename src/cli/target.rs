@@ -7,8 +7,8 @@ use std::io::{self, BufRead, Write};
 
 use serde_json::{Value as Json, json};
 
-use crate::vocab::address::{classification_source, classify};
-use crate::vocab::target::UrlTarget;
+use crate::urls::address::{classification_source, classify};
+use crate::urls::target::UrlTarget;
 
 /// The form of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,13 +6,13 @@ mod plan;
 mod report;
 
 use crate::config::settings::PolicyOrigin;
-use crate::gate::offline_evaluation::OfflineEvaluation;
+use crate::diagnostics::problem::SourceLocation;
+use crate::diagnostics::problems::Problems;
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::{Case, Mismatch};
 use crate::policy::compile;
 use crate::policy::coverage::{Coverage, CoverageRatio};
-use crate::vocab::problem::SourceLocation;
-use crate::vocab::problems::Problems;
 
 use super::Exit;
 use super::args::{TestArgs, TestFormat};

@@ -19,10 +19,10 @@ mod variables;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::gate::crawlers::{AnonymousAccess, CrawlerRegistration};
-use crate::vocab::problem::{Problem, SourceLocation};
-use crate::vocab::problems::Problems;
-use crate::vocab::profile::Profile;
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problems::Problems;
+use crate::model::profile::Profile;
+use crate::pipeline::crawlers::{AnonymousAccess, CrawlerRegistration};
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, parse};
 

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crate::vocab::problem::{Problem, SourceLocation};
-use crate::vocab::problems::Problems;
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problems::Problems;
 
 use super::file::{ConfigFile, VariableLookup};
 use super::settings::{

@@ -1,13 +1,13 @@
 //! From where the policy is to the policy: reads its files, compiles it, runs its cases.
 
-use crate::gate::crawlers::CrawlerRegistration;
-use crate::gate::offline_evaluation::{CaseFailure, run_case};
+use crate::diagnostics::problem::Problem;
+use crate::model::crawler::Crawler;
+use crate::pipeline::crawlers::CrawlerRegistration;
+use crate::pipeline::offline_evaluation::{CaseFailure, run_case};
 use crate::policy::Policy;
 use crate::policy::cases::{Case, Mismatch};
 use crate::policy::compile::{self, CompiledPolicy};
 use crate::policy::source::tree::LocatedText;
-use crate::vocab::crawler::Crawler;
-use crate::vocab::problem::Problem;
 
 use super::policy_files::PolicyFiles;
 use super::settings::PolicyOrigin;

@@ -12,9 +12,9 @@ mod tls;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
-use crate::gate::crawlers::{AnonymousAccess, CrawlerRegistration};
-use crate::vocab::profile::Profile;
-use crate::vocab::rule_id::Slug;
+use crate::model::profile::Profile;
+use crate::model::rule_id::Slug;
+use crate::pipeline::crawlers::{AnonymousAccess, CrawlerRegistration};
 
 pub use egress::{EgressConfig, PortRange, PortSet, PrivateNetworkException, ResolverSetting};
 pub use ledger::{EventsConfig, LedgerConfig, LedgerMode};

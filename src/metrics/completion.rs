@@ -11,9 +11,9 @@ use prometheus::IntCounter;
 use smallvec::SmallVec;
 
 use crate::clock::Rfc3339;
-use crate::vocab::media_type::essence;
-use crate::vocab::reason::{Reason, RetryHint, StatusSource};
-use crate::vocab::stage::Stage;
+use crate::model::media_type::essence;
+use crate::model::reason::{Reason, RetryHint, StatusSource};
+use crate::model::stage::Stage;
 
 use super::content::ContentFamily;
 use super::labels::{

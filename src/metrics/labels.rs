@@ -5,7 +5,7 @@
 mod decision;
 mod request;
 
-use crate::vocab::reason::Reason;
+use crate::model::reason::Reason;
 
 pub use decision::CLIENT_LEFT;
 pub(super) use decision::{

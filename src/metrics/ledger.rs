@@ -2,7 +2,7 @@
 
 use prometheus::{IntCounter, IntGauge};
 
-use crate::vocab::crawl_status::CrawlStatus;
+use crate::model::crawl_status::CrawlStatus;
 
 use super::series::{Error, Registrar};
 use super::{Metrics, labels, names};

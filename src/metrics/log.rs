@@ -7,7 +7,7 @@
 pub(crate) mod entry;
 mod file;
 pub mod filter;
-pub(in crate::metrics) mod line;
+pub(crate) mod line;
 mod queue;
 mod squid;
 pub mod tap;
@@ -121,7 +121,7 @@ impl SampleRate {
     ///
     /// Multiples of the golden ratio fall evenly over the range, so any run of requests is sampled alike and the
     /// same numbers are always taken.
-    pub(in crate::metrics) fn includes(self, number: u64) -> bool {
+    pub(crate) fn includes(self, number: u64) -> bool {
         self == Self::ALL || number.wrapping_mul(0x9e37_79b9_7f4a_7c15) < self.0
     }
 }
@@ -193,7 +193,7 @@ struct DecisionLogInner {
 
 /// Whom a line is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum LineRecipients {
+pub(crate) enum LineRecipients {
     Nobody,
     /// The destination; the tap is shown what is written there, if it is in its form.
     Destination,
@@ -321,7 +321,7 @@ impl DecisionLog {
     /// Whom the line of the request with this number is for.
     ///
     /// Refusals are always written, and so is what a client was told to look for.
-    pub(in crate::metrics) fn recipients(
+    pub(crate) fn recipients(
         &self,
         number: u64,
         verdict: VerdictLabel,
@@ -351,7 +351,7 @@ impl DecisionLog {
     }
 
     /// Hands a line to the writer.
-    pub(in crate::metrics) fn write_line(&self, line: &LogLine<'_>, readers: LineRecipients) {
+    pub(crate) fn write_line(&self, line: &LogLine<'_>, readers: LineRecipients) {
         let Some(open) = &self.inner else { return };
         let aside = || {
             open.queue
@@ -385,7 +385,7 @@ impl DecisionLog {
     }
 
     /// A URL with as much of its query as the log shows; whether or not any line is written.
-    pub(in crate::metrics) fn redact_url(&self, url: &str) -> Box<str> {
+    pub(crate) fn redact_url(&self, url: &str) -> Box<str> {
         match (self.query, url.split_once('?')) {
             (QueryVisibility::Redacted, Some((before, _))) => [before, REDACTED].concat().into(),
             (QueryVisibility::Redacted | QueryVisibility::Shown, _) => url.into(),

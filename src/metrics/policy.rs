@@ -15,7 +15,7 @@ use std::time::{Instant, SystemTime};
 use prometheus::{IntCounter, IntGauge, IntGaugeVec};
 
 use crate::clock::Clock;
-use crate::vocab::rule_id::RuleId;
+use crate::model::rule_id::RuleId;
 
 use super::labels::{MetricsMode, RuleKind, RuleMode, VerdictLabel};
 use super::names;

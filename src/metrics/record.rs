@@ -18,9 +18,9 @@ use http::{HeaderValue, Method};
 use smallvec::SmallVec;
 
 use crate::clock::Clock;
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
-use crate::vocab::target::{HostTarget, UrlTarget};
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::urls::target::{HostTarget, UrlTarget};
 
 use super::CrawlerIndex;
 use super::content::ContentFamily;

@@ -10,8 +10,8 @@ use std::time::SystemTime;
 
 use smallvec::SmallVec;
 
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
 
 use super::labels::VerdictLabel;
 use super::policy::PolicyMetrics;

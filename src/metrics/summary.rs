@@ -6,7 +6,7 @@
 use prometheus::Histogram;
 use prometheus::core::Metric as _;
 
-use crate::vocab::stage::Stage;
+use crate::model::stage::Stage;
 
 use super::labels::{self, VerdictLabel};
 use super::{MetricFamilies, Metrics};

@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 
 use crate::clock::TimeSpan;
-use crate::vocab::trace_context::{SamplingFlag, SpanId, TraceId, Traceparent};
+use crate::trace_context::{SamplingFlag, SpanId, TraceId, Traceparent};
 
 use super::Metrics;
 use super::labels::SpanLossReason;
@@ -57,10 +57,10 @@ impl TracePart {
 }
 
 /// Where a request stands among traces. Only requests that have a trace have one.
-pub(in crate::metrics) struct RequestTrace {
-    pub(in crate::metrics) id: TraceId,
-    pub(in crate::metrics) span: SpanId,
-    pub(in crate::metrics) parent: Option<SpanId>,
+pub(crate) struct RequestTrace {
+    pub(crate) id: TraceId,
+    pub(crate) span: SpanId,
+    pub(crate) parent: Option<SpanId>,
     export: SpanExport,
     disclosure: TraceDisclosure,
     parts: SmallVec<[(TracePart, TimeSpan); 6]>,
@@ -75,7 +75,7 @@ enum SpanExport {
 
 /// Whether the crawler has asked for the trace's name: then the log has a line of the request, whatever its share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum TraceDisclosure {
+pub(crate) enum TraceDisclosure {
     Yes,
     No,
 }
@@ -96,12 +96,12 @@ impl RequestTrace {
         }))
     }
 
-    pub(in crate::metrics) fn is_exported(&self) -> bool {
+    pub(crate) fn is_exported(&self) -> bool {
         self.export == SpanExport::Yes
     }
 
     /// Whether the client knows its name, and may look for it.
-    pub(in crate::metrics) fn disclosure(&self) -> TraceDisclosure {
+    pub(crate) fn disclosure(&self) -> TraceDisclosure {
         self.disclosure
     }
 }
@@ -133,7 +133,7 @@ impl TraceSampler {
     }
 
     /// The trace that a request begins with: none unless it is in the share.
-    pub(in crate::metrics) fn begin_trace(&self, number: u64) -> Option<Box<RequestTrace>> {
+    pub(crate) fn begin_trace(&self, number: u64) -> Option<Box<RequestTrace>> {
         if self.sample_rate.includes(number) {
             RequestTrace::new(SpanExport::Yes)
         } else {
@@ -141,7 +141,7 @@ impl TraceSampler {
         }
     }
 
-    pub(in crate::metrics) fn send(&self, trace: Box<FinishedTrace>) {
+    pub(crate) fn send(&self, trace: Box<FinishedTrace>) {
         let (trace, why) = match self.queue.try_send(trace) {
             Ok(()) => return,
             Err(TrySendError::Full(trace)) => (trace, SpanLossReason::QueueFull),

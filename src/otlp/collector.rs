@@ -11,7 +11,7 @@ use prost::Message;
 use rustls::ClientConfig;
 
 use crate::post::{DeliveryFailure, Endpoint, PostResponse, RetryAdvice};
-use crate::vocab::target::UrlTarget;
+use crate::urls::target::UrlTarget;
 
 use super::message::ExportTraceServiceResponse;
 

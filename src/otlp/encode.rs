@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use http::Method;
 
 use crate::metrics::trace::{FinishedPart, FinishedTrace};
-use crate::vocab::trace_context::SpanId;
+use crate::trace_context::SpanId;
 
 use super::message::{
     AnyValue, ExportTraceServiceRequest, InstrumentationScope, KeyValue, OtlpSpan, OtlpStatus,

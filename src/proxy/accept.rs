@@ -196,7 +196,7 @@ async fn reply_overloaded(mut socket: TcpStream, answer: Bytes) {
 }
 
 /// The same behind an answer that hyper has written: to a refused CONNECT, whose client may be sending already.
-pub(in crate::proxy) async fn close_lingering(client: &mut ClientSocket) {
+pub(crate) async fn close_lingering(client: &mut ClientSocket) {
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, async {
         client.shut_down().await;
         let mut left = LINGER_BYTES;

@@ -11,9 +11,9 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use crate::clock::Clock;
-use crate::gate::admission::HostSlot;
-use crate::gate::permit::BodyTimeouts;
-use crate::gate::response::ContentHash;
+use crate::pipeline::admission::HostSlot;
+use crate::pipeline::permit::BodyTimeouts;
+use crate::pipeline::response::ContentHash;
 use bytes::Bytes;
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -290,16 +290,16 @@ impl ResponseDownload {
     }
 
     /// Whether all of it has come.
-    pub(in crate::proxy) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         self.incoming.is_end_stream()
     }
 
     /// How much of it is still to come, as far as that is known.
-    pub(in crate::proxy) fn size_hint(&self) -> SizeHint {
+    pub(crate) fn size_hint(&self) -> SizeHint {
         self.incoming.size_hint()
     }
 
-    pub(in crate::proxy) fn poll_data(
+    pub(crate) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
@@ -381,7 +381,7 @@ impl ResponseDownload {
     }
 
     /// Behind the last byte, once or more. The connection may need one more turn to see that the message is over.
-    pub(in crate::proxy) fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.slot = None;
         let Some(mut link) = self.connection.take() else {
             return;

@@ -13,7 +13,7 @@ const CHANGE_CIPHER_SPEC: [u8; 6] = [20, 3, 3, 0, 1, 1];
 
 /// What waits for what follows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::proxy) enum WriteCoalescing {
+pub(crate) enum WriteCoalescing {
     /// Nothing.
     Nothing,
     /// The last flight of a TLS 1.3 handshake: a server's tickets, a client's `Finished`. The other side need not have it
@@ -26,7 +26,7 @@ pub(in crate::proxy) enum WriteCoalescing {
 impl WriteCoalescing {
     /// Whether these bytes wait. In TLS 1.3 a flight that begins encrypted is the last one, and nothing else that waits
     /// for an answer; in TLS 1.2 no flight begins so.
-    pub(in crate::proxy) fn holds_back(self, slices: &[IoSlice<'_>]) -> bool {
+    pub(crate) fn holds_back(self, slices: &[IoSlice<'_>]) -> bool {
         match self {
             Self::Nothing => false,
             Self::LastFlight => begins_encrypted(slices),
@@ -54,13 +54,13 @@ fn begins_encrypted(slices: &[IoSlice<'_>]) -> bool {
 /// # Errors
 /// [`io::ErrorKind::WouldBlock`], and what else a socket says.
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(in crate::proxy) fn send(tcp: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+pub(crate) fn send(tcp: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     socket2::SockRef::from(tcp).send_vectored_with_flags(slices, libc::MSG_MORE)
 }
 
 /// Elsewhere it leaves at once.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(in crate::proxy) fn send(tcp: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+pub(crate) fn send(tcp: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     socket2::SockRef::from(tcp).send_vectored(slices)
 }
 

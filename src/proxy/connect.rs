@@ -19,23 +19,23 @@ use hyper::ext::ReasonPhrase;
 use tokio::net::TcpStream;
 
 use crate::clock::TimeSpan;
-use crate::gate::crawlers::{ConnectedClient, CrawlerIdentity};
-use crate::gate::permit::TunnelPermit;
-use crate::gate::refusal::Refusal;
-use crate::gate::stage::identify::identify;
-use crate::gate::tunnel::{
-    self as gate, TunnelEvaluation, TunnelFacts, TunnelResult, TunnelServices,
-};
-use crate::gate::tunnel_tls::TlsHandling;
 use crate::metrics::OpenConnection;
 use crate::metrics::labels::{ResponseSource, TunnelVerdictLabel};
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::RequestRecord;
 use crate::metrics::trace::TracePart;
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::pipeline::crawlers::{ConnectedClient, CrawlerIdentity};
+use crate::pipeline::permit::TunnelPermit;
+use crate::pipeline::refusal::Refusal;
+use crate::pipeline::stage::identify::identify;
+use crate::pipeline::tunnel::{
+    self as gate, TunnelEvaluation, TunnelFacts, TunnelResult, TunnelServices,
+};
+use crate::pipeline::tunnel_tls::TlsHandling;
 use crate::tls::issuer::is_certifiable;
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
-use crate::vocab::target::HostTarget;
+use crate::urls::target::HostTarget;
 
 use super::destination::VettedAddresses;
 use super::dial::dial;
@@ -425,7 +425,7 @@ fn reason_phrase(status: u16, refusal: &Refusal, id: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocab::rule_id::RuleId;
+    use crate::model::rule_id::RuleId;
 
     #[test]
     fn the_phrase_says_why_in_eighty_characters() {

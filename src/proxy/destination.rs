@@ -11,12 +11,12 @@ use ipnet::IpNet;
 use smallvec::SmallVec;
 
 use crate::clock::TimeSpan;
-use crate::gate::destination::{
+use crate::metrics::Metrics;
+use crate::pipeline::destination::{
     AddressList, DestinationError, DestinationResolver, RemainingAddresses,
 };
-use crate::metrics::Metrics;
-use crate::vocab::address::{AddressClass, classify, effective_address, to_unmapped};
-use crate::vocab::target::{HostTarget, UrlTarget};
+use crate::urls::address::{AddressClass, classify, effective_address, to_unmapped};
+use crate::urls::target::{HostTarget, UrlTarget};
 
 use super::negative_cache::NegativeConnectCache;
 use super::resolve::{DnsResolver, Resolution, ResolveError};

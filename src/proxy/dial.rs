@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
-use crate::gate::permit::OriginTimeouts;
+use crate::pipeline::permit::OriginTimeouts;
 
 use super::destination::VettedAddresses;
 

@@ -20,17 +20,17 @@ use std::sync::Arc;
 use http::Method;
 use http::response::Parts;
 
-use crate::gate::evaluation::Evaluation;
-use crate::gate::failure_class::FailureKind;
-use crate::gate::refusal::Refusal;
-use crate::gate::response::{self, ContentUse, DocumentFacts};
-use crate::gate::stage::outcome::OutcomeRecorder;
 use crate::metrics::Metrics;
 use crate::metrics::labels::DocumentOutcome;
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::UrlRetention;
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::pipeline::evaluation::Evaluation;
+use crate::pipeline::failure_class::FailureKind;
+use crate::pipeline::refusal::Refusal;
+use crate::pipeline::response::{self, ContentUse, DocumentFacts};
+use crate::pipeline::stage::outcome::OutcomeRecorder;
 
 use super::body::{BodyError, ResponseDownload};
 use buffer::BodyBuffer;

@@ -8,13 +8,13 @@
 
 mod client_socket;
 mod client_stream;
-pub(in crate::proxy) mod client_tls;
+pub(crate) mod client_tls;
 mod close;
 mod line;
 mod reader;
 mod scan;
 mod service_state;
-pub(in crate::proxy) mod timer;
+pub(crate) mod timer;
 mod writer;
 
 pub use client_socket::ClientSocket;

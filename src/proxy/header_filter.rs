@@ -9,9 +9,9 @@ use http::header::{
 use http::{StatusCode, Version};
 use smallvec::SmallVec;
 
-use crate::vocab::crawl_status::CrawlStatus;
-use crate::vocab::media_type::essence;
-use crate::vocab::target::UrlTarget;
+use crate::model::crawl_status::CrawlStatus;
+use crate::model::media_type::essence;
+use crate::urls::target::UrlTarget;
 
 use super::local_reply::{CRAWL_STATUS, PROXY_STATUS};
 

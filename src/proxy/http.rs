@@ -12,23 +12,25 @@ use http::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE};
 use http::{HeaderValue, Request, Response, request, response};
 use hyper::body::Incoming;
 
-use crate::gate::admission::AdmissionQueue;
-use crate::gate::crawlers::CrawlerRegistry;
-use crate::gate::evaluation::{Evaluation, RequestFacts};
-use crate::gate::permit::Permit;
-use crate::gate::refusal::{Refusal, RefusalForm};
-use crate::gate::request::{Ledger, RequestOutcome, RequestResult, RequestServices, WaitContext};
-use crate::gate::response::ResponseAnnotations;
-use crate::gate::snapshot::{ActivePolicy, PolicySnapshot};
-use crate::gate::stage::identify::identify;
-use crate::gate::stage::outcome::{self, OutcomeRecorder};
-use crate::gate::stage::recrawl;
-use crate::gate::{request as gate_request, response as gate_response};
 use crate::metrics::labels::ResponseSource;
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::{Recorder, RequestRecord};
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::pipeline::admission::AdmissionQueue;
+use crate::pipeline::crawlers::CrawlerRegistry;
+use crate::pipeline::evaluation::{Evaluation, RequestFacts};
+use crate::pipeline::permit::Permit;
+use crate::pipeline::refusal::{Refusal, RefusalForm};
+use crate::pipeline::request::{
+    Ledger, RequestOutcome, RequestResult, RequestServices, WaitContext,
+};
+use crate::pipeline::response::ResponseAnnotations;
+use crate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crate::pipeline::stage::identify::identify;
+use crate::pipeline::stage::outcome::{self, OutcomeRecorder};
+use crate::pipeline::stage::recrawl;
+use crate::pipeline::{request as gate_request, response as gate_response};
 
 use super::body::{BodyTimeLimits, RequestUpload, ResponseBody, ResponseDownload};
 use super::connect::ConnectionContext;
@@ -48,7 +50,7 @@ use super::upstream::{UpstreamClient, UpstreamError, UpstreamRequest, UpstreamRe
 
 pub use bare_response::bare_refusal;
 use early_end::discard_body;
-pub(in crate::proxy) use early_end::{CaughtPanic, catch_panic};
+pub(crate) use early_end::{CaughtPanic, catch_panic};
 
 /// The snapshot that the proxy judges under.
 pub type ProxyPolicySnapshot = PolicySnapshot<Arc<PolicyMetrics>>;
@@ -100,7 +102,7 @@ struct PendingResponse {
     marks: ResponseAnnotations,
 }
 
-pub(in crate::proxy) type BoxedRefusal = Box<Refusal>;
+pub(crate) type BoxedRefusal = Box<Refusal>;
 
 impl ProxyService {
     /// Answers one request. Its record ends with the last byte of the answer, or with the client.
@@ -478,7 +480,7 @@ impl ProxyService {
     }
 
     /// The answer to a refused request; none for a crawler that is hung up on.
-    pub(in crate::proxy) fn refusal_response(
+    pub(crate) fn refusal_response(
         &self,
         refusal: &Refusal,
         preferences: &ReplyPreferences,

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use crate::gate::robots_fetch::inspection::{OriginInspector, RobotsFileStatus};
+use crate::pipeline::robots_fetch::inspection::{OriginInspector, RobotsFileStatus};
 
 use super::http::ProxyService;
 

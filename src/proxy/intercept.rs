@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use rustls::AlertDescription;
 
-use crate::gate::refusal::Refusal;
-use crate::gate::snapshot::PolicySnapshot;
-use crate::gate::tunnel::TunnelFacts;
-use crate::gate::tunnel_tls::{TlsHandling, tls_handling};
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::pipeline::refusal::Refusal;
+use crate::pipeline::snapshot::PolicySnapshot;
+use crate::pipeline::tunnel::TunnelFacts;
+use crate::pipeline::tunnel_tls::{TlsHandling, tls_handling};
 use crate::tls::issuer::{CertificateIssuer, IssueError, LeafCertificate};
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
 
 /// How often the operator is told of clients that do not trust the certificates.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
@@ -95,7 +95,7 @@ pub fn tls_action<C>(
     }
 }
 
-pub(in crate::proxy) fn interception_unavailable() -> Refusal {
+pub(crate) fn interception_unavailable() -> Refusal {
     Refusal::new(Reason::Undecided, Stage::Connect).with_detail(
         "a rule wants this host's tunnels looked into (tls: intercept), but this proxy has no certificate authority \
          (tls.intercept in the configuration)",

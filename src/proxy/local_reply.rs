@@ -12,17 +12,17 @@ use http::header::{
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
-use crate::gate::evaluation::first_values;
-use crate::gate::refusal::Refusal;
-use crate::gate::response::ResponseAnnotations;
 use crate::metrics::record::RequestRecord;
+use crate::model::crawl_status::CrawlStatus;
+use crate::model::crawler::Crawler;
+use crate::model::intent::Intent;
+use crate::model::profile::{Conditional, Profile, WireResponse};
+use crate::model::rule_id::RuleId;
+use crate::pipeline::evaluation::first_values;
+use crate::pipeline::refusal::Refusal;
+use crate::pipeline::response::ResponseAnnotations;
 use crate::robots::state::{RobotsRules, RobotsState};
-use crate::vocab::crawl_status::CrawlStatus;
-use crate::vocab::crawler::Crawler;
-use crate::vocab::intent::Intent;
-use crate::vocab::profile::{Conditional, Profile, WireResponse};
-use crate::vocab::rule_id::RuleId;
-use crate::vocab::trace_context::TraceId;
+use crate::trace_context::TraceId;
 
 use trace_request::TraceRequest;
 
@@ -462,8 +462,8 @@ fn to_single_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vocab::reason::Reason;
-    use crate::vocab::stage::Stage;
+    use crate::model::reason::Reason;
+    use crate::model::stage::Stage;
 
     fn answered(refusal: &Refusal, profile: Profile, accept: &str) -> Response<Bytes> {
         let mut headers = HeaderMap::new();

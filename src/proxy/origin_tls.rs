@@ -22,9 +22,9 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::metrics::Metrics;
+use crate::model::certificate_verification::CertificateVerification;
 use crate::tls::provider::crypto_provider;
-use crate::vocab::certificate_verification::CertificateVerification;
-use crate::vocab::target::UrlTarget;
+use crate::urls::target::UrlTarget;
 
 pub use error::TlsError;
 pub use stream::OriginTcp;

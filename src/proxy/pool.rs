@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use hyper::client::conn::http1::{Connection, SendRequest};
 use indexmap::IndexMap;
 
-use crate::vocab::certificate_verification::CertificateVerification;
+use crate::model::certificate_verification::CertificateVerification;
 
 use super::body::RequestUpload;
 use super::destination::VettedAddresses;
@@ -51,7 +51,7 @@ pub struct OriginConnection {
     /// Whether the origin has proved who it is.
     pub verify: CertificateVerification,
     /// Runs while an answer is waited for.
-    pub(in crate::proxy) response_timer: LazyTimer,
+    pub(crate) response_timer: LazyTimer,
 }
 
 impl OriginConnection {

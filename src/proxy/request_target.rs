@@ -9,11 +9,11 @@ use http::header::{CONTENT_LENGTH, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCOD
 use http::request::Parts;
 use http::{Method, Uri, Version};
 
-use crate::gate::refusal::Refusal;
 use crate::metrics::record::RequestRecord;
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
-use crate::vocab::target::{HostTarget, Scheme, UrlTarget};
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::pipeline::refusal::Refusal;
+use crate::urls::target::{HostTarget, Scheme, UrlTarget};
 
 use super::header_filter::ViaName;
 use super::http::ProxyPolicySnapshot;

@@ -14,13 +14,13 @@ use moka::sync::Cache;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
-use crate::gate::robots_fetch::inspection::RobotsFileStatus;
-use crate::gate::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crate::metrics::Metrics;
+use crate::model::certificate_verification::CertificateVerification;
+use crate::pipeline::robots_fetch::inspection::RobotsFileStatus;
+use crate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use crate::robots::state::{RobotsFetchResult, RobotsState};
-use crate::vocab::certificate_verification::CertificateVerification;
-use crate::vocab::target::UrlTarget;
+use crate::urls::target::UrlTarget;
 
 pub use fetch::{RobotsFetch, RobotsFetcher};
 

@@ -6,7 +6,7 @@
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
-use crate::gate::header_effects::RobotsTag;
+use crate::pipeline::header_effects::RobotsTag;
 use crate::robots::robots_tag::{directive_groups, split_directives};
 
 const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");

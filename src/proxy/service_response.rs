@@ -7,13 +7,13 @@ use http::header::CONNECTION;
 use http::{HeaderValue, Method, Response};
 use hyper::ext::ReasonPhrase;
 
-use crate::gate::refusal::Refusal;
-use crate::gate::response::ContentHash;
-use crate::gate::stage::outcome::OutcomeRecorder;
 use crate::metrics::labels::ResponseSource;
 use crate::metrics::record::RequestRecord;
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::pipeline::refusal::Refusal;
+use crate::pipeline::response::ContentHash;
+use crate::pipeline::stage::outcome::OutcomeRecorder;
 
 use super::body::{BodyError, BodyObserver, ResponseBody};
 use super::head::ServiceGuard;
@@ -91,7 +91,7 @@ fn record_body_error(outcome_recorder: &mut OutcomeRecorder, error: BodyError) {
 
 /// An answer of ours on its way. One to HEAD keeps the length of its body and loses the body; behind one to CONNECT
 /// the connection closes, since what follows may be another protocol's bytes (RFC 9931).
-pub(in crate::proxy) fn local_response(
+pub(crate) fn local_response(
     mut response: Response<Bytes>,
     method: &Method,
     mut record: Box<RequestRecord>,
@@ -113,9 +113,7 @@ pub(in crate::proxy) fn local_response(
 }
 
 /// The answer to a CONNECT that was granted.
-pub(in crate::proxy) fn established_response(
-    open: ServiceGuard,
-) -> Response<ResponseBody<ResponseObserver>> {
+pub(crate) fn established_response(open: ServiceGuard) -> Response<ResponseBody<ResponseObserver>> {
     let mut response = Response::new(ResponseBody::full(
         Bytes::new(),
         ResponseObserver {
@@ -131,10 +129,7 @@ pub(in crate::proxy) fn established_response(
 }
 
 /// What goes with an answer that has a record.
-pub(in crate::proxy) fn local_observer(
-    record: Box<RequestRecord>,
-    open: ServiceGuard,
-) -> ResponseObserver {
+pub(crate) fn local_observer(record: Box<RequestRecord>, open: ServiceGuard) -> ResponseObserver {
     ResponseObserver {
         record: Some(record),
         outcome_recorder: None,
@@ -143,7 +138,7 @@ pub(in crate::proxy) fn local_observer(
 }
 
 /// What goes with an origin's answer.
-pub(in crate::proxy) fn origin_observer(
+pub(crate) fn origin_observer(
     record: Box<RequestRecord>,
     outcome_recorder: Option<Box<OutcomeRecorder>>,
     open: ServiceGuard,

@@ -6,7 +6,7 @@
 //! more than [`MAX_CLIENT_HELLO`] of them.
 
 use crate::metrics::labels::SniCheck;
-use crate::vocab::target::{HostTarget, canonical_host};
+use crate::urls::target::{HostTarget, canonical_host};
 
 /// Bytes that a ClientHello may have, records and all. Real ones have up to 2 KiB.
 pub const MAX_CLIENT_HELLO: usize = 16 * 1024;

@@ -10,17 +10,17 @@ use super::upstream::{UpstreamError, UpstreamResponse};
 
 /// What a request had to wait for before it was decided.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::proxy) struct WaitTimes {
+pub(crate) struct WaitTimes {
     /// For its host's name.
-    pub(in crate::proxy) resolved_in: Option<TimeSpan>,
+    pub(crate) resolved_in: Option<TimeSpan>,
     /// For its host's robots.txt.
-    pub(in crate::proxy) fetched_in: Option<TimeSpan>,
+    pub(crate) fetched_in: Option<TimeSpan>,
     /// For its host's turn: until now.
-    pub(in crate::proxy) held: Option<Duration>,
+    pub(crate) held: Option<Duration>,
 }
 
 /// Tells the record that it is decided; what it was held is no part of that. The time.
-pub(in crate::proxy) fn record_decision(record: &mut RequestRecord, waited: WaitTimes) -> Instant {
+pub(crate) fn record_decision(record: &mut RequestRecord, waited: WaitTimes) -> Instant {
     let now = record.clock().now();
     let WaitTimes {
         resolved_in: found_in,
@@ -57,7 +57,7 @@ pub(in crate::proxy) fn record_decision(record: &mut RequestRecord, waited: Wait
 
 /// Tells the record how the origin was reached, and of the first byte of its answer: now. `decided` is when the request
 /// set out for it.
-pub(in crate::proxy) fn record_first_byte(
+pub(crate) fn record_first_byte(
     record: &mut RequestRecord,
     answered: &UpstreamResponse,
     decided: Instant,
@@ -79,11 +79,7 @@ pub(in crate::proxy) fn record_first_byte(
 }
 
 /// Tells the record that the origin was not reached, or did not answer.
-pub(in crate::proxy) fn record_failure(
-    record: &mut RequestRecord,
-    error: &UpstreamError,
-    decided: Instant,
-) {
+pub(crate) fn record_failure(record: &mut RequestRecord, error: &UpstreamError, decided: Instant) {
     record.set_upstream_error(error.as_str());
     if matches!(error, UpstreamError::Dial(_)) {
         let now = record.clock().now();

@@ -20,10 +20,10 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 
 use crate::clock::{Clock, TimeSpan};
-use crate::gate::admission::{HostSlot, ResendDecision};
-use crate::gate::permit::{Permit, SendOptions};
-use crate::vocab::certificate_verification::CertificateVerification;
-use crate::vocab::target::{Scheme, UrlTarget};
+use crate::model::certificate_verification::CertificateVerification;
+use crate::pipeline::admission::{HostSlot, ResendDecision};
+use crate::pipeline::permit::{Permit, SendOptions};
+use crate::urls::target::{Scheme, UrlTarget};
 
 use super::body::{
     BodyError, BodyTimeLimits, PoolHandle, RequestUpload, ResponseDownload, UploadProgress,

@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 
 use serde_json::{Map, Value as Json};
 
-use crate::gate::offline_evaluation::OfflineEvaluation;
+use crate::model::intent::Intent;
+use crate::model::profile::Profile;
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::FACT_KEYS;
-use crate::vocab::intent::Intent;
-use crate::vocab::profile::Profile;
 
 use super::decision::verdict;
 

@@ -2,11 +2,11 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::gate::offline_evaluation::OfflineEvaluation;
+use crate::model::crawl_status::CrawlStatus;
+use crate::model::intent::Intent;
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::{CaseFacts, ExpectedVerdict};
 use crate::policy::options::OptionValue;
-use crate::vocab::crawl_status::CrawlStatus;
-use crate::vocab::intent::Intent;
 
 /// `allow`, `reject` or `undecided`.
 pub fn verdict(trial: &OfflineEvaluation<'_>) -> &'static str {

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::gate::offline_evaluation::OfflineEvaluation;
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::CaseFacts;
 use crate::policy::condition::Truth;
 use crate::policy::explain::decisive_test::DecisiveTest;
@@ -10,7 +10,7 @@ use crate::policy::explain::{OptionExplanation, RuleExplanation};
 use crate::policy::options::OptionSetter;
 use crate::policy::rule::{ChildOrder, EnforcementMode, GroupRule, RuleBody};
 
-use crate::vocab::profile::Profile;
+use crate::model::profile::Profile;
 
 use super::decision;
 use super::response::{PredictedResponse, ProfileResponses};

@@ -5,13 +5,13 @@
 
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 
-use crate::gate::header_effects::{HeaderEffects, RequestEffects};
-use crate::gate::offline_evaluation::OfflineEvaluation;
-use crate::gate::refusal::Refusal;
+use crate::model::profile::{Conditional, Profile};
+use crate::pipeline::header_effects::{HeaderEffects, RequestEffects};
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
+use crate::pipeline::refusal::Refusal;
 use crate::policy::cases::{CaseFacts, CaseTarget};
 use crate::proxy::local_reply::{self, CRAWL_DECISION, PolicyLabel, RefusalFormat, RefusalStyle};
 use crate::proxy::robots_tag;
-use crate::vocab::profile::{Conditional, Profile};
 
 use super::decision::crawl_status;
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::politeness::budget::{BudgetUsage, HostHash};
+use crate::pacing::budget::{BudgetUsage, HostHash};
 
 use super::atomic_file::{AtomicFile, RecoveryHint};
 

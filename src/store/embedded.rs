@@ -9,9 +9,9 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::politeness::ban::BanSuspicion;
-use crate::politeness::pace::{HostPace, PaceDecision, RequestKind, ResendDecision};
-use crate::politeness::response_class::{Challenge, ResponseClass};
+use crate::pacing::ban::BanSuspicion;
+use crate::pacing::pace::{HostPace, PaceDecision, RequestKind, ResendDecision};
+use crate::pacing::response_class::{Challenge, ResponseClass};
 
 use super::sharded_map::{MapShard, SHARD_COUNT, ShardedMap, hash_name, shrink_if_sparse};
 use super::{HostSnapshot, LeaseOutcome, LimiterKey, StoreStats};

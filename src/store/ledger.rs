@@ -31,7 +31,7 @@ use crate::ledger::key::LedgerKey;
 use crate::ledger::observation::UrlObservation;
 use crate::ledger::record::{LedgerRecord, UnixMillis};
 use crate::ledger::transition::ErrorTolerance;
-use crate::vocab::crawl_status::CrawlStatus;
+use crate::model::crawl_status::CrawlStatus;
 
 use database::{LedgerDatabase, LedgerLocation, LedgerReadView, RetentionCutoff};
 pub use database::{LedgerOpenError, LedgerUnavailable};

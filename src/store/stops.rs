@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::politeness::stops::{EmergencyStop, StopId, StopReason, StopTarget};
+use crate::pacing::stops::{EmergencyStop, StopId, StopReason, StopTarget};
 
 use super::atomic_file::{AtomicFile, RecoveryHint};
 

@@ -1,7 +1,7 @@
 //! Spellings of addresses: whatever a URL writes, the address behind it is judged.
 
-use crawlgate::vocab::address::{AddressClass, classify};
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::urls::address::{AddressClass, classify};
+use crawlgate::urls::target::UrlTarget;
 
 /// Hosts as a URL may write them, and the range that each is in.
 const FORBIDDEN: &[(&str, &str)] = &[

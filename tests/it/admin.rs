@@ -16,13 +16,13 @@ use crawlgate::admin::health::{CheckState, HealthCheck, Readiness};
 use crawlgate::admin::policy_api::PolicyApi;
 use crawlgate::admin::stops::StopsApi;
 use crawlgate::clock::Clock;
-use crawlgate::gate::reload::{ReloadHandle, ReloadOutcome};
-use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
-use crawlgate::gate::stop_registry::StopRegistry;
+use crawlgate::diagnostics::problem::{Problem, SourceLocation};
 use crawlgate::metrics::Metrics;
+use crawlgate::model::profile::Profile;
+use crawlgate::pipeline::reload::{ReloadHandle, ReloadOutcome};
+use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::stop_registry::StopRegistry;
 use crawlgate::policy::compile;
-use crawlgate::vocab::problem::{Problem, SourceLocation};
-use crawlgate::vocab::profile::Profile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 

@@ -6,9 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crawlgate::config::policy::failing_cases;
+use crawlgate::diagnostics::problem::Problem;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::vocab::problem::Problem;
 
 /// Everything that is said of a policy, errors and warnings alike.
 fn said(path: &Path) -> String {

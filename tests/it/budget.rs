@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
-use crawlgate::gate::budget::{
+use crawlgate::pipeline::budget::{
     BudgetAction, BudgetKind, BudgetLimits, BudgetRequest, BudgetTracker, UrlNovelty, host_number,
 };
 use crawlgate::store::budgets::BudgetsFile;

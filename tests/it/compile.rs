@@ -1,13 +1,13 @@
 //! From policy text to a compiled policy: layout, stages, options, files, and what is said of mistakes.
 
 use crawlgate::clock::Clock;
+use crawlgate::diagnostics::problem::{Problem, Severity};
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::{CaseFacts, CaseRefusal};
 use crawlgate::policy::compile::{CompiledPolicy, load, load_builtin};
 use crawlgate::policy::rule::{ChildOrder, EnforcementMode, PolicyStage, Rule};
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::trail::Trail;
-use crawlgate::vocab::problem::{Problem, Severity};
 use serde_json::{Value as Json, json};
 
 const HEAD: &str = "policy: 1\nname: t\noptions: { disposition: allow }\n";

@@ -14,13 +14,13 @@ use crawlgate::config::settings::{
     LogTarget, MetricsLevel, OnFullSetting, PolicyOrigin, ProfileSetting, ResolverSetting,
     RotateConfig, StoreConfig, TlsConfig, TrustRoots, WorkerCount,
 };
-use crawlgate::gate::crawlers::AnonymousAccess;
-use crawlgate::gate::crawlers::password::PasswordMatch;
-use crawlgate::vocab::crawler::CrawlerHint;
-use crawlgate::vocab::problems::Problems;
-use crawlgate::vocab::profile::Profile;
-use crawlgate::vocab::rule_id::Slug;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::diagnostics::problems::Problems;
+use crawlgate::model::crawler::CrawlerHint;
+use crawlgate::model::profile::Profile;
+use crawlgate::model::rule_id::Slug;
+use crawlgate::pipeline::crawlers::AnonymousAccess;
+use crawlgate::pipeline::crawlers::password::PasswordMatch;
+use crawlgate::urls::target::UrlTarget;
 
 use crate::support::folder::Folder;
 

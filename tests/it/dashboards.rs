@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use crawlgate::metrics::names::ALL;
+use crawlgate::model::reason::{Reason, RetryHint};
 use crawlgate::robots::fetch_outcome::{FetchEffect, OUTCOMES};
-use crawlgate::vocab::reason::{Reason, RetryHint};
 
 /// The text between two others, of which the first must be there once.
 fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {

@@ -15,8 +15,8 @@ use crawlgate::metrics::log::{
     DecisionLog, LogCloseResult, LogDestination, LogFileRotation, LogSettings,
 };
 use crawlgate::metrics::record::{Recorder, UrlRetention};
-use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::model::reason::Reason;
+use crawlgate::urls::target::UrlTarget;
 use serde_json::{Value as Json, json};
 
 use crate::support::command::{Said, crawlgate};

@@ -1,14 +1,14 @@
 //! The document stage, and the options that look at answers (policy.md sections 2, 4 and 5).
 
-use crawlgate::gate::offline_evaluation::OfflineEvaluation;
+use crawlgate::diagnostics::problem::Problem;
+use crawlgate::model::profile::Profile;
+use crawlgate::model::reason::Reason;
+use crawlgate::pipeline::offline_evaluation::OfflineEvaluation;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile::{CompiledPolicy, load};
 use crawlgate::policy::decide::{Cause, Verdict};
 use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::vocab::problem::Problem;
-use crawlgate::vocab::profile::Profile;
-use crawlgate::vocab::reason::Reason;
 use serde_json::{Value as Json, json};
 
 fn opened(body: &str) -> Result<CompiledPolicy, String> {

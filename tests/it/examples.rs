@@ -15,10 +15,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crawlgate::config::policy_files::PolicyFiles;
-use crawlgate::gate::offline_evaluation::run_case;
+use crawlgate::diagnostics::problem::Problem;
+use crawlgate::pipeline::offline_evaluation::run_case;
 use crawlgate::policy::compile::{CompiledPolicy, load};
 use crawlgate::policy::source::FileSystem;
-use crawlgate::vocab::problem::Problem;
 
 /// The systems whose texts are held here.
 const SYSTEMS: [&str; 5] = ["velocity", "webcopy", "exalead", "omnifind", "norconex"];

@@ -12,7 +12,7 @@ use crawlgate::feed::{Feed, FeedSettings};
 use crawlgate::metrics::Metrics;
 use crawlgate::post::Endpoint;
 use crawlgate::store::ledger::{Ledger, LedgerSettings};
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::urls::target::UrlTarget;
 use serde_json::Value as Json;
 
 use crate::support::folder::Folder;

@@ -4,77 +4,40 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Each module with the modules that it may name, itself aside.
-const MAY_NAME: [(&str, &[&str]); 21] = [
-    ("vocab", &[]),
+/// Each module with the modules that it may name, itself aside. Those of `crawlgate-policy` may be named by all.
+const MAY_NAME: [(&str, &[&str]); 16] = [
     ("clock", &[]),
-    ("yaml", &["vocab"]),
-    ("policy", &["vocab", "yaml", "robots"]),
-    ("robots", &["vocab"]),
-    ("politeness", &["vocab"]),
-    ("ledger", &["vocab"]),
-    ("store", &["vocab", "politeness", "ledger"]),
+    ("trace_context", &[]),
     ("heap", &[]),
-    ("metrics", &["vocab", "clock"]),
-    ("post", &["vocab"]),
-    ("otlp", &["vocab", "clock", "metrics", "post"]),
-    (
-        "feed",
-        &[
-            "vocab", "clock", "ledger", "store", "metrics", "report", "post",
-        ],
-    ),
-    (
-        "gate",
-        &[
-            "vocab",
-            "clock",
-            "policy",
-            "robots",
-            "politeness",
-            "ledger",
-            "store",
-            "metrics",
-        ],
-    ),
-    ("tls", &["vocab", "clock", "metrics"]),
+    ("store", &[]),
+    ("metrics", &["clock", "trace_context"]),
+    ("post", &[]),
+    ("otlp", &["clock", "trace_context", "metrics", "post"]),
+    ("feed", &["clock", "store", "metrics", "report", "post"]),
+    ("pipeline", &["clock", "store", "metrics"]),
+    ("tls", &["clock", "metrics"]),
     (
         "proxy",
-        &["vocab", "clock", "robots", "gate", "tls", "metrics"],
+        &["clock", "trace_context", "pipeline", "tls", "metrics"],
     ),
-    (
-        "report",
-        &[
-            "vocab", "clock", "policy", "ledger", "store", "gate", "proxy",
-        ],
-    ),
+    ("report", &["clock", "store", "pipeline", "proxy"]),
     (
         "admin",
-        &[
-            "vocab", "clock", "policy", "ledger", "store", "gate", "metrics", "report",
-        ],
+        &["clock", "store", "pipeline", "metrics", "report"],
     ),
-    (
-        "config",
-        &["vocab", "yaml", "policy", "gate", "proxy", "admin"],
-    ),
+    ("config", &["pipeline", "proxy", "admin"]),
     (
         "cli",
         &[
-            "vocab",
             "clock",
-            "yaml",
-            "policy",
-            "robots",
-            "politeness",
-            "ledger",
+            "trace_context",
             "store",
             "heap",
             "metrics",
             "post",
             "otlp",
             "feed",
-            "gate",
+            "pipeline",
             "tls",
             "proxy",
             "report",
@@ -85,17 +48,16 @@ const MAY_NAME: [(&str, &[&str]); 21] = [
     ("main", &["cli"]),
 ];
 
-/// What pure modules may not name: sockets, files, clocks, metrics.
-const IMPURE: [&str; 9] = [
-    "tokio",
-    "hyper",
-    "std::fs",
-    "std::net::Tcp",
-    "std::net::Udp",
-    "Instant::now",
-    "SystemTime",
-    "prometheus",
-    "moka",
+/// The parts of `crawlgate-policy`, which `lib.rs` re-exports.
+const POLICY_CRATE: [&str; 8] = [
+    "diagnostics",
+    "ledger",
+    "model",
+    "pacing",
+    "policy",
+    "robots",
+    "urls",
+    "yaml",
 ];
 
 #[test]
@@ -109,7 +71,9 @@ fn no_arrow_points_up() {
         };
         for (named, line) in named_modules(&file) {
             arrows += 1;
-            let fine = named == module || allowed.contains(&named.as_str());
+            let fine = named == module
+                || POLICY_CRATE.contains(&named.as_str())
+                || allowed.contains(&named.as_str());
             assert!(
                 fine,
                 "{}: `{module}` may not name `{named}`: {line}",
@@ -121,27 +85,6 @@ fn no_arrow_points_up() {
         arrows > 100,
         "{arrows} arrows: is this still reading the sources?"
     );
-}
-
-#[test]
-fn pure_modules_do_no_io() {
-    for file in sources() {
-        if !["vocab", "policy", "robots", "politeness", "ledger", "yaml"]
-            .contains(&module_of(&file).as_str())
-        {
-            continue;
-        }
-        let text = fs::read_to_string(&file).unwrap();
-        for line in code(&text).filter(|l| !l.contains("#[cfg(test)]")) {
-            for word in IMPURE {
-                assert!(
-                    !line.contains(word),
-                    "{}: {word} in a pure module: {line}",
-                    file.display()
-                );
-            }
-        }
-    }
 }
 
 #[test]
@@ -165,7 +108,7 @@ fn only_yaml_names_the_yaml_library_and_only_clock_reads_time() {
 /// The path of one request fits on a screen.
 #[test]
 fn the_order_is_written_once_and_short() {
-    for file in ["src/gate/request.rs", "src/gate/response.rs"] {
+    for file in ["src/pipeline/request.rs", "src/pipeline/response.rs"] {
         let lines = fs::read_to_string(file).unwrap().lines().count();
         assert!(lines < 150, "{file} has {lines} lines");
     }

@@ -7,9 +7,9 @@ use crawlgate::ledger::observation::{
     DeliveredDocument, ObservationOutcome, ObservedRefusal, RefusalRecording,
 };
 use crawlgate::ledger::record::DocumentValidators;
+use crawlgate::model::crawl_status::CrawlStatus;
+use crawlgate::model::intent::Intent;
 use crawlgate::store::ledger::{Ledger, LedgerSettings};
-use crawlgate::vocab::crawl_status::CrawlStatus;
-use crawlgate::vocab::intent::Intent;
 use serde_json::Value as Json;
 
 use crate::reload::{Client, admin};

@@ -20,13 +20,13 @@ use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::config::load::{Environment, Overrides, load};
 use crawlgate::config::policy;
 use crawlgate::config::settings::Settings;
-use crawlgate::gate::reload::{ReloadOutcome, ReloadTrigger};
 use crawlgate::ledger::event::{LedgerEventKind, LedgerEventReason};
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::record::LedgerRecord;
 use crawlgate::ledger::transition::ErrorTolerance;
+use crawlgate::model::profile::Profile;
+use crawlgate::pipeline::reload::{ReloadOutcome, ReloadTrigger};
 use crawlgate::store::ledger::{FeedCursor, Ledger};
-use crawlgate::vocab::profile::Profile;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::effects::{Answer, ask};

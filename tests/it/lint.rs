@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 
+use crawlgate::diagnostics::problem::Severity;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile::{CompiledPolicy, load};
 use crawlgate::policy::decide::{Cause, Decision};
 use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::vocab::problem::Severity;
 use serde_json::{Value as Json, json};
 
 use crate::property::generate::Generator;
@@ -48,7 +48,7 @@ fn dead(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
         .problems
         .iter()
         .filter(|p| p.message.starts_with("can never decide"));
-    let read = |p: &crawlgate::vocab::problem::Problem| {
+    let read = |p: &crawlgate::diagnostics::problem::Problem| {
         let reason = REASONS.iter().find(|(text, _)| p.message.contains(text));
         (
             p.rule.as_ref().unwrap().as_str().to_owned(),

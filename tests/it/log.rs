@@ -17,11 +17,11 @@ use crawlgate::metrics::log::{
 };
 use crawlgate::metrics::record::{Recorder, RequestRecord, UrlRetention};
 use crawlgate::metrics::shadow::{ShadowChange, ShadowNote, ShadowNotes, ShadowSource};
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::rule_id::{RuleId, Slug};
-use crawlgate::vocab::stage::Stage;
-use crawlgate::vocab::target::{HostTarget, UrlTarget};
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::reason::Reason;
+use crawlgate::model::rule_id::{RuleId, Slug};
+use crawlgate::model::stage::Stage;
+use crawlgate::urls::target::{HostTarget, UrlTarget};
 use http::{HeaderValue, Method};
 use serde_json::Value;
 

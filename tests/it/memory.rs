@@ -9,7 +9,7 @@ use crawlgate::policy::options::checks::{self, CheckAction};
 use crawlgate::policy::options::{recrawl, schema};
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::trail::Trail;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::urls::target::UrlTarget;
 
 fn opened(body: &str) -> Result<Policy, String> {
     let text = format!("policy: 1\nname: p\n{body}\n");
@@ -316,7 +316,7 @@ rules:
 
 #[test]
 fn what_a_tunnel_hides_leaves_it_undecided() {
-    let host = crawlgate::vocab::target::HostTarget::parse_authority("h.com:443").unwrap();
+    let host = crawlgate::urls::target::HostTarget::parse_authority("h.com:443").unwrap();
     for (options, verdict) in [
         ("traps: none", "default"),
         ("traps: long_url", "undecided"),

@@ -14,11 +14,11 @@ use crawlgate::metrics::policy::{PolicyMetrics, RETENTION, RULE_LABELS, RuleCoun
 use crawlgate::metrics::record::{Recorder, UrlRetention};
 use crawlgate::metrics::shadow::{ShadowChange, ShadowNote, ShadowNotes, ShadowSource};
 use crawlgate::metrics::{CrawlerIndex, Metrics, names};
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::rule_id::{RuleId, Slug};
-use crawlgate::vocab::stage::Stage;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::reason::Reason;
+use crawlgate::model::rule_id::{RuleId, Slug};
+use crawlgate::model::stage::Stage;
+use crawlgate::urls::target::UrlTarget;
 use http::{HeaderValue, Method};
 
 /// The names of operations.md that are exported so far.

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crawlgate::clock::Clock;
-use crawlgate::politeness::queue::{
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::rule_id::Slug;
+use crawlgate::pacing::queue::{
     PROMOTION_INTERVAL, PriorityClass, QueueRank, QueueTicket, WaitOrder, WaitQueue,
 };
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::rule_id::Slug;
 use fastrand::Rng;
 
 const SECOND: Duration = Duration::from_secs(1);

@@ -10,13 +10,13 @@ mod shadow;
 
 use std::collections::BTreeMap;
 
+use crawlgate::model::reason::Reason;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile;
 use crawlgate::policy::decide::{Cause, Decision, Verdict};
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::trail::Trail;
-use crawlgate::vocab::reason::Reason;
 use serde_json::{Value as Json, json};
 
 use generate::{Generator, Spread};

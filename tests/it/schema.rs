@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use boon::{Compiler, SchemaIndex, Schemas};
 use crawlgate::config::file::{self, ConfigFile};
+use crawlgate::diagnostics::problems::Problems;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::source::{self, FileKind, MemoryFileSystem};
-use crawlgate::vocab::problems::Problems;
 use serde_json::{Value as Json, json};
 
 const POLICY: &str = "config/policy.schema.json";

@@ -1,13 +1,13 @@
 //! Crawl spaces: whose rules and options run, and the code of a refused URL of the ledger (policy.md section 6).
 
-use crawlgate::gate::offline_evaluation::OfflineEvaluation;
+use crawlgate::diagnostics::problem::Problem;
+use crawlgate::model::profile::Profile;
+use crawlgate::pipeline::offline_evaluation::OfflineEvaluation;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::explain::RuleStatus;
 use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::vocab::problem::Problem;
-use crawlgate::vocab::profile::Profile;
 use serde_json::{Value as Json, json};
 
 const HEAD: &str = "policy: 1\nname: t\noptions: { disposition: allow }\n";

@@ -6,8 +6,8 @@ mod disk;
 mod gate;
 mod whole;
 
-use crawlgate::gate::stop_registry::{StopChange, StopRegistry, StopTarget};
-use crawlgate::politeness::stops::StopReason;
+use crawlgate::pacing::stops::StopReason;
+use crawlgate::pipeline::stop_registry::{StopChange, StopRegistry, StopTarget};
 use std::time::Duration;
 
 /// Stops something for so many seconds, or for good.

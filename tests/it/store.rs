@@ -3,11 +3,11 @@
 use std::time::{Duration, Instant};
 
 use crawlgate::clock::{Clock, ManualClock};
-use crawlgate::politeness::host_limiter::LEASE_TIMEOUT;
-use crawlgate::politeness::pace::{
+use crawlgate::pacing::host_limiter::LEASE_TIMEOUT;
+use crawlgate::pacing::pace::{
     HostPace, Jitter, PaceDecision, PaceWait, RateLimit, RequestKind, WaitCause,
 };
-use crawlgate::politeness::response_class::{Challenge, ResponseClass};
+use crawlgate::pacing::response_class::{Challenge, ResponseClass};
 use crawlgate::store::{HostStore, Lease, LeaseOutcome, LimiterKey, StoreStats};
 use fastrand::Rng;
 

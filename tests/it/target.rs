@@ -4,7 +4,7 @@ mod generate;
 
 use std::io::BufRead;
 
-use crawlgate::vocab::target::{HostTarget, Scheme, TargetError, UrlTarget, canonical_host};
+use crawlgate::urls::target::{HostTarget, Scheme, TargetError, UrlTarget, canonical_host};
 use fastrand::Rng;
 use generate::random_url;
 

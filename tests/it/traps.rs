@@ -6,7 +6,7 @@ use crawlgate::policy::compile::load;
 use crawlgate::policy::fact::Facts;
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::traps::Trap;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::urls::target::UrlTarget;
 use regex::Regex;
 
 const URLS: usize = 20_000;

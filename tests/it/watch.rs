@@ -12,7 +12,7 @@ use crawlgate::config::settings::PolicyOrigin;
 use crawlgate::config::watch::PolicyWatcher;
 use crawlgate::policy::compile::CompiledPolicy;
 use crawlgate::policy::fact::Facts;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::urls::target::UrlTarget;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 

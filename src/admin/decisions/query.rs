@@ -1,8 +1,8 @@
 //! What a reader of decisions asks for, read from the query.
 
+use crate::diagnostics::nearest::nearest;
 use crate::metrics::log::entry::LogField;
 use crate::metrics::log::filter::{LogFilter, LogFilterSet};
-use crate::vocab::nearest::nearest;
 
 use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
 

@@ -7,7 +7,9 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::response;
 use crate::clock::Rfc3339;
-use crate::gate::admission::host_status::{AdaptivePaceStatus, HostStatus, PaceStatus, Tracking};
+use crate::pipeline::admission::host_status::{
+    AdaptivePaceStatus, HostStatus, PaceStatus, Tracking,
+};
 
 use super::selector::HostSelector;
 

@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
 use crate::admin::response;
-use crate::gate::admission::AdmissionQueue;
-use crate::gate::admission::host_status::HostStatus;
+use crate::pipeline::admission::AdmissionQueue;
+use crate::pipeline::admission::host_status::HostStatus;
 
 use super::host::row_to_json;
 

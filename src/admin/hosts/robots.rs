@@ -4,9 +4,9 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
 use crate::clock::Rfc3339;
-use crate::gate::robots_fetch::inspection::{RobotsFileStatus, RobotsFileText};
-use crate::vocab::certificate_verification::CertificateVerification;
-use crate::vocab::target::UrlTarget;
+use crate::model::certificate_verification::CertificateVerification;
+use crate::pipeline::robots_fetch::inspection::{RobotsFileStatus, RobotsFileText};
+use crate::urls::target::UrlTarget;
 
 use super::host::ceil_millis;
 use super::selector::HostSelector;

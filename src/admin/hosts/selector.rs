@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use crate::admin::query::ParameterError;
-use crate::gate::robots_fetch::inspection::RobotsFileStatus;
-use crate::vocab::target::{UrlTarget, canonical_host};
+use crate::pipeline::robots_fetch::inspection::RobotsFileStatus;
+use crate::urls::target::{UrlTarget, canonical_host};
 
 /// What names a host: in canonical form, perhaps with a port, which chooses among its robots.txt. `@` and an address name
 /// one that is paced beside its hosts.

@@ -25,7 +25,7 @@ struct LedgerEventsQuery {
 
 impl LedgerApi {
     /// `GET /api/v1/events`.
-    pub(in crate::admin) async fn list_events(&self, query: Option<&str>) -> Response<Full<Bytes>> {
+    pub(crate) async fn list_events(&self, query: Option<&str>) -> Response<Full<Bytes>> {
         match LedgerEventsQuery::parse(query) {
             Ok(asked) => self.read_blocking(move |look| asked.response(look)).await,
             Err(mistake) => mistake.to_response(),

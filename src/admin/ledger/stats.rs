@@ -12,7 +12,7 @@ use super::LedgerApi;
 
 impl LedgerApi {
     /// `GET /api/v1/ledger`.
-    pub(in crate::admin) async fn show_stats(&self) -> Response<Full<Bytes>> {
+    pub(crate) async fn show_stats(&self) -> Response<Full<Bytes>> {
         let sweep = self.sweep_document();
         self.read_blocking(move |look| {
             let (stats, bytes) = (look.ledger.stats(), look.ledger.disk_bytes());

@@ -98,7 +98,7 @@ struct Order {
 
 impl LedgerApi {
     /// `POST /api/v1/ledger/sweep`: 202, and `GET /api/v1/ledger` tells how far it is.
-    pub(in crate::admin) async fn start_sweep<B>(&self, body: B) -> Response<Full<Bytes>>
+    pub(crate) async fn start_sweep<B>(&self, body: B) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,

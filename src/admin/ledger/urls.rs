@@ -9,16 +9,16 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
 use crate::admin::response::{self, problem};
-use crate::gate::offline_evaluation::OfflineEvaluation;
 use crate::ledger::filter::{LedgerFilter, read_page};
 use crate::ledger::key::LedgerKey;
 use crate::ledger::record::LedgerRecord;
+use crate::model::crawler::Crawler;
+use crate::model::profile::Profile;
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::CaseFacts;
 use crate::report::record;
 use crate::store::ledger::LedgerUnavailable;
-use crate::vocab::crawler::Crawler;
-use crate::vocab::profile::Profile;
-use crate::vocab::target::UrlTarget;
+use crate::urls::target::UrlTarget;
 
 use super::{DEFAULT_LIMIT, LedgerApi, LedgerReadContext, parse_limit};
 
@@ -35,7 +35,7 @@ struct LedgerUrlsQuery {
 
 impl LedgerApi {
     /// `GET /api/v1/urls`.
-    pub(in crate::admin) async fn list_urls(&self, query: Option<&str>) -> Response<Full<Bytes>> {
+    pub(crate) async fn list_urls(&self, query: Option<&str>) -> Response<Full<Bytes>> {
         match LedgerUrlsQuery::parse(query) {
             Ok(asked) => self.read_blocking(move |look| asked.response(look)).await,
             Err(mistake) => mistake.to_response(),
@@ -43,7 +43,7 @@ impl LedgerApi {
     }
 
     /// `GET /api/v1/urls/{key}`.
-    pub(in crate::admin) async fn show_url(&self, key: &str) -> Response<Full<Bytes>> {
+    pub(crate) async fn show_url(&self, key: &str) -> Response<Full<Bytes>> {
         let Some(key) = LedgerKey::from_hex(key) else {
             return ParameterError("a key has 32 hex digits; the list of URLs shows them".into())
                 .to_response();

@@ -22,7 +22,7 @@ pub struct ProxyArgs {
 
 impl ProxyArgs {
     /// What they change of the configuration.
-    pub(in crate::cli) fn overrides(&self) -> Overrides {
+    pub(crate) fn overrides(&self) -> Overrides {
         Overrides {
             config: self.config.clone(),
             admin: self.admin,

@@ -59,7 +59,7 @@ pub struct LedgerFilterArgs {
 
 impl LedgerFilterArgs {
     /// What was said, by the names of the filters.
-    pub(in crate::cli) fn to_pairs(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn to_pairs(&self) -> Vec<(&'static str, String)> {
         let values = [
             &self.crawler,
             &self.host,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use crate::vocab::profile::Profile;
+use crate::model::profile::Profile;
 
 use super::OutputFormat;
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use crate::clock::Rfc3339;
-use crate::vocab::units;
+use crate::model::units;
 
 /// From when on decisions are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

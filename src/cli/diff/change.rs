@@ -1,11 +1,11 @@
 //! One changed decision.
 
-use crate::gate::offline_evaluation::OfflineEvaluation;
+use crate::model::intent::Intent;
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
 use crate::policy::cases::{CaseFacts, CaseRefusal, CaseTarget};
 use crate::policy::options::{OptionSlot, OptionValue};
 use crate::report::decision;
-use crate::vocab::intent::Intent;
 
 /// What the two policies say of one request, where that differs.
 pub(super) struct DecisionChange<'a> {

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 
+use crate::model::profile::Profile;
 use crate::policy::cases::{Case, CaseFacts};
-use crate::vocab::profile::Profile;
 
 use super::super::decide;
 

@@ -3,7 +3,9 @@
 //!
 //! Long values are cut to the width of the terminal; JSON has them whole.
 
-use crate::gate::offline_evaluation::OfflineEvaluation;
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::{CaseFacts, CaseTarget};
 use crate::policy::decide::Verdict;
 use crate::policy::explain::decisive_test::{DecisiveTest, ObservedValue};
@@ -14,8 +16,6 @@ use crate::policy::rule::{EnforcementMode, PolicyStage, RuleBody};
 use crate::report::decision;
 use crate::report::explanation::set_by;
 use crate::report::response::{PredictedResponse, ProfileResponses};
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
 
 use super::super::color::{ConsoleColors, Tone, replace_controls, truncate, wrap};
 

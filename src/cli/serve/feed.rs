@@ -14,7 +14,7 @@ use crate::feed::{Feed, FeedSettings};
 use crate::metrics::Metrics;
 use crate::post::Endpoint;
 use crate::store::ledger::Ledger;
-use crate::vocab::target::{Scheme, UrlTarget};
+use crate::urls::target::{Scheme, UrlTarget};
 
 use super::ledger::LedgerCell;
 

@@ -11,20 +11,20 @@ use crate::admin::ledger::sweep::{
 use crate::clock::Clock;
 use crate::config::settings::{self, LedgerMode, Settings};
 use crate::feed;
-use crate::gate::snapshot::{ActivePolicy, PolicySnapshot};
-use crate::gate::sweep::{self, LedgerSweeper};
 use crate::ledger::record::UnixMillis;
 use crate::ledger::transition::ErrorTolerance;
 use crate::metrics::Metrics;
 use crate::metrics::labels::FeedTarget;
 use crate::metrics::ledger::LedgerCounts;
 use crate::metrics::policy::PolicyMetrics;
+use crate::model::crawl_status::CrawlStatus;
+use crate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crate::pipeline::sweep::{self, LedgerSweeper};
 use crate::policy::Policy;
 use crate::store::ledger::{Ledger, LedgerFullAction, LedgerSettings, LedgerStats};
-use crate::vocab::crawl_status::CrawlStatus;
 
 /// Why a policy cannot be served with `ledger.keep: never`.
-pub(in crate::cli) const LEDGER_REQUIRED: &str = "the policy needs a ledger (spaces, recrawl, unmodified, duplicate, max_depth, \
+pub(crate) const LEDGER_REQUIRED: &str = "the policy needs a ledger (spaces, recrawl, unmodified, duplicate, max_depth, \
      a condition on depth, or budget.new_urls), and ledger.keep is never: set it to auto";
 /// How often its numbers are brought to the metrics.
 const METRICS_INTERVAL: Duration = Duration::from_secs(2);
@@ -34,11 +34,11 @@ const FORGET_EVERY_TICKS: u64 = 30;
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where the ledger is, once there is one. It stays until the proxy ends.
-pub(in crate::cli) type LedgerCell = Arc<OnceLock<Ledger>>;
+pub(crate) type LedgerCell = Arc<OnceLock<Ledger>>;
 
 /// Opens it.
 #[derive(Debug)]
-pub(in crate::cli) struct LedgerOpener {
+pub(crate) struct LedgerOpener {
     cell: LedgerCell,
     settings: settings::LedgerConfig,
     directory: Option<PathBuf>,
@@ -64,7 +64,7 @@ impl LedgerOpener {
     ///
     /// # Errors
     /// In words: if it needs a ledger and there can be none.
-    pub(in crate::cli) fn ensure_open(&self, policy: &Policy) -> Result<(), String> {
+    pub(crate) fn ensure_open(&self, policy: &Policy) -> Result<(), String> {
         let needed = match self.settings.keep {
             LedgerMode::Always => true,
             LedgerMode::Auto => policy.needs_ledger(),
@@ -82,10 +82,7 @@ impl LedgerOpener {
     }
 
     /// The snapshot, remembering whatever its policy says, if the configuration wants that.
-    pub(in crate::cli) fn apply_keep_setting<C>(
-        &self,
-        snapshot: PolicySnapshot<C>,
-    ) -> PolicySnapshot<C> {
+    pub(crate) fn apply_keep_setting<C>(&self, snapshot: PolicySnapshot<C>) -> PolicySnapshot<C> {
         match self.settings.keep {
             LedgerMode::Always => snapshot.with_ledger(),
             LedgerMode::Auto | LedgerMode::Never => snapshot,

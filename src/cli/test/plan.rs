@@ -9,9 +9,9 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use crate::config::settings::PolicyOrigin;
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problems::Problems;
 use crate::policy::source::{CaseFile, FileKind, read_case_file};
-use crate::vocab::problem::{Problem, SourceLocation};
-use crate::vocab::problems::Problems;
 
 use super::super::console::report_invalid;
 use super::super::inputs;

@@ -3,9 +3,9 @@
 use serde_json::{Value as Json, json};
 
 use crate::config::policy::describe_mismatch;
+use crate::diagnostics::problem::SourceLocation;
 use crate::policy::cases::{Case, Mismatch};
 use crate::policy::coverage::{CoverageRatio, RuleCoverage};
-use crate::vocab::problem::SourceLocation;
 
 use super::super::color::{ConsoleColors, Tone, replace_controls};
 use super::{CoverageOptions, PolicyTestRun};

@@ -5,13 +5,13 @@
 use ipnet::IpNet;
 
 use crate::config::settings::ListenerConfig;
-use crate::gate::crawlers::password::PasswordHash;
-use crate::gate::crawlers::{AnonymousAccess, CrawlerRegistration, StoredCredentials};
-use crate::vocab::crawler::{Crawler, CrawlerHint};
-use crate::vocab::problem::{Problem, SourceLocation};
-use crate::vocab::problems::Problems;
-use crate::vocab::profile::Profile;
-use crate::vocab::rule_id::Slug;
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problems::Problems;
+use crate::model::crawler::{Crawler, CrawlerHint};
+use crate::model::profile::Profile;
+use crate::model::rule_id::Slug;
+use crate::pipeline::crawlers::password::PasswordHash;
+use crate::pipeline::crawlers::{AnonymousAccess, CrawlerRegistration, StoredCredentials};
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 

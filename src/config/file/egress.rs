@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::config::settings::{EgressConfig, PortSet, PrivateNetworkException, ResolverSetting};
-use crate::vocab::problem::Problem;
-use crate::vocab::problems::Problems;
+use crate::diagnostics::problem::Problem;
+use crate::diagnostics::problems::Problems;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 

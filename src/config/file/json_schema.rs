@@ -8,8 +8,8 @@ use serde_json::{Map, Value as Json, json};
 use crate::config::settings::{
     LedgerMode, LogFormat, MetricsLevel, OnFullSetting, RotateConfig, Settings, TrustRoots,
 };
-use crate::vocab::profile::Profile;
-use crate::vocab::units::{format_duration, format_size};
+use crate::model::profile::Profile;
+use crate::model::units::{format_duration, format_size};
 
 use super::crawlers::SUPPORTED_HINTS;
 use super::ledger::LEDGER_KEYS as LEDGER;

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::config::settings::{EventsConfig, LedgerConfig, LedgerMode, OnFullSetting};
-use crate::vocab::problems::Problems;
-use crate::vocab::target::UrlTarget;
+use crate::diagnostics::problems::Problems;
+use crate::urls::target::UrlTarget;
 use crate::yaml::read::{self, MapReader};
 
 use super::limits::{NumericKey, NumericKind, read_numeric_keys};
@@ -56,7 +56,7 @@ pub struct LedgerSection {
 
 impl LedgerSection {
     /// With paths that start at this directory.
-    pub(in crate::config) fn resolve(self, directory: &Path) -> LedgerConfig {
+    pub(crate) fn resolve(self, directory: &Path) -> LedgerConfig {
         let file = self.events_file.map(|path| directory.join(path));
         LedgerConfig {
             events: EventsConfig {

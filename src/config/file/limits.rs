@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use crate::config::settings::{LimitsConfig, TimeoutsConfig};
-use crate::vocab::problems::Problems;
-use crate::vocab::units::{format_duration, format_size};
+use crate::diagnostics::problems::Problems;
+use crate::model::units::{format_duration, format_size};
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use crate::config::settings::{LogFormat, LogsConfig, OnFullSetting, RotateConfig};
-use crate::vocab::problems::Problems;
-use crate::vocab::units;
+use crate::diagnostics::problems::Problems;
+use crate::model::units;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 

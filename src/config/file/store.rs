@@ -1,6 +1,6 @@
 //! `store` of the configuration file.
 
-use crate::vocab::problems::Problems;
+use crate::diagnostics::problems::Problems;
 use crate::yaml::read::{self, MapReader};
 
 use super::{set_if_some, unsupported};

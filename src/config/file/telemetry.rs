@@ -9,9 +9,9 @@ use std::time::Duration;
 use http::{HeaderName, HeaderValue};
 
 use crate::config::settings::{MetricsLevel, OtlpConfig, TelemetryConfig};
-use crate::vocab::problem::Problem;
-use crate::vocab::problems::Problems;
-use crate::vocab::target::UrlTarget;
+use crate::diagnostics::problem::Problem;
+use crate::diagnostics::problems::Problems;
+use crate::urls::target::UrlTarget;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, YamlValue};
 

@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use crate::config::settings::{AuthorityFiles, TlsConfig, TrustRoots};
-use crate::vocab::problem::Problem;
-use crate::vocab::problems::Problems;
+use crate::diagnostics::problem::Problem;
+use crate::diagnostics::problems::Problems;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 

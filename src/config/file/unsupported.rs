@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::vocab::problem::{Problem, SourceLocation};
-use crate::vocab::problems::Problems;
-use crate::vocab::units;
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problems::Problems;
+use crate::model::units;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, YamlValue, parse};
 

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use ipnet::IpNet;
 
 use crate::config::settings::PortRange;
-use crate::vocab::target::canonical_host;
+use crate::urls::target::canonical_host;
 
 /// A listen address: an IP address and a port.
 pub(super) fn parse_socket_address(text: &str) -> Result<SocketAddr, String> {

@@ -1,7 +1,7 @@
 //! `${VAR}` in values: the environment's part of the configuration.
 
-use crate::vocab::problem::Problem;
-use crate::vocab::problems::Problems;
+use crate::diagnostics::problem::Problem;
+use crate::diagnostics::problems::Problems;
 use crate::yaml::{MappingEntry, Node, YamlValue};
 
 /// Where the values of `${VAR}` come from; the process's environment, or a table in tests.

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use crate::vocab::target::UrlTarget;
+use crate::urls::target::UrlTarget;
 
 use super::OnFullSetting;
 

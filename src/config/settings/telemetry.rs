@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
 
-use crate::vocab::target::UrlTarget;
+use crate::urls::target::UrlTarget;
 
 /// What is counted and told to others.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -1,34 +1,28 @@
 //! Under which stage, verdict and reason a decision is counted, and which of them can occur.
 
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
 
 use super::VerdictLabel;
 
 /// What stands for the reason of a client that left before anything was decided.
 pub const CLIENT_LEFT: &str = "client_left";
 /// Reasons and [`CLIENT_LEFT`].
-pub(in crate::metrics) const REASON_SLOTS: usize = Reason::ALL.len() + 1;
+pub(crate) const REASON_SLOTS: usize = Reason::ALL.len() + 1;
 
 /// The `reason` label; `None` is a client that left undecided.
-pub(in crate::metrics) fn reason_label(reason: Option<Reason>) -> &'static str {
+pub(crate) fn reason_label(reason: Option<Reason>) -> &'static str {
     reason.map_or(CLIENT_LEFT, Reason::as_str)
 }
 
 /// The place of a decision in a crawler's table of decision counters.
-pub(in crate::metrics) fn decision_slot(
-    stage: Stage,
-    verdict: VerdictLabel,
-    reason: Option<Reason>,
-) -> usize {
+pub(crate) fn decision_slot(stage: Stage, verdict: VerdictLabel, reason: Option<Reason>) -> usize {
     let reason = reason.map_or(Reason::ALL.len(), Reason::index);
     (stage as usize * VerdictLabel::ALL.len() + verdict as usize) * REASON_SLOTS + reason
 }
 
 /// The decision that has a place there.
-pub(in crate::metrics) fn decision_from_slot(
-    place: usize,
-) -> Option<(Stage, VerdictLabel, Option<Reason>)> {
+pub(crate) fn decision_from_slot(place: usize) -> Option<(Stage, VerdictLabel, Option<Reason>)> {
     let (above, reason) = (place / REASON_SLOTS, place % REASON_SLOTS);
     let verdict = *VerdictLabel::ALL.get(above % VerdictLabel::ALL.len())?;
     let stage = *Stage::ALL.get(above / VerdictLabel::ALL.len())?;
@@ -36,12 +30,10 @@ pub(in crate::metrics) fn decision_from_slot(
 }
 
 /// The number of places in that table.
-pub(in crate::metrics) const DECISION_SLOTS: usize =
-    Stage::ALL.len() * VerdictLabel::ALL.len() * REASON_SLOTS;
+pub(crate) const DECISION_SLOTS: usize = Stage::ALL.len() * VerdictLabel::ALL.len() * REASON_SLOTS;
 
 /// The decisions that can occur, and so are shown as 0 until they do.
-pub(in crate::metrics) fn possible_decisions()
--> impl Iterator<Item = (Stage, VerdictLabel, Option<Reason>)> {
+pub(crate) fn possible_decisions() -> impl Iterator<Item = (Stage, VerdictLabel, Option<Reason>)> {
     let rejects = Reason::ALL.into_iter().flat_map(|reason| {
         possible_stages(reason)
             .iter()

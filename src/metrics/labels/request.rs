@@ -5,12 +5,12 @@ use http::Method;
 use super::{OTHER, ResponseSource};
 
 /// The methods that are counted by name (RFC 9110 section 9.3, RFC 5789).
-pub(in crate::metrics) const METHODS: [&str; 10] = [
+pub(crate) const METHODS: [&str; 10] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", OTHER,
 ];
 
 /// The place of a method in [`METHODS`].
-pub(in crate::metrics) fn method_slot(method: &Method) -> usize {
+pub(crate) fn method_slot(method: &Method) -> usize {
     METHODS
         .iter()
         .position(|name| *name == method.as_str())
@@ -37,30 +37,22 @@ const NUMBERS: [u16; 58] = [
 ];
 
 /// The place of a sent status in the codes that are counted by number.
-pub(in crate::metrics) fn code_slot(status: Option<u16>) -> usize {
+pub(crate) fn code_slot(status: Option<u16>) -> usize {
     status.map_or(CODE_NONE, |status| {
         NUMBERS.binary_search(&status).unwrap_or(CODE_OTHER)
     })
 }
 
 /// The place of a request in a crawler's table of request counters.
-pub(in crate::metrics) fn request_slot(
-    method: usize,
-    code: usize,
-    source: ResponseSource,
-) -> usize {
+pub(crate) fn request_slot(method: usize, code: usize, source: ResponseSource) -> usize {
     (method * CODES.len() + code) * ResponseSource::ALL.len() + source as usize
 }
 
 /// The number of places in that table.
-pub(in crate::metrics) const REQUEST_SLOTS: usize =
-    METHODS.len() * CODES.len() * ResponseSource::ALL.len();
+pub(crate) const REQUEST_SLOTS: usize = METHODS.len() * CODES.len() * ResponseSource::ALL.len();
 
 /// The labels `method` and `code` of a place.
-pub(in crate::metrics) fn request_labels(
-    method: usize,
-    code: usize,
-) -> (&'static str, &'static str) {
+pub(crate) fn request_labels(method: usize, code: usize) -> (&'static str, &'static str) {
     (
         METHODS.get(method).copied().unwrap_or(OTHER),
         CODES.get(code).copied().unwrap_or(OTHER),
@@ -69,7 +61,7 @@ pub(in crate::metrics) fn request_labels(
 
 /// The requests that are shown as 0 until they occur: a GET with each status that the proxy answers by itself, and
 /// with the everyday ones of origins. Origins may send any other; those appear when they do.
-pub(in crate::metrics) fn expected_requests() -> impl Iterator<Item = (u16, ResponseSource)> {
+pub(crate) fn expected_requests() -> impl Iterator<Item = (u16, ResponseSource)> {
     const OWN: [u16; 19] = [
         200, 304, 400, 403, 404, 405, 407, 408, 410, 413, 414, 429, 431, 451, 500, 501, 502, 503,
         504,

@@ -5,7 +5,7 @@ use std::fmt;
 use bytes::Bytes;
 use regex::Regex;
 
-use crate::vocab::nearest::nearest;
+use crate::diagnostics::nearest::nearest;
 
 use super::entry::{LogEntry, LogField, LogFieldSet, LogValue};
 use super::tap::split_lines;

@@ -11,53 +11,53 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use crate::clock::Rfc3339;
-use crate::vocab::trace_context::TraceId;
+use crate::trace_context::TraceId;
 
 use super::QueryVisibility;
 
 /// What a line says. Durations are in microseconds here and in milliseconds on the line.
 #[derive(Debug)]
-pub(in crate::metrics) struct LogLine<'r> {
-    pub(in crate::metrics) ts: Rfc3339,
-    pub(in crate::metrics) decision: &'r str,
-    pub(in crate::metrics) crawler: Option<&'r str>,
-    pub(in crate::metrics) stage: &'r str,
-    pub(in crate::metrics) method: &'r str,
-    pub(in crate::metrics) url: Option<&'r str>,
-    pub(in crate::metrics) host: Option<&'r str>,
-    pub(in crate::metrics) verdict: &'r str,
-    pub(in crate::metrics) reason: &'r str,
-    pub(in crate::metrics) rule: Option<&'r str>,
-    pub(in crate::metrics) policy: Option<&'r str>,
-    pub(in crate::metrics) revision: Option<&'r str>,
-    pub(in crate::metrics) mode: &'r str,
-    pub(in crate::metrics) held: Option<u32>,
-    pub(in crate::metrics) origin_status: Option<u16>,
-    pub(in crate::metrics) sent_status: Option<u16>,
-    pub(in crate::metrics) content_type: Option<&'r str>,
-    pub(in crate::metrics) bytes: u64,
-    pub(in crate::metrics) dns: Option<u32>,
-    pub(in crate::metrics) connect: Option<u32>,
-    pub(in crate::metrics) tls: Option<u32>,
-    pub(in crate::metrics) ttfb: Option<u32>,
-    pub(in crate::metrics) address: Option<IpAddr>,
-    pub(in crate::metrics) error: Option<&'r str>,
-    pub(in crate::metrics) source: Option<&'r str>,
-    pub(in crate::metrics) shadows: &'r [ShadowDifference<'r>],
-    pub(in crate::metrics) trace: Option<TraceId>,
+pub(crate) struct LogLine<'r> {
+    pub(crate) ts: Rfc3339,
+    pub(crate) decision: &'r str,
+    pub(crate) crawler: Option<&'r str>,
+    pub(crate) stage: &'r str,
+    pub(crate) method: &'r str,
+    pub(crate) url: Option<&'r str>,
+    pub(crate) host: Option<&'r str>,
+    pub(crate) verdict: &'r str,
+    pub(crate) reason: &'r str,
+    pub(crate) rule: Option<&'r str>,
+    pub(crate) policy: Option<&'r str>,
+    pub(crate) revision: Option<&'r str>,
+    pub(crate) mode: &'r str,
+    pub(crate) held: Option<u32>,
+    pub(crate) origin_status: Option<u16>,
+    pub(crate) sent_status: Option<u16>,
+    pub(crate) content_type: Option<&'r str>,
+    pub(crate) bytes: u64,
+    pub(crate) dns: Option<u32>,
+    pub(crate) connect: Option<u32>,
+    pub(crate) tls: Option<u32>,
+    pub(crate) ttfb: Option<u32>,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) error: Option<&'r str>,
+    pub(crate) source: Option<&'r str>,
+    pub(crate) shadows: &'r [ShadowDifference<'r>],
+    pub(crate) trace: Option<TraceId>,
     /// From here on for the `squid` format only.
-    pub(in crate::metrics) outcome: LogOutcome,
-    pub(in crate::metrics) subject: LogSubject,
+    pub(crate) outcome: LogOutcome,
+    pub(crate) subject: LogSubject,
     /// Whether the crawler is one of those that are configured.
-    pub(in crate::metrics) is_configured: bool,
-    pub(in crate::metrics) client: Option<IpAddr>,
+    pub(crate) is_configured: bool,
+    pub(crate) client: Option<IpAddr>,
     /// From the request's head to the end of the answer.
-    pub(in crate::metrics) duration: Duration,
+    pub(crate) duration: Duration,
 }
 
 /// What became of a request, as coarsely as Squid tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum LogOutcome {
+pub(crate) enum LogOutcome {
     /// It was let through.
     Allowed,
     /// The proxy refused it.
@@ -72,7 +72,7 @@ pub(in crate::metrics) enum LogOutcome {
 
 /// What a request is about, beside its URL and host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum LogSubject {
+pub(crate) enum LogSubject {
     Unknown,
     Url { scheme: &'static str },
     Tunnel { port: u16 },
@@ -80,12 +80,12 @@ pub(in crate::metrics) enum LogSubject {
 
 /// A shadow that decides otherwise.
 #[derive(Debug)]
-pub(in crate::metrics) struct ShadowDifference<'r> {
-    pub(in crate::metrics) rule: Option<&'r str>,
-    pub(in crate::metrics) policy: Option<&'r str>,
-    pub(in crate::metrics) verdict: &'r str,
-    pub(in crate::metrics) stage: &'r str,
-    pub(in crate::metrics) reason: &'r str,
+pub(crate) struct ShadowDifference<'r> {
+    pub(crate) rule: Option<&'r str>,
+    pub(crate) policy: Option<&'r str>,
+    pub(crate) verdict: &'r str,
+    pub(crate) stage: &'r str,
+    pub(crate) reason: &'r str,
 }
 
 /// What stands for a query that is not shown.
@@ -105,7 +105,7 @@ macro_rules! key {
 
 impl LogLine<'_> {
     /// Appends the line and its line feed.
-    pub(in crate::metrics) fn render(&self, query: QueryVisibility, out: &mut Vec<u8>) {
+    pub(crate) fn render(&self, query: QueryVisibility, out: &mut Vec<u8>) {
         out.reserve(TYPICAL_LINE_BYTES);
         let mut object = JsonObjectWriter::begin(out);
         object.write_time(key!("ts"), self.ts);

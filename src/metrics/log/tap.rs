@@ -105,7 +105,7 @@ impl LogTap {
     }
 
     /// Whether anybody follows; read at the end of each request.
-    pub(in crate::metrics) fn has_followers(&self) -> bool {
+    pub(crate) fn has_followers(&self) -> bool {
         self.events.receiver_count() > 0
     }
 

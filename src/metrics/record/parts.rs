@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::vocab::reason::Reason;
-use crate::vocab::target::{HostTarget, UrlTarget};
+use crate::model::reason::Reason;
+use crate::urls::target::{HostTarget, UrlTarget};
 
 /// What is kept of a rejected URL in the log: the option `record`, once `by-log` is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub enum UrlRetention {
 
 /// What a request is about.
 #[derive(Debug)]
-pub(in crate::metrics) enum RecordSubject {
+pub(crate) enum RecordSubject {
     Unknown,
     Url(UrlTarget),
     Host(HostTarget),
@@ -26,7 +26,7 @@ pub(in crate::metrics) enum RecordSubject {
 
 /// What was decided so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum RecordOutcome {
+pub(crate) enum RecordOutcome {
     Pending,
     Allowed { rule: Option<u32> },
     Rejected { reason: Reason, rule: Option<u32> },
@@ -34,14 +34,14 @@ pub(in crate::metrics) enum RecordOutcome {
 
 /// How much of the answer was handed over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum ResponseProgress {
+pub(crate) enum ResponseProgress {
     Partial,
     Complete,
 }
 
 /// Whether a request counts as under way. A tunnel does not, once it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) enum CountMode {
+pub(crate) enum CountMode {
     Counted,
     Tunnel,
     /// It is no request of its own.
@@ -50,27 +50,27 @@ pub(in crate::metrics) enum CountMode {
 
 /// Durations of a request.
 #[derive(Debug, Default)]
-pub(in crate::metrics) struct RequestTimes {
-    pub(in crate::metrics) decision: Micros,
-    pub(in crate::metrics) held: Micros,
-    pub(in crate::metrics) dns: Micros,
-    pub(in crate::metrics) connect: Micros,
-    pub(in crate::metrics) tls: Micros,
-    pub(in crate::metrics) ttfb: Micros,
+pub(crate) struct RequestTimes {
+    pub(crate) decision: Micros,
+    pub(crate) held: Micros,
+    pub(crate) dns: Micros,
+    pub(crate) connect: Micros,
+    pub(crate) tls: Micros,
+    pub(crate) ttfb: Micros,
 }
 
 /// A duration in whole microseconds, or none; over an hour is cut to 71 minutes. A quarter of `Option<Duration>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::metrics) struct Micros(u32);
+pub(crate) struct Micros(u32);
 
 impl Micros {
     const NONE: u32 = u32::MAX;
 
-    pub(in crate::metrics) fn as_seconds(self) -> Option<f64> {
+    pub(crate) fn as_seconds(self) -> Option<f64> {
         (self.0 != Self::NONE).then(|| f64::from(self.0) / 1e6)
     }
 
-    pub(in crate::metrics) fn as_micros(self) -> Option<u32> {
+    pub(crate) fn as_micros(self) -> Option<u32> {
         (self.0 != Self::NONE).then_some(self.0)
     }
 }

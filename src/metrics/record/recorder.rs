@@ -19,15 +19,15 @@ use super::{DecisionId, RequestRecord};
 
 /// Begins records, and is where they end: the metrics and the decision log of one proxy. Cheap to clone.
 #[derive(Clone, Debug)]
-pub struct Recorder(pub(in crate::metrics) Arc<RecorderInner>);
+pub struct Recorder(pub(crate) Arc<RecorderInner>);
 
 #[derive(Debug)]
-pub(in crate::metrics) struct RecorderInner {
-    pub(in crate::metrics) metrics: Metrics,
-    pub(in crate::metrics) log: DecisionLog,
-    pub(in crate::metrics) clock: Clock,
-    pub(in crate::metrics) repeats: Repeats,
-    pub(in crate::metrics) tracing: Option<TraceSampler>,
+pub(crate) struct RecorderInner {
+    pub(crate) metrics: Metrics,
+    pub(crate) log: DecisionLog,
+    pub(crate) clock: Clock,
+    pub(super) repeats: Repeats,
+    pub(crate) tracing: Option<TraceSampler>,
     instance: u32,
     requests: AtomicU64,
 }

@@ -7,7 +7,7 @@ use http::Method;
 use smallvec::SmallVec;
 
 use crate::clock::TimeSpan;
-use crate::vocab::trace_context::{SpanId, TraceId};
+use crate::trace_context::{SpanId, TraceId};
 
 use super::{RequestTrace, TracePart};
 
@@ -92,10 +92,7 @@ impl FinishedPart {
 }
 
 impl RequestTrace {
-    pub(in crate::metrics) fn finished_parts(
-        &self,
-        whole: TimeSpan,
-    ) -> SmallVec<[FinishedPart; 6]> {
+    pub(crate) fn finished_parts(&self, whole: TimeSpan) -> SmallVec<[FinishedPart; 6]> {
         self.parts
             .iter()
             .map(|(part, lapse)| FinishedPart::clipped_to(whole, *part, *lapse))

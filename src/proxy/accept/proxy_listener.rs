@@ -9,17 +9,17 @@ use http::header::{CONNECTION, HeaderValue};
 use hyper::body::Incoming;
 use hyper::{Method, Request, Response};
 
-use crate::gate::refusal::Refusal;
 use crate::metrics::labels::ForeignBytesKind;
+use crate::model::reason::Reason;
+use crate::model::rule_id::Slug;
+use crate::model::stage::Stage;
+use crate::pipeline::refusal::Refusal;
 use crate::proxy::body::ResponseBody;
 use crate::proxy::connect::ConnectionContext;
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::head::{ClientSocket, ForeignProtocol, HeadError, HeadEvents, ServiceGuard};
 use crate::proxy::http::{ProxyService, bare_refusal};
 use crate::proxy::service_response::{Hangup, ResponseObserver};
-use crate::vocab::reason::Reason;
-use crate::vocab::rule_id::Slug;
-use crate::vocab::stage::Stage;
 
 use super::{ClientConnection, ConnectionHandler};
 

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use bytes::BufMut;
 use tokio::net::TcpStream;
 
-use crate::gate::crawlers::ConnectedClient;
 use crate::metrics::labels::{ForeignBytesKind, SniCheck};
 use crate::metrics::record::{RequestRecord, UrlRetention};
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::pipeline::crawlers::ConnectedClient;
 use crate::proxy::accept::close_lingering;
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::head::ClientSocket;
@@ -18,9 +20,7 @@ use crate::proxy::sniff::{self, SniffResult, Sniffer};
 use crate::proxy::tunnel::{
     TunnelAdmission, TunnelEnd, TunnelMeter, TunnelWatch, relay, wait_cut_off,
 };
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
-use crate::vocab::target::HostTarget;
+use crate::urls::target::HostTarget;
 
 use super::{ConnectionContext, GrantedTunnel, OpaqueTunnel, TunnelMode, record_evaluation};
 
@@ -48,7 +48,7 @@ enum PlainTunnelStart {
 
 impl ProxyService {
     /// Goes on behind the answer to a CONNECT. HTTP inside a tunnel comes back, to be served like any other.
-    pub(in crate::proxy) async fn continue_after_connect(
+    pub(crate) async fn continue_after_connect(
         &self,
         mut client: ClientSocket,
         context: &mut ConnectionContext,

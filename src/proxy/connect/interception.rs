@@ -5,10 +5,12 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::gate::crawlers::{ConnectedClient, CrawlerIdentity};
-use crate::gate::refusal::Refusal;
 use crate::metrics::labels::{ForeignBytesKind, SniCheck};
 use crate::metrics::record::{RequestRecord, UrlRetention};
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::pipeline::crawlers::{ConnectedClient, CrawlerIdentity};
+use crate::pipeline::refusal::Refusal;
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::head::{ClientSocket, client_tls};
 use crate::proxy::http::{ProxyPolicySnapshot, ProxyService};
@@ -17,9 +19,7 @@ use crate::proxy::request_target::{EnclosingTunnel, RefusedTunnel};
 use crate::proxy::sniff::SniffResult;
 use crate::proxy::tunnel::wait_cut_off;
 use crate::tls::issuer::{IssueError, SessionTickets};
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
-use crate::vocab::target::HostTarget;
+use crate::urls::target::HostTarget;
 
 use super::ConnectionContext;
 use super::after_connect::{FirstBytes, record_rejected, starts_http};

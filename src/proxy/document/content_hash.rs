@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use sha2::{Digest, Sha256};
 
-use crate::gate::response::ContentHash;
+use crate::pipeline::response::ContentHash;
 
 use super::buffer::BodyBuffer;
 use super::coding::{ContentCoding, ContentDecoder};

@@ -5,7 +5,7 @@ use std::task::{Context, Poll, ready};
 use bytes::Bytes;
 use http_body::SizeHint;
 
-use crate::gate::response::ContentHash;
+use crate::pipeline::response::ContentHash;
 
 use super::buffer::BodyBuffer;
 use super::content_hash::ContentHasher;
@@ -79,7 +79,7 @@ impl DocumentBody {
         }
     }
 
-    pub(in crate::proxy) fn poll_data(
+    pub(crate) fn poll_data(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
@@ -131,12 +131,12 @@ impl DocumentBody {
     }
 
     /// All of the origin's body has come: what it held goes back. Its hash, where one was asked for; told once.
-    pub(in crate::proxy) fn finish(&mut self) -> Option<ContentHash> {
+    pub(crate) fn finish(&mut self) -> Option<ContentHash> {
         self.rest.release();
         self.hasher.take().and_then(|hashing| hashing.finish())
     }
 
-    pub(in crate::proxy) fn is_over(&self) -> bool {
+    pub(crate) fn is_over(&self) -> bool {
         match &self.rewrite {
             Some(changing) => changing.state == StreamState::Ended && changing.output.is_empty(),
             None => self.buffer.length() == 0 && self.rest.is_over(),
@@ -144,7 +144,7 @@ impl DocumentBody {
     }
 
     /// Nobody knows how long a changed document will be.
-    pub(in crate::proxy) fn size_hint(&self) -> SizeHint {
+    pub(crate) fn size_hint(&self) -> SizeHint {
         if self.rewrite.is_some() {
             return SizeHint::default();
         }

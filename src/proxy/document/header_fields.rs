@@ -7,8 +7,8 @@ use http::header::{
     HeaderMap, HeaderName, HeaderValue, IF_RANGE, RANGE,
 };
 
-use crate::gate::document_rewrite::{DocumentRewrite, TextHandling};
-use crate::gate::evaluation::Evaluation;
+use crate::pipeline::document_rewrite::{DocumentRewrite, TextHandling};
+use crate::pipeline::evaluation::Evaluation;
 
 use super::coding::SUPPORTED;
 
@@ -30,7 +30,7 @@ const BODY_DEPENDENT_FIELDS: [HeaderName; 7] = [
 
 /// Makes a request one whose answer can be read: in no coding that cannot be undone, and as a whole. Of a part nobody could
 /// say what rules on documents would.
-pub(in crate::proxy) fn prepare<C>(headers: &mut HeaderMap, evaluation: &Evaluation<C>) {
+pub(crate) fn prepare<C>(headers: &mut HeaderMap, evaluation: &Evaluation<C>) {
     if !evaluation.may_read_document() {
         return;
     }
@@ -92,8 +92,8 @@ pub(super) fn adjust_response(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::document_rewrite::LinkHandling;
-    use crate::gate::header_effects::RobotsTag;
+    use crate::pipeline::document_rewrite::LinkHandling;
+    use crate::pipeline::header_effects::RobotsTag;
 
     #[test]
     fn a_changed_body_takes_with_it_what_was_said_of_its_bytes() {

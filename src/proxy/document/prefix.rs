@@ -6,10 +6,10 @@ use encoding_rs::Encoding;
 use http::header::CONTENT_TYPE;
 use http::response::Parts;
 
-use crate::gate::evaluation::JoinedHeaders;
 use crate::metrics::labels::DocumentOutcome;
-use crate::vocab::media_type::essence;
-use crate::vocab::target::UrlTarget;
+use crate::model::media_type::essence;
+use crate::pipeline::evaluation::JoinedHeaders;
+use crate::urls::target::UrlTarget;
 
 use super::buffer::BodyBuffer;
 use super::charset::{self, PRESCAN};

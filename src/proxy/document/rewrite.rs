@@ -19,7 +19,7 @@ use lol_html::send::{
 };
 use lol_html::{MemorySettings, OutputSink};
 
-use crate::gate::document_rewrite::{DocumentRewrite, LinkHandling, TextHandling};
+use crate::pipeline::document_rewrite::{DocumentRewrite, LinkHandling, TextHandling};
 use crate::proxy::robots_tag::directives;
 
 use super::coding::{ContentCoding, ContentDecoder};
@@ -376,7 +376,7 @@ fn escape_attribute(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gate::header_effects::RobotsTag;
+    use crate::pipeline::header_effects::RobotsTag;
 
     const META: &str = "<meta name=\"robots\" content=\"noindex\"/>";
 

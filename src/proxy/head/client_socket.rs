@@ -30,7 +30,7 @@ impl ClientSocket {
     }
 
     /// Receives bytes and drops them; 0 if nothing will come any more.
-    pub(in crate::proxy) async fn discard_received(&mut self) -> io::Result<usize> {
+    pub(crate) async fn discard_received(&mut self) -> io::Result<usize> {
         self.unread.clear();
         self.unread.reserve(RECEIVE_ROOM);
         poll_fn(|cx| self.stream.poll_recv(cx, &mut self.unread)).await

@@ -17,11 +17,11 @@ use super::client_socket::ClientSocket;
 use super::client_stream::{ClientStream, ClientTcp};
 
 /// TLS that stands.
-pub(in crate::proxy) type ClientTlsStream = TlsStream<ClientTlsTransport>;
+pub(crate) type ClientTlsStream = TlsStream<ClientTlsTransport>;
 
 /// What TLS is spoken over: the socket, behind bytes that were read from it before.
 #[derive(Debug)]
-pub(in crate::proxy) struct ClientTlsTransport {
+pub(crate) struct ClientTlsTransport {
     unread: io::Cursor<Vec<u8>>,
     tcp: ClientTcp,
     coalescing: WriteCoalescing,
@@ -38,7 +38,7 @@ impl ClientTlsTransport {
 /// # Errors
 /// The client's alert, a mistake of it, or its leaving ([`io::ErrorKind::UnexpectedEof`]); rustls's own errors are
 /// inside.
-pub(in crate::proxy) async fn accept(
+pub(crate) async fn accept(
     client: ClientSocket,
     config: Arc<ServerConfig>,
 ) -> io::Result<ClientSocket> {

@@ -15,7 +15,7 @@ const PARTS: u32 = 4;
 /// Noting takes no look at a clock: the length is slept in parts, and begins anew behind each in which something
 /// moved. So it lasts one length and at most a part more.
 #[derive(Debug)]
-pub(in crate::proxy) struct LazyTimer {
+pub(crate) struct LazyTimer {
     length: Duration,
     sleep: Option<TrackedSleep>,
     moved: bool,
@@ -25,7 +25,7 @@ pub(in crate::proxy) struct LazyTimer {
 
 impl LazyTimer {
     /// A timer of this length that does not run yet: the first poll starts it.
-    pub(in crate::proxy) fn new(length: Duration) -> Self {
+    pub(crate) fn new(length: Duration) -> Self {
         Self {
             length,
             sleep: None,
@@ -35,12 +35,12 @@ impl LazyTimer {
     }
 
     /// Something moved.
-    pub(in crate::proxy) fn record_progress(&mut self) {
+    pub(crate) fn record_progress(&mut self) {
         self.moved = true;
     }
 
     /// Starts anew with another length, now.
-    pub(in crate::proxy) fn restart(&mut self, length: Duration) {
+    pub(crate) fn restart(&mut self, length: Duration) {
         self.length = length;
         (self.moved, self.still_parts) = (false, 0);
         if let Some(timer) = &mut self.sleep {
@@ -49,24 +49,20 @@ impl LazyTimer {
     }
 
     /// Has another length from now on; nothing happens if it is the same.
-    pub(in crate::proxy) fn set_length(&mut self, length: Duration) {
+    pub(crate) fn set_length(&mut self, length: Duration) {
         if self.length != length {
             *self = Self::new(length);
         }
     }
 
     /// Lengthens or shortens what the next setting will be, as something moved.
-    pub(in crate::proxy) fn relax(&mut self, length: Duration) {
+    pub(crate) fn relax(&mut self, length: Duration) {
         self.length = length;
         self.moved = true;
     }
 
     /// Ready once this length has passed since a moment: exact, and set anew only when it goes off.
-    pub(in crate::proxy) fn poll_since(
-        &mut self,
-        since: Instant,
-        cx: &mut Context<'_>,
-    ) -> Poll<()> {
+    pub(crate) fn poll_since(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let due = tokio::time::Instant::from_std(since) + self.length;
         let timer = self
             .sleep
@@ -81,7 +77,7 @@ impl LazyTimer {
     }
 
     /// Ready once this length has passed since the first call, whatever moves meanwhile and whoever polls.
-    pub(in crate::proxy) fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let length = self.length;
         self.sleep
             .get_or_insert_with(|| TrackedSleep::new(sleep(length)))
@@ -89,7 +85,7 @@ impl LazyTimer {
     }
 
     /// Ready once it has gone off.
-    pub(in crate::proxy) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let part = self.length / PARTS;
         let timer = self
             .sleep

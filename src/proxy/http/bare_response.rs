@@ -5,8 +5,8 @@ use std::net::IpAddr;
 use bytes::Bytes;
 use http::{HeaderMap, Method, Response, StatusCode};
 
-use crate::gate::refusal::Refusal;
 use crate::metrics::labels::ResponseSource;
+use crate::pipeline::refusal::Refusal;
 use crate::proxy::local_reply::{self, ReplyPreferences};
 
 use super::ProxyService;

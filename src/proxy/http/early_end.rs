@@ -51,11 +51,11 @@ pub(super) async fn discard_body(
 }
 
 /// A panic of the wrapped future.
-pub(in crate::proxy) struct CaughtPanic;
+pub(crate) struct CaughtPanic;
 
 /// Runs a future so that a panic in it ends only it; the panic hook has counted it by then. By reference: a future that is
 /// moved into another takes its room twice there.
-pub(in crate::proxy) async fn catch_panic<F: Future>(
+pub(crate) async fn catch_panic<F: Future>(
     mut future: Pin<&mut F>,
 ) -> Result<F::Output, CaughtPanic> {
     poll_fn(

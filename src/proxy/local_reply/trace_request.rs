@@ -4,8 +4,8 @@
 use http::{HeaderMap, HeaderValue};
 
 use crate::metrics::record::RequestRecord;
-use crate::vocab::crawler::{Crawler, CrawlerHint};
-use crate::vocab::trace_context::Traceparent;
+use crate::model::crawler::{Crawler, CrawlerHint};
+use crate::trace_context::Traceparent;
 
 use super::{set_shadows, set_trace_id};
 

@@ -7,7 +7,7 @@ use std::io;
 
 use rustls::{AlertDescription, CertificateError, InvalidMessage};
 
-use crate::vocab::upstream_fault::UpstreamFault;
+use crate::model::upstream_fault::UpstreamFault;
 
 use super::verifier::SelfSigned;
 

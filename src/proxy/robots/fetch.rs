@@ -11,9 +11,12 @@ use http::header::{
 use http::{Method, Response, StatusCode, Version, response};
 
 use crate::clock::Clock;
-use crate::gate::destination::DestinationError;
-use crate::gate::permit::Permit;
-use crate::gate::robots_fetch::{RobotsFetchRequest, RobotsPermitError};
+use crate::model::certificate_verification::CertificateVerification;
+use crate::model::media_type::essence;
+use crate::model::upstream_fault::UpstreamFault;
+use crate::pipeline::destination::DestinationError;
+use crate::pipeline::permit::Permit;
+use crate::pipeline::robots_fetch::{RobotsFetchRequest, RobotsPermitError};
 use crate::proxy::body::{RequestUpload, ResponseDownload};
 use crate::proxy::destination::{AddressVetter, VettedAddresses};
 use crate::proxy::dial::DialError;
@@ -22,10 +25,7 @@ use crate::proxy::upstream::{UpstreamClient, UpstreamError, UpstreamRequest};
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 use crate::robots::freshness::CacheFields;
 use crate::robots::state::{RobotsBodyType, RobotsFetchResult, RobotsValidators};
-use crate::vocab::certificate_verification::CertificateVerification;
-use crate::vocab::media_type::essence;
-use crate::vocab::target::UrlTarget;
-use crate::vocab::upstream_fault::UpstreamFault;
+use crate::urls::target::UrlTarget;
 
 use super::body::{RobotsCoding, read_body};
 

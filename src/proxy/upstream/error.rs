@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use crate::gate::failure_class::FailureKind;
-use crate::gate::refusal::Refusal;
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::pipeline::failure_class::FailureKind;
+use crate::pipeline::refusal::Refusal;
 use crate::proxy::body::BodyError;
 use crate::proxy::dial::DialError;
 use crate::proxy::negative_cache::REFUSED_TTL;
 use crate::proxy::origin_tls::TlsError;
-use crate::vocab::reason::Reason;
-use crate::vocab::stage::Stage;
 
 /// Why an origin gave no answer.
 #[derive(Debug)]

@@ -4,15 +4,15 @@ use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use crate::politeness::adaptive::OriginLatency;
-use crate::politeness::backoff::{Backoff, BackoffEpoch, BackoffPhase};
-use crate::politeness::ban::{BanDetector, BanSuspicion};
-use crate::politeness::byte_debt::ByteDebt;
-use crate::politeness::host_limiter::{HostLimiter, LeaseId, LeaseUse};
-use crate::politeness::pace::{
+use crate::pacing::adaptive::OriginLatency;
+use crate::pacing::backoff::{Backoff, BackoffEpoch, BackoffPhase};
+use crate::pacing::ban::{BanDetector, BanSuspicion};
+use crate::pacing::byte_debt::ByteDebt;
+use crate::pacing::host_limiter::{HostLimiter, LeaseId, LeaseUse};
+use crate::pacing::pace::{
     HostPace, PaceDecision, PaceWait, RequestKind, ResendDecision, WaitCause,
 };
-use crate::politeness::response_class::{Challenge, ResponseClass};
+use crate::pacing::response_class::{Challenge, ResponseClass};
 use crate::store::sharded_map::lock;
 use crate::store::{HostSnapshot, LeaseOutcome, StoreStats};
 

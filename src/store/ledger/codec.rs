@@ -7,7 +7,7 @@ pub(super) mod record;
 
 use prost::encoding::{WireType, decode_key, decode_varint, encode_varint, encoded_len_varint};
 
-use crate::vocab::crawl_status::CrawlStatus;
+use crate::model::crawl_status::CrawlStatus;
 
 /// Writes the fields of a message, one after the other.
 pub(super) struct MessageWriter<'b>(pub(super) &'b mut Vec<u8>);

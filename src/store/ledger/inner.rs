@@ -12,7 +12,7 @@ use crate::ledger::key::LedgerKey;
 use crate::ledger::observation::{ObservationOutcome, UrlObservation};
 use crate::ledger::record::{LedgerRecord, UnixMillis};
 use crate::ledger::transition::{self, ErrorTolerance, RecordUpdate};
-use crate::vocab::crawl_status::CrawlStatus;
+use crate::model::crawl_status::CrawlStatus;
 
 use super::codec::record::{self, StoredRecord};
 use super::database::{LedgerLocation, LedgerReadView, LedgerUnavailable};

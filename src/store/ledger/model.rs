@@ -8,7 +8,7 @@ use crate::ledger::observation::{
     RefusalRecording,
 };
 use crate::ledger::transition::{self, RecordUpdate};
-use crate::vocab::intent::Intent;
+use crate::model::intent::Intent;
 
 const TOLERANCE: ErrorTolerance = ErrorTolerance {
     temporary_errors: 2,

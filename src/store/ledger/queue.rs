@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::{Notify, watch};
 
 use crate::ledger::event::LedgerEvent;
-use crate::vocab::crawl_status::CrawlStatus;
+use crate::model::crawl_status::CrawlStatus;
 
 use super::LedgerFullAction;
 use super::database::RetentionCutoff;

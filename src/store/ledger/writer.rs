@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::vocab::crawl_status::CrawlStatus;
+use crate::model::crawl_status::CrawlStatus;
 
 use super::LedgerInner;
 use super::codec;

@@ -5,22 +5,22 @@ use std::time::Instant;
 
 use crawlgate::admin::hosts::HostsApi;
 use crawlgate::clock::ManualClock;
-use crawlgate::gate::admission::{
+use crawlgate::model::certificate_verification::CertificateVerification;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::rule_id::Slug;
+use crawlgate::pacing::adaptive::AdaptiveDelay;
+use crawlgate::pacing::pace::{HostPace, Jitter, RateLimit, RequestKind};
+use crawlgate::pacing::queue::{PriorityClass, QueueRank, WaitOrder};
+use crawlgate::pacing::stops::{StopQuery, StopReason};
+use crawlgate::pipeline::admission::{
     AdmissionLimits, AdmissionQueue, AdmissionRequest, HostSlot, WaitTerms,
 };
-use crawlgate::gate::robots_fetch::inspection::{OriginInspector, RobotsFileStatus};
-use crawlgate::gate::stop_registry::StopTarget;
+use crawlgate::pipeline::robots_fetch::inspection::{OriginInspector, RobotsFileStatus};
+use crawlgate::pipeline::stop_registry::StopTarget;
 use crawlgate::policy::options::politeness::Overflow;
-use crawlgate::politeness::adaptive::AdaptiveDelay;
-use crawlgate::politeness::pace::{HostPace, Jitter, RateLimit, RequestKind};
-use crawlgate::politeness::queue::{PriorityClass, QueueRank, WaitOrder};
-use crawlgate::politeness::stops::{StopQuery, StopReason};
 use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
 use crawlgate::robots::state::{RobotsFetchResult, RobotsState};
 use crawlgate::store::{HostStore, LimiterKey};
-use crawlgate::vocab::certificate_verification::CertificateVerification;
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::rule_id::Slug;
 use http::header::RETRY_AFTER;
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value as Json, json};

@@ -10,11 +10,11 @@ use crawlgate::ledger::observation::{
     DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal, RefusalRecording,
 };
 use crawlgate::ledger::transition::ErrorTolerance;
+use crawlgate::model::crawl_status::CrawlStatus;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::intent::Intent;
+use crawlgate::model::rule_id::Slug;
 use crawlgate::store::ledger::Ledger;
-use crawlgate::vocab::crawl_status::CrawlStatus;
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::intent::Intent;
-use crawlgate::vocab::rule_id::Slug;
 use serde_json::{Value as Json, json};
 
 use super::*;

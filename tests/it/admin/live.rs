@@ -10,11 +10,11 @@ use crawlgate::metrics::log::{
     SampleRate,
 };
 use crawlgate::metrics::record::{Recorder, UrlRetention};
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::rule_id::Slug;
-use crawlgate::vocab::stage::Stage;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::reason::Reason;
+use crawlgate::model::rule_id::Slug;
+use crawlgate::model::stage::Stage;
+use crawlgate::urls::target::UrlTarget;
 use http::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};

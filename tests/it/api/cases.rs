@@ -1,12 +1,12 @@
 //! A decision written as a case passes under the policy that it was made by, whatever its facts.
 
-use crawlgate::gate::offline_evaluation::{OfflineEvaluation, run_case};
+use crawlgate::diagnostics::problem::Problem;
+use crawlgate::model::profile::Profile;
+use crawlgate::pipeline::offline_evaluation::{OfflineEvaluation, run_case};
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile::{self, CompiledPolicy};
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::report::case;
-use crawlgate::vocab::problem::Problem;
-use crawlgate::vocab::profile::Profile;
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 

@@ -7,8 +7,8 @@ use crawlgate::admin::health::{CheckState, HealthCheck, Readiness};
 use crawlgate::metrics::labels::ResponseSource;
 use crawlgate::metrics::log::{DecisionLog, LogSettings};
 use crawlgate::metrics::record::{Recorder, UrlRetention};
-use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::stage::Stage;
+use crawlgate::model::reason::Reason;
+use crawlgate::model::stage::Stage;
 use http::Method;
 use serde_json::json;
 

@@ -1,6 +1,6 @@
 //! The cases of the policies that are shipped reach both branches of every rule.
 
-use crawlgate::gate::offline_evaluation::OfflineEvaluation;
+use crawlgate::pipeline::offline_evaluation::OfflineEvaluation;
 use crawlgate::policy::coverage::Coverage;
 
 use super::{compiled_file, shipped, worked_examples};

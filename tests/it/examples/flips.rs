@@ -3,9 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crawlgate::diagnostics::problem::SourceLocation;
+use crawlgate::diagnostics::problems::Problems;
 use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::vocab::problem::SourceLocation;
-use crawlgate::vocab::problems::Problems;
 use crawlgate::yaml::{Node, YamlValue, parse};
 
 use super::{compiled, compiled_file, failing, worked_examples};

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use crawlgate::diagnostics::problems::Problems;
+use crawlgate::model::reason::Reason;
 use crawlgate::policy::cases::FACT_KEYS;
-use crawlgate::vocab::problems::Problems;
-use crawlgate::vocab::reason::Reason;
 use crawlgate::yaml::{Node, YamlValue, parse};
 use serde_json::{Map, Value as Json};
 

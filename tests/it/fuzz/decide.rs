@@ -1,6 +1,7 @@
 //! A policy and facts made of the bytes: they are judged, explained, judged in shadow and as a case, and an early answer
 //! holds.
 
+use crawlgate::model::reason::Reason;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::{CaseFacts, CaseRefusal};
 use crawlgate::policy::compile::{self, CompiledPolicy};
@@ -11,7 +12,6 @@ use crawlgate::policy::rule::PolicyStage;
 use crawlgate::policy::shadow::ShadowDecisions;
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::trail::Trail;
-use crawlgate::vocab::reason::Reason;
 use serde_json::{Value as Json, json};
 
 /// The most rules of one policy.

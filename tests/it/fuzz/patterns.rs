@@ -1,11 +1,11 @@
 //! One value of a field, and one pattern of any kind: the pattern is compiled or refused, and where a plain reading of it
 //! exists it matches what that reading says.
 
+use crawlgate::model::reason::Reason;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::vocab::reason::Reason;
 use serde_json::json;
 
 /// Fields, and where in the facts the value goes.

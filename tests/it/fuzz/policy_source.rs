@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use crawlgate::diagnostics::problem::{Problem, SourceLocation};
 use crawlgate::policy::compile::{self, CompiledPolicy};
 use crawlgate::policy::coverage::Coverage;
 use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::vocab::problem::{Problem, SourceLocation};
 
 /// Where the parts of the input stand, one behind each NUL: the policy, and lists that it may name.
 const FILES: [&str; 4] = [

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crawlgate::config::file::ConfigFile;
-use crawlgate::gate::crawlers::password::PasswordMatch;
-use crawlgate::vocab::problems::Problems;
+use crawlgate::diagnostics::problems::Problems;
+use crawlgate::pipeline::crawlers::password::PasswordMatch;
 
 const HASH: &str = "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO";
 

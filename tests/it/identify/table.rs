@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
-use crawlgate::gate::crawlers::password::PasswordHash;
-use crawlgate::gate::crawlers::{
+use crawlgate::metrics::Metrics;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::rule_id::Slug;
+use crawlgate::pipeline::crawlers::password::PasswordHash;
+use crawlgate::pipeline::crawlers::{
     AnonymousAccess, AuthenticationError, ConnectedClient, CrawlerRegistration, CrawlerRegistry,
     StoredCredentials,
 };
-use crawlgate::metrics::Metrics;
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::rule_id::Slug;
 use http::header::PROXY_AUTHORIZATION;
 use http::{HeaderMap, HeaderValue};
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
-use crawlgate::gate::sweep::{LedgerSweeper, SweepGap, SweepMode, SweepPhase, SweepProgress};
 use crawlgate::ledger::event::LedgerEventKind;
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::transition::ErrorTolerance;
+use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::sweep::{LedgerSweeper, SweepGap, SweepMode, SweepPhase, SweepProgress};
 use crawlgate::policy::Policy;
 use crawlgate::policy::compile::{load, load_builtin};
 use crawlgate::policy::source::MemoryFileSystem;

@@ -1,6 +1,6 @@
 //! Depth: by `Crawl-Depth`, by `Referer`, by redirections; the least counts, and unknown matches nothing.
 
-use crawlgate::vocab::crawl_status::CrawlStatus;
+use crawlgate::model::crawl_status::CrawlStatus;
 
 use super::{Bench, bare, path, policy};
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use crawlgate::ledger::event::{LedgerEventKind, LedgerEventReason};
-use crawlgate::vocab::crawl_status::CrawlStatus;
+use crawlgate::model::crawl_status::CrawlStatus;
 
 use super::{Bench, bare, policy};
 use crate::upstream::scripted::until;

@@ -3,9 +3,9 @@
 use std::sync::{Mutex, mpsc};
 
 use crawlgate::ledger::event::{LedgerEventKind, LedgerEventReason};
-use crawlgate::vocab::crawl_status::CrawlStatus;
-use crawlgate::vocab::intent::Intent;
-use crawlgate::vocab::profile::{Conditional, Profile, WireResponse};
+use crawlgate::model::crawl_status::CrawlStatus;
+use crawlgate::model::intent::Intent;
+use crawlgate::model::profile::{Conditional, Profile, WireResponse};
 
 use super::{Bench, policy};
 use crate::upstream::scripted::{Client, until};

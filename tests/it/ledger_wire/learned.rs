@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use crawlgate::ledger::record::IndexState;
-use crawlgate::vocab::crawl_status::CrawlStatus;
+use crawlgate::model::crawl_status::CrawlStatus;
 
 use super::{Bench, HOUR, bare, page, path, policy};
 use crate::upstream::scripted::{Client, until};

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crawlgate::ledger::record::IndexState;
-use crawlgate::vocab::crawl_status::CrawlStatus;
+use crawlgate::model::crawl_status::CrawlStatus;
 
 use super::{Bench, HOUR, bare, page, path, policy};
 use crate::upstream::scripted::until;

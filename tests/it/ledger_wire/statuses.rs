@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crawlgate::ledger::key::LedgerKey;
-use crawlgate::vocab::crawl_status::CrawlStatus;
+use crawlgate::model::crawl_status::CrawlStatus;
 use serde_json::Value as Json;
 
 use super::{Bench, HOUR, bare, page, path, policy};

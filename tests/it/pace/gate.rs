@@ -4,21 +4,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
-use crawlgate::gate::destination::{DestinationError, DestinationResolver};
-use crawlgate::gate::evaluation::RequestFacts;
-use crawlgate::gate::request::{
+use crawlgate::metrics::Metrics;
+use crawlgate::model::crawler::{Crawler, CrawlerHint};
+use crawlgate::model::profile::Profile;
+use crawlgate::model::reason::Reason;
+use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
+use crawlgate::pipeline::destination::{DestinationError, DestinationResolver};
+use crawlgate::pipeline::evaluation::RequestFacts;
+use crawlgate::pipeline::request::{
     RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
 };
-use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
-use crawlgate::metrics::Metrics;
+use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::store::HostStore;
-use crawlgate::vocab::crawler::{Crawler, CrawlerHint};
-use crawlgate::vocab::profile::Profile;
-use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::target::{HostTarget, UrlTarget};
+use crawlgate::urls::target::{HostTarget, UrlTarget};
 use http::StatusCode;
 use tokio::task::JoinHandle;
 

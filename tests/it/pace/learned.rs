@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crawlgate::gate::admission::HostSlot;
-use crawlgate::vocab::reason::Reason;
+use crawlgate::model::reason::Reason;
+use crawlgate::pipeline::admission::HostSlot;
 use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::{Instant, sleep};

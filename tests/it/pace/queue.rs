@@ -4,17 +4,17 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::response::evaluate_response;
-use crawlgate::gate::robots_fetch::RobotsFetchRequest;
+use crawlgate::model::certificate_verification::CertificateVerification;
+use crawlgate::model::crawler::{Crawler, CrawlerHint};
+use crawlgate::model::profile::Conditional;
+use crawlgate::model::reason::Reason;
+use crawlgate::model::rule_id::Slug;
+use crawlgate::pacing::pace::HostPace;
+use crawlgate::pacing::queue::WaitOrder;
+use crawlgate::pipeline::response::evaluate_response;
+use crawlgate::pipeline::robots_fetch::RobotsFetchRequest;
 use crawlgate::policy::options::politeness::PaceKey;
-use crawlgate::politeness::pace::HostPace;
-use crawlgate::politeness::queue::WaitOrder;
-use crawlgate::vocab::certificate_verification::CertificateVerification;
-use crawlgate::vocab::crawler::{Crawler, CrawlerHint};
-use crawlgate::vocab::profile::Conditional;
-use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::rule_id::Slug;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::urls::target::UrlTarget;
 
 use tokio::task::JoinHandle;
 

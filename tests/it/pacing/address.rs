@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::vocab::reason::Reason;
+use crawlgate::model::reason::Reason;
 use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 

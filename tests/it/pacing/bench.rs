@@ -5,28 +5,28 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
-use crawlgate::gate::destination::{
+use crawlgate::metrics::Metrics;
+use crawlgate::model::certificate_verification::CertificateVerification;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::profile::Profile;
+use crawlgate::model::reason::Reason;
+use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
+use crawlgate::pipeline::destination::{
     AddressList, DestinationError, DestinationResolver, RemainingAddresses,
 };
-use crawlgate::gate::evaluation::RequestFacts;
-use crawlgate::gate::request::{
+use crawlgate::pipeline::evaluation::RequestFacts;
+use crawlgate::pipeline::request::{
     RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
 };
-use crawlgate::gate::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
-use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
-use crawlgate::gate::tunnel::{TunnelFacts, TunnelServices, admit_tunnel};
-use crawlgate::metrics::Metrics;
+use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
+use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::tunnel::{TunnelFacts, TunnelServices, admit_tunnel};
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
 use crawlgate::robots::state::{RobotsFetchResult, RobotsState};
 use crawlgate::store::HostStore;
-use crawlgate::vocab::certificate_verification::CertificateVerification;
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::profile::Profile;
-use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::target::{HostTarget, UrlTarget};
+use crawlgate::urls::target::{HostTarget, UrlTarget};
 use tokio::task::JoinHandle;
 
 /// Every host has the same robots.txt.

@@ -1,9 +1,9 @@
 //! `politeness.schedule`: which limits hold when.
 
 use crawlgate::clock::Clock;
+use crawlgate::model::reason::Reason;
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::vocab::reason::Reason;
 
 use super::bench::Bench;
 

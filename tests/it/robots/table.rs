@@ -3,7 +3,7 @@
 use std::fs;
 
 use crawlgate::robots::{RobotsAccess, RobotsFile, normal_form};
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::urls::target::UrlTarget;
 
 /// A question of a table.
 #[derive(Debug)]

@@ -7,12 +7,14 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue};
-use crawlgate::gate::robots_fetch::RobotsFetchRequest;
 use crawlgate::metrics::Metrics;
+use crawlgate::model::certificate_verification::CertificateVerification;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::pacing::pace::HostPace;
+use crawlgate::pacing::queue::WaitOrder;
+use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue};
+use crawlgate::pipeline::robots_fetch::RobotsFetchRequest;
 use crawlgate::policy::options::politeness::PaceKey;
-use crawlgate::politeness::pace::HostPace;
-use crawlgate::politeness::queue::WaitOrder;
 use crawlgate::proxy::destination::{AddressVetter, EgressRules};
 use crawlgate::proxy::dial::DialLimits;
 use crawlgate::proxy::header_filter::ViaName;
@@ -22,9 +24,7 @@ use crawlgate::proxy::resolve::{DnsResolver, NameServers};
 use crawlgate::proxy::robots::{RobotsFetcher, RobotsFileCache};
 use crawlgate::proxy::upstream::{UpstreamClient, UpstreamLimits};
 use crawlgate::store::HostStore;
-use crawlgate::vocab::certificate_verification::CertificateVerification;
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::urls::target::UrlTarget;
 use rustls::RootCertStore;
 
 /// What the origin does with a connection that has sent a head.

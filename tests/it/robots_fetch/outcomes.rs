@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::robots_fetch::RobotsProvider;
+use crawlgate::pipeline::robots_fetch::RobotsProvider;
 use crawlgate::robots::RobotsAccess;
 use crawlgate::robots::state::{RobotsRules, RobotsState};
 use flate2::Compression;

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
-use crawlgate::gate::evaluation::RequestFacts;
-use crawlgate::gate::request::{
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::profile::Profile;
+use crawlgate::pipeline::evaluation::RequestFacts;
+use crawlgate::pipeline::request::{
     RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
 };
-use crawlgate::gate::robots_fetch::RobotsProvider;
-use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::robots_fetch::RobotsProvider;
+use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crawlgate::policy::compile::load;
 use crawlgate::policy::source::files::MemoryFileSystem;
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::profile::Profile;
 use http::Request;
 
 use super::origin::{Origin, Reply, World, answer, target};

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::robots_fetch::{CachedRobots, RobotsProvider};
+use crawlgate::model::certificate_verification::CertificateVerification;
+use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsProvider};
 use crawlgate::robots::RobotsAccess;
 use crawlgate::robots::state::RobotsRules;
-use crawlgate::vocab::certificate_verification::CertificateVerification;
 
 use super::origin::{Origin, Reply, World, answer, target};
 

@@ -2,10 +2,10 @@
 
 use std::net::IpAddr;
 
-use crawlgate::gate::destination::{
+use crawlgate::pipeline::destination::{
     AddressList, DestinationError, DestinationResolver, RemainingAddresses,
 };
-use crawlgate::vocab::target::{HostTarget, UrlTarget};
+use crawlgate::urls::target::{HostTarget, UrlTarget};
 
 use super::sites::address_of;
 

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-use crawlgate::gate::snapshot::PolicySnapshot;
+use crawlgate::pipeline::snapshot::PolicySnapshot;
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
 

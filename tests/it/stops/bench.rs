@@ -5,27 +5,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
-use crawlgate::gate::evaluation::RequestFacts;
-use crawlgate::gate::refusal::Refusal;
-use crawlgate::gate::request::{
+use crawlgate::metrics::Metrics;
+use crawlgate::model::certificate_verification::CertificateVerification;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::profile::Profile;
+use crawlgate::model::reason::Reason;
+use crawlgate::model::rule_id::Slug;
+use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
+use crawlgate::pipeline::evaluation::RequestFacts;
+use crawlgate::pipeline::refusal::Refusal;
+use crawlgate::pipeline::request::{
     RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
 };
-use crawlgate::gate::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
-use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
-use crawlgate::gate::stop_registry::StopRegistry;
-use crawlgate::metrics::Metrics;
+use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
+use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::stop_registry::StopRegistry;
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
 use crawlgate::robots::state::{RobotsFetchResult, RobotsState};
 use crawlgate::store::HostStore;
-use crawlgate::vocab::certificate_verification::CertificateVerification;
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::profile::Profile;
-use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::rule_id::Slug;
-use crawlgate::vocab::target::UrlTarget;
+use crawlgate::urls::target::UrlTarget;
 use tokio::task::JoinHandle;
 
 use crate::support::way::Anywhere;

@@ -5,11 +5,11 @@ use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
-use crawlgate::gate::stop_registry::{
+use crawlgate::metrics::Metrics;
+use crawlgate::pacing::stops::StopQuery;
+use crawlgate::pipeline::stop_registry::{
     MAX_STOPS, StopId, StopPersistence, StopReason, StopRegistry, StopTarget, TooManyStops,
 };
-use crawlgate::metrics::Metrics;
-use crawlgate::politeness::stops::StopQuery;
 use crawlgate::store::stops::StopsFile;
 
 use super::press;
@@ -28,7 +28,7 @@ fn opened(folder: &Folder, clock: &Clock) -> Result<StopRegistry, String> {
 
 fn shown(stops: &StopRegistry) -> Vec<String> {
     let times = |time: Duration| time.as_secs() - 1_767_225_600;
-    let show = |stop: &crawlgate::gate::stop_registry::EmergencyStop| {
+    let show = |stop: &crawlgate::pipeline::stop_registry::EmergencyStop| {
         let until = stop.until.map(times);
         format!(
             "{} {} {} {until:?} {}",

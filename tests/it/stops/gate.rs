@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlgate::gate::robots_fetch::{RobotsFetchRequest, RobotsPermitError};
-use crawlgate::gate::tunnel::{TunnelFacts, TunnelResult, TunnelServices, admit_tunnel};
+use crawlgate::model::certificate_verification::CertificateVerification;
+use crawlgate::model::crawler::{Crawler, CrawlerHint};
+use crawlgate::model::reason::Reason;
+use crawlgate::pacing::pace::HostPace;
+use crawlgate::pacing::queue::WaitOrder;
+use crawlgate::pipeline::robots_fetch::{RobotsFetchRequest, RobotsPermitError};
+use crawlgate::pipeline::tunnel::{TunnelFacts, TunnelResult, TunnelServices, admit_tunnel};
 use crawlgate::policy::options::politeness::PaceKey;
-use crawlgate::politeness::pace::HostPace;
-use crawlgate::politeness::queue::WaitOrder;
 use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
-use crawlgate::vocab::certificate_verification::CertificateVerification;
-use crawlgate::vocab::crawler::{Crawler, CrawlerHint};
-use crawlgate::vocab::reason::Reason;
-use crawlgate::vocab::target::{HostTarget, UrlTarget};
+use crawlgate::urls::target::{HostTarget, UrlTarget};
 use tokio::time::sleep;
 
 use super::bench::{Bench, FREE, SECOND, crawler, snapshot};

@@ -5,8 +5,8 @@ use crawlgate::ledger::observation::{
     DeliveredDocument, FailureKind, ObservationOutcome, ObservedAnswer, UrlObservation,
 };
 use crawlgate::ledger::record::UnixMillis;
+use crawlgate::model::crawl_status::CrawlStatus;
 use crawlgate::store::ledger::LedgerUpdate;
-use crawlgate::vocab::crawl_status::CrawlStatus;
 
 /// A look at a URL of which nothing but this is known, under revision 3f9c2a1b.
 pub(crate) fn look(crawler: &str, url: &str, at: u64, what: ObservationOutcome) -> LedgerUpdate {

@@ -3,13 +3,13 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use crawlgate::gate::destination::{
+use crawlgate::model::certificate_verification::CertificateVerification;
+use crawlgate::pipeline::destination::{
     AddressList, DestinationError, DestinationResolver, RemainingAddresses,
 };
-use crawlgate::gate::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
+use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crawlgate::robots::state::RobotsState;
-use crawlgate::vocab::certificate_verification::CertificateVerification;
-use crawlgate::vocab::target::{HostTarget, UrlTarget};
+use crawlgate::urls::target::{HostTarget, UrlTarget};
 
 /// No host has a robots.txt that anybody asks for.
 pub(crate) struct NoRobots;

@@ -6,20 +6,20 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::gate::admission::{AdmissionLimits, AdmissionQueue};
-use crawlgate::gate::destination::{
+use crawlgate::metrics::Metrics;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue};
+use crawlgate::pipeline::destination::{
     AddressList, DestinationError, DestinationResolver, RemainingAddresses,
 };
-use crawlgate::gate::snapshot::{ActivePolicy, PolicySnapshot};
-use crawlgate::gate::tunnel::{
+use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::tunnel::{
     TunnelDecision, TunnelFacts, TunnelResult, TunnelServices, admit_tunnel,
 };
-use crawlgate::metrics::Metrics;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::store::HostStore;
-use crawlgate::vocab::crawler::Crawler;
-use crawlgate::vocab::target::{HostTarget, UrlTarget};
+use crawlgate::urls::target::{HostTarget, UrlTarget};
 
 /// Answers every look-up with the same addresses, and counts them.
 struct Names {

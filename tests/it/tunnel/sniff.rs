@@ -4,7 +4,7 @@ use crawlgate::metrics::labels::SniCheck;
 use crawlgate::proxy::sniff::{
     ClientHello, EchExtension, MAX_CLIENT_HELLO, SniffResult, Sniffer, check_sni, is_allowed,
 };
-use crawlgate::vocab::target::HostTarget;
+use crawlgate::urls::target::HostTarget;
 use fastrand::Rng;
 
 use super::hello::{body, ech, hello, long, message, records, server_name};

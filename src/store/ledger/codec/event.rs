@@ -37,7 +37,7 @@ struct EventTimeMessage {
 }
 
 /// What an event is written as.
-pub(in crate::store::ledger) fn encode_event(event: &LedgerEvent) -> Vec<u8> {
+pub(crate) fn encode_event(event: &LedgerEvent) -> Vec<u8> {
     let form = EventMessage {
         at: event.at.0,
         kind: match event.kind {
@@ -62,7 +62,7 @@ pub(in crate::store::ledger) fn encode_event(event: &LedgerEvent) -> Vec<u8> {
 }
 
 /// Reads it; nothing if it is not one.
-pub(in crate::store::ledger) fn decode_event(bytes: &[u8]) -> Option<LedgerEvent> {
+pub(crate) fn decode_event(bytes: &[u8]) -> Option<LedgerEvent> {
     let form = EventMessage::decode(bytes).ok()?;
     Some(LedgerEvent {
         at: UnixMillis(form.at),
@@ -89,7 +89,7 @@ pub(in crate::store::ledger) fn decode_event(bytes: &[u8]) -> Option<LedgerEvent
 }
 
 /// When an event was; nothing if it is not one.
-pub(in crate::store::ledger) fn decode_time(bytes: &[u8]) -> Option<UnixMillis> {
+pub(crate) fn decode_time(bytes: &[u8]) -> Option<UnixMillis> {
     EventTimeMessage::decode(bytes)
         .ok()
         .map(|form| UnixMillis(form.at))

@@ -13,9 +13,9 @@ use super::{MessageFields, MessageWriter, WireField, status_from_number, status_
 
 /// A record, and the key of its document.
 #[derive(Clone, Debug, PartialEq)]
-pub(in crate::store::ledger) struct StoredRecord {
-    pub(in crate::store::ledger) record: Arc<LedgerRecord>,
-    pub(in crate::store::ledger) content_key: Option<LedgerKey>,
+pub(crate) struct StoredRecord {
+    pub(crate) record: Arc<LedgerRecord>,
+    pub(crate) content_key: Option<LedgerKey>,
 }
 
 /// The number of the field with the key of the document.
@@ -24,11 +24,7 @@ const CONTENT_KEY: u32 = 24;
 const FIELD_COUNT: usize = 25;
 
 /// Writes a record behind what is there, without a copy of each text: one is written for each request.
-pub(in crate::store::ledger) fn encode(
-    record: &LedgerRecord,
-    content: Option<LedgerKey>,
-    to: &mut Vec<u8>,
-) {
+pub(crate) fn encode(record: &LedgerRecord, content: Option<LedgerKey>, to: &mut Vec<u8>) {
     let mut form = MessageWriter(to);
     let from_first = |at: UnixMillis| zigzag(at.0.wrapping_sub(record.first_seen.0).cast_signed());
     form.write_text(1, Some(&record.crawler));
@@ -76,7 +72,7 @@ fn zigzag(number: i64) -> u64 {
 }
 
 /// Reads it; nothing if it is not one.
-pub(in crate::store::ledger) fn decode(bytes: &[u8]) -> Option<StoredRecord> {
+pub(crate) fn decode(bytes: &[u8]) -> Option<StoredRecord> {
     let row = RecordFields::parse(bytes)?;
     let first = row.number(10).unwrap_or_default();
     let at = |tag| {
@@ -130,7 +126,7 @@ pub(in crate::store::ledger) fn decode(bytes: &[u8]) -> Option<StoredRecord> {
 }
 
 /// The key of the document of a record that is written so; nothing if it has none.
-pub(in crate::store::ledger) fn decode_content_key(bytes: &[u8]) -> Option<LedgerKey> {
+pub(crate) fn decode_content_key(bytes: &[u8]) -> Option<LedgerKey> {
     let found = MessageFields(bytes).find_map(|field| match field {
         Ok((CONTENT_KEY, WireField::Bytes(key))) => Some(key),
         _ => None,
@@ -197,7 +193,7 @@ fn decode_address(bytes: &[u8]) -> Option<IpAddr> {
 mod tests {
     use prost::Message;
 
-    use crate::vocab::crawl_status::CrawlStatus;
+    use crate::model::crawl_status::CrawlStatus;
 
     use super::*;
 

@@ -56,19 +56,19 @@ impl std::error::Error for LedgerOpenError {}
 
 /// Where the tables are.
 #[derive(Clone, Debug)]
-pub(in crate::store::ledger) enum LedgerLocation {
+pub(crate) enum LedgerLocation {
     File(PathBuf),
     Memory,
 }
 
 impl LedgerLocation {
     /// The file in this directory.
-    pub(in crate::store::ledger) fn in_directory(directory: &Path) -> Self {
+    pub(crate) fn in_directory(directory: &Path) -> Self {
         Self::File(directory.join(FILE_NAME))
     }
 
     /// Its path; nothing in memory.
-    pub(in crate::store::ledger) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         match self {
             Self::File(path) => path,
             Self::Memory => Path::new(""),
@@ -76,7 +76,7 @@ impl LedgerLocation {
     }
 
     /// Bytes that it takes of the disk.
-    pub(in crate::store::ledger) fn disk_bytes(&self) -> u64 {
+    pub(crate) fn disk_bytes(&self) -> u64 {
         use std::os::unix::fs::MetadataExt as _;
         std::fs::metadata(self.path()).map_or(0, |data| data.blocks() * 512)
     }

@@ -15,7 +15,7 @@ use super::{CONTENTS, EVENTS, LedgerDatabase, LedgerUnavailable, META, RECORDS, 
 
 /// The tables as they were last committed, for whoever reads. None while the disk fails.
 #[derive(Default)]
-pub(in crate::store::ledger) struct LedgerReadView(ArcSwapOption<ReadTables>);
+pub(crate) struct LedgerReadView(ArcSwapOption<ReadTables>);
 
 struct ReadTables {
     records: ReadOnlyTable<&'static [u8; 16], &'static [u8]>,
@@ -26,10 +26,7 @@ struct ReadTables {
 
 impl LedgerReadView {
     /// Shows what was committed last.
-    pub(in crate::store::ledger) fn publish(
-        &self,
-        base: &LedgerDatabase,
-    ) -> Result<(), redb::Error> {
+    pub(crate) fn publish(&self, base: &LedgerDatabase) -> Result<(), redb::Error> {
         let read = base.0.begin_read()?;
         self.0.store(Some(Arc::new(ReadTables {
             records: read.open_table(RECORDS)?,
@@ -41,15 +38,12 @@ impl LedgerReadView {
     }
 
     /// Shows nothing any more; the file is free once its writer has gone.
-    pub(in crate::store::ledger) fn clear(&self) {
+    pub(crate) fn clear(&self) {
         self.0.store(None);
     }
 
     /// A record in its written form.
-    pub(in crate::store::ledger) fn record(
-        &self,
-        key: LedgerKey,
-    ) -> Result<Option<Vec<u8>>, LedgerUnavailable> {
+    pub(crate) fn record(&self, key: LedgerKey) -> Result<Option<Vec<u8>>, LedgerUnavailable> {
         let tables = self.0.load();
         let row = tables
             .as_ref()
@@ -60,7 +54,7 @@ impl LedgerReadView {
         Ok(row.map(|row| row.value().to_vec()))
     }
 
-    pub(in crate::store::ledger) fn key_by_content(
+    pub(crate) fn key_by_content(
         &self,
         content: LedgerKey,
     ) -> Result<Option<LedgerKey>, LedgerUnavailable> {
@@ -74,10 +68,7 @@ impl LedgerReadView {
         Ok(row.map(|row| LedgerKey(*row.value())))
     }
 
-    pub(in crate::store::ledger) fn value(
-        &self,
-        name: &str,
-    ) -> Result<Option<Vec<u8>>, LedgerUnavailable> {
+    pub(crate) fn value(&self, name: &str) -> Result<Option<Vec<u8>>, LedgerUnavailable> {
         let tables = self.0.load();
         let row = tables
             .as_ref()
@@ -89,7 +80,7 @@ impl LedgerReadView {
     }
 
     /// Keys behind this one, in their order.
-    pub(in crate::store::ledger) fn keys_after(
+    pub(crate) fn keys_after(
         &self,
         after: Option<LedgerKey>,
         most: usize,
@@ -110,7 +101,7 @@ impl LedgerReadView {
     }
 
     /// Records behind this key, in the order of the keys.
-    pub(in crate::store::ledger) fn records_after(
+    pub(crate) fn records_after(
         &self,
         after: Option<LedgerKey>,
         most: usize,
@@ -137,7 +128,7 @@ impl LedgerReadView {
     }
 
     /// Events behind this number, in their order.
-    pub(in crate::store::ledger) fn events_after(
+    pub(crate) fn events_after(
         &self,
         after: u64,
         most: usize,

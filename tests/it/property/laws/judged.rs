@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crawlgate::model::stage::Stage;
 use crawlgate::policy::Policy;
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile;
@@ -10,7 +11,6 @@ use crawlgate::policy::options::OptionSetter;
 use crawlgate::policy::rule::Rule;
 use crawlgate::policy::source::{FileSystem, MemoryFileSystem};
 use crawlgate::policy::trail::Trail;
-use crawlgate::vocab::stage::Stage;
 use serde_json::Value as Json;
 
 type Options = BTreeMap<String, (Json, String)>;

@@ -17,19 +17,19 @@ const RISEN: Duration = Duration::from_secs(150);
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::simulation) enum Kind {
+pub(crate) enum Kind {
     Page,
     Embed,
 }
 
 /// A request that the gate has let through.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::simulation) struct Grant {
-    pub(in crate::simulation) host: usize,
-    pub(in crate::simulation) crawler: usize,
-    pub(in crate::simulation) kind: Kind,
-    pub(in crate::simulation) asked: Instant,
-    pub(in crate::simulation) granted: Instant,
+pub(crate) struct Grant {
+    pub(crate) host: usize,
+    pub(crate) crawler: usize,
+    pub(crate) kind: Kind,
+    pub(crate) asked: Instant,
+    pub(crate) granted: Instant,
 }
 
 /// What is under way, and when the last one was sent.

@@ -1,0 +1,114 @@
+//! A problem as people read it: one line that says what and where, and below it the source with a caret.
+//!
+//! `annotate-snippets` draws what stands below; the first line is ours, since editors and scripts look there for
+//! `file:line:column: error: …`.
+
+use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
+
+use super::problem::{Excerpt, Problem, Severity, to_printable};
+
+/// Wider than what is shown of a long line, so that nothing is cut a second time.
+const WIDTH: usize = 1_000;
+
+/// Whether colours are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ColourMode {
+    /// For a terminal.
+    Coloured,
+    /// For files and pipes.
+    Plain,
+}
+
+/// The problem with the source line it is in, where that is known; no line break at the end.
+pub fn render(problem: &Problem, ink: ColourMode) -> String {
+    let Some(excerpt) = &problem.excerpt else {
+        return problem.to_string();
+    };
+    let near = problem
+        .suggestion
+        .as_ref()
+        .map(|near| format!("did you mean `{}`?", to_printable(near, 80)));
+    let caret = AnnotationKind::Primary.span(span(excerpt)).label(near);
+    let snippet = Snippet::source(excerpt.text.as_str())
+        .line_start(problem.location.line as usize)
+        .annotation(caret);
+    let help = problem
+        .help
+        .as_ref()
+        .map(|help| Level::HELP.message(to_printable(help, usize::MAX)));
+    let group = Group::with_level(level(problem.severity))
+        .element(snippet)
+        .elements(help.map(Element::from));
+    format!("{}\n{}", problem.headline(), renderer(ink).render(&[group]))
+}
+
+fn renderer(ink: ColourMode) -> Renderer {
+    match ink {
+        ColourMode::Coloured => Renderer::styled().term_width(WIDTH),
+        ColourMode::Plain => Renderer::plain().term_width(WIDTH),
+    }
+}
+
+fn level(severity: Severity) -> Level<'static> {
+    match severity {
+        Severity::Error => Level::ERROR,
+        Severity::Warning => Level::WARNING,
+        Severity::Advice => Level::NOTE,
+    }
+}
+
+/// The bytes that the place covers, within the line.
+fn span(excerpt: &Excerpt) -> std::ops::Range<usize> {
+    let byte = |characters: usize| {
+        excerpt
+            .text
+            .char_indices()
+            .nth(characters)
+            .map_or(excerpt.text.len(), |(at, _)| at)
+    };
+    byte(excerpt.offset)..byte(excerpt.offset.saturating_add(excerpt.width))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostics::problem::SourceLocation;
+
+    fn problem(text: &str, before: usize, width: usize) -> Problem {
+        let place = SourceLocation {
+            file: "p.yaml".into(),
+            line: 12,
+            column: 3,
+        };
+        let excerpt = Some(Excerpt {
+            text: text.into(),
+            offset: before,
+            width,
+        });
+        let problem = Problem::error(&place, "unknown key")
+            .with_found("hots")
+            .with_allowed_words(["host", "path"]);
+        Problem { excerpt, ..problem }
+    }
+
+    #[test]
+    fn the_first_line_is_for_machines_and_the_rest_for_people() {
+        let shown = render(&problem("{ hots: a }", 2, 4), ColourMode::Plain);
+        let expected = "p.yaml:12:3: error: unknown key; found `hots`\n   |\n12 | { hots: a }\n   |   ^^^^ did you mean `host`?\n   |\n   = help: allowed: host, path";
+        assert_eq!(shown, expected);
+        assert!(render(&problem("{ hots: a }", 2, 4), ColourMode::Coloured).contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_place_behind_the_line_is_shown_at_its_end() {
+        for (text, before, width) in [
+            ("", 0, 1),
+            ("é", 1, 1),
+            ("é", 9, 9),
+            ("a\u{1b}[31mb", 0, 99),
+        ] {
+            let shown = render(&problem(text, before, width), ColourMode::Plain);
+            assert!(shown.contains('^') && !shown.contains('\u{1b}'), "{shown}");
+        }
+    }
+}

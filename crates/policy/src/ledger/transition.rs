@@ -1,0 +1,709 @@
+//! What a look at a URL makes of its record, and what is owed then: nothing, an event, a removal.
+//!
+//! Errors go as CloudView sorts them (seed 002, "Error Handling"): the error status is remembered; a permanent one on a
+//! document that an index may have orders its removal at once, too many temporary ones do, too; and a URL that fails for
+//! good when it is fetched again is forgotten, so that a new link brings it back. Refusals go as OmniFind numbers them
+//! (seed 003): 760 removes, 761 keeps.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::model::crawl_status::CrawlStatus;
+use crate::model::intent::Intent;
+
+use super::event::{LedgerEvent, LedgerEventKind, LedgerEventReason};
+use super::observation::{
+    DeliveredDocument, FailureKind, ObservationOutcome, ObservedAnswer, ObservedRefusal,
+    RefusalRecording, UrlObservation,
+};
+use super::record::{IndexState, LedgerRecord, RecordStatus, UnixMillis, VisitState};
+
+/// OmniFind's "excluded, but in another crawler's space".
+const MOVED_CODE: u16 = 761;
+/// A refusal that says nothing new is not written down again within this time.
+const REPEAT_INTERVAL: Duration = Duration::from_secs(3600);
+
+/// What the configuration says of errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ErrorTolerance {
+    /// So many temporary errors in a row are too many: `ledger.temporary_errors`.
+    pub temporary_errors: u32,
+}
+
+/// What becomes of a record.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there is one for each request, and nobody keeps it"
+)]
+pub enum RecordUpdate {
+    /// It stays as it is, or there is still none.
+    Unchanged,
+    /// It is this from now on.
+    Changed(LedgerRecord),
+    /// It is forgotten.
+    Forgotten,
+}
+
+/// What a look comes to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LedgerTransition {
+    /// The record.
+    pub update: RecordUpdate,
+    /// What is owed to those who keep an index.
+    pub event: Option<LedgerEvent>,
+}
+
+/// Takes a look into account.
+pub fn apply_observation(
+    before: Option<&LedgerRecord>,
+    seen: UrlObservation,
+    tolerance: ErrorTolerance,
+) -> LedgerTransition {
+    let UrlObservation {
+        at,
+        url,
+        crawler,
+        space,
+        depth,
+        address,
+        source,
+        revision,
+        rule,
+        outcome: what,
+    } = seen;
+    let look = ObservedUrl {
+        url,
+        crawler,
+        space,
+        depth,
+        address,
+        source,
+    };
+    let told = |status| EventContext {
+        at,
+        status,
+        rule,
+        revision,
+    };
+    match what {
+        ObservationOutcome::Answered(answered) => apply_answer(
+            before,
+            look,
+            told(Some(answered.status)),
+            answered,
+            tolerance,
+        ),
+        ObservationOutcome::Failed {
+            failure: failing,
+            code,
+        } => {
+            let told = told(None);
+            let mut record = updated_record(before, look, at);
+            record.status = RecordStatus(CrawlStatus::Error);
+            record.code = code;
+            apply_failure(before, record, &told, failing, tolerance)
+        }
+        ObservationOutcome::Refused(refused) => apply_refusal(before, look, &told(None), refused),
+        ObservationOutcome::Allowed => apply_allowed(before),
+    }
+}
+
+/// What every look tells of a URL.
+struct ObservedUrl {
+    url: Arc<str>,
+    crawler: Arc<str>,
+    space: Option<Arc<str>>,
+    depth: Option<u32>,
+    address: Option<IpAddr>,
+    source: Option<Arc<str>>,
+}
+
+/// What is told of a look with an event.
+struct EventContext {
+    at: UnixMillis,
+    /// The origin's status, if what was seen is its answer: that of an earlier one says nothing of this.
+    status: Option<u16>,
+    rule: Option<Arc<str>>,
+    revision: Arc<str>,
+}
+
+/// The record, with what every look tells.
+fn updated_record(
+    before: Option<&LedgerRecord>,
+    look: ObservedUrl,
+    at: UnixMillis,
+) -> LedgerRecord {
+    let ObservedUrl {
+        url,
+        crawler,
+        space,
+        depth,
+        address,
+        source,
+    } = look;
+    let Some(before) = before else {
+        return LedgerRecord {
+            space,
+            depth,
+            address,
+            source,
+            ..LedgerRecord::new(crawler, url, at)
+        };
+    };
+    LedgerRecord {
+        crawler,
+        url,
+        last_seen: at,
+        space,
+        address: address.or(before.address),
+        depth: before.depth.into_iter().chain(depth).min(),
+        source: source.or_else(|| before.source.clone()),
+        ..before.clone()
+    }
+}
+
+fn apply_answer(
+    before: Option<&LedgerRecord>,
+    look: ObservedUrl,
+    told: EventContext,
+    answered: ObservedAnswer,
+    tolerance: ErrorTolerance,
+) -> LedgerTransition {
+    let mut record = updated_record(before, look, told.at);
+    record.visit_state = VisitState::Answered;
+    record.origin_status = Some(answered.status);
+    record.status = RecordStatus(answered.crawl_status);
+    record.code = answered.code;
+    if let Some(failing) = answered.failure {
+        return apply_failure(before, record, &told, failing, tolerance);
+    }
+    record.temporary_errors = 0;
+    if answered.crawl_status == CrawlStatus::Accepted {
+        record_delivery(&mut record, told.at, answered.document);
+        return changed_record(record, None);
+    }
+    let owed = remove_from_index(&mut record, &told, answered.intent, answered.code);
+    changed_record(record, owed)
+}
+
+/// An answer was passed on. Only a document that was delivered whole is the last one from now on.
+fn record_delivery(record: &mut LedgerRecord, at: UnixMillis, document: Option<DeliveredDocument>) {
+    // What had to leave the index comes back with a document, and not with a 304 or a redirection.
+    if document.is_some() || record.index_state == IndexState::Never {
+        record.index_state = IndexState::Possible;
+    }
+    let Some(DeliveredDocument {
+        validators,
+        content_hash: content,
+        content_type,
+        size,
+    }) = document
+    else {
+        return;
+    };
+    let same_content = record.content_hash.is_some() && record.content_hash == content;
+    let same = same_content || content.is_none() && record.validators == validators;
+    if !same || record.last_fetched.is_none() {
+        record.last_changed = Some(at);
+    }
+    record.last_fetched = Some(at);
+    record.validators = validators;
+    record.content_hash = content;
+    record.content_type = content_type;
+    record.size = size;
+}
+
+fn apply_failure(
+    before: Option<&LedgerRecord>,
+    mut record: LedgerRecord,
+    told: &EventContext,
+    failing: FailureKind,
+    tolerance: ErrorTolerance,
+) -> LedgerTransition {
+    record.last_error = Some(told.at);
+    let why = match failing {
+        FailureKind::Permanent => LedgerEventReason::PermanentError,
+        FailureKind::Temporary => {
+            record.temporary_errors = record.temporary_errors.saturating_add(1);
+            if record.temporary_errors < tolerance.temporary_errors {
+                return changed_record(record, None);
+            }
+            LedgerEventReason::TemporaryErrors
+        }
+    };
+    let indexed = record.index_state == IndexState::Possible;
+    let refreshed = before.is_some_and(LedgerRecord::is_known);
+    let kind = if indexed {
+        LedgerEventKind::Removal
+    } else {
+        LedgerEventKind::PermanentError
+    };
+    let first = failing == FailureKind::Permanent && !refreshed;
+    let owed = (indexed || first).then(|| new_event(&record, told, kind, why));
+    if indexed || refreshed || failing == FailureKind::Temporary {
+        return LedgerTransition {
+            update: RecordUpdate::Forgotten,
+            event: owed,
+        };
+    }
+    changed_record(record, owed)
+}
+
+fn apply_refusal(
+    before: Option<&LedgerRecord>,
+    look: ObservedUrl,
+    told: &EventContext,
+    refused: ObservedRefusal,
+) -> LedgerTransition {
+    let nothing = LedgerTransition {
+        update: RecordUpdate::Unchanged,
+        event: None,
+    };
+    if !concerns_url(refused.crawl_status)
+        || before.is_none() && refused.recording == RefusalRecording::Skip
+    {
+        return nothing;
+    }
+    let mut record = updated_record(before, look, told.at);
+    record.status = RecordStatus(refused.crawl_status);
+    record.code = refused.code;
+    let moved = refused.code == Some(MOVED_CODE)
+        && record.index_state == IndexState::Possible
+        && before.is_none_or(|before| before.code != Some(MOVED_CODE));
+    let owed = if moved {
+        Some(new_event(
+            &record,
+            told,
+            LedgerEventKind::Moved,
+            LedgerEventReason::OtherSpace,
+        ))
+    } else {
+        remove_from_index(&mut record, told, Some(refused.intent), refused.code)
+    };
+    if owed.is_none() && before.is_some_and(|before| is_unchanged(before, &record)) {
+        return nothing;
+    }
+    changed_record(record, owed)
+}
+
+/// Refusals for want of a turn, or for what the client did, say nothing of the URL.
+fn concerns_url(outcome: CrawlStatus) -> bool {
+    use CrawlStatus as Of;
+    match outcome {
+        Of::Politeness
+        | Of::Request
+        | Of::Unauthorized
+        | Of::Unavailable
+        | Of::Error
+        | Of::Accepted => false,
+        Of::Filter
+        | Of::RobotsTxt
+        | Of::Usage
+        | Of::TooDeep
+        | Of::Trap
+        | Of::Budget
+        | Of::Premature => true,
+        Of::Unmodified | Of::Duplicate | Of::Noncanonical | Of::Noindex => true,
+        Of::NotFound | Of::BadStatus | Of::Import | Of::Address => true,
+    }
+}
+
+fn is_unchanged(before: &LedgerRecord, record: &LedgerRecord) -> bool {
+    let unmoved = LedgerRecord {
+        last_seen: before.last_seen,
+        ..record.clone()
+    };
+    unmoved == *before && record.last_seen.duration_since(before.last_seen) < REPEAT_INTERVAL
+}
+
+/// A URL that must leave the index does so once.
+fn remove_from_index(
+    record: &mut LedgerRecord,
+    told: &EventContext,
+    intent: Option<Intent>,
+    code: Option<u16>,
+) -> Option<LedgerEvent> {
+    let leaves = intent == Some(Intent::Gone) && code != Some(MOVED_CODE);
+    if !leaves || record.index_state != IndexState::Possible {
+        return None;
+    }
+    record.index_state = IndexState::Removed(told.at);
+    Some(new_event(
+        record,
+        told,
+        LedgerEventKind::Removal,
+        LedgerEventReason::Excluded,
+    ))
+}
+
+/// The sweep finds a URL in its space: a code of an earlier one holds no more.
+fn apply_allowed(before: Option<&LedgerRecord>) -> LedgerTransition {
+    let same = LedgerTransition {
+        update: RecordUpdate::Unchanged,
+        event: None,
+    };
+    let Some(before) = before.filter(|record| record.status.0 == CrawlStatus::Filter) else {
+        return same;
+    };
+    if before.code.is_none() {
+        return same;
+    }
+    let indexed = before.index_state == IndexState::Possible;
+    let status = if indexed {
+        RecordStatus(CrawlStatus::Accepted)
+    } else {
+        before.status
+    };
+    changed_record(
+        LedgerRecord {
+            code: None,
+            status,
+            ..before.clone()
+        },
+        None,
+    )
+}
+
+fn changed_record(record: LedgerRecord, owed: Option<LedgerEvent>) -> LedgerTransition {
+    LedgerTransition {
+        update: RecordUpdate::Changed(record),
+        event: owed,
+    }
+}
+
+fn new_event(
+    record: &LedgerRecord,
+    told: &EventContext,
+    kind: LedgerEventKind,
+    why: LedgerEventReason,
+) -> LedgerEvent {
+    LedgerEvent {
+        at: told.at,
+        kind,
+        reason: why,
+        crawler: record.crawler.clone(),
+        url: record.url.clone(),
+        code: record.code,
+        status: told.status,
+        rule: told.rule.clone(),
+        revision: told.revision.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::record::DocumentValidators;
+
+    const THREE: ErrorTolerance = ErrorTolerance {
+        temporary_errors: 3,
+    };
+
+    fn seen(at: u64, what: ObservationOutcome) -> UrlObservation {
+        UrlObservation {
+            at: UnixMillis(at),
+            url: "http://h.test/".into(),
+            crawler: "news".into(),
+            space: None,
+            depth: None,
+            address: None,
+            source: None,
+            revision: "00000000".into(),
+            rule: None,
+            outcome: what,
+        }
+    }
+
+    fn page(etag: &str) -> ObservationOutcome {
+        let validators = DocumentValidators {
+            etag: Some(etag.into()),
+            last_modified: None,
+        };
+        let document = Some(DeliveredDocument {
+            validators,
+            size: 10,
+            ..DeliveredDocument::default()
+        });
+        ObservationOutcome::Answered(ObservedAnswer {
+            document,
+            ..status(200, CrawlStatus::Accepted, None)
+        })
+    }
+
+    fn status(status: u16, outcome: CrawlStatus, failing: Option<FailureKind>) -> ObservedAnswer {
+        ObservedAnswer {
+            status,
+            crawl_status: outcome,
+            intent: None,
+            code: None,
+            failure: failing,
+            document: None,
+        }
+    }
+
+    fn failed(code: u16, failing: FailureKind) -> ObservationOutcome {
+        ObservationOutcome::Answered(status(
+            code,
+            CrawlStatus::from_origin_status(code),
+            Some(failing),
+        ))
+    }
+
+    fn refused(intent: Intent, code: Option<u16>) -> ObservationOutcome {
+        let outcome = CrawlStatus::Filter;
+        ObservationOutcome::Refused(ObservedRefusal {
+            crawl_status: outcome,
+            intent,
+            code,
+            recording: RefusalRecording::Skip,
+        })
+    }
+
+    /// What is left after these looks, and which events were owed on the way.
+    fn after(
+        looks: &[ObservationOutcome],
+    ) -> (
+        Option<LedgerRecord>,
+        Vec<(LedgerEventKind, LedgerEventReason)>,
+    ) {
+        let (mut record, mut owed) = (None::<LedgerRecord>, vec![]);
+        for (turn, what) in looks.iter().enumerate() {
+            let noted = apply_observation(record.as_ref(), seen(turn as u64, what.clone()), THREE);
+            owed.extend(noted.event.map(|event| (event.kind, event.reason)));
+            match noted.update {
+                RecordUpdate::Unchanged => {}
+                RecordUpdate::Changed(changed) => record = Some(changed),
+                RecordUpdate::Forgotten => record = None,
+            }
+        }
+        (record, owed)
+    }
+
+    #[test]
+    fn errors_go_as_cloudview_sorts_them() {
+        use FailureKind::{Permanent, Temporary};
+        let removal = |why| vec![(LedgerEventKind::Removal, why)];
+        let error = vec![(
+            LedgerEventKind::PermanentError,
+            LedgerEventReason::PermanentError,
+        )];
+        for (looks, known, owed) in [
+            (vec![page("a")], Some(CrawlStatus::Accepted), vec![]),
+            (
+                vec![failed(404, Permanent)],
+                Some(CrawlStatus::NotFound),
+                error.clone(),
+            ),
+            (
+                vec![failed(404, Permanent), failed(404, Permanent)],
+                None,
+                error.clone(),
+            ),
+            (
+                vec![page("a"), failed(404, Permanent)],
+                None,
+                removal(LedgerEventReason::PermanentError),
+            ),
+            (
+                vec![page("a"), failed(503, Temporary)],
+                Some(CrawlStatus::BadStatus),
+                vec![],
+            ),
+            (
+                vec![
+                    page("a"),
+                    failed(503, Temporary),
+                    failed(503, Temporary),
+                    failed(503, Temporary),
+                ],
+                None,
+                removal(LedgerEventReason::TemporaryErrors),
+            ),
+            (
+                vec![
+                    page("a"),
+                    failed(503, Temporary),
+                    failed(503, Temporary),
+                    page("a"),
+                    failed(503, Temporary),
+                ],
+                Some(CrawlStatus::BadStatus),
+                vec![],
+            ),
+            (vec![failed(503, Temporary); 3], None, vec![]),
+            (
+                vec![ObservationOutcome::Failed {
+                    failure: Temporary,
+                    code: Some(613),
+                }],
+                Some(CrawlStatus::Error),
+                vec![],
+            ),
+        ] {
+            let (record, events) = after(&looks);
+            assert_eq!(
+                (record.map(|record| record.status.0), events),
+                (known, owed),
+                "{looks:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_removal_is_ordered_once_until_the_url_is_accepted_again() {
+        let gone = || refused(Intent::Gone, Some(760));
+        let (record, owed) = after(&[page("a"), gone(), gone()]);
+        assert_eq!(
+            owed,
+            [(LedgerEventKind::Removal, LedgerEventReason::Excluded)]
+        );
+        assert_eq!(
+            record.unwrap().index_state,
+            IndexState::Removed(UnixMillis(1))
+        );
+        let (_, owed) = after(&[page("a"), gone(), page("b"), gone()]);
+        assert_eq!(owed.len(), 2);
+        // What was never accepted is in no index.
+        assert!(
+            after(&[failed(404, FailureKind::Permanent), gone()])
+                .1
+                .iter()
+                .all(|(kind, _)| *kind != LedgerEventKind::Removal)
+        );
+    }
+
+    #[test]
+    fn what_was_removed_comes_back_with_a_document_only() {
+        let gone = || refused(Intent::Gone, Some(760));
+        let unchanged = || ObservationOutcome::Answered(status(304, CrawlStatus::Accepted, None));
+        let (record, _) = after(&[page("a"), gone(), unchanged()]);
+        assert_eq!(
+            record.unwrap().index_state,
+            IndexState::Removed(UnixMillis(1))
+        );
+        let (record, _) = after(&[page("a"), gone(), page("a")]);
+        assert_eq!(record.unwrap().index_state, IndexState::Possible);
+    }
+
+    #[test]
+    fn a_url_of_another_space_is_told_of_once_and_stays() {
+        let moved = || refused(Intent::Keep, Some(761));
+        let (record, owed) = after(&[page("a"), moved(), moved()]);
+        assert_eq!(
+            owed,
+            [(LedgerEventKind::Moved, LedgerEventReason::OtherSpace)]
+        );
+        let record = record.unwrap();
+        assert_eq!(
+            (record.index_state, record.code),
+            (IndexState::Possible, Some(761))
+        );
+        let (record, owed) = after(&[page("a"), moved(), ObservationOutcome::Allowed, moved()]);
+        assert_eq!((owed.len(), record.unwrap().code), (2, Some(761)));
+    }
+
+    #[test]
+    fn a_refused_url_is_noted_only_if_it_is_known_or_logged() {
+        assert_eq!(after(&[refused(Intent::Deny, None)]).0, None);
+        let logged = ObservationOutcome::Refused(ObservedRefusal {
+            crawl_status: CrawlStatus::Filter,
+            intent: Intent::Deny,
+            code: None,
+            recording: RefusalRecording::Keep,
+        });
+        let (record, _) = after(std::slice::from_ref(&logged));
+        assert!(!record.unwrap().is_known());
+        let (record, _) = after(&[page("a"), refused(Intent::Deny, None)]);
+        assert!(
+            record
+                .is_some_and(|record| record.is_known() && record.status.0 == CrawlStatus::Filter)
+        );
+    }
+
+    #[test]
+    fn waiting_for_a_turn_says_nothing_of_the_url() {
+        let outcome = CrawlStatus::Politeness;
+        let later = ObservedRefusal {
+            crawl_status: outcome,
+            intent: Intent::Later,
+            code: None,
+            recording: RefusalRecording::Keep,
+        };
+        let (record, _) = after(&[page("a"), ObservationOutcome::Refused(later)]);
+        assert_eq!(record.unwrap().status.0, CrawlStatus::Accepted);
+    }
+
+    #[test]
+    fn a_document_has_changed_if_it_is_told_from_the_last_one() {
+        let (same, _) = after(&[page("a"), page("a")]);
+        let same = same.unwrap();
+        assert_eq!(
+            (same.last_changed, same.last_fetched),
+            (Some(UnixMillis(0)), Some(UnixMillis(1)))
+        );
+        let (other, _) = after(&[page("a"), page("b")]);
+        assert_eq!(other.unwrap().last_changed, Some(UnixMillis(1)));
+    }
+
+    #[test]
+    fn a_look_tells_where_the_url_stands_now_and_keeps_what_it_does_not_tell() {
+        let (address, source) = ("192.0.2.7".parse().ok(), Some(Arc::from("sitemap")));
+        let look = |at, space: &str| UrlObservation {
+            space: Some(space.into()),
+            ..seen(at, page("a"))
+        };
+        let changed =
+            |before: Option<&LedgerRecord>, seen| match apply_observation(before, seen, THREE)
+                .update
+            {
+                RecordUpdate::Changed(record) => record,
+                RecordUpdate::Unchanged | RecordUpdate::Forgotten => panic!("nothing is kept"),
+            };
+        let first = changed(
+            None,
+            UrlObservation {
+                address,
+                source: source.clone(),
+                ..look(1, "north")
+            },
+        );
+        let second = changed(
+            Some(&first),
+            UrlObservation {
+                address: None,
+                source: None,
+                ..look(2, "south")
+            },
+        );
+        assert_eq!((second.address, &second.source), (address, &source));
+        assert_eq!(
+            (second.first_seen, second.last_seen),
+            (UnixMillis(1), UnixMillis(2))
+        );
+        assert_eq!(second.space.as_deref(), Some("south"));
+    }
+
+    #[test]
+    fn the_fewest_links_count() {
+        let deep = |depth| UrlObservation {
+            depth,
+            ..seen(0, page("a"))
+        };
+        let record = |before: Option<&LedgerRecord>, depth| match apply_observation(
+            before,
+            deep(depth),
+            THREE,
+        )
+        .update
+        {
+            RecordUpdate::Changed(record) => record,
+            RecordUpdate::Unchanged | RecordUpdate::Forgotten => panic!("nothing is kept"),
+        };
+        let first = record(None, Some(3));
+        assert_eq!(record(Some(&first), None).depth, Some(3));
+        assert_eq!(record(Some(&first), Some(1)).depth, Some(1));
+        assert_eq!(record(Some(&first), Some(5)).depth, Some(3));
+    }
+}

@@ -1,0 +1,15 @@
+//! The terms that all parts share: stages, reasons, intents, crawler profiles, units. Plain values without I/O.
+
+pub mod certificate_verification;
+pub mod crawl_status;
+pub mod crawler;
+pub mod disposition;
+pub mod intent;
+pub mod media_type;
+pub mod profile;
+pub mod reason;
+pub mod rule_id;
+pub mod stage;
+pub mod units;
+pub mod upstream_fault;
+pub mod week;

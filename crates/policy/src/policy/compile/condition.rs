@@ -1,0 +1,471 @@
+//! From conditions as written to conditions that can be evaluated.
+
+mod range;
+mod warnings;
+
+use std::net::Ipv4Addr;
+
+use ::regex::Regex;
+use ipnet::{IpNet, Ipv4Net};
+
+use crate::diagnostics::problem::Problem;
+use crate::diagnostics::problems::Problems;
+use crate::policy::condition::{Atom, AtomTest, Condition, PatternSource};
+use crate::policy::field::{Field, ValueType};
+use crate::policy::list::ListKind;
+use crate::policy::pattern::{CaseSensitivity, Networks, Ranges, TextForm, TextKind, TextTest};
+use crate::policy::source::tree::{
+    CountTestKind, Located, LocatedText, SourceAtom, SourceCondition, SourceRange, SourceTest,
+    TextTestKind,
+};
+
+use super::canonical::{self, InvalidValue};
+use super::escape::EscapedText;
+use super::lists::ListTable;
+use super::regex::{self, PatternError};
+
+/// Compiles conditions one after the other.
+pub(super) struct ConditionCompiler<'a> {
+    /// The lists that they may name.
+    pub(super) lists: &'a mut ListTable,
+    /// What is wrong however `on_invalid_rule` stands.
+    pub(super) problems: &'a mut Problems,
+    /// What cannot be compiled: `on_invalid_rule` decides what becomes of it.
+    pub(super) invalid: Vec<Problem>,
+}
+
+impl ConditionCompiler<'_> {
+    /// The condition. A part that is wrong was reported, and `always` stands in its place.
+    pub(super) fn compile(&mut self, source: &SourceCondition) -> Condition {
+        match source {
+            SourceCondition::Always => Condition::Always,
+            SourceCondition::All(parts) => {
+                Condition::All(parts.iter().map(|p| self.compile(p)).collect())
+            }
+            SourceCondition::Any(parts) => {
+                Condition::Any(parts.iter().map(|p| self.compile(p)).collect())
+            }
+            SourceCondition::Not(part) => Condition::Not(Box::new(self.compile(part))),
+            SourceCondition::Atom(atom) => self.compile_atom(atom),
+        }
+    }
+
+    fn compile_atom(&mut self, atom: &SourceAtom) -> Condition {
+        let mut tests: Vec<Atom> = match (&atom.test, &atom.field) {
+            (SourceTest::In(names), field) => {
+                return self.compile_membership(atom, names, field.as_ref());
+            }
+            (_, None) => Vec::new(),
+            (SourceTest::Text(word, values), Some(field)) => {
+                self.compile_text(atom, field, *word, values)
+            }
+            (SourceTest::Count(word, ranges), Some(field)) => {
+                self.compile_count(field, *word, ranges)
+            }
+            (SourceTest::Number(ranges), Some(field)) => {
+                let ranges = self.compile_ranges(ranges, field);
+                vec![plain_atom(field.clone(), AtomTest::Number(ranges))]
+            }
+            (SourceTest::Networks(values), Some(field)) => {
+                let networks = values
+                    .iter()
+                    .filter_map(|value| self.compile_network(value))
+                    .collect();
+                vec![plain_atom(
+                    field.clone(),
+                    AtomTest::Address(Networks(networks)),
+                )]
+            }
+        };
+        let last = tests.pop().map(atom_condition);
+        match last {
+            None => Condition::Always,
+            Some(only) if tests.is_empty() => only,
+            Some(last) => Condition::Any(
+                tests
+                    .into_iter()
+                    .map(atom_condition)
+                    .chain([last])
+                    .collect(),
+            ),
+        }
+    }
+
+    /// One test for the values that are plain text, and one for those that became expressions.
+    fn compile_text(
+        &mut self,
+        atom: &SourceAtom,
+        field: &Field,
+        word: TextTestKind,
+        values: &[LocatedText],
+    ) -> Vec<Atom> {
+        let case = if field.ignores_case() {
+            CaseSensitivity::Insensitive
+        } else {
+            atom.case
+        };
+        let mut texts: Vec<Box<str>> = Vec::new();
+        let mut regexes: Vec<Regex> = Vec::new();
+        let mut written: Vec<PatternSource> = Vec::new();
+        for value in values {
+            self.report_all(warnings::value_warnings(field, word, value));
+            match self.compile_value(field, word, case, atom.form, value) {
+                Some(CompiledText::Plain(forms)) => texts.extend(forms),
+                Some(CompiledText::Regex(regex)) => {
+                    regexes.push(regex);
+                    written.push(PatternSource {
+                        kind: word.as_str(),
+                        text: value.value.clone(),
+                    });
+                }
+                None => {}
+            }
+        }
+        let test = |kind| {
+            AtomTest::Text(TextTest {
+                kind,
+                case,
+                form: atom.form,
+            })
+        };
+        let mut tests = Vec::new();
+        if !texts.is_empty() {
+            tests.push(plain_atom(
+                field.clone(),
+                test(text_kind(word)(texts.into())),
+            ));
+        }
+        if !regexes.is_empty() {
+            let test = test(TextKind::Regex(regexes.into()));
+            tests.push(Atom {
+                sources: written.into(),
+                ..plain_atom(field.clone(), test)
+            });
+        }
+        tests
+    }
+
+    fn compile_value(
+        &mut self,
+        field: &Field,
+        word: TextTestKind,
+        case: CaseSensitivity,
+        form: TextForm,
+        value: &LocatedText,
+    ) -> Option<CompiledText> {
+        let text = &*value.value;
+        let compiled = match word {
+            TextTestKind::Regex => match regex::compile(text, canonical::url_region(field), case) {
+                Ok(regex) => return Some(CompiledText::Regex(regex)),
+                Err(mistake) => {
+                    self.report_invalid_pattern(value, mistake);
+                    return None;
+                }
+            },
+            TextTestKind::Glob => self::compile_glob(field, case, form, text),
+            TextTestKind::Site => canonical::site_prefixes(text).map(|sites| {
+                CompiledText::Plain(sites.into_iter().map(|site| site.text.into()).collect())
+            }),
+            TextTestKind::Surt => {
+                canonical::surt_prefix(text).map(|surt| CompiledText::Plain(vec![surt.into()]))
+            }
+            TextTestKind::Exact
+            | TextTestKind::Prefix
+            | TextTestKind::Suffix
+            | TextTestKind::Contains
+            | TextTestKind::Domain
+            | TextTestKind::Ext
+            | TextTestKind::Under => canonical::value(field, word, case, form, text)
+                .and_then(|value| plain_or_regex(word, value, case)),
+        };
+        compiled
+            .map_err(|mistake| self.problems.push(value_problem(value, mistake)))
+            .ok()
+    }
+
+    fn report_invalid_pattern(
+        &mut self,
+        value: &LocatedText,
+        PatternError {
+            error: mistake,
+            offset: at,
+        }: PatternError,
+    ) {
+        let problem = value_problem(value, mistake);
+        self.invalid.push(Problem {
+            scalar_offset: at,
+            ..problem
+        });
+    }
+
+    /// What is counted is a thing of the path or the query, whichever part of the URL the kind stands under.
+    fn compile_count(
+        &mut self,
+        field: &Field,
+        word: CountTestKind,
+        ranges: &[Located<SourceRange>],
+    ) -> Vec<Atom> {
+        let ranges = self.compile_ranges(ranges, field);
+        let (field, kind) = match word {
+            CountTestKind::Length => (field.clone(), TextKind::Length(ranges)),
+            CountTestKind::Segments => (Field::Path, TextKind::Segments(ranges)),
+            CountTestKind::Repeats => (Field::Path, TextKind::Repeats(ranges)),
+            CountTestKind::Params => (Field::Query, TextKind::Params(ranges)),
+        };
+        let test = TextTest {
+            kind,
+            case: CaseSensitivity::Sensitive,
+            form: TextForm::Canonical,
+        };
+        vec![plain_atom(field, AtomTest::Text(test))]
+    }
+
+    fn compile_ranges(&mut self, ranges: &[Located<SourceRange>], field: &Field) -> Ranges {
+        let mut all = Vec::new();
+        for range in ranges {
+            match range::compile_range(range, field) {
+                Ok(range) => all.push(range),
+                Err(problem) => self.invalid.push(*problem),
+            }
+        }
+        Ranges(all.into())
+    }
+
+    /// `10.0.0.0/8`, one address, or an address and its netmask.
+    fn compile_network(&mut self, value: &LocatedText) -> Option<IpNet> {
+        let found = parse_network(&value.value);
+        if found.is_none() {
+            let problem = Problem::error(&value.place, "not a network").with_found(&*value.value);
+            self.invalid.push(
+                problem.with_help("written like 10.0.0.0/8, 2001:db8::/32, or 9.0.0.0 255.0.0.0"),
+            );
+        }
+        found
+    }
+
+    /// Membership in any of some lists.
+    fn compile_membership(
+        &mut self,
+        atom: &SourceAtom,
+        names: &[LocatedText],
+        field: Option<&Field>,
+    ) -> Condition {
+        if atom.case == CaseSensitivity::Insensitive || atom.form == TextForm::Normalised {
+            let message =
+                "`case` and `norm` do not work with `in`: items are compared as their kind says";
+            self.problems.push(Problem::error(&atom.place, message));
+        }
+        let tests: Vec<Condition> = names
+            .iter()
+            .filter_map(|name| self.compile_list_test(name, field))
+            .collect();
+        match <[Condition; 1]>::try_from(tests) {
+            Ok([only]) => only,
+            Err(tests) if tests.is_empty() => Condition::Always,
+            Err(tests) => Condition::Any(tests.into()),
+        }
+    }
+
+    fn compile_list_test(
+        &mut self,
+        name: &LocatedText,
+        field: Option<&Field>,
+    ) -> Option<Condition> {
+        let Some((place, kind)) = self.lists.find(&name.value) else {
+            let problem =
+                Problem::error(&name.place, "no list of this name").with_found(&*name.value);
+            let names: Vec<&str> = self.lists.names().collect();
+            self.problems.push(if names.is_empty() {
+                problem
+            } else {
+                problem.with_allowed_words(names)
+            });
+            return None;
+        };
+        let kind = kind?;
+        let Some(field) = field.cloned().or_else(|| default_field(kind)) else {
+            let problem = Problem::error(
+                &name.place,
+                "a list of values does not say which field it is compared with",
+            );
+            self.problems.push(
+                problem
+                    .with_found(&*name.value)
+                    .with_help(format!("write `host: {{ in: {} }}`", name.value)),
+            );
+            return None;
+        };
+        if (kind == ListKind::Addresses) != (field.value_type() == ValueType::Address) {
+            let problem = Problem::error(
+                &name.place,
+                "only `address` and lists of addresses go together",
+            );
+            self.problems.push(problem.with_found(&*name.value));
+            return None;
+        }
+        let place = if field.ignores_case() {
+            self.lists.lowercase_copy(place)
+        } else {
+            place
+        };
+        Some(atom_condition(plain_atom(field, AtomTest::InList(place))))
+    }
+
+    fn report_all(&mut self, problems: Vec<Problem>) {
+        problems
+            .into_iter()
+            .for_each(|problem| self.problems.push(problem));
+    }
+}
+
+/// A value after compilation.
+enum CompiledText {
+    Plain(Vec<Box<str>>),
+    Regex(Regex),
+}
+
+/// An atom whose test says itself what was written.
+fn plain_atom(field: Field, test: AtomTest) -> Atom {
+    Atom {
+        field,
+        test,
+        sources: [].into(),
+    }
+}
+
+fn atom_condition(atom: Atom) -> Condition {
+    Condition::Atom(Box::new(atom))
+}
+
+pub(super) fn value_problem(value: &LocatedText, mistake: InvalidValue) -> Problem {
+    let problem = Problem::error(&value.place, mistake.message).with_found(&*value.value);
+    Problem {
+        help: mistake.help,
+        ..problem
+    }
+}
+
+/// The kind of test on plain values.
+fn text_kind(word: TextTestKind) -> fn(Box<[Box<str>]>) -> TextKind {
+    match word {
+        TextTestKind::Exact | TextTestKind::Regex | TextTestKind::Glob => TextKind::Exact,
+        TextTestKind::Prefix | TextTestKind::Site => TextKind::Prefix,
+        TextTestKind::Suffix => TextKind::Suffix,
+        TextTestKind::Contains => TextKind::Contains,
+        TextTestKind::Domain => TextKind::Domain,
+        TextTestKind::Ext => TextKind::Ext,
+        TextTestKind::Under => TextKind::Under,
+        TextTestKind::Surt => TextKind::Surt,
+    }
+}
+
+/// A value with one form stays text; one with several becomes an expression for all of them.
+fn plain_or_regex(
+    word: TextTestKind,
+    value: EscapedText,
+    case: CaseSensitivity,
+) -> Result<CompiledText, InvalidValue> {
+    let Some(pattern) = value.pattern else {
+        return Ok(CompiledText::Plain(vec![value.text.into()]));
+    };
+    let anchored = match word {
+        TextTestKind::Exact => format!(r"\A(?:{pattern})\z"),
+        TextTestKind::Prefix => format!(r"\A(?:{pattern})"),
+        TextTestKind::Suffix => format!(r"(?:{pattern})\z"),
+        TextTestKind::Under => format!(r"\A(?:{pattern})(?:/|\z)"),
+        TextTestKind::Contains
+        | TextTestKind::Regex
+        | TextTestKind::Glob
+        | TextTestKind::Domain
+        | TextTestKind::Ext
+        | TextTestKind::Site
+        | TextTestKind::Surt => pattern,
+    };
+    regex::compile_generated(&anchored, case).map(CompiledText::Regex)
+}
+
+fn compile_glob(
+    field: &Field,
+    case: CaseSensitivity,
+    form: TextForm,
+    text: &str,
+) -> Result<CompiledText, InvalidValue> {
+    let mut wrong = None;
+    let pattern = regex::glob_to_pattern(text, |literal| {
+        match canonical::value(field, TextTestKind::Contains, case, form, literal) {
+            Ok(escaped) => escaped
+                .pattern
+                .unwrap_or_else(|| regex_syntax::escape(&escaped.text)),
+            Err(mistake) => {
+                wrong = Some(mistake);
+                String::new()
+            }
+        }
+    });
+    match wrong {
+        Some(mistake) => Err(mistake),
+        None => regex::compile_generated(&pattern, case).map(CompiledText::Regex),
+    }
+}
+
+/// The field that a list is compared with when the condition names none.
+fn default_field(kind: ListKind) -> Option<Field> {
+    match kind {
+        ListKind::Domains | ListKind::Hosts => Some(Field::Host),
+        ListKind::Urls | ListKind::UrlPrefixes | ListKind::Surts => Some(Field::Url),
+        ListKind::Addresses => Some(Field::Address),
+        ListKind::Values => None,
+    }
+}
+
+/// A network as written; of an IPv4-mapped one the IPv4 network, as addresses are compared.
+pub(super) fn parse_network(text: &str) -> Option<IpNet> {
+    if let Ok(network) = text.parse::<IpNet>() {
+        return Some(unmap_ipv4(network.trunc()));
+    }
+    if let Ok(address) = text.parse::<std::net::IpAddr>() {
+        return Some(IpNet::from(address.to_canonical()));
+    }
+    let (address, mask) = text.split_once(char::is_whitespace)?;
+    let (address, mask): (Ipv4Addr, Ipv4Addr) = (address.parse().ok()?, mask.trim().parse().ok()?);
+    Ipv4Net::with_netmask(address, mask)
+        .ok()
+        .map(|network| IpNet::V4(network.trunc()))
+}
+
+fn unmap_ipv4(network: IpNet) -> IpNet {
+    if let IpNet::V6(v6) = network
+        && let (Some(v4), Some(length)) =
+            (v6.addr().to_ipv4_mapped(), v6.prefix_len().checked_sub(96))
+        && let Ok(v4) = Ipv4Net::new(v4, length)
+    {
+        return IpNet::V4(v4);
+    }
+    network
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_in_every_spelling() {
+        for (text, expected) in [
+            ("10.1.2.3/8", Some("10.0.0.0/8")),
+            ("10.1.2.3", Some("10.1.2.3/32")),
+            ("9.0.0.0 255.0.0.0", Some("9.0.0.0/8")),
+            ("0.0.0.0 0.0.0.0", Some("0.0.0.0/0")),
+            ("::ffff:10.0.0.0/104", Some("10.0.0.0/8")),
+            ("2001:db8::/32", Some("2001:db8::/32")),
+            ("10.0.0.0/33", None),
+            ("9.0.0.0 255.0.255.0", None),
+            ("example.com", None),
+        ] {
+            assert_eq!(
+                parse_network(text).map(|n| n.to_string()).as_deref(),
+                expected,
+                "{text}"
+            );
+        }
+    }
+}

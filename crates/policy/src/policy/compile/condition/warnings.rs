@@ -1,0 +1,351 @@
+//! Warnings about single values: those that fit nothing, and those that fit more than their author thinks.
+
+use crate::diagnostics::problem::Problem;
+use crate::policy::fact::FetchDest;
+use crate::policy::field::Field;
+use crate::policy::source::tree::{LocatedText, TextTestKind};
+
+/// What is doubtful about a value of a test on text.
+pub(super) fn value_warnings(
+    field: &Field,
+    word: TextTestKind,
+    value: &LocatedText,
+) -> Vec<Problem> {
+    let text = &*value.value;
+    let fits_nothing = never_matches(field, word, text).map(|(why, help)| {
+        let problem =
+            Problem::warning(&value.place, format!("fits nothing: {why}")).with_found(text);
+        Problem {
+            help: Some(help).filter(|help| !help.is_empty()),
+            ..problem
+        }
+    });
+    let others = [
+        fits_nothing,
+        uppercase_host_warning(field, word, value),
+        open_host_prefix_warning(field, word, value),
+        if word == TextTestKind::Regex {
+            unescaped_warning(value)
+        } else {
+            None
+        },
+    ];
+    others.into_iter().flatten().collect()
+}
+
+/// Why no text of the field can pass, and what to write instead.
+fn never_matches(field: &Field, word: TextTestKind, text: &str) -> Option<(&'static str, String)> {
+    let exact = word == TextTestKind::Exact;
+    let from_start = exact || word == TextTestKind::Prefix;
+    let plain = !matches!(word, TextTestKind::Regex | TextTestKind::Glob);
+    let path = matches!(field, Field::Path | Field::PathAndQuery);
+    if path && from_start && !text.starts_with('/') && !text.is_empty() {
+        return Some(("a path begins with `/`", format!("write /{text}")));
+    }
+    if matches!(field, Field::Path | Field::RelPath) && plain && text.contains('?') {
+        return Some((
+            "a path ends before the `?`",
+            "use `path_and_query` or `query`".into(),
+        ));
+    }
+    if matches!(field, Field::RelPath | Field::RelPathAndQuery)
+        && from_start
+        && text.starts_with('/')
+    {
+        return Some((
+            "the slash at the beginning is left out here",
+            "use `path`, or leave it out".into(),
+        ));
+    }
+    if *field == Field::Query && from_start && text.starts_with('?') {
+        return Some((
+            "the query is without its `?`",
+            format!("write {}", text.trim_start_matches('?')),
+        ));
+    }
+    if let Some(doubt) = not_canonical(field, word, text) {
+        return Some(doubt);
+    }
+    if *field == Field::Url && word == TextTestKind::Prefix && !is_url_prefix(text) {
+        return Some(("a URL begins with `http://` or `https://`", String::new()));
+    }
+    if exact {
+        invalid_exact_value(field, text)
+    } else {
+        None
+    }
+}
+
+/// What a canonical URL does not hold: a fragment, and segments `.` and `..` in its path.
+fn not_canonical(field: &Field, word: TextTestKind, text: &str) -> Option<(&'static str, String)> {
+    let of_url = matches!(
+        field,
+        Field::Url | Field::Path | Field::PathAndQuery | Field::AuthorityPathQuery
+    );
+    if !of_url
+        || !matches!(
+            word,
+            TextTestKind::Prefix | TextTestKind::Under | TextTestKind::Contains
+        )
+    {
+        return None;
+    }
+    if *field == Field::Url && word == TextTestKind::Prefix && text.contains('#') {
+        return Some((
+            "a URL is judged without its fragment",
+            "leave out the `#` and what follows it".into(),
+        ));
+    }
+    let path = text.split_once('?').map_or(text, |(path, _)| path);
+    let resolved = ["/./", "/../"].iter().any(|dots| path.contains(dots))
+        || word == TextTestKind::Under && ["/.", "/.."].iter().any(|dots| path.ends_with(dots));
+    resolved.then(|| {
+        (
+            "segments `.` and `..` are resolved before a URL is judged",
+            "write the path without them".into(),
+        )
+    })
+}
+
+fn is_url_prefix(prefix: &str) -> bool {
+    let prefix = prefix.to_ascii_lowercase();
+    ["http://", "https://"]
+        .into_iter()
+        .any(|url| prefix.starts_with(url) || url.starts_with(&prefix))
+}
+
+/// Fields with a closed set of words, or a form of their own.
+fn invalid_exact_value(field: &Field, text: &str) -> Option<(&'static str, String)> {
+    let allowed = |words: &[&str]| format!("allowed: {}", words.join(", "));
+    let is = |words: &[&str], given: &str| words.contains(&given);
+    let dests = [
+        FetchDest::Navigation.as_str(),
+        FetchDest::Embed.as_str(),
+        "",
+    ];
+    let usage = ["allow", "deny", "unset"];
+    let lower = text.to_ascii_lowercase();
+    if *field == Field::Scheme && !is(&["http", "https"], &lower) {
+        return Some((
+            "only http and https are asked for",
+            allowed(&["http", "https"]),
+        ));
+    }
+    if *field == Field::Dest && !is(&dests, text) {
+        return Some(("not a value of `dest`", allowed(&["navigation", "embed"])));
+    }
+    if matches!(field, Field::Usage(_)) && !is(&usage, text) {
+        return Some(("not a usage preference", allowed(&usage)));
+    }
+    if *field == Field::Method && text.bytes().any(|b| b.is_ascii_lowercase()) {
+        return Some((
+            "methods are in capital letters",
+            format!("write {}", text.to_ascii_uppercase()),
+        ));
+    }
+    if *field == Field::ContentType
+        && !text.is_empty()
+        && (text.split('/').count() != 2 || text.contains(';'))
+    {
+        return Some((
+            "types are compared without parameters, as `type/subtype`",
+            "written like text/html, image/*".into(),
+        ));
+    }
+    None
+}
+
+/// Hosts are compared in lower case, so capitals in them say that somebody thinks otherwise.
+fn uppercase_host_warning(
+    field: &Field,
+    word: TextTestKind,
+    value: &LocatedText,
+) -> Option<Problem> {
+    let text = &*value.value;
+    let host = match (field, word) {
+        (Field::Host | Field::Authority, TextTestKind::Regex) => return None,
+        (Field::Host | Field::Authority, _) => text,
+        (Field::AuthorityPathQuery, TextTestKind::Exact | TextTestKind::Prefix) => {
+            text.split(['/', '?']).next()?
+        }
+        (Field::Url, TextTestKind::Surt) => text.split(')').next()?,
+        (Field::Url, _) => text.split_once("://")?.1.split(['/', '?']).next()?,
+        _ => return None,
+    };
+    // In an expression a capital may be part of an escape such as `\W`.
+    let mut before = ' ';
+    let capital = host.chars().any(|c| {
+        let found = c.is_ascii_uppercase() && before != '\\';
+        before = c;
+        found
+    });
+    let problem = Problem::warning(
+        &value.place,
+        "capital letters in a host, which is compared in lower case",
+    );
+    capital.then(|| problem.with_found(text))
+}
+
+/// `http://foo.com` is also the beginning of `http://foo.com.evil/`.
+fn open_host_prefix_warning(
+    field: &Field,
+    word: TextTestKind,
+    value: &LocatedText,
+) -> Option<Problem> {
+    let text = &*value.value;
+    if *field != Field::Url || word != TextTestKind::Prefix {
+        return None;
+    }
+    let host = text.split_once("://")?.1;
+    let problem = Problem::warning(
+        &value.place,
+        "a prefix that ends in a host also fits longer hosts",
+    );
+    let open = !host.is_empty() && !host.contains(['/', '?']);
+    open.then(|| {
+        problem
+            .with_found(text)
+            .with_help(format!("write {text}/ for one host, or `domain: …`"))
+    })
+}
+
+/// An unescaped `.`, `+` or `?` where a host, a file name or a media type seems to be meant.
+fn unescaped_warning(value: &LocatedText) -> Option<Problem> {
+    let characters: Vec<char> = value.value.chars().collect();
+    let (at, c) = find_suspicious_char(&characters)?;
+    let what = match c {
+        '.' => {
+            "`.` fits any character; in a host or a file name it stands for itself only behind a backslash"
+        }
+        '+' => {
+            "`+` repeats the letter before it; in a media type it stands for itself only behind a backslash"
+        }
+        _ => {
+            "`?` makes the letter before it optional; before a query it stands for itself only behind a backslash"
+        }
+    };
+    let mut fixed = characters;
+    fixed.insert(at, '\\');
+    let fixed: String = fixed.into_iter().collect();
+    let problem = Problem::warning(&value.place, what).with_found(&*value.value);
+    Some(
+        problem
+            .with_scalar_offset(at)
+            .with_help(format!("write {fixed}")),
+    )
+}
+
+fn find_suspicious_char(pattern: &[char]) -> Option<(usize, char)> {
+    let mut in_class = false;
+    let mut skip = false;
+    for (at, c) in pattern.iter().enumerate() {
+        if std::mem::take(&mut skip) {
+            continue;
+        }
+        match c {
+            '\\' => skip = true,
+            '[' => in_class = true,
+            ']' => in_class = false,
+            '.' | '+' | '?' if !in_class && looks_literal(pattern, at, *c) => {
+                return Some((at, *c));
+            }
+            _ => {}
+        }
+    }
+    None
+}
+
+fn looks_literal(pattern: &[char], at: usize, c: char) -> bool {
+    let (before, after) = pattern.split_at_checked(at).unwrap_or((pattern, &[]));
+    let after = after.get(1..).unwrap_or(&[]);
+    let letters = |part: &[char]| part.iter().take_while(|c| c.is_ascii_alphabetic()).count();
+    let word_before = before
+        .iter()
+        .rev()
+        .take_while(|c| c.is_ascii_alphanumeric() || **c == '-')
+        .count();
+    // `\d.` ends in a class, not in a letter.
+    let class_before = before.len().checked_sub(2).and_then(|at| before.get(at)) == Some(&'\\');
+    if word_before == 0 || class_before {
+        return false;
+    }
+    let follows = after.get(letters(after));
+    match c {
+        '.' => letters(after) >= 2 && !matches!(follows, Some('*' | '+' | '?' | '{')),
+        '+' => letters(after) >= 2 && before.contains(&'/'),
+        _ => letters(after) >= 1 && follows == Some(&'='),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::diagnostics::problem::SourceLocation;
+
+    fn warning_count(field: &Field, word: TextTestKind, text: &str) -> usize {
+        let place = SourceLocation {
+            file: "p".into(),
+            line: 1,
+            column: 1,
+        };
+        value_warnings(
+            field,
+            word,
+            &LocatedText {
+                place,
+                value: text.into(),
+            },
+        )
+        .len()
+    }
+
+    #[test]
+    fn expressions_that_look_like_names() {
+        for (text, expected) in [
+            ("example.com", 1),
+            (r"example\.com", 0),
+            ("application/epub+zip", 1),
+            ("index.php?id=", 1),
+            (r"index\.php?id=", 1),
+            (r"index\.php\?id=", 0),
+            ("^/a.*", 0),
+            ("^/v[0-9.]+/", 0),
+            ("colou?r", 0),
+            (r"\d.pdf", 0),
+            ("a+b", 0),
+            ("/(foo|bar)+baz", 0),
+        ] {
+            assert_eq!(
+                warning_count(&Field::Path, TextTestKind::Regex, text),
+                expected,
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn values_that_fit_nothing() {
+        use TextTestKind::{Contains, Exact, Prefix};
+        for (field, word, text, expected) in [
+            (Field::Path, Prefix, "cgi-bin", 1),
+            (Field::Path, Prefix, "/cgi-bin", 0),
+            (Field::Path, Contains, "?sid", 1),
+            (Field::Query, Exact, "?a=b", 1),
+            (Field::Url, Prefix, "foo.com", 1),
+            (Field::Url, Prefix, "https:", 0),
+            (Field::Url, Prefix, "http://foo.com", 1),
+            (Field::Url, Prefix, "http://Foo.com/", 1),
+            (Field::Url, Prefix, "http://foo.com/A", 0),
+            (Field::Host, Exact, "Foo.com", 1),
+            (Field::AuthorityPathQuery, Prefix, "Foo.com/a", 1),
+            (Field::AuthorityPathQuery, Prefix, "foo.com/A", 0),
+            (Field::Method, Exact, "get", 1),
+            (Field::Scheme, Exact, "ftp", 1),
+            (Field::ContentType, Exact, "text/html; charset=utf-8", 1),
+            (Field::ContentType, Exact, "", 0),
+            (Field::Dest, Exact, "document", 1),
+        ] {
+            assert_eq!(warning_count(&field, word, text), expected, "{text}");
+        }
+    }
+}

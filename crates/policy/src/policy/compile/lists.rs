@@ -1,0 +1,246 @@
+//! Lists: items brought to canonical form and laid out for the questions that their kind is asked.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problems::Problems;
+use crate::policy::list::texts::{self, PackedTexts};
+use crate::policy::list::{ListItems, ListKind, PolicyList};
+use crate::policy::source::list_file;
+use crate::policy::source::tree::{LocatedText, SourceList, SourceListItems};
+
+use super::canonical::{self, InvalidValue};
+use super::condition::{parse_network, value_problem};
+
+/// How many wrong items of one list are shown.
+const MAX_REPORTED: usize = 20;
+
+/// The lists of a policy by name.
+pub(super) struct ListTable {
+    all: Vec<PolicyList>,
+    by_name: HashMap<Box<str>, (usize, Option<ListKind>)>,
+    /// The form in lower case of a list of values, for fields that do not distinguish case.
+    lowercase_copies: HashMap<usize, usize>,
+    used: Vec<bool>,
+}
+
+impl ListTable {
+    /// Compiles all lists; wrong items are reported.
+    pub(super) fn compile(sources: &[SourceList], problems: &mut Problems) -> Self {
+        let mut lists = Self {
+            all: Vec::new(),
+            by_name: HashMap::new(),
+            lowercase_copies: HashMap::new(),
+            used: Vec::new(),
+        };
+        for source in sources {
+            let place = lists.all.len();
+            lists
+                .by_name
+                .entry(source.name.value.clone())
+                .or_insert((place, source.kind));
+            let kind = source.kind.unwrap_or(ListKind::Values);
+            let items = if source.kind.is_some() {
+                compile_items(kind, source, problems)
+            } else {
+                ListItems::empty()
+            };
+            lists.all.push(PolicyList {
+                name: source.name.value.clone(),
+                kind,
+                items,
+            });
+            lists.used.push(false);
+        }
+        lists
+    }
+
+    /// The place and kind of a list; the kind is none if it could not be read.
+    pub(super) fn find(&mut self, name: &str) -> Option<(usize, Option<ListKind>)> {
+        let found = self.by_name.get(name).copied()?;
+        if let Some(used) = self.used.get_mut(found.0) {
+            *used = true;
+        }
+        Some(found)
+    }
+
+    /// The names of all lists, in the order of the policy.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.all.iter().map(|list| &*list.name)
+    }
+
+    /// The place of a list whose items are in lower case: that of a copy if some are not.
+    pub(super) fn lowercase_copy(&mut self, place: usize) -> usize {
+        let Some(list) = self
+            .all
+            .get(place)
+            .filter(|list| list.kind == ListKind::Values)
+        else {
+            return place;
+        };
+        let ListItems::Set(items) = &list.items else {
+            return place;
+        };
+        if !items
+            .texts()
+            .iter()
+            .any(|item| item.bytes().any(|b| b.is_ascii_uppercase()))
+        {
+            return place;
+        }
+        if let Some(copy) = self.lowercase_copies.get(&place) {
+            return *copy;
+        }
+        let mut lower = PackedTexts::default();
+        // There is room: together they are as long as before.
+        let _ = items
+            .texts()
+            .iter()
+            .all(|item| lower.push(&item.to_ascii_lowercase()));
+        let copy = PolicyList {
+            name: list.name.clone(),
+            kind: list.kind,
+            items: ListItems::from_texts(lower),
+        };
+        self.lowercase_copies.insert(place, self.all.len());
+        self.all.push(copy);
+        self.all.len() - 1
+    }
+
+    /// Advice about lists that no condition names.
+    pub(super) fn report_unused(&self, sources: &[SourceList], problems: &mut Problems) {
+        let unused = sources.iter().zip(&self.used).filter(|(_, used)| !**used);
+        for (list, _) in unused {
+            let problem = Problem::advice(&list.name.place, "a list that no condition names");
+            problems.push(problem.with_found(&*list.name.value));
+        }
+    }
+
+    /// The lists themselves.
+    pub(super) fn into_lists(self) -> Box<[PolicyList]> {
+        self.all.into()
+    }
+}
+
+fn compile_items(kind: ListKind, source: &SourceList, problems: &mut Problems) -> ListItems {
+    if kind == ListKind::Addresses {
+        let not_a_network = || InvalidValue::with_help("not a network", "written like 10.0.0.0/8");
+        let mut networks = Vec::new();
+        for_each_item(&source.items, problems, |text| {
+            networks.push(parse_network(text).ok_or_else(not_a_network)?);
+            Ok(())
+        });
+        return ListItems::from_networks(networks);
+    }
+    let mut all = allocate_texts(&source.items);
+    let mut crowded = false;
+    for_each_item(&source.items, problems, |text| {
+        crowded |= !all.push(&compile_item(kind, text)?);
+        Ok(())
+    });
+    if crowded {
+        let message = format!(
+            "the items of the list take more than {} MiB",
+            texts::MAX_BYTES >> 20
+        );
+        problems.push(
+            Problem::error(&source.name.place, message).with_help("spread them over several lists"),
+        );
+    }
+    match kind {
+        ListKind::UrlPrefixes | ListKind::Surts => ListItems::from_prefixes(&all),
+        ListKind::Domains
+        | ListKind::Hosts
+        | ListKind::Urls
+        | ListKind::Addresses
+        | ListKind::Values => ListItems::from_texts(all),
+    }
+}
+
+/// Most items are hosts or longer, and most stay as they are written.
+fn allocate_texts(items: &SourceListItems) -> PackedTexts {
+    match items {
+        SourceListItems::Inline(items) => PackedTexts::with_capacity(items.len(), 0),
+        SourceListItems::File { text, .. } => {
+            PackedTexts::with_capacity(text.len() / 16, text.len())
+        }
+    }
+}
+
+fn compile_item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, InvalidValue> {
+    Ok(match kind {
+        ListKind::Domains | ListKind::Hosts if canonical::is_plain_host(text) => text.into(),
+        ListKind::Domains | ListKind::Hosts => canonical::whole_host(text)?.into(),
+        ListKind::Urls => canonical::whole_url(text)?.text.into(),
+        ListKind::UrlPrefixes => canonical::url_prefix(text).text.into(),
+        ListKind::Surts => canonical::surt_prefix(text)?.into(),
+        ListKind::Addresses | ListKind::Values => text.into(),
+    })
+}
+
+/// Takes each item. A wrong one gets its place only now: of a million right ones none is worked out.
+fn for_each_item(
+    items: &SourceListItems,
+    problems: &mut Problems,
+    mut take: impl FnMut(&str) -> Result<(), InvalidValue>,
+) {
+    let mut wrong = InvalidItems {
+        problems,
+        count: 0,
+        last: None,
+    };
+    match items {
+        SourceListItems::Inline(items) => items.iter().for_each(|text| {
+            if let Err(mistake) = take(&text.value) {
+                wrong.record(text.clone(), mistake);
+            }
+        }),
+        SourceListItems::File { file, text } => list_file::items(text).for_each(|line| {
+            if let Err(mistake) = take(line.text) {
+                let column = u32::try_from(line.indent + 1).unwrap_or(u32::MAX);
+                let place = SourceLocation {
+                    file: Arc::clone(file),
+                    line: line.number,
+                    column,
+                };
+                wrong.record(
+                    LocatedText {
+                        place,
+                        value: line.text.into(),
+                    },
+                    mistake,
+                );
+            }
+        }),
+    }
+    wrong.report_remaining();
+}
+
+/// The wrong items of one list: some are shown, the others counted.
+struct InvalidItems<'p> {
+    problems: &'p mut Problems,
+    count: usize,
+    last: Option<SourceLocation>,
+}
+
+impl InvalidItems<'_> {
+    fn record(&mut self, text: LocatedText, mistake: InvalidValue) {
+        self.count += 1;
+        if self.count <= MAX_REPORTED {
+            self.problems.push(value_problem(&text, mistake));
+        }
+        self.last = Some(text.place);
+    }
+
+    fn report_remaining(self) {
+        if let Some(last) = self.last.filter(|_| self.count > MAX_REPORTED) {
+            let message = format!(
+                "{} more items of this list are wrong",
+                self.count - MAX_REPORTED
+            );
+            self.problems.push(Problem::error(&last, message));
+        }
+    }
+}

@@ -1,0 +1,367 @@
+//! Options: the table of a policy, what rules assign, and what this version does not do with them.
+
+use std::collections::BTreeMap;
+
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problems::Problems;
+use crate::model::disposition::Disposition;
+use crate::policy::options::schema::{self, OpenMap, OptionDeadline, OptionSpec, OptionSupport};
+use crate::policy::options::{
+    Assignment, OptionEntry, OptionSetter, OptionSlot, OptionTable, OptionValue,
+};
+use crate::policy::rule::Rule;
+use crate::policy::source::missing_disposition;
+use crate::policy::source::tree::{
+    Located, SourceGroup, SourceOption, SourcePolicy, SourceRule, SourceRuleBody, ThenAction,
+};
+
+use super::replacements;
+use super::stages::StageBounds;
+
+/// The options of a policy while it is compiled.
+pub(super) struct OptionCompiler {
+    entries: Vec<OptionEntry>,
+    /// The keys of open maps.
+    open_slots: BTreeMap<Box<str>, OptionSlot>,
+    /// Options without effect, by the first part of their paths.
+    ineffective: BTreeMap<Box<str>, IneffectiveOption>,
+}
+
+const UNVERIFIED: &str = "`verify: skip`: what origins show of themselves is not verified here, and answers may come \
+                          from anybody";
+
+/// Where an option without effect is set.
+struct IneffectiveOption {
+    first_place: SourceLocation,
+    set_count: usize,
+    keys: Vec<Box<str>>,
+}
+
+impl OptionCompiler {
+    /// The table with the defaults and what the document's `options` assign.
+    pub(super) fn from_document(source: &SourcePolicy, problems: &mut Problems) -> Self {
+        let entries = schema::SPECS.iter().map(|spec| OptionEntry {
+            path: spec.path.into(),
+            base: spec.default.to_value(),
+            set_by: OptionSetter::BuiltIn,
+        });
+        let (entries, open, idle) = (entries.collect(), BTreeMap::new(), BTreeMap::new());
+        let mut options = Self {
+            entries,
+            open_slots: open,
+            ineffective: idle,
+        };
+        options.register_all_open_keys(source, problems);
+        for option in source
+            .options
+            .iter()
+            .filter(|option| schema::find_open_map(&option.path).is_none())
+        {
+            let Some(slot) = options.resolve_slot(option, problems) else {
+                continue;
+            };
+            if let Some(entry) = options.entries.get_mut(usize::from(slot.0)) {
+                entry.base = option.value.clone();
+                entry.set_by = OptionSetter::Document;
+            }
+        }
+        // Whoever read the source has reported this already, with the rest that is wrong.
+        let given = source
+            .options
+            .iter()
+            .any(|option| *option.path == *"disposition");
+        if !given && !problems.has_errors() {
+            problems.push(missing_disposition(&source.options_place));
+        }
+        options
+    }
+
+    /// What the options of a space assign.
+    pub(super) fn space_assignments(
+        &mut self,
+        given: &[SourceOption],
+        problems: &mut Problems,
+    ) -> Box<[Assignment]> {
+        let mut all = Vec::new();
+        for option in given {
+            if let Some(map) = schema::find_open_map(&option.path) {
+                all.extend(self.open_map_slots(map).map(|slot| Assignment {
+                    slot,
+                    value: OptionValue::None,
+                }));
+                continue;
+            }
+            let slot = self.resolve_slot(option, problems);
+            all.extend(slot.map(|slot| Assignment {
+                slot,
+                value: option.value.clone(),
+            }));
+        }
+        all.into()
+    }
+
+    /// What a group assigns: first what `then` stands for, then `set`.
+    pub(super) fn assignments(
+        &mut self,
+        group: &SourceGroup,
+        placing: &StageBounds,
+        problems: &mut Problems,
+    ) -> Box<[Assignment]> {
+        let mut all: Vec<Assignment> = Vec::new();
+        if let Some(then) = &group.then {
+            for option in expand_then(then) {
+                let slot = self.resolve_slot(&option, problems);
+                all.extend(slot.map(|slot| Assignment {
+                    slot,
+                    value: option.value,
+                }));
+            }
+        }
+        let by_then = all.len();
+        for option in &group.set {
+            if let Some(map) = schema::find_open_map(&option.path) {
+                all.extend(self.open_map_slots(map).map(|slot| Assignment {
+                    slot,
+                    value: OptionValue::None,
+                }));
+                continue;
+            }
+            let Some(slot) = self.resolve_slot(option, problems) else {
+                continue;
+            };
+            if all
+                .get(..by_then)
+                .unwrap_or(&[])
+                .iter()
+                .any(|assignment| assignment.slot == slot)
+            {
+                let problem = Problem::error(&option.place, "`then` assigns this option too")
+                    .with_found(&*option.path);
+                problems.push(problem.with_help("leave one of them out"));
+            }
+            check_stage(option, placing, problems);
+            all.push(Assignment {
+                slot,
+                value: option.value.clone(),
+            });
+        }
+        all.into()
+    }
+
+    /// Warns once for each option without effect.
+    pub(super) fn report_ineffective(&mut self, problems: &mut Problems) {
+        for (head, idle) in std::mem::take(&mut self.ineffective) {
+            let keys: Vec<&str> = idle
+                .keys
+                .iter()
+                .filter_map(|key| key.strip_prefix(&*head)?.strip_prefix('.'))
+                .collect();
+            let keys = if keys.is_empty() {
+                String::new()
+            } else {
+                format!(" ({})", keys.join(", "))
+            };
+            let places = if idle.set_count == 1 {
+                "once".into()
+            } else {
+                format!("{} times", idle.set_count)
+            };
+            let message =
+                format!("`{head}`{keys} has no effect yet in this version; it is set {places}");
+            problems.push(Problem::warning(&idle.first_place, message));
+        }
+    }
+
+    /// The finished table.
+    pub(super) fn into_table(self, rules: &[Rule]) -> OptionTable {
+        OptionTable::new(self.entries, rules)
+    }
+
+    /// The slot of an option, after a look at what this version does with it.
+    fn resolve_slot(
+        &mut self,
+        option: &SourceOption,
+        problems: &mut Problems,
+    ) -> Option<OptionSlot> {
+        if schema::split_open_key(&option.path).is_some() {
+            return self.open_slots.get(&option.path).copied();
+        }
+        let Some((slot, spec)) = schema::find_spec(&option.path) else {
+            let problem = Problem::error(&option.place, "no such option").with_found(&*option.path);
+            problems.push(problem.with_suggestion_from(schema::SPECS.iter().map(|spec| spec.path)));
+            return None;
+        };
+        self.check_effect(option, spec, problems);
+        replacements::check_replacements(option, problems);
+        if slot == schema::VERIFY && option.value == OptionValue::Word("skip") {
+            problems.push(Problem::warning(&option.place, UNVERIFIED));
+        }
+        Some(slot)
+    }
+
+    fn register_all_open_keys(&mut self, source: &SourcePolicy, problems: &mut Problems) {
+        self.register_open_keys(&source.options, problems);
+        self.register_open_keys_of_rules(&source.rules, problems);
+        for space in &source.spaces {
+            self.register_open_keys(&space.options, problems);
+            self.register_open_keys_of_rules(&space.rules, problems);
+        }
+    }
+
+    /// Gives every key of an open map in these rules a slot, before any of them is compiled: `null` for the whole map
+    /// takes them all back.
+    fn register_open_keys_of_rules(&mut self, rules: &[SourceRule], problems: &mut Problems) {
+        for rule in rules {
+            if let SourceRuleBody::Group(group) = &rule.body {
+                let before = problems.enter_rule(Some(rule.name().clone()));
+                self.register_open_keys(&group.set, problems);
+                problems.enter_rule(before);
+                self.register_open_keys_of_rules(&group.rules, problems);
+            }
+        }
+    }
+
+    fn register_open_keys(&mut self, options: &[SourceOption], problems: &mut Problems) {
+        for option in options {
+            let Some((map, _)) = schema::split_open_key(&option.path) else {
+                continue;
+            };
+            if self.open_slots.contains_key(&option.path) {
+                continue;
+            }
+            let place = u16::try_from(self.entries.len())
+                .ok()
+                .filter(|_| self.open_map_slots(map).count() < map.max_keys);
+            let Some(place) = place else {
+                let message = format!(
+                    "more than {} different keys of `{}`",
+                    map.max_keys, map.path
+                );
+                problems.push(Problem::error(&option.place, message));
+                continue;
+            };
+            self.entries.push(OptionEntry {
+                path: option.path.clone(),
+                base: OptionValue::None,
+                set_by: OptionSetter::BuiltIn,
+            });
+            self.open_slots
+                .insert(option.path.clone(), OptionSlot(place));
+        }
+    }
+
+    fn open_map_slots(&self, map: &'static OpenMap) -> impl Iterator<Item = OptionSlot> {
+        let of_map = |path: &str| {
+            schema::split_open_key(path).is_some_and(|(open, _)| open.path == map.path)
+        };
+        self.open_slots
+            .iter()
+            .filter(move |(path, _)| of_map(path))
+            .map(|(_, slot)| *slot)
+    }
+
+    fn check_effect(
+        &mut self,
+        option: &SourceOption,
+        spec: &'static OptionSpec,
+        problems: &mut Problems,
+    ) {
+        let counted = match spec.support {
+            OptionSupport::Supported => return,
+            OptionSupport::Ignored => None,
+            OptionSupport::IgnoredExcept(counted) => Some(counted),
+        };
+        let default = spec.default.to_value();
+        if counted.is_some_and(|counted| counted.contains(&option.value, &default)) {
+            let message = format!(
+                "`{}` is not in this version, and leaving it out could let something through",
+                spec.path
+            );
+            let problem = Problem::error(&option.place, message);
+            return problems
+                .push(problem.with_found(option.value.to_json().to_string().trim_matches('"')));
+        }
+        if counted.is_none() || option.value != default {
+            self.record_ineffective(option, spec.path.split('.').next().unwrap_or(spec.path));
+        }
+    }
+
+    fn record_ineffective(&mut self, option: &SourceOption, head: &str) {
+        let idle = self
+            .ineffective
+            .entry(head.into())
+            .or_insert_with(|| IneffectiveOption {
+                first_place: option.place.clone(),
+                set_count: 0,
+                keys: Vec::new(),
+            });
+        idle.set_count += 1;
+        if !idle.keys.contains(&option.path) {
+            idle.keys.push(option.path.clone());
+        }
+    }
+}
+
+/// Whether an option that a rule sets still acts when the rule runs.
+fn check_stage(option: &SourceOption, placing: &StageBounds, problems: &mut Problems) {
+    let row = schema::find_spec(&option.path).map(|(_, spec)| (spec.path, spec.deadline));
+    let open = || schema::split_open_key(&option.path).map(|(map, _)| (map.path, map.deadline));
+    let Some((path, acts)) = row.or_else(open) else {
+        return;
+    };
+    match acts {
+        OptionDeadline::Connect if !placing.host_only => {
+            let message = format!(
+                "`{path}` acts before more than scheme, host, port and crawler is known; this rule, or one \
+                 that stops before it, depends on other facts"
+            );
+            problems.push(Problem::error(&option.place, message));
+        }
+        OptionDeadline::Until(stage) if placing.with_headers.stage > stage => {
+            let (acts, runs) = (stage.as_str(), placing.with_headers.stage.as_str());
+            let message = format!(
+                "`{path}` acts at the {acts} stage, and the rule runs only at the {runs} stage"
+            );
+            problems.push(Problem::warning(&option.place, message));
+        }
+        OptionDeadline::Connect | OptionDeadline::Until(_) => {}
+    }
+}
+
+/// What `then` stands for (policy.md section 2).
+fn expand_then(then: &Located<ThenAction>) -> Vec<SourceOption> {
+    use Disposition::{Allow, Disallow, DisallowLog};
+    let option = |path: &str, value| SourceOption {
+        place: then.place.clone(),
+        path: path.into(),
+        value,
+    };
+    let disposition = |disposition| option("disposition", OptionValue::Disposition(disposition));
+    let flag = |path, on| option(path, OptionValue::Bool(on));
+    let fetched = |index, follow, html_only| {
+        let flags = [
+            flag("index", index),
+            flag("follow", follow),
+            flag("html_only", html_only),
+        ];
+        [disposition(Allow)].into_iter().chain(flags).collect()
+    };
+    match then.value {
+        ThenAction::Allow => vec![disposition(Allow)],
+        ThenAction::Disallow => vec![disposition(Disallow)],
+        ThenAction::DisallowLog | ThenAction::Exclude => vec![disposition(DisallowLog)],
+        ThenAction::Download => fetched(true, true, false),
+        ThenAction::Ignore => vec![
+            disposition(Disallow),
+            flag("index", false),
+            flag("follow", false),
+        ],
+        ThenAction::ExcludeButScan => fetched(false, true, true),
+        ThenAction::FollowOnly => fetched(false, true, false),
+        ThenAction::DownloadNoScan => fetched(true, false, false),
+        ThenAction::Index => vec![flag("index", true), disposition(Allow)],
+        ThenAction::Follow => vec![flag("follow", true), disposition(Allow)],
+        ThenAction::NoIndex => vec![flag("index", false)],
+        ThenAction::NoFollow => vec![flag("follow", false)],
+    }
+}

@@ -1,0 +1,159 @@
+//! From drafts to rules: assignments, effects, and the stages at which each could do something.
+
+use crate::diagnostics::problem::Problem;
+use crate::diagnostics::problems::Problems;
+use crate::policy::options::Assignment;
+use crate::policy::rule::{
+    ChildOrder, EnforcementMode, FilterRule, GroupGuard, GroupRule, PolicyStage, Rule, RuleBody,
+    RuleClass, RuleIndex, StageSet,
+};
+use crate::policy::source::tree::{SourceFilter, SourceGroup, SourceGuard, SourceRuleBody};
+
+use super::checks;
+use super::drafts::{RuleDraft, RuleDrafts};
+use super::options::OptionCompiler;
+use super::stages::StageBounds;
+
+/// The rules of the policy.
+pub(super) fn compile_rules(
+    drafts: &RuleDrafts<'_>,
+    placings: &[StageBounds],
+    classes: &[RuleClass],
+    options: &mut OptionCompiler,
+    problems: &mut Problems,
+) -> Box<[Rule]> {
+    let mut rules: Vec<Rule> = Vec::with_capacity(drafts.all.len());
+    for ((draft, placing), class) in drafts.all.iter().zip(placings).zip(classes) {
+        let before = problems.enter_rule(Some(draft.source.name().clone()));
+        let body = compile_body(draft, placing, options, problems);
+        rules.push(build_rule(draft, placing, *class, body));
+        problems.enter_rule(before);
+    }
+    propagate_stages_to_parents(&mut rules);
+    rules.into()
+}
+
+fn rule_index(place: usize) -> RuleIndex {
+    RuleIndex(u32::try_from(place).unwrap_or(u32::MAX))
+}
+
+fn compile_body(
+    draft: &RuleDraft<'_>,
+    placing: &StageBounds,
+    options: &mut OptionCompiler,
+    problems: &mut Problems,
+) -> RuleBody {
+    match &draft.source.body {
+        SourceRuleBody::Group(group) => {
+            RuleBody::Group(build_group(draft, group, placing, options, problems))
+        }
+        SourceRuleBody::Filter(filter) => {
+            checks::check_filter(filter, problems);
+            RuleBody::Filter(build_filter(draft, filter))
+        }
+    }
+}
+
+fn build_rule(
+    draft: &RuleDraft<'_>,
+    placing: &StageBounds,
+    class: RuleClass,
+    body: RuleBody,
+) -> Rule {
+    let source = draft.source;
+    Rule {
+        id: source.name().clone(),
+        about: source.about.clone(),
+        mode: draft.mode,
+        parent: draft.parent.map(rule_index),
+        end: rule_index(draft.end),
+        earliest_stage: placing.floor,
+        stage: placing.stage,
+        header_stages: placing.header_stages(),
+        content_only: placing.content_only,
+        active_stages: active_stages(draft, placing),
+        class,
+        body,
+    }
+}
+
+fn build_group(
+    draft: &RuleDraft<'_>,
+    group: &SourceGroup,
+    placing: &StageBounds,
+    options: &mut OptionCompiler,
+    problems: &mut Problems,
+) -> GroupRule {
+    let assign: Box<[Assignment]> = options.assignments(group, placing, problems);
+    // Among those of a `match: first` list such a group does something: it keeps the later ones out.
+    let idle =
+        assign.is_empty() && !group.stop && group.rules.is_empty() && !placing.in_first_match;
+    // What it was to do may be what was reported.
+    if idle && !problems.has_errors_in(draft.source.name()) {
+        let problem = Problem::warning(&draft.source.place, "a group that does nothing");
+        problems.push(
+            problem.with_help(
+                "it needs `then`, `set`, `rules` or `stop`; to refuse URLs write `forbid`",
+            ),
+        );
+    }
+    let condition = || draft.condition.clone();
+    GroupRule {
+        guard: match &group.guard {
+            SourceGuard::Always => GroupGuard::Always,
+            SourceGuard::When(_) => GroupGuard::When(condition()),
+            SourceGuard::Unless(_) => GroupGuard::Unless(condition()),
+        },
+        assignments: assign,
+        stop: group.stop,
+        order: placing
+            .first_match
+            .map_or(ChildOrder::All, |list| ChildOrder::First(list.stage)),
+    }
+}
+
+fn build_filter(draft: &RuleDraft<'_>, filter: &SourceFilter) -> FilterRule {
+    FilterRule {
+        kind: filter.sense,
+        condition: draft.condition.clone(),
+        log: filter.log,
+        reject_intent: filter.reject,
+        reject_status: filter.reject_status,
+        soft_error: filter.soft_error.as_ref().map(|soft| soft.value),
+    }
+}
+
+/// A group does something at its stages; a filter from the first stage at which it could be decided.
+fn active_stages(draft: &RuleDraft<'_>, placing: &StageBounds) -> StageSet {
+    let first = match &draft.source.body {
+        SourceRuleBody::Group(_) => placing.with_headers.stage,
+        SourceRuleBody::Filter(_) => placing.earliest,
+    };
+    let mut active = StageSet::default();
+    if draft.mode != EnforcementMode::Disabled {
+        let stages = PolicyStage::ALL
+            .into_iter()
+            .filter(|stage| (first..=placing.stage).contains(stage));
+        stages.for_each(|stage| active.insert(stage));
+    }
+    active
+}
+
+/// A group is active wherever a rule in it is, unless only that one is in shadow. Children stand behind their parents,
+/// so one way back is enough.
+fn propagate_stages_to_parents(rules: &mut [Rule]) {
+    for at in (0..rules.len()).rev() {
+        let Some((active, mode, Some(parent))) = rules
+            .get(at)
+            .map(|rule| (rule.active_stages, rule.mode, rule.parent))
+        else {
+            continue;
+        };
+        if let Some(parent) = rules
+            .get_mut(parent.0 as usize)
+            .filter(|parent| parent.mode == mode)
+        {
+            parent.active_stages.insert_all(active);
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! Crawl spaces: which rules and options are whose, and what the global space may hold (policy.md section 6).
+
+use std::collections::BTreeMap;
+
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problems::Problems;
+use crate::policy::condition::Condition;
+use crate::policy::field::Field;
+use crate::policy::rule::{EnforcementMode, RuleClass};
+use crate::policy::source::tree::{
+    LocatedText, SourceGlobalSpace, SourcePolicy, SourceRule, SourceRuleBody, SourceSpace,
+};
+use crate::policy::space::{GlobalSpace, Space, SpaceIndex, Spaces};
+
+use super::drafts::{RuleDraft, RuleDrafts, RuleScope, rule_condition};
+use super::options::OptionCompiler;
+
+/// The spaces of a policy.
+pub(super) fn compile_spaces(
+    source: &SourcePolicy,
+    drafts: &RuleDrafts<'_>,
+    options: &mut OptionCompiler,
+    problems: &mut Problems,
+) -> Spaces {
+    check_unique(&source.spaces, problems);
+    check_global_rules(drafts, problems);
+    let all = source.spaces.iter().enumerate().map(|(at, space)| Space {
+        name: space.name.value.clone(),
+        crawlers: space
+            .crawlers
+            .iter()
+            .map(|name| name.value.clone())
+            .collect(),
+        rules: drafts.range(RuleScope::Space(at)),
+        options: options.space_assignments(&space.options, problems),
+        options_path: format!("spaces.{}.options", space.name.value).into(),
+    });
+    let all: Box<[Space]> = all.collect();
+    let names = numbered(&source.spaces).flat_map(|(at, space)| {
+        space
+            .crawlers
+            .iter()
+            .map(move |name| (name.value.clone(), at))
+    });
+    let mut crawlers: Vec<(Box<str>, SpaceIndex)> = names.collect();
+    crawlers.sort_unstable();
+    Spaces {
+        document_rules: drafts.range(RuleScope::Document),
+        all,
+        space_by_crawler: crawlers.into(),
+        fallback: numbered(&source.spaces)
+            .find(|(_, space)| space.crawlers.is_empty())
+            .map(|(at, _)| at),
+        global: match source.global.as_ref().map(|global| &global.value) {
+            None => GlobalSpace::Undefined,
+            Some(SourceGlobalSpace::Union) => GlobalSpace::Union,
+            Some(SourceGlobalSpace::Rules(_)) => {
+                GlobalSpace::Rules(drafts.range(RuleScope::Global))
+            }
+        },
+    }
+}
+
+fn numbered(spaces: &[SourceSpace]) -> impl Iterator<Item = (SpaceIndex, &SourceSpace)> {
+    (0..u16::MAX).map(SpaceIndex).zip(spaces)
+}
+
+/// Names are unique, a crawler is in one space, and one space at most is the default.
+fn check_unique(spaces: &[SourceSpace], problems: &mut Problems) {
+    let mut names: BTreeMap<&str, &SourceLocation> = BTreeMap::new();
+    let mut crawlers: BTreeMap<&str, &LocatedText> = BTreeMap::new();
+    let mut fallback: Option<&SourceLocation> = None;
+    for space in spaces {
+        let (name, place) = (space.name.value.as_str(), &space.name.place);
+        if let Some(first) = names.insert(name, place) {
+            let message = format!("a space of this name is there already, at {first}");
+            problems.push(Problem::error(place, message).with_found(name));
+        }
+        for crawler in &space.crawlers {
+            if let Some(first) = crawlers.insert(&crawler.value, crawler) {
+                let message = format!(
+                    "a crawler is in one space, and this one is in another at {}",
+                    first.place
+                );
+                problems.push(Problem::error(&crawler.place, message).with_found(&*crawler.value));
+            }
+        }
+        if space.crawlers.is_empty()
+            && let Some(first) = fallback.replace(place)
+        {
+            let message = format!("a second space for all other crawlers; the first is at {first}");
+            problems.push(
+                Problem::error(place, message)
+                    .with_found(name)
+                    .with_help("name its `crawlers`"),
+            );
+        }
+    }
+}
+
+/// The global space holds domain rules only, which say no more than whether a URL is allowed.
+fn check_global_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) {
+    for draft in drafts
+        .all
+        .iter()
+        .filter(|draft| draft.scope == RuleScope::Global)
+    {
+        let rule = draft.source;
+        let wrong = if is_domain_condition(&draft.condition) {
+            None
+        } else {
+            find_offending_atom(rule)
+        };
+        let set = match &rule.body {
+            SourceRuleBody::Group(group) => group.set.first().map(|option| &option.place),
+            SourceRuleBody::Filter(_) => None,
+        };
+        let stage = rule.stage.as_ref().map(|stage| &stage.place);
+        for place in [wrong, set, stage].into_iter().flatten() {
+            let message =
+                "the global space has domain rules only: `host`, `domain`, `authority`, `port`";
+            let problem = Problem::error(place, message).with_rule(Some(rule.name()));
+            problems.push(problem.with_help("write other rules under `rules`, or in a space"));
+        }
+    }
+}
+
+/// The first atom that is not one of a domain rule; a list says only by its kind what it is.
+fn find_offending_atom(rule: &SourceRule) -> Option<&SourceLocation> {
+    let (mut named, mut first) = (None, None);
+    rule_condition(rule)?.for_each_atom(&mut |atom| {
+        first.get_or_insert(&atom.place);
+        if atom
+            .field
+            .as_ref()
+            .is_some_and(|field| !is_domain_field(field))
+        {
+            named.get_or_insert(&atom.place);
+        }
+    });
+    named.or(first)
+}
+
+/// Whether a condition names no field but those of a domain rule.
+fn is_domain_condition(condition: &Condition) -> bool {
+    let mut domain = true;
+    condition.for_each_field(&mut |field| {
+        domain &= is_domain_field(field);
+    });
+    domain
+}
+
+fn is_domain_field(field: &Field) -> bool {
+    matches!(field, Field::Host | Field::Authority | Field::Port)
+}
+
+/// The class of each rule. One that names no fact counts in a `match: first` list as naming what its siblings name.
+pub(super) fn classify_rules(drafts: &RuleDrafts<'_>) -> Vec<RuleClass> {
+    let mut classes: Vec<RuleClass> = Vec::with_capacity(drafts.all.len());
+    for draft in &drafts.all {
+        let above = draft.parent.and_then(|parent| classes.get(parent)).copied();
+        let around = above.unwrap_or(RuleClass::Domain) == RuleClass::Domain;
+        let domain = around
+            && is_domain_condition(&draft.condition)
+            && has_domain_siblings_only(drafts, draft);
+        classes.push(if domain {
+            RuleClass::Domain
+        } else {
+            RuleClass::Other
+        });
+    }
+    classes
+}
+
+fn has_domain_siblings_only(drafts: &RuleDrafts<'_>, draft: &RuleDraft<'_>) -> bool {
+    if draft.condition.stage().is_some() {
+        return true;
+    }
+    let rivals = drafts.first_match_siblings(draft).unwrap_or_default();
+    rivals
+        .iter()
+        .filter(|rival| rival.mode != EnforcementMode::Disabled)
+        .all(|rival| is_domain_condition(&rival.condition))
+}

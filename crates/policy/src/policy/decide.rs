@@ -1,0 +1,547 @@
+//! From facts to a decision: the plain evaluator (policy.md sections 2 and 4).
+//!
+//! It walks the rules in document order, once a stage. Later and faster evaluators must name the same verdict and
+//! the same cause; this one stays as their oracle.
+
+mod content;
+mod document_needs;
+mod exclusion;
+mod walk;
+
+pub use content::ContentTags;
+pub use document_needs::DocumentNeeds;
+pub use exclusion::{Exclusion, ExclusionCode};
+
+use crate::model::disposition::Disposition;
+use crate::model::intent::Intent;
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::robots::product_token::product_token;
+
+use super::Policy;
+use super::fact::{EvaluationTarget, Fact, Facts};
+use super::options::recrawl::{AFTER_ERROR, MIN_INTERVAL};
+use super::options::robots::{RobotsOption, robots_agent};
+use super::options::{OptionSetter, OptionSlot, OptionValue, schema};
+use super::rule::{PolicyStage, RuleBody, RuleIndex};
+use super::trail::{RuleState, Trail, disposition_bit};
+use walk::Walk;
+
+/// What a policy says of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing rejects it at the stages that were run.
+    Admit,
+    /// It is rejected, for this reason.
+    Reject(Reason),
+    /// A tunnel whose verdict depends on URLs that it hides.
+    Undecided,
+}
+
+/// What decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// This rule.
+    Rule(RuleIndex),
+    /// No rule: the policy's options.
+    Default,
+}
+
+/// A verdict and its one cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The verdict.
+    pub verdict: Verdict,
+    /// The stage that ended it; the last one that was run if nothing rejected.
+    pub stage: Stage,
+    /// What decided.
+    pub cause: Cause,
+    /// Whether a record of the rejected URL is kept.
+    pub logged: bool,
+    /// What becomes of a rejected URL of the ledger, in a policy with crawl spaces.
+    pub exclusion: Option<Exclusion>,
+}
+
+impl Decision {
+    /// The reason of a rejection; of an admission `rule` or `default`, after its cause.
+    pub fn reason(&self) -> Reason {
+        match (self.verdict, self.cause) {
+            (Verdict::Reject(reason), _) => reason,
+            (Verdict::Undecided, _) => Reason::Undecided,
+            (Verdict::Admit, Cause::Rule(_)) => Reason::Rule,
+            (Verdict::Admit, Cause::Default) => Reason::Default,
+        }
+    }
+
+    /// Whether it rejects.
+    pub fn rejects(&self) -> bool {
+        matches!(self.verdict, Verdict::Reject(_))
+    }
+}
+
+/// How a rejection by the policy is to be answered.
+#[derive(Clone, Copy, Debug)]
+pub struct PolicyRefusal<'p> {
+    /// The meaning of the refusal.
+    pub intent: Intent,
+    /// A wire status that the policy sets, whatever the crawler's profile.
+    pub status: Option<u16>,
+    /// The cause's text.
+    pub about: Option<&'p str>,
+    /// The cause's id.
+    pub rule: Option<&'p str>,
+    /// OmniFind's code, where one applies.
+    pub code: Option<u16>,
+}
+
+impl Policy {
+    /// Judges a request for a URL at the request stage, in its raw and, where that differs, its decoded form.
+    pub fn decide_request(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+        self.decide_request_with_shadow(None, facts)
+    }
+
+    /// The same with a rule in shadow live besides.
+    pub(crate) fn decide_request_with_shadow(
+        &self,
+        shadow: Option<RuleIndex>,
+        facts: &Facts<'_>,
+    ) -> (Trail, Decision) {
+        let mut trail = Trail::new(self, facts.crawler);
+        let decision =
+            self.decide_stage_with_shadow(shadow, &mut trail, PolicyStage::Request, facts);
+        let decision = self
+            .rejection_by_ambiguity(shadow, decision, facts)
+            .unwrap_or(decision);
+        (trail, decision)
+    }
+
+    /// Judges a request that no earlier stage rejected at a later stage.
+    pub fn decide_stage(
+        &self,
+        trail: &mut Trail,
+        stage: PolicyStage,
+        facts: &Facts<'_>,
+    ) -> Decision {
+        self.decide_stage_with_shadow(None, trail, stage, facts)
+    }
+
+    /// The same with a rule in shadow live besides.
+    pub(crate) fn decide_stage_with_shadow(
+        &self,
+        shadow: Option<RuleIndex>,
+        trail: &mut Trail,
+        stage: PolicyStage,
+        facts: &Facts<'_>,
+    ) -> Decision {
+        match shadow {
+            Some(root) => Walk::new(self, facts, stage, trail)
+                .with_shadow_rule(root)
+                .run(),
+            None if self.active_stages.contains(stage) => {
+                Walk::new(self, facts, stage, trail).run()
+            }
+            None => {}
+        }
+        let decision = self.conclude_stage(trail, stage, facts);
+        if stage == PolicyStage::Request && self.traps.is_some() && !decision.rejects() {
+            return self.rejection_by_trap(trail, facts).unwrap_or(decision);
+        }
+        decision
+    }
+
+    /// Runs the stages as far as the facts reach; the first rejection is final.
+    pub fn decide(&self, facts: &Facts<'_>) -> (Trail, Decision) {
+        if let EvaluationTarget::Tunnel(_) = facts.target {
+            return self.decide_tunnel(None, facts);
+        }
+        // A stage knows nothing of later facts, although the caller does.
+        let answered = Facts {
+            document: Fact::Unknown,
+            ..*facts
+        };
+        let connected = Facts {
+            response: Fact::Unknown,
+            ..answered
+        };
+        let asked = Facts {
+            address: Fact::Unknown,
+            ..connected
+        };
+        let (mut trail, mut decision) = self.decide_request(&asked);
+        let later = [
+            (
+                PolicyStage::Destination,
+                facts.address != Fact::Unknown,
+                connected,
+            ),
+            (
+                PolicyStage::Response,
+                matches!(facts.response, Fact::Known(_)),
+                answered,
+            ),
+            (
+                PolicyStage::Document,
+                self.runs_document_stage(facts),
+                *facts,
+            ),
+        ];
+        for (stage, known, facts) in later {
+            if known && !decision.rejects() {
+                let facts = Facts {
+                    agent: self.robots_agent(&trail, &facts),
+                    ..facts
+                };
+                decision = self.decide_stage(&mut trail, stage, &facts);
+            }
+        }
+        decision.exclusion = self.record_exclusion(&mut trail, &decision, facts);
+        (trail, decision)
+    }
+
+    /// By which name lines for one crawler speak of this one: the option `robots.agent`, else what is known of it.
+    fn robots_agent<'a>(&'a self, trail: &Trail, facts: &Facts<'a>) -> &'a str {
+        let option = robots_agent(self, trail).map(product_token);
+        option
+            .filter(|token| !token.is_empty())
+            .unwrap_or_else(|| facts.robots_agent())
+    }
+
+    /// How a rejection is answered: the cause's own words, else the options' (policy.md section 2, step 7).
+    pub fn refusal(&self, trail: &Trail, decision: &Decision) -> PolicyRefusal<'_> {
+        let rule = match decision.cause {
+            Cause::Rule(index) => self.rules.get(index.0 as usize),
+            Cause::Default => None,
+        };
+        let own = match rule.map(|r| &r.body) {
+            Some(RuleBody::Filter(filter)) => (
+                filter.reject_intent,
+                filter.soft_error.or(filter.reject_status),
+            ),
+            Some(RuleBody::Group(_)) | None => (None, None),
+        };
+        let code = decision.exclusion.map(|exclusion| exclusion.code);
+        let status = trail
+            .number(self, schema::REJECT_STATUS)
+            .and_then(|n| u16::try_from(n).ok());
+        PolicyRefusal {
+            // A code has an intent of its own, which gives way to the cause's but not to the options'.
+            intent: own
+                .0
+                .or(code.map(ExclusionCode::intent))
+                .or_else(|| trail.reject_intent(self))
+                .unwrap_or(Intent::Deny),
+            status: own.1.or(status),
+            about: rule.and_then(|r| r.about.as_deref()),
+            rule: rule.map(|r| r.id.as_str()),
+            code: code.map(ExclusionCode::number),
+        }
+    }
+
+    /// A URL that servers could read in two ways is rejected if the two get different verdicts (section 7).
+    fn rejection_by_ambiguity(
+        &self,
+        shadow: Option<RuleIndex>,
+        raw: Decision,
+        facts: &Facts<'_>,
+    ) -> Option<Decision> {
+        let EvaluationTarget::Url(target) = facts.target else {
+            return None;
+        };
+        let decoded = target.decoded()?;
+        let facts = Facts {
+            target: EvaluationTarget::Url(&decoded),
+            ..*facts
+        };
+        let mut second = Trail::new(self, facts.crawler);
+        let other =
+            self.decide_stage_with_shadow(shadow, &mut second, PolicyStage::Request, &facts);
+        if other.rejects() == raw.rejects() {
+            return None;
+        }
+        let refusing = if raw.rejects() { raw } else { other };
+        Some(Decision {
+            verdict: Verdict::Reject(Reason::AmbiguousUrl),
+            ..refusing
+        })
+    }
+
+    fn conclude_stage(&self, trail: &Trail, stage: PolicyStage, facts: &Facts<'_>) -> Decision {
+        let rejection = match stage {
+            PolicyStage::Request => self
+                .rejection_by_depth(trail, facts)
+                .or_else(|| self.rejection_by_rules(trail)),
+            PolicyStage::Destination => self.rejection_by_rules(trail),
+            PolicyStage::Response => self.rejection_by_response(trail, facts),
+            PolicyStage::Document => self.rejection_by_document(trail, facts),
+        };
+        let (verdict, cause) = match rejection {
+            Some((reason, cause)) => (Verdict::Reject(reason), cause),
+            None => (Verdict::Admit, self.cause_of(trail, schema::DISPOSITION)),
+        };
+        Decision {
+            verdict,
+            stage: stage.to_stage(),
+            cause,
+            logged: self.is_logged(trail, verdict),
+            exclusion: None,
+        }
+    }
+
+    /// Filters first; else the option `disposition`.
+    fn rejection_by_rules(&self, trail: &Trail) -> Option<(Reason, Cause)> {
+        if let Some(filter) = trail.first_filter {
+            return Some((Reason::Rule, Cause::Rule(filter)));
+        }
+        let cause = self.cause_of(trail, schema::DISPOSITION);
+        let reason = if cause == Cause::Default {
+            Reason::Default
+        } else {
+            Reason::Rule
+        };
+        trail
+            .is_rejected_by_disposition(self)
+            .then_some((reason, cause))
+    }
+
+    fn rejection_by_depth(&self, trail: &Trail, facts: &Facts<'_>) -> Option<(Reason, Cause)> {
+        let limit = trail.number(self, schema::MAX_DEPTH)?;
+        let deeper = facts.depth.is_some_and(|depth| depth > limit);
+        deeper.then(|| (Reason::TooDeep, self.cause_of(trail, schema::MAX_DEPTH)))
+    }
+
+    /// What would be admitted but for the option `traps`.
+    fn rejection_by_trap(&self, trail: &mut Trail, facts: &Facts<'_>) -> Option<Decision> {
+        let EvaluationTarget::Url(target) = facts.target else {
+            return None;
+        };
+        let set = self.traps.as_ref()?.current(self, trail)?;
+        trail.trap = Some(set.first_match(target, facts.year)?);
+        let verdict = Verdict::Reject(Reason::Trap);
+        let (cause, logged) = (
+            self.cause_of(trail, schema::TRAPS),
+            self.is_logged(trail, verdict),
+        );
+        Some(Decision {
+            verdict,
+            stage: Stage::Request,
+            cause,
+            logged,
+            exclusion: None,
+        })
+    }
+
+    /// Filters log if one of them says so; a disposition says it itself; other reasons follow the filters.
+    fn is_logged(&self, trail: &Trail, verdict: Verdict) -> bool {
+        let by_disposition =
+            trail.first_filter.is_none() && trail.disposition(self) == Disposition::DisallowLog;
+        match verdict {
+            Verdict::Reject(Reason::Rule | Reason::Default) => trail.log || by_disposition,
+            Verdict::Reject(_) => trail.log,
+            Verdict::Admit | Verdict::Undecided => false,
+        }
+    }
+
+    fn cause_of(&self, trail: &Trail, slot: OptionSlot) -> Cause {
+        match trail.set_by(self, slot) {
+            OptionSetter::Rule(rule) => Cause::Rule(rule),
+            OptionSetter::Document | OptionSetter::Space(_) | OptionSetter::BuiltIn => {
+                Cause::Default
+            }
+        }
+    }
+}
+
+/// Tunnels: only what is the same for every URL of the host counts (section 4).
+impl Policy {
+    /// Judges a tunnel by what its host and port show. Facts of every later stage stay unknown but the address.
+    pub(crate) fn decide_tunnel(
+        &self,
+        shadow: Option<RuleIndex>,
+        facts: &Facts<'_>,
+    ) -> (Trail, Decision) {
+        let mut trail = Trail::new(self, facts.crawler);
+        for stage in PolicyStage::ALL {
+            // As everywhere, a stage knows nothing of later facts, although the caller does; and of what goes through a
+            // tunnel nobody knows anything.
+            let address = if stage == PolicyStage::Request {
+                Fact::Unknown
+            } else {
+                facts.address
+            };
+            let facts = Facts {
+                address,
+                response: Fact::Unknown,
+                document: Fact::Unknown,
+                ..*facts
+            };
+            let walk = Walk::new(self, &facts, stage, &mut trail);
+            match shadow {
+                Some(root) => walk.with_shadow_rule(root).run(),
+                None => walk.run(),
+            }
+            match self.certain_rejection(&trail) {
+                // Many answers have no document, so what it would reject is not certain.
+                Some((_, Cause::Rule(rule))) if stage == PolicyStage::Document => {
+                    trail.record_doubt(rule)
+                }
+                Some((reason, cause)) => return self.tunnel_rejection(trail, stage, reason, cause),
+                None => {}
+            }
+            keep_admitted(&mut trail);
+        }
+        self.record_option_doubts(&mut trail);
+        let (verdict, cause) = match trail.first_doubt {
+            Some(rule) => (Verdict::Undecided, Cause::Rule(rule)),
+            None if trail.possible_dispositions == 0 => (Verdict::Undecided, Cause::Default),
+            None => (Verdict::Admit, self.cause_of(&trail, schema::DISPOSITION)),
+        };
+        (
+            trail,
+            Decision {
+                verdict,
+                stage: Stage::Connect,
+                cause,
+                logged: false,
+                exclusion: None,
+            },
+        )
+    }
+
+    fn tunnel_rejection(
+        &self,
+        trail: Trail,
+        stage: PolicyStage,
+        reason: Reason,
+        cause: Cause,
+    ) -> (Trail, Decision) {
+        let verdict = Verdict::Reject(reason);
+        let logged = self.is_logged(&trail, verdict);
+        (
+            trail,
+            Decision {
+                verdict,
+                stage: stage.to_stage(),
+                cause,
+                logged,
+                exclusion: None,
+            },
+        )
+    }
+
+    fn certain_rejection(&self, trail: &Trail) -> Option<(Reason, Cause)> {
+        let admits = trail.possible_dispositions & disposition_bit(Disposition::Allow) != 0;
+        if trail.first_filter.is_none() && admits {
+            return None;
+        }
+        // Where several dispositions are possible and all reject, the last certain one names the cause.
+        self.rejection_by_rules(trail)
+    }
+
+    /// Options that check what a tunnel hides leave it undecided.
+    fn record_option_doubts(&self, trail: &mut Trail) {
+        let all = self.rules.iter().zip(0..).map(|(_, at)| RuleIndex(at));
+        let undecided: Vec<RuleIndex> = all
+            .filter(|rule| trail.state(*rule) == RuleState::Undecided)
+            .collect();
+        for slot in HIDDEN_IN_TUNNELS {
+            let hidden = if slot == schema::ROBOTS_USAGE {
+                RobotsOption::new(self, trail).uses().next().is_some()
+            } else {
+                may_refuse(trail.value(self, slot))
+            };
+            if let (true, OptionSetter::Rule(rule)) = (hidden, trail.set_by(self, slot)) {
+                trail.record_doubt(rule);
+            } else if hidden {
+                trail.possible_dispositions = 0;
+            }
+            if let Some(rule) = undecided
+                .iter()
+                .find(|rule| self.assigned_value(**rule, slot).is_some())
+            {
+                trail.record_doubt(*rule);
+            }
+        }
+        for (flag, level) in STRIPPED_IN_DOCUMENTS {
+            let whose = |slot, value| self.possibly_set_by(trail, &undecided, slot, value);
+            let strips = whose(level, &OptionValue::Word(schema::STRIP_WORD));
+            match whose(flag, &OptionValue::Bool(false)).and_then(|off| Some([strips?, off])) {
+                Some([OptionSetter::Rule(rule), _] | [_, OptionSetter::Rule(rule)]) => {
+                    trail.record_doubt(rule)
+                }
+                Some(_) => trail.possible_dispositions = 0,
+                None => {}
+            }
+        }
+    }
+
+    /// Who gives an option this value, or might do so.
+    fn possibly_set_by(
+        &self,
+        trail: &Trail,
+        undecided: &[RuleIndex],
+        slot: OptionSlot,
+        value: &OptionValue,
+    ) -> Option<OptionSetter> {
+        if trail.value(self, slot) == value {
+            return Some(trail.set_by(self, slot));
+        }
+        let sets = |rule: &&RuleIndex| self.assigned_value(**rule, slot) == Some(value);
+        undecided
+            .iter()
+            .find(sets)
+            .map(|rule| OptionSetter::Rule(*rule))
+    }
+}
+
+/// What is off, and how that is enforced: what has to be gone from a document stays in one that nobody sees. What is only
+/// said, in its head or in a page, is the crawler's to heed, and refuses nothing.
+const STRIPPED_IN_DOCUMENTS: [(OptionSlot, OptionSlot); 2] = [
+    (schema::INDEX, schema::ENFORCE_INDEX),
+    (schema::FOLLOW, schema::ENFORCE_FOLLOW),
+];
+
+/// Options that refuse by what only URLs and answers show.
+const HIDDEN_IN_TUNNELS: [OptionSlot; 14] = [
+    schema::HTML_ONLY,
+    schema::MAX_BODY,
+    schema::NONCANONICAL,
+    schema::NOINDEX,
+    schema::ROBOTS_USAGE,
+    schema::UNMODIFIED,
+    schema::DUPLICATE,
+    schema::TRAPS,
+    schema::BUDGET_URLS,
+    schema::BUDGET_NEW_URLS,
+    schema::BUDGET_BYTES,
+    schema::BUDGET_HOSTS,
+    MIN_INTERVAL,
+    AFTER_ERROR,
+];
+
+/// Whether an option with this value could refuse something.
+fn may_refuse(value: &OptionValue) -> bool {
+    match value {
+        OptionValue::Bool(on) => *on,
+        OptionValue::Word(word) => *word == schema::REJECT_WORD,
+        OptionValue::List(items) => !items.is_empty(),
+        OptionValue::Integer(_) | OptionValue::Size(_) | OptionValue::Duration(_) => true,
+        OptionValue::None
+        | OptionValue::Decimal(_)
+        | OptionValue::Text(_)
+        | OptionValue::Rate { .. }
+        | OptionValue::Range(..)
+        | OptionValue::Map(_)
+        | OptionValue::Disposition(_)
+        | OptionValue::Intent(_) => false,
+    }
+}
+
+/// URLs that a stage may have rejected go no further; what the next stage judges are those that it did not.
+fn keep_admitted(trail: &mut Trail) {
+    if trail.possible_dispositions != disposition_bit(Disposition::Allow) {
+        trail.possible_dispositions = disposition_bit(Disposition::Allow);
+        if let Some(rule) = trail.uncertain_rule.take() {
+            trail.record_doubt(rule);
+        }
+    }
+}

@@ -1,0 +1,642 @@
+//! What follows from conditions, in three values.
+//!
+//! *A implies B*: whenever A is yes, B is yes. *A excludes B*: whenever A is yes, B is no. Both hold for every set of
+//! facts about a URL; facts of later stages may be unknown, and those of one field are known together.
+
+use crate::policy::condition::{Atom, AtomTest, Condition, Truth};
+use crate::policy::fact::Facts;
+use crate::policy::field::Field;
+use crate::policy::list::{ListKind, PolicyList};
+use crate::policy::pattern::{CaseSensitivity, Networks, TextForm, TextKind, TextTest};
+use crate::policy::rule::PolicyStage;
+use crate::urls::target::UrlTarget;
+
+use super::text_logic;
+
+/// How deep alternatives are tried one by one.
+const MAX_BRANCH_DEPTH: u8 = 2;
+/// Of how many alternatives.
+const MAX_BRANCHES: usize = 8;
+
+/// Which value a condition has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Polarity {
+    /// It holds.
+    Yes,
+    /// It does not hold.
+    No,
+}
+
+impl Polarity {
+    fn negate(self) -> Self {
+        match self {
+            Self::Yes => Self::No,
+            Self::No => Self::Yes,
+        }
+    }
+}
+
+/// That a condition has a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Assertion<'p> {
+    /// The condition.
+    pub(super) condition: &'p Condition,
+    /// Its value.
+    pub(super) polarity: Polarity,
+}
+
+/// Claims that hold together, laid out for questions.
+#[derive(Clone, Debug)]
+pub(super) struct Assumptions<'p> {
+    lists: &'p [PolicyList],
+    atoms: Vec<(&'p Atom, Polarity)>,
+    /// Of each of these at least one part has the value.
+    alternatives: Vec<(&'p [Condition], Polarity)>,
+    /// One of the claims cannot hold whatever the facts.
+    is_absurd: bool,
+}
+
+impl<'p> Assumptions<'p> {
+    /// All of these claims.
+    pub(super) fn new(
+        claims: impl IntoIterator<Item = Assertion<'p>>,
+        lists: &'p [PolicyList],
+    ) -> Self {
+        let mut premises = Self {
+            lists,
+            atoms: Vec::new(),
+            alternatives: Vec::new(),
+            is_absurd: false,
+        };
+        claims.into_iter().for_each(|claim| premises.add(claim));
+        premises
+    }
+
+    /// These claims as well.
+    pub(super) fn with(&self, claims: impl IntoIterator<Item = Assertion<'p>>) -> Self {
+        let mut more = self.clone();
+        claims.into_iter().for_each(|claim| more.add(claim));
+        more
+    }
+
+    /// The tests that hold.
+    pub(super) fn positive_atoms(&self) -> impl Iterator<Item = &'p Atom> {
+        self.atoms
+            .iter()
+            .filter(|(_, value)| *value == Polarity::Yes)
+            .map(|(atom, _)| *atom)
+    }
+
+    /// Of each test that names hosts one by one, those: exact ones, domains, and hosts of whole URLs.
+    pub(super) fn host_sets(&self) -> impl Iterator<Item = Vec<String>> {
+        self.positive_atoms().filter_map(|atom| {
+            let AtomTest::Text(test) = &atom.test else {
+                return None;
+            };
+            let hosts = match (&atom.field, &test.kind) {
+                (Field::Host, TextKind::Exact(hosts) | TextKind::Domain(hosts)) => {
+                    hosts.iter().map(|host| host.to_string()).collect()
+                }
+                (Field::Url, TextKind::Exact(urls) | TextKind::Prefix(urls))
+                    if is_verbatim(test) =>
+                {
+                    urls.iter()
+                        .map(|url| host_of(url))
+                        .collect::<Option<Vec<_>>>()?
+                }
+                _ => return None,
+            };
+            Some(hosts)
+        })
+    }
+
+    fn add(
+        &mut self,
+        Assertion {
+            condition,
+            polarity: value,
+        }: Assertion<'p>,
+    ) {
+        match (condition, value) {
+            (Condition::Always, Polarity::Yes) => {}
+            (Condition::Always, Polarity::No) => self.is_absurd = true,
+            (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => {
+                parts.iter().for_each(|condition| {
+                    self.add(Assertion {
+                        condition,
+                        polarity: value,
+                    })
+                });
+            }
+            (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => {
+                match &**parts {
+                    [condition] => self.add(Assertion {
+                        condition,
+                        polarity: value,
+                    }),
+                    parts => self.alternatives.push((parts, value)),
+                }
+            }
+            (Condition::Not(part), value) => self.add(Assertion {
+                condition: part,
+                polarity: value.negate(),
+            }),
+            (Condition::Atom(atom), value) => self.atoms.push((atom, value)),
+        }
+    }
+
+    /// Whether the claim follows.
+    pub(super) fn entail(&self, claim: Assertion<'_>) -> bool {
+        self.entail_within(claim, MAX_BRANCH_DEPTH)
+    }
+
+    fn entail_within(&self, claim: Assertion<'_>, depth: u8) -> bool {
+        self.entail_directly(claim, depth)
+            || self.in_every_branch(depth, |more, depth| more.entail_within(claim, depth))
+    }
+
+    fn entail_directly(
+        &self,
+        Assertion {
+            condition,
+            polarity: value,
+        }: Assertion<'_>,
+        depth: u8,
+    ) -> bool {
+        let mut part = |condition| {
+            self.entail_within(
+                Assertion {
+                    condition,
+                    polarity: value,
+                },
+                depth,
+            )
+        };
+        match (condition, value) {
+            (Condition::Always, Polarity::Yes) => true,
+            (Condition::Always, Polarity::No) => false,
+            (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => {
+                parts.iter().all(part)
+            }
+            (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => {
+                parts.iter().any(&mut part)
+            }
+            (Condition::Not(condition), value) => self.entail_within(
+                Assertion {
+                    condition,
+                    polarity: value.negate(),
+                },
+                depth,
+            ),
+            (Condition::Atom(atom), Polarity::Yes) => {
+                always_holds(atom)
+                    || self
+                        .positive_atoms()
+                        .any(|held| implies(held, atom, self.lists))
+            }
+            (Condition::Atom(atom), Polarity::No) => {
+                self.atoms.iter().any(|(known, value)| match value {
+                    Polarity::Yes => excludes(known, atom, self.lists),
+                    Polarity::No => implies(atom, known, self.lists),
+                })
+            }
+        }
+    }
+
+    /// Whether the claims can never hold together.
+    pub(super) fn are_contradictory(&self) -> bool {
+        self.contradict_within(MAX_BRANCH_DEPTH)
+    }
+
+    fn contradict_within(&self, depth: u8) -> bool {
+        self.is_absurd
+            || self
+                .atoms
+                .iter()
+                .enumerate()
+                .any(|(at, literal)| self.contradicts(at, *literal))
+            || self.in_every_branch(depth, Self::contradict_within)
+    }
+
+    /// Whether an atom contradicts one before it.
+    fn contradicts(&self, at: usize, (atom, value): (&Atom, Polarity)) -> bool {
+        let mut before = self.atoms.iter().take(at);
+        match value {
+            Polarity::Yes => before.any(|(other, value)| match value {
+                Polarity::Yes => {
+                    excludes(other, atom, self.lists) || excludes(atom, other, self.lists)
+                }
+                Polarity::No => implies(atom, other, self.lists),
+            }),
+            Polarity::No => {
+                always_holds(atom)
+                    || before.any(|(other, value)| {
+                        *value == Polarity::Yes && implies(other, atom, self.lists)
+                    })
+            }
+        }
+    }
+
+    /// Whether something is so in every branch of one of the alternatives.
+    fn in_every_branch(&self, depth: u8, is_so: impl Fn(&Self, u8) -> bool) -> bool {
+        let Some(depth) = depth.checked_sub(1) else {
+            return false;
+        };
+        let few = self
+            .alternatives
+            .iter()
+            .enumerate()
+            .filter(|(_, (parts, _))| parts.len() <= MAX_BRANCHES);
+        few.into_iter().any(|(at, (parts, value))| {
+            parts.iter().all(|condition| {
+                let mut more = self.clone();
+                more.alternatives.swap_remove(at);
+                more.add(Assertion {
+                    condition,
+                    polarity: *value,
+                });
+                more.contradict_within(depth) || is_so(&more, depth)
+            })
+        })
+    }
+}
+
+/// Whether a test passes whatever the URL.
+fn always_holds(atom: &Atom) -> bool {
+    let AtomTest::Text(test) = &atom.test else {
+        return false;
+    };
+    atom.field.stage() == PolicyStage::Request && text_logic::always_passes(&atom.field, test)
+}
+
+fn implies(a: &Atom, b: &Atom, lists: &[PolicyList]) -> bool {
+    if a.field != b.field {
+        return url_test_decides(a, b, lists, Polarity::Yes);
+    }
+    match (&a.test, &b.test) {
+        (AtomTest::Text(one), AtomTest::Text(other)) => text_logic::implies(&a.field, one, other),
+        (AtomTest::Number(one), AtomTest::Number(other)) => text_logic::ranges_within(one, other),
+        (AtomTest::Address(one), AtomTest::Address(other)) => networks_within(one, other),
+        (AtomTest::InList(one), AtomTest::InList(other)) => one == other,
+        (AtomTest::Text(test), AtomTest::InList(list)) => lists
+            .get(*list)
+            .is_some_and(|list| list_contains_all(&a.field, test, list)),
+        (
+            AtomTest::Text(_) | AtomTest::Number(_) | AtomTest::Address(_) | AtomTest::InList(_),
+            _,
+        ) => false,
+    }
+}
+
+fn excludes(a: &Atom, b: &Atom, lists: &[PolicyList]) -> bool {
+    if a.field != b.field {
+        return url_test_decides(a, b, lists, Polarity::No)
+            || url_test_decides(b, a, lists, Polarity::No);
+    }
+    // A parameter may stand in a URL twice, with two values.
+    if let Field::Param(_) = a.field {
+        return false;
+    }
+    match (&a.test, &b.test) {
+        (AtomTest::Text(one), AtomTest::Text(other)) => text_logic::excludes(&a.field, one, other),
+        (AtomTest::Number(one), AtomTest::Number(other)) => text_logic::ranges_disjoint(one, other),
+        (AtomTest::Address(one), AtomTest::Address(other)) => networks_disjoint(one, other),
+        (AtomTest::Text(test), AtomTest::InList(list))
+        | (AtomTest::InList(list), AtomTest::Text(test)) => lists
+            .get(*list)
+            .is_some_and(|list| list_contains_none(&a.field, test, list)),
+        (
+            AtomTest::Text(_) | AtomTest::Number(_) | AtomTest::Address(_) | AtomTest::InList(_),
+            _,
+        ) => false,
+    }
+}
+
+/// Whether every address of some networks is in others.
+fn networks_within(a: &Networks, b: &Networks) -> bool {
+    a.0.iter()
+        .all(|one| b.0.iter().any(|other| other.contains(one)))
+}
+
+fn networks_disjoint(a: &Networks, b: &Networks) -> bool {
+    !a.0.iter().any(|one| {
+        b.0.iter()
+            .any(|other| other.contains(one) || one.contains(other))
+    })
+}
+
+/// Whether every text that passes is in a list.
+fn list_contains_all(field: &Field, test: &TextTest, list: &PolicyList) -> bool {
+    if let Some(texts) = text_logic::only_texts(field, test) {
+        return texts.iter().all(|text| list.matches(field, text));
+    }
+    if test.case != CaseSensitivity::Sensitive && !field.ignores_case()
+        || test.form != TextForm::Canonical
+    {
+        return false;
+    }
+    match (&test.kind, list.kind, field) {
+        (TextKind::Domain(values), ListKind::Domains, Field::Host) => {
+            values.iter().all(|value| list.items.has_parent_of(value))
+        }
+        (TextKind::Prefix(values), ListKind::UrlPrefixes, Field::Url)
+        | (TextKind::Surt(values), ListKind::Surts, Field::Url) => {
+            values.iter().all(|value| list.items.has_prefix_of(value))
+        }
+        _ => false,
+    }
+}
+
+fn list_contains_none(field: &Field, test: &TextTest, list: &PolicyList) -> bool {
+    text_logic::only_texts(field, test)
+        .is_some_and(|texts| !texts.iter().any(|text| list.matches(field, text)))
+}
+
+/// Whether a test of the whole URL, or of its beginning, gives another test of a URL this value.
+fn url_test_decides(a: &Atom, b: &Atom, lists: &[PolicyList], value: Polarity) -> bool {
+    let AtomTest::Text(test) = &a.test else {
+        return false;
+    };
+    if a.field != Field::Url || !is_verbatim(test) {
+        return false;
+    }
+    match &test.kind {
+        TextKind::Exact(urls) => urls
+            .iter()
+            .all(|url| evaluate_for_url(url, b, lists) == Some(value)),
+        TextKind::Prefix(urls) => urls
+            .iter()
+            .all(|url| holds_for_url_prefix(url, b, lists, value)),
+        TextKind::Suffix(_)
+        | TextKind::Contains(_)
+        | TextKind::Regex(_)
+        | TextKind::Domain(_)
+        | TextKind::Ext(_)
+        | TextKind::Under(_)
+        | TextKind::Surt(_)
+        | TextKind::Length(_)
+        | TextKind::Segments(_)
+        | TextKind::Repeats(_)
+        | TextKind::Params(_) => false,
+    }
+}
+
+/// What a test says of a URL, if the URL alone decides it.
+fn evaluate_for_url(url: &str, atom: &Atom, lists: &[PolicyList]) -> Option<Polarity> {
+    let target = UrlTarget::parse(url)
+        .ok()
+        .filter(|target| target.as_str() == url)?;
+    if !atom.field.is_url_part() {
+        return None;
+    }
+    match atom.evaluate(&Facts::for_url(&target), lists) {
+        Truth::Yes => Some(Polarity::Yes),
+        Truth::No => Some(Polarity::No),
+        Truth::Unknown => None,
+    }
+}
+
+/// Whether a test has this value for every URL with a beginning. A beginning that goes on behind the host tells
+/// scheme, host and port, and how the path begins.
+fn holds_for_url_prefix(url: &str, atom: &Atom, lists: &[PolicyList], value: Polarity) -> bool {
+    let Some((origin, path)) = origin_and_path(url) else {
+        return false;
+    };
+    let is_of_origin = matches!(
+        atom.field,
+        Field::Scheme | Field::Host | Field::Port | Field::Authority
+    );
+    if is_of_origin {
+        return evaluate_for_url(origin, atom, lists) == Some(value);
+    }
+    if atom.field != Field::Path {
+        return false;
+    }
+    let kind = match path.split_once('?') {
+        Some((path, _)) => TextKind::Exact([path.into()].into()),
+        None => TextKind::Prefix([path.into()].into()),
+    };
+    let begins = TextTest {
+        kind,
+        case: CaseSensitivity::Sensitive,
+        form: TextForm::Canonical,
+    };
+    let begins = Atom {
+        field: Field::Path,
+        test: AtomTest::Text(begins),
+        sources: [].into(),
+    };
+    match value {
+        Polarity::Yes => implies(&begins, atom, lists),
+        Polarity::No => excludes(&begins, atom, lists),
+    }
+}
+
+fn is_verbatim(test: &TextTest) -> bool {
+    test.case == CaseSensitivity::Sensitive && test.form == TextForm::Canonical
+}
+
+fn host_of(url: &str) -> Option<String> {
+    let (origin, _) = origin_and_path(url)?;
+    Some(UrlTarget::parse(origin).ok()?.host().to_owned())
+}
+
+/// `http://h/` and `/a` of `http://h/a`.
+fn origin_and_path(url: &str) -> Option<(&str, &str)> {
+    let authority = url.find("://")? + 3;
+    let slash = authority + url.get(authority..)?.find('/')?;
+    Some((url.get(..=slash)?, url.get(slash..)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Policy;
+    use crate::policy::compile;
+    use crate::policy::rule::RuleBody;
+    use crate::policy::source::MemoryFileSystem;
+
+    /// A policy with two filters.
+    fn policy(a: &str, b: &str) -> Policy {
+        let text = format!(
+            "policy: 1\nname: t\noptions: {{ disposition: allow }}\n\
+             lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\n\
+             rules:\n  - {{ id: a, forbid: {a} }}\n  - {{ id: b, forbid: {b} }}\n"
+        );
+        compile::load(&MemoryFileSystem::new().with_file("p", text), "p")
+            .unwrap()
+            .policy
+    }
+
+    fn relation(a: &str, b: &str) -> &'static str {
+        let policy = policy(a, b);
+        let claim = |at: usize| match &policy.rules[at].body {
+            RuleBody::Filter(filter) => Assertion {
+                condition: &filter.condition,
+                polarity: Polarity::Yes,
+            },
+            RuleBody::Group(_) => panic!("a filter"),
+        };
+        let premises = Assumptions::new([claim(0)], &policy.lists);
+        if premises.entail(claim(1)) {
+            return "implies";
+        }
+        if premises.with([claim(1)]).are_contradictory() {
+            "excludes"
+        } else {
+            ""
+        }
+    }
+
+    #[test]
+    fn what_follows_from_what() {
+        for (a, b, expected) in [
+            ("{ host: foo.com }", "{ domain: foo.com }", "implies"),
+            ("{ domain: foo.com }", "{ host: foo.com }", ""),
+            ("{ domain: a.foo.com }", "{ domain: foo.com }", "implies"),
+            ("{ domain: afoo.com }", "{ domain: foo.com }", "excludes"),
+            ("{ domain: a.foo.com }", "{ in: l }", "implies"),
+            ("{ host: bar.com }", "{ in: l }", "excludes"),
+            (
+                "{ host: [a.com, b.com] }",
+                "{ host: [b.com, a.com, c.com] }",
+                "implies",
+            ),
+            ("{ host: [a.com, b.com] }", "{ host: b.com }", ""),
+            (
+                "{ url: 'http://foo.com/a.gif?x=1' }",
+                "{ ext: gif, param.x: 1, domain: foo.com }",
+                "implies",
+            ),
+            ("{ url: 'http://foo.com/a' }", "{ method: GET }", ""),
+            (
+                "{ url_prefix: 'http://foo.com/a/b' }",
+                "{ host: foo.com, path: /a }",
+                "implies",
+            ),
+            (
+                "{ url_prefix: 'http://foo.com/a/b' }",
+                "{ under: /a }",
+                "implies",
+            ),
+            ("{ url_prefix: 'http://foo.com/a' }", "{ under: /a }", ""),
+            (
+                "{ url_prefix: 'http://foo.com/a' }",
+                "{ host: bar.com }",
+                "excludes",
+            ),
+            (
+                "{ host: bar.com }",
+                "{ url_prefix: ['http://foo.com/a', 'https://baz.com/'] }",
+                "excludes",
+            ),
+            (
+                "{ url_prefix: 'http://foo.com/a' }",
+                "{ path: /b }",
+                "excludes",
+            ),
+            (
+                "{ url_prefix: 'http://foo.com/' }",
+                "{ port: 443 }",
+                "excludes",
+            ),
+            ("{ under: /a/b }", "{ under: /a }", "implies"),
+            ("{ under: /ab }", "{ under: /a }", "excludes"),
+            ("{ under: /a }", "{ path: /a }", "implies"),
+            ("{ path: /a }", "{ under: /a }", ""),
+            ("{ path: /ab }", "{ path: { contains: b } }", "implies"),
+            (
+                "{ path: /Ab }",
+                "{ path: { prefix: /a, case: ignore } }",
+                "implies",
+            ),
+            (
+                "{ path: { prefix: /Ab, case: ignore } }",
+                "{ path: /ab }",
+                "",
+            ),
+            ("{ ext: tar.gz }", "{ ext: gz }", "implies"),
+            (
+                "{ ext: [gif, png] }",
+                "{ not: { ext: [jpg, pdf] } }",
+                "implies",
+            ),
+            ("{ path: { suffix: .gif } }", "{ ext: gif }", "implies"),
+            ("{ ext: gif }", "{ path: { suffix: .gif } }", ""),
+            (
+                "{ path: { exact: /a/a } }",
+                "{ path: { repeats: 2 } }",
+                "implies",
+            ),
+            (
+                "{ path: { regex: a.*b } }",
+                "{ path: { regex: a.*b } }",
+                "implies",
+            ),
+            (
+                "{ path: { regex: a.*b } }",
+                "{ path: { regex: a.*b, case: ignore } }",
+                "",
+            ),
+            ("{ param.x: 1 }", "{ param.x: 2 }", ""),
+            ("{ param.x: 1 }", "{ param.x: { prefix: '1' } }", "implies"),
+            ("{ depth: '[3:5]' }", "{ depth: '[2:]' }", "implies"),
+            ("{ depth: '[3:5]' }", "{ depth: '[:2]' }", "excludes"),
+            (
+                "{ address: 10.1.0.0/16 }",
+                "{ address: 10.0.0.0/8 }",
+                "implies",
+            ),
+            (
+                "{ address: 10.0.0.0/8 }",
+                "{ address: 11.0.0.0/8 }",
+                "excludes",
+            ),
+            (
+                "{ content_type: image/png }",
+                "{ content_type: image/* }",
+                "implies",
+            ),
+            (
+                "{ content_type: image/png }",
+                "{ content_type: text/html }",
+                "excludes",
+            ),
+            ("{ host: a.com, ext: gif }", "{ host: a.com }", "implies"),
+            (
+                "{ any: [{ host: a.com }, { host: b.com }] }",
+                "{ host: [a.com, b.com] }",
+                "implies",
+            ),
+            (
+                "{ host: a.com }",
+                "{ any: [{ ext: gif }, { host: a.com }] }",
+                "implies",
+            ),
+            (
+                "{ not: { domain: foo.com } }",
+                "{ not: { host: foo.com } }",
+                "implies",
+            ),
+            (
+                "{ not: { host: foo.com } }",
+                "{ not: { domain: foo.com } }",
+                "",
+            ),
+            (
+                "{ host: a.com, not: { host: a.com } }",
+                "{ ext: gif }",
+                "excludes",
+            ),
+            ("{ ext: gif }", "{ always: true }", "implies"),
+            ("{ ext: gif }", "{ path: / }", "implies"),
+            (
+                "{ path: { prefix: '/%41', norm: true } }",
+                "{ path: /A }",
+                "",
+            ),
+        ] {
+            assert_eq!(relation(a, b), expected, "{a} and {b}");
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Witnesses: a URL to which a rule applies, made from what its conditions ask and tried on them.
+
+use crate::policy::condition::{Atom, AtomTest, Truth};
+use crate::policy::fact::Facts;
+use crate::policy::field::Field;
+use crate::policy::list::ListKind;
+use crate::policy::pattern::TextKind;
+use crate::urls::target::UrlTarget;
+
+use super::lint_view::LintView;
+use super::logic::{Assertion, Assumptions, Polarity};
+
+/// A URL for which a rule applies or hits, as far as its own condition and those around it go; none if none was
+/// found that a GET of a crawler without a name could ask for.
+pub(super) fn find_url(view: &LintView<'_>, at: usize) -> Option<String> {
+    let target = candidate_url(view, view.assumptions(at)?)?;
+    let facts = Facts::for_url(&target);
+    let fits = |Assertion {
+                    condition,
+                    polarity: value,
+                }: Assertion<'_>| {
+        let wanted = match value {
+            Polarity::Yes => Truth::Yes,
+            Polarity::No => Truth::No,
+        };
+        condition.evaluate(&facts, view.lists()) == wanted
+    };
+    let fits = view
+        .path(at)
+        .iter()
+        .filter_map(|at| view.assertion(*at))
+        .all(fits);
+    fits.then(|| target.as_str().to_owned())
+}
+
+/// A URL made from what premises ask, which may not fit them.
+pub(super) fn candidate_url(view: &LintView<'_>, premises: &Assumptions<'_>) -> Option<UrlTarget> {
+    let mut draft = UrlDraft::default();
+    premises
+        .positive_atoms()
+        .for_each(|atom| draft.apply_atom(view, atom));
+    UrlTarget::parse(&draft.into_url()).ok()
+}
+
+/// A URL in parts, each as some condition wants it.
+#[derive(Debug, Default)]
+struct UrlDraft {
+    whole: Option<String>,
+    scheme: Option<String>,
+    host: Option<String>,
+    port: Option<u64>,
+    path: Option<String>,
+    end: String,
+    query: Option<String>,
+}
+
+impl UrlDraft {
+    fn apply_atom(&mut self, view: &LintView<'_>, atom: &Atom) {
+        match &atom.test {
+            AtomTest::Text(test) => {
+                if let Some((kind, value)) = first_value(&test.kind) {
+                    self.apply_text(&atom.field, kind, value);
+                }
+            }
+            AtomTest::Number(ranges) if atom.field == Field::Port => {
+                self.port = ranges.0.first().map(|(from, _)| *from);
+            }
+            AtomTest::InList(list) => {
+                let list = view.lists().get(*list);
+                let item = list.and_then(|list| Some((list.kind, list.items.first_text()?)));
+                match item {
+                    Some((ListKind::Domains | ListKind::Hosts, item)) => {
+                        self.host = Some(item.to_owned())
+                    }
+                    Some((ListKind::Urls | ListKind::UrlPrefixes, item)) => {
+                        self.whole = Some(item.to_owned())
+                    }
+                    Some((ListKind::Surts | ListKind::Addresses | ListKind::Values, _)) | None => {}
+                }
+            }
+            AtomTest::Number(_) | AtomTest::Address(_) => {}
+        }
+    }
+
+    fn apply_text(&mut self, field: &Field, part: TextPart, value: &str) {
+        let owned = || Some(value.to_owned());
+        match (field, part) {
+            (Field::Url, TextPart::Whole | TextPart::Beginning) => self.whole = owned(),
+            (Field::Scheme, _) => self.scheme = owned(),
+            (Field::Host | Field::Authority, _) => self.host = owned(),
+            (Field::Path | Field::PathAndQuery, TextPart::Whole | TextPart::Beginning) => {
+                self.path = owned()
+            }
+            (Field::Path, TextPart::Extension) => self.end.push_str(&format!("a.{value}")),
+            (Field::Path | Field::PathAndQuery, TextPart::End | TextPart::Inside) => {
+                self.end.push_str(value)
+            }
+            (Field::Query, _) => self.query = owned(),
+            (Field::Param(name), _) => self.query = Some(format!("{name}={value}")),
+            _ => {}
+        }
+    }
+
+    fn into_url(self) -> String {
+        let Self {
+            whole,
+            scheme,
+            host,
+            port,
+            path,
+            end,
+            query,
+        } = self;
+        let base = whole.unwrap_or_else(|| {
+            let scheme =
+                scheme.unwrap_or_else(|| if port == Some(443) { "https" } else { "http" }.into());
+            let host = host.unwrap_or_else(|| "www.example.com".into());
+            let port = port.map_or(String::new(), |port| format!(":{port}"));
+            format!(
+                "{scheme}://{host}{port}{}",
+                path.unwrap_or_else(|| "/".into())
+            )
+        });
+        let base = if end.is_empty() || base.ends_with('/') {
+            base
+        } else {
+            base + "/"
+        };
+        let query = query.map_or(String::new(), |query| format!("?{query}"));
+        format!(
+            "{base}{}{query}",
+            if base.ends_with('/') {
+                end.trim_start_matches('/')
+            } else {
+                &end
+            }
+        )
+    }
+}
+
+/// Which part of a text a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TextPart {
+    Whole,
+    Beginning,
+    End,
+    Inside,
+    Extension,
+}
+
+fn first_value(kind: &TextKind) -> Option<(TextPart, &str)> {
+    let (part, values) = match kind {
+        TextKind::Exact(values) | TextKind::Domain(values) => (TextPart::Whole, values),
+        TextKind::Prefix(values) | TextKind::Under(values) => (TextPart::Beginning, values),
+        TextKind::Suffix(values) => (TextPart::End, values),
+        TextKind::Contains(values) => (TextPart::Inside, values),
+        TextKind::Ext(values) => (TextPart::Extension, values),
+        TextKind::Regex(_)
+        | TextKind::Surt(_)
+        | TextKind::Length(_)
+        | TextKind::Segments(_)
+        | TextKind::Repeats(_)
+        | TextKind::Params(_) => return None,
+    };
+    values.first().map(|value| (part, &**value))
+}

@@ -1,0 +1,304 @@
+//! The options `strip_params` and `replace`: under which URL the ledger keeps a request, and, where they say
+//! `rewrite: true`, which URL is fetched in its place (policy.md section 5).
+//!
+//! Prepared when a policy is loaded; one that sets neither pays a look at two empty places. That the URL in place of
+//! another is judged again, and once, is `gate`'s business.
+
+use std::borrow::Cow;
+
+use regex::Regex;
+
+use crate::policy::Policy;
+use crate::policy::trail::Trail;
+use crate::urls::target::UrlTarget;
+
+use super::OptionValue;
+use super::prepared::PreparedOption;
+use super::schema::{REPLACE, STRIP_PARAMS};
+
+/// What a policy's `strip_params` and `replace` have become.
+#[derive(Debug, Default)]
+pub struct UrlRewriter {
+    strip_params: Option<PreparedOption<StripParams>>,
+    replacements: Option<PreparedOption<Box<[UrlReplacement]>>>,
+}
+
+/// For what a URL is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RewriteScope {
+    /// For the ledger's key alone.
+    Key,
+    /// For the fetch too: `rewrite: true`.
+    Fetch,
+}
+
+/// Parameters that do not tell URLs apart.
+#[derive(Debug)]
+struct StripParams {
+    names: Box<[ParamNamePattern]>,
+    scope: RewriteScope,
+}
+
+/// A name of parameters, cut at its stars: one piece is the name itself.
+#[derive(Debug)]
+struct ParamNamePattern(Box<[Box<str>]>);
+
+/// One item of `replace`.
+#[derive(Debug)]
+pub(crate) struct UrlReplacement {
+    pub(crate) regex: Regex,
+    pub(crate) with: Box<str>,
+    pub(crate) scope: RewriteScope,
+}
+
+impl UrlRewriter {
+    /// Prepares the options of a policy; `replacement` compiles an item of `replace`.
+    pub(crate) fn for_policy(
+        policy: &Policy,
+        replacement: impl Fn(&OptionValue) -> Option<UrlReplacement>,
+    ) -> Self {
+        let all = |value: &OptionValue| {
+            let OptionValue::List(items) = value else {
+                return None;
+            };
+            let all: Box<[UrlReplacement]> = items.iter().filter_map(&replacement).collect();
+            (!all.is_empty()).then_some(all)
+        };
+        Self {
+            strip_params: PreparedOption::prepare(policy, STRIP_PARAMS, StripParams::from_value),
+            replacements: PreparedOption::prepare(policy, REPLACE, all),
+        }
+    }
+
+    /// Whether any URL is ever fetched in the place of another.
+    fn rewrites_urls(&self) -> bool {
+        let by_name = self
+            .strip_params
+            .iter()
+            .flat_map(PreparedOption::values)
+            .any(|strip| strip.scope == RewriteScope::Fetch);
+        let by_regex = self
+            .replacements
+            .iter()
+            .flat_map(PreparedOption::values)
+            .flatten();
+        by_name
+            || by_regex
+                .map(|one| one.scope)
+                .any(|reach| reach == RewriteScope::Fetch)
+    }
+
+    /// What a URL becomes for the key, or for the fetch.
+    fn apply<'t>(
+        &self,
+        policy: &Policy,
+        trail: &Trail,
+        url: &'t str,
+        scope: RewriteScope,
+    ) -> Cow<'t, str> {
+        let strip = self
+            .strip_params
+            .as_ref()
+            .and_then(|strip| strip.current(policy, trail));
+        let replace = self
+            .replacements
+            .as_ref()
+            .and_then(|replace| replace.current(policy, trail));
+        let stripped = match strip.filter(|strip| strip.scope.covers(scope)) {
+            Some(strip) => strip.apply(url),
+            None => Cow::Borrowed(url),
+        };
+        let replace = replace
+            .into_iter()
+            .flatten()
+            .filter(|one| one.scope.covers(scope));
+        replace.fold(stripped, |url, one| one.apply(url))
+    }
+}
+
+impl RewriteScope {
+    /// Whether what reaches so far has a part in this: what is fetched has one in both.
+    pub(crate) fn covers(self, wanted: Self) -> bool {
+        self == Self::Fetch || wanted == Self::Key
+    }
+}
+
+impl UrlReplacement {
+    pub(crate) fn apply<'t>(&self, url: Cow<'t, str>) -> Cow<'t, str> {
+        match self.regex.replace_all(&url, &*self.with) {
+            Cow::Borrowed(_) => url,
+            Cow::Owned(changed) => Cow::Owned(changed),
+        }
+    }
+}
+
+impl StripParams {
+    fn from_value(value: &OptionValue) -> Option<Self> {
+        let (names, reach) = if let OptionValue::Map(entries) = value {
+            let get = |key: &str| {
+                entries
+                    .iter()
+                    .find(|(k, _)| **k == *key)
+                    .map(|(_, value)| value)
+            };
+            let fetch = get("rewrite") == Some(&OptionValue::Bool(true));
+            (
+                get("names")?,
+                if fetch {
+                    RewriteScope::Fetch
+                } else {
+                    RewriteScope::Key
+                },
+            )
+        } else {
+            (value, RewriteScope::Key)
+        };
+        let OptionValue::List(names) = names else {
+            return None;
+        };
+        let names: Box<[ParamNamePattern]> = names
+            .iter()
+            .filter_map(ParamNamePattern::from_value)
+            .collect();
+        (!names.is_empty()).then_some(Self {
+            names,
+            scope: reach,
+        })
+    }
+
+    /// The URL without these parameters; the others stay as they are written, in their order.
+    fn apply<'t>(&self, url: &'t str) -> Cow<'t, str> {
+        let Some((front, query)) = url.split_once('?') else {
+            return Cow::Borrowed(url);
+        };
+        let goes = |param: &&str| {
+            self.names
+                .iter()
+                .any(|name| name.matches(&param_name(param)))
+        };
+        if !query.split('&').any(|param| goes(&param)) {
+            return Cow::Borrowed(url);
+        }
+        let kept: Vec<&str> = query.split('&').filter(|param| !goes(param)).collect();
+        if kept.is_empty() {
+            return Cow::Owned(front.to_owned());
+        }
+        Cow::Owned([front, "?", &kept.join("&")].concat())
+    }
+}
+
+/// The name of a parameter as `param.NAME` reads it: percent-decoded once, `+` as a space.
+fn param_name(param: &str) -> Cow<'_, str> {
+    let name = param.split('=').next().unwrap_or(param);
+    url::form_urlencoded::parse(name.as_bytes())
+        .next()
+        .map_or(Cow::Borrowed(""), |(name, _)| name)
+}
+
+impl ParamNamePattern {
+    fn from_value(value: &OptionValue) -> Option<Self> {
+        let OptionValue::Text(name) = value else {
+            return None;
+        };
+        Some(Self(name.split('*').map(Box::from).collect()))
+    }
+
+    /// `*` stands for any run of characters, capital letters for themselves. Of an empty name nothing fits but `*`.
+    fn matches(&self, name: &str) -> bool {
+        let Some((first, rest)) = self.0.split_first() else {
+            return false;
+        };
+        let Some((last, middle)) = rest.split_last() else {
+            return !name.is_empty() && name == &**first;
+        };
+        let Some(mut name) = name.strip_prefix(&**first) else {
+            return false;
+        };
+        for piece in middle {
+            let Some((_, behind)) = name.split_once(&**piece) else {
+                return false;
+            };
+            name = behind;
+        }
+        name.ends_with(&**last)
+    }
+}
+
+impl Policy {
+    /// Under which URL the ledger keeps this one: its canonical form after `strip_params` and `replace`. It need not be a
+    /// URL any more.
+    pub fn key_url<'t>(&self, trail: &Trail, target: &'t UrlTarget) -> Cow<'t, str> {
+        self.url_rewriter
+            .apply(self, trail, target.as_str(), RewriteScope::Key)
+    }
+
+    /// Which URL is fetched in place of this one: what the parts with `rewrite: true` make of it. `None` if that is the
+    /// same, or no URL that could be fetched.
+    pub fn rewritten_url(&self, trail: &Trail, target: &UrlTarget) -> Option<UrlTarget> {
+        match self
+            .url_rewriter
+            .apply(self, trail, target.as_str(), RewriteScope::Fetch)
+        {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(url) => UrlTarget::parse(&url).ok().filter(|other| other != target),
+        }
+    }
+
+    /// Whether it ever fetches a URL in the place of another.
+    pub fn rewrites_urls(&self) -> bool {
+        self.rewrites_urls
+    }
+
+    pub(crate) fn set_url_rewriter(&mut self, rewriter: UrlRewriter) {
+        self.rewrites_urls = rewriter.rewrites_urls();
+        self.url_rewriter = rewriter;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_star_stands_for_any_run_of_characters() {
+        for (name, params, other) in [
+            ("sid", &["sid"][..], &["SID", "sid2", "xsid", ""][..]),
+            ("utm_*", &["utm_", "utm_source"], &["utm", "xutm_a"]),
+            ("*sid", &["sid", "phpsid"], &["side"]),
+            ("a*b*c", &["abc", "a-b-c", "abbc"], &["ac", "acb", "abcd"]),
+            ("a*a", &["aa", "aba"], &["a"]),
+            ("*", &["", "x"], &[]),
+        ] {
+            let pattern = ParamNamePattern::from_value(&OptionValue::Text(name.into())).unwrap();
+            params
+                .iter()
+                .for_each(|param| assert!(pattern.matches(param), "{name} {param}"));
+            other
+                .iter()
+                .for_each(|param| assert!(!pattern.matches(param), "{name} {param}"));
+        }
+    }
+
+    #[test]
+    fn what_is_not_stripped_stays_as_it_is_written() {
+        let names = ["sid", "utm_*"].map(|name| OptionValue::Text(name.into()));
+        let strip = StripParams::from_value(&OptionValue::List(names.into())).unwrap();
+        for (url, expected) in [
+            ("http://h/", "http://h/"),
+            ("http://h/?", "http://h/?"),
+            ("http://h/?sid=1", "http://h/"),
+            ("http://h/?sid", "http://h/"),
+            ("http://h/?b=%41&sid=1&a=+", "http://h/?b=%41&a=+"),
+            ("http://h/?s%69d=1&a", "http://h/?a"),
+            ("http://h/?SID=1", "http://h/?SID=1"),
+            (
+                "http://h/?utm_source=x&utm_medium=y&q=utm_z",
+                "http://h/?q=utm_z",
+            ),
+            ("http://h/?&&sid=1", "http://h/?&"),
+            ("http://h/?a=1?sid=2", "http://h/?a=1?sid=2"),
+        ] {
+            assert_eq!(strip.apply(url), expected, "{url}");
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! Values of options.
+
+use std::time::Duration;
+
+use serde_json::{Value as Json, json};
+
+use crate::model::disposition::Disposition;
+use crate::model::intent::Intent;
+use crate::model::units::{format_duration, format_size};
+
+/// The value of an option.
+#[derive(Clone, Debug, PartialEq)]
+pub enum OptionValue {
+    /// `none`, and the default of options that have no other.
+    None,
+    /// True or false.
+    Bool(bool),
+    /// A whole number.
+    Integer(i64),
+    /// A number.
+    Decimal(f64),
+    /// One of a closed set of words.
+    Word(&'static str),
+    /// Any text.
+    Text(Box<str>),
+    /// A time.
+    Duration(Duration),
+    /// A size in bytes.
+    Size(u64),
+    /// So many in so long: `5/s`.
+    Rate {
+        /// How many.
+        count: u32,
+        /// In how long.
+        per: Duration,
+    },
+    /// `1.0..1.5`.
+    Range(f64, f64),
+    /// Several values; an assignment replaces all of them.
+    List(Box<[OptionValue]>),
+    /// An item of a list that has keys of its own.
+    Map(Box<[(Box<str>, OptionValue)]>),
+    /// The value of `disposition`.
+    Disposition(Disposition),
+    /// The value of `reject`.
+    Intent(Intent),
+}
+
+impl OptionValue {
+    /// The value as every JSON form of crawlgate shows it: durations, sizes, rates and ranges as text.
+    pub fn to_json(&self) -> Json {
+        match self {
+            Self::None => Json::Null,
+            Self::Bool(value) => json!(value),
+            Self::Integer(value) => json!(value),
+            Self::Decimal(value) => json!(value),
+            Self::Word(word) => json!(word),
+            Self::Text(text) => json!(text),
+            Self::Duration(value) => json!(format_duration(*value)),
+            Self::Size(bytes) => json!(format_size(*bytes)),
+            Self::Rate { count, per } => json!(format_rate(*count, *per)),
+            Self::Range(from, to) => json!(format!("{from:?}..{to:?}")),
+            Self::List(values) => values.iter().map(Self::to_json).collect(),
+            Self::Map(entries) => entries
+                .iter()
+                .map(|(k, v)| (k.to_string(), v.to_json()))
+                .collect(),
+            Self::Disposition(value) => json!(value.as_str()),
+            Self::Intent(value) => json!(value.as_str()),
+        }
+    }
+}
+
+fn format_rate(count: u32, per: Duration) -> String {
+    let unit = format_duration(per);
+    format!("{count}/{}", unit.strip_prefix('1').unwrap_or(&unit))
+}

@@ -1,0 +1,328 @@
+//! The tests that an atom makes on one value: text kinds, number ranges, networks (policy.md section 3).
+//!
+//! Values are canonical already: `compile` brings them to the form that the fields have.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use regex::Regex;
+
+use crate::urls::target::normalise_text;
+
+/// Whether a test tells letters' case apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaseSensitivity {
+    /// It does.
+    Sensitive,
+    /// ASCII letters are equal in either case.
+    Insensitive,
+}
+
+/// Which form of the text is compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TextForm {
+    /// The canonical form.
+    Canonical,
+    /// `norm: true`: escapes in upper case, unreserved ones decoded.
+    Normalised,
+}
+
+/// A test on text.
+#[derive(Clone, Debug)]
+pub struct TextTest {
+    /// What is compared.
+    pub kind: TextKind,
+    /// Letters' case; regexes and globs carry it in themselves.
+    pub case: CaseSensitivity,
+    /// Which form of the text is compared.
+    pub form: TextForm,
+}
+
+/// The kinds of test on text. Lists of values: any of them.
+#[derive(Clone, Debug)]
+pub enum TextKind {
+    /// The whole text.
+    Exact(Box<[Box<str>]>),
+    /// Its beginning.
+    Prefix(Box<[Box<str>]>),
+    /// Its end.
+    Suffix(Box<[Box<str>]>),
+    /// Any part of it.
+    Contains(Box<[Box<str>]>),
+    /// Regular expressions, and globs made into them.
+    Regex(Box<[Regex]>),
+    /// The host is a value or ends in `.` and a value (`domain`).
+    Domain(Box<[Box<str>]>),
+    /// The path ends in `.` and a value, in any case (`ext`).
+    Ext(Box<[Box<str>]>),
+    /// The path is a value or goes on below it (`under`).
+    Under(Box<[Box<str>]>),
+    /// The URL's SURT form, without its scheme, begins with a value (`surt`).
+    Surt(Box<[Box<str>]>),
+    /// Number of characters.
+    Length(Ranges),
+    /// Number of non-empty path segments; asked of `path`.
+    Segments(Ranges),
+    /// How often the commonest segment occurs; asked of `path`.
+    Repeats(Ranges),
+    /// Number of query parameters; asked of `query`.
+    Params(Ranges),
+}
+
+impl TextTest {
+    /// Whether the text passes.
+    pub fn matches(&self, text: &str) -> bool {
+        match self.form {
+            TextForm::Canonical => self.kind.matches(text, self.case),
+            TextForm::Normalised => self.kind.matches(&normalise_text(text), self.case),
+        }
+    }
+}
+
+impl TextKind {
+    fn matches(&self, text: &str, case: CaseSensitivity) -> bool {
+        match self {
+            Self::Exact(values) => values.iter().any(|v| case.equals(text, v)),
+            Self::Prefix(values) => values.iter().any(|v| case.starts_with(text, v)),
+            Self::Suffix(values) => values.iter().any(|v| case.ends_with(text, v)),
+            Self::Contains(values) => values.iter().any(|v| case.contains(text, v)),
+            Self::Regex(regexes) => regexes.iter().any(|r| r.is_match(text)),
+            Self::Domain(values) => values.iter().any(|v| is_in_domain(text, v)),
+            Self::Ext(values) => values.iter().any(|v| has_extension(text, v)),
+            Self::Under(values) => values.iter().any(|v| is_under(text, v, case)),
+            Self::Surt(values) => {
+                to_surt(text).is_some_and(|s| values.iter().any(|v| s.starts_with(&**v)))
+            }
+            Self::Length(ranges) => ranges.contains(text.chars().count() as u64),
+            Self::Segments(ranges) => ranges.contains(segments(text).count() as u64),
+            Self::Repeats(ranges) => ranges.contains(max_segment_repeats(text)),
+            Self::Params(ranges) => ranges.contains(count_params(text)),
+        }
+    }
+}
+
+impl TextKind {
+    /// What a kind that counts finds in a text; `None` of any other.
+    pub fn count(&self, text: &str) -> Option<u64> {
+        if let Self::Length(_) = self {
+            return Some(text.chars().count() as u64);
+        }
+        if let Self::Segments(_) = self {
+            return Some(segments(text).count() as u64);
+        }
+        if let Self::Repeats(_) = self {
+            return Some(max_segment_repeats(text));
+        }
+        if let Self::Params(_) = self {
+            Some(count_params(text))
+        } else {
+            None
+        }
+    }
+}
+
+impl CaseSensitivity {
+    fn equals(self, text: &str, value: &str) -> bool {
+        match self {
+            Self::Sensitive => text == value,
+            Self::Insensitive => text.eq_ignore_ascii_case(value),
+        }
+    }
+
+    fn starts_with(self, text: &str, value: &str) -> bool {
+        let head = text.as_bytes().get(..value.len());
+        head.is_some_and(|head| self.equals_bytes(head, value))
+    }
+
+    fn ends_with(self, text: &str, value: &str) -> bool {
+        let from = text.len().checked_sub(value.len());
+        let tail = from.and_then(|from| text.as_bytes().get(from..));
+        tail.is_some_and(|tail| self.equals_bytes(tail, value))
+    }
+
+    fn contains(self, text: &str, value: &str) -> bool {
+        match self {
+            Self::Sensitive => text.contains(value),
+            Self::Insensitive => {
+                value.is_empty()
+                    || text
+                        .as_bytes()
+                        .windows(value.len())
+                        .any(|w| w.eq_ignore_ascii_case(value.as_bytes()))
+            }
+        }
+    }
+
+    fn equals_bytes(self, text: &[u8], value: &str) -> bool {
+        match self {
+            Self::Sensitive => text == value.as_bytes(),
+            Self::Insensitive => text.eq_ignore_ascii_case(value.as_bytes()),
+        }
+    }
+}
+
+fn is_in_domain(host: &str, domain: &str) -> bool {
+    let below = |host: &str| {
+        host.strip_suffix(domain)
+            .is_some_and(|rest| rest.ends_with('.'))
+    };
+    host == domain || below(host)
+}
+
+fn has_extension(path: &str, extension: &str) -> bool {
+    let dot = path.len().checked_sub(extension.len() + 1);
+    let tail = dot.and_then(|at| path.as_bytes().get(at..));
+    tail.and_then(<[u8]>::split_first)
+        .is_some_and(|(dot, rest)| *dot == b'.' && rest.eq_ignore_ascii_case(extension.as_bytes()))
+}
+
+fn is_under(path: &str, directory: &str, case: CaseSensitivity) -> bool {
+    let follows = path
+        .as_bytes()
+        .get(directory.len())
+        .is_none_or(|next| *next == b'/');
+    case.starts_with(path, directory) && follows
+}
+
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.split('/').filter(|s| !s.is_empty())
+}
+
+fn max_segment_repeats(path: &str) -> u64 {
+    let mut all: Vec<&str> = segments(path).collect();
+    all.sort_unstable();
+    all.chunk_by(|a, b| a == b)
+        .map(|run| run.len() as u64)
+        .max()
+        .unwrap_or(0)
+}
+
+fn count_params(query: &str) -> u64 {
+    query.split('&').filter(|p| !p.is_empty()).count() as u64
+}
+
+/// The SURT form of a URL without its scheme: `http://www.example.com/a` is `com,example,www,)/a`.
+///
+/// The port of an authority follows its labels, `com,example,:8080)/`, as the Internet Archive writes it.
+pub fn to_surt(url: &str) -> Option<String> {
+    let (_, rest) = url.split_once("://")?;
+    let slash = rest.find('/').unwrap_or(rest.len());
+    let (authority, path) = rest.split_at_checked(slash)?;
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, Some(port)),
+        _ => (authority, None),
+    };
+    let mut form: String = host.rsplit('.').flat_map(|label| [label, ","]).collect();
+    if let Some(port) = port {
+        form.push(':');
+        form.push_str(port);
+    }
+    form.push(')');
+    form.push_str(path);
+    Some(form)
+}
+
+/// Inclusive ranges of numbers: any of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ranges(pub Box<[(u64, u64)]>);
+
+impl Ranges {
+    /// Whether any range holds the number.
+    pub fn contains(&self, number: u64) -> bool {
+        self.0
+            .iter()
+            .any(|(from, to)| (*from..=*to).contains(&number))
+    }
+}
+
+/// Networks: any of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Networks(pub Box<[IpNet]>);
+
+impl Networks {
+    /// Whether any network holds the address; an IPv4-mapped IPv6 address counts as its IPv4 address.
+    pub fn contains(&self, address: IpAddr) -> bool {
+        let plain = address.to_canonical();
+        self.0.iter().any(|n| n.contains(&plain))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn test(
+        kind: fn(Box<[Box<str>]>) -> TextKind,
+        value: &str,
+        case: CaseSensitivity,
+        text: &str,
+    ) -> bool {
+        TextTest {
+            kind: kind([value.into()].into()),
+            case,
+            form: TextForm::Canonical,
+        }
+        .matches(text)
+    }
+
+    #[test]
+    fn shortcuts_respect_boundaries() {
+        use CaseSensitivity::Sensitive as D;
+        assert!(test(TextKind::Domain, "foo.com", D, "a.foo.com"));
+        assert!(!test(TextKind::Domain, "foo.com", D, "afoo.com"));
+        assert!(test(TextKind::Under, "/old", D, "/old"));
+        assert!(test(TextKind::Under, "/old", D, "/old/x"));
+        assert!(!test(TextKind::Under, "/old", D, "/older"));
+        assert!(test(TextKind::Under, "", D, "/anything"));
+        assert!(test(TextKind::Ext, "tar.gz", D, "/a/b.TAR.gz"));
+        assert!(!test(TextKind::Ext, "gif", D, "/gif"));
+        assert!(!test(TextKind::Ext, "gif", D, "/agif"));
+    }
+
+    #[test]
+    fn case_is_ignored_only_when_asked() {
+        for (kind, value) in [
+            (TextKind::Exact as fn(_) -> _, "/Ab"),
+            (TextKind::Prefix, "/A"),
+            (TextKind::Suffix, "B"),
+            (TextKind::Contains, "A"),
+        ] {
+            assert!(test(kind, value, CaseSensitivity::Insensitive, "/aB"));
+            assert!(
+                !test(kind, value, CaseSensitivity::Sensitive, "/ab"),
+                "{value}"
+            );
+        }
+    }
+
+    #[test]
+    fn counts() {
+        let counted = |kind: fn(Ranges) -> TextKind, n: u64, text: &str| {
+            let kind = kind(Ranges([(n, n)].into()));
+            TextTest {
+                kind,
+                case: CaseSensitivity::Sensitive,
+                form: TextForm::Canonical,
+            }
+            .matches(text)
+        };
+        assert!(counted(TextKind::Length, 2, "/é"), "characters, not bytes");
+        assert!(counted(TextKind::Segments, 2, "//a/b/"));
+        assert!(counted(TextKind::Repeats, 2, "/a/b/a"));
+        assert!(counted(TextKind::Params, 2, "a=1&&b"));
+        assert!(counted(TextKind::Params, 0, ""));
+    }
+
+    #[test]
+    fn surts() {
+        assert_eq!(
+            to_surt("http://www.example.com/a?b").unwrap(),
+            "com,example,www,)/a?b"
+        );
+        assert_eq!(
+            to_surt("http://example.com:8080/").unwrap(),
+            "com,example,:8080)/"
+        );
+        assert_eq!(to_surt("http://[::1]/").unwrap(), "[::1],)/");
+    }
+}

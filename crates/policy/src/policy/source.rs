@@ -1,0 +1,24 @@
+//! The source of a policy: its text as a tree of rules, conditions and options, before anything is compiled.
+//!
+//! The tree says what was written, with the place of every value; names are checked, meaning is not. Importers of
+//! other formats can build the same tree. Only this module and what is below it knows that policies are YAML.
+
+mod case;
+mod case_file;
+mod condition;
+mod document;
+pub mod files;
+mod json_schema;
+pub(crate) mod list_file;
+mod option;
+mod policy_reader;
+mod rule;
+mod space;
+pub mod tree;
+
+pub use case_file::{CaseFile, FileKind, read_case_file};
+pub(crate) use condition::word_of_field;
+pub(crate) use document::missing_disposition;
+pub use files::{FileError, FileSystem, MemoryFileSystem};
+pub use json_schema::json_schema;
+pub use policy_reader::read_policy;

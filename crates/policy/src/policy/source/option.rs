@@ -1,0 +1,118 @@
+//! Options as they are written: maps become paths, values get the types of the schema.
+
+mod header_field;
+mod value;
+
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problems::Problems;
+use crate::policy::options::OptionValue;
+use crate::policy::options::schema;
+use crate::yaml::read::{self, unknown_key};
+use crate::yaml::{MappingEntry, Node};
+
+use super::tree::SourceOption;
+
+/// Reads a map of options; each key of a map in it is an option of its own.
+pub(super) fn read_options(node: &Node, problems: &mut Problems) -> Vec<SourceOption> {
+    let mut all = Vec::new();
+    read_map(node, "", &mut all, problems);
+    all
+}
+
+fn read_map(node: &Node, path: &str, all: &mut Vec<SourceOption>, problems: &mut Problems) {
+    let what = if path.is_empty() {
+        "the value of `set` and `options`".into()
+    } else {
+        format!("`{path}`")
+    };
+    for entry in read::entries(node, &what, problems) {
+        read_option(entry, path, all, problems);
+    }
+}
+
+fn read_option(
+    entry: &MappingEntry,
+    map_path: &str,
+    all: &mut Vec<SourceOption>,
+    problems: &mut Problems,
+) {
+    let key = &*entry.key.text;
+    let path = if map_path.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{map_path}.{key}")
+    };
+    if let Some(open) = schema::find_open_map(map_path) {
+        return all.extend(
+            header_field::read_open_key(entry, open, problems)
+                .filter(|read| check_unique(read, entry, all, problems)),
+        );
+    }
+    if let Some((_, spec)) = schema::find_spec(&path) {
+        let value = value::read_value(&entry.value, spec, problems);
+        let value = value
+            .and_then(|value| header_field::check_value(spec.path, value, &entry.value, problems));
+        all.extend(value.map(|value| source_option(&entry.key.place, path, value)));
+        return;
+    }
+    let is_map =
+        schema::find_open_map(&path).is_some() || schema::specs_below(&path).next().is_some();
+    if !is_map || key.contains('.') {
+        return problems.push(unknown_key(&entry.key, &schema::keys_in(map_path)));
+    }
+    if !resets_map(&entry.value, &path) {
+        return read_map(&entry.value, &path, all, problems);
+    }
+    let keys = schema::specs_below(&path);
+    all.extend(
+        keys.map(|spec| source_option(&entry.key.place, spec.path, spec.default.to_value())),
+    );
+    // Which keys they have is known only when all of the policy has been read.
+    all.extend(
+        schema::open_maps_in(&path)
+            .map(|open| source_option(&entry.key.place, open.path, OptionValue::None)),
+    );
+}
+
+/// Names of fields that differ in capitals only are one name: which of them counts would be chance.
+fn check_unique(
+    read: &SourceOption,
+    entry: &MappingEntry,
+    all: &[SourceOption],
+    problems: &mut Problems,
+) -> bool {
+    let taken = all.iter().any(|other| other.path == read.path);
+    if taken {
+        let message = "this field stands here already, in other letters";
+        problems.push(Problem::error(&entry.key.place, message).with_found(&*entry.key.text));
+    }
+    !taken
+}
+
+/// `null` takes every key of a map back to its default, and so does `none` where the default is that there is none.
+fn resets_map(node: &Node, path: &str) -> bool {
+    let none_by_default =
+        schema::specs_below(path).all(|spec| spec.default.to_value() == OptionValue::None);
+    node.is_null() || (none_by_default && node.spelling() == Some("none"))
+}
+
+fn source_option(
+    place: &SourceLocation,
+    path: impl Into<Box<str>>,
+    value: OptionValue,
+) -> SourceOption {
+    SourceOption {
+        place: place.clone(),
+        path: path.into(),
+        value,
+    }
+}
+
+/// The value of one option where it stands alone, such as `reject` of a filter.
+pub(super) fn read_option_value(
+    node: &Node,
+    path: &str,
+    problems: &mut Problems,
+) -> Option<OptionValue> {
+    schema::find_spec(path).and_then(|(_, spec)| value::read_value(node, spec, problems))
+}

@@ -1,0 +1,351 @@
+//! One value of an option, read by its row in the schema.
+
+use crate::diagnostics::problem::Problem;
+use crate::diagnostics::problems::Problems;
+use crate::model::disposition::Disposition;
+use crate::model::intent::Intent;
+use crate::model::units;
+use crate::model::week::{DAY_NAMES, HourRange, UtcOffset};
+use crate::policy::options::OptionValue;
+use crate::policy::options::schema::{OptionShape, OptionSpec};
+use crate::robots::usage::normalise_purpose;
+use crate::yaml::Node;
+use crate::yaml::read::{self, MapReader, wrong_type};
+
+/// The value, or `None` where it was reported.
+pub(super) fn read_value(
+    node: &Node,
+    spec: &OptionSpec,
+    problems: &mut Problems,
+) -> Option<OptionValue> {
+    if node.is_null() {
+        return default_value(node, spec, problems);
+    }
+    if node.spelling() == Some("none") && allows_none(spec.shape) {
+        return Some(OptionValue::None);
+    }
+    match spec.shape {
+        OptionShape::Disposition => {
+            let words = Disposition::ALL.map(Disposition::as_str);
+            read::word(node, &words, Disposition::from_word, problems).map(OptionValue::Disposition)
+        }
+        OptionShape::Intent => read_intent(node, problems).map(OptionValue::Intent),
+        OptionShape::RejectStatus => read_reject_status(node, problems),
+        OptionShape::Word(words) | OptionShape::WordOrNone(words) => {
+            read_word(node, words, problems)
+        }
+        OptionShape::Priority => read_priority(node, problems),
+        OptionShape::Bool => read::boolean(node, problems).map(OptionValue::Bool),
+        OptionShape::AtLeast(least) => {
+            read::integer(node, least..=i64::MAX, problems).map(OptionValue::Integer)
+        }
+        OptionShape::CountOrNone => {
+            read::integer(node, 0..=i64::MAX, problems).map(OptionValue::Integer)
+        }
+        OptionShape::DecimalOrNone(from, to) => {
+            read::decimal(node, from..=to, problems).map(OptionValue::Decimal)
+        }
+        OptionShape::Duration | OptionShape::DurationOrNone => {
+            read::duration(node, problems).map(OptionValue::Duration)
+        }
+        OptionShape::Size | OptionShape::SizeOrNone => {
+            read::size(node, problems).map(OptionValue::Size)
+        }
+        OptionShape::RateOrNone => read_rate(node, problems),
+        OptionShape::FactorsOrNone => read_factors(node, problems),
+        OptionShape::TextOrNone => read::spelling(node, problems).map(text_value),
+        OptionShape::Names => read_names(node, problems),
+        OptionShape::WordsOrNone(words) => read_words(node, words, problems),
+        OptionShape::Uses => read_uses(node, problems),
+        OptionShape::StripParams => read_strip_params(node, problems),
+        OptionShape::Replace => read_list(node, "`replace`", problems, read_replacement),
+        OptionShape::Schedule => read_list(node, "`schedule`", problems, read_time_window),
+    }
+}
+
+fn default_value(node: &Node, spec: &OptionSpec, problems: &mut Problems) -> Option<OptionValue> {
+    if let OptionShape::Disposition = spec.shape {
+        let words = Disposition::ALL.map(Disposition::as_str);
+        problems.push(wrong_type(node, "`disposition` has no default").with_allowed_words(words));
+        return None;
+    }
+    Some(spec.default.to_value())
+}
+
+fn allows_none(shape: OptionShape) -> bool {
+    match shape {
+        OptionShape::RejectStatus
+        | OptionShape::WordOrNone(_)
+        | OptionShape::CountOrNone
+        | OptionShape::DecimalOrNone(..)
+        | OptionShape::DurationOrNone
+        | OptionShape::SizeOrNone
+        | OptionShape::RateOrNone
+        | OptionShape::FactorsOrNone
+        | OptionShape::TextOrNone
+        | OptionShape::WordsOrNone(_) => true,
+        OptionShape::Disposition
+        | OptionShape::Intent
+        | OptionShape::Word(_)
+        | OptionShape::Priority
+        | OptionShape::Bool
+        | OptionShape::AtLeast(_)
+        | OptionShape::Duration
+        | OptionShape::Size
+        | OptionShape::Names
+        | OptionShape::Uses
+        | OptionShape::StripParams
+        | OptionShape::Replace
+        | OptionShape::Schedule => false,
+    }
+}
+
+fn text_value(text: &str) -> OptionValue {
+    OptionValue::Text(text.into())
+}
+
+fn read_intent(node: &Node, problems: &mut Problems) -> Option<Intent> {
+    read::word(
+        node,
+        &Intent::ALL.map(Intent::as_str),
+        Intent::from_word,
+        problems,
+    )
+}
+
+/// A wire status: never 407, which would make crawlers look for credentials, no 1xx, and of 3xx only 304.
+fn read_reject_status(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let status = read::integer(node, 200..=599, problems)?;
+    if status == 407 || (300..400).contains(&status) && status != 304 {
+        let problem = Problem::error(&node.place, "not a status for a rejection")
+            .with_found(status.to_string());
+        problems.push(problem.with_help("allowed: 200 to 599, of 3xx only 304, and not 407"));
+        return None;
+    }
+    Some(OptionValue::Integer(status))
+}
+
+/// A word, `true` and `false` as written: `verify: on` is a word here whatever it is elsewhere.
+fn read_word(node: &Node, words: &[&'static str], problems: &mut Problems) -> Option<OptionValue> {
+    let find = |given: &str| words.iter().find(|word| **word == given).copied();
+    read::word(node, words, find, problems).map(OptionValue::Word)
+}
+
+const PRIORITIES: [(&str, &str); 5] = [
+    ("highest", "-2"),
+    ("higher", "-1"),
+    ("normal", "0"),
+    ("lower", "1"),
+    ("lowest", "2"),
+];
+
+fn read_priority(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let find = |given: &str| {
+        PRIORITIES
+            .iter()
+            .find(|(word, number)| given == *word || given == *number)
+    };
+    read::word(node, &PRIORITIES.map(|(word, _)| word), find, problems)
+        .map(|(word, _)| OptionValue::Word(word))
+}
+
+/// `5/s`, `30/m`.
+fn read_rate(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let parsed = node.spelling().and_then(|text| {
+        let (count, unit) = text.split_once('/')?;
+        let per = ["s", "m", "h", "d"]
+            .contains(&unit)
+            .then(|| units::parse_duration(&format!("1{unit}")))??;
+        let count: u32 = count.parse().ok().filter(|count| *count > 0)?;
+        Some(OptionValue::Rate { count, per })
+    });
+    if parsed.is_none() {
+        problems.push(
+            wrong_type(node, "a rate is needed here")
+                .with_help("written like 5/s, 30/m, 100/h, none"),
+        );
+    }
+    parsed
+}
+
+/// `1.0..1.5`: two factors, neither below 1, since a delay is a floor.
+fn read_factors(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let parsed = node.spelling().and_then(|text| {
+        let (from, to) = text.split_once("..")?;
+        let (from, to): (f64, f64) = (from.parse().ok()?, to.parse().ok()?);
+        (1.0 <= from && from <= to && to <= 100.0).then_some(OptionValue::Range(from, to))
+    });
+    if parsed.is_none() {
+        let problem = wrong_type(node, "two factors from 1.0 to 100.0 are needed here");
+        problems.push(problem.with_help("written like 1.0..1.5, or none"));
+    }
+    parsed
+}
+
+fn read_names(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let items = read::one_or_many(node);
+    let all: Vec<OptionValue> = items
+        .iter()
+        .filter_map(|item| read::spelling(item, problems).map(text_value))
+        .collect();
+    (all.len() == items.len()).then_some(OptionValue::List(all.into()))
+}
+
+/// `builtin`, or `[long_url, calendar]`.
+fn read_words(node: &Node, words: &[&'static str], problems: &mut Problems) -> Option<OptionValue> {
+    let items = read::one_or_many(node);
+    let all: Vec<OptionValue> = items
+        .iter()
+        .filter_map(|item| read_word(item, words, problems))
+        .collect();
+    (all.len() == items.len()).then_some(OptionValue::List(all.into()))
+}
+
+/// `[train-ai, search]`, each as facts name it.
+fn read_uses(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let items = read::one_or_many(node);
+    let mut one = |item: &Node| {
+        let name = read::spelling(item, problems)?;
+        let purpose = normalise_purpose(name);
+        if purpose.is_none() {
+            problems.push(
+                wrong_type(item, "the name of a use is needed here")
+                    .with_help("written like train-ai, search"),
+            );
+        }
+        purpose.map(OptionValue::Text)
+    };
+    let all: Vec<OptionValue> = items.iter().filter_map(&mut one).collect();
+    (all.len() == items.len()).then_some(OptionValue::List(all.into()))
+}
+
+fn read_list(
+    node: &Node,
+    what: &str,
+    problems: &mut Problems,
+    item: impl Fn(&Node, &mut Problems) -> Option<OptionValue>,
+) -> Option<OptionValue> {
+    let before = problems.len();
+    let all: Vec<OptionValue> = read::items(node, what, problems)
+        .iter()
+        .filter_map(|node| item(node, problems))
+        .collect();
+    (problems.len() == before).then_some(OptionValue::List(all.into()))
+}
+
+/// `[sid, utm_source]`, or `{names: [sid], rewrite: true}`.
+fn read_strip_params(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    if node.get("names").is_none() && node.get("rewrite").is_none() {
+        return read_names(node, problems);
+    }
+    let mut map = MapReader::open(node, "`strip_params`", problems)?;
+    let names = map
+        .require("names", problems)
+        .and_then(|node| read_names(node, problems));
+    let rewrite = map
+        .take("rewrite")
+        .map(|node| read::boolean(node, problems).map(OptionValue::Bool));
+    map.finish(problems);
+    Some(to_map([("names", Some(names)), ("rewrite", rewrite)]))
+}
+
+/// `{regex, with, rewrite}`.
+fn read_replacement(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let mut map = MapReader::open(node, "an item of `replace`", problems)?;
+    let regex = map
+        .require("regex", problems)
+        .map(|node| read::spelling(node, problems).map(text_value));
+    let with = map
+        .require("with", problems)
+        .map(|node| read::spelling(node, problems).map(text_value));
+    let rewrite = map
+        .take("rewrite")
+        .map(|node| read::boolean(node, problems).map(OptionValue::Bool));
+    map.finish(problems);
+    Some(to_map([
+        ("regex", regex),
+        ("with", with),
+        ("rewrite", rewrite),
+    ]))
+}
+
+/// `{days: [sat, sun], hours: "22:00-06:00", tz: UTC, delay: 500ms}`.
+fn read_time_window(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let mut map = MapReader::open(node, "an item of `schedule`", problems)?;
+    let days = map.take("days").map(|node| read_days(node, problems));
+    let hours = map.take("hours").map(|node| read_hours(node, problems));
+    let tz = map.take("tz").map(|node| read_offset(node, problems));
+    let delay = map
+        .take("delay")
+        .map(|node| read::duration(node, problems).map(OptionValue::Duration));
+    let rate = map.take("rate").map(|node| match node.spelling() {
+        Some("none") => Some(OptionValue::None),
+        Some(_) | None => read_rate(node, problems),
+    });
+    let count = |node, problems: &mut Problems| {
+        read::integer(node, 1..=i64::MAX, problems).map(OptionValue::Integer)
+    };
+    let concurrency = map.take("concurrency").map(|node| count(node, problems));
+    map.finish(problems);
+    let all = [
+        ("days", days),
+        ("hours", hours),
+        ("tz", tz),
+        ("delay", delay),
+        ("rate", rate),
+    ];
+    Some(to_map(
+        all.into_iter().chain([("concurrency", concurrency)]),
+    ))
+}
+
+/// `[sat, sun]`.
+fn read_days(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let items = read::one_or_many(node);
+    if items.is_empty() {
+        problems.push(
+            wrong_type(node, "at least one day is needed here").with_allowed_words(DAY_NAMES),
+        );
+        return None;
+    }
+    Some(OptionValue::List(
+        items
+            .iter()
+            .filter_map(|day| read_word(day, &DAY_NAMES, problems))
+            .collect(),
+    ))
+}
+
+/// `22:00-06:00`.
+fn read_hours(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let given = node
+        .spelling()
+        .filter(|text| HourRange::parse(text).is_some());
+    if given.is_none() {
+        let help = "written like \"22:00-06:00\", or \"00:00-24:00\" for a whole day";
+        problems.push(wrong_type(node, "hours are needed here").with_help(help));
+    }
+    given.map(text_value)
+}
+
+/// `UTC`, `+02:00`.
+fn read_offset(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let given = node
+        .spelling()
+        .filter(|text| UtcOffset::parse(text).is_some());
+    if given.is_none() {
+        let help = "written like UTC, +02:00, -05:30; this version knows no names of time zones";
+        problems.push(wrong_type(node, "a time zone is needed here").with_help(help));
+    }
+    given.map(text_value)
+}
+
+/// The entries that are there and were read.
+fn to_map<'k>(
+    all: impl IntoIterator<Item = (&'k str, Option<Option<OptionValue>>)>,
+) -> OptionValue {
+    let read = all
+        .into_iter()
+        .filter_map(|(key, value)| Some((key.into(), value??)));
+    OptionValue::Map(read.collect())
+}

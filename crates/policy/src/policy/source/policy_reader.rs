@@ -1,0 +1,269 @@
+//! Gathering: which files make a policy, and what their bytes are.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use sha2::{Digest, Sha256};
+
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problems::Problems;
+use crate::model::rule_id::Slug;
+use crate::yaml::read::spelling;
+use crate::yaml::{self, Node};
+
+use super::document::{PolicyHeader, PolicyParts, missing_header};
+use super::files::{FileError, FileSystem};
+use super::list_file::{self, ListFileError};
+use super::tree::{SourceListItems, SourcePolicy};
+
+/// Reads a policy: a file, or a directory whose `*.yaml` files make one document. `None` if there is
+/// nothing to read; all that is wrong goes to `problems`.
+pub fn read_policy(
+    files: &dyn FileSystem,
+    path: &str,
+    problems: &mut Problems,
+) -> Option<SourcePolicy> {
+    let path = if path.len() > 1 {
+        path.trim_end_matches('/')
+    } else {
+        path
+    };
+    let (directory, names) = match files.list(path) {
+        Ok(names) => (path, select_policy_files(path, names, problems)),
+        Err(FileError::NotADirectory) => split_path(path),
+        Err(error) => {
+            problems.push(unreadable(
+                &SourceLocation::for_file(&path.into()),
+                "the policy cannot be read",
+                path,
+                &error,
+            ));
+            return None;
+        }
+    };
+    let mut gather = PolicyFileReader {
+        files,
+        directory,
+        contents: BTreeMap::new(),
+    };
+    let mut parts = PolicyParts::default();
+    for name in &names {
+        let file: Arc<str> = gather.full_path(name).into();
+        let Some(text) = gather.read_text(name, &SourceLocation::for_file(&file), problems) else {
+            continue;
+        };
+        if let Some(node) = yaml::parse(&file, &text, problems) {
+            parts.add_document(&node, &mut gather, problems);
+        }
+    }
+    let head = parts.header.unwrap_or_else(|| {
+        // Files that could not be read may hold it.
+        if !problems.has_errors() {
+            problems.push(missing_header(&path.into(), &names));
+        }
+        PolicyHeader::missing(&path.into())
+    });
+    Some(SourcePolicy {
+        // What has no name was reported; the rest is checked under another.
+        name: head.name.or_else(|| Slug::new("unnamed"))?,
+        on_invalid_rule: head.on_invalid_rule,
+        options_place: head.options_place,
+        options: head.options,
+        lists: parts.lists,
+        rules: parts.rules,
+        spaces: parts.spaces,
+        global: head.global,
+        cases: parts.cases,
+        revision: gather.revision(),
+    })
+}
+
+/// The directory and the name of a file.
+fn split_path(path: &str) -> (&str, Vec<String>) {
+    match path.rsplit_once('/') {
+        Some(("", name)) => ("/", vec![name.to_owned()]),
+        Some((directory, name)) => (directory, vec![name.to_owned()]),
+        None => ("", vec![path.to_owned()]),
+    }
+}
+
+/// The policy's files of a directory, in byte order of their names.
+fn select_policy_files(
+    directory: &str,
+    names: Vec<String>,
+    problems: &mut Problems,
+) -> Vec<String> {
+    let place = SourceLocation::for_file(&directory.into());
+    let (mut kept, others): (Vec<String>, Vec<String>) = names
+        .into_iter()
+        .filter(|name| !name.starts_with('.'))
+        .partition(|name| name.ends_with(".yaml"));
+    kept.sort_unstable();
+    for other in others.iter().filter(|name| name.ends_with(".yml")) {
+        let problem = Problem::warning(
+            &place,
+            "a file that is not read: only `*.yaml` make a policy",
+        );
+        problems.push(problem.with_found(other));
+    }
+    if kept.is_empty() {
+        problems.push(Problem::error(
+            &place,
+            "a directory without `*.yaml` files is no policy",
+        ));
+    }
+    kept
+}
+
+fn unreadable(place: &SourceLocation, message: &str, path: &str, error: &FileError) -> Problem {
+    Problem::error(place, format!("{message}: {error}")).with_found(path)
+}
+
+/// A policy being read: its files, and what was read of them.
+pub(super) struct PolicyFileReader<'f> {
+    files: &'f dyn FileSystem,
+    directory: &'f str,
+    /// The bytes, by paths relative to the directory.
+    contents: BTreeMap<String, Vec<u8>>,
+}
+
+impl PolicyFileReader<'_> {
+    fn full_path(&self, relative: &str) -> String {
+        match self.directory {
+            "" => relative.to_owned(),
+            "/" => format!("/{relative}"),
+            directory => format!("{directory}/{relative}"),
+        }
+    }
+
+    /// The text of a file that the policy is made of.
+    fn read_text(
+        &mut self,
+        relative: &str,
+        place: &SourceLocation,
+        problems: &mut Problems,
+    ) -> Option<Arc<str>> {
+        let bytes = self.read_bytes(relative, place, problems)?;
+        let text = if list_file::is_gzip(bytes) {
+            Err(Box::new(Problem::error(
+                place,
+                "the file is compressed, which only lists may be",
+            )))
+        } else {
+            decode_utf8(bytes, place)
+        };
+        ok_or_report(text, relative, problems)
+    }
+
+    /// The bytes of a file, noted for the revision.
+    fn read_bytes(
+        &mut self,
+        relative: &str,
+        place: &SourceLocation,
+        problems: &mut Problems,
+    ) -> Option<&[u8]> {
+        match self.files.read(&self.full_path(relative)) {
+            Ok(bytes) => {
+                self.contents.insert(relative.to_owned(), bytes);
+                self.contents.get(relative).map(Vec::as_slice)
+            }
+            Err(error) => {
+                problems.push(unreadable(
+                    place,
+                    "the file cannot be read",
+                    relative,
+                    &error,
+                ));
+                None
+            }
+        }
+    }
+
+    /// A list file, packed or not.
+    pub(super) fn read_list_file(
+        &mut self,
+        node: &Node,
+        problems: &mut Problems,
+    ) -> Option<SourceListItems> {
+        let relative = spelling(node, problems)?;
+        if !is_inside_directory(relative) {
+            let problem = Problem::error(
+                &node.place,
+                "a list file must not leave the policy's directory",
+            );
+            problems.push(
+                problem
+                    .with_found(relative)
+                    .with_help("write a path relative to the policy, without `..`"),
+            );
+            return None;
+        }
+        let bytes = self.read_bytes(relative, &node.place, problems)?;
+        let text = list_file::decompress(bytes)
+            .map_err(|why| Box::new(list_file_problem(&node.place, &why)));
+        let text = ok_or_report(
+            text.and_then(|bytes| self::decode_utf8(&bytes, &node.place)),
+            relative,
+            problems,
+        )?;
+        let file: Arc<str> = self.full_path(relative).into();
+        problems.add_text(&file, Arc::clone(&text));
+        Some(SourceListItems::File { file, text })
+    }
+
+    /// The first 8 hex digits of SHA-256 over all files, in the order of their relative paths.
+    fn revision(&self) -> Arc<str> {
+        let mut hash = Sha256::new();
+        for (path, bytes) in &self.contents {
+            hash.update(format!("{path}\0{}\0", bytes.len()));
+            hash.update(bytes);
+        }
+        let hex = hash
+            .finalize()
+            .iter()
+            .take(4)
+            .map(|byte| format!("{byte:02x}"))
+            .collect::<String>();
+        hex.into()
+    }
+}
+
+fn is_inside_directory(path: &str) -> bool {
+    let drive = path.as_bytes().get(1) == Some(&b':');
+    let plain = path.split('/').all(|part| !matches!(part, "" | "." | ".."));
+    plain && !drive && !path.contains('\\')
+}
+
+/// The text of a file's bytes, without the mark that some editors put before it.
+fn decode_utf8(bytes: &[u8], place: &SourceLocation) -> Result<Arc<str>, Box<Problem>> {
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
+    std::str::from_utf8(bytes).map(Arc::from).map_err(|error| {
+        let valid = bytes.get(..error.valid_up_to()).unwrap_or(&[]);
+        let line = 1 + valid.iter().filter(|byte| **byte == b'\n').count();
+        Box::new(Problem::error(place, format!("line {line} is not UTF-8")))
+    })
+}
+
+fn list_file_problem(place: &SourceLocation, why: &ListFileError) -> Problem {
+    match why {
+        ListFileError::TooLarge => {
+            let message = format!("a list of more than {} MiB", list_file::MAX_BYTES >> 20);
+            Problem::error(place, message)
+                .with_help("spread it over several lists (`in: [one, two]`)")
+        }
+        ListFileError::Corrupt(error) => {
+            Problem::error(place, format!("the file cannot be unpacked: {error}"))
+        }
+    }
+}
+
+/// What was found, or `None` once its problem was told.
+fn ok_or_report<T>(
+    found: Result<T, Box<Problem>>,
+    file: &str,
+    problems: &mut Problems,
+) -> Option<T> {
+    found
+        .map_err(|problem| problems.push(problem.with_found(file)))
+        .ok()
+}

@@ -1,0 +1,118 @@
+//! Crawl spaces as they are written.
+
+use crate::diagnostics::problem::Problem;
+use crate::diagnostics::problems::Problems;
+use crate::model::rule_id::Slug;
+use crate::yaml::read::{self, MapReader, wrong_type};
+use crate::yaml::{MappingEntry, Node};
+
+use super::option::read_options;
+use super::rule::read_rules;
+use super::tree::{Located, LocatedText, SourceGlobalSpace, SourceSpace};
+
+/// Reads a list of spaces; `first` is the number of the first.
+pub(super) fn read_spaces(node: &Node, first: usize, problems: &mut Problems) -> Vec<SourceSpace> {
+    let items = read::items(node, "`spaces`", problems);
+    items
+        .iter()
+        .zip(first..)
+        .filter_map(|(item, number)| read_space(item, number, problems))
+        .collect()
+}
+
+fn read_space(node: &Node, number: usize, problems: &mut Problems) -> Option<SourceSpace> {
+    let mut map = MapReader::open(node, "a space", problems)?;
+    let named = map.require("name", problems);
+    let name = named
+        .and_then(|node| read_name(node, problems))
+        .or_else(|| {
+            // The rest is read under its number, so that all that is wrong is said at once.
+            let value = Slug::new(&number.to_string())?;
+            Some(Located {
+                place: node.place.clone(),
+                value,
+            })
+        })?;
+    let crawlers = map
+        .take("crawlers")
+        .map(|node| read_crawlers(node, problems))
+        .unwrap_or_default();
+    let options = map
+        .take("options")
+        .map(|node| read_options(node, problems))
+        .unwrap_or_default();
+    let prefix = format!("spaces.{}.rules", name.value);
+    let rules = map
+        .take("rules")
+        .map(|node| read_rules(node, &prefix, 1, problems))
+        .unwrap_or_default();
+    map.finish(problems);
+    Some(SourceSpace {
+        name,
+        crawlers,
+        options,
+        rules,
+    })
+}
+
+fn read_name(node: &Node, problems: &mut Problems) -> Option<Located<Slug>> {
+    let text = read::spelling(node, problems)?;
+    let name = Slug::new(text);
+    if name.is_none() {
+        let problem = wrong_type(node, "not a name for a space");
+        problems.push(
+            problem.with_help("lower-case letters, digits and `-`, at most 64, not `-` first"),
+        );
+    }
+    name.map(|value| Located {
+        place: node.place.clone(),
+        value,
+    })
+}
+
+fn read_crawlers(node: &Node, problems: &mut Problems) -> Vec<LocatedText> {
+    let name = |node: &Node, problems: &mut Problems| {
+        let value = read::spelling(node, problems)?.into();
+        Some(Located {
+            place: node.place.clone(),
+            value,
+        })
+    };
+    read::one_or_many(node)
+        .iter()
+        .filter_map(|node| name(node, problems))
+        .collect()
+}
+
+/// Reads `global_space`: its rules, nothing, or `union`.
+pub(super) fn read_global_space(
+    entry: &MappingEntry,
+    problems: &mut Problems,
+) -> Located<SourceGlobalSpace> {
+    let value =
+        read_global_value(&entry.value, problems).unwrap_or(SourceGlobalSpace::Rules(Vec::new()));
+    Located {
+        place: entry.key.place.clone(),
+        value,
+    }
+}
+
+fn read_global_value(node: &Node, problems: &mut Problems) -> Option<SourceGlobalSpace> {
+    if node.is_null() {
+        return None;
+    }
+    if let Some(word) = node.spelling() {
+        let is_union = word == "union";
+        if !is_union {
+            let problem = Problem::error(&node.place, "neither `union` nor a mapping with `rules`");
+            problems.push(problem.with_found(word).with_suggestion_from(["union"]));
+        }
+        return is_union.then_some(SourceGlobalSpace::Union);
+    }
+    let mut map = MapReader::open(node, "the global space", problems)?;
+    let rules = map
+        .take("rules")
+        .map(|node| read_rules(node, "global_space.rules", 1, problems));
+    map.finish(problems);
+    rules.map(SourceGlobalSpace::Rules)
+}

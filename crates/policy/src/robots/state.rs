@@ -1,0 +1,565 @@
+//! What is known of a host's robots.txt from one fetch to the next (RFC 9309 section 2.3.1 and 2.4).
+//!
+//! How a fetch can end is [`super::ending`]'s. Who fetches, and when, is not here.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::model::upstream_fault::UpstreamFault;
+
+use super::fetch_outcome::{FetchEffect, RobotsFetchOutcome};
+use super::file::RobotsFile;
+use super::freshness::{CacheFields, MAX_STALE_AGE, RETRY_AFTER_NO_TURN, retry_delay};
+
+/// What a host's robots.txt means to crawlers.
+#[derive(Clone, Debug)]
+pub enum RobotsRules {
+    /// Its rules hold.
+    File(Arc<RobotsFile>),
+    /// Everything may be fetched: there is no such file.
+    AllowAll,
+    /// It cannot be told: the file may exist and could not be had.
+    Unknown,
+}
+
+/// What a fetch brought.
+#[derive(Debug)]
+pub struct RobotsFetchResult<'a> {
+    /// How it ended.
+    pub outcome: RobotsFetchOutcome,
+    /// The status of the last answer, if there was one.
+    pub status: Option<u16>,
+    /// The text, of [`RobotsFetchOutcome::File`].
+    pub body: &'a [u8],
+    /// Whether the answer says that it is HTML.
+    pub body_type: RobotsBodyType,
+    /// For how long the answer holds.
+    pub cache: CacheFields<'a>,
+    /// By what the next fetch may ask whether the file has changed.
+    pub validators: RobotsValidators<'a>,
+    /// What exactly failed, where TLS with the host itself did.
+    pub fault: Option<&'static UpstreamFault>,
+}
+
+/// The fields of an answer by which its file is known again (RFC 9110 section 8.8).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RobotsValidators<'a> {
+    /// `ETag`.
+    pub etag: Option<&'a str>,
+    /// `Last-Modified`.
+    pub last_modified: Option<&'a str>,
+}
+
+/// What an answer says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RobotsBodyType {
+    /// HTML.
+    Html,
+    /// Anything else: many servers name no type, or a wrong one.
+    Other,
+}
+
+impl RobotsFetchResult<'_> {
+    /// A fetch that brought no answer.
+    pub fn failed(ending: RobotsFetchOutcome) -> Self {
+        Self {
+            outcome: ending,
+            status: None,
+            body: &[],
+            body_type: RobotsBodyType::Other,
+            cache: CacheFields::default(),
+            validators: RobotsValidators::default(),
+            fault: None,
+        }
+    }
+}
+
+/// `ETag` and `Last-Modified`, kept.
+type StoredValidators = (Option<Box<str>>, Option<Box<str>>);
+
+/// What is known of a host's robots.txt.
+#[derive(Clone, Debug)]
+pub struct RobotsState {
+    /// What the last fetch means.
+    pub rules: RobotsRules,
+    /// How it ended.
+    pub outcome: RobotsFetchOutcome,
+    /// The status of its last answer.
+    pub status: Option<u16>,
+    /// What exactly failed, where TLS with the host itself did.
+    pub fault: Option<&'static UpstreamFault>,
+    /// For how long it holds.
+    pub fresh_for: Duration,
+    /// For how long past that it is used while a newer one is fetched.
+    stale_for: Duration,
+    /// `ETag` and `Last-Modified`, where the file can be asked for by them.
+    validators: Option<Box<StoredValidators>>,
+    /// What was known before a fetch that brought nothing; never one that brought nothing itself.
+    stale: Option<Arc<Self>>,
+    fetched_at: Instant,
+    failures: u32,
+    /// When the first of the failures was.
+    failing_since: Instant,
+    /// Until when no other renewal begins: one has had no turn at the host.
+    renewal_paused_until: Option<Instant>,
+}
+
+impl RobotsState {
+    /// What a fetch makes of what was known before it. `now` is when the fetch ended.
+    pub fn from_fetch(
+        before: Option<&Arc<Self>>,
+        fetched: &RobotsFetchResult<'_>,
+        now: Instant,
+    ) -> Self {
+        match fetched.outcome.row().effect {
+            FetchEffect::Read => Self::from_file(fetched, now),
+            FetchEffect::Unchanged => Self::from_unchanged(before, fetched, now),
+            FetchEffect::AllowAll => {
+                Self::from_answer(RobotsRules::AllowAll, fetched.outcome, fetched, now)
+            }
+            FetchEffect::Unreachable if fetched.outcome == RobotsFetchOutcome::NotAdmitted => {
+                Self::from_no_turn(before, now)
+            }
+            FetchEffect::Unreachable => Self::from_unreachable(before, fetched, now),
+        }
+    }
+
+    /// Whether it needs no other fetch yet.
+    pub fn is_fresh(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.fetched_at) < self.fresh_for
+    }
+
+    /// When the fetch ended.
+    pub fn fetched_at(&self) -> Instant {
+        self.fetched_at
+    }
+
+    /// Whether it comes from a later fetch.
+    pub fn is_newer_than(&self, other: &Self) -> bool {
+        self.fetched_at > other.fetched_at
+    }
+
+    /// For how long past its freshness it is used while a newer one is fetched.
+    pub fn stale_for(&self) -> Duration {
+        self.stale_for
+    }
+
+    /// Whether what was last had from the host may be used for a while longer, as long as a newer file is being fetched.
+    /// What nobody ever had may not, nor what is known from failures alone.
+    pub fn is_usable_stale(&self, now: Instant) -> bool {
+        self.last_answer().is_some_and(|last| {
+            now.saturating_duration_since(last.fetched_at)
+                < last.fresh_for.saturating_add(last.stale_for)
+        })
+    }
+
+    /// Whether a renewal has had no turn so shortly ago that the next one does not begin yet.
+    pub fn is_renewal_paused(&self, now: Instant) -> bool {
+        self.renewal_paused_until.is_some_and(|until| now < until)
+    }
+
+    /// By what a fetch may ask whether the file that is known is still the host's.
+    pub fn validators(&self) -> Option<RobotsValidators<'_>> {
+        let (etag, last_modified) = &**self.last_answer()?.validators.as_ref()?;
+        Some(RobotsValidators {
+            etag: etag.as_deref(),
+            last_modified: last_modified.as_deref(),
+        })
+    }
+
+    /// What was known before the host could not be reached, if it is not too old.
+    pub fn stale(&self) -> Option<&Self> {
+        self.stale.as_deref()
+    }
+
+    /// The rules, if there are any.
+    pub fn file(&self) -> Option<&RobotsFile> {
+        match &self.rules {
+            RobotsRules::File(parsed) => Some(parsed),
+            RobotsRules::AllowAll | RobotsRules::Unknown => None,
+        }
+    }
+
+    /// Bytes of memory, what it keeps of old included.
+    pub fn memory_size(&self) -> usize {
+        let stale = self.stale.as_ref().map_or(0, |stale| stale.memory_size());
+        let length = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
+        let validators = self
+            .validators
+            .as_deref()
+            .map_or(0, |v| size_of_val(v) + length(&v.0) + length(&v.1));
+        size_of::<Self>() + self.file().map_or(0, RobotsFile::memory_size) + validators + stale
+    }
+
+    /// What was last had from the host.
+    fn last_answer(&self) -> Option<&Self> {
+        if self.is_answer() {
+            Some(self)
+        } else {
+            self.stale()
+        }
+    }
+
+    fn is_answer(&self) -> bool {
+        self.outcome.row().effect != FetchEffect::Unreachable
+    }
+
+    fn from_file(fetched: &RobotsFetchResult<'_>, now: Instant) -> Self {
+        let parsed = RobotsFile::parse(fetched.body);
+        if fetched.body_type == RobotsBodyType::Html && parsed.directives() == 0 {
+            return Self::from_answer(
+                RobotsRules::AllowAll,
+                RobotsFetchOutcome::Page,
+                fetched,
+                now,
+            );
+        }
+        let known = Self::from_answer(
+            RobotsRules::File(Arc::new(parsed)),
+            RobotsFetchOutcome::File,
+            fetched,
+            now,
+        );
+        Self {
+            validators: store_validators(fetched.validators),
+            ..known
+        }
+    }
+
+    /// The file that was known, fresh again: for as long as before if the answer does not say for how long.
+    fn from_unchanged(
+        before: Option<&Arc<Self>>,
+        fetched: &RobotsFetchResult<'_>,
+        now: Instant,
+    ) -> Self {
+        let last = before.and_then(|before| before.last_answer());
+        let Some((last, RobotsRules::File(rules))) = last.map(|last| (last, &last.rules)) else {
+            // Nobody has asked so.
+            return Self::from_answer(
+                RobotsRules::AllowAll,
+                RobotsFetchOutcome::UnexpectedStatus,
+                fetched,
+                now,
+            );
+        };
+        let known = Self::from_answer(
+            RobotsRules::File(Arc::clone(rules)),
+            RobotsFetchOutcome::Unchanged,
+            fetched,
+            now,
+        );
+        let told = fetched.cache.has_lifetime();
+        Self {
+            fresh_for: if told {
+                known.fresh_for
+            } else {
+                last.fresh_for
+            },
+            stale_for: if told {
+                known.stale_for
+            } else {
+                last.stale_for
+            },
+            validators: store_validators(fetched.validators).or_else(|| last.validators.clone()),
+            ..known
+        }
+    }
+
+    fn from_answer(
+        standing: RobotsRules,
+        ending: RobotsFetchOutcome,
+        fetched: &RobotsFetchResult<'_>,
+        now: Instant,
+    ) -> Self {
+        Self {
+            rules: standing,
+            outcome: ending,
+            status: fetched.status,
+            fault: None,
+            fresh_for: fetched.cache.fresh_for(),
+            stale_for: fetched.cache.stale_for(),
+            validators: None,
+            stale: None,
+            fetched_at: now,
+            failures: 0,
+            failing_since: now,
+            renewal_paused_until: None,
+        }
+    }
+
+    /// The host was not asked, so this says nothing of it: what may still be used stays, and the next renewal takes a
+    /// moment. Where there is nothing to use the next request may try at once.
+    fn from_no_turn(before: Option<&Arc<Self>>, now: Instant) -> Self {
+        if let Some(before) = before.filter(|before| before.is_usable_stale(now)) {
+            return Self {
+                renewal_paused_until: now.checked_add(RETRY_AFTER_NO_TURN),
+                ..Self::clone(before)
+            };
+        }
+        let nothing = Self::from_unreachable(
+            before,
+            &RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted),
+            now,
+        );
+        let (failures, failing_since) = before.map_or((0, now), |b| (b.failures, b.failing_since));
+        Self {
+            fresh_for: Duration::ZERO,
+            failures,
+            failing_since,
+            ..nothing
+        }
+    }
+
+    /// A host that has only failed for 30 days is taken to have no file.
+    fn from_unreachable(
+        before: Option<&Arc<Self>>,
+        fetched: &RobotsFetchResult<'_>,
+        now: Instant,
+    ) -> Self {
+        let failed = before.filter(|before| before.failures > 0);
+        let failures = failed.map_or(0, |before| before.failures).saturating_add(1);
+        let failing_since = failed.map_or(now, |before| before.failing_since);
+        let last = before.and_then(|before| {
+            if before.is_answer() {
+                Some(before)
+            } else {
+                before.stale.as_ref()
+            }
+        });
+        let stale = last
+            .filter(|last| now.saturating_duration_since(last.fetched_at) < MAX_STALE_AGE)
+            .cloned();
+        let given_up =
+            stale.is_none() && now.saturating_duration_since(failing_since) >= MAX_STALE_AGE;
+        Self {
+            rules: if given_up {
+                RobotsRules::AllowAll
+            } else {
+                RobotsRules::Unknown
+            },
+            outcome: fetched.outcome,
+            status: fetched.status,
+            fault: fetched.fault,
+            fresh_for: retry_delay(failures),
+            stale_for: Duration::ZERO,
+            validators: None,
+            stale,
+            fetched_at: now,
+            failures,
+            failing_since,
+            renewal_paused_until: None,
+        }
+    }
+}
+
+fn store_validators(
+    RobotsValidators {
+        etag,
+        last_modified,
+    }: RobotsValidators<'_>,
+) -> Option<Box<StoredValidators>> {
+    (etag.is_some() || last_modified.is_some())
+        .then(|| Box::new((etag.map(Into::into), last_modified.map(Into::into))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &[u8], form: RobotsBodyType) -> RobotsFetchResult<'_> {
+        let ending = RobotsFetchOutcome::from_status(status);
+        RobotsFetchResult {
+            outcome: ending,
+            status: Some(status),
+            body,
+            body_type: form,
+            ..RobotsFetchResult::failed(ending)
+        }
+    }
+
+    fn describe(known: &RobotsState) -> (&'static str, &'static str, u64) {
+        let standing = match known.rules {
+            RobotsRules::File(_) => "rules",
+            RobotsRules::AllowAll => "allow all",
+            RobotsRules::Unknown => "unknown",
+        };
+        (
+            standing,
+            known.outcome.as_str(),
+            known.fresh_for.as_secs() / 60,
+        )
+    }
+
+    #[test]
+    fn statuses() {
+        let clock = crate::clock::Clock::manual().0;
+        let now = clock.now();
+        let check = |status, body: &[u8], form, expected| {
+            let known = RobotsState::from_fetch(None, &answer(status, body, form), now);
+            assert_eq!(describe(&known), expected, "{status}");
+        };
+        let text = b"User-agent: *\nDisallow: /\n";
+        check(200, text, RobotsBodyType::Other, ("rules", "file", 1080));
+        check(200, text, RobotsBodyType::Html, ("rules", "file", 1080));
+        check(
+            200,
+            b"<html>",
+            RobotsBodyType::Html,
+            ("allow all", "page", 1080),
+        );
+        check(200, b"", RobotsBodyType::Other, ("rules", "file", 1080));
+        check(206, text, RobotsBodyType::Other, ("rules", "file", 1080));
+        for status in [400, 401, 403, 404, 408, 410, 418, 451] {
+            check(
+                status,
+                text,
+                RobotsBodyType::Other,
+                ("allow all", "absent", 1080),
+            );
+        }
+        for status in [304, 300, 199, 600] {
+            check(
+                status,
+                text,
+                RobotsBodyType::Other,
+                ("allow all", "odd_status", 1080),
+            );
+        }
+        check(429, text, RobotsBodyType::Other, ("unknown", "limited", 1));
+        for status in [500, 502, 503, 599] {
+            check(
+                status,
+                text,
+                RobotsBodyType::Other,
+                ("unknown", "server_error", 1),
+            );
+        }
+    }
+
+    #[test]
+    fn failures_keep_what_was_known_for_thirty_days_and_then_allow() {
+        let (clock, hand) = crate::clock::Clock::manual();
+        let text = b"User-agent: *\nDisallow: /\n";
+        let mut known = Arc::new(RobotsState::from_fetch(
+            None,
+            &answer(200, text, RobotsBodyType::Other),
+            clock.now(),
+        ));
+        let mut waits = vec![];
+        for _ in 0..6 {
+            hand.advance(Duration::from_secs(3600));
+            known = Arc::new(RobotsState::from_fetch(
+                Some(&known),
+                &RobotsFetchResult::failed(RobotsFetchOutcome::Timeout),
+                clock.now(),
+            ));
+            assert!(known.stale().is_some_and(|stale| stale.file().is_some()));
+            waits.push(known.fresh_for.as_secs() / 60);
+        }
+        assert_eq!(waits, [1, 2, 5, 15, 60, 60]);
+        hand.advance(MAX_STALE_AGE);
+        let later = RobotsState::from_fetch(
+            Some(&known),
+            &RobotsFetchResult::failed(RobotsFetchOutcome::Refused),
+            clock.now(),
+        );
+        assert!(later.stale().is_none());
+        assert_eq!(describe(&later), ("allow all", "refused", 60));
+        let good = RobotsState::from_fetch(
+            Some(&known),
+            &answer(404, b"", RobotsBodyType::Other),
+            clock.now(),
+        );
+        assert_eq!(describe(&good), ("allow all", "absent", 1080));
+    }
+
+    #[test]
+    fn no_turn_is_no_failure() {
+        let (clock, hand) = crate::clock::Clock::manual();
+        let (failed, held) = (
+            RobotsFetchResult::failed(RobotsFetchOutcome::Timeout),
+            RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted),
+        );
+        let after = |before: &Arc<RobotsState>, fetched| {
+            Arc::new(RobotsState::from_fetch(Some(before), fetched, clock.now()))
+        };
+        let text = b"User-agent: *\nDisallow: /\n";
+        let file = Arc::new(RobotsState::from_fetch(
+            None,
+            &answer(200, text, RobotsBodyType::Other),
+            clock.now(),
+        ));
+        hand.advance(Duration::from_secs(20 * 3600));
+        let past = after(&file, &held);
+        assert_eq!(
+            (describe(&past), past.is_fresh(clock.now())),
+            (("rules", "file", 1080), false)
+        );
+        assert!(
+            past.is_usable_stale(clock.now())
+                && past.is_renewal_paused(clock.now())
+                && past.stale().is_none()
+        );
+        hand.advance(RETRY_AFTER_NO_TURN);
+        assert!(!past.is_renewal_paused(clock.now()));
+        let (once, again) = (after(&past, &failed), after(&after(&past, &failed), &held));
+        assert_eq!(
+            (describe(&once), describe(&again)),
+            (("unknown", "timeout", 1), ("unknown", "timeout", 1))
+        );
+        hand.advance(Duration::from_secs(5 * 3600));
+        let too_old = after(&again, &held);
+        assert_eq!(describe(&too_old), ("unknown", "held", 0));
+        assert!(too_old.stale().is_some_and(|stale| stale.file().is_some()));
+        assert_eq!(
+            describe(&after(&too_old, &failed)),
+            ("unknown", "timeout", 2),
+            "the second failure"
+        );
+    }
+
+    #[test]
+    fn what_was_never_had_is_not_known_after_no_turn() {
+        let (clock, hand) = crate::clock::Clock::manual();
+        let nothing = Arc::new(RobotsState::from_fetch(
+            None,
+            &RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted),
+            clock.now(),
+        ));
+        assert_eq!(describe(&nothing), ("unknown", "held", 0));
+        hand.advance(MAX_STALE_AGE);
+        let failed = RobotsState::from_fetch(
+            Some(&nothing),
+            &RobotsFetchResult::failed(RobotsFetchOutcome::Timeout),
+            clock.now(),
+        );
+        assert_eq!(
+            describe(&failed),
+            ("unknown", "timeout", 1),
+            "it has not failed for 30 days"
+        );
+        assert!(failed.stale().is_none() && failed.validators().is_none());
+    }
+
+    #[test]
+    fn freshness_ends() {
+        let (clock, hand) = crate::clock::Clock::manual();
+        let known = RobotsState::from_fetch(
+            None,
+            &RobotsFetchResult::failed(RobotsFetchOutcome::Dns),
+            clock.now(),
+        );
+        hand.advance(Duration::from_secs(59));
+        assert!(known.is_fresh(clock.now()));
+        hand.advance(Duration::from_secs(1));
+        assert!(!known.is_fresh(clock.now()));
+        assert!(
+            !RobotsState::from_fetch(
+                None,
+                &RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted),
+                clock.now()
+            )
+            .is_fresh(clock.now())
+        );
+    }
+}

@@ -1,0 +1,421 @@
+//! Text to tree. Nothing outside this file names the YAML crate.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::budget::BudgetBreach;
+use serde_saphyr::options::{DuplicateKeyPolicy, Options};
+use serde_saphyr::{Error, Location, MessageFormatter, Spanned, UserMessageFormatter};
+
+use super::node::{MappingEntry, MappingKey, Node, YamlValue};
+use crate::diagnostics::problem::{Problem, SourceLocation};
+use crate::diagnostics::problems::Problems;
+
+/// The largest text that is read, in bytes. Big data belongs in list files.
+const MAX_BYTES: usize = 64 << 20;
+/// The most values and keys in one text: room for about 200,000 rules.
+const MAX_NODES: usize = 4_000_000;
+/// The deepest nesting; conditions and rules nest, and whoever reads the tree does it by recursion.
+const MAX_DEPTH: usize = 64;
+/// Stack for the parser, in bytes; [`MAX_DEPTH`] levels take an eighth of it in an unoptimised build.
+const STACK_SIZE: usize = 16 << 20;
+/// The most values that `*alias` may repeat, in all.
+const MAX_ALIAS_EVENTS: usize = 1_000_000;
+
+/// Parses one document. `None` if it has no tree at all; a key that stands twice is reported, and its first value
+/// counts, so that the rest of the text can be checked as well.
+pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Node> {
+    problems.add_text(file, text);
+    if text.len() > MAX_BYTES {
+        let message = format!("the file is larger than {} MiB", MAX_BYTES >> 20);
+        problems.push(
+            Problem::error(&SourceLocation::for_file(file), message).with_help(BIG_DATA_HELP),
+        );
+        return None;
+    }
+    let parsed =
+        run_on_large_stack(|| parse_tolerating_duplicates(file, text)).unwrap_or_else(|error| {
+            let message = format!("no thread to read the file in: {error}");
+            YamlParseResult {
+                tree: None,
+                problems: vec![Problem::error(&SourceLocation::for_file(file), message)],
+            }
+        });
+    parsed
+        .problems
+        .into_iter()
+        .for_each(|problem| problems.push(problem));
+    parsed
+        .tree
+        .map(|tree| NodeBuilder { file, text }.build_node(tree))
+}
+
+/// What one text gave.
+struct YamlParseResult {
+    tree: Option<Spanned<RawValue>>,
+    problems: Vec<Problem>,
+}
+
+/// Strict about keys that stand twice; where there are some, once more with the first of them.
+fn parse_tolerating_duplicates(file: &Arc<str>, text: &str) -> YamlParseResult {
+    let mut problems = Vec::new();
+    let tree = match parse_raw(text, DuplicateKeyPolicy::Error) {
+        Err(error) if is_duplicate(&error) => {
+            problems.push(problem_from_error(file, &error));
+            parse_raw(text, DuplicateKeyPolicy::FirstWins)
+        }
+        other => other,
+    };
+    let tree = tree
+        .map_err(|error| problems.push(problem_from_error(file, &error)))
+        .ok();
+    YamlParseResult { tree, problems }
+}
+
+/// Calls a function on a stack of its own: the parser recurses with large frames, and whoever calls may be a worker
+/// thread with little stack left.
+fn run_on_large_stack<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Result<T> {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new()
+            .name("yaml".into())
+            .stack_size(STACK_SIZE);
+        let thread = thread.spawn_scoped(scope, call)?;
+        thread
+            .join()
+            .map_err(|_| std::io::Error::other("the parser panicked"))
+    })
+}
+
+const BIG_DATA_HELP: &str =
+    "put big data into list files (`lists: { name: { kind: domains, file: … } }`)";
+
+fn parse_raw(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Spanned<RawValue>, Error> {
+    serde_saphyr::from_str_with_options(text, parser_options(duplicates))
+}
+
+fn parser_options(duplicates: DuplicateKeyPolicy) -> Options {
+    serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: MAX_NODES,
+            max_events: 3 * MAX_NODES,
+            max_depth: MAX_DEPTH,
+            max_documents: 1,
+            max_recorded_anchor_events: MAX_ALIAS_EVENTS,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MAX_ALIAS_EVENTS },
+        duplicate_keys: duplicates,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    }
+}
+
+/// The tree as the YAML crate gives it.
+enum RawValue {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(Box<str>),
+    Sequence(Vec<Spanned<RawValue>>),
+    Mapping(Vec<(Spanned<String>, Spanned<RawValue>)>),
+}
+
+impl<'de> Deserialize<'de> for RawValue {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(RawValueVisitor)
+    }
+}
+
+struct RawValueVisitor;
+
+impl<'de> Visitor<'de> for RawValueVisitor {
+    type Value = RawValue;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<RawValue, E> {
+        Ok(RawValue::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<RawValue, E> {
+        Ok(RawValue::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<RawValue, E> {
+        Ok(RawValue::Int(value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<RawValue, E> {
+        // A number above the largest that is used anywhere is still a number, only not a usable one.
+        Ok(i64::try_from(value).map_or(RawValue::Float(value as f64), RawValue::Int))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<RawValue, E> {
+        Ok(RawValue::Float(value))
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<RawValue, E> {
+        Ok(RawValue::Text(text.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<RawValue, A::Error> {
+        let mut all = Vec::new();
+        while let Some(item) = items.next_element()? {
+            all.push(item);
+        }
+        Ok(RawValue::Sequence(all))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<RawValue, A::Error> {
+        let mut all = Vec::new();
+        while let Some(entry) = entries.next_entry()? {
+            all.push(entry);
+        }
+        Ok(RawValue::Mapping(all))
+    }
+}
+
+/// A text, to give places their file and numbers their spelling.
+struct NodeBuilder<'a> {
+    file: &'a Arc<str>,
+    text: &'a str,
+}
+
+impl NodeBuilder<'_> {
+    fn build_node(&self, raw: Spanned<RawValue>) -> Node {
+        let at = raw.defined;
+        let value = match raw.value {
+            RawValue::Null => YamlValue::Null,
+            RawValue::Bool(value) => YamlValue::Bool(value),
+            RawValue::Int(number) => YamlValue::Int(
+                number,
+                self.spelling(&at).unwrap_or(&number.to_string()).into(),
+            ),
+            RawValue::Float(number) => YamlValue::Float(
+                number,
+                self.spelling(&at).unwrap_or(&number.to_string()).into(),
+            ),
+            RawValue::Text(text) => YamlValue::Text(text),
+            RawValue::Sequence(items) => YamlValue::Sequence(
+                items
+                    .into_iter()
+                    .map(|item| self.build_node(item))
+                    .collect(),
+            ),
+            RawValue::Mapping(entries) => YamlValue::Mapping(
+                entries
+                    .into_iter()
+                    .map(|(key, value)| self.build_entry(key, value))
+                    .collect(),
+            ),
+        };
+        Node {
+            place: place_at(self.file, &at),
+            value,
+        }
+    }
+
+    fn build_entry(&self, key: Spanned<String>, value: Spanned<RawValue>) -> MappingEntry {
+        let key = MappingKey {
+            place: place_at(self.file, &key.defined),
+            text: key.value.into(),
+        };
+        MappingEntry {
+            key,
+            value: self.build_node(value),
+        }
+    }
+
+    fn spelling(&self, at: &Location) -> Option<&str> {
+        let from = usize::try_from(at.span().byte_offset()?).ok()?;
+        let length = usize::try_from(at.span().byte_len()?).ok()?;
+        self.text
+            .get(from..from.checked_add(length)?)
+            .map(str::trim)
+    }
+}
+
+fn place_at(file: &Arc<str>, at: &Location) -> SourceLocation {
+    let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+    SourceLocation {
+        file: Arc::clone(file),
+        line: number(at.line()),
+        column: number(at.column()),
+    }
+}
+
+fn is_duplicate(error: &Error) -> bool {
+    matches!(innermost_error(error), Error::DuplicateMappingKey { .. })
+}
+
+/// The error itself, without what the crate wraps around errors inside aliases.
+fn innermost_error(error: &Error) -> &Error {
+    if let Error::AliasError { error, .. } = error {
+        innermost_error(error)
+    } else {
+        error
+    }
+}
+
+fn problem_from_error(file: &Arc<str>, error: &Error) -> Problem {
+    let error = innermost_error(error);
+    let place = error
+        .location()
+        .map_or_else(|| SourceLocation::for_file(file), |at| place_at(file, &at));
+    if let Error::DuplicateMappingKey { key, .. } = error {
+        let problem = Problem::error(&place, "a key stands twice in one mapping");
+        return key
+            .iter()
+            .fold(problem, |problem, key| problem.with_found(key.clone()));
+    }
+    if let Error::Budget { breach, .. } = error {
+        return budget_problem(&place, breach);
+    }
+    if matches!(error, Error::MultipleDocuments { .. }) {
+        return Problem::error(&place, SECOND_DOCUMENT_MESSAGE);
+    }
+    Problem::error(
+        &place,
+        format!("not YAML: {}", UserMessageFormatter.format_message(error)),
+    )
+}
+
+const SECOND_DOCUMENT_MESSAGE: &str = "a second document begins (`---`); one file is one document";
+
+fn budget_problem(place: &SourceLocation, breach: &BudgetBreach) -> Problem {
+    let too_many = matches!(
+        breach,
+        BudgetBreach::Nodes { .. } | BudgetBreach::Events { .. } | BudgetBreach::ScalarBytes { .. }
+    );
+    if too_many {
+        return Problem::error(place, format!("more than {MAX_NODES} values and keys"))
+            .with_help(BIG_DATA_HELP);
+    }
+    if matches!(breach, BudgetBreach::Depth { .. }) {
+        return Problem::error(place, format!("nested more than {MAX_DEPTH} levels deep"));
+    }
+    if matches!(breach, BudgetBreach::Documents { .. }) {
+        return Problem::error(place, SECOND_DOCUMENT_MESSAGE);
+    }
+    Problem::error(place, "aliases (`*name`) repeat too much")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_text(text: &str) -> (Option<Node>, Vec<String>) {
+        let mut problems = Problems::new();
+        let node = parse(&"p".into(), text, &mut problems);
+        (
+            node,
+            problems
+                .into_vec()
+                .iter()
+                .map(ToString::to_string)
+                .collect(),
+        )
+    }
+
+    fn parse_value(text: &str) -> YamlValue {
+        let (node, problems) = parse_text(text);
+        assert_eq!(problems, [""; 0], "{text}");
+        node.unwrap().get("x").unwrap().value.clone()
+    }
+
+    #[test]
+    fn scalars_keep_their_spelling() {
+        for (text, expected) in [
+            ("x: 1", YamlValue::Int(1, "1".into())),
+            ("x: 0x10", YamlValue::Int(16, "0x10".into())),
+            ("x: 1.10", YamlValue::Float(1.1, "1.10".into())),
+            ("x: 1.10 # so", YamlValue::Float(1.1, "1.10".into())),
+            ("x: &a 2.50", YamlValue::Float(2.5, "2.50".into())),
+            ("x: \"1\"", YamlValue::Text("1".into())),
+            ("x: '1'", YamlValue::Text("1".into())),
+            ("x: yes", YamlValue::Text("yes".into())),
+            ("x: true", YamlValue::Bool(true)),
+            ("x:", YamlValue::Null),
+            ("x: ~", YamlValue::Null),
+            ("x: 007", YamlValue::Float(7.0, "007".into())),
+            (
+                "x: 18446744073709551615",
+                YamlValue::Float(18446744073709551615.0, "18446744073709551615".into()),
+            ),
+        ] {
+            assert_eq!(parse_value(text), expected, "{text}");
+        }
+        assert_eq!(
+            parse_value("x: |\n  a\n  b\n"),
+            YamlValue::Text("a\nb\n".into())
+        );
+    }
+
+    #[test]
+    fn every_key_and_value_has_its_place() {
+        let (node, _) = parse_text("a:\n  - b: é\n    c: {d: [1, 2]}\n");
+        let item = &node.unwrap().get("a").unwrap().clone();
+        let YamlValue::Sequence(items) = &item.value else {
+            panic!()
+        };
+        let places = |n: &Node| (n.place.line, n.place.column);
+        assert_eq!(places(&items[0]), (2, 5));
+        assert_eq!(places(items[0].get("b").unwrap()), (2, 8));
+        let d = items[0].get("c").unwrap().get("d").unwrap();
+        assert_eq!(places(d), (3, 12));
+        let YamlValue::Mapping(entries) = &items[0].value else {
+            panic!()
+        };
+        assert_eq!(
+            (entries[1].key.place.line, entries[1].key.place.column),
+            (3, 5)
+        );
+    }
+
+    #[test]
+    fn a_key_that_stands_twice_is_reported_and_the_tree_is_there() {
+        let (node, problems) = parse_text("x: 1\ny: 2\nx: 3\n");
+        assert_eq!(node.unwrap().get("x").unwrap().spelling(), Some("1"));
+        assert_eq!(
+            problems,
+            ["p:3:1: error: a key stands twice in one mapping; found `x`"]
+        );
+    }
+
+    #[test]
+    fn broken_texts_are_refused_with_a_place() {
+        for (text, expected) in [
+            ("a: [1, 2\n", "p:"),
+            ("a: b: c\n", "p:1:"),
+            ("a: 'x\n", "p:"),
+            ("a:\n\t- 1\n", "p:2:"),
+            ("a: *nobody\n", "p:1:4"),
+            ("a: 1\n---\nb: 2\n", "p:2:"),
+            ("a: !thing 1\n", "p:1:11: error: not YAML: unsupported tag"),
+        ] {
+            let (node, problems) = parse_text(text);
+            assert!(node.is_none(), "{text}");
+            assert_eq!(problems.len(), 1);
+            assert!(problems[0].starts_with(expected), "{text} → {problems:?}");
+        }
+    }
+
+    #[test]
+    fn depth_and_repetition_are_bounded() {
+        let deep = format!("x: {}{}", "[".repeat(100), "]".repeat(100));
+        let (_, problems) = parse_text(&deep);
+        assert!(problems[0].contains("64 levels"), "{problems:?}");
+        let mut bomb = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
+        for i in 1..9 {
+            let last = format!("*a{}, ", i - 1).repeat(10);
+            bomb.push_str(&format!("a{i}: &a{i} [{last}]\n"));
+        }
+        let (node, problems) = parse_text(&bomb);
+        assert!(node.is_none());
+        assert!(problems[0].contains("repeat"), "{problems:?}");
+    }
+}

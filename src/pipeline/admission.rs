@@ -1,0 +1,423 @@
+//! The hold: requests that may not go yet wait here, each in its host's queue, and go in the order of
+//! `politeness/order`: by class, then the crawlers in turn, then by arrival.
+//!
+//! The best of a queue asks the store, and asks again when its wait is over or something is given up; the others
+//! only wait. Nobody else does anything for them: no task, no timer for requests that go at once. A request that is
+//! dropped leaves its queue by that. What the pace is, and what a refusal looks like, is said in `stage/pace.rs`.
+
+mod host_and_address;
+pub mod host_status;
+mod queue;
+mod recent_map;
+mod redirects;
+mod returning_tickets;
+mod slot;
+mod stop_wait;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+use crate::model::crawler::Crawler;
+use crate::model::reason::Reason;
+use crate::pacing::pace::{HostPace, PaceDecision, PaceWait, WaitCause};
+use crate::pacing::queue::{QueueRank, QueueTicket};
+use crate::pacing::retry_after;
+use crate::pipeline::budget::BudgetTracker;
+use crate::pipeline::stop_registry::StopRegistry;
+use crate::policy::options::politeness::Overflow;
+use crate::store::{HostStore, LimiterKey};
+use crate::urls::target::UrlTarget;
+
+pub use queue::AdmissionLimits;
+use queue::{HostQueues, QueuePosition};
+use redirects::RecentRedirects;
+use returning_tickets::{ReturningTicketKey, ReturningTickets};
+pub use slot::{HostSlot, ResendDecision};
+pub(crate) use stop_wait::StopWaitRequest;
+
+/// The store, and who waits for it.
+#[derive(Debug)]
+pub struct AdmissionQueue {
+    store: HostStore,
+    queues: HostQueues,
+    returning_tickets: ReturningTickets,
+    redirects: RecentRedirects,
+    clock: Clock,
+    metrics: Metrics,
+    stops: Arc<StopRegistry>,
+    budgets: Arc<BudgetTracker>,
+    closed: AtomicBool,
+}
+
+/// A request that wants to go.
+#[derive(Clone, Copy, Debug)]
+pub struct AdmissionRequest<'a> {
+    /// What is paced as one.
+    pub key: LimiterKey<'a>,
+    /// How.
+    pub pace: HostPace,
+    /// Whether it waits at all.
+    pub overflow: Overflow,
+    /// Who asks.
+    pub crawler: &'a Crawler,
+    /// What for: a URL, or the host of a tunnel.
+    pub resource: &'a str,
+}
+
+/// What is asked of a request only if it has to wait, or is sent away for it.
+#[derive(Clone, Copy, Debug)]
+pub struct WaitTerms {
+    /// For how long at the most, counted from its arrival.
+    pub patience: Duration,
+    /// How it stands to others that wait.
+    pub rank: QueueRank,
+}
+
+/// When a request had to wait, and its place among all that did: kept if it is judged again and has to ask again. Its
+/// ticket is older if it was sent away before.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrival {
+    at: Instant,
+    ticket: QueueTicket,
+    turn: HostTurn,
+}
+
+/// Whether a request has had its host's turn already: then it need not stand in line again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum HostTurn {
+    Taken,
+    Pending,
+}
+
+/// Why a request does not go, and when it might.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AdmissionRefusal {
+    /// The reason.
+    pub reason: Reason,
+    /// When to come back; whole seconds.
+    pub retry_after: Duration,
+}
+
+impl AdmissionQueue {
+    /// Nobody waits yet.
+    pub fn new(store: HostStore, limits: AdmissionLimits, clock: Clock, metrics: Metrics) -> Self {
+        let queue = HostQueues::new(limits, clock.clone());
+        let (returning, redirects) = (ReturningTickets::default(), RecentRedirects::default());
+        let stops = Arc::new(StopRegistry::new(
+            limits.total,
+            clock.clone(),
+            metrics.clone(),
+        ));
+        let (budgets, closed) = (
+            Arc::new(BudgetTracker::new(clock.clone())),
+            AtomicBool::new(false),
+        );
+        Self {
+            store,
+            queues: queue,
+            returning_tickets: returning,
+            redirects,
+            clock,
+            metrics,
+            stops,
+            budgets,
+            closed,
+        }
+    }
+
+    /// A slot for a request that need not wait: one look into the store. None for any other, which nothing is told of.
+    pub fn try_admit(self: &Arc<Self>, key: LimiterKey<'_>, pace: &HostPace) -> Option<HostSlot> {
+        if self.queues.has_waiters(key) {
+            return None;
+        }
+        match self.try_acquire(key, pace, self.clock.now()) {
+            PaceDecision::Go(slot) => Some(slot),
+            PaceDecision::Wait(_) => None,
+        }
+    }
+
+    /// Asks for a slot, and waits for it by its `terms`. What it costs a request that goes at once is one look into the
+    /// store. One that is sent away and comes again stands where it stood, though its patience begins anew.
+    ///
+    /// # Errors
+    /// If the wait would be longer, or too many wait already, or the proxy goes down.
+    pub async fn admit(
+        self: &Arc<Self>,
+        request: &AdmissionRequest<'_>,
+        arrival: &mut Option<Arrival>,
+        terms: impl FnOnce() -> WaitTerms,
+    ) -> Result<HostSlot, AdmissionRefusal> {
+        let now = self.clock.now();
+        let had = arrival.is_some_and(|arrival| arrival.turn == HostTurn::Taken);
+        if had || !self.queues.has_waiters(request.key) {
+            match self.try_acquire(request.key, &request.pace, now) {
+                PaceDecision::Go(slot) => return Ok(slot),
+                PaceDecision::Wait(wait) if request.overflow == Overflow::Refuse => {
+                    return Err(refusal_for_wait(wait, 0, request));
+                }
+                PaceDecision::Wait(_) => {}
+            }
+        } else if request.overflow == Overflow::Refuse {
+            return Err(self.refuse_behind_others(request, terms().rank));
+        }
+        let who = self
+            .returning_tickets
+            .key(request.crawler, request.resource);
+        let arrival = arrival.get_or_insert_with(|| self.new_arrival(who, now));
+        let Arrival { at, ticket, .. } = *arrival;
+        let WaitTerms { patience, rank } = terms();
+        let until = now.max(at + patience);
+        let waited = match self.queues.join(request.key, ticket, request.crawler, rank) {
+            // Boxed, so that those that go at once are not as big as those that wait.
+            Some(place) => Box::pin(self.wait(request, place, until)).await,
+            None => Err(self.refuse_full(request, rank)),
+        };
+        match waited {
+            Ok(_) => arrival.turn = HostTurn::Taken,
+            Err(_) => self.returning_tickets.insert(who, ticket, self.clock.now()),
+        }
+        waited
+    }
+
+    /// The longest wait that a crawler can ask for.
+    pub fn max_wait(&self) -> Duration {
+        self.queues.limits().max_wait
+    }
+
+    /// For how long a request has waited.
+    pub fn time_waited(&self, arrival: Arrival) -> Duration {
+        self.clock.now().saturating_duration_since(arrival.at)
+    }
+
+    /// What was spent of the days' budgets.
+    pub fn budgets(&self) -> &Arc<BudgetTracker> {
+        &self.budgets
+    }
+
+    /// Monotonic time.
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// The time of day, for schedules: nothing that is paced goes by it.
+    pub fn wall(&self) -> SystemTime {
+        self.clock.wall_time()
+    }
+
+    /// A request goes sooner than its host's robots.txt asks.
+    pub fn record_capped_delay(&self) {
+        self.metrics.record_capped_crawl_delay();
+    }
+
+    /// An origin has redirected somebody to this URL.
+    pub fn record_redirect(&self, to: &UrlTarget) {
+        self.redirects.record(to, self.clock.now());
+    }
+
+    /// Whether an origin has, within the last ten minutes.
+    pub fn is_redirect_target(&self, to: &UrlTarget) -> bool {
+        self.redirects.contains(to, self.clock.now())
+    }
+
+    /// An origin has redirected this crawler there, from a URL of this depth.
+    pub(crate) fn record_redirect_depth(&self, crawler: &Crawler, to: &UrlTarget, depth: u32) {
+        self.redirects
+            .record_depth(crawler, to, depth, self.clock.now());
+    }
+
+    /// The least depth from which the crawler was redirected there within the last ten minutes.
+    pub(crate) fn redirect_depth(&self, crawler: &Crawler, to: &UrlTarget) -> Option<u32> {
+        if self.redirects.has_no_depths() {
+            return None;
+        }
+        self.redirects.depth(crawler, to, self.clock.now())
+    }
+
+    /// Sends away who waits, and from now on who would have to.
+    pub fn close(&self) {
+        self.closed.store(true, Ordering::SeqCst);
+        self.queues.notify_all();
+        self.stops.close();
+    }
+
+    /// Forgets hosts that are idle and stops that have ended, and tells the metrics how many are left.
+    pub fn sweep(&self) {
+        self.stops.sweep();
+        self.budgets.sweep();
+        let census = self.store.sweep(self.clock.now());
+        self.metrics
+            .set_hosts(census.hosts, census.backing_off, census.leases);
+    }
+
+    async fn wait(
+        self: &Arc<Self>,
+        request: &AdmissionRequest<'_>,
+        position: QueuePosition<'_>,
+        until: Instant,
+    ) -> Result<HostSlot, AdmissionRefusal> {
+        let mut waiting = AdmissionWait::new(self, request.crawler, position);
+        loop {
+            if self.closed.load(Ordering::SeqCst) {
+                return waiting.finish(Err(SHUTTING_DOWN));
+            }
+            let now = self.clock.now();
+            let mut left = until.saturating_duration_since(now);
+            if waiting.position.is_head(now) {
+                match self.try_acquire(request.key, &request.pace, now) {
+                    PaceDecision::Go(slot) => {
+                        waiting.position.mark_granted();
+                        return waiting.finish(Ok(slot));
+                    }
+                    PaceDecision::Wait(wait) => {
+                        waiting.position.record_wait(wait, now);
+                        left = left.min(wait.duration);
+                    }
+                }
+            }
+            if until <= now {
+                let away = self.refuse_timed_out(request, &waiting.position);
+                return waiting.finish(Err(away));
+            }
+            // Over or rung: either is a reason to look again.
+            let left = left.min(waiting.position.time_to_promotion(now));
+            let _ = tokio::time::timeout(left, waiting.position.notified()).await;
+        }
+    }
+
+    fn new_arrival(&self, key: ReturningTicketKey, now: Instant) -> Arrival {
+        let ticket = self
+            .returning_tickets
+            .take(key, now)
+            .unwrap_or_else(|| self.queues.next_ticket(now));
+        Arrival {
+            at: now,
+            ticket,
+            turn: HostTurn::Pending,
+        }
+    }
+
+    fn try_acquire(
+        self: &Arc<Self>,
+        key: LimiterKey<'_>,
+        pace: &HostPace,
+        now: Instant,
+    ) -> PaceDecision<HostSlot> {
+        match self.store.admit(key, pace, now) {
+            PaceDecision::Go(lease) => {
+                PaceDecision::Go(HostSlot::new(Arc::clone(self), lease, pace, now))
+            }
+            PaceDecision::Wait(wait) => PaceDecision::Wait(wait),
+        }
+    }
+
+    /// Its time is over.
+    fn refuse_timed_out(
+        &self,
+        request: &AdmissionRequest<'_>,
+        position: &QueuePosition<'_>,
+    ) -> AdmissionRefusal {
+        let wait = self
+            .queues
+            .last_wait(request.key, self.clock.now())
+            .unwrap_or(NO_WAIT);
+        refusal_for_wait(wait, position.count_ahead(), request)
+    }
+
+    /// Others wait, and it would not.
+    fn refuse_behind_others(
+        &self,
+        request: &AdmissionRequest<'_>,
+        rank: QueueRank,
+    ) -> AdmissionRefusal {
+        let wait = self
+            .queues
+            .last_wait(request.key, self.clock.now())
+            .unwrap_or(NO_WAIT);
+        refusal_for_wait(
+            wait,
+            self.queues
+                .count_ahead_of_new(request.key, request.crawler, rank.class),
+            request,
+        )
+    }
+
+    fn refuse_full(&self, request: &AdmissionRequest<'_>, rank: QueueRank) -> AdmissionRefusal {
+        AdmissionRefusal {
+            reason: Reason::QueueFull,
+            ..self.refuse_behind_others(request, rank)
+        }
+    }
+}
+
+/// What the best of a queue was told is not known: it has only just come.
+const NO_WAIT: PaceWait = PaceWait {
+    duration: Duration::ZERO,
+    cause: WaitCause::Time,
+};
+/// Whoever takes this proxy's place needs a moment.
+const SHUTTING_DOWN: AdmissionRefusal = AdmissionRefusal {
+    reason: Reason::ShuttingDown,
+    retry_after: Duration::from_secs(5),
+};
+
+fn refusal_for_wait(
+    wait: PaceWait,
+    ahead: usize,
+    request: &AdmissionRequest<'_>,
+) -> AdmissionRefusal {
+    let reason = match wait.cause {
+        WaitCause::Time | WaitCause::Slots => Reason::RateLimited,
+        WaitCause::Backoff | WaitCause::Probe => Reason::HostBackoff,
+    };
+    AdmissionRefusal {
+        reason,
+        retry_after: retry_after::estimate_retry_after(wait, ahead, &request.pace),
+    }
+}
+
+/// A request in a queue. If it is dropped before its wait has ended the client has left.
+struct AdmissionWait<'h> {
+    admission: &'h AdmissionQueue,
+    crawler: &'h Crawler,
+    position: QueuePosition<'h>,
+    end: AdmissionWaitEnd,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum AdmissionWaitEnd {
+    Abandoned,
+    Answered,
+}
+
+impl<'h> AdmissionWait<'h> {
+    fn new(
+        admission: &'h AdmissionQueue,
+        crawler: &'h Crawler,
+        position: QueuePosition<'h>,
+    ) -> Self {
+        admission.metrics.inc_held();
+        Self {
+            admission,
+            crawler,
+            position,
+            end: AdmissionWaitEnd::Abandoned,
+        }
+    }
+
+    fn finish<T>(mut self, result: T) -> T {
+        self.end = AdmissionWaitEnd::Answered;
+        result
+    }
+}
+
+impl Drop for AdmissionWait<'_> {
+    fn drop(&mut self) {
+        self.admission.metrics.dec_held();
+        if self.end == AdmissionWaitEnd::Abandoned {
+            self.admission.metrics.record_held_disconnect(self.crawler);
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! How an answer, or the want of one, counts as an error: CloudView's two kinds (seed 002, "Error Handling"; decisions.md
+//! section 2).
+//!
+//! The value of `Crawl-Error`, and what the ledger is told. What becomes of a URL by that is said in `ledger/transition`.
+
+use http::header::RETRY_AFTER;
+use http::response::Parts;
+
+pub use crate::ledger::observation::FailureKind;
+use crate::model::profile::Conditional;
+use crate::model::reason::Reason;
+
+use super::stage::redirect::RedirectTarget;
+
+/// How an origin's answer counts. `asked` is whether a 304 was asked for, `leads` where the answer leads to.
+///
+/// 503 with `Retry-After`, and 429, are temporary; other 4xx and 5xx are permanent, and so are a 304 that nobody asked for
+/// and a redirection to what is no URL. What is said of the request's own conditions (406, 412, 416, 417) says nothing of
+/// the document.
+pub(crate) fn classify_response(
+    head: &Parts,
+    conditional: Conditional,
+    redirect: &RedirectTarget,
+) -> Option<FailureKind> {
+    match head.status.as_u16() {
+        429 => Some(FailureKind::Temporary),
+        503 if head.headers.contains_key(RETRY_AFTER) => Some(FailureKind::Temporary),
+        304 if conditional == Conditional::No => Some(FailureKind::Permanent),
+        406 | 412 | 416 | 417 => None,
+        400.. => Some(FailureKind::Permanent),
+        _ if *redirect == RedirectTarget::Invalid => Some(FailureKind::Permanent),
+        _ => None,
+    }
+}
+
+/// How an exchange that is refused for this reason counts, where nothing more is known of the failure: time-outs and
+/// refused connections are temporary, and what else goes wrong on a connection is permanent.
+pub(crate) fn classify_reason(reason: Reason) -> Option<FailureKind> {
+    let temporary = matches!(
+        reason,
+        Reason::UpstreamDns | Reason::UpstreamConnect | Reason::UpstreamTimeout
+    );
+    let permanent = matches!(reason, Reason::UpstreamTls | Reason::UpstreamProtocol);
+    match (temporary, permanent) {
+        (true, _) => Some(FailureKind::Temporary),
+        (false, true) => Some(FailureKind::Permanent),
+        (false, false) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use http::Response;
+
+    #[test]
+    fn answers_are_told_apart_as_cloudview_does() {
+        use FailureKind::{Permanent, Temporary};
+        let error = |status: u16, asked, leads| {
+            let (head, ()) = Response::builder()
+                .status(status)
+                .body(())
+                .unwrap()
+                .into_parts();
+            classify_response(&head, asked, &leads)
+        };
+        for (status, asked, failing) in [
+            (200, Conditional::No, None),
+            (429, Conditional::No, Some(Temporary)),
+            (503, Conditional::No, Some(Permanent)),
+            (404, Conditional::Yes, Some(Permanent)),
+            (500, Conditional::No, Some(Permanent)),
+            (416, Conditional::No, None),
+            (412, Conditional::Yes, None),
+            (304, Conditional::Yes, None),
+            (304, Conditional::No, Some(Permanent)),
+        ] {
+            assert_eq!(
+                error(status, asked, RedirectTarget::None),
+                failing,
+                "{status}"
+            );
+        }
+        assert_eq!(error(302, Conditional::No, RedirectTarget::None), None);
+        assert_eq!(
+            error(302, Conditional::No, RedirectTarget::Invalid),
+            Some(Permanent)
+        );
+        let later = Response::builder()
+            .status(503)
+            .header("retry-after", "1")
+            .body(())
+            .unwrap();
+        assert_eq!(
+            classify_response(
+                &later.into_parts().0,
+                Conditional::No,
+                &RedirectTarget::None
+            ),
+            Some(Temporary)
+        );
+    }
+}

@@ -1,0 +1,226 @@
+//! A refusal: everything that an answer, a record and a metric need to say why.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use crate::metrics::record::UrlRetention;
+use crate::model::intent::Intent;
+use crate::model::profile::{Conditional, Profile, WireResponse};
+use crate::model::reason::{Reason, StatusSource};
+use crate::model::rule_id::RuleId;
+use crate::model::stage::Stage;
+use crate::model::upstream_fault::UpstreamFault;
+use crate::policy::Policy;
+use crate::policy::decide::{Cause, Decision, Verdict};
+use crate::policy::options::schema;
+use crate::policy::rule::RuleIndex;
+use crate::policy::trail::Trail;
+
+use super::failure_class::{self, FailureKind};
+
+/// Why a request is refused, and what is known beyond the reason's row.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    /// The reason.
+    pub reason: Reason,
+    /// The stage that refused.
+    pub stage: Stage,
+    /// The rule that decided, if one did.
+    pub rule: Option<RuleId>,
+    /// What is to be told beside the reason's title: the rule's `about`, or the mistake in the request.
+    pub detail: Option<Cow<'static, str>>,
+    /// The intent that the policy chose for this refusal.
+    pub intent: Option<Intent>,
+    /// A wire status that replaces the profile's or the reason's.
+    pub status: Option<u16>,
+    /// A Proxy-Status error type that fits better than the reason's usual one.
+    pub error: Option<&'static str>,
+    /// What exactly failed, for the `details` of Proxy-Status.
+    pub fault: Option<&'static UpstreamFault>,
+    /// A code that fits better than the reason's usual one.
+    pub code: Option<u16>,
+    /// The status of the origin's answer, where there was one.
+    pub received_status: Option<u16>,
+    /// When to come back, in whole seconds, where that is known.
+    pub retry_after: Option<Duration>,
+    /// The line of the host's robots.txt that decided.
+    pub robots_line: Option<u32>,
+    /// How the exchange counts as an error, if it failed.
+    pub failure: Option<FailureKind>,
+    /// The form of the answer.
+    pub form: RefusalForm,
+    /// The rule that is counted as the cause.
+    pub cause: Option<RuleIndex>,
+    /// What the log keeps of the URL.
+    pub url_detail: UrlRetention,
+}
+
+/// The form in which a refusal is answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalForm {
+    /// A status, reason headers and a problem document.
+    Problem,
+    /// `/robots.txt` of a host that is refused whole: 200 and a file that allows nothing.
+    RobotsTxt,
+}
+
+impl Refusal {
+    /// A refusal that needs no more than its reason.
+    pub fn new(reason: Reason, stage: Stage) -> Self {
+        Self {
+            reason,
+            stage,
+            rule: None,
+            detail: None,
+            intent: None,
+            status: None,
+            error: None,
+            fault: None,
+            code: None,
+            received_status: None,
+            retry_after: None,
+            robots_line: None,
+            failure: failure_class::classify_reason(reason),
+            form: RefusalForm::Problem,
+            cause: None,
+            url_detail: UrlRetention::Full,
+        }
+    }
+
+    /// Adds what is to be told beside the reason's title.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// Adds when to come back, rounded up to whole seconds.
+    #[must_use]
+    pub fn with_retry_after(self, time: Option<Duration>) -> Self {
+        let whole =
+            |time: Duration| Duration::from_secs(time.as_millis().div_ceil(1_000).max(1) as u64);
+        Self {
+            retry_after: time.map(whole),
+            ..self
+        }
+    }
+
+    /// Adds what exactly failed between the proxy and the origin.
+    #[must_use]
+    pub fn with_fault(self, fault: &'static UpstreamFault) -> Self {
+        let (status, failing) = if fault.error_type == "connection_timeout" {
+            (Some(504), Some(FailureKind::Temporary))
+        } else {
+            (self.status, self.failure)
+        };
+        Self {
+            status,
+            failure: failing,
+            error: Some(fault.error_type),
+            fault: Some(fault),
+            ..self.with_detail(fault.description)
+        }
+    }
+
+    /// A policy's rejection; `None` if the decision does not reject. An undecided tunnel is rejected, unless the policy
+    /// lets it pass (`tunnel_undecided: allow`).
+    pub fn from_decision(policy: &Policy, trail: &Trail, decision: &Decision) -> Option<Self> {
+        let reason = match decision.verdict {
+            Verdict::Admit => return None,
+            Verdict::Reject(reason) => reason,
+            Verdict::Undecided if trail.word(policy, schema::TUNNEL_UNDECIDED) == Some("allow") => {
+                return None;
+            }
+            Verdict::Undecided => Reason::Undecided,
+        };
+        let refusing = policy.refusal(trail, decision);
+        // What a tunnel would be refused for is not known, so neither is what its rule would make of the refusal.
+        let undecided = reason == Reason::Undecided;
+        let profile_decides = matches!(reason.row().status, StatusSource::Profile(_)) && !undecided;
+        Some(Self {
+            rule: refusing.rule.and_then(RuleId::new),
+            detail: if undecided {
+                Some(Cow::Owned(undecided_text(refusing.rule)))
+            } else {
+                detail_text(trail, reason, refusing.about)
+            },
+            intent: profile_decides.then_some(refusing.intent),
+            status: refusing
+                .status
+                .filter(|_| profile_decides || reason == Reason::SoftError),
+            code: refusing.code,
+            cause: if let Cause::Rule(rule) = decision.cause {
+                Some(rule)
+            } else {
+                None
+            },
+            url_detail: policy_url_detail(policy, trail, decision),
+            ..Self::new(reason, decision.stage)
+        })
+    }
+
+    /// The intent of the refusal, where it has one; the `intent` of JSON forms.
+    pub fn intent(&self) -> Option<Intent> {
+        self.intent.or_else(|| self.reason.intent())
+    }
+
+    /// What is written to the wire for this crawler.
+    pub fn to_wire(&self, profile: Profile, conditional: Conditional) -> WireResponse {
+        if let Some(status) = self.status {
+            return WireResponse::Status(status);
+        }
+        match self.reason.row().status {
+            StatusSource::Profile(usual) => {
+                profile.wire_response(self.intent.unwrap_or(usual), conditional)
+            }
+            StatusSource::Fixed(503) => match profile.wire_response(Intent::Later, conditional) {
+                WireResponse::Close => WireResponse::Close,
+                WireResponse::Status(_) => WireResponse::Status(503),
+            },
+            StatusSource::Fixed(status) => WireResponse::Status(status),
+            StatusSource::Gateway => WireResponse::Status(502),
+        }
+    }
+}
+
+/// The cause's text, behind the trap that caught the URL.
+fn detail_text(trail: &Trail, reason: Reason, about: Option<&str>) -> Option<Cow<'static, str>> {
+    match (trail.trap().filter(|_| reason == Reason::Trap), about) {
+        (None, about) => about.map(|about| Cow::Owned(about.to_owned())),
+        (Some(trap), None) => Some(Cow::Borrowed(trap.description())),
+        (Some(trap), Some(about)) => Some(Cow::Owned(format!("{}; {about}", trap.description()))),
+    }
+}
+
+/// What an undecided tunnel depends on, and the two ways out (policy.md section 4).
+fn undecided_text(rule: Option<&str>) -> String {
+    let what = rule.map_or("the policy".to_owned(), |rule| format!("rule {rule}"));
+    format!(
+        "{what} judges what a tunnel hides: let the proxy read inside (tls: intercept), or let such tunnels pass \
+         (tunnel_undecided: allow)"
+    )
+}
+
+/// The option `record`; `by-log` keeps the URL of a logged rejection, and only the host of any other.
+fn policy_url_detail(policy: &Policy, trail: &Trail, decision: &Decision) -> UrlRetention {
+    let by_log = if decision.logged {
+        UrlRetention::Full
+    } else {
+        UrlRetention::Host
+    };
+    recorded_url_detail(policy, trail, by_log)
+}
+
+/// The option `record`, with what `by-log` comes to.
+pub(crate) fn recorded_url_detail(
+    policy: &Policy,
+    trail: &Trail,
+    by_log: UrlRetention,
+) -> UrlRetention {
+    match trail.word(policy, schema::RECORD) {
+        Some("full") => UrlRetention::Full,
+        Some("host") => UrlRetention::Host,
+        Some("none") => UrlRetention::None,
+        Some(_) | None => by_log,
+    }
+}

@@ -1,0 +1,107 @@
+//! From the origin's answer to the client: the stages behind the origin, in their order.
+
+use http::HeaderValue;
+use http::response::Parts;
+
+pub use crate::ledger::record::ContentHash;
+use crate::model::profile::Conditional;
+pub use crate::policy::fact::{DocumentFacts, HeaderView};
+
+use super::admission::AdmissionQueue;
+use super::document_rewrite::{self, DocumentRewrite};
+use super::evaluation::Evaluation;
+use super::failure_class::{self, FailureKind};
+use super::refusal::Refusal;
+use super::stage::document::DocumentRequirements;
+use super::stage::outcome::OutcomeRecorder;
+pub use super::stage::recrawl::ContentUse;
+use super::stage::{class, content, document, ledger, recrawl, redirect};
+
+/// What an answer that is passed on says beside what its origin says.
+#[derive(Debug)]
+pub struct ResponseAnnotations {
+    /// How it counts as an error: `Crawl-Error`.
+    pub failure: Option<FailureKind>,
+    /// What is found in it: a `Crawl-Tag` each.
+    pub tags: Vec<HeaderValue>,
+    /// Why the policy would refuse what it leads to: `Crawl-Redirect`.
+    pub redirect_refusal: Option<HeaderValue>,
+}
+
+/// Judges the origin's head, before a byte of its body is sent on. `asked` is whether the client asked for a 304. Where an
+/// answer that is passed on leads to is remembered by the hold.
+///
+/// # Errors
+/// The refusal that takes the place of the origin's answer.
+pub fn evaluate_response<C>(
+    evaluation: &mut Evaluation<C>,
+    head: &Parts,
+    conditional: Conditional,
+    recorder: Option<&mut OutcomeRecorder>,
+    admission: &AdmissionQueue,
+) -> Result<ResponseAnnotations, Box<Refusal>> {
+    let leads = redirect::redirect_target(evaluation, head);
+    let failing = failure_class::classify_response(
+        head,
+        recrawl::effective_conditional(evaluation, conditional),
+        &leads,
+    );
+    let kind = content::media_type(head);
+    let verdict = content::evaluate(evaluation, head, &kind);
+    if let Some(learning) = recorder {
+        learning.record_head(evaluation, head, &kind, failing, ledger::now(admission));
+    }
+    verdict?;
+    let tags = recrawl::evaluate(evaluation, head)?;
+    class::record_redirect(evaluation, &leads, admission);
+    let redirect = redirect::redirect_refusal(evaluation, head.status, &leads);
+    Ok(ResponseAnnotations {
+        failure: failing,
+        tags,
+        redirect_refusal: redirect,
+    })
+}
+
+/// What has to be read of the body of an answer that passed, before it may be sent on; `None` if nothing, which is known
+/// without a look at the answer if the policy never asks.
+pub fn document_requirements<'j, C>(
+    evaluation: &'j Evaluation<C>,
+    head: &Parts,
+) -> Option<DocumentRequirements<'j>> {
+    document::document_requirements(evaluation, head)
+}
+
+/// Judges the document, of which nothing is sent on yet. `head` is the origin's.
+///
+/// # Errors
+/// The refusal that takes the place of the origin's answer.
+pub fn evaluate_document<C>(
+    evaluation: &mut Evaluation<C>,
+    head: &Parts,
+    document: DocumentFacts<'_>,
+) -> Result<(), Box<Refusal>> {
+    document::evaluate(evaluation, head, document)
+}
+
+/// What is changed in the body of an answer that passed.
+pub fn plan_rewrite<C>(evaluation: &Evaluation<C>, head: &Parts) -> Option<DocumentRewrite> {
+    document_rewrite::plan(evaluation, head)
+}
+
+/// What the content of an answer that passed is asked for.
+pub fn content_use<C>(evaluation: &Evaluation<C>, head: &Parts) -> ContentUse {
+    recrawl::content_use(evaluation, head)
+}
+
+/// Judges the content of a body of which nothing is sent on yet, by its hash.
+///
+/// # Errors
+/// The refusal that takes the place of the origin's answer.
+pub fn check_content<C>(
+    evaluation: &Evaluation<C>,
+    head: &Parts,
+    recorder: &OutcomeRecorder,
+    hash: &ContentHash,
+) -> Result<(), Box<Refusal>> {
+    recrawl::check_content(evaluation, head, recorder, hash)
+}

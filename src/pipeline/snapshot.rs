@@ -1,0 +1,225 @@
+//! The policy in force: one immutable value, swapped whole, under which each request is judged from end to end.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use tokio::sync::watch;
+
+use crate::policy::Policy;
+use crate::policy::field::Field;
+use crate::policy::options::OptionValue;
+use crate::policy::options::schema::MAX_DEPTH;
+use crate::policy::rule::Rule;
+
+use super::document_rewrite::RewriteNeed;
+use super::header_effects::HeaderEffects;
+use super::policy_source::PolicySource;
+use super::schedules::PolicySchedules;
+use super::shadow::ShadowPolicy;
+
+/// A policy and what was resolved for it when it was loaded.
+#[derive(Debug)]
+pub struct PolicySnapshot<C> {
+    /// The policy.
+    pub policy: Arc<Policy>,
+    /// What others keep per policy: the counters of its rules.
+    pub counters: C,
+    /// The fields that its options can make.
+    pub effects: HeaderEffects,
+    /// Whether its options ever change a document.
+    pub rewrite_need: RewriteNeed,
+    /// The limits that its options set by the hour.
+    pub schedules: PolicySchedules,
+    /// Another policy, judged beside it and without any effect.
+    pub shadow: Option<Arc<ShadowPolicy<C>>>,
+    /// How the policy is written.
+    pub source: Arc<PolicySource>,
+    /// Whether the policy needs the ledger: one that does not spares each request a look.
+    pub uses_ledger: bool,
+    /// Whether it asks how deep URLs are.
+    pub depth_use: DepthUse,
+    /// The policy, for what is noted when another one may be in force.
+    pub(crate) version: Arc<PolicyVersion>,
+}
+
+/// A policy, and which one is in force by now.
+#[derive(Debug)]
+pub(crate) struct PolicyVersion {
+    pub(crate) policy: Arc<Policy>,
+    active: Arc<ArcSwap<Policy>>,
+}
+
+impl PolicyVersion {
+    /// The policy in force, if it is another one.
+    pub(crate) fn successor(&self) -> Option<Arc<Policy>> {
+        let now = self.active.load();
+        let same = Arc::ptr_eq(&now, &self.policy) || now.revision() == self.policy.revision();
+        (!same).then(|| Arc::clone(&now))
+    }
+}
+
+/// Whether anything that a policy decides depends on depth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DepthUse {
+    /// A condition names it, or `max_depth` is set.
+    Some,
+    /// Nothing does.
+    None,
+}
+
+impl DepthUse {
+    fn from_policy(policy: &Policy) -> Self {
+        let mut found = policy
+            .possible_values(MAX_DEPTH)
+            .any(|(_, value)| *value != OptionValue::None);
+        for condition in policy.rules().iter().filter_map(Rule::condition) {
+            condition.for_each_field(&mut |field| found |= *field == Field::Depth);
+        }
+        if found { Self::Some } else { Self::None }
+    }
+}
+
+impl<C> PolicySnapshot<C> {
+    /// A policy as it takes force.
+    pub fn new(policy: impl Into<Arc<Policy>>, counters: C) -> Self {
+        let policy = policy.into();
+        let (effects, schedules) = (
+            HeaderEffects::from_policy(&policy),
+            PolicySchedules::from_policy(&policy),
+        );
+        let changes = RewriteNeed::from_policy(&policy);
+        let (remembers, depth_rules) = (policy.needs_ledger(), DepthUse::from_policy(&policy));
+        let (shadow, written) = (None, Arc::default());
+        let in_force = Arc::new(ArcSwap::new(Arc::clone(&policy)));
+        let reign = Arc::new(PolicyVersion {
+            policy: Arc::clone(&policy),
+            active: in_force,
+        });
+        Self {
+            policy,
+            counters,
+            effects,
+            rewrite_need: changes,
+            schedules,
+            shadow,
+            source: written,
+            uses_ledger: remembers,
+            depth_use: depth_rules,
+            version: reign,
+        }
+    }
+
+    /// The same, remembering although its policy does not need that.
+    #[must_use]
+    pub fn with_ledger(self) -> Self {
+        Self {
+            uses_ledger: true,
+            ..self
+        }
+    }
+
+    /// The same, of which is known how it is written.
+    #[must_use]
+    pub fn with_source(self, written: Arc<PolicySource>) -> Self {
+        Self {
+            source: written,
+            ..self
+        }
+    }
+
+    /// The same, which learns from here which policy is in force.
+    fn with_active(self, in_force: &Arc<ArcSwap<Policy>>) -> Self {
+        let (policy, in_force) = (Arc::clone(&self.policy), Arc::clone(in_force));
+        Self {
+            version: Arc::new(PolicyVersion {
+                policy,
+                active: in_force,
+            }),
+            ..self
+        }
+    }
+
+    /// The uses of which a verdict, live or in shadow, may depend on what a site says.
+    pub fn uses(&self) -> impl Iterator<Item = &str> + Clone {
+        self.policy.usage_purposes().chain(
+            self.shadow
+                .iter()
+                .flat_map(|shadow| shadow.policy.usage_purposes()),
+        )
+    }
+
+    /// Whether a decision, live or in shadow, may depend on the year.
+    pub(crate) fn asks_year(&self) -> bool {
+        self.policies().any(Policy::depends_on_year)
+    }
+
+    /// Whether anything, live or in shadow, may want to know what a document says.
+    pub fn reads_documents(&self) -> bool {
+        self.policies()
+            .any(|policy| policy.document_needs().rules || policy.document_needs().checks)
+    }
+
+    /// Whether anything, live or in shadow, names the text of documents.
+    pub fn reads_text(&self) -> bool {
+        self.policies()
+            .any(|policy| policy.document_needs().body_prefix)
+    }
+
+    fn policies(&self) -> impl Iterator<Item = &Policy> {
+        [&*self.policy]
+            .into_iter()
+            .chain(self.shadow.iter().map(|shadow| &*shadow.policy))
+    }
+
+    /// The same with another policy in its shadow.
+    #[must_use]
+    pub fn with_shadow(self, shadow: Option<Arc<ShadowPolicy<C>>>) -> Self {
+        Self { shadow, ..self }
+    }
+}
+
+/// The place where the snapshot in force stands.
+#[derive(Debug)]
+pub struct ActivePolicy<C> {
+    snapshot: ArcSwap<PolicySnapshot<C>>,
+    /// Its policy, for all that was judged under another one.
+    policy: Arc<ArcSwap<Policy>>,
+    changed: watch::Sender<()>,
+}
+
+impl<C> ActivePolicy<C> {
+    /// Puts the first snapshot in force.
+    pub fn new(snapshot: PolicySnapshot<C>) -> Self {
+        let policy = Arc::new(ArcSwap::new(Arc::clone(&snapshot.policy)));
+        let snapshot = ArcSwap::from_pointee(snapshot.with_active(&policy));
+        Self {
+            snapshot,
+            policy,
+            changed: watch::Sender::new(()),
+        }
+    }
+
+    /// The snapshot in force; the old one dies with its last request.
+    pub fn load(&self) -> Arc<PolicySnapshot<C>> {
+        self.snapshot.load_full()
+    }
+
+    /// The snapshot in force, if it is another one than something was judged under.
+    pub fn newer_than(&self, snapshot: &Arc<PolicySnapshot<C>>) -> Option<Arc<PolicySnapshot<C>>> {
+        let now = self.snapshot.load();
+        (!Arc::ptr_eq(&now, snapshot)).then(|| Arc::clone(&now))
+    }
+
+    /// Puts another snapshot in force, for requests that begin from now on; what watches is told.
+    pub fn replace(&self, snapshot: PolicySnapshot<C>) {
+        self.policy.store(Arc::clone(&snapshot.policy));
+        self.snapshot
+            .store(Arc::new(snapshot.with_active(&self.policy)));
+        self.changed.send_replace(());
+    }
+
+    /// Sees each snapshot that is put in force from now on: for what stays open longer than a request.
+    pub fn subscribe(&self) -> watch::Receiver<()> {
+        self.changed.subscribe()
+    }
+}

@@ -1,0 +1,183 @@
+//! Budget: what may be fetched in a day (the option `budget`). A request is asked twice: at the request stage, before it
+//! costs anything, and when it goes, which is when it is counted.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::pipeline::admission::{AdmissionQueue, HostSlot};
+use crate::pipeline::budget::{
+    BudgetAction, BudgetExhausted, BudgetKind, BudgetLimits, BudgetRequest, UrlNovelty, host_number,
+};
+use crate::pipeline::evaluation::Evaluation;
+use crate::pipeline::refusal::Refusal;
+use crate::policy::decide::{Cause, Decision, Verdict};
+use crate::policy::fact::LedgerPresence;
+use crate::policy::options::budget::{self, BudgetOption, BudgetScope};
+use crate::policy::options::{OptionSetter, OptionSlot, schema};
+use crate::urls::domain::registrable_domain;
+
+/// Refuses a request for which nothing is left of the day's budget.
+pub(crate) fn check_remaining<C>(
+    evaluation: &Evaluation<C>,
+    admission: &AdmissionQueue,
+) -> Result<(), Box<Refusal>> {
+    match applicable_budget(evaluation) {
+        Some(budget) => apply(
+            evaluation,
+            &budget,
+            &budget_name(evaluation, budget.per),
+            admission,
+            BudgetAction::Check,
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Counts a request that goes; its slot counts the bytes. Another may have taken the last of the budget meanwhile.
+pub(crate) fn spend<C>(
+    evaluation: &Evaluation<C>,
+    admission: &AdmissionQueue,
+    slot: &mut HostSlot,
+) -> Result<(), Box<Refusal>> {
+    let Some(budget) = applicable_budget(evaluation) else {
+        return Ok(());
+    };
+    let name = budget_name(evaluation, budget.per);
+    apply(evaluation, &budget, &name, admission, BudgetAction::Charge)?;
+    slot.set_budget(Arc::from(name));
+    Ok(())
+}
+
+/// The budget of a request; the robots.txt of a host is part of none.
+fn applicable_budget<C>(evaluation: &Evaluation<C>) -> Option<BudgetOption> {
+    budget::read(evaluation.policy(), &evaluation.trail)
+        .filter(|_| !evaluation.facts.reads_robots_txt())
+}
+
+fn apply<C>(
+    evaluation: &Evaluation<C>,
+    budget: &BudgetOption,
+    name: &str,
+    admission: &AdmissionQueue,
+    action: BudgetAction,
+) -> Result<(), Box<Refusal>> {
+    let BudgetOption {
+        urls,
+        new_urls,
+        bytes,
+        hosts,
+        ..
+    } = *budget;
+    let novelty = match evaluation.facts.policy_facts().in_ledger {
+        LedgerPresence::Present => UrlNovelty::Known,
+        LedgerPresence::Absent => UrlNovelty::New,
+    };
+    let request = BudgetRequest {
+        novelty,
+        host: host_number(evaluation.facts.target.host()),
+    };
+    let asked = admission.budgets().apply(
+        name,
+        BudgetLimits {
+            urls,
+            new_urls,
+            bytes,
+            hosts,
+        },
+        request,
+        action,
+    );
+    asked.map_err(|used_up| Box::new(refusal(evaluation, budget.per, used_up)))
+}
+
+/// What is counted as one.
+fn budget_name<C>(evaluation: &Evaluation<C>, per: BudgetScope) -> String {
+    let (policy, host) = (evaluation.policy(), evaluation.facts.target.host());
+    match per {
+        BudgetScope::Host => format!("host {host}"),
+        BudgetScope::RegistrableDomain => format!("domain {}", registrable_domain(host)),
+        BudgetScope::Crawler => format!("crawler {}", evaluation.facts.crawler.as_str()),
+        BudgetScope::Space => {
+            let space = evaluation
+                .trail
+                .space()
+                .and_then(|space| policy.spaces().all().get(usize::from(space.0)));
+            // Crawlers in no space are counted together, as those of a space are.
+            format!("space {}", space.map_or("", |space| space.name.as_str()))
+        }
+    }
+}
+
+fn refusal<C>(evaluation: &Evaluation<C>, per: BudgetScope, exhausted: BudgetExhausted) -> Refusal {
+    let (policy, trail) = (evaluation.policy(), &evaluation.trail);
+    let cause = match trail.set_by(policy, limit_slot(exhausted.kind)) {
+        OptionSetter::Rule(rule) => Cause::Rule(rule),
+        OptionSetter::BuiltIn | OptionSetter::Document | OptionSetter::Space(_) => Cause::Default,
+    };
+    let verdict = Verdict::Reject(Reason::Budget);
+    let decision = Decision {
+        verdict,
+        stage: Stage::Request,
+        cause,
+        exclusion: None,
+        ..evaluation.decision
+    };
+    let refusal = Refusal::from_decision(policy, trail, &decision);
+    let refusal = refusal.unwrap_or_else(|| Refusal::new(Reason::Budget, Stage::Request));
+    let told = exhausted_text(per, exhausted.kind);
+    let detail = match refusal.detail {
+        Some(about) => Cow::Owned(format!("{told}; {about}")),
+        None => Cow::Borrowed(told),
+    };
+    Refusal {
+        detail: Some(detail),
+        ..refusal
+    }
+    .with_retry_after(Some(exhausted.resets_in))
+}
+
+fn limit_slot(kind: BudgetKind) -> OptionSlot {
+    match kind {
+        BudgetKind::Urls => schema::BUDGET_URLS,
+        BudgetKind::NewUrls => schema::BUDGET_NEW_URLS,
+        BudgetKind::Bytes => schema::BUDGET_BYTES,
+        BudgetKind::Hosts => schema::BUDGET_HOSTS,
+    }
+}
+
+fn exhausted_text(per: BudgetScope, kind: BudgetKind) -> &'static str {
+    match (kind, per) {
+        (BudgetKind::Urls, BudgetScope::Host) => "today's requests for this host are used up",
+        (BudgetKind::Urls, BudgetScope::RegistrableDomain) => {
+            "today's requests for this domain are used up"
+        }
+        (BudgetKind::Urls, BudgetScope::Crawler) => "today's requests of this crawler are used up",
+        (BudgetKind::Urls, BudgetScope::Space) => {
+            "today's requests of this crawl space are used up"
+        }
+        (BudgetKind::NewUrls, BudgetScope::Host) => "today's new URLs of this host are used up",
+        (BudgetKind::NewUrls, BudgetScope::RegistrableDomain) => {
+            "today's new URLs of this domain are used up"
+        }
+        (BudgetKind::NewUrls, BudgetScope::Crawler) => {
+            "today's new URLs of this crawler are used up"
+        }
+        (BudgetKind::NewUrls, BudgetScope::Space) => {
+            "today's new URLs of this crawl space are used up"
+        }
+        (BudgetKind::Bytes, BudgetScope::Host) => "today's bytes of this host are used up",
+        (BudgetKind::Bytes, BudgetScope::RegistrableDomain) => {
+            "today's bytes of this domain are used up"
+        }
+        (BudgetKind::Bytes, BudgetScope::Crawler) => "today's bytes of this crawler are used up",
+        (BudgetKind::Bytes, BudgetScope::Space) => "today's bytes of this crawl space are used up",
+        (BudgetKind::Hosts, BudgetScope::Host) => "today's hosts are used up",
+        (BudgetKind::Hosts, BudgetScope::RegistrableDomain) => {
+            "today's hosts of this domain are used up"
+        }
+        (BudgetKind::Hosts, BudgetScope::Crawler) => "today's hosts of this crawler are used up",
+        (BudgetKind::Hosts, BudgetScope::Space) => "today's hosts of this crawl space are used up",
+    }
+}

@@ -1,0 +1,447 @@
+//! Learn: what is noted in the ledger of a request when it is over.
+//!
+//! Of a GET only; a HEAD and every other method change nothing. What a look makes of a record is said in
+//! `ledger/transition`; here it is told what was seen.
+
+use std::mem::replace;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use http::header::HeaderValue;
+use http::response::Parts;
+use http::{Method, StatusCode};
+
+use crate::ledger::key::LedgerKey;
+use crate::ledger::observation::{
+    DeliveredDocument, ObservationOutcome, ObservedAnswer, ObservedRefusal, RefusalRecording,
+    UrlObservation,
+};
+use crate::ledger::record::{ContentHash, UnixMillis};
+use crate::ledger::recrawl::is_same_content;
+use crate::metrics::record::UrlRetention;
+use crate::model::crawl_status::CrawlStatus;
+use crate::model::crawler::Crawler;
+use crate::model::intent::Intent;
+use crate::model::reason::Reason;
+use crate::model::rule_id::RuleId;
+use crate::model::stage::Stage;
+use crate::pipeline::admission::AdmissionQueue;
+use crate::pipeline::evaluation::Evaluation;
+use crate::pipeline::failure_class::FailureKind;
+use crate::pipeline::refusal::Refusal;
+use crate::pipeline::snapshot::PolicyVersion;
+use crate::pipeline::sweep::sweep_late_record;
+use crate::policy::Policy;
+use crate::policy::options::checks::{self, CheckAction};
+use crate::policy::options::schema::DUPLICATE;
+use crate::policy::space::SpaceIndex;
+use crate::policy::trail::Trail;
+use crate::store::ledger::LedgerUpdate;
+use crate::urls::target::UrlTarget;
+
+use super::ledger::{self, LedgerEntry, url_key};
+use super::recrawl::{has_document, may_be_indexed, read_validators, strong_etag};
+
+/// OmniFind's "parse error, body": an answer that broke off.
+const BROKEN_BODY: u16 = 730;
+
+/// Notes what becomes of a GET when it is dropped. It goes with the answer's body to its last byte: of a document whose
+/// delivery nobody has told it ([`Self::mark_delivered`]), nothing is noted.
+#[derive(Debug)]
+pub struct OutcomeRecorder {
+    subject: OutcomeSubject,
+    ledger_entry: LedgerEntry,
+    /// By what other URLs find the document, once its head is here; none unless the option `duplicate` asks for it.
+    duplicates: Option<Box<DuplicateLookup>>,
+    rule: Option<RuleId>,
+    progress: OutcomeProgress,
+}
+
+/// Whose look it is, and at what.
+#[derive(Debug)]
+struct OutcomeSubject {
+    target: UrlTarget,
+    crawler: Crawler,
+    /// The policy that judged it.
+    version: Arc<PolicyVersion>,
+    space: Option<SpaceIndex>,
+    source: Option<HeaderValue>,
+}
+
+/// How documents that several URLs have are told.
+#[derive(Debug)]
+struct DuplicateLookup {
+    /// What the rules have done, for the keys of other URLs.
+    trail: Trail,
+    /// Bodies of up to so many bytes are judged before they are sent on.
+    max_checked_body: u64,
+}
+
+#[derive(Debug)]
+enum OutcomeProgress {
+    /// No answer yet.
+    Pending,
+    /// This answer is on its way to the client.
+    Answered(OriginAnswer),
+    /// It has ended so, then.
+    Finished(ObservationOutcome, UnixMillis),
+}
+
+/// The head of an answer.
+#[derive(Debug)]
+struct OriginAnswer {
+    at: UnixMillis,
+    status: StatusCode,
+    failure: Option<FailureKind>,
+    document: DeliveredDocument,
+    /// The strong entity tag by which other URLs of the host find the document.
+    etag: Option<Arc<str>>,
+    delivery: BodyDelivery,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum BodyDelivery {
+    InProgress,
+    Complete,
+}
+
+/// Notes that a request was refused before its origin was asked.
+pub fn record_early_refusal<C>(
+    evaluation: &Evaluation<C>,
+    refusal: &Refusal,
+    admission: &AdmissionQueue,
+) {
+    let Some(recalled) = evaluation
+        .ledger_entry
+        .as_ref()
+        .filter(|_| evaluation.facts.method == Method::GET)
+    else {
+        return;
+    };
+    // A look at nothing but the memory of an address that refused somebody else is no look.
+    let unasked = refusal.reason == Reason::UpstreamConnect && refusal.stage == Stage::Destination;
+    let new = recalled.record.is_none() && refusal.failure.is_none();
+    if unasked || new && record_choice(refusal) == RefusalRecording::Skip {
+        return;
+    }
+    if let Some(mut learning) = OutcomeRecorder::for_request(evaluation) {
+        learning.record_refusal(refusal, admission);
+    }
+}
+
+impl OutcomeRecorder {
+    /// For a request that is sent on; none if nothing is to be learned from it.
+    pub fn for_request<C>(evaluation: &Evaluation<C>) -> Option<Box<Self>> {
+        let recalled = evaluation
+            .ledger_entry
+            .as_ref()
+            .filter(|_| evaluation.facts.method == Method::GET)?;
+        let about = OutcomeSubject {
+            target: evaluation.facts.target.clone(),
+            crawler: evaluation.facts.crawler.clone(),
+            version: Arc::clone(&evaluation.snapshot.version),
+            space: evaluation.trail.space(),
+            source: evaluation.effects().source().cloned(),
+        };
+        Some(Box::new(Self {
+            subject: about,
+            ledger_entry: recalled.clone(),
+            duplicates: None,
+            rule: None,
+            progress: OutcomeProgress::Pending,
+        }))
+    }
+
+    /// This address has answered.
+    pub fn set_address(&mut self, address: IpAddr) {
+        self.ledger_entry.address = Some(address);
+    }
+
+    /// The head of the origin's answer is here; it names this type.
+    pub(crate) fn record_head<C>(
+        &mut self,
+        evaluation: &Evaluation<C>,
+        head: &Parts,
+        content_type: &str,
+        failure: Option<FailureKind>,
+        at: UnixMillis,
+    ) {
+        let validators = read_validators(&head.headers);
+        let document = DeliveredDocument {
+            validators,
+            content_hash: None,
+            content_type: content_type.into(),
+            size: 0,
+        };
+        // Rules on answers may set both.
+        self.subject.source = evaluation.effects().source().cloned();
+        self.duplicates = DuplicateLookup::from_options(evaluation.policy(), &evaluation.trail);
+        let etag = self
+            .duplicates
+            .as_ref()
+            .and_then(|_| strong_etag(&head.headers))
+            .map(Arc::from);
+        let delivery = BodyDelivery::InProgress;
+        self.progress = OutcomeProgress::Answered(OriginAnswer {
+            at,
+            status: head.status,
+            failure,
+            document,
+            etag,
+            delivery,
+        });
+    }
+
+    /// So many bytes of the answer's body were handed to the client.
+    pub fn add_sent_bytes(&mut self, bytes: u64) {
+        if let OutcomeProgress::Answered(heard) = &mut self.progress {
+            heard.document.size += bytes;
+        }
+    }
+
+    /// The SHA-256 of the answer's whole body, content codings undone.
+    pub fn set_content_hash(&mut self, hash: ContentHash) {
+        if let OutcomeProgress::Answered(heard) = &mut self.progress {
+            heard.document.content_hash = Some(hash);
+        }
+    }
+
+    /// The last byte was handed to the client.
+    pub fn mark_delivered(&mut self) {
+        if let OutcomeProgress::Answered(heard) = &mut self.progress {
+            heard.delivery = BodyDelivery::Complete;
+        }
+    }
+
+    /// The origin's body broke off.
+    pub fn record_broken_body(&mut self) {
+        if let OutcomeProgress::Answered(OriginAnswer {
+            at, failure: None, ..
+        }) = self.progress
+        {
+            let failing = FailureKind::Temporary;
+            self.progress = OutcomeProgress::Finished(
+                ObservationOutcome::Failed {
+                    failure: failing,
+                    code: Some(BROKEN_BODY),
+                },
+                at,
+            );
+        }
+    }
+
+    /// The request is refused, or its answer is.
+    pub fn record_refusal(&mut self, refusal: &Refusal, admission: &AdmissionQueue) {
+        match self.progress {
+            OutcomeProgress::Pending => self.finish_refused(refusal, ledger::now(admission)),
+            OutcomeProgress::Answered(_) | OutcomeProgress::Finished(..) => {
+                self.record_late_refusal(refusal)
+            }
+        }
+    }
+
+    /// The answer is refused while it is on its way.
+    pub fn record_late_refusal(&mut self, refusal: &Refusal) {
+        if let OutcomeProgress::Answered(OriginAnswer { at, .. }) = self.progress {
+            self.finish_refused(refusal, at);
+        }
+    }
+
+    fn finish_refused(&mut self, refusal: &Refusal, at: UnixMillis) {
+        self.rule.clone_from(&refusal.rule);
+        let row = refusal.reason.row();
+        let (outcome, code) = (row.crawl_status, refusal.code.or(row.code));
+        let what = match (&self.progress, refusal.failure) {
+            (_, Some(failing)) => ObservationOutcome::Failed {
+                failure: failing,
+                code,
+            },
+            (OutcomeProgress::Pending | OutcomeProgress::Finished(..), None) => {
+                let intent = refusal.intent().unwrap_or(Intent::Deny);
+                ObservationOutcome::Refused(ObservedRefusal {
+                    crawl_status: outcome,
+                    intent,
+                    code,
+                    recording: record_choice(refusal),
+                })
+            }
+            (OutcomeProgress::Answered(heard), None) => {
+                // A page that says that it is an error is taken for one.
+                let soft = refusal.reason == Reason::SoftError;
+                let failing = if soft {
+                    Some(FailureKind::Permanent)
+                } else {
+                    heard.failure
+                };
+                let (status, intent) = (heard.status.as_u16(), refusal.intent());
+                ObservationOutcome::Answered(ObservedAnswer {
+                    status,
+                    crawl_status: outcome,
+                    intent,
+                    code,
+                    failure: failing,
+                    document: None,
+                })
+            }
+        };
+        self.progress = OutcomeProgress::Finished(what, at);
+    }
+
+    /// Whether the body is that of the document that was delivered last.
+    pub fn is_unmodified(&self, hash: &ContentHash) -> bool {
+        let record = self
+            .ledger_entry
+            .record
+            .as_ref()
+            .filter(|record| has_document(record));
+        record.is_some_and(|record| is_same_content(record, hash))
+    }
+
+    /// Another URL of the host whose document has the same body. None unless the option `duplicate` asks for it.
+    pub fn find_duplicate(&self, hash: &ContentHash) -> Option<Arc<str>> {
+        let other = self
+            .ledger_entry
+            .ledger
+            .url_with_content(self.version_key(&hex(hash)))?;
+        let target = UrlTarget::parse(&other).ok()?;
+        let key = url_key(
+            &self.subject.version.policy,
+            &self.duplicates.as_ref()?.trail,
+            &self.subject.crawler,
+            &target,
+        );
+        let record = self
+            .ledger_entry
+            .ledger
+            .look_up(key)
+            .filter(|_| key != self.ledger_entry.key)?;
+        (may_be_indexed(&record) && is_same_content(&record, hash)).then_some(other)
+    }
+
+    fn version_key(&self, version: &str) -> LedgerKey {
+        LedgerKey::for_content(
+            self.subject.crawler.as_str(),
+            self.subject.target.host(),
+            version,
+        )
+    }
+
+    /// By which the document is found by other URLs: the hash of a body that is judged before it is sent on, and the
+    /// strong entity tag of any other, of which only the head can tell.
+    fn content_key(&self, heard: &OriginAnswer) -> Option<LedgerKey> {
+        let judged = heard.document.size <= self.duplicates.as_ref()?.max_checked_body;
+        let hash = heard
+            .document
+            .content_hash
+            .as_ref()
+            .map(|hash| Arc::from(hex(hash)));
+        let etag = heard.etag.clone();
+        let version = if judged { hash.or(etag) } else { etag.or(hash) };
+        version.map(|version| self.version_key(&version))
+    }
+
+    /// What has become of it, if that is anything to note. Nothing else does from now on.
+    fn take_outcome(&mut self) -> Option<(UnixMillis, ObservationOutcome, Option<LedgerKey>)> {
+        let heard = match replace(&mut self.progress, OutcomeProgress::Pending) {
+            OutcomeProgress::Pending => return None,
+            OutcomeProgress::Finished(what, at) => return Some((at, what, None)),
+            OutcomeProgress::Answered(heard) => heard,
+        };
+        let status = heard.status;
+        if status.is_success() && heard.delivery != BodyDelivery::Complete {
+            return None;
+        }
+        let is_document = status == StatusCode::OK;
+        let content = if is_document {
+            self.content_key(&heard)
+        } else {
+            None
+        };
+        let document = is_document.then_some(heard.document);
+        let (outcome, failing) = (
+            CrawlStatus::from_origin_status(status.as_u16()),
+            heard.failure,
+        );
+        let (status, intent, code) = (status.as_u16(), None, None);
+        let what = ObservationOutcome::Answered(ObservedAnswer {
+            status,
+            crawl_status: outcome,
+            intent,
+            code,
+            failure: failing,
+            document,
+        });
+        Some((heard.at, what, content))
+    }
+
+    fn to_observation(&self, at: UnixMillis, what: ObservationOutcome) -> UrlObservation {
+        let OutcomeSubject {
+            target,
+            crawler,
+            version: reign,
+            space,
+            source,
+        } = &self.subject;
+        let policy = &reign.policy;
+        let space = space.and_then(|space| policy.spaces().get(space));
+        let source = source.as_ref().and_then(|source| source.to_str().ok());
+        UrlObservation {
+            at,
+            url: target.shared(),
+            crawler: crawler.shared_name(),
+            space: space.map(|space| space.name.shared()),
+            depth: self.ledger_entry.base_depth,
+            address: self.ledger_entry.address,
+            source: source.map(Arc::from),
+            revision: policy.shared_revision(),
+            rule: self.rule.as_ref().map(|rule| rule.as_str().into()),
+            outcome: what,
+        }
+    }
+}
+
+impl DuplicateLookup {
+    fn from_options(policy: &Policy, trail: &Trail) -> Option<Box<Self>> {
+        if !policy.compares_content() {
+            return None;
+        }
+        let judged = match checks::read_action(policy, trail, DUPLICATE) {
+            CheckAction::Pass => return None,
+            CheckAction::Tag => 0,
+            CheckAction::Reject => checks::max_buffer(policy, trail),
+        };
+        Some(Box::new(Self {
+            trail: trail.clone(),
+            max_checked_body: judged,
+        }))
+    }
+}
+
+/// The option `record`, for the ledger: what the log keeps whole gets a record.
+fn record_choice(refusal: &Refusal) -> RefusalRecording {
+    match refusal.url_detail {
+        UrlRetention::Full => RefusalRecording::Keep,
+        UrlRetention::Host | UrlRetention::None => RefusalRecording::Skip,
+    }
+}
+
+fn hex(hash: &ContentHash) -> String {
+    hash.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+impl Drop for OutcomeRecorder {
+    fn drop(&mut self) {
+        if let Some((at, what, content)) = self.take_outcome() {
+            let (key, seen) = (self.ledger_entry.key, self.to_observation(at, what));
+            self.ledger_entry.ledger.record(LedgerUpdate {
+                key,
+                observation: seen,
+                content_key: content,
+            });
+            // Behind the note: a policy that takes force from now on is swept for with it.
+            if let Some(successor) = self.subject.version.successor() {
+                sweep_late_record(&self.ledger_entry.ledger, &successor, key, at);
+            }
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! What becomes of a tunnel's TLS: the option `tls`, decided once for each CONNECT (decisions.md section 4).
+
+use crate::metrics::record::UrlRetention;
+use crate::model::reason::Reason;
+use crate::model::rule_id::RuleId;
+use crate::model::stage::Stage;
+use crate::policy::Policy;
+use crate::policy::options::schema::slot;
+use crate::policy::options::{OptionSetter, OptionSlot};
+use crate::policy::trail::Trail;
+
+use super::refusal::{Refusal, recorded_url_detail};
+use super::snapshot::PolicySnapshot;
+use super::tunnel::{TunnelFacts, evaluate};
+
+const TLS: OptionSlot = slot("tls");
+
+/// What is done with a tunnel's TLS.
+#[derive(Clone, Debug)]
+pub enum TlsHandling {
+    /// It ends here, and each request inside is judged whole.
+    Intercept,
+    /// It goes on to the origin unseen.
+    Tunnel,
+    /// Neither.
+    Reject(Box<Refusal>),
+}
+
+/// What the policy says of a tunnel's TLS; nothing if it leaves that to the configuration.
+///
+/// The option may be set only under conditions that a CONNECT answers, so nothing that a tunnel hides can change this.
+pub fn tls_handling<C>(
+    tunnel_facts: &TunnelFacts,
+    snapshot: &PolicySnapshot<C>,
+) -> Option<TlsHandling> {
+    let policy = &snapshot.policy;
+    let (trail, _) = evaluate(policy, tunnel_facts);
+    match trail.word(policy, TLS)? {
+        "intercept" => Some(TlsHandling::Intercept),
+        "tunnel" => Some(TlsHandling::Tunnel),
+        _ => Some(TlsHandling::Reject(Box::new(tls_refusal(policy, &trail)))),
+    }
+}
+
+/// A rule's `tls: reject`, or that of the options.
+fn tls_refusal(policy: &Policy, trail: &Trail) -> Refusal {
+    let refusal = Refusal {
+        url_detail: recorded_url_detail(policy, trail, UrlRetention::Host),
+        ..Refusal::new(Reason::Default, Stage::Connect)
+    };
+    match trail.set_by(policy, TLS) {
+        OptionSetter::Rule(index) => {
+            let rule = policy.rules().get(index.0 as usize);
+            let id = rule.and_then(|rule| RuleId::new(rule.id.as_str()));
+            let about = rule
+                .and_then(|rule| rule.about.as_deref())
+                .unwrap_or("no TLS to this host (tls: reject)");
+            Refusal {
+                reason: Reason::Rule,
+                rule: id,
+                cause: Some(index),
+                ..refusal
+            }
+            .with_detail(about.to_owned())
+        }
+        OptionSetter::Document | OptionSetter::Space(_) | OptionSetter::BuiltIn => {
+            refusal.with_detail("no TLS through this proxy (tls: reject)")
+        }
+    }
+}
