@@ -2,10 +2,10 @@
 """Writes the dashboards, `*.json` beside this file, from their descriptions in `boards/`.
 
     python3 dashboards/build.py            write them
-    python3 dashboards/build.py --check    say which are not what this would write; exit code 1 if any
+    python3 dashboards/build.py --check    list those that are out of date; exit code 1 if any
 
-Standard library only. The JSON is committed, so that nobody needs this to import a dashboard; who changes a description
-writes it again.
+Standard library only. The JSON is committed, so importing a dashboard does not need this script; after changing a
+description, run it again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def texts() -> dict[str, str]:
 
 
 def differing() -> list[str]:
-    """Dashboards that are not what their descriptions say, and those that have none."""
+    """Dashboards that differ from their descriptions, and those without one."""
     written = {path.name: path.read_text(encoding="utf-8") for path in HERE.glob("*.json")}
     wanted = texts()
     return sorted(name for name in written.keys() | wanted.keys() if written.get(name) != wanted.get(name))

@@ -1,1 +1,1 @@
-"""What the dashboards show, one module each, and in `grafana` how Grafana wants it written."""
+"""The dashboards, one module each; `grafana` has the JSON that Grafana expects."""

@@ -1,4 +1,4 @@
-"""Fleet: is one instance unlike the others, and is any of them short of something?"""
+"""Fleet: differences between instances, and their resources."""
 
 from .grafana import Board, Column, heading, lines, number, share, table
 
@@ -17,7 +17,7 @@ NOW = [
     ),
     number(
         "Versions",
-        "More than one while an upgrade is under way.",
+        "More than one during an upgrade.",
         "short",
         "count(count by (version) (crawlgate_build_info{@}))",
         steps=[(2, "yellow")],
@@ -26,7 +26,7 @@ NOW = [
     ),
     number(
         "Policy revisions",
-        "More than one: instances do not agree on what is refused.",
+        "More than one: instances have different policies.",
         "short",
         "count(count by (policy, revision) (crawlgate_policy_info{@}))",
         steps=[(2, "red")],
@@ -35,7 +35,7 @@ NOW = [
     ),
     number(
         "Panics",
-        "Requests in the time range that ended in a panic: each is a bug, and its message is on standard error.",
+        "Requests in the time range that ended in a panic. Each is a bug; its message is on standard error.",
         "short",
         "sum(increase(crawlgate_panics_total{@}[$__range]))",
         steps=[(1, "red")],
@@ -44,7 +44,7 @@ NOW = [
     ),
     number(
         "Log lines lost",
-        "Lines of the decision log in the time range that were not written: log too slow, or disk full.",
+        "Lines of the decision log that were not written in the time range: the log is too slow, or the disk is full.",
         "short",
         "sum(increase(crawlgate_decision_log_dropped_total{@}[$__range]))",
         steps=[(1, "red")],
@@ -52,7 +52,7 @@ NOW = [
         width=4,
     ),
     number(
-        "Processor time a request",
+        "Processor time per request",
         "Mean over all instances.",
         "s",
         "sum(rate(process_cpu_seconds_total{@}[~])) / sum(rate(crawlgate_requests_total{@}[~]) > 0)",
@@ -60,7 +60,7 @@ NOW = [
     ),
     table(
         "Instances",
-        "What runs where. Sort by a column to find the one that is unlike the others.",
+        "All instances. Sort by a column to find one that differs from the others.",
         ["instance", "version", "policy", "revision"],
         [
             Column("", "max by (instance, version) (crawlgate_build_info{@})"),
@@ -81,11 +81,11 @@ NOW = [
 ]
 
 WORK = [
-    heading("Work"),
-    lines("Requests", "Of each instance.", "reqps", [("{{instance}}", REQUESTS)], stacked=True),
+    heading("Load"),
+    lines("Requests", "Requests per second of each instance.", "reqps", [("{{instance}}", REQUESTS)], stacked=True),
     lines(
         "Share refused",
-        "Instances with the same policy and traffic refuse about the same share; one that does not has another policy, or "
+        "Instances with the same policy and traffic refuse about the same share. One that differs has another policy or "
         "other clients.",
         "percentunit",
         [("{{instance}}", share(REJECTS, "sum by (instance) (rate(crawlgate_decisions_total{@}[~]))"))],
@@ -99,15 +99,15 @@ WORK = [
         steps=[(9000, "red")],
     ),
     lines(
-        "Requests under way",
-        "Whose answer is not complete, those that wait for their host's turn included.",
+        "Requests in progress",
+        "Requests whose answer is not complete, including those that wait for their host's turn.",
         "short",
         [("{{instance}}", "sum by (instance) (crawlgate_inflight_requests{@})")],
     ),
 ]
 
 MEANS = [
-    heading("Means"),
+    heading("Resources"),
     lines(
         "Processor",
         "Cores in use.",
@@ -121,8 +121,9 @@ MEANS = [
         [("{{instance}}", "sum by (instance) (process_resident_memory_bytes{@})")],
     ),
     lines(
-        "Open files, of those allowed",
-        "A request under way needs two, an idle connection one; at 1 nothing can be accepted.",
+        "Share of open files",
+        "Open files divided by the limit. A request in progress needs two, an idle connection one; at 1 no connection can "
+        "be accepted.",
         "percentunit",
         [("{{instance}}", "max by (instance) (process_open_fds{@} / process_max_fds{@})")],
         most=1,
@@ -130,13 +131,13 @@ MEANS = [
     ),
     lines(
         "Lost log lines",
-        "Of the decision log. `logs.on_full: wait` makes requests wait instead.",
+        "Lost lines of the decision log. With `logs.on_full: wait`, requests wait instead.",
         "cps",
         [("{{instance}}", "sum by (instance) (rate(crawlgate_decision_log_dropped_total{@}[~]))")],
     ),
     lines(
-        "Refused because there is no room",
-        "overloaded: limits of connections or tunnels. queue_full: limits.queue. shutting_down: the instance drains.",
+        "Refused for lack of capacity",
+        "overloaded: a limit of connections or tunnels. queue_full: limits.queue. shutting_down: the instance is draining.",
         "reqps",
         [
             (
@@ -149,7 +150,7 @@ MEANS = [
     ),
     lines(
         "Loads of the policy",
-        "Attempts on each instance, by result.",
+        "Attempts to load the policy on each instance, by result.",
         "short",
         [("{{result}}, {{instance}}", "sum by (result, instance) (increase(crawlgate_policy_reloads_total{@}[~]))")],
     ),
@@ -158,6 +159,6 @@ MEANS = [
 BOARD = Board(
     "crawlgate-fleet",
     "crawlgate / Fleet",
-    "Instances side by side: versions, policies, load and means.",
+    "Instances side by side: versions, policies, load and resources.",
     [*NOW, *WORK, *MEANS],
 )

@@ -1,6 +1,6 @@
-"""How Grafana writes a dashboard in JSON (schema 39, Grafana 10.3 and later): panels, queries, variables.
+"""Grafana's JSON for a dashboard (schema 39, Grafana 10.3 and later): panels, queries, variables.
 
-What is shown stands in the other modules. There, in a query, `@` inside a selector is the job and instance chosen above
+The other modules describe the dashboards. In their queries, `@` inside a selector is the job and instance selected above
 the panels, and `[~]` is the range for rates that Grafana derives from the scrape interval:
 `rate(crawlgate_panics_total{@}[~])`.
 """
@@ -15,19 +15,19 @@ COLUMNS = 24
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 CHOSEN = 'job=~"$job",instance=~"$instance"'
 
-# A threshold: the colour from this value on.
+# A threshold: a value, and the colour from that value on.
 Step = tuple[float, str]
-# What the legend says, and the query; labels go in double braces.
+# The legend, and the query; in the legend, labels are in double braces.
 Query = tuple[str, str]
 
 
 def expression(text: str) -> str:
-    """A query as Prometheus is asked it, but for the variables."""
+    """A query as it is sent to Prometheus, before Grafana fills in its variables."""
     return text.replace("{@", "{" + CHOSEN).replace("[~]", "[$__rate_interval]")
 
 
 def share(part: str, whole: str) -> str:
-    """Part of a whole, 0 to 1; nothing while there is no whole."""
+    """Part of a whole, 0 to 1; no value while the whole is 0."""
     return f"{part} / ({whole} > 0)"
 
 
@@ -39,19 +39,19 @@ def quantiles(family: str, more: str = "") -> list[Query]:
 
 @dataclasses.dataclass
 class Panel:
-    """One panel, or the heading of those behind it; its place is found by [`Board`]."""
+    """One panel, or the heading of those after it; [`Board`] computes its position."""
 
     width: int
     height: int
     body: dict
 
     def model(self, number: int, x: int, y: int) -> dict:
-        """Its JSON at a place of the grid."""
+        """Its JSON at a position of the grid."""
         place = {"h": self.height, "w": self.width, "x": x, "y": y}
         return {"id": number, **self.body, "gridPos": place}
 
     def leading_to(self, name: str, title: str) -> Panel:
-        """The same, with a link to the dashboard that tells more, for the same time and instances."""
+        """The same panel, with a link to a more detailed dashboard for the same time and instances."""
         chosen = "&".join(f"${{{variable}:queryparam}}" for variable in ("datasource", "job", "instance"))
         url = f"/d/crawlgate-{name}?${{__url_time_range}}&{chosen}"
         self.body["links"] = [_link(title, "link", title) | {"tags": [], "url": url, "includeVars": False, "keepTime": False}]
@@ -75,7 +75,7 @@ def lines(
     most: float | None = None,
     steps: list[Step] | None = None,
 ) -> Panel:
-    """Values over time; stacked where their sum means something. `steps` draws lines at these values."""
+    """Values over time; stacked if their sum is meaningful. `steps` draws lines at these values."""
     custom = {
         "drawStyle": "line",
         "lineInterpolation": "linear",
@@ -109,7 +109,7 @@ def number(
 ) -> Panel:
     """The latest value, large, in the colour of the last step that it reaches, `base` below the first.
 
-    `trend` draws the time before behind it.
+    `trend` draws the recent values in the background.
     """
     options = {
         "reduceOptions": {"calcs": ["lastNotNull"], "fields": "", "values": False},
@@ -127,7 +127,7 @@ def number(
 
 
 def ranking(title: str, about: str, unit: str, query: str, legend: str, *, width: int = 12, height: int = 10) -> Panel:
-    """Bars, for what a query says of the whole time range."""
+    """Bars, for a query over the whole time range."""
     options = {
         "displayMode": "gradient",
         "orientation": "horizontal",
@@ -146,7 +146,7 @@ def ranking(title: str, about: str, unit: str, query: str, legend: str, *, width
 
 
 def heat(title: str, about: str, query: str, *, width: int = 12, height: int = 8) -> Panel:
-    """A histogram of seconds over time; the query is one of buckets."""
+    """A histogram of seconds over time; the query returns its buckets."""
     options = {
         "calculate": False,
         "cellGap": 1,
@@ -174,7 +174,7 @@ def heat(title: str, about: str, query: str, *, width: int = 12, height: int = 8
 
 @dataclasses.dataclass(frozen=True)
 class Column:
-    """A column of values: one query. `words` replace values; a column without a name is not shown."""
+    """A column of values: one query. `words` replaces values; a column without a name is hidden."""
 
     name: str
     query: str
@@ -193,7 +193,7 @@ def table(
     height: int = 10,
     sort: str | None = None,
 ) -> Panel:
-    """Labels, then one column for each query; rows with the same labels are one."""
+    """Labels, then one column for each query; rows with the same labels are merged."""
     values = [f"Value #{_letter(n)}" if len(columns) > 1 else "Value" for n in range(len(columns))]
     names = dict(zip(values, (column.name for column in columns)))
     renamed = {label: label.capitalize() for label in labels} | {value: name for value, name in names.items() if name}
@@ -251,7 +251,7 @@ def _panel(
 
 
 def _defaults(unit: str, steps: list[Step] | None, color: dict, base: str = "green") -> dict:
-    """Without steps there is one neutral colour."""
+    """Without steps there is a single neutral colour."""
     first = {"color": base if steps else "blue", "value": None}
     others = [{"color": color_, "value": value} for value, color_ in steps or []]
     return {"unit": unit, "color": color, "thresholds": {"mode": "absolute", "steps": [first, *others]}}
@@ -262,7 +262,7 @@ def _letter(place: int) -> str:
 
 
 def _target(place: int, text: str, legend: str, kind: str = "range") -> dict:
-    """`kind`: range and heatmap over time, instant and table now."""
+    """`kind`: `range` and `heatmap` are queries over time, `instant` and `table` at the current time."""
     instant = kind in ("instant", "table")
     return {
         "refId": _letter(place),
@@ -278,7 +278,7 @@ def _target(place: int, text: str, legend: str, kind: str = "range") -> dict:
 
 @dataclasses.dataclass
 class Board:
-    """A dashboard. `compares` adds the variable `$compare`: how long ago "before" was."""
+    """A dashboard. `compares` adds the variable `$compare`: how long ago the compared time is."""
 
     uid: str
     title: str
@@ -288,7 +288,7 @@ class Board:
 
     def model(self) -> dict:
         """Its JSON."""
-        others = "The other dashboards of crawlgate, for the same time and instances"
+        others = "The other crawlgate dashboards, for the same time and instances"
         return {
             "id": None,
             "uid": self.uid,
@@ -333,7 +333,7 @@ class Board:
         return found + [_compare()] if self.compares else found
 
     def _placed(self) -> list[dict]:
-        """From left to right; a panel that does not fit into its line begins the next."""
+        """Places panels from left to right; a panel that does not fit into its row begins the next."""
         placed, x, y, tallest = [], 0, 0, 0
         for number_, panel in enumerate(self.panels, 1):
             if x + panel.width > COLUMNS:
@@ -353,11 +353,11 @@ def _labels(name: str, label: str, query: str) -> dict:
         "query": query,
         "regex": "",
         "hide": 0,
-        # Asked again when the time range changes.
+        # Refreshed when the time range changes.
         "refresh": 2,
         "sort": 1,
         "multi": True,
-        # All stands for each of them, not for everything that Prometheus scrapes.
+        # "All" means all values of this query, not everything that Prometheus scrapes.
         "includeAll": True,
         "options": [],
         "current": {"selected": True, "text": ["All"], "value": ["$__all"]},
@@ -370,7 +370,7 @@ def _compare() -> dict:
     return {
         "name": "compare",
         "label": "Compare with",
-        "description": "How long ago the time lies that panels of before and after compare with",
+        "description": "How long ago the time is with which the panels 'now and before' compare",
         "type": "custom",
         "query": ",".join(choices),
         "hide": 0,
@@ -407,11 +407,11 @@ def _own_annotations() -> dict:
 
 
 def _reloads() -> dict:
-    """A mark where a policy took force that was in force nowhere a minute before."""
+    """A mark where a policy took effect that no instance had a minute before."""
     now = "count by (policy, revision) (crawlgate_policy_info{@})"
     before = "count by (policy, revision) (crawlgate_policy_info{@} offset 1m)"
     return {
-        "name": "Policy took force",
+        "name": "Policy took effect",
         "datasource": DATASOURCE,
         "enable": True,
         "iconColor": "purple",

@@ -1,4 +1,4 @@
-"""Ledger: what is remembered of URLs, what was told of them, what memory refuses, and whether the disk keeps up."""
+"""Ledger: the recorded URLs, refusals based on them, events, and the disk."""
 
 from .grafana import Board, heading, lines, number
 
@@ -11,30 +11,30 @@ NOW = [
     heading("Now"),
     number(
         "URLs",
-        "URLs that are remembered, one for each crawler that asked for it.",
+        "URLs in the ledger, counted once for each crawler that requested them.",
         "short",
         f"sum({URLS}{{@}})",
         width=4,
     ),
     number(
         "Accepted",
-        "Of the URLs that are remembered, those whose last answer was passed on.",
+        "Share of the URLs in the ledger whose last answer was passed on.",
         "percentunit",
         f'sum({URLS}{{@,status="ACCEPTED"}}) / (sum({URLS}{{@}}) > 0)',
         width=4,
     ),
     number(
         "Removals",
-        "Removal orders that were written in the time range. Many at once after a reload mean that a crawl space shrank: "
-        "was that meant?",
+        "Removal events in the time range. Many at once after a reload mean that a crawl space became smaller: was that "
+        "intended?",
         "short",
         f'sum(increase({EVENTS}{{@,kind="removal"}}[$__range]))',
         width=4,
         trend=False,
     ),
     number(
-        "Not written yet",
-        "Changes that are not on the disk, on the instance that has most. The limit is ledger.queue, 10,000 by default; at "
+        "Pending changes",
+        "Changes that are not yet on disk, on the instance with the most. The limit is ledger.queue, 10,000 by default; at "
         "the limit requests wait.",
         "short",
         "max(crawlgate_ledger_queue{@})",
@@ -43,8 +43,8 @@ NOW = [
     ),
     number(
         "Lost looks",
-        "Looks at URLs that the ledger does not remember, in the time range: the disk too slow with ledger.on_full: drop, "
-        "or a disk that fails.",
+        "Changes that the ledger lost in the time range: the disk is too slow and ledger.on_full is drop, or the disk "
+        "fails.",
         "short",
         "sum(increase(crawlgate_ledger_dropped_total{@}[$__range]))",
         width=4,
@@ -53,7 +53,7 @@ NOW = [
     ),
     number(
         "Dead letters",
-        "Events that the webhook did not take, in the time range; they are in events-undelivered.ndjson.",
+        "Events in the time range that the webhook did not accept; they are in events-undelivered.ndjson.",
         "short",
         f'sum(increase({FEED}{{@,result="dead_letter"}}[$__range]))',
         width=4,
@@ -63,18 +63,18 @@ NOW = [
 ]
 
 KEPT = [
-    heading("What is remembered"),
+    heading("URLs"),
     lines(
-        "URLs by what became of them",
-        "The last thing that happened to each URL, in the words of Crawl-Status.",
+        "URLs by status",
+        "The last outcome for each URL, as in Crawl-Status.",
         "short",
         [("{{status}}", f"sum by (status) ({URLS}{{@}}) > 0")],
         stacked=True,
     ),
     lines(
-        "Refused by memory",
-        "premature: asked for again too soon. unmodified, duplicate: the document is known. budget: the day's allowance is "
-        "used up. trap, too_deep: patterns without end, and links too far from a start.",
+        "Refused because of earlier requests, or as traps",
+        "premature: requested again too soon. unmodified, duplicate: the document is known. budget: the day's budget is "
+        "used up. trap: an endless pattern of URLs. too_deep: too many links from a start page.",
         "reqps",
         [("{{reason}}", f"sum by (reason) (rate({BY_MEMORY}[~]))")],
         stacked=True,
@@ -82,45 +82,46 @@ KEPT = [
 ]
 
 TOLD = [
-    heading("What is told to those who keep an index"),
+    heading("Events for systems that keep an index"),
     lines(
         "Events by kind",
-        "removal: must leave the index. permanent_error: failed for good, and no index has it. moved: another crawler has it.",
+        "removal: remove the URL from the index. permanent_error: it failed permanently, and is in no index. moved: another "
+        "crawler has it.",
         "cps",
         [("{{kind}}", f"sum by (kind) (rate({EVENTS}{{@}}[~]))")],
         stacked=True,
     ),
     lines(
-        "Events on their way out",
-        "Events that ledger.events.file and .webhook took, and those that the webhook did not.",
+        "Event deliveries",
+        "Events that ledger.events.file and .webhook accepted, and those that the webhook did not.",
         "cps",
         [("{{feed}} {{result}}", f"sum by (feed, result) (rate({FEED}{{@}}[~]))")],
     ),
     lines(
-        "Events not delivered yet",
-        "The more, the later an index hears of a removal.",
+        "Pending events",
+        "Events that are not delivered yet. The more there are, the later an index is told of a removal.",
         "short",
         [("{{instance}} {{feed}}", "max by (instance, feed) (crawlgate_ledger_feed_behind{@})")],
     ),
     lines(
-        "Deliveries that failed",
-        "Tries of the file or the webhook that failed, a second; what can help is tried again.",
+        "Failed deliveries",
+        "Failed attempts per second to write the file or post to the webhook. Errors that may be temporary are retried.",
         "cps",
         [("{{feed}}", "sum by (feed) (rate(crawlgate_ledger_feed_failures_total{@}[~]))")],
     ),
 ]
 
 DISK = [
-    heading("The disk"),
+    heading("Disk"),
     lines(
-        "Changes not written yet",
-        "A queue that stays long means that the disk does not keep up.",
+        "Pending changes, by instance",
+        "A queue that stays long means that the disk cannot keep up.",
         "short",
         [("{{instance}}", "max by (instance) (crawlgate_ledger_queue{@})")],
     ),
     lines(
         "Waits, losses and failed commits",
-        "Requests that waited for room, looks that were lost, and attempts to write that failed, a second.",
+        "Requests that waited for space in the queue, lost changes, and failed attempts to write, per second.",
         "cps",
         [
             ("waits", "sum(rate(crawlgate_ledger_waits_total{@}[~]))"),
@@ -133,6 +134,6 @@ DISK = [
 BOARD = Board(
     "crawlgate-ledger",
     "crawlgate / Ledger and events",
-    "What is remembered of URLs, what was told of them, and whether the disk keeps up.",
+    "The URLs in the ledger, the events about them, and the disk.",
     [*NOW, *KEPT, *TOLD, *DISK],
 )

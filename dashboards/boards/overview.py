@@ -1,4 +1,4 @@
-"""Overview: is it working, what does it refuse, and does anything look wrong?"""
+"""Overview: traffic, refusals and failures of all instances."""
 
 from .grafana import Board, Column, heading, lines, number, quantiles, share, table
 
@@ -11,44 +11,44 @@ NOW = [
     heading("Now"),
     number(
         "Requests",
-        "Requests a second that ended, allowed and refused.",
+        "Completed requests per second, allowed and refused.",
         "reqps",
         "sum(rate(crawlgate_requests_total{@}[~]))",
     ),
     number(
         "Refused",
-        "Share of requests that were refused, for whatever reason. What is usual depends on the policy; a jump after a "
-        "reload is what to look for.",
+        "Share of requests that were refused, for any reason. The usual level depends on the policy; look for a jump "
+        "after a reload.",
         "percentunit",
         share(REJECTS, ALL),
         steps=[(0.5, "yellow"), (0.9, "red")],
     ),
     number(
         "Answer time, p95",
-        "95 of 100 answers of origins were complete within this time, waiting for the host's turn included.",
+        "95 of 100 answers from origins were complete within this time, including the wait for the host's turn.",
         "s",
         'histogram_quantile(0.95, sum by (le) (rate(crawlgate_request_duration_seconds_bucket{@,source="origin"}[~])))',
         steps=[(10, "yellow"), (30, "red")],
     ),
     number(
         "Origins failing",
-        "Share of exchanges with origins that failed: name look-up, connection, TLS, time-out or a broken answer.",
+        "Share of exchanges with origins that failed: name look-up, connection, TLS, time-out or an incomplete answer.",
         "percentunit",
         share(ERRORS, f"({ERRORS} + {ANSWERS})"),
         steps=[(0.05, "yellow"), (0.2, "red")],
     ),
     number(
         "Held",
-        "Requests that wait for their host's turn now, or for the end of a stop. The limit is limits.queue, 10,000 by "
+        "Requests that are waiting for their host's turn, or for the end of a stop. The limit is limits.queue, 10,000 by "
         "default.",
         "short",
         "sum(crawlgate_held_requests{@})",
         steps=[(1000, "yellow"), (8000, "red")],
-    ).leading_to("politeness", "Who waits, and for how long"),
+    ).leading_to("politeness", "Waiting times"),
     number(
         "Instances down",
-        "Instances that Prometheus cannot scrape, of all that had metrics of crawlgate within the last day; for all "
-        "instances of the job, whichever are chosen above.",
+        "Instances that Prometheus cannot scrape, of all that exported crawlgate metrics within the last day. Covers all "
+        "instances of the job, regardless of the selection above.",
         "short",
         'count(up{job=~"$job"} == 0 and on (job, instance) last_over_time(crawlgate_build_info{job=~"$job"}[1d])) '
         "or vector(0)",
@@ -57,7 +57,7 @@ NOW = [
     ),
     number(
         "Failed reloads",
-        "Instances whose last attempt to load the policy failed: they go on with the one before.",
+        "Instances whose last attempt to load the policy failed: they continue with the previous policy.",
         "short",
         "count(crawlgate_policy_last_reload_success{@} == 0) or vector(0)",
         steps=[(1, "red")],
@@ -65,7 +65,7 @@ NOW = [
     ).leading_to("fleet", "Instance by instance"),
     number(
         "Since the last good load",
-        "Time since the policy was last loaded, on the instance where that was the longest ago.",
+        "Time since the policy was last loaded successfully, on the instance with the oldest load.",
         "s",
         "time() - min(crawlgate_policy_last_reload_success_timestamp_seconds{@})",
         trend=False,
@@ -73,24 +73,24 @@ NOW = [
 ]
 
 DECISIONS = [
-    heading("What is let through, and what is refused"),
+    heading("Allowed and refused requests"),
     lines(
-        "Requests by who answered",
-        "origin: the origin's answer was passed on. proxy: crawlgate answered by itself, most often with a refusal.",
+        "Requests by source of the answer",
+        "origin: the origin's answer was passed on. proxy: crawlgate answered itself, usually with a refusal.",
         "reqps",
         [("{{source}}", "sum by (source) (rate(crawlgate_requests_total{@}[~]))")],
         stacked=True,
     ),
     lines(
         "Refusals by reason",
-        "The reason that clients read in Crawl-Reason. Reasons without a refusal are left out.",
+        "The reason that clients get in Crawl-Reason. Reasons without a refusal are omitted.",
         "reqps",
         [("{{reason}}", 'sum by (reason) (rate(crawlgate_decisions_total{@,verdict="reject"}[~])) > 0')],
         stacked=True,
     ).leading_to("policy", "Rule by rule"),
     lines(
         "Share refused, by crawler",
-        "Crawlers are the configured names; all others are anonymous.",
+        "Crawlers by their configured names; all others are anonymous.",
         "percentunit",
         [
             (
@@ -102,11 +102,11 @@ DECISIONS = [
             )
         ],
         most=1,
-    ).leading_to("policy", "Do they learn?"),
+    ).leading_to("policy", "Repeated requests"),
     lines(
         "Answers by status",
-        "The status that was sent, and who made it; none: the client left before an answer. Statuses that did not occur "
-        "are left out.",
+        "The status that was sent, and its source. none: the client disconnected before an answer. Statuses that did not "
+        "occur are omitted.",
         "reqps",
         [("{{code}} {{source}}", "sum by (code, source) (rate(crawlgate_requests_total{@}[~])) > 0")],
         stacked=True,
@@ -114,23 +114,23 @@ DECISIONS = [
 ]
 
 LOAD = [
-    heading("Time and load"),
+    heading("Latency and load"),
     lines(
-        "Answer time of origins' answers",
-        "From a request's head to the last byte of its answer, waiting for the host's turn included.",
+        "Answer time of origins",
+        "From a request's head to the last byte of its answer, including the wait for the host's turn.",
         "s",
         quantiles("crawlgate_request_duration_seconds", ',source="origin"'),
     ),
     lines(
         "Waiting for the host's turn",
-        "For how long requests were held, of those that had to wait. Long waits are politeness at work; clients need "
-        "time-outs that are longer.",
+        "How long requests were held, of those that had to wait. Long waits are a normal effect of rate limits; clients "
+        "need longer time-outs.",
         "s",
         quantiles("crawlgate_hold_seconds"),
-    ).leading_to("politeness", "Pace and robots.txt"),
+    ).leading_to("politeness", "Rate limits and robots.txt"),
     lines(
-        "Under way",
-        "Requests, client connections and tunnels that are open, and requests that wait.",
+        "In progress",
+        "Open requests, client connections and tunnels, and requests that are waiting.",
         "short",
         [
             ("requests", "sum(crawlgate_inflight_requests{@})"),
@@ -141,20 +141,20 @@ LOAD = [
     ),
     lines(
         "Failures of origins",
-        "Exchanges that failed, by their RFC 9209 error type; the same word stands in Proxy-Status.",
+        "Failed exchanges by RFC 9209 error type, as in the Proxy-Status header.",
         "reqps",
         [("{{error}}", "sum by (error) (rate(crawlgate_upstream_errors_total{@}[~])) > 0")],
         stacked=True,
-    ).leading_to("tls", "TLS, connections, look-ups"),
+    ).leading_to("tls", "TLS, connections, name look-ups"),
     lines(
         "Traffic",
-        "Body bytes, by whom they were exchanged with and in which direction, seen from crawlgate.",
+        "Bytes of bodies, exchanged with clients or origins, by direction as seen from crawlgate.",
         "Bps",
         [("{{direction}}, {{side}}", "sum by (direction, side) (rate(crawlgate_bytes_total{@}[~]))")],
     ),
     table(
-        "Policy in force, by instance",
-        "All instances should show the same revision; after a reload they differ for moments.",
+        "Active policy, by instance",
+        "All instances should show the same revision; after a reload they may differ for a moment.",
         ["instance", "policy", "revision"],
         [
             Column("", "max by (instance, policy, revision) (crawlgate_policy_info{@})"),
@@ -164,7 +164,7 @@ LOAD = [
                 words={0: ("failed", "red"), 1: ("ok", "green")},
             ),
             Column(
-                "In force since",
+                "Active since",
                 "1000 * max by (instance) (crawlgate_policy_last_reload_success_timestamp_seconds{@})",
                 "dateTimeFromNow",
             ),
@@ -176,6 +176,6 @@ LOAD = [
 BOARD = Board(
     "crawlgate-overview",
     "crawlgate / Overview",
-    "Traffic, refusals by reason, times and failures of all instances together.",
+    "Traffic, refusals by reason, latency and failures of all instances.",
     [*NOW, *DECISIONS, *LOAD],
 )

@@ -1,10 +1,10 @@
-"""Policy: which rules refuse, which never did anything, and what a reload changed."""
+"""Policy: decisions by rule, rules without effect, shadow rules, and the effect of a reload."""
 
 from .grafana import Board, Column, heading, heat, lines, number, quantiles, ranking, share, table
 
-# Refusals after which a client is told to come back later; asking again is no repeat there.
+# Refusals that tell the client to retry later; a repeated request is expected there.
 LATER = "budget|premature|robots_unreachable|rate_limited|queue_full|host_backoff|stopped|upstream_.*|overloaded|shutting_down"
-# What the policy itself refuses: by a rule, because no rule admits it, or because it cannot judge a tunnel.
+# Refusals by the policy itself: by a rule, by the default, or because a tunnel is undecided.
 BY_POLICY = 'crawlgate_decisions_total{@,verdict="reject",reason=~"rule|default|undecided"}'
 ALL = "sum(rate(crawlgate_decisions_total{@}[~]))"
 REFUSED = 'crawlgate_decisions_total{@,verdict="reject"}'
@@ -21,15 +21,15 @@ NOW = [
     heading("Now"),
     number(
         "Refused by the policy",
-        "Requests a second that a rule refuses, that no rule admits, or that are tunnels which it cannot judge (reasons "
-        "rule, default and undecided).",
+        "Requests per second that were refused by a rule, by the default, or because a tunnel was undecided (reasons rule, "
+        "default and undecided).",
         "reqps",
         f"sum(rate({BY_POLICY}[~]))",
         width=4,
     ),
     number(
         "Share refused by the policy",
-        "Of all requests, those that the policy itself refuses.",
+        "Share of all requests that the policy itself refuses.",
         "percentunit",
         share(f"sum(rate({BY_POLICY}[~]))", ALL),
         width=4,
@@ -37,7 +37,7 @@ NOW = [
     ),
     number(
         "Shadow would refuse",
-        "Of the requests that were let through, those that a rule in shadow would have refused.",
+        "Share of the allowed requests that a rule in shadow would have refused.",
         "percentunit",
         share(
             'sum(rate(crawlgate_decisions_total{@,verdict="shadow_reject"}[~]))',
@@ -48,21 +48,21 @@ NOW = [
     ),
     number(
         "Rules",
-        "Rules of the policy in force, groups included, on the instance that has the most.",
+        "Rules of the active policy, including groups, on the instance with the most rules.",
         "short",
         "max(crawlgate_policy_rules{@})",
         trend=False,
     ),
     number(
         "Disabled",
-        "Rules of the policy in force that are disabled: they are as if they were not there.",
+        "Disabled rules of the active policy: they are ignored.",
         "short",
         "max(crawlgate_policy_rules_disabled{@})",
         trend=False,
     ),
     number(
-        "Revisions in force",
-        "More than one for longer than a reload takes means that instances do not agree.",
+        "Active revisions",
+        "More than one, for longer than a reload takes, means that instances have different policies.",
         "short",
         "count(count by (policy, revision) (crawlgate_policy_info{@}))",
         steps=[(2, "red")],
@@ -70,7 +70,7 @@ NOW = [
     ),
     number(
         "Failed loads",
-        "Attempts to load a policy that failed in the time range. /readyz and the log say why.",
+        "Failed attempts to load a policy in the time range. /readyz and the log have the cause.",
         "short",
         'sum(increase(crawlgate_policy_reloads_total{@,result="failure"}[$__range]))',
         steps=[(1, "red")],
@@ -79,10 +79,10 @@ NOW = [
 ]
 
 RULES = [
-    heading("Rule by rule"),
+    heading("Rules"),
     ranking(
         "Top rejections",
-        "The 20 rules that refused most requests in the time range, and how many each.",
+        "The 20 rules that refused most requests in the time range, with their counts.",
         "short",
         f"topk(20, {by_rule('increase', BY_RULES, '$__range')} > 0)",
         "{{rule}}",
@@ -90,23 +90,23 @@ RULES = [
     ),
     table(
         "Rules that never matched",
-        "No request matched them in the time range, on any instance: dead rules, typing mistakes, or sites that are gone. "
-        "Take a long range before removing one.",
+        "No request matched these rules in the time range, on any instance: dead rules, mistyped patterns, or sites that "
+        "no longer exist. Select a long range before removing one.",
         ["rule", "mode"],
         [Column("Matches", "sum by (rule, mode) (increase(crawlgate_rule_matched_total{@}[$__range])) == 0")],
         height=12,
     ),
     lines(
         "Rejections by rule, over time",
-        "Requests a second refused by each of the ten rules that refuse most.",
+        "Requests per second refused by each of the ten rules that refuse most.",
         "reqps",
         [("{{rule}}", f"topk(10, {by_rule('rate', BY_RULES, '~')} > 0)")],
         stacked=True,
     ),
     ranking(
-        "Rules that let most through",
-        "The 20 rules, most often groups with `then: allow`, that were what let requests through, and how many each. What "
-        "no rule decides, the policy's `disposition` does.",
+        "Top allowing rules",
+        "The 20 rules, usually groups with `then: allow`, that allowed most requests, with their counts. Requests that the "
+        "policy's `disposition` option allows are not included.",
         "short",
         f"topk(20, {by_rule('increase', ADMITTED, '$__range')} > 0)",
         "{{rule}}",
@@ -114,8 +114,8 @@ RULES = [
     ),
     lines(
         "Refusals by stage",
-        "How far requests came: most should end at the request stage, before anything is fetched; those of the response "
-        "stage cost a request to the origin.",
+        "The stage that refused the request. Most refusals should happen at the request stage, before anything is fetched; "
+        "a refusal at the response stage costs a request to the origin.",
         "reqps",
         [("{{stage}}", f"sum by (stage) (rate({REFUSED}[~])) > 0")],
         stacked=True,
@@ -123,25 +123,25 @@ RULES = [
 ]
 
 SHADOWS = [
-    heading("In shadow, and in force"),
+    heading("Shadow and enforced rules"),
     lines(
         "Verdicts",
-        "shadow_reject: let through, although a rule in shadow, or the shadow policy, would have refused it.",
+        "shadow_reject: allowed, but a rule in shadow, or the shadow policy, would have refused it.",
         "reqps",
         [("{{verdict}}", "sum by (verdict) (rate(crawlgate_decisions_total{@}[~]))")],
         stacked=True,
     ),
     lines(
-        "What shadows would decide, by rule",
-        "Requests a second whose verdict a rule in shadow would have been the cause of. Rules of a shadow policy have its "
-        "name before theirs.",
+        "Shadow decisions, by rule",
+        "Requests per second that a rule in shadow would have decided. Rules of a shadow policy are prefixed with its "
+        "name.",
         "reqps",
         [("{{rule}}", f"topk(10, {by_rule('rate', SHADOW, '~')})")],
     ),
     table(
         "Shadow against enforced, by rule",
-        "What each rule did in the time range; in mode shadow, would have done. One in shadow that matches and would decide "
-        "nothing is covered by others.",
+        "What each rule did in the time range or, in mode shadow, would have done. A shadow rule that matches but would "
+        "decide nothing is covered by other rules.",
         ["rule", "mode"],
         [
             Column("Matched", "sum by (rule, mode) (increase(crawlgate_rule_matched_total{@}[$__range]))", decimals=0),
@@ -151,7 +151,7 @@ SHADOWS = [
                     f'sum by (rule, mode) (increase(crawlgate_rule_decided_total{{@,verdict="{verdict}"}}[$__range]))',
                     decimals=0,
                 )
-                for title, verdict in (("Refused", "reject"), ("Let through", "allow"))
+                for title, verdict in (("Refused", "reject"), ("Allowed", "allow"))
             ),
         ],
         width=24,
@@ -166,8 +166,8 @@ RELOADS = [
     heading("Before and after a reload"),
     lines(
         "Share refused by the policy, now and before",
-        "Does the policy refuse more than it did? Choose above how long ago \"before\" "
-        "was; purple marks show when a policy took force.",
+        "Does the policy refuse more than before? Select above how long ago \"before\" is. Purple marks show when a policy "
+        "took effect.",
         "percentunit",
         [
             ("now", share(f"sum(rate({BY_POLICY}[~]))", ALL)),
@@ -183,13 +183,13 @@ RELOADS = [
     ),
     lines(
         "Loads of the policy",
-        "Attempts to load it, by result; unchanged: the files said the same as before.",
+        "Attempts to load the policy, by result. unchanged: the files had the same content as before.",
         "short",
         [("{{result}}", "sum by (result) (increase(crawlgate_policy_reloads_total{@}[~]))")],
     ),
     table(
         "Rules: the last $compare against the $compare before",
-        "Requests that each rule refused. A rule that is new has refused nothing before; one that is gone, nothing since.",
+        "Requests that each rule refused. A new rule has no earlier refusals, a removed one no later refusals.",
         ["rule"],
         [
             Column("Last", f"{LAST} or 0 * {BEFORE}", decimals=0),
@@ -200,7 +200,7 @@ RELOADS = [
     ),
     lines(
         "Refusals by reason: change against $compare before",
-        "Above zero: more refusals for this reason than then.",
+        "Above zero: more refusals for this reason than before.",
         "reqps",
         [
             (
@@ -217,19 +217,19 @@ FIRST = f'sum by (crawler) (rate(crawlgate_decisions_total{{@,verdict="reject",r
 AGAIN = "sum by (crawler) (rate(crawlgate_repeat_rejections_total{@}[~]))"
 
 CRAWLERS = [
-    heading("Crawlers: do they learn?"),
+    heading("Crawlers and repeated requests"),
     lines(
         "First refusals and repeats",
-        "A repeat is a URL that the same crawler was refused within the last ten minutes: it does not remember refusals. "
-        "First refusals say more of what crawlers find. Those that may come back later (a held, resting or failing host) "
-        "are in neither.",
+        "A repeat is a URL that was refused to the same crawler within the last ten minutes: the crawler does not remember "
+        "refusals. First refusals are URLs that the crawler found. Refusals that ask the crawler to retry later (rate "
+        "limit, back-off, failing host) are in neither.",
         "reqps",
         [("first", f"sum({FIRST} - {AGAIN})"), ("again", f"sum({AGAIN})")],
         stacked=True,
     ),
     lines(
         "Share of repeats, by crawler",
-        "Of its refusals, those that a crawler had been told before. Near 1: it asks for the same URLs over and over.",
+        "Share of a crawler's refusals that are repeats. Near 1: it requests the same URLs over and over.",
         "percentunit",
         [("{{crawler}}", share(AGAIN, FIRST))],
         most=1,
@@ -237,7 +237,7 @@ CRAWLERS = [
     ),
     ranking(
         "Refused by the policy, by crawler",
-        "In the time range.",
+        "Number of refusals in the time range.",
         "short",
         f"topk(20, sum by (crawler) (increase({BY_POLICY}[$__range])) > 0)",
         "{{crawler}}",
@@ -245,7 +245,7 @@ CRAWLERS = [
     ),
     lines(
         "Share refused by the policy, by crawler",
-        "A crawler far above the others has a seed list or a scope that does not fit the policy.",
+        "A crawler far above the others has a seed list or a scope that does not match the policy.",
         "percentunit",
         [
             (
@@ -260,15 +260,15 @@ CRAWLERS = [
 ]
 
 TIMES = [
-    heading("What deciding costs"),
+    heading("Cost of decisions"),
     heat(
         "Time of decisions",
-        "From a request's head to the verdict of the request stage; no network is asked.",
+        "From a request's head to the verdict of the request stage; no network access is involved.",
         "sum by (le) (increase(crawlgate_decision_duration_seconds_bucket{@}[~]))",
     ),
     lines(
         "Time of decisions, quantiles",
-        "Microseconds are usual; milliseconds mean a machine that is short of processor time.",
+        "Microseconds are normal; milliseconds mean that the machine is short of processor time.",
         "s",
         quantiles("crawlgate_decision_duration_seconds"),
         steps=[(0.005, "red")],
@@ -278,7 +278,7 @@ TIMES = [
 BOARD = Board(
     "crawlgate-policy",
     "crawlgate / Policy",
-    "Rule by rule: what decides, what never matches, what shadows would do, what a reload changed, who does not learn.",
+    "Decisions by rule, rules that never match, shadow rules, the effect of reloads, and repeated requests.",
     [*NOW, *RULES, *SHADOWS, *RELOADS, *CRAWLERS, *TIMES],
     compares=True,
 )

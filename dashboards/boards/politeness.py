@@ -1,8 +1,8 @@
-"""Politeness and robots: do hosts get their rest, and is robots.txt known?"""
+"""Politeness and robots: rate limits, back-off and robots.txt."""
 
 from .grafana import Board, heading, heat, lines, number, quantiles, share
 
-# How a fetch of robots.txt ends when it cannot be had: the last known one holds, then the host is left alone.
+# Results of a fetch after which robots.txt is unavailable: the last known one is used; without one, requests are refused.
 UNREACHABLE = "limited|server_error|prohibited|refused|tls|dns|timeout|broken|coding|held"
 FETCHES = "sum(rate(crawlgate_robots_fetches_total{@}[~]))"
 ALL = "sum(rate(crawlgate_decisions_total{@}[~]))"
@@ -11,7 +11,7 @@ NOW = [
     heading("Now"),
     number(
         "Held",
-        "Requests that wait for their host's turn, or for the end of a stop. The limit is limits.queue, 10,000 by "
+        "Requests that are waiting for their host's turn, or for the end of a stop. The limit is limits.queue, 10,000 by "
         "default.",
         "short",
         "sum(crawlgate_held_requests{@})",
@@ -20,7 +20,7 @@ NOW = [
     ),
     number(
         "Hosts backing off",
-        "Hosts that are left alone for a while: they asked for rest by 429 or 503, or kept failing.",
+        "Hosts that get no requests for a while, because they answered 429 or 503 or kept failing.",
         "short",
         "sum(crawlgate_hosts_backing_off{@})",
         steps=[(10, "yellow"), (100, "red")],
@@ -28,27 +28,27 @@ NOW = [
     ),
     number(
         "Hosts tracked",
-        "Hosts, addresses and domains whose pace is remembered.",
+        "Hosts, addresses and domains with rate limit state.",
         "short",
         "sum(crawlgate_hosts_tracked{@})",
         width=4,
     ),
     number(
-        "Slots taken",
-        "Slots of hosts that requests hold: how many requests hosts are serving now.",
+        "Slots in use",
+        "Concurrency slots in use: the number of requests that hosts are serving now.",
         "short",
         "sum(crawlgate_leases{@})",
         width=4,
     ),
     number(
-        "robots.txt remembered",
-        "Hosts whose robots.txt, or the lack of one, is remembered.",
+        "robots.txt cached",
+        "Hosts whose robots.txt, or its absence, is cached.",
         "short",
         "sum(crawlgate_robots_cache_entries{@})",
         width=4,
     ),
     number(
-        "Stops in force",
+        "Active stops",
         "Hosts, crawlers and rules that an operator has stopped (`crawlgate stop --list`).",
         "short",
         "max(crawlgate_stops{@})",
@@ -59,29 +59,29 @@ NOW = [
 ]
 
 PACE = [
-    heading("Pace"),
+    heading("Rate limits"),
     heat(
         "How long requests wait",
-        "Requests that had to wait for their host's turn, by the length of the wait.",
+        "Requests that had to wait for their host's turn, by waiting time.",
         "sum by (le) (increase(crawlgate_hold_seconds_bucket{@}[~]))",
     ),
     lines(
         "How long requests wait, quantiles",
-        "A client whose own time-out is shorter than this leaves before its turn comes.",
+        "A client whose time-out is shorter than this disconnects before its turn.",
         "s",
         quantiles("crawlgate_hold_seconds"),
     ),
     lines(
         "Requests that had to wait",
-        "Share of requests that were held, of those that ended.",
+        "Share of completed requests that were held.",
         "percentunit",
         [("held", share("sum(rate(crawlgate_hold_seconds_count{@}[~]))", ALL))],
         most=1,
     ),
     lines(
         "Refused for politeness",
-        "queue_full: too many wait already. rate_limited: the wait would be longer than the client waits. host_backoff: "
-        "the host rests. stopped: an operator has stopped it. All of them say when to come back.",
+        "queue_full: too many requests are waiting already. rate_limited: the wait would exceed the longest allowed wait. "
+        "host_backoff: the host is backing off. stopped: an operator has stopped it. Each answer has the time to retry.",
         "reqps",
         [
             (
@@ -92,15 +92,15 @@ PACE = [
         stacked=True,
     ),
     lines(
-        "Clients that did not wait",
-        "They left while their request was held: their time-out is shorter than the wait.",
+        "Clients that disconnected while waiting",
+        "Clients that disconnected while their request was held: their time-out is shorter than the wait.",
         "reqps",
         [("{{crawler}}", "sum by (crawler) (rate(crawlgate_held_disconnects_total{@}[~]))")],
         stacked=True,
     ),
     lines(
-        "Waiting and being served",
-        "Requests that wait, and slots of hosts that are taken, by instance.",
+        "Waiting requests and slots",
+        "Waiting requests, and concurrency slots in use, by instance.",
         "short",
         [
             ("held, {{instance}}", "sum by (instance) (crawlgate_held_requests{@})"),
@@ -110,10 +110,10 @@ PACE = [
 ]
 
 HOSTS = [
-    heading("What hosts say"),
+    heading("Hosts"),
     lines(
         "Hosts",
-        "Hosts whose pace is remembered, and those of them that rest.",
+        "Hosts with rate limit state, and those of them that are backing off.",
         "short",
         [
             ("tracked", "sum(crawlgate_hosts_tracked{@})"),
@@ -122,21 +122,21 @@ HOSTS = [
     ),
     lines(
         "Answers of origins by class",
-        "Among 4xx is 429, among 5xx 503: a rise means that hosts have had enough.",
+        "4xx includes 429 and 5xx includes 503: a rise means that hosts are overloaded.",
         "reqps",
         [("{{code_class}}", "sum by (code_class) (rate(crawlgate_upstream_responses_total{@}[~])) > 0")],
         stacked=True,
     ),
     lines(
         "First byte of origins",
-        "From the last sent byte of a request's head to the head of the answer. A rise shows hosts that slow down under "
+        "From the last byte sent of a request's head to the head of the answer. A rise means that hosts slow down under "
         "the crawl.",
         "s",
         quantiles("crawlgate_upstream_ttfb_seconds"),
     ),
     lines(
         "Suspected bans",
-        "Times that a host seemed to have banned this proxy: a burst of 403, or a challenge.",
+        "Signs that a host has banned this proxy: a burst of 403, or a challenge.",
         "cps",
         [("{{instance}}", "sum by (instance) (rate(crawlgate_ban_suspicions_total{@}[~]))")],
     ),
@@ -146,15 +146,15 @@ ROBOTS = [
     heading("robots.txt"),
     lines(
         "Fetches by result",
-        "One fetch serves all requests that wait for it. file: it was read; unchanged: the one that is known holds on; "
-        "absent, page, redirects, elsewhere and odd_status allow all; the others could not be had.",
+        "One fetch serves all requests that wait for it. file: it was read. unchanged: the known file remains valid. "
+        "absent, page, redirects, elsewhere and odd_status: everything is allowed. All others: unavailable.",
         "reqps",
         [("{{result}}", "sum by (result) (rate(crawlgate_robots_fetches_total{@}[~])) > 0")],
         stacked=True,
     ),
     lines(
-        "Share of fetches that brought nothing",
-        "robots.txt could not be had: the last known one holds, and without one the host is left alone.",
+        "Share of failed fetches",
+        "robots.txt was unavailable: the last known one is used; without one, requests to the host are refused.",
         "percentunit",
         [
             (
@@ -167,8 +167,8 @@ ROBOTS = [
     ),
     lines(
         "Refused by robots.txt",
-        "robots_txt: a line of it forbids the URL. robots_unreachable: it could not be had. usage: it denies a use that "
-        "the policy asks for.",
+        "robots_txt: a line of robots.txt forbids the URL. robots_unreachable: robots.txt is unavailable. usage: the site "
+        "denies a use that the policy declares.",
         "reqps",
         [
             (
@@ -180,8 +180,8 @@ ROBOTS = [
         stacked=True,
     ),
     lines(
-        "Crawl-delay that was shortened",
-        "Requests that went sooner than their host's robots.txt asks, because of robots.crawl_delay_cap.",
+        "Shortened Crawl-delay",
+        "Requests that were sent sooner than their host's robots.txt asks, because of robots.crawl_delay_cap.",
         "reqps",
         [("{{instance}}", "sum by (instance) (rate(crawlgate_crawl_delay_capped_total{@}[~]))")],
     ),
@@ -190,6 +190,6 @@ ROBOTS = [
 BOARD = Board(
     "crawlgate-politeness",
     "crawlgate / Politeness and robots",
-    "Waiting, backing off, refusals for politeness, and what robots.txt says.",
+    "Waiting times, back-off, refusals for politeness, and robots.txt.",
     [*NOW, *PACE, *HOSTS, *ROBOTS],
 )

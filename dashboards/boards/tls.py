@@ -1,19 +1,19 @@
-"""TLS and tunnels: what is looked into, what is not, and where handshakes fail; addresses and bytes that should not be."""
+"""TLS and tunnels: interception, certificates, failed handshakes, refused addresses and unexpected protocols."""
 
 from .grafana import Board, heading, lines, number, quantiles, share
 
 TUNNELS = "sum(rate(crawlgate_tunnels_total{@}[~]))"
 HANDSHAKES = 'rate(crawlgate_tls_handshake_seconds_count{@,side="client"}[~])'
 DAY = 86_400
-# What a ClientHello may say of the CONNECT's host without the tunnel being closed.
+# Results of the server name check after which the tunnel stays open.
 GOOD = "match|ech"
 
 NOW = [
     heading("Now"),
     number(
         "Authority expires in",
-        "When the certificate authority that signs for crawlgate ends; from then on no client trusts it. Without "
-        "interception there is none.",
+        "Time until crawlgate's certificate authority expires; after that no client trusts it. Without interception there "
+        "is none.",
         "s",
         "min(crawlgate_ca_not_after_timestamp_seconds{@} > 0) - time()",
         width=4,
@@ -23,15 +23,15 @@ NOW = [
     ),
     number("Open tunnels", "Tunnels that are open or being dialled.", "short", "sum(crawlgate_tunnels{@})", width=4),
     number(
-        "Looked into",
-        "Of the CONNECTs, those that are looked into: what is inside is judged URL by URL.",
+        "Intercepted",
+        "Share of CONNECT requests that are intercepted: the requests inside are judged URL by URL.",
         "percentunit",
         share('sum(rate(crawlgate_tunnels_total{@,verdict="intercept"}[~]))', TUNNELS),
         width=4,
     ),
     number(
         "Clients failing TLS",
-        "Of the handshakes with clients, those that clients broke off: most often they do not trust the authority.",
+        "Share of handshakes that clients aborted: usually they do not trust the certificate authority.",
         "percentunit",
         share(
             "sum(rate(crawlgate_client_tls_failures_total{@}[~]))",
@@ -42,7 +42,7 @@ NOW = [
     ),
     number(
         "Unverified origins",
-        "Handshakes with origins whose certificate nobody looked at (tls.verify_upstream: false, or verify: skip).",
+        "Handshakes with origins whose certificate was not verified (tls.verify_upstream: false, or verify: skip).",
         "reqps",
         "sum(rate(crawlgate_upstream_unverified_total{@}[~]))",
         width=4,
@@ -63,22 +63,23 @@ INSIDE = [
     heading("Tunnels"),
     lines(
         "CONNECT by verdict",
-        "intercept: let through to be looked into. allow: let through unseen. undecided: refused because the policy judges "
-        "what a tunnel hides.",
+        "intercept: allowed and intercepted. allow: allowed without interception. undecided: refused because the policy "
+        "depends on what a tunnel hides.",
         "reqps",
         [("{{verdict}}", "sum by (verdict) (rate(crawlgate_tunnels_total{@}[~]))")],
         stacked=True,
     ),
     lines(
         "Server names inside tunnels",
-        "What the ClientHello says of the CONNECT's host. All but match, ech, and none to an address, close the tunnel.",
+        "The server name in the ClientHello, compared with the host of the CONNECT. Tunnels are closed except for match, ech, "
+        "and none to an address.",
         "reqps",
         [("{{category}}", "sum by (category) (rate(crawlgate_sni_checks_total{@}[~])) > 0")],
         stacked=True,
     ),
     lines(
         "Share of tunnels with a name that does not match",
-        "Other names, none, or no TLS at all: fronting, or clients that misuse tunnels.",
+        "Different names, no name, or no TLS: domain fronting, or clients that misuse tunnels.",
         "percentunit",
         [
             (
@@ -110,7 +111,7 @@ HANDSHAKE = [
     ),
     lines(
         "Time of handshakes, p95",
-        "With clients this holds the making of a certificate, with origins a round trip or two.",
+        "With clients this includes creating a certificate, with origins one or two round trips.",
         "s",
         [
             (
@@ -120,16 +121,16 @@ HANDSHAKE = [
         ],
     ),
     lines(
-        "Clients that broke off, by crawler",
-        "Each of them has an environment that does not trust the authority: `crawlgate env` sets it.",
+        "Handshakes aborted by clients, by crawler",
+        "The environment of these clients does not trust the certificate authority; `crawlgate env` sets it up.",
         "reqps",
         [("{{crawler}}", "sum by (crawler) (rate(crawlgate_client_tls_failures_total{@}[~]))")],
         stacked=True,
     ),
     lines(
-        "Certificates made",
-        "One for each host, kept for a day (tls.leaf_cache of them). waits: handshakes of clients that had too many made "
-        "at once (tls.mints_per_client).",
+        "Certificates created",
+        "One for each host, cached for a day (up to tls.leaf_cache). waits: handshakes of clients that exceeded "
+        "tls.mints_per_client.",
         "cps",
         [
             ("made", "sum(rate(crawlgate_leaf_certificates_total{@}[~]))"),
@@ -137,15 +138,15 @@ HANDSHAKE = [
         ],
     ),
     lines(
-        "Failures of TLS with origins",
-        "Certificates that cannot be believed, and handshakes that failed, by RFC 9209 error type.",
+        "TLS failures with origins",
+        "Untrusted certificates and failed handshakes, by RFC 9209 error type.",
         "reqps",
         [("{{error}}", 'sum by (error) (rate(crawlgate_upstream_errors_total{@,error=~"tls_.*"}[~]))')],
         stacked=True,
     ),
     lines(
-        "Refusals around tunnels",
-        "Of the CONNECT itself, and of requests whose Host is not the tunnel's.",
+        "Refusals for tunnels",
+        "Refusals of the CONNECT itself, and of requests whose Host is not the tunnel's host.",
         "reqps",
         [
             (
@@ -159,32 +160,32 @@ HANDSHAKE = [
 ]
 
 EDGES = [
-    heading("What should not be"),
+    heading("Anomalies"),
     lines(
         "Addresses refused, by range",
-        "Names and literals that lead to a special address; nothing was dialled. A steady rate means that somebody tries.",
+        "Names and literals that resolve to a special address; nothing was dialled. A steady rate suggests deliberate attempts.",
         "cps",
         [("{{range}}", "sum by (range) (rate(crawlgate_addresses_refused_total{@}[~])) > 0")],
         stacked=True,
     ),
     lines(
-        "Foreign bytes",
-        "Connections closed because their first bytes are another protocol's: TLS or HTTP/2 on the proxy's port, or "
-        "something unknown inside a tunnel.",
+        "Unexpected protocols",
+        "Connections closed because their first bytes belong to another protocol: TLS or HTTP/2 on the proxy's port, or an "
+        "unknown protocol inside a tunnel.",
         "cps",
         [("{{reason}}", "sum by (reason) (rate(crawlgate_foreign_bytes_total{@}[~]))")],
         stacked=True,
     ),
     lines(
-        "Heads refused",
-        "Request heads that never became a request: broken, too large, too slow.",
+        "Refused request heads",
+        "Request heads that were refused as malformed, too large or too slow.",
         "cps",
         [("{{reason}}", "sum by (reason) (rate(crawlgate_head_rejections_total{@}[~]))")],
         stacked=True,
     ),
     lines(
         "Name look-up and connection, p95",
-        "Of requests that needed one.",
+        "For requests that needed one.",
         "s",
         [quantiles("crawlgate_dns_duration_seconds")[1], quantiles("crawlgate_connect_duration_seconds")[1]],
     ),
@@ -193,6 +194,6 @@ EDGES = [
 BOARD = Board(
     "crawlgate-tls",
     "crawlgate / TLS and tunnels",
-    "Interception, tunnels, certificates, and what tries to get past the proxy.",
+    "Interception, tunnels, certificates, and attempts to bypass the proxy.",
     [*NOW, *INSIDE, *HANDSHAKE, *EDGES],
 )
