@@ -24,7 +24,7 @@ pub(super) enum RepeatState {
 
 /// The table. Its hash is keyed at random, so that no client can choose URLs that share a place.
 #[derive(Debug)]
-pub(super) struct Repeats {
+pub(crate) struct Repeats {
     hasher: RandomState,
     began: Instant,
     slots: Box<[AtomicU64]>,

@@ -3,23 +3,23 @@
 use crate::config::settings::Settings;
 use crate::metrics::Metrics;
 use crate::metrics::record::Recorder;
-use crate::metrics::trace::Tracing;
+use crate::metrics::trace::TraceSampler;
 
 /// Nothing is.
-pub(super) enum Prepared {}
+pub(super) enum SpanExportSetup {}
 
 #[derive(Debug)]
-pub(super) struct Spans;
+pub(super) struct SpanExportTask;
 
 pub(super) fn prepare(
     _: &Settings,
     _: &Metrics,
-) -> Result<(Option<Tracing>, Option<Prepared>), String> {
+) -> Result<(Option<TraceSampler>, Option<SpanExportSetup>), String> {
     Ok((None, None))
 }
 
-impl Spans {
-    pub(super) fn start(_: Option<Prepared>, _: &Recorder) -> Self {
+impl SpanExportTask {
+    pub(super) fn start(_: Option<SpanExportSetup>, _: &Recorder) -> Self {
         Self
     }
 

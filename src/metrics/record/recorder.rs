@@ -26,7 +26,7 @@ pub(crate) struct RecorderInner {
     pub(crate) metrics: Metrics,
     pub(crate) log: DecisionLog,
     pub(crate) clock: Clock,
-    pub(super) repeats: Repeats,
+    pub(crate) repeats: Repeats,
     pub(crate) tracing: Option<TraceSampler>,
     instance: u32,
     requests: AtomicU64,
