@@ -214,7 +214,7 @@ fn is_a_test(name: &str) -> bool {
         return false;
     };
     let file = module.replace("::", "/");
-    let texts = ["tests/it", "src"]
+    let texts = ["tests/it", "src", "crates/policy/src"]
         .iter()
         .filter_map(|root| fs::read_to_string(format!("{root}/{file}.rs")).ok());
     texts

@@ -1,0 +1,252 @@
+# The checks that .ci/run, .ci/quick and .ci/full consist of. Sourced, from the repository's root.
+#
+# A step that fails does not hide those after it: its name is kept, and `summary` prints all of them.
+
+export CI="${CI:-1}" CARGO_TERM_COLOR=never LC_ALL=C.UTF-8
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+test_command="cargo test --locked"
+binary=target/release/crawlgate
+
+# step NAME COMMAND...: runs a command, prints its output in one piece, and remembers its time and its failure.
+step() {
+  local name=$1 begin=$SECONDS code log
+  shift
+  log=$(mktemp "$scratch/step.XXXXXX")
+  # Not as a condition: that would switch `set -e` off inside.
+  set +e
+  (set -e; trap - EXIT; "$@") >"$log" 2>&1
+  code=$?
+  set -e
+  {
+    flock 3
+    printf '\n=== %s\n' "$name"
+    cat "$log"
+    printf '%5d s  %s\n' $((SECONDS - begin)) "$name" >>"$scratch/timings"
+    if ((code != 0)); then
+      printf '=== FAILED with exit code %d: %s\n' "$code" "$name"
+      printf '%s\n' "$name" >>"$scratch/failed"
+    fi
+  } 3>>"$scratch/lock"
+}
+
+# --- what the other steps need
+
+# `rust-version` is the promise to users; CI's own toolchain is at least that.
+toolchain() {
+  local needed have
+  rustc --version
+  cargo --version
+  needed=$(sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml | head -1)
+  have=$(rustc --version | sed -E 's/^rustc ([0-9]+\.[0-9]+).*/\1/')
+  [[ $(printf '%s\n%s\n' "$needed" "$have" | sort -V | head -1) == "$needed" ]] ||
+    { printf 'rustc %s is older than rust-version %s of Cargo.toml\n' "$have" "$needed"; return 1; }
+}
+
+install() {
+  local packages=()
+  command -v curl >/dev/null || packages+=(curl)
+  command -v wget >/dev/null || packages+=(wget)
+  command -v prometheus >/dev/null && command -v promtool >/dev/null || packages+=(prometheus)
+  command -v node >/dev/null || packages+=(nodejs)
+  command -v npm >/dev/null || packages+=(npm)
+  command -v openssl >/dev/null || packages+=(openssl)
+  command -v java >/dev/null && command -v keytool >/dev/null || packages+=(openjdk-17-jdk-headless)
+  command -v chromium >/dev/null || packages+=(chromium)
+  command -v certutil >/dev/null || packages+=(libnss3-tools)
+  command -v python3 >/dev/null || packages+=(python3)
+  python3 -c 'import venv, ensurepip' 2>/dev/null || packages+=(python3-venv)
+  install_packages "${packages[@]}"
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed")'
+  python3 -m venv "$scratch/venv"
+  retry "$scratch/venv/bin/pip" install --quiet --disable-pip-version-check -r tests/acceptance/requirements.txt
+  mkdir "$scratch/node"
+  retry npm install --prefix "$scratch/node" --no-audit --no-fund --silent undici@7.30.2 \
+    playwright-core@1.65.1 axe-core@4.14.1
+}
+
+install_compiler() {
+  command -v cc >/dev/null || install_packages gcc libc6-dev
+}
+
+install_packages() {
+  (($#)) || return 0
+  retry as_root apt-get -o DPkg::Lock::Timeout=300 -q update
+  retry as_root env DEBIAN_FRONTEND=noninteractive apt-get -o DPkg::Lock::Timeout=300 -q -y \
+    install --no-install-recommends "$@"
+}
+
+as_root() {
+  if ((EUID == 0)); then "$@"; else sudo -n "$@"; fi
+}
+
+# Package servers and locks fail for moments.
+retry() {
+  local pause
+  for pause in 5 15 45; do
+    "$@" && return
+    printf 'failed, again in %d s: %s\n' "$pause" "$*"
+    sleep "$pause"
+  done
+  "$@"
+}
+
+# --- sources and documents
+
+# The README tells a newcomer to type what this script runs.
+readme_commands() {
+  local command named
+  for command in "cargo run --release -- run" "cargo run --release -- demo"; do
+    grep -qF "$command" README.md || { printf 'README.md does not name: %s\n' "$command"; return 1; }
+  done
+  named=$(grep -oE 'cargo test[^#`]*' README.md | sed -E 's/[[:space:]]+$//' | head -1)
+  [[ $named == "$test_command" ]] ||
+    { printf 'the test command of README.md is %s, not %s\n' "$named" "$test_command"; return 1; }
+}
+
+clippy() {
+  cargo clippy --workspace --all-targets --locked -- -D warnings
+}
+
+clippy_otlp() {
+  cargo clippy --all-targets --locked --features otlp -- -D warnings
+}
+
+documentation() {
+  RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --locked
+}
+
+# The policy crate stays free of I/O libraries; its example embeds it in a crawler.
+policy_crate() {
+  local found
+  found=$(cargo tree --locked -p crawlgate-policy -e normal --prefix none | grep -E '^(tokio|hyper|rustls|prometheus) ' || true)
+  [[ -z $found ]] || { printf 'crates/policy depends on:\n%s\n' "$found"; return 1; }
+  cargo run --locked -p crawlgate-policy --example embed
+}
+
+# --- tests
+
+build_tests() {
+  $test_command --no-run
+}
+
+# Each fuzz target gets 20 s of generated input, after its corpus.
+tests() {
+  CRAWLGATE_FUZZ_SECONDS=20 $test_command 2>&1 | tee "$scratch/tests.log"
+}
+
+# Optimised: each of the seven laws makes 15,000 policies and asks them for decisions.
+laws() {
+  CRAWLGATE_LAWS=15000 cargo test --release --locked -p crawlgate-policy --test property -- laws --nocapture
+}
+
+build_otlp_tests() {
+  cargo test --locked --features otlp --no-run
+}
+
+# The tests that differ with the feature.
+otlp_tests() {
+  cargo test --locked --features otlp --lib -- otlp:: trace 2>&1 | tee -a "$scratch/otlp.log"
+  cargo test --locked --features otlp --test it -- trace:: 2>&1 | tee -a "$scratch/otlp.log"
+}
+
+# --- the program
+
+release_build() {
+  cargo build --release --locked
+}
+
+demo() {
+  timeout 10 cargo run --release --locked -- demo
+}
+
+# The defaults: proxy on 3128, admin on 3129, both on loopback. Asked for its own machine's address the proxy
+# refuses, which needs no network.
+run_without_arguments() {
+  local answer server _
+  cargo run --release --locked -- run 2>"$scratch/run.log" &
+  server=$!
+  # shellcheck disable=SC2064  # now, while the variable is in scope
+  trap "kill $server 2>/dev/null || true" EXIT
+  for _ in {1..100}; do
+    kill -0 "$server" 2>/dev/null || break
+    curl -q -sf --noproxy '*' -o "$scratch/ready" http://127.0.0.1:3129/readyz && break
+    sleep 0.1
+  done
+  kill -0 "$server" 2>/dev/null || { cat "$scratch/run.log"; printf 'it did not start\n'; return 1; }
+  answer=$(curl -q -sS --noproxy '' -x http://127.0.0.1:3128 -D - -o "$scratch/body" http://127.0.0.1/)
+  printf '%s\n' "$answer"
+  grep -qi '^Crawl-Reason: ' <<<"$answer" || { cat "$scratch/run.log"; printf 'no Crawl-Reason\n'; return 1; }
+  kill -TERM "$server"
+  wait "$server"
+}
+
+# The load of docs/speed.md for a moment; its figures come from `cargo bench`, which builds the profile dist.
+load() {
+  cargo bench --profile release --locked --bench request -- 0.6
+}
+
+acceptance() {
+  python3 -B tests/acceptance/run.py --binary "$binary" --scrapy-python "$scratch/venv/bin/python" \
+    --node-modules "$scratch/node" | tee "$scratch/acceptance-clients.log"
+}
+
+reloads() {
+  python3 -B tests/acceptance/reloads.py --binary "$binary" | tee "$scratch/acceptance-reloads.log"
+}
+
+paces() {
+  python3 -B tests/acceptance/paces.py --binary "$binary" | tee "$scratch/acceptance-paces.log"
+}
+
+memory() {
+  python3 -B tests/acceptance/memory.py --binary "$binary" | tee "$scratch/acceptance-memory.log"
+}
+
+dashboards() {
+  python3 -B tests/acceptance/dashboards.py --binary "$binary" | tee "$scratch/acceptance-dashboards.log"
+}
+
+admin_api() {
+  "$scratch/venv/bin/python" -B tests/acceptance/api.py --binary "$binary" | tee "$scratch/acceptance-api.log"
+}
+
+# Its screenshots stay under target/screenshots.
+admin_page() {
+  python3 -B tests/acceptance/page.py --binary "$binary" --node-modules "$scratch/node" \
+    --screenshots target/screenshots | tee "$scratch/acceptance-page.log"
+}
+
+# --- the end
+
+tree() {
+  git status --porcelain 2>/dev/null || true
+}
+
+unchanged() {
+  [[ $(tree) == "$1" ]] || { printf 'the run left something behind:\n'; tree; return 1; }
+}
+
+# summary tests [acceptance]: prints times and counts, and fails if a step failed or a kind of check did not run.
+summary() {
+  local passed=0 broken=0 ignored=0 checks=0 wrong=0 line
+  while read -r line; do
+    [[ $line =~ ^test\ result:.*\ ([0-9]+)\ passed\;\ ([0-9]+)\ failed\;\ ([0-9]+)\ ignored ]] || continue
+    passed=$((passed + BASH_REMATCH[1])) broken=$((broken + BASH_REMATCH[2])) ignored=$((ignored + BASH_REMATCH[3]))
+  done < <(cat "$scratch"/tests.log "$scratch"/otlp.log 2>/dev/null)
+  while read -r line; do
+    [[ $line =~ ^([0-9]+)\ checks,\ ([0-9]+)\ failed ]] || continue
+    checks=$((checks + BASH_REMATCH[1])) wrong=$((wrong + BASH_REMATCH[2]))
+  done < <(cat "$scratch"/acceptance-*.log 2>/dev/null)
+  printf '\n=== time of each step\n'
+  cat "$scratch/timings"
+  printf '%5d s  in all\n' "$SECONDS"
+  printf '\ncargo test: %d passed, %d failed, %d ignored\n' "$passed" "$broken" "$ignored"
+  printf 'acceptance: %d checks, %d failed\n' "$checks" "$wrong"
+  [[ " $* " != *" tests "* ]] || ((passed > 0)) || echo "no test was run" >>"$scratch/failed"
+  [[ " $* " != *" acceptance "* ]] || ((checks > 0)) || echo "no acceptance check was made" >>"$scratch/failed"
+  [[ ! -s $scratch/failed ]] || sed 's/^/FAILED: /' "$scratch/failed"
+  printf '%d passed, %d failed\n' $((passed + checks - wrong)) $((broken + wrong))
+  [[ ! -s $scratch/failed ]]
+}
