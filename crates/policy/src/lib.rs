@@ -18,6 +18,7 @@ pub mod internal {
 }
 
 #[cfg(test)]
+#[path = "test_clock.rs"]
 mod clock;
 
 // Modules name each other by these short paths.
