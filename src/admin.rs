@@ -1,7 +1,7 @@
-//! The admin listener: metrics, health and the API; never reachable through the proxy.
+//! The admin listener: metrics, health, the API and the admin page. It is never reachable through the proxy.
 //!
-//! A small HTTP/1.1 server of its own: one request a connection, within a time, but for streams. Who may ask is decided in
-//! [`guard`], before anything else is looked at. It names no part of the proxy: what it shows is handed to it.
+//! It is a small HTTP/1.1 server. Each connection carries one request and has a time limit, except for streams. [`guard`]
+//! decides first whether the request is answered at all.
 
 mod api_request;
 pub mod body;
@@ -11,7 +11,6 @@ pub mod guard;
 pub mod health;
 pub mod hosts;
 pub mod ledger;
-mod openapi;
 mod policy;
 pub mod policy_api;
 mod policy_diff;
@@ -24,25 +23,20 @@ pub mod stops;
 pub mod ui;
 
 use std::convert::Infallible;
-use std::error::Error;
 use std::future::Future;
-use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
-use http::{Request, Response};
-use http_body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-use crate::clock::Clock;
 use crate::metrics::Metrics;
 
-use body::{AdminBody, StreamEnd};
+use body::StreamEnd;
 use decisions::DecisionsApi;
 use guard::AdminGuard;
 use health::Readiness;
@@ -52,33 +46,48 @@ use policy_api::PolicyApi;
 use status::ProcessInfo;
 use stops::StopsApi;
 
-/// Connections at once; more wait in the socket's queue.
+/// The most connections at once; more wait in the socket's queue.
 const MAX_CONNECTIONS: usize = 64;
-/// For a request's head.
+/// The time limit for a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
-/// For a whole connection: a client that does not read its answer holds no place for longer.
+/// The time limit for a whole connection, so that a client that does not read its response frees its slot.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// For the last pieces of a stream, once its source has ended.
+/// The time limit for the last chunks of a stream, after its source has ended.
 const STREAM_FLUSH_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest head.
 const MAX_HEAD_BYTES: usize = 16 << 10;
-/// After a failed accept (out of file descriptors).
+/// The pause after a failed accept (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The admin server.
 #[derive(Debug)]
 pub struct AdminServer {
     guard: AdminGuard,
-    metrics: Metrics,
-    readiness: Readiness,
-    policy: PolicyApi,
-    stops: StopsApi,
-    process: ProcessInfo,
-    authorities: Option<String>,
-    decisions: Option<DecisionsApi>,
-    hosts: Option<HostsApi>,
-    ledger: Option<LedgerApi>,
+    apis: AdminApis,
     connection_permits: Arc<Semaphore>,
+}
+
+/// The parts of a proxy that the admin server shows and controls.
+#[derive(Debug)]
+pub struct AdminApis {
+    /// The metrics of `/metrics` and of the status.
+    pub metrics: Metrics,
+    /// The checks of `/readyz`.
+    pub readiness: Readiness,
+    /// The policy.
+    pub policy: PolicyApi,
+    /// Emergency stops.
+    pub stops: StopsApi,
+    /// The process that the status describes.
+    pub process: ProcessInfo,
+    /// The certificates (PEM) that clients have to trust, if TLS is intercepted.
+    pub authorities: Option<String>,
+    /// The latest decisions.
+    pub decisions: DecisionsApi,
+    /// The tracked hosts.
+    pub hosts: HostsApi,
+    /// The URL ledger.
+    pub ledger: LedgerApi,
 }
 
 /// The connections of an admin server.
@@ -86,7 +95,7 @@ pub struct AdminServer {
 pub struct AdminConnections(Arc<Semaphore>);
 
 impl AdminConnections {
-    /// Waits until there is none. Of use once the server takes no more.
+    /// Waits until there are no connections. Call it after the server has stopped accepting.
     pub async fn wait_until_closed(&self) {
         let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
         let _ = self.0.acquire_many(all).await;
@@ -94,101 +103,34 @@ impl AdminConnections {
 }
 
 impl AdminServer {
-    /// A server that lets in whom the guard admits.
-    pub fn new(
-        guard: AdminGuard,
-        metrics: Metrics,
-        readiness: Readiness,
-        policy: PolicyApi,
-        stops: StopsApi,
-    ) -> Self {
-        let process = ProcessInfo::without_instance(Clock::system());
-        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-        let (authorities, live, hosts, ledger) = (None, None, None, None);
+    /// Creates a server that answers the requests that `guard` admits.
+    pub fn new(guard: AdminGuard, apis: AdminApis) -> Self {
         Self {
             guard,
-            metrics,
-            readiness,
-            policy,
-            stops,
-            process,
-            authorities,
-            decisions: live,
-            hosts,
-            ledger,
-            connection_permits: places,
+            apis,
+            connection_permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
         }
     }
 
-    /// Says of which process all this is.
-    pub fn with_process(self, process: ProcessInfo) -> Self {
-        Self { process, ..self }
-    }
-
-    /// Shows these certificates (PEM) to clients that shall trust them.
-    pub fn with_authorities(self, pem: String) -> Self {
-        Self {
-            authorities: Some(pem),
-            ..self
-        }
-    }
-
-    /// Shows decisions as they come.
-    pub fn with_decisions(self, live: DecisionsApi) -> Self {
-        Self {
-            decisions: Some(live),
-            ..self
-        }
-    }
-
-    /// Shows the hosts that are tracked.
-    pub fn with_hosts(self, hosts: HostsApi) -> Self {
-        Self {
-            hosts: Some(hosts),
-            ..self
-        }
-    }
-
-    /// Shows the URLs that are remembered.
-    pub fn with_ledger(self, ledger: LedgerApi) -> Self {
-        Self {
-            ledger: Some(ledger),
-            ..self
-        }
-    }
-
-    /// Its connections, to be waited for behind its end.
+    /// Returns a handle to wait for the open connections after the server has stopped.
     pub fn connections(&self) -> AdminConnections {
         AdminConnections(Arc::clone(&self.connection_permits))
     }
 
-    /// Serves until `stop` is ready; connections under way are finished in the background.
+    /// Serves until `stop` is ready. Open connections are finished in the background.
     pub async fn serve(self, listener: TcpListener, stop: impl Future<Output = ()>) {
         let admin = Arc::new(self);
-        let places = Arc::clone(&admin.connection_permits);
         let mut stop = std::pin::pin!(stop);
         loop {
             tokio::select! {
                 () = &mut stop => return,
-                accepted = accept(&listener, &places) => {
-                    if let Some((stream, place)) = accepted {
-                        tokio::spawn(serve_connection(Arc::clone(&admin), stream, place));
+                accepted = accept(&listener, &admin.connection_permits) => {
+                    if let Some((stream, permit)) = accepted {
+                        tokio::spawn(serve_connection(Arc::clone(&admin), stream, permit));
                     }
                 }
             }
         }
-    }
-
-    /// Answers one request that came in on a connection to `local`.
-    pub async fn handle<B>(&self, request: Request<B>, local: SocketAddr) -> Response<AdminBody>
-    where
-        B: Body<Data = Bytes>,
-        B::Error: Into<Box<dyn Error + Send + Sync>>,
-    {
-        if let Err(refused) = self.guard.check(&request, local) {
-            return refused.into_response().map(AdminBody::from);
-        }
-        self.dispatch(request).await
     }
 }
 
@@ -196,9 +138,9 @@ async fn accept(
     listener: &TcpListener,
     permits: &Arc<Semaphore>,
 ) -> Option<(TcpStream, OwnedSemaphorePermit)> {
-    let place = Arc::clone(permits).acquire_owned().await.ok()?;
+    let permit = Arc::clone(permits).acquire_owned().await.ok()?;
     match listener.accept().await {
-        Ok((stream, _)) => Some((stream, place)),
+        Ok((stream, _)) => Some((stream, permit)),
         Err(error) => {
             tracing::warn!(%error, "admin listener cannot accept");
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -215,45 +157,31 @@ async fn serve_connection(
     let Ok(local) = stream.local_addr() else {
         return;
     };
-    let stream_over = StreamEndSlot::default();
-    let service = service_fn(|request| {
-        let (admin, stream_over) = (Arc::clone(&admin), &stream_over);
-        async move {
-            let mut answer = admin.handle(request, local).await;
-            stream_over.set(answer.body_mut().take_stream_end());
-            Ok::<_, Infallible>(answer)
-        }
+    // Set if the connection's one response is a stream.
+    let stream_end: Mutex<Option<StreamEnd>> = Mutex::default();
+    let service = service_fn(async |request| {
+        let mut response = admin.handle(request, local).await;
+        *stream_end.lock() = response.body_mut().take_stream_end();
+        Ok::<_, Infallible>(response)
     });
-    let served = http1::Builder::new()
-        .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
-        .max_buf_size(MAX_HEAD_BYTES)
-        .keep_alive(false)
-        .serve_connection(TokioIo::new(stream), service);
-    // A client's mistake or its leaving is its own affair.
-    let mut served = std::pin::pin!(served);
-    let in_time = tokio::time::timeout(CONNECTION_TIMEOUT, &mut served)
+    // Errors are those of the client, or its disconnect: there is nothing to report.
+    let mut connection = std::pin::pin!(
+        http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT)
+            .max_buf_size(MAX_HEAD_BYTES)
+            .keep_alive(false)
+            .serve_connection(TokioIo::new(stream), service)
+    );
+    let in_time = tokio::time::timeout(CONNECTION_TIMEOUT, &mut connection)
         .await
         .is_ok();
-    if let (false, Some(over)) = (in_time, stream_over.take()) {
+    let stream_end = stream_end.lock().take();
+    if let (false, Some(stream_end)) = (in_time, stream_end) {
         tokio::select! {
-            _ = &mut served => {}
-            _ = over => drop(tokio::time::timeout(STREAM_FLUSH_TIMEOUT, served).await),
+            _ = &mut connection => {}
+            _ = stream_end => drop(tokio::time::timeout(STREAM_FLUSH_TIMEOUT, connection).await),
         }
     }
     drop(permit);
-}
-
-/// Where a connection's one answer leaves word of when its stream is over.
-#[derive(Debug, Default)]
-struct StreamEndSlot(Mutex<Option<StreamEnd>>);
-
-impl StreamEndSlot {
-    fn set(&self, over: Option<StreamEnd>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = over;
-    }
-
-    fn take(&self) -> Option<StreamEnd> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
 }

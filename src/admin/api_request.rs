@@ -1,4 +1,4 @@
-//! What a request to the API brings with it: a body of bounded length, or a mistake; and work that it asks for.
+//! Request bodies of bounded length, errors in requests, and work on blocking threads.
 
 use std::error::Error;
 use std::future::Future;
@@ -11,28 +11,28 @@ use serde_json::json;
 
 use super::response::{problem, problem_with};
 
-/// The longest part of a mistake that is told.
+/// The longest error message that is repeated, in characters.
 const MAX_MESSAGE_CHARS: usize = 200;
 
-/// Why a request is not understood.
+/// An error in a request.
 pub(super) enum ApiRequestError {
-    /// The body is longer than so many bytes.
+    /// The body is longer than this limit, in bytes.
     TooLarge(usize),
-    /// The body ended before its end.
+    /// The body is truncated.
     Incomplete,
-    /// What is wrong, in words.
+    /// Any other error, in words.
     Invalid(String),
 }
 
 impl ApiRequestError {
-    /// 400 or 413.
+    /// Returns a 400 or 413 response.
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
         match self {
             Self::TooLarge(limit) => {
                 let detail = format!("the body is longer than {} KiB", limit >> 10);
                 problem_with(StatusCode::PAYLOAD_TOO_LARGE, &json!({ "detail": detail }))
             }
-            Self::Incomplete => problem(StatusCode::BAD_REQUEST, "the body ended before its end"),
+            Self::Incomplete => problem(StatusCode::BAD_REQUEST, "the body is truncated"),
             Self::Invalid(detail) => {
                 problem_with(StatusCode::BAD_REQUEST, &json!({ "detail": detail }))
             }
@@ -40,7 +40,7 @@ impl ApiRequestError {
     }
 }
 
-/// The beginning of a mistake's words: they may repeat what was sent.
+/// Returns the beginning of an error message, which may quote the request.
 pub(super) fn shorten_message(message: &impl ToString) -> String {
     message
         .to_string()
@@ -49,7 +49,7 @@ pub(super) fn shorten_message(message: &impl ToString) -> String {
         .collect()
 }
 
-/// The whole body, if it is no longer than it may be.
+/// Reads a whole body of at most `limit` bytes.
 pub(super) async fn read_body<B>(body: B, limit: usize) -> Result<Bytes, ApiRequestError>
 where
     B: Body<Data = Bytes>,
@@ -62,8 +62,8 @@ where
     }
 }
 
-/// Runs what waits for the disk, or computes for long, apart from the threads that serve; `None` if it broke down
-/// (then [`super::response::broken`] says so).
+/// Runs work that blocks on the disk or computes for long on a thread of its own. Returns `None` if it panics; answer
+/// with [`super::response::internal_error`] then.
 pub(super) fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> impl Future<Output = Option<T>> {

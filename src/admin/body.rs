@@ -1,4 +1,4 @@
-//! The body of an answer: whole, or a stream that lasts as long as its reader and its source do.
+//! Response bodies: one document, or a stream that lasts until its reader or its source ends.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -10,7 +10,7 @@ use http_body::{Body, Frame, SizeHint};
 use http_body_util::Full;
 use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
-/// An answer's body.
+/// The body of a response.
 #[derive(Debug)]
 pub struct AdminBody(AdminBodyKind);
 
@@ -18,37 +18,37 @@ pub struct AdminBody(AdminBodyKind);
 enum AdminBodyKind {
     Whole(Full<Bytes>),
     Stream {
-        pieces: mpsc::Receiver<Bytes>,
+        chunks: mpsc::Receiver<Bytes>,
         end: Option<StreamEnd>,
         _permit: StreamPermit,
     },
 }
 
-/// A stream's place among all streams: given back once its body and its source are both gone.
+/// The slot of a stream. It is freed when the body and the source of the stream have both been dropped.
 pub(super) type StreamPermit = Arc<OwnedSemaphorePermit>;
 
-/// Ready, with an error, once nothing more will come of a stream.
+/// Resolves, with an error, when the source of a stream has ended.
 pub(super) type StreamEnd = oneshot::Receiver<Infallible>;
 
 impl AdminBody {
-    /// A stream of what is sent here; `over` lasts no longer than its source.
+    /// Creates a stream of `chunks`. The sender of `end` must be dropped with the source of the chunks.
     pub(super) fn stream(
-        pieces: mpsc::Receiver<Bytes>,
+        chunks: mpsc::Receiver<Bytes>,
         end: StreamEnd,
         permit: StreamPermit,
     ) -> Self {
         Self(AdminBodyKind::Stream {
-            pieces,
+            chunks,
             end: Some(end),
             _permit: permit,
         })
     }
 
-    /// What tells that the stream's source has ended; none for a body that is whole.
+    /// Takes the signal that the stream's source has ended; `None` for a body that is not a stream.
     pub(super) fn take_stream_end(&mut self) -> Option<StreamEnd> {
         match &mut self.0 {
             AdminBodyKind::Whole(_) => None,
-            AdminBodyKind::Stream { end: over, .. } => over.take(),
+            AdminBodyKind::Stream { end, .. } => end.take(),
         }
     }
 }
@@ -69,9 +69,9 @@ impl Body for AdminBody {
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
         match &mut self.0 {
             AdminBodyKind::Whole(whole) => Pin::new(whole).poll_frame(cx),
-            AdminBodyKind::Stream { pieces, .. } => {
-                let piece = ready!(pieces.poll_recv(cx));
-                Poll::Ready(piece.map(|bytes| Ok(Frame::data(bytes))))
+            AdminBodyKind::Stream { chunks, .. } => {
+                let chunk = ready!(chunks.poll_recv(cx));
+                Poll::Ready(chunk.map(|bytes| Ok(Frame::data(bytes))))
             }
         }
     }

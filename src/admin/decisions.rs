@@ -1,4 +1,4 @@
-//! What goes on now: the latest decisions and those to come, `/api/v1/decisions` and `/api/v1/decisions/{id}`.
+//! The latest decisions and a stream of new ones: `/api/v1/decisions` and `/api/v1/decisions/{id}`.
 
 mod lookup;
 mod query;
@@ -20,16 +20,15 @@ use super::body::{AdminBody, StreamPermit};
 use super::response::{self, problem_with};
 use query::{DecisionStreamMode, DecisionStreamQuery};
 
-/// Streams at once.
+/// The most concurrent streams.
 const MAX_STREAMS: usize = 16;
-/// Looks through the whole ring at once.
+/// The most concurrent searches of the whole ring.
 const MAX_CONCURRENT_SEARCHES: usize = 2;
-/// Pieces between a stream's source and its connection.
+/// Chunks between a stream's source and its connection.
 const STREAM_BUFFER: usize = 2;
-/// One line of JSON each.
 const NDJSON_TYPE: &str = "application/x-ndjson";
 
-/// The decisions as they come.
+/// The part of the API that shows decisions.
 #[derive(Clone, Debug)]
 pub struct DecisionsApi {
     tap: Arc<LogTap>,
@@ -38,70 +37,66 @@ pub struct DecisionsApi {
 }
 
 impl DecisionsApi {
-    /// Shows what the decision log shows.
+    /// Creates the API for the decisions of a log.
     pub fn new(tap: Arc<LogTap>) -> Self {
-        let (places, looks) = (
-            Semaphore::new(MAX_STREAMS),
-            Semaphore::new(MAX_CONCURRENT_SEARCHES),
-        );
         Self {
             tap,
-            stream_permits: Arc::new(places),
-            search_permits: Arc::new(looks),
+            stream_permits: Arc::new(Semaphore::new(MAX_STREAMS)),
+            search_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_SEARCHES)),
         }
     }
 
-    /// `GET /api/v1/decisions`: the latest decisions that pass, and those to come.
+    /// `GET /api/v1/decisions`: the latest decisions that match, and new ones as they are made.
     pub(super) async fn list(&self, method: &Method, query: Option<&str>) -> Response<AdminBody> {
-        let sought = match DecisionStreamQuery::parse(query) {
-            Ok(sought) => sought,
-            Err(mistake) => return mistake.to_response().map(AdminBody::from),
+        let query = match DecisionStreamQuery::parse(query) {
+            Ok(query) => query,
+            Err(error) => return error.to_response().map(AdminBody::from),
         };
         if *method == Method::HEAD {
             return ndjson_response(AdminBody::from(Full::default()));
         }
-        let Ok(place) = Arc::clone(&self.stream_permits).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.stream_permits).try_acquire_owned() else {
             return too_many_streams();
         };
-        ndjson_response(self.stream(sought, Arc::new(place)))
+        ndjson_response(self.stream(query, Arc::new(permit)))
     }
 
-    /// `GET /api/v1/decisions/{id}`: the line of a decision, or the latest of a trace.
+    /// `GET /api/v1/decisions/{id}`: one decision, or the latest of a trace.
     pub(super) async fn show(&self, id: &str) -> Response<Full<Bytes>> {
         let Some(id) = lookup::DecisionLookupKey::parse(id) else {
             return lookup::invalid_id();
         };
-        let kept = self.tap.recent_lines();
-        let looked = search_blocking(&self.search_permits, move || {
-            lookup::find_decision(&kept, &id)
-        })
-        .await;
-        looked.unwrap_or_else(response::internal_error)
+        let lines = self.tap.recent_lines();
+        let response = search_blocking(&self.search_permits, move || {
+            lookup::find_decision(&lines, &id)
+        });
+        response.await.unwrap_or_else(response::internal_error)
     }
 
     fn stream(&self, query: DecisionStreamQuery, permit: StreamPermit) -> AdminBody {
-        let (kept, follower) = match query.mode {
+        let (lines, follower) = match query.mode {
             DecisionStreamMode::RecentOnly => (self.tap.recent_lines(), None),
             DecisionStreamMode::Follow => {
-                let (kept, follower) = self.tap.follow();
-                (kept, Some(follower))
+                let (lines, follower) = self.tap.follow();
+                (lines, Some(follower))
             }
         };
-        let (pieces, received) = mpsc::channel(STREAM_BUFFER);
-        let (source, over) = oneshot::channel();
-        let (looks, its) = (Arc::clone(&self.search_permits), Arc::clone(&permit));
+        let (sender, chunks) = mpsc::channel(STREAM_BUFFER);
+        let (source, end) = oneshot::channel();
+        let search_permits = Arc::clone(&self.search_permits);
+        let source_permit = Arc::clone(&permit);
         tokio::spawn(async move {
-            let first = read_recent(kept, &query, &looks, &pieces).await;
-            stream::run(first, follower, &query.filters, pieces).await;
-            drop((source, its));
+            let recent = read_recent(lines, &query, &search_permits, &sender).await;
+            stream::run(recent, follower, &query.filters, sender).await;
+            drop((source, source_permit));
         });
-        AdminBody::stream(received, over, permit)
+        AdminBody::stream(chunks, end, permit)
     }
 }
 
-/// What is kept, as long as there is somebody to read it.
+/// Returns the recent lines that match; nothing if the reader disconnects.
 async fn read_recent(
-    kept: RecentLines,
+    lines: RecentLines,
     query: &DecisionStreamQuery,
     search_permits: &Arc<Semaphore>,
     out: &mpsc::Sender<Bytes>,
@@ -109,47 +104,49 @@ async fn read_recent(
     if query.recent == 0 {
         return Bytes::new();
     }
-    let (most, sieve, reader) = (query.recent, query.filters.clone(), out.clone());
-    let look = search_blocking(search_permits, move || {
-        kept.latest(most, &sieve, || !reader.is_closed())
+    let limit = query.recent;
+    let filters = query.filters.clone();
+    let reader = out.clone();
+    let search = search_blocking(search_permits, move || {
+        lines.latest(limit, &filters, || !reader.is_closed())
     });
     tokio::select! {
         () = out.closed() => Bytes::new(),
-        found = look => found.unwrap_or_default().into(),
+        found = search => found.unwrap_or_default().into(),
     }
 }
 
-/// Looks through the ring apart from the threads that serve, when it has its turn; `None` if that broke down.
+/// Searches the ring on a thread that may block, once there is a permit. Returns `None` if the search panics.
 async fn search_blocking<T: Send + 'static>(
     search_permits: &Arc<Semaphore>,
     search: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
-    let turn = Arc::clone(search_permits).acquire_owned().await.ok()?;
+    let permit = Arc::clone(search_permits).acquire_owned().await.ok()?;
     run_blocking(move || {
-        let _turn = turn;
+        let _permit = permit;
         search()
     })
     .await
 }
 
 fn ndjson_response(body: AdminBody) -> Response<AdminBody> {
-    let mut answer = Response::new(body);
-    let headers = answer.headers_mut();
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(NDJSON_TYPE));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    answer
+    response
 }
 
 fn too_many_streams() -> Response<AdminBody> {
     let detail =
-        format!("{MAX_STREAMS} streams of decisions are open, as many as there may be; close one");
-    let mut answer = problem_with(
+        format!("{MAX_STREAMS} streams of decisions are open, which is the limit; close one");
+    let mut response = problem_with(
         StatusCode::SERVICE_UNAVAILABLE,
         &json!({ "detail": detail }),
     );
-    answer
+    response
         .headers_mut()
         .insert(RETRY_AFTER, HeaderValue::from_static("10"));
-    answer.map(AdminBody::from)
+    response.map(AdminBody::from)
 }

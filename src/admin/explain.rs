@@ -1,4 +1,4 @@
-//! `POST /api/v1/explain`: why the policy in force allows or refuses a request, whose facts are given.
+//! `POST /api/v1/explain`: the reason why the active policy allows or refuses a request with the given facts.
 
 use std::error::Error;
 
@@ -25,7 +25,7 @@ use super::response;
 /// The longest body.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
-/// What is asked: the facts, as they were given and as they were read, and by which profile the answer is.
+/// The facts of a request, as given and parsed, and the profile of the response, if it is given.
 struct ExplainRequest {
     given: Map<String, Json>,
     facts: CaseFacts,
@@ -33,33 +33,33 @@ struct ExplainRequest {
 }
 
 impl PolicyApi {
-    /// 200 with the explanation that `crawlgate explain` prints, the answer for each profile (`answers`) and the same
-    /// as a case; 400 for facts that cannot be read. Nothing is counted and nothing sent.
+    /// Returns the explanation that `crawlgate explain` prints, the response for each profile (`answers`), and the facts
+    /// and decision as a test case (`case`); or 400 for invalid facts. Nothing is counted and nothing is sent.
     pub(super) async fn explain<B>(&self, body: B) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let question = match read_body(body, MAX_BODY_BYTES)
+        let request = match read_body(body, MAX_BODY_BYTES)
             .await
             .and_then(|bytes| ExplainRequest::parse(&bytes))
         {
-            Ok(question) => question,
-            Err(mistake) => return mistake.into_response(),
+            Ok(request) => request,
+            Err(error) => return error.into_response(),
         };
         let snapshot = self.active_policy.load();
-        let profile = question
+        let profile = request
             .profile
-            .unwrap_or_else(|| self.profile_of(question.crawler()));
-        // Thousands of rules take milliseconds, for which nobody else shall wait.
-        match run_blocking(move || explanation_document(&snapshot.policy, &question, profile)).await
+            .unwrap_or_else(|| self.profile_of(request.crawler()));
+        // Thousands of rules take milliseconds, which would delay other requests of this thread.
+        match run_blocking(move || explanation_document(&snapshot.policy, &request, profile)).await
         {
             Some(document) => response::json(StatusCode::OK, &document),
             None => response::internal_error(),
         }
     }
 
-    /// How a crawler is answered of which no `User-Agent` is known.
+    /// Returns the profile of a crawler whose `User-Agent` is not known.
     fn profile_of(&self, crawler: &str) -> Profile {
         let known = self.crawlers.iter().find(|known| known.as_str() == crawler);
         known
@@ -72,7 +72,7 @@ impl ExplainRequest {
     fn parse(body: &[u8]) -> Result<Self, ApiRequestError> {
         let mut given: Map<String, Json> = serde_json::from_slice(body).map_err(|error| {
             ApiRequestError::Invalid(format!(
-                "the body is no JSON object of facts: {}",
+                "the body is not a JSON object of facts: {}",
                 shorten_message(&error)
             ))
         })?;
@@ -80,10 +80,10 @@ impl ExplainRequest {
             None | Some(Json::Null) => None,
             Some(word) => Some(parse_profile(&word)?),
         };
-        let facts = CaseFacts::from_json(&given).map_err(|mistake| {
+        let facts = CaseFacts::from_json(&given).map_err(|error| {
             ApiRequestError::Invalid(format!(
-                "the facts cannot be read: {}",
-                shorten_message(&mistake)
+                "the facts are invalid: {}",
+                shorten_message(&error)
             ))
         })?;
         Ok(Self {
@@ -102,27 +102,29 @@ impl ExplainRequest {
 }
 
 fn parse_profile(word: &Json) -> Result<Profile, ApiRequestError> {
-    let known = word.as_str().and_then(Profile::from_word);
-    known.ok_or_else(|| {
+    let profile = word.as_str().and_then(Profile::from_word);
+    profile.ok_or_else(|| {
         let names = Profile::ALL.map(Profile::as_str);
-        let near = word.as_str().and_then(|word| nearest(word, names));
-        let near = near.map_or(String::new(), |near| format!(" (did you mean `{near}`?)"));
+        let hint = match word.as_str().and_then(|word| nearest(word, names)) {
+            Some(near) => format!(" (did you mean `{near}`?)"),
+            None => String::new(),
+        };
         ApiRequestError::Invalid(format!(
-            "`profile` must be one of {}{near}",
+            "`profile` must be one of {}{hint}",
             names.join(", ")
         ))
     })
 }
 
-fn explanation_document(policy: &Policy, question: &ExplainRequest, profile: Profile) -> Json {
-    let facts = &question.facts;
+fn explanation_document(policy: &Policy, request: &ExplainRequest, profile: Profile) -> Json {
+    let facts = &request.facts;
     let trial = OfflineEvaluation::new(policy, facts, profile);
     let answers = ProfileResponses::for_trial(&trial, facts);
     let mut document = explanation::to_json(&trial, facts, &answers);
-    let more = json!({
+    let members = json!({
         "answers": explanation::answers_to_json(&answers),
-        "case": case::to_yaml(&trial, &question.given, question.profile),
+        "case": case::to_yaml(&trial, &request.given, request.profile),
     });
-    response::extend(&mut document, &more);
+    response::extend(&mut document, &members);
     document
 }

@@ -1,12 +1,12 @@
-//! Who may ask the admin listener: guards against web pages in a browser on this machine, and against strangers.
+//! Access control of the admin listener, against web pages in a browser on this machine and against other hosts.
 //!
-//! - The target is in origin-form: a client that takes this port for the proxy is told so.
-//! - `Host` names this listener. A page whose name an attacker points here (DNS rebinding) says its own name.
-//! - `Origin` and `Sec-Fetch-Site` do not speak of another site. Behind a TLS terminator a page's own origin is `https://`
+//! - The target must be in origin-form. The error tells a client that mistook this port for the proxy's.
+//! - `Host` must name this listener. A page whose name an attacker points here (DNS rebinding) sends its own name.
+//! - `Origin` and `Sec-Fetch-Site` must not name another site. Behind a TLS terminator, a page's own origin is `https://`
 //!   and one of the configured names.
-//! - Everything but probes asks for a token, if there is one; off loopback there must be ([`check_exposure`]). It comes
-//!   as a Bearer token, or as the password of Basic credentials, which a browser asks its user for: once, when a page is
-//!   opened, and not for each of its polls.
+//! - All paths but those for probes require the token, if one is configured; a listener that is not on loopback must have
+//!   one ([`check_exposure`]). It is sent as a Bearer token, or as the password of Basic credentials. A browser asks its
+//!   user for these once, when a page is opened, and not for each of its polls.
 
 use std::fmt;
 use std::io;
@@ -17,64 +17,67 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
-use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http::{HeaderMap, Method, Response, StatusCode, request};
 use http_body_util::Full;
 use sha2::{Digest, Sha256};
+use thiserror::Error;
 
 use super::response::problem;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
-/// How the token may be sent, one field each, since old browsers read one challenge a field: the preferred way.
+/// The preferred challenge. Each challenge has a field of its own, since old browsers read only one per field.
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"crawlgate admin\"");
-/// For browsers, which ask their user.
+/// The challenge for browsers, which ask their user.
 const BASIC: HeaderValue =
     HeaderValue::from_static("Basic realm=\"crawlgate admin\", charset=\"UTF-8\"");
 
-/// Whether a path is open to those without a token.
+/// The credentials that a path requires.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PathAccess {
+    /// None.
     Open,
+    /// The admin token, if one is configured.
     Token,
 }
 
-/// Decides who may ask.
+/// Decides which requests are answered.
 #[derive(Debug)]
 pub struct AdminGuard {
     names: Box<[Box<str>]>,
     token: Option<AdminToken>,
 }
 
-/// Why a request is not let in.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AdminRefusal {
-    /// CONNECT, or a target that is no path: the client takes this for the proxy.
+pub(super) enum AdminRefusal {
+    /// CONNECT, or a target that is not a path: the client mistook this listener for the proxy.
     NotAProxy,
     /// No `Host`, or more than one.
     InvalidHost,
-    /// `Host` is no name of this listener.
+    /// `Host` is not a name of this listener.
     ForeignHost,
-    /// A browser says that another site's page is asking.
+    /// According to the browser, a page of another site sent the request.
     ForeignSite,
-    /// The path asks for a token, and there is none or a wrong one.
+    /// The path requires the token, and it is missing or wrong.
     Unauthorized(RequestInitiator),
 }
 
-/// Who would be asked for the token.
+/// The initiator of a request without the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RequestInitiator {
+pub(super) enum RequestInitiator {
     /// A program, or the user of a browser who opens a page.
     User,
-    /// A page that is open (`Sec-Fetch-Mode`, W3C Fetch Metadata): a browser would put its login over it, with each poll
-    /// again.
+    /// A script of an open page (`Sec-Fetch-Mode`, W3C Fetch Metadata). Basic would make the browser show its login
+    /// dialog at each poll.
     Page,
 }
 
 impl RequestInitiator {
     fn from_headers(headers: &HeaderMap) -> Self {
-        let navigates = |mode: &HeaderValue| mode.as_bytes() == b"navigate";
-        if headers.get_all(SEC_FETCH_MODE).iter().all(navigates) {
+        let mut modes = headers.get_all(SEC_FETCH_MODE).iter();
+        if modes.all(|mode| mode.as_bytes() == b"navigate") {
             Self::User
         } else {
             Self::Page
@@ -83,8 +86,8 @@ impl RequestInitiator {
 }
 
 impl AdminGuard {
-    /// Admits `Host` values that are the address that the connection came to, `localhost` or a loopback address if
-    /// that is one, or one of `names`: `NAME` with any port, `NAME:PORT` as it stands.
+    /// Creates a guard that admits these `Host` values: the local address of the connection; `localhost` and loopback
+    /// addresses, if that is one; and `names`, where `NAME` matches with any port and `NAME:PORT` only with that one.
     pub fn new(names: impl IntoIterator<Item = String>, token: Option<AdminToken>) -> Self {
         Self {
             names: names
@@ -95,15 +98,20 @@ impl AdminGuard {
         }
     }
 
-    /// Judges a request that came in on a connection to `local`.
+    /// Checks a request for a path with this access that arrived on a connection to `local`.
     ///
     /// # Errors
-    /// Says why the request is refused.
-    pub fn check<B>(&self, request: &Request<B>, local: SocketAddr) -> Result<(), AdminRefusal> {
-        if request.method() == Method::CONNECT || request.uri().authority().is_some() {
+    /// The reason, if the request is refused.
+    pub(super) fn check(
+        &self,
+        request: &request::Parts,
+        local: SocketAddr,
+        access: PathAccess,
+    ) -> Result<(), AdminRefusal> {
+        if request.method == Method::CONNECT || request.uri.authority().is_some() {
             return Err(AdminRefusal::NotAProxy);
         }
-        let headers = request.headers();
+        let headers = &request.headers;
         let host = single_header(headers, &HOST)
             .ok_or(AdminRefusal::InvalidHost)?
             .to_ascii_lowercase();
@@ -113,7 +121,7 @@ impl AdminGuard {
         if !self.is_same_site(headers, &host) {
             return Err(AdminRefusal::ForeignSite);
         }
-        match (super::route::path_access(request.uri().path()), &self.token) {
+        match (access, &self.token) {
             (PathAccess::Open, _) | (PathAccess::Token, None) => Ok(()),
             (PathAccess::Token, Some(token)) if token.is_sent_in(headers) => Ok(()),
             (PathAccess::Token, Some(_)) => Err(AdminRefusal::Unauthorized(
@@ -122,24 +130,26 @@ impl AdminGuard {
         }
     }
 
-    /// Whether a browser, if it is one, says that the request comes from this listener's own pages or from its user.
+    /// Returns `true` unless the client is a browser and reports a request that neither its user nor a page of this
+    /// listener initiated.
     fn is_same_site(&self, headers: &HeaderMap, host: &str) -> bool {
-        let own_site = |value: &HeaderValue| matches!(value.as_bytes(), b"same-origin" | b"none");
-        let own_origin = |value: &HeaderValue| {
-            value
-                .to_str()
-                .ok()
-                .and_then(|origin| origin.split_once("://"))
-                .is_some_and(|(scheme, of)| {
-                    let ours = scheme == "http" || scheme == "https" && self.is_named(host);
-                    ours && of.eq_ignore_ascii_case(host)
-                })
-        };
-        headers.get_all(SEC_FETCH_SITE).iter().all(own_site)
-            && headers.get_all(ORIGIN).iter().all(own_origin)
+        let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+        let mut origins = headers.get_all(ORIGIN).iter();
+        sites.all(|site| matches!(site.as_bytes(), b"same-origin" | b"none"))
+            && origins.all(|origin| self.is_same_origin(origin, host))
     }
 
-    /// Whether a `Host` is one of the configured names.
+    fn is_same_origin(&self, origin: &HeaderValue, host: &str) -> bool {
+        let Some((scheme, authority)) =
+            origin.to_str().ok().and_then(|text| text.split_once("://"))
+        else {
+            return false;
+        };
+        (scheme == "http" || scheme == "https" && self.is_named(host))
+            && authority.eq_ignore_ascii_case(host)
+    }
+
+    /// Returns `true` if a `Host` is one of the configured names.
     fn is_named(&self, host: &str) -> bool {
         let (name, _) = split_port(host);
         self.names
@@ -166,12 +176,12 @@ impl AdminGuard {
     }
 }
 
-/// 127.0.0.1 and ::1.
+/// Returns `true` for 127.0.0.1 and ::1, and not for the rest of 127.0.0.0/8.
 fn is_localhost(ip: IpAddr) -> bool {
     ip == Ipv4Addr::LOCALHOST || ip == Ipv6Addr::LOCALHOST
 }
 
-/// Name and port of a `Host` value; without one the port is 80, and one that is no number is none.
+/// Returns the name and the port of a `Host` value. The port defaults to 80, and is `None` if it is not a number.
 fn split_port(host: &str) -> (&str, Option<u16>) {
     match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, port.parse().ok()),
@@ -179,7 +189,7 @@ fn split_port(host: &str) -> (&str, Option<u16>) {
     }
 }
 
-/// The value of a field that must be there exactly once.
+/// Returns the value of a field that occurs exactly once.
 fn single_header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h str> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
@@ -189,7 +199,6 @@ fn single_header<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h st
 }
 
 impl AdminRefusal {
-    /// What the client is told.
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
         match self {
             Self::NotAProxy => problem(
@@ -202,20 +211,20 @@ impl AdminRefusal {
             }
             Self::ForeignSite => problem(
                 StatusCode::FORBIDDEN,
-                "requests of other sites are not answered",
+                "requests from pages of other sites are refused",
             ),
-            Self::Unauthorized(asker) => unauthorized(asker),
+            Self::Unauthorized(initiator) => unauthorized(initiator),
         }
     }
 }
 
-/// 401 with the challenges that this asker can make something of.
+/// Returns a 401 response with the challenges that this initiator can answer.
 fn unauthorized(initiator: RequestInitiator) -> Response<Full<Bytes>> {
-    let mut answer = problem(
+    let mut response = problem(
         StatusCode::UNAUTHORIZED,
         "the admin token is required: Authorization: Bearer …, or Basic with the token as password",
     );
-    let challenges = answer.headers_mut();
+    let challenges = response.headers_mut();
     challenges.append(WWW_AUTHENTICATE, BEARER);
     match initiator {
         RequestInitiator::User => {
@@ -223,43 +232,31 @@ fn unauthorized(initiator: RequestInitiator) -> Response<Full<Bytes>> {
         }
         RequestInitiator::Page => {}
     }
-    answer
+    response
 }
 
-/// The admin token. Only its hash is kept, and it is never shown.
+/// The admin token. Only its hash is stored, and it is never shown.
 pub struct AdminToken([u8; 32]);
 
-/// Why a token is not one.
-#[derive(Debug)]
+/// An error in the admin token.
+#[derive(Debug, Error)]
 pub enum AdminTokenError {
     /// The file cannot be read.
+    #[error("cannot read the token: {0}")]
     Unreadable(io::Error),
-    /// Shorter than [`Token::MIN_LENGTH`], or with characters that no header carries.
+    /// The token is shorter than [`AdminToken::MIN_LENGTH`], or has characters that a header cannot carry.
+    #[error(
+        "a token is one line of {} or more visible ASCII characters",
+        AdminToken::MIN_LENGTH
+    )]
     Invalid,
 }
-
-impl fmt::Display for AdminTokenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unreadable(error) => write!(f, "cannot read the token: {error}"),
-            Self::Invalid => {
-                write!(
-                    f,
-                    "a token is one line of {} or more visible ASCII characters",
-                    AdminToken::MIN_LENGTH
-                )
-            }
-        }
-    }
-}
-
-impl std::error::Error for AdminTokenError {}
 
 impl AdminToken {
     /// The fewest characters of a token.
     pub const MIN_LENGTH: usize = 16;
 
-    /// Takes a token as it stands.
+    /// Creates a token from its text.
     ///
     /// # Errors
     /// [`AdminTokenError::Invalid`].
@@ -273,10 +270,10 @@ impl AdminToken {
         }
     }
 
-    /// Reads the file of the setting `admin.token_file`; white space around the token is cut.
+    /// Reads the file of the setting `admin.token_file`; white space around the token is ignored.
     ///
     /// # Errors
-    /// If the file cannot be read or holds no fit token.
+    /// If the file cannot be read or does not contain a valid token.
     pub fn from_file(path: &Path) -> Result<Self, AdminTokenError> {
         let text = std::fs::read_to_string(path).map_err(AdminTokenError::Unreadable)?;
         Self::new(text.trim())
@@ -295,7 +292,7 @@ impl AdminToken {
             && password_of_basic(given).is_some_and(|given| self.equals(&given))
     }
 
-    /// Compares hashes, every byte of them: how long it takes says nothing of the token.
+    /// Compares the hashes in constant time, so that the time reveals nothing about the token.
     fn equals(&self, given: &[u8]) -> bool {
         let given: [u8; 32] = Sha256::digest(given).into();
         self.0
@@ -306,7 +303,7 @@ impl AdminToken {
     }
 }
 
-/// The password of Basic credentials, whoever the user (RFC 7617: what stands behind the first colon).
+/// Returns the password of Basic credentials: the text after the first colon (RFC 7617). The user does not matter.
 fn password_of_basic(credentials: &str) -> Option<Vec<u8>> {
     let mut plain = STANDARD.decode(credentials).ok()?;
     let colon = plain.iter().position(|byte| *byte == b':')?;
@@ -315,28 +312,19 @@ fn password_of_basic(credentials: &str) -> Option<Vec<u8>> {
 
 impl fmt::Debug for AdminToken {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Token(…)")
+        f.write_str("AdminToken(…)")
     }
 }
 
-/// The listener is open to others, and asks for no token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The listener is reachable from other hosts and requires no token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error(
+    "admin.listen {0} is not loopback: set admin.token_file, or listen on 127.0.0.1:{port}",
+    port = .0.port()
+)]
 pub struct ExposedListenerError(pub SocketAddr);
 
-impl fmt::Display for ExposedListenerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "admin.listen {} is not loopback: set admin.token_file, or listen on 127.0.0.1:{}",
-            self.0,
-            self.0.port()
-        )
-    }
-}
-
-impl std::error::Error for ExposedListenerError {}
-
-/// A configuration rule: a listener that is not on loopback must have a token.
+/// Checks that a listener that is not on loopback has a token.
 ///
 /// # Errors
 /// [`ExposedListenerError`] if it has none.
@@ -344,8 +332,7 @@ pub fn check_exposure(
     listen: SocketAddr,
     token: Option<&AdminToken>,
 ) -> Result<(), ExposedListenerError> {
-    let home = listen.ip().to_canonical().is_loopback();
-    if home || token.is_some() {
+    if listen.ip().to_canonical().is_loopback() || token.is_some() {
         Ok(())
     } else {
         Err(ExposedListenerError(listen))
@@ -432,7 +419,7 @@ mod tests {
         }
     }
 
-    /// A poll of a page that is open must not bring up the browser's login.
+    /// A poll of an open page must not bring up the browser's login dialog.
     #[test]
     fn a_page_that_is_open_is_not_offered_basic() {
         for (modes, offered) in [
@@ -475,7 +462,7 @@ mod tests {
             );
         }
         let token = AdminToken::new("0123456789abcdef").unwrap();
-        assert_eq!(format!("{token:?}"), "Token(…)");
+        assert_eq!(format!("{token:?}"), "AdminToken(…)");
         assert!(token.equals(b"0123456789abcdef"));
         for wrong in ["", "0123456789abcdeF", "0123456789abcdef0"] {
             assert!(!token.equals(wrong.as_bytes()), "{wrong}");
@@ -483,8 +470,10 @@ mod tests {
     }
 
     #[test]
-    fn the_token_is_taken_as_bearer_or_as_the_password_of_anybody() {
-        let basic = |plain: &[u8]| format!("Basic {}", STANDARD.encode(plain));
+    fn the_token_is_accepted_as_bearer_or_as_the_password_of_any_user() {
+        fn basic(plain: &[u8]) -> String {
+            format!("Basic {}", STANDARD.encode(plain))
+        }
         let token = AdminToken::new("0123456789:abcdef").unwrap();
         for (value, fits) in [
             ("Bearer 0123456789:abcdef".to_owned(), true),

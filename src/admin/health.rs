@@ -1,4 +1,4 @@
-//! Whether the proxy should be sent requests: `/readyz`, one line a check. `/healthz` only says that it runs.
+//! `/readyz`: the checks that decide if the proxy should receive requests, one line each.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use super::response::{TEXT_PLAIN, text_response};
 /// One line of `/readyz`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HealthCheck {
-    /// What was looked at: `policy`, `drain`, `log`.
+    /// The part that is checked: `policy`, `drain`, `decision_log`.
     pub name: &'static str,
-    /// What was found.
+    /// The result.
     pub state: CheckState,
 }
 
-/// What a check found. Texts are shown on one line.
+/// The result of a check, with a text that is shown on one line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CheckState {
-    /// As it should be; the text may say what: `acme@3f9c2a1b`.
+    /// No problem; the text may add details: `acme@3f9c2a1b`.
     Ok(String),
-    /// Something is wrong, but requests are served: lines of the log are lost.
+    /// A problem that does not stop the proxy from serving requests: lines of the log are lost.
     Warn(String),
-    /// Requests should go elsewhere: 503.
+    /// The proxy should not receive requests: 503.
     Fail(String),
 }
 
 impl HealthCheck {
-    /// A check of this name.
+    /// Creates a check.
     pub fn new(name: &'static str, state: CheckState) -> Self {
         Self { name, state }
     }
@@ -57,12 +57,12 @@ impl fmt::Display for HealthCheck {
     }
 }
 
-/// Makes the checks, anew for each request of `/readyz`.
+/// The function that runs the checks, again for each request of `/readyz`.
 #[derive(Clone)]
 pub struct Readiness(Arc<dyn Fn() -> Vec<HealthCheck> + Send + Sync>);
 
 impl Readiness {
-    /// Asks this function.
+    /// Creates the checks from the function that runs them.
     pub fn new(checks: impl Fn() -> Vec<HealthCheck> + Send + Sync + 'static) -> Self {
         Self(Arc::new(checks))
     }
@@ -74,17 +74,16 @@ impl fmt::Debug for Readiness {
     }
 }
 
-/// What all checks come to.
+/// The result of all checks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Health {
-    /// Whether requests should be sent here.
+    /// `true` if no check fails.
     pub(super) ready: bool,
-    /// What fails or is to be warned of: `log: 7 lines were lost`.
+    /// Warnings and failures: `decision_log: 7 lines were lost`.
     pub(super) warnings: Vec<String>,
 }
 
 impl Readiness {
-    /// Makes the checks.
     pub(super) fn run_checks(&self) -> Health {
         let checks = (self.0)();
         let warnings = checks.iter().filter_map(|check| match &check.state {
@@ -100,7 +99,7 @@ impl Readiness {
     }
 }
 
-/// 200 unless a check fails.
+/// Returns a 200 response, or 503 if a check fails.
 pub(super) fn response(readiness: &Readiness) -> Response<Full<Bytes>> {
     let checks = (readiness.0)();
     let fails = checks.iter().any(HealthCheck::is_failing);

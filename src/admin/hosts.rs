@@ -1,5 +1,4 @@
-//! The hosts that are tracked: who waits for them, their pace, their rest and their robots.txt; `/api/v1/hosts` and
-//! `/api/v1/hosts/{host}`.
+//! The tracked hosts: their queues, pace, backoff and robots.txt. `/api/v1/hosts` and `/api/v1/hosts/{host}`.
 
 mod host;
 mod list;
@@ -18,107 +17,111 @@ use crate::pipeline::admission::host_status::HostStatus;
 use crate::pipeline::robots_fetch::inspection::OriginInspector;
 use crate::urls::domain::registrable_domain;
 
+use super::api_request::run_blocking;
 use super::query::percent_decode;
 use super::response::{self, problem};
 use list::HostListQuery;
 use robots::HostRobotsQuery;
 use selector::HostSelector;
 
-/// Looks at once: each may go through all that is tracked.
+/// The most concurrent reads, since each may go through all tracked hosts.
 const MAX_CONCURRENT_READS: usize = 2;
 
-/// What the proxy knows of hosts.
+/// The part of the API that shows hosts.
 #[derive(Clone, Debug)]
 pub struct HostsApi {
     queue: Arc<AdmissionQueue>,
-    host_memory: Arc<dyn OriginInspector>,
+    origins: Arc<dyn OriginInspector>,
     read_permits: Arc<Semaphore>,
 }
 
 impl HostsApi {
-    /// Shows what these know; nothing is changed by it.
-    pub fn new(queue: Arc<AdmissionQueue>, host_memory: Arc<dyn OriginInspector>) -> Self {
+    /// Creates the API for the hosts of a queue and their origins, neither of which it changes.
+    pub fn new(queue: Arc<AdmissionQueue>, origins: Arc<dyn OriginInspector>) -> Self {
         Self {
             queue,
-            host_memory,
+            origins,
             read_permits: Arc::new(Semaphore::new(MAX_CONCURRENT_READS)),
         }
     }
 
-    /// `GET /api/v1/hosts`: those that fit, in order.
+    /// `GET /api/v1/hosts`: the matching hosts, sorted.
     pub(super) async fn list_hosts(&self, query: Option<&str>) -> Response<Full<Bytes>> {
         match HostListQuery::parse(query) {
-            Ok(listed) => {
-                self.read_blocking(move |api| listed.response(&api.queue))
+            Ok(query) => {
+                self.read_blocking(move |api| query.response(&api.queue))
                     .await
             }
-            Err(mistake) => mistake.to_response(),
+            Err(error) => error.to_response(),
         }
     }
 
-    /// `GET /api/v1/hosts/{host}`: all that is known of one, and how its robots.txt rules a URL.
+    /// `GET /api/v1/hosts/{host}`: the state of one host, and the decision of its robots.txt about a URL.
     pub(super) async fn show_host(&self, host: &str, query: Option<&str>) -> Response<Full<Bytes>> {
-        let name = percent_decode(host).and_then(|text| HostSelector::parse(&text));
-        match name.and_then(|name| Ok((HostRobotsQuery::parse(query, &name)?, name))) {
-            Ok((judged, name)) => {
-                self.read_blocking(move |api| api.response(&name, &judged))
+        let selector = match percent_decode(host).and_then(|text| HostSelector::parse(&text)) {
+            Ok(selector) => selector,
+            Err(error) => return error.to_response(),
+        };
+        match HostRobotsQuery::parse(query, &selector) {
+            Ok(query) => {
+                self.read_blocking(move |api| api.response(&selector, &query))
                     .await
             }
-            Err(mistake) => mistake.to_response(),
+            Err(error) => error.to_response(),
         }
     }
 
-    /// Looks apart from the threads that serve.
+    /// Reads on a thread that may block.
     async fn read_blocking(
         &self,
         read: impl FnOnce(&Self) -> Response<Full<Bytes>> + Send + 'static,
     ) -> Response<Full<Bytes>> {
-        let Ok(place) = Arc::clone(&self.read_permits).acquire_owned().await else {
+        let Ok(permit) = Arc::clone(&self.read_permits).acquire_owned().await else {
             return response::internal_error();
         };
         let api = self.clone();
-        let looked = tokio::task::spawn_blocking(move || {
-            let _place = place;
+        let response = run_blocking(move || {
+            let _permit = permit;
             read(&api)
         });
-        looked.await.unwrap_or_else(|_| response::internal_error())
+        response.await.unwrap_or_else(response::internal_error)
     }
 
     fn response(&self, selector: &HostSelector, query: &HostRobotsQuery) -> Response<Full<Bytes>> {
         let own = self.queue.untracked_host_status(&selector.host);
-        let seen = self
-            .find_paced(selector)
-            .map_or(own.clone(), |seen| seen.merge_host(own));
-        let mut robots = self.host_memory.robots(&selector.host);
+        let status = match self.find_paced(selector) {
+            Some(paced) => paced.merge_host(own),
+            None => own,
+        };
+        let mut robots = self.origins.robots(&selector.host);
         robots.retain(|file| selector.selects(file));
-        if !seen.is_known() && robots.is_empty() {
+        if !status.is_known() && robots.is_empty() {
             return problem(
                 StatusCode::NOT_FOUND,
-                "this host is not tracked: nobody asked for it lately, it is not stopped, and no robots.txt of it is remembered",
+                "this host is not tracked: it had no recent requests, is not stopped, and none of its robots.txt files is cached",
             );
         }
-        let dead = self.host_memory.refusing_addresses(&selector.host);
+        let refusing = self.origins.refusing_addresses(&selector.host);
+        let robots = robots::files_to_json(&robots, query);
         response::json(
             StatusCode::OK,
-            &host::host_to_json(
-                selector,
-                &seen,
-                &dead,
-                robots::files_to_json(&robots, query),
-            ),
+            &host::host_to_json(selector, &status, &refusing, robots),
         )
     }
 
-    /// What the host is paced as: itself, or its domain, or one of its addresses.
+    /// Returns the status of what the host is paced as: itself, its domain, or one of its addresses.
     fn find_paced(&self, selector: &HostSelector) -> Option<HostStatus> {
-        let of = |key: &str| self.queue.host_status(key);
-        let own = selector.pacing_keys().into_iter().find_map(of);
-        own.or_else(|| of(registrable_domain(&selector.host)))
-            .or_else(|| {
-                let addresses = self.host_memory.addresses(&selector.host);
-                addresses
-                    .iter()
-                    .find_map(|address| of(&address.to_string()))
-            })
+        for key in selector.pacing_keys() {
+            if let Some(status) = self.queue.host_status(key) {
+                return Some(status);
+            }
+        }
+        let domain = registrable_domain(&selector.host);
+        self.queue.host_status(domain).or_else(|| {
+            let addresses = self.origins.addresses(&selector.host);
+            addresses
+                .iter()
+                .find_map(|address| self.queue.host_status(&address.to_string()))
+        })
     }
 }

@@ -1,4 +1,4 @@
-//! `GET /api/v1/policy`: the policy in force, rule by rule, with what each did.
+//! `GET /api/v1/policy`: the active policy, rule by rule, with counters.
 
 use std::sync::Arc;
 
@@ -19,15 +19,16 @@ use super::api_request::run_blocking;
 use super::policy_api::{PolicyApi, attempt_to_json};
 use super::response;
 
-/// The option that decides where no rule does.
+/// The option that decides if no rule does.
 const DISPOSITION: &str = "disposition";
 
 impl PolicyApi {
-    /// Name, revision and files, each rule in words with its counters since it is there, what is disabled, how the last
-    /// reload went (`null` before the first) and what was in force before.
+    /// Returns name, revision and files; each rule in words, with its counters since it was added; the disabled rules;
+    /// the result of the last reload (`null` before the first); and the previously active policy.
     pub(super) async fn show(&self) -> Response<Full<Bytes>> {
-        let (snapshot, last) = (self.active_policy.load(), self.reloads.last_attempt());
-        // Thousands of rules are put into words.
+        let snapshot = self.active_policy.load();
+        let last = self.reloads.last_attempt();
+        // Describing thousands of rules takes a while.
         match run_blocking(move || document(&snapshot, last.as_deref())).await {
             Some(document) => response::json(StatusCode::OK, &document),
             None => response::internal_error(),
@@ -36,23 +37,24 @@ impl PolicyApi {
 }
 
 fn document(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>, last: Option<&ReloadAttempt>) -> Json {
-    let (policy, written) = (&snapshot.policy, &snapshot.source);
+    let policy = &snapshot.policy;
+    let source = &snapshot.source;
     let disabled = policy
         .rules()
         .iter()
         .filter(|rule| rule.mode == EnforcementMode::Disabled);
-    let before = written.previous.as_ref();
+    let previous = source.previous.as_ref();
     json!({
         "name": policy.name(),
         "revision": policy.revision(),
-        "loaded_at": written.loaded_at.map(|at| Rfc3339(at).to_string()),
-        "files": written.files.iter().map(|file| &*file.path).collect::<Vec<_>>(),
+        "loaded_at": source.loaded_at.map(|at| Rfc3339(at).to_string()),
+        "files": source.files.iter().map(|file| &*file.path).collect::<Vec<_>>(),
         "disposition": policy.base_value(DISPOSITION).map(|value| value.to_json()),
         "rules": rules_to_json(snapshot),
         "spaces": policy.spaces().all().iter().map(|space| space_to_json(policy, space)).collect::<Vec<_>>(),
         "disabled": disabled.map(|rule| rule.id.as_str()).collect::<Vec<_>>(),
         "last_reload": last.map(attempt_to_json),
-        "previous": before.map(|before| json!({ "name": before.name, "revision": before.revision })),
+        "previous": previous.map(|previous| json!({ "name": previous.name, "revision": previous.revision })),
     })
 }
 
@@ -60,12 +62,15 @@ fn rules_to_json(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>) -> Vec<Json> {
     let rules = snapshot.policy.rules();
     let mut depths: Vec<usize> = Vec::with_capacity(rules.len());
     for rule in rules {
-        // Parents stand before their children.
-        let above = rule.parent.and_then(|parent| depths.get(parent.0 as usize));
-        depths.push(above.map_or(0, |depth| depth + 1));
+        // Parents come before their children.
+        let parent = rule.parent.and_then(|parent| depths.get(parent.0 as usize));
+        depths.push(parent.map_or(0, |depth| depth + 1));
     }
-    let each = rules.iter().zip(depths).zip(0..);
-    each.map(|((rule, depth), at)| rule_to_json(snapshot, rule, depth, at))
+    rules
+        .iter()
+        .zip(depths)
+        .zip(0..)
+        .map(|((rule, depth), index)| rule_to_json(snapshot, rule, depth, index))
         .collect()
 }
 
@@ -73,7 +78,7 @@ fn rule_to_json(
     snapshot: &PolicySnapshot<Arc<PolicyMetrics>>,
     rule: &Rule,
     depth: usize,
-    at: u32,
+    index: u32,
 ) -> Json {
     let policy = &snapshot.policy;
     let mode = match rule.mode {
@@ -85,7 +90,7 @@ fn rule_to_json(
         RuleBody::Filter(_) => "filter",
         RuleBody::Group(_) => "group",
     };
-    let place = snapshot.source.rule_positions.get(at as usize);
+    let position = snapshot.source.rule_positions.get(index as usize);
     let mut document = json!({
         "id": rule.id.as_str(),
         "about": rule.about,
@@ -97,16 +102,17 @@ fn rule_to_json(
         "stage": rule.stage.as_str(),
         "condition": policy.describe_condition(rule),
         "effect": policy.describe_effect(rule),
-        "file": place.map(|place| &*place.file),
-        "line": place.map(|place| place.line),
+        "file": position.map(|position| &*position.file),
+        "line": position.map(|position| position.line),
     });
-    response::extend(&mut document, &counts_to_json(&snapshot.counters, at));
+    response::extend(&mut document, &counts_to_json(&snapshot.counters, index));
     document
 }
 
-/// All of it `null` for a rule that takes no part, and for one that is counted together with others.
-fn counts_to_json(counters: &PolicyMetrics, at: u32) -> Json {
-    let counts = counters.counts(at);
+/// Returns the counters of a rule. All are `null` for a rule that is not evaluated, and for one that is counted together
+/// with others.
+fn counts_to_json(counters: &PolicyMetrics, index: u32) -> Json {
+    let counts = counters.counts(index);
     json!({
         "matched": counts.map(|counts| counts.matched),
         "allowed": counts.map(|counts| counts.allowed),
@@ -117,12 +123,9 @@ fn counts_to_json(counters: &PolicyMetrics, at: u32) -> Json {
 }
 
 fn space_to_json(policy: &Policy, space: &Space) -> Json {
-    let options = space.options.iter();
-    let options = options.map(|given| {
-        (
-            policy.option_path(given.slot).to_owned(),
-            given.value.to_json(),
-        )
+    let options = space.options.iter().map(|option| {
+        let path = policy.option_path(option.slot);
+        (path.to_owned(), option.value.to_json())
     });
     json!({
         "name": space.name.as_str(),

@@ -1,4 +1,4 @@
-//! The API: what a policy is doing, and reloading it. JSON, under `/api/v1/`.
+//! The part of the API that shows and reloads the policy.
 
 use std::sync::Arc;
 
@@ -17,22 +17,22 @@ use crate::pipeline::snapshot::ActivePolicy;
 
 use super::response::{self, problem};
 
-/// The policy in force, and how to load another.
+/// The active policy, and the handle that reloads it.
 #[derive(Clone, Debug)]
 pub struct PolicyApi {
-    /// The policy in force.
+    /// The active policy.
     pub active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
-    /// Reloads it.
+    /// The handle that reloads it.
     pub reloads: ReloadHandle,
-    /// The crawlers that are known, each with its profile.
+    /// The configured crawlers, each with its profile.
     pub crawlers: Arc<[Crawler]>,
-    /// How crawlers are answered for whom nothing else is said.
+    /// The profile of crawlers that have none.
     pub default_profile: Profile,
 }
 
 impl PolicyApi {
-    /// `POST /api/v1/reload`: 200 with the result, `loaded` (with the revision before and any warnings) or
-    /// `unchanged`, or 422 with the problems. `shadow` is the same for the shadow policy, if there is one.
+    /// `POST /api/v1/reload`: 200 with the result, which is `loaded` (with the previous revision and any warnings) or
+    /// `unchanged`; or 422 with the problems. `shadow` reports on the shadow policy, if there is one.
     pub(super) async fn reload(&self) -> Response<Full<Bytes>> {
         let Some(attempt) = self.reloads.reload(ReloadTrigger::Api).await else {
             return problem(
@@ -57,24 +57,24 @@ impl PolicyApi {
         }
         let status = match &attempt.outcome {
             ReloadOutcome::Loaded {
-                previous_revision: before,
+                previous_revision,
                 warnings,
             } => {
                 response::extend(
                     &mut document,
-                    &json!({ "before": before, "problems": problems_to_json(warnings) }),
+                    &json!({ "before": previous_revision, "problems": problems_to_json(warnings) }),
                 );
                 StatusCode::OK
             }
             ReloadOutcome::Unchanged => StatusCode::OK,
             ReloadOutcome::NoSource => {
                 let detail =
-                    "no file stands behind this policy; name one in policy.path and restart";
+                    "the built-in policy is active; name a file in policy.path and restart";
                 response::extend(&mut document, &json!({ "detail": detail }));
                 StatusCode::OK
             }
             ReloadOutcome::Refused(problems) => {
-                let detail = "the policy was not loaded; the one in force stays";
+                let detail = "the policy was not loaded; the previous one remains active";
                 response::extend(
                     &mut document,
                     &json!({ "detail": detail, "problems": problems_to_json(problems) }),

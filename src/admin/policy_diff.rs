@@ -1,4 +1,4 @@
-//! `GET /api/v1/policy/diff`: what has changed since the policy that was in force before: rules, options, lists, lines.
+//! `GET /api/v1/policy/diff`: the changes since the previously active policy, in rules, options, lists and lines.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,61 +17,51 @@ use super::api_request::run_blocking;
 use super::policy_api::PolicyApi;
 use super::response::{self, problem};
 
-/// Lines that stay the same around those that do not.
+/// Unchanged lines around each change.
 const CONTEXT_LINES: usize = 3;
 /// The most lines of all files.
 const MAX_LINES: usize = 5_000;
-/// The longest line that is shown whole, in characters.
+/// The longest line that is not shortened, in characters.
 const MAX_LINE_CHARS: usize = 1_000;
 /// The most changes of rules, options and lists each.
 const MAX_CHANGES: usize = 5_000;
-/// How long the shortest difference of one file is looked for; what is left then is shown as replaced.
+/// The time limit for finding the shortest difference of one file. After it, the rest of the file counts as replaced.
 const DIFF_TIMEOUT: Duration = Duration::from_millis(100);
 
 impl PolicyApi {
-    /// 404 if no other policy has been in force since the start.
+    /// Returns the changes, or 404 if no other policy has been active since the start.
     pub(super) async fn show_diff(&self) -> Response<Full<Bytes>> {
         let snapshot = self.active_policy.load();
         if snapshot.source.previous.is_none() {
             return problem(
                 StatusCode::NOT_FOUND,
-                "no other policy has been in force since the start",
+                "no other policy has been active since the start",
             );
         }
-        let compare = move || {
-            let written = &snapshot.source;
-            written
-                .previous
-                .as_ref()
-                .map(|before| document(before, &snapshot.policy, written))
-        };
-        match run_blocking(compare).await.flatten() {
+        let document = run_blocking(move || {
+            let previous = snapshot.source.previous.as_ref()?;
+            Some(document(previous, &snapshot.policy, &snapshot.source))
+        });
+        match document.await.flatten() {
             Some(document) => response::json(StatusCode::OK, &document),
             None => response::internal_error(),
         }
     }
 }
 
-fn document(before: &PreviousPolicy, policy: &Policy, written: &PolicySource) -> Json {
+fn document(before: &PreviousPolicy, policy: &Policy, source: &PolicySource) -> Json {
     let structure = &before.structure;
     let most = [&structure.rules, &structure.options, &structure.lists]
         .map(Vec::len)
         .into_iter()
         .max();
-    let (files, cut) = diff_files(&before.files, &written.files);
-    let all = |changes: &[PolicyChange], name: &str| {
-        changes
-            .iter()
-            .take(MAX_CHANGES)
-            .map(|change| change_to_json(change, name))
-            .collect::<Vec<_>>()
-    };
+    let (files, cut) = diff_files(&before.files, &source.files);
     json!({
         "before": revision_to_json(&before.name, &before.revision, before.loaded_at),
-        "after": revision_to_json(policy.name(), policy.revision(), written.loaded_at),
-        "rules": all(&structure.rules, "id"),
-        "options": all(&structure.options, "option"),
-        "lists": all(&structure.lists, "list"),
+        "after": revision_to_json(policy.name(), policy.revision(), source.loaded_at),
+        "rules": changes_to_json(&structure.rules, "id"),
+        "options": changes_to_json(&structure.options, "option"),
+        "lists": changes_to_json(&structure.lists, "list"),
         "files": files,
         "cut": cut || most > Some(MAX_CHANGES),
     })
@@ -85,105 +75,120 @@ fn revision_to_json(name: &str, revision: &str, loaded_at: Option<SystemTime>) -
     })
 }
 
-/// A change with what it concerns under this name.
-fn change_to_json(change: &PolicyChange, name: &str) -> Json {
+fn changes_to_json(changes: &[PolicyChange], key: &str) -> Vec<Json> {
+    changes
+        .iter()
+        .take(MAX_CHANGES)
+        .map(|change| change_to_json(change, key))
+        .collect()
+}
+
+/// Returns a change, with the name of the changed part under `key`.
+fn change_to_json(change: &PolicyChange, key: &str) -> Json {
     let (kind, before, after) = match &change.kind {
-        PolicyChangeKind::Added(is) => ("added", None, Some(is.clone())),
-        PolicyChangeKind::Removed(was) => ("removed", Some(was.clone()), None),
+        PolicyChangeKind::Added(new) => ("added", None, Some(new.clone())),
+        PolicyChangeKind::Removed(old) => ("removed", Some(old.clone()), None),
         PolicyChangeKind::Moved => ("moved", None, None),
         PolicyChangeKind::Changed(aspects) => {
-            let sides = [
-                describe_side(aspects, |aspect| &aspect.old),
-                describe_side(aspects, |aspect| &aspect.new),
-            ];
-            let [was, is] = sides.map(|side| Some(side).filter(|side| !side.is_empty()));
-            ("changed", was, is)
+            let old = describe_side(aspects, |aspect| &aspect.old);
+            let new = describe_side(aspects, |aspect| &aspect.new);
+            (
+                "changed",
+                Some(old).filter(|old| !old.is_empty()),
+                Some(new).filter(|new| !new.is_empty()),
+            )
         }
     };
-    json!({ name: change.name, "change": kind, "before": before, "after": after })
+    json!({ key: change.name, "change": kind, "before": before, "after": after })
 }
 
-/// One side of what differs: the condition as it stands, everything else by its name.
+/// Returns the old or the new side of the changed aspects: the condition as it is, and the others after their names.
 fn describe_side(aspects: &[AspectChange], side: impl Fn(&AspectChange) -> &str) -> String {
-    let one = |aspect: &AspectChange| {
-        let words = Some(side(aspect))
-            .filter(|words| !words.is_empty())
-            .unwrap_or("none");
-        match aspect.name {
-            "" | "condition" => words.to_owned(),
-            name => format!("{name}: {words}"),
-        }
-    };
-    aspects.iter().map(one).collect::<Vec<_>>().join("; ")
+    let mut described = Vec::with_capacity(aspects.len());
+    for aspect in aspects {
+        let text = match side(aspect) {
+            "" => "none",
+            text => text,
+        };
+        described.push(match aspect.name {
+            "" | "condition" => text.to_owned(),
+            name => format!("{name}: {text}"),
+        });
+    }
+    described.join("; ")
 }
 
-/// The files that differ, those that are gone last; and whether anything of them is left out.
+/// Returns the files that differ, removed ones last, and `true` if any line is left out.
 fn diff_files(before: &[PolicySourceFile], after: &[PolicySourceFile]) -> (Vec<Json>, bool) {
-    let same_path = |path: &str, files: &'_ [PolicySourceFile]| {
-        files.iter().position(|file| *file.path == *path)
-    };
-    let now = after.iter().map(|file| {
-        (
-            same_path(&file.path, before).and_then(|at| before.get(at)),
-            Some(file),
-        )
-    });
-    let gone = before
+    let present = after
         .iter()
-        .filter(|file| same_path(&file.path, after).is_none())
+        .map(|file| (find_file(before, &file.path), Some(file)));
+    let removed = before
+        .iter()
+        .filter(|file| find_file(after, &file.path).is_none())
         .map(|file| (Some(file), None));
-    let mut room = MAX_LINES;
+    let mut lines_left = MAX_LINES;
     let mut any_cut = false;
-    let differ = now.chain(gone).filter(|(was, is)| match (was, is) {
-        (Some(was), Some(is)) => !was.has_same_text(is),
-        (_, _) => true,
-    });
-    let shown = differ.map(|(was, is)| {
-        let path = is.or(was).map(|file| &*file.path);
-        let (lines, cut) = diff_file_lines(was, is, &mut room);
+    let mut files = Vec::new();
+    for (old, new) in present.chain(removed) {
+        if let (Some(old), Some(new)) = (old, new)
+            && old.has_same_text(new)
+        {
+            continue;
+        }
+        let path = new.or(old).map(|file| &*file.path);
+        let (lines, cut) = diff_file_lines(old, new, &mut lines_left);
         any_cut |= cut;
-        json!({ "path": path, "lines": lines, "cut": cut })
-    });
-    (shown.collect(), any_cut)
+        files.push(json!({ "path": path, "lines": lines, "cut": cut }));
+    }
+    (files, any_cut)
 }
 
-/// The lines of a file that differ, and whether some are missing: its text was not kept, or there are too many.
+fn find_file<'f>(files: &'f [PolicySourceFile], path: &str) -> Option<&'f PolicySourceFile> {
+    files.iter().find(|file| *file.path == *path)
+}
+
+/// Returns the lines of a file that differ, and `true` if lines are missing because the text was not stored or there are
+/// too many.
 fn diff_file_lines(
-    was: Option<&PolicySourceFile>,
-    is: Option<&PolicySourceFile>,
-    room: &mut usize,
+    old: Option<&PolicySourceFile>,
+    new: Option<&PolicySourceFile>,
+    lines_left: &mut usize,
 ) -> (Vec<Json>, bool) {
-    let (Some(old), Some(new)) = (file_text(was), file_text(is)) else {
+    let (Some(old), Some(new)) = (file_text(old), file_text(new)) else {
         return (Vec::new(), true);
     };
-    if *room == 0 {
+    if *lines_left == 0 {
         return (Vec::new(), true);
     }
     let diff = TextDiff::configure()
         .timeout(DIFF_TIMEOUT)
         .diff_lines(old, new);
     let groups = diff.grouped_ops(CONTEXT_LINES);
-    let mut all = groups.iter().flatten().flat_map(|op| diff.iter_changes(op));
-    let lines: Vec<Json> = all
+    let mut changes = groups.iter().flatten().flat_map(|op| diff.iter_changes(op));
+    let lines: Vec<Json> = changes
         .by_ref()
-        .take(*room)
+        .take(*lines_left)
         .map(|change| {
-            let number = |index: Option<usize>| index.map(|index| index + 1);
             let kind = match change.tag() {
                 ChangeTag::Equal => "same",
                 ChangeTag::Delete => "removed",
                 ChangeTag::Insert => "added",
             };
-            let (before, after) = (number(change.old_index()), number(change.new_index()));
-            json!({ "kind": kind, "before": before, "after": after, "text": shorten_line(change.value()) })
+            json!({
+                "kind": kind,
+                "before": change.old_index().map(|index| index + 1),
+                "after": change.new_index().map(|index| index + 1),
+                "text": shorten_line(change.value()),
+            })
         })
         .collect();
-    *room -= lines.len();
-    let cut = all.next().is_some();
+    *lines_left -= lines.len();
+    let cut = changes.next().is_some();
     (lines, cut)
 }
 
-/// The text of a file, if it was kept; nothing of one that is not there.
+/// Returns the text of a file, if it was stored; empty for a file that does not exist.
 fn file_text(file: Option<&PolicySourceFile>) -> Option<&str> {
     match file {
         Some(file) => file.text.as_deref(),
@@ -191,7 +196,7 @@ fn file_text(file: Option<&PolicySourceFile>) -> Option<&str> {
     }
 }
 
-/// A line without its end; the beginning of a long one.
+/// Returns a line without its end, shortened if it is long.
 fn shorten_line(text: &str) -> String {
     let text = text.trim_end_matches(['\r', '\n']);
     match text.char_indices().nth(MAX_LINE_CHARS) {

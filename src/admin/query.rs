@@ -1,79 +1,99 @@
-//! The parameters of a target, decoded strictly: what is no percent-encoded UTF-8 text is a mistake, and so is a control
-//! character. Nothing of them is repeated in an answer.
-
-use std::fmt;
+//! Query parameters, decoded strictly: anything but percent-encoded UTF-8 text without control characters is an error.
+//! Responses repeat no part of them.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::json;
+use thiserror::Error;
 
 use super::response::problem_with;
 
-/// The most parameters that are looked at.
+/// The most rows of a list.
+pub(super) const MAX_LIMIT: usize = 1_000;
+/// The rows of a list if `limit` is not given.
+pub(super) const DEFAULT_LIMIT: usize = 100;
+/// The most parameters of a query.
 const MAX_PARAMETERS: usize = 64;
 
-/// What is wrong with a query, in words for whoever sent it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// An error in a query, in words for the client.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0}")]
 pub(super) struct ParameterError(pub(super) String);
 
 impl ParameterError {
-    /// 400 with the words.
+    /// An error for a key that is not one of `allowed`.
+    pub(super) fn unknown(allowed: &[&str]) -> Self {
+        Self(format!(
+            "there is no such parameter; allowed: {}",
+            allowed.join(", ")
+        ))
+    }
+
+    /// Returns a 400 response.
     pub(super) fn to_response(&self) -> Response<Full<Bytes>> {
         problem_with(StatusCode::BAD_REQUEST, &json!({ "detail": self.0 }))
     }
 }
 
-impl fmt::Display for ParameterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-/// The keys and values of a query, in their order and as often as they stand (see [`reject_duplicates`]); a `+` is a space (`application/x-www-form-urlencoded`).
+/// Returns the keys and values of a query in their order. Keys may repeat (see [`reject_duplicates`]), and a `+` is a
+/// space (`application/x-www-form-urlencoded`).
 ///
 /// # Errors
-/// If it has too many, or one of them cannot be read.
+/// If the query has too many parameters, or one of them cannot be decoded.
 pub(super) fn parse_query(query: Option<&str>) -> Result<Vec<(String, String)>, ParameterError> {
     let parts = query
         .unwrap_or_default()
         .split('&')
         .filter(|part| !part.is_empty());
-    let read: Vec<_> = parts
+    let parameters: Vec<_> = parts
         .take(MAX_PARAMETERS + 1)
         .map(parse_parameter)
         .collect::<Result<_, _>>()?;
-    if read.len() > MAX_PARAMETERS {
+    if parameters.len() > MAX_PARAMETERS {
         return Err(ParameterError(format!(
             "more than {MAX_PARAMETERS} parameters"
         )));
     }
-    Ok(read)
+    Ok(parameters)
 }
 
-/// The same, if none of these keys stands more than once: which value would count is a guess, and what stands behind this
-/// may guess otherwise.
+/// Returns the parameters, if none of `keys` repeats. Programs disagree about which value of a repeated key counts, so
+/// none is chosen here.
 pub(super) fn reject_duplicates(
     parameters: Vec<(String, String)>,
     keys: &[&str],
 ) -> Result<Vec<(String, String)>, ParameterError> {
-    let count = |key: &str| parameters.iter().filter(|(name, _)| name == key).count();
-    match keys.iter().find(|key| count(key) > 1) {
-        Some(key) => Err(ParameterError(format!("`{key}` stands more than once"))),
-        None => Ok(parameters),
+    for key in keys {
+        if parameters.iter().filter(|(name, _)| name == key).count() > 1 {
+            return Err(ParameterError(format!("`{key}` is given more than once")));
+        }
     }
+    Ok(parameters)
 }
 
 fn parse_parameter(part: &str) -> Result<(String, String), ParameterError> {
     let (key, value) = part.split_once('=').unwrap_or((part, ""));
-    let form = |text: &str| percent_decode(&text.replace('+', " "));
-    Ok((form(key)?, form(value)?))
+    Ok((form_decode(key)?, form_decode(value)?))
 }
 
-/// Text with its percent-escapes resolved, once.
+fn form_decode(text: &str) -> Result<String, ParameterError> {
+    percent_decode(&text.replace('+', " "))
+}
+
+/// Parses the value of `limit`.
+pub(super) fn parse_limit(text: &str) -> Result<usize, ParameterError> {
+    let limit = text
+        .parse()
+        .ok()
+        .filter(|limit| (1..=MAX_LIMIT).contains(limit) && !text.starts_with('+'));
+    limit.ok_or_else(|| ParameterError(format!("`limit` is a number from 1 to {MAX_LIMIT}")))
+}
+
+/// Decodes percent-escapes, once.
 ///
 /// # Errors
-/// If an escape is broken, or the outcome is no UTF-8 or has a control character.
+/// If an escape is invalid, or the result is not UTF-8 or contains a control character.
 pub(super) fn percent_decode(text: &str) -> Result<String, ParameterError> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -84,20 +104,20 @@ pub(super) fn percent_decode(text: &str) -> Result<String, ParameterError> {
             continue;
         }
         let escape = others.split_first_chunk::<2>();
-        let digits = escape.and_then(|([high, low], behind)| {
-            Some((hex_value(*high)? << 4 | hex_value(*low)?, behind))
+        let digits = escape.and_then(|([high, low], tail)| {
+            Some((hex_value(*high)? << 4 | hex_value(*low)?, tail))
         });
-        let (byte, behind) = digits
-            .ok_or_else(|| ParameterError("a `%` without two hex digits behind it".into()))?;
+        let (byte, tail) =
+            digits.ok_or_else(|| ParameterError("a `%` without two hex digits after it".into()))?;
         bytes.push(byte);
-        rest = behind;
+        rest = tail;
     }
     let text = String::from_utf8(bytes)
-        .map_err(|_| ParameterError("a percent-encoded text is no UTF-8".into()))?;
-    match text.chars().any(char::is_control) {
-        true => Err(ParameterError("a control character".into())),
-        false => Ok(text),
+        .map_err(|_| ParameterError("a percent-encoded text is not UTF-8".into()))?;
+    if text.chars().any(char::is_control) {
+        return Err(ParameterError("a control character".into()));
     }
+    Ok(text)
 }
 
 fn hex_value(digit: u8) -> Option<u8> {
@@ -110,17 +130,19 @@ fn hex_value(digit: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
+    fn pairs(query: Option<&str>) -> Option<String> {
+        let parameters = parse_query(query).ok()?;
+        Some(
+            parameters
+                .iter()
+                .map(|(key, value)| format!("[{key}={value}]"))
+                .collect(),
+        )
+    }
+
     #[test]
-    fn queries_are_read_strictly() {
-        let pairs = |query| {
-            let read = parse_query(query).ok()?;
-            Some(
-                read.iter()
-                    .map(|(key, value)| format!("[{key}={value}]"))
-                    .collect::<String>(),
-            )
-        };
-        for (query, read) in [
+    fn queries_are_decoded_strictly() {
+        for (query, expected) in [
             (None, Some("")),
             (Some(""), Some("")),
             (Some("&&a=1&"), Some("[a=1]")),
@@ -139,7 +161,7 @@ mod tests {
             (Some("a=%C2%85"), None),
             (Some("a=%ed%a0%80"), None),
         ] {
-            assert_eq!(pairs(query).as_deref(), read, "{query:?}");
+            assert_eq!(pairs(query).as_deref(), expected, "{query:?}");
         }
         assert!(parse_query(Some(&"a&".repeat(MAX_PARAMETERS))).is_ok());
         assert!(parse_query(Some(&"a&".repeat(MAX_PARAMETERS + 1))).is_err());

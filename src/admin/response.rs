@@ -1,4 +1,4 @@
-//! The forms of the admin listener's answers: a page, or a problem document (RFC 9457).
+//! The responses of the admin listener: a document, or a problem document (RFC 9457).
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue, X_CONTENT_TYPE_OPTIONS};
@@ -9,40 +9,40 @@ use serde_json::Value as Json;
 pub(super) const TEXT_PLAIN: &str = "text/plain; charset=utf-8";
 const PROBLEM_JSON: &str = "application/problem+json";
 
-/// A page that nobody stores.
+/// Returns a document that caches must not store.
 pub(super) fn text_response(
     status: StatusCode,
     content_type: &'static str,
     text: String,
 ) -> Response<Full<Bytes>> {
-    let mut answer = Response::new(Full::from(text));
-    *answer.status_mut() = status;
-    let headers = answer.headers_mut();
+    let mut response = Response::new(Full::from(text));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
-    answer
+    response
 }
 
-/// A document of the API.
+/// Returns a JSON document of the API.
 pub(super) fn json(status: StatusCode, document: &Json) -> Response<Full<Bytes>> {
     text_response(status, "application/json", format!("{document}\n"))
 }
 
-/// Why there is no page. `detail` is a text of ours; nothing of the request is repeated.
+/// Returns a problem document. `detail` is a constant, so that it cannot repeat anything of the request.
 pub(super) fn problem(status: StatusCode, detail: &'static str) -> Response<Full<Bytes>> {
     problem_with(status, &serde_json::json!({ "detail": detail }))
 }
 
-/// A mistake of ours.
+/// Returns a 500 response for a bug in this program.
 pub(super) fn internal_error() -> Response<Full<Bytes>> {
     problem(
         StatusCode::INTERNAL_SERVER_ERROR,
-        "crawlgate broke down on this; please report it",
+        "this request failed because of a bug in crawlgate; please report it",
     )
 }
 
-/// A problem document with members of its own.
+/// Returns a problem document with these additional members.
 pub(super) fn problem_with(status: StatusCode, members: &Json) -> Response<Full<Bytes>> {
     let mut document = serde_json::json!({
         "type": "about:blank",
@@ -60,14 +60,14 @@ pub(super) fn extend(document: &mut Json, members: &Json) {
     }
 }
 
-/// 405 with what would be allowed (RFC 9110 section 15.5.6).
+/// Returns a 405 response that lists the allowed methods (RFC 9110 section 15.5.6).
 pub(super) fn method_not_allowed(allowed: &'static str) -> Response<Full<Bytes>> {
-    let mut answer = problem(
+    let mut response = problem(
         StatusCode::METHOD_NOT_ALLOWED,
-        "another method is asked for here: see Allow",
+        "this path does not support the method; see Allow",
     );
-    answer
+    response
         .headers_mut()
         .insert(ALLOW, HeaderValue::from_static(allowed));
-    answer
+    response
 }

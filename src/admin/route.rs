@@ -1,6 +1,7 @@
-//! The table of the admin listener's paths: what each takes, who may ask for it, and who answers.
+//! The table of the admin listener's paths: the methods of each, whether it needs the token, and what answers it.
 
 use std::error::Error;
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::{Method, Request, Response, StatusCode, request};
@@ -12,17 +13,98 @@ use crate::pipeline::stop_registry::StopId;
 
 use super::body::AdminBody;
 use super::guard::PathAccess;
-use super::ledger::LedgerApi;
 use super::response::{self, TEXT_PLAIN, problem, text_response};
 use super::ui::Asset;
-use super::{AdminServer, health, openapi};
+use super::{AdminServer, health};
 
-/// What clients import as a certificate.
-const PEM: &str = "application/x-pem-file";
+use AllowedMethods::{Post, Read, ReadOrDelete, ReadOrPost};
+use PathAccess::{Open, Token};
 
-/// The paths that exist.
+/// The media type from which clients import certificates.
+const PEM_TYPE: &str = "application/x-pem-file";
+
+/// The description of every path, in OpenAPI 3.1. Written by hand; tests compare it with the table and with answers.
+const OPENAPI: &str = include_str!("openapi.json");
+
+/// All paths, under the names that the OpenAPI document gives them. A path that matches no row needs the token.
+const ROUTES: &[Route] = &[
+    // Probes and scrapers carry no token, and clients fetch the CA before they have one.
+    Route::new("/metrics", Read, Open, |_| Some(AdminEndpoint::Metrics)),
+    Route::new("/healthz", Read, Open, |_| Some(AdminEndpoint::Health)),
+    Route::new("/readyz", Read, Open, |_| Some(AdminEndpoint::Ready)),
+    Route::new("/ca.pem", Read, Open, |_| Some(AdminEndpoint::Authorities)),
+    Route::new("/api/v1/status", Read, Token, |_| {
+        Some(AdminEndpoint::Status)
+    }),
+    Route::new("/api/v1/policy", Read, Token, |_| {
+        Some(AdminEndpoint::Policy)
+    }),
+    Route::new("/api/v1/policy/diff", Read, Token, |_| {
+        Some(AdminEndpoint::PolicyDiff)
+    }),
+    Route::new("/api/v1/explain", Post, Token, |_| {
+        Some(AdminEndpoint::Explain)
+    }),
+    Route::new("/api/v1/shadow", Read, Token, |_| {
+        Some(AdminEndpoint::Shadow)
+    }),
+    Route::new("/api/v1/reload", Post, Token, |_| {
+        Some(AdminEndpoint::Reload)
+    }),
+    Route::new("/api/v1/stops", ReadOrPost, Token, |_| {
+        Some(AdminEndpoint::Stops)
+    }),
+    Route::new("/api/v1/stops/{id}", ReadOrDelete, Token, |id| {
+        StopId::parse(id).map(AdminEndpoint::Stop)
+    }),
+    Route::new("/api/v1/decisions", Read, Token, |_| {
+        Some(AdminEndpoint::Decisions)
+    }),
+    Route::new("/api/v1/decisions/{id}", Read, Token, |id| {
+        Some(AdminEndpoint::Decision(id))
+    }),
+    Route::new("/api/v1/hosts", Read, Token, |_| Some(AdminEndpoint::Hosts)),
+    Route::new("/api/v1/hosts/{host}", Read, Token, |host| {
+        Some(AdminEndpoint::Host(host))
+    }),
+    Route::new("/api/v1/urls", Read, Token, |_| Some(AdminEndpoint::Urls)),
+    Route::new("/api/v1/urls/{key}", Read, Token, |key| {
+        Some(AdminEndpoint::Url(key))
+    }),
+    Route::new("/api/v1/events", Read, Token, |_| {
+        Some(AdminEndpoint::Events)
+    }),
+    Route::new("/api/v1/ledger", Read, Token, |_| {
+        Some(AdminEndpoint::Ledger)
+    }),
+    Route::new("/api/v1/ledger/sweep", Post, Token, |_| {
+        Some(AdminEndpoint::Sweep)
+    }),
+    Route::new("/api/v1/openapi.json", Read, Token, |_| {
+        Some(AdminEndpoint::OpenApi)
+    }),
+    Route::new("/ui", Read, Token, |name| {
+        Asset::from_name(name).map(AdminEndpoint::Ui)
+    }),
+    Route::new("/ui/{file}", Read, Token, |name| {
+        Asset::from_name(name).map(AdminEndpoint::Ui)
+    }),
+];
+
+/// One row of the table.
+#[derive(Debug)]
+struct Route {
+    /// A path, or one that ends in a placeholder: `{id}` matches the rest of the request's path.
+    path: &'static str,
+    methods: AllowedMethods,
+    access: PathAccess,
+    /// Returns the endpoint for the text in the place of the placeholder, or `None` if there is nothing of that name.
+    resolve: for<'p> fn(&'p str) -> Option<AdminEndpoint<'p>>,
+}
+
+/// The handler of a request. Items carry the undecoded last segment of the path.
 #[derive(Clone, Copy, Debug)]
-enum AdminRoute<'p> {
+enum AdminEndpoint<'p> {
     Metrics,
     Health,
     Ready,
@@ -36,28 +118,19 @@ enum AdminRoute<'p> {
     Stops,
     Stop(StopId),
     Decisions,
-    /// By its id, as it stands in the path.
     Decision(&'p str),
     Hosts,
-    /// By its name, as it stands in the path.
     Host(&'p str),
-    Ledger(LedgerRoute<'p>),
+    Urls,
+    Url(&'p str),
+    Events,
+    Ledger,
+    Sweep,
     OpenApi,
     Ui(Asset),
 }
 
-/// The paths of what is remembered of URLs.
-#[derive(Clone, Copy, Debug)]
-enum LedgerRoute<'p> {
-    Urls,
-    /// By its key, as it stands in the path.
-    Url(&'p str),
-    Events,
-    Stats,
-    Sweep,
-}
-
-/// The methods that a path takes; reading is GET and HEAD.
+/// The methods of a path. `Read` is GET and HEAD.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AllowedMethods {
     Read,
@@ -66,72 +139,35 @@ enum AllowedMethods {
     ReadOrDelete,
 }
 
-impl<'p> AdminRoute<'p> {
-    fn from_path(path: &'p str) -> Option<Self> {
-        match path {
-            "/metrics" => Some(Self::Metrics),
-            "/healthz" => Some(Self::Health),
-            "/readyz" => Some(Self::Ready),
-            "/ca.pem" => Some(Self::Authorities),
-            "/api/v1/status" => Some(Self::Status),
-            "/api/v1/policy" => Some(Self::Policy),
-            "/api/v1/policy/diff" => Some(Self::PolicyDiff),
-            "/api/v1/explain" => Some(Self::Explain),
-            "/api/v1/shadow" => Some(Self::Shadow),
-            "/api/v1/reload" => Some(Self::Reload),
-            "/api/v1/stops" => Some(Self::Stops),
-            "/api/v1/decisions" => Some(Self::Decisions),
-            "/api/v1/hosts" => Some(Self::Hosts),
-            "/api/v1/urls" => Some(Self::Ledger(LedgerRoute::Urls)),
-            "/api/v1/events" => Some(Self::Ledger(LedgerRoute::Events)),
-            "/api/v1/ledger" => Some(Self::Ledger(LedgerRoute::Stats)),
-            "/api/v1/ledger/sweep" => Some(Self::Ledger(LedgerRoute::Sweep)),
-            "/api/v1/openapi.json" => Some(Self::OpenApi),
-            other => Self::from_item_path(other),
+impl Route {
+    const fn new(
+        path: &'static str,
+        methods: AllowedMethods,
+        access: PathAccess,
+        resolve: for<'p> fn(&'p str) -> Option<AdminEndpoint<'p>>,
+    ) -> Self {
+        Self {
+            path,
+            methods,
+            access,
+            resolve,
         }
     }
 
-    /// The paths that name one thing of many.
-    fn from_item_path(path: &'p str) -> Option<Self> {
-        let stop = path
-            .strip_prefix("/api/v1/stops/")
-            .and_then(StopId::parse)
-            .map(Self::Stop);
-        let decision = path.strip_prefix("/api/v1/decisions/").map(Self::Decision);
-        let host = path.strip_prefix("/api/v1/hosts/").map(Self::Host);
-        let url = path
-            .strip_prefix("/api/v1/urls/")
-            .map(|key| Self::Ledger(LedgerRoute::Url(key)));
-        stop.or(decision)
-            .or(host)
-            .or(url)
-            .or_else(|| Asset::from_path(path).map(Self::Ui))
-    }
-
-    fn methods(self) -> AllowedMethods {
-        match self {
-            Self::Explain | Self::Reload | Self::Ledger(LedgerRoute::Sweep) => AllowedMethods::Post,
-            Self::Stops => AllowedMethods::ReadOrPost,
-            Self::Stop(_) => AllowedMethods::ReadOrDelete,
-            Self::Metrics
-            | Self::Health
-            | Self::Ready
-            | Self::Authorities
-            | Self::Status
-            | Self::Policy
-            | Self::PolicyDiff
-            | Self::Shadow
-            | Self::Decisions
-            | Self::Decision(_)
-            | Self::Hosts
-            | Self::Host(_)
-            | Self::Ledger(
-                LedgerRoute::Urls | LedgerRoute::Url(_) | LedgerRoute::Events | LedgerRoute::Stats,
-            )
-            | Self::OpenApi
-            | Self::Ui(_) => AllowedMethods::Read,
+    fn endpoint<'p>(&self, path: &'p str) -> Option<AdminEndpoint<'p>> {
+        match self.path.split_once('{') {
+            Some((prefix, _)) => (self.resolve)(path.strip_prefix(prefix)?),
+            None if path == self.path => (self.resolve)(""),
+            None => None,
         }
     }
+}
+
+/// Returns the row and the endpoint of a path.
+fn find(path: &str) -> Option<(&'static Route, AdminEndpoint<'_>)> {
+    ROUTES
+        .iter()
+        .find_map(|route| Some((route, route.endpoint(path)?)))
 }
 
 impl AllowedMethods {
@@ -144,7 +180,7 @@ impl AllowedMethods {
         }
     }
 
-    /// For `Allow`.
+    /// The value of `Allow`.
     fn as_allow_value(self) -> &'static str {
         match self {
             Self::Read => "GET, HEAD",
@@ -155,201 +191,139 @@ impl AllowedMethods {
     }
 }
 
-/// Which paths are open to those without a token: what probes and scrapers ask for, and the CA that clients need.
-pub(super) fn path_access(path: &str) -> PathAccess {
-    match path {
-        "/metrics" | "/healthz" | "/readyz" | "/ca.pem" => PathAccess::Open,
-        _ => PathAccess::Token,
-    }
-}
-
 impl AdminServer {
-    /// Answers a request that the guard has let in.
-    pub(super) async fn dispatch<B>(&self, request: Request<B>) -> Response<AdminBody>
+    /// Answers one request that arrived on a connection to `local`.
+    pub async fn handle<B>(&self, request: Request<B>, local: SocketAddr) -> Response<AdminBody>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        let Some(route) = AdminRoute::from_path(head.uri.path()) else {
+        let found = find(head.uri.path());
+        let access = found.map_or(Token, |(route, _)| route.access);
+        if let Err(refusal) = self.guard.check(&head, local, access) {
+            return refusal.into_response().map(AdminBody::from);
+        }
+        let Some((route, endpoint)) = found else {
             return problem(StatusCode::NOT_FOUND, "there is nothing at this path")
                 .map(AdminBody::from);
         };
-        let methods = route.methods();
-        if !methods.allows(&head.method) {
-            return response::method_not_allowed(methods.as_allow_value()).map(AdminBody::from);
+        if !route.methods.allows(&head.method) {
+            return response::method_not_allowed(route.methods.as_allow_value())
+                .map(AdminBody::from);
         }
-        match (route, &self.decisions) {
-            (AdminRoute::Decisions, Some(live)) => live.list(&head.method, head.uri.query()).await,
-            _ => self.respond(route, &head, body).await.map(AdminBody::from),
-        }
+        self.respond(endpoint, &head, body).await
     }
 
-    /// The answers that are one document.
     async fn respond<B>(
         &self,
-        route: AdminRoute<'_>,
+        endpoint: AdminEndpoint<'_>,
         head: &request::Parts,
         body: B,
-    ) -> Response<Full<Bytes>>
+    ) -> Response<AdminBody>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        match route {
-            AdminRoute::Metrics => {
-                text_response(StatusCode::OK, TEXT_FORMAT, self.metrics.render())
+        let api = &self.apis;
+        let query = head.uri.query();
+        let whole: Response<Full<Bytes>> = match endpoint {
+            // The one answer that may be a stream.
+            AdminEndpoint::Decisions => return api.decisions.list(&head.method, query).await,
+            AdminEndpoint::Metrics => {
+                text_response(StatusCode::OK, TEXT_FORMAT, api.metrics.render())
             }
-            AdminRoute::Health => text_response(StatusCode::OK, TEXT_PLAIN, "ok\n".into()),
-            AdminRoute::Ready => health::response(&self.readiness),
-            AdminRoute::Authorities => self.show_authorities(),
-            AdminRoute::Status => self.show_status(),
-            AdminRoute::Policy => self.policy.show().await,
-            AdminRoute::PolicyDiff => self.policy.show_diff().await,
-            AdminRoute::Explain => self.policy.explain(body).await,
-            AdminRoute::Shadow => self.policy.show_shadow(),
-            AdminRoute::Reload => self.policy.reload().await,
-            AdminRoute::Stops if head.method == Method::POST => self.stops.create(body).await,
-            AdminRoute::Stops => self.stops.list(),
-            AdminRoute::Stop(id) if head.method == Method::DELETE => self.stops.lift(id).await,
-            AdminRoute::Stop(id) => self.stops.show(id),
-            AdminRoute::OpenApi => openapi::response(),
-            AdminRoute::Decisions => not_available(),
-            AdminRoute::Decision(id) => match &self.decisions {
-                Some(live) => live.show(id).await,
-                None => not_available(),
-            },
-            AdminRoute::Hosts => match &self.hosts {
-                Some(hosts) => hosts.list_hosts(head.uri.query()).await,
-                None => not_available(),
-            },
-            AdminRoute::Host(name) => match &self.hosts {
-                Some(hosts) => hosts.show_host(name, head.uri.query()).await,
-                None => not_available(),
-            },
-            AdminRoute::Ledger(path) => match &self.ledger {
-                Some(ledger) => ledger_response(ledger, path, head.uri.query(), body).await,
-                None => not_available(),
-            },
-            AdminRoute::Ui(asset) => asset.response(&head.headers),
-        }
+            AdminEndpoint::Health => text_response(StatusCode::OK, TEXT_PLAIN, "ok\n".into()),
+            AdminEndpoint::Ready => health::response(&api.readiness),
+            AdminEndpoint::Authorities => self.show_authorities(),
+            AdminEndpoint::Status => self.show_status(),
+            AdminEndpoint::Policy => api.policy.show().await,
+            AdminEndpoint::PolicyDiff => api.policy.show_diff().await,
+            AdminEndpoint::Explain => api.policy.explain(body).await,
+            AdminEndpoint::Shadow => api.policy.show_shadow(),
+            AdminEndpoint::Reload => api.policy.reload().await,
+            AdminEndpoint::Stops if head.method == Method::POST => api.stops.create(body).await,
+            AdminEndpoint::Stops => api.stops.list(),
+            AdminEndpoint::Stop(id) if head.method == Method::DELETE => api.stops.lift(id).await,
+            AdminEndpoint::Stop(id) => api.stops.show(id),
+            AdminEndpoint::Decision(id) => api.decisions.show(id).await,
+            AdminEndpoint::Hosts => api.hosts.list_hosts(query).await,
+            AdminEndpoint::Host(name) => api.hosts.show_host(name, query).await,
+            AdminEndpoint::Urls => api.ledger.list_urls(query).await,
+            AdminEndpoint::Url(key) => api.ledger.show_url(key).await,
+            AdminEndpoint::Events => api.ledger.list_events(query).await,
+            AdminEndpoint::Ledger => api.ledger.show_stats().await,
+            AdminEndpoint::Sweep => api.ledger.start_sweep(body).await,
+            AdminEndpoint::OpenApi => {
+                text_response(StatusCode::OK, "application/json", OPENAPI.into())
+            }
+            AdminEndpoint::Ui(asset) => asset.response(&head.headers),
+        };
+        whole.map(AdminBody::from)
     }
 
     fn show_authorities(&self) -> Response<Full<Bytes>> {
-        match &self.authorities {
-            Some(pem) => text_response(StatusCode::OK, PEM, pem.clone()),
+        match &self.apis.authorities {
+            Some(pem) => text_response(StatusCode::OK, PEM_TYPE, pem.clone()),
             None => problem(
                 StatusCode::NOT_FOUND,
-                "there is no certificate authority to trust: this proxy does not look into TLS (tls.intercept)",
+                "there is no certificate authority to trust: this proxy does not intercept TLS (tls.intercept)",
             ),
         }
     }
 }
 
-/// What the ledger's paths show.
-async fn ledger_response<B>(
-    ledger: &LedgerApi,
-    path: LedgerRoute<'_>,
-    query: Option<&str>,
-    body: B,
-) -> Response<Full<Bytes>>
-where
-    B: Body<Data = Bytes>,
-    B::Error: Into<Box<dyn Error + Send + Sync>>,
-{
-    match path {
-        LedgerRoute::Urls => ledger.list_urls(query).await,
-        LedgerRoute::Url(key) => ledger.show_url(key).await,
-        LedgerRoute::Events => ledger.list_events(query).await,
-        LedgerRoute::Stats => ledger.show_stats().await,
-        LedgerRoute::Sweep => ledger.start_sweep(body).await,
-    }
-}
-
-/// Of a server that was not given what would be shown.
-fn not_available() -> Response<Full<Bytes>> {
-    problem(StatusCode::NOT_FOUND, "this proxy does not show that")
-}
-
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::Value as Json;
 
     use super::*;
-    use crate::admin::openapi;
-
-    /// A value for each parameter of a path.
-    const NAMED: [(&str, &str); 4] = [
-        ("{key}", "00"),
-        ("{id}", "1"),
-        ("{host}", "www.example.com"),
-        ("{file}", "app.js"),
-    ];
-
-    /// Paths of the description, with the methods that each takes.
-    fn described() -> Vec<(String, Vec<String>)> {
-        let document: Json = serde_json::from_str(openapi::DOCUMENT).unwrap();
-        let paths = document["paths"].as_object().unwrap().iter();
-        let methods = |item: &Json| {
-            let keys = item
-                .as_object()
-                .unwrap()
-                .keys()
-                .filter(|key| *key != "parameters");
-            keys.map(|key| key.to_uppercase()).collect()
-        };
-        paths
-            .map(|(path, item)| (path.clone(), methods(item)))
-            .collect()
-    }
 
     #[test]
-    fn what_is_described_is_there_with_these_methods() {
-        for (path, methods) in described() {
-            let sample = NAMED.iter().fold(path.clone(), |path, (name, value)| {
-                path.replace(name, value)
-            });
-            let route =
-                AdminRoute::from_path(&sample).unwrap_or_else(|| panic!("{path} leads nowhere"));
-            let mut takes: Vec<&str> = route.methods().as_allow_value().split(", ").collect();
-            takes.retain(|method| *method != "HEAD");
-            assert_eq!(methods, takes, "{path}");
+    fn the_document_describes_each_path_with_its_methods_and_access() {
+        let document: Json = serde_json::from_str(OPENAPI).unwrap();
+        let mut described = BTreeMap::new();
+        for (path, item) in document["paths"].as_object().unwrap() {
+            for (method, operation) in item.as_object().unwrap() {
+                if method != "parameters" {
+                    let open = operation["security"] == serde_json::json!([{}]);
+                    described.insert((path.clone(), method.to_uppercase()), open);
+                }
+            }
         }
-    }
-
-    /// The paths are read from this file, since a path is no value of a route.
-    #[test]
-    fn what_is_there_is_described() {
-        let described = described();
-        let code = include_str!("route.rs")
-            .split("#[cfg(test)]")
-            .next()
-            .unwrap();
-        let texts = code
-            .split('"')
-            .skip(1)
-            .step_by(2)
-            .filter(|text| text.starts_with('/'));
-        let mut seen = 0;
-        for text in texts {
-            seen += 1;
-            let known = |path: &str| path == text || text.ends_with('/') && path.starts_with(text);
-            assert!(
-                described.iter().any(|(path, _)| known(path)),
-                "{text} is not described"
-            );
+        let mut routed = BTreeMap::new();
+        for route in ROUTES {
+            for method in route.methods.as_allow_value().split(", ") {
+                if method != "HEAD" {
+                    let open = route.access == PathAccess::Open;
+                    routed.insert((route.path.to_owned(), method.to_owned()), open);
+                }
+            }
         }
-        assert!(seen >= 12, "{seen} paths: is this still reading them?");
+        assert_eq!(described, routed);
     }
 
-    /// Paths that need no token are those that say so.
     #[test]
-    fn who_may_ask_is_described() {
-        let document: Json = serde_json::from_str(openapi::DOCUMENT).unwrap();
-        for (path, methods) in described() {
-            let operation = &document["paths"][&path][methods[0].to_lowercase()];
-            let open = operation["security"] == serde_json::json!([{}]);
-            assert_eq!(open, path_access(&path) == PathAccess::Open, "{path}");
+    fn paths_lead_to_their_rows() {
+        for (path, row) in [
+            ("/metrics", Some("/metrics")),
+            ("/metrics/", None),
+            ("/api/v1/policy/diff", Some("/api/v1/policy/diff")),
+            ("/api/v1/stops/1", Some("/api/v1/stops/{id}")),
+            ("/api/v1/stops/", None),
+            ("/api/v1/stops/x", None),
+            ("/api/v1/hosts/", Some("/api/v1/hosts/{host}")),
+            ("/api/v1/hosts/a/b", Some("/api/v1/hosts/{host}")),
+            ("/ui", Some("/ui")),
+            ("/ui/", Some("/ui/{file}")),
+            ("/ui/app.js", Some("/ui/{file}")),
+            ("/ui/none.js", None),
+            ("/uix", None),
+            ("/", None),
+        ] {
+            assert_eq!(find(path).map(|(route, _)| route.path), row, "{path}");
         }
     }
 }

@@ -1,12 +1,12 @@
-//! `GET /api/v1/shadow`: what the rules in shadow and the shadow policy would change, since the policies of now stand as
-//! they do.
+//! `GET /api/v1/shadow`: the decisions that the rules in shadow mode and the shadow policy would change, since the active
+//! policies were loaded.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
-use serde_json::{Value as Json, json};
+use serde_json::{Map, Value as Json, json};
 
 use crate::clock::Rfc3339;
 use crate::metrics::policy::PolicyMetrics;
@@ -19,8 +19,9 @@ use super::policy_api::{PolicyApi, outcome_name, problems_to_json};
 use super::response;
 
 impl PolicyApi {
-    /// For each rule in shadow (the outermost ones) and for the shadow policy: requests judged, those it would refuse
-    /// and were admitted, those it would admit and were refused; by reason and rule, with the latest examples.
+    /// Returns, for each outermost rule in shadow mode and for the shadow policy, the number of evaluated requests; the
+    /// admitted ones that it would refuse, and the refused ones that it would admit, by reason and rule and with the
+    /// latest examples.
     pub(super) fn show_shadow(&self) -> Response<Full<Bytes>> {
         let snapshot = self.active_policy.load();
         let policy = &snapshot.policy;
@@ -69,11 +70,14 @@ fn rule_to_json(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>, root: RuleIndex) 
 }
 
 fn tally_to_json(tally: &ShadowTally, counters: &PolicyMetrics) -> Json {
-    let named = |rule: &u32| counters.rule_name(*rule).unwrap_or_default().to_owned();
+    let rules = tally.rules.iter().map(|(rule, count)| {
+        let name = counters.rule_name(*rule).unwrap_or_default();
+        (name.to_owned(), json!(count))
+    });
     json!({
         "total": tally.total,
         "reasons": tally.reasons,
-        "rules": tally.rules.iter().map(|(rule, count)| (named(rule), json!(count))).collect::<serde_json::Map<_, _>>(),
+        "rules": rules.collect::<Map<_, _>>(),
         "examples": tally.examples.iter().map(|example| example_to_json(example, counters)).collect::<Vec<_>>(),
     })
 }

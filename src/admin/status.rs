@@ -1,4 +1,4 @@
-//! `GET /api/v1/status`: the process and its numbers of now, for a page that asks again and again.
+//! `GET /api/v1/status`: the process and its current numbers, cheap enough to be polled.
 
 use std::time::{Instant, SystemTime};
 
@@ -14,58 +14,51 @@ use crate::metrics::summary::{LatencyHistogram, MetricsSummary};
 use super::AdminServer;
 use super::response;
 
-/// The process that is shown.
+/// The process that the status describes.
 #[derive(Clone, Debug)]
 pub struct ProcessInfo {
-    instance: Option<Box<str>>,
+    instance: Box<str>,
     clock: Clock,
-    started: (Instant, SystemTime),
+    started: Instant,
+    started_at: SystemTime,
 }
 
 impl ProcessInfo {
-    /// One that begins now; `instance` is what its decision ids begin with.
+    /// Creates the description of a process that starts now. Its decision ids begin with `instance`.
     pub fn new(instance: impl Into<Box<str>>, clock: Clock) -> Self {
         Self {
-            instance: Some(instance.into()),
-            ..Self::without_instance(clock)
-        }
-    }
-
-    /// One that makes no decisions.
-    pub(super) fn without_instance(clock: Clock) -> Self {
-        let began = (clock.now(), clock.wall_time());
-        Self {
-            instance: None,
+            instance: instance.into(),
+            started: clock.now(),
+            started_at: clock.wall_time(),
             clock,
-            started: began,
         }
     }
 }
 
 impl AdminServer {
-    /// Version, uptime and policy; what `/readyz` warns of; gauges, and counts since the start, or nulls if nothing
-    /// is counted.
+    /// Returns version, uptime and policy; the warnings of `/readyz`; and gauges and counters since the start, which are
+    /// null if metrics are off.
     pub(super) fn show_status(&self) -> Response<Full<Bytes>> {
-        let (process, policy) = (&self.process, &self.policy.active_policy.load().policy);
-        let (began, wall) = process.started;
+        let process = &self.apis.process;
+        let policy = &self.apis.policy.active_policy.load().policy;
         let uptime = process
             .clock
             .now()
-            .saturating_duration_since(began)
+            .saturating_duration_since(process.started)
             .as_millis();
-        let health = self.readiness.run_checks();
-        let summary = self.metrics.summary();
+        let health = self.apis.readiness.run_checks();
+        let summary = self.apis.metrics.summary();
         let metrics = if summary.is_some() { "full" } else { "none" };
         let mut document = json!({
             "version": env!("CARGO_PKG_VERSION"),
             "instance": process.instance,
-            "started_at": Rfc3339(wall).to_string(),
+            "started_at": Rfc3339(process.started_at).to_string(),
             "uptime_ms": u64::try_from(uptime).unwrap_or(u64::MAX),
             "policy": { "name": policy.name(), "revision": policy.revision() },
             "ready": health.ready,
             "warnings": health.warnings,
             "metrics": metrics,
-            "log_dropped": self.metrics.dropped_log_lines(),
+            "log_dropped": self.apis.metrics.dropped_log_lines(),
         });
         response::extend(
             &mut document,
@@ -76,16 +69,13 @@ impl AdminServer {
 }
 
 fn summary_to_json(summary: &MetricsSummary) -> Json {
-    let (hosts, bytes) = (
-        (summary.hosts_tracked, summary.hosts_backing_off),
-        summary.bytes,
-    );
+    let bytes = summary.bytes;
     json!({
         "connections": summary.connections,
         "tunnels": summary.tunnels,
         "inflight": summary.inflight,
         "held": summary.held,
-        "hosts": { "tracked": hosts.0, "backing_off": hosts.1 },
+        "hosts": { "tracked": summary.hosts_tracked, "backing_off": summary.hosts_backing_off },
         "requests": summary.request_count(),
         "decisions": decisions_to_json(summary),
         "bytes": {
@@ -98,7 +88,7 @@ fn summary_to_json(summary: &MetricsSummary) -> Json {
     })
 }
 
-/// With `telemetry.metrics: none`: the same keys, and nothing known of them.
+/// Returns the keys of [`summary_to_json`] with nulls, for `telemetry.metrics: none`.
 fn empty_summary() -> Json {
     json!({
         "connections": null,
@@ -113,19 +103,19 @@ fn empty_summary() -> Json {
     })
 }
 
-/// By verdict, in all; for each reason and stage that has occurred; for each crawler.
+/// Returns the decisions by verdict: in total, for each reason and stage that has occurred, and for each crawler.
 fn decisions_to_json(summary: &MetricsSummary) -> Json {
-    let reasons = summary.decisions.iter().map(|decided| {
+    let reasons = summary.decisions.iter().map(|decision| {
         json!({
-            "reason": decided.reason,
-            "stage": decided.stage.as_str(),
-            "verdict": decided.verdict.as_str(),
-            "count": decided.count,
+            "reason": decision.reason,
+            "stage": decision.stage.as_str(),
+            "verdict": decision.verdict.as_str(),
+            "count": decision.count,
         })
     });
-    let crawlers = summary.crawlers.iter().map(|of| {
-        let mut crawler = verdicts_to_json(|verdict| of.count_with_verdict(verdict));
-        response::extend(&mut crawler, &json!({ "crawler": of.crawler }));
+    let crawlers = summary.crawlers.iter().map(|counts| {
+        let mut crawler = verdicts_to_json(|verdict| counts.count_with_verdict(verdict));
+        response::extend(&mut crawler, &json!({ "crawler": counts.crawler }));
         crawler
     });
     let mut decisions = verdicts_to_json(|verdict| summary.count_with_verdict(verdict));
@@ -141,7 +131,8 @@ fn verdicts_to_json(count: impl Fn(VerdictLabel) -> u64) -> Json {
         .collect()
 }
 
-/// Upper bounds in milliseconds, `null` for the last that has none, and how many took no longer.
+/// Returns the upper bounds of the buckets in milliseconds (`null` for the last, which has none), and the cumulative
+/// count of each.
 fn latency_to_json(latency: &LatencyHistogram) -> Json {
     let bounds = latency
         .buckets

@@ -1,4 +1,4 @@
-//! The stop button of the API: `/api/v1/stops` and `/api/v1/stops/{id}`.
+//! Emergency stops: `/api/v1/stops` and `/api/v1/stops/{id}`.
 
 use std::error::Error;
 use std::sync::Arc;
@@ -29,21 +29,21 @@ use super::response::{self, problem, problem_with};
 /// The longest body.
 const MAX_BODY_BYTES: usize = 16 << 10;
 
-/// What is stopped, and what could be.
+/// The part of the API that shows, adds and lifts stops.
 #[derive(Clone, Debug)]
 pub struct StopsApi {
     /// The stops.
     pub stops: Arc<StopRegistry>,
-    /// The policy, for rules that it does not have.
+    /// The active policy, to warn of rules that it does not have.
     pub active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
-    /// The crawlers that are known, for those that are not.
+    /// The configured crawlers, to warn of others.
     pub crawlers: Arc<[Crawler]>,
 }
 
-/// The body of `POST /api/v1/stops`; a key that stands twice is a mistake, and so is an unknown one.
+/// The body of `POST /api/v1/stops`. Unknown and repeated keys are errors.
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Press {
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct StopRequest {
     what: String,
     reason: String,
     #[serde(default, rename = "for")]
@@ -51,7 +51,7 @@ struct Press {
 }
 
 impl StopsApi {
-    /// `GET /api/v1/stops`: what is in force, in the order in which it was given.
+    /// `GET /api/v1/stops`: the active stops, in the order in which they were added.
     pub(super) fn list(&self) -> Response<Full<Bytes>> {
         let stops: Vec<Json> = self
             .stops
@@ -70,26 +70,26 @@ impl StopsApi {
         }
     }
 
-    /// `POST /api/v1/stops` with `{"what", "reason", "for"}`: 201 with the stop, whether a restart will know of it, and
-    /// warnings of what it names and this proxy does not know.
+    /// `POST /api/v1/stops` with `{"what", "reason", "for"}`: 201 with the stop, `persisted` if it will survive a
+    /// restart, and warnings if it names a crawler or rule that this proxy does not know.
     pub(super) async fn create<B>(&self, body: B) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let (target, reason, lasts) = match read_body(body, MAX_BODY_BYTES)
+        let (target, reason, duration) = match read_body(body, MAX_BODY_BYTES)
             .await
             .and_then(|bytes| parse_request(&bytes))
         {
-            Ok(press) => press,
-            Err(mistake) => return mistake.into_response(),
+            Ok(parsed) => parsed,
+            Err(error) => return error.into_response(),
         };
         let warnings = self.warnings_for(&target);
         let stops = Arc::clone(&self.stops);
-        let Some(pressed) = run_blocking(move || stops.add(target, reason, lasts)).await else {
+        let Some(added) = run_blocking(move || stops.add(target, reason, duration)).await else {
             return response::internal_error();
         };
-        match pressed {
+        match added {
             Ok(change) => {
                 tracing::warn!(
                     id = change.stop.id.0,
@@ -100,14 +100,13 @@ impl StopsApi {
                 created_response(&change, warnings)
             }
             Err(TooManyStops) => {
-                let detail =
-                    format!("{MAX_STOPS} stops are in force, as many as there may be; lift one");
+                let detail = format!("{MAX_STOPS} stops are active, which is the limit; lift one");
                 problem_with(StatusCode::CONFLICT, &json!({ "detail": detail }))
             }
         }
     }
 
-    /// `DELETE /api/v1/stops/{id}`: 200 with what was lifted.
+    /// `DELETE /api/v1/stops/{id}`: 200 with the lifted stop.
     pub(super) async fn lift(&self, id: StopId) -> Response<Full<Bytes>> {
         let stops = Arc::clone(&self.stops);
         let Some(lifted) = run_blocking(move || stops.lift(id)).await else {
@@ -116,28 +115,24 @@ impl StopsApi {
         let Some(change) = lifted else {
             return no_such_stop();
         };
-        tracing::warn!(
-            id = id.0,
-            "{} goes on: its stop was lifted",
-            change.stop.target
-        );
+        tracing::warn!(id = id.0, "the stop of {} was lifted", change.stop.target);
         response::json(StatusCode::OK, &change_to_json(&change, vec![]))
     }
 
-    /// What this proxy does not know may come with a reload or a restart, so it is no mistake.
+    /// Returns a warning for an unknown crawler or rule. It is not an error, since a reload or a restart may add it.
     fn warnings_for(&self, target: &StopTarget) -> Vec<String> {
-        let doubt = match target {
+        let warning = match target {
             StopTarget::Host(_) | StopTarget::Domain(_) => None,
             StopTarget::Crawler(name) => self.crawler_warning(name.as_str()),
             StopTarget::Rule(id) => self.rule_warning(id.as_str()),
         };
-        doubt.into_iter().collect()
+        warning.into_iter().collect()
     }
 
     fn crawler_warning(&self, name: &str) -> Option<String> {
         let known = self.crawlers.iter().any(|crawler| crawler.as_str() == name);
         (!known && name != Crawler::ANONYMOUS)
-            .then(|| format!("no crawler of the configuration is named {name}: this stops nobody"))
+            .then(|| format!("the configuration has no crawler {name}: this stops nothing"))
     }
 
     fn rule_warning(&self, id: &str) -> Option<String> {
@@ -149,68 +144,68 @@ impl StopsApi {
             .find(|rule| rule.id.as_str() == id)
         else {
             return Some(format!(
-                "the policy in force has no rule {id}: this stops nothing until it has"
+                "the active policy has no rule {id}: this stops nothing until it has one"
             ));
         };
-        let why = match rule.mode {
+        let cause = match rule.mode {
             EnforcementMode::Disabled => "is disabled",
-            EnforcementMode::Shadow => "is in shadow",
+            EnforcementMode::Shadow => "is in shadow mode",
             EnforcementMode::Enforce if rule.stage > PolicyStage::Destination => {
-                "judges answers, so it applies only when a request has been sent"
+                "matches responses, so it applies only after a request has been sent"
             }
             EnforcementMode::Enforce => return None,
         };
-        Some(format!("rule {id} {why}: this stops nothing"))
+        Some(format!("rule {id} {cause}: this stops nothing"))
     }
 }
 
 fn parse_request(
     body: &[u8],
 ) -> Result<(StopTarget, StopReason, Option<Duration>), ApiRequestError> {
-    let press: Press = serde_json::from_slice(body).map_err(|error| {
+    let request: StopRequest = serde_json::from_slice(body).map_err(|error| {
         let error = shorten_message(&error);
         ApiRequestError::Invalid(format!(
-            "the body is no JSON object with `what`, `reason` and perhaps `for`: {error}"
+            "the body is not a JSON object with `what`, `reason` and optionally `for`: {error}"
         ))
     })?;
-    let target = StopTarget::parse(&press.what)
+    let target = StopTarget::parse(&request.what)
         .map_err(|error| ApiRequestError::Invalid(format!("`what`: {error}")))?;
-    let reason = StopReason::new(&press.reason)
+    let reason = StopReason::new(&request.reason)
         .map_err(|error| ApiRequestError::Invalid(format!("`reason`: {error}")))?;
-    let lasts = match &press.duration {
+    let duration = match &request.duration {
         Some(text) => Some(parse_stop_duration(text).ok_or_else(invalid_duration)?),
         None => None,
     };
-    Ok((target, reason, lasts))
+    Ok((target, reason, duration))
 }
 
 fn invalid_duration() -> ApiRequestError {
     let longest = format_duration(MAX_STOP_DURATION);
     ApiRequestError::Invalid(format!(
-        "`for`: write a time such as 90s, 10m, 1h or 7d, at most {longest}, or leave it out"
+        "`for`: write a duration such as 90s, 10m, 1h or 7d, at most {longest}, or leave it out"
     ))
 }
 
 fn no_such_stop() -> Response<Full<Bytes>> {
     problem(
         StatusCode::NOT_FOUND,
-        "no such stop is in force: it was lifted, or has ended",
+        "no such stop is active: it was lifted or has expired",
     )
 }
 
 fn created_response(change: &StopChange, warnings: Vec<String>) -> Response<Full<Bytes>> {
-    let mut answer = response::json(StatusCode::CREATED, &change_to_json(change, warnings));
-    if let Ok(place) = HeaderValue::from_str(&format!("/api/v1/stops/{}", change.stop.id)) {
-        answer.headers_mut().insert(LOCATION, place);
+    let mut response = response::json(StatusCode::CREATED, &change_to_json(change, warnings));
+    if let Ok(location) = HeaderValue::from_str(&format!("/api/v1/stops/{}", change.stop.id)) {
+        response.headers_mut().insert(LOCATION, location);
     }
-    answer
+    response
 }
 
-/// A stop with what became of it.
+/// Returns a stop with `persisted` and warnings.
 fn change_to_json(change: &StopChange, mut warnings: Vec<String>) -> Json {
-    if let StopPersistence::InMemory(why) = &change.persistence {
-        tracing::warn!("the stops are not kept over a restart: {why}");
-        warnings.push(format!("a restart will not know of this: {why}"));
+    if let StopPersistence::InMemory(cause) = &change.persistence {
+        tracing::warn!("this change of the stops will be lost at a restart: {cause}");
+        warnings.push(format!("this will be lost at a restart: {cause}"));
     }
     let mut document = stop_to_json(&change.stop);
     let persisted = change.persistence == StopPersistence::OnDisk;
@@ -222,12 +217,11 @@ fn change_to_json(change: &StopChange, mut warnings: Vec<String>) -> Json {
 }
 
 fn stop_to_json(stop: &EmergencyStop) -> Json {
-    let time = |since_1970| Rfc3339(wall_time(since_1970)).to_string();
     json!({
         "id": stop.id.to_string(),
         "what": stop.target.to_string(),
         "reason": stop.reason.as_str(),
-        "since": time(stop.since),
-        "until": stop.until.map(time),
+        "since": Rfc3339(wall_time(stop.since)).to_string(),
+        "until": stop.until.map(|until| Rfc3339(wall_time(until)).to_string()),
     })
 }

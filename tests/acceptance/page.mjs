@@ -42,7 +42,7 @@ async function first(page) {
   );
   await check("nothing was crawled: empty states say what to do", async () => {
     const said = await page.locator("main").innerText();
-    return ["Nothing was rejected yet.", "No decision was made yet."].filter((words) => !said.includes(words));
+    return ["Nothing has been rejected yet.", "No decisions yet."].filter((words) => !said.includes(words));
   });
   await check("its views are links, and the one that is shown is marked", async () => {
     const links = await page
@@ -167,7 +167,7 @@ async function refused(page, list) {
     await page.keyboard.press("Enter");
     return until(async () => {
       const said = await why.innerText();
-      const to = await why.getByRole("link", { name: "Explain it with all that is known" }).getAttribute("href");
+      const to = await why.getByRole("link", { name: "Explain this decision" }).getAttribute("href");
       return holds(
         said.includes(known.url) && said.includes("sessions") && to.includes(encodeURIComponent(known.url)),
         `${said} ${to}`,

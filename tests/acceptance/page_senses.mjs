@@ -316,15 +316,15 @@ export async function token(page) {
     await pause(6000);
     return [found, equal(asked, before), holds(asked < 4, `${asked} were sent`)].filter((one) => one !== true);
   });
-  await check("Ask again asks", async () => {
+  await check("Log in tries again", async () => {
     await page.unroute("**/api/v1/**");
     await collect(page);
-    await page.locator("#ask-again").click();
+    await page.locator("#log-in").click();
     return until(async () => equal(await page.locator("#connection").textContent(), "connected"));
   });
   await check("a proxy that has another token since its restart is not asked again and again", async () => {
     const found = await restart("another-0123456789abcdef");
-    await page.locator("#ask-again").waitFor();
+    await page.locator("#log-in").waitFor();
     const sent = [];
     const note = (request) => sent.push(request.url());
     page.on("request", note);
@@ -335,7 +335,7 @@ export async function token(page) {
   await check("with the new one it goes on", async () => {
     await page.context().setHTTPCredentials({ username: "anyone", password: given.token });
     await collect(page);
-    await page.locator("#ask-again").click();
+    await page.locator("#log-in").click();
     return until(async () => equal(await page.locator("#connection").textContent(), "connected"));
   });
 }
@@ -352,7 +352,7 @@ export async function away(page) {
       const found = await restart(given.token);
       const again = await until(async () => {
         const rows = await rowsOf(page);
-        const at = rows.findIndex((row) => row[0].startsWith("A break of"));
+        const at = rows.findIndex((row) => row[0].startsWith("Disconnected for"));
         return holds(at > 5, `${rows.length} rows, the break is at ${at}: ${rows[0]}`);
       });
       const kept = (await rowsOf(page)).some((row) => row.join() === old);

@@ -257,7 +257,7 @@ export async function hostsView(page) {
     return until(async () => {
       const said = await page.locator("section[aria-labelledby=robots-title]").innerText();
       const facts = await page.locator("section[aria-labelledby=host-title] .facts").count();
-      return holds(said.includes("cannot be judged") && said.includes("Disallow: /private") && facts > 0, said);
+      return holds(said.includes("cannot be checked") && said.includes("Disallow: /private") && facts > 0, said);
     });
   });
   await check("a URL of a port whose robots.txt is not known says so", async () => {
@@ -265,7 +265,7 @@ export async function hostsView(page) {
     await page.keyboard.press("Enter");
     return until(async () => {
       const said = await page.locator("section[aria-labelledby=robots-title]").innerText();
-      return holds(said.includes(`No robots.txt of http://${SHOP}:1 is remembered`), said.slice(0, 300));
+      return holds(said.includes(`No robots.txt of http://${SHOP}:1 is cached`), said.slice(0, 300));
     });
   });
   await check("of a robots.txt of very many lines those around the one that decides are shown", async () => {

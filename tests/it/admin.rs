@@ -10,11 +10,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crawlgate::admin::AdminServer;
 use crawlgate::admin::guard::{AdminGuard, AdminToken};
 use crawlgate::admin::health::{CheckState, HealthCheck, Readiness};
 use crawlgate::admin::policy_api::PolicyApi;
 use crawlgate::admin::stops::StopsApi;
+use crawlgate::admin::{AdminApis, AdminServer};
 use crawlgate::clock::Clock;
 use crawlgate::diagnostics::problem::{Problem, SourceLocation};
 use crawlgate::metrics::Metrics;
@@ -25,6 +25,8 @@ use crawlgate::pipeline::stop_registry::StopRegistry;
 use crawlgate::policy::compile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::admin::apis;
 
 pub(crate) const TOKEN: &str = "correct-horse-battery";
 
@@ -55,7 +57,11 @@ impl Bench {
             token.map(|token| AdminToken::new(token).unwrap()),
         );
         let (metrics, policy, stops) = parts();
-        let admin = AdminServer::new(guard, metrics, readiness, policy, stops);
+        let apis = AdminApis {
+            readiness,
+            ..apis(metrics, policy, stops)
+        };
+        let admin = AdminServer::new(guard, apis);
         tokio::spawn(admin.serve(listener, std::future::pending()));
         Self { addr, draining }
     }
@@ -155,8 +161,11 @@ async fn the_authorities_are_shown_to_whoever_asks_if_there_are_any() {
     let addr = listener.local_addr().unwrap();
     let (metrics, policy, stops) = parts();
     let guard = AdminGuard::new([], Some(AdminToken::new(TOKEN).unwrap()));
-    let admin = AdminServer::new(guard, metrics, Readiness::new(Vec::new), policy, stops)
-        .with_authorities("one\ntwo\n".into());
+    let apis = AdminApis {
+        authorities: Some("one\ntwo\n".into()),
+        ..apis(metrics, policy, stops)
+    };
+    let admin = AdminServer::new(guard, apis);
     tokio::spawn(admin.serve(listener, std::future::pending()));
     let bench = Bench {
         addr,
@@ -431,9 +440,8 @@ async fn it_stops_when_told() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let readiness = Readiness::new(Vec::new);
     let (metrics, policy, stops) = parts();
-    let admin = AdminServer::new(AdminGuard::new([], None), metrics, readiness, policy, stops);
+    let admin = AdminServer::new(AdminGuard::new([], None), apis(metrics, policy, stops));
     let serving = tokio::spawn(admin.serve(listener, async {
         let _ = stopped.await;
     }));

@@ -11,12 +11,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlgate::admin::AdminServer;
 use crawlgate::admin::guard::{AdminGuard, AdminToken};
 use crawlgate::admin::health::Readiness;
 use crawlgate::admin::policy_api::PolicyApi;
 use crawlgate::admin::status::ProcessInfo;
 use crawlgate::admin::stops::StopsApi;
+use crawlgate::admin::{AdminApis, AdminServer};
 use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::metrics::Metrics;
 use crawlgate::metrics::labels::{MetricsMode, RuleKind, RuleMode};
@@ -32,6 +32,8 @@ use crawlgate::policy::source::MemoryFileSystem;
 use serde_json::Value as Json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+
+use crate::support::admin::apis;
 
 fn compiled(policy: &str) -> CompiledPolicy {
     let files = MemoryFileSystem::new().with_file("p.yaml", policy);
@@ -126,14 +128,12 @@ impl Bench {
             crawlers,
             default_profile: Profile::Generic,
         };
-        let admin = AdminServer::new(
-            AdminGuard::new([], token),
-            metrics.clone(),
+        let apis = AdminApis {
             readiness,
-            policy,
-            stops,
-        )
-        .with_process(ProcessInfo::new("it", clock.clone()));
+            process: ProcessInfo::new("it", clock.clone()),
+            ..apis(metrics.clone(), policy, stops)
+        };
+        let admin = AdminServer::new(AdminGuard::new([], token), apis);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));

@@ -1,5 +1,6 @@
 //! What several tests share.
 
+pub(crate) mod admin;
 pub(crate) mod command;
 pub(crate) mod folder;
 pub(crate) mod gate;

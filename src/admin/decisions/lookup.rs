@@ -1,4 +1,4 @@
-//! One decision of those that are still in the ring, by its id or by the trace that it belongs to.
+//! The lookup of one of the latest decisions, by its id or its trace.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -10,30 +10,30 @@ use crate::metrics::log::tap::RecentLines;
 
 use crate::admin::response::{self, problem, problem_with};
 
-/// The most ids of other decisions of a trace that are named.
+/// The most ids of other decisions of a trace.
 const MAX_OTHERS: usize = 100;
 
-/// By what a decision is looked for.
+/// The id of a decision or a trace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum DecisionLookupKey {
-    /// What `Crawl-Decision` says: `9f3c01ab-1f`.
+    /// The value of `Crawl-Decision`: `9f3c01ab-1f`.
     Decision(String),
-    /// A trace of W3C Trace Context: 32 hex digits.
+    /// The trace id of W3C Trace Context: 32 hex digits.
     Trace(String),
 }
 
 impl DecisionLookupKey {
-    /// `None` if it is neither.
+    /// Returns `None` if the text is neither.
     pub(super) fn parse(text: &str) -> Option<Self> {
-        let hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
-        let lower = || text.to_ascii_lowercase();
-        if text.len() == 32 && hex(text) {
-            return Some(Self::Trace(lower()));
+        if text.len() == 32 && is_hex(text) {
+            return Some(Self::Trace(text.to_ascii_lowercase()));
         }
         let (instance, number) = text.split_once('-')?;
-        let fits =
-            instance.len() == 8 && (1..=16).contains(&number.len()) && hex(instance) && hex(number);
-        fits.then(|| Self::Decision(lower()))
+        let is_valid = instance.len() == 8
+            && (1..=16).contains(&number.len())
+            && is_hex(instance)
+            && is_hex(number);
+        is_valid.then(|| Self::Decision(text.to_ascii_lowercase()))
     }
 
     fn field(&self) -> &'static str {
@@ -43,7 +43,7 @@ impl DecisionLookupKey {
         }
     }
 
-    /// As it stands in a line.
+    /// Returns the member that a line with this id contains.
     fn json_member(&self) -> String {
         format!("\"{}\":\"{}\"", self.field(), self.as_str())
     }
@@ -55,17 +55,22 @@ impl DecisionLookupKey {
     }
 }
 
-/// What was asked for cannot be one.
+fn is_hex(text: &str) -> bool {
+    text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// Returns a 400 response for an invalid id.
 pub(super) fn invalid_id() -> Response<Full<Bytes>> {
     problem(
         StatusCode::BAD_REQUEST,
-        "an id is that of Crawl-Decision, such as 9f3c01ab-1f, or that of a trace, 32 hex digits",
+        "an id is the value of Crawl-Decision, such as 9f3c01ab-1f, or a trace id of 32 hex digits",
     )
 }
 
-/// The line, with the facts that `POST /api/v1/explain` takes; of a trace the latest, with the ids of the others.
-pub(super) fn find_decision(kept: &RecentLines, id: &DecisionLookupKey) -> Response<Full<Bytes>> {
-    let lines = kept
+/// Returns the line of a decision, with the facts that `POST /api/v1/explain` takes. For a trace, it returns the latest
+/// decision, with the ids of the others.
+pub(super) fn find_decision(recent: &RecentLines, id: &DecisionLookupKey) -> Response<Full<Bytes>> {
+    let lines = recent
         .containing(&id.json_member())
         .filter_map(|line| serde_json::from_slice::<Map<_, _>>(line).ok());
     let mut found = lines.filter(|line| {
@@ -73,7 +78,7 @@ pub(super) fn find_decision(kept: &RecentLines, id: &DecisionLookupKey) -> Respo
             .is_some_and(|value| value == id.as_str())
     });
     let Some(mut line) = found.next() else {
-        return not_found(kept);
+        return not_found(recent);
     };
     line.insert("facts".into(), request_facts(&line));
     if let DecisionLookupKey::Trace(_) = id {
@@ -85,7 +90,7 @@ pub(super) fn find_decision(kept: &RecentLines, id: &DecisionLookupKey) -> Respo
     response::json(StatusCode::OK, &Json::Object(line))
 }
 
-/// What is known of the request, by the names of facts; null where its URL was not kept, or not the whole of it.
+/// Returns the facts of a request, or null if the log does not have its whole URL.
 fn request_facts(line: &Map<String, Json>) -> Json {
     let keys = [
         ("url", "url"),
@@ -94,27 +99,27 @@ fn request_facts(line: &Map<String, Json>) -> Json {
         ("status", "origin_status"),
         ("content_type", "content_type"),
     ];
-    let known = keys.into_iter().filter_map(|(fact, key)| {
+    let facts = keys.into_iter().filter_map(|(fact, key)| {
         let value = line.get(key).filter(|value| !value.is_null())?;
         Some((fact.to_owned(), value.clone()))
     });
     let url = line.get("url").and_then(Json::as_str);
-    let has_url = url.is_some_and(|url| !url.ends_with(REDACTED));
-    if has_url {
-        Json::Object(known.collect())
+    if url.is_some_and(|url| !url.ends_with(REDACTED)) {
+        Json::Object(facts.collect())
     } else {
         Json::Null
     }
 }
 
-/// How far the ring reaches back, since that may be why.
-fn not_found(kept: &RecentLines) -> Response<Full<Bytes>> {
-    let (since, lines) = (kept.oldest_time(), kept.line_count());
+/// Returns a 404 response that reports how far the ring reaches back, since the decision may be older.
+fn not_found(recent: &RecentLines) -> Response<Full<Bytes>> {
+    let since = recent.oldest_time();
+    let lines = recent.line_count();
     let detail = match &since {
         Some(since) => format!(
-            "no such decision is remembered: the latest {lines} reach back to {since}; older ones are in the decision log"
+            "no such decision among the latest {lines}, which reach back to {since}; older ones are in the decision log"
         ),
-        None => "no such decision is remembered: there is none yet".to_owned(),
+        None => "no such decision: there are none yet".to_owned(),
     };
     let members = json!({ "detail": detail, "since": since, "decisions": lines });
     problem_with(StatusCode::NOT_FOUND, &members)

@@ -1,4 +1,4 @@
-//! What a reader of decisions asks for, read from the query.
+//! The query parameters of `GET /api/v1/decisions`.
 
 use crate::diagnostics::nearest::nearest;
 use crate::metrics::log::entry::LogField;
@@ -6,14 +6,14 @@ use crate::metrics::log::filter::{LogFilter, LogFilterSet};
 
 use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
 
-/// The most lines of the past; the ring has no more.
+/// The most recent lines, which is the size of the ring.
 const MAX_RECENT: usize = 10_000;
-/// The longest value of a filter, in bytes; of a URL no more than that can be looked for.
+/// The longest value of a filter, in bytes.
 const MAX_VALUE_BYTES: usize = 256;
-/// The lines of the past that are shown if nothing is said.
+/// The recent lines if `recent` is not given.
 const DEFAULT_RECENT: usize = 100;
 
-/// Which decisions, and for how long.
+/// The parsed query.
 #[derive(Debug)]
 pub(super) struct DecisionStreamQuery {
     pub(super) recent: usize,
@@ -21,19 +21,19 @@ pub(super) struct DecisionStreamQuery {
     pub(super) filters: LogFilterSet,
 }
 
-/// When the answer ends.
+/// The end of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DecisionStreamMode {
-    /// With what there is.
+    /// After the recent lines.
     RecentOnly,
-    /// With its reader.
+    /// When the reader disconnects.
     Follow,
 }
 
-/// How the values of a key are compared.
+/// The comparison of a filter.
 #[derive(Clone, Copy, Debug)]
 enum QueryComparison {
-    /// The whole value, `*` for anything.
+    /// The whole value, in which `*` matches any text.
     Whole,
     Contains,
     AtLeast,
@@ -53,16 +53,17 @@ const FILTER_KEYS: [(&str, LogField, QueryComparison); 10] = [
 ];
 
 impl DecisionStreamQuery {
-    /// Reads `recent`, `follow` and the filters. What a key says more than once is "one of these"; an empty value is
-    /// no condition, so that a form can be sent as it is.
+    /// Parses `recent`, `follow` and the filters. A repeated filter matches any of its values. An empty value is ignored,
+    /// so that a form can be sent as it is.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
-        let (mut recent, mut until) = (DEFAULT_RECENT, DecisionStreamMode::Follow);
+        let mut recent = DEFAULT_RECENT;
+        let mut mode = DecisionStreamMode::Follow;
         let mut groups: [Vec<LogFilter>; FILTER_KEYS.len()] = Default::default();
         for (key, value) in reject_duplicates(parse_query(query)?, &["recent", "follow"])? {
             match (key.as_str(), value.as_str()) {
                 ("recent", count) => recent = parse_recent(count)?,
-                ("follow", "true") => until = DecisionStreamMode::Follow,
-                ("follow", "false") => until = DecisionStreamMode::RecentOnly,
+                ("follow", "true") => mode = DecisionStreamMode::Follow,
+                ("follow", "false") => mode = DecisionStreamMode::RecentOnly,
                 ("follow", _) => return Err(ParameterError("`follow` is true or false".into())),
                 (key, value) => {
                     let known = FILTER_KEYS
@@ -81,7 +82,7 @@ impl DecisionStreamQuery {
             .collect();
         Ok(Self {
             recent,
-            mode: until,
+            mode,
             filters: LogFilterSet::new(groups),
         })
     }
@@ -131,12 +132,11 @@ fn unknown_parameter(key: &str) -> ParameterError {
         .into_iter()
         .chain(FILTER_KEYS.iter().map(|(name, ..)| *name))
         .collect();
-    let near = nearest(key, names.iter().copied());
-    let near = near.map_or(String::new(), |near| format!("; did you mean `{near}`?"));
-    ParameterError(format!(
-        "there is no such parameter; allowed: {}{near}",
-        names.join(", ")
-    ))
+    let mut error = ParameterError::unknown(&names);
+    if let Some(near) = nearest(key, names.iter().copied()) {
+        error.0.push_str(&format!("; did you mean `{near}`?"));
+    }
+    error
 }
 
 #[cfg(test)]
@@ -144,8 +144,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queries_say_what_is_sought() {
-        for (query, recent, until) in [
+    fn queries_are_parsed() {
+        for (query, recent, mode) in [
             ("", 100, DecisionStreamMode::Follow),
             ("recent=0&follow=false", 0, DecisionStreamMode::RecentOnly),
             (
@@ -159,13 +159,13 @@ mod tests {
                 DecisionStreamMode::Follow,
             ),
         ] {
-            let sought = DecisionStreamQuery::parse(Some(query)).unwrap();
-            assert_eq!((sought.recent, sought.mode), (recent, until), "{query}");
+            let parsed = DecisionStreamQuery::parse(Some(query)).unwrap();
+            assert_eq!((parsed.recent, parsed.mode), (recent, mode), "{query}");
         }
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn errors_name_the_cause() {
         let long = format!("host={}", "*".repeat(MAX_VALUE_BYTES + 1));
         for (query, part) in [
             (long.as_str(), "at most 256 bytes"),
@@ -174,8 +174,8 @@ mod tests {
             ("recent=+1", "0 to 10000"),
             ("recent=", "0 to 10000"),
             ("follow=yes", "true or false"),
-            ("recent=1&host=a&recent=1", "stands more than once"),
-            ("follow=true&follow=false", "stands more than once"),
+            ("recent=1&host=a&recent=1", "given more than once"),
+            ("follow=true&follow=false", "given more than once"),
             ("held=long", "milliseconds"),
             ("held=nan", "milliseconds"),
             ("held=-1", "milliseconds"),
@@ -184,10 +184,10 @@ mod tests {
             ("HOST=a", "no such parameter"),
             ("url=%", "hex digits"),
         ] {
-            let mistake = DecisionStreamQuery::parse(Some(query))
+            let error = DecisionStreamQuery::parse(Some(query))
                 .unwrap_err()
                 .to_string();
-            assert!(mistake.contains(part), "{query}: {mistake}");
+            assert!(error.contains(part), "{query}: {error}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One reader of decisions: what passes is handed to its connection, with a blank line now and then while nothing does.
+//! The stream to one reader of decisions: the lines that match, and a blank line from time to time while none does.
 
 use std::time::Duration;
 
@@ -9,43 +9,43 @@ use tokio::time::{interval, timeout};
 use crate::metrics::log::filter::LogFilterSet;
 use crate::metrics::log::tap::{FollowEvent, TapFollower, chunk_end};
 
-/// Between blank lines.
+/// The time between blank lines.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(10);
-/// How long a connection may take no piece while there is one to take: a slow one that goes on taking is not cut off.
+/// The time for which a connection may accept no chunk. A slow connection that goes on reading is not closed.
 const STALL_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Hands on what is kept and what follows, until the log is closed or the reader has left or takes nothing.
+/// Sends the recent lines and then those of the follower, until the log is closed, or the reader disconnects or stalls.
 pub(super) async fn run(
-    first: Bytes,
+    recent: Bytes,
     follower: Option<TapFollower>,
     filters: &LogFilterSet,
     out: Sender<Bytes>,
 ) {
-    if send_all(first, &out).await == StreamReaderState::Gone {
+    if send_all(recent, &out).await == StreamReaderState::Gone {
         return;
     }
     let Some(mut follower) = follower else { return };
-    let mut beat = interval(HEARTBEAT_INTERVAL);
-    beat.reset();
+    let mut heartbeat = interval(HEARTBEAT_INTERVAL);
+    heartbeat.reset();
     loop {
-        let piece = tokio::select! {
+        let chunk = tokio::select! {
             () = out.closed() => return,
-            heard = follower.next() => match heard {
+            event = follower.next() => match event {
                 None => return,
                 Some(FollowEvent::Lines(lines)) => filters.filter_lines(lines).await,
                 Some(FollowEvent::Lost(lines)) => format!("{{\"lost\":{lines}}}\n").into(),
             },
-            _ = beat.tick() => Bytes::from_static(b"\n"),
+            _ = heartbeat.tick() => Bytes::from_static(b"\n"),
         };
-        if piece.is_empty() {
-            // What passes nothing on may have much to look at.
+        if chunk.is_empty() {
+            // A filter that rejects everything must not keep the thread busy.
             tokio::task::yield_now().await;
             continue;
         }
-        if send_piece(&out, piece).await == StreamReaderState::Gone {
+        if send_chunk(&out, chunk).await == StreamReaderState::Gone {
             return;
         }
-        beat.reset();
+        heartbeat.reset();
     }
 }
 
@@ -55,19 +55,19 @@ enum StreamReaderState {
     Gone,
 }
 
-/// What is kept, piece by piece: that a connection takes one is all that can be seen of its reader.
+/// Sends the lines chunk by chunk. That a connection accepts a chunk is the only sign that its reader is alive.
 async fn send_all(mut lines: Bytes, out: &Sender<Bytes>) -> StreamReaderState {
     while !lines.is_empty() {
-        let piece = lines.split_to(chunk_end(&lines));
-        if send_piece(out, piece).await == StreamReaderState::Gone {
+        let chunk = lines.split_to(chunk_end(&lines));
+        if send_chunk(out, chunk).await == StreamReaderState::Gone {
             return StreamReaderState::Gone;
         }
     }
     StreamReaderState::Connected
 }
 
-async fn send_piece(out: &Sender<Bytes>, piece: Bytes) -> StreamReaderState {
-    match timeout(STALL_TIMEOUT, out.send(piece)).await {
+async fn send_chunk(out: &Sender<Bytes>, chunk: Bytes) -> StreamReaderState {
+    match timeout(STALL_TIMEOUT, out.send(chunk)).await {
         Ok(Ok(())) => StreamReaderState::Connected,
         Ok(Err(_)) | Err(_) => StreamReaderState::Gone,
     }
@@ -81,7 +81,7 @@ mod tests {
     use crate::metrics::log::tap::{LogTap, TapBounds};
 
     #[tokio::test(start_paused = true)]
-    async fn a_blank_line_comes_while_nothing_else_does() {
+    async fn a_blank_line_is_sent_while_nothing_else_is() {
         let (out, mut pieces) = mpsc::channel(2);
         let tap = LogTap::new(TapBounds::DEFAULT);
         let (_, follower) = tap.follow();
@@ -105,16 +105,14 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_slow_reader_that_goes_on_reading_gets_all() {
+    async fn a_slow_reader_that_goes_on_reading_gets_everything() {
         let (out, mut pieces) = mpsc::channel(2);
         let all: String = (0..100_000).map(|n| format!("{n:09}\n")).collect();
         let first = all.clone().into();
         tokio::spawn(async move { run(first, None, &LogFilterSet::match_all(), out).await });
-        let (mut clock, mut read, mut taken) = (
-            interval(STALL_TIMEOUT - Duration::from_secs(1)),
-            String::new(),
-            0,
-        );
+        let mut clock = interval(STALL_TIMEOUT - Duration::from_secs(1));
+        let mut read = String::new();
+        let mut taken = 0;
         while let Some(piece) = pieces.recv().await {
             assert!(
                 piece.len() <= 64 << 10 && piece.ends_with(b"\n"),
@@ -133,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_reader_that_takes_nothing_is_given_up() {
+    async fn a_reader_that_stalls_is_dropped() {
         let (out, mut pieces) = mpsc::channel(2);
         let tap = LogTap::new(TapBounds::DEFAULT);
         let (_, follower) = tap.follow();
@@ -152,7 +150,7 @@ mod tests {
             clock.tick().await;
             seconds += 1;
         }
-        // The old lines at once, a blank one behind 10 s; another does not fit.
+        // The recent line at once and a blank one after 10 s fill the buffer; the next one does not fit.
         assert!((50..=53).contains(&seconds), "{seconds}");
         assert_eq!(
             (pieces.recv().await.unwrap(), pieces.recv().await.unwrap()),

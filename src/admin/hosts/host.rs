@@ -1,4 +1,4 @@
-//! One host as JSON: a row of the list, and all that is known of it.
+//! One host as JSON: a row of the list, or its whole state.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::pipeline::admission::host_status::{
 
 use super::selector::HostSelector;
 
-/// The row of a list.
+/// Returns the row of a list.
 pub(super) fn row_to_json(host: &HostStatus) -> Json {
     match host.tracking {
         Tracking::Yes => tracked_to_json(host),
@@ -40,33 +40,35 @@ fn tracked_to_json(host: &HostStatus) -> Json {
     })
 }
 
-/// All that is known of one.
+/// Returns the whole state of a host.
 pub(super) fn host_to_json(
     selector: &HostSelector,
-    seen: &HostStatus,
-    dead: &[(SocketAddr, Duration)],
+    status: &HostStatus,
+    refusing: &[(SocketAddr, Duration)],
     robots: Json,
 ) -> Json {
-    let mut document = row_to_json(seen);
-    let is_tracked = seen.tracking == Tracking::Yes;
-    let refusing = |(address, left): &(SocketAddr, Duration)| json!({ "address": address.to_string(), "for_ms": ceil_millis(*left) });
-    let addresses: Vec<Json> = dead.iter().map(refusing).collect();
-    let more = json!({
+    let mut document = row_to_json(status);
+    let is_tracked = status.tracking == Tracking::Yes;
+    let addresses: Vec<Json> = refusing
+        .iter()
+        .map(|(address, left)| json!({ "address": address.to_string(), "for_ms": ceil_millis(*left) }))
+        .collect();
+    let members = json!({
         "host": selector.host,
         "tracked": is_tracked,
-        "paced_as": is_tracked.then_some(&*seen.name),
-        "rests_remembered": is_tracked.then_some(seen.backoff_count),
-        "pace": seen.pace.as_ref().map(pace_to_json),
-        "adaptive": adaptive_to_json(seen),
-        "unpaid_ms": seen.byte_debt.map(ceil_millis),
+        "paced_as": is_tracked.then_some(&*status.name),
+        "rests_remembered": is_tracked.then_some(status.backoff_count),
+        "pace": status.pace.as_ref().map(pace_to_json),
+        "adaptive": adaptive_to_json(status),
+        "unpaid_ms": status.byte_debt.map(ceil_millis),
         "dead": if addresses.is_empty() { Json::Null } else { json!({ "addresses": addresses }) },
         "robots": robots,
     });
-    response::extend(&mut document, &more);
+    response::extend(&mut document, &members);
     document
 }
 
-/// A host of which nothing but its stops, and perhaps its robots.txt, is known.
+/// Returns a host of which only its stops, and perhaps its robots.txt, are known.
 fn untracked_to_json(host: &HostStatus) -> Json {
     json!({
         "host": &*host.name,
@@ -94,23 +96,23 @@ fn pace_to_json(pace: &PaceStatus) -> Json {
     })
 }
 
-fn adaptive_to_json(seen: &HostStatus) -> Option<Json> {
-    let AdaptivePaceStatus { factor, min, max } = seen.pace.as_ref()?.adaptive?;
+fn adaptive_to_json(status: &HostStatus) -> Option<Json> {
+    let AdaptivePaceStatus { factor, min, max } = status.pace.as_ref()?.adaptive?;
     Some(json!({
-        "latency_ms": seen.latency.map(ceil_millis),
+        "latency_ms": status.latency.map(ceil_millis),
         "factor": to_decimal(factor),
         "min_ms": ceil_millis(min),
         "max_ms": ceil_millis(max),
-        "delay_ms": ceil_millis(seen.delay),
+        "delay_ms": ceil_millis(status.delay),
     }))
 }
 
-/// The number that was written: 1.2, where its next neighbour among wider numbers is 1.2000000476837158.
+/// Widens a number by its decimal form, so that 1.2 does not become 1.2000000476837158.
 fn to_decimal(number: f32) -> f64 {
     number.to_string().parse().unwrap_or_else(|_| number.into())
 }
 
-/// Whole milliseconds, rounded up: what is left of something is never nothing.
+/// Returns whole milliseconds, rounded up so that a remaining time is never shown as 0.
 pub(super) fn ceil_millis(time: Duration) -> u64 {
     u64::try_from(time.as_nanos().div_ceil(1_000_000)).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! The list of hosts: which, in what order, how many.
+//! The list of hosts, filtered, sorted and limited.
 
 use std::cmp::Ordering;
 
@@ -7,37 +7,37 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
-use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
+use crate::admin::query::{
+    DEFAULT_LIMIT, ParameterError, parse_limit, parse_query, reject_duplicates,
+};
 use crate::admin::response;
 use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::admission::host_status::HostStatus;
 
 use super::host::row_to_json;
 
-/// The most rows, and how many if nothing is said.
-const MAX_LIMIT: usize = 1_000;
-const DEFAULT_LIMIT: usize = 100;
-
-/// What is asked for.
+/// The parameters of `GET /api/v1/hosts`.
 #[derive(Debug)]
 pub(super) struct HostListQuery {
     sort: HostSort,
     limit: usize,
-    /// What names have somewhere; lower case.
+    /// A part of the names, in lower case.
     substring: String,
 }
 
-/// Which come first. Of equals the names decide.
+/// The sort order. Names break ties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HostSort {
-    /// For whom most wait.
+    /// Most waiting requests first.
     Waiting,
-    /// To whom the next may go soonest.
+    /// Earliest next request first.
     Next,
-    /// Who rests for longest.
+    /// Longest backoff first.
     Rest,
     Name,
 }
+
+const KEYS: [&str; 3] = ["sort", "limit", "q"];
 
 const SORT_KEYS: [(&str, HostSort); 4] = [
     ("waiting", HostSort::Waiting),
@@ -48,38 +48,36 @@ const SORT_KEYS: [(&str, HostSort); 4] = [
 
 impl HostSort {
     fn compare(self, one: &HostStatus, other: &HostStatus) -> Ordering {
-        let rest = |host: &HostStatus| host.backoff.map(|rest| rest.left);
-        let first = match self {
+        let order = match self {
             Self::Waiting => other.waiting.cmp(&one.waiting),
             Self::Next => one.next_in.cmp(&other.next_in),
-            Self::Rest => rest(other).cmp(&rest(one)),
+            Self::Rest => {
+                let left = other.backoff.map(|backoff| backoff.left);
+                left.cmp(&one.backoff.map(|backoff| backoff.left))
+            }
             Self::Name => Ordering::Equal,
         };
-        first.then_with(|| one.name.cmp(&other.name))
+        order.then_with(|| one.name.cmp(&other.name))
     }
 }
 
 impl HostListQuery {
-    /// Reads `sort`, `limit` and `q`.
+    /// Parses `sort`, `limit` and `q`.
     pub(super) fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
-        let mut listed = Self {
+        let mut parsed = Self {
             sort: HostSort::Waiting,
             limit: DEFAULT_LIMIT,
             substring: String::new(),
         };
-        for (key, value) in reject_duplicates(parse_query(query)?, &["sort", "limit", "q"])? {
+        for (key, value) in reject_duplicates(parse_query(query)?, &KEYS)? {
             match key.as_str() {
-                "sort" => listed.sort = parse_sort(&value)?,
-                "limit" => listed.limit = parse_limit(&value)?,
-                "q" => listed.substring = value.to_lowercase(),
-                _ => {
-                    return Err(ParameterError(
-                        "there is no such parameter; allowed: sort, limit, q".into(),
-                    ));
-                }
+                "sort" => parsed.sort = parse_sort(&value)?,
+                "limit" => parsed.limit = parse_limit(&value)?,
+                "q" => parsed.substring = value.to_lowercase(),
+                _ => return Err(ParameterError::unknown(&KEYS)),
             }
         }
-        Ok(listed)
+        Ok(parsed)
     }
 
     pub(super) fn response(&self, queue: &AdmissionQueue) -> Response<Full<Bytes>> {
@@ -102,20 +100,12 @@ fn parse_sort(word: &str) -> Result<HostSort, ParameterError> {
         .ok_or_else(|| ParameterError("`sort` is waiting, next, rest or name".into()))
 }
 
-fn parse_limit(text: &str) -> Result<usize, ParameterError> {
-    let limit = text
-        .parse()
-        .ok()
-        .filter(|limit| (1..=MAX_LIMIT).contains(limit) && !text.starts_with('+'));
-    limit.ok_or_else(|| ParameterError(format!("`limit` is a number from 1 to {MAX_LIMIT}")))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn queries_are_read_or_refused() {
+    fn queries_are_parsed_or_refused() {
         for (query, fits) in [
             (None, true),
             (Some("sort=rest&limit=1000&q=A.test"), true),

@@ -1,4 +1,4 @@
-//! What is known of a host's robots.txt as JSON, and which line decides a URL.
+//! The robots.txt files of a host as JSON, with the line that decides about a URL.
 
 use serde_json::{Value as Json, json};
 
@@ -11,14 +11,15 @@ use crate::urls::target::UrlTarget;
 use super::host::ceil_millis;
 use super::selector::HostSelector;
 
-/// For whom robots.txt is asked if no agent is named.
+/// The agent if none is given.
 const ANY_AGENT: &str = "*";
-/// The most files that are shown.
+const KEYS: [&str; 2] = ["url", "agent"];
+/// The most files of one response.
 const MAX_FILES: usize = 16;
-/// Bytes of all their texts together.
+/// The most bytes of all texts together.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// What robots.txt is asked for.
+/// The agent and the target of the decision that is shown.
 #[derive(Debug)]
 pub(super) struct HostRobotsQuery {
     agent: String,
@@ -28,39 +29,35 @@ pub(super) struct HostRobotsQuery {
 #[derive(Debug)]
 enum RobotsQueryTarget {
     Nothing,
-    /// A URL, which one file alone speaks of.
+    /// A URL, to which only one file applies.
     Url(UrlTarget),
-    /// A path and query, of each file.
+    /// A path and query, to which each file applies.
     Path(String),
 }
 
 impl HostRobotsQuery {
-    /// Reads `url` (or a path that begins with `/`) and `agent`.
+    /// Parses `url`, which may be a path that begins with `/`, and `agent`.
     pub(super) fn parse(
         query: Option<&str>,
         selector: &HostSelector,
     ) -> Result<Self, ParameterError> {
-        let mut judged = Self {
+        let mut parsed = Self {
             agent: ANY_AGENT.into(),
             target: RobotsQueryTarget::Nothing,
         };
-        for (key, value) in reject_duplicates(parse_query(query)?, &["url", "agent"])? {
+        for (key, value) in reject_duplicates(parse_query(query)?, &KEYS)? {
             match key.as_str() {
                 "agent" | "url" if value.is_empty() => {}
-                "agent" => judged.agent = value,
-                "url" => judged.target = RobotsQueryTarget::parse(&value, selector)?,
-                _ => {
-                    return Err(ParameterError(
-                        "there is no such parameter; allowed: url, agent".into(),
-                    ));
-                }
+                "agent" => parsed.agent = value,
+                "url" => parsed.target = RobotsQueryTarget::parse(&value, selector)?,
+                _ => return Err(ParameterError::unknown(&KEYS)),
             }
         }
-        Ok(judged)
+        Ok(parsed)
     }
 
-    /// The path and query that a file is asked for, and the URL that this is.
-    fn target_in<'j>(&'j self, file: &RobotsFileStatus) -> Option<(&'j str, String)> {
+    /// Returns the path and query to look up in a file, and their whole URL.
+    fn target_in<'q>(&'q self, file: &RobotsFileStatus) -> Option<(&'q str, String)> {
         let base = file.base_url();
         match &self.target {
             RobotsQueryTarget::Nothing => None,
@@ -77,62 +74,65 @@ impl HostRobotsQuery {
 
 impl RobotsQueryTarget {
     fn parse(text: &str, selector: &HostSelector) -> Result<Self, ParameterError> {
-        let parse = |url: &str| {
-            UrlTarget::parse(url).map_err(|mistake| ParameterError(format!("`url`: {mistake}")))
-        };
         if text.starts_with('/') {
-            return Ok(Self::Path(
-                parse(&format!("http://x{text}"))?
-                    .path_and_query()
-                    .to_owned(),
-            ));
+            let url = parse_url(&format!("http://x{text}"))?;
+            return Ok(Self::Path(url.path_and_query().to_owned()));
         }
-        let url = parse(text)?;
-        match url.host() == selector.host {
-            true => Ok(Self::Url(url)),
-            false => Err(ParameterError("`url` is of another host".into())),
+        let url = parse_url(text)?;
+        if url.host() != selector.host {
+            return Err(ParameterError("`url` is of another host".into()));
         }
+        Ok(Self::Url(url))
     }
 }
 
-/// The files of a host: the first of them, and no more of their texts than there is room for. Who runs a host may have a
-/// file on each of its ports.
+fn parse_url(text: &str) -> Result<UrlTarget, ParameterError> {
+    UrlTarget::parse(text).map_err(|error| ParameterError(format!("`url`: {error}")))
+}
+
+/// Returns the first files of a host, and as many of their texts as fit. Both are bounded, since the operator of a host
+/// may serve a file on each of its ports.
 pub(super) fn files_to_json(files: &[RobotsFileStatus], query: &HostRobotsQuery) -> Json {
-    let mut room = MAX_TEXT_BYTES;
+    let mut bytes_left = MAX_TEXT_BYTES;
     files
         .iter()
         .take(MAX_FILES)
-        .map(|file| file_to_json(file, query, &mut room))
+        .map(|file| file_to_json(file, query, &mut bytes_left))
         .collect()
 }
 
-fn file_to_json(seen: &RobotsFileStatus, query: &HostRobotsQuery, room: &mut usize) -> Json {
-    let file = seen.file.as_ref();
+fn file_to_json(
+    status: &RobotsFileStatus,
+    query: &HostRobotsQuery,
+    bytes_left: &mut usize,
+) -> Json {
+    let file = status.file.as_ref();
     let text = file.map(RobotsFileText::text);
     let size = text.as_ref().map(|text| text.len());
-    let left = room.checked_sub(size.unwrap_or(0));
-    *room = left.unwrap_or(*room);
-    let asked = query.target_in(seen);
+    let left = bytes_left.checked_sub(size.unwrap_or(0));
+    *bytes_left = left.unwrap_or(*bytes_left);
+    let target = query.target_in(status);
     json!({
-        "scheme": seen.scheme,
-        "authority": seen.authority,
-        "verified": seen.verify == CertificateVerification::On,
-        "status": seen.status,
-        "outcome": seen.outcome,
-        "http_status": seen.http_status,
-        "fetched_at": Rfc3339(seen.fetched).to_string(),
-        "fresh_until": Rfc3339(seen.fresh_until).to_string(),
+        "scheme": status.scheme,
+        "authority": status.authority,
+        "verified": status.verify == CertificateVerification::On,
+        "status": status.status,
+        "outcome": status.outcome,
+        "http_status": status.http_status,
+        "fetched_at": Rfc3339(status.fetched).to_string(),
+        "fresh_until": Rfc3339(status.fresh_until).to_string(),
         "size": size,
         "crawl_delay_ms": file.and_then(|file| file.crawl_delay(&query.agent)).map(ceil_millis),
         "sitemaps": file.map(RobotsFileText::sitemaps).unwrap_or_default(),
         "text": text.filter(|_| left.is_some()).map(|text| String::from_utf8_lossy(&text).into_owned()),
         "cut": left.is_none(),
         "agent": query.agent,
-        "ruling": asked.and_then(|(path, url)| ruling_to_json(file?, &query.agent, path, &url)),
+        "ruling": target.and_then(|(path, url)| ruling_to_json(file?, &query.agent, path, &url)),
     })
 }
 
-/// Only where a file holds; without one `status` says whether everything is allowed, or nothing until it can be had.
+/// Returns the decision of a file. Without a usable file there is none: `status` shows then if everything is allowed, or
+/// nothing until the file is available.
 fn ruling_to_json(
     file: &RobotsFileText,
     agent: &str,
@@ -151,8 +151,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_judged_is_of_that_host() {
-        let name = HostSelector::parse("a.test").unwrap();
+    fn targets_must_be_of_the_selected_host() {
+        let selector = HostSelector::parse("a.test").unwrap();
         for (query, fits) in [
             ("", true),
             ("url=&agent=", true),
@@ -168,7 +168,7 @@ mod tests {
             ("agent=a&agent=a", false),
         ] {
             assert_eq!(
-                HostRobotsQuery::parse(Some(query), &name).is_ok(),
+                HostRobotsQuery::parse(Some(query), &selector).is_ok(),
                 fits,
                 "{query}"
             );

@@ -1,4 +1,4 @@
-//! How a host is named in a path.
+//! The host in a path of the API.
 
 use std::net::IpAddr;
 
@@ -6,8 +6,8 @@ use crate::admin::query::ParameterError;
 use crate::pipeline::robots_fetch::inspection::RobotsFileStatus;
 use crate::urls::target::{UrlTarget, canonical_host};
 
-/// What names a host: in canonical form, perhaps with a port, which chooses among its robots.txt. `@` and an address name
-/// one that is paced beside its hosts.
+/// A host in canonical form, optionally with a port, which selects one of its robots.txt files. `@` and an address select
+/// an address that is paced in addition to its hosts.
 #[derive(Debug)]
 pub(super) struct HostSelector {
     pub(super) host: String,
@@ -17,9 +17,9 @@ pub(super) struct HostSelector {
 impl HostSelector {
     pub(super) fn parse(text: &str) -> Result<Self, ParameterError> {
         if let Some(address) = text.strip_prefix('@') {
-            let known: IpAddr = address.parse().map_err(|_| invalid_host())?;
+            let address: IpAddr = address.parse().map_err(|_| invalid_host())?;
             return Ok(Self {
-                host: format!("@{known}"),
+                host: format!("@{address}"),
                 port: None,
             });
         }
@@ -39,7 +39,7 @@ impl HostSelector {
         })
     }
 
-    /// The names by which it may be paced: an IPv6 address with brackets as a host, without as an address.
+    /// Returns the names under which the host may be paced. An IPv6 address has brackets as a host, and none as an address.
     pub(super) fn pacing_keys(&self) -> Vec<&str> {
         let bare = self
             .host
@@ -51,7 +51,7 @@ impl HostSelector {
             .collect()
     }
 
-    /// Whether a robots.txt is one that is asked about.
+    /// Returns `true` if a robots.txt file is selected.
     pub(super) fn selects(&self, file: &RobotsFileStatus) -> bool {
         let Some(port) = self.port else { return true };
         UrlTarget::parse(&file.base_url()).is_ok_and(|url| url.port() == port)
@@ -60,7 +60,7 @@ impl HostSelector {
 
 fn invalid_host() -> ParameterError {
     ParameterError(
-        "write a host, such as www.example.com, 192.0.2.7 or [2001:db8::7], perhaps with a port"
+        "write a host, such as www.example.com, 192.0.2.7 or [2001:db8::7], optionally with a port"
             .into(),
     )
 }
@@ -95,10 +95,10 @@ mod tests {
             ("a..test", None, None),
             ("http://a.test/", None, None),
         ] {
-            let read = HostSelector::parse(text)
+            let parsed = HostSelector::parse(text)
                 .ok()
-                .map(|name| (name.host, name.port));
-            assert_eq!(read, host.map(|host| (host.to_owned(), port)), "{text:?}");
+                .map(|selector| (selector.host, selector.port));
+            assert_eq!(parsed, host.map(|host| (host.to_owned(), port)), "{text:?}");
         }
     }
 }

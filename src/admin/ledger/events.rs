@@ -1,21 +1,23 @@
-//! `GET /api/v1/events`: the feed behind a cursor. Who asks keeps the cursor, so nothing is told twice to one who does, and
-//! nothing is lost to one who does not.
+//! `GET /api/v1/events`: the events after a cursor. The client stores the cursor, so it gets each event once if it does,
+//! and loses none if it fails to.
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
-use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
+use crate::admin::query::{
+    DEFAULT_LIMIT, MAX_LIMIT, ParameterError, parse_limit, parse_query, reject_duplicates,
+};
 use crate::admin::response;
 use crate::ledger::event::LedgerEventKind;
 use crate::ledger::filter::TimeBudget;
 use crate::report::event;
 use crate::store::ledger::{FeedCursor, LedgerUnavailable};
 
-use super::{DEFAULT_LIMIT, LedgerApi, LedgerReadContext, MAX_LIMIT, parse_limit};
+use super::{LedgerApi, LedgerReadContext};
 
-/// What is asked for.
+/// The parameters of `GET /api/v1/events`.
 #[derive(Debug)]
 struct LedgerEventsQuery {
     after: FeedCursor,
@@ -27,8 +29,11 @@ impl LedgerApi {
     /// `GET /api/v1/events`.
     pub(crate) async fn list_events(&self, query: Option<&str>) -> Response<Full<Bytes>> {
         match LedgerEventsQuery::parse(query) {
-            Ok(asked) => self.read_blocking(move |look| asked.response(look)).await,
-            Err(mistake) => mistake.to_response(),
+            Ok(query) => {
+                self.read_blocking(move |context| query.response(context))
+                    .await
+            }
+            Err(error) => error.to_response(),
         }
     }
 }
@@ -36,43 +41,42 @@ impl LedgerApi {
 impl LedgerEventsQuery {
     fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
         let keys = ["after", "limit", "kind"];
-        let mut asked = Self {
+        let mut parsed = Self {
             after: FeedCursor::default(),
             limit: DEFAULT_LIMIT,
             kind: None,
         };
         for (key, value) in reject_duplicates(parse_query(query)?, &keys)? {
             match key.as_str() {
-                "after" => asked.after = parse_after(&value)?,
-                "limit" => asked.limit = parse_limit(&value)?,
+                "after" => parsed.after = parse_after(&value)?,
+                "limit" => parsed.limit = parse_limit(&value)?,
                 "kind" if value.is_empty() => {}
-                "kind" => asked.kind = Some(parse_kind(&value)?),
-                _ => {
-                    let words = format!("there is no such parameter; allowed: {}", keys.join(", "));
-                    return Err(ParameterError(words));
-                }
+                "kind" => parsed.kind = Some(parse_kind(&value)?),
+                _ => return Err(ParameterError::unknown(&keys)),
             }
         }
-        Ok(asked)
+        Ok(parsed)
     }
 
-    /// `next` is behind everything that was looked at, whether it was asked for or not; `more` says whether there is
-    /// anything behind that already.
+    /// Returns the events. `next` is after every event that was examined, matching or not, and `more` is `true` if there
+    /// are events after it already.
     fn response(
         &self,
         context: &LedgerReadContext,
     ) -> Result<Response<Full<Bytes>>, LedgerUnavailable> {
-        let (mut events, mut last, mut time) =
-            (Vec::<Json>::new(), self.after, context.time_check());
+        let mut events: Vec<Json> = Vec::new();
+        let mut last = self.after;
+        let mut time = context.time_check();
         let more = loop {
             let slice = context.ledger.events(last, MAX_LIMIT)?;
-            let whole = slice.len() < MAX_LIMIT;
+            let is_last_slice = slice.len() < MAX_LIMIT;
             let mut left = slice.len();
             for (cursor, event) in slice {
                 if events.len() >= self.limit {
                     break;
                 }
-                (last, left) = (cursor, left - 1);
+                last = cursor;
+                left -= 1;
                 if self.kind.is_none_or(|kind| kind == event.kind) {
                     events.push(event::to_json(cursor.0, &event));
                 }
@@ -80,8 +84,8 @@ impl LedgerEventsQuery {
             if left > 0 {
                 break true;
             }
-            if whole || events.len() >= self.limit || time() == TimeBudget::Exhausted {
-                break !whole;
+            if is_last_slice || events.len() >= self.limit || time() == TimeBudget::Exhausted {
+                break !is_last_slice;
             }
         };
         Ok(response::json(
@@ -98,15 +102,12 @@ fn parse_after(text: &str) -> Result<FeedCursor, ParameterError> {
         .filter(|_| text.bytes().all(|byte| byte.is_ascii_digit()));
     number
         .map(FeedCursor)
-        .ok_or_else(|| ParameterError("`after` is a number, as `next` of an answer is".into()))
+        .ok_or_else(|| ParameterError("`after` is a number, as `next` of a response is".into()))
 }
 
 fn parse_kind(word: &str) -> Result<LedgerEventKind, ParameterError> {
-    let words = || {
-        ParameterError(format!(
-            "`kind` is {}",
-            LedgerEventKind::ALL.map(LedgerEventKind::as_str).join(", ")
-        ))
-    };
-    LedgerEventKind::from_word(word).ok_or_else(words)
+    LedgerEventKind::from_word(word).ok_or_else(|| {
+        let kinds = LedgerEventKind::ALL.map(LedgerEventKind::as_str).join(", ");
+        ParameterError(format!("`kind` is one of {kinds}"))
+    })
 }

@@ -1,7 +1,6 @@
-//! `POST /api/v1/ledger/sweep`: looks at every URL that is remembered under the policy in force, or only counts.
+//! `POST /api/v1/ledger/sweep`: evaluates every URL of the ledger under the active policy, or only counts.
 
 use std::error::Error;
-use std::fmt;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -12,154 +11,87 @@ use serde_json::{Value as Json, json};
 
 use crate::admin::api_request::{ApiRequestError, read_body, shorten_message};
 use crate::admin::response::{self, problem};
+use crate::pipeline::sweep::{SweepInProgress, SweepMode, SweepPhase, SweepProgress};
 
 use super::LedgerApi;
 
 /// The longest body.
 const MAX_BODY_BYTES: usize = 1 << 10;
 
-/// What sweeps the ledger.
-pub trait SweepControl: fmt::Debug + Send + Sync {
-    /// Begins to sweep.
-    ///
-    /// # Errors
-    /// If it does already.
-    fn start(&self, mode: ApiSweepMode) -> Result<(), ApiSweepBusy>;
-
-    /// The sweep that runs, or is asked for, or the last one that did; `None` if none ever has.
-    fn progress(&self) -> Option<ApiSweepProgress>;
-}
-
-/// What a sweep does with what it finds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApiSweepMode {
-    /// Counts it.
-    DryRun,
-    /// Writes it down, and orders removals.
-    Apply,
-}
-
-/// A sweep is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ApiSweepBusy;
-
-/// How far a sweep is.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiSweepProgress {
-    /// Whether it is still under way.
-    pub state: ApiSweepState,
-    /// What it does.
-    pub mode: ApiSweepMode,
-    /// The revision of the policy.
-    pub revision: String,
-    /// URLs that it has seen.
-    pub looked_at: u64,
-    /// URLs that there are.
-    pub total: u64,
-    /// Those that get 760: they leave.
-    pub removed: u64,
-    /// Those that get 761: they stay in another crawler's space.
-    pub moved: u64,
-    /// Those that have the one or the other from before.
-    pub unchanged: u64,
-    /// Those that the policy allows.
-    pub allowed: u64,
-    /// URLs of a dry run that would be removed or moved; the first ones.
-    pub gaps: Vec<ApiSweepGap>,
-}
-
-/// Whether a sweep is under way.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ApiSweepState {
-    /// It is.
-    Running,
-    /// It is over.
-    Done,
-}
-
-/// A URL that fell out of a crawler's space.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApiSweepGap {
-    /// The crawler.
-    pub crawler: String,
-    /// The URL.
-    pub url: String,
-    /// The rule or the space that decides.
-    pub rule: Option<String>,
-    /// 760 or 761.
-    pub code: Option<u16>,
-}
-
 #[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Order {
+#[serde(deny_unknown_fields, expecting = "an object")]
+struct SweepRequest {
     dry_run: bool,
 }
 
 impl LedgerApi {
-    /// `POST /api/v1/ledger/sweep`: 202, and `GET /api/v1/ledger` tells how far it is.
+    /// `POST /api/v1/ledger/sweep`: 202; `GET /api/v1/ledger` reports the progress.
     pub(crate) async fn start_sweep<B>(&self, body: B) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,
         B::Error: Into<Box<dyn Error + Send + Sync>>,
     {
-        let how = match read_body(body, MAX_BODY_BYTES)
+        let mode = match read_body(body, MAX_BODY_BYTES)
             .await
             .and_then(|bytes| parse_mode(&bytes))
         {
-            Ok(how) => how,
-            Err(mistake) => return mistake.into_response(),
+            Ok(mode) => mode,
+            Err(error) => return error.into_response(),
         };
-        if self.provider.ledger().is_none() {
+        let Some(ledger) = self.ledger.get() else {
             return super::no_ledger();
-        }
-        match self.sweeper.start(how) {
+        };
+        let policy = &self.active_policy.load().policy;
+        let total = ledger.stats().urls.values().sum();
+        match self.sweeper.order(mode, policy.revision(), total) {
             Ok(()) => response::json(
                 StatusCode::ACCEPTED,
                 &json!({ "sweep": self.sweep_document() }),
             ),
-            Err(ApiSweepBusy) => problem(
+            Err(SweepInProgress) => problem(
                 StatusCode::CONFLICT,
-                "a sweep is under way; wait for its end, GET /api/v1/ledger tells how far it is",
+                "a sweep is in progress: wait until GET /api/v1/ledger reports that it is done",
             ),
         }
     }
 
-    /// The sweep as a document.
+    /// Returns the current or last sweep; `None` if there was none.
     pub(super) fn sweep_document(&self) -> Option<Json> {
         self.sweeper.progress().as_ref().map(progress_to_json)
     }
 }
 
-fn parse_mode(body: &[u8]) -> Result<ApiSweepMode, ApiRequestError> {
-    let order: Order = serde_json::from_slice(body).map_err(|error| {
+fn parse_mode(body: &[u8]) -> Result<SweepMode, ApiRequestError> {
+    let request: SweepRequest = serde_json::from_slice(body).map_err(|error| {
         let error = shorten_message(&error);
         ApiRequestError::Invalid(format!(
-            "the body is no JSON object with `dry_run`: {error}"
+            "the body is not a JSON object with `dry_run`: {error}"
         ))
     })?;
-    Ok(if order.dry_run {
-        ApiSweepMode::DryRun
+    Ok(if request.dry_run {
+        SweepMode::DryRun
     } else {
-        ApiSweepMode::Apply
+        SweepMode::ForGood
     })
 }
 
-fn progress_to_json(progress: &ApiSweepProgress) -> Json {
-    let gap = |gap: &ApiSweepGap| json!({ "crawler": gap.crawler, "url": gap.url, "rule": gap.rule, "code": gap.code });
+fn progress_to_json(progress: &SweepProgress) -> Json {
+    let gaps = progress.gaps.iter().map(
+        |gap| json!({ "crawler": *gap.crawler, "url": *gap.url, "rule": gap.rule.as_deref(), "code": gap.code }),
+    );
     json!({
         "state": match progress.state {
-            ApiSweepState::Running => "running",
-            ApiSweepState::Done => "done",
+            SweepPhase::Running => "running",
+            SweepPhase::Done => "done",
         },
-        "dry_run": progress.mode == ApiSweepMode::DryRun,
-        "revision": progress.revision,
-        "looked_at": progress.looked_at,
+        "dry_run": progress.mode == SweepMode::DryRun,
+        "revision": *progress.revision,
+        "looked_at": progress.examined,
         "total": progress.total,
         "removed": progress.removed,
         "moved": progress.moved,
         "unchanged": progress.unchanged,
         "allowed": progress.allowed,
-        "gaps": progress.gaps.iter().map(gap).collect::<Vec<_>>(),
+        "gaps": gaps.collect::<Vec<_>>(),
     })
 }

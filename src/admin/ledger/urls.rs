@@ -7,7 +7,9 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde_json::{Value as Json, json};
 
-use crate::admin::query::{ParameterError, parse_query, reject_duplicates};
+use crate::admin::query::{
+    DEFAULT_LIMIT, ParameterError, parse_limit, parse_query, reject_duplicates,
+};
 use crate::admin::response::{self, problem};
 use crate::ledger::filter::{LedgerFilter, read_page};
 use crate::ledger::key::LedgerKey;
@@ -20,16 +22,17 @@ use crate::report::record;
 use crate::store::ledger::LedgerUnavailable;
 use crate::urls::target::UrlTarget;
 
-use super::{DEFAULT_LIMIT, LedgerApi, LedgerReadContext, parse_limit};
+use super::{LedgerApi, LedgerReadContext};
 
-/// What is asked for.
+/// The parameters of `GET /api/v1/urls`.
 #[derive(Debug)]
 struct LedgerUrlsQuery {
     after: Option<LedgerKey>,
     limit: usize,
     filter: LedgerFilter,
-    /// The URL whose records are asked for, and for which crawler.
+    /// The URL whose records are returned in place of a page.
     url: Option<UrlTarget>,
+    /// The crawler of these records; if `None`, all.
     crawler: Option<String>,
 }
 
@@ -37,8 +40,11 @@ impl LedgerApi {
     /// `GET /api/v1/urls`.
     pub(crate) async fn list_urls(&self, query: Option<&str>) -> Response<Full<Bytes>> {
         match LedgerUrlsQuery::parse(query) {
-            Ok(asked) => self.read_blocking(move |look| asked.response(look)).await,
-            Err(mistake) => mistake.to_response(),
+            Ok(query) => {
+                self.read_blocking(move |context| query.response(context))
+                    .await
+            }
+            Err(error) => error.to_response(),
         }
     }
 
@@ -48,10 +54,10 @@ impl LedgerApi {
             return ParameterError("a key has 32 hex digits; the list of URLs shows them".into())
                 .to_response();
         };
-        self.read_blocking(move |look| {
-            Ok(match look.ledger.try_look_up(key)? {
-                Some(found) => response::json(StatusCode::OK, &record::to_json(key, &found)),
-                None => problem(StatusCode::NOT_FOUND, "no URL is remembered under this key"),
+        self.read_blocking(move |context| {
+            Ok(match context.ledger.try_look_up(key)? {
+                Some(record) => response::json(StatusCode::OK, &record::to_json(key, &record)),
+                None => problem(StatusCode::NOT_FOUND, "the ledger has no URL with this key"),
             })
         })
         .await
@@ -60,7 +66,7 @@ impl LedgerApi {
 
 impl LedgerUrlsQuery {
     fn parse(query: Option<&str>) -> Result<Self, ParameterError> {
-        let mut asked = Self {
+        let mut parsed = Self {
             after: None,
             limit: DEFAULT_LIMIT,
             filter: LedgerFilter::default(),
@@ -72,46 +78,45 @@ impl LedgerUrlsQuery {
         for (key, value) in reject_duplicates(parse_query(query)?, &keys)? {
             match key.as_str() {
                 "after" if value.is_empty() => {}
-                "after" => asked.after = Some(parse_after(&value)?),
-                "limit" => asked.limit = parse_limit(&value)?,
+                "after" => parsed.after = Some(parse_after(&value)?),
+                "limit" => parsed.limit = parse_limit(&value)?,
                 "url" if value.is_empty() => {}
-                "url" => asked.url = Some(parse_url(&value)?),
-                key if !keys.contains(&key) => return Err(unknown_parameter(&keys)),
+                "url" => parsed.url = Some(parse_url(&value)?),
+                key if !keys.contains(&key) => return Err(ParameterError::unknown(&keys)),
                 key => {
-                    asked
+                    parsed
                         .filter
                         .set(key, &value)
                         .map_err(|error| ParameterError(error.to_string()))?;
                     if key == "crawler" && !value.is_empty() {
-                        asked.crawler = Some(value);
+                        parsed.crawler = Some(value);
                     }
                 }
             }
         }
-        Ok(asked)
+        Ok(parsed)
     }
 
     fn response(
         &self,
         context: &LedgerReadContext,
     ) -> Result<Response<Full<Bytes>>, LedgerUnavailable> {
-        let (found, next) = match &self.url {
+        let (records, next) = match &self.url {
             Some(url) => (self.find_records(url, context)?, None),
             None => {
-                let read = |after, most| context.ledger.records(after, most);
-                let piece = read_page(
-                    read,
+                let page = read_page(
+                    |after, limit| context.ledger.records(after, limit),
                     &self.filter,
                     self.after,
                     self.limit,
                     context.time_check(),
                 )?;
-                (piece.records, piece.next)
+                (page.records, page.next)
             }
         };
-        let urls: Vec<Json> = found
+        let urls: Vec<Json> = records
             .iter()
-            .map(|(key, found)| record::to_json(*key, found))
+            .map(|(key, record)| record::to_json(*key, record))
             .collect();
         Ok(response::json(
             StatusCode::OK,
@@ -119,57 +124,54 @@ impl LedgerUrlsQuery {
         ))
     }
 
-    /// Each crawler has a record of its own.
+    /// Returns the matching records of a URL, of which each crawler may have one.
     fn find_records(
         &self,
         url: &UrlTarget,
         context: &LedgerReadContext,
     ) -> Result<Vec<(LedgerKey, Arc<LedgerRecord>)>, LedgerUnavailable> {
-        let all = || {
-            context
+        let crawlers: Vec<&str> = match &self.crawler {
+            Some(crawler) => vec![crawler],
+            None => context
                 .crawlers
                 .iter()
                 .map(Crawler::as_str)
                 .chain([Crawler::ANONYMOUS])
+                .collect(),
         };
-        let crawlers: Vec<&str> = match &self.crawler {
-            Some(crawler) => vec![crawler],
-            None => all().collect(),
-        };
-        let keys = crawlers
-            .into_iter()
-            .map(|crawler| context.url_key(crawler, url));
-        let found = keys.map(|key| Ok(context.ledger.try_look_up(key)?.map(|found| (key, found))));
-        let found: Vec<Option<(LedgerKey, Arc<LedgerRecord>)>> =
-            found.collect::<Result<_, LedgerUnavailable>>()?;
-        Ok(found
-            .into_iter()
-            .flatten()
-            .filter(|(_, found)| self.filter.matches(found))
-            .collect())
+        let mut records = Vec::new();
+        for crawler in crawlers {
+            let key = context.url_key(crawler, url);
+            if let Some(record) = context.ledger.try_look_up(key)?
+                && self.filter.matches(&record)
+            {
+                records.push((key, record));
+            }
+        }
+        Ok(records)
     }
 }
 
 impl LedgerReadContext {
-    /// Under which key a GET for a URL is kept for a crawler.
+    /// Returns the key under which the ledger records a GET of a crawler for a URL.
     fn url_key(&self, crawler: &str, url: &UrlTarget) -> LedgerKey {
         let facts = json!({ "url": url.as_str(), "crawler": crawler });
         let facts = facts
             .as_object()
             .and_then(|facts| CaseFacts::from_json(facts).ok());
-        match (&self.policy, facts) {
-            (Some(policy), Some(facts)) => {
-                let trial = OfflineEvaluation::new(policy, &facts, Profile::Generic);
-                LedgerKey::for_url(crawler, &policy.key_url(&trial.trail, url))
+        match facts {
+            Some(facts) => {
+                let trial = OfflineEvaluation::new(&self.policy, &facts, Profile::Generic);
+                LedgerKey::for_url(crawler, &self.policy.key_url(&trial.trail, url))
             }
-            (None, _) | (_, None) => LedgerKey::for_url(crawler, url.as_str()),
+            None => LedgerKey::for_url(crawler, url.as_str()),
         }
     }
 }
 
 fn parse_after(text: &str) -> Result<LedgerKey, ParameterError> {
     LedgerKey::from_hex(text)
-        .ok_or_else(|| ParameterError("`after` is a key, as `next` of an answer is".into()))
+        .ok_or_else(|| ParameterError("`after` is a key, as `next` of a response is".into()))
 }
 
 fn parse_url(text: &str) -> Result<UrlTarget, ParameterError> {
@@ -178,19 +180,12 @@ fn parse_url(text: &str) -> Result<UrlTarget, ParameterError> {
     })
 }
 
-fn unknown_parameter(keys: &[&str]) -> ParameterError {
-    ParameterError(format!(
-        "there is no such parameter; allowed: {}",
-        keys.join(", ")
-    ))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn queries_are_read_or_refused() {
+    fn queries_are_parsed_or_refused() {
         for (query, fits) in [
             ("", true),
             (

@@ -1,12 +1,12 @@
-// The API of the proxy, and what to say when it does not answer. The browser adds the token itself (HTTP Basic).
+// The API of the proxy, and the messages for failed requests. The browser adds the token itself (HTTP Basic).
 
 const BASE = "/api/v1";
-// The address of the page may hold the token, and a relative one would take it over: fetch refuses that.
+// The address of the page may contain the token. Relative URLs would inherit it, and fetch refuses such URLs.
 const ORIGIN = location.origin;
-// After this an answer is no longer waited for; a reload of a large policy takes seconds.
-const PATIENCE_MS = 20_000;
+// The time limit of a request. A reload of a large policy takes seconds.
+const TIMEOUT_MS = 20_000;
 
-/** A request that failed: what, in the server's words, and what can be done. */
+/** A failed request: the server's message, and what the user can do (`cure`). */
 export class Failure extends Error {
   constructor(message, { status = 0, document = null, cure = "" } = {}) {
     super(message);
@@ -17,74 +17,74 @@ export class Failure extends Error {
 }
 
 const CURES = {
-  0: "Is it running, and is this still its address? It is asked again every few seconds.",
-  401: "Nothing is asked until you press \u201cAsk again\u201d: the browser then asks for a name (any) and a password, the admin token.",
-  403: "Open this page by a name in admin.names, or by the listener's address.",
-  503: "It is busy or shutting down; it is asked again.",
+  0: "Check that it is running and that this is its address. The page tries again every few seconds.",
+  401: "Press \u201cLog in\u201d: the browser then asks for a name (any) and a password (the admin token).",
+  403: "Open this page under a name in admin.names, or at the listener's address.",
+  503: "The proxy is busy or shutting down. The page tries again.",
 };
 
-/** After a 401 nothing more is sent: each further one could open the browser's window for the password again. */
-let shut = null;
+/** Set after a 401. Nothing is sent then, since each request could open the browser's login dialog again. */
+let unauthorized = null;
 
 async function failed(response) {
   let document = null;
   try {
     document = await response.json();
   } catch {
-    // Something between us and the proxy answered in its own way.
+    // The response is not from crawlgate, but from something between this page and it.
   }
-  const words = document?.detail ?? document?.title ?? `status ${response.status}`;
-  const failure = new Failure(words, { status: response.status, document, cure: CURES[response.status] ?? "" });
-  if (response.status === 401) shut = failure;
+  const message = document?.detail ?? document?.title ?? `status ${response.status}`;
+  const failure = new Failure(message, { status: response.status, document, cure: CURES[response.status] ?? "" });
+  if (response.status === 401) unauthorized = failure;
   return failure;
 }
 
 async function send(method, path, { query, body, signal } = {}) {
-  if (shut) throw shut;
-  const asked = query ? `?${new URLSearchParams(query)}` : "";
-  const request = { method, cache: "no-store", signal, headers: {} };
+  if (unauthorized) throw unauthorized;
+  const search = query ? `?${new URLSearchParams(query)}` : "";
+  const init = { method, cache: "no-store", signal, headers: {} };
   if (body !== undefined) {
-    request.body = JSON.stringify(body);
-    request.headers["content-type"] = "application/json";
+    init.body = JSON.stringify(body);
+    init.headers["content-type"] = "application/json";
   }
   try {
-    return await fetch(new URL(`${BASE}${path}${asked}`, ORIGIN), request);
+    return await fetch(new URL(`${BASE}${path}${search}`, ORIGIN), init);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Failure("The proxy does not answer.", { cure: CURES[0] });
   }
 }
 
-async function ask(method, path, options = {}) {
-  const signal = options.signal ?? AbortSignal.timeout(PATIENCE_MS);
+async function request(method, path, options = {}) {
+  const signal = options.signal ?? AbortSignal.timeout(TIMEOUT_MS);
   const response = await send(method, path, { ...options, signal });
   if (!response.ok) throw await failed(response);
   try {
     return await response.json();
   } catch {
-    throw new Failure("The answer is not whole.", {
-      cure: "It is asked again; what stands between may have cut it.",
+    throw new Failure("The response is incomplete.", {
+      cure: "The page tries again; a proxy between this page and crawlgate may have truncated it.",
     });
   }
 }
 
 export const api = {
-  status: () => ask("GET", "/status"),
-  policy: () => ask("GET", "/policy"),
-  policyDiff: () => ask("GET", "/policy/diff"),
-  shadow: () => ask("GET", "/shadow"),
-  reload: () => ask("POST", "/reload"),
-  explain: (facts) => ask("POST", "/explain", { body: facts }),
-  hosts: (query) => ask("GET", "/hosts", { query }),
-  host: (name, query) => ask("GET", `/hosts/${encodeURIComponent(name)}`, { query }),
-  urls: (query) => ask("GET", "/urls", { query }),
-  events: (query) => ask("GET", "/events", { query }),
-  ledger: () => ask("GET", "/ledger"),
-  stops: () => ask("GET", "/stops"),
-  stop: (body) => ask("POST", "/stops", { body }),
-  lift: (id) => ask("DELETE", `/stops/${encodeURIComponent(id)}`),
-  decision: (id) => ask("GET", `/decisions/${encodeURIComponent(id)}`),
-  /** The stream of decisions as a response whose body is read line by line. */
+  status: () => request("GET", "/status"),
+  policy: () => request("GET", "/policy"),
+  policyDiff: () => request("GET", "/policy/diff"),
+  shadow: () => request("GET", "/shadow"),
+  reload: () => request("POST", "/reload"),
+  explain: (facts) => request("POST", "/explain", { body: facts }),
+  hosts: (query) => request("GET", "/hosts", { query }),
+  host: (name, query) => request("GET", `/hosts/${encodeURIComponent(name)}`, { query }),
+  urls: (query) => request("GET", "/urls", { query }),
+  events: (query) => request("GET", "/events", { query }),
+  ledger: () => request("GET", "/ledger"),
+  stops: () => request("GET", "/stops"),
+  stop: (body) => request("POST", "/stops", { body }),
+  lift: (id) => request("DELETE", `/stops/${encodeURIComponent(id)}`),
+  decision: (id) => request("GET", `/decisions/${encodeURIComponent(id)}`),
+  /** Returns the stream of decisions as a response, whose body the caller reads line by line. */
   async decisions(query, signal) {
     const response = await send("GET", "/decisions", { query, signal });
     if (!response.ok) throw await failed(response);

@@ -1,4 +1,4 @@
-// The frame around the views: which one is shown, keys, colours, the connection and what needs attention.
+// The frame around the views: routing, keyboard shortcuts, colours, the state of the connection, problems and warnings.
 
 import { closeDialog, fill, h, openDialog, tick, write } from "./dom.js";
 import { feed } from "./feed.js";
@@ -10,7 +10,7 @@ import { rules } from "./views/rules.js";
 import { tryUrl } from "./views/try.js";
 import { urls } from "./views/urls.js";
 
-// `decisions` is the list of Now alone, with the whole page for itself.
+// `decisions` is the list of Now without the overview, on the whole page.
 const VIEWS = [
   { name: "now", title: "Now", view: now },
   { name: "rules", title: "Rules", view: rules },
@@ -22,21 +22,21 @@ const VIEWS = [
 const KEYS = [
   ["1 to 6", "Now, Rules, Try a URL, Hosts, Policy, URLs"],
   ["d", "all decisions"],
-  ["/", "to the filter or first field of the view"],
-  ["p", "pause the live decisions, or go on"],
-  ["t", "colours: the system's, light, dark"],
+  ["/", "go to the filter or first field of the view"],
+  ["p", "pause or resume the live decisions"],
+  ["t", "switch colours: the system's, light, dark"],
   ["?", "this list"],
-  ["Esc", "close, or leave a field"],
+  ["Esc", "close the dialog, or leave a field"],
 ];
 
-// How often "3 min ago" is said anew.
+// The interval at which "3 min ago" is updated.
 const TICK_MS = 5000;
 
 const main = document.getElementById("main");
 let open = null;
 
 /** The view and filters of the address: `#/decisions?verdict=reject`. */
-function place() {
+function currentView() {
   const hash = location.hash.replace(/^#\/?/, "");
   const at = hash.indexOf("?");
   const [path, query] = at < 0 ? [hash, ""] : [hash.slice(0, at), hash.slice(at + 1)];
@@ -44,17 +44,17 @@ function place() {
 }
 
 function route() {
-  const { name: asked, query } = place();
-  const known = VIEWS.find((view) => view.name === (asked === "decisions" ? "now" : asked));
+  const { name: requested, query } = currentView();
+  const known = VIEWS.find((view) => view.name === (requested === "decisions" ? "now" : requested));
   const entry = known ?? VIEWS[0];
-  const name = known ? asked : entry.name;
-  // One host is a view of its own.
-  const of = name === "hosts" ? query.get("host") : null;
-  const title = `${of ? visible(of) : name === "decisions" ? "Decisions" : entry.title} · crawlgate`;
+  const name = known ? requested : entry.name;
+  // One host is a separate view.
+  const host = name === "hosts" ? query.get("host") : null;
+  const title = `${host ? visible(host) : name === "decisions" ? "Decisions" : entry.title} · crawlgate`;
   if (open?.name === name) {
     open.instance.query?.(query);
-    if (open.of !== of) arrive(title, true);
-    open.of = of;
+    if (open.host !== host) enter(title, true);
+    open.host = host;
     return;
   }
   const moved = open !== null;
@@ -62,16 +62,16 @@ function route() {
   document.getElementById("dialog").close();
   fill(main);
   main.dataset.view = name;
-  open = { name, of, instance: entry.view(main, query, name) };
+  open = { name, host, instance: entry.view(main, query, name) };
   for (const link of document.querySelectorAll("#views a")) {
     if (link.dataset.name === entry.name) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");
   }
-  arrive(title, moved);
+  enter(title, moved);
 }
 
-/** Another view: its name, and the focus and the screen at its beginning. */
-function arrive(title, moved) {
+/** Sets the title of a new view, and moves the focus and the scroll position to its beginning. */
+function enter(title, moved) {
   document.title = title;
   if (moved) main.focus({ preventScroll: true });
   scrollTo(0, 0);
@@ -88,24 +88,24 @@ function state() {
   const line = document.getElementById("connection");
   const { status, failure } = feed;
   document.documentElement.dataset.connection = failure ? "lost" : status ? "live" : "none";
-  // Said once when it changes; a screen reader is not told every two seconds.
+  // Written only when it changes, so that a screen reader does not announce it every two seconds.
   if (failure) write(line, failure.status ? `error ${failure.status}` : "no answer");
   else if (status) write(line, status.ready === false ? "not ready" : "connected");
   if (status?.policy) write(document.getElementById("policy"), `${status.policy.name}@${status.policy.revision}`);
 }
 
-/** Each thing that needs attention is one block; a block that says the same is left as it is. */
-let told = "";
+/** One block for each problem or warning. The blocks are rebuilt only if their texts change. */
+let bannerKey = "";
 function banner() {
   const { failure, status, policy: loaded } = feed;
   const last = loaded?.last_reload;
   const refused = last?.result === "refused" ? last : null;
-  // Of the policy more is said than in the warning.
-  const more = (text) => !(refused && text.startsWith("policy:"));
-  const warnings = failure ? [] : (status?.warnings ?? []).filter(more);
-  const said = JSON.stringify([failure?.message, failure?.status, refused, warnings]);
-  if (said === told) return;
-  told = said;
+  // The block of a refused policy says more than the warning does.
+  const relevant = (text) => !(refused && text.startsWith("policy:"));
+  const warnings = failure ? [] : (status?.warnings ?? []).filter(relevant);
+  const key = JSON.stringify([failure?.message, failure?.status, refused, warnings]);
+  if (key === bannerKey) return;
+  bannerKey = key;
   fill(
     document.getElementById("banner"),
     failure && lost(failure),
@@ -119,29 +119,29 @@ function lost(failure) {
     ? `The state cannot be read (${failure.status}): ${failure.message}.`
     : failure.message;
   const cure = failure.cure ? ` ${failure.cure}` : "";
-  const seen = feed.answered ? ` What is shown is of ${clock(feed.answered)} and older.` : "";
-  const again = h("button", { type: "button", id: "ask-again", onclick: () => location.reload() }, "Ask again");
+  const age = feed.answered ? ` The data shown is from ${clock(feed.answered)} or earlier.` : "";
+  const retry = h("button", { type: "button", id: "log-in", onclick: () => location.reload() }, "Log in");
   return h(
     "div.notice.bad",
     { role: "alert" },
     h("strong", visible(what)),
-    `${cure}${seen} `,
-    failure.status === 401 && again,
+    `${cure}${age} `,
+    failure.status === 401 && retry,
   );
 }
 
 function reloadFailed(last) {
-  const title = `The policy's last reload failed at ${dateTime(last.at)}: ${plural(last.problems?.length ?? 0, "problem")}.`;
+  const title = `The last reload of the policy failed at ${dateTime(last.at)}: ${plural(last.problems?.length ?? 0, "problem")}.`;
   return h(
     "div.notice.bad",
     { role: "alert", data: { notice: "reload" } },
     h(
       "p",
       h("strong", title),
-      " The one before it stays in force. Mend the file; it is read again when it changes, or by Reload.",
+      " The previous policy remains active. Fix the file: it is loaded again when it changes, or with Reload.",
     ),
     problemList(last.problems),
-    h("p", h("a", { href: "#/policy" }, "To the policy")),
+    h("p", h("a", { href: "#/policy" }, "Go to Policy")),
   );
 }
 
@@ -162,7 +162,7 @@ function nextTheme() {
   try {
     localStorage.setItem("crawlgate-theme", next);
   } catch {
-    // Storage is switched off: it holds for this visit.
+    // Storage is disabled: the choice lasts for this visit.
   }
   showTheme();
   dispatchEvent(new Event("theme"));
@@ -174,7 +174,7 @@ function showTheme() {
 
 function keys() {
   const rows = KEYS.map(([key, words]) => h("tr", h("th", { scope: "row" }, h("kbd", key)), h("td", words)));
-  openDialog("Keys", h("table.keys", h("tbody", rows)));
+  openDialog("Keyboard shortcuts", h("table.keys", h("tbody", rows)));
 }
 
 function typing(target) {
@@ -184,7 +184,7 @@ function typing(target) {
 function pressed(event) {
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (event.key === "Escape" && typing(event.target)) {
-    // A search field would be emptied, too.
+    // Otherwise, Escape would also clear a search field.
     event.preventDefault();
     return event.target.blur();
   }
@@ -209,7 +209,7 @@ showTheme();
 document.getElementById("theme").addEventListener("click", nextTheme);
 document.getElementById("help").addEventListener("click", keys);
 document.getElementById("skip").addEventListener("click", (event) => {
-  // The address holds the view, so the link must not change it.
+  // The fragment of the address names the view, so the link must not change it.
   event.preventDefault();
   main.focus();
 });

@@ -1,10 +1,10 @@
-// Lines over the last ten minutes, drawn by uPlot (vendor/). The table beside a chart says the same in text.
+// Line charts of the last ten minutes, drawn by uPlot (vendor/). The tiles and tables show the same in text.
 
 const LONGEST_S = 600;
 const SHORTEST_S = 60;
 const HEIGHT = 150;
 
-/** A colour of base.css as canvas takes it; the box lends its `color` for a moment to have it worked out. */
+/** Returns a colour of base.css in the form that canvas needs. The box's `color` is set for a moment to compute it. */
 function colour(box, name, share = 1) {
   box.style.color = `var(${name})`;
   const numbers = getComputedStyle(box)
@@ -19,7 +19,7 @@ function times(_, marks, __, ___, step) {
   return marks.map((mark) => new Date(mark * 1000).toLocaleTimeString("en-GB", options));
 }
 
-/** A chart in `box`. `series` are `{ label, colour: "--name", show: value => text }`; `fill` draws the areas. */
+/** A chart in `box`. `series` are `{ label, colour: "--name", show: value => text, fill }`; `fill` fills the area. */
 export class Chart {
   constructor(box, series) {
     this.box = box;
@@ -65,7 +65,7 @@ export class Chart {
     this.show(this.data);
   }
 
-  /** Columns: times in seconds, then one for each series. */
+  /** Shows columns: the times in seconds, then one for each series. */
   show(data) {
     this.data = data;
     const last = data[0].at(-1) ?? Date.now() / 1000;

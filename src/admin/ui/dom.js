@@ -1,8 +1,9 @@
-// Elements. Texts of crawled sites (URLs, titles, rules) become text nodes and nothing else: no markup is ever parsed.
+// Helpers that build elements. Texts of crawled sites (URLs, titles, rules) become text nodes only: no markup is ever
+// parsed.
 
 import { ago } from "./format.js";
 
-/** An element: `h("a.button", { href, onclick }, "text", child)`. Null children and attributes are left out. */
+/** Creates an element: `h("a.button", { href, onclick }, "text", child)`. Null children and attributes are left out. */
 export function h(spec, ...rest) {
   const [tag, ...classes] = spec.split(".");
   const element = document.createElement(tag || "div");
@@ -37,44 +38,44 @@ function add(element, children) {
   }
 }
 
-/** Puts these children in place of what is there. */
+/** Replaces the children of an element. */
 export function fill(element, ...children) {
   element.replaceChildren();
   add(element, children);
   return element;
 }
 
-/** Sets a text if it is another: a screen reader is not told what has not changed. */
+/** Sets a text if it differs, so that a screen reader does not announce it again. */
 export function write(element, text) {
-  const now = String(text);
-  if (element.textContent !== now) element.textContent = now;
+  const next = String(text);
+  if (element.textContent !== next) element.textContent = next;
 }
 
-/** A time as "3 min ago", which goes on while it stands there (app.js), with the whole time as its title. */
+/** Shows a time as "3 min ago", with the whole time as its title. app.js keeps it up to date. */
 export function since(text) {
   return text ? h("time", { datetime: text, title: text, "data-ago": "" }, ago(text)) : "never";
 }
 
-/** Says anew how long ago all times of the page were. */
+/** Updates all times of the page. */
 export function tick() {
   for (const time of document.querySelectorAll("time[data-ago]")) write(time, ago(time.dateTime));
 }
 
-/** A labelled field: `field("Host", input)`. */
+/** Creates a labelled field: `field("Host", input)`. */
 export function field(label, input, hint) {
   return h("label.field", h("span", label), input, hint && h("small.quiet", hint));
 }
 
-/** A select with options `[value, words]`. */
+/** Creates a select with options `[value, text]`. */
 export function select(attributes, options) {
   const chosen = attributes.value ?? "";
   const element = h("select", { ...attributes, value: undefined });
-  for (const [value, words] of options) element.append(h("option", { value }, words));
+  for (const [value, text] of options) element.append(h("option", { value }, text));
   element.value = chosen;
   return element;
 }
 
-/** A list of suggestions for an input with this `list` attribute. */
+/** Creates the suggestions of an input whose `list` attribute is `id`. */
 export function suggestions(id, values) {
   return h(
     "datalist",
@@ -83,12 +84,12 @@ export function suggestions(id, values) {
   );
 }
 
-/** What a view shows where it has nothing to show, and what to do about it. */
+/** Creates the message of an empty view: a title, and what the user can do. */
 export function empty(title, ...words) {
   return h("div.empty", h("p.empty-title", title), words.length ? h("p", words) : null);
 }
 
-/** A table that can be scrolled sideways; its box can be reached by keyboard, as it has to be to be scrolled. */
+/** Creates a table in a box that scrolls sideways, by keyboard too, since it takes the focus. */
 export function table(caption, columns, body) {
   const heads = columns.map((column) =>
     h("th", { scope: "col", class: column.kind, "aria-sort": column.sorted }, column.head ?? column.name),
@@ -102,7 +103,7 @@ export function table(caption, columns, body) {
 
 let dialogClosed = null;
 
-/** Opens the dialog with this title and content; `closed` is called when it is gone. */
+/** Opens the dialog with this title and content; `closed` is called when it closes. */
 export function openDialog(title, content, closed) {
   const dialog = document.getElementById("dialog");
   fill(
@@ -118,7 +119,7 @@ export function openDialog(title, content, closed) {
   if (!dialog.open) dialog.showModal();
 }
 
-/** Closes the dialog; the focus returns to where it was. */
+/** Closes the dialog, which returns the focus. */
 export function closeDialog() {
   const dialog = document.getElementById("dialog");
   if (dialog.open) dialog.close();

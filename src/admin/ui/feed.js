@@ -1,18 +1,18 @@
-// What all views know: the state of the proxy each two seconds, ten minutes of it, and the policy, which is asked for when
-// the state says that it changed. Nothing is asked for while the page is hidden.
+// The data that all views share: the status of the proxy, polled every two seconds and kept for ten minutes, and the
+// policy, requested when the status shows that it changed. Nothing is requested while the page is hidden.
 
 import { api } from "./api.js";
 
 const EVERY_MS = 2000;
-// A reload that changes nothing is not seen in the state.
+// The status does not show a reload without changes, so the policy is polled too.
 const POLICY_EVERY_MS = 60_000;
-const KEPT_MS = 600_000;
-// Quantiles are those of the last minute: of two seconds they would jump.
+const HISTORY_MS = 600_000;
+// Quantiles are computed over the last minute, since over two seconds they would jump.
 const QUANTILE_MS = 60_000;
 
 /**
- * Asks again and again while the page is seen; returns what ends it. `ask` may be called at once with `.now()`; if one is
- * under way then, it is called once more after it, since the question may be another.
+ * Calls `ask` repeatedly while the page is visible, and returns the function that ends this. Its `.now()` calls `ask`
+ * at once, or after the call in progress, since the query may have changed.
  */
 export function poll(ask, every) {
   let timer = 0;
@@ -45,13 +45,13 @@ export function poll(ask, every) {
   return stop;
 }
 
-/** The state over time. `changed` listeners are called after each answer, and after each failure. */
+/** The status over time. Listeners are called after each response and each failure. */
 export const feed = {
   status: null,
   policy: null,
   failure: null,
   policyFailure: null,
-  /** When the state was last answered, in ms. */
+  /** The time of the last response, in ms. */
   answered: 0,
   /** Samples `{ at, allow, reject, counts }`, oldest first. */
   history: [],
@@ -67,12 +67,12 @@ export const feed = {
     return () => this.listeners.delete(listener);
   },
 
-  tell() {
+  notify() {
     for (const listener of this.listeners) {
       try {
         listener();
       } catch (error) {
-        // A view that cannot show this must not take the others with it.
+        // An error in one view must not affect the others.
         console.error(error);
       }
     }
@@ -85,13 +85,13 @@ export const feed = {
       this.failure = null;
       this.answered = Date.now();
       this.status = status;
-      this.remember(status, before);
-      const changed = before && aboutPolicy(before) !== aboutPolicy(status);
+      this.addSample(status, before);
+      const changed = before && policyKey(before) !== policyKey(status);
       if (changed || this.policyFailure) this.policyPolling?.now();
     } catch (error) {
       this.failure = error;
     }
-    this.tell();
+    this.notify();
   },
 
   async askPolicy() {
@@ -101,36 +101,36 @@ export const feed = {
     } catch (error) {
       this.policyFailure = error;
     }
-    this.tell();
+    this.notify();
   },
 
-  remember(status, before) {
+  addSample(status, before) {
     if (before && before.started_at !== status.started_at) this.history.length = 0;
     const at = Date.now();
     const { allow = 0, reject = 0, shadow_reject = 0, by_reason = [] } = status.decisions ?? {};
     const reasons = new Map(by_reason.map((row) => [reasonKey(row), row.count]));
     this.history.push({ at, allow: allow + shadow_reject, reject, counts: status.latency?.counts ?? [], reasons });
-    while (this.history.length > 2 && at - this.history[0].at > KEPT_MS) this.history.shift();
+    while (this.history.length > 2 && at - this.history[0].at > HISTORY_MS) this.history.shift();
   },
 };
 
-/** What changes when a reload succeeds or fails. */
-function aboutPolicy(status) {
+/** Returns a key that changes when a reload succeeds or fails. */
+function policyKey(status) {
   return JSON.stringify([status.started_at, status.policy, status.last_reload, status.warnings]);
 }
 
-/** What tells one row of `by_reason` from another. */
+/** Returns the key of a row of `by_reason`. */
 export function reasonKey(row) {
   return `${row.verdict} ${row.stage} ${row.reason}`;
 }
 
-/** The first sample that is not older than this. */
+/** Returns the first sample that is not older than `ms`. */
 export function since(history, ms) {
   const from = (history.at(-1)?.at ?? 0) - ms;
   return history.find((sample) => sample.at >= from) ?? history[0];
 }
 
-/** Rates between the last samples: `{ allow, reject }` a second, null before there are two. */
+/** Returns the rates of the last `ms`: `{ allow, reject }` per second, or null before there are two samples. */
 export function rates(history, ms = 10_000) {
   const last = history.at(-1);
   const first = since(history, ms);
@@ -140,8 +140,8 @@ export function rates(history, ms = 10_000) {
 }
 
 /**
- * The quantile `q` of request durations between two samples, in ms; `{ under }` or `{ over }` where only a bound is known;
- * null if there were no requests.
+ * Returns the quantile `q` of request durations between two samples, in ms; `{ under }` or `{ over }` if only a bound
+ * is known; null if there were no requests.
  */
 export function quantile(bounds, before, after, q) {
   const counts = after.map((value, at) => value - (before?.[at] ?? 0));
@@ -157,7 +157,7 @@ export function quantile(bounds, before, after, q) {
   return lower + ((upper - lower) * (rank - below)) / Math.max(1, counts[at] - below);
 }
 
-/** p50 and p95 of the minute that ends with sample `at`. */
+/** Returns p50 and p95 of the minute that ends with sample `at`. */
 export function latencies(history, bounds, at = history.length - 1) {
   const last = history[at];
   if (!last || !bounds) return { p50: null, p95: null };

@@ -1,42 +1,43 @@
-// The live decisions: NDJSON over one long answer, opened again when it ends.
+// The live decisions: NDJSON over one long response, requested again when it ends.
 
 import { api } from "./api.js";
 
-// After a failure it is tried again, ever more slowly.
+// The pauses between attempts after a failure, which double each time.
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 10_000;
-// A blank line comes each 10 s: after this the connection is dead, even if nothing says so.
+// The proxy sends a blank line every 10 s, so a connection that is silent for this long is dead.
 const SILENCE_MS = 25_000;
-// The lines by which those that come again after a break are known.
-const KEPT = 500;
+// The lines that are stored to recognize repeated ones after an interruption.
+const MEMORY_LINES = 500;
 
-/** What was seen of a stream, so that another can go on where it ended. */
+/** Creates the memory of a stream, from which another can continue. */
 export function memory() {
   return { lines: [], at: 0 };
 }
 
 /**
- * Reads decisions that fit `query` and calls `got.lines(texts)`, `got.lost(number)`, `got.state(words, failure)`, and
- * `got.gap(ms)` if lines may be missing after a break. What `seen` holds is not given again.
- * Returns what ends it. Lines are given as text: most are never looked at when there are many.
+ * Reads decisions that match `query` and calls `on.lines(texts)`, `on.lost(number)`, `on.state(text, failure)`, and
+ * `on.gap(ms)` if lines may be missing after an interruption. Lines in `seen` are left out. Returns the function that
+ * ends the stream. Lines are passed as text, since most of them are never parsed when there are many.
  */
-export function follow(query, recent, got, seen = memory()) {
+export function follow(query, recent, on, seen = memory()) {
   const end = new AbortController();
-  run(query, recent, got, seen, end.signal);
+  run(query, recent, on, seen, end.signal);
   return () => end.abort();
 }
 
-async function run(query, recent, got, seen, signal) {
+async function run(query, recent, on, seen, signal) {
   let pause = FIRST_PAUSE_MS;
   while (!signal.aborted) {
     try {
-      got.state("connecting", null);
-      await once([...query, ["recent", again(seen, recent)], ["follow", "true"]], got, seen, signal, () => {
+      on.state("connecting", null);
+      const parameters = [...query, ["recent", recentToRequest(seen, recent)], ["follow", "true"]];
+      await once(parameters, on, seen, signal, () => {
         pause = FIRST_PAUSE_MS;
       });
     } catch (error) {
       if (signal.aborted) return;
-      got.state("stopped", error.name === "AbortError" ? null : error);
+      on.state("stopped", error.name === "AbortError" ? null : error);
       if (error.status === 400 || error.status === 401) return;
     }
     await new Promise((resolve) => setTimeout(resolve, pause));
@@ -44,62 +45,62 @@ async function run(query, recent, got, seen, signal) {
   }
 }
 
-/** How many of the past to ask for: never more than were seen, or older ones would look new. */
-function again(seen, recent) {
+/** Returns the number of recent lines to request: never more than were seen, or older ones would look new. */
+function recentToRequest(seen, recent) {
   if (!seen.lines.length) return recent;
-  return seen.lines.length < recent ? KEPT : seen.lines.length;
+  return seen.lines.length < recent ? MEMORY_LINES : seen.lines.length;
 }
 
-async function once(query, got, seen, signal, begun) {
+async function once(query, on, seen, signal, started) {
   const silence = new AbortController();
   let watch = 0;
-  const heard = () => {
+  const resetWatch = () => {
     clearTimeout(watch);
     watch = setTimeout(() => silence.abort(), SILENCE_MS);
   };
   const either = AbortSignal.any([signal, silence.signal]);
-  heard();
+  resetWatch();
   try {
     const response = await api.decisions(query, either);
-    begun();
-    got.state("live", null);
-    await read(response.body, got, sieve(seen, got), heard, signal);
+    started();
+    on.state("live", null);
+    await read(response.body, on, newLines(seen, on), resetWatch, signal);
   } finally {
     clearTimeout(watch);
   }
 }
 
-/** Leaves out what came before the break; tells of a gap if the past does not reach back to it. */
-function sieve(seen, got) {
+/** Returns a filter for repeated lines. It reports a gap if the recent lines do not reach back to the interruption. */
+function newLines(seen, on) {
   const known = new Set(seen.lines);
   const since = seen.at;
   let first = known.size > 0;
   return (texts) => {
     const fresh = known.size ? texts.filter((text) => !known.delete(text)) : texts;
-    if (first && fresh.length === texts.length) got.gap(Date.now() - since);
+    if (first && fresh.length === texts.length) on.gap(Date.now() - since);
     first = false;
     seen.lines.push(...fresh);
-    if (seen.lines.length > KEPT) seen.lines.splice(0, seen.lines.length - KEPT);
+    if (seen.lines.length > MEMORY_LINES) seen.lines.splice(0, seen.lines.length - MEMORY_LINES);
     seen.at = Date.now();
     return fresh;
   };
 }
 
-async function read(body, got, fresh, heard, signal) {
+async function read(body, on, fresh, resetWatch, signal) {
   const reader = body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "";
   for (;;) {
     const { done, value } = await reader.read();
     if (done || signal.aborted) return;
-    heard();
+    resetWatch();
     const texts = (rest + value).split("\n");
     rest = texts.pop();
     const lines = [];
     for (const text of texts) {
-      if (text.startsWith('{"lost"')) got.lost(JSON.parse(text).lost);
+      if (text.startsWith('{"lost"')) on.lost(JSON.parse(text).lost);
       else if (text.trim()) lines.push(text);
     }
     const left = lines.length ? fresh(lines) : lines;
-    if (left.length) got.lines(left);
+    if (left.length) on.lines(left);
   }
 }

@@ -1,12 +1,13 @@
-// A table that is shown again and again: rows are kept, and only what changed is written, so that focus, selection and
-// the place to which it was scrolled stay.
+// A table that is updated often. Rows are reused and only changed texts are written, so that focus, selection and
+// scroll position stay.
 
 import { h } from "./dom.js";
 
 export class KeptTable {
   /**
-   * `columns` are `{ name, kind, key, sorted, title }`: one with a key is sorted by it, `ascending` or `descending`.
-   * `key` tells items apart, `make(item)` returns `{ element, update(item) }`, `sort(key)` is called by a column's head.
+   * `columns` are `{ name, kind, key, sorted, title }`: one with a key can be sorted, `ascending` or `descending`.
+   * `key` identifies an item, `make(item)` returns `{ element, update(item) }`, and a click on a column's head calls
+   * `sort(key)`.
    */
   constructor(caption, columns, { key, make, sort }) {
     Object.assign(this, { columns, key, make, sort });
@@ -47,7 +48,7 @@ export class KeptTable {
       if (there !== row.element) this.body.insertBefore(row.element, there);
     });
     for (const [key, row] of this.kept) if (!seen.has(key)) this.drop(key, row);
-    // A row that was moved up has lost it.
+    // Moving a row loses the focus.
     if (focused !== document.activeElement && this.body.contains(focused)) focused.focus({ preventScroll: true });
   }
 
@@ -64,7 +65,7 @@ export class KeptTable {
     this.kept.delete(key);
   }
 
-  /** Forgets all rows. */
+  /** Removes all rows. */
   clear() {
     for (const [key, row] of this.kept) this.drop(key, row);
   }

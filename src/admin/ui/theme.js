@@ -1,11 +1,11 @@
-// The colours of the last visit, before anything is drawn. The button that changes them is in app.js.
+// Applies the colours of the last visit before anything is drawn. app.js has the button that changes them.
 (() => {
-  const kept = (() => {
+  const saved = (() => {
     try {
       return localStorage.getItem("crawlgate-theme");
     } catch {
-      return null; // storage is switched off: the system's colours
+      return null; // storage is disabled: use the system's colours
     }
   })();
-  if (kept === "light" || kept === "dark") document.documentElement.dataset.theme = kept;
+  if (saved === "light" || saved === "dark") document.documentElement.dataset.theme = saved;
 })();

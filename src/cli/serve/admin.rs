@@ -18,10 +18,11 @@ use crate::admin::ledger::LedgerApi;
 use crate::admin::policy_api::PolicyApi;
 use crate::admin::status::ProcessInfo;
 use crate::admin::stops::StopsApi;
-use crate::admin::{AdminConnections, AdminServer};
+use crate::admin::{AdminApis, AdminConnections, AdminServer};
 use crate::cli::reload;
 use crate::config::settings::{self, Settings};
 use crate::metrics::log::DecisionLog;
+use crate::metrics::log::tap::{LogTap, TapBounds};
 use crate::metrics::policy::PolicyMetrics;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
@@ -31,7 +32,7 @@ use crate::pipeline::sweep::LedgerSweeper;
 use crate::proxy::http::ProxyService;
 
 use super::StartError;
-use super::ledger::{LedgerCell, SweepHandle};
+use super::ledger::LedgerCell;
 
 /// The parts of a proxy that are shown.
 pub(super) struct AdminParts {
@@ -60,44 +61,29 @@ impl AdminParts {
             .transpose()?;
         let guard = AdminGuard::new(settings.admin.names.iter().cloned(), token);
         let (policy, stops) = self.policy_and_stops_apis(settings);
-        let Self {
-            exchange,
-            draining,
-            pem,
-            sweeper,
-            ..
-        } = self;
-        let crawlers = settings
-            .crawlers
-            .iter()
-            .map(|r| r.crawler.clone())
-            .collect();
-        let (recorder, kept) = (&exchange.recorder, Arc::clone(&exchange.ledger));
-        let clock = recorder.clock().clone();
-        let in_force = Arc::clone(&policy.active_policy);
-        let sweeps = SweepHandle {
-            sweeper,
-            active_policy: Arc::clone(&in_force),
-            ledger: Arc::clone(&kept),
+        let ledger = Arc::clone(&self.exchange.ledger);
+        let recorder = &self.exchange.recorder;
+        let log = recorder.log().clone();
+        let apis = AdminApis {
+            metrics: recorder.metrics().clone(),
+            process: ProcessInfo::new(recorder.instance(), recorder.clock().clone()),
+            authorities: self.pem,
+            decisions: DecisionsApi::new(
+                log.tap().unwrap_or_else(|| LogTap::new(TapBounds::DEFAULT)),
+            ),
+            ledger: LedgerApi::new(
+                Arc::clone(&ledger),
+                self.sweeper,
+                Arc::clone(&policy.crawlers),
+                Arc::clone(&policy.active_policy),
+                recorder.clock().clone(),
+            ),
+            readiness: new_readiness(policy.clone(), &stops, log, self.draining, ledger),
+            policy,
+            stops,
+            hosts: HostsApi::new(Arc::clone(&self.exchange.admission_queue), self.exchange),
         };
-        let urls = LedgerApi::new(Arc::clone(&kept) as _, Arc::new(sweeps), crawlers, clock)
-            .with_policy(in_force);
-        let (log, metrics) = (recorder.log().clone(), recorder.metrics().clone());
-        let process = ProcessInfo::new(recorder.instance(), recorder.clock().clone());
-        let tap = log.tap();
-        let readiness = new_readiness(policy.clone(), &stops, log, draining, kept);
-        let mut server =
-            AdminServer::new(guard, metrics, readiness, policy, stops).with_process(process);
-        if let Some(pem) = pem {
-            server = server.with_authorities(pem);
-        }
-        if let Some(tap) = tap {
-            server = server.with_decisions(DecisionsApi::new(tap));
-        }
-        Ok(server.with_ledger(urls).with_hosts(HostsApi::new(
-            Arc::clone(&exchange.admission_queue),
-            exchange,
-        )))
+        Ok(AdminServer::new(guard, apis))
     }
 
     fn policy_and_stops_apis(&self, settings: &Settings) -> (PolicyApi, StopsApi) {

@@ -5,9 +5,6 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::admin::health::{CheckState, HealthCheck};
-use crate::admin::ledger::sweep::{
-    ApiSweepBusy, ApiSweepGap, ApiSweepMode, ApiSweepProgress, ApiSweepState, SweepControl,
-};
 use crate::clock::Clock;
 use crate::config::settings::{self, LedgerMode, Settings};
 use crate::feed;
@@ -16,10 +13,8 @@ use crate::ledger::transition::ErrorTolerance;
 use crate::metrics::Metrics;
 use crate::metrics::labels::FeedTarget;
 use crate::metrics::ledger::LedgerCounts;
-use crate::metrics::policy::PolicyMetrics;
 use crate::model::crawl_status::CrawlStatus;
-use crate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
-use crate::pipeline::sweep::{self, LedgerSweeper};
+use crate::pipeline::snapshot::PolicySnapshot;
 use crate::policy::Policy;
 use crate::store::ledger::{Ledger, LedgerFullAction, LedgerSettings, LedgerStats};
 
@@ -186,57 +181,4 @@ fn ledger_counts(stats: &LedgerStats) -> LedgerCounts {
 fn timestamp(now: SystemTime) -> UnixMillis {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     UnixMillis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
-}
-
-/// The sweeper, for the admin API.
-#[derive(Debug)]
-pub(super) struct SweepHandle {
-    pub(super) sweeper: LedgerSweeper,
-    pub(super) active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
-    pub(super) ledger: LedgerCell,
-}
-
-impl SweepControl for SweepHandle {
-    fn start(&self, how: ApiSweepMode) -> Result<(), ApiSweepBusy> {
-        let how = match how {
-            ApiSweepMode::DryRun => sweep::SweepMode::DryRun,
-            ApiSweepMode::Apply => sweep::SweepMode::ForGood,
-        };
-        let policy = Arc::clone(&self.active_policy.load().policy);
-        let urls = self
-            .ledger
-            .get()
-            .map_or(0, |ledger| ledger.stats().urls.values().sum());
-        self.sweeper
-            .order(how, policy.revision(), urls)
-            .map_err(|sweep::SweepInProgress| ApiSweepBusy)
-    }
-
-    fn progress(&self) -> Option<ApiSweepProgress> {
-        let now = self.sweeper.progress()?;
-        let gap = |gap: sweep::SweepGap| ApiSweepGap {
-            crawler: (*gap.crawler).into(),
-            url: (*gap.url).into(),
-            rule: gap.rule.map(|rule| (*rule).into()),
-            code: Some(gap.code),
-        };
-        Some(ApiSweepProgress {
-            state: match now.state {
-                sweep::SweepPhase::Running => ApiSweepState::Running,
-                sweep::SweepPhase::Done => ApiSweepState::Done,
-            },
-            mode: match now.mode {
-                sweep::SweepMode::DryRun => ApiSweepMode::DryRun,
-                sweep::SweepMode::ForGood => ApiSweepMode::Apply,
-            },
-            revision: now.revision.to_string(),
-            looked_at: now.examined,
-            total: now.total,
-            removed: now.removed,
-            moved: now.moved,
-            unchanged: now.unchanged,
-            allowed: now.allowed,
-            gaps: now.gaps.into_iter().map(gap).collect(),
-        })
-    }
 }

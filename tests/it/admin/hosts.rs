@@ -100,8 +100,11 @@ impl Hosts {
         ));
         let hosts = HostsApi::new(Arc::clone(&hold), memory);
         let guard = AdminGuard::new([], None);
-        let admin = AdminServer::new(guard, metrics, Readiness::new(Vec::new), policy, stops)
-            .with_hosts(hosts);
+        let apis = AdminApis {
+            hosts,
+            ..apis(metrics, policy, stops)
+        };
+        let admin = AdminServer::new(guard, apis);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));

@@ -1,11 +1,8 @@
 //! The ledger as operators and indexers see it: URLs page by page, one URL, the feed behind a cursor, the sweep.
 
-use std::sync::Mutex;
+use std::sync::OnceLock;
 
-use crawlgate::admin::ledger::sweep::{
-    ApiSweepBusy, ApiSweepGap, ApiSweepMode, ApiSweepProgress, ApiSweepState, SweepControl,
-};
-use crawlgate::admin::ledger::{LedgerApi, LedgerProvider};
+use crawlgate::admin::ledger::LedgerApi;
 use crawlgate::ledger::observation::{
     DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal, RefusalRecording,
 };
@@ -14,63 +11,18 @@ use crawlgate::model::crawl_status::CrawlStatus;
 use crawlgate::model::crawler::Crawler;
 use crawlgate::model::intent::Intent;
 use crawlgate::model::rule_id::Slug;
+use crawlgate::pipeline::sweep::{LedgerSweeper, SweepMode};
+use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::store::ledger::Ledger;
 use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::support::look::{self, look};
 
-/// Remembers what it was told to do.
-#[derive(Debug, Default)]
-struct Sweeping(Mutex<Option<ApiSweepProgress>>);
-
-impl SweepControl for Sweeping {
-    fn start(&self, how: ApiSweepMode) -> Result<(), ApiSweepBusy> {
-        let mut progress = self.0.lock().unwrap();
-        if progress
-            .as_ref()
-            .is_some_and(|progress| progress.state == ApiSweepState::Running)
-        {
-            return Err(ApiSweepBusy);
-        }
-        let gap = ApiSweepGap {
-            crawler: "news".into(),
-            url: "http://a.test/".into(),
-            rule: Some("spaces.b".into()),
-            code: Some(760),
-        };
-        *progress = Some(ApiSweepProgress {
-            state: ApiSweepState::Running,
-            mode: how,
-            revision: "3f9c2a1b".into(),
-            looked_at: 3,
-            total: 9,
-            removed: 1,
-            moved: 0,
-            unchanged: 0,
-            allowed: 2,
-            gaps: vec![gap],
-        });
-        Ok(())
-    }
-
-    fn progress(&self) -> Option<ApiSweepProgress> {
-        self.0.lock().unwrap().clone()
-    }
-}
-
-#[derive(Debug)]
-struct Nothing;
-
-impl LedgerProvider for Nothing {
-    fn ledger(&self) -> Option<Ledger> {
-        None
-    }
-}
-
 struct Desk {
     bench: Bench,
     ledger: Ledger,
+    sweeper: LedgerSweeper,
 }
 
 impl Desk {
@@ -78,26 +30,25 @@ impl Desk {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
-        Self::with(Arc::new(ledger.clone()), ledger).await
+        Self::with(OnceLock::from(ledger.clone()), ledger).await
     }
 
-    async fn with(kept: Arc<dyn LedgerProvider>, ledger: Ledger) -> Self {
+    async fn with(open: OnceLock<Ledger>, ledger: Ledger) -> Self {
         let (metrics, policy, stops) = parts();
         let crawlers = [Crawler::new(&Slug::new("news").unwrap())].into();
+        let sweeper = LedgerSweeper::new(1_000_000, Clock::system());
         let api = LedgerApi::new(
-            kept,
-            Arc::new(Sweeping::default()),
+            Arc::new(open),
+            sweeper.clone(),
             crawlers,
+            Arc::clone(&policy.active_policy),
             Clock::manual().0,
         );
-        let admin = AdminServer::new(
-            AdminGuard::new([], None),
-            metrics,
-            Readiness::new(Vec::new),
-            policy,
-            stops,
-        )
-        .with_ledger(api);
+        let apis = AdminApis {
+            ledger: api,
+            ..apis(metrics, policy, stops)
+        };
+        let admin = AdminServer::new(AdminGuard::new([], None), apis);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
@@ -107,6 +58,7 @@ impl Desk {
                 draining: Arc::default(),
             },
             ledger,
+            sweeper,
         }
     }
 
@@ -190,7 +142,7 @@ async fn without_a_ledger_the_answer_names_the_cure() {
     let ledger = Ledger::in_memory(ErrorTolerance {
         temporary_errors: 5,
     });
-    let desk = Desk::with(Arc::new(Nothing), ledger).await;
+    let desk = Desk::with(OnceLock::new(), ledger).await;
     for path in [
         "urls",
         "urls/000000000000000000000000000000ff",
@@ -303,7 +255,7 @@ async fn what_cannot_be_read_is_no_short_list() {
             "{path}: {said}"
         );
         assert!(
-            said["detail"].as_str().unwrap().contains("cannot be read"),
+            said["detail"].as_str().unwrap().contains("is unavailable"),
             "{path}: {said}"
         );
     }
@@ -397,10 +349,52 @@ async fn a_sweep_is_started_once_and_followed() {
         409
     );
     let (_, stats) = desk.get("ledger").await;
-    let sweep = &stats["sweep"];
-    assert_eq!(
-        (&sweep["state"], &sweep["looked_at"], &sweep["total"]),
-        (&json!("running"), &json!(3), &json!(9))
-    );
-    assert_eq!(sweep["gaps"][0]["rule"], "spaces.b");
+    let sweep = json!({
+        "state": "running", "dry_run": true, "revision": compile::load_builtin().unwrap().policy.revision(),
+        "looked_at": 0, "total": 1, "removed": 0, "moved": 0, "unchanged": 0, "allowed": 0, "gaps": [],
+    });
+    assert_eq!(stats["sweep"], sweep);
 }
+
+#[tokio::test]
+async fn a_sweep_that_is_done_lists_what_falls_between_spaces() {
+    let desk = Desk::new().await;
+    for host in ["a.test", "b.test", "c.test"] {
+        desk.note("news", &format!("http://{host}/"), 1, delivered());
+    }
+    let files = MemoryFileSystem::new().with_file("p.yaml", SPACES);
+    let policy = Arc::new(compile::load(&files, "p.yaml").unwrap().policy);
+    desk.sweeper
+        .sweep(&desk.ledger, &policy, SweepMode::DryRun)
+        .await;
+    let (_, stats) = desk.get("ledger").await;
+    let mut sweep = stats["sweep"].clone();
+    sweep["gaps"]
+        .as_array_mut()
+        .unwrap()
+        .sort_by_key(|gap| gap["url"].to_string());
+    let gaps = json!([
+        { "crawler": "news", "url": "http://b.test/", "rule": "not-a", "code": 761 },
+        { "crawler": "news", "url": "http://c.test/", "rule": "not-a", "code": 760 },
+    ]);
+    assert_eq!(
+        sweep,
+        json!({
+            "state": "done", "dry_run": true, "revision": policy.revision(), "looked_at": 3, "total": 3,
+            "removed": 1, "moved": 1, "unchanged": 0, "allowed": 1, "gaps": gaps,
+        })
+    );
+}
+
+const SPACES: &str = "policy: 1
+name: p
+options: { disposition: allow }
+spaces:
+  - name: a
+    crawlers: [news]
+    rules: [{ match: first, rules: [{ when: { domain: a.test } }, { id: not-a, forbid: { always: true } }] }]
+  - name: b
+    crawlers: [other]
+    rules: [{ match: first, rules: [{ when: { domain: b.test } }, { id: not-b, forbid: { always: true } }] }]
+global_space: union
+";

@@ -64,8 +64,11 @@ impl Live {
         let recorder = Recorder::new(metrics.clone(), log, clock);
         let (_, policy, stops) = parts();
         let guard = AdminGuard::new([], token.map(|token| AdminToken::new(token).unwrap()));
-        let admin = AdminServer::new(guard, metrics, Readiness::new(Vec::new), policy, stops)
-            .with_decisions(live);
+        let apis = AdminApis {
+            decisions: live,
+            ..apis(metrics, policy, stops)
+        };
+        let admin = AdminServer::new(guard, apis);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
@@ -597,7 +600,7 @@ async fn a_decision_is_found_by_its_id_as_long_as_it_is_kept() {
     let live = Live::written().await;
     let none = live.ask("GET /api/v1/decisions/00000000-0", "").await;
     assert_eq!(status(&none), 404);
-    assert!(body(&none).contains("there is none yet"), "{none}");
+    assert!(body(&none).contains("there are none yet"), "{none}");
     let refused = live.reject("http://a.test/x?q=1");
     let hidden = live.reject_keeping("http://a.test/secret", UrlRetention::Host);
     let allowed = live.allow("http://b.test/");

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use crawlgate::admin::AdminServer;
 use crawlgate::admin::guard::{AdminGuard, AdminToken};
-use crawlgate::admin::health::Readiness;
 use crawlgate::admin::policy_api::PolicyApi;
 use crawlgate::admin::stops::StopsApi;
 use crawlgate::clock::Clock;
@@ -25,6 +24,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::press;
+use crate::support::admin::apis;
 use crate::support::folder::Folder;
 
 const POLICY: &str =
@@ -70,7 +70,7 @@ impl Bench {
             default_profile: Profile::Generic,
         };
         let guard = AdminGuard::new([], token.map(|token| AdminToken::new(token).unwrap()));
-        let admin = AdminServer::new(guard, metrics, Readiness::new(Vec::new), policy, api);
+        let admin = AdminServer::new(guard, apis(metrics, policy, api));
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         tokio::spawn(admin.serve(listener, std::future::pending()));
@@ -197,15 +197,12 @@ async fn what_the_proxy_does_not_know_is_stopped_with_a_warning() {
     for (what, warned) in [
         ("crawler:news", ""),
         ("crawler:anonymous", ""),
-        (
-            "crawler:nobody",
-            "no crawler of the configuration is named nobody",
-        ),
+        ("crawler:nobody", "the configuration has no crawler nobody"),
         ("rule:slow", ""),
-        ("rule:none", "the policy in force has no rule none"),
+        ("rule:none", "the active policy has no rule none"),
         ("rule:off", "is disabled"),
-        ("rule:tried", "is in shadow"),
-        ("rule:films", "judges answers"),
+        ("rule:tried", "is in shadow mode"),
+        ("rule:films", "matches responses"),
     ] {
         let (code, given) = bench.press(&json!({ "what": what, "reason": "x" })).await;
         let warnings = given["warnings"].as_array().unwrap();
@@ -227,11 +224,11 @@ async fn a_body_that_is_no_stop_stops_nothing_and_is_told_why() {
     let fine = r#""what": "a.test", "reason": "x""#;
     let deep = "[".repeat(15_000);
     for (body, told) in [
-        (String::new(), "no JSON object"),
-        ("what=a.test&reason=x".into(), "no JSON object"),
-        ("[]".into(), "no JSON object"),
-        ("null".into(), "no JSON object"),
-        (deep, "no JSON object"),
+        (String::new(), "not a JSON object"),
+        ("what=a.test&reason=x".into(), "not a JSON object"),
+        ("[]".into(), "not a JSON object"),
+        ("null".into(), "not a JSON object"),
+        (deep, "not a JSON object"),
         ("{}".into(), "missing field `what`"),
         (r#"{"what": "a.test"}"#.into(), "missing field `reason`"),
         (
@@ -249,7 +246,7 @@ async fn a_body_that_is_no_stop_stops_nothing_and_is_told_why() {
         ),
         (format!("{{{fine}, \"for\": 60}}"), "invalid type"),
         (format!("{{{fine}}} trailing"), "trailing"),
-        (fine.replace("a.test", ""), "no JSON object"),
+        (fine.replace("a.test", ""), "not a JSON object"),
         (
             r#"{"what": "", "reason": "x"}"#.into(),
             "`what`: nothing is named; name HOST, *.HOST, crawler:NAME or rule:ID",
@@ -291,7 +288,7 @@ async fn a_body_that_is_no_stop_stops_nothing_and_is_told_why() {
         ),
         (
             format!("{{{fine}, \"for\": \"0s\"}}"),
-            "`for`: write a time such as 90s",
+            "`for`: write a duration such as 90s",
         ),
         (format!("{{{fine}, \"for\": \"soon\"}}"), "at most 366d"),
         (format!("{{{fine}, \"for\": \"999999d\"}}"), "at most 366d"),
@@ -429,7 +426,7 @@ async fn a_thousand_are_enough_and_none_is_refused_for_want_of_a_disk() {
         given["warnings"][0]
             .as_str()
             .unwrap()
-            .starts_with("a restart will not know of this"),
+            .starts_with("this will be lost at a restart"),
         "{given}"
     );
 }

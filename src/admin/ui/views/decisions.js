@@ -1,5 +1,5 @@
-// The live decisions: a filtered stream, newest first. At most 500 rows stand on the page, and lines that would fall off
-// at once are not even read, so a fast crawl does not slow the browser.
+// The live decisions: a filtered stream, newest first. The page has at most 500 rows, and lines that would be dropped
+// at once are not even parsed, so a fast crawl does not slow the browser.
 
 import { empty, field, fill, h, select, suggestions, write } from "../dom.js";
 import { feed } from "../feed.js";
@@ -13,10 +13,10 @@ const ROWS = 500;
 const RECENT = 200;
 const DRAW_MS = 250;
 const TYPED_MS = 300;
-// A longer value of a filter is refused.
-const LONGEST = 256;
+// The API rejects longer values of a filter.
+const MAX_LENGTH = 256;
 
-/** All filters that the stream knows; those of `MORE` stand behind "More filters". */
+/** All filters of the stream; those of `MORE` are under "More filters". */
 const MORE = ["stage", "method", "status", "held"];
 const FIELDS = ["url", "verdict", "reason", "rule", "crawler", "host", ...MORE];
 const HELD_MS = /^\d+$/;
@@ -72,7 +72,7 @@ export class Decisions {
 
   elsewhere(alone) {
     return alone
-      ? h("a.aside", { href: "#/now" }, "To the overview")
+      ? h("a.aside", { href: "#/now" }, "Overview")
       : h("a.aside", { href: "#/decisions", id: "all-decisions" }, "All decisions");
   }
 
@@ -84,7 +84,7 @@ export class Decisions {
         placeholder: hint,
         autocomplete: "off",
         spellcheck: "false",
-        maxlength: LONGEST,
+        maxlength: MAX_LENGTH,
         list: `of-${name}`,
         ...more,
       });
@@ -98,7 +98,7 @@ export class Decisions {
         field("Stage", text("stage", "any", { list: null })),
         field("Method", text("method", "any", { list: null })),
         field("Status", text("status", "451", { list: null, inputmode: "numeric" })),
-        field("Held at least, in ms", text("held", "1000", { list: null, inputmode: "numeric" })),
+        field("Held for at least (ms)", text("held", "1000", { list: null, inputmode: "numeric" })),
       ),
     );
     return h(
@@ -152,14 +152,14 @@ export class Decisions {
     }, TYPED_MS);
   }
 
-  /** Filters stand in the address, so that it can be shared; typing does not fill the history. */
+  /** Writes the filters to the address, so that it can be shared. Typing adds nothing to the history. */
   go(query) {
     const asked = query.toString();
     history.replaceState(null, "", `#/${this.name}${asked ? `?${asked}` : ""}`);
     this.query(query);
   }
 
-  /** Follows what these filters let through. */
+  /** Follows the decisions that match these filters. */
   query(query) {
     const asked = [...query].filter(([name, given]) => FIELDS.includes(name) && given);
     if (this.asked && JSON.stringify(asked) === JSON.stringify(this.asked)) return;
@@ -171,9 +171,9 @@ export class Decisions {
     }
     this.timer = 0;
     if (MORE.some((name) => query.get(name))) this.more.open = true;
-    // A field holds one value; a key that comes again has a chip.
-    const met = new Set();
-    this.others = asked.filter(([name]) => met.has(name) || (met.add(name), false));
+    // A field shows one value; each further value of a key is a chip.
+    const names = new Set();
+    this.others = asked.filter(([name]) => names.has(name) || (names.add(name), false));
     fill(
       this.chips,
       this.others.map(([name, given]) => this.chip(name, given)),
@@ -195,7 +195,7 @@ export class Decisions {
     );
   }
 
-  /** Begins anew; a pause by hand stays, from the first rows on. */
+  /** Starts over. If the user paused the list, it stays paused after the first rows. */
   open() {
     this.end?.();
     this.end = null;
@@ -209,7 +209,7 @@ export class Decisions {
     this.draw();
   }
 
-  /** Follows from where it ended. A page that is not seen holds no connection: a browser has six for all its tabs. */
+  /** Continues the stream. A hidden page has no connection, since a browser allows six for all its tabs. */
   start() {
     if (document.hidden || this.end) return;
     this.end = follow(
@@ -218,19 +218,19 @@ export class Decisions {
       {
         lines: (texts) => this.take(texts),
         lost: (number) => (this.lost += number),
-        gap: (ms) => this.take([`A break of ${duration(ms)}: decisions of it may be missing here.`]),
-        state: (words, failure) => this.tell(words, failure),
+        gap: (ms) => this.take([`Disconnected for ${duration(ms)}: decisions of that time may be missing here.`]),
+        state: (text, failure) => this.showState(text, failure),
       },
       this.seen,
     );
   }
 
-  tell(words, failure) {
-    this.live = words;
-    const said = failure?.message ?? "";
-    // While it is tried again, what was wrong stays, and is said once.
-    if (words !== "connecting" && said !== this.trouble.dataset.said) {
-      this.trouble.dataset.said = said;
+  showState(text, failure) {
+    this.live = text;
+    const message = failure?.message ?? "";
+    // During another attempt, the error stays and is not announced again.
+    if (text !== "connecting" && message !== this.trouble.dataset.said) {
+      this.trouble.dataset.said = message;
       fill(this.trouble, failure ? failed("The live decisions stopped", failure) : null);
     }
     this.draw();
@@ -242,7 +242,7 @@ export class Decisions {
     if (this.waiting.length > ROWS) this.waiting.splice(0, this.waiting.length - ROWS);
   }
 
-  /** Stops the rows, not the stream: what comes meanwhile is counted. Or goes on. */
+  /** Pauses or resumes the rows, not the stream: new decisions are counted meanwhile. */
   pause(cause = "button") {
     if (this.paused) {
       this.paused = null;
@@ -272,12 +272,12 @@ export class Decisions {
       while (this.body.children.length > ROWS) this.body.lastElementChild.remove();
     }
     const lost = this.lost
-      ? ` ${plural(this.lost, "line")} lost: more came than this page could read; narrow the filter`
+      ? ` ${plural(this.lost, "line")} lost: there were more than this page could read; narrow the filter`
       : "";
     write(this.state, this.paused ? "paused" : this.live);
-    // Not where it is read aloud: it changes four times a second.
-    write(this.counts, (this.paused ? `${count(this.came)} came meanwhile` : "") + lost);
-    write(this.button, this.paused ? "Go on" : "Pause");
+    // Outside of the status role, since this changes four times a second.
+    write(this.counts, (this.paused ? `${count(this.came)} new since then` : "") + lost);
+    write(this.button, this.paused ? "Resume" : "Pause");
     this.showNone();
   }
 
@@ -288,9 +288,9 @@ export class Decisions {
     this.none.dataset.kind = kind;
     const words = {
       "": null,
-      filtered: empty("No recent decision fits these filters.", "New ones appear here as they are made."),
+      filtered: empty("No recent decision matches these filters.", "New ones appear here as they are made."),
       all: empty(
-        "No decision was made yet.",
+        "No decisions yet.",
         "Point a crawler at the proxy's port; ",
         h("code", "crawlgate env"),
         " prints the settings.",
@@ -322,18 +322,18 @@ export class Decisions {
       h("td.number", value(line.sent_status)),
       h("td", value(line.crawler)),
       h("td", value(line.method)),
-      h("td.url", address ? visible(address) : h("span.quiet", "not kept")),
+      h("td.url", address ? visible(address) : h("span.quiet", "not recorded")),
       h("td.number", line.held_ms ? duration(line.held_ms) : ""),
     );
     row.addEventListener("click", (event) => {
-      // Who selects with the pointer does not open; the keyboard (no pointer, no count of clicks) always does.
+      // Selecting text with the pointer does not open the row. The keyboard (which has no click count) always does.
       const selecting = event.detail > 0 && getSelection().toString();
       if (!event.target.closest("a") && !selecting) this.toggle(row, button, line);
     });
     return row;
   }
 
-  /** Details stand below their row; the list stands still while some are open. */
+  /** Opens or closes the details below a row. The list pauses while some are open. */
   toggle(row, button, line) {
     const open = button.getAttribute("aria-expanded") === "true";
     button.setAttribute("aria-expanded", String(!open));
@@ -353,7 +353,7 @@ export class Decisions {
   }
 }
 
-/** A number that is only half typed would be refused. */
+/** Returns false for a number that is not fully typed, which the API would reject. */
 function fits(name, given) {
   return (name !== "held" && name !== "status") || HELD_MS.test(given);
 }

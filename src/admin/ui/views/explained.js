@@ -1,10 +1,10 @@
-// An explanation: the verdict in words, the rules one by one with their grounds, the answer, options, and a case.
+// An explanation: the verdict, the rules one by one with their reasons, the response, the options, and a test case.
 
 import { empty, fill, h, select, table } from "../dom.js";
 import { plural, value, visible } from "../format.js";
 import { decisionsLink } from "./verdict.js";
 
-/** The parts of what `POST /explain` answered, the most important first. */
+/** Shows the response of `POST /explain`, the most important parts first. */
 export function explained(found) {
   return [outcome(found), rulesOf(found), answers(found), optionsOf(found), caseOf(found)];
 }
@@ -25,27 +25,27 @@ function outcome(found) {
     h("p.url", visible(found.url)),
     h(
       "p.quiet",
-      `Stage ${visible(decision.stage)}, reason ${visible(decision.reason)}, ${visible(decision.crawl_status)}${answer?.status_line ? `; answered ${visible(answer.status_line.replace("HTTP/1.1 ", ""))} (${visible(answer.profile)})` : ""}. Policy ${visible(decision.policy)}.`,
+      `Stage ${visible(decision.stage)}, reason ${visible(decision.reason)}, ${visible(decision.crawl_status)}${answer?.status_line ? `; response ${visible(answer.status_line.replace("HTTP/1.1 ", ""))} (${visible(answer.profile)})` : ""}. Policy ${visible(decision.policy)}.`,
     ),
   );
 }
 
 function reasonWords(decision) {
-  return decision.reason === "default" ? "no rule decides, so the default does" : decision.reason;
+  return decision.reason === "default" ? "no rule matches, so the default applies" : decision.reason;
 }
 
 const STATUS_MARKS = { matched: "warn", undecided: "undecided" };
 
 function rulesOf(found) {
   const rules = found.rules ?? [];
-  if (!rules.length) return h("section.panel", empty("This policy has no rules.", "The default decides."));
+  if (!rules.length) return h("section.panel", empty("This policy has no rules.", "The default applies."));
   const matched = rules.filter((one) => one.status === "matched").length;
   return h(
     "section.panel",
     { "aria-labelledby": "tree-title" },
     h(
       "div.panel-head",
-      h("h2", { id: "tree-title" }, "Rules, in their order"),
+      h("h2", { id: "tree-title" }, "Rules, in order"),
       h("span.quiet", `${matched} of ${rules.length} matched`),
     ),
     h(
@@ -76,7 +76,7 @@ function ruleLine(one, decision) {
       "span.name",
       { class: `name ${depth ? `depth-${depth}` : ""}` },
       h("strong.mono", visible(one.rule)),
-      one.shadow && h("span.quiet", " judged beside the policy, changes nothing"),
+      one.shadow && h("span.quiet", " in shadow mode, does not affect the decision"),
       decided && [" ", h("strong", "decides")],
       h("span.quiet", ` ${visible(one.key ?? "")} `),
       h("span.mono", visible(one.condition ?? "")),
@@ -93,7 +93,7 @@ function ruleLine(one, decision) {
 
 function answers(found) {
   const all = found.answers?.length ? found.answers : [found.answer];
-  const wire = h("pre.wire", { tabindex: "0", "aria-label": "Answer" });
+  const wire = h("pre.wire", { tabindex: "0", "aria-label": "Response" });
   const show = (name) => fill(wire, wireText(all.find((one) => one.profile === name) ?? all[0]));
   const chosen = found.answer?.profile ?? all[0].profile;
   show(chosen);
@@ -106,7 +106,7 @@ function answers(found) {
     { "aria-labelledby": "wire-title" },
     h(
       "div.panel-head",
-      h("h2", { id: "wire-title" }, "What the crawler gets"),
+      h("h2", { id: "wire-title" }, "Response to the crawler"),
       h("label.check", "as profile", choose),
     ),
     wire,
@@ -114,9 +114,9 @@ function answers(found) {
 }
 
 const KINDS = {
-  closed: "The connection is closed without an answer.",
-  passed: "The origin's answer, with these headers added:",
-  tunnel: "A tunnel: bytes are passed on both ways.",
+  closed: "The connection is closed without a response.",
+  passed: "The origin's response, with these headers added:",
+  tunnel: "A tunnel: bytes are forwarded in both directions.",
 };
 
 function wireText(answer) {
@@ -148,15 +148,15 @@ function optionsOf(found) {
     { "aria-labelledby": "options-title" },
     h(
       "div.panel-head",
-      h("h2", { id: "options-title" }, "Options that hold"),
+      h("h2", { id: "options-title" }, "Options in effect"),
       h("span.quiet", `${set.length} set by the policy`),
     ),
-    set.length ? table("Options set by the policy", columns, rows(set)) : h("p.quiet", "The policy sets none."),
+    set.length ? table("Options set by the policy", columns, rows(set)) : h("p.quiet", "The policy sets no options."),
     rest.length
       ? h(
           "details",
-          h("summary", `${plural(rest.length, "option")} as built in`),
-          table("Options as built in", columns, rows(rest)),
+          h("summary", `${plural(rest.length, "option")} with built-in values`),
+          table("Options with built-in values", columns, rows(rest)),
         )
       : null,
   );
@@ -176,7 +176,7 @@ function caseOf(found) {
       await navigator.clipboard.writeText(found.case);
       fill(said, "copied");
     } catch {
-      // Without https the clipboard may be closed to pages; what is selected can be copied by hand.
+      // Without https, pages may not use the clipboard. The user can copy the selection.
       text.focus();
       text.select();
       fill(said, "selected: copy it with Ctrl+C");
@@ -187,17 +187,17 @@ function caseOf(found) {
     { "aria-labelledby": "case-title" },
     h(
       "div.panel-head",
-      h("h2", { id: "case-title" }, "As a case"),
-      h("button", { type: "button", id: "copy-case", onclick: copy }, "Copy as case"),
+      h("h2", { id: "case-title" }, "As a test case"),
+      h("button", { type: "button", id: "copy-case", onclick: copy }, "Copy as test case"),
       said,
     ),
     h(
       "p.quiet",
-      "Under ",
+      "Add this under ",
       h("code", "cases:"),
-      " of the policy this keeps the decision as it is: ",
+      " in the policy file: ",
       h("code", "crawlgate test"),
-      " notices if it changes.",
+      " then fails if the decision changes.",
     ),
     text,
   );

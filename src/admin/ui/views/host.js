@@ -1,4 +1,4 @@
-// One host: its queue, its pace, and its robots.txt with the line that decides a URL.
+// One host: its queue, its pace, and its robots.txt with the line that decides about a URL.
 
 import { api } from "../api.js";
 import { empty, field, fill, h, since } from "../dom.js";
@@ -6,21 +6,21 @@ import { poll } from "../feed.js";
 import { count, duration, value, visible } from "../format.js";
 import { askStop, Stops } from "./stops.js";
 import { robotsOf } from "./robots.js";
-import { decisionsLink, ofHost, tell, tryLink } from "./verdict.js";
+import { decisionsLink, ofHost, showError, tryLink } from "./verdict.js";
 
 const EVERY_MS = 3000;
 
-/** Whether a row is an address that is paced beside its hosts: no URL, filter or stop names it. */
+/** Returns true for an address that is paced in addition to its hosts. No URL, filter or stop can name it. */
 export function isAddress(name) {
   return name.startsWith("@");
 }
 
-/** Slots in use, of those that the policy gives. */
+/** Formats the used and the allowed slots. */
 export function slots(row) {
   return row.slots ? `${row.slots.used} of ${row.slots.of ?? "–"}` : "–";
 }
 
-/** When the next request may go. */
+/** Formats the time until the next request may be sent. */
 export function next(row) {
   const ms = row.next_in_ms ?? null;
   return ms === null ? "–" : ms ? duration(ms) : "now";
@@ -44,7 +44,7 @@ export class Host {
     this.agent = h("input", {
       name: "agent",
       type: "text",
-      placeholder: "*: everybody",
+      placeholder: "* (any)",
       autocomplete: "off",
       spellcheck: "false",
     });
@@ -80,9 +80,9 @@ export class Host {
         h(
           "form.bar-of-filters",
           { onsubmit: (event) => this.submit(event) },
-          field("URL to judge", this.url),
+          field("URL to check", this.url),
           field("Agent", this.agent),
-          h("button", { type: "submit" }, "Judge"),
+          h("button", { type: "submit" }, "Check"),
         ),
         this.wrong,
         this.robots,
@@ -115,37 +115,37 @@ export class Host {
     const { asked } = this;
     const what = "The host cannot be shown";
     try {
-      const [found] = await Promise.all([this.look(asked), this.stops.load()]);
+      const [found] = await Promise.all([this.request(asked), this.stops.load()]);
       if (asked !== this.asked) return;
-      tell(this.trouble, what, null);
+      showError(this.trouble, what, null);
       this.show(found);
     } catch (error) {
       if (asked !== this.asked) return;
       if (error.status === 404) this.showNone();
-      else tell(this.trouble, what, error);
+      else showError(this.trouble, what, error);
     }
   }
 
-  /** A URL that cannot be judged takes nothing but its ruling away. */
-  async look(asked) {
+  /** Requests the host. If the URL is invalid, the host is shown without a decision. */
+  async request(asked) {
     const given = Object.entries(asked).filter(([, text]) => text);
     try {
       const found = await api.host(this.name, given);
-      tell(this.wrong, "", null);
+      showError(this.wrong, "", null);
       return found;
     } catch (error) {
       if (error.status !== 400 || !given.length) throw error;
       const found = await api.host(this.name, []);
-      if (asked === this.asked) tell(this.wrong, "This cannot be judged", error);
+      if (asked === this.asked) showError(this.wrong, "This URL cannot be checked", error);
       return found;
     }
   }
 
   showNone() {
-    tell(this.trouble, "", null);
+    showError(this.trouble, "", null);
     fill(
       this.facts,
-      empty("This host is not tracked.", "No crawler asked for it lately, and its robots.txt is not known."),
+      empty("This host is not tracked.", "It had no recent requests, and its robots.txt is not known."),
     );
     fill(this.robots);
     this.said = null;
@@ -154,7 +154,7 @@ export class Host {
   show(found) {
     fill(this.facts, factsOf(found));
     const list = found.robots ?? [];
-    // The text is of one fetch: with another it is another.
+    // The text changes only with another fetch, so its length is enough to compare.
     const said = JSON.stringify([this.asked.url, list.map((one) => ({ ...one, text: one.text?.length }))]);
     if (said === this.said) return;
     this.said = said;
@@ -171,13 +171,13 @@ function factsOf(found) {
   const host = found.host && typeof found.host === "object" ? found.host : found;
   const rest = host.resting;
   const rows = [
-    ["Stopped", found.stopped || host.stopped ? "yes: nothing is asked of it" : "no"],
+    ["Stopped", found.stopped || host.stopped ? "yes: no requests are sent" : "no"],
     ...(found.paced_as && found.paced_as !== host.host ? [["Paced as", visible(found.paced_as)]] : []),
     ["Waiting", count(host.waiting)],
     ["Slots", slots(host)],
     ["Next in", next(host)],
     ["Delay", duration(host.delay_ms)],
-    ["Rests", rest ? `${duration(rest.for_ms)} more: ${visible(rest.why ?? "")}` : "no"],
+    ["Backoff", rest ? `${duration(rest.for_ms)} left: ${visible(rest.why ?? "")}` : "no"],
     ["Last request", host.last_request ? since(host.last_request) : "–"],
     ["Errors in a row", count(host.errors_in_row)],
     ...Object.entries(host.crawlers_waiting ?? {}).map(([name, waiting]) => [
@@ -185,7 +185,7 @@ function factsOf(found) {
       count(waiting),
     ]),
   ];
-  return [facts(rows), part("Pace", found.pace), part("Adaptive", found.adaptive), part("Seems dead", found.dead)];
+  return [facts(rows), part("Pace", found.pace), part("Adaptive", found.adaptive), part("Refusing connections", found.dead)];
 }
 
 function facts(rows) {
@@ -195,7 +195,7 @@ function facts(rows) {
   );
 }
 
-/** An object of the answer, as it is. Names end with their unit: `delay_ms`. */
+/** Shows an object of the response. Names may end in their unit: `delay_ms`. */
 function part(title, of) {
   if (!of) return null;
   const rows = Object.entries(of)

@@ -1,4 +1,4 @@
-// Hosts: who waits for what, how fast each is asked, which rest; and the stop button for any of them.
+// Hosts: waiting requests, pace and backoff of each host, and a button that stops one.
 
 import { api } from "../api.js";
 import { empty, field, fill, h, write } from "../dom.js";
@@ -7,7 +7,7 @@ import { ago, count, duration, plural, visible } from "../format.js";
 import { KeptTable } from "../table.js";
 import { Host, isAddress, next, slots } from "./host.js";
 import { askStop, Stops } from "./stops.js";
-import { hostLink, tell } from "./verdict.js";
+import { hostLink, showError } from "./verdict.js";
 
 const EVERY_MS = 3000;
 const TYPED_MS = 300;
@@ -18,29 +18,29 @@ const COLUMNS = [
   { name: "Slots", kind: "number" },
   { name: "Next in", kind: "number", key: "next", sorted: "ascending" },
   { name: "Delay", kind: "number" },
-  { name: "Rests", key: "rest", sorted: "descending" },
+  { name: "Backoff", key: "rest", sorted: "descending" },
   { name: "Last request" },
   { name: "Errors in a row", kind: "number" },
   { name: "", title: "Actions" },
 ];
 
-/** Between the name and the button: a class, and the text. */
+/** The cells between the name and the button: class and text. */
 const CELLS = [
   ["number", (row) => count(row.waiting)],
   ["number", slots],
   ["number", next],
   ["number", (row) => duration(row.delay_ms)],
-  ["rests", rests],
+  ["rests", backoff],
   ["quiet", (row) => (row.last_request ? ago(row.last_request) : "–")],
   ["number", (row) => (row.errors_in_row ? count(row.errors_in_row) : "")],
 ];
 
-function rests(row) {
+function backoff(row) {
   if (row.stopped) return "stopped";
-  return row.resting ? `${duration(row.resting.for_ms)} more ${visible(row.resting.why ?? "")}` : "";
+  return row.resting ? `${duration(row.resting.for_ms)} left, ${visible(row.resting.why ?? "")}` : "";
 }
 
-/** The table, or one host if the address names it. */
+/** Creates the view: the table, or one host if the address names it. */
 export function hosts(main, query) {
   return new Hosts(main, query);
 }
@@ -143,25 +143,25 @@ class List {
     const what = "The hosts cannot be shown";
     try {
       const [found] = await Promise.all([api.hosts(query), this.stops.load()]);
-      // Meanwhile something else may have been asked for.
+      // The query may have changed meanwhile.
       if (asked !== this.asked) return;
       this.show(found);
-      tell(this.trouble, what, null);
+      showError(this.trouble, what, null);
     } catch (error) {
-      if (asked === this.asked) tell(this.trouble, what, error);
+      if (asked === this.asked) showError(this.trouble, what, error);
     }
   }
 
   show(found) {
     const rows = found.hosts;
     const more = found.total > rows.length ? `, ${rows.length} shown` : "";
-    write(this.summary, `${plural(found.total, "host")}${this.asked.q ? " fit" : " tracked"}${more}`);
+    write(this.summary, `${plural(found.total, "host")}${this.asked.q ? " match" : " tracked"}${more}`);
     if (!rows.length) {
       const words = this.asked.q
-        ? ["No host fits.", "Empty the field to see all that are tracked."]
+        ? ["No host matches.", "Clear the field to see all tracked hosts."]
         : [
             "No host is tracked.",
-            "A host appears with its first request, and is forgotten some time after its last.",
+            "A host appears with its first request and disappears some time after its last.",
           ];
       fill(this.box, empty(...words));
       return;

@@ -1,13 +1,13 @@
-// One line of the decision log: all that it says, and where to go from it.
+// One line of the decision log with all its fields and links.
 
 import { h } from "../dom.js";
 import { dateTime, value } from "../format.js";
 import { decisionsLink, hostLink, ofHost, tryLink } from "./verdict.js";
 
-// How a URL ends whose query the log leaves out.
+// The end of a URL whose query the log leaves out.
 const CUT_QUERY = "?redacted";
 
-/** What is known of a line's request, as facts of Try a URL. Of a tunnel only the host and port are known. */
+/** Returns the request of a line as facts of Try a URL. For a tunnel, only host and port are known. */
 export function factsOf(line) {
   if (line.url?.endsWith(CUT_QUERY)) return null;
   const tunnel = line.method === "CONNECT";
@@ -17,26 +17,26 @@ export function factsOf(line) {
   return { url, crawler: line.crawler, method: line.method, tunnel: tunnel ? "true" : null };
 }
 
-/** All that a line says, with links to what it speaks of. */
+/** Shows all fields of a line, with links. */
 export function details(line) {
   const shown = Object.entries(line).filter(([, given]) => given !== null);
   const links = [
     factsOf(line) && tryLink(factsOf(line), "Explain this URL"),
     line.host && h("span", "Host ", hostLink(line.host, line.url ? { url: line.url } : {})),
-    line.rule && decisionsLink({ rule: line.rule }, "All of this rule"),
-    line.host && decisionsLink(ofHost(line.host), "All of this host"),
+    line.rule && decisionsLink({ rule: line.rule }, "Decisions of this rule"),
+    line.host && decisionsLink(ofHost(line.host), "Decisions of this host"),
   ];
   return h(
     "div",
     h("p.links", links),
     line.url?.endsWith(CUT_QUERY) &&
-      h("p.quiet", "The query of this URL was left out of the log: without it another URL would be explained."),
+      h("p.quiet", "The log leaves out the query of this URL, so it cannot be explained: without the query it is another URL."),
     h(
       "dl.fields",
       shown.map(([name, given]) => [h("dt", name), h("dd", name === "ts" ? dateTime(given) : value(given))]),
     ),
     line.url
       ? null
-      : h("p.quiet", "The whole URL of a refusal is kept if its rule says ", h("code", "log: true"), "."),
+      : h("p.quiet", "The whole URL of a refused request is recorded if its rule has ", h("code", "log: true"), "."),
   );
 }

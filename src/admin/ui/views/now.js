@@ -1,4 +1,4 @@
-// Now: what is let through and refused, how fast, why; and each decision as it is made.
+// Now: rates of allowed and rejected requests, latency, reasons, and each decision as it is made.
 
 import { Chart } from "../chart.js";
 import { empty, fill, h, write } from "../dom.js";
@@ -10,7 +10,7 @@ import { decisionsLink, verdict } from "./verdict.js";
 
 const MINUTE = 60_000;
 
-/** The view; under the name `decisions` it is the list alone. */
+/** Creates the view; under the name `decisions`, the list without the overview. */
 export function now(main, query, name) {
   const alone = name === "decisions";
   const overview = alone ? null : new Overview();
@@ -18,7 +18,7 @@ export function now(main, query, name) {
   fill(main, h("h1.hidden", alone ? "Decisions" : "Now"), overview?.element, decisions.element);
   overview?.start();
   return {
-    query: (asked) => decisions.query(asked),
+    query: (query) => decisions.query(query),
     pause: () => decisions.pause(),
     close: () => {
       overview?.close();
@@ -27,30 +27,30 @@ export function now(main, query, name) {
   };
 }
 
-// Name, text, and what stands below it.
+// Name, value, and the note below it.
 const TILES = [
-  // Of a value below the first bound, or above the last, only that bound is known.
-  ["Allowed", (s) => `${rate(s.rates?.allow)}/s`, (s) => `${count(s.allow)} in all`],
-  ["Rejected", (s) => `${rate(s.rates?.reject)}/s`, (s) => `${count(s.status.decisions.reject)} in all`],
+  ["Allowed", (s) => `${rate(s.rates?.allow)}/s`, (s) => `${count(s.allow)} in total`],
+  ["Rejected", (s) => `${rate(s.rates?.reject)}/s`, (s) => `${count(s.status.decisions.reject)} in total`],
   [
     "Reject ratio",
     (s) => percent(s.recent.reject, s.recent.all),
-    (s) => `${percent(s.status.decisions.reject, s.all)} in all`,
+    (s) => `${percent(s.status.decisions.reject, s.all)} in total`,
   ],
   ["Latency p50", (s) => bounded(s.p50), () => "last minute"],
   ["Latency p95", (s) => bounded(s.p95), () => "last minute"],
   ["In flight", (s) => count(s.status.inflight), (s) => `${count(s.status.connections)} connections`],
-  ["Held", (s) => count(s.status.held), () => "wait their turn"],
+  ["Held", (s) => count(s.status.held), () => "waiting for their turn"],
   ["Tunnels", (s) => count(s.status.tunnels), () => "open"],
   ["Backing off", (s) => count(s.status.hosts?.backing_off), (s) => `of ${count(s.status.hosts?.tracked)} hosts`],
 ];
 
+/** Formats a latency, of which only a bound may be known. */
 function bounded(ms) {
   if (ms?.under !== undefined) return `< ${duration(ms.under)}`;
   return ms?.over !== undefined ? `> ${duration(ms.over)}` : duration(ms);
 }
 
-/** As a point of a chart. */
+/** Returns a latency as a point of a chart. */
 function point(ms) {
   return ms?.under ?? ms?.over ?? ms;
 }
@@ -73,7 +73,7 @@ class Overview {
     this.latency = h("div.chart");
     this.reasons = h("div");
     this.table = new KeptTable("Rejections by reason", REASON_COLUMNS, { key: reasonKey, make: reasonRow });
-    this.waits = h("p.quiet.waits", "Collecting: the first rates come in a few seconds, ten minutes are kept.");
+    this.waits = h("p.quiet.waits", "Collecting data: the first rates appear in a few seconds. Charts show the last ten minutes.");
     this.element = h(
       "section",
       { "aria-label": "Rates" },
@@ -85,7 +85,7 @@ class Overview {
         "div.columns",
         h(
           "div.panel",
-          h("h2", "Requests a second ", key("allow", "allowed"), key("reject", "rejected")),
+          h("h2", "Requests per second ", key("allow", "allowed"), key("reject", "rejected")),
           this.requests,
         ),
         h("div.panel", h("h2", "Latency ", key("accent", "p50"), key("shadow", "p95")), this.latency),
@@ -96,7 +96,7 @@ class Overview {
     this.redraw = () => this.charts?.forEach((chart) => chart.draw());
   }
 
-  /** Called when the element is in the page: charts need its width. */
+  /** Called once the element is in the page, since charts need its width. */
   start() {
     const perSecond = (value) => rate(value);
     this.charts = [
@@ -149,7 +149,7 @@ class Overview {
     this.showReasons(status, history);
   }
 
-  /** `telemetry.metrics: none`: decisions are made and shown, but nothing is counted. */
+  /** Shows that nothing is counted (`telemetry.metrics: none`). Decisions are still shown. */
   uncounted() {
     if (this.none) return;
     this.none = true;
@@ -160,11 +160,11 @@ class Overview {
     }
     fill(
       this.waits,
-      "Nothing is counted: the configuration says ",
+      "Metrics are off: the configuration has ",
       h("code", "telemetry.metrics: none"),
-      ". Decisions are shown below all the same.",
+      ". Decisions are still shown below.",
     );
-    fill(this.reasons, empty("Nothing is counted.", "Reasons stand with each decision below."));
+    fill(this.reasons, empty("Metrics are off.", "Each decision below shows its reason."));
   }
 
   draw(history, bounds) {
@@ -186,8 +186,8 @@ class Overview {
       fill(
         this.reasons,
         empty(
-          "Nothing was rejected yet.",
-          "Send a crawler through the proxy, or try a URL: ",
+          "Nothing has been rejected yet.",
+          "Send a crawler through the proxy, or use ",
           h("a", { href: "#/try" }, "Try a URL"),
           ".",
         ),
@@ -228,7 +228,7 @@ function key(colour, words) {
   return h("span.key", { class: `key of-${colour}` }, words);
 }
 
-/** A bar whose length is a share; an SVG, since lengths in style attributes are not allowed here. */
+/** Creates a bar that shows a share: an SVG, since the content security policy forbids style attributes. */
 function meter() {
   const make = (name, attributes) => {
     const made = document.createElementNS("http://www.w3.org/2000/svg", name);

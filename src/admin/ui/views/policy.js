@@ -1,17 +1,17 @@
-// Policy: what is in force, how its last reload went, and what that changed.
+// Policy: the active policy, its last reload, and the changes of that reload.
 
 import { api } from "../api.js";
 import { empty, fill, h, since, table, write } from "../dom.js";
 import { feed } from "../feed.js";
 import { dateTime, plural, value, visible } from "../format.js";
-import { failed, tell } from "./verdict.js";
+import { failed, showError } from "./verdict.js";
 
-/** The view. */
+/** Creates the view. */
 export function policy(main) {
   return new Policy(main);
 }
 
-/** Problems of a policy, each with its place and what to write instead. */
+/** Lists the problems of a policy, each with its position and what to write instead. */
 export function problemList(problems) {
   if (!problems?.length) return null;
   return h("ul.problems", problems.map(problem));
@@ -21,14 +21,14 @@ function problem(one) {
   const help = [one.help, one.near && `Did you mean \u201c${one.near}\u201d?`].filter(Boolean);
   return h(
     "li",
-    placeOf(one),
+    position(one),
     visible(one.message),
     one.found ? [": ", h("code", visible(one.found))] : null,
     help.length ? h("div.help", visible(help.join(" "))) : null,
   );
 }
 
-function placeOf(one) {
+function position(one) {
   if (!one.file) return null;
   const at = [one.file, one.line, one.column].filter(Boolean).join(":");
   return h(
@@ -59,7 +59,7 @@ class Policy {
           "div.panel-head",
           h("h1", { id: "policy-title" }, "Policy"),
           this.button,
-          h("span.quiet", "reads the files again, now"),
+          h("span.quiet", "reads the files again"),
         ),
         this.said,
         this.trouble,
@@ -74,7 +74,7 @@ class Policy {
       h(
         "section.panel",
         { "aria-labelledby": "diff-title" },
-        h("h2", { id: "diff-title" }, "What it changed"),
+        h("h2", { id: "diff-title" }, "Changes of the last reload"),
         this.diff,
       ),
     );
@@ -84,7 +84,7 @@ class Policy {
 
   show() {
     const { policy: loaded, policyFailure } = feed;
-    tell(this.trouble, "The policy cannot be shown", policyFailure);
+    showError(this.trouble, "The policy cannot be shown", policyFailure);
     if (this.diffFailed && !feed.failure) this.showDiff();
     if (!loaded) return;
     const said = JSON.stringify([
@@ -99,7 +99,7 @@ class Policy {
     this.shown = said;
     fill(this.facts, factsOf(loaded));
     fill(this.last, lastReload(loaded.last_reload));
-    // Without one before it there is no difference to ask for.
+    // Without a previous policy there is no difference to request.
     if (loaded.previous) this.showDiff();
     else fill(this.diff, noDifference());
   }
@@ -112,7 +112,7 @@ class Policy {
       if (turn === this.turn) fill(this.diff, diffOf(found));
     } catch (error) {
       if (turn !== this.turn) return;
-      // It is asked for again when the state was answered.
+      // It is requested again after the next response of the status.
       this.diffFailed = error.status !== 404;
       fill(this.diff, this.diffFailed ? failed("The difference cannot be shown", error) : noDifference());
     }
@@ -125,16 +125,16 @@ class Policy {
       const done = await api.reload();
       const words =
         done.result === "loaded"
-          ? `Loaded: ${visible(done.policy)}@${visible(done.revision)} is in force.`
-          : (done.detail ?? "Unchanged: the files are those in force.");
+          ? `Loaded: ${visible(done.policy)}@${visible(done.revision)} is active.`
+          : (done.detail ?? "Unchanged: the files are the same as those of the active policy.");
       fill(
         this.said,
         h("div.notice.good", h("strong", visible(words)), problemList(done.problems)),
         shadowProblems(done.shadow),
       );
     } catch (error) {
-      // The problems stand on top of every view.
-      const above = error.document?.problems?.length ? ". What is wrong stands above." : "";
+      // The banner of the page lists the problems.
+      const above = error.document?.problems?.length ? ". The problems are listed above." : "";
       fill(this.said, failed("Not loaded", error, above), shadowProblems(error.document?.shadow));
     }
     this.button.disabled = false;
@@ -148,7 +148,7 @@ class Policy {
   }
 }
 
-/** The policy in shadow is reloaded with the one in force, and may be wrong where that is right. */
+/** Shows the problems of the shadow policy, which is reloaded with the active one but may fail on its own. */
 function shadowProblems(shadow) {
   if (!shadow?.problems?.length) return null;
   return h(
@@ -161,13 +161,13 @@ function shadowProblems(shadow) {
 function factsOf(loaded) {
   const rules = loaded.rules ?? [];
   const rows = [
-    ["In force", `${visible(loaded.name)}@${visible(loaded.revision)}`],
+    ["Active", `${visible(loaded.name)}@${visible(loaded.revision)}`],
     ["Loaded", loaded.loaded_at ? [`${dateTime(loaded.loaded_at)} (`, since(loaded.loaded_at), ")"] : "–"],
     [
-      "Before it",
+      "Previous",
       loaded.previous ? `${visible(loaded.previous.name)}@${visible(loaded.previous.revision)}` : "none",
     ],
-    ["Without a rule", visible(loaded.disposition ?? "–")],
+    ["Default", visible(loaded.disposition ?? "–")],
     ["Rules", h("a", { href: "#/rules" }, plural(rules.length, "rule"))],
     ["Files", loaded.files?.length ? loaded.files.map((file) => h("div.mono", visible(file))) : "built in"],
   ];
@@ -183,7 +183,7 @@ function lastReload(last) {
   if (!last)
     return empty(
       "No reload yet.",
-      "The policy is the one of the start. It is read again when its files change, on SIGHUP, or with the button above.",
+      "The policy is the one loaded at the start. It is loaded again when its files change, on SIGHUP, or with the button above.",
     );
   return h(
     "div",
@@ -195,7 +195,7 @@ function lastReload(last) {
       `), by ${visible(last.trigger)}`,
     ),
     last.result === "refused"
-      ? h("p.quiet", "Its problems stand on top of this page.")
+      ? h("p.quiet", "Its problems are listed at the top of this page.")
       : (problemList(last.problems) ?? h("p.quiet", "No problems.")),
   );
 }
@@ -203,7 +203,7 @@ function lastReload(last) {
 function noDifference() {
   return empty(
     "There is nothing to compare with.",
-    "Since the proxy started, no other policy was in force. After a reload that changes the policy, the difference stands here.",
+    "No other policy has been active since the proxy started. After a reload that changes the policy, the difference is shown here.",
   );
 }
 
@@ -213,11 +213,11 @@ function diffOf(diff) {
   return h(
     "div",
     h("p", "From ", name(before), " to ", name(after), ", ", since(after.loaded_at)),
-    diff.rules?.length ? rulesChanged(diff.rules) : h("p.quiet", "No rule changed its meaning."),
+    diff.rules?.length ? rulesChanged(diff.rules) : h("p.quiet", "No rule changed."),
     diff.options?.length ? optionsChanged(diff.options) : null,
     diff.lists?.length ? listsChanged(diff.lists) : null,
     (diff.files ?? []).map(fileChanged),
-    diff.cut ? h("p.quiet", "The rest is cut: it is too long for this page.") : null,
+    diff.cut ? h("p.quiet", "The rest is left out: it is too long for this page.") : null,
   );
 }
 
@@ -280,7 +280,7 @@ function fileChanged(file) {
       h("h3.mono", visible(file.path)),
       h(
         "p.quiet",
-        "It changed; its lines are not shown: its text was too long to be kept, or there is no room left.",
+        "This file changed. Its lines are not shown, since its text is too long or the limit for this page is reached.",
       ),
     ];
   const rows = (file.lines ?? []).map((line) =>
@@ -303,6 +303,6 @@ function fileChanged(file) {
       { role: "region", tabindex: "0", "aria-label": `Lines of ${visible(file.path)}` },
       h("table.lines", h("thead.hidden", h("tr", head)), h("tbody", rows)),
     ),
-    file.cut && h("p.quiet", "Its further lines are not shown: there are too many."),
+    file.cut && h("p.quiet", "Further lines are left out: there are too many."),
   ];
 }

@@ -1,20 +1,20 @@
-// A host's robots.txt: how it was got, what it says of a URL, and the line that says so.
+// The robots.txt of a host: its state, its decision about a URL, and the line that decides.
 
 import { empty, h, since } from "../dom.js";
 import { bytes, count, dateTime, duration, value, visible } from "../format.js";
 
-// So many lines stand as rows around the one that decides; a hostile file has hundreds of thousands.
+// The most lines that are shown as rows, around the one that decides. A hostile file has hundreds of thousands.
 const LINES = 2000;
 
-/** All files that are remembered of a host, and what is said of `url`, if one is asked for. */
+/** Shows the cached files of a host, and their decisions about `url`, if it is given. */
 export function robotsOf(list, url) {
   if (!list.length)
     return empty(
       "robots.txt is not known yet.",
-      "It is fetched before the first request to the host, if the policy obeys it.",
+      "If the policy obeys robots.txt, it is fetched before the first request to the host.",
     );
-  const speaks = list.some((one) => one.ruling || fits(one, url));
-  return [url && !speaks ? nothingOf(url) : null, list.map((one) => robots(one, url))];
+  const applies = list.some((one) => one.ruling || fits(one, url));
+  return [url && !applies ? noneFor(url) : null, list.map((one) => robots(one, url))];
 }
 
 function originOf(url) {
@@ -25,10 +25,10 @@ function fits(of, url) {
   return url.startsWith("/") || originOf(url) === originOf(`${of.scheme}://${of.authority}`);
 }
 
-function nothingOf(url) {
+function noneFor(url) {
   return h(
     "p",
-    `No robots.txt of ${visible(originOf(url) ?? url)} is remembered: it is fetched before the first request there.`,
+    `No robots.txt of ${visible(originOf(url) ?? url)} is cached: it is fetched before the first request to it.`,
   );
 }
 
@@ -56,23 +56,23 @@ function robots(of, url) {
     ruling
       ? rulingOf(of, ruling)
       : url && fits(of, url)
-        ? h("p", WITHOUT[of.status] ?? "It says nothing of this URL.")
+        ? h("p", WITHOUT_RULES[of.status] ?? "It has no rule for this URL.")
         : null,
     of.text ? text(of, ruling) : null,
-    of.cut && h("p.quiet", "Its text is not shown: those before it are too long. Ask for its port to see it."),
+    of.cut && h("p.quiet", "Its text is left out, since the texts before it are too long. Add its port to the host to see it."),
   );
 }
 
-/** What holds where no line can decide. */
-const WITHOUT = {
-  none: "There is no such file: everything is allowed.",
-  "allow-all": "What was answered counts as no file: everything is allowed.",
-  unreachable: "The file cannot be had: nothing is allowed until it can.",
+/** The effect of a file without lines, by status. */
+const WITHOUT_RULES = {
+  none: "There is no robots.txt: everything is allowed.",
+  "allow-all": "The response counts as no robots.txt: everything is allowed.",
+  unreachable: "The file is unavailable: nothing is allowed until it can be fetched.",
 };
 
 function rulingOf(of, ruling) {
   const agent = of.agent ? ` for ${visible(of.agent)}` : "";
-  const why = ruling.line ? ` by line ${ruling.line}: ` : ", since no line speaks of it";
+  const why = ruling.line ? ` by line ${ruling.line}: ` : ", since no line matches";
   return h(
     "p",
     { data: { ruling: ruling.allow ? "allow" : "disallow" } },
@@ -118,11 +118,11 @@ function row(line, at, ruling) {
   );
 }
 
-/** All lines as one text, made when it is asked for. */
+/** Shows all lines as one text, which is created when it is opened. */
 function whole(lines) {
   const box = h("pre.robots", { tabindex: "0", "aria-label": "All lines" });
   const show = (event) => {
     if (event.target.open && !box.textContent) box.textContent = lines.map(visible).join("\n");
   };
-  return h("details", { ontoggle: show }, h("summary", "All as text"), box);
+  return h("details", { ontoggle: show }, h("summary", "All lines as text"), box);
 }

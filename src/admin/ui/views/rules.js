@@ -1,4 +1,4 @@
-// Rules: the policy as a tree, with what each rule did, what those in shadow would do, and those that never matched.
+// Rules: the policy as a tree, with the counters of each rule and the effect of those in shadow mode.
 
 import { poll } from "../feed.js";
 import { api } from "../api.js";
@@ -6,11 +6,11 @@ import { empty, field, fill, h, write } from "../dom.js";
 import { ago, count, dateTime, plural, rate, visible } from "../format.js";
 import { KeptTable } from "../table.js";
 import { problemList } from "./policy.js";
-import { decisionsLink, tell, tryLink } from "./verdict.js";
+import { decisionsLink, showError, tryLink } from "./verdict.js";
 
 const EVERY_MS = 5000;
 const MINUTE_MS = 60_000;
-const DEEPEST = 6;
+const MAX_DEPTH = 6;
 
 const KEPT = [
   ["all", "all rules", () => true],
@@ -20,7 +20,7 @@ const KEPT = [
   ["rejecting", "with rejections", (rule) => rule.rejected > 0],
 ];
 
-/** Columns that can be sorted by have a value for it; the largest comes first. */
+/** A column with `of` can be sorted by its value, largest first. */
 const COLUMNS = [
   { name: "Rule", key: "tree", title: "In the order of the policy" },
   { name: "Kind" },
@@ -41,7 +41,7 @@ function isDead(rule) {
   return rule.mode !== "disabled" && rule.matched === 0;
 }
 
-/** The view. */
+/** Creates the view. */
 export function rules(main, query) {
   return new Rules(main, query);
 }
@@ -126,15 +126,15 @@ class Rules {
     try {
       const [policy, shadow] = await Promise.all([api.policy(), api.shadow()]);
       this.take(policy, shadow);
-      tell(this.trouble, what, null);
+      showError(this.trouble, what, null);
     } catch (error) {
-      tell(this.trouble, what, error);
+      showError(this.trouble, what, error);
     }
   }
 
   take(policy, shadow) {
     const rows = policy.rules ?? [];
-    // A reload begins anew, since ids may mean another rule.
+    // A reload starts over, since an id may now be another rule.
     const stamp = `${policy.name}@${policy.revision} ${policy.loaded_at}`;
     if (this.stamp !== stamp) {
       this.stamp = stamp;
@@ -150,7 +150,7 @@ class Rules {
     this.show();
   }
 
-  /** Matches a second of the last minute, or of what was seen of it. */
+  /** Returns the matches per second in the last minute, or since the view was opened. */
   rate(rule) {
     const [first, last] = [this.samples[0], this.samples.at(-1)];
     const [before, after] = [first.matched.get(rule.id) ?? null, last.matched.get(rule.id) ?? null];
@@ -164,17 +164,17 @@ class Rules {
     const all = this.policy.rules ?? [];
     const dead = all.filter(isDead).length;
     const uncounted = all.filter((rule) => (rule.matched ?? null) === null).length;
-    const not = uncounted ? `, ${count(uncounted)} not counted` : "";
+    const notCounted = uncounted ? `, ${count(uncounted)} not counted` : "";
     write(
       this.summary,
-      `${plural(all.length, "rule")} of ${visible(this.policy.name)}; ${count(dead)} never matched${not}; without a rule: ${visible(this.policy.disposition ?? "allow")}`,
+      `${plural(all.length, "rule")} of ${visible(this.policy.name)}; ${count(dead)} never matched${notCounted}; default: ${visible(this.policy.disposition ?? "allow")}`,
     );
     this.showShadowPolicy();
     const shown = this.chosen(all);
     if (!shown.length) {
       const words = all.length
-        ? ["No rule fits.", "Choose \u201call rules\u201d and empty the field."]
-        : ["This policy has no rules.", "Write some under ", h("code", "rules:"), " in the policy's file."];
+        ? ["No rule matches.", "Choose \u201call rules\u201d and clear the field."]
+        : ["This policy has no rules.", "Add rules under ", h("code", "rules:"), " in the policy file."];
       fill(this.box, empty(...words));
       return;
     }
@@ -206,7 +206,7 @@ class Rules {
       last: h("td.quiet"),
       shadow: h("td"),
     };
-    const depth = Math.min(rule.depth ?? 0, DEEPEST);
+    const depth = Math.min(rule.depth ?? 0, MAX_DEPTH);
     const row = h(
       "tr",
       { class: rule.mode, data: { rule: rule.id } },
@@ -244,36 +244,36 @@ class Rules {
   }
 
   showShadow(cell, entry) {
-    this.beside ??= new WeakMap();
-    if (!this.beside.has(cell)) this.beside.set(cell, new Beside(cell));
-    this.beside.get(cell).show(entry);
+    this.shadowEffects ??= new WeakMap();
+    if (!this.shadowEffects.has(cell)) this.shadowEffects.set(cell, new ShadowEffect(cell));
+    this.shadowEffects.get(cell).show(entry);
   }
 
   showShadowPolicy() {
     const entry = this.shadow?.shadow_policy;
     if (!entry) {
       fill(this.shadowPolicy);
-      this.besidePolicy = null;
+      this.policyEffect = null;
       return;
     }
-    if (!this.besidePolicy) {
+    if (!this.policyEffect) {
       const box = h("div");
-      this.besidePolicy = { name: h("strong"), problems: h("div"), beside: new Beside(box) };
-      fill(this.shadowPolicy, h("div.notice", this.besidePolicy.name, this.besidePolicy.problems, box));
+      this.policyEffect = { name: h("strong"), problems: h("div"), effect: new ShadowEffect(box) };
+      fill(this.shadowPolicy, h("div.notice", this.policyEffect.name, this.policyEffect.problems, box));
     }
-    write(this.besidePolicy.name, `Shadow policy ${visible(entry.policy)}@${visible(entry.revision)}`);
+    write(this.policyEffect.name, `Shadow policy ${visible(entry.policy)}@${visible(entry.revision)}`);
     this.showProblems(entry.last_reload);
-    this.besidePolicy.beside.show(entry);
+    this.policyEffect.effect.show(entry);
   }
 
   showProblems(last) {
     const said = JSON.stringify(last ?? null);
-    if (this.besidePolicy.said === said) return;
-    this.besidePolicy.said = said;
+    if (this.policyEffect.said === said) return;
+    this.policyEffect.said = said;
     const words = last?.problems?.length
       ? [h("p", `Its last reload, ${dateTime(last.at)}: ${visible(last.result)}.`), problemList(last.problems)]
       : [];
-    fill(this.besidePolicy.problems, words);
+    fill(this.policyEffect.problems, words);
   }
 
   close() {
@@ -292,8 +292,8 @@ function lastWords(rule) {
   return rule.matched === 0 ? "never" : ago(rule.last_match);
 }
 
-/** What something in shadow would do. Its parts are kept: who reads the examples by keyboard stays in them. */
-class Beside {
+/** The effect that a rule or policy in shadow mode would have. Its elements are reused, so that the focus stays. */
+class ShadowEffect {
   constructor(box) {
     this.words = h("span");
     this.of = h("span.quiet");
@@ -310,7 +310,7 @@ class Beside {
     write(this.of, ` of ${count(entry.judged)}`);
     const list = [...(entry.would_refuse?.examples ?? []), ...(entry.would_admit?.examples ?? [])];
     const said = JSON.stringify(list);
-    // The list is renewed when nobody is in it.
+    // The list is not replaced while it has the focus.
     if (said === this.said || this.list.contains(document.activeElement)) return;
     this.said = said;
     this.examples.hidden = !list.length;

@@ -1,11 +1,11 @@
-// The stop button: what is stopped, a form that stops more, and lifting.
+// Stops: the active ones, the form that adds one, and the button that lifts one.
 
 import { api } from "../api.js";
 import { closeDialog, field, fill, h, openDialog, select, table } from "../dom.js";
 import { dateTime, visible } from "../format.js";
 import { failed } from "./verdict.js";
 
-/** The stops in force, each with a button that lifts it; `host` keeps those that may hold requests to one host. */
+/** The active stops, each with a button that lifts it; with `host`, only those that may apply to it. */
 export class Stops {
   constructor(host) {
     this.host = host;
@@ -22,7 +22,7 @@ export class Stops {
 
   async load() {
     const { stops } = await api.stops();
-    const shown = this.host ? stops.filter((stop) => mayHold(stop.what, this.host)) : stops;
+    const shown = this.host ? stops.filter((stop) => mayApply(stop.what, this.host)) : stops;
     const said = JSON.stringify(shown);
     if (said === this.said) return;
     this.said = said;
@@ -31,7 +31,7 @@ export class Stops {
         this.list,
         h(
           "p.quiet",
-          "Nothing is stopped. A stop makes what it covers wait, then be refused, until it is lifted or ends.",
+          "Nothing is stopped. A stop makes requests wait and then be refused, until it is lifted or expires.",
         ),
       );
       return;
@@ -60,12 +60,12 @@ export class Stops {
     const columns = ["What", "Why", "Since", "Until"].map((name) => ({ name }));
     fill(
       this.list,
-      table("Stops in force", [...columns, { name: "", head: h("span.hidden", "Actions") }], h("tbody", rows)),
+      table("Active stops", [...columns, { name: "", head: h("span.hidden", "Actions") }], h("tbody", rows)),
     );
   }
 
   async lift(stop) {
-    const confirmed = await confirm("Lift the stop", `${stop.what} is asked again at once.`, "Lift");
+    const confirmed = await confirm("Lift the stop", `Requests to ${stop.what} resume at once.`, "Lift");
     if (!confirmed) return;
     try {
       await api.lift(stop.id);
@@ -77,24 +77,24 @@ export class Stops {
   }
 }
 
-/** A stop of the host, of a domain above it, or one of a crawler or rule, which may hold requests to any host. */
-function mayHold(what, host) {
+/** Returns true for a stop of the host, of a domain above it, or of a crawler or rule, which may apply to any host. */
+function mayApply(what, host) {
   const [, kind, name] = /^(?:(host|domain|crawler|rule):)?(.*)$/u.exec(what) ?? [];
   if (kind === "crawler" || kind === "rule") return true;
   const bare = host.replace(/^([^:]*|\[.*\]):\d+$/u, "$1");
   return name === bare || name === host || (kind === "domain" && bare.endsWith(`.${name}`));
 }
 
-/** Asks whether to go on; the answer is a promise. */
-function confirm(title, words, act) {
+/** Asks for confirmation and resolves to the answer. */
+function confirm(title, text, action) {
   return new Promise((resolve) => {
     let answer = false;
-    const yes = h("button.main", { type: "button", onclick: () => ((answer = true), closeDialog()) }, act);
+    const yes = h("button.main", { type: "button", onclick: () => ((answer = true), closeDialog()) }, action);
     openDialog(
       title,
       h(
         "div",
-        h("p", visible(words)),
+        h("p", visible(text)),
         h("div.actions", yes, h("button", { type: "button", onclick: closeDialog }, "Cancel")),
       ),
       () => resolve(answer),
@@ -103,7 +103,7 @@ function confirm(title, words, act) {
   });
 }
 
-const LASTING = [
+const DURATIONS = [
   ["10m", "10 minutes"],
   ["1h", "1 hour"],
   ["6h", "6 hours"],
@@ -112,7 +112,7 @@ const LASTING = [
   ["", "until it is lifted"],
 ];
 
-/** The form of a stop; `done` is called when one was given. */
+/** Opens the form that adds a stop; `done` is called after one was added. */
 export function askStop({ what }, done) {
   const input = h("input", {
     name: "what",
@@ -130,7 +130,7 @@ export function askStop({ what }, done) {
     placeholder: "the site asked us to",
     autocomplete: "off",
   });
-  const lasts = select({ name: "for", value: "1h" }, LASTING);
+  const lasts = select({ name: "for", value: "1h" }, DURATIONS);
   const said = h("div", { role: "status" });
   const send = h("button.danger", { type: "submit" }, "Stop it");
   const press = async (event) => {
@@ -145,13 +145,13 @@ export function askStop({ what }, done) {
     try {
       const stop = await api.stop(body);
       if (stop.warnings?.length) {
-        // It stands already; a second one would be another.
+        // The stop exists already; sending the form again would add a second one.
         send.hidden = true;
         fill(
           said,
           h(
             "div.notice.warn",
-            "It is stopped. ",
+            "The stop is active. ",
             stop.warnings.map((words) => h("div", visible(words))),
           ),
         );
@@ -167,7 +167,7 @@ export function askStop({ what }, done) {
     { onsubmit: press },
     h(
       "p.quiet",
-      "Requests to it wait, and are refused with `stopped` when they have waited long enough. Other hosts go on.",
+      "Requests to it wait, and are refused with the reason `stopped` after a while. Others are not affected.",
     ),
     field("What", input),
     field("Why", reason),

@@ -1,4 +1,4 @@
-// Try a URL: facts in, and how the policy in force would judge them: the rules one by one, options, and the answer.
+// Try a URL: the decision of the active policy about given facts, with rules, options and the response.
 
 import { api } from "../api.js";
 import { feed } from "../feed.js";
@@ -28,7 +28,7 @@ const NUMBERS = new Set(["depth", "year", "status", "size"]);
 const CHECKS = new Set(["tunnel", "known"]);
 // Lines of "name: value".
 const LINES = new Set(["headers", "usage"]);
-// Spaces in these are part of them.
+// Fields whose spaces are significant.
 const WHOLE = new Set(["title", "body_prefix"]);
 const MORE = [
   "content_type",
@@ -50,7 +50,7 @@ const MORE = [
 ];
 const FACTS = ["url", "crawler", "method", "profile", ...MORE];
 
-/** The view; facts stand in the address. */
+/** Creates the view; the address contains the facts. */
 export function tryUrl(main, query) {
   return new Try(main, query);
 }
@@ -58,7 +58,7 @@ export function tryUrl(main, query) {
 class Try {
   constructor(main, query) {
     this.result = h("div.result");
-    // The verdict alone is read aloud, not the whole explanation.
+    // A screen reader announces only the verdict, not the whole explanation.
     this.said = h("p.hidden", { role: "status" });
     this.button = h("button.main", { type: "submit" }, "Try");
     this.form = this.fields();
@@ -102,7 +102,7 @@ class Try {
         "div.result",
         h(
           "p.quiet",
-          "Stages run as far as the facts reach: with a status or a type the answer is judged too, with a title the document.",
+          "Stages run as far as the facts allow: a status or type adds the response stage, a title the document stage.",
         ),
         h(
           "div.pair",
@@ -122,14 +122,14 @@ class Try {
         h("div.pair", field("Referer", text("referer")), field("Year", number("year", "this year"))),
         field(
           "Response headers",
-          h("textarea", { name: "headers", rows: 2, placeholder: "name: value, one a line", spellcheck: "false" }),
+          h("textarea", { name: "headers", rows: 2, placeholder: "name: value, one per line", spellcheck: "false" }),
         ),
         field(
-          "What the site says of uses",
+          "Usage preferences of the site",
           h("textarea", {
             name: "usage",
             rows: 2,
-            placeholder: "train-ai: deny, one a line (allow, deny, unset)",
+            placeholder: "train-ai: deny, one per line (allow, deny, unset)",
             spellcheck: "false",
           }),
         ),
@@ -194,7 +194,7 @@ class Try {
     else location.hash = hash;
   }
 
-  /** Filled fields as `[name, text]`. */
+  /** Returns the filled fields as `[name, text]`. */
   given() {
     const inputs = FACTS.map((name) => this.form.elements[name]);
     const filled = inputs.filter((input) => (input.type === "checkbox" ? input.checked : input.value.trim()));
@@ -202,7 +202,7 @@ class Try {
     return filled.map((input) => [input.name, input.type === "checkbox" ? "true" : text(input)]);
   }
 
-  /** Takes the facts of the address and asks, if there is a URL among them. */
+  /** Fills the form from the address, and requests the explanation if there is a URL. */
   query(query) {
     for (const name of FACTS) {
       const input = this.form.elements[name];
@@ -218,8 +218,8 @@ class Try {
         h(
           "div.panel",
           empty(
-            "Which URL?",
-            "Give one, and see which rule decides it and why; nothing is fetched. Other facts are optional.",
+            "Enter a URL.",
+            "The page then shows which rule decides about it, and why. Nothing is fetched, and other facts are optional.",
           ),
         ),
       );
@@ -231,7 +231,7 @@ class Try {
       const found = await api.explain(facts(this.given()));
       if (turn === this.turn) this.show(found);
     } catch (error) {
-      if (turn === this.turn) fill(this.result, failed("This could not be judged", error));
+      if (turn === this.turn) fill(this.result, failed("The facts cannot be evaluated", error));
     }
   }
 
@@ -250,7 +250,7 @@ function check(name, words) {
   return h("label.check", h("input", { type: "checkbox", name }), words);
 }
 
-/** A URL has no line feeds: Enter sends. */
+/** Submits the form at Enter, since a URL has no line breaks. */
 function enterSends(event) {
   if (event.key !== "Enter" || event.shiftKey) return;
   event.preventDefault();
@@ -266,7 +266,7 @@ function facts(given) {
   return Object.fromEntries(given.map(read));
 }
 
-/** `name: value` lines as an object; a name that comes twice has a list. Names of headers have no case. */
+/** Parses `name: value` lines. A repeated name gets a list, and names are in lower case. */
 function named(text) {
   const found = Object.create(null);
   for (const line of text.split("\n").filter((one) => one.trim())) {

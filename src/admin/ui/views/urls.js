@@ -1,9 +1,9 @@
-// URLs: what is remembered of them, one in detail with its events, and the feed of all events.
+// URLs: the records of the ledger, one of them in detail, and the feed of events.
 
 import { api } from "../api.js";
 import { empty, field, fill, h, openDialog, select, since, table, write } from "../dom.js";
 import { count, dateTime, plural, value, visible } from "../format.js";
-import { tell, tryLink } from "./verdict.js";
+import { showError, tryLink } from "./verdict.js";
 
 const MOST = 100;
 const TYPED_MS = 300;
@@ -42,7 +42,7 @@ const TIMES = new Set([
 ]);
 const FILTERS = ["crawler", "host", "status", "code", "prefix", "known"];
 
-/** The view; filters stand in the address. */
+/** Creates the view; the address contains the filters. */
 export function urls(main, query) {
   return new Urls(main, query);
 }
@@ -85,8 +85,8 @@ class Urls {
     return h(
       "form.bar-of-filters",
       { oninput: () => this.typed(), onsubmit: (event) => event.preventDefault(), "aria-label": "Filters" },
-      field("URL, or how it begins", text("prefix", "http://www.example.com/", { "data-first": "" })),
-      field("Host", text("host", "*. for all below")),
+      field("URL, or its beginning", text("prefix", "http://www.example.com/", { "data-first": "" })),
+      field("Host", text("host", "*. for subdomains")),
       field("Crawler", text("crawler", "any")),
       field("Status", select({ name: "status" }, statuses)),
       field("Code", text("code", "760", { inputmode: "numeric" })),
@@ -117,7 +117,7 @@ class Urls {
     return given.filter(([, said]) => said);
   }
 
-  /** The first page, or the one behind a key. */
+  /** Loads the first page, or the one after a key. */
   async load(after) {
     const turn = (this.turn = {});
     const what = "The URLs cannot be shown";
@@ -130,12 +130,12 @@ class Urls {
       if (turn !== this.turn) return;
       if (stats) this.total = stats.urls;
       this.show(found, after !== null);
-      tell(this.trouble, what, null);
+      showError(this.trouble, what, null);
     } catch (error) {
       if (turn !== this.turn) return;
       write(this.summary, "");
       this.more.hidden = true;
-      tell(this.trouble, what, error);
+      showError(this.trouble, what, error);
     }
   }
 
@@ -145,18 +145,18 @@ class Urls {
     else this.rows.replaceChildren(...rows);
     this.next = found.next;
     this.more.hidden = !found.next;
-    write(this.summary, `${plural(this.total ?? 0, "URL")} remembered, ${count(this.rows.children.length)} shown`);
+    write(this.summary, `${plural(this.total ?? 0, "URL")} in the ledger, ${count(this.rows.children.length)} shown`);
     if (!this.rows.children.length) {
       const words = found.next
-        ? ["None so far.", "The search has its time; More goes on with it."]
+        ? ["No match so far.", "The search reached its time limit; More continues it."]
         : this.asked().length
-          ? ["No URL fits.", "Empty the fields to see all that are remembered."]
-          : ["No URL is remembered.", "One is when a crawler's request for it was answered, or a refusal is logged."];
+          ? ["No URL matches.", "Clear the fields to see all URLs."]
+          : ["The ledger is empty.", "A URL is added when a request for it is answered, or when its refusal is logged."];
       fill(this.box, empty(...words));
       return;
     }
     if (this.rows.isConnected) return;
-    const columns = ["URL", "Crawler", "Status", "Code", "Last asked for"].map((name) => ({ name }));
+    const columns = ["URL", "Crawler", "Status", "Code", "Last request"].map((name) => ({ name }));
     fill(this.box, table("URLs", columns, this.rows));
   }
 
@@ -172,7 +172,7 @@ class Urls {
     );
   }
 
-  /** The record of a URL that an event names. */
+  /** Shows the record of a URL that an event names. */
   async one(url, crawler) {
     try {
       const found = await api.urls([
@@ -180,9 +180,9 @@ class Urls {
         ["crawler", crawler],
       ]);
       if (found.urls.length) detail(found.urls[0]);
-      else openDialog("This URL", empty("Nothing is remembered of it any more.", visible(url)));
+      else openDialog("URL", empty("The ledger no longer has this URL.", visible(url)));
     } catch (error) {
-      tell(this.trouble, "The URL cannot be shown", error);
+      showError(this.trouble, "The URL cannot be shown", error);
     }
   }
 
@@ -198,7 +198,7 @@ function status(word) {
   return h("span", { class: `mark ${kind}` }, visible(word.replace("REJECTED_", "")));
 }
 
-/** All that is remembered of one URL. */
+/** Shows the whole record of one URL. */
 function detail(record) {
   const shown = Object.entries(record).filter(([, given]) => given !== null);
   const facts = {
@@ -208,10 +208,10 @@ function detail(record) {
     depth: record.depth,
   };
   openDialog(
-    "One URL",
+    "URL",
     h(
       "div",
-      h("p.links", tryLink(facts, "Why? Try it with what is known")),
+      h("p.links", tryLink(facts, "Why? Explain this URL")),
       h(
         "dl.fields",
         shown.map(([name, given]) => [h("dt", name), h("dd", TIMES.has(name) ? dateTime(given) : value(given))]),
@@ -220,7 +220,7 @@ function detail(record) {
   );
 }
 
-/** The feed of events; it begins with the latest. */
+/** The feed of events, latest first. */
 class Feed {
   constructor(show) {
     this.show = show;
@@ -242,21 +242,21 @@ class Feed {
     try {
       const { last_event: last } = await api.ledger();
       const kind = this.kind.value;
-      // Of one kind, the latest hundred may reach back further than a page.
+      // The latest hundred of one kind may reach back further than the latest hundred of all.
       const after = Math.max(0, last - (kind ? 1000 : MOST));
       const found = await api.events([["after", after], ["limit", 1000], ...(kind ? [["kind", kind]] : [])]);
       if (turn !== this.turn) return;
-      tell(this.trouble, "The events cannot be shown", null);
+      showError(this.trouble, "The events cannot be shown", null);
       this.rows(found.events.reverse().slice(0, MOST));
     } catch (error) {
-      // Without a ledger the list above has said so.
-      if (turn === this.turn && error.status !== 404) tell(this.trouble, "The events cannot be shown", error);
+      // If there is no ledger, the list above says so.
+      if (turn === this.turn && error.status !== 404) showError(this.trouble, "The events cannot be shown", error);
     }
   }
 
   rows(events) {
     if (!events.length) {
-      fill(this.box, empty("No events.", "An event comes when a URL leaves an index, fails for good or moves."));
+      fill(this.box, empty("No events.", "An event is added when a URL is removed, fails permanently or moves."));
       return;
     }
     const columns = ["URL", "What", "Why", "Crawler", "Rule", "When"].map((name) => ({ name }));

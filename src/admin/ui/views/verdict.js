@@ -1,4 +1,4 @@
-// Verdicts, reasons and links that several views show in the same way.
+// Verdicts, links and error messages that several views share.
 
 import { fill, h } from "../dom.js";
 import { visible } from "../format.js";
@@ -10,28 +10,28 @@ const WORDS = {
   undecided: "undecided",
 };
 
-/** The verdict as a mark; the word tells it, the colour only helps. */
+/** Shows a verdict as a coloured mark. The word carries the meaning, not the colour. */
 export function verdict(of) {
   return h("span.mark", { class: `mark ${WORDS[of] ? of : "other"}` }, WORDS[of] ?? visible(of ?? "–"));
 }
 
-/** Link to the decisions with these filters. */
+/** Creates a link to the decisions with these filters. */
 export function decisionsLink(query, ...content) {
   return h("a", { href: `#/decisions?${new URLSearchParams(query)}` }, content);
 }
 
-/** Link to Try a URL. */
+/** Creates a link to Try a URL. */
 export function tryLink(query, ...content) {
   const given = Object.entries(query).filter(([, value]) => value !== null && value !== undefined && value !== "");
   return h("a", { href: `#/try?${new URLSearchParams(given)}` }, content);
 }
 
-/** Link to a host. */
+/** Creates a link to a host. */
 export function hostLink(host, query = {}) {
   return h("a", { href: `#/hosts?${new URLSearchParams({ host, ...query })}` }, visible(host));
 }
 
-/** Decisions of a host or domain, with those of the names below it. */
+/** Returns the filters for decisions of a host or domain and the names below it. */
 export function ofHost(host) {
   return new URLSearchParams([
     ["host", host],
@@ -39,15 +39,15 @@ export function ofHost(host) {
   ]);
 }
 
-/** Says in this box what failed, once: the same words are not read aloud again. Without an error the box is emptied. */
-export function tell(box, what, error, more = "") {
-  const said = error ? `${what} ${error.message} ${more}` : "";
-  if ((box.dataset.said ?? "") === said) return;
-  box.dataset.said = said;
+/** Shows an error in a box, or clears it. The same error is not written again, so that it is announced only once. */
+export function showError(box, what, error, more = "") {
+  const text = error ? `${what} ${error.message} ${more}` : "";
+  if ((box.dataset.said ?? "") === text) return;
+  box.dataset.said = text;
   fill(box, error ? failed(what, error, more) : null);
 }
 
-/** What failed, and what to do, in a view's own place. */
+/** Creates the message of an error: what failed, why, and what the user can do. */
 export function failed(what, error, more = "") {
   return h(
     "div.notice.bad",

@@ -1,4 +1,4 @@
-// "Why was this URL refused?": one decision by the id that a crawler was given, or by its trace.
+// "Why was this URL refused?": one decision, by the id that the crawler received or by its trace.
 
 import { api } from "../api.js";
 import { field, fill, h } from "../dom.js";
@@ -6,14 +6,14 @@ import { visible } from "../format.js";
 import { details, factsOf } from "./line.js";
 import { failed, tryLink, verdict } from "./verdict.js";
 
-/** A field for an id, and the decision below it. */
+/** A field for an id, with the decision below it. */
 export class WhyRefused {
   constructor() {
     this.input = h("input", {
       name: "decision",
       type: "search",
       required: true,
-      placeholder: "9f3c01ab-1f, or the 32 digits of a trace",
+      placeholder: "9f3c01ab-1f, or 32 hex digits of a trace",
       autocomplete: "off",
       spellcheck: "false",
     });
@@ -25,8 +25,8 @@ export class WhyRefused {
       h(
         "form.bar-of-filters",
         { onsubmit: (event) => this.submit(event), "aria-label": "One decision" },
-        field("Crawl-Decision of the answer, or a trace id", this.input),
-        h("button", { type: "submit" }, "Look it up"),
+        field("Crawl-Decision header of the response, or a trace id", this.input),
+        h("button", { type: "submit" }, "Look up"),
       ),
       this.said,
       this.found,
@@ -50,7 +50,7 @@ export class WhyRefused {
     fill(
       this.found,
       h("p", verdict(line.verdict), " ", h("strong", visible(line.rule ?? line.reason ?? "")), " "),
-      facts && !facts.url?.endsWith("?redacted") && h("p", tryLink(facts, "Explain it with all that is known")),
+      facts && !facts.url?.endsWith("?redacted") && h("p", tryLink(facts, "Explain this decision")),
       others?.length
         ? h(
             "p.quiet",
@@ -64,10 +64,10 @@ export class WhyRefused {
   }
 
   other(id) {
-    const look = () => {
+    const lookUp = () => {
       this.input.value = id;
       this.element.querySelector("form").requestSubmit();
     };
-    return h("button.plain", { type: "button", onclick: look }, visible(id));
+    return h("button.plain", { type: "button", onclick: lookUp }, visible(id));
   }
 }
