@@ -29,82 +29,62 @@ const OPENAPI: &str = include_str!("openapi.json");
 /// All paths, under the names that the OpenAPI document gives them. A path that matches no row needs the token.
 const ROUTES: &[Route] = &[
     // Probes and scrapers carry no token, and clients fetch the CA before they have one.
-    Route::new("/metrics", Read, Open, |_| Some(AdminEndpoint::Metrics)),
-    Route::new("/healthz", Read, Open, |_| Some(AdminEndpoint::Health)),
-    Route::new("/readyz", Read, Open, |_| Some(AdminEndpoint::Ready)),
-    Route::new("/ca.pem", Read, Open, |_| Some(AdminEndpoint::Authorities)),
-    Route::new("/api/v1/status", Read, Token, |_| {
-        Some(AdminEndpoint::Status)
+    Route::fixed("/metrics", Read, Open, Handler::Metrics),
+    Route::fixed("/healthz", Read, Open, Handler::Health),
+    Route::fixed("/readyz", Read, Open, Handler::Ready),
+    Route::fixed("/ca.pem", Read, Open, Handler::Authorities),
+    Route::fixed("/api/v1/status", Read, Token, Handler::Status),
+    Route::fixed("/api/v1/policy", Read, Token, Handler::Policy),
+    Route::fixed("/api/v1/policy/diff", Read, Token, Handler::PolicyDiff),
+    Route::fixed("/api/v1/explain", Post, Token, Handler::Explain),
+    Route::fixed("/api/v1/shadow", Read, Token, Handler::Shadow),
+    Route::fixed("/api/v1/reload", Post, Token, Handler::Reload),
+    Route::fixed("/api/v1/stops", ReadOrPost, Token, Handler::Stops),
+    Route::item("/api/v1/stops/{id}", ReadOrDelete, Token, |id| {
+        StopId::parse(id).map(Handler::Stop)
     }),
-    Route::new("/api/v1/policy", Read, Token, |_| {
-        Some(AdminEndpoint::Policy)
+    Route::fixed("/api/v1/decisions", Read, Token, Handler::Decisions),
+    Route::item("/api/v1/decisions/{id}", Read, Token, |id| {
+        Some(Handler::Decision(id))
     }),
-    Route::new("/api/v1/policy/diff", Read, Token, |_| {
-        Some(AdminEndpoint::PolicyDiff)
+    Route::fixed("/api/v1/hosts", Read, Token, Handler::Hosts),
+    Route::item("/api/v1/hosts/{host}", Read, Token, |host| {
+        Some(Handler::Host(host))
     }),
-    Route::new("/api/v1/explain", Post, Token, |_| {
-        Some(AdminEndpoint::Explain)
+    Route::fixed("/api/v1/urls", Read, Token, Handler::Urls),
+    Route::item("/api/v1/urls/{key}", Read, Token, |key| {
+        Some(Handler::Url(key))
     }),
-    Route::new("/api/v1/shadow", Read, Token, |_| {
-        Some(AdminEndpoint::Shadow)
-    }),
-    Route::new("/api/v1/reload", Post, Token, |_| {
-        Some(AdminEndpoint::Reload)
-    }),
-    Route::new("/api/v1/stops", ReadOrPost, Token, |_| {
-        Some(AdminEndpoint::Stops)
-    }),
-    Route::new("/api/v1/stops/{id}", ReadOrDelete, Token, |id| {
-        StopId::parse(id).map(AdminEndpoint::Stop)
-    }),
-    Route::new("/api/v1/decisions", Read, Token, |_| {
-        Some(AdminEndpoint::Decisions)
-    }),
-    Route::new("/api/v1/decisions/{id}", Read, Token, |id| {
-        Some(AdminEndpoint::Decision(id))
-    }),
-    Route::new("/api/v1/hosts", Read, Token, |_| Some(AdminEndpoint::Hosts)),
-    Route::new("/api/v1/hosts/{host}", Read, Token, |host| {
-        Some(AdminEndpoint::Host(host))
-    }),
-    Route::new("/api/v1/urls", Read, Token, |_| Some(AdminEndpoint::Urls)),
-    Route::new("/api/v1/urls/{key}", Read, Token, |key| {
-        Some(AdminEndpoint::Url(key))
-    }),
-    Route::new("/api/v1/events", Read, Token, |_| {
-        Some(AdminEndpoint::Events)
-    }),
-    Route::new("/api/v1/ledger", Read, Token, |_| {
-        Some(AdminEndpoint::Ledger)
-    }),
-    Route::new("/api/v1/ledger/sweep", Post, Token, |_| {
-        Some(AdminEndpoint::Sweep)
-    }),
-    Route::new("/api/v1/openapi.json", Read, Token, |_| {
-        Some(AdminEndpoint::OpenApi)
-    }),
-    Route::new("/ui", Read, Token, |name| {
-        Asset::from_name(name).map(AdminEndpoint::Ui)
-    }),
-    Route::new("/ui/{file}", Read, Token, |name| {
-        Asset::from_name(name).map(AdminEndpoint::Ui)
+    Route::fixed("/api/v1/events", Read, Token, Handler::Events),
+    Route::fixed("/api/v1/ledger", Read, Token, Handler::Ledger),
+    Route::fixed("/api/v1/ledger/sweep", Post, Token, Handler::Sweep),
+    Route::fixed("/api/v1/openapi.json", Read, Token, Handler::OpenApi),
+    Route::fixed("/ui", Read, Token, Handler::Page),
+    Route::item("/ui/{file}", Read, Token, |name| {
+        Asset::from_name(name).map(Handler::Ui)
     }),
 ];
 
 /// One row of the table.
 #[derive(Debug)]
 struct Route {
-    /// A path, or one that ends in a placeholder: `{id}` matches the rest of the request's path.
     path: &'static str,
     methods: AllowedMethods,
     access: PathAccess,
-    /// Returns the endpoint for the text in the place of the placeholder, or `None` if there is nothing of that name.
-    resolve: for<'p> fn(&'p str) -> Option<AdminEndpoint<'p>>,
+    handler: RouteHandler,
 }
 
-/// The handler of a request. Items carry the undecoded last segment of the path.
+/// The handler of a row.
+#[derive(Debug)]
+enum RouteHandler {
+    Fixed(Handler<'static>),
+    /// Depends on the text in the place of the path's placeholder; `None` if there is nothing of that name.
+    Item(for<'p> fn(&'p str) -> Option<Handler<'p>>),
+}
+
+/// The handler of a request. Items carry their part of the path, which is not decoded.
 #[derive(Clone, Copy, Debug)]
-enum AdminEndpoint<'p> {
+enum Handler<'p> {
     Metrics,
     Health,
     Ready,
@@ -127,6 +107,7 @@ enum AdminEndpoint<'p> {
     Ledger,
     Sweep,
     OpenApi,
+    Page,
     Ui(Asset),
 }
 
@@ -140,34 +121,51 @@ enum AllowedMethods {
 }
 
 impl Route {
-    const fn new(
+    const fn fixed(
         path: &'static str,
         methods: AllowedMethods,
         access: PathAccess,
-        resolve: for<'p> fn(&'p str) -> Option<AdminEndpoint<'p>>,
+        handler: Handler<'static>,
     ) -> Self {
         Self {
             path,
             methods,
             access,
-            resolve,
+            handler: RouteHandler::Fixed(handler),
         }
     }
 
-    fn endpoint<'p>(&self, path: &'p str) -> Option<AdminEndpoint<'p>> {
-        match self.path.split_once('{') {
-            Some((prefix, _)) => (self.resolve)(path.strip_prefix(prefix)?),
-            None if path == self.path => (self.resolve)(""),
-            None => None,
+    /// A row whose path ends in a placeholder: `{id}` matches the rest of the request's path.
+    const fn item(
+        path: &'static str,
+        methods: AllowedMethods,
+        access: PathAccess,
+        handler: for<'p> fn(&'p str) -> Option<Handler<'p>>,
+    ) -> Self {
+        Self {
+            path,
+            methods,
+            access,
+            handler: RouteHandler::Item(handler),
+        }
+    }
+
+    fn handler<'p>(&self, path: &'p str) -> Option<Handler<'p>> {
+        match self.handler {
+            RouteHandler::Fixed(handler) => (path == self.path).then_some(handler),
+            RouteHandler::Item(handler) => {
+                let (prefix, _) = self.path.split_once('{')?;
+                handler(path.strip_prefix(prefix)?)
+            }
         }
     }
 }
 
-/// Returns the row and the endpoint of a path.
-fn find(path: &str) -> Option<(&'static Route, AdminEndpoint<'_>)> {
+/// Returns the row and the handler of a path.
+fn find(path: &str) -> Option<(&'static Route, Handler<'_>)> {
     ROUTES
         .iter()
-        .find_map(|route| Some((route, route.endpoint(path)?)))
+        .find_map(|route| Some((route, route.handler(path)?)))
 }
 
 impl AllowedMethods {
@@ -204,7 +202,7 @@ impl AdminServer {
         if let Err(refusal) = self.guard.check(&head, local, access) {
             return refusal.into_response().map(AdminBody::from);
         }
-        let Some((route, endpoint)) = found else {
+        let Some((route, handler)) = found else {
             return problem(StatusCode::NOT_FOUND, "there is nothing at this path")
                 .map(AdminBody::from);
         };
@@ -212,12 +210,12 @@ impl AdminServer {
             return response::method_not_allowed(route.methods.as_allow_value())
                 .map(AdminBody::from);
         }
-        self.respond(endpoint, &head, body).await
+        self.respond(handler, &head, body).await
     }
 
     async fn respond<B>(
         &self,
-        endpoint: AdminEndpoint<'_>,
+        handler: Handler<'_>,
         head: &request::Parts,
         body: B,
     ) -> Response<AdminBody>
@@ -227,37 +225,34 @@ impl AdminServer {
     {
         let api = &self.apis;
         let query = head.uri.query();
-        let whole: Response<Full<Bytes>> = match endpoint {
+        let whole: Response<Full<Bytes>> = match handler {
             // The one answer that may be a stream.
-            AdminEndpoint::Decisions => return api.decisions.list(&head.method, query).await,
-            AdminEndpoint::Metrics => {
-                text_response(StatusCode::OK, TEXT_FORMAT, api.metrics.render())
-            }
-            AdminEndpoint::Health => text_response(StatusCode::OK, TEXT_PLAIN, "ok\n".into()),
-            AdminEndpoint::Ready => health::response(&api.readiness),
-            AdminEndpoint::Authorities => self.show_authorities(),
-            AdminEndpoint::Status => self.show_status(),
-            AdminEndpoint::Policy => api.policy.show().await,
-            AdminEndpoint::PolicyDiff => api.policy.show_diff().await,
-            AdminEndpoint::Explain => api.policy.explain(body).await,
-            AdminEndpoint::Shadow => api.policy.show_shadow(),
-            AdminEndpoint::Reload => api.policy.reload().await,
-            AdminEndpoint::Stops if head.method == Method::POST => api.stops.create(body).await,
-            AdminEndpoint::Stops => api.stops.list(),
-            AdminEndpoint::Stop(id) if head.method == Method::DELETE => api.stops.lift(id).await,
-            AdminEndpoint::Stop(id) => api.stops.show(id),
-            AdminEndpoint::Decision(id) => api.decisions.show(id).await,
-            AdminEndpoint::Hosts => api.hosts.list_hosts(query).await,
-            AdminEndpoint::Host(name) => api.hosts.show_host(name, query).await,
-            AdminEndpoint::Urls => api.ledger.list_urls(query).await,
-            AdminEndpoint::Url(key) => api.ledger.show_url(key).await,
-            AdminEndpoint::Events => api.ledger.list_events(query).await,
-            AdminEndpoint::Ledger => api.ledger.show_stats().await,
-            AdminEndpoint::Sweep => api.ledger.start_sweep(body).await,
-            AdminEndpoint::OpenApi => {
-                text_response(StatusCode::OK, "application/json", OPENAPI.into())
-            }
-            AdminEndpoint::Ui(asset) => asset.response(&head.headers),
+            Handler::Decisions => return api.decisions.list(&head.method, query).await,
+            Handler::Metrics => text_response(StatusCode::OK, TEXT_FORMAT, api.metrics.render()),
+            Handler::Health => text_response(StatusCode::OK, TEXT_PLAIN, "ok\n".into()),
+            Handler::Ready => health::response(&api.readiness),
+            Handler::Authorities => self.show_authorities(),
+            Handler::Status => self.show_status(),
+            Handler::Policy => api.policy.show().await,
+            Handler::PolicyDiff => api.policy.show_diff().await,
+            Handler::Explain => api.policy.explain(body).await,
+            Handler::Shadow => api.policy.show_shadow(),
+            Handler::Reload => api.policy.reload().await,
+            Handler::Stops if head.method == Method::POST => api.stops.create(body).await,
+            Handler::Stops => api.stops.list(),
+            Handler::Stop(id) if head.method == Method::DELETE => api.stops.lift(id).await,
+            Handler::Stop(id) => api.stops.show(id),
+            Handler::Decision(id) => api.decisions.show(id).await,
+            Handler::Hosts => api.hosts.list_hosts(query).await,
+            Handler::Host(name) => api.hosts.show_host(name, query).await,
+            Handler::Urls => api.ledger.list_urls(query).await,
+            Handler::Url(key) => api.ledger.show_url(key).await,
+            Handler::Events => api.ledger.list_events(query).await,
+            Handler::Ledger => api.ledger.show_stats().await,
+            Handler::Sweep => api.ledger.start_sweep(body).await,
+            Handler::OpenApi => text_response(StatusCode::OK, "application/json", OPENAPI.into()),
+            Handler::Page => Asset::PAGE.response(&head.headers),
+            Handler::Ui(asset) => asset.response(&head.headers),
         };
         whole.map(AdminBody::from)
     }

@@ -49,59 +49,63 @@ pub struct Asset {
     etag: &'static LazyLock<HeaderValue>,
 }
 
-/// Lists the files, each with its `ETag`, which is computed at the first request.
-macro_rules! assets {
-    ($($name:literal $content_type:ident),* $(,)?) => {
-        /// All files of the page; the first is the page itself.
-        pub const ASSETS: &[Asset] = &[$({
-            static TAG: LazyLock<HeaderValue> = LazyLock::new(|| etag(include_bytes!(concat!("ui/", $name))));
-            Asset {
-                name: $name,
-                content_type: $content_type,
-                content: include_bytes!(concat!("ui/", $name)),
-                etag: &TAG,
-            }
-        }),*];
-    };
+/// The file of this name in `ui/`, with its `ETag`, which is computed at the first request.
+macro_rules! asset {
+    ($name:literal, $content_type:expr) => {{
+        static TAG: LazyLock<HeaderValue> =
+            LazyLock::new(|| etag(include_bytes!(concat!("ui/", $name))));
+        Asset {
+            name: $name,
+            content_type: $content_type,
+            content: include_bytes!(concat!("ui/", $name)),
+            etag: &TAG,
+        }
+    }};
 }
 
-assets! {
-    "index.html" HTML,
-    "icon.svg" IMAGE,
-    "base.css" STYLE,
-    "views.css" STYLE,
-    "theme.js" SCRIPT,
-    "app.js" SCRIPT,
-    "api.js" SCRIPT,
-    "chart.js" SCRIPT,
-    "dom.js" SCRIPT,
-    "feed.js" SCRIPT,
-    "format.js" SCRIPT,
-    "stream.js" SCRIPT,
-    "table.js" SCRIPT,
-    "views/decisions.js" SCRIPT,
-    "views/explained.js" SCRIPT,
-    "views/host.js" SCRIPT,
-    "views/hosts.js" SCRIPT,
-    "views/line.js" SCRIPT,
-    "views/now.js" SCRIPT,
-    "views/policy.js" SCRIPT,
-    "views/robots.js" SCRIPT,
-    "views/rules.js" SCRIPT,
-    "views/stops.js" SCRIPT,
-    "views/try.js" SCRIPT,
-    "views/urls.js" SCRIPT,
-    "views/verdict.js" SCRIPT,
-    "views/why.js" SCRIPT,
-    "vendor/uplot.js" SCRIPT,
-    "vendor/uplot.css" STYLE,
-    "vendor/LICENSE" TEXT,
-}
+/// All files of the page.
+pub const ASSETS: &[Asset] = &[
+    Asset::PAGE,
+    asset!("icon.svg", IMAGE),
+    asset!("base.css", STYLE),
+    asset!("views.css", STYLE),
+    asset!("theme.js", SCRIPT),
+    asset!("app.js", SCRIPT),
+    asset!("api.js", SCRIPT),
+    asset!("chart.js", SCRIPT),
+    asset!("dom.js", SCRIPT),
+    asset!("feed.js", SCRIPT),
+    asset!("format.js", SCRIPT),
+    asset!("stream.js", SCRIPT),
+    asset!("table.js", SCRIPT),
+    asset!("views/decisions.js", SCRIPT),
+    asset!("views/explained.js", SCRIPT),
+    asset!("views/host.js", SCRIPT),
+    asset!("views/hosts.js", SCRIPT),
+    asset!("views/line.js", SCRIPT),
+    asset!("views/now.js", SCRIPT),
+    asset!("views/policy.js", SCRIPT),
+    asset!("views/robots.js", SCRIPT),
+    asset!("views/rules.js", SCRIPT),
+    asset!("views/stops.js", SCRIPT),
+    asset!("views/try.js", SCRIPT),
+    asset!("views/urls.js", SCRIPT),
+    asset!("views/verdict.js", SCRIPT),
+    asset!("views/why.js", SCRIPT),
+    asset!("vendor/uplot.js", SCRIPT),
+    asset!("vendor/uplot.css", STYLE),
+    asset!("vendor/LICENSE", TEXT),
+];
 
 impl Asset {
+    /// The page itself.
+    pub(super) const PAGE: Self = asset!("index.html", HTML);
+
     /// Returns the file of this name; the page itself for an empty one.
     pub(super) fn from_name(name: &str) -> Option<Self> {
-        let name = if name.is_empty() { "index.html" } else { name };
+        if name.is_empty() {
+            return Some(Self::PAGE);
+        }
         ASSETS.iter().find(|asset| asset.name == name).copied()
     }
 

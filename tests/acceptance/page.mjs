@@ -192,13 +192,13 @@ async function paused(page, list) {
     const found = await until(async () =>
       holds(
         (await state.textContent()) === "paused" &&
-          Number((await counts.textContent()).match(/([\d,]+) came meanwhile/)?.[1]) > 3,
+          Number((await counts.textContent()).match(/([\d,]+) new since then/)?.[1]) > 3,
         await counts.textContent(),
       ),
     );
     return found === true ? equal((await rowsOf(page)).length, before.length) : found;
   });
-  await check("Go on shows them", async () => {
+  await check("Resume shows them", async () => {
     const newest = (await rowsOf(page))[0].join();
     await button.click();
     return until(async () =>

@@ -106,8 +106,8 @@ async fn stages_run_as_far_as_the_facts_reach() {
 async fn facts_that_cannot_be_read_are_a_problem() {
     let bench = Bench::new(POLICY).await;
     for (body, said) in [
-        ("", "no JSON object"),
-        ("[]", "no JSON object"),
+        ("", "not a JSON object"),
+        ("[]", "not a JSON object"),
         ("{}", "`url` is missing"),
         (r#"{"url": 1}"#, "`url` must be text"),
         (r#"{"url": "http://a.example:99999/"}"#, "port"),

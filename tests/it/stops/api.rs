@@ -414,7 +414,7 @@ async fn a_thousand_are_enough_and_none_is_refused_for_want_of_a_disk() {
         problem["detail"]
             .as_str()
             .unwrap()
-            .starts_with("1000 stops are in force"),
+            .starts_with("1000 stops are active"),
         "{problem}"
     );
     assert_eq!(bench.json("DELETE /api/v1/stops/7", b"").await.0, 200);

@@ -152,7 +152,7 @@ fn the_command_stops_and_lifts_and_crawlers_are_told() {
         (again.code, again.err.as_str()),
         (
             1,
-            "error: no such stop is in force: it was lifted, or has ended\n"
+            "error: no such stop is active: it was lifted or has expired\n"
         )
     );
     let doubtful = stop(&gate, &["rule:none", "--reason", "x"]);
@@ -160,7 +160,7 @@ fn the_command_stops_and_lifts_and_crawlers_are_told() {
         doubtful.code == 0
             && doubtful
                 .err
-                .starts_with("warning: the policy in force has no rule none"),
+                .starts_with("warning: the active policy has no rule none"),
         "{doubtful:?}"
     );
     let listed: Json =
@@ -270,7 +270,7 @@ fn a_stop_that_cannot_be_kept_works_and_says_so() {
         said.code == 0
             && said
                 .err
-                .starts_with("warning: a restart will not know of this: "),
+                .starts_with("warning: this will be lost at a restart: "),
         "{said:?}"
     );
     assert_eq!(
