@@ -65,7 +65,7 @@ export class Stops {
   }
 
   async lift(stop) {
-    const confirmed = await confirm("Lift the stop", `Requests to ${stop.what} resume at once.`, "Lift");
+    const confirmed = await confirm("Lift the stop", `The stop of ${stop.what} ends at once.`, "Lift");
     if (!confirmed) return;
     try {
       await api.lift(stop.id);
