@@ -17,10 +17,10 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crawlgate::cli::serve::Server;
 use crawlgate::config::settings::{ListenerConfig, LogTarget, Settings, WorkerCount};
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate::server::Server;
 
 use load::{CLIENTS, Clients, POLICY};
 

@@ -5,9 +5,7 @@
 
 mod admin_client;
 pub mod args;
-pub mod authority;
 mod ca;
-mod ca_bundle;
 mod check;
 mod color;
 mod completions;
@@ -22,20 +20,14 @@ mod explain;
 mod inputs;
 mod ledger;
 mod logging;
-mod origin_roots;
 mod password;
 mod progress;
-pub mod reload;
 pub mod robots;
 mod run;
 mod sanitize;
 mod schema;
-pub mod serve;
 mod shadow;
-#[cfg_attr(not(feature = "otlp"), path = "cli/spans/absent.rs")]
-mod spans;
 mod stop;
-mod systemd;
 pub mod target;
 mod test;
 

@@ -8,11 +8,12 @@ use std::time::SystemTime;
 use crate::clock::{Clock, Rfc3339};
 use crate::config::load::Overrides;
 use crate::config::settings::{AuthorityFiles, TlsConfig};
+use crate::server::{authority, ca_bundle};
 use crate::tls::{CaCertificate, CaError, CertificateAuthority};
 
 use super::args::{CaArgs, CaCommand, CaExportArgs, CaFormat};
 use super::exit::Exit;
-use super::{authority, ca_bundle, console, inputs};
+use super::{console, inputs};
 
 /// Runs the command. Exit 2 for files that are there already or have mistakes, 3 if there is no authority.
 pub(super) fn run(args: &CaArgs) -> Exit {
@@ -30,7 +31,24 @@ pub(super) fn run(args: &CaArgs) -> Exit {
         CaCommand::Show => show(tls, now),
         CaCommand::Export(args) => export(tls, args),
     };
-    done.unwrap_or_else(|error| authority::report_error(&error))
+    done.unwrap_or_else(|error| report_error(&error))
+}
+
+/// Tells why an authority cannot be used: files with mistakes are invalid input, all else keeps from running.
+fn report_error(error: &CaError) -> Exit {
+    match error {
+        CaError::Exists(_)
+        | CaError::NoCertificate(_)
+        | CaError::NotAuthority(_)
+        | CaError::NoKey(_)
+        | CaError::KeyMismatch { .. } => console::report_invalid(error),
+        CaError::Missing { .. }
+        | CaError::Incomplete { .. }
+        | CaError::InsecureKeyMode { .. }
+        | CaError::Expired { .. }
+        | CaError::Io { .. }
+        | CaError::Failed(_) => console::report_cannot_run(error),
+    }
 }
 
 /// Makes the first authority, and the bundle.

@@ -15,6 +15,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::policy::Policy;
 use crate::policy::fact::Facts;
 use crate::policy::source::tree::LocatedText;
+use crate::server::ledger::LEDGER_REQUIRED;
 use crate::urls::target::HostTarget;
 use crate::yaml::{YamlValue, parse};
 
@@ -22,7 +23,6 @@ use super::Exit;
 use super::args::{CheckArgs, OutputFormat};
 use super::color::{ConsoleColors, Tone};
 use super::console::{self, print_problems};
-use super::serve::ledger::LEDGER_REQUIRED;
 
 /// Runs the command.
 pub(super) fn run(args: &CheckArgs) -> Exit {

@@ -1,81 +1,6 @@
-//! Colours for people: only on a terminal, and not if `NO_COLOR` is set (no-color.org).
+//! Laying out text for a terminal.
 
-use std::fmt::Display;
-use std::io::IsTerminal;
-
-use crate::diagnostics::snippet::ColourMode;
-
-/// What a piece of text means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Tone {
-    /// Allowed, passed.
-    Good,
-    /// Refused, failed, an error.
-    Bad,
-    /// A warning, undecided.
-    Warning,
-    /// Of less interest.
-    Faint,
-    /// A headline.
-    Strong,
-}
-
-/// Whether colours are written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ConsoleColors {
-    Ansi,
-    Plain,
-}
-
-impl ConsoleColors {
-    /// What suits standard output.
-    pub(super) fn for_stdout() -> Self {
-        Self::for_terminal(std::io::stdout().is_terminal())
-    }
-
-    /// What suits standard error.
-    pub(super) fn for_stderr() -> Self {
-        Self::for_terminal(std::io::stderr().is_terminal())
-    }
-
-    fn for_terminal(terminal: bool) -> Self {
-        let refused = std::env::var_os("NO_COLOR").is_some_and(|v| !v.is_empty());
-        if terminal && !refused {
-            Self::Ansi
-        } else {
-            Self::Plain
-        }
-    }
-
-    /// The text in the colour of its meaning.
-    pub(super) fn paint(self, tone: Tone, text: impl Display) -> String {
-        match self {
-            Self::Plain => text.to_string(),
-            Self::Ansi => format!("\x1b[{}m{text}\x1b[0m", tone.code()),
-        }
-    }
-}
-
-impl From<ConsoleColors> for ColourMode {
-    fn from(paint: ConsoleColors) -> Self {
-        match paint {
-            ConsoleColors::Ansi => Self::Coloured,
-            ConsoleColors::Plain => Self::Plain,
-        }
-    }
-}
-
-impl Tone {
-    fn code(self) -> &'static str {
-        match self {
-            Self::Good => "32",
-            Self::Bad => "31",
-            Self::Warning => "33",
-            Self::Faint => "2",
-            Self::Strong => "1",
-        }
-    }
-}
+pub(super) use crate::console::{ConsoleColors, Tone};
 
 /// How many columns a text may have: `COLUMNS`, else the terminal's, else 100.
 pub(super) fn output_width() -> usize {
@@ -130,15 +55,6 @@ pub(super) fn replace_controls(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn plain_text_has_no_escapes() {
-        assert_eq!(ConsoleColors::Plain.paint(Tone::Bad, "no"), "no");
-        assert_eq!(
-            ConsoleColors::Ansi.paint(Tone::Bad, "no"),
-            "\x1b[31mno\x1b[0m"
-        );
-    }
 
     #[test]
     fn texts_are_cut_by_characters() {

@@ -13,11 +13,11 @@ use std::time::Duration;
 use crate::config::settings::{ListenerConfig, LogTarget, Settings};
 use crate::policy::source::MemoryFileSystem;
 use crate::policy::{Policy, compile};
+use crate::server::Server;
 
 use super::console::report_cannot_run;
 use super::exit::Exit;
 use super::inputs;
-use super::serve::Server;
 use crawler::CrawledPage;
 
 /// The demo's policy.

@@ -11,15 +11,14 @@ use tracing::level_filters::LevelFilter;
 use crate::config::policy;
 use crate::config::settings::{PolicyOrigin, Settings, WorkerCount};
 use crate::pipeline::reload::{ReloadHandle, ReloadTrigger};
+use crate::server::reload::{self, LoadedPolicy, LoadedShadowPolicy};
+use crate::server::{Server, StartError, systemd};
 
 use super::args::RunArgs;
 use super::console::{print_problems, report_cannot_run, report_invalid};
 use super::exit::Exit;
 use super::inputs;
 use super::logging;
-use super::reload::{self, LoadedPolicy, LoadedShadowPolicy};
-use super::serve::{Server, StartError};
-use super::systemd;
 
 /// How long what blocks a thread (a disk that hangs, a look through what is kept) may hold up the end of the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);

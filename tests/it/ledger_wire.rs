@@ -15,7 +15,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use crawlgate::cli::serve::Server;
 use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::config::load::{Environment, Overrides, load};
 use crawlgate::config::policy;
@@ -26,6 +25,7 @@ use crawlgate::ledger::record::LedgerRecord;
 use crawlgate::ledger::transition::ErrorTolerance;
 use crawlgate::model::profile::Profile;
 use crawlgate::pipeline::reload::{ReloadOutcome, ReloadTrigger};
+use crawlgate::server::Server;
 use crawlgate::store::ledger::{FeedCursor, Ledger};
 use tokio::runtime::{Builder, Runtime};
 

@@ -9,7 +9,6 @@ use tokio::runtime::Builder;
 
 use crate::cli::args::{OutputFormat, RobotsFetchArgs};
 use crate::cli::sanitize::sanitize_text;
-use crate::cli::serve::new_robots_fetcher;
 use crate::cli::{Exit, console, inputs};
 use crate::clock::Clock;
 use crate::config::load::Overrides;
@@ -28,6 +27,7 @@ use crate::proxy::robots::RobotsFetch;
 use crate::robots::RobotsFile;
 use crate::robots::product_token::product_token;
 use crate::robots::state::{RobotsRules, RobotsState, RobotsValidators};
+use crate::server::new_robots_fetcher;
 use crate::store::HostStore;
 use crate::urls::target::UrlTarget;
 

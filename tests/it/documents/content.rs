@@ -1,10 +1,10 @@
 //! `unmodified` and `duplicate` by the content of bodies that have no validators.
 
-use crawlgate::cli::serve::Server;
 use crawlgate::clock::Clock;
 use crawlgate::config::load::{Environment, Overrides, load};
 use crawlgate::config::policy as policy_of;
 use crawlgate::ledger::transition::ErrorTolerance;
+use crawlgate::server::Server;
 use crawlgate::store::ledger::Ledger;
 use tokio::runtime::{Builder, Runtime};
 

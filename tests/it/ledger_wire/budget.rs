@@ -3,9 +3,9 @@
 use std::future::pending;
 use std::time::Duration;
 
-use crawlgate::cli::serve::Server;
 use crawlgate::clock::Clock;
 use crawlgate::config::policy::open_and_test;
+use crawlgate::server::Server;
 use tokio::runtime::Builder;
 
 use super::{Bench, policy, settings};

@@ -19,7 +19,6 @@ use crate::admin::policy_api::PolicyApi;
 use crate::admin::status::ProcessInfo;
 use crate::admin::stops::StopsApi;
 use crate::admin::{AdminApis, AdminConnections, AdminServer};
-use crate::cli::reload;
 use crate::config::settings::{self, Settings};
 use crate::metrics::log::DecisionLog;
 use crate::metrics::log::tap::{LogTap, TapBounds};
@@ -33,6 +32,7 @@ use crate::proxy::http::ProxyService;
 
 use super::StartError;
 use super::ledger::LedgerCell;
+use super::reload;
 
 /// The parts of a proxy that are shown.
 pub(super) struct AdminParts {

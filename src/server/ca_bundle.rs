@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::CertificateDer;
 use rustls_native_certs::{CertificateResult, load_certs_from_paths, load_native_certs};
 
+use crate::console::warn;
 use crate::tls::{CaCertificate, ca};
-
-use super::console::warn;
 
 /// Where systems keep all their roots in one file.
 const SYSTEM_FILES: [&str; 5] = [
@@ -24,7 +23,7 @@ const SYSTEM_FILES: [&str; 5] = [
 ];
 
 /// Writes the bundle if it says something else than before. A reader sees the old one or the new one, whole.
-pub(super) fn write(path: &Path, authorities: &[CaCertificate]) -> io::Result<()> {
+pub(crate) fn write(path: &Path, authorities: &[CaCertificate]) -> io::Result<()> {
     let text = bundle_text(path, authorities);
     if fs::read(path).is_ok_and(|old| old == text.as_bytes()) {
         return Ok(());
@@ -46,7 +45,7 @@ pub(super) fn write(path: &Path, authorities: &[CaCertificate]) -> io::Result<()
 }
 
 /// Certificates one after another, as PEM text.
-pub(super) fn join_pem(certificates: &[CaCertificate]) -> String {
+pub(crate) fn join_pem(certificates: &[CaCertificate]) -> String {
     certificates.iter().map(CaCertificate::pem).collect()
 }
 
@@ -70,7 +69,7 @@ fn bundle_text(path: &Path, authorities: &[CaCertificate]) -> String {
 
 /// The system's roots, or those that `SSL_CERT_FILE` and `SSL_CERT_DIR` name. In a shell that trusts us by that
 /// variable it names the bundle itself: that must not be made of what it was, and our authority is none for origins.
-pub(super) fn load_system_roots(bundle: &Path) -> CertificateResult {
+pub(crate) fn load_system_roots(bundle: &Path) -> CertificateResult {
     let named = env::var_os("SSL_CERT_FILE").map(PathBuf::from);
     let is_bundle = |file: &Path| match (fs::canonicalize(file), fs::canonicalize(bundle)) {
         (Ok(file), Ok(bundle)) => file == bundle,

@@ -1,8 +1,15 @@
 //! Puts a proxy together from its settings and a policy, and runs it until it is told to drain.
 
 mod admin;
+pub(crate) mod authority;
+pub(crate) mod ca_bundle;
 mod feed;
-pub(super) mod ledger;
+pub(crate) mod ledger;
+mod origin_roots;
+pub mod reload;
+#[cfg_attr(not(feature = "otlp"), path = "server/spans/absent.rs")]
+mod spans;
+pub(crate) mod systemd;
 
 use std::io;
 use std::net::SocketAddr;
@@ -51,15 +58,12 @@ use crate::store::stops::StopsFile;
 use crate::tls::{CaError, CertificateAuthority, CertificateIssuer};
 use crate::urls::address::AddressClass;
 
-use super::authority;
-use super::origin_roots::origin_tls_settings;
-use super::reload::{LoadedPolicy, PolicyFileReloader};
-use super::spans::{self, SpanExportTask};
-use super::systemd;
-
 use admin::{AdminParts, AdminTask};
 use feed::LedgerFeedTask;
 use ledger::{LedgerCell, LedgerOpener};
+use origin_roots::origin_tls_settings;
+use reload::{LoadedPolicy, PolicyFileReloader};
+use spans::SpanExportTask;
 
 /// Connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
@@ -408,7 +412,7 @@ fn new_exchange(
 }
 
 /// What fetches robots.txt: with the resolver, the vetting and the limits of any request.
-pub(super) fn new_robots_fetcher(
+pub(crate) fn new_robots_fetcher(
     settings: &Settings,
     metrics: &Metrics,
     clock: &Clock,

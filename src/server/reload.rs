@@ -9,6 +9,7 @@ use crate::clock::Clock;
 use crate::config::policy;
 use crate::config::settings::{PolicyConfig, PolicyOrigin, Settings};
 use crate::config::watch::{PathStamps, PolicyWatcher};
+use crate::console::print_problems;
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::metrics::Metrics;
 use crate::metrics::labels::{RuleKind, RuleMode};
@@ -24,8 +25,7 @@ use crate::policy::compile::CompiledPolicy;
 use crate::policy::rule::{EnforcementMode, RuleBody};
 use crate::proxy::drain::DrainWatch;
 
-use super::console::print_problems;
-use super::serve::ledger::LedgerOpener;
+use super::ledger::LedgerOpener;
 
 /// How often the policy's files are looked at. Twice in a row they must be the same, so a change is in force within
 /// two of these.
@@ -390,7 +390,7 @@ fn reload_outcome(before: Option<&str>, compiled: &CompiledPolicy) -> ReloadOutc
 }
 
 /// How a policy is written that was read from there.
-pub(super) fn policy_source(origin: &PolicyOrigin, compiled: &CompiledPolicy) -> PolicySource {
+pub(crate) fn policy_source(origin: &PolicyOrigin, compiled: &CompiledPolicy) -> PolicySource {
     match origin {
         PolicyOrigin::BuiltIn => PolicySource::default(),
         PolicyOrigin::Path(path) => PolicySource::from_compiled(compiled, path),

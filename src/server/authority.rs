@@ -5,22 +5,21 @@
 use std::time::SystemTime;
 
 use crate::config::settings::{AuthorityFiles, Settings, TlsConfig};
+use crate::console::warn;
 use crate::tls::{CaCertificate, CaError, CertificateAuthority};
 
-use super::console::{report_cannot_run, warn};
-use super::exit::Exit;
-use super::{ca_bundle, console};
+use super::ca_bundle;
 
 /// From here on an authority's end is told.
 const EXPIRY_WARNING_DAYS: u64 = 30;
 
 /// The authorities of a proxy that looks into TLS.
 #[derive(Debug)]
-pub struct LoadedAuthorities {
+pub(crate) struct LoadedAuthorities {
     /// The first, which signs.
-    pub authority: CertificateAuthority,
+    pub(crate) authority: CertificateAuthority,
     /// The certificates of all, as PEM text.
-    pub pem: String,
+    pub(crate) pem: String,
 }
 
 /// Opens what `run` needs: nothing if TLS is not looked into. An authority that is not there is made if the settings
@@ -28,7 +27,7 @@ pub struct LoadedAuthorities {
 ///
 /// # Errors
 /// Why there is no authority to sign with.
-pub(super) fn open(
+pub(crate) fn open(
     settings: &Settings,
     now: SystemTime,
 ) -> Result<Option<LoadedAuthorities>, CaError> {
@@ -55,36 +54,19 @@ pub(super) fn open(
 ///
 /// # Errors
 /// The first file that is no authority's certificate, or is not there.
-pub(super) fn load_certificates(tls: &TlsConfig) -> Result<Vec<CaCertificate>, CaError> {
+pub(crate) fn load_certificates(tls: &TlsConfig) -> Result<Vec<CaCertificate>, CaError> {
     tls.authorities.iter().map(load_certificate).collect()
 }
 
 /// The files of the authority that signs.
-pub(super) fn signing_files(tls: &TlsConfig) -> Result<&AuthorityFiles, CaError> {
+pub(crate) fn signing_files(tls: &TlsConfig) -> Result<&AuthorityFiles, CaError> {
     tls.authorities
         .first()
         .ok_or_else(|| CaError::Failed("`tls.ca` names none".into()))
 }
 
-/// Tells why an authority cannot be used: files with mistakes are invalid input, all else keeps from running.
-pub(super) fn report_error(error: &CaError) -> Exit {
-    match error {
-        CaError::Exists(_)
-        | CaError::NoCertificate(_)
-        | CaError::NotAuthority(_)
-        | CaError::NoKey(_)
-        | CaError::KeyMismatch { .. } => console::report_invalid(error),
-        CaError::Missing { .. }
-        | CaError::Incomplete { .. }
-        | CaError::InsecureKeyMode { .. }
-        | CaError::Expired { .. }
-        | CaError::Io { .. }
-        | CaError::Failed(_) => report_cannot_run(error),
-    }
-}
-
 /// Warns of those that end soon, or have.
-pub(super) fn warn_expiry(certificates: &[CaCertificate], now: SystemTime) {
+pub(crate) fn warn_expiry(certificates: &[CaCertificate], now: SystemTime) {
     for certificate in certificates {
         match certificate.days_left(now) {
             None => warn(&format!(
@@ -102,7 +84,7 @@ pub(super) fn warn_expiry(certificates: &[CaCertificate], now: SystemTime) {
 }
 
 /// Tells that there is a new authority, and what to do with it.
-pub(super) fn announce_created(files: &AuthorityFiles) {
+pub(crate) fn announce_created(files: &AuthorityFiles) {
     eprintln!(
         "made a certificate authority: {}, with its key in {}\n\
          clients must trust it: `eval \"$(crawlgate env)\"` tells most of those that a shell starts; it is /ca.pem on \

@@ -8,7 +8,6 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-use crate::cli::origin_roots;
 use crate::config::settings::Settings;
 use crate::feed::{Feed, FeedSettings};
 use crate::metrics::Metrics;
@@ -17,6 +16,7 @@ use crate::store::ledger::Ledger;
 use crate::urls::target::{Scheme, UrlTarget};
 
 use super::ledger::LedgerCell;
+use super::origin_roots;
 
 /// How long one post may take.
 const POST_TIMEOUT: Duration = Duration::from_secs(30);

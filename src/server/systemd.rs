@@ -12,19 +12,19 @@ use std::time::Duration;
 use sd_notify::NotifyState;
 
 /// The service serves; what it does, in words, for `systemctl status`.
-pub(super) fn notify_ready(status: &str) {
+pub(crate) fn notify_ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
 /// A reload has begun; [`notify_ready`] tells its end.
-pub(super) fn notify_reloading() {
+pub(crate) fn notify_reloading() {
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         notify(&[NotifyState::Reloading, now]);
     }
 }
 
 /// The service goes down.
-pub(super) fn notify_stopping() {
+pub(crate) fn notify_stopping() {
     notify(&[
         NotifyState::Stopping,
         NotifyState::Status("finishing what is under way"),
@@ -33,7 +33,7 @@ pub(super) fn notify_stopping() {
 
 /// Says that the service is alive twice in the time that systemd allows, if it asks for that (`WatchdogSec=`). Run by
 /// the runtime that serves: if that hangs, nothing is said.
-pub(super) async fn run_watchdog() {
+pub(crate) async fn run_watchdog() {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
     };
