@@ -46,18 +46,20 @@ impl Write for Nowhere {
 }
 
 impl Bench {
-    fn new(to: LogDestination) -> Self {
+    fn new(writer: Option<Nowhere>) -> Self {
         let clock = Clock::system();
         let metrics = Metrics::new(&[], &[]).expect("names are valid");
-        let log = DecisionLog::open(
-            LogSettings {
-                destination: to,
-                queue_bytes: 1 << 30,
-                ..LogSettings::default()
-            },
-            &metrics,
-            &clock,
-        );
+        let settings = LogSettings {
+            destination: LogDestination::None,
+            queue_bytes: 1 << 30,
+            ..LogSettings::default()
+        };
+        let log = match writer {
+            Some(writer) => {
+                DecisionLog::open_with_writer(&settings, Box::new(writer), &metrics, &clock)
+            }
+            None => DecisionLog::open(settings, &metrics, &clock),
+        };
         let ids = ["group", "pages"].map(|id| RuleId::new(id).expect("a valid id"));
         let rules = ids
             .iter()
@@ -107,31 +109,31 @@ impl Bench {
 
 #[divan::bench(sample_size = 1000)]
 fn allowed_log_none(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(LogDestination::None);
+    let bench = Bench::new(None);
     bencher.bench_local(|| bench.allowed());
 }
 
 #[divan::bench(sample_size = 1000)]
 fn rejected_log_none(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(LogDestination::None);
+    let bench = Bench::new(None);
     bencher.bench_local(|| bench.rejected());
 }
 
 #[divan::bench(sample_size = 1000)]
 fn allowed_logged(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(LogDestination::Writer(Box::new(Nowhere)));
+    let bench = Bench::new(Some(Nowhere));
     bencher.bench_local(|| bench.allowed());
 }
 
 #[divan::bench(threads = [2], sample_size = 1000)]
 fn allowed_log_none_two_threads(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(LogDestination::None);
+    let bench = Bench::new(None);
     bencher.bench(|| bench.allowed());
 }
 
 #[divan::bench]
 fn scrape(bencher: Bencher<'_, '_>) {
-    let bench = Bench::new(LogDestination::None);
+    let bench = Bench::new(None);
     bench.allowed();
     bencher.bench_local(|| bench.recorder.metrics().render().len());
 }

@@ -17,7 +17,8 @@ use std::net::SocketAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crawlgate::config::settings::{ListenerConfig, LogTarget, Settings, WorkerCount};
+use crawlgate::config::settings::{ListenerConfig, Settings, WorkerCount};
+use crawlgate::metrics::log::LogDestination;
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::server::Server;
@@ -63,9 +64,9 @@ fn proxy() -> SocketAddr {
             ..Settings::default()
         };
         settings.admin.listen = ([127, 0, 0, 1], 0).into();
-        settings.logs.decisions = LogTarget::Discard;
+        settings.logs.destination = LogDestination::None;
         settings.egress.allow_loopback = true;
-        settings.egress.ports = [1..=65535].into_iter().collect();
+        settings.egress.ports = vec![1..=65535];
         settings.workers = WorkerCount::Count(1);
         let policy = compile::load(
             &MemoryFileSystem::new().with_file("p.yaml", POLICY),

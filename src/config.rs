@@ -1,9 +1,9 @@
-//! The operator's settings: from `config/crawlgate.yaml`, the environment and the command line to [`Settings`].
+//! The operator's settings, from `config/crawlgate.yaml`, the environment and the command line.
 //!
-//! Two types: [`file::ConfigFile`] is near the text, [`settings::Settings`] is ready to run; [`load`] goes from one
-//! to the other. What crawl owners write is the policy, which is another file and another language; [`policy`] opens
-//! it.
+//! [`file`] reads the text of a configuration into [`Settings`]; [`load`] finds the file, applies the command line and
+//! checks the result. The policy of crawl owners is another file in another language; [`policy`] opens it.
 
+mod base_paths;
 pub mod file;
 pub mod load;
 pub mod policy;
@@ -11,4 +11,5 @@ pub mod policy_files;
 pub mod settings;
 pub mod watch;
 
+pub use base_paths::BasePaths;
 pub use settings::Settings;

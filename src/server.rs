@@ -1,4 +1,4 @@
-//! Puts a proxy together from its settings and a policy, and runs it until it is told to drain.
+//! A proxy as a whole: composes its parts from the settings and a policy, and runs it until it is drained.
 
 mod admin;
 pub(crate) mod authority;
@@ -21,36 +21,31 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::clock::Clock;
-use crate::config::settings::{self, LogFormat, LogTarget, MetricsLevel, OnFullSetting, Settings};
+use crate::config::settings::{DrainConfig, Settings};
 use crate::heap::{self, ConnectionBurst};
 use crate::metrics::Metrics;
-use crate::metrics::labels::MetricsMode;
-use crate::metrics::log::{self, DecisionLog, LogSettings, QueryVisibility, SampleRate};
+use crate::metrics::log::DecisionLog;
 use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Recorder;
 use crate::model::crawler::Crawler;
-use crate::pipeline::admission::{AdmissionLimits, AdmissionQueue};
+use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::budget::BudgetTracker;
 use crate::pipeline::crawlers::CrawlerRegistry;
 use crate::pipeline::reload::{ReloadHandle, ReloadOutcomes, ReloadTrigger};
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
-use crate::proxy::accept::{self, AcceptLimits, ConnectionLimiter, ProxyListener};
+use crate::proxy::accept::{self, ConnectionLimiter, ProxyListener};
 use crate::proxy::body::BodyTimeLimits;
-use crate::proxy::destination::{AddressVetter, EgressRules, PrivateHost};
-use crate::proxy::dial::DialLimits;
+use crate::proxy::destination::{AddressVetter, EgressRules};
 use crate::proxy::drain::{Drain, DrainOutcome, DrainWatch};
-use crate::proxy::head::{HeadLimits, HeadReaderSettings};
 use crate::proxy::header_filter::ViaName;
 use crate::proxy::http::ProxyService;
-use crate::proxy::intercept::{Interceptor, RefusalDelivery};
-use crate::proxy::local_reply::ProfileSelection;
+use crate::proxy::intercept::Interceptor;
 use crate::proxy::origin_tls::OriginTls;
-use crate::proxy::pool::PoolLimits;
-use crate::proxy::resolve::{DnsResolver, NameServers};
+use crate::proxy::resolve::DnsResolver;
 use crate::proxy::robots::{RobotsFetcher, RobotsFileCache};
-use crate::proxy::tunnel::{TunnelLimiter, TunnelSettings};
-use crate::proxy::upstream::{UpstreamClient, UpstreamLimits};
+use crate::proxy::tunnel::TunnelLimiter;
+use crate::proxy::upstream::UpstreamClient;
 use crate::store::HostStore;
 use crate::store::budgets::BudgetsFile;
 use crate::store::ledger::Ledger;
@@ -65,27 +60,28 @@ use origin_roots::origin_tls_settings;
 use reload::{LoadedPolicy, PolicyFileReloader};
 use spans::SpanExportTask;
 
-/// Connections that wait to be accepted.
+/// The maximum number of connections that wait to be accepted.
 const BACKLOG: u32 = 4096;
-/// How often idle connections to origins, and hosts, are looked over.
+/// The interval at which idle connections and idle hosts are removed.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(2);
-/// How long a fetch of a robots.txt may take, with the wait for the host's turn.
+/// The time limit of fetching a robots.txt, including the wait for the host's turn.
 const ROBOTS_TIMEOUT: Duration = Duration::from_secs(20);
-/// How long the decision log may take to write its last lines.
+/// The time in which the decision log must write its last lines.
 const LOG_CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// For whoever still reads from the admin listener, behind that.
+/// The time in which clients of the admin listener must read their last bytes, after the log is closed.
 const ADMIN_CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A proxy that listens.
+/// A running proxy.
 #[derive(Debug)]
 pub struct Server {
-    /// Where crawlers connect.
+    /// The addresses of the listeners for crawlers.
     pub proxy: Vec<SocketAddr>,
-    /// Where metrics and health are.
+    /// The address of the admin listener.
     pub admin: SocketAddr,
     recorder: Recorder,
     reloads: ReloadHandle,
     drain: Drain,
+    drain_config: DrainConfig,
     draining: Arc<AtomicBool>,
     admin_task: AdminTask,
     tasks: JoinSet<()>,
@@ -93,39 +89,30 @@ pub struct Server {
     feed_task: LedgerFeedTask,
     budgets: Arc<BudgetTracker>,
     ledger: LedgerCell,
-    drain_times: (Duration, Duration),
 }
 
-/// What keeps a proxy from starting.
-#[derive(Debug)]
+/// The cause if a proxy cannot start.
+#[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// An address cannot be listened on.
+    /// An address is not available.
+    #[error(
+        "cannot listen on {0}: {1}. Is another proxy running there? Choose another address with --listen or --admin, or \
+         in the configuration"
+    )]
     Listen(SocketAddr, io::Error),
     /// The decision log cannot be opened.
+    #[error("cannot open the decision log (logs.decisions): {0}")]
     Log(io::Error),
-    /// There is no certificate authority that could sign.
-    Authority(CaError),
-    /// Anything else, in words.
+    /// No certificate authority is available for signing.
+    #[error(transparent)]
+    Authority(#[from] CaError),
+    /// Any other cause.
+    #[error("{0}")]
     Other(String),
 }
 
-impl std::fmt::Display for StartError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Listen(address, error) => write!(
-                f,
-                "cannot listen on {address}: {error}. Is another proxy running there? Choose another address with \
-                 --listen or --admin, or in the configuration"
-            ),
-            Self::Log(error) => write!(f, "cannot open the decision log (logs.decisions): {error}"),
-            Self::Authority(error) => error.fmt(f),
-            Self::Other(words) => f.write_str(words),
-        }
-    }
-}
-
 impl Server {
-    /// Starts listening. Must be called inside a tokio runtime.
+    /// Starts a proxy. Must be called inside a tokio runtime.
     ///
     /// # Errors
     /// If an address is taken, or a file that the settings name cannot be used.
@@ -133,154 +120,128 @@ impl Server {
         Self::start_with(settings, policy.into(), Clock::system(), None)
     }
 
-    /// The same by another clock, and with what is remembered of URLs already.
+    /// Starts a proxy with another clock, and with a ledger that is already open.
     ///
     /// # Errors
-    /// As [`Self::start`].
+    /// See [`Self::start`].
     pub fn start_with(
         settings: &Settings,
         policy: LoadedPolicy,
         clock: Clock,
         ledger: Option<Ledger>,
     ) -> Result<Self, StartError> {
-        let metrics = new_metrics(settings)?;
-        let log = DecisionLog::open(log_settings(&settings.logs), &metrics, &clock)
-            .map_err(StartError::Log)?;
-        let (tracing, spans) = spans::prepare(settings, &metrics).map_err(StartError::Other)?;
-        let recorder = Recorder::with_tracing(metrics.clone(), log.clone(), clock.clone(), tracing);
-        let spans = SpanExportTask::start(spans, &recorder);
+        let (recorder, span_export) = start_recorder(settings, &clock)?;
+        let metrics = recorder.metrics().clone();
         count_panics(metrics.clone());
-        let authorities =
-            authority::open(settings, clock.wall_time()).map_err(StartError::Authority)?;
+        let authorities = authority::open(settings, clock.wall_time())?;
+        let listeners = Listeners::bind(settings)?;
 
-        let listeners = settings
-            .listen
-            .iter()
-            .map(|listener| listen(listener.address));
-        let listeners: Vec<TcpListener> = listeners.collect::<Result<_, _>>()?;
-        let admin_listener = listen(settings.admin.listen)?;
-        let proxy = listeners
-            .iter()
-            .map(local_address)
-            .collect::<Result<Vec<_>, _>>()?;
-        let admin = local_address(&admin_listener)?;
-
-        let keeper = Arc::new(LedgerOpener::new(settings, ledger));
-        keeper
+        let ledger_opener = Arc::new(LedgerOpener::new(settings, ledger));
+        ledger_opener
             .ensure_open(&policy.policy)
             .map_err(StartError::Other)?;
-        let ledger = Arc::clone(keeper.cell());
-        let reloading =
-            PolicyFileReloader::new(settings, policy, keeper, metrics.clone(), clock.clone());
-        let reloading = Arc::new(reloading);
-        let in_force = Arc::clone(reloading.active_policy());
-        let own = proxy.iter().copied().chain([admin]).collect();
-        let (pem, authority) = authorities
-            .map(|opened| (opened.pem, opened.authority))
-            .unzip();
-        let interceptor = authority
-            .map(|authority| new_interceptor(settings, authority, &recorder))
-            .transpose()?;
-        let exchange = new_exchange(
+        let ledger = Arc::clone(ledger_opener.cell());
+        let reloader = Arc::new(PolicyFileReloader::new(
             settings,
-            Arc::clone(&in_force),
+            policy,
+            ledger_opener,
+            metrics.clone(),
+            clock.clone(),
+        ));
+        let active_policy = Arc::clone(reloader.active_policy());
+        let (ca_pem, authority) = authorities
+            .map(|loaded| (loaded.pem, loaded.authority))
+            .unzip();
+        let service = Arc::new(new_proxy_service(
+            settings,
             recorder.clone(),
-            own,
-            interceptor,
-        )?;
-        let exchange = Arc::new(ProxyService {
-            ledger: Arc::clone(&ledger),
-            ..exchange
-        });
-        restore_stops_and_budgets(settings, &exchange.admission_queue)?;
-        let budgets = Arc::clone(exchange.admission_queue.budgets());
-        let (drain, watch) = Drain::new();
+            Arc::clone(&active_policy),
+            Arc::clone(&ledger),
+            listeners.addresses(),
+            authority,
+        )?);
+        restore_stops_and_budgets(settings, &service.admission_queue)?;
+
         let mut tasks = JoinSet::new();
-        let limits = accept_limits(settings);
-        let room = ConnectionLimiter::new(&limits);
-        for (listener, settings) in listeners.into_iter().zip(&settings.listen) {
-            let exchange = Arc::clone(&exchange);
-            let entrance = Arc::new(ProxyListener {
-                exchange,
-                crawler: settings.crawler.clone(),
+        let (drain, drain_watch) = Drain::new();
+        let connections = ConnectionLimiter::new(&settings.accept);
+        for (listener, config) in listeners.proxy.into_iter().zip(&settings.listen) {
+            let handler = Arc::new(ProxyListener {
+                exchange: Arc::clone(&service),
+                crawler: config.crawler.clone(),
             });
             tasks.spawn(accept::serve(
                 listener,
-                Arc::clone(&room),
-                limits.reader,
-                entrance,
-                watch.clone(),
+                Arc::clone(&connections),
+                settings.accept.reader,
+                handler,
+                drain_watch.clone(),
             ));
         }
-        let (reloads, reloader) = ReloadHandle::new(clock.clone());
-        tasks.spawn(Arc::clone(&reloading).watch(reloads.clone(), watch.clone()));
-        tasks.spawn(
-            reloader.serve(move |trigger| reload_and_notify(Arc::clone(&reloading), trigger)),
-        );
+        let reloads = spawn_reloads(reloader, &clock, &drain_watch, &mut tasks);
         tasks.spawn(run_periodic_cleanup(
-            Arc::clone(&exchange),
-            room,
+            Arc::clone(&service),
+            connections,
             clock.clone(),
-            watch,
+            drain_watch,
         ));
-        let feeding =
+        let feed_task =
             LedgerFeedTask::start(settings, &ledger, &metrics).map_err(StartError::Other)?;
-        let sweeper = LedgerSweeper::new(settings.ledger.sweep_rate, clock.clone());
         tasks.spawn(ledger::maintain(
             Arc::clone(&ledger),
             metrics,
-            clock,
+            clock.clone(),
             settings.ledger.events.clone(),
         ));
+        let sweeper = LedgerSweeper::new(settings.ledger.sweep_rate, clock);
         tasks.spawn(sweep_on_policy_change(
             sweeper.clone(),
-            Arc::clone(&in_force),
+            Arc::clone(&active_policy),
             Arc::clone(&ledger),
         ));
         let draining = Arc::new(AtomicBool::new(false));
-        let shown = AdminParts {
-            active_policy: in_force,
+        let budgets = Arc::clone(service.admission_queue.budgets());
+        let admin = AdminParts {
+            active_policy,
             reloads: reloads.clone(),
-            exchange,
+            exchange: service,
             draining: Arc::clone(&draining),
-            pem,
+            pem: ca_pem,
             sweeper,
         };
-        let looked_on = AdminTask::spawn(shown.into_server(settings)?, admin_listener, &mut tasks);
-        let patience = (settings.timeouts.drain_delay, settings.timeouts.drain);
         Ok(Self {
-            proxy,
-            admin,
+            proxy: listeners.proxy_addresses,
+            admin: listeners.admin_address,
             recorder,
             reloads,
             drain,
+            drain_config: settings.drain,
             draining,
-            admin_task: looked_on,
+            admin_task: AdminTask::spawn(admin.into_server(settings)?, listeners.admin, &mut tasks),
             tasks,
-            span_export: spans,
-            feed_task: feeding,
+            span_export,
+            feed_task,
             budgets,
             ledger,
-            drain_times: patience,
         })
     }
 
-    /// Asks for the policy to be read again.
+    /// Returns the handle that triggers reloads of the policy.
     pub fn reloads(&self) -> &ReloadHandle {
         &self.reloads
     }
 
-    /// Goes down: readiness fails at once, then no new connections, then what is under way is finished, at most for
-    /// `timeouts.drain`. As soon as `hurry` is ready it is cut off instead.
+    /// Shuts down: readiness fails at once, then no connections are accepted, then running requests may complete within
+    /// `timeouts.drain`. As soon as `hurry` is ready, they are cut off instead.
     pub async fn drain(self, hurry: impl Future) {
-        let (delay, patience) = self.drain_times;
+        let DrainConfig { delay, timeout } = self.drain_config;
         self.draining.store(true, Ordering::Relaxed);
-        let drained = tokio::select! {
-            drained = self.drain.run(delay, patience) => drained,
+        let outcome = tokio::select! {
+            outcome = self.drain.run(delay, timeout) => outcome,
             _ = hurry => self.drain.run(Duration::ZERO, Duration::ZERO).await,
         };
-        if let DrainOutcome::CutOff(connections) = drained {
-            tracing::warn!(connections, "what was still under way was cut off");
+        if let DrainOutcome::CutOff(connections) = outcome {
+            tracing::warn!(connections, "incomplete requests were cut off");
         }
         let _ = self.admin_task.stop.send(());
         let mut tasks = self.tasks;
@@ -292,375 +253,302 @@ impl Server {
         let _ = tokio::task::spawn_blocking(move || save_budgets(&budgets)).await;
         let log = self.recorder.log().clone();
         let _ = tokio::task::spawn_blocking(move || log.close(LOG_CLOSE_TIMEOUT)).await;
-        // Streams of decisions have ended with the log; their last lines are on their way.
-        let _ = tokio::time::timeout(
-            ADMIN_CLOSE_TIMEOUT,
-            self.admin_task.connections.wait_until_closed(),
-        )
-        .await;
+        // Streams of decisions ended with the log, but their last lines may not have been sent yet.
+        let connections = self.admin_task.connections.wait_until_closed();
+        let _ = tokio::time::timeout(ADMIN_CLOSE_TIMEOUT, connections).await;
     }
 }
 
-fn new_metrics(settings: &Settings) -> Result<Metrics, StartError> {
-    let ranges: Vec<&'static str> = AddressClass::ALL
-        .into_iter()
-        .map(AddressClass::as_str)
-        .collect();
-    let known: Vec<Crawler> = settings
-        .crawlers
-        .iter()
-        .map(|r| r.crawler.clone())
-        .collect();
-    let metrics = Metrics::with_mode(counting_for(settings.telemetry.metrics), &known, &ranges);
-    metrics.map_err(|error| StartError::Other(error.to_string()))
+/// The sockets on which a proxy listens.
+struct Listeners {
+    proxy: Vec<TcpListener>,
+    proxy_addresses: Vec<SocketAddr>,
+    admin: TcpListener,
+    admin_address: SocketAddr,
 }
 
-/// What was kept of the stops and the budgets before the last start.
-fn restore_stops_and_budgets(settings: &Settings, hold: &AdmissionQueue) -> Result<(), StartError> {
-    let Some(directory) = &settings.store.path else {
-        return Ok(());
-    };
-    let stops = hold.stops().restore(StopsFile::in_directory(directory));
-    stops.map_err(|error| StartError::Other(error.to_string()))?;
-    let budgets = hold.budgets().restore(BudgetsFile::in_directory(directory));
-    budgets.map_err(|error| StartError::Other(error.to_string()))
-}
+impl Listeners {
+    fn bind(settings: &Settings) -> Result<Self, StartError> {
+        let mut proxy = Vec::with_capacity(settings.listen.len());
+        for listener in &settings.listen {
+            proxy.push(listen(listener.address)?);
+        }
+        let admin = listen(settings.admin.listen)?;
+        let proxy_addresses: Result<_, _> = proxy.iter().map(local_address).collect();
+        Ok(Self {
+            proxy_addresses: proxy_addresses?,
+            admin_address: local_address(&admin)?,
+            proxy,
+            admin,
+        })
+    }
 
-fn counting_for(level: MetricsLevel) -> MetricsMode {
-    match level {
-        MetricsLevel::Full => MetricsMode::Everything,
-        MetricsLevel::None => MetricsMode::Nothing,
+    /// Returns the addresses of all listeners, with the ports that were assigned.
+    fn addresses(&self) -> Vec<SocketAddr> {
+        let mut addresses = self.proxy_addresses.clone();
+        addresses.push(self.admin_address);
+        addresses
     }
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
-    let open = || {
-        let socket = if address.is_ipv4() {
-            TcpSocket::new_v4()
-        } else {
-            TcpSocket::new_v6()
-        }?;
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
+    bind(address).map_err(|error| StartError::Listen(address, error))
+}
+
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() {
+        TcpSocket::new_v4()?
+    } else {
+        TcpSocket::new_v6()?
     };
-    open().map_err(|error| StartError::Listen(address, error))
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }
 
 fn local_address(listener: &TcpListener) -> Result<SocketAddr, StartError> {
-    listener
-        .local_addr()
-        .map_err(|error| StartError::Other(error.to_string()))
+    listener.local_addr().map_err(other)
 }
 
-fn new_exchange(
+fn other(error: impl std::fmt::Display) -> StartError {
+    StartError::Other(error.to_string())
+}
+
+/// Starts metrics, decision log and span export, which record every request.
+fn start_recorder(
     settings: &Settings,
-    in_force: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
-    recorder: Recorder,
-    own: Vec<SocketAddr>,
-    interceptor: Option<Interceptor>,
-) -> Result<ProxyService, StartError> {
-    let (limits, timeouts, clock) = (
-        &settings.limits,
-        &settings.timeouts,
-        recorder.clock().clone(),
-    );
-    let (metrics, registrations) = (recorder.metrics(), &settings.crawlers);
-    let crawlers = CrawlerRegistry::new(registrations, settings.anonymous, metrics, clock.clone());
-    let crawlers = crawlers.map_err(StartError::Other)?;
-    // One process may run several proxies in a test; each decision id begins with the instance, and so does Via.
-    let instance = recorder.instance();
-    let hold = AdmissionLimits {
-        per_host: to_usize(limits.queue_per_host),
-        total: to_usize(limits.queue),
-        max_wait: limits.max_hold,
+    clock: &Clock,
+) -> Result<(Recorder, SpanExportTask), StartError> {
+    let crawlers: Vec<Crawler> = settings
+        .crawlers
+        .iter()
+        .map(|registration| registration.crawler.clone())
+        .collect();
+    let address_classes = AddressClass::ALL.map(AddressClass::as_str);
+    let metrics = Metrics::with_mode(settings.telemetry.metrics, &crawlers, &address_classes)
+        .map_err(other)?;
+    let log = DecisionLog::open(settings.logs.clone(), &metrics, clock).map_err(StartError::Log)?;
+    let (sampler, setup) = spans::prepare(settings, &metrics).map_err(StartError::Other)?;
+    let recorder = Recorder::with_tracing(metrics, log, clock.clone(), sampler);
+    let span_export = SpanExportTask::start(setup, &recorder);
+    Ok((recorder, span_export))
+}
+
+/// Restores the stops and the budgets of the previous run.
+fn restore_stops_and_budgets(
+    settings: &Settings,
+    queue: &AdmissionQueue,
+) -> Result<(), StartError> {
+    let Some(directory) = &settings.store.path else {
+        return Ok(());
     };
-    let hold = AdmissionQueue::new(
-        HostStore::embedded(),
-        hold,
+    let stops = StopsFile::in_directory(directory);
+    queue.stops().restore(stops).map_err(other)?;
+    let budgets = BudgetsFile::in_directory(directory);
+    queue.budgets().restore(budgets).map_err(other)
+}
+
+fn new_proxy_service(
+    settings: &Settings,
+    recorder: Recorder,
+    active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    ledger: LedgerCell,
+    own_listeners: Vec<SocketAddr>,
+    authority: Option<CertificateAuthority>,
+) -> Result<ProxyService, StartError> {
+    let clock = recorder.clock().clone();
+    let metrics = recorder.metrics().clone();
+    let crawlers = CrawlerRegistry::new(
+        &settings.crawlers,
+        settings.anonymous,
+        &metrics,
         clock.clone(),
-        recorder.metrics().clone(),
+    )
+    .map_err(StartError::Other)?;
+    let interceptor = match authority {
+        Some(authority) => Some(Arc::new(new_interceptor(settings, authority, &recorder)?)),
+        None => None,
+    };
+    let admission_queue = AdmissionQueue::new(
+        HostStore::embedded(),
+        settings.admission,
+        clock.clone(),
+        metrics.clone(),
     );
-    let via = ViaName::new(&instance);
-    let fetcher = new_robots_fetcher(settings, recorder.metrics(), &clock, via.clone(), own)?;
-    let (vetting, upstream) = (
-        Arc::clone(&fetcher.address_vetter),
-        Arc::clone(&fetcher.upstream),
-    );
+    // Via identifies the instance, like decision ids, since a test may run several proxies in one process.
+    let via = ViaName::new(&recorder.instance());
+    let fetcher = new_robots_fetcher(settings, &metrics, &clock, via.clone(), own_listeners)?;
     Ok(ProxyService {
-        active_policy: in_force,
-        admission_queue: Arc::new(hold),
-        address_vetter: vetting,
-        robots: RobotsFileCache::new(fetcher, clock, recorder.metrics().clone()),
-        upstream,
-        ledger: Arc::default(),
-        tunnels: TunnelLimiter::new(tunnel_settings(settings), recorder.metrics().clone()),
-        interceptor: interceptor.map(Arc::new),
+        active_policy,
+        admission_queue: Arc::new(admission_queue),
+        address_vetter: Arc::clone(&fetcher.address_vetter),
+        upstream: Arc::clone(&fetcher.upstream),
+        robots: RobotsFileCache::new(fetcher, clock, metrics.clone()),
+        ledger,
+        tunnels: TunnelLimiter::new(settings.tunnels.clone(), metrics),
+        interceptor,
         via,
         recorder,
-        profile: match settings.profile {
-            settings::ProfileSetting::ByUserAgent => ProfileSelection::ByUserAgent,
-            settings::ProfileSetting::Fixed(profile) => ProfileSelection::Always(profile),
-        },
+        profile: settings.profile,
         crawlers,
-        max_request_body: limits.request_body,
+        max_request_body: settings.max_request_body,
         body_time_limits: BodyTimeLimits {
-            idle: timeouts.body_idle,
-            total: timeouts.request,
+            idle: settings.upstream.body_idle,
+            total: settings.upstream.body,
         },
     })
 }
 
-/// What fetches robots.txt: with the resolver, the vetting and the limits of any request.
+/// Creates the fetcher of robots.txt, which resolves, checks and connects like any request.
 pub(crate) fn new_robots_fetcher(
     settings: &Settings,
     metrics: &Metrics,
     clock: &Clock,
     via: ViaName,
-    own: Vec<SocketAddr>,
+    own_listeners: Vec<SocketAddr>,
 ) -> Result<RobotsFetcher, StartError> {
-    let servers = match &settings.egress.resolver {
-        settings::ResolverSetting::System => NameServers::System,
-        settings::ResolverSetting::Servers(servers) => NameServers::Servers(servers.clone()),
+    let resolver = DnsResolver::new(
+        &settings.dns.servers,
+        settings.dns.hosts.clone(),
+        settings.dns.timeout,
+        clock.clone(),
+    )
+    .map_err(StartError::Other)?;
+    let origin_tls = origin_tls_settings(&settings.tls)
+        .and_then(|tls| OriginTls::new(tls, metrics.clone()))
+        .map_err(StartError::Other)?;
+    let rules = EgressRules {
+        own_listeners,
+        ..settings.egress.clone()
     };
-    let (hosts, dns) = (settings.egress.hosts.clone(), settings.timeouts.dns);
-    let resolver =
-        DnsResolver::new(&servers, hosts, dns, clock.clone()).map_err(StartError::Other)?;
-    let tls = origin_tls_settings(settings).and_then(|tls| OriginTls::new(tls, metrics.clone()));
-    let tls = tls.map_err(StartError::Other)?;
-    let vetting = Arc::new(AddressVetter::new(
-        resolver,
-        egress(settings, own),
-        metrics.clone(),
-    ));
-    let dead = Arc::clone(vetting.negative_cache());
+    let address_vetter = Arc::new(AddressVetter::new(resolver, rules, metrics.clone()));
+    let upstream = UpstreamClient::new(
+        settings.upstream,
+        origin_tls,
+        clock.clone(),
+        Arc::clone(address_vetter.negative_cache()),
+    );
     Ok(RobotsFetcher {
-        address_vetter: vetting,
-        upstream: Arc::new(UpstreamClient::new(
-            upstream_limits(settings),
-            tls,
-            clock.clone(),
-            dead,
-        )),
+        address_vetter,
+        upstream: Arc::new(upstream),
         via,
         timeout: ROBOTS_TIMEOUT,
         clock: clock.clone(),
     })
 }
 
-/// What looks into TLS, with certificates that this authority signs.
+/// Creates the interceptor of TLS, which uses certificates that this authority signs.
 fn new_interceptor(
     settings: &Settings,
     authority: CertificateAuthority,
     recorder: &Recorder,
 ) -> Result<Interceptor, StartError> {
-    let (tls, clock, metrics) = (
-        &settings.tls,
+    let issuer = CertificateIssuer::new(
+        authority,
+        settings.tls.leaf_cache,
+        settings.tls.mints_per_client,
         recorder.clock().clone(),
         recorder.metrics().clone(),
-    );
-    let minter = CertificateIssuer::new(
-        authority,
-        tls.leaf_cache,
-        tls.mints_per_client,
-        clock,
-        metrics,
     )
-    .map_err(|error| StartError::Other(error.to_string()))?;
-    Ok(Interceptor::new(
-        minter,
-        if tls.intercept_to_reject {
-            RefusalDelivery::InsideTls
-        } else {
-            RefusalDelivery::AtConnect
-        },
-    ))
+    .map_err(other)?;
+    Ok(Interceptor::new(issuer, settings.tls.refusal_delivery))
 }
 
-fn egress(settings: &Settings, own: Vec<SocketAddr>) -> EgressRules {
-    let private = settings.egress.allow_private.iter();
-    EgressRules {
-        allow_private: private
-            .map(|p| PrivateHost {
-                host: p.host.clone(),
-                cidr: p.cidr,
-            })
-            .collect(),
-        allow_loopback: settings.egress.allow_loopback,
-        ports: settings.egress.ports.ranges().to_vec(),
-        own_listeners: own,
-    }
+/// Spawns the tasks that reload the policy, and returns the handle that triggers reloads.
+fn spawn_reloads(
+    reloader: Arc<PolicyFileReloader>,
+    clock: &Clock,
+    drain: &DrainWatch,
+    tasks: &mut JoinSet<()>,
+) -> ReloadHandle {
+    let (reloads, worker) = ReloadHandle::new(clock.clone());
+    tasks.spawn(Arc::clone(&reloader).watch(reloads.clone(), drain.clone()));
+    tasks.spawn(worker.serve(move |trigger| reload_and_notify(Arc::clone(&reloader), trigger)));
+    reloads
 }
 
-fn upstream_limits(settings: &Settings) -> UpstreamLimits {
-    let (limits, timeouts) = (&settings.limits, &settings.timeouts);
-    UpstreamLimits {
-        dial: DialLimits {
-            connect: timeouts.connect,
-            total: timeouts.connect_total,
-        },
-        pool: PoolLimits {
-            per_host: to_usize(limits.idle_per_host),
-            total: to_usize(limits.idle_pool),
-            idle: timeouts.idle,
-        },
-        response_head: timeouts.response_head,
-        body_idle: timeouts.body_idle,
-        body: timeouts.request,
-        head: to_usize(limits.origin_head),
-        fields: to_usize(limits.origin_fields),
-    }
-}
-
-fn tunnel_settings(settings: &Settings) -> TunnelSettings {
-    let timeouts = &settings.timeouts;
-    TunnelSettings {
-        connect_ports: settings.egress.connect_ports.ranges().to_vec(),
-        tls_ports: settings.egress.tls_ports.ranges().to_vec(),
-        per_host: to_usize(settings.limits.tunnels_per_host),
-        dial: DialLimits {
-            connect: timeouts.connect,
-            total: timeouts.connect_total,
-        },
-        hello: timeouts.tls,
-        idle: timeouts.tunnel_idle,
-        total: timeouts.tunnel,
-    }
-}
-
-fn accept_limits(settings: &Settings) -> AcceptLimits {
-    let (limits, timeouts) = (&settings.limits, &settings.timeouts);
-    AcceptLimits {
-        connections: to_usize(limits.connections),
-        per_client: to_usize(limits.per_client),
-        reader: HeadReaderSettings {
-            limits: HeadLimits {
-                bytes: to_usize(limits.head),
-                fields: to_usize(limits.fields),
-                target: to_usize(limits.target),
-            },
-            head: timeouts.head,
-            idle: timeouts.idle,
-            write_stall: timeouts.write_stall,
-        },
-    }
-}
-
-fn to_usize(limit: u64) -> usize {
-    usize::try_from(limit).unwrap_or(usize::MAX)
-}
-
-fn log_settings(logs: &settings::LogsConfig) -> LogSettings {
-    LogSettings {
-        destination: match &logs.decisions {
-            LogTarget::Stderr => log::LogDestination::Stderr,
-            LogTarget::Stdout => log::LogDestination::Stdout,
-            LogTarget::Discard => log::LogDestination::None,
-            LogTarget::File(path) => log::LogDestination::Path(path.clone()),
-        },
-        format: match logs.format {
-            LogFormat::Json => log::LogLineFormat::Json,
-            LogFormat::Squid => log::LogLineFormat::Squid,
-        },
-        rotate: logs
-            .rotate
-            .map(|settings::RotateConfig { size, keep }| log::LogFileRotation { size, keep }),
-        allow_sample: SampleRate::new(logs.allows).unwrap_or(SampleRate::ALL),
-        on_full: match logs.on_full {
-            OnFullSetting::Drop => log::LogFullAction::Drop,
-            OnFullSetting::Wait => log::LogFullAction::Wait,
-        },
-        query: if logs.redact_query {
-            QueryVisibility::Redacted
-        } else {
-            QueryVisibility::Shown
-        },
-        ..LogSettings::default()
-    }
-}
-
-/// Sweeps the ledger when the policy has changed.
-async fn sweep_on_policy_change(
-    sweeper: LedgerSweeper,
-    in_force: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
-    ledger: LedgerCell,
-) {
-    sweeper.serve(&in_force, || ledger.get().cloned()).await;
-}
-
-/// One attempt to reload, with the service manager told.
+/// Reloads the policy, and notifies the service manager before and after.
 async fn reload_and_notify(
-    reloading: Arc<PolicyFileReloader>,
+    reloader: Arc<PolicyFileReloader>,
     trigger: ReloadTrigger,
 ) -> ReloadOutcomes {
     systemd::notify_reloading();
-    let made = Arc::clone(&reloading).attempt(trigger).await;
-    systemd::notify_ready(&reloading.status(&made.live));
-    made
+    let outcomes = Arc::clone(&reloader).attempt(trigger).await;
+    systemd::notify_ready(&reloader.status(&outcomes.live));
+    outcomes
 }
 
-/// Closes connections to origins that have been idle for too long, and forgets hosts that have been. When the drain
-/// begins, those who wait for a host's turn are sent away.
-///
-/// When many clients have gone, the memory that they took is given back.
+/// Sweeps the ledger whenever the policy has changed.
+async fn sweep_on_policy_change(
+    sweeper: LedgerSweeper,
+    active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    ledger: LedgerCell,
+) {
+    sweeper
+        .serve(&active_policy, || ledger.get().cloned())
+        .await;
+}
+
+/// Closes idle connections to origins, removes idle hosts, and saves stops and budgets. After many clients have left,
+/// returns their memory to the system. When the drain begins, refuses all waiting requests and ends.
 async fn run_periodic_cleanup(
-    exchange: Arc<ProxyService>,
-    room: Arc<ConnectionLimiter>,
+    service: Arc<ProxyService>,
+    connections: Arc<ConnectionLimiter>,
     clock: Clock,
     mut drain: DrainWatch,
 ) {
-    let (mut burst, mut keeping) = (ConnectionBurst::default(), None::<JoinHandle<()>>);
-    let mut turn = tokio::time::interval(SWEEP_INTERVAL);
+    let mut burst = ConnectionBurst::default();
+    let mut saving: Option<JoinHandle<()>> = None;
+    let mut interval = tokio::time::interval(SWEEP_INTERVAL);
     loop {
         tokio::select! {
-            () = drain.wait_begun() => return exchange.admission_queue.close(),
-            _ = turn.tick() => {
-                exchange.upstream.pool().sweep(clock.now());
-                exchange.admission_queue.sweep();
-                exchange.address_vetter.negative_cache().sweep();
-                exchange.robots.sweep();
-                // A disk that hangs must not hold up the drain.
-                if keeping.as_ref().is_none_or(JoinHandle::is_finished) {
-                    keeping = persist_changes(&exchange);
-                }
-                if burst.observe_open(room.open_connections()) {
-                    let _ = tokio::task::spawn_blocking(heap::give_back).await;
-                }
-            }
+            () = drain.wait_begun() => return service.admission_queue.close(),
+            _ = interval.tick() => {}
+        }
+        service.upstream.pool().sweep(clock.now());
+        service.admission_queue.sweep();
+        service.address_vetter.negative_cache().sweep();
+        service.robots.sweep();
+        // Not awaited: a disk that hangs must not delay the drain.
+        if saving.as_ref().is_none_or(JoinHandle::is_finished) {
+            saving = save_changes(&service.admission_queue);
+        }
+        if burst.observe_open(connections.open_connections()) {
+            let _ = tokio::task::spawn_blocking(heap::give_back).await;
         }
     }
 }
 
-/// Tells the disk which stops have ended, or what it could not be told when it changed; and what was spent.
-fn persist_changes(exchange: &ProxyService) -> Option<JoinHandle<()>> {
-    let (stops, budgets) = (
-        Arc::clone(exchange.admission_queue.stops()),
-        Arc::clone(exchange.admission_queue.budgets()),
-    );
-    let (changed, spent) = (stops.needs_write(), budgets.needs_write());
-    (changed || spent).then(|| {
-        tokio::task::spawn_blocking(move || {
-            if changed {
-                drop(stops.persist());
-            }
-            if spent {
-                save_budgets(&budgets);
-            }
-        })
-    })
+/// Saves stops and budgets that have changed, or whose last write failed. Returns `None` if there is nothing to save.
+fn save_changes(queue: &AdmissionQueue) -> Option<JoinHandle<()>> {
+    let stops = Arc::clone(queue.stops());
+    let budgets = Arc::clone(queue.budgets());
+    let stops_changed = stops.needs_write();
+    let budgets_changed = budgets.needs_write();
+    if !stops_changed && !budgets_changed {
+        return None;
+    }
+    Some(tokio::task::spawn_blocking(move || {
+        if stops_changed {
+            drop(stops.persist());
+        }
+        if budgets_changed {
+            save_budgets(&budgets);
+        }
+    }))
 }
 
 fn save_budgets(budgets: &BudgetTracker) {
     if let Err(error) = budgets.persist() {
-        tracing::warn!(%error, "what was spent of today's budgets could not be written down");
+        tracing::warn!(%error, "today's budgets cannot be saved (store.path)");
     }
 }
 
-/// A panic ends one request; here it is counted, wherever it happens, and told to the operator.
+/// Counts panics, wherever they happen. A panic ends one request.
 fn count_panics(metrics: Metrics) {
-    let before = std::panic::take_hook();
+    let previous = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         metrics.record_panic();
-        before(panic);
+        previous(panic);
     }));
 }

@@ -1,5 +1,6 @@
 //! `crawlgate check`: everything that is wrong with policies and configurations, in one run.
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use serde_json::{Value as Json, json};
 
 use crate::config::load::{self, Environment, Overrides};
 use crate::config::policy;
-use crate::config::settings::{EgressConfig, LedgerMode, PolicyOrigin, PortRange, TlsConfig};
+use crate::config::settings::{LedgerMode, PolicyOrigin, Settings};
 use crate::diagnostics::problem::{Problem, Severity, SourceLocation};
 use crate::diagnostics::problems::{Problems, SourceTexts};
 use crate::model::reason::Reason;
@@ -134,7 +135,7 @@ impl CheckReport {
         };
         let place = SourceLocation::for_file(&Arc::from(name.as_str()));
         self.summary_lines.push(name);
-        let tunnels = describe_tunnels(&loaded.settings.egress, &loaded.settings.tls);
+        let tunnels = describe_tunnels(&loaded.settings);
         let opens_tunnels = tunnels.is_some();
         self.summary_lines.extend(tunnels);
         self.problems.extend(loaded.problems);
@@ -293,14 +294,18 @@ impl CheckReport {
 }
 
 /// Where tunnels may go, and what reaches inside.
-fn describe_tunnels(egress: &EgressConfig, settings: &TlsConfig) -> Option<String> {
-    let open = |port: &u16| egress.connect_ports.contains(*port) && egress.ports.contains(*port);
-    let tls = (1..=u16::MAX)
-        .filter(open)
-        .any(|port| egress.tls_ports.contains(port));
+fn describe_tunnels(settings: &Settings) -> Option<String> {
+    let tunnels = &settings.tunnels;
+    let has_port =
+        |ranges: &[RangeInclusive<u16>], port| ranges.iter().any(|range| range.contains(&port));
+    let tls = (1..=u16::MAX).any(|port| {
+        has_port(&tunnels.connect_ports, port)
+            && has_port(&settings.egress.ports, port)
+            && has_port(&tunnels.tls_ports, port)
+    });
     tls.then(|| {
-        let ports: Vec<String> = egress.tls_ports.ranges().iter().map(format_port_range).collect();
-        let judged = if settings.intercept {
+        let ports: Vec<String> = tunnels.tls_ports.iter().map(format_port_range).collect();
+        let judged = if settings.tls.intercept {
             "looked into (tls.intercept), so that robots.txt and rules on URLs reach inside; where a rule sets \
              `tls: tunnel`, judged by host, address and pace only"
         } else {
@@ -311,7 +316,7 @@ fn describe_tunnels(egress: &EgressConfig, settings: &TlsConfig) -> Option<Strin
     })
 }
 
-fn format_port_range(range: &PortRange) -> String {
+fn format_port_range(range: &RangeInclusive<u16>) -> String {
     if range.start() == range.end() {
         range.start().to_string()
     } else {

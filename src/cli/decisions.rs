@@ -16,7 +16,7 @@ use std::path::Path;
 
 use crate::clock::Clock;
 use crate::config::load::Overrides;
-use crate::config::settings::{LogFormat, LogTarget};
+use crate::metrics::log::{LogDestination, LogLineFormat};
 
 use super::Exit;
 use super::args::{DecisionsArgs, OutputFormat, SummaryBy};
@@ -73,27 +73,27 @@ fn log_input(args: &DecisionsArgs) -> Result<LogInput, Exit> {
     };
     let logs = inputs::load_settings(&overrides)?.settings.logs;
     let cure = "set it to a file, or name a log with --log FILE (--log - is standard input)";
-    let path = match logs.decisions {
-        LogTarget::File(path) => path,
-        LogTarget::Stderr => {
+    let path = match logs.destination {
+        LogDestination::Path(path) => path,
+        LogDestination::Stderr => {
             return Err(report_invalid(&format!(
                 "logs.decisions is stderr, which cannot be read: {cure}"
             )));
         }
-        LogTarget::Stdout => {
+        LogDestination::Stdout => {
             return Err(report_invalid(&format!(
                 "logs.decisions is stdout, which cannot be read: {cure}"
             )));
         }
-        LogTarget::Discard => {
+        LogDestination::None => {
             return Err(report_invalid(&format!(
                 "logs.decisions is none, so there is no log: {cure}"
             )));
         }
     };
     match logs.format {
-        LogFormat::Json => Ok(LogInput::File(path)),
-        LogFormat::Squid => Err(report_invalid(&format!(
+        LogLineFormat::Json => Ok(LogInput::File(path)),
+        LogLineFormat::Squid => Err(report_invalid(&format!(
             "logs.format is squid, which lacks what this command shows: set it to json, or name a log with --log FILE ({} \
              is for tools that read Squid's access.log)",
             path.display()

@@ -10,7 +10,8 @@ use std::io::Write as _;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::config::settings::{ListenerConfig, LogTarget, Settings};
+use crate::config::settings::{ListenerConfig, Settings};
+use crate::metrics::log::LogDestination;
 use crate::policy::source::MemoryFileSystem;
 use crate::policy::{Policy, compile};
 use crate::server::Server;
@@ -94,25 +95,25 @@ fn demo_settings(site: &site::DemoSite) -> Settings {
         ..Settings::default()
     };
     settings.admin.listen = SocketAddr::new(LOOPBACK, 0);
-    settings.logs.decisions = LogTarget::Discard;
+    settings.logs.destination = LogDestination::None;
     settings.store.path = None;
     settings.egress.allow_loopback = true;
     settings.egress.ports = [site.port, site.closed_port, 80]
         .into_iter()
         .map(|port| port..=port)
         .collect();
-    settings.egress.hosts = site::HOSTS
+    settings.dns.hosts = site::HOSTS
         .iter()
         .map(|host| ((*host).to_owned(), vec![LOOPBACK]))
         .collect();
     // A name that leads to where cloud machines keep their credentials.
-    settings.egress.hosts.insert(
+    settings.dns.hosts.insert(
         "metadata.shop.test".into(),
         vec![Ipv4Addr::new(169, 254, 169, 254).into()],
     );
-    settings.timeouts.response_head = Duration::from_millis(300);
-    settings.timeouts.dns = Duration::from_secs(2);
-    settings.timeouts.drain = Duration::from_secs(1);
+    settings.upstream.response_head = Duration::from_millis(300);
+    settings.dns.timeout = Duration::from_secs(2);
+    settings.drain.timeout = Duration::from_secs(1);
     settings
 }
 

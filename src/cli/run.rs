@@ -12,7 +12,7 @@ use crate::config::policy;
 use crate::config::settings::{PolicyOrigin, Settings, WorkerCount};
 use crate::pipeline::reload::{ReloadHandle, ReloadTrigger};
 use crate::server::reload::{self, LoadedPolicy, LoadedShadowPolicy};
-use crate::server::{Server, StartError, systemd};
+use crate::server::{Server, systemd};
 
 use super::args::RunArgs;
 use super::console::{print_problems, report_cannot_run, report_invalid};
@@ -101,7 +101,7 @@ fn build_runtime(workers: WorkerCount) -> io::Result<Runtime> {
 async fn serve(settings: &Settings, opened: LoadedPolicy, level: LevelFilter) -> Exit {
     let _told = logging::start(level);
     let policy = format!(
-        "policy {}@{} is in force",
+        "policy {}@{} is active",
         opened.policy.name(),
         opened.policy.revision()
     );
@@ -112,12 +112,7 @@ async fn serve(settings: &Settings, opened: LoadedPolicy, level: LevelFilter) ->
     };
     let server = match Server::start(settings, opened) {
         Ok(server) => server,
-        Err(
-            error @ (StartError::Listen(..)
-            | StartError::Log(_)
-            | StartError::Authority(_)
-            | StartError::Other(_)),
-        ) => return report_cannot_run(&error),
+        Err(error) => return report_cannot_run(&error),
     };
     // Scripts read these two lines; they are plain text whatever the form of the messages.
     for address in &server.proxy {
@@ -135,8 +130,8 @@ async fn serve(settings: &Settings, opened: LoadedPolicy, level: LevelFilter) ->
 async fn run_until_stopped(server: Server, mut signals: Signals, settings: &Settings) -> Exit {
     let what = signals.wait_for_stop(server.reloads()).await;
     tracing::info!(
-        "{what}: finishing what is under way, at most for {:?}",
-        settings.timeouts.drain
+        "{what}: completing running requests, for at most {:?}",
+        settings.drain.timeout
     );
     systemd::notify_stopping();
     let reloads = server.reloads().clone();

@@ -1,330 +1,349 @@
-//! The configuration file, near its text: every key of `config/crawlgate.yaml` that this version knows, typed and
-//! checked one by one, with the defaults of the contract where the file says nothing.
+//! The configuration file: its keys, each typed and checked, and the [`Settings`] that they set.
 //!
-//! Paths are as written and nothing outside the text was looked at; `load` makes [`super::Settings`] of it.
+//! A key is one row of a table ([`key::ConfigKey`]), from which the reader and the JSON Schema are derived. Nothing but
+//! the text is read here; [`super::load`] finds the file and checks the policies that it names.
 
 mod crawlers;
 mod egress;
 mod json_schema;
+mod key;
 mod ledger;
 mod limits;
 mod logs;
-mod store;
 mod telemetry;
 mod tls;
-mod unsupported;
 mod values;
 mod variables;
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use crate::diagnostics::problem::{Problem, SourceLocation};
+use serde_json::{Value as Json, json};
+
+use crate::diagnostics::problem::SourceLocation;
 use crate::diagnostics::problems::Problems;
 use crate::model::profile::Profile;
-use crate::pipeline::crawlers::{AnonymousAccess, CrawlerRegistration};
+use crate::proxy::local_reply::ProfileSelection;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, parse};
 
-use super::settings::{
-    EgressConfig, LimitsConfig, ListenerConfig, ProfileSetting, Settings, TelemetryConfig,
-    TimeoutsConfig, WorkerCount,
-};
+use super::base_paths::BasePaths;
+use super::settings::{Settings, WorkerCount};
+use crawlers::ClaimedIdentities;
 pub use json_schema::json_schema;
-pub use ledger::LedgerSection;
-pub use logs::LogsSection;
-pub use tls::TlsSection;
+use json_schema::{address_schema, enum_schema, one_or_many_schema, text_schema, variable_schema};
+use key::{
+    AcceptedValue, ConfigKey, CustomValue, KeyGroup, PathOrNoneValue, PathValue, SwitchValue,
+    UnsupportedValue, parse_scalar, parse_scalars, read_word, set_if_some,
+};
 pub use variables::VariableLookup;
 
-/// What a configuration file says.
+/// A configuration file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConfigFile {
-    /// `listen`.
-    pub listen: Vec<ListenerConfig>,
-    /// `crawlers`.
-    pub crawlers: Vec<CrawlerRegistration>,
-    /// `anonymous`.
-    pub anonymous: AnonymousAccess,
-    /// `admin.listen`.
-    pub admin_listen: SocketAddr,
-    /// `admin.token_file`, as written.
-    pub token_file: Option<String>,
-    /// `admin.names`.
-    pub admin_names: Vec<String>,
-    /// `policy.path`, as written, and where; `None` if the file does not name one.
-    pub policy_path: Option<(String, SourceLocation)>,
-    /// `policy.watch`.
-    pub policy_watch: bool,
-    /// `policy.shadow`, as written, and where.
-    pub policy_shadow: Option<(String, SourceLocation)>,
-    /// `profile`.
-    pub profile: ProfileSetting,
-    /// `tls`.
-    pub tls: TlsSection,
-    /// `egress`.
-    pub egress: EgressConfig,
-    /// `limits`.
-    pub limits: LimitsConfig,
-    /// `timeouts`.
-    pub timeouts: TimeoutsConfig,
-    /// `runtime.workers`.
-    pub workers: WorkerCount,
-    /// `logs`.
-    pub logs: LogsSection,
-    /// `store.path`, as written.
-    pub store_path: Option<String>,
-    /// `ledger`.
-    pub ledger: LedgerSection,
-    /// `telemetry`.
-    pub telemetry: TelemetryConfig,
+    /// The settings, all but `policy.path` and `policy.shadow`.
+    pub settings: Settings,
+    /// `policy.path`, if the file has it.
+    pub policy: Option<NamedPolicy>,
+    /// `policy.shadow`, unless it is `none`.
+    pub shadow: Option<NamedPolicy>,
 }
 
-impl Default for ConfigFile {
-    /// A file that says nothing.
-    fn default() -> Self {
-        let settings = Settings::default();
-        Self {
-            listen: settings.listen,
-            crawlers: settings.crawlers,
-            anonymous: settings.anonymous,
-            admin_listen: settings.admin.listen,
-            token_file: None,
-            admin_names: settings.admin.names,
-            policy_path: None,
-            policy_watch: settings.policy.watch,
-            policy_shadow: None,
-            profile: settings.profile,
-            tls: TlsSection::default(),
-            egress: settings.egress,
-            limits: settings.limits,
-            timeouts: settings.timeouts,
-            workers: settings.workers,
-            logs: LogsSection::default(),
-            store_path: None,
-            ledger: LedgerSection::default(),
-            telemetry: settings.telemetry,
-        }
-    }
+/// A policy that the file names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NamedPolicy {
+    /// The path as written.
+    pub path: String,
+    /// The place in the file.
+    pub place: SourceLocation,
+}
+
+/// The state of reading a file.
+struct ReadContext<'a> {
+    base: &'a BasePaths,
+    problems: &'a mut Problems,
+    policy: Option<NamedPolicy>,
+    shadow: Option<NamedPolicy>,
+    /// The crawlers that have a listener, as written.
+    crawlers_with_listener: Vec<String>,
+    identities: ClaimedIdentities,
 }
 
 impl ConfigFile {
-    /// Reads a file's text. Where it has a mistake the default stands, and the mistake is among the problems:
-    /// what comes out is fit to run only if there are no errors.
+    /// Returns the defaults, which apply without a file.
+    pub fn with_defaults(base: &BasePaths) -> Self {
+        Self {
+            settings: Settings::in_directory(&base.data_root),
+            policy: None,
+            shadow: None,
+        }
+    }
+
+    /// Reads the text of a file. A setting with a mistake keeps its default, and the mistake is added to the problems:
+    /// the result is fit to run only if there are no errors.
     pub fn parse(
         file: &Arc<str>,
         text: &str,
+        base: &BasePaths,
         variables: VariableLookup<'_>,
         problems: &mut Problems,
     ) -> Self {
-        let mut config = Self::default();
-        if let Some(mut tree) = parse(file, text, problems).filter(|tree| !tree.is_null()) {
-            variables::substitute_all(&mut tree, variables, problems);
-            config.read_tree(&tree, problems);
-        }
+        let mut config = Self::with_defaults(base);
+        let Some(mut tree) = parse(file, text, problems).filter(|tree| !tree.is_null()) else {
+            return config;
+        };
+        variables::substitute_all(&mut tree, variables, problems);
+        let Some(map) = MapReader::open(&tree, "the configuration", problems) else {
+            return config;
+        };
+        let mut context = ReadContext {
+            base,
+            problems,
+            policy: None,
+            shadow: None,
+            crawlers_with_listener: crawlers::crawlers_with_listener(&tree),
+            identities: ClaimedIdentities::default(),
+        };
+        key::read_keys(KEYS, map, &mut config.settings, &mut context);
+        config.policy = context.policy;
+        config.shadow = context.shadow;
         config
     }
-
-    fn read_tree(&mut self, tree: &Node, problems: &mut Problems) {
-        let Some(mut map) = MapReader::open(tree, "the configuration", problems) else {
-            return;
-        };
-        let listen = map.take("listen");
-        let crawlers = map.take("crawlers").filter(|node| !node.is_null());
-        let named = crawlers::listener_crawlers(listen);
-        set_if_some(
-            &mut self.crawlers,
-            crawlers.map(|node| crawlers::read(node, &named, problems)),
-        );
-        if let Some(node) = map.take("anonymous") {
-            set_if_some(
-                &mut self.anonymous,
-                crawlers::read_anonymous(node, &self.crawlers, problems),
-            );
-        }
-        if let Some(node) = listen {
-            self.read_listen(node, problems);
-        }
-        if let Some(group) = open_group(&mut map, "admin", problems) {
-            self.read_admin(group, problems);
-        }
-        if let Some(group) = open_group(&mut map, "policy", problems) {
-            self.read_policy(group, problems);
-        }
-        let profile = map
-            .take("profile")
-            .and_then(|node| read_profile(node, problems));
-        set_if_some(&mut self.profile, profile);
-        if let Some(group) = open_group(&mut map, "tls", problems) {
-            tls::read(&mut self.tls, group, problems);
-        }
-        if let Some(group) = open_group(&mut map, "egress", problems) {
-            egress::read(&mut self.egress, group, problems);
-        }
-        if let Some(group) = open_group(&mut map, "limits", problems) {
-            limits::read(
-                &mut self.limits,
-                limits::LIMIT_KEYS,
-                "limits",
-                group,
-                problems,
-            );
-        }
-        if let Some(group) = open_group(&mut map, "timeouts", problems) {
-            limits::read(
-                &mut self.timeouts,
-                limits::TIMEOUT_KEYS,
-                "timeouts",
-                group,
-                problems,
-            );
-        }
-        if let Some(group) = open_group(&mut map, "runtime", problems) {
-            self.read_runtime(group, problems);
-        }
-        if let Some(group) = open_group(&mut map, "logs", problems) {
-            logs::read(&mut self.logs, group, problems);
-        }
-        if let Some(group) = open_group(&mut map, "store", problems) {
-            store::read(&mut self.store_path, group, problems);
-        }
-        if let Some(group) = open_group(&mut map, "ledger", problems) {
-            ledger::read(&mut self.ledger, group, problems);
-        }
-        if let Some(group) = open_group(&mut map, "telemetry", problems) {
-            telemetry::read(&mut self.telemetry, group, problems);
-        }
-        unsupported::check(&mut map, "", problems);
-        map.finish(problems);
-    }
-
-    fn read_listen(&mut self, node: &Node, problems: &mut Problems) {
-        let items = read::one_or_many(node);
-        if items.is_empty() {
-            problems.push(Problem::error(
-                &node.place,
-                "`listen` needs at least one address",
-            ));
-        }
-        let mut listen: Vec<ListenerConfig> = Vec::with_capacity(items.len());
-        for item in items {
-            let Some(listener) = crawlers::read_listener(item, &self.crawlers, problems) else {
-                continue;
-            };
-            let address = listener.address;
-            if address.port() != 0 && listen.iter().any(|l| l.address == address) {
-                problems.push(read::wrong_type(
-                    item,
-                    "the address stands twice in `listen`",
-                ));
-            }
-            listen.push(listener);
-        }
-        if !listen.is_empty() {
-            self.listen = listen;
-        }
-    }
-
-    fn read_admin(&mut self, mut map: MapReader<'_>, problems: &mut Problems) {
-        let listen = map
-            .take("listen")
-            .and_then(|node| parse_scalar(node, values::parse_socket_address, problems));
-        if let (Some(address), Some(node)) = (listen, map.take("listen"))
-            && address.port() != 0
-            && self.listen.iter().any(|l| l.address == address)
-        {
-            problems.push(read::wrong_type(
-                node,
-                "crawlers connect to this address: the admin listener needs another",
-            ));
-        }
-        set_if_some(&mut self.admin_listen, listen);
-        let token_file = map
-            .take("token_file")
-            .and_then(|node| read::spelling(node, problems));
-        self.token_file = token_file.filter(|path| *path != "none").map(Into::into);
-        let names = map
-            .take("names")
-            .filter(|node| !node.is_null())
-            .map(read::one_or_many);
-        let name = |node: &Node| parse_scalar(node, values::parse_host_field, problems);
-        set_if_some(
-            &mut self.admin_names,
-            names.map(|nodes| nodes.iter().filter_map(name).collect()),
-        );
-        map.finish(problems);
-    }
-
-    fn read_policy(&mut self, mut map: MapReader<'_>, problems: &mut Problems) {
-        if let Some(node) = map.take("path")
-            && let Some(path) = read::spelling(node, problems)
-        {
-            self.policy_path = Some((path.to_owned(), node.place.clone()));
-        }
-        let watch = map
-            .take("watch")
-            .and_then(|node| read::boolean(node, problems));
-        set_if_some(&mut self.policy_watch, watch);
-        if let Some(node) = map.take("shadow")
-            && let Some(path) = read::spelling(node, problems).filter(|path| *path != "none")
-        {
-            self.policy_shadow = Some((path.to_owned(), node.place.clone()));
-        }
-        unsupported::check(&mut map, "policy", problems);
-        map.finish(problems);
-    }
-
-    fn read_runtime(&mut self, mut map: MapReader<'_>, problems: &mut Problems) {
-        let workers = map.take("workers").and_then(|node| match node.spelling() {
-            Some("auto") => Some(WorkerCount::Auto),
-            Some(_) | None => {
-                let count = read::integer(node, 1..=1_024, problems)?;
-                usize::try_from(count).ok().map(WorkerCount::Count)
-            }
-        });
-        set_if_some(&mut self.workers, workers);
-        map.finish(problems);
-    }
 }
 
-/// Opens a group of keys; a group with nothing in it says nothing.
-fn open_group<'n>(
-    map: &mut MapReader<'n>,
-    key: &'static str,
-    problems: &mut Problems,
-) -> Option<MapReader<'n>> {
-    let node = map.take(key).filter(|node| !node.is_null())?;
-    MapReader::open(node, &format!("`{key}`"), problems)
-}
+/// The keys of the file. `listen` and `anonymous` refer to the crawlers, and `admin` to the listeners, so they follow
+/// them.
+const KEYS: &[ConfigKey<Settings>] = &[
+    ConfigKey::new(
+        "crawlers",
+        "The crawlers, and how each is identified.",
+        &CustomValue {
+            read: crawlers::read_crawlers,
+            schema: crawlers::crawlers_schema,
+        },
+    ),
+    ConfigKey::new(
+        "listen",
+        "The addresses where crawlers connect: an address, or a list of addresses and listeners.",
+        &CustomValue {
+            read: crawlers::read_listeners,
+            schema: crawlers::listeners_schema,
+        },
+    ),
+    ConfigKey::new(
+        "anonymous",
+        "How clients that match no crawler are treated: deny answers them with 407.",
+        &CustomValue {
+            read: crawlers::read_anonymous,
+            schema: crawlers::anonymous_schema,
+        },
+    ),
+    ConfigKey::new(
+        "admin",
+        "Metrics, health, the certificate authority and the admin API.",
+        &KeyGroup::section("admin", ADMIN_KEYS),
+    ),
+    ConfigKey::new(
+        "policy",
+        "The policy: what may be crawled.",
+        &KeyGroup::section("policy", POLICY_KEYS),
+    ),
+    ConfigKey::new(
+        "profile",
+        "How refusals are expressed: by the client's User-Agent, or one profile for all.",
+        &CustomValue {
+            read: read_profile,
+            schema: profile_schema,
+        },
+    ),
+    ConfigKey::new(
+        "tls",
+        "TLS with crawlers and with origins.",
+        &KeyGroup::section("tls", tls::KEYS),
+    ),
+    ConfigKey::new(
+        "egress",
+        "Where requests may go.",
+        &KeyGroup::section("egress", egress::KEYS),
+    ),
+    ConfigKey::new(
+        "limits",
+        "Sizes and counts that limit what one client or one origin can use.",
+        &KeyGroup::section("limits", limits::LIMIT_KEYS),
+    ),
+    ConfigKey::new(
+        "timeouts",
+        "Time limits.",
+        &KeyGroup::section("timeouts", limits::TIMEOUT_KEYS),
+    ),
+    ConfigKey::new(
+        "runtime",
+        "Threads.",
+        &KeyGroup::section("runtime", RUNTIME_KEYS),
+    ),
+    ConfigKey::new(
+        "logs",
+        "The decision log: one line per request.",
+        &KeyGroup::section("logs", logs::KEYS),
+    ),
+    ConfigKey::new(
+        "store",
+        "State that is kept over a restart: the stops, the budgets and the ledger.",
+        &KeyGroup::section("store", STORE_KEYS),
+    ),
+    ConfigKey::new(
+        "ledger",
+        "The ledger: what happened to each URL.",
+        &KeyGroup::section("ledger", ledger::KEYS),
+    ),
+    ConfigKey::new(
+        "telemetry",
+        "Metrics and spans.",
+        &KeyGroup::section("telemetry", telemetry::KEYS),
+    ),
+];
 
-/// Replaces a default by what was read.
-fn set_if_some<T>(place: &mut T, value: Option<T>) {
-    if let Some(value) = value {
-        *place = value;
-    }
-}
+const ADMIN_KEYS: &[ConfigKey<Settings>] = &[
+    ConfigKey::new(
+        "listen",
+        "The address of the admin listener.",
+        &CustomValue {
+            read: read_admin_address,
+            schema: |_| address_schema(),
+        },
+    ),
+    ConfigKey::new(
+        "token_file",
+        "A file with the token, or none; required if the listener is not on loopback.",
+        &PathOrNoneValue(|s: &mut Settings| &mut s.admin.token_file),
+    ),
+    ConfigKey::new(
+        "names",
+        "Further Host values to accept, if clients do not use the address: NAME, or NAME:PORT.",
+        &CustomValue {
+            read: read_admin_names,
+            schema: |_| one_or_many_schema(&text_schema()),
+        },
+    ),
+];
 
-/// A scalar that is more than a word or a number.
-fn parse_scalar<T>(
-    node: &Node,
-    read: impl Fn(&str) -> Result<T, String>,
-    problems: &mut Problems,
-) -> Option<T> {
-    let text = read::spelling(node, problems)?;
-    match read(text) {
-        Ok(value) => Some(value),
-        Err(mistake) => {
-            problems.push(read::wrong_type(node, &mistake));
-            None
-        }
-    }
-}
+const POLICY_KEYS: &[ConfigKey<Settings>] = &[
+    ConfigKey::new(
+        "path",
+        "A file, or a directory whose *.yaml files form one document.",
+        &CustomValue {
+            read: |node, _, context| context.policy = named_policy(node, context.problems),
+            schema: |_| text_schema(),
+        },
+    ),
+    ConfigKey::new(
+        "watch",
+        "Reload the policy when its files, or the lists that it names, change.",
+        &SwitchValue::new(|s: &mut Settings| &mut s.policy.watch),
+    ),
+    ConfigKey::new(
+        "shadow",
+        "Another policy that is evaluated, counted and logged, but has no effect; or none.",
+        &CustomValue {
+            read: |node, _, context| {
+                context.shadow =
+                    named_policy(node, context.problems).filter(|named| named.path != "none");
+            },
+            schema: |_| text_schema(),
+        },
+    ),
+    ConfigKey::unsupported("url", &UnsupportedValue::new("policy.url")),
+    ConfigKey::unsupported("poll", &UnsupportedValue::new("policy.poll")),
+    ConfigKey::unsupported("verify_key", &UnsupportedValue::new("policy.verify_key")),
+];
 
-fn read_profile(node: &Node, problems: &mut Problems) -> Option<ProfileSetting> {
-    let mut words = vec!["by-user-agent"];
-    words.extend(Profile::ALL.map(Profile::as_str));
-    let choice = |word: &str| match word {
-        "by-user-agent" => Some(ProfileSetting::ByUserAgent),
-        _ => Profile::from_word(word).map(ProfileSetting::Fixed),
+const RUNTIME_KEYS: &[ConfigKey<Settings>] = &[ConfigKey::new(
+    "workers",
+    "Threads: auto is one per core; 1 runs everything on one.",
+    &CustomValue {
+        read: read_workers,
+        schema: |_| {
+            json!({
+                "anyOf": [
+                    { "const": "auto" },
+                    { "type": "integer", "minimum": 1, "maximum": MAX_WORKERS },
+                    variable_schema(),
+                ],
+                "default": "auto",
+            })
+        },
+    },
+)];
+
+const STORE_KEYS: &[ConfigKey<Settings>] = &[
+    ConfigKey::new(
+        "path",
+        "The directory; it is created when it is first needed.",
+        &PathValue(|s: &mut Settings, path| s.store.path = Some(path)),
+    ),
+    ConfigKey::unsupported(
+        "kind",
+        &UnsupportedValue {
+            path: "store.kind",
+            accepted: AcceptedValue::Word("embedded"),
+        },
+    ),
+    ConfigKey::unsupported("url", &UnsupportedValue::new("store.url")),
+];
+
+const MAX_WORKERS: i64 = 1_024;
+
+fn read_admin_address(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    let Some(address) = parse_scalar(node, values::parse_socket_address, context.problems) else {
+        return;
     };
-    read::word(node, &words, choice, problems)
+    let is_taken = settings
+        .listen
+        .iter()
+        .any(|listener| listener.address == address);
+    if address.port() != 0 && is_taken {
+        context.problems.push(read::wrong_type(
+            node,
+            "crawlers connect to this address: the admin listener needs another",
+        ));
+    }
+    settings.admin.listen = address;
+}
+
+fn read_admin_names(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    if !node.is_null() {
+        settings.admin.names = parse_scalars(node, values::parse_host_field, context.problems);
+    }
+}
+
+fn named_policy(node: &Node, problems: &mut Problems) -> Option<NamedPolicy> {
+    let path = read::spelling(node, problems)?.to_owned();
+    let place = node.place.clone();
+    Some(NamedPolicy { path, place })
+}
+
+fn read_workers(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    if node.spelling() == Some("auto") {
+        settings.workers = WorkerCount::Auto;
+        return;
+    }
+    let count = read::integer(node, 1..=MAX_WORKERS, context.problems);
+    let count = count.and_then(|count| usize::try_from(count).ok());
+    set_if_some(&mut settings.workers, count.map(WorkerCount::Count));
+}
+
+/// Returns the words of `profile`, the default first.
+fn profile_words() -> Vec<(&'static str, ProfileSelection)> {
+    let mut words = vec![("by-user-agent", ProfileSelection::ByUserAgent)];
+    words.extend(Profile::ALL.map(|profile| (profile.as_str(), ProfileSelection::Always(profile))));
+    words
+}
+
+fn read_profile(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    let selection = read_word(node, &profile_words(), context.problems);
+    set_if_some(&mut settings.profile, selection);
+}
+
+fn profile_schema(_: &mut Settings) -> Json {
+    let words: Vec<&str> = profile_words().iter().map(|(word, _)| *word).collect();
+    enum_schema(&words, "by-user-agent")
 }

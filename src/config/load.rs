@@ -1,4 +1,4 @@
-//! Which configuration holds: finds the file, reads it, puts the command line's words over it, resolves paths.
+//! Loads the configuration: finds the file, reads it, and applies the options of the command line.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -8,25 +8,21 @@ use std::sync::Arc;
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 
-use super::file::{ConfigFile, VariableLookup};
-use super::settings::{
-    AdminConfig, ListenerConfig, LogTarget, LogsConfig, PolicyConfig, PolicyOrigin, RotateConfig,
-    Settings, StoreConfig,
-};
+use super::base_paths::BasePaths;
+use super::file::{ConfigFile, NamedPolicy, VariableLookup};
+use super::settings::{ListenerConfig, PolicyOrigin, Settings};
 
-/// The configuration that is used if none is named and it is there.
+/// The configuration that is used if none is named and it exists.
 pub const DEFAULT_CONFIG_PATH: &str = "config/crawlgate.yaml";
-/// The policy that is used without a configuration, if it is there.
-pub const DEFAULT_POLICY_PATH: &str = "config/policy.yaml";
 /// The environment variable that names the configuration.
 pub const CONFIG_VARIABLE: &str = "CRAWLGATE_CONFIG";
 
-/// What the command line says of the configuration.
+/// Options of the command line that take precedence over the configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
     /// `--config`.
     pub config: Option<PathBuf>,
-    /// `--policy`, from the working directory.
+    /// `--policy`, relative to the working directory.
     pub policy: Option<PathBuf>,
     /// `--listen`.
     pub listen: Option<SocketAddr>,
@@ -34,17 +30,17 @@ pub struct Overrides {
     pub admin: Option<SocketAddr>,
 }
 
-/// What is around the process.
+/// The surroundings of the process.
 #[derive(Clone, Copy)]
 pub struct Environment<'a> {
-    /// The working directory; empty for that of the process, so that paths are shown as they are written.
+    /// The working directory. If empty, that of the process, and messages show paths as they are written.
     pub directory: &'a Path,
-    /// The environment.
+    /// The environment variables.
     pub variables: VariableLookup<'a>,
 }
 
 impl Environment<'_> {
-    /// Those of this process.
+    /// Returns the environment of this process.
     pub fn from_process() -> Environment<'static> {
         Environment {
             directory: Path::new(""),
@@ -53,12 +49,12 @@ impl Environment<'_> {
     }
 }
 
-/// A variable that is not UTF-8 counts as unset: no setting could hold it.
+/// Returns a variable of the process. One that is not UTF-8 counts as unset, since no setting could hold it.
 fn process_variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Settings, and where they come from.
+/// A configuration that was loaded.
 #[derive(Debug)]
 pub struct LoadedConfig {
     /// The settings.
@@ -71,48 +67,40 @@ pub struct LoadedConfig {
 
 /// Loads the configuration.
 ///
+/// Settings that are dangerous together are accepted; see [`Settings::safety_errors`].
+///
 /// # Errors
-/// Everything that is wrong with it, warnings included; a named policy that is missing too. Whether the settings are
-/// dangerous is not asked here: see [`Settings::dangers`].
+/// Returns every problem of the file, warnings included, if one of them is an error. A named policy that does not exist
+/// is an error too.
 pub fn load(
     overrides: &Overrides,
     environment: &Environment<'_>,
 ) -> Result<LoadedConfig, Vec<Problem>> {
     let file = find_config_file(overrides, environment);
+    let base = BasePaths::new(file.as_deref(), environment.directory);
     let mut problems = Problems::new();
     let config = match &file {
-        Some(path) => match read_text(path) {
-            Ok(text) => ConfigFile::parse(
-                &display_path(path),
-                &text,
-                environment.variables,
-                &mut problems,
-            ),
-            Err(mistake) => {
-                return Err(vec![Problem::error(
-                    &SourceLocation::for_file(&display_path(path)),
-                    mistake,
-                )]);
-            }
-        },
-        None => ConfigFile::default(),
+        Some(path) => {
+            let name = display_path(path);
+            let text = read_text(path).map_err(|message| {
+                vec![Problem::error(&SourceLocation::for_file(&name), message)]
+            })?;
+            ConfigFile::parse(&name, &text, &base, environment.variables, &mut problems)
+        }
+        None => ConfigFile::with_defaults(&base),
     };
-    let home = BasePaths::new(file.as_deref(), environment);
-    let settings = resolve(config, overrides, &home, &mut problems);
-    let refused = problems.has_errors();
-    let problems = problems.into_vec();
-    if refused {
-        Err(problems)
-    } else {
-        Ok(LoadedConfig {
-            settings,
-            file,
-            problems,
-        })
+    let settings = apply_overrides(config, overrides, &base, &mut problems);
+    if problems.has_errors() {
+        return Err(problems.into_vec());
     }
+    Ok(LoadedConfig {
+        settings,
+        file,
+        problems: problems.into_vec(),
+    })
 }
 
-/// The file that holds: named, or the usual one if it is there.
+/// Returns the file that is named, or the usual one if it exists.
 fn find_config_file(overrides: &Overrides, environment: &Environment<'_>) -> Option<PathBuf> {
     if let Some(path) = &overrides.config {
         return Some(environment.directory.join(path));
@@ -123,7 +111,6 @@ fn find_config_file(overrides: &Overrides, environment: &Environment<'_>) -> Opt
     Some(environment.directory.join(DEFAULT_CONFIG_PATH)).filter(|path| path.exists())
 }
 
-/// The text of a file; the error says what is wrong with it as a whole.
 fn read_text(path: &Path) -> Result<String, String> {
     let bytes =
         fs::read(path).map_err(|error| format!("the configuration cannot be read: {error}"))?;
@@ -139,163 +126,57 @@ fn display_path(path: &Path) -> Arc<str> {
     path.to_string_lossy().into()
 }
 
-/// Where relative paths of the configuration start.
-struct BasePaths {
-    config_directory: PathBuf,
-    /// The policy that is used if none is named and it is there.
-    default_policy: PathBuf,
-    /// The directory that holds the usual `certs/` and `var/`.
-    data_root: PathBuf,
-}
-
-impl BasePaths {
-    fn new(file: Option<&Path>, environment: &Environment<'_>) -> Self {
-        match file.and_then(Path::parent) {
-            Some(directory) => {
-                let (policy, around) = (directory.join("policy.yaml"), parent_directory(directory));
-                Self {
-                    default_policy: policy,
-                    data_root: around,
-                    config_directory: directory.to_owned(),
-                }
-            }
-            None => {
-                let directory = environment.directory.to_owned();
-                Self {
-                    default_policy: directory.join(DEFAULT_POLICY_PATH),
-                    data_root: directory.clone(),
-                    config_directory: directory,
-                }
-            }
-        }
-    }
-}
-
-/// The directory above the configuration's: `certs/` and `var/` are beside `config/`.
-fn parent_directory(directory: &Path) -> PathBuf {
-    match directory.file_name() {
-        Some(_) => directory.parent().map(Path::to_owned).unwrap_or_default(),
-        None => directory.join(".."),
-    }
-}
-
-fn resolve(
+/// Applies the command line, and checks that the policies exist.
+fn apply_overrides(
     config: ConfigFile,
     overrides: &Overrides,
     base: &BasePaths,
     problems: &mut Problems,
 ) -> Settings {
-    let origin = match &overrides.policy {
-        Some(path) => PolicyOrigin::Path(path.clone()),
-        None => resolve_origin(config.policy_path, base, problems),
-    };
-    let shadow = config
-        .policy_shadow
-        .map(|(written, place)| resolve_named_policy(&written, &place, base, problems));
-    let token_file = config
-        .token_file
-        .map(|path| base.config_directory.join(path));
-    Settings {
-        listen: overrides.listen.map_or(config.listen, |address| {
-            vec![ListenerConfig::for_all(address)]
-        }),
-        crawlers: config.crawlers,
-        anonymous: config.anonymous,
-        admin: AdminConfig {
-            listen: overrides.admin.unwrap_or(config.admin_listen),
-            token_file,
-            names: config.admin_names,
-        },
-        policy: PolicyConfig {
-            origin,
-            watch: config.policy_watch,
-            shadow,
-        },
-        profile: config.profile,
-        tls: config.tls.resolve(&base.config_directory, &base.data_root),
-        egress: config.egress,
-        store: resolve_store(config.store_path, base),
-        ledger: config.ledger.resolve(&base.config_directory),
-        limits: config.limits,
-        timeouts: config.timeouts,
-        workers: config.workers,
-        logs: LogsConfig {
-            decisions: resolve_log_target(&config.logs.decisions, base),
-            format: config.logs.format,
-            rotate: config.logs.rotate_size.map(|size| RotateConfig {
-                size,
-                keep: config.logs.rotate_keep,
-            }),
-            allows: config.logs.allows,
-            on_full: config.logs.on_full,
-            redact_query: config.logs.redact_query,
-        },
-        telemetry: config.telemetry,
+    let mut settings = config.settings;
+    if let Some(address) = overrides.listen {
+        settings.listen = vec![ListenerConfig::for_all(address)];
     }
-}
-
-/// A policy that is named must be there; one that is not named is used if it is there.
-fn resolve_origin(
-    named: Option<(String, SourceLocation)>,
-    base: &BasePaths,
-    problems: &mut Problems,
-) -> PolicyOrigin {
-    let Some((written, place)) = named else {
-        if base.default_policy.exists() {
-            return PolicyOrigin::Path(base.default_policy.clone());
-        }
-        // A broken configuration may have named one where nobody could read it.
-        if !problems.has_errors() {
-            problems.push(no_policy_warning(&base.default_policy));
-        }
-        return PolicyOrigin::BuiltIn;
+    if let Some(address) = overrides.admin {
+        settings.admin.listen = address;
+    }
+    settings.policy.origin = match (&overrides.policy, config.policy) {
+        (Some(path), _) => PolicyOrigin::Path(path.clone()),
+        (None, Some(named)) => PolicyOrigin::Path(resolve_policy(&named, base, problems)),
+        (None, None) => default_policy(base, problems),
     };
-    PolicyOrigin::Path(self::resolve_named_policy(&written, &place, base, problems))
+    settings.policy.shadow = config
+        .shadow
+        .map(|named| resolve_policy(&named, base, problems));
+    settings
 }
 
-/// The path of a policy that is named.
-fn resolve_named_policy(
-    written: &str,
-    place: &SourceLocation,
-    base: &BasePaths,
-    problems: &mut Problems,
-) -> PathBuf {
-    let path = base.config_directory.join(written);
-    if !path.exists() {
-        let looked = format!("looked for {}", path.display());
+/// Returns the policy to use if none is named: the usual one if it exists.
+fn default_policy(base: &BasePaths, problems: &mut Problems) -> PolicyOrigin {
+    if base.default_policy.exists() {
+        return PolicyOrigin::Path(base.default_policy.clone());
+    }
+    // A configuration with errors may name a policy where it could not be read.
+    if !problems.has_errors() {
+        let place = SourceLocation::for_file(&display_path(&base.default_policy));
+        let message = "there is no policy: the built-in one is used, which refuses nothing";
         problems.push(
-            Problem::error(place, "there is no such policy")
-                .with_found(written)
-                .with_help(looked),
+            Problem::warning(&place, message)
+                .with_help("create this file, or name another with --policy"),
+        );
+    }
+    PolicyOrigin::BuiltIn
+}
+
+/// Returns the path of a policy that the file names, which must exist.
+fn resolve_policy(named: &NamedPolicy, base: &BasePaths, problems: &mut Problems) -> PathBuf {
+    let path = base.resolve(&named.path);
+    if !path.exists() {
+        problems.push(
+            Problem::error(&named.place, "there is no such policy")
+                .with_found(&*named.path)
+                .with_help(format!("looked for {}", path.display())),
         );
     }
     path
-}
-
-fn no_policy_warning(usual: &Path) -> Problem {
-    let message = "there is no policy: the built-in one is used, which refuses nothing";
-    Problem::warning(&SourceLocation::for_file(&display_path(usual)), message)
-        .with_help("write one there, or name one with --policy")
-}
-
-fn resolve_store(written: Option<String>, base: &BasePaths) -> StoreConfig {
-    let usual = || {
-        StoreConfig::default()
-            .path
-            .map(|path| base.data_root.join(path))
-    };
-    StoreConfig {
-        path: written
-            .map(|path| base.config_directory.join(path))
-            .or_else(usual),
-    }
-}
-
-fn resolve_log_target(written: &str, base: &BasePaths) -> LogTarget {
-    match written {
-        "stderr" => LogTarget::Stderr,
-        "stdout" => LogTarget::Stdout,
-        "none" => LogTarget::Discard,
-        path => LogTarget::File(base.config_directory.join(path)),
-    }
 }

@@ -1,4 +1,4 @@
-//! From where the policy is to the policy: reads its files, compiles it, runs its cases.
+//! Opens policies: reads their files, compiles them and runs their cases.
 
 use crate::diagnostics::problem::Problem;
 use crate::model::crawler::Crawler;
@@ -16,7 +16,7 @@ use super::watch::{PathStamps, RecordingFiles};
 /// Reads and compiles a policy.
 ///
 /// # Errors
-/// Everything that is wrong with it, warnings included.
+/// Returns every problem of the policy, warnings included, if one of them is an error.
 pub fn open(origin: &PolicyOrigin) -> Result<CompiledPolicy, Vec<Problem>> {
     match origin {
         PolicyOrigin::BuiltIn => compile::load_builtin(),
@@ -26,15 +26,15 @@ pub fn open(origin: &PolicyOrigin) -> Result<CompiledPolicy, Vec<Problem>> {
     }
 }
 
-/// Opens a policy to run under: its cases must pass too.
+/// Opens a policy for use by a proxy: its cases must pass too.
 ///
 /// # Errors
-/// As [`open`], and each failing case.
+/// Returns the problems of [`open`], and an error for each failing case.
 pub fn open_and_test(origin: &PolicyOrigin) -> Result<CompiledPolicy, Vec<Problem>> {
     open(origin).and_then(check_cases)
 }
 
-/// Runs the cases; a failing one refuses the policy.
+/// Runs the cases. A policy with a failing case is refused.
 fn check_cases(mut compiled: CompiledPolicy) -> Result<CompiledPolicy, Vec<Problem>> {
     let mut failures = failing_cases(&compiled.policy, &compiled.cases);
     compiled.texts.add_excerpts(&mut failures);
@@ -45,7 +45,7 @@ fn check_cases(mut compiled: CompiledPolicy) -> Result<CompiledPolicy, Vec<Probl
     Err(compiled.problems)
 }
 
-/// As [`open_and_test`], and from where it was read: to see later whether that has changed.
+/// Opens a policy like [`open_and_test`], and also returns the state of its files, to detect later changes.
 pub fn open_and_test_watched(
     origin: &PolicyOrigin,
 ) -> (Result<CompiledPolicy, Vec<Problem>>, PathStamps) {
@@ -59,27 +59,28 @@ pub fn open_and_test_watched(
     }
 }
 
-/// A warning for each crawler that a policy names and the configuration does not: its rules never apply.
+/// Returns a warning for each crawler that a policy names and the configuration does not define: its rules never apply.
 pub fn unknown_crawlers(named: &[LocatedText], known: &[CrawlerRegistration]) -> Vec<Problem> {
-    let names = || {
-        known
-            .iter()
-            .map(|known| known.crawler.as_str())
-            .chain([Crawler::ANONYMOUS])
-    };
-    let unknown = named
+    let known: Vec<&str> = known
         .iter()
-        .filter(|name| !names().any(|known| *known == *name.value));
-    unknown.map(|name| unknown_crawler(name, names())).collect()
+        .map(|known| known.crawler.as_str())
+        .chain([Crawler::ANONYMOUS])
+        .collect();
+    named
+        .iter()
+        .filter(|name| !known.contains(&&*name.value))
+        .map(|name| unknown_crawler(name, &known))
+        .collect()
 }
 
-fn unknown_crawler<'n>(name: &LocatedText, known: impl Iterator<Item = &'n str>) -> Problem {
+fn unknown_crawler(name: &LocatedText, known: &[&str]) -> Problem {
     let problem = Problem::warning(
         &name.place,
-        "the configuration knows no crawler of this name",
-    );
-    let problem = problem.with_found(&*name.value).with_allowed_words(known);
-    // They are no closed set: the configuration may get another.
+        "the configuration defines no crawler of this name",
+    )
+    .with_found(&*name.value)
+    .with_allowed_words(known.iter().copied());
+    // The names are not a closed set: the configuration can define others.
     let help = problem
         .help
         .as_ref()
@@ -87,7 +88,7 @@ fn unknown_crawler<'n>(name: &LocatedText, known: impl Iterator<Item = &'n str>)
     Problem { help, ..problem }
 }
 
-/// Each failing case as an error at its place.
+/// Runs the cases, and returns an error for each that fails.
 pub fn failing_cases(policy: &Policy, cases: &[Case]) -> Vec<Problem> {
     let failures = cases.iter().filter_map(|case| run_case(policy, case).err());
     failures.map(|failure| case_problem(&failure)).collect()
@@ -103,7 +104,7 @@ fn case_problem(failure: &CaseFailure<'_>) -> Problem {
     Problem::error(&failure.case.place, message)
 }
 
-/// `rule: expected no-cgi, found none`.
+/// Formats a mismatch: `rule: expected no-cgi, found none`.
 pub fn describe_mismatch(mismatch: &Mismatch) -> String {
     format!(
         "{}: expected {}, found {}",

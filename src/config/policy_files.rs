@@ -1,4 +1,4 @@
-//! Policy files on the disk. `policy` itself opens no file; this is what it is handed.
+//! Policy files on disk. `policy` opens no files itself; it reads them through this type.
 
 use std::fs;
 use std::io;
@@ -8,33 +8,36 @@ use crate::policy::source::{FileError, FileSystem};
 
 /// Files below the directory of one policy.
 ///
-/// Symbolic links are followed as long as they stay inside it, as in a mounted Kubernetes ConfigMap. The policy itself
-/// may be a link to anywhere: the operator named it.
+/// Symbolic links are followed if their targets are below the directory too, as in a mounted Kubernetes ConfigMap. The
+/// policy itself may be a link to any file, since the operator named it.
 #[derive(Clone, Debug)]
 pub struct PolicyFiles {
     policy: PathBuf,
-    /// The real directory; none if it does not exist, in which case nothing else does.
+    /// The canonical directory; `None` if it does not exist.
     root: Option<PathBuf>,
 }
 
 impl PolicyFiles {
-    /// The files that a policy at this path, a file or a directory, may name.
+    /// Creates access to the files that a policy at this path, a file or a directory, may name.
     pub fn for_policy(policy: &Path) -> Self {
         let directory = if policy.is_dir() {
             Some(policy)
         } else {
             policy.parent()
         };
-        let directory = directory.map(|d| {
-            if d.as_os_str().is_empty() {
-                Path::new(".")
-            } else {
-                d
+        let root = match directory {
+            Some(directory) if directory.as_os_str().is_empty() => Path::new(".").canonicalize(),
+            Some(directory) => directory.canonicalize(),
+            None => {
+                return Self {
+                    policy: policy.to_owned(),
+                    root: None,
+                };
             }
-        });
+        };
         Self {
             policy: policy.to_owned(),
-            root: directory.and_then(|d| d.canonicalize().ok()),
+            root: root.ok(),
         }
     }
 
@@ -45,9 +48,13 @@ impl PolicyFiles {
                 .root
                 .as_ref()
                 .is_some_and(|root| real.starts_with(root));
-        let leaves =
-            || FileError::Other("a symbolic link leads out of the policy's directory".into());
-        if inside { Ok(()) } else { Err(leaves()) }
+        if inside {
+            Ok(())
+        } else {
+            Err(FileError::Other(
+                "a symbolic link leads out of the policy's directory".into(),
+            ))
+        }
     }
 }
 
@@ -55,7 +62,7 @@ impl FileSystem for PolicyFiles {
     fn read(&self, path: &str) -> Result<Vec<u8>, FileError> {
         let path = Path::new(path);
         self.check_inside(path)?;
-        // The operator may name a pipe; a policy that does would have the proxy wait for it.
+        // The operator may name a pipe. A policy must not: the proxy would wait for it.
         if path != self.policy && !fs::metadata(path).map_err(to_file_error)?.is_file() {
             return Err(FileError::Other("not a regular file".into()));
         }
@@ -74,10 +81,9 @@ impl FileSystem for PolicyFiles {
 }
 
 fn to_file_error(error: io::Error) -> FileError {
-    let kinds = [
-        (io::ErrorKind::NotFound, FileError::NotFound),
-        (io::ErrorKind::NotADirectory, FileError::NotADirectory),
-    ];
-    let known = kinds.into_iter().find(|(kind, _)| *kind == error.kind());
-    known.map_or_else(|| FileError::Other(error.to_string()), |(_, known)| known)
+    match error.kind() {
+        io::ErrorKind::NotFound => FileError::NotFound,
+        io::ErrorKind::NotADirectory => FileError::NotADirectory,
+        _ => FileError::Other(error.to_string()),
+    }
 }

@@ -1,73 +1,91 @@
 //! Settings, ready to run: every value typed, checked and with its default; every path resolved.
 //!
-//! These are plain values for whoever starts the parts of crawlgate. Where they come from is `load`'s business,
-//! what they look like in a file is `file`'s. [`Default`] is the contract: what holds without a file.
+//! The settings of a part of the proxy have the part's own type. [`Settings::default`] has the defaults of the
+//! documentation.
 
-mod egress;
 mod ledger;
-mod limits;
 mod telemetry;
 mod tls;
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use crate::model::profile::Profile;
+use crate::metrics::log::LogSettings;
 use crate::model::rule_id::Slug;
+use crate::pipeline::admission::AdmissionLimits;
 use crate::pipeline::crawlers::{AnonymousAccess, CrawlerRegistration};
+use crate::proxy::accept::AcceptLimits;
+use crate::proxy::destination::EgressRules;
+use crate::proxy::dial::DialLimits;
+use crate::proxy::head::{HeadLimits, HeadReaderSettings};
+use crate::proxy::local_reply::ProfileSelection;
+use crate::proxy::pool::PoolLimits;
+use crate::proxy::resolve::NameServers;
+use crate::proxy::tunnel::TunnelSettings;
+use crate::proxy::upstream::UpstreamLimits;
 
-pub use egress::{EgressConfig, PortRange, PortSet, PrivateNetworkException, ResolverSetting};
 pub use ledger::{EventsConfig, LedgerConfig, LedgerMode};
-pub use limits::{LimitsConfig, TimeoutsConfig};
-pub use telemetry::{MetricsLevel, OtlpConfig, TelemetryConfig};
+pub use telemetry::{OtlpConfig, SpanExportConfig, TelemetryConfig};
 pub use tls::{AuthorityFiles, TlsConfig, TrustRoots};
 
 /// All settings of one process.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// Where crawlers connect.
+    /// The listeners for crawlers.
     pub listen: Vec<ListenerConfig>,
-    /// The crawlers that are known, and what shows who they are.
+    /// The crawlers, and how each is identified.
     pub crawlers: Vec<CrawlerRegistration>,
-    /// Whether clients without a name may ask.
+    /// The treatment of clients that match no crawler.
     pub anonymous: AnonymousAccess,
     /// The admin listener.
     pub admin: AdminConfig,
-    /// Where the policy is.
+    /// The policy.
     pub policy: PolicyConfig,
-    /// Which profile answers.
-    pub profile: ProfileSetting,
-    /// TLS towards crawlers and origins.
+    /// The profile of responses that the proxy itself gives.
+    pub profile: ProfileSelection,
+    /// TLS with crawlers and origins.
     pub tls: TlsConfig,
-    /// Where requests may go.
-    pub egress: EgressConfig,
-    /// What is kept over a restart.
+    /// The destinations that requests may have.
+    pub egress: EgressRules,
+    /// Name resolution.
+    pub dns: DnsConfig,
+    /// State that is kept over a restart.
     pub store: StoreConfig,
-    /// What is remembered of URLs.
+    /// The ledger.
     pub ledger: LedgerConfig,
-    /// Sizes and counts.
-    pub limits: LimitsConfig,
-    /// Durations.
-    pub timeouts: TimeoutsConfig,
-    /// How many threads work.
+    /// Limits of client connections.
+    pub accept: AcceptLimits,
+    /// The maximum size of a request body, in bytes.
+    pub max_request_body: u64,
+    /// Limits of waiting requests.
+    pub admission: AdmissionLimits,
+    /// Limits of requests to origins.
+    pub upstream: UpstreamLimits,
+    /// Tunnels.
+    pub tunnels: TunnelSettings,
+    /// The shutdown.
+    pub drain: DrainConfig,
+    /// The number of threads.
     pub workers: WorkerCount,
     /// The decision log.
-    pub logs: LogsConfig,
-    /// What is counted, and what is told to other programs.
+    pub logs: LogSettings,
+    /// Metrics and spans.
     pub telemetry: TelemetryConfig,
 }
 
-/// Where crawlers connect.
+/// A listener for crawlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerConfig {
     /// The address.
     pub address: SocketAddr,
-    /// The crawler that everybody is who connects here; one of [`Settings::crawlers`].
+    /// The crawler that every client of this listener is; one of [`Settings::crawlers`].
     pub crawler: Option<Slug>,
 }
 
 impl ListenerConfig {
-    /// A listener for whoever comes.
+    /// Creates a listener for every client.
     pub fn for_all(address: SocketAddr) -> Self {
         Self {
             address,
@@ -79,169 +97,89 @@ impl ListenerConfig {
 /// The admin listener: metrics, health and the API.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdminConfig {
-    /// Its address.
+    /// The address.
     pub listen: SocketAddr,
-    /// The file with its token; off loopback there must be one.
+    /// The file with the token; required if the listener is not on loopback.
     pub token_file: Option<PathBuf>,
-    /// Names by which it may be asked, beside its address: `NAME` with any port, or `NAME:PORT`.
+    /// Values of `Host` to accept besides the address: `NAME` with any port, or `NAME:PORT`.
     pub names: Vec<String>,
 }
 
-/// Where the policy is, and whether it is watched.
+/// The policy, and whether it is watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyConfig {
-    /// The policy to run under.
+    /// The source of the active policy.
     pub origin: PolicyOrigin,
-    /// Whether a change of its files reloads it.
+    /// If set, the policy is reloaded when its files change.
     pub watch: bool,
-    /// The policy that is judged beside it, counted and logged, without any effect.
+    /// The shadow policy, which is evaluated, counted and logged, but has no effect.
     pub shadow: Option<PathBuf>,
 }
 
-/// The policy to run under.
+/// The source of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyOrigin {
-    /// A file, or a directory that makes one document.
+    /// A file, or a directory whose files form one document.
     Path(PathBuf),
-    /// The policy inside the binary: allow, robots, politeness.
+    /// The built-in policy: allow, robots.txt, politeness.
     BuiltIn,
 }
 
-/// What is kept over a restart.
+/// Name resolution.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DnsConfig {
+    /// The servers that are queried.
+    pub servers: NameServers,
+    /// Names with fixed addresses, in canonical form. The addresses are checked like any other.
+    pub hosts: BTreeMap<String, Vec<IpAddr>>,
+    /// The time that a look-up may take.
+    pub timeout: Duration,
+}
+
+/// State that is kept over a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreConfig {
-    /// The directory; made when something is first kept. `None` keeps nothing: for a tour.
+    /// The directory, which is created when it is first needed. `None` keeps no state, as in a demo.
     pub path: Option<PathBuf>,
 }
 
-/// How a crawler's profile is chosen.
+/// The shutdown after SIGTERM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProfileSetting {
-    /// From each request's `User-Agent`.
-    ByUserAgent,
-    /// One for all.
-    Fixed(Profile),
+pub struct DrainConfig {
+    /// The time for which connections are still accepted, so that load balancers can notice.
+    pub delay: Duration,
+    /// The time that running requests have to complete.
+    pub timeout: Duration,
 }
 
-impl ProfileSetting {
-    /// The profile for a request with this `User-Agent` (empty if it has none).
-    pub fn for_user_agent(self, agent: &[u8]) -> Profile {
-        match self {
-            Self::ByUserAgent => Profile::from_user_agent(agent),
-            Self::Fixed(profile) => profile,
-        }
-    }
-}
-
-/// How many threads work.
+/// The number of threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WorkerCount {
-    /// One for each core.
+    /// One per core.
     Auto,
-    /// So many, at least 1; with 1 everything runs on one thread.
+    /// A fixed number, at least 1. With 1 everything runs on one thread.
     Count(usize),
-}
-
-/// The decision log.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LogsConfig {
-    /// Where its lines go.
-    pub decisions: LogTarget,
-    /// How a line is written.
-    pub format: LogFormat,
-    /// When a file is rotated; `None` is never.
-    pub rotate: Option<RotateConfig>,
-    /// The share of allowed requests that is logged, 0 to 1; refusals always are.
-    pub allows: f64,
-    /// What happens when the log cannot keep up.
-    pub on_full: OnFullSetting,
-    /// Whether queries are left out of logged URLs.
-    pub redact_query: bool,
-}
-
-/// Where the decision log goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum LogTarget {
-    /// Standard error.
-    Stderr,
-    /// Standard output.
-    Stdout,
-    /// Nowhere.
-    Discard,
-    /// This file, appended to.
-    File(PathBuf),
-}
-
-/// How a line of the decision log is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LogFormat {
-    /// A JSON object.
-    Json,
-    /// As in Squid's `access.log`.
-    Squid,
-}
-
-impl LogFormat {
-    /// Every format, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::Json, Self::Squid];
-
-    /// The word of the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Json => "json",
-            Self::Squid => "squid",
-        }
-    }
-}
-
-/// When the decision log's file is rotated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RotateConfig {
-    /// Bytes that a file may have.
-    pub size: u64,
-    /// How many older files are kept.
-    pub keep: u32,
-}
-
-impl Default for RotateConfig {
-    fn default() -> Self {
-        Self {
-            size: 256 << 20,
-            keep: 8,
-        }
-    }
-}
-
-/// What happens when the decision log cannot keep up or its disk is full.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnFullSetting {
-    /// The line is dropped and counted.
-    Drop,
-    /// The request waits.
-    Wait,
-}
-
-impl OnFullSetting {
-    /// Every choice, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::Drop, Self::Wait];
-
-    /// The word of the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Drop => "drop",
-            Self::Wait => "wait",
-        }
-    }
 }
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 impl Default for Settings {
-    /// What holds without a file.
-    ///
-    /// Loopback only, since a proxy that anybody can reach is an open relay; the policy is the built-in one, since
-    /// only `load` knows whether there is a file.
+    /// Returns the settings that apply without a file, relative to the working directory.
     fn default() -> Self {
+        Self::in_directory(Path::new(""))
+    }
+}
+
+impl Settings {
+    /// Returns the settings that apply without a file, with `certs/` and `var/` in this directory.
+    ///
+    /// Both listeners are on loopback, since a proxy that anyone can reach is an open relay. The policy is the built-in
+    /// one; only `load` looks for a file.
+    pub fn in_directory(directory: &Path) -> Self {
+        let dial = DialLimits {
+            connect: Duration::from_secs(5),
+            total: Duration::from_secs(10),
+        };
         Self {
             listen: vec![ListenerConfig::for_all(SocketAddr::new(LOOPBACK, 3128))],
             crawlers: Vec::new(),
@@ -252,71 +190,93 @@ impl Default for Settings {
                 watch: true,
                 shadow: None,
             },
-            profile: ProfileSetting::ByUserAgent,
-            tls: TlsConfig::default(),
-            egress: EgressConfig::default(),
-            store: StoreConfig::default(),
+            profile: ProfileSelection::ByUserAgent,
+            tls: TlsConfig::in_directory(directory),
+            egress: EgressRules {
+                allow_private: Vec::new(),
+                allow_loopback: false,
+                ports: vec![80..=80, 443..=443, 1024..=65535],
+                own_listeners: Vec::new(),
+            },
+            dns: DnsConfig {
+                servers: NameServers::System,
+                hosts: BTreeMap::new(),
+                timeout: Duration::from_secs(5),
+            },
+            store: StoreConfig {
+                path: Some(directory.join("var/crawlgate")),
+            },
             ledger: LedgerConfig::default(),
-            limits: LimitsConfig::default(),
-            timeouts: TimeoutsConfig::default(),
+            accept: AcceptLimits {
+                connections: 10_000,
+                per_client: 1_000,
+                reader: HeadReaderSettings {
+                    limits: HeadLimits {
+                        bytes: 32 << 10,
+                        fields: 100,
+                        target: 8 << 10,
+                    },
+                    head: Duration::from_secs(10),
+                    idle: Duration::from_secs(60),
+                    write_stall: Duration::from_secs(60),
+                },
+            },
+            max_request_body: 10 << 20,
+            admission: AdmissionLimits {
+                per_host: 1_000,
+                total: 10_000,
+                max_wait: Duration::from_secs(60),
+            },
+            upstream: UpstreamLimits {
+                dial,
+                pool: PoolLimits {
+                    per_host: 2,
+                    total: 1_024,
+                    idle: Duration::from_secs(60),
+                },
+                response_head: Duration::from_secs(60),
+                body_idle: Duration::from_secs(60),
+                body: Duration::from_secs(600),
+                head: 128 << 10,
+                fields: 256,
+            },
+            tunnels: TunnelSettings {
+                connect_ports: vec![80..=80, 443..=443],
+                tls_ports: vec![443..=443],
+                per_host: 32,
+                dial,
+                hello: Duration::from_secs(10),
+                idle: Duration::from_secs(300),
+                total: Duration::from_secs(3_600),
+            },
+            drain: DrainConfig {
+                delay: Duration::ZERO,
+                timeout: Duration::from_secs(30),
+            },
             workers: WorkerCount::Auto,
-            logs: LogsConfig::default(),
+            logs: LogSettings::default(),
             telemetry: TelemetryConfig::default(),
         }
     }
-}
 
-impl Default for AdminConfig {
-    fn default() -> Self {
-        Self {
-            listen: SocketAddr::new(LOOPBACK, 3129),
-            token_file: None,
-            names: Vec::new(),
-        }
-    }
-}
-
-impl Default for StoreConfig {
-    fn default() -> Self {
-        Self {
-            path: Some("var/crawlgate".into()),
-        }
-    }
-}
-
-impl Default for LogsConfig {
-    fn default() -> Self {
-        Self {
-            decisions: LogTarget::Stderr,
-            format: LogFormat::Json,
-            rotate: Some(RotateConfig::default()),
-            allows: 1.0,
-            on_full: OnFullSetting::Drop,
-            redact_query: false,
-        }
-    }
-}
-
-impl Settings {
-    /// Why `run` would refuse these settings although each of them is well-formed; empty if it would not.
+    /// Returns the reasons why `run` refuses these settings although each of them is well-formed.
     ///
-    /// A proxy listener off loopback needs something that says who may use it: source networks, or passwords for
-    /// everybody.
+    /// A proxy listener off loopback requires that clients are restricted, by source networks or by passwords, and an
+    /// admin listener off loopback requires a token.
     pub fn safety_errors(&self) -> Vec<String> {
-        let reachable = self
+        let mut errors: Vec<String> = self
             .listen
             .iter()
-            .filter(|l| !l.address.ip().to_canonical().is_loopback());
-        let mut dangers: Vec<String> = reachable
+            .filter(|listener| !listener.address.ip().to_canonical().is_loopback())
             .filter_map(|listener| self.open_relay_error(listener))
             .collect();
         if !self.admin.listen.ip().to_canonical().is_loopback() && self.admin.token_file.is_none() {
-            dangers.push(open_admin_message(&self.admin.listen));
+            errors.push(open_admin_message(&self.admin.listen));
         }
-        dangers
+        errors
     }
 
-    /// Why anybody who reaches a listener could fetch through it.
+    /// Returns the message if any client that reaches a listener could use it.
     fn open_relay_error(&self, listener: &ListenerConfig) -> Option<String> {
         let mut sources = self
             .crawlers
@@ -334,19 +294,29 @@ impl Settings {
     }
 }
 
+impl Default for AdminConfig {
+    fn default() -> Self {
+        Self {
+            listen: SocketAddr::new(LOOPBACK, 3129),
+            token_file: None,
+            names: Vec::new(),
+        }
+    }
+}
+
 fn open_relay_message(listen: SocketAddr) -> String {
     format!(
-        "listening on {listen} would make an open relay: anybody who reaches it could fetch through it. \
-         Say who may: `anonymous: deny` and crawlers with `auth`, or crawlers with `sources`, the networks they come \
-         from; or listen on loopback (127.0.0.1:{port} or [::1]:{port})",
+        "listening on {listen} would make an open relay: any client that reaches it could use it. \
+         Restrict the clients: `anonymous: deny` and crawlers with `auth`, or crawlers with `sources`, the networks they \
+         connect from; or listen on loopback (127.0.0.1:{port} or [::1]:{port})",
         port = listen.port()
     )
 }
 
 fn open_crawler_listener_message(listen: SocketAddr, crawler: &Slug) -> String {
     format!(
-        "listening on {listen} for crawler {crawler} would make an open relay: anybody who reaches it would be \
-         {crawler}. Give {crawler} `sources`, the networks it comes from, or listen on loopback \
+        "listening on {listen} for crawler {crawler} would make an open relay: any client that reaches it would be \
+         {crawler}. Give {crawler} `sources`, the networks it connects from, or listen on loopback \
          (127.0.0.1:{port} or [::1]:{port})",
         port = listen.port()
     )
@@ -354,7 +324,7 @@ fn open_crawler_listener_message(listen: SocketAddr, crawler: &Slug) -> String {
 
 fn open_admin_message(listen: &SocketAddr) -> String {
     format!(
-        "the admin listener {listen} is off loopback and has no token: write a secret to a file and name it in \
+        "the admin listener {listen} is not on loopback and has no token: write a secret to a file and name it in \
          admin.token_file, or listen on 127.0.0.1:{}",
         listen.port()
     )
@@ -366,7 +336,7 @@ mod tests {
 
     #[test]
     fn loopback_is_the_only_safe_place_without_names_and_tokens() {
-        let dangers = |listen: &str, admin: &str, token: Option<&str>| {
+        fn count_errors(listen: &str, admin: &str, token: Option<&str>) -> usize {
             let settings = Settings {
                 listen: vec![ListenerConfig::for_all(listen.parse().unwrap())],
                 admin: AdminConfig {
@@ -377,12 +347,12 @@ mod tests {
                 ..Settings::default()
             };
             settings.safety_errors().len()
-        };
+        }
         assert_eq!(Settings::default().safety_errors(), Vec::<String>::new());
-        assert_eq!(dangers("[::1]:1", "127.9.9.9:2", None), 0);
-        assert_eq!(dangers("[::ffff:127.0.0.1]:1", "[::1]:2", None), 0);
-        assert_eq!(dangers("0.0.0.0:1", "127.0.0.1:2", None), 1);
-        assert_eq!(dangers("[::]:1", "10.0.0.1:2", None), 2);
-        assert_eq!(dangers("127.0.0.1:1", "10.0.0.1:2", Some("token")), 0);
+        assert_eq!(count_errors("[::1]:1", "127.9.9.9:2", None), 0);
+        assert_eq!(count_errors("[::ffff:127.0.0.1]:1", "[::1]:2", None), 0);
+        assert_eq!(count_errors("0.0.0.0:1", "127.0.0.1:2", None), 1);
+        assert_eq!(count_errors("[::]:1", "10.0.0.1:2", None), 2);
+        assert_eq!(count_errors("127.0.0.1:1", "10.0.0.1:2", Some("token")), 0);
     }
 }

@@ -1,8 +1,8 @@
-//! Whether the files of a policy have changed since they were read.
+//! Detects changes to the files of a policy since they were read.
 //!
-//! Files are asked for their state, again and again, instead of being told of by the system: that sees what happens to
-//! a directory or a symbolic link above them (editors rename a new file over the old one, Kubernetes swaps the link
-//! `..data`), works on network and overlay file systems, and costs a few system calls a second.
+//! The files are polled instead of using notifications of the system. Polling notices changes to a directory or a
+//! symbolic link above them (editors rename a new file over the old one, Kubernetes swaps the link `..data`), works on
+//! network and overlay file systems, and costs a few system calls per second.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -14,13 +14,12 @@ use crate::policy::source::{FileError, FileSystem};
 
 use super::policy_files::PolicyFiles;
 
-/// What tells two states of a path apart without reading it.
+/// The state of a path, which differs after a change, without reading the file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum PathStamp {
-    /// There is nothing, or nothing that may be looked at.
+    /// The path does not exist, or is not accessible.
     Missing,
-    /// A file: which one, and when it changed. The time of its metadata is among it, since that of its content can be
-    /// set back.
+    /// A file. The time of its last metadata change is included, since the modification time can be set back.
     File {
         device: u64,
         inode: u64,
@@ -28,7 +27,7 @@ enum PathStamp {
         modified: (i64, i64),
         changed: (i64, i64),
     },
-    /// A directory, with the names in it.
+    /// A directory with its entries.
     Directory {
         device: u64,
         inode: u64,
@@ -37,7 +36,7 @@ enum PathStamp {
 }
 
 impl PathStamp {
-    /// Of what a path leads to now, over all links.
+    /// Returns the current state of a path, with all links followed.
     fn from_path(path: &Path) -> Self {
         match fs::metadata(path) {
             Ok(state) if state.is_dir() => Self::from_directory(path, &state),
@@ -67,12 +66,12 @@ impl PathStamp {
     }
 }
 
-/// The paths that a policy was read from, each with its state just before it was read.
+/// The paths of a policy, each with its state just before it was read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathStamps(BTreeMap<PathBuf, PathStamp>);
 
 impl PathStamps {
-    /// The state of the same paths now.
+    /// Returns the current state of the same paths.
     fn current(&self) -> Self {
         Self(
             self.0
@@ -83,7 +82,7 @@ impl PathStamps {
     }
 }
 
-/// Policy files that remember what was asked of them.
+/// Policy files that record which paths were read.
 #[derive(Debug)]
 pub struct RecordingFiles {
     files: PolicyFiles,
@@ -91,7 +90,7 @@ pub struct RecordingFiles {
 }
 
 impl RecordingFiles {
-    /// The files of a policy; nothing is read yet.
+    /// Creates access to the files of a policy.
     pub fn new(files: PolicyFiles) -> Self {
         Self {
             files,
@@ -99,14 +98,14 @@ impl RecordingFiles {
         }
     }
 
-    /// What was read.
+    /// Returns the paths that were read.
     pub fn into_stamps(self) -> PathStamps {
         self.stamps.into_inner()
     }
 
     fn record(&self, path: &str) {
         let path = Path::new(path);
-        // Of a file that is read twice the earlier state counts.
+        // If a file is read twice, the earlier state counts.
         self.stamps
             .borrow_mut()
             .0
@@ -127,7 +126,7 @@ impl FileSystem for RecordingFiles {
     }
 }
 
-/// Tells when a changed policy should be read: once, and not before its files have come to rest.
+/// Decides when a changed policy should be read again: once per change, and only after its files have stopped changing.
 #[derive(Debug)]
 pub struct PolicyWatcher {
     loaded: PathStamps,
@@ -135,7 +134,7 @@ pub struct PolicyWatcher {
 }
 
 impl PolicyWatcher {
-    /// A policy was read from here.
+    /// Creates a watcher for a policy that was read from these files.
     pub fn new(loaded: PathStamps) -> Self {
         Self {
             last_seen: loaded.clone(),
@@ -143,23 +142,23 @@ impl PolicyWatcher {
         }
     }
 
-    /// The policy was read again, or it was tried to.
+    /// Records that the policy was read again, successfully or not.
     pub fn set_loaded(&mut self, loaded: PathStamps) {
         *self = Self::new(loaded);
     }
 
-    /// Looks, and tells whether to read it: something differs from when it was read, and nothing has since the last
-    /// look, so that a half-written file is left alone.
+    /// Returns `true` if the policy should be read: its files differ from when it was read, and have not changed since
+    /// the previous poll, so that a half-written file is not read.
     pub fn poll_changed(&mut self) -> bool {
         let now = self.loaded.current();
-        let rests = now == self.last_seen;
-        let told = rests && now != self.loaded;
-        if told {
-            // Once, even if nobody comes to read it.
+        let is_stable = now == self.last_seen;
+        let has_changed = is_stable && now != self.loaded;
+        if has_changed {
+            // Each change is reported once, even if the policy is not read.
             self.loaded = now.clone();
         }
         self.last_seen = now;
-        told
+        has_changed
     }
 }
 
@@ -168,7 +167,7 @@ mod tests {
     use super::*;
     use std::os::unix::fs::symlink;
 
-    /// A directory with `policy.yaml` in it.
+    /// Creates a directory with `policy.yaml` in it.
     fn directory() -> PathBuf {
         let directory = std::env::temp_dir().join(format!(
             "watch-{}-{:?}",
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_seen_once_and_at_rest() {
+    fn changes_are_reported_once_and_after_they_end() {
         type DirectoryChange = fn(&Path);
         let changes: [(&str, DirectoryChange); 6] = [
             ("written in place", |d| {
@@ -206,7 +205,7 @@ mod tests {
             ("removed", |d| {
                 fs::remove_file(d.join("policy.yaml")).unwrap()
             }),
-            ("a file more in the directory", |d| {
+            ("another file in the directory", |d| {
                 fs::write(d.join("more.yaml"), "").unwrap()
             }),
             ("a list that was missing", |d| {
@@ -234,23 +233,20 @@ mod tests {
                 "{name}: nothing has changed yet"
             );
             change(&directory);
-            assert!(
-                !watch.poll_changed(),
-                "{name}: it may be in the middle of changing"
-            );
-            assert!(watch.poll_changed(), "{name}: seen");
+            assert!(!watch.poll_changed(), "{name}: it may still be changing");
+            assert!(watch.poll_changed(), "{name}: reported");
             watch.set_loaded(read(&paths));
             assert!(
                 !watch.poll_changed() && !watch.poll_changed(),
-                "{name}: seen once"
+                "{name}: reported once"
             );
             fs::remove_dir_all(&directory).unwrap();
         }
     }
 
-    /// How Kubernetes updates a mounted ConfigMap: `policy.yaml -> ..data/policy.yaml`, `..data -> ..first`.
+    /// Kubernetes updates a mounted ConfigMap this way: `policy.yaml -> ..data/policy.yaml`, `..data -> ..first`.
     #[test]
-    fn a_swapped_link_above_is_seen() {
+    fn a_swapped_link_to_the_directory_is_reported() {
         let directory = directory();
         fs::remove_file(directory.join("policy.yaml")).unwrap();
         for (version, text) in [("..first", "a: 1"), ("..second", "a: 2")] {
@@ -270,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_nobody_comes_to_read_is_told_once() {
+    fn a_change_that_is_not_read_is_reported_once() {
         let directory = directory();
         let policy = directory.join("policy.yaml");
         let mut watch = PolicyWatcher::new(read(std::slice::from_ref(&policy)));
@@ -297,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_on_changing_is_left_alone() {
+    fn files_that_keep_changing_are_not_reported() {
         let directory = directory();
         let policy = directory.join("policy.yaml");
         let mut watch = PolicyWatcher::new(read(std::slice::from_ref(&policy)));

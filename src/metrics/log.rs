@@ -32,6 +32,7 @@ use tap::{LogTap, TapBounds};
 use writer::TapMode;
 
 /// Where the lines go.
+#[derive(Clone, PartialEq, Eq)]
 pub enum LogDestination {
     /// Nowhere; lines are built only for who watches: those of refusals, and the others while somebody follows.
     None,
@@ -41,8 +42,6 @@ pub enum LogDestination {
     Stdout,
     /// A file, appended to; made if it is not there, readable by its owner and group.
     Path(PathBuf),
-    /// Anything else that takes bytes.
-    Writer(Box<dyn Write + Send>),
 }
 
 impl fmt::Debug for LogDestination {
@@ -52,7 +51,6 @@ impl fmt::Debug for LogDestination {
             Self::Stderr => f.write_str("stderr"),
             Self::Stdout => f.write_str("stdout"),
             Self::Path(path) => write!(f, "{}", path.display()),
-            Self::Writer(_) => f.write_str("writer"),
         }
     }
 }
@@ -117,6 +115,11 @@ impl SampleRate {
             .then(|| Self((share * 2f64.powi(64)) as u64))
     }
 
+    /// Returns the share as a number from 0 to 1.
+    pub(crate) fn as_f64(self) -> f64 {
+        self.0 as f64 / 2f64.powi(64)
+    }
+
     /// Whether the request with this number is in the share.
     ///
     /// Multiples of the golden ratio fall evenly over the range, so any run of requests is sampled alike and the
@@ -127,7 +130,7 @@ impl SampleRate {
 }
 
 /// How a log is kept.
-#[derive(Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// Where lines go.
     pub destination: LogDestination,
@@ -216,51 +219,82 @@ impl DecisionLog {
     /// # Errors
     /// If the file cannot be opened, or the thread not started.
     pub fn open(settings: LogSettings, metrics: &Metrics, clock: &Clock) -> io::Result<Self> {
-        let LogSettings {
-            destination: to,
-            format,
-            rotate,
-            allow_sample: allows,
-            on_full,
-            query,
-            queue_bytes: queue,
-        } = settings;
-        let (mut overdue, mut written) = (RotationFailure::default(), Some(allows));
-        let sink: Box<dyn Write + Send> = match to {
+        let mut sample_rate = Some(settings.allow_sample);
+        let mut rotation_failure = RotationFailure::default();
+        let writer: Box<dyn Write + Send> = match &settings.destination {
             LogDestination::None => {
-                written = None;
+                sample_rate = None;
                 Box::new(io::sink())
             }
             LogDestination::Stderr => Box::new(io::stderr()),
             LogDestination::Stdout => Box::new(io::stdout()),
             LogDestination::Path(path) => {
-                let file = LogFile::open(path, rotate, clock.clone())?;
-                overdue = file.rotation_failure();
+                let file = LogFile::open(path.clone(), settings.rotate, clock.clone())?;
+                rotation_failure = file.rotation_failure();
                 Box::new(file)
             }
-            LogDestination::Writer(writer) => writer,
         };
+        Self::start(
+            &settings,
+            writer,
+            sample_rate,
+            rotation_failure,
+            metrics,
+            clock,
+        )
+    }
+
+    /// Starts a log that writes to `writer` in place of the destination of the settings.
+    ///
+    /// # Errors
+    /// If the thread cannot be started.
+    pub fn open_with_writer(
+        settings: &LogSettings,
+        writer: Box<dyn Write + Send>,
+        metrics: &Metrics,
+        clock: &Clock,
+    ) -> io::Result<Self> {
+        let sample_rate = Some(settings.allow_sample);
+        let rotation_failure = RotationFailure::default();
+        Self::start(
+            settings,
+            writer,
+            sample_rate,
+            rotation_failure,
+            metrics,
+            clock,
+        )
+    }
+
+    fn start(
+        settings: &LogSettings,
+        writer: Box<dyn Write + Send>,
+        sample_rate: Option<SampleRate>,
+        rotation_failure: RotationFailure,
+        metrics: &Metrics,
+        clock: &Clock,
+    ) -> io::Result<Self> {
         let queue = Arc::new(LogQueue::new(
-            queue,
-            on_full,
+            settings.queue_bytes,
+            settings.on_full,
             metrics.log_dropped_counter(),
             clock.clone(),
         ));
         let tap = LogTap::new(TapBounds::DEFAULT);
-        let shows = match format {
+        let tap_mode = match settings.format {
             LogLineFormat::Json => TapMode::Written,
             LogLineFormat::Squid => TapMode::Own,
         };
-        writer::start(&queue, sink, &tap, shows)?;
+        writer::start(&queue, writer, &tap, tap_mode)?;
         Ok(Self {
             inner: Some(Arc::new(DecisionLogInner {
                 queue,
                 tap,
-                rotation_failure: overdue,
-                sample_rate: written,
+                rotation_failure,
+                sample_rate,
             })),
-            format,
-            query,
+            format: settings.format,
+            query: settings.query,
         })
     }
 

@@ -49,7 +49,7 @@ const INLINE_FIELDS: usize = 100;
 const MAX_BUFFER: usize = 256 * 1024;
 
 /// Limits of listeners.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptLimits {
     /// Connections in all.
     pub connections: usize,

@@ -22,7 +22,7 @@ use super::negative_cache::NegativeConnectCache;
 use super::resolve::{DnsResolver, Resolution, ResolveError};
 
 /// What `egress` of the configuration allows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressRules {
     /// Private networks that some hosts may be in; host pattern and network must both fit.
     pub allow_private: Vec<PrivateHost>,
@@ -35,7 +35,7 @@ pub struct EgressRules {
 }
 
 /// One entry of `egress.allow_private`.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateHost {
     /// A host, or `*.domain` for every host below a domain.
     pub host: String,

@@ -19,7 +19,7 @@ const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 pub(super) const MAX_ATTEMPTS: usize = 4;
 
 /// How long connecting may take.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DialLimits {
     /// One attempt.
     pub connect: Duration,

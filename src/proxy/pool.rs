@@ -27,7 +27,7 @@ const SURPLUS_GRACE: Duration = Duration::from_secs(1);
 const EVICTION_SAMPLE: usize = 8;
 
 /// How many idle connections are kept, and for how long.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
     /// For one authority, once they have been idle for a second: a burst keeps what it opened for its next turn.
     pub per_host: usize,

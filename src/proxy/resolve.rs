@@ -40,7 +40,7 @@ pub enum ResolveError {
 }
 
 /// Where names are looked up.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NameServers {
     /// As the system does: hosts file, NSS, `resolv.conf`.
     #[default]

@@ -31,7 +31,7 @@ const CHUNK: usize = 64 * 1024;
 const DRAIN_IDLE: Duration = Duration::from_secs(3);
 
 /// Which tunnels there may be.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelSettings {
     /// `egress.connect_ports`: where a CONNECT may go.
     pub connect_ports: Vec<RangeInclusive<u16>>,

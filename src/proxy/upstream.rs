@@ -45,7 +45,7 @@ const SURELY_ALIVE: Duration = Duration::from_millis(500);
 const RETRY_WITHIN: Duration = Duration::from_secs(20);
 
 /// Limits and time-outs towards origins.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamLimits {
     /// Connecting.
     pub dial: DialLimits,

@@ -1,6 +1,4 @@
-//! The admin listener's side of a proxy: what it shows, who may ask, and whether the proxy is ready.
-//!
-//! Nothing is answered here; that is `admin`.
+//! Composes the admin listener of a proxy: the parts that it shows, its access control, and the readiness checks.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +17,7 @@ use crate::admin::policy_api::PolicyApi;
 use crate::admin::status::ProcessInfo;
 use crate::admin::stops::StopsApi;
 use crate::admin::{AdminApis, AdminConnections, AdminServer};
-use crate::config::settings::{self, Settings};
+use crate::config::settings::Settings;
 use crate::metrics::log::DecisionLog;
 use crate::metrics::log::tap::{LogTap, TapBounds};
 use crate::metrics::policy::PolicyMetrics;
@@ -29,26 +27,26 @@ use crate::pipeline::reload::ReloadHandle;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
 use crate::proxy::http::ProxyService;
+use crate::proxy::local_reply::ProfileSelection;
 
 use super::StartError;
 use super::ledger::LedgerCell;
 use super::reload;
 
-/// The parts of a proxy that are shown.
+/// The parts of a proxy that the admin listener shows.
 pub(super) struct AdminParts {
     pub(super) active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
     pub(super) reloads: ReloadHandle,
     pub(super) exchange: Arc<ProxyService>,
-    /// Whether the proxy goes down.
+    /// Set when the proxy shuts down.
     pub(super) draining: Arc<AtomicBool>,
-    /// The authorities that clients need, if TLS is looked into.
+    /// The certificates of the authorities, if TLS is intercepted.
     pub(super) pem: Option<String>,
-    /// What sweeps the ledger.
     pub(super) sweeper: LedgerSweeper,
 }
 
 impl AdminParts {
-    /// What answers on the admin listener.
+    /// Creates the server of the admin listener.
     ///
     /// # Errors
     /// If the token cannot be used.
@@ -87,7 +85,6 @@ impl AdminParts {
     }
 
     fn policy_and_stops_apis(&self, settings: &Settings) -> (PolicyApi, StopsApi) {
-        let (in_force, reloads) = (Arc::clone(&self.active_policy), self.reloads.clone());
         let crawlers: Arc<[Crawler]> = settings
             .crawlers
             .iter()
@@ -95,26 +92,23 @@ impl AdminParts {
             .collect();
         let stops = StopsApi {
             stops: Arc::clone(self.exchange.admission_queue.stops()),
-            active_policy: Arc::clone(&in_force),
+            active_policy: Arc::clone(&self.active_policy),
             crawlers: Arc::clone(&crawlers),
         };
-        let profile = match settings.profile {
-            settings::ProfileSetting::ByUserAgent => Profile::Generic,
-            settings::ProfileSetting::Fixed(profile) => profile,
-        };
-        (
-            PolicyApi {
-                active_policy: in_force,
-                reloads,
-                crawlers,
-                default_profile: profile,
+        let policy = PolicyApi {
+            active_policy: Arc::clone(&self.active_policy),
+            reloads: self.reloads.clone(),
+            crawlers,
+            default_profile: match settings.profile {
+                ProfileSelection::ByUserAgent => Profile::Generic,
+                ProfileSelection::Always(profile) => profile,
             },
-            stops,
-        )
+        };
+        (policy, stops)
     }
 }
 
-/// The admin server: how it is told to take no more connections, and those that it has.
+/// The running admin server: the signal that stops it, and its connections.
 #[derive(Debug)]
 pub(super) struct AdminTask {
     pub(super) stop: oneshot::Sender<()>,
@@ -122,7 +116,6 @@ pub(super) struct AdminTask {
 }
 
 impl AdminTask {
-    /// Begins to answer.
     pub(super) fn spawn(
         server: AdminServer,
         listener: TcpListener,
@@ -151,31 +144,31 @@ fn new_readiness(
 ) -> Readiness {
     let stops = Arc::clone(&stops.stops);
     Readiness::new(move || {
-        let drain = if draining.load(Ordering::Relaxed) {
+        let drain_state = if draining.load(Ordering::Relaxed) {
             CheckState::Fail("the proxy is shutting down".into())
         } else {
             CheckState::Ok("not draining".into())
         };
-        let last = policy.reloads.last_attempt();
-        let log = match log.warning() {
+        let log_state = match log.warning() {
             Some(warning) => CheckState::Warn(warning),
             None => CheckState::Ok("writing".into()),
         };
         let snapshot = policy.active_policy.load();
-        let live = reload::policy_state(&snapshot, last.as_ref().map(|last| &last.outcome));
-        let shadow = last.as_ref().and_then(|last| last.shadow.as_ref());
-        let shadow = reload::shadow_policy_state(&snapshot, shadow);
+        let attempt = policy.reloads.last_attempt();
+        let outcome = attempt.as_ref().map(|attempt| &attempt.outcome);
         let mut checks = vec![
-            HealthCheck::new("policy", live),
-            HealthCheck::new("drain", drain),
-            HealthCheck::new("decision_log", log),
+            HealthCheck::new("policy", reload::policy_state(&snapshot, outcome)),
+            HealthCheck::new("drain", drain_state),
+            HealthCheck::new("decision_log", log_state),
         ];
         if stops.has_write_failed() {
-            let words = "a restart will not know what is stopped: store.path cannot be written";
-            checks.push(HealthCheck::new("stops", CheckState::Warn(words.into())));
+            let message = "the stops would be lost by a restart: store.path cannot be written";
+            checks.push(HealthCheck::new("stops", CheckState::Warn(message.into())));
         }
         checks.extend(super::ledger::health_check(&ledger));
-        checks.extend(shadow.map(|state| HealthCheck::new("shadow_policy", state)));
+        let shadow_outcome = attempt.as_ref().and_then(|attempt| attempt.shadow.as_ref());
+        let shadow_state = reload::shadow_policy_state(&snapshot, shadow_outcome);
+        checks.extend(shadow_state.map(|state| HealthCheck::new("shadow_policy", state)));
         checks
     })
 }

@@ -1,6 +1,4 @@
-//! The certificate authorities that the settings name: opened for `run`, made if they are not there, and told of.
-//!
-//! What an authority is, and what is wrong with one, is `tls::ca`'s business.
+//! The certificate authorities that the settings name: loaded for `run`, and created if they do not exist.
 
 use std::time::SystemTime;
 
@@ -10,23 +8,23 @@ use crate::tls::{CaCertificate, CaError, CertificateAuthority};
 
 use super::ca_bundle;
 
-/// From here on an authority's end is told.
+/// The remaining lifetime at which a warning about the expiry of an authority begins.
 const EXPIRY_WARNING_DAYS: u64 = 30;
 
-/// The authorities of a proxy that looks into TLS.
+/// The authorities of a proxy that intercepts TLS.
 #[derive(Debug)]
 pub(crate) struct LoadedAuthorities {
-    /// The first, which signs.
+    /// The first authority, which signs.
     pub(crate) authority: CertificateAuthority,
-    /// The certificates of all, as PEM text.
+    /// The certificates of all authorities, as PEM text.
     pub(crate) pem: String,
 }
 
-/// Opens what `run` needs: nothing if TLS is not looked into. An authority that is not there is made if the settings
-/// say so, and told on standard error; the bundle for clients is written.
+/// Loads the authorities if TLS is intercepted, and writes the bundle for clients. If the first authority does not exist
+/// and the settings allow it, creates it and reports that on standard error.
 ///
 /// # Errors
-/// Why there is no authority to sign with.
+/// If no authority is available for signing.
 pub(crate) fn open(
     settings: &Settings,
     now: SystemTime,
@@ -40,7 +38,7 @@ pub(crate) fn open(
     warn_expiry(&certificates, now);
     if let Err(error) = ca_bundle::write(&tls.bundle, &certificates) {
         warn(&format!(
-            "tls.bundle {}: {error}; clients that need it will not find it",
+            "tls.bundle {}: {error}; clients that need this file will not find it",
             tls.bundle.display()
         ));
     }
@@ -50,22 +48,22 @@ pub(crate) fn open(
     }))
 }
 
-/// The certificates of all authorities; the first is the one that signs.
+/// Loads the certificates of all authorities; the first is the one that signs.
 ///
 /// # Errors
-/// The first file that is no authority's certificate, or is not there.
+/// If a file does not exist, or is not the certificate of an authority.
 pub(crate) fn load_certificates(tls: &TlsConfig) -> Result<Vec<CaCertificate>, CaError> {
     tls.authorities.iter().map(load_certificate).collect()
 }
 
-/// The files of the authority that signs.
+/// Returns the files of the authority that signs.
 pub(crate) fn signing_files(tls: &TlsConfig) -> Result<&AuthorityFiles, CaError> {
     tls.authorities
         .first()
-        .ok_or_else(|| CaError::Failed("`tls.ca` names none".into()))
+        .ok_or_else(|| CaError::Failed("`tls.ca` names no authority".into()))
 }
 
-/// Warns of those that end soon, or have.
+/// Warns about authorities that have expired or will soon.
 pub(crate) fn warn_expiry(certificates: &[CaCertificate], now: SystemTime) {
     for certificate in certificates {
         match certificate.days_left(now) {
@@ -74,8 +72,8 @@ pub(crate) fn warn_expiry(certificates: &[CaCertificate], now: SystemTime) {
                 certificate.subject()
             )),
             Some(days) if days < EXPIRY_WARNING_DAYS => warn(&format!(
-                "the certificate authority {} expires in {days} days; make a second one, list it under `tls.ca` and \
-                 let clients trust it, then let it sign",
+                "the certificate authority {} expires in {days} days; create a second one, list it under `tls.ca`, let \
+                 clients trust it, then move it to the first place",
                 certificate.subject()
             )),
             Some(_) => {}
@@ -83,12 +81,12 @@ pub(crate) fn warn_expiry(certificates: &[CaCertificate], now: SystemTime) {
     }
 }
 
-/// Tells that there is a new authority, and what to do with it.
+/// Reports on standard error that an authority was created, and how to make clients trust it.
 pub(crate) fn announce_created(files: &AuthorityFiles) {
     eprintln!(
-        "made a certificate authority: {}, with its key in {}\n\
-         clients must trust it: `eval \"$(crawlgate env)\"` tells most of those that a shell starts; it is /ca.pem on \
-         the admin listener, too",
+        "created a certificate authority: {}, with its key in {}\n\
+         clients must trust it: `eval \"$(crawlgate env)\"` sets this up for most clients started from a shell; the \
+         certificate is also /ca.pem on the admin listener",
         files.cert.display(),
         files.key.display()
     );
@@ -101,9 +99,9 @@ fn load_or_create_signing(
     let files = signing_files(tls)?;
     match CertificateAuthority::load(&files.cert, &files.key, now) {
         Err(CaError::Missing { .. }) if tls.create => {
-            let made = CertificateAuthority::create(&files.cert, &files.key, now)?;
+            let authority = CertificateAuthority::create(&files.cert, &files.key, now)?;
             announce_created(files);
-            Ok(made)
+            Ok(authority)
         }
         loaded => loaded,
     }

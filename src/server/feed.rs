@@ -1,4 +1,4 @@
-//! The ledger's events on their way out, as the settings say.
+//! The feed of the ledger's events, to a file and to a webhook.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,54 +13,52 @@ use crate::feed::{Feed, FeedSettings};
 use crate::metrics::Metrics;
 use crate::post::Endpoint;
 use crate::store::ledger::Ledger;
-use crate::urls::target::{Scheme, UrlTarget};
+use crate::urls::target::UrlTarget;
 
 use super::ledger::LedgerCell;
 use super::origin_roots;
 
-/// How long one post may take.
+/// The time limit of one request to the webhook.
 const POST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long the last events may take.
+/// The time limit of delivering the last events on shutdown.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
-/// Under `store.path`: what the webhook does not take.
+/// The file below `store.path` for events that the webhook rejects.
 const DEAD_LETTERS: &str = "events-undelivered.ndjson";
-
-/// How often it is looked whether there is a ledger by now: a reload may bring the first one.
+/// The interval of checks for a ledger, which a reload may open.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What ends with the proxy; nothing where there is nobody to tell.
+/// The running feed; `None` if the settings name no destination.
 #[derive(Debug)]
 pub(super) struct LedgerFeedTask(Option<(oneshot::Sender<()>, JoinHandle<()>)>);
 
 impl LedgerFeedTask {
-    /// Begins to tell once there is a ledger. Must be called inside a tokio runtime.
+    /// Starts a task that delivers events once there is a ledger. Must be called inside a tokio runtime.
     ///
     /// # Errors
-    /// If the webhook cannot be asked, in words.
+    /// If the webhook cannot be used.
     pub(super) fn start(
         settings: &Settings,
         ledger: &LedgerCell,
         metrics: &Metrics,
     ) -> Result<Self, String> {
         let events = &settings.ledger.events;
-        let webhook = events
-            .webhook
-            .as_ref()
-            .map(|url| webhook_endpoint(url, settings))
-            .transpose()?;
-        let out = FeedSettings {
+        let webhook = match &events.webhook {
+            Some(url) => Some(webhook_endpoint(url, settings)?),
+            None => None,
+        };
+        let feed = FeedSettings {
             file: events.file.clone(),
             webhook,
         };
-        if out.file.is_none() && out.webhook.is_none() {
+        if feed.file.is_none() && feed.webhook.is_none() {
             return Ok(Self(None));
         }
         let (stop, stopped) = oneshot::channel();
-        let task = tokio::spawn(run_feed(out, Arc::clone(ledger), metrics.clone(), stopped));
+        let task = tokio::spawn(run_feed(feed, Arc::clone(ledger), metrics.clone(), stopped));
         Ok(Self(Some((stop, task))))
     }
 
-    /// Tells what is left. To be called while the ledger is still open.
+    /// Delivers the remaining events. Must be called while the ledger is still open.
     pub(super) async fn close(self) {
         let Some((stop, task)) = self.0 else { return };
         if stop.send(()).is_ok() {
@@ -70,7 +68,7 @@ impl LedgerFeedTask {
 }
 
 async fn run_feed(
-    out: FeedSettings,
+    settings: FeedSettings,
     ledger_cell: LedgerCell,
     metrics: Metrics,
     mut stopped: oneshot::Receiver<()>,
@@ -79,7 +77,7 @@ async fn run_feed(
         _ = &mut stopped => return,
         ledger = wait_for_ledger(&ledger_cell) => ledger,
     };
-    let feed = Feed::start(out, &ledger, &metrics);
+    let feed = Feed::start(settings, &ledger, &metrics);
     let _ = stopped.await;
     feed.close(CLOSE_TIMEOUT).await;
 }
@@ -93,14 +91,11 @@ async fn wait_for_ledger(ledger_cell: &LedgerCell) -> Ledger {
     }
 }
 
-/// Whoever is told is never told without its certificate being verified.
+/// Returns the webhook and the file for events that it rejects. Its certificate is always verified.
 fn webhook_endpoint(url: &UrlTarget, settings: &Settings) -> Result<(Endpoint, PathBuf), String> {
-    let told = |why: String| format!("ledger.events.webhook {}: {why}", url.base());
-    let tls = match url.scheme() {
-        Scheme::Http => None,
-        Scheme::Https => Some(origin_roots::verifying_client_config(&settings.tls).map_err(told)?),
-    };
-    let endpoint = Endpoint::new(url, url.path_and_query(), [], POST_TIMEOUT, tls).map_err(told)?;
+    let endpoint = origin_roots::client_config_for(url, &settings.tls)
+        .and_then(|tls| Endpoint::new(url, url.path_and_query(), [], POST_TIMEOUT, tls))
+        .map_err(|error| format!("ledger.events.webhook {}: {error}", url.base()))?;
     let directory = settings.store.path.as_deref().unwrap_or(Path::new(""));
     Ok((endpoint, directory.join(DEAD_LETTERS)))
 }

@@ -1,4 +1,4 @@
-//! The ledger of a proxy: opened when the policy first needs it, looked after while it is there, closed at the end.
+//! The ledger of a proxy: opened when the policy first needs it, maintained while it is open, closed at the end.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -6,59 +6,56 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::admin::health::{CheckState, HealthCheck};
 use crate::clock::Clock;
-use crate::config::settings::{self, LedgerMode, Settings};
+use crate::config::settings::{EventsConfig, LedgerConfig, LedgerMode, Settings};
 use crate::feed;
 use crate::ledger::record::UnixMillis;
-use crate::ledger::transition::ErrorTolerance;
 use crate::metrics::Metrics;
 use crate::metrics::labels::FeedTarget;
 use crate::metrics::ledger::LedgerCounts;
 use crate::model::crawl_status::CrawlStatus;
 use crate::pipeline::snapshot::PolicySnapshot;
 use crate::policy::Policy;
-use crate::store::ledger::{Ledger, LedgerFullAction, LedgerSettings, LedgerStats};
+use crate::store::ledger::{Ledger, LedgerStats};
 
-/// Why a policy cannot be served with `ledger.keep: never`.
+/// The message if a policy cannot be used with `ledger.keep: never`.
 pub(crate) const LEDGER_REQUIRED: &str = "the policy needs a ledger (spaces, recrawl, unmodified, duplicate, max_depth, \
      a condition on depth, or budget.new_urls), and ledger.keep is never: set it to auto";
-/// How often its numbers are brought to the metrics.
+/// The interval at which the ledger's numbers are copied to the metrics.
 const METRICS_INTERVAL: Duration = Duration::from_secs(2);
-/// Looks between two times that old events are forgotten: a minute.
+/// The number of these intervals after which expired events are removed: one minute.
 const FORGET_EVERY_TICKS: u64 = 30;
-/// How long it may take to write what is left when the proxy ends.
+/// The time limit of writing the pending changes on shutdown.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Where the ledger is, once there is one. It stays until the proxy ends.
+/// The ledger, once it is open. It stays open until the proxy ends.
 pub(crate) type LedgerCell = Arc<OnceLock<Ledger>>;
 
-/// Opens it.
+/// Opens the ledger when a policy needs it.
 #[derive(Debug)]
 pub(crate) struct LedgerOpener {
     cell: LedgerCell,
-    settings: settings::LedgerConfig,
+    settings: LedgerConfig,
     directory: Option<PathBuf>,
 }
 
 impl LedgerOpener {
-    /// With a ledger that is there already, if there is one.
+    /// Creates an opener, optionally with a ledger that is already open.
     pub(super) fn new(settings: &Settings, ledger: Option<Ledger>) -> Self {
-        let kept = ledger.map_or_else(OnceLock::new, OnceLock::from);
         Self {
-            cell: Arc::new(kept),
+            cell: Arc::new(ledger.map_or_else(OnceLock::new, OnceLock::from)),
             settings: settings.ledger.clone(),
             directory: settings.store.path.clone(),
         }
     }
 
-    /// Where it is.
     pub(super) fn cell(&self) -> &LedgerCell {
         &self.cell
     }
 
-    /// Makes sure that this policy has what it needs. Blocks.
+    /// Opens the ledger if this policy needs it. Blocks.
     ///
     /// # Errors
-    /// In words: if it needs a ledger and there can be none.
+    /// If the policy needs a ledger and it cannot be opened.
     pub(crate) fn ensure_open(&self, policy: &Policy) -> Result<(), String> {
         let needed = match self.settings.keep {
             LedgerMode::Always => true,
@@ -70,13 +67,13 @@ impl LedgerOpener {
         };
         if needed && self.cell.get().is_none() {
             let ledger = self.open()?;
-            // Nobody else opens one: the start is over before the first reload, and reloads follow on each other.
+            // This cannot race: the start ends before the first reload, and reloads run one at a time.
             let _ = self.cell.set(ledger);
         }
         Ok(())
     }
 
-    /// The snapshot, remembering whatever its policy says, if the configuration wants that.
+    /// Makes the snapshot use the ledger even if its policy does not need it, with `ledger.keep: always`.
     pub(crate) fn apply_keep_setting<C>(&self, snapshot: PolicySnapshot<C>) -> PolicySnapshot<C> {
         match self.settings.keep {
             LedgerMode::Always => snapshot.with_ledger(),
@@ -85,22 +82,9 @@ impl LedgerOpener {
     }
 
     fn open(&self) -> Result<Ledger, String> {
-        let of = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
-        let errors = u32::try_from(self.settings.temporary_errors).unwrap_or(u32::MAX);
-        let tolerance = ErrorTolerance {
-            temporary_errors: errors,
-        };
+        let settings = self.settings.store;
         let Some(directory) = &self.directory else {
-            return Ok(Ledger::in_memory(tolerance));
-        };
-        let settings = LedgerSettings {
-            tolerance,
-            queue: of(self.settings.queue),
-            on_full: match self.settings.on_full {
-                settings::OnFullSetting::Wait => LedgerFullAction::Wait,
-                settings::OnFullSetting::Drop => LedgerFullAction::Drop,
-            },
-            cache: of(self.settings.cache),
+            return Ok(Ledger::in_memory(settings.tolerance));
         };
         let ledger = Ledger::open(directory, settings).map_err(|error| error.to_string())?;
         let urls: u64 = ledger.stats().urls.values().sum();
@@ -109,54 +93,52 @@ impl LedgerOpener {
     }
 }
 
-/// Brings its numbers to the metrics, and has old events forgotten, once whoever is to be told has been. Never ends.
+/// Copies the ledger's numbers to the metrics, and removes expired events after they were delivered. Never ends.
 pub(super) async fn maintain(
     ledger_cell: LedgerCell,
     metrics: Metrics,
     clock: Clock,
-    events: settings::EventsConfig,
+    events: EventsConfig,
 ) {
     let file = events.file.map(|_| FeedTarget::File);
     let webhook = events.webhook.map(|_| FeedTarget::Webhook);
-    let mut turn = tokio::time::interval(METRICS_INTERVAL);
-    for looks in 0_u64.. {
-        turn.tick().await;
+    let mut interval = tokio::time::interval(METRICS_INTERVAL);
+    for tick in 0_u64.. {
+        interval.tick().await;
         let Some(ledger) = ledger_cell.get() else {
             continue;
         };
         metrics.set_ledger(&ledger_counts(&ledger.stats()));
-        if looks.is_multiple_of(FORGET_EVERY_TICKS) {
+        if tick.is_multiple_of(FORGET_EVERY_TICKS) {
             let delivered = feed::delivered_cursor(ledger, file.into_iter().chain(webhook));
             ledger.expire_events(timestamp(clock.wall_time()), events.keep, delivered);
         }
     }
 }
 
-/// Writes what is left.
+/// Writes the pending changes and closes the ledger.
 pub(super) async fn close(ledger_cell: &LedgerCell) {
     let Some(ledger) = ledger_cell.get().cloned() else {
         return;
     };
     let closed = tokio::task::spawn_blocking(move || ledger.close());
     if tokio::time::timeout(CLOSE_TIMEOUT, closed).await.is_err() {
-        tracing::error!(
-            "the ledger could not be closed in time; what it was last told may be lost"
-        );
+        tracing::error!("the ledger could not be closed in time: its last changes may be lost");
     }
 }
 
-/// Whether it can be written; nothing where there is none.
+/// Returns the check of whether the ledger can be written, if there is one.
 pub(super) fn health_check(ledger_cell: &LedgerCell) -> Option<HealthCheck> {
     let stats = ledger_cell.get()?.stats();
     let state = if stats.broken {
         CheckState::Warn(
-            "its writer broke down (the log says why): what becomes of URLs is not remembered until the next start; \
-             please report it"
+            "its writer failed because of a bug (the log has the panic): the outcome of requests is not recorded until the \
+             next start; please report it"
                 .into(),
         )
     } else if stats.failing {
         CheckState::Warn(format!(
-            "it cannot be written, and is tried again every second; {} changes wait. Is the disk full?",
+            "it cannot be written; {} changes wait, and the write is retried every second. Is the disk full?",
             stats.queued
         ))
     } else {

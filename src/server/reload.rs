@@ -1,8 +1,10 @@
-//! Reads the policy again while the proxy runs, and puts it in force if nothing is wrong with it.
+//! Reloads the policy while the proxy runs, and activates it if it has no errors and its cases pass.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
+
+use parking_lot::Mutex;
 
 use crate::admin::health::CheckState;
 use crate::clock::Clock;
@@ -27,34 +29,34 @@ use crate::proxy::drain::DrainWatch;
 
 use super::ledger::LedgerOpener;
 
-/// How often the policy's files are looked at. Twice in a row they must be the same, so a change is in force within
-/// two of these.
+/// The interval at which the policy's files are polled. Since a change is used only after two equal polls, it is active
+/// within two intervals.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A policy to run under, the files that it was read from, and what stands in its shadow.
+/// A policy that was loaded, with its source and its shadow policy.
 #[derive(Debug)]
 pub struct LoadedPolicy {
     /// The policy.
     pub policy: Policy,
-    /// How it is written.
+    /// The text of the policy.
     pub source: PolicySource,
-    /// Its files; none to be watched by default.
+    /// The state of its files, to detect changes.
     pub files: PathStamps,
-    /// The policy that is judged beside it.
+    /// The shadow policy.
     pub shadow: Option<LoadedShadowPolicy>,
 }
 
-/// A policy that is judged beside the one in force, and its files.
+/// A shadow policy that was loaded, and the state of its files.
 #[derive(Debug)]
 pub struct LoadedShadowPolicy {
     /// The policy.
     pub policy: Policy,
-    /// Its files.
+    /// The state of its files, to detect changes.
     pub files: PathStamps,
 }
 
 impl From<Policy> for LoadedPolicy {
-    /// A policy that no file stands behind.
+    /// Wraps a policy that was not read from a file.
     fn from(policy: Policy) -> Self {
         Self {
             policy,
@@ -65,234 +67,231 @@ impl From<Policy> for LoadedPolicy {
     }
 }
 
-/// What an attempt needs.
+/// Reloads the policies of a running proxy from their files.
 #[derive(Debug)]
 pub(super) struct PolicyFileReloader {
     settings: PolicyConfig,
     active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
     metrics: Metrics,
     clock: Clock,
-    /// Who is known, for rules that speak of others.
+    /// The known crawlers, for warnings about rules that name others.
     crawlers: Vec<CrawlerRegistration>,
-    /// Opens the ledger for a policy that needs it.
     ledger_opener: Arc<LedgerOpener>,
-    /// Locked while the disk is asked, so only apart from the threads that serve.
-    watch: Mutex<PolicyWatcher>,
-    shadow_watch: Mutex<PolicyWatcher>,
+    /// Locked while files are read, so only on threads that do not serve requests.
+    watcher: Mutex<PolicyWatcher>,
+    shadow_watcher: Mutex<PolicyWatcher>,
 }
 
-/// What was read: problems, or a policy whose cases pass.
+/// The result of reading a policy: problems, or a policy whose cases pass.
 type CompileResult = Result<CompiledPolicy, Vec<Problem>>;
 type OptionalShadowPolicy = Option<Arc<ShadowPolicy<Arc<PolicyMetrics>>>>;
 
+/// The results of reading both policies; `None` for a policy that has no file.
+struct ReadPolicies {
+    live: Option<CompileResult>,
+    /// The text of the live policy, if it has changed.
+    source: PolicySource,
+    shadow: Option<CompileResult>,
+}
+
 impl PolicyFileReloader {
-    /// Puts the first policy in force.
+    /// Activates the first policy.
     pub(super) fn new(
         settings: &Settings,
-        opened: LoadedPolicy,
-        keeper: Arc<LedgerOpener>,
+        loaded: LoadedPolicy,
+        ledger_opener: Arc<LedgerOpener>,
         metrics: Metrics,
         clock: Clock,
     ) -> Self {
-        let (shadow, shadow_footprint) = opened
-            .shadow
-            .map(|beside| (beside.policy, beside.files))
-            .unzip();
-        let live = SnapshotParts::load(opened.policy, opened.source, &metrics, &clock);
-        let shadow = shadow.map(|policy| load_shadow_policy(Arc::new(policy), &metrics, &clock));
-        let in_force = Arc::new(ActivePolicy::new(
-            keeper.apply_keep_setting(live.into_snapshot(shadow)),
-        ));
+        let live = SnapshotParts::load(loaded.policy, loaded.source, &metrics, &clock);
+        let (shadow, shadow_files) = match loaded.shadow {
+            Some(shadow) => (
+                Some(load_shadow_policy(shadow.policy, &metrics, &clock)),
+                shadow.files,
+            ),
+            None => (None, PathStamps::default()),
+        };
+        let snapshot = ledger_opener.apply_keep_setting(live.into_snapshot(shadow));
         Self {
-            ledger_opener: keeper,
+            ledger_opener,
             settings: settings.policy.clone(),
-            active_policy: in_force,
+            active_policy: Arc::new(ActivePolicy::new(snapshot)),
             metrics,
             clock,
             crawlers: settings.crawlers.clone(),
-            watch: Mutex::new(PolicyWatcher::new(opened.files)),
-            shadow_watch: Mutex::new(PolicyWatcher::new(shadow_footprint.unwrap_or_default())),
+            watcher: Mutex::new(PolicyWatcher::new(loaded.files)),
+            shadow_watcher: Mutex::new(PolicyWatcher::new(shadow_files)),
         }
     }
 
-    /// The policy in force.
     pub(super) fn active_policy(&self) -> &Arc<ActivePolicy<Arc<PolicyMetrics>>> {
         &self.active_policy
     }
 
-    /// What is in force, and whether it should be, in words.
+    /// Returns a status line: the active policy, and whether a newer one was refused.
     pub(super) fn status(&self, outcome: &ReloadOutcome) -> String {
-        let words = match policy_state(&self.active_policy.load(), Some(outcome)) {
-            CheckState::Ok(in_force) => format!("{in_force} is in force"),
-            CheckState::Warn(words) | CheckState::Fail(words) => words,
-        };
-        format!("policy {words}")
+        match policy_state(&self.active_policy.load(), Some(outcome)) {
+            CheckState::Ok(active) => format!("policy {active} is active"),
+            CheckState::Warn(message) | CheckState::Fail(message) => format!("policy {message}"),
+        }
     }
 
-    /// One attempt. Reading and compiling are done apart from the threads that serve.
+    /// Reloads both policies. They are read and compiled on a thread that does not serve requests.
     pub(super) async fn attempt(self: Arc<Self>, trigger: ReloadTrigger) -> ReloadOutcomes {
         let this = Arc::clone(&self);
-        let read = tokio::task::spawn_blocking(move || {
-            let live = this.read();
-            let written = live
-                .as_ref()
-                .and_then(|read| this.new_source(read.as_ref().ok()?));
-            (live, written.unwrap_or_default(), this.read_shadow())
-        });
-        let (live, written, shadow) = read.await.unwrap_or_else(|_| self.panic_results());
-        let made = self.apply(live, written, shadow);
-        self.log_outcome(trigger, &made.live);
-        self.log_shadow_outcome(trigger, made.shadow.as_ref());
-        self.count_outcome(&made.live);
-        made
+        let read = tokio::task::spawn_blocking(move || this.read_policies()).await;
+        let outcomes = self.apply(read.unwrap_or_else(|_| self.panic_results()));
+        self.log_outcome(trigger, &outcomes.live);
+        self.log_shadow_outcome(trigger, outcomes.shadow.as_ref());
+        self.count_outcome(&outcomes.live);
+        outcomes
     }
 
-    /// Blocks. `None` if no file stands behind the policy.
-    fn read(&self) -> Option<CompileResult> {
-        match &self.settings.origin {
-            PolicyOrigin::BuiltIn => None,
-            origin @ PolicyOrigin::Path(path) => {
-                let read = self.read_at(origin, &self.watch);
-                Some(read.and_then(|read| self.ensure_ledger(read, path)))
-            }
+    /// Blocks.
+    fn read_policies(&self) -> ReadPolicies {
+        let live = self.read_live();
+        let source = match &live {
+            Some(Ok(compiled)) => self.new_source(compiled),
+            Some(Err(_)) | None => None,
+        };
+        ReadPolicies {
+            live,
+            source: source.unwrap_or_default(),
+            shadow: self.read_shadow(),
         }
     }
 
-    /// A policy that needs a ledger takes force only with one.
-    fn ensure_ledger(&self, read: CompiledPolicy, path: &Path) -> CompileResult {
-        let problem = |words: String| {
-            vec![Problem::error(
-                &SourceLocation::for_file(&path.to_string_lossy().into()),
-                words,
-            )]
+    /// Reads the live policy, and opens the ledger if it needs one: without it the policy must not become active.
+    fn read_live(&self) -> Option<CompileResult> {
+        let path = match &self.settings.origin {
+            PolicyOrigin::BuiltIn => return None,
+            PolicyOrigin::Path(path) => path,
         };
-        self.ledger_opener
-            .ensure_open(&read.policy)
-            .map(|()| read)
-            .map_err(problem)
+        let compiled = match self.read_at(&self.settings.origin, &self.watcher) {
+            Ok(compiled) => compiled,
+            Err(problems) => return Some(Err(problems)),
+        };
+        Some(match self.ledger_opener.ensure_open(&compiled.policy) {
+            Ok(()) => Ok(compiled),
+            Err(message) => Err(vec![file_problem(path, message)]),
+        })
     }
 
-    /// Blocks. `None` if there is no shadow policy.
     fn read_shadow(&self) -> Option<CompileResult> {
         let path = self.settings.shadow.as_ref()?;
-        Some(self.read_at(&PolicyOrigin::Path(path.clone()), &self.shadow_watch))
+        Some(self.read_at(&PolicyOrigin::Path(path.clone()), &self.shadow_watcher))
     }
 
-    /// How that is written which was read, behind the policy in force, if it is another. Puts every rule into words.
+    fn read_at(&self, origin: &PolicyOrigin, watcher: &Mutex<PolicyWatcher>) -> CompileResult {
+        let (result, files) = policy::open_and_test_watched(origin);
+        watcher.lock().set_loaded(files);
+        let mut compiled = result?;
+        compiled.problems.extend(policy::unknown_crawlers(
+            &compiled.named_crawlers,
+            &self.crawlers,
+        ));
+        Ok(compiled)
+    }
+
+    /// Returns the text of a policy that was read and its differences from the active one, unless they are the same.
+    /// Formats every rule.
     fn new_source(&self, compiled: &CompiledPolicy) -> Option<PolicySource> {
-        let now = self.active_policy.load();
-        let changed = now.policy.revision() != compiled.policy.revision();
-        let before = || PreviousPolicy::new(&now.policy, &now.source, &compiled.policy);
-        changed.then(|| policy_source(&self.settings.origin, compiled).with_previous(before()))
-    }
-
-    fn read_at(&self, origin: &PolicyOrigin, watch: &Mutex<PolicyWatcher>) -> CompileResult {
-        let (mut read, footprint) = policy::open_and_test_watched(origin);
-        lock_watch(watch).set_loaded(footprint);
-        if let Ok(compiled) = &mut read {
-            compiled.problems.extend(policy::unknown_crawlers(
-                &compiled.named_crawlers,
-                &self.crawlers,
-            ));
+        let active = self.active_policy.load();
+        if active.policy.revision() == compiled.policy.revision() {
+            return None;
         }
-        read
+        let previous = PreviousPolicy::new(&active.policy, &active.source, &compiled.policy);
+        Some(policy_source(&self.settings.origin, compiled).with_previous(previous))
     }
 
-    /// What is said if reading did not come to an end.
-    fn panic_results(&self) -> (Option<CompileResult>, PolicySource, Option<CompileResult>) {
+    /// Returns the results if reading the policies panicked.
+    fn panic_results(&self) -> ReadPolicies {
         let live = match &self.settings.origin {
             PolicyOrigin::BuiltIn => None,
             PolicyOrigin::Path(path) => Some(Err(vec![panic_problem(path)])),
         };
-        (
+        let shadow = self.settings.shadow.as_ref();
+        ReadPolicies {
             live,
-            PolicySource::default(),
-            self.settings
-                .shadow
-                .as_ref()
-                .map(|path| Err(vec![panic_problem(path)])),
-        )
+            source: PolicySource::default(),
+            shadow: shadow.map(|path| Err(vec![panic_problem(path)])),
+        }
     }
 
-    /// Puts in force what is new. A mistake in one of the two policies does not keep the other from being loaded.
-    fn apply(
-        &self,
-        live: Option<CompileResult>,
-        written: PolicySource,
-        shadow: Option<CompileResult>,
-    ) -> ReloadOutcomes {
-        let now = self.active_policy.load();
-        let (live, outcome) = self.apply_live(live, written, &now);
-        let old = &now.shadow;
-        let (shadow, of_shadow) = match shadow {
-            None => (None, None),
-            Some(Err(problems)) => (old.clone(), Some(ReloadOutcome::Refused(problems))),
-            Some(Ok(compiled)) => {
-                let outcome =
-                    reload_outcome(old.as_ref().map(|old| old.policy.revision()), &compiled);
-                let stays = matches!(outcome, ReloadOutcome::Unchanged) && live.is_none();
-                let new = || {
-                    Some(load_shadow_policy(
-                        Arc::new(compiled.policy),
-                        &self.metrics,
-                        &self.clock,
-                    ))
-                };
-                (if stays { old.clone() } else { new() }, Some(outcome))
-            }
-        };
-        let same_shadow = match (old, &shadow) {
+    /// Activates the policies that are new. An error in one of them does not prevent the other from being loaded.
+    fn apply(&self, read: ReadPolicies) -> ReloadOutcomes {
+        let active = self.active_policy.load();
+        let (live, live_outcome) = self.apply_live(read.live, read.source, &active);
+        let (shadow, shadow_outcome) = self.apply_shadow(read.shadow, &active, live.is_some());
+        let is_same_shadow = match (&active.shadow, &shadow) {
             (Some(old), Some(new)) => Arc::ptr_eq(old, new),
             (None, None) => true,
             (Some(_), None) | (None, Some(_)) => false,
         };
-        if live.is_some() || !same_shadow {
-            let live = live.unwrap_or_else(|| SnapshotParts::from_snapshot(&now));
-            self.active_policy.replace(
-                self.ledger_opener
-                    .apply_keep_setting(live.into_snapshot(shadow)),
-            );
+        if live.is_some() || !is_same_shadow {
+            let live = live.unwrap_or_else(|| SnapshotParts::from_snapshot(&active));
+            let snapshot = live.into_snapshot(shadow);
+            self.active_policy
+                .replace(self.ledger_opener.apply_keep_setting(snapshot));
         }
         ReloadOutcomes {
-            live: outcome,
-            shadow: of_shadow,
+            live: live_outcome,
+            shadow: shadow_outcome,
         }
     }
 
-    /// What takes force, if anything does.
+    /// Returns the new live policy, if there is one.
     fn apply_live(
         &self,
         read: Option<CompileResult>,
-        written: PolicySource,
-        now: &PolicySnapshot<Arc<PolicyMetrics>>,
+        source: PolicySource,
+        active: &PolicySnapshot<Arc<PolicyMetrics>>,
     ) -> (Option<SnapshotParts>, ReloadOutcome) {
         let compiled = match read {
             None => return (None, ReloadOutcome::NoSource),
             Some(Err(problems)) => return (None, ReloadOutcome::Refused(problems)),
             Some(Ok(compiled)) => compiled,
         };
-        match reload_outcome(Some(now.policy.revision()), &compiled) {
-            outcome @ ReloadOutcome::Loaded { .. } => (
-                Some(SnapshotParts::load(
-                    compiled.policy,
-                    written,
-                    &self.metrics,
-                    &self.clock,
-                )),
-                outcome,
-            ),
-            outcome @ (ReloadOutcome::Unchanged
-            | ReloadOutcome::NoSource
-            | ReloadOutcome::Refused(_)) => (None, outcome),
-        }
+        let outcome = reload_outcome(Some(active.policy.revision()), &compiled);
+        let parts = matches!(outcome, ReloadOutcome::Loaded { .. })
+            .then(|| SnapshotParts::load(compiled.policy, source, &self.metrics, &self.clock));
+        (parts, outcome)
+    }
+
+    /// Returns the shadow policy from now on. Its counters are reset when it or the live policy changes, since they
+    /// compare it with the live policy.
+    fn apply_shadow(
+        &self,
+        read: Option<CompileResult>,
+        active: &PolicySnapshot<Arc<PolicyMetrics>>,
+        live_changes: bool,
+    ) -> (OptionalShadowPolicy, Option<ReloadOutcome>) {
+        let old = &active.shadow;
+        let compiled = match read {
+            None => return (None, None),
+            Some(Err(problems)) => return (old.clone(), Some(ReloadOutcome::Refused(problems))),
+            Some(Ok(compiled)) => compiled,
+        };
+        let old_revision = old.as_ref().map(|old| old.policy.revision());
+        let outcome = reload_outcome(old_revision, &compiled);
+        let shadow = if matches!(outcome, ReloadOutcome::Unchanged) && !live_changes {
+            old.clone()
+        } else {
+            Some(load_shadow_policy(
+                compiled.policy,
+                &self.metrics,
+                &self.clock,
+            ))
+        };
+        (shadow, Some(outcome))
     }
 
     fn count_outcome(&self, outcome: &ReloadOutcome) {
         match outcome {
-            // Counted with its rules.
+            // Counted when its rules are registered.
             ReloadOutcome::Loaded { .. } => {}
             ReloadOutcome::Unchanged | ReloadOutcome::NoSource => {
-                self.metrics.record_unchanged_policy(self.clock.wall_time())
+                self.metrics.record_unchanged_policy(self.clock.wall_time());
             }
             ReloadOutcome::Refused(_) => self.metrics.record_failed_reload(),
         }
@@ -300,23 +299,24 @@ impl PolicyFileReloader {
 
     fn log_outcome(&self, trigger: ReloadTrigger, outcome: &ReloadOutcome) {
         let snapshot = self.active_policy.load();
-        let (name, revision) = (snapshot.policy.name(), snapshot.policy.revision());
+        let name = snapshot.policy.name();
+        let revision = snapshot.policy.revision();
         print_problems(outcome.problems());
         match outcome {
             ReloadOutcome::Loaded {
                 previous_revision: before,
                 ..
             } => {
-                tracing::info!(%trigger, before, "policy {name}@{revision} is in force");
+                tracing::info!(%trigger, before, "policy {name}@{revision} is active");
             }
             ReloadOutcome::Unchanged => {
-                tracing::info!(%trigger, "policy {name}@{revision} is in force still: nothing changed")
+                tracing::info!(%trigger, "policy {name}@{revision} stays active: its files have not changed");
             }
             ReloadOutcome::NoSource => {
-                tracing::info!(%trigger, "policy {name}@{revision} is in force still: no file stands behind it");
+                tracing::info!(%trigger, "policy {name}@{revision} stays active: it has no file");
             }
             ReloadOutcome::Refused(_) => {
-                tracing::error!(%trigger, "the policy was not loaded; {name}@{revision} stays in force");
+                tracing::error!(%trigger, "the policy was not loaded; {name}@{revision} stays active");
             }
         }
     }
@@ -326,70 +326,66 @@ impl PolicyFileReloader {
         let (Some(outcome), Some(shadow)) = (outcome, &snapshot.shadow) else {
             return;
         };
-        let (name, revision) = (shadow.policy.name(), shadow.policy.revision());
+        let name = shadow.policy.name();
+        let revision = shadow.policy.revision();
         print_problems(outcome.problems());
         match outcome {
             ReloadOutcome::Loaded {
                 previous_revision: before,
                 ..
             } => {
-                tracing::info!(%trigger, before, "shadow policy {name}@{revision} is judged beside it");
+                tracing::info!(%trigger, before, "shadow policy {name}@{revision} is active");
             }
             ReloadOutcome::Unchanged | ReloadOutcome::NoSource => {}
             ReloadOutcome::Refused(_) => {
-                tracing::error!(%trigger, "the shadow policy was not loaded; {name}@{revision} stays in shadow");
+                tracing::error!(%trigger, "the shadow policy was not loaded; {name}@{revision} stays active");
             }
         }
     }
 
-    /// Asks for a reload whenever the files have changed, until the drain.
+    /// Triggers a reload whenever the files have changed, until the drain begins.
     pub(super) async fn watch(self: Arc<Self>, reloads: ReloadHandle, mut drain: DrainWatch) {
-        let nothing =
-            self.settings.origin == PolicyOrigin::BuiltIn && self.settings.shadow.is_none();
-        if !self.settings.watch || nothing {
+        let has_files =
+            self.settings.origin != PolicyOrigin::BuiltIn || self.settings.shadow.is_some();
+        if !self.settings.watch || !has_files {
             return;
         }
-        let mut turn = tokio::time::interval(POLL_INTERVAL);
-        turn.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        let mut interval = tokio::time::interval(POLL_INTERVAL);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
                 () = drain.wait_begun() => return,
-                _ = turn.tick() => {}
+                _ = interval.tick() => {}
             }
             let this = Arc::clone(&self);
-            if tokio::task::spawn_blocking(move || this.have_files_changed())
-                .await
-                .unwrap_or(false)
-            {
+            let changed = tokio::task::spawn_blocking(move || this.have_files_changed()).await;
+            if changed.unwrap_or(false) {
                 reloads.reload(ReloadTrigger::Files).await;
             }
         }
     }
 
-    /// Whether files have changed and come to rest. Blocks.
+    /// Returns `true` if the files of a policy have changed and are stable. Blocks.
     fn have_files_changed(&self) -> bool {
-        let live = lock_watch(&self.watch).poll_changed();
-        lock_watch(&self.shadow_watch).poll_changed() || live
+        let live = self.watcher.lock().poll_changed();
+        let shadow = self.shadow_watcher.lock().poll_changed();
+        live || shadow
     }
 }
 
-fn lock_watch(watch: &Mutex<PolicyWatcher>) -> MutexGuard<'_, PolicyWatcher> {
-    watch.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether what was read is another policy.
-fn reload_outcome(before: Option<&str>, compiled: &CompiledPolicy) -> ReloadOutcome {
-    let before = before.unwrap_or_default();
-    if before == compiled.policy.revision() {
+/// Compares the revision of a policy that was read with that of the active one.
+fn reload_outcome(active_revision: Option<&str>, compiled: &CompiledPolicy) -> ReloadOutcome {
+    let active_revision = active_revision.unwrap_or_default();
+    if active_revision == compiled.policy.revision() {
         return ReloadOutcome::Unchanged;
     }
     ReloadOutcome::Loaded {
-        previous_revision: before.to_owned(),
+        previous_revision: active_revision.to_owned(),
         warnings: compiled.problems.clone(),
     }
 }
 
-/// How a policy is written that was read from there.
+/// Returns the text of a policy that was read from this origin.
 pub(crate) fn policy_source(origin: &PolicyOrigin, compiled: &CompiledPolicy) -> PolicySource {
     match origin {
         PolicyOrigin::BuiltIn => PolicySource::default(),
@@ -397,7 +393,7 @@ pub(crate) fn policy_source(origin: &PolicyOrigin, compiled: &CompiledPolicy) ->
     }
 }
 
-/// A policy, its counters and how it is written.
+/// A live policy with its counters and its text: a snapshot without the shadow policy.
 struct SnapshotParts {
     policy: Arc<Policy>,
     counters: Arc<PolicyMetrics>,
@@ -405,8 +401,8 @@ struct SnapshotParts {
 }
 
 impl SnapshotParts {
-    /// One that takes force now.
-    fn load(policy: Policy, written: PolicySource, metrics: &Metrics, clock: &Clock) -> Self {
+    /// Registers the counters of a policy that becomes active now.
+    fn load(policy: Policy, source: PolicySource, metrics: &Metrics, clock: &Clock) -> Self {
         let counters = metrics.register_policy(
             policy.name(),
             policy.revision(),
@@ -416,11 +412,10 @@ impl SnapshotParts {
         Self {
             policy: Arc::new(policy),
             counters,
-            source: Arc::new(written.with_loaded_at(clock.wall_time())),
+            source: Arc::new(source.with_loaded_at(clock.wall_time())),
         }
     }
 
-    /// The one that is in force.
     fn from_snapshot(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>) -> Self {
         Self {
             policy: Arc::clone(&snapshot.policy),
@@ -436,9 +431,9 @@ impl SnapshotParts {
     }
 }
 
-/// A policy that is judged in shadow from now on, its book empty: what it would change is asked of the live one of now.
+/// Registers the counters of a shadow policy, which start at zero.
 fn load_shadow_policy(
-    policy: Arc<Policy>,
+    policy: Policy,
     metrics: &Metrics,
     clock: &Clock,
 ) -> Arc<ShadowPolicy<Arc<PolicyMetrics>>> {
@@ -448,7 +443,10 @@ fn load_shadow_policy(
         rule_labels(&policy),
         clock,
     );
-    Arc::new(ShadowPolicy { policy, counters })
+    Arc::new(ShadowPolicy {
+        policy: Arc::new(policy),
+        counters,
+    })
 }
 
 fn rule_labels(policy: &Policy) -> impl Iterator<Item = (&RuleId, RuleMode, RuleKind)> {
@@ -466,7 +464,7 @@ fn rule_labels(policy: &Policy) -> impl Iterator<Item = (&RuleId, RuleMode, Rule
     })
 }
 
-/// The shadow policy, for readiness; a warning if a newer one was refused. `None` if there is none.
+/// Returns the readiness of the shadow policy, if there is one: a warning if a newer one was refused.
 pub(super) fn shadow_policy_state(
     snapshot: &PolicySnapshot<Arc<PolicyMetrics>>,
     last: Option<&ReloadOutcome>,
@@ -475,19 +473,19 @@ pub(super) fn shadow_policy_state(
     let shown = format!("{}@{}", shadow.policy.name(), shadow.policy.revision());
     Some(match last {
         Some(ReloadOutcome::Refused(_)) => CheckState::Warn(format!(
-            "{shown} stays in shadow: the last reload found mistakes in the new one"
+            "{shown} stays active: the last reload found errors in the new shadow policy"
         )),
         Some(ReloadOutcome::Loaded { .. } | ReloadOutcome::Unchanged | ReloadOutcome::NoSource)
         | None => CheckState::Ok(shown),
     })
 }
 
-/// The policy in force, for readiness; a warning if a newer one was refused.
+/// Returns the readiness of the policy: a warning if a newer one was refused.
 pub(super) fn policy_state(
     snapshot: &PolicySnapshot<Arc<PolicyMetrics>>,
     last: Option<&ReloadOutcome>,
 ) -> CheckState {
-    let in_force = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
+    let active = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
     match last {
         Some(ReloadOutcome::Refused(problems)) => {
             let errors = match problems.iter().filter(|problem| problem.is_error()).count() {
@@ -495,18 +493,24 @@ pub(super) fn policy_state(
                 count => format!("{count} errors"),
             };
             CheckState::Warn(format!(
-                "{in_force} stays in force: the last reload found {errors}"
+                "{active} stays active: the last reload found {errors}"
             ))
         }
         Some(ReloadOutcome::Loaded { .. } | ReloadOutcome::Unchanged | ReloadOutcome::NoSource)
-        | None => CheckState::Ok(in_force),
+        | None => CheckState::Ok(active),
     }
 }
 
-fn panic_problem(path: &Path) -> Problem {
-    let place = SourceLocation::for_file(&path.to_string_lossy().into());
+fn file_problem(path: &Path, message: impl Into<String>) -> Problem {
     Problem::error(
-        &place,
-        "crawlgate broke down on this policy; please report it",
+        &SourceLocation::for_file(&path.to_string_lossy().into()),
+        message,
+    )
+}
+
+fn panic_problem(path: &Path) -> Problem {
+    file_problem(
+        path,
+        "crawlgate failed to read this policy because of a bug; please report it",
     )
 }

@@ -1,38 +1,33 @@
-//! Spans by OTLP: which requests, and the task that brings them to `telemetry.otlp`.
+//! The export of spans by OTLP, to `telemetry.otlp`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
-use rustls::ClientConfig;
-
-use crate::config::settings::{OtlpConfig, Settings};
+use crate::config::settings::Settings;
 use crate::metrics::Metrics;
-use crate::metrics::log::SampleRate;
 use crate::metrics::record::Recorder;
 use crate::metrics::trace::{TraceReceiver, TraceSampler};
 use crate::otlp::{Collector, CollectorSettings, ServiceIdentity, TraceDelivery, TraceExporter};
-use crate::urls::target::Scheme;
 
 use super::origin_roots;
 
-/// How long the last spans may take.
+/// The time limit of exporting the last spans on shutdown.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Spans that nobody exports yet.
+/// An export that is configured, but not started yet.
 pub(super) struct SpanExportSetup {
     traces: TraceReceiver,
     collector: Collector,
     service: String,
 }
 
-/// What ends with the proxy.
+/// The running export; `None` if the settings name no collector.
 #[derive(Debug)]
 pub(super) struct SpanExportTask(Option<TraceExporter>);
 
-/// What records need to become spans, and what comes of it; nothing unless the settings name a collector.
+/// Returns the sampler for the recorder, and the setup of the export, if the settings name a collector.
 ///
 /// # Errors
-/// If it cannot be asked, in words.
+/// If the collector cannot be used.
 pub(super) fn prepare(
     settings: &Settings,
     metrics: &Metrics,
@@ -40,57 +35,43 @@ pub(super) fn prepare(
     let Some(otlp) = &settings.telemetry.otlp else {
         return Ok((None, None));
     };
-    let told = |why: String| format!("telemetry.otlp {}: {why}", otlp.endpoint.base());
-    let collector = CollectorSettings {
+    let export = &otlp.export;
+    let collector = Collector::new(CollectorSettings {
         endpoint: otlp.endpoint.clone(),
-        headers: otlp.headers.clone(),
-        timeout: otlp.timeout,
-        tls: client_tls(otlp, settings)?,
+        headers: export.headers.clone(),
+        timeout: export.timeout,
+        tls: origin_roots::client_config_for(&otlp.endpoint, &settings.tls)?,
+    })
+    .map_err(|error| format!("telemetry.otlp {}: {error}", otlp.endpoint.base()))?;
+    let (sampler, traces) = TraceSampler::new(export.share, export.queue, metrics.clone());
+    let setup = SpanExportSetup {
+        traces,
+        collector,
+        service: export.service.clone(),
     };
-    let collector = Collector::new(collector).map_err(told)?;
-    let share = SampleRate::new(otlp.share).unwrap_or(SampleRate::ALL);
-    let (tracing, traces) = TraceSampler::new(share, otlp.queue, metrics.clone());
-    Ok((
-        Some(tracing),
-        Some(SpanExportSetup {
-            traces,
-            collector,
-            service: otlp.service.clone(),
-        }),
-    ))
-}
-
-/// A collector is never asked without its certificate being verified.
-fn client_tls(otlp: &OtlpConfig, settings: &Settings) -> Result<Option<Arc<ClientConfig>>, String> {
-    if otlp.endpoint.scheme() == Scheme::Http {
-        return Ok(None);
-    }
-    origin_roots::verifying_client_config(&settings.tls).map(Some)
+    Ok((Some(sampler), Some(setup)))
 }
 
 impl SpanExportTask {
-    /// Begins to export. Must be called inside a tokio runtime.
-    pub(super) fn start(prepared: Option<SpanExportSetup>, recorder: &Recorder) -> Self {
-        Self(prepared.map(
-            |SpanExportSetup {
-                 traces,
-                 collector,
-                 service,
-             }| {
-                let resource = ServiceIdentity {
-                    service,
-                    instance: recorder.instance(),
-                };
-                let (metrics, clock) = (recorder.metrics().clone(), recorder.clock().clone());
-                TraceExporter::start(
-                    traces,
-                    TraceDelivery::new(resource, collector, metrics, clock),
-                )
-            },
-        ))
+    /// Starts the export. Must be called inside a tokio runtime.
+    pub(super) fn start(setup: Option<SpanExportSetup>, recorder: &Recorder) -> Self {
+        let Some(setup) = setup else {
+            return Self(None);
+        };
+        let identity = ServiceIdentity {
+            service: setup.service,
+            instance: recorder.instance(),
+        };
+        let delivery = TraceDelivery::new(
+            identity,
+            setup.collector,
+            recorder.metrics().clone(),
+            recorder.clock().clone(),
+        );
+        Self(Some(TraceExporter::start(setup.traces, delivery)))
     }
 
-    /// Exports what is left.
+    /// Exports the remaining spans.
     pub(super) async fn close(self) {
         if let Some(exporter) = self.0 {
             exporter.close(CLOSE_TIMEOUT).await;

@@ -1,5 +1,5 @@
-//! Tells systemd how the service is (`Type=notify-reload`): ready, reloading, stopping, alive. Elsewhere it does
-//! nothing.
+//! Notifies systemd of the state of the service (`Type=notify-reload`): ready, reloading, stopping, alive. Without
+//! systemd it does nothing.
 
 use std::env;
 use std::ffi::OsStr;
@@ -11,51 +11,51 @@ use std::time::Duration;
 
 use sd_notify::NotifyState;
 
-/// The service serves; what it does, in words, for `systemctl status`.
+/// Reports that the service is ready, with a status line for `systemctl status`.
 pub(crate) fn notify_ready(status: &str) {
     notify(&[NotifyState::Ready, NotifyState::Status(status)]);
 }
 
-/// A reload has begun; [`notify_ready`] tells its end.
+/// Reports that a reload has begun; [`notify_ready`] reports its end.
 pub(crate) fn notify_reloading() {
     if let Ok(now) = NotifyState::monotonic_usec_now() {
         notify(&[NotifyState::Reloading, now]);
     }
 }
 
-/// The service goes down.
+/// Reports that the service is shutting down.
 pub(crate) fn notify_stopping() {
     notify(&[
         NotifyState::Stopping,
-        NotifyState::Status("finishing what is under way"),
+        NotifyState::Status("completing running requests"),
     ]);
 }
 
-/// Says that the service is alive twice in the time that systemd allows, if it asks for that (`WatchdogSec=`). Run by
-/// the runtime that serves: if that hangs, nothing is said.
+/// Reports that the service is alive, twice per interval of systemd's watchdog (`WatchdogSec=`), if it is enabled. It
+/// runs on the runtime that serves requests: if that hangs, the reports stop.
 pub(crate) async fn run_watchdog() {
     let Some(limit) = sd_notify::watchdog_enabled() else {
         return;
     };
-    let mut turn = tokio::time::interval((limit / 2).max(Duration::from_millis(1)));
+    let mut interval = tokio::time::interval((limit / 2).max(Duration::from_millis(1)));
     loop {
-        turn.tick().await;
+        interval.tick().await;
         notify(&[NotifyState::Watchdog]);
     }
 }
 
-/// Nobody listens, most of the time; that is no mistake.
+/// Sends a notification, if the service runs under systemd.
 fn notify(states: &[NotifyState<'_>]) {
     let Some(name) = env::var_os("NOTIFY_SOCKET") else {
         return;
     };
     let message: String = states.iter().map(|state| format!("{state}\n")).collect();
     if let Err(error) = send(&name, &message) {
-        tracing::debug!(%error, "systemd was not told");
+        tracing::debug!(%error, "systemd could not be notified");
     }
 }
 
-/// A name with `@` before it is no path: containers are told of sockets like that, and the crate does not know them.
+/// Sends to the socket `name`. The crate does not support abstract sockets (`@name`), which containers use.
 fn send(name: &OsStr, message: &str) -> io::Result<usize> {
     let socket = UnixDatagram::unbound()?;
     socket.connect_addr(&socket_address(name)?)?;

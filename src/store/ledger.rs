@@ -70,7 +70,7 @@ pub struct LedgerUpdate {
 pub struct FeedCursor(pub u64);
 
 /// How a ledger is kept.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerSettings {
     /// What the transitions need to know.
     pub tolerance: ErrorTolerance,

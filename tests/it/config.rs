@@ -5,21 +5,31 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crawlgate::config::Settings;
-use crawlgate::config::file::{ConfigFile, TlsSection};
+use crawlgate::config::file::ConfigFile;
 use crawlgate::config::load::{Environment, LoadedConfig, Overrides, load};
 use crawlgate::config::policy;
 use crawlgate::config::settings::{
-    AdminConfig, AuthorityFiles, EventsConfig, LedgerConfig, LedgerMode, ListenerConfig, LogFormat,
-    LogTarget, MetricsLevel, OnFullSetting, PolicyOrigin, ProfileSetting, ResolverSetting,
-    RotateConfig, StoreConfig, TlsConfig, TrustRoots, WorkerCount,
+    AdminConfig, AuthorityFiles, EventsConfig, LedgerConfig, LedgerMode, ListenerConfig,
+    PolicyOrigin, StoreConfig, TlsConfig, TrustRoots, WorkerCount,
 };
+use crawlgate::config::{BasePaths, Settings};
 use crawlgate::diagnostics::problems::Problems;
+use crawlgate::ledger::transition::ErrorTolerance;
+use crawlgate::metrics::labels::MetricsMode;
+use crawlgate::metrics::log::{
+    LogDestination, LogFileRotation, LogFullAction, LogLineFormat, LogSettings, QueryVisibility,
+    SampleRate,
+};
+use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::model::crawler::CrawlerHint;
 use crawlgate::model::profile::Profile;
 use crawlgate::model::rule_id::Slug;
 use crawlgate::pipeline::crawlers::AnonymousAccess;
 use crawlgate::pipeline::crawlers::password::PasswordMatch;
+use crawlgate::proxy::intercept::RefusalDelivery;
+use crawlgate::proxy::local_reply::ProfileSelection;
+use crawlgate::proxy::resolve::NameServers;
+use crawlgate::store::ledger::{LedgerFullAction, LedgerSettings};
 use crawlgate::urls::target::UrlTarget;
 
 use crate::support::folder::Folder;
@@ -81,7 +91,8 @@ fn nothing(_: &str) -> Option<String> {
 /// Reads a configuration; its problems, a line each.
 fn read(text: &str) -> (ConfigFile, Vec<String>) {
     let mut problems = Problems::new();
-    let config = ConfigFile::parse(&Arc::from("c.yaml"), text, &nothing, &mut problems);
+    let base = BasePaths::default();
+    let config = ConfigFile::parse(&Arc::from("c.yaml"), text, &base, &nothing, &mut problems);
     (
         config,
         problems
@@ -117,7 +128,7 @@ fn home_of_tls(certs: &str) -> TlsConfig {
             key: file("ca.key"),
         }],
         bundle: file("bundle.pem"),
-        ..TlsConfig::default()
+        ..TlsConfig::in_directory(Path::new(""))
     }
 }
 
@@ -125,21 +136,21 @@ fn home_of_tls(certs: &str) -> TlsConfig {
 fn the_defaults_are_those_of_the_contract() {
     let (config, problems) = read(CONTRACT);
     assert_eq!(problems, [""; 0]);
-    let silent = ConfigFile::default();
-    assert_eq!(config.policy_path.as_ref().unwrap().0, "policy.yaml");
-    let tls = config
-        .tls
-        .clone()
-        .resolve(Path::new("config"), Path::new("unused"));
-    assert_eq!(tls, home_of_tls("config/../certs"));
-    assert_eq!(config.store_path.as_deref(), Some("../var/crawlgate"));
-    let named = ConfigFile {
-        policy_path: None,
-        tls: TlsSection::default(),
-        store_path: None,
+    let silent = ConfigFile::with_defaults(&BasePaths::default());
+    assert_eq!(config.policy.as_ref().unwrap().path, "policy.yaml");
+    assert_eq!(config.settings.tls, home_of_tls("../certs"));
+    let store = Some("../var/crawlgate".into());
+    assert_eq!(config.settings.store.path, store);
+    let without_paths = ConfigFile {
+        policy: None,
+        settings: Settings {
+            tls: silent.settings.tls.clone(),
+            store: silent.settings.store.clone(),
+            ..config.settings
+        },
         ..config
     };
-    assert_eq!(named, silent);
+    assert_eq!(without_paths, silent);
     assert_eq!(read("").0, silent);
     assert_eq!(read("limits:\n# all of them commented out\n").0, silent);
 }
@@ -189,18 +200,19 @@ fn every_key_of_tls(etc: &Path) -> TlsConfig {
     };
     TlsConfig {
         intercept: true,
-        intercept_to_reject: false,
+        refusal_delivery: RefusalDelivery::AtConnect,
         authorities: vec![
             authority("new.pem", "new.key"),
             authority("/etc/old.pem", "../old.key"),
         ],
         create: false,
         bundle: etc.join("all.pem"),
-        verify_upstream: false,
+        verify: CertificateVerification::Skip,
         roots: TrustRoots::Webpki,
         extra_roots: vec![etc.join("corp.pem")],
         leaf_cache: 1,
         mints_per_client: 2,
+        handshake_timeout: Duration::from_secs(12),
     }
 }
 
@@ -220,13 +232,16 @@ fn every_key_of_ledger(etc: &Path) -> LedgerConfig {
         webhook: UrlTarget::parse("https://index.example/gone?k=1").ok(),
         keep: Duration::from_secs(300),
     };
-    let (keep, on_full) = (LedgerMode::Always, OnFullSetting::Drop);
     LedgerConfig {
-        keep,
-        on_full,
-        queue: 1,
-        temporary_errors: 2,
-        cache: 3 << 20,
+        keep: LedgerMode::Always,
+        store: LedgerSettings {
+            tolerance: ErrorTolerance {
+                temporary_errors: 2,
+            },
+            queue: 1,
+            on_full: LedgerFullAction::Drop,
+            cache: 3 << 20,
+        },
         sweep_rate: 4,
         events,
     }
@@ -247,13 +262,16 @@ fn every_key_reaches_its_setting() {
         ]
     );
     assert_eq!(settings.admin, every_key_of_admin(&etc));
-    assert_eq!(settings.telemetry.metrics, MetricsLevel::None);
+    assert_eq!(settings.telemetry.metrics, MetricsMode::Nothing);
     assert_eq!(
         settings.policy.origin,
         PolicyOrigin::Path(etc.join("rules"))
     );
     assert!(!settings.policy.watch);
-    assert_eq!(settings.profile, ProfileSetting::Fixed(Profile::Heritrix));
+    assert_eq!(
+        settings.profile,
+        ProfileSelection::Always(Profile::Heritrix)
+    );
     assert_eq!(settings.workers, WorkerCount::Count(3));
     assert_eq!(settings.anonymous, AnonymousAccess::Deny);
     let [news, lab] = &settings.crawlers[..] else {
@@ -290,12 +308,12 @@ fn every_key_reaches_its_setting() {
     assert_eq!(egress.allow_private[0].host, "*.corp.example");
     assert_eq!(egress.allow_private[0].cidr, "10.2.0.0/16".parse().unwrap());
     assert!(egress.allow_loopback);
-    assert_eq!(egress.ports.ranges(), [1..=65535]);
-    assert_eq!(egress.connect_ports.ranges(), [443..=443]);
-    assert_eq!(egress.tls_ports.ranges(), [443..=443, 8443..=8443]);
+    assert_eq!(egress.ports, [1..=65535]);
+    assert_eq!(settings.tunnels.connect_ports, [443..=443]);
+    assert_eq!(settings.tunnels.tls_ports, [443..=443, 8443..=8443]);
     assert_eq!(
-        egress.resolver,
-        ResolverSetting::Servers(vec!["192.0.2.53:53".parse().unwrap()])
+        settings.dns.servers,
+        NameServers::Servers(vec!["192.0.2.53:53".parse().unwrap()])
     );
     let hosts = [
         ("a.example", vec!["10.2.0.7"]),
@@ -307,67 +325,79 @@ fn every_key_reaches_its_setting() {
             all.iter().map(|a| a.parse().unwrap()).collect(),
         )
     });
-    assert_eq!(egress.hosts, BTreeMap::from(hosts));
-    let l = settings.limits;
+    assert_eq!(settings.dns.hosts, BTreeMap::from(hosts));
+    let accept = settings.accept;
+    let upstream = settings.upstream;
+    let tunnels = &settings.tunnels;
     let counts = [
-        l.connections,
-        l.per_client,
-        l.fields,
-        l.origin_fields,
-        l.request_body,
-        l.idle_pool,
-        l.idle_per_host,
-        l.tunnels_per_host,
+        accept.connections,
+        accept.per_client,
+        accept.reader.limits.fields,
+        upstream.fields,
+        upstream.pool.total,
+        upstream.pool.per_host,
+        tunnels.per_host,
     ];
-    assert_eq!(counts, [1, 2, 3, 4, 5, 6, 7, 8]);
+    assert_eq!(counts, [1, 2, 3, 4, 6, 7, 8]);
+    assert_eq!(settings.max_request_body, 5);
     assert_eq!(
-        [l.head, l.target, l.origin_head],
+        [
+            accept.reader.limits.bytes,
+            accept.reader.limits.target,
+            upstream.head
+        ],
         [16 << 10, 4 << 10, 17 << 10]
     );
-    let t = settings.timeouts;
     let seconds = [
-        t.head,
-        t.idle,
-        t.dns,
-        t.connect,
-        t.connect_total,
-        t.response_head,
-        t.body_idle,
-        t.write_stall,
-        t.request,
-        t.drain,
-        t.drain_delay,
-        t.tls,
-        t.tunnel_idle,
-        t.tunnel,
+        accept.reader.head,
+        accept.reader.idle,
+        upstream.pool.idle,
+        settings.dns.timeout,
+        upstream.dial.connect,
+        tunnels.dial.connect,
+        upstream.dial.total,
+        tunnels.dial.total,
+        upstream.response_head,
+        upstream.body_idle,
+        accept.reader.write_stall,
+        upstream.body,
+        settings.drain.timeout,
+        settings.drain.delay,
+        settings.tls.handshake_timeout,
+        tunnels.hello,
+        tunnels.idle,
+        tunnels.total,
     ];
     assert_eq!(
         seconds.map(|d| d.as_secs()),
-        [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14]
+        [1, 2, 2, 3, 4, 4, 5, 5, 6, 7, 8, 9, 10, 11, 12, 12, 13, 14]
     );
     assert_eq!(
-        settings.logs.decisions,
-        LogTarget::File(etc.join("../var/decisions.jsonl"))
+        settings.logs,
+        LogSettings {
+            destination: LogDestination::Path(etc.join("../var/decisions.jsonl")),
+            format: LogLineFormat::Squid,
+            rotate: Some(LogFileRotation {
+                size: 1 << 30,
+                keep: 0
+            }),
+            allow_sample: SampleRate::new(0.25).unwrap(),
+            on_full: LogFullAction::Wait,
+            query: QueryVisibility::Redacted,
+            ..LogSettings::default()
+        }
     );
     assert_eq!(settings.store.path, Some(etc.join("state/of/it")));
-    assert_eq!(
-        (settings.logs.allows, settings.logs.format),
-        (0.25, LogFormat::Squid)
-    );
-    assert_eq!(
-        settings.logs.rotate,
-        Some(RotateConfig {
-            size: 1 << 30,
-            keep: 0
-        })
-    );
-    assert!(settings.logs.redact_query && format!("{:?}", settings.logs.on_full) == "Wait");
 }
 
 #[test]
 fn a_log_need_not_be_rotated() {
     assert_eq!(
-        read("logs: { rotate: { size: none } }").0.logs.rotate_size,
+        read("logs: { rotate: { size: none } }")
+            .0
+            .settings
+            .logs
+            .rotate,
         None
     );
 }
@@ -376,7 +406,7 @@ fn a_log_need_not_be_rotated() {
 const BROKEN: [(&str, &str); 58] = [
     (
         "lisen: 1",
-        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: listen, crawlers, anonymous, admin, policy, profile, tls, egress, limits, timeouts, runtime, logs, store, ledger, telemetry; did you mean `listen`?",
+        "c.yaml:1:1: error: unknown key; found `lisen`; allowed: crawlers, listen, anonymous, admin, policy, profile, tls, egress, limits, timeouts, runtime, logs, store, ledger, telemetry; did you mean `listen`?",
     ),
     (
         "- a",
@@ -400,7 +430,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "listen: [127.0.0.1:1, 127.0.0.1:1]",
-        "c.yaml:1:23: error: the address stands twice in `listen`; found `127.0.0.1:1`",
+        "c.yaml:1:23: error: the address occurs twice in `listen`; found `127.0.0.1:1`",
     ),
     (
         "listen: [{ add: 127.0.0.1:1 }]",
@@ -408,7 +438,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "listen: [{ addr: 127.0.0.1:1, crawler: a }]",
-        "c.yaml:1:40: error: no crawler has this name; found `a`; `crawlers` says which there are",
+        "c.yaml:1:40: error: no crawler has this name; found `a`; define it under `crawlers`",
     ),
     (
         "listen: [{ addr: 127.0.0.1:1, tls: {} }]",
@@ -448,7 +478,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "tls: { mints_per_client: 200 }",
-        "c.yaml:1:26: error: write a number in a second, such as 200/s; found `200`",
+        "c.yaml:1:26: error: write a number per second, such as 200/s; found `200`",
     ),
     (
         "tls: { roots: mozilla }",
@@ -673,8 +703,8 @@ fn variables_come_from_the_environment() {
     assert_eq!(settings.listen, [listener("127.0.0.1:8080", None)]);
     assert_eq!(settings.workers, WorkerCount::Count(2));
     assert_eq!(
-        settings.logs.decisions,
-        LogTarget::File(folder.path().join("a$${PORT}"))
+        settings.logs.destination,
+        LogDestination::Path(folder.path().join("a$${PORT}"))
     );
 }
 
@@ -729,13 +759,13 @@ fn the_file_is_named_or_found_or_there_is_none() {
     let by_variable = load(&Overrides::default(), &around).unwrap();
     assert_eq!(
         by_variable.settings.profile,
-        ProfileSetting::Fixed(Profile::Scrapy)
+        ProfileSelection::Always(Profile::Scrapy)
     );
     assert_eq!(by_variable.settings.policy.origin, PolicyOrigin::BuiltIn);
     let by_argument = load(&overrides(&found), &around).unwrap();
     assert_eq!(
         by_argument.settings.profile,
-        ProfileSetting::Fixed(Profile::Nutch)
+        ProfileSelection::Always(Profile::Nutch)
     );
 }
 
@@ -877,6 +907,6 @@ fn the_benchmark_configuration_loads() {
          runtime:\n  workers: 1\nstore:\n  kind: embedded\n  path: /b/store\nlogs:\n  decisions: none\n",
     );
     assert_eq!(problems, [""; 0]);
-    assert_eq!(config.workers, WorkerCount::Count(1));
-    assert_eq!(config.logs.decisions, "none");
+    assert_eq!(config.settings.workers, WorkerCount::Count(1));
+    assert_eq!(config.settings.logs.destination, LogDestination::None);
 }

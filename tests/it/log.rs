@@ -80,25 +80,26 @@ struct Bench {
 impl Bench {
     fn new(settings: LogSettings) -> Self {
         let disk = Disk::default();
-        Self {
-            disk: disk.clone(),
-            ..Self::to(LogDestination::Writer(Box::new(disk)), settings)
-        }
+        let writer = disk.clone();
+        let bench = Self::with_log(|metrics, clock| {
+            DecisionLog::open_with_writer(&settings, Box::new(writer), metrics, clock)
+        });
+        Self { disk, ..bench }
     }
 
-    fn to(to: LogDestination, settings: LogSettings) -> Self {
+    fn to(destination: LogDestination, settings: LogSettings) -> Self {
+        let settings = LogSettings {
+            destination,
+            ..settings
+        };
+        Self::with_log(|metrics, clock| DecisionLog::open(settings, metrics, clock))
+    }
+
+    fn with_log(open: impl FnOnce(&Metrics, &Clock) -> io::Result<DecisionLog>) -> Self {
         let (clock, hand) = Clock::manual();
         let crawler = Crawler::new(&Slug::new("news-bot").unwrap());
         let metrics = Metrics::new(&[crawler], &[]).unwrap();
-        let log = DecisionLog::open(
-            LogSettings {
-                destination: to,
-                ..settings
-            },
-            &metrics,
-            &clock,
-        )
-        .unwrap();
+        let log = open(&metrics, &clock).unwrap();
         let recorder = Recorder::new(metrics.clone(), log, clock.clone());
         Self {
             disk: Disk::default(),

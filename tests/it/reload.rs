@@ -315,7 +315,7 @@ fn without_a_policy_of_ones_own_there_is_nothing_to_reload() {
             .is_some_and(|detail| detail.contains("policy.path"))
     );
     until("the log says so", || {
-        gate.said().contains("no file stands behind it")
+        gate.said().contains("stays active: it has no file")
     });
 }
 
@@ -472,7 +472,7 @@ fn systemd_is_told() {
         "{ready}"
     );
     assert!(
-        ready.contains(" stays in force: the last reload found 3 errors"),
+        ready.contains(" stays active: the last reload found 3 errors"),
         "{ready}"
     );
     gate.signal("TERM");

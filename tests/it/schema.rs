@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use boon::{Compiler, SchemaIndex, Schemas};
+use crawlgate::config::BasePaths;
 use crawlgate::config::file::{self, ConfigFile};
 use crawlgate::diagnostics::problems::Problems;
 use crawlgate::policy::compile::load;
@@ -325,7 +326,8 @@ fn the_schema_of_the_configuration_has_the_keys_that_the_reader_takes() {
         ),
     ] {
         let mut problems = Problems::new();
-        ConfigFile::parse(&"c".into(), text, &|_| None, &mut problems);
+        let base = BasePaths::default();
+        ConfigFile::parse(&"c".into(), text, &base, &|_| None, &mut problems);
         let problems = problems.into_vec();
         let unknown = problems
             .iter()
@@ -408,7 +410,8 @@ fn configurations_that_are_read_fit_and_others_do_not() {
         assert_eq!(mistake.is_none(), fits, "{text}: {mistake:?}");
         let mut problems = Problems::new();
         let variables = |name: &str| (name == "PORT").then(|| "3128".to_owned());
-        ConfigFile::parse(&"c".into(), text, &variables, &mut problems);
+        let base = BasePaths::default();
+        ConfigFile::parse(&"c".into(), text, &base, &variables, &mut problems);
         let read = !problems.into_vec().iter().any(|problem| problem.is_error());
         // A crawler of a listener must exist; that is not for a schema.
         assert!(read == fits || text.contains("crawler: a"), "{text}");

@@ -1,10 +1,13 @@
-//! `crawlers`, `anonymous` and the items of `listen` in the configuration file: who may use the proxy.
+//! `crawlers`, `anonymous` and `listen` of the configuration file: who may use the proxy.
 //!
-//! What stands for a password is never quoted, whatever is wrong with it.
+//! No message quotes a password or its hash.
+
+use std::net::SocketAddr;
 
 use ipnet::IpNet;
+use serde_json::{Value as Json, json};
 
-use crate::config::settings::ListenerConfig;
+use crate::config::settings::{ListenerConfig, Settings};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::crawler::{Crawler, CrawlerHint};
@@ -15,234 +18,363 @@ use crate::pipeline::crawlers::{AnonymousAccess, CrawlerRegistration, StoredCred
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 
-use super::{parse_scalar, unsupported, values};
+use super::ReadContext;
+use super::json_schema::{address_schema, enum_schema, one_or_many_schema, text_schema};
+use super::key::{
+    ConfigKey, ConfigWord, CustomValue, ParsedValue, UnsupportedValue, object_schema, parse_scalar,
+    read_keys, read_word, set_if_some,
+};
+use super::values;
 
-pub(super) fn read_anonymous(
-    node: &Node,
-    crawlers: &[CrawlerRegistration],
-    problems: &mut Problems,
-) -> Option<AnonymousAccess> {
-    let choice = |word: &str| match word {
-        "allow" => Some(AnonymousAccess::Allow),
-        "deny" => Some(AnonymousAccess::Deny),
-        _ => None,
-    };
-    let anonymous = read::word(node, &["allow", "deny"], choice, problems);
-    if anonymous == Some(AnonymousAccess::Deny) && crawlers.is_empty() {
-        problems.push(Problem::warning(
-            &node.place,
-            "nobody may ask: there are no `crawlers`",
-        ));
-    }
-    anonymous
-}
+/// The hints that this version reads from requests.
+const SUPPORTED_HINTS: [CrawlerHint; 4] = [
+    CrawlerHint::Priority,
+    CrawlerHint::Wait,
+    CrawlerHint::Depth,
+    CrawlerHint::Trace,
+];
+const PASSWORD_HELP: &str = "`crawlgate password` makes one";
 
-/// The crawlers that have a listener of their own, as written.
-pub(super) fn listener_crawlers(listen: Option<&Node>) -> Vec<&str> {
-    let items = listen.map(read::one_or_many).unwrap_or_default();
-    items
-        .iter()
-        .filter_map(|item| item.get("crawler")?.spelling())
-        .collect()
-}
-
-pub(super) fn read_listener(
-    node: &Node,
-    crawlers: &[CrawlerRegistration],
-    problems: &mut Problems,
-) -> Option<ListenerConfig> {
-    if node.spelling().is_some() || node.is_null() {
-        return parse_scalar(node, values::parse_socket_address, problems)
-            .map(ListenerConfig::for_all);
-    }
-    let mut map = MapReader::open(node, "a listener", problems)?;
-    let address = map
-        .require("addr", problems)
-        .and_then(|node| parse_scalar(node, values::parse_socket_address, problems));
-    let crawler = map
-        .take("crawler")
-        .and_then(|node| read_known_crawler(node, crawlers, problems));
-    unsupported::check(&mut map, "listen", problems);
-    map.finish(problems);
-    Some(ListenerConfig {
-        address: address?,
-        crawler,
-    })
-}
-
-fn read_known_crawler(
-    node: &Node,
-    crawlers: &[CrawlerRegistration],
-    problems: &mut Problems,
-) -> Option<Slug> {
-    let name = read::spelling(node, problems)?;
-    let mut names = crawlers.iter().map(|c| c.crawler.as_str());
-    if names.any(|known| known == name) {
-        return Slug::new(name);
-    }
-    let names = crawlers.iter().map(|c| c.crawler.as_str());
-    let problem = Problem::error(&node.place, "no crawler has this name").with_found(name);
-    problems.push(match crawlers {
-        [] => problem.with_help("`crawlers` says which there are"),
-        [_, ..] => problem.with_allowed_words(names),
-    });
-    None
-}
-
-/// Reads the list; what two crawlers have in common is reported at the second. `named` have listeners.
-pub(super) fn read(
-    node: &Node,
-    named: &[&str],
-    problems: &mut Problems,
-) -> Vec<CrawlerRegistration> {
-    let mut seen = ClaimedIdentities::default();
-    let mut found = Vec::new();
-    for item in read::items(node, "`crawlers`", problems) {
-        let Some(registration) = read_registration(item, &mut seen, problems) else {
-            continue;
-        };
-        let name = registration.crawler.as_str();
-        let shown_by_nothing = item.get("auth").is_none() && registration.sources.is_empty();
-        if shown_by_nothing && !named.contains(&name) {
-            let message = format!("nothing shows that a client is {name}");
-            problems.push(Problem::warning(&item.place, message).with_help(
-                "give it `auth`, `sources`, or a listener of its own (`listen: [{addr, crawler}]`)",
-            ));
-        }
-        found.push(registration);
-    }
-    found
-}
-
-/// What is taken, and where.
+/// Names, users and networks that must each belong to one crawler; the second use is reported.
 #[derive(Default)]
-struct ClaimedIdentities {
+pub(super) struct ClaimedIdentities {
     names: Vec<String>,
     users: Vec<String>,
     networks: Vec<IpNet>,
 }
 
-fn read_registration(
+impl ConfigWord for AnonymousAccess {
+    const WORDS: &'static [(&'static str, Self)] = &[("allow", Self::Allow), ("deny", Self::Deny)];
+}
+
+pub(super) fn read_anonymous(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    let anonymous = read_word(node, AnonymousAccess::WORDS, context.problems);
+    if anonymous == Some(AnonymousAccess::Deny) && settings.crawlers.is_empty() {
+        context.problems.push(Problem::warning(
+            &node.place,
+            "every client is refused: there are no `crawlers`",
+        ));
+    }
+    set_if_some(&mut settings.anonymous, anonymous);
+}
+
+pub(super) fn anonymous_schema(_: &mut Settings) -> Json {
+    enum_schema(&["allow", "deny"], "allow")
+}
+
+/// Returns the crawlers that have a listener of their own, as written.
+pub(super) fn crawlers_with_listener(tree: &Node) -> Vec<String> {
+    let items = tree
+        .get("listen")
+        .map(read::one_or_many)
+        .unwrap_or_default();
+    items
+        .iter()
+        .filter_map(|item| item.get("crawler")?.spelling())
+        .map(str::to_owned)
+        .collect()
+}
+
+/// A listener, with the crawlers that it may name.
+#[derive(Default)]
+struct ListenerDraft {
+    address: Option<SocketAddr>,
+    crawler: Option<Slug>,
+    known_crawlers: Vec<String>,
+}
+
+const LISTENER_KEYS: &[ConfigKey<ListenerDraft>] = &[
+    ConfigKey::required(
+        "addr",
+        "Its address.",
+        &ParsedValue {
+            parse: values::parse_socket_address,
+            store: |draft: &mut ListenerDraft, address| draft.address = Some(address),
+            schema: |_| address_schema(),
+        },
+    ),
+    ConfigKey::new(
+        "crawler",
+        "The crawler that every client of this listener is.",
+        &CustomValue {
+            read: read_listener_crawler,
+            schema: |_| text_schema(),
+        },
+    ),
+    ConfigKey::unsupported("tls", &UnsupportedValue::new("listen.tls")),
+    ConfigKey::unsupported(
+        "proxy_protocol",
+        &UnsupportedValue::new("listen.proxy_protocol"),
+    ),
+];
+
+pub(super) fn read_listeners(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    let items = read::one_or_many(node);
+    if items.is_empty() {
+        context.problems.push(Problem::error(
+            &node.place,
+            "`listen` needs at least one address",
+        ));
+    }
+    let mut listeners: Vec<ListenerConfig> = Vec::with_capacity(items.len());
+    for item in items {
+        let Some(listener) = read_listener(item, &settings.crawlers, context) else {
+            continue;
+        };
+        let address = listener.address;
+        if address.port() != 0 && listeners.iter().any(|other| other.address == address) {
+            context.problems.push(read::wrong_type(
+                item,
+                "the address occurs twice in `listen`",
+            ));
+        }
+        listeners.push(listener);
+    }
+    if !listeners.is_empty() {
+        settings.listen = listeners;
+    }
+}
+
+pub(super) fn listeners_schema(_: &mut Settings) -> Json {
+    let listener = object_schema("A listener.", LISTENER_KEYS, &mut ListenerDraft::default());
+    one_or_many_schema(&json!({ "anyOf": [address_schema(), listener] }))
+}
+
+fn read_listener(
     node: &Node,
-    seen: &mut ClaimedIdentities,
-    problems: &mut Problems,
-) -> Option<CrawlerRegistration> {
-    let mut map = MapReader::open(node, "a crawler", problems)?;
-    let name = map
-        .require("name", problems)
-        .and_then(|node| read_name(node, seen, problems));
-    let auth = map
-        .take("auth")
-        .and_then(|node| read_auth(node, seen, problems));
-    let sources = map
-        .take("sources")
-        .map(|node| read_sources(node, seen, problems))
-        .unwrap_or_default();
-    let profile = map
-        .take("profile")
-        .and_then(|node| read_profile(node, problems));
-    let may = map
-        .take("may")
-        .map(|node| read_hints(node, problems))
-        .unwrap_or_default();
-    map.finish(problems);
-    let crawler = Crawler::new(&name?).with_hints(may);
-    let crawler = profile.into_iter().fold(crawler, Crawler::with_profile);
-    Some(CrawlerRegistration {
-        crawler,
-        auth,
-        sources,
+    crawlers: &[CrawlerRegistration],
+    context: &mut ReadContext<'_>,
+) -> Option<ListenerConfig> {
+    if node.spelling().is_some() || node.is_null() {
+        return parse_scalar(node, values::parse_socket_address, context.problems)
+            .map(ListenerConfig::for_all);
+    }
+    let map = MapReader::open(node, "a listener", context.problems)?;
+    let known = crawlers
+        .iter()
+        .map(|known| known.crawler.as_str().to_owned());
+    let mut draft = ListenerDraft {
+        known_crawlers: known.collect(),
+        ..ListenerDraft::default()
+    };
+    read_keys(LISTENER_KEYS, map, &mut draft, context);
+    Some(ListenerConfig {
+        address: draft.address?,
+        crawler: draft.crawler,
     })
 }
 
-fn read_name(node: &Node, seen: &mut ClaimedIdentities, problems: &mut Problems) -> Option<Slug> {
-    let text = read::spelling(node, problems)?;
+fn read_listener_crawler(node: &Node, draft: &mut ListenerDraft, context: &mut ReadContext<'_>) {
+    let Some(name) = read::spelling(node, context.problems) else {
+        return;
+    };
+    let known = draft.known_crawlers.iter().map(String::as_str);
+    if known.clone().any(|known| known == name) {
+        draft.crawler = Slug::new(name);
+        return;
+    }
+    let problem = Problem::error(&node.place, "no crawler has this name").with_found(name);
+    context.problems.push(if draft.known_crawlers.is_empty() {
+        problem.with_help("define it under `crawlers`")
+    } else {
+        problem.with_allowed_words(known)
+    });
+}
+
+#[derive(Default)]
+struct CrawlerDraft {
+    name: Option<Slug>,
+    auth: Option<StoredCredentials>,
+    sources: Vec<IpNet>,
+    profile: Option<Profile>,
+    hints: Vec<CrawlerHint>,
+}
+
+const CRAWLER_KEYS: &[ConfigKey<CrawlerDraft>] = &[
+    ConfigKey::required(
+        "name",
+        "Its name, for rules, metrics and the log.",
+        &CustomValue {
+            read: |node, draft: &mut CrawlerDraft, context| {
+                draft.name = read_name(node, context);
+            },
+            schema: |_| json!({ "type": ["string", "number"] }),
+        },
+    ),
+    ConfigKey::new(
+        "auth",
+        "A user and a password, which clients put into the proxy's URL.",
+        &CustomValue {
+            read: |node, draft: &mut CrawlerDraft, context| {
+                draft.auth = read_credentials(node, context);
+            },
+            schema: |_| credentials_schema(),
+        },
+    ),
+    ConfigKey::new(
+        "sources",
+        "The networks that it connects from.",
+        &CustomValue {
+            read: |node, draft: &mut CrawlerDraft, context| {
+                draft.sources = read_sources(node, context);
+            },
+            schema: |_| one_or_many_schema(&text_schema()),
+        },
+    ),
+    ConfigKey::new(
+        "profile",
+        "How refusals are expressed to it.",
+        &CustomValue {
+            read: |node, draft: &mut CrawlerDraft, context| {
+                let words = Profile::ALL.map(|profile| (profile.as_str(), profile));
+                draft.profile = read_word(node, &words, context.problems);
+            },
+            schema: |_| json!({ "enum": Profile::ALL.map(Profile::as_str) }),
+        },
+    ),
+    ConfigKey::new(
+        "may",
+        "The Crawl-* headers of its requests that are honoured.",
+        &CustomValue {
+            read: |node, draft: &mut CrawlerDraft, context| {
+                draft.hints = read_hints(node, context.problems);
+            },
+            schema: |_| {
+                one_or_many_schema(&json!({ "enum": SUPPORTED_HINTS.map(CrawlerHint::as_str) }))
+            },
+        },
+    ),
+];
+
+pub(super) fn read_crawlers(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    if node.is_null() {
+        return;
+    }
+    let items = read::items(node, "`crawlers`", context.problems);
+    settings.crawlers = items
+        .iter()
+        .filter_map(|item| read_crawler(item, context))
+        .collect();
+}
+
+pub(super) fn crawlers_schema(_: &mut Settings) -> Json {
+    let crawler = object_schema("A crawler.", CRAWLER_KEYS, &mut CrawlerDraft::default());
+    json!({ "anyOf": [{ "type": "array", "items": crawler }, { "type": "null" }] })
+}
+
+fn read_crawler(node: &Node, context: &mut ReadContext<'_>) -> Option<CrawlerRegistration> {
+    let map = MapReader::open(node, "a crawler", context.problems)?;
+    let mut draft = CrawlerDraft::default();
+    read_keys(CRAWLER_KEYS, map, &mut draft, context);
+    let name = draft.name?;
+    let has_identity = node.get("auth").is_some()
+        || !draft.sources.is_empty()
+        || context
+            .crawlers_with_listener
+            .iter()
+            .any(|crawler| crawler == name.as_str());
+    if !has_identity {
+        let message = format!("nothing identifies the clients of {name}");
+        context
+            .problems
+            .push(Problem::warning(&node.place, message).with_help(
+                "give it `auth`, `sources`, or a listener of its own (`listen: [{addr, crawler}]`)",
+            ));
+    }
+    let crawler = Crawler::new(&name).with_hints(draft.hints);
+    Some(CrawlerRegistration {
+        crawler: match draft.profile {
+            Some(profile) => crawler.with_profile(profile),
+            None => crawler,
+        },
+        auth: draft.auth,
+        sources: draft.sources,
+    })
+}
+
+fn read_name(node: &Node, context: &mut ReadContext<'_>) -> Option<Slug> {
+    let text = read::spelling(node, context.problems)?;
     let Some(name) = Slug::new(text) else {
         let problem = read::wrong_type(
             node,
-            "a name is small letters, digits and hyphens, at most 64",
+            "a name consists of at most 64 lower-case letters, digits and hyphens",
         );
         let near = text.to_lowercase().replace(['_', ' ', '.'], "-");
-        problems.push(Problem {
+        context.problems.push(Problem {
             suggestion: Slug::new(&near).map(|slug| slug.to_string()),
             ..problem
         });
         return None;
     };
     if name.as_str() == Crawler::ANONYMOUS {
-        problems.push(read::wrong_type(
+        context.problems.push(read::wrong_type(
             node,
-            "this is the name of clients that have none",
+            "this name is reserved for clients that match no crawler",
         ));
         return None;
     }
-    check_unique(
-        &mut seen.names,
-        name.as_str(),
-        node,
-        "another crawler has this name",
-        problems,
-    );
+    let names = &mut context.identities.names;
+    let message = "another crawler has this name";
+    claim(names, name.as_str(), node, message, context.problems);
     Some(name)
 }
 
-fn check_unique(
-    seen: &mut Vec<String>,
-    text: &str,
-    node: &Node,
-    mistake: &str,
-    problems: &mut Problems,
-) {
-    if seen.iter().any(|taken| taken == text) {
-        problems.push(read::wrong_type(node, mistake));
+/// Adds a text to those in use, and reports it if it is one of them.
+fn claim(taken: &mut Vec<String>, text: &str, node: &Node, message: &str, problems: &mut Problems) {
+    if taken.iter().any(|other| other == text) {
+        problems.push(read::wrong_type(node, message));
     }
-    seen.push(text.to_owned());
+    taken.push(text.to_owned());
 }
 
-fn read_auth(
-    node: &Node,
-    seen: &mut ClaimedIdentities,
-    problems: &mut Problems,
-) -> Option<StoredCredentials> {
-    let mut map = MapReader::open(node, "`auth`", problems)?;
+fn read_credentials(node: &Node, context: &mut ReadContext<'_>) -> Option<StoredCredentials> {
+    let mut map = MapReader::open(node, "`auth`", context.problems)?;
     let user = map
-        .require("user", problems)
-        .and_then(|node| read_user(node, seen, problems));
+        .require("user", context.problems)
+        .and_then(|node| read_user(node, context));
     let password = match map.take_entry("password_hash") {
-        Some(entry) => read_password_hash(&entry.value, &entry.key.place, problems),
+        Some(entry) => read_password_hash(&entry.value, &entry.key.place, context.problems),
         None => {
-            problems.push(
-                Problem::error(map.place(), "`password_hash` is missing").with_help(PASSWORD_HELP),
-            );
+            let problem = Problem::error(map.place(), "`password_hash` is missing");
+            context.problems.push(problem.with_help(PASSWORD_HELP));
             None
         }
     };
-    map.finish(problems);
+    map.finish(context.problems);
     Some(StoredCredentials {
         user: user?.into(),
         password: password?,
     })
 }
 
-const PASSWORD_HELP: &str = "`crawlgate password` makes one";
-
-fn read_user<'n>(
-    node: &'n Node,
-    seen: &mut ClaimedIdentities,
-    problems: &mut Problems,
-) -> Option<&'n str> {
-    let user = parse_scalar(node, parse_user_name, problems)?;
-    check_unique(
-        &mut seen.users,
-        &user,
-        node,
-        "another crawler has this user",
-        problems,
-    );
-    node.spelling()
+/// The keys are not rows, since mistakes in the hash are reported at its key: the line of the value is a secret.
+fn credentials_schema() -> Json {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "properties": {
+            "user": {
+                "description": "The user.",
+                "type": ["string", "number", "boolean"],
+            },
+            "password_hash": {
+                "description": "The hash of the password, made by crawlgate password or htpasswd -B.",
+                "type": "string",
+            },
+        },
+        "required": ["user", "password_hash"],
+    })
 }
 
-/// RFC 7617 section 2: the first colon ends the user.
+fn read_user(node: &Node, context: &mut ReadContext<'_>) -> Option<String> {
+    let user = parse_scalar(node, parse_user_name, context.problems)?;
+    let users = &mut context.identities.users;
+    let message = "another crawler has this user";
+    claim(users, &user, node, message, context.problems);
+    Some(user)
+}
+
+/// Parses a user name. It ends at the first colon of the credentials (RFC 7617 section 2), so it has none.
 fn parse_user_name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(':') || text.chars().any(char::is_control) {
         return Err("a user has at least one character, and no colon or control character".into());
@@ -255,67 +387,50 @@ fn read_password_hash(
     place: &SourceLocation,
     problems: &mut Problems,
 ) -> Option<PasswordHash> {
-    let read = match node.spelling() {
+    let parsed = match node.spelling() {
         Some(text) => PasswordHash::parse(text),
         None => Err("the hash of a password is needed here"),
     };
-    read.map_err(|mistake| problems.push(Problem::error(place, mistake).with_help(PASSWORD_HELP)))
-        .ok()
+    match parsed {
+        Ok(hash) => Some(hash),
+        Err(message) => {
+            problems.push(Problem::error(place, message).with_help(PASSWORD_HELP));
+            None
+        }
+    }
 }
 
-fn read_sources(node: &Node, seen: &mut ClaimedIdentities, problems: &mut Problems) -> Vec<IpNet> {
+fn read_sources(node: &Node, context: &mut ReadContext<'_>) -> Vec<IpNet> {
     let mut networks = Vec::new();
     for item in read::one_or_many(node) {
-        let Some(network) = parse_scalar(item, values::parse_source_network, problems) else {
+        let parse = values::parse_source_network;
+        let Some(network) = parse_scalar(item, parse, context.problems) else {
             continue;
         };
-        if seen.networks.contains(&network) {
-            problems.push(read::wrong_type(
+        if context.identities.networks.contains(&network) {
+            context.problems.push(read::wrong_type(
                 item,
-                "the network stands twice in `sources`",
+                "the network occurs twice in `sources`",
             ));
         }
-        seen.networks.push(network);
+        context.identities.networks.push(network);
         networks.push(network);
     }
     networks
 }
 
-fn read_profile(node: &Node, problems: &mut Problems) -> Option<Profile> {
-    read::word(
-        node,
-        &Profile::ALL.map(Profile::as_str),
-        Profile::from_word,
-        problems,
-    )
-}
-
 fn read_hints(node: &Node, problems: &mut Problems) -> Vec<CrawlerHint> {
-    let words = CrawlerHint::ALL.map(CrawlerHint::as_str);
-    let hint = |word: &str| {
-        CrawlerHint::ALL
-            .into_iter()
-            .find(|may| may.as_str() == word)
-    };
-    let items = read::one_or_many(node);
-    let mut hints: Vec<CrawlerHint> = Vec::new();
-    for item in items {
-        let Some(may) = read::word(item, &words, hint, problems) else {
+    let words = CrawlerHint::ALL.map(|hint| (hint.as_str(), hint));
+    let mut hints = Vec::new();
+    for item in read::one_or_many(node) {
+        let Some(hint) = read_word(item, &words, problems) else {
             continue;
         };
-        if !SUPPORTED_HINTS.contains(&may) {
-            let message = format!("`may: {}` is not in this version", may.as_str());
+        if !SUPPORTED_HINTS.contains(&hint) {
+            let message = format!("`may: {}` is not in this version", hint.as_str());
             problems.push(Problem::error(&item.place, message).with_help("leave it out"));
         }
-        hints.push(may);
+        hints.push(hint);
     }
     hints
 }
-
-/// The headers that this version reads.
-pub(super) const SUPPORTED_HINTS: [CrawlerHint; 4] = [
-    CrawlerHint::Priority,
-    CrawlerHint::Wait,
-    CrawlerHint::Depth,
-    CrawlerHint::Trace,
-];

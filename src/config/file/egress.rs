@@ -3,124 +3,210 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
-use crate::config::settings::{EgressConfig, PortSet, PrivateNetworkException, ResolverSetting};
+use ipnet::IpNet;
+use serde_json::{Value as Json, json};
+
+use crate::config::settings::Settings;
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
+use crate::proxy::destination::PrivateHost;
+use crate::proxy::resolve::NameServers;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 
-use super::{parse_scalar, set_if_some, unsupported, values};
+use super::ReadContext;
+use super::json_schema::{one_or_many_schema, text_schema};
+use super::key::{
+    AcceptedValue, ConfigKey, ConfigValue, CustomValue, ParsedValue, SwitchValue, UnsupportedValue,
+    object_schema, parse_scalar, parse_scalars, read_keys, set_if_some,
+};
+use super::values::{self, PortRange};
 
-pub(super) fn read(egress: &mut EgressConfig, mut map: MapReader<'_>, problems: &mut Problems) {
-    set_if_some(
-        &mut egress.allow_private,
-        map.take("allow_private")
-            .map(|node| read_exceptions(node, problems)),
-    );
-    let loopback = map
-        .take("allow_loopback")
-        .and_then(|node| read::boolean(node, problems));
-    set_if_some(&mut egress.allow_loopback, loopback);
-    set_if_some(
-        &mut egress.ports,
-        map.take("ports").map(|node| read_ports(node, problems)),
-    );
-    set_if_some(
-        &mut egress.connect_ports,
-        map.take("connect_ports")
-            .map(|node| read_ports(node, problems)),
-    );
-    set_if_some(
-        &mut egress.tls_ports,
-        map.take("tls_ports").map(|node| read_ports(node, problems)),
-    );
-    set_if_some(
-        &mut egress.resolver,
-        map.take("resolver")
-            .and_then(|node| read_resolver(node, problems)),
-    );
-    set_if_some(
-        &mut egress.hosts,
-        map.take("hosts").map(|node| read_hosts(node, problems)),
-    );
-    unsupported::check(&mut map, "egress", problems);
-    map.finish(problems);
+pub(super) const KEYS: &[ConfigKey<Settings>] = &[
+    ConfigKey::new(
+        "allow_private",
+        "Private networks to which some hosts may resolve.",
+        &CustomValue {
+            read: read_private_hosts,
+            schema: |_| {
+                let item = object_schema(
+                    "An exception; host and network must match.",
+                    PRIVATE_HOST_KEYS,
+                    &mut PrivateHostDraft::default(),
+                );
+                json!({ "type": "array", "items": item })
+            },
+        },
+    ),
+    ConfigKey::new(
+        "allow_loopback",
+        "Allow loopback addresses: only for tests on one machine.",
+        &SwitchValue::new(|s: &mut Settings| &mut s.egress.allow_loopback),
+    ),
+    ConfigKey::new(
+        "ports",
+        "The ports of URLs and tunnels.",
+        &PortsValue(|s: &mut Settings| &mut s.egress.ports),
+    ),
+    ConfigKey::new(
+        "connect_ports",
+        "The ports of tunnels (CONNECT).",
+        &PortsValue(|s: &mut Settings| &mut s.tunnels.connect_ports),
+    ),
+    ConfigKey::new(
+        "tls_ports",
+        "The ports where a tunnel may carry TLS without interception.",
+        &PortsValue(|s: &mut Settings| &mut s.tunnels.tls_ports),
+    ),
+    ConfigKey::new(
+        "resolver",
+        "How names are resolved.",
+        &CustomValue {
+            read: |node, settings: &mut Settings, context| {
+                let servers = read_name_servers(node, context);
+                set_if_some(&mut settings.dns.servers, servers);
+            },
+            schema: name_servers_schema,
+        },
+    ),
+    ConfigKey::new(
+        "hosts",
+        "Names with fixed addresses.",
+        &CustomValue {
+            read: |node, settings: &mut Settings, context| {
+                settings.dns.hosts = read_hosts(node, context.problems)
+            },
+            schema: |_| json!({ "type": "object", "additionalProperties": one_or_many_schema(&text_schema()) }),
+        },
+    ),
+    ConfigKey::unsupported(
+        "parents",
+        &UnsupportedValue {
+            path: "egress.parents",
+            accepted: AcceptedValue::EmptyMapping,
+        },
+    ),
+];
+
+#[derive(Default)]
+struct PrivateHostDraft {
+    host: Option<String>,
+    cidr: Option<IpNet>,
 }
 
-fn read_exceptions(node: &Node, problems: &mut Problems) -> Vec<PrivateNetworkException> {
-    let items = read::items(node, "`allow_private`", problems);
-    items
+const PRIVATE_HOST_KEYS: &[ConfigKey<PrivateHostDraft>] = &[
+    ConfigKey::required(
+        "host",
+        "A host, or *. and a domain.",
+        &ParsedValue {
+            parse: values::parse_host_pattern,
+            store: |draft: &mut PrivateHostDraft, host| draft.host = Some(host),
+            schema: |_| text_schema(),
+        },
+    ),
+    ConfigKey::required(
+        "cidr",
+        "A network.",
+        &ParsedValue {
+            parse: values::parse_private_network,
+            store: |draft: &mut PrivateHostDraft, cidr| draft.cidr = Some(cidr),
+            schema: |_| text_schema(),
+        },
+    ),
+];
+
+fn read_private_hosts(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    let items = read::items(node, "`allow_private`", context.problems);
+    let hosts = items
         .iter()
-        .filter_map(|item| read_exception(item, problems))
-        .collect()
+        .filter_map(|item| read_private_host(item, context));
+    settings.egress.allow_private = hosts.collect();
 }
 
-fn read_exception(node: &Node, problems: &mut Problems) -> Option<PrivateNetworkException> {
-    let mut map = MapReader::open(node, "an exception", problems)?;
-    let host = map
-        .require("host", problems)
-        .and_then(|n| parse_scalar(n, values::parse_host_pattern, problems));
-    let cidr = map
-        .require("cidr", problems)
-        .and_then(|n| parse_scalar(n, values::parse_private_network, problems));
-    map.finish(problems);
-    Some(PrivateNetworkException {
-        host: host?,
-        cidr: cidr?,
+fn read_private_host(node: &Node, context: &mut ReadContext<'_>) -> Option<PrivateHost> {
+    let map = MapReader::open(node, "an exception", context.problems)?;
+    let mut draft = PrivateHostDraft::default();
+    read_keys(PRIVATE_HOST_KEYS, map, &mut draft, context);
+    Some(PrivateHost {
+        host: draft.host?,
+        cidr: draft.cidr?,
     })
 }
 
-fn read_ports(node: &Node, problems: &mut Problems) -> PortSet {
-    let items = read::one_or_many(node);
-    items
-        .iter()
-        .filter_map(|item| parse_scalar(item, values::parse_port_range, problems))
-        .collect()
+/// A port, a range of ports, or a list of these.
+struct PortsValue(fn(&mut Settings) -> &mut Vec<PortRange>);
+
+impl ConfigValue<Settings> for PortsValue {
+    fn read(&self, node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+        let ranges = parse_scalars(node, values::parse_port_range, context.problems);
+        *(self.0)(settings) = values::merge_port_ranges(ranges);
+    }
+
+    fn schema(&self, _: &mut Settings) -> Json {
+        one_or_many_schema(&json!({ "anyOf": [
+            { "type": "integer", "minimum": 1, "maximum": 65_535 },
+            { "type": "string", "pattern": "^([0-9]+(-[0-9]+)?|.*\\$\\{.*)$" },
+        ] }))
+    }
 }
 
-fn read_resolver(node: &Node, problems: &mut Problems) -> Option<ResolverSetting> {
+fn read_name_servers(node: &Node, context: &mut ReadContext<'_>) -> Option<NameServers> {
     if node.spelling().is_some() || node.is_null() {
-        let system = |word: &str| (word == "system").then_some(ResolverSetting::System);
         return read::word(
             node,
             &["system", "{servers: [\"ip:port\"]}"],
-            system,
-            problems,
+            |word| (word == "system").then_some(NameServers::System),
+            context.problems,
         );
     }
-    let mut map = MapReader::open(node, "`resolver`", problems)?;
-    let servers = map.require("servers", problems);
-    map.finish(problems);
-    let servers = read::items(servers?, "`servers`", problems);
-    let addresses: Vec<SocketAddr> = servers
-        .iter()
-        .filter_map(|n| parse_scalar(n, values::parse_name_server, problems))
-        .collect();
+    let map = MapReader::open(node, "`resolver`", context.problems)?;
+    let mut servers = None;
+    read_keys(NAME_SERVER_KEYS, map, &mut servers, context);
+    let servers: Vec<Option<SocketAddr>> = servers?;
     if servers.is_empty() {
-        problems.push(read::wrong_type(
+        context.problems.push(read::wrong_type(
             node,
             "`servers` needs at least one address",
         ));
+        return None;
     }
-    Some(ResolverSetting::Servers(addresses)).filter(|_| !servers.is_empty())
+    Some(NameServers::Servers(
+        servers.into_iter().flatten().collect(),
+    ))
 }
+
+fn name_servers_schema(_: &mut Settings) -> Json {
+    let servers = object_schema("Name servers.", NAME_SERVER_KEYS, &mut None);
+    json!({ "anyOf": [{ "const": "system" }, servers], "default": "system" })
+}
+
+/// The servers, each `None` if it has a mistake.
+const NAME_SERVER_KEYS: &[ConfigKey<Option<Vec<Option<SocketAddr>>>>] = &[ConfigKey::required(
+    "servers",
+    "Their addresses and ports.",
+    &CustomValue {
+        read: |node, servers, context| {
+            let items = read::items(node, "`servers`", context.problems);
+            let parsed = items
+                .iter()
+                .map(|item| parse_scalar(item, values::parse_name_server, context.problems));
+            *servers = Some(parsed.collect());
+        },
+        schema: |_| json!({ "type": "array", "minItems": 1, "items": text_schema() }),
+    },
+)];
 
 fn read_hosts(node: &Node, problems: &mut Problems) -> BTreeMap<String, Vec<IpAddr>> {
     let mut hosts: BTreeMap<String, Vec<IpAddr>> = BTreeMap::new();
     for entry in read::entries(node, "`hosts`", problems) {
-        let name = match values::parse_host(&entry.key.text) {
-            Ok(name) => name,
-            Err(mistake) => {
-                problems
-                    .push(Problem::error(&entry.key.place, mistake).with_found(&*entry.key.text));
-                continue;
+        match values::parse_host(&entry.key.text) {
+            Ok(name) => {
+                let addresses = parse_scalars(&entry.value, values::parse_address, problems);
+                hosts.entry(name).or_default().extend(addresses);
             }
-        };
-        let items = read::one_or_many(&entry.value);
-        let addresses = items
-            .iter()
-            .filter_map(|item| parse_scalar(item, values::parse_address, problems));
-        hosts.entry(name).or_default().extend(addresses);
+            Err(message) => problems
+                .push(Problem::error(&entry.key.place, message).with_found(&*entry.key.text)),
+        }
     }
     hosts
 }

@@ -2,130 +2,148 @@
 
 use std::ops::RangeInclusive;
 
-use crate::config::settings::{LogFormat, LogsConfig, OnFullSetting, RotateConfig};
-use crate::diagnostics::problems::Problems;
-use crate::model::units;
+use serde_json::{Value as Json, json};
+
+use crate::config::settings::Settings;
+use crate::metrics::log::{
+    LogDestination, LogFileRotation, LogFullAction, LogLineFormat, QueryVisibility,
+};
+use crate::model::units::format_size;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 
-use super::{set_if_some, unsupported};
+use super::ReadContext;
+use super::json_schema::{size_schema, text_schema, variable_schema};
+use super::key::{
+    ConfigKey, ConfigWord, CountValue, CustomValue, ShareValue, SwitchValue, WordValue,
+    object_schema, read_keys, read_size,
+};
 
-/// Below this a file would hold a handful of lines only.
+/// The size at which a file is rotated. A smaller file would hold only a handful of lines.
 const ROTATE_SIZE_RANGE: RangeInclusive<u64> = 64 << 10..=1 << 40;
-/// Files that are kept.
-pub(super) const ROTATE_KEEP_RANGE: RangeInclusive<i64> = 0..=1_000;
 
-/// What the file says of the decision log; its target is as written.
-#[derive(Clone, Debug, PartialEq)]
-pub struct LogsSection {
-    /// `stderr`, `stdout`, `none` or a path.
-    pub decisions: String,
-    /// How a line is written.
-    pub format: LogFormat,
-    /// When a file is rotated; `None` is never.
-    pub rotate_size: Option<u64>,
-    /// How many older files are kept.
-    pub rotate_keep: u32,
-    /// The share of allowed requests that is logged.
-    pub allows: f64,
-    /// What happens when the log cannot keep up.
-    pub on_full: OnFullSetting,
-    /// Whether queries are left out.
-    pub redact_query: bool,
+pub(super) const KEYS: &[ConfigKey<Settings>] = &[
+    ConfigKey::new(
+        "decisions",
+        "stderr, stdout, none, or the path of a file.",
+        &CustomValue {
+            read: read_destination,
+            schema: |_| text_schema(),
+        },
+    ),
+    ConfigKey::new(
+        "format",
+        "The format of a line: JSON, or that of Squid's access.log.",
+        &WordValue(|s: &mut Settings| &mut s.logs.format),
+    ),
+    ConfigKey::new(
+        "allows",
+        "The share of allowed requests that is logged; refusals always are.",
+        &ShareValue(|s: &mut Settings| &mut s.logs.allow_sample),
+    ),
+    ConfigKey::new(
+        "on_full",
+        "When the log cannot keep up: drop the line and count it, or wait.",
+        &WordValue(|s: &mut Settings| &mut s.logs.on_full),
+    ),
+    ConfigKey::new(
+        "redact_query",
+        "Leave queries out of logged URLs.",
+        &SwitchValue {
+            on: QueryVisibility::Redacted,
+            off: QueryVisibility::Shown,
+            place: |s: &mut Settings| &mut s.logs.query,
+            warning_if_off: None,
+        },
+    ),
+    ConfigKey::new(
+        "rotate",
+        "When the log's file is rotated.",
+        &CustomValue {
+            read: read_rotation,
+            schema: |s: &mut Settings| object_schema("", ROTATION_KEYS, &mut RotationDraft::new(s)),
+        },
+    ),
+];
+
+impl ConfigWord for LogLineFormat {
+    const WORDS: &'static [(&'static str, Self)] = &[("json", Self::Json), ("squid", Self::Squid)];
 }
 
-impl Default for LogsSection {
-    fn default() -> Self {
-        let LogsConfig {
-            format,
-            allows,
-            on_full,
-            redact_query,
-            ..
-        } = LogsConfig::default();
-        let RotateConfig { size, keep } = RotateConfig::default();
+impl ConfigWord for LogFullAction {
+    const WORDS: &'static [(&'static str, Self)] = &[("drop", Self::Drop), ("wait", Self::Wait)];
+}
+
+fn read_destination(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    let Some(text) = read::spelling(node, context.problems) else {
+        return;
+    };
+    settings.logs.destination = match text {
+        "stderr" => LogDestination::Stderr,
+        "stdout" => LogDestination::Stdout,
+        "none" => LogDestination::None,
+        path => LogDestination::Path(context.base.resolve(path)),
+    };
+}
+
+/// The keys of `logs.rotate`, before it is known whether files are rotated.
+struct RotationDraft {
+    size: Option<u64>,
+    keep: u32,
+}
+
+const ROTATION_KEYS: &[ConfigKey<RotationDraft>] = &[
+    ConfigKey::new(
+        "size",
+        "The size at which a file is rotated; none: it only grows.",
+        &CustomValue {
+            read: read_rotation_size,
+            schema: rotation_size_schema,
+        },
+    ),
+    ConfigKey::new(
+        "keep",
+        "The number of older files that are kept; PATH.1 is the latest.",
+        &CountValue {
+            range: 0..=1_000,
+            place: |r: &mut RotationDraft| &mut r.keep,
+        },
+    ),
+];
+
+impl RotationDraft {
+    fn new(settings: &Settings) -> Self {
+        let rotation = settings.logs.rotate;
         Self {
-            decisions: "stderr".into(),
-            format,
-            rotate_size: Some(size),
-            rotate_keep: keep,
-            allows,
-            on_full,
-            redact_query,
+            size: rotation.map(|rotation| rotation.size),
+            keep: rotation.unwrap_or(LogFileRotation::DEFAULT).keep,
         }
     }
 }
 
-pub(super) fn read(logs: &mut LogsSection, mut map: MapReader<'_>, problems: &mut Problems) {
-    let decisions = map
-        .take("decisions")
-        .and_then(|n| read::spelling(n, problems));
-    set_if_some(&mut logs.decisions, decisions.map(Into::into));
-    let words = LogFormat::ALL.map(LogFormat::as_str);
-    let format = |word: &str| LogFormat::ALL.into_iter().find(|f| f.as_str() == word);
-    set_if_some(
-        &mut logs.format,
-        map.take("format")
-            .and_then(|n| read::word(n, &words, format, problems)),
-    );
-    set_if_some(
-        &mut logs.allows,
-        map.take("allows")
-            .and_then(|n| read::decimal(n, 0.0..=1.0, problems)),
-    );
-    let words = OnFullSetting::ALL.map(OnFullSetting::as_str);
-    let on_full = |word: &str| OnFullSetting::ALL.into_iter().find(|o| o.as_str() == word);
-    set_if_some(
-        &mut logs.on_full,
-        map.take("on_full")
-            .and_then(|n| read::word(n, &words, on_full, problems)),
-    );
-    set_if_some(
-        &mut logs.redact_query,
-        map.take("redact_query")
-            .and_then(|n| read::boolean(n, problems)),
-    );
-    let rotate = map
-        .take("rotate")
-        .and_then(|n| MapReader::open(n, "`logs.rotate`", problems));
-    if let Some(rotate) = rotate {
-        read_rotate(logs, rotate, problems);
-    }
-    unsupported::check(&mut map, "logs", problems);
-    map.finish(problems);
+fn read_rotation(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    let Some(map) = MapReader::open(node, "`logs.rotate`", context.problems) else {
+        return;
+    };
+    let mut draft = RotationDraft::new(settings);
+    read_keys(ROTATION_KEYS, map, &mut draft, context);
+    settings.logs.rotate = draft.size.map(|size| LogFileRotation {
+        size,
+        keep: draft.keep,
+    });
 }
 
-fn read_rotate(logs: &mut LogsSection, mut map: MapReader<'_>, problems: &mut Problems) {
-    set_if_some(
-        &mut logs.rotate_size,
-        map.take("size").and_then(|n| read_rotate_size(n, problems)),
-    );
-    let keep = map
-        .take("keep")
-        .and_then(|n| read::integer(n, ROTATE_KEEP_RANGE, problems));
-    set_if_some(
-        &mut logs.rotate_keep,
-        keep.and_then(|keep| u32::try_from(keep).ok()),
-    );
-    map.finish(problems);
-}
-
-/// A size, or `none`: the outer `None` is a mistake.
-fn read_rotate_size(node: &Node, problems: &mut Problems) -> Option<Option<u64>> {
+fn read_rotation_size(node: &Node, draft: &mut RotationDraft, context: &mut ReadContext<'_>) {
     if node.spelling() == Some("none") {
-        return Some(None);
+        draft.size = None;
+    } else if let Some(size) = read_size(node, &ROTATE_SIZE_RANGE, ", or none,", context.problems) {
+        draft.size = Some(size);
     }
-    let size = read::size(node, problems)?;
-    if ROTATE_SIZE_RANGE.contains(&size) {
-        return Some(Some(size));
-    }
-    let (least, most) = (
-        units::format_size(*ROTATE_SIZE_RANGE.start()),
-        units::format_size(*ROTATE_SIZE_RANGE.end()),
-    );
-    problems.push(read::wrong_type(
-        node,
-        &format!("a size from {least} to {most}, or none, is needed here"),
-    ));
-    None
+}
+
+fn rotation_size_schema(draft: &mut RotationDraft) -> Json {
+    json!({
+        "anyOf": [{ "const": "none" }, size_schema(), variable_schema()],
+        "default": draft.size.map(format_size),
+    })
 }

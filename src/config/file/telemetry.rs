@@ -1,27 +1,33 @@
 //! `telemetry` of the configuration file.
 //!
-//! A build without the feature `otlp` reads the same keys, so that `check` finds the same mistakes, and if there are none
-//! says that it cannot do it.
+//! A build without the feature `otlp` reads the same keys, so that `check` finds the same mistakes, and then refuses
+//! `telemetry.otlp`.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use http::{HeaderName, HeaderValue};
+use serde_json::{Value as Json, json};
 
-use crate::config::settings::{MetricsLevel, OtlpConfig, TelemetryConfig};
+use crate::config::settings::{OtlpConfig, Settings, SpanExportConfig};
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
+use crate::metrics::labels::MetricsMode;
 use crate::urls::target::UrlTarget;
 use crate::yaml::read::{self, MapReader};
 use crate::yaml::{Node, YamlValue};
 
-use super::{parse_scalar, set_if_some};
+use super::ReadContext;
+use super::json_schema::text_schema;
+use super::key::{
+    ConfigKey, ConfigWord, CountValue, CustomValue, ParsedValue, ShareValue, TimeValue, WordValue,
+    object_schema, read_keys,
+};
 
-/// Requests that wait to be exported.
-pub(super) const QUEUE_RANGE: RangeInclusive<i64> = 1..=1_000_000;
-/// An export may take so long.
-const TIMEOUT_RANGE: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(60);
-/// What frames an export is not the configuration's to say.
+/// The time that one export may take.
+const EXPORT_TIME_RANGE: RangeInclusive<Duration> =
+    Duration::from_millis(1)..=Duration::from_secs(60);
+/// Headers that frame an export, which the configuration must not set.
 const FRAMING_HEADERS: [HeaderName; 5] = [
     http::header::HOST,
     http::header::CONTENT_LENGTH,
@@ -29,94 +35,131 @@ const FRAMING_HEADERS: [HeaderName; 5] = [
     http::header::TRANSFER_ENCODING,
     http::header::CONNECTION,
 ];
-/// What is said of `otlp` where it is not built.
-const OTLP_NOT_BUILT: &str = "this build has no OTLP: cargo build --features otlp";
 
-pub(super) fn read(
-    telemetry: &mut TelemetryConfig,
-    mut map: MapReader<'_>,
-    problems: &mut Problems,
-) {
-    let words = MetricsLevel::ALL.map(MetricsLevel::as_str);
-    let level = |word: &str| {
-        MetricsLevel::ALL
-            .into_iter()
-            .find(|level| level.as_str() == word)
-    };
-    set_if_some(
-        &mut telemetry.metrics,
-        map.take("metrics")
-            .and_then(|node| read::word(node, &words, level, problems)),
-    );
-    if let Some(node) = map
-        .take("otlp")
-        .filter(|node| node.spelling() != Some("none"))
-    {
-        telemetry.otlp = read_otlp(node, problems);
-        if telemetry.otlp.is_some() && !cfg!(feature = "otlp") {
-            problems.push(
-                Problem::error(&node.place, OTLP_NOT_BUILT)
-                    .with_help("leave `telemetry.otlp` at `none`"),
-            );
-        }
-    }
-    map.finish(problems);
+pub(super) const KEYS: &[ConfigKey<Settings>] = &[
+    ConfigKey::new(
+        "metrics",
+        "full: /metrics has everything; none: requests, connections and hosts are not counted.",
+        &WordValue(|s: &mut Settings| &mut s.telemetry.metrics),
+    ),
+    ConfigKey::new(
+        "otlp",
+        "Where spans of requests are sent, or none; needs a build with the feature otlp.",
+        &CustomValue {
+            read: read_otlp,
+            schema: otlp_schema,
+        },
+    ),
+];
+
+impl ConfigWord for MetricsMode {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("full", Self::Everything), ("none", Self::Nothing)];
 }
 
-fn read_otlp(node: &Node, problems: &mut Problems) -> Option<OtlpConfig> {
-    let mut map = MapReader::open(node, "`telemetry.otlp`, if not `none`,", problems)?;
-    let endpoint = map
-        .require("endpoint", problems)
-        .and_then(|node| parse_scalar(node, parse_endpoint, problems));
-    let share = map
-        .take("share")
-        .and_then(|node| read::decimal(node, 0.0..=1.0, problems));
-    let service = map
-        .take("service")
-        .and_then(|node| read::spelling(node, problems));
-    let headers = map.take("headers").map(|node| read_headers(node, problems));
-    let timeout = map
-        .take("timeout")
-        .and_then(|node| read_timeout(node, problems));
-    let queue = map
-        .take("queue")
-        .and_then(|node| read::integer(node, QUEUE_RANGE, problems));
-    map.finish(problems);
-    let mut otlp = OtlpConfig::new(endpoint?);
-    set_if_some(&mut otlp.share, share);
-    set_if_some(&mut otlp.service, service.map(Into::into));
-    set_if_some(&mut otlp.headers, headers);
-    set_if_some(&mut otlp.timeout, timeout);
-    set_if_some(
-        &mut otlp.queue,
-        queue.and_then(|queue| usize::try_from(queue).ok()),
-    );
-    Some(otlp)
+#[derive(Default)]
+struct OtlpDraft {
+    endpoint: Option<UrlTarget>,
+    export: SpanExportConfig,
+}
+
+const OTLP_KEYS: &[ConfigKey<OtlpDraft>] = &[
+    ConfigKey::required(
+        "endpoint",
+        "The URL of the collector, http or https; /v1/traces is added.",
+        &ParsedValue {
+            parse: parse_endpoint,
+            store: |draft: &mut OtlpDraft, endpoint| draft.endpoint = Some(endpoint),
+            schema: |_| json!({ "type": "string" }),
+        },
+    ),
+    ConfigKey::new(
+        "share",
+        "The share of requests for which spans are recorded.",
+        &ShareValue(|draft: &mut OtlpDraft| &mut draft.export.share),
+    ),
+    ConfigKey::new(
+        "service",
+        "The name of the service in spans (service.name); the default is crawlgate.",
+        &CustomValue {
+            read: |node, draft: &mut OtlpDraft, context| {
+                if let Some(service) = read::spelling(node, context.problems) {
+                    draft.export.service = service.to_owned();
+                }
+            },
+            schema: |_| text_schema(),
+        },
+    ),
+    ConfigKey::new(
+        "headers",
+        "Headers of each export, such as credentials.",
+        &CustomValue {
+            read: |node, draft: &mut OtlpDraft, context| {
+                draft.export.headers = read_headers(node, context.problems);
+            },
+            schema: |_| json!({ "type": "object", "additionalProperties": text_schema() }),
+        },
+    ),
+    ConfigKey::new(
+        "timeout",
+        "The time that one export may take.",
+        &TimeValue {
+            range: EXPORT_TIME_RANGE,
+            places: |draft: &mut OtlpDraft| vec![&mut draft.export.timeout],
+        },
+    ),
+    ConfigKey::new(
+        "queue",
+        "Requests that may wait to be exported; the spans of others are dropped and counted.",
+        &CountValue {
+            range: 1..=1_000_000,
+            place: |draft: &mut OtlpDraft| &mut draft.export.queue,
+        },
+    ),
+];
+
+fn read_otlp(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    if node.spelling() == Some("none") {
+        return;
+    }
+    let what = "`telemetry.otlp`, if not `none`,";
+    let Some(map) = MapReader::open(node, what, context.problems) else {
+        return;
+    };
+    let mut draft = OtlpDraft::default();
+    read_keys(OTLP_KEYS, map, &mut draft, context);
+    let Some(endpoint) = draft.endpoint else {
+        return;
+    };
+    settings.telemetry.otlp = Some(OtlpConfig {
+        endpoint,
+        export: draft.export,
+    });
+    if !cfg!(feature = "otlp") {
+        let message = "this build has no OTLP: cargo build --features otlp";
+        let problem = Problem::error(&node.place, message);
+        context
+            .problems
+            .push(problem.with_help("leave `telemetry.otlp` at `none`"));
+    }
+}
+
+fn otlp_schema(_: &mut Settings) -> Json {
+    let about = "A collector that accepts OTLP over HTTP with protobuf.";
+    let collector = object_schema(about, OTLP_KEYS, &mut OtlpDraft::default());
+    json!({ "anyOf": [{ "const": "none" }, collector], "default": "none" })
 }
 
 fn parse_endpoint(text: &str) -> Result<UrlTarget, String> {
-    let wrong = || "the URL of an OTLP collector is needed here: http://127.0.0.1:4318".to_owned();
-    let target = UrlTarget::parse(text).map_err(|_| wrong())?;
-    if target.query().is_empty() {
-        Ok(target)
-    } else {
-        Err(wrong())
-    }
+    UrlTarget::parse(text)
+        .ok()
+        .filter(|target| target.query().is_empty())
+        .ok_or_else(|| {
+            "the URL of an OTLP collector is needed here: http://127.0.0.1:4318".to_owned()
+        })
 }
 
-fn read_timeout(node: &Node, problems: &mut Problems) -> Option<Duration> {
-    let time = read::duration(node, problems)?;
-    if TIMEOUT_RANGE.contains(&time) {
-        return Some(time);
-    }
-    problems.push(read::wrong_type(
-        node,
-        "a duration from 1ms to 60s is needed here",
-    ));
-    None
-}
-
-/// Names and values; the values may be secrets, so no mistake shows one.
+/// Reads names and values of headers. The values may be secrets, so no message quotes one.
 fn read_headers(node: &Node, problems: &mut Problems) -> Vec<(HeaderName, HeaderValue)> {
     let mut headers = Vec::new();
     if !matches!(node.value, YamlValue::Mapping(_)) {
@@ -136,22 +179,21 @@ fn read_headers(node: &Node, problems: &mut Problems) -> Vec<(HeaderName, Header
             (Ok(name), _) if FRAMING_HEADERS.contains(&name) => {
                 problems.push(Problem::error(
                     &entry.key.place,
-                    "this field is set by the export itself",
+                    "this header is set by the export itself",
                 ));
             }
             (Ok(name), Some(mut value)) => {
                 value.set_sensitive(true);
                 headers.push((name, value));
             }
-            (Err(_), _) => {
-                let problem = Problem::error(&entry.key.place, "this is no name of a header field");
-                problems.push(problem.with_found(&*entry.key.text));
-            }
-            (Ok(_), None) => {
-                let problem =
-                    Problem::error(&entry.value.place, "this is no value of a header field");
-                problems.push(problem);
-            }
+            (Err(_), _) => problems.push(
+                Problem::error(&entry.key.place, "this is not the name of a header")
+                    .with_found(&*entry.key.text),
+            ),
+            (Ok(_), None) => problems.push(Problem::error(
+                &entry.value.place,
+                "this is not the value of a header",
+            )),
         }
     }
     headers

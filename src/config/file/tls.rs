@@ -1,157 +1,183 @@
 //! `tls` of the configuration file.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use crate::config::settings::{AuthorityFiles, TlsConfig, TrustRoots};
-use crate::diagnostics::problem::Problem;
-use crate::diagnostics::problems::Problems;
+use serde_json::{Value as Json, json};
+
+use crate::config::settings::{AuthorityFiles, Settings, TrustRoots};
+use crate::model::certificate_verification::CertificateVerification;
+use crate::proxy::intercept::RefusalDelivery;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader};
 
-use super::{parse_scalar, set_if_some};
+use super::ReadContext;
+use super::json_schema::{one_or_many_schema, text_schema};
+use super::key::{
+    ConfigKey, ConfigWord, CountValue, CustomValue, ParsedValue, PathValue, SwitchValue, WordValue,
+    object_schema, read_keys,
+};
 
-const UNVERIFIED_WARNING: &str = "no origin has to prove who it is: answers may come from anybody, and the policy judges names \
-                          that nobody has verified";
+const UNVERIFIED_WARNING: &str = "certificates of origins are not verified: responses may come from anyone, and the policy \
+                                  judges host names that nothing has verified";
 
-/// What the file says of TLS; paths are as written, and none stands for the usual one.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TlsSection {
-    tls: TlsConfig,
-    authorities: Option<Vec<AuthorityFiles>>,
-    bundle: Option<PathBuf>,
+pub(super) const KEYS: &[ConfigKey<Settings>] = &[
+    ConfigKey::new(
+        "intercept",
+        "Intercept TLS, so that the policy judges each URL.",
+        &SwitchValue::new(|s: &mut Settings| &mut s.tls.intercept),
+    ),
+    ConfigKey::new(
+        "intercept_to_reject",
+        "Intercept a tunnel that is refused, so that its client can read the reason.",
+        &SwitchValue {
+            on: RefusalDelivery::InsideTls,
+            off: RefusalDelivery::AtConnect,
+            place: |s: &mut Settings| &mut s.tls.refusal_delivery,
+            warning_if_off: None,
+        },
+    ),
+    ConfigKey::new(
+        "verify_upstream",
+        "Verify the certificates of origins.",
+        &SwitchValue {
+            on: CertificateVerification::On,
+            off: CertificateVerification::Skip,
+            place: |s: &mut Settings| &mut s.tls.verify,
+            warning_if_off: Some(UNVERIFIED_WARNING),
+        },
+    ),
+    ConfigKey::new(
+        "ca",
+        "The certificate authority, or a list of which the first signs.",
+        &CustomValue {
+            read: read_authorities,
+            schema: |settings| {
+                let mut defaults = AuthorityDraft::new(settings);
+                let authority = object_schema("An authority.", AUTHORITY_KEYS, &mut defaults);
+                one_or_many_schema(&authority)
+            },
+        },
+    ),
+    ConfigKey::new(
+        "bundle",
+        "The file to which the system's roots and the authorities are written.",
+        &PathValue(|s: &mut Settings, path| s.tls.bundle = path),
+    ),
+    ConfigKey::new(
+        "roots",
+        "The trusted roots for origins: the system's, or Mozilla's, which are built in.",
+        &WordValue(|s: &mut Settings| &mut s.tls.roots),
+    ),
+    ConfigKey::new(
+        "extra_roots",
+        "Files (PEM) with additional roots.",
+        &CustomValue {
+            read: read_extra_roots,
+            schema: |_| one_or_many_schema(&text_schema()),
+        },
+    ),
+    ConfigKey::new(
+        "leaf_cache",
+        "The number of cached certificates, one per host.",
+        &CountValue {
+            range: 1..=10_000_000,
+            place: |s: &mut Settings| &mut s.tls.leaf_cache,
+        },
+    ),
+    ConfigKey::new(
+        "mints_per_client",
+        "Certificates for new hosts that one client may cause per second: 200/s.",
+        &ParsedValue {
+            parse: parse_rate,
+            store: |s: &mut Settings, rate| s.tls.mints_per_client = rate,
+            schema: rate_schema,
+        },
+    ),
+];
+
+impl ConfigWord for TrustRoots {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("native", Self::Native), ("webpki", Self::Webpki)];
 }
 
-impl TlsSection {
-    /// The settings. Written paths start at `home`, the others are the usual ones in `usual`.
-    pub fn resolve(self, home: &Path, default_directory: &Path) -> TlsConfig {
-        let from_home = |path: PathBuf| home.join(path);
-        let files = |files: AuthorityFiles| AuthorityFiles {
-            cert: from_home(files.cert),
-            key: from_home(files.key),
-        };
-        let TlsConfig {
-            authorities,
-            bundle,
-            ..
-        } = TlsConfig::in_directory(default_directory);
-        TlsConfig {
-            authorities: self
-                .authorities
-                .map_or(authorities, |a| a.into_iter().map(files).collect()),
-            bundle: self.bundle.map_or(bundle, from_home),
-            extra_roots: self.tls.extra_roots.into_iter().map(from_home).collect(),
-            ..self.tls
+struct AuthorityDraft {
+    cert: Option<PathBuf>,
+    key: Option<PathBuf>,
+    create: bool,
+}
+
+const AUTHORITY_KEYS: &[ConfigKey<AuthorityDraft>] = &[
+    ConfigKey::required(
+        "cert",
+        "Its certificate.",
+        &PathValue(|draft: &mut AuthorityDraft, path| draft.cert = Some(path)),
+    ),
+    ConfigKey::required(
+        "key",
+        "Its key, which only its owner may read.",
+        &PathValue(|draft: &mut AuthorityDraft, path| draft.key = Some(path)),
+    ),
+    ConfigKey::new(
+        "create",
+        "Create it if neither file exists.",
+        &SwitchValue::new(|draft: &mut AuthorityDraft| &mut draft.create),
+    ),
+];
+
+impl AuthorityDraft {
+    fn new(settings: &Settings) -> Self {
+        Self {
+            cert: None,
+            key: None,
+            create: settings.tls.create,
         }
     }
 }
 
-pub(super) fn read(text: &mut TlsSection, mut map: MapReader<'_>, problems: &mut Problems) {
-    let tls = &mut text.tls;
-    for (key, place) in [
-        ("intercept", &mut tls.intercept),
-        ("intercept_to_reject", &mut tls.intercept_to_reject),
-        ("verify_upstream", &mut tls.verify_upstream),
-    ] {
-        let node = map.take(key);
-        set_if_some(place, node.and_then(|node| read::boolean(node, problems)));
-        if let Some(node) = node.filter(|_| key == "verify_upstream" && !*place) {
-            problems.push(Problem::warning(&node.place, UNVERIFIED_WARNING));
-        }
-    }
-    if let Some(node) = map.take("ca") {
-        text.authorities = Some(read_authorities(node, &mut tls.create, problems));
-    }
-    let bundle = map
-        .take("bundle")
-        .and_then(|node| read::spelling(node, problems));
-    text.bundle = bundle.map(PathBuf::from);
-    let words = TrustRoots::ALL.map(TrustRoots::as_str);
-    let roots = |word: &str| {
-        TrustRoots::ALL
-            .into_iter()
-            .find(|roots| roots.as_str() == word)
-    };
-    set_if_some(
-        &mut tls.roots,
-        map.take("roots")
-            .and_then(|node| read::word(node, &words, roots, problems)),
-    );
-    set_if_some(
-        &mut tls.extra_roots,
-        map.take("extra_roots")
-            .map(|node| read_paths(node, problems)),
-    );
-    let leaves = map
-        .take("leaf_cache")
-        .and_then(|node| read::integer(node, 1..=10_000_000, problems));
-    set_if_some(
-        &mut tls.leaf_cache,
-        leaves.and_then(|count| u64::try_from(count).ok()),
-    );
-    let mints = map
-        .take("mints_per_client")
-        .and_then(|node| parse_scalar(node, parse_rate, problems));
-    set_if_some(&mut tls.mints_per_client, mints);
-    map.finish(problems);
-}
-
-/// One authority, or a list of which the first signs.
-fn read_authorities(
-    node: &Node,
-    create: &mut bool,
-    problems: &mut Problems,
-) -> Vec<AuthorityFiles> {
+fn read_authorities(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
     let items = read::one_or_many(node);
     if items.is_empty() {
-        problems.push(read::wrong_type(
+        context.problems.push(read::wrong_type(
             node,
             "`ca` needs at least one authority: {cert: FILE, key: FILE}",
         ));
     }
-    items
+    let mut authorities = Vec::with_capacity(items.len());
+    for item in items {
+        let Some(map) = MapReader::open(item, "`ca`", context.problems) else {
+            continue;
+        };
+        let mut draft = AuthorityDraft::new(settings);
+        read_keys(AUTHORITY_KEYS, map, &mut draft, context);
+        settings.tls.create = draft.create;
+        if let (Some(cert), Some(key)) = (draft.cert, draft.key) {
+            authorities.push(AuthorityFiles { cert, key });
+        }
+    }
+    settings.tls.authorities = authorities;
+}
+
+fn read_extra_roots(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>) {
+    settings.tls.extra_roots = read::one_or_many(node)
         .iter()
-        .filter_map(|item| read_authority(item, create, problems))
-        .collect()
+        .filter_map(|item| read::spelling(item, context.problems))
+        .map(|path| context.base.resolve(path))
+        .collect();
 }
 
-fn read_authority(
-    node: &Node,
-    create: &mut bool,
-    problems: &mut Problems,
-) -> Option<AuthorityFiles> {
-    let mut map = MapReader::open(node, "`ca`", problems)?;
-    let cert = map
-        .require("cert", problems)
-        .and_then(|node| read::spelling(node, problems));
-    let key = map
-        .require("key", problems)
-        .and_then(|node| read::spelling(node, problems));
-    set_if_some(
-        create,
-        map.take("create")
-            .and_then(|node| read::boolean(node, problems)),
-    );
-    map.finish(problems);
-    Some(AuthorityFiles {
-        cert: cert?.into(),
-        key: key?.into(),
-    })
-}
-
-fn read_paths(node: &Node, problems: &mut Problems) -> Vec<PathBuf> {
-    let items = read::one_or_many(node);
-    items
-        .iter()
-        .filter_map(|item| read::spelling(item, problems))
-        .map(PathBuf::from)
-        .collect()
-}
-
-/// A number of times in a second: `200/s`.
+/// Parses a number of times per second: `200/s`.
 fn parse_rate(text: &str) -> Result<u32, String> {
     let count = text
         .strip_suffix("/s")
         .and_then(|count| count.parse().ok())
         .filter(|count| *count > 0);
-    count.ok_or_else(|| "write a number in a second, such as 200/s".to_owned())
+    count.ok_or_else(|| "write a number per second, such as 200/s".to_owned())
+}
+
+fn rate_schema(settings: &mut Settings) -> Json {
+    json!({
+        "type": "string",
+        "pattern": "^([0-9]+/s|.*\\$\\{.*)$",
+        "default": format!("{}/s", settings.tls.mints_per_client),
+    })
 }

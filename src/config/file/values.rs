@@ -1,15 +1,18 @@
-//! Values of the configuration that are more than a word or a number: from text to type.
+//! Parsers for values of the configuration that are more than a word or a number.
 //!
-//! Each function says in its error what would have been right; where the text stands is the caller's to add.
+//! Each error says what is expected; the caller adds the place of the text.
 
 use std::net::{IpAddr, SocketAddr};
+use std::ops::RangeInclusive;
 
 use ipnet::IpNet;
 
-use crate::config::settings::PortRange;
 use crate::urls::target::canonical_host;
 
-/// A listen address: an IP address and a port.
+/// Ports from the start to the end, inclusive.
+pub(super) type PortRange = RangeInclusive<u16>;
+
+/// Parses a listen address: an IP address and a port.
 pub(super) fn parse_socket_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| match text.rsplit_once(':') {
         Some(("localhost", port)) => format!("write the address, not the name: 127.0.0.1:{port}"),
@@ -20,7 +23,7 @@ pub(super) fn parse_socket_address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// One port, or a range of them: `1024-65535`.
+/// Parses a port, or a range of ports such as `1024-65535`.
 pub(super) fn parse_port_range(text: &str) -> Result<PortRange, String> {
     let (from, to) = text.split_once('-').unwrap_or((text, text));
     match (parse_port(from), parse_port(to)) {
@@ -35,12 +38,27 @@ fn parse_port(text: &str) -> Option<u16> {
     text.parse().ok().filter(|port| digits && *port != 0)
 }
 
-/// A host, in canonical form.
+/// Sorts port ranges and joins those that overlap or touch, so that equal sets of ports are equal values.
+pub(super) fn merge_port_ranges(mut ranges: Vec<PortRange>) -> Vec<PortRange> {
+    ranges.sort_unstable_by_key(|range| *range.start());
+    let mut merged: Vec<PortRange> = Vec::with_capacity(ranges.len());
+    for range in ranges {
+        match merged.last_mut() {
+            Some(last) if *range.start() <= last.end().saturating_add(1) => {
+                *last = *last.start()..=*last.end().max(range.end());
+            }
+            Some(_) | None => merged.push(range),
+        }
+    }
+    merged
+}
+
+/// Parses a host, and returns it in canonical form.
 pub(super) fn parse_host(text: &str) -> Result<String, String> {
     canonical_host(text).map_err(|_| "write a host name, such as intra.example.com".to_owned())
 }
 
-/// A host, or `*.` and a domain; in canonical form.
+/// Parses a host, or `*.` and a domain, and returns it in canonical form.
 pub(super) fn parse_host_pattern(text: &str) -> Result<String, String> {
     match text.strip_prefix("*.") {
         Some(domain) => Ok(format!("*.{}", parse_host(domain)?)),
@@ -51,26 +69,23 @@ pub(super) fn parse_host_pattern(text: &str) -> Result<String, String> {
     }
 }
 
-/// A name by which a listener is asked, with a port or without: what stands in `Host`.
+/// Parses the value of a `Host` header: a name, with or without a port.
 pub(super) fn parse_host_field(text: &str) -> Result<String, String> {
-    let wrong = || "write a name, such as crawlgate or gate.corp.example:3129".to_owned();
-    let (name, with_port) = match text.rsplit_once(':') {
-        Some((name, digits)) if !digits.contains(']') => {
-            (name, parse_port(digits).map(|port| format!(":{port}")))
-        }
-        Some(_) | None => (text, Some(String::new())),
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, digits)) if !digits.contains(']') => (name, Some(digits)),
+        Some(_) | None => (text, None),
     };
-    let (Ok(name), Some(with_port)) = (parse_host(name), with_port) else {
-        return Err(wrong());
+    let parsed = match (parse_host(name).ok(), port.map(parse_port)) {
+        (Some(name), None) => Some(name),
+        (Some(name), Some(Some(port))) => Some(format!("{name}:{port}")),
+        (Some(_), Some(None)) | (None, _) => None,
     };
-    if name.contains('*') {
-        Err(wrong())
-    } else {
-        Ok(name + &with_port)
-    }
+    parsed
+        .filter(|name| !name.contains('*'))
+        .ok_or_else(|| "write a name, such as crawlgate or gate.corp.example:3129".to_owned())
 }
 
-/// A name server: an IP address and a port.
+/// Parses the address of a name server: an IP address and a port.
 pub(super) fn parse_name_server(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| match text.parse::<IpAddr>() {
         Ok(address) => format!("write the port too: {}", SocketAddr::new(address, 53)),
@@ -78,13 +93,13 @@ pub(super) fn parse_name_server(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
-/// An address.
+/// Parses an IP address.
 pub(super) fn parse_address(text: &str) -> Result<IpAddr, String> {
     text.parse()
         .map_err(|_| "write an IP address, such as 10.2.0.7".into())
 }
 
-/// A network that clients come from, or one address.
+/// Parses a network that clients connect from, or a single address.
 pub(super) fn parse_source_network(text: &str) -> Result<IpNet, String> {
     let network: IpNet = text
         .parse()
@@ -96,7 +111,7 @@ pub(super) fn parse_source_network(text: &str) -> Result<IpNet, String> {
     Ok(network.trunc())
 }
 
-/// A network that may be excepted from the vetting of addresses: never one that reaches this machine or its link.
+/// Parses a network for `egress.allow_private`. Networks that reach this machine or its link are refused.
 pub(super) fn parse_private_network(text: &str) -> Result<IpNet, String> {
     let network: IpNet = text
         .parse()
@@ -111,7 +126,8 @@ pub(super) fn parse_private_network(text: &str) -> Result<IpNet, String> {
     }
 }
 
-/// Networks that no exception opens. The IPv6 ranges hold IPv4 addresses, which are excepted as such.
+/// Networks that can never be allowed. The IPv6 ranges that embed IPv4 addresses are among them, because IPv4 networks
+/// are allowed as such.
 const NEVER_ALLOWED: [(&str, &str); 11] = [
     ("127.0.0.0/8", "loopback"),
     ("::1/128", "loopback"),
@@ -134,12 +150,12 @@ const NEVER_ALLOWED: [(&str, &str); 11] = [
     ),
     (
         "64:ff9b::/96",
-        "IPv4 addresses behind NAT64: write the IPv4 network",
+        "IPv4 addresses through NAT64: write the IPv4 network",
     ),
 ];
 
 fn overlaps(network: IpNet, never: &str) -> bool {
-    // The table's texts are networks: a test makes sure.
+    // A test checks that every network of the table parses.
     never
         .parse()
         .is_ok_and(|never: IpNet| network.contains(&never) || never.contains(&network))
@@ -203,6 +219,14 @@ mod tests {
         for bad in ["0", "", "-", "80-", "70000", "+80", "90-80", "80,90", "a"] {
             assert!(parse_port_range(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn equal_sets_of_ports_are_equal() {
+        let ranges = vec![443..=443, 80..=90, 85..=100, 101..=101];
+        assert_eq!(merge_port_ranges(ranges), [80..=101, 443..=443]);
+        let ranges = vec![1..=65535, 65535..=65535];
+        assert_eq!(merge_port_ranges(ranges), [1..=65535]);
     }
 
     #[test]

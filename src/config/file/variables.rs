@@ -1,15 +1,15 @@
-//! `${VAR}` in values: the environment's part of the configuration.
+//! Environment variables in values of the configuration: `${VAR}`.
 
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::yaml::{MappingEntry, Node, YamlValue};
 
-/// Where the values of `${VAR}` come from; the process's environment, or a table in tests.
+/// Returns the value of an environment variable; in tests, from a table.
 pub type VariableLookup<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Replaces the variables in every text of a tree; keys are left alone.
+/// Replaces the variables in every value of a tree; keys are not changed.
 ///
-/// A value with a mistake is taken out when it is reported: what a reader would say of it besides is no news.
+/// A value with a mistake is reported and removed, so that its reader does not report it again.
 pub(super) fn substitute_all(
     node: &mut Node,
     variables: VariableLookup<'_>,
@@ -32,7 +32,8 @@ pub(super) fn substitute_all(
     }
 }
 
-/// A hash of a password begins with a dollar that begins no variable: it is taken as it is, so that it can be pasted.
+/// Returns `true` for the hash of a password. It begins with a dollar sign that is not a variable, and is used as it is,
+/// so that it can be pasted.
 fn is_password_hash(entry: &MappingEntry) -> bool {
     let text = entry
         .value
@@ -71,7 +72,7 @@ fn substitute_in_node(
     true
 }
 
-/// What the text would be in the file: `workers: ${WORKERS}` is a number if the variable is one.
+/// Converts a text to the scalar that it would be in the file: `workers: ${WORKERS}` is a number if the variable is one.
 fn to_scalar(text: String) -> YamlValue {
     let number = text
         .parse::<i64>()
@@ -84,11 +85,11 @@ fn to_scalar(text: String) -> YamlValue {
     }
 }
 
-/// Replaces every `${VAR}` by its value, and `$$` by a dollar. A `$` before anything else is an error, since it
-/// would be a mistake more often than a wish.
+/// Replaces every `${VAR}` by its value, and `$$` by a dollar sign. Any other `$` is an error, since it is most likely a
+/// mistake.
 ///
 /// # Errors
-/// What is wrong: an unset variable, or a `$` that begins nothing.
+/// Returns a message if a variable is not set, or if a `$` is neither followed by a name in braces nor by another `$`.
 pub(super) fn substitute(text: &str, variables: VariableLookup<'_>) -> Result<String, String> {
     let mut done = String::with_capacity(text.len());
     let mut rest = text;
@@ -99,8 +100,9 @@ pub(super) fn substitute(text: &str, variables: VariableLookup<'_>) -> Result<St
             after
         } else {
             let (name, after) = split_variable(after)?;
-            let unset = || format!("the environment variable {name} is not set");
-            done.push_str(&variables(name).ok_or_else(unset)?);
+            let value = variables(name)
+                .ok_or_else(|| format!("the environment variable {name} is not set"))?;
+            done.push_str(&value);
             after
         };
     }
@@ -108,7 +110,7 @@ pub(super) fn substitute(text: &str, variables: VariableLookup<'_>) -> Result<St
     Ok(done)
 }
 
-/// The name in braces, and what follows them.
+/// Splits a text into the name in braces at its start and the rest.
 fn split_variable(text: &str) -> Result<(&str, &str), String> {
     let braced = text.strip_prefix('{').and_then(|t| t.split_once('}'));
     match braced {
@@ -116,11 +118,11 @@ fn split_variable(text: &str) -> Result<(&str, &str), String> {
         Some((name, _)) => Err(format!(
             "`{name}` is not the name of an environment variable"
         )),
-        None => Err("write ${VAR} for an environment variable, or $$ for a dollar".into()),
+        None => Err("write ${VAR} for an environment variable, or $$ for a dollar sign".into()),
     }
 }
 
-/// POSIX, Base Definitions 3.216.
+/// Returns `true` for the name of an environment variable (POSIX, Base Definitions 3.216).
 fn is_name(text: &str) -> bool {
     let starts_well = text.bytes().next().is_some_and(|b| !b.is_ascii_digit());
     starts_well && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')

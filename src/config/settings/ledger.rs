@@ -1,76 +1,51 @@
-//! What is remembered of URLs, and how.
+//! Settings of the ledger, which records what happened to each URL.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::store::ledger::LedgerSettings;
 use crate::urls::target::UrlTarget;
 
-use super::OnFullSetting;
-
-/// The ledger.
+/// Settings of `ledger`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LedgerConfig {
-    /// When there is one.
+    /// When there is a ledger.
     pub keep: LedgerMode,
-    /// What happens to a request when the disk cannot keep up.
-    pub on_full: OnFullSetting,
-    /// So many changes may wait to be written.
-    pub queue: u64,
-    /// So many temporary errors in a row are too many.
-    pub temporary_errors: u64,
-    /// Memory, about, in bytes.
-    pub cache: u64,
-    /// URLs that a sweep looks at in a second, at most.
+    /// The ledger itself.
+    pub store: LedgerSettings,
+    /// The maximum number of URLs per second that a sweep checks.
     pub sweep_rate: u64,
-    /// What is told of URLs.
+    /// The feed of events.
     pub events: EventsConfig,
 }
 
 /// When there is a ledger.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerMode {
-    /// If the policy in force asks for something that only a ledger knows.
-    #[default]
+    /// If the active policy needs one.
     Auto,
     /// Always.
     Always,
-    /// Never: a policy that asks for one is refused.
+    /// Never; a policy that needs one is refused.
     Never,
 }
 
-/// What is told to those who keep an index.
+/// The feed of events, for systems that keep an index.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventsConfig {
-    /// The file that events are appended to.
+    /// The file to which events are appended.
     pub file: Option<PathBuf>,
-    /// The URL that they are posted to.
+    /// The URL to which events are posted.
     pub webhook: Option<UrlTarget>,
-    /// How long they are kept.
+    /// The time for which events are kept.
     pub keep: Duration,
-}
-
-impl LedgerMode {
-    /// Every choice, in the order of the documentation.
-    pub const ALL: [Self; 3] = [Self::Auto, Self::Always, Self::Never];
-
-    /// The word of the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Auto => "auto",
-            Self::Always => "always",
-            Self::Never => "never",
-        }
-    }
 }
 
 impl Default for LedgerConfig {
     fn default() -> Self {
         Self {
             keep: LedgerMode::Auto,
-            on_full: OnFullSetting::Wait,
-            queue: 10_000,
-            temporary_errors: 5,
-            cache: 64 << 20,
+            store: LedgerSettings::default(),
             sweep_rate: 10_000,
             events: EventsConfig::default(),
         }

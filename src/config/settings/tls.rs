@@ -1,87 +1,75 @@
-//! Settings of `tls`: looking inside TLS, and the TLS spoken to origins.
+//! Settings of TLS with crawlers and with origins.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-/// How TLS is treated, towards crawlers and towards origins.
+use crate::model::certificate_verification::CertificateVerification;
+use crate::proxy::intercept::RefusalDelivery;
+
+/// Settings of `tls`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsConfig {
-    /// Whether tunnels are looked into, unless a rule says otherwise.
+    /// If set, tunnels are intercepted unless a rule says otherwise.
     pub intercept: bool,
-    /// Whether a tunnel that is refused is looked into all the same, so that its client can read why.
-    pub intercept_to_reject: bool,
-    /// The certificate authorities; the first signs, all are given to clients.
+    /// The way in which the client of a refused tunnel learns the reason.
+    pub refusal_delivery: RefusalDelivery,
+    /// The certificate authorities. The first signs; clients receive all.
     pub authorities: Vec<AuthorityFiles>,
-    /// Whether `run` makes the first one if it is not there.
+    /// If set, `run` creates the first authority if it does not exist.
     pub create: bool,
-    /// Where `run` writes the system's roots together with ours.
+    /// The file to which `run` writes the system's roots and the authorities.
     pub bundle: PathBuf,
-    /// Whether origins must show a certificate that their name and our roots agree with.
-    pub verify_upstream: bool,
-    /// Whom origins' certificates are to come from.
+    /// The verification of the certificates of origins.
+    pub verify: CertificateVerification,
+    /// The trusted roots for origins.
     pub roots: TrustRoots,
-    /// More of these: files of certificates (PEM).
+    /// Files (PEM) with additional roots.
     pub extra_roots: Vec<PathBuf>,
-    /// How many hosts' certificates are kept.
+    /// The number of hosts whose certificates are cached.
     pub leaf_cache: u64,
-    /// How many certificates one client may have made in a second, at rest ten times as many at once.
+    /// The number of certificates that one client may cause per second; an idle client may burst to ten times as many.
     pub mints_per_client: u32,
+    /// The time that one handshake with an origin may take.
+    pub handshake_timeout: Duration,
 }
 
-/// Where a certificate authority is.
+/// The files of a certificate authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthorityFiles {
-    /// Its certificate (PEM).
+    /// The certificate (PEM).
     pub cert: PathBuf,
-    /// Its key (PEM, PKCS #8).
+    /// The key (PEM, PKCS #8).
     pub key: PathBuf,
 }
 
-/// Whom origins' certificates are to come from.
+/// The trusted roots for origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrustRoots {
-    /// Those of the operating system.
+    /// The roots of the operating system.
     Native,
-    /// Mozilla's, as they were when this program was built.
+    /// Mozilla's roots, as of the build of this program.
     Webpki,
 }
 
-impl TrustRoots {
-    /// Every choice, in the order of the documentation.
-    pub const ALL: [Self; 2] = [Self::Native, Self::Webpki];
-
-    /// The word of the configuration.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Native => "native",
-            Self::Webpki => "webpki",
-        }
-    }
-}
-
 impl TlsConfig {
-    /// What holds without a file; `certs/` is in this directory.
-    pub fn in_directory(directory: &std::path::Path) -> Self {
+    /// Returns the defaults, with `certs/` in this directory.
+    pub fn in_directory(directory: &Path) -> Self {
         let certs = directory.join("certs");
         Self {
             intercept: false,
-            intercept_to_reject: true,
+            refusal_delivery: RefusalDelivery::InsideTls,
             authorities: vec![AuthorityFiles {
                 cert: certs.join("ca.pem"),
                 key: certs.join("ca.key"),
             }],
             create: true,
             bundle: certs.join("bundle.pem"),
-            verify_upstream: true,
+            verify: CertificateVerification::On,
             roots: TrustRoots::Native,
             extra_roots: Vec::new(),
             leaf_cache: 10_000,
             mints_per_client: 200,
+            handshake_timeout: Duration::from_secs(10),
         }
-    }
-}
-
-impl Default for TlsConfig {
-    fn default() -> Self {
-        Self::in_directory(std::path::Path::new(""))
     }
 }

@@ -19,7 +19,7 @@ use crate::store::LimiterKey;
 use crate::store::sharded_map::{ShardedMap, shrink_if_sparse};
 
 /// How many may wait, and how long.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
     /// For one host, address or domain.
     pub per_host: usize,

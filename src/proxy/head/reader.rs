@@ -41,7 +41,7 @@ impl<T: HeadEvents> HeadEvents for Arc<T> {
 }
 
 /// Limits and time-outs of the reader.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadReaderSettings {
     /// Limits of a head.
     pub limits: HeadLimits,

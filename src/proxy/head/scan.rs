@@ -11,7 +11,7 @@ use super::line::{
 };
 
 /// Limits of a request head.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
     /// Bytes in all.
     pub bytes: usize,

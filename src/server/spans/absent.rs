@@ -1,11 +1,10 @@
-//! No spans: this build has no OTLP, and the configuration refuses `telemetry.otlp`.
+//! Stand-in for the export of spans in a build without the feature `otlp`, which refuses `telemetry.otlp`.
 
 use crate::config::settings::Settings;
 use crate::metrics::Metrics;
 use crate::metrics::record::Recorder;
 use crate::metrics::trace::TraceSampler;
 
-/// Nothing is.
 pub(super) enum SpanExportSetup {}
 
 #[derive(Debug)]
@@ -25,7 +24,7 @@ impl SpanExportTask {
 
     #[allow(
         clippy::unused_async,
-        reason = "as where there is something to wait for"
+        reason = "the signature is that of the build with OTLP"
     )]
     pub(super) async fn close(self) {}
 }

@@ -46,20 +46,27 @@ impl Live {
 
     /// What is all written.
     async fn written() -> Self {
-        let to = LogDestination::Writer(Box::new(std::io::sink()));
         Self::new(LogSettings {
-            destination: to,
+            destination: LogDestination::Path("/dev/null".into()),
             ..LogSettings::default()
         })
         .await
     }
 
     async fn guarded(settings: LogSettings, token: Option<&str>) -> Self {
+        let open = |metrics: &Metrics, clock: &Clock| DecisionLog::open(settings, metrics, clock);
+        Self::with_log(open, token).await
+    }
+
+    async fn with_log(
+        open: impl FnOnce(&Metrics, &Clock) -> std::io::Result<DecisionLog>,
+        token: Option<&str>,
+    ) -> Self {
         let clock = Clock::system();
         let crawler = Crawler::new(&Slug::new("news-bot").unwrap());
         let metrics = Metrics::new(std::slice::from_ref(&crawler), &[]).unwrap();
         let bot = metrics.crawler_index(crawler.as_str());
-        let log = DecisionLog::open(settings, &metrics, &clock).unwrap();
+        let log = open(&metrics, &clock).unwrap();
         let live = DecisionsApi::new(log.tap().unwrap());
         let recorder = Recorder::new(metrics.clone(), log, clock);
         let (_, policy, stops) = parts();
@@ -355,7 +362,7 @@ async fn a_token_is_asked_for() {
 /// What the log does not write is shown all the same: refusals always, the others while somebody follows.
 #[tokio::test]
 async fn whatever_is_written_refusals_are_kept_and_followers_see_all() {
-    let written = || LogDestination::Writer(Box::new(std::io::sink()));
+    let written = || LogDestination::Path("/dev/null".into());
     let usual = LogSettings::default;
     for (what, settings) in [
         (
@@ -410,7 +417,7 @@ async fn whatever_is_written_refusals_are_kept_and_followers_see_all() {
 async fn what_the_log_hides_is_hidden_here() {
     for destination in [
         LogDestination::None,
-        LogDestination::Writer(Box::new(std::io::sink())),
+        LogDestination::Path("/dev/null".into()),
     ] {
         let live = Live::new(LogSettings {
             destination,
@@ -550,13 +557,14 @@ async fn an_answer_that_nobody_reads_keeps_its_place() {
 #[tokio::test]
 async fn a_destination_that_blocks_blinds_nobody() {
     let (gate, blocked) = std::sync::mpsc::channel::<()>();
-    let destination = LogDestination::Writer(Box::new(Blocks(blocked)));
-    let live = Live::new(LogSettings {
-        destination,
+    let settings = LogSettings {
         queue_bytes: 8 << 10,
         ..LogSettings::default()
-    })
-    .await;
+    };
+    let open = |metrics: &Metrics, clock: &Clock| {
+        DecisionLog::open_with_writer(&settings, Box::new(Blocks(blocked)), metrics, clock)
+    };
+    let live = Live::with_log(open, None).await;
     let mut stream = live.follow("recent=0").await;
     // More than the log has room for, one at a time: each is seen before the next is made.
     for n in 0..100 {

@@ -323,7 +323,7 @@ fn a_mistake_in_the_shadow_policy_keeps_the_old_one_and_stops_nothing() {
             .contains("the shadow policy was not loaded")
     });
     assert!(
-        bench.ready().contains("stays in shadow"),
+        bench.ready().contains("errors in the new shadow policy"),
         "{}",
         bench.ready()
     );

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crawlgate::config::BasePaths;
 use crawlgate::config::file::ConfigFile;
 use crawlgate::diagnostics::problems::Problems;
 use crawlgate::pipeline::crawlers::password::PasswordMatch;
@@ -10,8 +11,9 @@ const HASH: &str = "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO
 
 fn read(text: &str) -> (ConfigFile, Problems) {
     let mut problems = Problems::new();
+    let base = BasePaths::default();
     let variables = |name: &str| (name == "HASH").then(|| HASH.to_owned());
-    let config = ConfigFile::parse(&Arc::from("c.yaml"), text, &variables, &mut problems);
+    let config = ConfigFile::parse(&Arc::from("c.yaml"), text, &base, &variables, &mut problems);
     (config, problems)
 }
 
@@ -40,12 +42,12 @@ const MISTAKES: [(&str, &str); 19] = [
     ),
     (
         "crawlers: [{ name: News Bot, sources: [10.0.0.1] }]",
-        "c.yaml:1:20: error: a name is small letters, digits and hyphens, at most 64; found `News Bot`; \
+        "c.yaml:1:20: error: a name consists of at most 64 lower-case letters, digits and hyphens; found `News Bot`; \
              did you mean `news-bot`?",
     ),
     (
         "crawlers: [{ name: anonymous, sources: [10.0.0.1] }]",
-        "c.yaml:1:20: error: this is the name of clients that have none; found `anonymous`",
+        "c.yaml:1:20: error: this name is reserved for clients that match no crawler; found `anonymous`",
     ),
     (
         "crawlers: [{ name: a, sources: [10.0.0.1] }, { name: a, sources: [10.0.0.2] }]",
@@ -53,20 +55,20 @@ const MISTAKES: [(&str, &str); 19] = [
     ),
     (
         "crawlers: [{ name: a, soures: [10.0.0.1] }]",
-        "c.yaml:1:12: warning: nothing shows that a client is a; give it `auth`, `sources`, or a listener of its \
+        "c.yaml:1:12: warning: nothing identifies the clients of a; give it `auth`, `sources`, or a listener of its \
              own (`listen: [{addr, crawler}]`)\n\
              c.yaml:1:23: error: unknown key; found `soures`; allowed: name, auth, sources, profile, may; \
              did you mean `sources`?",
     ),
     (
         "crawlers: [{ name: a, sources: [10.0.0.0/33] }]",
-        "c.yaml:1:12: warning: nothing shows that a client is a; give it `auth`, `sources`, or a listener of its \
+        "c.yaml:1:12: warning: nothing identifies the clients of a; give it `auth`, `sources`, or a listener of its \
              own (`listen: [{addr, crawler}]`)\n\
              c.yaml:1:33: error: write a network, such as 10.1.0.0/16, or an address; found `10.0.0.0/33`",
     ),
     (
         "crawlers: [{ name: a, sources: [10.0.0.0/8] }, { name: b, sources: [10.1.2.3/8] }]",
-        "c.yaml:1:69: error: the network stands twice in `sources`; found `10.1.2.3/8`",
+        "c.yaml:1:69: error: the network occurs twice in `sources`; found `10.1.2.3/8`",
     ),
     (
         "crawlers: [{ name: a, sources: ['::ffff:10.0.0.0/104', 10.0.0.0/8] }]",
@@ -93,7 +95,7 @@ const MISTAKES: [(&str, &str); 19] = [
     ),
     (
         "anonymous: deny",
-        "c.yaml:1:12: warning: nobody may ask: there are no `crawlers`",
+        "c.yaml:1:12: warning: every client is refused: there are no `crawlers`",
     ),
     (
         "crawlers: [{ name: news, sources: [10.0.0.1] }]\nlisten: [{ addr: 127.0.0.1:1, crawler: new }]",
@@ -171,7 +173,7 @@ fn a_hash_may_be_pasted_or_come_from_a_variable() {
             "crawlers:\n  - {{ name: a, auth: {{ user: u, password_hash: \"{hash}\" }} }}\n"
         );
         assert_eq!(said(&text), "", "{hash}");
-        let crawlers = read(&text).0.crawlers;
+        let crawlers = read(&text).0.settings.crawlers;
         assert_eq!(
             crawlers[0].auth.as_ref().unwrap().password.verify("s3cret"),
             PasswordMatch::Match

@@ -438,7 +438,7 @@ fn an_open_relay_does_not_start() {
         (
             "[{ addr: 0.0.0.0:0, crawler: a }]",
             "crawlers: [{ name: a }, { name: b, sources: [10.0.0.0/8] }]".to_owned(),
-            "anybody who reaches it would be a",
+            "any client that reaches it would be a",
         ),
     ] {
         folder.write(
@@ -507,8 +507,7 @@ fn unknown_names_are_told_where_a_configuration_is_read() {
         "crawlers: [{ name: news, sources: [10.1.0.0/16], profile: nutch }]\n",
     );
     let run = |arguments: &[&str]| crawlgate(folder.path(), arguments, "");
-    let warning =
-        "policy.yaml:6:45: warning: the configuration knows no crawler of this name; found `newz`";
+    let warning = "policy.yaml:6:45: warning: the configuration defines no crawler of this name; found `newz`";
     let help = "known: news, anonymous";
     for arguments in [
         &["check"][..],

@@ -21,7 +21,7 @@ fn verification_can_be_off_for_all_and_is_warned_of() {
     assert_eq!(metric(&gate, "crawlgate_upstream_unverified_total"), 1.0);
     let said = gate.said();
     assert!(
-        said.contains("warning: no origin has to prove who it is"),
+        said.contains("warning: certificates of origins are not verified"),
         "{said}"
     );
     assert!(said.contains("warning: rule lax: `verify: skip`"), "{said}");
@@ -39,7 +39,7 @@ fn check_warns_too() {
     assert_eq!(said.code, 0, "{said:?}");
     assert!(
         said.err
-            .contains("c.yaml:1:25: warning: no origin has to prove who it is"),
+            .contains("c.yaml:1:25: warning: certificates of origins are not verified"),
         "{}",
         said.err
     );
@@ -56,15 +56,11 @@ fn roots_that_cannot_be_used_are_named() {
     let pem = Authority::new().pem();
     for (case, text, told) in [
         ("missing", None, "No such file"),
-        (
-            "empty",
-            Some(String::new()),
-            "there is no certificate in it",
-        ),
+        ("empty", Some(String::new()), "it contains no certificate"),
         (
             "no PEM",
             Some(pem.replace("-----END", "END")),
-            "certificate 1 is no PEM",
+            "certificate 1 is not PEM",
         ),
         (
             "no certificate",

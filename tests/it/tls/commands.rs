@@ -304,7 +304,7 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
     };
     let gate = start(None);
     assert!(
-        gate.said().contains("made a certificate authority: "),
+        gate.said().contains("created a certificate authority: "),
         "{}",
         gate.said()
     );
@@ -327,7 +327,7 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
 
     let gate = start(None);
     assert!(
-        !gate.said().contains("made a certificate authority"),
+        !gate.said().contains("created a certificate authority"),
         "{}",
         gate.said()
     );

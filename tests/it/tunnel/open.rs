@@ -171,11 +171,11 @@ fn a_reload_closes_what_it_refuses_and_leaves_the_rest() {
     let mut kept = Client::tunnel_to(gate.proxy, &format!("b.test:{}", origin.port));
     kept.greet("b.test");
     let reload = |policy: &str| {
-        let before = gate.said().matches(" is in force").count();
+        let before = gate.said().matches(" is active").count();
         gate.write("policy.yaml", policy);
         gate.signal("HUP");
         until("the policy is loaded", || {
-            gate.said().matches(" is in force").count() > before
+            gate.said().matches(" is active").count() > before
         });
     };
     // The same rules under another revision refuse nothing that is open.
