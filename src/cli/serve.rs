@@ -195,9 +195,8 @@ impl Server {
         let limits = accept_limits(settings);
         let room = ConnectionLimiter::new(&limits);
         for (listener, settings) in listeners.into_iter().zip(&settings.listen) {
-            let exchange = Arc::clone(&exchange);
             let entrance = Arc::new(ProxyListener {
-                exchange,
+                service: Arc::clone(&exchange),
                 crawler: settings.crawler.clone(),
             });
             tasks.spawn(accept::serve(

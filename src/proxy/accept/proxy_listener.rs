@@ -1,5 +1,5 @@
-//! The proxy as the owner of its listeners: requests go to the exchange, and what never becomes one is refused in the
-//! same words.
+//! The proxy's listeners: the proxy service answers the requests, and input that is not a valid
+//! request is refused with the same texts.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,12 +23,13 @@ use crate::proxy::service_response::{Hangup, ResponseObserver};
 
 use super::{ClientConnection, ConnectionHandler};
 
-/// A listener of the proxy: all lead to the same exchange, some for one crawler.
+/// A listener of the proxy. All listeners share one service; a listener may be reserved for one
+/// crawler.
 #[derive(Debug)]
 pub struct ProxyListener {
-    /// What answers.
-    pub exchange: Arc<ProxyService>,
-    /// The crawler whose listener it is.
+    /// The service that answers the requests.
+    pub service: Arc<ProxyService>,
+    /// The crawler that the listener is reserved for.
     pub crawler: Option<Slug>,
 }
 
@@ -38,11 +39,11 @@ impl ConnectionHandler for ProxyListener {
     type Error = Hangup;
 
     fn on_connect(&self, peer: SocketAddr) -> ConnectionContext {
-        let exchange = &self.exchange;
-        let caller = exchange
+        let service = &self.service;
+        let caller = service
             .crawlers
             .new_client(peer.ip(), self.crawler.as_ref());
-        ConnectionContext::new(caller, exchange.recorder.metrics().track_connection())
+        ConnectionContext::new(caller, service.recorder.metrics().track_connection())
     }
 
     fn handle_request(
@@ -51,18 +52,18 @@ impl ConnectionHandler for ProxyListener {
         open: ServiceGuard,
         connection: &ClientConnection<ConnectionContext>,
     ) -> impl Future<Output = Result<Response<ResponseBody<ResponseObserver>>, Hangup>> + Send {
-        // No `async fn`: that would keep the request twice.
-        let seat = &connection.state;
+        // Not an `async fn`: its future would hold the request twice.
+        let context = &connection.state;
         async move {
             if request.method() == Method::CONNECT {
-                return Box::pin(self.exchange.handle_connect(request, open, seat)).await;
+                return Box::pin(self.service.handle_connect(request, open, context)).await;
             }
-            let mut response = self.exchange.handle_request(request, open, seat).await?;
-            if seat
+            let mut response = self.service.handle_request(request, open, context).await?;
+            if context
                 .enclosing_tunnel()
-                .is_some_and(|inside| inside.refused().is_some())
+                .is_some_and(|tunnel| tunnel.refused().is_some())
             {
-                // Another CONNECT may be judged otherwise.
+                // Another CONNECT may be decided differently.
                 response
                     .headers_mut()
                     .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -77,14 +78,14 @@ impl ConnectionHandler for ProxyListener {
         connection: &mut ClientConnection<ConnectionContext>,
         drain: &mut DrainWatch,
     ) -> Option<ClientSocket> {
-        self.exchange
+        self.service
             .continue_after_connect(client, &mut connection.state, drain)
             .await
     }
 
     fn overload_response(&self, peer: SocketAddr) -> Bytes {
         let refusal = Refusal::new(Reason::Overloaded, Stage::Identify);
-        bare_refusal(&self.exchange, &refusal, Some(peer.ip()))
+        bare_refusal(&self.service, &refusal, Some(peer.ip()))
     }
 }
 
@@ -108,7 +109,7 @@ impl HeadEvents for ProxyListener {
                 "the request's head did not arrive in time",
             ),
         };
-        self.exchange
+        self.service
             .recorder
             .metrics()
             .record_head_rejection(reason);
@@ -116,7 +117,7 @@ impl HeadEvents for ProxyListener {
             status,
             ..Refusal::new(reason, Stage::Target).with_detail(detail)
         };
-        bare_refusal(&self.exchange, &refusal, None)
+        bare_refusal(&self.service, &refusal, None)
     }
 
     fn record_foreign(&self, foreign: ForeignProtocol) {
@@ -124,6 +125,6 @@ impl HeadEvents for ProxyListener {
             ForeignProtocol::ClientHello => ForeignBytesKind::ClientHello,
             ForeignProtocol::Http2 => ForeignBytesKind::Http2Preface,
         };
-        self.exchange.recorder.metrics().record_foreign_bytes(kind);
+        self.service.recorder.metrics().record_foreign_bytes(kind);
     }
 }

@@ -1,4 +1,4 @@
-//! An answer where there is no exchange: to a head that never became a request, and to connections that find no room.
+//! Responses without a request: to a head that was refused, and to connections above the limit.
 
 use std::net::IpAddr;
 
@@ -11,37 +11,37 @@ use crate::proxy::local_reply::{self, ReplyPreferences};
 
 use super::ProxyService;
 
-/// The answer to a head that never became a request, as bytes; also to connections that find no room.
-pub fn bare_refusal(exchange: &ProxyService, refusal: &Refusal, client: Option<IpAddr>) -> Bytes {
-    let mut record = exchange
+/// Returns the response to a refused head, or to a connection above the limit, as bytes.
+pub fn bare_refusal(service: &ProxyService, refusal: &Refusal, client: Option<IpAddr>) -> Bytes {
+    let mut record = service
         .recorder
-        .begin(exchange.recorder.clock().now(), &Method::GET);
-    client
-        .into_iter()
-        .for_each(|client| record.set_client(client));
+        .begin(service.recorder.clock().now(), &Method::GET);
+    if let Some(client) = client {
+        record.set_client(client);
+    }
     record.enter_stage(refusal.stage);
     record.set_rejected(refusal.reason, None, refusal.url_detail);
-    let snapshot = exchange.active_policy.load();
-    let in_force = local_reply::PolicyLabel {
+    let snapshot = service.active_policy.load();
+    let policy = local_reply::PolicyLabel {
         name: snapshot.policy.name(),
         revision: snapshot.policy.revision(),
     };
-    let asker = ReplyPreferences::from_headers(&HeaderMap::new());
+    let preferences = ReplyPreferences::from_headers(&HeaderMap::new());
     let decision = record.id().to_text();
     let Some(response) = local_reply::refusal_response(
         refusal,
-        asker.refusal_style(exchange.profile),
-        in_force,
+        preferences.refusal_style(service.profile),
+        policy,
         &decision,
     ) else {
         return Bytes::new();
     };
     record.set_sent_status(response.status().as_u16(), ResponseSource::Proxy);
-    record.finish(exchange.recorder.clock().now());
+    record.finish(service.recorder.clock().now());
     to_http1_bytes(&response)
 }
 
-/// An answer as HTTP/1.1 bytes; the connection closes behind it.
+/// Formats a response as HTTP/1.1 bytes. The connection closes after it.
 fn to_http1_bytes(response: &Response<Bytes>) -> Bytes {
     let status: StatusCode = response.status();
     let phrase = status.canonical_reason().unwrap_or("Refused");
