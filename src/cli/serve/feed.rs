@@ -11,8 +11,8 @@ use tokio::time::sleep;
 use crate::cli::origin_roots;
 use crate::config::settings::Settings;
 use crate::feed::{Feed, FeedSettings};
+use crate::http_client::Endpoint;
 use crate::metrics::Metrics;
-use crate::post::Endpoint;
 use crate::store::ledger::Ledger;
 use crate::urls::target::{Scheme, UrlTarget};
 
