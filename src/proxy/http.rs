@@ -1,6 +1,5 @@
 //! Serves one HTTP request: from hyper's request to the response, and the record of both.
 
-mod bare_response;
 mod early_end;
 
 use std::pin::pin;
@@ -48,7 +47,6 @@ use super::timing::{self, WaitTimes};
 use super::tunnel::TunnelLimiter;
 use super::upstream::{UpstreamClient, UpstreamError, UpstreamRequest, UpstreamResponse};
 
-pub use bare_response::bare_refusal;
 use early_end::discard_body;
 pub(crate) use early_end::{CaughtPanic, catch_panic};
 

@@ -1,15 +1,15 @@
 //! The proxy's listeners: the proxy service answers the requests, and input that is not a valid
 //! request is refused with the same texts.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
 use hyper::body::Incoming;
-use hyper::{Method, Request, Response};
+use hyper::{HeaderMap, Method, Request, Response};
 
-use crate::metrics::labels::ForeignBytesKind;
+use crate::metrics::labels::{ForeignBytesKind, ResponseSource};
 use crate::model::reason::Reason;
 use crate::model::rule_id::Slug;
 use crate::model::stage::Stage;
@@ -18,7 +18,8 @@ use crate::proxy::body::ResponseBody;
 use crate::proxy::connect::ConnectionContext;
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::head::{ClientSocket, ForeignProtocol, HeadError, HeadEvents, ServiceGuard};
-use crate::proxy::http::{ProxyService, bare_refusal};
+use crate::proxy::http::ProxyService;
+use crate::proxy::local_reply::{self, PolicyLabel, ReplyPreferences};
 use crate::proxy::service_response::{Hangup, ResponseObserver};
 
 use super::{ClientConnection, ConnectionHandler};
@@ -85,7 +86,7 @@ impl ConnectionHandler for ProxyListener {
 
     fn overload_response(&self, peer: SocketAddr) -> Bytes {
         let refusal = Refusal::new(Reason::Overloaded, Stage::Identify);
-        bare_refusal(&self.service, &refusal, Some(peer.ip()))
+        self.refusal_bytes(&refusal, Some(peer.ip()))
     }
 }
 
@@ -117,7 +118,7 @@ impl HeadEvents for ProxyListener {
             status,
             ..Refusal::new(reason, Stage::Target).with_detail(detail)
         };
-        bare_refusal(&self.service, &refusal, None)
+        self.refusal_bytes(&refusal, None)
     }
 
     fn record_foreign(&self, foreign: ForeignProtocol) {
@@ -127,4 +128,48 @@ impl HeadEvents for ProxyListener {
         };
         self.service.recorder.metrics().record_foreign_bytes(kind);
     }
+}
+
+impl ProxyListener {
+    /// Records a refusal without a request, and returns the response as bytes.
+    fn refusal_bytes(&self, refusal: &Refusal, client: Option<IpAddr>) -> Bytes {
+        let recorder = &self.service.recorder;
+        let mut record = recorder.begin(recorder.clock().now(), &Method::GET);
+        if let Some(client) = client {
+            record.set_client(client);
+        }
+        record.enter_stage(refusal.stage);
+        record.set_rejected(refusal.reason, None, refusal.url_detail);
+        let snapshot = self.service.active_policy.load();
+        let policy = PolicyLabel {
+            name: snapshot.policy.name(),
+            revision: snapshot.policy.revision(),
+        };
+        let style =
+            ReplyPreferences::from_headers(&HeaderMap::new()).refusal_style(self.service.profile);
+        let decision = record.id().to_text();
+        let Some(response) = local_reply::refusal_response(refusal, style, policy, &decision)
+        else {
+            return Bytes::new();
+        };
+        record.set_sent_status(response.status().as_u16(), ResponseSource::Proxy);
+        record.finish(recorder.clock().now());
+        to_http1_bytes(&response)
+    }
+}
+
+/// Formats a response as HTTP/1.1 bytes. The connection closes after it.
+fn to_http1_bytes(response: &Response<Bytes>) -> Bytes {
+    let status = response.status();
+    let phrase = status.canonical_reason().unwrap_or("Refused");
+    let mut bytes = format!("HTTP/1.1 {} {phrase}\r\n", status.as_u16()).into_bytes();
+    for (name, value) in response.headers() {
+        bytes.extend_from_slice(name.as_str().as_bytes());
+        bytes.extend_from_slice(b": ");
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"connection: close\r\n\r\n");
+    bytes.extend_from_slice(response.body());
+    bytes.into()
 }

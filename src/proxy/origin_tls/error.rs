@@ -195,7 +195,7 @@ fn certificate_fault(error: &CertificateError) -> &'static UpstreamFault {
         }
         // webpki's own error is wrapped here; its text is the name of the variant.
         C::Other(other) if other.0.to_string() == "CaUsedAsEndEntity" => {
-            const { &certificate("the certificate is a certificate authority's own") }
+            const { &certificate("the certificate is that of an authority, or self-signed as one") }
         }
         _ => const { &certificate("the certificate is not valid") },
     }

@@ -35,7 +35,7 @@ fn an_authority_is_made_once_shown_and_exported() {
     for command in [&["ca", "show"][..], &["ca", "export"]] {
         let said = run(directory, command);
         assert!(
-            said.code == 3 && said.err.contains("`crawlgate ca init` makes them"),
+            said.code == 3 && said.err.contains("`crawlgate ca init` creates them"),
             "{said:?}"
         );
     }
