@@ -97,7 +97,7 @@ impl AddressVetter {
             resolver,
             egress,
             metrics,
-            negative_cache: negative_cache,
+            negative_cache,
         }
     }
 
@@ -149,7 +149,7 @@ impl AddressVetter {
         })?;
         self.vet_all(host, &addresses, port)
             .map(|vetted| VettedAddresses {
-                resolved_in: resolved_in,
+                resolved_in,
                 ..vetted
             })
     }

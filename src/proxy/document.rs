@@ -78,24 +78,7 @@ pub(super) async fn run_stage(
     let coding = ContentCoding::from_headers(&head.headers)
         .and_then(|coding| check_not_partial(head).map(|()| coding));
     let keep = evaluation.url_detail(Stage::Document);
-    let mut read = None;
-    if let Some(wanted) = response::document_requirements(evaluation, head) {
-        let source = DocumentSource {
-            target: &evaluation.facts.target,
-            agent: wanted.agent,
-        };
-        let plan = ReadPlan::for_document(head, wanted.body_prefix, evaluation.max_buffer());
-        let prefix = match coding {
-            Ok(coding) => prefix::read_prefix(&mut download, coding, &plan, &source)
-                .await
-                .map_err(|error| broken_body_refusal(error, keep))?,
-            Err(UnsupportedCoding) => DocumentPrefix::unreadable(),
-        };
-        metrics.record_document(prefix.outcome());
-        let facts = prefix.facts.clone();
-        response::evaluate_document(evaluation, head, facts.as_facts())?;
-        read = Some(prefix);
-    }
+    let mut read = read_facts(evaluation, head, &mut download, coding, metrics).await?;
     let content = response::content_use(evaluation, head);
     let hashing = coding
         .ok()
@@ -155,6 +138,34 @@ pub(super) async fn run_stage(
     let rewriter = DocumentRewriter::new(changes, coding, encoding);
     let body = DocumentBody::rewritten(buffer_of(read), download, hashing, rewriter);
     Ok(OutgoingBody::Document(Box::new(body)))
+}
+
+/// Reads as much of the document as its rules need, and evaluates them.
+async fn read_facts(
+    evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
+    head: &Parts,
+    download: &mut ResponseDownload,
+    coding: Result<ContentCoding, UnsupportedCoding>,
+    metrics: &Metrics,
+) -> Result<Option<DocumentPrefix>, Box<Refusal>> {
+    let Some(wanted) = response::document_requirements(evaluation, head) else {
+        return Ok(None);
+    };
+    let source = DocumentSource {
+        target: &evaluation.facts.target,
+        agent: wanted.agent,
+    };
+    let plan = ReadPlan::for_document(head, wanted.body_prefix, evaluation.max_buffer());
+    let prefix = match coding {
+        Ok(coding) => prefix::read_prefix(download, coding, &plan, &source)
+            .await
+            .map_err(|error| broken_body_refusal(error, evaluation.url_detail(Stage::Document)))?,
+        Err(UnsupportedCoding) => DocumentPrefix::unreadable(),
+    };
+    metrics.record_document(prefix.outcome());
+    let facts = prefix.facts.clone();
+    response::evaluate_document(evaluation, head, facts.as_facts())?;
+    Ok(Some(prefix))
 }
 
 fn buffer_of(read: Option<DocumentPrefix>) -> BodyBuffer {

@@ -232,7 +232,7 @@ impl DnsResolver {
         let ttl = ttl.clamp(*TTL_RANGE.start(), *TTL_RANGE.end());
         CachedLookup {
             addresses,
-            ttl: ttl,
+            ttl,
             expires_at: self.clock.now() + ttl,
         }
     }
