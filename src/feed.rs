@@ -15,10 +15,10 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
+use crate::http_client::Endpoint;
 use crate::ledger::event::LedgerEvent;
 use crate::metrics::Metrics;
 use crate::metrics::labels::FeedTarget;
-use crate::post::Endpoint;
 use crate::store::ledger::{FeedCursor, Ledger, LedgerUnavailable};
 
 use file::EventFile;

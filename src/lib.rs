@@ -7,11 +7,11 @@ pub mod config;
 mod console;
 pub mod feed;
 pub mod heap;
+pub mod http_client;
 pub mod metrics;
 #[cfg(feature = "otlp")]
 pub mod otlp;
 pub mod pipeline;
-pub mod post;
 pub mod proxy;
 pub mod report;
 pub mod server;

@@ -1,4 +1,4 @@
-//! The proxy: sockets, HTTP/1 and everything that speaks to clients and origins.
+//! The proxy: listeners, HTTP/1, TLS and the connections to clients and origins.
 
 pub mod accept;
 pub mod body;

@@ -167,7 +167,7 @@ impl Server {
         let connections = ConnectionLimiter::new(&settings.accept);
         for (listener, config) in listeners.proxy.into_iter().zip(&settings.listen) {
             let handler = Arc::new(ProxyListener {
-                exchange: Arc::clone(&service),
+                service: Arc::clone(&service),
                 crawler: config.crawler.clone(),
             });
             tasks.spawn(accept::serve(

@@ -1,6 +1,6 @@
-//! TLS towards clients: the certificate authority that they trust, and the certificates that it signs for hosts.
+//! TLS towards clients: the certificate authority, and the certificates that it issues for hosts.
 //!
-//! What is done with a connection once its handshake is made is the proxy's business; TLS towards origins is not here.
+//! The `proxy` module uses the connections and contains TLS towards origins.
 
 pub mod ca;
 pub mod issuer;

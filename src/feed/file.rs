@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value as Json;
 
-use crate::post::{DeliveryFailure, RetryAdvice};
+use crate::http_client::{DeliveryFailure, RetryAdvice};
 use crate::store::sync_directory;
 
 /// The end of a file in which a line that a crash has cut is looked for.

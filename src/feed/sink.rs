@@ -7,9 +7,9 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::clock::{Clock, Rfc3339};
+use crate::http_client::{DeliveryFailure, RetryAdvice};
 use crate::metrics::Metrics;
 use crate::metrics::labels::{FeedResult, FeedTarget};
-use crate::post::{DeliveryFailure, RetryAdvice};
 use crate::report::event;
 
 use super::EventBatch;

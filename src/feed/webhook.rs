@@ -5,7 +5,7 @@ use http::StatusCode;
 use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use serde_json::Value as Json;
 
-use crate::post::{DeliveryFailure, Endpoint, PostResponse, RetryAdvice};
+use crate::http_client::{DeliveryFailure, Endpoint, PostResponse, RetryAdvice};
 
 /// The same for the same events, whenever they are sent (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");

@@ -10,7 +10,7 @@ use http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 use prost::Message;
 use rustls::ClientConfig;
 
-use crate::post::{DeliveryFailure, Endpoint, PostResponse, RetryAdvice};
+use crate::http_client::{DeliveryFailure, Endpoint, PostResponse, RetryAdvice};
 use crate::urls::target::UrlTarget;
 
 use super::message::ExportTraceServiceResponse;

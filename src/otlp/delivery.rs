@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 use crate::metrics::labels::SpanLossReason;
 use crate::metrics::trace::FinishedTrace;
 
-use crate::post::{DeliveryFailure, RetryAdvice};
+use crate::http_client::{DeliveryFailure, RetryAdvice};
 
 use super::collector::Collector;
 use super::encode::{self, ServiceIdentity};

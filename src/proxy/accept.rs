@@ -1,17 +1,17 @@
-//! From a listening socket to connections that hyper serves, each in one task of its own.
+//! Accepts connections and serves each one with hyper in a task of its own.
 //!
-//! Who answers the requests, and what the answers to refused heads and full houses say, is the [`ConnectionHandler`]'s.
+//! The [`ConnectionHandler`] answers the requests. It also provides the responses to invalid
+//! request heads and to clients above the connection limit.
 
 mod connection_limiter;
 mod proxy_listener;
 
 use std::error::Error;
-use std::fmt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -23,6 +23,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::upgrade::OnUpgrade;
 use hyper::{Method, Request, Response};
+use parking_lot::Mutex;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -37,42 +38,46 @@ pub use connection_limiter::ConnectionLimiter;
 use connection_limiter::ConnectionSlot;
 pub use proxy_listener::ProxyListener;
 
-/// How long accepting pauses when the machine has run out of something: at first, and at most.
-const RETRY_PAUSES: (Duration, Duration) = (Duration::from_millis(10), Duration::from_secs(1));
-/// How long a client that finds no room may take to read that.
+/// The first pause after `accept` failed, for example because no file descriptor is left. It
+/// doubles with every further failure.
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(10);
+/// The longest pause after `accept` failed.
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The time that a client above the connection limit has to read the response.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// What a client whose CONNECT was refused may still send before its connection is closed.
+/// The number of bytes that a client may still send after its CONNECT was refused, before its
+/// connection is closed.
 const LINGER_BYTES: usize = 64 * 1024;
-/// Up to so many fields hyper reads a head without allocating for them.
+/// The largest number of header fields that hyper parses without an allocation.
 const INLINE_FIELDS: usize = 100;
-/// What hyper may read ahead of a body, and hold back of an answer.
+/// The minimum size of hyper's read buffer, and the number of response bytes that it buffers.
 const MAX_BUFFER: usize = 256 * 1024;
 
-/// Limits of listeners.
+/// Limits of the listeners.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AcceptLimits {
-    /// Connections in all.
+    /// The maximum number of connections.
     pub connections: usize,
-    /// Connections of one client address.
+    /// The maximum number of connections from one client address.
     pub per_client: usize,
-    /// The head reader's limits.
+    /// The limits and timeouts of the head reader.
     pub reader: HeadReaderSettings,
 }
 
-/// Who answers what comes in by a listener.
+/// Answers the requests that arrive through a listener.
 pub trait ConnectionHandler: HeadEvents + Send + Sync + 'static {
-    /// What is kept for as long as a connection lives: its gauge, what its last request has looked up.
+    /// State that lives as long as a connection, such as its gauge.
     type ConnectionState: Send + Sync;
-    /// The body of an answer.
+    /// The body of a response.
     type ResBody: Body<Data = Bytes, Error: Into<Box<dyn Error + Send + Sync>>> + Send + 'static;
-    /// Why a connection is closed without an answer.
+    /// The reason for closing a connection without a response.
     type Error: Error + Send + Sync + 'static;
 
-    /// A connection begins.
+    /// Called when a connection begins.
     fn on_connect(&self, peer: SocketAddr) -> Self::ConnectionState;
 
-    /// Answers a request. `open` must go with the answer's body to its end. If the client leaves, the future or the
-    /// body is dropped.
+    /// Answers a request. `open` must live until the end of the response body. If the client
+    /// leaves, the future or the body is dropped.
     fn handle_request(
         &self,
         request: Request<Incoming>,
@@ -80,8 +85,8 @@ pub trait ConnectionHandler: HeadEvents + Send + Sync + 'static {
         connection: &ClientConnection<Self::ConnectionState>,
     ) -> impl Future<Output = Result<Response<Self::ResBody>, Self::Error>> + Send;
 
-    /// Goes on with a connection whose last answer was one to CONNECT, until it ends. What comes back is HTTP again,
-    /// inside the tunnel, and is served as such.
+    /// Continues with a connection after the response to a CONNECT, until it ends. If a socket is
+    /// returned, HTTP follows inside the tunnel and is served like any other.
     fn continue_after_connect(
         &self,
         client: ClientSocket,
@@ -89,24 +94,26 @@ pub trait ConnectionHandler: HeadEvents + Send + Sync + 'static {
         drain: &mut DrainWatch,
     ) -> impl Future<Output = Option<ClientSocket>> + Send;
 
-    /// The whole answer to a client that finds no room; the connection closes behind it.
+    /// Returns the complete response to a client above the connection limit. The connection is
+    /// closed after it.
     fn overload_response(&self, peer: SocketAddr) -> Bytes;
 }
 
-/// What a connection's requests have in common.
+/// The part of a client connection that its requests share.
 #[derive(Debug)]
 pub struct ClientConnection<K> {
     /// The client's address.
     pub peer: SocketAddr,
-    /// Sees the client leave. Who waits with a body unread need not ask: the request is dropped then, too.
+    /// Detects that the client left. A handler that waits while a request body is unread does not
+    /// need it: the request is dropped then.
     pub client_watch: ClientWatch,
-    /// The owner's.
+    /// The handler's own state.
     pub state: K,
 }
 
-/// Accepts connections until the drain begins; those under way go on in their own tasks.
+/// Accepts connections until the drain begins. Open connections continue in their own tasks.
 ///
-/// `room` may be shared by listeners.
+/// Several listeners may share one `limiter`.
 pub async fn serve<O: ConnectionHandler>(
     listener: TcpListener,
     limiter: Arc<ConnectionLimiter>,
@@ -114,7 +121,7 @@ pub async fn serve<O: ConnectionHandler>(
     handler: Arc<O>,
     mut drain: DrainWatch,
 ) {
-    let mut pause = RETRY_PAUSES.0;
+    let mut pause = MIN_RETRY_PAUSE;
     loop {
         let accepted = tokio::select! {
             biased;
@@ -123,21 +130,21 @@ pub async fn serve<O: ConnectionHandler>(
         };
         match accepted {
             Ok((socket, peer)) => {
-                pause = RETRY_PAUSES.0;
+                pause = MIN_RETRY_PAUSE;
                 admit(socket, peer, &limiter, reader, &handler, &drain);
             }
             Err(error) if is_client_error(&error) => {}
             Err(error) => {
-                tracing::warn!(%error, "cannot accept connections; trying again in {pause:?}");
+                tracing::warn!(%error, "cannot accept connections; retrying in {pause:?}");
                 tokio::time::sleep(pause).await;
-                pause = RETRY_PAUSES.1.min(2 * pause);
+                pause = MAX_RETRY_PAUSE.min(2 * pause);
             }
         }
     }
 }
 
-/// A client that left before it was accepted costs nothing. Other errors are the machine's, such as having no file
-/// descriptors left: they come again at once.
+/// Returns `true` if the client left before it was accepted, which needs no pause. Other errors,
+/// such as running out of file descriptors, would repeat at once.
 fn is_client_error(error: &io::Error) -> bool {
     use io::ErrorKind as K;
     matches!(
@@ -154,40 +161,40 @@ fn admit<O: ConnectionHandler>(
     handler: &Arc<O>,
     drain: &DrainWatch,
 ) {
-    // It fails if the client has gone.
+    // Fails if the client has left.
     let _ = socket.set_nodelay(true);
-    let owner = Arc::clone(handler);
+    let handler = Arc::clone(handler);
     match ConnectionLimiter::acquire(limiter, peer.ip()) {
-        Some(place) => {
-            // Boxed, since a task is moved several times before it is in its place.
+        Some(slot) => {
+            // Boxed because a task is moved several times before it reaches its place on the heap.
             tokio::spawn(Box::pin(serve_connection(
                 socket,
                 peer,
-                place,
+                slot,
                 reader,
-                owner,
+                handler,
                 drain.clone(),
             )));
         }
         None => {
-            // With no place to be told so, the connection is just closed.
-            let Some(place) = ConnectionLimiter::acquire_overload_reply(limiter) else {
+            // Above the limit of such responses, the connection is closed without one.
+            let Some(slot) = ConnectionLimiter::acquire_overload_reply(limiter) else {
                 return;
             };
             tokio::spawn(async move {
-                let _place = place;
-                reply_overloaded(socket, owner.overload_response(peer)).await;
+                let _slot = slot;
+                reply_overloaded(socket, handler.overload_response(peer)).await;
             });
         }
     }
 }
 
-async fn reply_overloaded(mut socket: TcpStream, answer: Bytes) {
-    // All that can fail here is that the client has gone.
+async fn reply_overloaded(mut socket: TcpStream, response: Bytes) {
+    // Fails only if the client has left.
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, async {
-        socket.write_all(&answer).await?;
+        socket.write_all(&response).await?;
         socket.shutdown().await?;
-        // Reading what was sent keeps the answer from being lost to a reset.
+        // Closing a socket with unread data sends a reset, which could destroy the response.
         let mut sink = [0; 1024];
         while socket.read(&mut sink).await? > 0 {}
         io::Result::Ok(())
@@ -195,7 +202,8 @@ async fn reply_overloaded(mut socket: TcpStream, answer: Bytes) {
     .await;
 }
 
-/// The same behind an answer that hyper has written: to a refused CONNECT, whose client may be sending already.
+/// Closes a connection after a response that hyper has written to a refused CONNECT: its client may
+/// already be sending.
 pub(crate) async fn close_lingering(client: &mut ClientSocket) {
     let _ = tokio::time::timeout(CLOSE_TIMEOUT, async {
         client.shut_down().await;
@@ -212,7 +220,7 @@ pub(crate) async fn close_lingering(client: &mut ClientSocket) {
     .unwrap_or(io::Result::Ok(()));
 }
 
-/// Serves one connection to its end. A panic in here ends this task only.
+/// Serves one connection to its end. A panic ends only this task.
 async fn serve_connection<O: ConnectionHandler>(
     socket: TcpStream,
     peer: SocketAddr,
@@ -227,17 +235,18 @@ async fn serve_connection<O: ConnectionHandler>(
         client_watch: client.watch(),
         state: handler.on_connect(peer),
     };
-    while let Some(behind) = serve_http(client, &handler, &connection, settings, &mut drain).await {
-        // Boxed, as all that most connections never do.
-        match Box::pin(handler.continue_after_connect(behind, &mut connection, &mut drain)).await {
-            Some(inside) => client = inside,
+    while let Some(socket) = serve_http(client, &handler, &connection, settings, &mut drain).await {
+        // Boxed because most connections never get here.
+        match Box::pin(handler.continue_after_connect(socket, &mut connection, &mut drain)).await {
+            Some(tunnelled) => client = tunnelled,
             None => break,
         }
     }
     drop(slot);
 }
 
-/// Serves HTTP until the connection ends, or a CONNECT is answered: then the socket comes back, for what follows.
+/// Serves HTTP until the connection ends or a CONNECT is answered. In the second case it returns
+/// the socket.
 async fn serve_http<O: ConnectionHandler>(
     client: ClientSocket,
     handler: &Arc<O>,
@@ -245,25 +254,26 @@ async fn serve_http<O: ConnectionHandler>(
     settings: HeadReaderSettings,
     drain: &mut DrainWatch,
 ) -> Option<ClientSocket> {
-    let turn = Arc::new(ServiceState::default());
-    let reader = HeadReader::new(client, Arc::clone(handler), settings, Arc::clone(&turn));
-    let behind = PendingUpgrade::default();
-    let service =
-        service_fn(|request| handle_request(&**handler, request, &turn, connection, &behind));
+    let state = Arc::new(ServiceState::default());
+    let reader = HeadReader::new(client, Arc::clone(handler), settings, Arc::clone(&state));
+    let pending_upgrade = PendingUpgrade::default();
+    let service = service_fn(|request| {
+        handle_request(&**handler, request, &state, connection, &pending_upgrade)
+    });
     let ended = {
-        // Gone with this block: hyper leaves the socket only if it came to do so.
+        // hyper releases the socket when this block ends, if there was an upgrade.
         let mut served = pin!(
             http_builder(settings.limits)
                 .serve_connection(reader, service)
                 .with_upgrades()
         );
-        let mut told = DrainStage::Serving;
+        let mut last_stage = DrainStage::Serving;
         poll_fn(|cx| {
             let stage = drain.poll_stage(cx);
             if stage == DrainStage::CutOff {
                 return Poll::Ready(Ok(()));
             }
-            if std::mem::replace(&mut told, stage) < stage {
+            if std::mem::replace(&mut last_stage, stage) < stage {
                 served.as_mut().graceful_shutdown();
             }
             served.as_mut().poll(cx)
@@ -271,48 +281,46 @@ async fn serve_http<O: ConnectionHandler>(
         .await
     };
     if let Err(error) = ended {
-        // An answer broke off: the client must not take what it got for all of it.
+        // The response broke off: reset the connection so that the client does not take it for
+        // complete.
         if std::error::Error::source(&error).is_some_and(|source| source.is::<BodyError>()) {
             connection.client_watch.reset_on_drop();
         }
         tracing::debug!(%error, peer = %connection.peer, "connection ended");
         return None;
     }
-    behind.take_socket::<O>().await
+    pending_upgrade.take_socket::<O>().await
 }
 
-/// Where hyper leaves the socket behind the answer to a CONNECT.
+/// The pending upgrade of a connection: hyper hands over the socket after the response to a
+/// CONNECT.
 #[derive(Default)]
 struct PendingUpgrade(Mutex<Option<OnUpgrade>>);
 
 impl PendingUpgrade {
     fn set(&self, upgrade: OnUpgrade) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(upgrade);
+        *self.0.lock() = Some(upgrade);
     }
 
     async fn take_socket<O: ConnectionHandler>(&self) -> Option<ClientSocket> {
-        let upgrade = self
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()?;
+        let upgrade = self.0.lock().take()?;
         let upgraded = upgrade.await.ok()?;
         let parts = upgraded.downcast::<HeadReader<Arc<O>>>().ok()?;
         let mut client = parts.io.into_client_socket();
-        // hyper's bytes came first.
+        // The bytes that hyper read come before those that the reader holds.
         client.unread.splice(..0, parts.read_buf);
         Some(client)
     }
 }
 
-/// hyper's part. The reader has limits and time-outs of its own, and hyper's would answer without a reason: they are
-/// off or wider, so no timer is needed.
+/// Configures hyper. The head reader has its own limits and timeouts, and hyper would answer
+/// without a reason, so hyper's are disabled or wider. No timer is needed.
 fn http_builder(limits: HeadLimits) -> http1::Builder {
     let mut http = http1::Builder::new();
     http.header_read_timeout(None)
         .half_close(false)
         .keep_alive(true);
-    // A target may be three times as long when it is encoded.
+    // A target can become three times as long when it is percent-encoded.
     http.max_buf_size(MAX_BUFFER.max(limits.bytes + 2 * limits.target));
     if limits.fields != INLINE_FIELDS {
         http.max_headers(limits.fields);
@@ -320,21 +328,20 @@ fn http_builder(limits: HeadLimits) -> http1::Builder {
     http
 }
 
-/// Answers one request, the connection's last if the head reader sees nothing of what follows it.
+/// Answers one request. The response closes the connection if the head reader cannot read anything
+/// after this request.
 ///
-/// The turn begins with the call, before anything is awaited.
+/// The service state changes to busy in this call, before the returned future is polled.
 fn handle_request<O: ConnectionHandler>(
     handler: &O,
     mut request: Request<Incoming>,
-    turn: &Arc<ServiceState>,
+    state: &Arc<ServiceState>,
     connection: &ClientConnection<O::ConnectionState>,
     pending_upgrade: &PendingUpgrade,
 ) -> impl Future<Output = Result<Response<O::ResBody>, ServiceError<O::Error>>> {
-    let (open, last, connect) = (
-        turn.begin(),
-        turn.is_last(),
-        request.method() == Method::CONNECT,
-    );
+    let open = state.begin();
+    let last = state.is_last();
+    let connect = request.method() == Method::CONNECT;
     if connect {
         pending_upgrade.set(hyper::upgrade::on(&mut request));
     }
@@ -345,7 +352,7 @@ fn handle_request<O: ConnectionHandler>(
                 .await
                 .map_err(ServiceError::Hangup);
         }
-        // Boxed, as all that few requests do: hyper moves the whole future for each of them.
+        // Boxed because few requests need it, and hyper moves the whole future for each request.
         let mut response = Box::pin(handle_watched(handler, request, open, connection)).await?;
         let is_tunnel = connect && response.status().is_success();
         if last && !is_tunnel {
@@ -357,8 +364,8 @@ fn handle_request<O: ConnectionHandler>(
     }
 }
 
-/// Answers one request behind which bytes may lie unread, a body or what follows a CONNECT: hyper does not see the
-/// client leave then, so that is watched for here.
+/// Answers a request that may be followed by unread bytes: a body, or the data after a CONNECT.
+/// hyper does not notice in that case that the client left, so the client is watched here.
 async fn handle_watched<O: ConnectionHandler>(
     handler: &O,
     request: Request<Incoming>,
@@ -367,25 +374,16 @@ async fn handle_watched<O: ConnectionHandler>(
 ) -> Result<Response<O::ResBody>, ServiceError<O::Error>> {
     tokio::select! {
         biased;
-        answered = handler.handle_request(request, open, connection) => answered.map_err(ServiceError::Hangup),
+        result = handler.handle_request(request, open, connection) => result.map_err(ServiceError::Hangup),
         () = connection.client_watch.wait_left() => Err(ServiceError::ClientLeft),
     }
 }
 
-/// Why a connection is closed without an answer.
-#[derive(Debug)]
+/// The reason for closing a connection without a response.
+#[derive(Debug, thiserror::Error)]
 enum ServiceError<E> {
+    #[error("{0}")]
     Hangup(E),
+    #[error("the client left")]
     ClientLeft,
 }
-
-impl<E: Error> fmt::Display for ServiceError<E> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Hangup(error) => fmt::Display::fmt(error, f),
-            Self::ClientLeft => f.write_str("the client left"),
-        }
-    }
-}
-
-impl<E: Error> Error for ServiceError<E> {}

@@ -1,7 +1,7 @@
-//! Bodies on their way through the proxy: streamed, counted, timed, never copied.
+//! Bodies on their way through the proxy: streamed, counted and timed, never copied.
 //!
-//! One enum a direction, so that nothing is boxed. A body that ends before it should is an error, never a clean end:
-//! hyper then aborts the message, and the other side can tell.
+//! There is one enum per direction, so that nothing is boxed. A body that ends too early is an
+//! error, never a clean end: hyper then aborts the message, so the other side notices.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,34 +22,24 @@ use super::document::{DocumentBody, OutgoingBody};
 use super::head::timer::LazyTimer;
 use super::pool::{ConnectionPool, OriginConnection};
 
-/// Why a body broke off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The cause of a failed body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
-    /// The sender closed, reset or broke the framing in the middle.
+    /// The sender closed or reset the connection, or violated the framing, in the middle.
+    #[error("the body broke off")]
     Incomplete,
-    /// The client that sent it is gone: it closed or reset its connection before the end of a request's body.
+    /// The client closed or reset its connection before the end of the request body.
+    #[error("the client left")]
     ClientLeft,
-    /// Nothing came for the length of `timeouts.body_idle`, or not all within `timeouts.request`.
+    /// No data arrived for `timeouts.body_idle`, or the body took longer than `timeouts.request`.
+    #[error("the body did not arrive in time")]
     Idle,
-    /// More came than is allowed.
+    /// The body exceeds the limit.
+    #[error("the body is larger than allowed")]
     TooLarge,
 }
-
-impl std::fmt::Display for BodyError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Incomplete => "the body broke off",
-            Self::ClientLeft => "the client left",
-            Self::Idle => "the body did not come in time",
-            Self::TooLarge => "the body is larger than allowed",
-        })
-    }
-}
-
-impl std::error::Error for BodyError {}
-
 impl BodyError {
-    /// The error type of RFC 9209 section 2.3; the value of the `error` label.
+    /// Returns the error type of RFC 9209 section 2.3, which is the value of the `error` label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Incomplete => "http_response_incomplete",
@@ -60,7 +50,7 @@ impl BodyError {
     }
 }
 
-/// The body of an answer. `G` goes with it to its end: the record of the request.
+/// The body of a response. The observer `G`, which holds the request's record, lives until its end.
 #[derive(Debug)]
 pub struct ResponseBody<G> {
     content: BodyContent,
@@ -74,20 +64,21 @@ enum BodyContent {
     Document(Box<DocumentBody>),
 }
 
-/// What a body tells the guard that travels with it.
+/// Receives the events of a response body.
 pub trait BodyObserver {
-    /// So many bytes were handed to the client.
+    /// Called after `bytes` bytes were handed to the client.
     fn on_sent(&mut self, bytes: u64);
-    /// The origin's body broke off.
+    /// Called when the origin's body breaks off.
     fn on_error(&mut self, error: BodyError);
-    /// The SHA-256 of the whole of it, content codings undone; where that was asked for, before [`Self::ended`].
+    /// Called with the SHA-256 of the decoded body before [`Self::on_end`], if a hash was
+    /// requested.
     fn on_content_hash(&mut self, hash: ContentHash);
-    /// The last byte was handed to the client.
+    /// Called after the last byte was handed to the client.
     fn on_end(&mut self);
 }
 
 impl<G: BodyObserver> ResponseBody<G> {
-    /// A body that is all there.
+    /// Creates a body that is complete in memory.
     pub fn full(bytes: Bytes, observer: G) -> Self {
         Self::new(
             BodyContent::Full(Some(bytes).filter(|b| !b.is_empty())),
@@ -95,7 +86,7 @@ impl<G: BodyObserver> ResponseBody<G> {
         )
     }
 
-    /// The body of an origin's answer.
+    /// Creates the body of an origin's response.
     pub fn streamed(outgoing: OutgoingBody, observer: G) -> Self {
         let content = match outgoing {
             OutgoingBody::Streamed(download) => BodyContent::Streamed(download),
@@ -104,7 +95,7 @@ impl<G: BodyObserver> ResponseBody<G> {
         Self::new(content, observer)
     }
 
-    /// hyper asks nothing of a body that is over from the start.
+    /// Finishes a body without data at once: hyper never polls it.
     fn new(content: BodyContent, observer: G) -> Self {
         let mut body = Self { content, observer };
         if body.is_over() {
@@ -113,7 +104,7 @@ impl<G: BodyObserver> ResponseBody<G> {
         body
     }
 
-    /// Nothing comes any more: what was held for it goes back, and the guard hears of it.
+    /// Releases the resources of a body after its end and notifies the observer.
     fn finish(&mut self) {
         match &mut self.content {
             BodyContent::Full(_) => {}
@@ -161,7 +152,7 @@ impl<G: BodyObserver + Unpin> HttpBody for ResponseBody<G> {
             Some(Err(error)) => this.observer.on_error(*error),
             None => {}
         }
-        // hyper asks no more of a body that says it is over.
+        // hyper does not poll a body again that reports its end.
         let ended = next.is_none() || matches!(next, Some(Ok(_))) && this.is_over();
         if ended {
             this.finish();
@@ -184,10 +175,10 @@ impl<G: BodyObserver + Unpin> HttpBody for ResponseBody<G> {
     }
 }
 
-/// The body of an origin's answer, and the connection that it comes on.
+/// The body of an origin's response and the connection that it arrives on.
 ///
-/// Reading it drives the connection. At its end the connection goes back to the pool; dropped before, it is closed,
-/// which is how an origin sees that the client has left.
+/// Reading the body drives the connection. At its end the connection returns to the pool. If it is
+/// dropped before, the connection is closed, which shows the origin that the client has left.
 #[derive(Debug)]
 pub struct ResponseDownload {
     incoming: Incoming,
@@ -195,11 +186,10 @@ pub struct ResponseDownload {
     pool_handle: PoolHandle,
     idle_timer: LazyTimer,
     total_timer: LazyTimer,
-    /// Bytes that may still come; `max_body` for answers that tell no length.
+    /// The number of bytes that may still arrive; `max_body` for responses without a length.
     remaining: u64,
-    /// Whether the connection may carry another answer.
     reuse: ConnectionReuse,
-    /// The host's slot, given back with the last byte.
+    /// The host's slot, released with the last byte.
     slot: Option<HostSlot>,
 }
 
@@ -209,26 +199,26 @@ enum ConnectionReuse {
     Forbidden,
 }
 
-/// Where a connection goes back to.
+/// The pool that a connection returns to.
 #[derive(Clone, Debug)]
 pub struct PoolHandle {
     /// The pool.
     pub pool: Arc<ConnectionPool>,
-    /// For how long it has been idle is counted from here.
+    /// The clock that measures the idle time.
     pub clock: Clock,
 }
 
-/// How long a body may take.
+/// The time limits of a body.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyTimeLimits {
-    /// The longest time between two of its parts.
+    /// The longest time between two parts.
     pub idle: Duration,
-    /// The longest for all of them.
+    /// The longest time for the whole body.
     pub total: Duration,
 }
 
 impl BodyTimeLimits {
-    /// With what the policy says in place of the configuration.
+    /// Returns these limits with the policy's values in place of the configured ones.
     pub fn with_overrides(self, timeouts: BodyTimeouts) -> Self {
         Self {
             idle: timeouts.idle.unwrap_or(self.idle),
@@ -238,7 +228,7 @@ impl BodyTimeLimits {
 }
 
 impl ResponseDownload {
-    /// The body of an answer that came on this connection.
+    /// Creates the body of a response that arrives on this connection.
     pub fn new(
         incoming: Incoming,
         connection: Box<OriginConnection>,
@@ -246,26 +236,24 @@ impl ResponseDownload {
         pool_handle: PoolHandle,
         times: BodyTimeLimits,
     ) -> Self {
-        let (idle, whole) = (LazyTimer::new(times.idle), LazyTimer::new(times.total));
-        let (link, slot) = (Some(connection), Some(slot));
         Self {
             incoming,
-            connection: link,
+            connection: Some(connection),
             pool_handle,
-            idle_timer: idle,
-            total_timer: whole,
+            idle_timer: LazyTimer::new(times.idle),
+            total_timer: LazyTimer::new(times.total),
             remaining: u64::MAX,
             reuse: ConnectionReuse::Allowed,
-            slot,
+            slot: Some(slot),
         }
     }
 
-    /// Breaks off once more than this many bytes have come.
+    /// Limits the body: it fails after more than this number of bytes.
     pub fn set_limit(&mut self, bytes: u64) {
         self.remaining = bytes;
     }
 
-    /// Takes as long as the policy says; to be told before the first byte is read.
+    /// Sets the policy's timeouts. Must be called before the first byte is read.
     pub fn set_timeouts(&mut self, timeouts: BodyTimeouts) {
         if let Some(idle) = timeouts.idle {
             self.idle_timer.set_length(idle);
@@ -275,12 +263,12 @@ impl ResponseDownload {
         }
     }
 
-    /// The connection carries no other answer behind this one.
+    /// Excludes the connection from reuse after this response.
     pub fn forbid_reuse(&mut self) {
         self.reuse = ConnectionReuse::Forbidden;
     }
 
-    /// The next part, for a body that is not passed on.
+    /// Returns the next part, for a body that is not forwarded.
     pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         if self.incoming.is_end_stream() {
             self.release();
@@ -289,12 +277,12 @@ impl ResponseDownload {
         std::future::poll_fn(|cx| self.poll_data(cx)).await
     }
 
-    /// Whether all of it has come.
+    /// Returns `true` if the whole body has arrived.
     pub(crate) fn is_over(&self) -> bool {
         self.incoming.is_end_stream()
     }
 
-    /// How much of it is still to come, as far as that is known.
+    /// Returns the size of the rest, as far as it is known.
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.incoming.size_hint()
     }
@@ -307,7 +295,8 @@ impl ResponseDownload {
             match self.poll_incoming(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
                     self.idle_timer.record_progress();
-                    // Trailers are left out: nobody has cleaned them, and crawlers ask for none.
+                    // Trailers are dropped: their fields are not filtered, and crawlers do not ask
+                    // for them.
                     let Ok(data) = frame.into_data() else {
                         continue;
                     };
@@ -315,7 +304,7 @@ impl ResponseDownload {
                         slot.record_received(data.len());
                     }
                     let data = self.check_limit(data);
-                    // hyper asks no more of a body that says it is over.
+                    // hyper does not poll a body again that reports its end.
                     if self.incoming.is_end_stream() {
                         self.release();
                     }
@@ -329,7 +318,8 @@ impl ResponseDownload {
                     return Poll::Ready(None);
                 }
                 Poll::Pending => {
-                    // A whole body may take too long because its reader is slow; silence is the origin's.
+                    // The total time can expire because the client reads slowly, which is not a
+                    // failure of the origin. The idle time expires only if the origin is silent.
                     if self.total_timer.poll_once(cx).is_ready() {
                         return Poll::Ready(Some(Err(self.close(BodyError::Idle))));
                     }
@@ -340,7 +330,7 @@ impl ResponseDownload {
         }
     }
 
-    /// The body asks the connection for bytes, the connection hands them to the body: both are polled here.
+    /// Polls the body and the connection: the connection reads the bytes that the body waits for.
     fn poll_incoming(
         &mut self,
         cx: &mut Context<'_>,
@@ -348,8 +338,8 @@ impl ResponseDownload {
         if let Poll::Ready(next) = Pin::new(&mut self.incoming).poll_frame(cx) {
             return Poll::Ready(next);
         }
-        if let Some(link) = &mut self.connection
-            && link.poll_drive(cx).is_ready()
+        if let Some(connection) = &mut self.connection
+            && connection.poll_drive(cx).is_ready()
         {
             self.connection = None;
         }
@@ -366,7 +356,7 @@ impl ResponseDownload {
         }
     }
 
-    /// The origin has failed in the middle.
+    /// Records that the origin failed in the middle of the body.
     fn origin_failed(&mut self, error: BodyError) -> BodyError {
         if let Some(slot) = &mut self.slot {
             slot.record_failure();
@@ -380,20 +370,21 @@ impl ResponseDownload {
         error
     }
 
-    /// Behind the last byte, once or more. The connection may need one more turn to see that the message is over.
+    /// Releases the slot and the connection after the last byte; may be called more than once. One
+    /// more poll of the connection may be needed before it recognizes the end of the message.
     pub(crate) fn release(&mut self) {
         self.slot = None;
-        let Some(mut link) = self.connection.take() else {
+        let Some(mut connection) = self.connection.take() else {
             return;
         };
         let mut cx = Context::from_waker(std::task::Waker::noop());
         if self.reuse == ConnectionReuse::Forbidden {
             return;
         }
-        if link.poll_drive(&mut cx).is_pending() && link.sender.is_ready() {
+        if connection.poll_drive(&mut cx).is_pending() && connection.sender.is_ready() {
             self.pool_handle
                 .pool
-                .put(link, self.pool_handle.clock.now());
+                .put(connection, self.pool_handle.clock.now());
         }
     }
 }
@@ -401,9 +392,9 @@ impl ResponseDownload {
 /// The body of a request on its way to the origin.
 #[derive(Debug)]
 pub enum RequestUpload {
-    /// None.
+    /// No body.
     Empty,
-    /// What the client sends, up to a limit.
+    /// The client's body, up to a limit.
     Streamed(Box<UploadStream>),
 }
 
@@ -417,31 +408,32 @@ pub struct UploadStream {
     watch: UploadWatch,
 }
 
-/// Tells whose turn it is while a body is on its way: an origin's time to answer runs only when it is the origin's.
+/// Reports which side an upload waits for: the origin's response timeout runs only while the upload
+/// does not wait for the client.
 #[derive(Clone, Debug, Default)]
 pub struct UploadWatch {
     state: Arc<AtomicU8>,
     bytes: Arc<AtomicU64>,
 }
 
-/// What became of an upload since it was last looked at.
+/// The progress of an upload since the previous check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UploadProgress {
-    /// Nothing: the origin takes no more, or has it all.
+    /// No progress: the origin reads no more, or has the whole body.
     Nothing,
-    /// Some of it.
+    /// Bytes were passed on.
     Advanced,
-    /// The client is waited for.
+    /// The upload waits for the client.
     AwaitingClient,
 }
 
 impl UploadWatch {
-    /// Looks.
+    /// Returns the progress since the previous call.
     pub fn take_progress(&self) -> UploadProgress {
-        let moved = UploadProgress::Advanced as u8;
+        let advanced = UploadProgress::Advanced as u8;
         match self
             .state
-            .compare_exchange(moved, UploadProgress::Nothing as u8, Relaxed, Relaxed)
+            .compare_exchange(advanced, UploadProgress::Nothing as u8, Relaxed, Relaxed)
         {
             Ok(_) => UploadProgress::Advanced,
             Err(state) if state == UploadProgress::AwaitingClient as u8 => {
@@ -455,38 +447,36 @@ impl UploadWatch {
         self.state.store(progress as u8, Relaxed);
     }
 
-    /// Counts the bytes that have gone on to the origin.
+    /// Returns the counter of bytes passed on to the origin.
     pub fn byte_counter(&self) -> &Arc<AtomicU64> {
         &self.bytes
     }
 }
 
 impl RequestUpload {
-    /// What the client sends: at most `limit` bytes.
+    /// Creates the upload of the client's body, of at most `limit` bytes.
     pub fn new(incoming: Incoming, limit: u64, times: BodyTimeLimits) -> Self {
         if incoming.is_end_stream() {
             return Self::Empty;
         }
-        let (idle, whole) = (LazyTimer::new(times.idle), LazyTimer::new(times.total));
-        let watch = UploadWatch::default();
         Self::Streamed(Box::new(UploadStream {
             incoming,
             remaining: limit,
-            idle_timer: idle,
-            total_timer: whole,
-            watch,
+            idle_timer: LazyTimer::new(times.idle),
+            total_timer: LazyTimer::new(times.total),
+            watch: UploadWatch::default(),
         }))
     }
 
-    /// Follows the body's way; nothing to follow if there is none.
+    /// Returns a watch of the upload, unless there is no body.
     pub fn watch(&self) -> Option<UploadWatch> {
         match self {
             Self::Empty => None,
-            Self::Streamed(uploading) => Some(uploading.watch.clone()),
+            Self::Streamed(upload) => Some(upload.watch.clone()),
         }
     }
 
-    /// Whether there is none.
+    /// Returns `true` if there is no body.
     pub fn is_empty(&self) -> bool {
         matches!(self, Self::Empty)
     }
@@ -502,9 +492,9 @@ impl HttpBody for RequestUpload {
     ) -> Poll<Option<Result<Frame<Bytes>, BodyError>>> {
         match self.get_mut() {
             Self::Empty => Poll::Ready(None),
-            Self::Streamed(uploading) => {
-                let next = uploading.poll_data(cx);
-                uploading.watch.set_progress(if next.is_pending() {
+            Self::Streamed(upload) => {
+                let next = upload.poll_data(cx);
+                upload.watch.set_progress(if next.is_pending() {
                     UploadProgress::AwaitingClient
                 } else {
                     UploadProgress::Advanced
@@ -517,14 +507,14 @@ impl HttpBody for RequestUpload {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Empty => true,
-            Self::Streamed(uploading) => uploading.incoming.is_end_stream(),
+            Self::Streamed(upload) => upload.incoming.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Empty => SizeHint::with_exact(0),
-            Self::Streamed(uploading) => uploading.incoming.size_hint(),
+            Self::Streamed(upload) => upload.incoming.size_hint(),
         }
     }
 }
@@ -560,7 +550,8 @@ impl UploadStream {
     }
 }
 
-/// A client that is gone is told from one that breaks the framing: the first gets no answer, the second a 400.
+/// Distinguishes a client that left, which gets no response, from one that violates the framing,
+/// which gets a 400.
 fn upload_error(error: &hyper::Error) -> BodyError {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     let source = std::error::Error::source(error).and_then(|s| s.downcast_ref::<std::io::Error>());

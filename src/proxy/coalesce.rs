@@ -1,31 +1,34 @@
-//! Sending what something else follows at once: both leave in one packet, which saves its sender and its receiver one.
+//! Writes that the kernel delays until more data follows, so that both leave in one packet.
 //!
-//! What is held back so leaves after 200 ms at the latest (tcp(7), `TCP_CORK` and `MSG_MORE`), whatever follows.
+//! Delayed data leaves after 200 ms at the latest, whatever follows (tcp(7), `TCP_CORK` and
+//! `MSG_MORE`).
 
 use std::io::{self, IoSlice};
 
 use tokio::net::TcpStream;
 
-/// The content type of TLS records that are encrypted (RFC 8446 section 5.1).
+/// The content type of encrypted TLS records (RFC 8446 section 5.1).
 const APPLICATION_DATA: u8 = 23;
-/// The record that TLS 1.3 puts before a client's last flight, for the sake of old boxes on the way (appendix D.4).
+/// The record that precedes a TLS 1.3 client's last flight for the sake of middleboxes (RFC 8446
+/// appendix D.4).
 const CHANGE_CIPHER_SPEC: [u8; 6] = [20, 3, 3, 0, 1, 1];
 
-/// What waits for what follows it.
+/// The writes that are delayed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteCoalescing {
-    /// Nothing.
+    /// No write is delayed.
     Nothing,
-    /// The last flight of a TLS 1.3 handshake: a server's tickets, a client's `Finished`. The other side need not have it
-    /// before the first request or answer.
+    /// The last flight of a TLS 1.3 handshake: a server's tickets, or a client's `Finished`. The
+    /// peer does not need it before the first request or response.
     LastFlight,
-    /// All of it: the socket is about to be shut down.
+    /// All of them: the socket is about to be shut down.
     All,
 }
 
 impl WriteCoalescing {
-    /// Whether these bytes wait. In TLS 1.3 a flight that begins encrypted is the last one, and nothing else that waits
-    /// for an answer; in TLS 1.2 no flight begins so.
+    /// Returns `true` if these bytes are delayed. In TLS 1.3 a flight that begins encrypted is the
+    /// last one, and none other that the peer must answer begins like that. In TLS 1.2 no flight
+    /// begins encrypted.
     pub(crate) fn holds_back(self, slices: &[IoSlice<'_>]) -> bool {
         match self {
             Self::Nothing => false,
@@ -49,16 +52,16 @@ fn begins_encrypted(slices: &[IoSlice<'_>]) -> bool {
         && bytes.next() == Some(APPLICATION_DATA)
 }
 
-/// Sends without waiting for room; more follows.
+/// Sends without waiting for buffer space, and announces that more follows.
 ///
 /// # Errors
-/// [`io::ErrorKind::WouldBlock`], and what else a socket says.
+/// Returns [`io::ErrorKind::WouldBlock`] or any other error of the socket.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn send(tcp: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     socket2::SockRef::from(tcp).send_vectored_with_flags(slices, libc::MSG_MORE)
 }
 
-/// Elsewhere it leaves at once.
+/// Sends at once: this platform has no `MSG_MORE`.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) fn send(tcp: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize> {
     socket2::SockRef::from(tcp).send_vectored(slices)
@@ -68,9 +71,9 @@ pub(crate) fn send(tcp: &TcpStream, slices: &[IoSlice<'_>]) -> io::Result<usize>
 mod tests {
     use super::*;
 
-    fn holds(gather: WriteCoalescing, parts: &[&[u8]]) -> bool {
+    fn holds(coalescing: WriteCoalescing, parts: &[&[u8]]) -> bool {
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
-        gather.holds_back(&slices)
+        coalescing.holds_back(&slices)
     }
 
     #[test]

@@ -1,8 +1,9 @@
-//! CONNECT: from the request to an open tunnel, or a refusal that its client can see.
+//! CONNECT: from the request to an open tunnel, or to a refusal that the client can see.
 //!
-//! A tunnel to a TLS port is judged by its host, dialled, and only then granted. One to another port is granted at
-//! once: if HTTP follows, each request inside is judged like any other, and dialled after that. Clients show little of
-//! a refused CONNECT but the reason phrase, so the phrase says why.
+//! A tunnel to a TLS port is evaluated by its host and dialled before it is granted. A tunnel to
+//! another port is granted at once: if HTTP follows, each request inside is evaluated like any
+//! other and dialled afterwards. Most clients show only the reason phrase of a refused CONNECT, so
+//! the phrase contains the reason.
 
 mod after_connect;
 mod interception;
@@ -10,12 +11,13 @@ mod interception;
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::pin::pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::ext::ReasonPhrase;
+use parking_lot::Mutex;
 use tokio::net::TcpStream;
 
 use crate::clock::TimeSpan;
@@ -51,22 +53,23 @@ use super::upstream::UpstreamError;
 
 use interception::InterceptedTunnel;
 
-/// Why a host cannot be looked into.
-const UNCERTIFIABLE: &str = "the host is no DNS name that a certificate could be made for";
-/// The longest reason phrase.
+/// The detail of a refusal to intercept a host.
+const UNCERTIFIABLE: &str =
+    "the host is not a DNS name, so the proxy cannot issue a certificate for it";
+/// The maximum length of a reason phrase.
 const MAX_PHRASE: usize = 80;
 
-/// What is kept for as long as a client's connection lives: its gauge, and what a CONNECT on it has come to.
+/// State that lives as long as a client connection: its gauge and the outcome of a CONNECT on it.
 #[derive(Debug)]
 pub struct ConnectionContext {
-    /// Who it may be.
+    /// The client, as far as it is known.
     pub caller: ConnectedClient,
     _gauge: OpenConnection,
     granted_tunnel: Mutex<Option<Box<GrantedTunnel>>>,
     enclosing_tunnel: Option<(EnclosingTunnel, Option<TunnelSlot>)>,
 }
 
-/// A CONNECT that is answered with 200.
+/// A CONNECT that was answered with 200.
 #[derive(Debug)]
 struct GrantedTunnel {
     record: RequestRecord,
@@ -74,14 +77,14 @@ struct GrantedTunnel {
     mode: TunnelMode,
 }
 
-/// What follows the 200.
+/// The handling of the bytes after the 200.
 #[derive(Debug)]
 enum TunnelMode {
-    /// TLS to this origin, of which no more than the first bytes are looked at.
+    /// TLS to this origin; the proxy inspects only the first bytes.
     Opaque(Box<OpaqueTunnel>, TunnelSlot),
-    /// HTTP in the clear, if anything, of this crawler.
+    /// Cleartext HTTP of this crawler, if anything.
     Plain(CrawlerIdentity, TunnelSlot),
-    /// TLS that ends here, or HTTP in the clear.
+    /// TLS that the proxy terminates, or cleartext HTTP.
     Intercepted(Box<InterceptedTunnel>),
 }
 
@@ -93,7 +96,7 @@ struct OpaqueTunnel {
 }
 
 impl ConnectionContext {
-    /// The seat of a connection that begins.
+    /// Creates the context of a new connection.
     pub fn new(caller: ConnectedClient, counted: OpenConnection) -> Self {
         Self {
             caller,
@@ -103,31 +106,25 @@ impl ConnectionContext {
         }
     }
 
-    /// The tunnel that the connection is, once it has been looked into.
+    /// Returns the tunnel that the connection is, if the proxy serves the requests inside.
     pub fn enclosing_tunnel(&self) -> Option<&EnclosingTunnel> {
         self.enclosing_tunnel.as_ref().map(|(inside, _)| inside)
     }
 
     fn set_granted(&self, granted: GrantedTunnel) {
-        *self
-            .granted_tunnel
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner) = Some(Box::new(granted));
+        *self.granted_tunnel.lock() = Some(Box::new(granted));
     }
 
     fn take_granted(&mut self) -> Option<Box<GrantedTunnel>> {
-        self.granted_tunnel
-            .get_mut()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take()
+        self.granted_tunnel.get_mut().take()
     }
 }
 
 impl ProxyService {
-    /// Answers a CONNECT. What follows a granted one is `behind_connect`'s.
+    /// Answers a CONNECT. [`Self::continue_after_connect`] handles the data after a granted one.
     ///
     /// # Errors
-    /// [`Hangup`], if this crawler is refused by closing its connection.
+    /// Returns [`Hangup`] if this crawler is refused by closing its connection.
     pub(super) async fn handle_connect(
         &self,
         request: Request<Incoming>,
@@ -205,7 +202,7 @@ impl ProxyService {
         self.recorder.metrics().record_tunnel_verdict(verdict);
     }
 
-    /// The whole way of a CONNECT up to its 200: each step may refuse it.
+    /// Evaluates a CONNECT up to its 200. Each step may refuse it.
     async fn evaluate_connect(
         &self,
         request: Request<Incoming>,
@@ -225,7 +222,7 @@ impl ProxyService {
         if !includes_port(&self.tunnels.settings.connect_ports, host.port()) {
             let refusal = Refusal::new(Reason::PortDenied, Stage::Connect);
             return Err(refusal
-                .with_detail("the port is none that a tunnel may go to")
+                .with_detail("the port is not in the configured CONNECT ports")
                 .into());
         }
         let asked = TunnelFacts {
@@ -254,7 +251,8 @@ impl ProxyService {
         Ok((host, onward))
     }
 
-    /// Looks into a tunnel; into one that is refused, only to say so.
+    /// Prepares the interception of a tunnel. A refused one is intercepted only to deliver the
+    /// refusal.
     fn prepare_interception(
         &self,
         host: &HostTarget,
@@ -288,14 +286,14 @@ impl ProxyService {
         })))
     }
 
-    /// A tunnel of which nothing will be seen: judged by its host, dialled.
+    /// Evaluates an opaque tunnel by its host and dials the origin.
     async fn open_opaque(
         &self,
         facts: TunnelFacts,
         snapshot: &mut Arc<ProxyPolicySnapshot>,
         record: &mut RequestRecord,
     ) -> Result<TunnelMode, BoxedRefusal> {
-        // Before the gate: a tunnel for which there is no room must not cost its host a turn.
+        // Before the gate: a tunnel without a slot must not use up a turn of its host.
         let place = self.acquire_slot(&facts.host)?;
         let way = TunnelServices {
             destinations: &*self.address_vetter,
@@ -334,13 +332,14 @@ impl ProxyService {
 
     fn acquire_slot(&self, host: &HostTarget) -> Result<TunnelSlot, Refusal> {
         let overloaded = || {
-            Refusal::new(Reason::Overloaded, Stage::Connect)
-                .with_detail("as many tunnels to the host are open as there may be")
+            Refusal::new(Reason::Overloaded, Stage::Connect).with_detail(
+                "the number of open tunnels to this host has reached limits.tunnels_per_host",
+            )
         };
         self.tunnels.acquire(host.host()).ok_or_else(overloaded)
     }
 
-    /// Connects to where a permit says.
+    /// Connects to an address of the permit.
     async fn dial(
         &self,
         permit: TunnelPermit<VettedAddresses>,
@@ -366,7 +365,7 @@ impl ProxyService {
                 slot.record_failure();
             }
         })?;
-        // The tunnel is open, and takes none of the slots that requests have.
+        // An open tunnel does not occupy one of the host's request slots.
         slot.record_sent();
         slot.record_tunnel_opened();
         drop(slot);
@@ -382,7 +381,7 @@ impl ProxyService {
     }
 }
 
-/// Tells the record what the policy says.
+/// Copies the evaluation to the record.
 fn record_evaluation(
     record: &mut RequestRecord,
     evaluation: &TunnelEvaluation<Arc<PolicyMetrics>>,
@@ -397,7 +396,7 @@ fn includes_port(ports: &[RangeInclusive<u16>], port: u16) -> bool {
     ports.iter().any(|range| range.contains(&port))
 }
 
-/// Puts the cause of a refusal where clients show it: `Policy-451 rule=no-cgi id=9f3c01ab-1f` (decisions.md section 4).
+/// Puts the cause of a refusal where clients show it: `Policy-451 rule=no-cgi id=9f3c01ab-1f`.
 fn with_phrase(
     mut response: Response<Bytes>,
     refusal: &Refusal,
@@ -410,13 +409,14 @@ fn with_phrase(
     response
 }
 
-/// The phrase; the id is never cut, a rule's name may be.
+/// Formats the reason phrase. A rule's name may be truncated, the ID never.
 fn reason_phrase(status: u16, refusal: &Refusal, id: &str) -> String {
     let cause = match &refusal.rule {
         Some(rule) => format!("rule={}", rule.as_str()),
         None => format!("reason={}", refusal.reason.as_str()),
     };
-    let (before, after) = (format!("Policy-{status} "), format!(" id={id}"));
+    let before = format!("Policy-{status} ");
+    let after = format!(" id={id}");
     let room = MAX_PHRASE.saturating_sub(before.len() + after.len());
     let cause: String = cause.chars().take(room).collect();
     format!("{before}{cause}{after}")

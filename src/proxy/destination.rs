@@ -1,6 +1,7 @@
-//! Which addresses may be dialled: every one is checked, literals too, and only what was checked is dialled.
+//! Decides which addresses may be dialled. Every address is checked, literals too, and only checked
+//! addresses are dialled.
 //!
-//! The only maker of [`Vetted`]; the dialler takes nothing else.
+//! This module alone creates [`VettedAddresses`], and the dialler accepts nothing else.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
@@ -21,29 +22,29 @@ use crate::urls::target::{HostTarget, UrlTarget};
 use super::negative_cache::NegativeConnectCache;
 use super::resolve::{DnsResolver, Resolution, ResolveError};
 
-/// What `egress` of the configuration allows.
+/// The rules of the configuration's `egress` section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EgressRules {
-    /// Private networks that some hosts may be in; host pattern and network must both fit.
+    /// Exceptions for private networks; both the host pattern and the network must match.
     pub allow_private: Vec<PrivateHost>,
-    /// Whether loopback addresses may be dialled: for tests.
+    /// If set, loopback addresses may be dialled. For tests.
     pub allow_loopback: bool,
     /// The ports that may be dialled.
     pub ports: Vec<RangeInclusive<u16>>,
-    /// Addresses of the proxy itself, never dialled whatever else is allowed.
+    /// The proxy's own listeners, which are never dialled.
     pub own_listeners: Vec<SocketAddr>,
 }
 
 /// One entry of `egress.allow_private`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PrivateHost {
-    /// A host, or `*.domain` for every host below a domain.
+    /// A host name, or `*.domain` for every host below a domain.
     pub host: String,
     /// The network that it may be in.
     pub cidr: IpNet,
 }
 
-/// Addresses that passed, in the order in which they should be tried. Never empty.
+/// Addresses that passed the checks, in the order in which they should be tried. Never empty.
 #[derive(Clone, Debug)]
 pub struct VettedAddresses {
     addresses: SmallVec<[SocketAddr; 2]>,
@@ -51,7 +52,7 @@ pub struct VettedAddresses {
 }
 
 impl VettedAddresses {
-    /// The addresses, the preferred one first.
+    /// Returns the addresses, the preferred one first.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -76,7 +77,7 @@ impl AddressList for VettedAddresses {
     }
 }
 
-/// Resolves and vets.
+/// Resolves host names and checks their addresses.
 #[derive(Debug)]
 pub struct AddressVetter {
     resolver: DnsResolver,
@@ -85,27 +86,28 @@ pub struct AddressVetter {
     negative_cache: Arc<NegativeConnectCache>,
 }
 
-/// Names that belong to no public host: they resolve only where the configuration says so.
+/// Names that never belong to a public host: they resolve only if the configuration names them.
 const LOCAL_NAMES: [&str; 5] = ["localhost", "local", "internal", "home.arpa", "onion"];
 
 impl AddressVetter {
-    /// Vets what the resolver finds by the rules of `egress`.
+    /// Creates a vetter that applies `egress` to the resolver's results.
     pub fn new(resolver: DnsResolver, egress: EgressRules, metrics: Metrics) -> Self {
-        let dead = Arc::new(NegativeConnectCache::new(resolver.clock().clone()));
+        let negative_cache = Arc::new(NegativeConnectCache::new(resolver.clock().clone()));
         Self {
             resolver,
             egress,
             metrics,
-            negative_cache: dead,
+            negative_cache,
         }
     }
 
-    /// The addresses of a canonical host that are known to refuse connections, and for how long.
+    /// Returns the addresses of a canonical host that are known to refuse connections, and for how
+    /// long.
     pub fn refused_addresses(&self, host: &str) -> Vec<(SocketAddr, Duration)> {
         self.negative_cache.refused_on(&self.cached_addresses(host))
     }
 
-    /// The addresses of a canonical host that are known without asking.
+    /// Returns the addresses of a canonical host that are known without a query.
     pub fn cached_addresses(&self, host: &str) -> Vec<IpAddr> {
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse();
         literal.map_or_else(
@@ -114,7 +116,8 @@ impl AddressVetter {
         )
     }
 
-    /// What refuses connections: whoever dials what was vetted tells it.
+    /// Returns the cache of addresses that refuse connections. The dialler records its results in
+    /// it.
     pub fn negative_cache(&self) -> &Arc<NegativeConnectCache> {
         &self.negative_cache
     }
@@ -136,22 +139,22 @@ impl AddressVetter {
         }
         let Resolution {
             addresses,
-            resolved_in: found_in,
-            retry_in: again_in,
+            resolved_in,
+            retry_in,
         } = self.resolver.resolve(host).await;
         let addresses = addresses.map_err(|error| match error {
-            ResolveError::NoSuchName => DestinationError::NoSuchName(again_in),
-            ResolveError::Failed => DestinationError::LookupFailed(again_in),
-            ResolveError::Timeout => DestinationError::LookupTimeout(again_in),
+            ResolveError::NoSuchName => DestinationError::NoSuchName(retry_in),
+            ResolveError::Failed => DestinationError::LookupFailed(retry_in),
+            ResolveError::Timeout => DestinationError::LookupTimeout(retry_in),
         })?;
         self.vet_all(host, &addresses, port)
             .map(|vetted| VettedAddresses {
-                resolved_in: found_in,
+                resolved_in,
                 ..vetted
             })
     }
 
-    /// Drops what must not be dialled and keeps the rest.
+    /// Drops the addresses that must not be dialled.
     fn vet_all(
         &self,
         host: &str,
@@ -179,7 +182,7 @@ impl AddressVetter {
         }
     }
 
-    /// The range for which an address is refused, if it is.
+    /// Returns the address class because of which an address is refused.
     fn refused_class(&self, host: &str, address: IpAddr, port: u16) -> Option<AddressClass> {
         let class = classify(address);
         let plain = to_unmapped(address);
@@ -256,18 +259,13 @@ impl EgressRules {
         self.allow_private.iter().any(|entry| entry.covers(host))
     }
 
-    /// Whether a listener of this process would answer there: all of 127.0.0.0/8 and ::1 reach a loopback listener
-    /// as far as anybody can tell beforehand, and a listener on every address is reached by any of the machine's.
+    /// Returns `true` if a listener of this process may answer at the address. Every loopback
+    /// address is assumed to reach a loopback listener, and every address of this machine a
+    /// listener on the unspecified address.
     fn is_own_listener(&self, address: IpAddr, port: u16) -> bool {
-        let reaches = |own: &SocketAddr| {
-            own.ip() == address
-                || address.is_unspecified()
-                || (own.ip().is_loopback() && address.is_loopback())
-                || (own.ip().is_unspecified() && is_local_address(address))
-        };
         self.own_listeners
             .iter()
-            .any(|own| own.port() == port && reaches(own))
+            .any(|own| own.port() == port && may_reach(own.ip(), address))
     }
 }
 
@@ -282,7 +280,15 @@ impl PrivateHost {
     }
 }
 
-/// An address that can be bound is one of the machine's. Asked only for the port of a listener on every address.
+/// Returns `true` if a connection to `address` may reach a listener that is bound to `own`.
+fn may_reach(own: IpAddr, address: IpAddr) -> bool {
+    own == address
+        || address.is_unspecified()
+        || (own.is_loopback() && address.is_loopback())
+        || (own.is_unspecified() && is_local_address(address))
+}
+
+/// Returns `true` if the address can be bound, which means that it belongs to this machine.
 fn is_local_address(address: IpAddr) -> bool {
     std::net::UdpSocket::bind((address, 0)).is_ok()
 }

@@ -1,4 +1,4 @@
-//! Connecting to vetted addresses: happy eyeballs (RFC 8305) over a list that is already known.
+//! Connects to vetted addresses: Happy Eyeballs (RFC 8305) over a list that is already resolved.
 
 use std::collections::VecDeque;
 use std::io;
@@ -13,22 +13,22 @@ use crate::pipeline::permit::OriginTimeouts;
 
 use super::destination::VettedAddresses;
 
-/// How long one attempt has before the next begins beside it (RFC 8305 section 5).
+/// The time before the next attempt starts in parallel (RFC 8305 section 5).
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Addresses tried at most.
+/// The maximum number of addresses that are tried.
 pub(super) const MAX_ATTEMPTS: usize = 4;
 
-/// How long connecting may take.
+/// The time limits of connecting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DialLimits {
-    /// One attempt.
+    /// The limit of one attempt.
     pub connect: Duration,
-    /// All of them together.
+    /// The limit of all attempts together.
     pub total: Duration,
 }
 
 impl DialLimits {
-    /// With what the policy says in place of the configuration.
+    /// Returns these limits with the policy's values in place of the configured ones.
     pub fn with_overrides(self, timeouts: OriginTimeouts) -> Self {
         Self {
             connect: timeouts.connect.unwrap_or(self.connect),
@@ -37,21 +37,21 @@ impl DialLimits {
     }
 }
 
-/// Why no address could be connected to.
+/// The cause if no address could be connected to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DialError {
-    /// Refused, or reset before it stood.
+    /// The connection was refused, or reset before it was established.
     Refused,
-    /// No answer in time.
+    /// No answer arrived in time.
     Timeout,
-    /// No way to the address.
+    /// There is no route to the address.
     Unreachable,
-    /// Anything else, such as no free port or file descriptor.
+    /// Any other failure, such as running out of ports or file descriptors.
     Other,
 }
 
 impl DialError {
-    /// What two attempts come to.
+    /// Returns the failure to report after two failed attempts.
     fn combine(self, later: Self) -> Self {
         match (self, later) {
             (_, Self::Timeout | Self::Other) => later,
@@ -65,7 +65,8 @@ impl DialError {
 /// Connects to the first of the vetted addresses that answers.
 ///
 /// # Errors
-/// The failure that leaves the most hope: all refuse, or cannot be reached, only if no attempt failed otherwise.
+/// Returns the failure that is most likely to be temporary: [`DialError::Refused`] or
+/// [`DialError::Unreachable`] only if no attempt failed for another reason.
 pub async fn dial(
     vetted: &VettedAddresses,
     limits: DialLimits,
@@ -77,7 +78,7 @@ pub async fn dial(
     }
 }
 
-/// Families take turns, beginning with that of the first address.
+/// Alternates between the address families, beginning with the family of the first address.
 fn interleave(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
     let first_is_v6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
     let (mut first, mut second): (VecDeque<SocketAddr>, VecDeque<SocketAddr>) =
@@ -91,7 +92,7 @@ fn interleave(addresses: &[SocketAddr]) -> VecDeque<SocketAddr> {
     order
 }
 
-/// Begins an attempt, and another beside it whenever one fails or takes too long.
+/// Starts an attempt, and another in parallel whenever one fails or takes too long.
 async fn race(
     mut order: VecDeque<SocketAddr>,
     attempt_timeout: Duration,
@@ -100,13 +101,13 @@ async fn race(
     let mut worst = DialError::Unreachable;
     while let Some(address) = order.pop_front() {
         if order.is_empty() && attempts.is_empty() {
-            // The usual case: one address, no task of its own.
+            // The usual case: one address, which needs no task.
             return attempt(address, attempt_timeout).await;
         }
         attempts.spawn(attempt(address, attempt_timeout));
         let mut stagger = pin!(sleep(ATTEMPT_DELAY));
         tokio::select! {
-            Some(ended) = attempts.join_next() => match ended {
+            Some(result) = attempts.join_next() => match result {
                 Ok(Ok(connected)) => return Ok(connected),
                 Ok(Err(error)) => worst = worst.combine(error),
                 Err(_) => worst = DialError::Other,
@@ -114,8 +115,8 @@ async fn race(
             () = &mut stagger => {}
         }
     }
-    while let Some(ended) = attempts.join_next().await {
-        match ended {
+    while let Some(result) = attempts.join_next().await {
+        match result {
             Ok(Ok(connected)) => return Ok(connected),
             Ok(Err(error)) => worst = worst.combine(error),
             Err(_) => worst = DialError::Other,
@@ -133,7 +134,7 @@ async fn attempt(
         Ok(Err(error)) => return Err(classify_error(&error)),
         Err(_) => return Err(DialError::Timeout),
     };
-    // What answers must be what was vetted, whatever the machine's packet filter makes of it.
+    // The connected address must be the vetted one, whatever the machine's packet filter does.
     if stream.peer_addr().ok() != Some(address) {
         return Err(DialError::Unreachable);
     }

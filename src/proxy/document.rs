@@ -1,8 +1,11 @@
-//! Documents: what is read of an origin's body before any of it is sent on, and how one is changed.
+//! The document stage: reads the beginning of an origin's body before any of it is sent, and
+//! rewrites documents.
 //!
-//! A body that nothing asks about does not come here. One that is read is kept as it came, in the origin's coding, and
-//! sent on untouched behind the judgement; one that is changed is decoded, rewritten while it streams, and sent in no
-//! coding. What is held back per request: `max_buffer` as it came, 64 KiB of it decoded, and the tokenizer's 256 KiB.
+//! Only bodies that the policy inspects or changes get here. A body that is only inspected is kept
+//! as it arrived, in the origin's coding, and sent unchanged after the evaluation. A body that is
+//! changed is decoded, rewritten while it streams, and sent without a content coding. Each request
+//! buffers at most `max_buffer` bytes as received, 64 KiB of decoded text, and 256 KiB in the
+//! tokenizer.
 
 mod buffer;
 mod charset;
@@ -43,27 +46,28 @@ pub use document_body::DocumentBody;
 
 pub(super) use header_fields::prepare as prepare_request;
 
-/// The body of an answer that passed.
+/// The body of a response to be sent.
 #[derive(Debug)]
 pub enum OutgoingBody {
-    /// As it comes.
+    /// The origin's body, unchanged.
     Streamed(Box<ResponseDownload>),
-    /// Read in part, or changed.
+    /// A body that was read in part, or is changed.
     Document(Box<DocumentBody>),
 }
 
-/// Whether an answer's body must be looked at before its head may be sent, or its head be changed with it.
+/// Returns `true` if a response's body must be read before its head can be sent, or if the body or
+/// its head is changed.
 pub(super) fn is_needed<C>(evaluation: &Evaluation<C>, head: &Parts) -> bool {
     response::document_requirements(evaluation, head).is_some()
         || response::plan_rewrite(evaluation, head).is_some()
         || response::content_use(evaluation, head) != ContentUse::Ignore
 }
 
-/// The document stage: reads what has to be read, judges it, and prepares what is changed. `head` is the origin's; only what
-/// a change of the body takes with it is changed in it.
+/// Runs the document stage: reads the needed part of the body, evaluates it, and prepares the
+/// changes. `head` is the origin's; only fields that depend on a changed body are modified.
 ///
 /// # Errors
-/// The refusal that takes the place of the origin's answer, of which nothing has been sent.
+/// Returns the refusal that replaces the origin's response, of which nothing has been sent.
 pub(super) async fn run_stage(
     evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
     head: &mut Parts,
@@ -74,60 +78,37 @@ pub(super) async fn run_stage(
     let coding = ContentCoding::from_headers(&head.headers)
         .and_then(|coding| check_not_partial(head).map(|()| coding));
     let keep = evaluation.url_detail(Stage::Document);
-    let broken = |error| broken_body_refusal(error, keep);
-    let mut read = None;
-    if let Some(wanted) = response::document_requirements(evaluation, head) {
-        let source = DocumentSource {
-            target: &evaluation.facts.target,
-            agent: wanted.agent,
-        };
-        let plan = ReadPlan::for_document(head, wanted.body_prefix, evaluation.max_buffer());
-        let found = match coding {
-            Ok(coding) => prefix::read_prefix(&mut download, coding, &plan, &source)
-                .await
-                .map_err(broken)?,
-            Err(UnsupportedCoding) => DocumentPrefix::unreadable(),
-        };
-        metrics.record_document(found.outcome());
-        let facts = found.facts.clone();
-        response::evaluate_document(evaluation, head, facts.as_facts())?;
-        read = Some(found);
-    }
+    let mut read = read_facts(evaluation, head, &mut download, coding, metrics).await?;
     let content = response::content_use(evaluation, head);
     let hashing = coding
         .ok()
         .filter(|_| content != ContentUse::Ignore)
         .map(|coding| Box::new(ContentHasher::new(coding)));
-    if let (ContentUse::Check, Ok(coding), Some(learning)) = (content, coding, outcome_recorder) {
-        let held = &mut read.get_or_insert_default().buffer;
-        match prefix::buffer_body(held, &mut download, evaluation.max_buffer())
+    if let (ContentUse::Check, Ok(coding), Some(recorder)) = (content, coding, outcome_recorder) {
+        let buffer = &mut read.get_or_insert_default().buffer;
+        match prefix::buffer_body(buffer, &mut download, evaluation.max_buffer())
             .await
-            .map_err(broken)?
+            .map_err(|error| broken_body_refusal(error, keep))?
         {
             BufferExtent::Whole => {
-                let hash = content_hash::hash_buffer(held, coding);
+                let hash = content_hash::hash_buffer(buffer, coding);
                 hash.map_or(Ok(()), |hash| {
-                    response::check_content(evaluation, head, learning, &hash)
+                    response::check_content(evaluation, head, recorder, &hash)
                 })?;
             }
             BufferExtent::Beginning => metrics.record_document(DocumentOutcome::TooLarge),
         }
     }
-    let kept =
-        |read: Option<DocumentPrefix>| read.map_or_else(BodyBuffer::default, |read| read.buffer);
     let Some(changes) = response::plan_rewrite(evaluation, head) else {
-        return Ok(OutgoingBody::Document(Box::new(DocumentBody::untouched(
-            kept(read),
-            download,
-            hashing,
-        ))));
+        let body = DocumentBody::untouched(buffer_of(read), download, hashing);
+        return Ok(OutgoingBody::Document(Box::new(body)));
     };
     if evaluation.facts.method == Method::HEAD {
         header_fields::adjust_response(&mut head.headers, changes, None);
         return Ok(OutgoingBody::Streamed(download));
     }
     let Ok(coding) = coding else {
-        let untouched = DocumentBody::untouched(kept(read), download, None);
+        let untouched = DocumentBody::untouched(buffer_of(read), download, None);
         metrics.record_document(DocumentOutcome::Unreadable);
         return if changes.is_stripping() {
             Err(unstrippable_refusal(keep))
@@ -143,30 +124,58 @@ pub(super) async fn run_stage(
                 target: &evaluation.facts.target,
                 agent: "",
             };
-            let kept = read.take().map(|read| read.buffer);
-            let found = prefix::resume_prefix(kept, &mut download, coding, &plan, &source)
+            let buffer = read.take().map(|read| read.buffer);
+            let prefix = prefix::resume_prefix(buffer, &mut download, coding, &plan, &source)
                 .await
-                .map_err(broken)?;
-            let encoding = found.encoding.unwrap_or(encoding_rs::UTF_8);
-            read = Some(found);
+                .map_err(|error| broken_body_refusal(error, keep))?;
+            let encoding = prefix.encoding.unwrap_or(encoding_rs::UTF_8);
+            read = Some(prefix);
             encoding
         }
     };
     metrics.record_document(DocumentOutcome::Changed);
     header_fields::adjust_response(&mut head.headers, changes, Some(encoding));
-    let change = DocumentRewriter::new(changes, coding, encoding);
-    Ok(OutgoingBody::Document(Box::new(DocumentBody::rewritten(
-        kept(read),
-        download,
-        hashing,
-        change,
-    ))))
+    let rewriter = DocumentRewriter::new(changes, coding, encoding);
+    let body = DocumentBody::rewritten(buffer_of(read), download, hashing, rewriter);
+    Ok(OutgoingBody::Document(Box::new(body)))
 }
 
-/// The refusal of a body from which something has to be gone, and that cannot be changed.
+/// Reads as much of the document as its rules need, and evaluates them.
+async fn read_facts(
+    evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
+    head: &Parts,
+    download: &mut ResponseDownload,
+    coding: Result<ContentCoding, UnsupportedCoding>,
+    metrics: &Metrics,
+) -> Result<Option<DocumentPrefix>, Box<Refusal>> {
+    let Some(wanted) = response::document_requirements(evaluation, head) else {
+        return Ok(None);
+    };
+    let source = DocumentSource {
+        target: &evaluation.facts.target,
+        agent: wanted.agent,
+    };
+    let plan = ReadPlan::for_document(head, wanted.body_prefix, evaluation.max_buffer());
+    let prefix = match coding {
+        Ok(coding) => prefix::read_prefix(download, coding, &plan, &source)
+            .await
+            .map_err(|error| broken_body_refusal(error, evaluation.url_detail(Stage::Document)))?,
+        Err(UnsupportedCoding) => DocumentPrefix::unreadable(),
+    };
+    metrics.record_document(prefix.outcome());
+    let facts = prefix.facts.clone();
+    response::evaluate_document(evaluation, head, facts.as_facts())?;
+    Ok(Some(prefix))
+}
+
+fn buffer_of(read: Option<DocumentPrefix>) -> BodyBuffer {
+    read.map_or_else(BodyBuffer::default, |read| read.buffer)
+}
+
+/// Returns the refusal of a body that must be changed and cannot be decoded.
 fn unstrippable_refusal(keep: UrlRetention) -> Box<Refusal> {
     let refusal = Refusal::new(Reason::UpstreamProtocol, Stage::Document).with_detail(UNREADABLE);
-    // That is the policy's doing: of the document nothing is learned.
+    // The cause is the policy: the ledger records no failure of the document.
     Box::new(Refusal {
         error: Some("http_response_content_coding"),
         failure: None,
@@ -175,10 +184,10 @@ fn unstrippable_refusal(keep: UrlRetention) -> Box<Refusal> {
     })
 }
 
-const UNREADABLE: &str = "the policy strips this document, and the origin sent it in a content coding that was not \
-                          asked for and cannot be undone, or a part of it only";
+const UNREADABLE: &str = "the policy strips this document, but the origin sent only a part of it, or \
+                          used a content coding that was not requested and that the proxy cannot decode";
 
-/// The middle of a document says nothing of the whole.
+/// Rejects a partial response: the middle of a document does not allow conclusions about the whole.
 fn check_not_partial(head: &Parts) -> Result<(), UnsupportedCoding> {
     if head.status != http::StatusCode::PARTIAL_CONTENT {
         return Ok(());
@@ -186,9 +195,9 @@ fn check_not_partial(head: &Parts) -> Result<(), UnsupportedCoding> {
     Err(UnsupportedCoding)
 }
 
-/// The origin's body broke off while nothing of it was sent: the client hears of it in a status.
+/// Returns the refusal for an origin's body that broke off before any of it was sent to the client.
 fn broken_body_refusal(error: BodyError, keep: UrlRetention) -> Box<Refusal> {
-    let (reason, fails) = match error {
+    let (reason, failure) = match error {
         BodyError::Incomplete | BodyError::ClientLeft => {
             (Reason::UpstreamProtocol, Some(FailureKind::Temporary))
         }
@@ -196,16 +205,15 @@ fn broken_body_refusal(error: BodyError, keep: UrlRetention) -> Box<Refusal> {
         BodyError::TooLarge => (Reason::BodyTooLarge, None),
     };
     let refusal = Refusal::new(reason, Stage::Document);
-    let (error, failing) = (Some(error.as_str()), fails.or(refusal.failure));
     Box::new(Refusal {
-        error,
-        failure: failing,
+        error: Some(error.as_str()),
+        failure: failure.or(refusal.failure),
         url_detail: keep,
         ..refusal
     })
 }
 
-/// What a document says, owned.
+/// The facts of a document, owned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnedDocumentFacts {
     title: String,

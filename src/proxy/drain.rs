@@ -1,5 +1,5 @@
-//! Going down without losing an answer: no new connections, idle ones closed, requests under way finished, and after
-//! `timeouts.drain` cut off.
+//! Graceful shutdown: stops accepting connections, closes idle ones, finishes open requests, and
+//! cuts them off after `timeouts.drain`.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -11,37 +11,39 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::sync::futures::OwnedNotified;
 
-/// Begins a drain, once.
+/// Starts a drain. It begins at most once.
 #[derive(Clone, Debug)]
 pub struct Drain(Arc<DrainState>);
 
-/// Sees a drain begin and end. Whoever holds one is waited for.
+/// Observes the beginning and the end of a drain. The drain waits until every watch is dropped.
 ///
-/// Asking again costs one comparison and one load, so a connection asks whenever it is polled.
+/// A poll costs one comparison and one load if nothing changed, so a connection may check on every
+/// poll.
 #[derive(Debug)]
 pub struct DrainWatch {
     shared: Arc<DrainState>,
-    /// Who is told of the next stage, and what tells it.
+    /// The waker and the stage for which the notification is registered, and the notification of
+    /// the next stage.
     notified: Option<(Waker, DrainStage, Pin<Box<OwnedNotified>>)>,
 }
 
-/// How far a drain has come.
+/// The stage of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DrainStage {
-    /// It has not begun.
+    /// The drain has not begun.
     Serving,
-    /// Nothing new is begun; what is under way is finished.
+    /// No connection is accepted; open requests are finished.
     Draining,
-    /// What is under way still is given up.
+    /// Open requests are aborted.
     CutOff,
 }
 
-/// How a drain ended.
+/// The outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainOutcome {
-    /// All that was under way was finished.
+    /// Everything was finished.
     Finished,
-    /// So many, connections and other tasks, were cut off.
+    /// This number of connections and other tasks was cut off.
     CutOff(usize),
 }
 
@@ -54,7 +56,7 @@ struct DrainState {
 }
 
 impl Drain {
-    /// Not draining yet.
+    /// Creates a drain that has not begun, and its first watch.
     pub fn new() -> (Self, DrainWatch) {
         let shared = DrainState {
             stage: AtomicU8::new(DrainStage::Serving as u8),
@@ -67,34 +69,35 @@ impl Drain {
         (drain, watch)
     }
 
-    /// One more that sees it begin.
+    /// Returns another watch.
     pub fn watch(&self) -> DrainWatch {
         DrainWatch::new(&self.0)
     }
 
-    /// Begins. Doing so again changes nothing.
+    /// Begins the drain. Further calls have no effect.
     pub fn begin(&self) {
         self.0.advance(DrainStage::Draining);
     }
 
-    /// Ends what is under way still.
+    /// Aborts everything that is still open.
     pub fn cut_off(&self) {
         self.0.advance(DrainStage::CutOff);
     }
 
-    /// Ready once nobody watches any more: every connection has ended.
+    /// Waits until all watches are dropped, which means that every connection has ended.
     pub async fn wait_finished(&self) {
         loop {
-            let gone = self.0.all_dropped.notified();
+            let all_dropped = self.0.all_dropped.notified();
             if self.0.watches.load(Ordering::Acquire) == 0 {
                 return;
             }
-            gone.await;
+            all_dropped.await;
         }
     }
 
-    /// The whole of it: `timeouts.drain_delay` in which all goes on, for balancers to notice; the beginning; at most
-    /// `timeouts.drain` for what is under way, which is cut off then.
+    /// Runs the whole drain: waits for `timeouts.drain_delay`, so that load balancers notice;
+    /// begins; waits at most `timeouts.drain` (`patience`) for open requests; and cuts off the
+    /// rest.
     pub async fn run(&self, delay: Duration, patience: Duration) -> DrainOutcome {
         tokio::time::sleep(delay).await;
         self.begin();
@@ -116,8 +119,8 @@ impl Drain {
 }
 
 impl DrainState {
-    /// Tells of each stage once: a watch that was told waits for another stage, and would miss what comes behind a
-    /// stage that is told again.
+    /// Notifies the watches of each stage once: a watch that has been notified waits for another
+    /// stage, and would miss the stage after a repeated one.
     fn advance(&self, stage: DrainStage) {
         if self.stage.fetch_max(stage as u8, Ordering::AcqRel) < stage as u8 {
             self.changed.notify_waiters();
@@ -142,12 +145,12 @@ impl DrainWatch {
         }
     }
 
-    /// Whether it has begun.
+    /// Returns `true` if the drain has begun.
     pub fn has_begun(&self) -> bool {
         self.shared.stage() > DrainStage::Serving
     }
 
-    /// Ready once it has begun.
+    /// Waits until the drain has begun.
     pub async fn wait_begun(&mut self) {
         poll_fn(|cx| match self.poll_stage(cx) {
             DrainStage::Serving => Poll::Pending,
@@ -156,7 +159,7 @@ impl DrainWatch {
         .await;
     }
 
-    /// The stage now. The task is woken when the next one is reached.
+    /// Returns the current stage. The task is woken when the next one is reached.
     pub fn poll_stage(&mut self, cx: &mut Context<'_>) -> DrainStage {
         let now = self.shared.stage();
         if let Some((waker, stage, _)) = &self.notified
@@ -165,7 +168,7 @@ impl DrainWatch {
         {
             return now;
         }
-        // Made before the stage is read: a change in between is told, too.
+        // Created before the stage is read, so that a change in between is not missed.
         let mut notified = Box::pin(Arc::clone(&self.shared.changed).notified_owned());
         let now = self.shared.stage();
         if notified.as_mut().poll(cx).is_ready() {
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_drain_that_begins_twice_is_cut_off_all_the_same() {
+    async fn a_drain_that_begins_twice_is_still_cut_off() {
         let (drain, mut watch) = Drain::new();
         let task = tokio::spawn(poll_fn(move |cx| match watch.poll_stage(cx) {
             DrainStage::CutOff => Poll::Ready(()),
@@ -232,12 +235,12 @@ mod tests {
         drain.cut_off();
         tokio::time::timeout(NEVER, task)
             .await
-            .expect("it is told")
+            .expect("the watch is notified")
             .unwrap();
     }
 
     #[tokio::test]
-    async fn what_is_under_way_is_cut_off_in_the_end() {
+    async fn stubborn_tasks_are_cut_off_in_the_end() {
         let (drain, mut watch) = Drain::new();
         let stubborn = tokio::spawn(async move {
             watch.wait_begun().await;

@@ -1,10 +1,11 @@
 //! The head reader: a wrapper around a client's socket that reads request heads before hyper does.
 //!
-//! hyper answers some requests before any service runs, and refuses bytes that crawlers send in URLs. So heads are
-//! collected whole, read strictly, answered in full where they are refused, and handed on with such bytes encoded.
-//! The bytes of a body whose head tells their number are counted past. After a head with a chunked body or another
-//! protocol behind it the reader steps aside, and that request is the connection's last: every head that is served was
-//! read here. It is no second framing parser.
+//! hyper answers some requests before any service runs, and refuses bytes that crawlers send in
+//! URLs. The head reader therefore collects each head completely, parses it strictly, answers it if
+//! it is refused, and passes it on with such bytes percent-encoded. If the head declares a body
+//! length, the reader counts the bytes of the body. A chunked body or another protocol after a head
+//! is not parsed: that request is the last one of its connection, so every head that is served was
+//! checked here. The reader is not a second implementation of message framing.
 
 mod client_socket;
 mod client_stream;

@@ -1,6 +1,6 @@
-//! Which header fields travel through the proxy (RFC 9110 section 7.6, decisions.md section 3).
+//! Filters the header fields of forwarded messages (RFC 9110 section 7.6).
 //!
-//! Fields are changed in place, in one pass over those that there are.
+//! Fields are changed in place, in one pass.
 
 use http::header::{
     CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION,
@@ -15,7 +15,7 @@ use crate::urls::target::UrlTarget;
 
 use super::local_reply::{CRAWL_STATUS, PROXY_STATUS};
 
-/// Whether a field belongs to one connection, or to whoever runs this proxy.
+/// Returns `true` for fields that belong to one connection, or to the operator of this proxy.
 fn is_hop_by_hop(name: &str) -> bool {
     matches!(
         name,
@@ -32,68 +32,66 @@ fn is_hop_by_hop(name: &str) -> bool {
     )
 }
 
-/// Whether a field of a request tells origins about the crawler's network, or is answered by the proxy itself.
+/// Returns `true` for request fields that reveal the crawler's network to origins, or that the
+/// proxy itself handles.
 fn is_for_proxy(name: &str) -> bool {
     matches!(name, "expect" | "forwarded" | "priority" | "warcprox-meta")
         || name.starts_with("x-forwarded-")
         || is_trace_context(name)
 }
 
-/// Whose crawl a request belongs to is no business of the site that is crawled: traces end here.
+/// Returns `true` for trace context. The proxy does not forward it: the crawled site has no
+/// business with the crawl's traces.
 fn is_trace_context(name: &str) -> bool {
     matches!(name, "traceparent" | "tracestate" | "baggage")
 }
 
-/// `Crawl-*` from outside: a site cannot forge one, a crawler's hints end here.
+/// Returns `true` for `Crawl-*` fields. A site cannot forge one, and a crawler's hints are not
+/// forwarded.
 fn is_crawl_field(name: &str) -> bool {
     name.starts_with("crawl-")
 }
 
-/// Whether a field of an answer would lead the client around the proxy: to the same host by QUIC, or at another port
-/// (RFC 7838).
+/// Returns `true` for response fields that would lead the client around the proxy: to the same host
+/// over QUIC or to another port (RFC 7838).
 fn bypasses_proxy(name: &str) -> bool {
     name == "alt-svc"
 }
 
-/// Fields that a `Connection` field cannot nominate away: they say where a message goes and where it ends.
+/// Fields that a `Connection` field cannot remove: they route and frame a message.
 const NEVER_NOMINATED: [HeaderName; 4] = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, VIA];
 
-/// This proxy in a `Via` field.
+/// The name of this proxy in `Via` fields.
 #[derive(Clone, Debug)]
 pub struct ViaName {
-    /// `crawlgate-1f3a…`: unique to the running process, so that a chain of two proxies is no loop.
+    /// The pseudonym, such as `crawlgate-1f3a…`. It is unique to the running process, so that a
+    /// chain of two proxies is not taken for a loop.
     pseudonym: Box<str>,
     request: HeaderValue,
     request_1_0: HeaderValue,
 }
 
 impl ViaName {
-    /// The name of this process, made of its instance prefix.
+    /// Creates the name from the process's instance prefix.
     pub fn new(instance: &str) -> Self {
         let pseudonym = format!("crawlgate-{instance}");
-        let value = |version: &str| {
-            HeaderValue::from_str(&format!("{version} {pseudonym}"))
-                .unwrap_or(HeaderValue::from_static("1.1 crawlgate"))
-        };
         Self {
-            request: value("1.1"),
-            request_1_0: value("1.0"),
+            request: via_value("1.1", &pseudonym),
+            request_1_0: via_value("1.0", &pseudonym),
             pseudonym: pseudonym.into(),
         }
     }
 
-    /// Whether a message has come through this process before.
+    /// Returns `true` if a message has passed through this process before.
     pub fn is_named_in(&self, headers: &HeaderMap) -> bool {
-        let names_us = |value: &HeaderValue| {
-            value
-                .as_bytes()
-                .split(|b| matches!(b, b',' | b' ' | b'\t'))
-                .any(|w| w == self.pseudonym.as_bytes())
-        };
-        headers.get_all(VIA).iter().any(names_us)
+        headers
+            .get_all(VIA)
+            .iter()
+            .flat_map(|value| value.as_bytes().split(|b| matches!(b, b',' | b' ' | b'\t')))
+            .any(|word| word == self.pseudonym.as_bytes())
     }
 
-    /// Adds this proxy behind those that the message came through already.
+    /// Adds this proxy after those that the message has already passed through.
     fn append(&self, headers: &mut HeaderMap, version: Version) {
         let value = if version == Version::HTTP_10 {
             &self.request_1_0
@@ -104,7 +102,12 @@ impl ViaName {
     }
 }
 
-/// Makes a client's fields those of a request to the origin.
+fn via_value(version: &str, pseudonym: &str) -> HeaderValue {
+    HeaderValue::from_str(&format!("{version} {pseudonym}"))
+        .unwrap_or(HeaderValue::from_static("1.1 crawlgate"))
+}
+
+/// Turns a client's header fields into those of the request to the origin.
 pub fn filter_request(headers: &mut HeaderMap, authority: &str, version: Version, via: &ViaName) {
     remove_fields(headers, |name| {
         is_hop_by_hop(name) || is_for_proxy(name) || is_crawl_field(name)
@@ -118,24 +121,26 @@ pub fn filter_request(headers: &mut HeaderMap, authority: &str, version: Version
     }
 }
 
-/// How an origin's answer tells its length.
+/// The unambiguity of a response's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseFraming {
-    /// In one way.
+    /// The length is given in one way.
     Unambiguous,
-    /// In two ways, as in response splitting: its connection is not to be believed again.
+    /// The length is given in two ways, as in response splitting: the connection is not reused.
     Ambiguous,
 }
 
-/// A body in a transfer coding other than chunked: nobody takes it off, and the field that names it does not travel.
+/// A transfer coding other than chunked: the proxy does not decode it, and does not forward the
+/// field that names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UnknownTransferCoding;
 
-/// Leaves an origin's answer with the one length that hyper has read its body by, or none (RFC 9112 section 6.3): a
-/// length beside chunks says nothing, and a list of equal lengths is one length.
+/// Reduces the framing fields of an origin's response to the one length by which hyper reads the
+/// body, or none (RFC 9112 section 6.3): a length in addition to chunks is ignored, and a list of
+/// equal lengths is one length.
 ///
 /// # Errors
-/// If the body is in another coding.
+/// Returns an error if the body has another transfer coding.
 pub fn normalize_framing(
     headers: &mut HeaderMap,
 ) -> Result<ResponseFraming, UnknownTransferCoding> {
@@ -172,7 +177,7 @@ pub fn normalize_framing(
     Ok(ResponseFraming::Unambiguous)
 }
 
-/// Makes an origin's fields those of an answer to the client.
+/// Turns an origin's header fields into those of the response to the client.
 pub fn filter_response(
     headers: &mut HeaderMap,
     status: StatusCode,
@@ -191,8 +196,9 @@ pub fn filter_response(
     );
 }
 
-/// Makes the fields of one URL's answer those of an answer to another, for which the client takes it: where it leads to
-/// is said whole if that would be elsewhere, and another host's cookies are not for the client to keep.
+/// Adjusts the fields of one URL's response that the client takes for the response of another URL:
+/// a relative `Location` becomes absolute if it would lead elsewhere, and another host's cookies
+/// are removed.
 pub fn rewrite_for_requested_url(
     headers: &mut HeaderMap,
     requested: &UrlTarget,
@@ -209,7 +215,8 @@ pub fn rewrite_for_requested_url(
     }
 }
 
-/// A `Location` as it has to be said to who asked for another URL; none if it may stay as it is.
+/// Returns the `Location` to send to a client that requested another URL, or `None` if it can stay
+/// as it is.
 fn rewritten_location(
     location: &HeaderValue,
     requested: &UrlTarget,
@@ -227,7 +234,7 @@ fn rewritten_location(
     HeaderValue::from_str(&format!("{}{fragment}", target.as_str())).ok()
 }
 
-/// Removes the fields that the function picks, and those that `Connection` names.
+/// Removes the fields that `is_removed` selects, and those that `Connection` names.
 fn remove_fields(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
     let mut removed: SmallVec<[HeaderName; 8]> = SmallVec::new();
     removed.extend(
@@ -244,7 +251,8 @@ fn remove_fields(headers: &mut HeaderMap, is_removed: impl Fn(&str) -> bool) {
     }
 }
 
-/// The fields that `Connection` names (RFC 9110 section 7.6.1), but never those that frame or route a message.
+/// Returns the fields that `Connection` names (RFC 9110 section 7.6.1), except those that frame or
+/// route a message.
 fn nominated_fields(headers: &HeaderMap) -> Vec<HeaderName> {
     let options = headers
         .get_all(CONNECTION)
@@ -256,25 +264,26 @@ fn nominated_fields(headers: &HeaderMap) -> Vec<HeaderName> {
         .collect()
 }
 
-/// Of several `Content-Type` fields the one that was judged is left: the last that is valid, as browsers have it. A
-/// client that goes by the first would otherwise see another type than the policy did.
+/// Keeps only one of several `Content-Type` fields, the one that the policy evaluates: the last
+/// valid one, as in browsers. A client that uses the first one would otherwise see another type
+/// than the policy did.
 fn normalize_content_type(headers: &mut HeaderMap) {
     if headers.get_all(CONTENT_TYPE).iter().nth(1).is_none() {
         return;
     }
-    let is_valid =
-        |value: &&HeaderValue| !essence(&String::from_utf8_lossy(value.as_bytes())).is_empty();
-    let values = || headers.get_all(CONTENT_TYPE).iter();
-    if let Some(judged) = values()
-        .rfind(is_valid)
-        .or_else(|| values().next_back())
-        .cloned()
-    {
-        headers.insert(CONTENT_TYPE, judged);
+    let values = headers.get_all(CONTENT_TYPE);
+    let evaluated = values
+        .iter()
+        .rfind(|value| !essence(&String::from_utf8_lossy(value.as_bytes())).is_empty())
+        .or_else(|| values.iter().next_back())
+        .cloned();
+    if let Some(evaluated) = evaluated {
+        headers.insert(CONTENT_TYPE, evaluated);
     }
 }
 
-/// Members of `Proxy-Status` in our name go, those of other proxies stay (RFC 9209 section 2).
+/// Removes the `Proxy-Status` members with this proxy's name and keeps those of other proxies (RFC
+/// 9209 section 2).
 fn remove_our_proxy_status(headers: &mut HeaderMap) {
     if !headers.contains_key(PROXY_STATUS) {
         return;
@@ -303,7 +312,8 @@ fn is_our_member(member: &str) -> bool {
     name.eq_ignore_ascii_case("crawlgate")
 }
 
-/// The members of a structured field list: commas inside strings do not part them.
+/// Returns the members of a structured field list. A comma inside a string does not separate
+/// members.
 fn members(value: &str) -> impl Iterator<Item = &str> {
     let mut quoted = false;
     let mut escaped = false;
@@ -321,10 +331,14 @@ mod tests {
     use super::*;
 
     fn map(fields: &[(&'static str, &str)]) -> HeaderMap {
-        let value = |v: &str| HeaderValue::from_str(v).unwrap();
         fields
             .iter()
-            .map(|(name, v)| (HeaderName::from_static(name), value(v)))
+            .map(|(name, value)| {
+                (
+                    HeaderName::from_static(name),
+                    HeaderValue::from_str(value).unwrap(),
+                )
+            })
             .collect()
     }
 

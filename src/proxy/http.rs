@@ -1,6 +1,5 @@
-//! One HTTP exchange: from hyper's request to the answer, and the record that goes with it.
+//! Serves one HTTP request: from hyper's request to the response, and the record of both.
 
-mod bare_response;
 mod early_end;
 
 use std::pin::pin;
@@ -48,43 +47,42 @@ use super::timing::{self, WaitTimes};
 use super::tunnel::TunnelLimiter;
 use super::upstream::{UpstreamClient, UpstreamError, UpstreamRequest, UpstreamResponse};
 
-pub use bare_response::bare_refusal;
 use early_end::discard_body;
 pub(crate) use early_end::{CaughtPanic, catch_panic};
 
-/// The snapshot that the proxy judges under.
+/// The policy snapshot that the proxy evaluates requests under.
 pub type ProxyPolicySnapshot = PolicySnapshot<Arc<PolicyMetrics>>;
 
-/// Everything that an exchange needs.
+/// The service that answers requests, with everything that it needs.
 #[derive(Debug)]
 pub struct ProxyService {
-    /// The policy.
+    /// The active policy.
     pub active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
-    /// Where requests wait for their host's turn.
+    /// The queue in which requests wait for their host's turn.
     pub admission_queue: Arc<AdmissionQueue>,
-    /// Names, and which addresses may be dialled.
+    /// The resolver of host names, which also decides which addresses may be dialled.
     pub address_vetter: Arc<AddressVetter>,
-    /// Hosts' robots.txt.
+    /// The cache of the hosts' robots.txt files.
     pub robots: RobotsFileCache,
-    /// What is remembered of URLs, once a policy needs that.
+    /// The ledger of URLs, once a policy needs it.
     pub ledger: Arc<OnceLock<Ledger>>,
-    /// Origins.
+    /// The client for origins.
     pub upstream: Arc<UpstreamClient>,
-    /// Records.
+    /// The recorder of requests.
     pub recorder: Recorder,
-    /// This process in `Via`.
+    /// This process's name in `Via`.
     pub via: ViaName,
-    /// How crawlers are answered.
+    /// The profile that determines the form of refusals.
     pub profile: ProfileSelection,
-    /// Tunnels.
+    /// The limiter of open tunnels.
     pub tunnels: TunnelLimiter,
-    /// What looks into them; none without a certificate authority.
+    /// The TLS interceptor, if a certificate authority is configured.
     pub interceptor: Option<Arc<Interceptor>>,
-    /// Who may ask, and how each is recognised.
+    /// The known crawlers and how they are identified.
     pub crawlers: CrawlerRegistry,
-    /// Bytes of a request's body.
+    /// The maximum size of a request body in bytes.
     pub max_request_body: u64,
-    /// How long a request's body may take.
+    /// The time limits of a request body.
     pub body_time_limits: BodyTimeLimits,
 }
 
@@ -603,7 +601,7 @@ fn body_too_large() -> Refusal {
 mod tests {
     use super::*;
 
-    /// How big the future is that serves a request.
+    /// Returns the size of the future that serves a request.
     fn size<'a, F>(
         _: impl FnOnce(&'a ProxyService, Request<Incoming>, ServiceGuard, &'a ConnectionContext) -> F,
     ) -> usize {
@@ -611,7 +609,7 @@ mod tests {
     }
 
     #[test]
-    fn what_serves_a_request_is_small_enough_to_move() {
+    fn the_future_of_a_request_is_small_enough_to_move() {
         assert!(
             size(ProxyService::handle_request) <= 2_816,
             "{}",

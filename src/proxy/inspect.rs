@@ -1,4 +1,4 @@
-//! What an exchange's parts remember of origins, for operators who look on.
+//! The state of an origin in the parts of the proxy service, for the admin API.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

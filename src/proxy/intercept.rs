@@ -1,11 +1,12 @@
-//! What looking into TLS takes: certificates for hosts, and what the configuration says of tunnels.
+//! TLS interception: certificates for hosts, and the configured handling of tunnels.
 
 use std::error::Error;
 use std::io;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustls::AlertDescription;
 
 use crate::model::reason::Reason;
@@ -16,19 +17,19 @@ use crate::pipeline::tunnel::TunnelFacts;
 use crate::pipeline::tunnel_tls::{TlsHandling, tls_handling};
 use crate::tls::issuer::{CertificateIssuer, IssueError, LeafCertificate};
 
-/// How often the operator is told of clients that do not trust the certificates.
+/// The shortest time between two log messages about clients that do not trust the certificates.
 const WARN_INTERVAL: Duration = Duration::from_secs(60);
 
-/// How a client learns that its tunnel is refused.
+/// The way in which a client learns that its tunnel is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalDelivery {
-    /// Inside TLS, where it can read why (`intercept_to_reject`).
+    /// Inside TLS, where the client can read the reason (`intercept_to_reject`).
     InsideTls,
-    /// By the answer to its CONNECT, of which clients show the phrase at most.
+    /// With the response to the CONNECT, of which clients show at most the reason phrase.
     AtConnect,
 }
 
-/// Looks into TLS.
+/// Intercepts TLS.
 #[derive(Debug)]
 pub struct Interceptor {
     issuer: CertificateIssuer,
@@ -37,7 +38,7 @@ pub struct Interceptor {
 }
 
 impl Interceptor {
-    /// Looks into TLS by certificates of this minter.
+    /// Creates an interceptor that uses certificates of this issuer.
     pub fn new(issuer: CertificateIssuer, refusal_delivery: RefusalDelivery) -> Self {
         Self {
             issuer,
@@ -46,15 +47,16 @@ impl Interceptor {
         }
     }
 
-    /// How refusals are told.
+    /// Returns the way in which refusals are delivered.
     pub fn refusal_delivery(&self) -> RefusalDelivery {
         self.refusal_delivery
     }
 
-    /// The certificate of a host, for a client.
+    /// Returns the certificate for a host, on behalf of a client.
     ///
     /// # Errors
-    /// If this client has had too many made.
+    /// Returns an error if no certificate can be issued, or if the client's certificate rate is
+    /// used up.
     pub async fn certificate(
         &self,
         host: &str,
@@ -64,22 +66,22 @@ impl Interceptor {
         self.issuer.get_or_issue(host, client, patience).await
     }
 
-    /// Whether the operator is to be told of another client that does not trust the certificates: once a minute.
+    /// Returns `true` if another client that does not trust the certificates should be logged: at
+    /// most once a minute.
     pub fn should_warn(&self, now: Instant) -> bool {
-        let mut told = self
-            .last_warning
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let due = told.is_none_or(|last| now.saturating_duration_since(last) >= WARN_INTERVAL);
+        let mut last_warning = self.last_warning.lock();
+        let due =
+            last_warning.is_none_or(|last| now.saturating_duration_since(last) >= WARN_INTERVAL);
         if due {
-            *told = Some(now);
+            *last_warning = Some(now);
         }
         due
     }
 }
 
-/// What becomes of a tunnel's TLS: what a rule says, else the configuration. Without an authority nothing can be looked
-/// into, and what a rule wants looked into is refused: it must not pass unseen.
+/// Decides the handling of a tunnel's TLS: by a rule, else by the configuration. Without a
+/// certificate authority no tunnel can be intercepted, and one that a rule wants intercepted is
+/// refused: it must not pass uninspected.
 pub fn tls_action<C>(
     interceptor: Option<&Interceptor>,
     facts: &TunnelFacts,
@@ -89,7 +91,7 @@ pub fn tls_action<C>(
         (None, Some(TlsHandling::Intercept)) => {
             TlsHandling::Reject(Box::new(interception_unavailable()))
         }
-        (_, Some(said)) => said,
+        (_, Some(handling)) => handling,
         (None, None) => TlsHandling::Tunnel,
         (Some(_), None) => TlsHandling::Intercept,
     }
@@ -97,12 +99,12 @@ pub fn tls_action<C>(
 
 pub(crate) fn interception_unavailable() -> Refusal {
     Refusal::new(Reason::Undecided, Stage::Connect).with_detail(
-        "a rule wants this host's tunnels looked into (tls: intercept), but this proxy has no certificate authority \
-         (tls.intercept in the configuration)",
+        "a rule requires this host's tunnels to be intercepted (tls: intercept), but no certificate authority is \
+         configured (tls.intercept)",
     )
 }
 
-/// Why a client did not finish a handshake: a word for the log.
+/// Returns the logged word for a failed handshake.
 pub fn handshake_failure(error: &io::Error) -> &'static str {
     use AlertDescription as A;
     use io::ErrorKind as K;

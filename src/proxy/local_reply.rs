@@ -1,4 +1,4 @@
-//! The answers that the proxy makes itself: status, reason headers and body (decisions.md section 3).
+//! The responses that the proxy generates: status, reason headers and body.
 
 mod trace_request;
 
@@ -26,44 +26,45 @@ use crate::trace_context::TraceId;
 
 use trace_request::TraceRequest;
 
-/// `Crawl-Status`: a Norconex-style status, on every answer.
+/// `Crawl-Status`: a Norconex-style status, in every response.
 pub const CRAWL_STATUS: HeaderName = HeaderName::from_static("crawl-status");
 /// `Crawl-Reason`: the reason of a refusal.
 pub const CRAWL_REASON: HeaderName = HeaderName::from_static("crawl-reason");
-/// `Crawl-Rule`: the rule that decided.
+/// `Crawl-Rule`: the rule that caused the refusal.
 pub const CRAWL_RULE: HeaderName = HeaderName::from_static("crawl-rule");
 /// `Crawl-Policy`: `name@revision`.
 pub const CRAWL_POLICY: HeaderName = HeaderName::from_static("crawl-policy");
-/// `Crawl-Decision`: the id that log, trace and problem document share.
+/// `Crawl-Decision`: the ID that the log, the trace and the problem document share.
 pub const CRAWL_DECISION: HeaderName = HeaderName::from_static("crawl-decision");
-/// `Crawl-Retry`: whether asking again can help.
+/// `Crawl-Retry`: the advice on repeating the request.
 pub const CRAWL_RETRY: HeaderName = HeaderName::from_static("crawl-retry");
-/// `Crawl-Code`: an OmniFind-style code, where one exists.
+/// `Crawl-Code`: an OmniFind-style code, if there is one.
 pub const CRAWL_CODE: HeaderName = HeaderName::from_static("crawl-code");
-/// `Crawl-Error`: whether an origin's error is permanent (CloudView's table).
+/// `Crawl-Error`: the permanence of an origin's error (CloudView's table).
 pub const CRAWL_ERROR: HeaderName = HeaderName::from_static("crawl-error");
-/// `Crawl-Tag`: what was found in an answer that is passed on all the same.
+/// `Crawl-Tag`: a finding about a response that is passed on.
 pub const CRAWL_TAG: HeaderName = HeaderName::from_static("crawl-tag");
-/// `Crawl-Redirect`: why the policy would refuse what a redirection leads to.
+/// `Crawl-Redirect`: the reason why the policy would refuse the target of a redirect.
 pub const CRAWL_REDIRECT: HeaderName = HeaderName::from_static("crawl-redirect");
-/// `Crawl-Held`: for how many seconds a request was held for politeness.
+/// `Crawl-Held`: the number of seconds for which a request was held for politeness.
 pub const CRAWL_HELD: HeaderName = HeaderName::from_static("crawl-held");
-/// `Crawl-Shadow`: what rules and policies in shadow would have said.
+/// `Crawl-Shadow`: the verdict of shadow rules and policies.
 pub const CRAWL_SHADOW: HeaderName = HeaderName::from_static("crawl-shadow");
-/// `Crawl-Trace-Id`: the name of the request's trace, for crawlers that asked for it and may.
+/// `Crawl-Trace-Id`: the ID of the request's trace, for crawlers that request it and are allowed
+/// to.
 pub const CRAWL_TRACE_ID: HeaderName = HeaderName::from_static("crawl-trace-id");
 /// `Proxy-Status` (RFC 9209).
 pub const PROXY_STATUS: HeaderName = HeaderName::from_static("proxy-status");
 
-/// Seconds after which a client that was refused for want of room may ask again.
+/// The `Retry-After` value for a refusal because of overload, in seconds.
 const RETRY_SECONDS: u64 = 5;
 
-/// The parts of a request that shape how it is refused.
+/// The properties of a request that determine the form of its refusal.
 #[derive(Clone, Copy, Debug)]
 pub struct RefusalStyle {
     /// The crawler's profile.
     pub profile: Profile,
-    /// Whether a 304 was asked for.
+    /// `Yes` if the request is conditional, so that a 304 is allowed.
     pub conditional: Conditional,
     /// The form of the body.
     pub format: RefusalFormat,
@@ -78,7 +79,7 @@ pub enum RefusalFormat {
     Text,
 }
 
-/// What an answer says of the policy in force.
+/// The policy's identity in a response.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyLabel<'a> {
     /// The policy's name.
@@ -87,16 +88,16 @@ pub struct PolicyLabel<'a> {
     pub revision: &'a str,
 }
 
-/// Which profile answers: the configuration's `profile`.
+/// The configured choice of the profile (`profile`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileSelection {
-    /// The one that fits the client's `User-Agent`.
+    /// The profile that matches the client's `User-Agent`.
     ByUserAgent,
-    /// One for all.
+    /// One profile for all clients.
     Always(Profile),
 }
 
-/// The fields of a request that shape a refusal, kept until it is known whether there is one.
+/// The header fields of a request that shape a refusal, kept until the outcome is known.
 #[derive(Clone, Debug)]
 pub struct ReplyPreferences {
     user_agent: Option<HeaderValue>,
@@ -107,9 +108,9 @@ pub struct ReplyPreferences {
 }
 
 impl ReplyPreferences {
-    /// Keeps the fields, without reading them: most requests are not refused.
+    /// Copies the fields without parsing them: most requests are not refused.
     pub fn from_headers(headers: &HeaderMap) -> Self {
-        let mut asker = Self {
+        let mut preferences = Self {
             user_agent: None,
             accept: None,
             conditional: Conditional::No,
@@ -118,38 +119,38 @@ impl ReplyPreferences {
         };
         for (name, value) in first_values(headers) {
             match name.as_str() {
-                "user-agent" => asker.user_agent = Some(value.clone()),
-                "accept" => asker.accept = Some(value.clone()),
-                "if-none-match" | "if-modified-since" => asker.conditional = Conditional::Yes,
-                other => asker.trace_request.read_field(other, value, headers),
+                "user-agent" => preferences.user_agent = Some(value.clone()),
+                "accept" => preferences.accept = Some(value.clone()),
+                "if-none-match" | "if-modified-since" => preferences.conditional = Conditional::Yes,
+                other => preferences.trace_request.read_field(other, value, headers),
             }
         }
-        asker
+        preferences
     }
 
-    /// Tells the record of the span that the client's request belongs to, if it says so.
+    /// Records the span that the client's request belongs to, if the client sent one.
     pub fn record_parent_span(&self, record: &mut RequestRecord) {
         self.trace_request.record_parent_span(record);
     }
 
-    /// The crawler turned out to be this one: its own profile comes before any other, and the record hears what it may ask
-    /// of tracing.
+    /// Applies the identified crawler's settings: its profile takes precedence, and its hints on
+    /// tracing are recorded.
     pub fn set_crawler(&mut self, crawler: &Crawler, record: &mut RequestRecord) {
         self.profile = crawler.profile();
         self.trace_request.apply_crawler(crawler, record);
     }
 
-    /// Tells a client that asked for a trace, and may have one, more of the decision than its answer needs.
+    /// Adds details of the decision for a client that requested them and is allowed to.
     pub fn add_trace_headers(&self, headers: &mut HeaderMap, record: &RequestRecord) {
         self.trace_request.add_headers(headers, record);
     }
 
-    /// Whether the client asked for a 304.
+    /// Returns `Yes` if the client accepts a 304.
     pub fn conditional(&self) -> Conditional {
         self.conditional
     }
 
-    /// How this client is refused.
+    /// Returns the form of a refusal for this client.
     pub fn refusal_style(&self, choice: ProfileSelection) -> RefusalStyle {
         let profile = match (self.profile, choice) {
             (Some(profile), _) | (None, ProfileSelection::Always(profile)) => profile,
@@ -171,19 +172,17 @@ impl ReplyPreferences {
 }
 
 impl RefusalFormat {
-    /// Text only if `Accept` prefers it (RFC 9110 section 12.5.1).
+    /// Returns `Text` only if `Accept` prefers it (RFC 9110 section 12.5.1).
     fn from_accept(accept: &str) -> Self {
-        let members = || accept.split(',');
-        let best = |ranges: &[&str]| {
-            let weights = members().filter_map(|m| weight(m, ranges));
-            weights.fold(0.0, f32::max)
-        };
-        let text = best(&["text/plain", "text/*"]);
-        let problem = best(&[
-            "application/problem+json",
-            "application/json",
-            "application/*",
-        ]);
+        let text = best_weight(accept, &["text/plain", "text/*"]);
+        let problem = best_weight(
+            accept,
+            &[
+                "application/problem+json",
+                "application/json",
+                "application/*",
+            ],
+        );
         if text > problem {
             Self::Text
         } else {
@@ -192,7 +191,15 @@ impl RefusalFormat {
     }
 }
 
-/// The weight of a member of `Accept`, if it is one of these ranges.
+/// Returns the highest weight of one of these ranges in an `Accept` value.
+fn best_weight(accept: &str, ranges: &[&str]) -> f32 {
+    accept
+        .split(',')
+        .filter_map(|member| weight(member, ranges))
+        .fold(0.0, f32::max)
+}
+
+/// Returns the weight of a member of `Accept`, if it is one of these ranges.
 fn weight(member: &str, ranges: &[&str]) -> Option<f32> {
     let mut parts = member.split(';');
     let range = parts.next()?.trim();
@@ -205,7 +212,8 @@ fn weight(member: &str, ranges: &[&str]) -> Option<f32> {
     Some(q.unwrap_or(0.0))
 }
 
-/// The answer to a refused request; `None` if this crawler is answered by closing the connection.
+/// Returns the response to a refused request, or `None` if this crawler is answered by closing the
+/// connection.
 pub fn refusal_response(
     refusal: &Refusal,
     style: RefusalStyle,
@@ -250,12 +258,13 @@ pub fn refusal_response(
     Some(response)
 }
 
-/// `Crawl-Held: 1.250`, so that a crawler that adapts to latency can take the wait away from it.
+/// Sets `Crawl-Held: 1.250`, so that a crawler that adapts to latency can subtract the wait.
 pub fn set_held(headers: &mut HeaderMap, held: Duration) {
     insert(headers, CRAWL_HELD, &format!("{:.3}", held.as_secs_f64()));
 }
 
-/// `Crawl-Error: permanent`, `Crawl-Tag: unmodified`, `Crawl-Redirect: reject; rule=no-cgi; reason=rule`.
+/// Sets `Crawl-Error: permanent`, `Crawl-Tag: unmodified` and `Crawl-Redirect: reject; rule=no-cgi;
+/// reason=rule`.
 pub fn set_marks(headers: &mut HeaderMap, marks: ResponseAnnotations) {
     if let Some(failing) = marks.failure {
         headers.insert(CRAWL_ERROR, HeaderValue::from_static(failing.as_str()));
@@ -269,22 +278,22 @@ pub fn set_marks(headers: &mut HeaderMap, marks: ResponseAnnotations) {
     }
 }
 
-/// `Crawl-Tag: noindex`: one of what checks have found in the answer.
+/// Adds `Crawl-Tag: noindex`, one of the findings of the checks on the response.
 pub fn append_tag(headers: &mut HeaderMap, tag: HeaderValue) {
     headers.append(CRAWL_TAG, tag);
 }
 
-/// `Crawl-Shadow: reject; rule=no-cgi`.
+/// Sets `Crawl-Shadow: reject; rule=no-cgi`.
 pub fn set_shadows(headers: &mut HeaderMap, words: &str) {
     insert(headers, CRAWL_SHADOW, words);
 }
 
-/// `Crawl-Trace-Id: 0af7651916cd43dd8448eb211c80319c`.
+/// Sets `Crawl-Trace-Id: 0af7651916cd43dd8448eb211c80319c`.
 pub fn set_trace_id(headers: &mut HeaderMap, trace: TraceId) {
     insert(headers, CRAWL_TRACE_ID, &trace.to_string());
 }
 
-/// RFC 7617: one realm, and passwords in UTF-8.
+/// The challenge of RFC 7617: one realm, with passwords in UTF-8.
 const CHALLENGE: &str = "Basic realm=\"crawlgate\", charset=\"UTF-8\"";
 
 /// The methods that are not refused as such.
@@ -299,7 +308,8 @@ impl RefusalFormat {
     }
 }
 
-/// The robots.txt of a host that the policy refuses whole: crawlers take any 4xx for "all allowed".
+/// Returns the robots.txt for a host that the policy refuses entirely: crawlers take any 4xx for
+/// "everything is allowed".
 pub fn disallow_all_robots_txt(
     refusal: &Refusal,
     policy: PolicyLabel<'_>,
@@ -323,14 +333,15 @@ pub fn disallow_all_robots_txt(
     response
 }
 
-/// The robots.txt of a host as the proxy knows it: the text, or the status that says that there is none.
+/// Returns the robots.txt of a host from the cache: the text, or the status that means that there
+/// is none.
 pub fn known_robots_txt(known: &RobotsState) -> Response<Bytes> {
-    let in_force = match known.rules {
+    let effective = match known.rules {
         RobotsRules::Unknown => known.stale().unwrap_or(known),
         RobotsRules::File(_) | RobotsRules::AllowAll => known,
     };
-    let text = in_force.file().map(|rules| rules.text().clone());
-    let absent = in_force
+    let text = effective.file().map(|rules| rules.text().clone());
+    let absent = effective
         .status
         .filter(|status| (400..500).contains(status))
         .unwrap_or(404);
@@ -383,7 +394,8 @@ fn insert_reason_headers(
     insert(headers, PROXY_STATUS, &proxy_status(refusal));
 }
 
-/// One member of the structured field list (RFC 9209): the names are checked words, so nothing needs escaping.
+/// Formats one member of the structured field list (RFC 9209). All words are fixed or validated, so
+/// nothing needs escaping.
 fn proxy_status(refusal: &Refusal) -> String {
     let row = refusal.reason.row();
     let error = refusal.error.unwrap_or(row.error);
@@ -405,7 +417,8 @@ fn proxy_status(refusal: &Refusal) -> String {
     member
 }
 
-/// All values are made of checked words; one that would not fit a header is left out, never mended.
+/// Inserts a field. All values consist of validated words; a value that is not valid in a header is
+/// omitted, never altered.
 fn insert(headers: &mut HeaderMap, name: HeaderName, value: &str) {
     if let Ok(value) = HeaderValue::from_str(value) {
         headers.insert(name, value);
@@ -451,7 +464,7 @@ fn refusal_body(
     text.into()
 }
 
-/// Some crawlers read the body of a refusal: it has one line, and nothing in it is a link.
+/// Reduces a text to one line without links: some crawlers parse the body of a refusal.
 fn to_single_line(text: &str) -> String {
     text.split_whitespace()
         .collect::<Vec<_>>()
@@ -468,7 +481,7 @@ mod tests {
     fn answered(refusal: &Refusal, profile: Profile, accept: &str) -> Response<Bytes> {
         let mut headers = HeaderMap::new();
         headers.insert(http::header::ACCEPT, HeaderValue::from_str(accept).unwrap());
-        let in_force = PolicyLabel {
+        let policy = PolicyLabel {
             name: "acme",
             revision: "3f9c2a1b",
         };
@@ -476,7 +489,7 @@ mod tests {
             refusal,
             ReplyPreferences::from_headers(&headers)
                 .refusal_style(ProfileSelection::Always(profile)),
-            in_force,
+            policy,
             "a1-1",
         )
         .unwrap()
@@ -490,7 +503,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_why_in_headers_and_body() {
+    fn a_refusal_has_its_reason_in_headers_and_body() {
         let response = answered(
             &by_rule().with_detail("no\r\nscripts, see http://wiki/x"),
             Profile::Generic,
@@ -512,7 +525,7 @@ mod tests {
     }
 
     #[test]
-    fn text_only_where_it_is_preferred() {
+    fn text_is_used_only_if_preferred() {
         for (accept, text) in [
             ("text/plain", true),
             ("text/plain;q=0.5, application/json;q=0.4", true),
@@ -531,19 +544,19 @@ mod tests {
     }
 
     #[test]
-    fn heritrix_gets_no_body_and_is_hung_up_on_when_there_is_no_room() {
+    fn heritrix_gets_no_body_and_no_response_when_overloaded() {
         assert!(
             answered(&by_rule(), Profile::Heritrix, "*/*")
                 .body()
                 .is_empty()
         );
         let later = Refusal::new(Reason::Overloaded, Stage::Identify);
-        let manner = ReplyPreferences::from_headers(&HeaderMap::new())
+        let style = ReplyPreferences::from_headers(&HeaderMap::new())
             .refusal_style(ProfileSelection::Always(Profile::Heritrix));
         assert!(
             refusal_response(
                 &later,
-                manner,
+                style,
                 PolicyLabel {
                     name: "p",
                     revision: "0"

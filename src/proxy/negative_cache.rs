@@ -1,34 +1,37 @@
-//! Addresses that have just refused a connection: what goes to them alone is answered at once, and waits for nothing.
+//! Addresses that have recently refused a connection: a request to such an address is answered at
+//! once.
 //!
-//! Only what this proxy saw; a connection that stands clears it. It is no part of a host's pace: that a host answers
-//! badly is learned there. Names that do not exist are remembered by `resolve`.
+//! Only connections by this proxy count; a successful one removes the entry. The cache is
+//! independent of a host's pace, which takes the host's failures into account separately. The
+//! `resolve` module remembers names that do not exist.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
 
 use super::dial::{DialError, MAX_ATTEMPTS};
 
-/// For how long an address is taken to refuse.
+/// The time for which an address is assumed to refuse connections.
 pub const REFUSED_TTL: Duration = Duration::from_secs(30);
-/// Addresses remembered at most; any more are dialled again.
+/// The maximum number of remembered addresses; further ones are dialled again.
 const MAX_ADDRESSES: usize = 10_000;
 
-/// What refuses.
+/// The addresses that refuse connections.
 #[derive(Debug)]
 pub struct NegativeConnectCache {
-    /// Nearly always 0, so that nothing is locked.
+    /// The number of addresses. Nearly always 0, in which case nothing is locked.
     count: AtomicUsize,
     until: Mutex<HashMap<SocketAddr, Instant>>,
     clock: Clock,
 }
 
 impl NegativeConnectCache {
-    /// Nothing is known to refuse.
+    /// Creates an empty cache.
     pub fn new(clock: Clock) -> Self {
         Self {
             count: AtomicUsize::new(0),
@@ -37,60 +40,58 @@ impl NegativeConnectCache {
         }
     }
 
-    /// The time until one of these addresses is dialled again, if all of them refuse.
+    /// Returns the time until one of these addresses is dialled again, if all of them refuse
+    /// connections.
     pub fn retry_in(&self, addresses: &[SocketAddr]) -> Option<Duration> {
         if self.is_empty() {
             return None;
         }
-        let (dead, now) = (self.lock(), self.clock.now());
-        let left = |address| {
-            dead.get(address)?
-                .checked_duration_since(now)
-                .filter(|left| !left.is_zero())
-        };
-        let all: Option<Vec<Duration>> = addresses.iter().map(left).collect();
-        all?.into_iter().min()
+        let refused = self.until.lock();
+        let now = self.clock.now();
+        let mut earliest: Option<Duration> = None;
+        for address in addresses {
+            let left = remaining(*refused.get(address)?, now)?;
+            earliest = Some(earliest.map_or(left, |earliest| earliest.min(left)));
+        }
+        earliest
     }
 
-    /// Those on one of these addresses, on whatever port, that refuse, and for how long.
-    #[allow(clippy::disallowed_methods, reason = "they are put in order")]
+    /// Returns the addresses that refuse connections on any port, and for how long.
+    #[allow(clippy::disallowed_methods, reason = "the result is sorted")]
     pub fn refused_on(&self, addresses: &[IpAddr]) -> Vec<(SocketAddr, Duration)> {
         if self.is_empty() {
             return vec![];
         }
-        let (dead, now) = (self.lock(), self.clock.now());
-        let left = |until: &Instant| {
-            until
-                .checked_duration_since(now)
-                .filter(|left| !left.is_zero())
-        };
-        let of_them = dead
+        let now = self.clock.now();
+        let mut found: Vec<_> = self
+            .until
+            .lock()
             .iter()
-            .filter(|(address, _)| addresses.contains(&address.ip()));
-        let mut found: Vec<_> = of_them
-            .filter_map(|(address, until)| Some((*address, left(until)?)))
+            .filter(|(address, _)| addresses.contains(&address.ip()))
+            .filter_map(|(address, until)| Some((*address, remaining(*until, now)?)))
             .collect();
         found.sort();
         found
     }
 
-    /// One that is connected to does not refuse; if all have been tried and none answered but by refusing, all do.
+    /// Records the result of dialling. A successful connection removes its address; the addresses
+    /// are added only if all of them were tried and the failure was a refusal.
     pub fn record<S>(
         &self,
         addresses: &[SocketAddr],
         dialled: &Result<(S, SocketAddr), DialError>,
     ) {
         match dialled {
-            Ok((_, address)) if !self.is_empty() => self.update(|dead, _| {
-                dead.remove(address);
+            Ok((_, address)) if !self.is_empty() => self.update(|refused, _| {
+                refused.remove(address);
             }),
             Err(DialError::Refused) if addresses.len() <= MAX_ATTEMPTS => {
-                self.update(|dead, now| {
-                    if MAX_ADDRESSES <= dead.len() {
-                        dead.retain(|_, until| now < *until);
+                self.update(|refused, now| {
+                    if MAX_ADDRESSES <= refused.len() {
+                        refused.retain(|_, until| now < *until);
                     }
-                    let room = MAX_ADDRESSES.saturating_sub(dead.len());
-                    dead.extend(
+                    let room = MAX_ADDRESSES.saturating_sub(refused.len());
+                    refused.extend(
                         addresses
                             .iter()
                             .take(room)
@@ -102,29 +103,31 @@ impl NegativeConnectCache {
         }
     }
 
-    /// Forgets those whose time is over; now and then.
+    /// Removes expired entries. Called periodically.
     pub fn sweep(&self) {
         if !self.is_empty() {
-            self.update(|dead, now| dead.retain(|_, until| now < *until));
+            self.update(|refused, now| refused.retain(|_, until| now < *until));
         }
     }
 
     fn update(&self, change: impl FnOnce(&mut HashMap<SocketAddr, Instant>, Instant)) {
-        let (mut dead, now) = (self.lock(), self.clock.now());
-        change(&mut dead, now);
-        if dead.is_empty() {
-            dead.shrink_to_fit();
+        let mut refused = self.until.lock();
+        change(&mut refused, self.clock.now());
+        if refused.is_empty() {
+            refused.shrink_to_fit();
         }
-        self.count.store(dead.len(), Ordering::Relaxed);
+        self.count.store(refused.len(), Ordering::Relaxed);
     }
 
     fn is_empty(&self) -> bool {
         self.count.load(Ordering::Relaxed) == 0
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<SocketAddr, Instant>> {
-        self.until.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+fn remaining(until: Instant, now: Instant) -> Option<Duration> {
+    until
+        .checked_duration_since(now)
+        .filter(|left| !left.is_zero())
 }
 
 #[cfg(test)]
@@ -144,15 +147,15 @@ mod tests {
     }
 
     #[test]
-    fn only_what_refuses_with_all_its_addresses_is_dead() {
+    fn a_target_is_refused_only_if_all_its_addresses_refuse() {
         let (clock, hand) = Clock::manual();
-        let dead = NegativeConnectCache::new(clock);
-        dead.record(&addresses(&[1, 2]), &refused());
-        dead.record(&addresses(&[3]), &Err::<((), _), _>(DialError::Timeout));
-        // More than are tried.
-        dead.record(&addresses(&[4, 5, 6, 7, 8]), &refused());
+        let cache = NegativeConnectCache::new(clock);
+        cache.record(&addresses(&[1, 2]), &refused());
+        cache.record(&addresses(&[3]), &Err::<((), _), _>(DialError::Timeout));
+        // More addresses than are tried.
+        cache.record(&addresses(&[4, 5, 6, 7, 8]), &refused());
         hand.advance(10 * SECOND);
-        dead.record(&addresses(&[9]), &refused());
+        cache.record(&addresses(&[9]), &refused());
         for (last, left) in [
             (&[1_u8][..], Some(20)),
             (&[1, 2], Some(20)),
@@ -163,34 +166,35 @@ mod tests {
             (&[4], None),
         ] {
             assert_eq!(
-                dead.retry_in(&addresses(last)),
+                cache.retry_in(&addresses(last)),
                 left.map(|left| left * SECOND),
                 "{last:?}"
             );
         }
         assert_eq!(
-            dead.retry_in(&[SocketAddr::from(([10, 0, 0, 1], 81))]),
+            cache.retry_in(&[SocketAddr::from(([10, 0, 0, 1], 81))]),
             None,
             "another port"
         );
-        let (first, rest) = (addresses(&[1]), addresses(&[1, 2]));
-        dead.record(&rest, &Ok(((), first[0])));
-        assert_eq!(dead.retry_in(&first), None);
+        let first = addresses(&[1]);
+        let both = addresses(&[1, 2]);
+        cache.record(&both, &Ok(((), first[0])));
+        assert_eq!(cache.retry_in(&first), None);
         hand.advance(20 * SECOND);
-        assert_eq!(dead.retry_in(&addresses(&[2])), None);
-        assert_eq!(dead.retry_in(&addresses(&[9])), Some(10 * SECOND));
+        assert_eq!(cache.retry_in(&addresses(&[2])), None);
+        assert_eq!(cache.retry_in(&addresses(&[9])), Some(10 * SECOND));
         hand.advance(10 * SECOND);
-        dead.sweep();
-        assert!(dead.is_empty());
+        cache.sweep();
+        assert!(cache.is_empty());
     }
 
     #[test]
     fn it_is_bounded() {
-        let dead = NegativeConnectCache::new(Clock::manual().0);
+        let cache = NegativeConnectCache::new(Clock::manual().0);
         for number in 0..30_000_u32 {
             let [_, a, b, c] = number.to_be_bytes();
-            dead.record(&[SocketAddr::from(([10, a, b, c], 80))], &refused());
+            cache.record(&[SocketAddr::from(([10, a, b, c], 80))], &refused());
         }
-        assert_eq!(dead.count.load(Ordering::Relaxed), MAX_ADDRESSES);
+        assert_eq!(cache.count.load(Ordering::Relaxed), MAX_ADDRESSES);
     }
 }

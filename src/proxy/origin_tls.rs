@@ -1,6 +1,6 @@
-//! TLS to origins: whom to trust, how to say hello, and what a handshake that fails means.
+//! TLS to origins: trust, the form of the ClientHello, and the interpretation of failed handshakes.
 //!
-//! It is given connections that stand: who dials, and where to, is not decided here. Nothing of a request is read.
+//! The module works on established TCP connections and does not read requests.
 
 mod chain_cache;
 mod error;
@@ -30,46 +30,47 @@ pub use error::TlsError;
 pub use stream::OriginTcp;
 use verifier::{AcceptAnyVerifier, CachingVerifier};
 
-/// A connection to an origin, with TLS or without.
+/// A connection to an origin, with or without TLS.
 pub type OriginStream = MaybeHttpsStream<TokioIo<OriginTcp>>;
 
-/// What is spoken inside. HTTP/2 would be offered here, once the pool can share a connection.
+/// The ALPN protocols. HTTP/2 can be added once the pool can share a connection.
 const ALPN_PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
-/// Tickets that one origin may give; the library counts in tickets.
+/// The number of session tickets per origin; rustls counts tickets.
 const TICKETS_PER_ORIGIN: usize = 8;
-/// Origins whose sessions are remembered.
+/// The number of origins whose sessions are remembered.
 const SESSIONS: usize = 4096;
-/// The same for the kinds of handshakes that are rare.
+/// The number of origins for the rarer kinds of handshakes.
 const FEW_SESSIONS: usize = 512;
-/// Origins that are known to need a small hello.
+/// The maximum number of origins known to need a small ClientHello.
 const MAX_LEGACY_ORIGINS: u64 = 10_000;
-/// After which time one is tried with a large hello again.
+/// The time after which such an origin gets a large ClientHello again.
 const LEGACY_TTL: Duration = Duration::from_hours(12);
 
-/// How TLS is spoken to origins.
+/// The settings of TLS to origins.
 #[derive(Clone, Debug)]
 pub struct OriginTlsSettings {
-    /// Whether certificates are verified at all.
+    /// `Skip` if no certificate is verified.
     pub verify: CertificateVerification,
-    /// Whom they must come from.
+    /// The trusted root certificates.
     pub roots: RootCertStore,
-    /// How long one handshake may take.
+    /// The longest time for one handshake.
     pub handshake_timeout: Duration,
 }
 
-/// How a handshake begins.
+/// The kind of a ClientHello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientHelloKind {
-    /// With a post-quantum key share: more than fits into one packet, which a few old origins cannot read.
+    /// With a post-quantum key share. It does not fit into one packet, which a few old origins
+    /// cannot handle.
     Hybrid,
-    /// Without one.
+    /// Without a post-quantum key share.
     Classic,
 }
 
-/// Speaks TLS to origins.
+/// Performs TLS handshakes with origins.
 #[derive(Debug)]
 pub struct OriginTls {
-    /// None if certificates are not verified at all.
+    /// `None` if no certificate is verified.
     verified: Option<TlsClientConfigs>,
     unverified: TlsClientConfigs,
     handshake_timeout: Duration,
@@ -77,8 +78,8 @@ pub struct OriginTls {
     metrics: Metrics,
 }
 
-/// One configuration for each hello. A session is remembered by the configuration that made it, so that none of an
-/// origin that has proved nothing can stand for a proof.
+/// One configuration per kind of ClientHello. Sessions belong to the configuration that created
+/// them, so a session with an unverified origin never replaces a verification.
 #[derive(Debug)]
 struct TlsClientConfigs {
     hybrid: Arc<ClientConfig>,
@@ -86,15 +87,15 @@ struct TlsClientConfigs {
 }
 
 impl OriginTls {
-    /// TLS by these settings.
+    /// Creates the client with these settings.
     ///
     /// # Errors
-    /// If certificates are to be verified and there is no root, in words.
+    /// Returns a message if certificates must be verified and there are no roots.
     pub fn new(settings: OriginTlsSettings, metrics: Metrics) -> Result<Self, String> {
         let OriginTlsSettings {
             verify,
             roots,
-            handshake_timeout: handshake,
+            handshake_timeout,
         } = settings;
         let verified = match verify {
             CertificateVerification::On => {
@@ -103,22 +104,21 @@ impl OriginTls {
             }
             CertificateVerification::Skip => None,
         };
-        let anybody: Arc<dyn ServerCertVerifier> =
+        let accept_any: Arc<dyn ServerCertVerifier> =
             Arc::new(AcceptAnyVerifier::new(&crypto_provider()));
-        let old = Cache::builder()
-            .max_capacity(MAX_LEGACY_ORIGINS)
-            .time_to_live(LEGACY_TTL)
-            .build();
         Ok(Self {
             verified,
-            unverified: TlsClientConfigs::new(&anybody, FEW_SESSIONS)?,
-            handshake_timeout: handshake,
-            legacy_origins: old,
+            unverified: TlsClientConfigs::new(&accept_any, FEW_SESSIONS)?,
+            handshake_timeout,
+            legacy_origins: Cache::builder()
+                .max_capacity(MAX_LEGACY_ORIGINS)
+                .time_to_live(LEGACY_TTL)
+                .build(),
             metrics,
         })
     }
 
-    /// What holds for a request of which this is asked.
+    /// Returns the verification that applies to a request, given the configuration.
     pub fn effective_verify(&self, requested: CertificateVerification) -> CertificateVerification {
         requested.and(if self.verified.is_some() {
             CertificateVerification::On
@@ -127,7 +127,8 @@ impl OriginTls {
         })
     }
 
-    /// How to begin with the origin whose URLs begin so (`https://host/`).
+    /// Returns the kind of ClientHello for an origin, given the start of its URLs
+    /// (`https://host/`).
     pub fn hello_kind(&self, base: &str) -> ClientHelloKind {
         if self.legacy_origins.contains_key(base) {
             ClientHelloKind::Classic
@@ -136,10 +137,11 @@ impl OriginTls {
         }
     }
 
-    /// Speaks TLS on a connection. What is learnt of the hello that the origin can read is remembered.
+    /// Performs a TLS handshake on a connection, and remembers which kind of ClientHello the origin
+    /// accepts.
     ///
     /// # Errors
-    /// If there is no connection that can be trusted, or not in time.
+    /// Returns an error if the handshake fails, the certificate is not trusted, or the time is up.
     pub async fn handshake(
         &self,
         stream: TcpStream,
@@ -149,17 +151,17 @@ impl OriginTls {
     ) -> Result<OriginStream, TlsError> {
         let verify = self.effective_verify(verify);
         let config = Arc::clone(self.config(verify, hello));
-        let secured =
+        let result =
             tokio::time::timeout(self.handshake_timeout, connect_tls(stream, target, config));
-        let secured = secured.await.unwrap_or(Err(TlsError::timeout()));
-        self.remember_hello(target.base(), hello, secured.as_ref().err());
-        if secured.is_ok() && verify == CertificateVerification::Skip {
+        let result = result.await.unwrap_or(Err(TlsError::timeout()));
+        self.remember_hello(target.base(), hello, result.as_ref().err());
+        if result.is_ok() && verify == CertificateVerification::Skip {
             self.metrics.record_unverified_upstream();
         }
-        secured
+        result
     }
 
-    /// Counts a connection on which TLS stands, with the time that took, a second try included.
+    /// Records an established TLS connection and the time that it took, including a second attempt.
     pub fn record_handshake(&self, took: Duration) {
         self.metrics.record_origin_handshake(took);
     }
@@ -169,20 +171,21 @@ impl OriginTls {
         verify: CertificateVerification,
         hello: ClientHelloKind,
     ) -> &Arc<ClientConfig> {
-        let hellos = match (verify, &self.verified) {
+        let configs = match (verify, &self.verified) {
             (CertificateVerification::On, Some(verified)) => verified,
             (CertificateVerification::On, None) | (CertificateVerification::Skip, _) => {
                 &self.unverified
             }
         };
         match hello {
-            ClientHelloKind::Hybrid => &hellos.hybrid,
-            ClientHelloKind::Classic => &hellos.classic,
+            ClientHelloKind::Hybrid => &configs.hybrid,
+            ClientHelloKind::Classic => &configs.classic,
         }
     }
 
-    /// Only a classic hello that is read tells an old origin; one that is not read tells nothing, and so the large one is
-    /// tried first the next time. What is remembered already is left to expire.
+    /// Remembers an origin as old only if a classic ClientHello succeeds. If one fails too, the
+    /// cause is unknown, so the large one is tried first the next time. Existing entries are left
+    /// to expire.
     fn remember_hello(&self, base: &str, hello: ClientHelloKind, error: Option<&TlsError>) {
         match (hello, error) {
             (ClientHelloKind::Classic, None)
@@ -222,20 +225,19 @@ fn client_config(
     verifier: Arc<dyn ServerCertVerifier>,
     sessions: usize,
 ) -> Result<Arc<ClientConfig>, String> {
-    let builder = ClientConfig::builder_with_provider(Arc::new(provider));
-    let builder = builder
+    let mut config = ClientConfig::builder_with_provider(Arc::new(provider))
         .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    let builder = builder
+        .map_err(|error| error.to_string())?
         .dangerous()
-        .with_custom_certificate_verifier(verifier);
-    let mut config = builder.with_no_client_auth();
+        .with_custom_certificate_verifier(verifier)
+        .with_no_client_auth();
     config.alpn_protocols = ALPN_PROTOCOLS.map(<[u8]>::to_vec).into();
     config.resumption = Resumption::in_memory_sessions(sessions * TICKETS_PER_ORIGIN);
     Ok(Arc::new(config))
 }
 
-/// The name that is asked for and that must be in the certificate is the target's host.
+/// Performs the handshake. The requested name, which the certificate must contain, is the target's
+/// host.
 async fn connect_tls(
     stream: TcpStream,
     target: &UrlTarget,
@@ -250,9 +252,9 @@ async fn connect_tls(
         .map_err(|_| TlsError::invalid_name())?
         .to_owned();
     let tcp = TokioIo::new(TokioIo::new(OriginTcp::for_handshake(stream)));
-    let secured = TlsConnector::from(config).connect(name, tcp).await;
-    let secured = secured.map_err(|error| TlsError::from_handshake_error(&error))?;
-    let mut secured = MaybeHttpsStream::Https(TokioIo::new(secured));
-    stream::stop_coalescing(&mut secured);
-    Ok(secured)
+    let connected = TlsConnector::from(config).connect(name, tcp).await;
+    let connected = connected.map_err(|error| TlsError::from_handshake_error(&error))?;
+    let mut connected = MaybeHttpsStream::Https(TokioIo::new(connected));
+    stream::stop_coalescing(&mut connected);
+    Ok(connected)
 }

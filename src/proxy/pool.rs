@@ -1,17 +1,19 @@
-//! Idle connections to origins, kept for the next request to the same scheme, host and port that asks no more of them.
+//! Idle connections to origins, kept for later requests with the same scheme, host, port and
+//! certificate verification.
 //!
-//! A connection is kept beside the future that drives it and is polled by whoever uses it: no task of its own, no
-//! wake-up of another thread. While it is idle nobody polls it, so it is asked once before it is used again.
+//! A connection is stored together with the future that drives it, and is polled by the task that
+//! uses it: it needs no task of its own and wakes no other thread. An idle connection is not
+//! polled, so it is checked once before it is used again.
 
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use hyper::client::conn::http1::{Connection, SendRequest};
 use indexmap::IndexMap;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::model::certificate_verification::CertificateVerification;
 
@@ -21,68 +23,71 @@ use super::head::timer::LazyTimer;
 use super::origin_tls::OriginStream;
 
 const SHARDS: usize = 16;
-/// How long a connection beyond `idle_per_host` is kept, in case the burst that opened it goes on.
+/// The time for which a connection above `idle_per_host` is kept, in case the burst that opened it
+/// continues.
 const SURPLUS_GRACE: Duration = Duration::from_secs(1);
-/// How many hosts are looked at for the connection that has been idle for longest, where one must go.
+/// The number of hosts that are examined to find the connection to evict.
 const EVICTION_SAMPLE: usize = 8;
 
-/// How many idle connections are kept, and for how long.
+/// Limits of the connection pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolLimits {
-    /// For one authority, once they have been idle for a second: a burst keeps what it opened for its next turn.
+    /// The maximum number for one authority. It applies to connections that have been idle for a
+    /// second: a burst keeps the connections that it opened.
     pub per_host: usize,
-    /// For all of them.
+    /// The maximum number in total.
     pub total: usize,
-    /// How long one may be idle.
+    /// The longest idle time.
     pub idle: Duration,
 }
 
 /// A connection to an origin: its sender and the future that drives it.
 #[derive(Debug)]
 pub struct OriginConnection {
-    /// Takes requests.
+    /// The sender of requests.
     pub sender: SendRequest<RequestUpload>,
-    /// Reads and writes the socket; must be polled while a request is under way.
+    /// The future that reads and writes the socket; must be polled while a request is in progress.
     pub driver: Connection<OriginStream, RequestUpload>,
     /// The address that was dialled.
     pub address: SocketAddr,
-    /// The scheme, host and port under which it is kept: `https://host/`.
+    /// The scheme, host and port of the origin: `https://host/`.
     pub base: Box<str>,
-    /// Whether the origin has proved who it is.
+    /// `On` if the origin's certificate was verified.
     pub verify: CertificateVerification,
-    /// Runs while an answer is waited for.
+    /// The timer for the response of the origin.
     pub(crate) response_timer: LazyTimer,
 }
 
 impl OriginConnection {
-    /// Drives the connection; ready once it has ended.
+    /// Drives the connection; ready when it has ended.
     pub fn poll_drive(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         Pin::new(&mut self.driver).poll(cx).map(|_| ())
     }
 
-    /// Whether it can take a request now: neither closed by the origin, nor with bytes that nobody asked for.
+    /// Returns `true` if the connection can take a request: it is not closed, and has not received
+    /// unexpected bytes.
     fn is_usable(&mut self) -> bool {
         let mut cx = Context::from_waker(Waker::noop());
         self.poll_drive(&mut cx).is_pending() && self.sender.is_ready()
     }
 }
 
-/// What connections are kept under. One whose origin has proved nothing never serves a request that asks for proof,
-/// and nothing sent in the clear stands for TLS.
+/// The key of idle connections. A connection with an unverified certificate never serves a request
+/// that requires verification, and one without TLS never serves an `https` request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolKey<'a> {
-    /// Scheme, host and port: `https://host/`.
+    /// The scheme, host and port: `https://host/`.
     pub base: &'a str,
-    /// Whether the origin has to prove who it is; without TLS there is nothing to prove.
+    /// `On` if the origin's certificate must be verified; irrelevant without TLS.
     pub verify: CertificateVerification,
 }
 
-/// A connection out of the pool.
+/// A connection taken out of the pool.
 #[derive(Debug)]
 pub struct PooledConnection {
-    /// The connection.
+    /// The connection, which can take a request at once.
     pub connection: Box<OriginConnection>,
-    /// How long it was idle.
+    /// The time that it was idle.
     pub idle_for: Duration,
 }
 
@@ -98,22 +103,22 @@ impl IdleConnection {
     }
 }
 
-/// Idle connections of one kind, by what their URLs begin with; in an order, so that some can be looked at.
+/// Idle connections by origin. The map is ordered, so that a sample can be examined.
 type PoolShard = IndexMap<Box<str>, Vec<IdleConnection>>;
 
-/// Idle connections by their places.
+/// A pool of idle connections.
 #[derive(Debug)]
 pub struct ConnectionPool {
     verified: [Mutex<PoolShard>; SHARDS],
     unverified: [Mutex<PoolShard>; SHARDS],
     count: AtomicUsize,
-    /// Where the next connection that must go is looked for.
+    /// The start of the next search for a connection to evict.
     eviction_cursor: AtomicUsize,
     limits: PoolLimits,
 }
 
 impl ConnectionPool {
-    /// An empty pool.
+    /// Creates an empty pool.
     pub fn new(limits: PoolLimits) -> Self {
         Self {
             verified: std::array::from_fn(|_| Mutex::default()),
@@ -124,7 +129,8 @@ impl ConnectionPool {
         }
     }
 
-    /// The connection of a place that was used last, if its address is among those vetted for this request.
+    /// Takes the connection that was used last, if its address is among those vetted for this
+    /// request.
     pub fn take(
         &self,
         key: PoolKey<'_>,
@@ -148,7 +154,7 @@ impl ConnectionPool {
         None
     }
 
-    /// Keeps a connection whose last answer has been read to its end.
+    /// Stores a connection after its last response was read completely.
     pub fn put(&self, connection: Box<OriginConnection>, now: Instant) {
         if connection.sender.is_closed() || self.limits.per_host == 0 {
             return;
@@ -160,26 +166,29 @@ impl ConnectionPool {
         if self.count.load(Ordering::Relaxed) >= self.limits.total && !self.evict(&mut shard) {
             return;
         }
-        let kept = match shard.get_mut(&*connection.base) {
-            Some(kept) => kept,
+        let connections = match shard.get_mut(&*connection.base) {
+            Some(connections) => connections,
             None => shard.entry(connection.base.clone()).or_default(),
         };
-        kept.push(IdleConnection {
+        connections.push(IdleConnection {
             connection,
             since: now,
         });
         self.count.fetch_add(1, Ordering::Relaxed);
-        // The ones at the front are used last, so they are the surplus once they have been idle for a while.
-        if kept.len() > self.limits.per_host && kept.first().is_some_and(|i| i.is_surplus(now)) {
-            kept.remove(0);
+        // The first ones are used last, so they are surplus once they have been idle for a while.
+        if connections.len() > self.limits.per_host
+            && connections.first().is_some_and(|i| i.is_surplus(now))
+        {
+            connections.remove(0);
             self.count.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    /// Closes connections that have been idle for too long or are surplus, and forgets hosts that have none.
+    /// Closes connections that have been idle too long or are surplus, and removes hosts without
+    /// connections.
     pub fn sweep(&self, now: Instant) {
         for shard in self.shards() {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.lock();
             shard.retain(|_, idle| {
                 let before = idle.len();
                 let mut surplus = idle.len().saturating_sub(self.limits.per_host);
@@ -194,37 +203,40 @@ impl ConnectionPool {
         }
     }
 
-    /// Closes every idle connection: after a reload the old addresses may no longer be allowed.
+    /// Closes every idle connection: after a reload, their addresses may no longer be allowed.
     pub fn clear(&self) {
         for shard in self.shards() {
-            let mut shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut shard = shard.lock();
             let dropped: usize = shard.drain(..).map(|(_, idle)| idle.len()).sum();
             self.count.fetch_sub(dropped, Ordering::Relaxed);
         }
     }
 
-    /// How many connections are idle.
+    /// Returns the number of idle connections.
     pub fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether none is.
+    /// Returns `true` if no connection is idle.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Makes room by closing the connection that has been idle for longest among those of a few hosts of this shard.
-    /// To look at all of them would cost each new host a walk over the pool.
+    /// Evicts the connection that has been idle longest among a sample of hosts in this shard.
+    /// Examining all hosts would cost each new host a walk over the pool.
     fn evict(&self, shard: &mut PoolShard) -> bool {
         let hosts = shard.len().max(1);
         let from = self
             .eviction_cursor
             .fetch_add(EVICTION_SAMPLE, Ordering::Relaxed)
             % hosts;
-        // Hosts without an idle connection, whose connections are in use, are passed by.
-        let places = (0..shard.len()).map(|step| (from + step) % hosts);
-        let idle = places.filter_map(|at| Some((shard.get_index(at)?.1.first()?.since, at)));
-        let Some((_, at)) = idle.take(EVICTION_SAMPLE).min() else {
+        // Skips hosts whose connections are all in use.
+        let oldest = (0..shard.len())
+            .map(|step| (from + step) % hosts)
+            .filter_map(|at| Some((shard.get_index(at)?.1.first()?.since, at)))
+            .take(EVICTION_SAMPLE)
+            .min();
+        let Some((_, at)) = oldest else {
             return false;
         };
         let Some((_, idle)) = shard.get_index_mut(at) else {
@@ -242,18 +254,19 @@ impl ConnectionPool {
         self.verified.iter().chain(&self.unverified)
     }
 
-    fn shard(&self, key: PoolKey<'_>) -> std::sync::MutexGuard<'_, PoolShard> {
+    fn shard(&self, key: PoolKey<'_>) -> MutexGuard<'_, PoolShard> {
         let shards = match key.verify {
             CertificateVerification::On => &self.verified,
             CertificateVerification::Skip => &self.unverified,
         };
-        // Where many meet costs only waiting; the map within a shard has a hash that clients cannot guess.
+        // Collisions between shards cost only waiting; the map within a shard uses a hash that
+        // clients cannot predict.
         let mixed = key.base.bytes().fold(0, |sum: usize, byte| {
             sum.wrapping_mul(31).wrapping_add(byte.into())
         });
         let number = mixed % SHARDS;
-        // The modulus keeps the number inside the array; the first shard stands in for what cannot happen.
+        // The modulus keeps the index in bounds; the first shard is an unreachable fallback.
         let shard = shards.get(number).unwrap_or(&shards[0]);
-        shard.lock().unwrap_or_else(PoisonError::into_inner)
+        shard.lock()
     }
 }

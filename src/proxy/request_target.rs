@@ -1,13 +1,14 @@
-//! The front gate: from a request as hyper gives it to one canonical target, or a refusal.
+//! Determines the canonical target of a request, or refuses it.
 //!
-//! Framing was checked before, by the head reader. What is decided here is where the request goes; the bytes that
-//! are judged are the bytes that will be sent.
+//! The head reader has checked the framing before. The target that the policy evaluates is the one
+//! that is sent to the origin, byte for byte.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use http::header::{CONTENT_LENGTH, HOST, HeaderMap, MAX_FORWARDS, TRANSFER_ENCODING, UPGRADE};
 use http::request::Parts;
 use http::{Method, Uri, Version};
+use parking_lot::Mutex;
 
 use crate::metrics::record::RequestRecord;
 use crate::model::reason::Reason;
@@ -18,28 +19,29 @@ use crate::urls::target::{HostTarget, Scheme, UrlTarget};
 use super::header_filter::ViaName;
 use super::http::ProxyPolicySnapshot;
 
-/// What the front gate makes of a request.
+/// The target of a request.
 #[derive(Debug)]
 pub struct RequestTarget {
-    /// The URL.
+    /// The URL in canonical form.
     pub target: UrlTarget,
-    /// Whether the request goes on to it.
+    /// The decision whether the request is forwarded to the origin.
     pub forward_mode: ForwardMode,
 }
 
-/// How far a request goes.
+/// The way in which a request is handled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardMode {
-    /// To the origin.
+    /// The request is forwarded.
     ToOrigin,
-    /// OPTIONS whose `Max-Forwards` ends here (RFC 9110 section 7.6.2): judged, and answered by the proxy.
+    /// The request is evaluated and then answered by the proxy: OPTIONS whose `Max-Forwards` ends
+    /// here (RFC 9110 section 7.6.2).
     AnswerLocally,
 }
 
-/// The tunnel that requests come through, once it has been looked into.
+/// The tunnel that contains the requests, if the proxy serves them.
 #[derive(Debug)]
 pub struct EnclosingTunnel {
-    /// `scheme://host[:port]` of each URL.
+    /// The common prefix of all URLs: `scheme://host[:port]`.
     origin: Box<str>,
     scheme: Scheme,
     host: Box<str>,
@@ -47,18 +49,19 @@ pub struct EnclosingTunnel {
     refused: Option<RefusedTunnel>,
 }
 
-/// Why nothing is served inside a tunnel.
+/// The refusal of every request inside a tunnel.
 #[derive(Debug)]
 pub struct RefusedTunnel {
-    /// The answer to whatever is asked for.
+    /// The response to every request.
     pub refusal: Box<Refusal>,
-    /// The policy that judged the tunnel.
+    /// The policy that evaluated the tunnel.
     pub policy: Arc<ProxyPolicySnapshot>,
     connect_record: Mutex<Option<RequestRecord>>,
 }
 
 impl RefusedTunnel {
-    /// The record is that of the CONNECT: it tells of the refusal if nothing is asked for inside.
+    /// Creates the refusal. `connect_record` is the record of the CONNECT, which reports the
+    /// refusal if no request follows inside.
     pub fn new(
         refusal: Box<Refusal>,
         policy: Arc<ProxyPolicySnapshot>,
@@ -71,13 +74,10 @@ impl RefusedTunnel {
         }
     }
 
-    /// A request inside has a record of its own, which tells of the refusal.
+    /// Discards the record of the CONNECT, because a request inside reports the refusal in its own
+    /// record.
     pub fn forget_connect_record(&self) {
-        let connect = self
-            .connect_record
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .take();
+        let connect = self.connect_record.lock().take();
         if let Some(connect) = connect {
             connect.discard();
         }
@@ -85,18 +85,19 @@ impl RefusedTunnel {
 }
 
 impl EnclosingTunnel {
-    /// HTTP in the clear, in a tunnel to this host.
+    /// Creates a tunnel with cleartext HTTP to this host.
     pub fn plain(host: &HostTarget) -> Self {
         Self::new(host, Scheme::Http, None)
     }
 
-    /// HTTP inside TLS that ends here.
+    /// Creates a tunnel in which the proxy terminates TLS.
     pub fn tls(host: &HostTarget, refused: Option<RefusedTunnel>) -> Self {
         Self::new(host, Scheme::Https, refused)
     }
 
     fn new(host: &HostTarget, scheme: Scheme, refused: Option<RefusedTunnel>) -> Self {
-        let (name, port) = (host.host(), host.port());
+        let name = host.host();
+        let port = host.port();
         let origin = match port == scheme.default_port() {
             true => format!("{}://{name}", scheme.as_str()),
             false => format!("{}://{name}:{port}", scheme.as_str()),
@@ -110,26 +111,27 @@ impl EnclosingTunnel {
         }
     }
 
-    /// Why nothing is served in here, if that is so; the connection closes behind it.
+    /// Returns the refusal of all requests inside, if there is one. The connection closes after it.
     pub fn refused(&self) -> Option<&RefusedTunnel> {
         self.refused.as_ref()
     }
 
-    /// Whether an authority is that of the tunnel.
+    /// Returns `true` if an authority is that of the tunnel.
     fn has_authority(&self, authority: &str) -> bool {
         let plain = self.origin.get(self.scheme.as_str().len() + 3..);
         if plain == Some(authority) {
             return true;
         }
-        let asked = UrlTarget::parse(&format!("{}://{authority}/", self.scheme.as_str()));
-        asked.is_ok_and(|asked| asked.host() == &*self.host && asked.port() == self.port)
+        UrlTarget::parse(&format!("{}://{authority}/", self.scheme.as_str()))
+            .is_ok_and(|target| target.host() == &*self.host && target.port() == self.port)
     }
 }
 
-/// Reads where a request goes. CONNECT has [`parse_connect`].
+/// Parses the target of a request. CONNECT requests use [`parse_connect`].
 ///
 /// # Errors
-/// The refusal: `bad_request`, `method_denied`, `scheme_denied`, `upgrade_denied`, `host_mismatch`, `loop`.
+/// Returns the refusal: `bad_request`, `method_denied`, `scheme_denied`, `upgrade_denied`,
+/// `host_mismatch` or `loop`.
 pub fn parse_request(
     parts: &Parts,
     via: &ViaName,
@@ -144,7 +146,7 @@ pub fn parse_request(
     }
     check_upgrade(parts)?;
     let target = match tunnel {
-        Some(inside) => tunnel_target(parts, inside)?,
+        Some(tunnel) => tunnel_target(parts, tunnel)?,
         None => absolute_target(&parts.uri)?,
     };
     let ends_here = parts.method == Method::OPTIONS && max_forwards(&parts.headers) == Some(0);
@@ -158,10 +160,11 @@ pub fn parse_request(
     })
 }
 
-/// Reads where a CONNECT goes. Its `Host` says nothing: many clients leave the port out of it, and some leave it out.
+/// Parses the target of a CONNECT. Its `Host` field is ignored: many clients omit the port or the
+/// whole field.
 ///
 /// # Errors
-/// The refusal: `bad_request`, `loop`, `method_denied` inside a tunnel.
+/// Returns the refusal: `bad_request`, `loop`, or `method_denied` inside a tunnel.
 pub fn parse_connect(
     parts: &Parts,
     via: &ViaName,
@@ -181,7 +184,7 @@ pub fn parse_connect(
             .is_some_and(|length| length != "0");
     if has_body {
         return Err(bad_request(
-            "CONNECT has no body: what follows it belongs to the tunnel",
+            "CONNECT has no body: data after it belongs to the tunnel",
         ));
     }
     let authority = parts
@@ -190,11 +193,10 @@ pub fn parse_connect(
         .filter(|_| parts.uri.scheme().is_none());
     let authority = authority
         .ok_or_else(|| bad_request("CONNECT needs a host and a port: CONNECT host:443"))?;
-    HostTarget::parse_authority(authority.as_str())
-        .map_err(|mistake| bad_request(mistake.to_string()))
+    HostTarget::parse_authority(authority.as_str()).map_err(|error| bad_request(error.to_string()))
 }
 
-/// Counts `Max-Forwards` of OPTIONS down; other methods do not use it.
+/// Decrements `Max-Forwards` of OPTIONS; other methods do not use it.
 pub fn decrement_max_forwards(method: &Method, headers: &mut HeaderMap) {
     if *method == Method::OPTIONS
         && let Some(left) = max_forwards(headers)
@@ -211,38 +213,43 @@ fn bad_request(detail: impl Into<std::borrow::Cow<'static, str>>) -> Refusal {
     refusal(Reason::BadRequest).with_detail(detail)
 }
 
-/// RFC 9112 section 3.2: exactly one `Host` in HTTP/1.1, at most one in HTTP/1.0. CONNECT of old clients has none.
+/// Checks the `Host` fields (RFC 9112 section 3.2): exactly one in HTTP/1.1, at most one in
+/// HTTP/1.0. Some old clients send none with CONNECT.
 ///
-/// What it says is not used, since the URL wins, but a value that is no authority is refused.
+/// The value is not used, since the URL takes precedence, but an invalid authority is refused.
 fn check_host(parts: &Parts) -> Result<(), Refusal> {
     let mut hosts = parts.headers.get_all(HOST).iter();
-    let may_lack = parts.version == Version::HTTP_10 || parts.method == Method::CONNECT;
+    let is_optional = parts.version == Version::HTTP_10 || parts.method == Method::CONNECT;
     match (hosts.next(), hosts.next()) {
         (Some(host), None) if is_authority(host.as_bytes()) => Ok(()),
-        (Some(_), None) => Err(bad_request("a Host field that is no host and port")),
-        (None, _) if may_lack => Ok(()),
-        (None, _) => Err(bad_request("an HTTP/1.1 request needs a Host field")),
+        (Some(_), None) => Err(bad_request("the Host field is not a host and port")),
+        (None, _) if is_optional => Ok(()),
+        (None, _) => Err(bad_request("an HTTP/1.1 request requires a Host field")),
         (Some(_), Some(_)) => Err(bad_request("more than one Host field")),
     }
 }
 
-/// Whether every byte may stand in `uri-host [":" port]` (RFC 3986 section 3.2.2); nothing at all may, too.
+/// Returns `true` if every byte is allowed in `uri-host [":" port]` (RFC 3986 section 3.2.2). An
+/// empty value is allowed.
 fn is_authority(host: &[u8]) -> bool {
-    let fits = |b: &u8| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%:[]".contains(b);
-    host.iter().all(fits)
+    host.iter()
+        .all(|b| b.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%:[]".contains(b))
 }
 
-/// An upgrade to HTTP/2 may be ignored (RFC 9113 section 3.1) and is; any other leaves HTTP and is refused. HTTP/1.0
-/// has no upgrades: there the field is ignored (RFC 9110 section 7.8).
+/// Refuses upgrades. An upgrade to HTTP/2 may be ignored (RFC 9113 section 3.1), and is; any other
+/// one would leave HTTP. HTTP/1.0 has no upgrades, so the field is ignored there (RFC 9110 section
+/// 7.8).
 fn check_upgrade(parts: &Parts) -> Result<(), Refusal> {
     if parts.version == Version::HTTP_10 {
         return Ok(());
     }
-    let values = parts.headers.get_all(UPGRADE).iter();
-    let protocols = values.flat_map(|v| v.as_bytes().split(|b| *b == b','));
-    let leaves_http = protocols
+    let leaves_http = parts
+        .headers
+        .get_all(UPGRADE)
+        .iter()
+        .flat_map(|value| value.as_bytes().split(|b| *b == b','))
         .map(<[u8]>::trim_ascii)
-        .any(|p| !p.is_empty() && !p.eq_ignore_ascii_case(b"h2c"));
+        .any(|protocol| !protocol.is_empty() && !protocol.eq_ignore_ascii_case(b"h2c"));
     if leaves_http {
         Err(refusal(Reason::UpgradeDenied))
     } else {
@@ -253,11 +260,11 @@ fn check_upgrade(parts: &Parts) -> Result<(), Refusal> {
 fn absolute_target(uri: &Uri) -> Result<UrlTarget, Refusal> {
     let (Some(scheme), Some(authority)) = (uri.scheme_str(), uri.authority()) else {
         return Err(bad_request(
-            "a proxy needs the whole URL in the request line: GET http://host/path",
+            "a proxy request requires the whole URL in the request line: GET http://host/path",
         ));
     };
     if !scheme.starts_with(|c: char| c.is_ascii_alphabetic()) {
-        return Err(bad_request("a URL that begins with no scheme"));
+        return Err(bad_request("the URL does not begin with a scheme"));
     }
     if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
         return Err(refusal(Reason::SchemeDenied));
@@ -267,20 +274,22 @@ fn absolute_target(uri: &Uri) -> Result<UrlTarget, Refusal> {
     for part in [scheme, "://", authority.as_str(), path] {
         text.push_str(part);
     }
-    UrlTarget::parse(&text).map_err(|mistake| bad_request(mistake.to_string()))
+    UrlTarget::parse(&text).map_err(|error| bad_request(error.to_string()))
 }
 
-/// The target of a request inside a tunnel: its path, at the host that the tunnel was opened to. A `Host` or a whole URL
-/// that names another is refused: the policy would judge one site, and a server could answer for the other.
+/// Returns the target of a request inside a tunnel: its path, on the host of the CONNECT. A `Host`
+/// field or a whole URL with another host is refused: the policy would evaluate one site, while a
+/// server could answer for the other.
 fn tunnel_target(parts: &Parts, tunnel: &EnclosingTunnel) -> Result<UrlTarget, Refusal> {
     let path = parts
         .uri
         .path_and_query()
         .map(|path| path.as_str())
         .filter(|path| path.starts_with('/'));
-    let path = path.ok_or_else(|| bad_request("a path is needed inside a tunnel: GET /path"))?;
+    let path =
+        path.ok_or_else(|| bad_request("a request inside a tunnel requires a path: GET /path"))?;
     let target = UrlTarget::parse(&[&tunnel.origin, path].concat())
-        .map_err(|mistake| bad_request(mistake.to_string()))?;
+        .map_err(|error| bad_request(error.to_string()))?;
     let scheme = parts.uri.scheme_str();
     if scheme.is_some_and(|scheme| !scheme.eq_ignore_ascii_case(tunnel.scheme.as_str())) {
         return Err(refusal(Reason::SchemeDenied));
@@ -296,7 +305,7 @@ fn tunnel_target(parts: &Parts, tunnel: &EnclosingTunnel) -> Result<UrlTarget, R
     }
 }
 
-/// The value of `Max-Forwards`; one that is no number is no value.
+/// Returns the value of `Max-Forwards`; an invalid number counts as absent.
 fn max_forwards(headers: &HeaderMap) -> Option<u32> {
     headers
         .get(MAX_FORWARDS)?

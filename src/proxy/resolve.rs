@@ -1,10 +1,12 @@
-//! From a host name to its addresses: one look-up a name at a time, remembered for as long as the answer holds.
+//! Resolves host names to addresses. Concurrent look-ups of a name are shared, and results are
+//! cached as long as they are valid.
 //!
-//! What comes out is not yet vetted: only [`super::destination`] says which addresses may be dialled.
+//! The addresses are not vetted yet: only [`super::destination`] decides which of them may be
+//! dialled.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::{IpAddr, SocketAddr};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use foldhash::fast::RandomState;
@@ -12,44 +14,45 @@ use hickory_resolver::config::{NameServerConfig, ResolverConfig};
 use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::{Resolver as Hickory, TokioResolver};
 use moka::sync::Cache;
+use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
 use crate::clock::{Clock, TimeSpan};
 
-/// Names remembered at most.
+/// The maximum number of cached names.
 const MAX_CACHED_NAMES: u64 = 50_000;
-/// How long an answer of the system's resolver holds: it tells no time to live.
+/// The lifetime of results from the system's resolver, which reports none.
 const SYSTEM_TTL: Duration = Duration::from_secs(30);
-/// The shortest and the longest time that an answer holds.
+/// The shortest and the longest lifetime of a result.
 const TTL_RANGE: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(5)..=Duration::from_secs(3600);
-/// How long a name that does not exist is not asked for again.
+/// The time for which a name that does not exist is not looked up again.
 const NO_SUCH_NAME_TTL: Duration = Duration::from_secs(30);
-/// How long after a failure the name servers are asked again.
+/// The time for which a failed look-up is not repeated.
 const FAILURE_TTL: Duration = Duration::from_secs(5);
 
-/// Why a name has no addresses.
+/// The cause if a name has no addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResolveError {
-    /// There is no such name, or it has no address.
+    /// The name does not exist or has no address.
     NoSuchName,
     /// The name servers failed.
     Failed,
-    /// They did not answer in time.
+    /// The name servers did not answer in time.
     Timeout,
 }
 
-/// Where names are looked up.
+/// The source of addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum NameServers {
-    /// As the system does: hosts file, NSS, `resolv.conf`.
+    /// The system's resolver: hosts file, NSS, `resolv.conf`.
     #[default]
     System,
-    /// These servers, by UDP and TCP.
+    /// These name servers, over UDP and TCP.
     Servers(Vec<SocketAddr>),
 }
 
-/// Addresses of names, with a memory.
+/// A caching resolver of host names.
 #[derive(Debug)]
 pub struct DnsResolver {
     backend: DnsBackend,
@@ -57,7 +60,7 @@ pub struct DnsResolver {
     timeout: Duration,
     clock: Clock,
     cache: Cache<Box<str>, CachedLookup, RandomState>,
-    /// Names that are being asked for.
+    /// The look-ups in progress.
     in_flight: Mutex<InFlightLookups>,
 }
 
@@ -70,14 +73,14 @@ struct CachedLookup {
     expires_at: Instant,
 }
 
-/// What is known of a name.
+/// The result of resolving a name.
 #[derive(Clone, Debug)]
 pub struct Resolution {
-    /// Its addresses.
+    /// The addresses, in the order of the name servers' response.
     pub addresses: Result<Arc<[IpAddr]>, ResolveError>,
-    /// How long it took to find out; `None` if it was known.
+    /// The time that the look-up took; `None` if the result was cached.
     pub resolved_in: Option<TimeSpan>,
-    /// If it has none: when it is asked for again.
+    /// The time until the next look-up, if there are no addresses.
     pub retry_in: Option<Duration>,
 }
 
@@ -95,7 +98,7 @@ impl std::fmt::Debug for DnsBackend {
     }
 }
 
-/// Each answer tells for how long it holds.
+/// Each result has its own lifetime.
 struct LookupExpiry;
 
 impl moka::Expiry<Box<str>, CachedLookup> for LookupExpiry {
@@ -110,43 +113,40 @@ impl moka::Expiry<Box<str>, CachedLookup> for LookupExpiry {
 }
 
 impl DnsResolver {
-    /// A resolver. `hosts` are answered without a look-up; `timeout` bounds each look-up.
+    /// Creates a resolver. `hosts` are answered without a look-up; `timeout` limits each look-up.
     ///
     /// # Errors
-    /// If the configured name servers cannot be used.
+    /// Returns a message if the configured name servers cannot be used.
     pub fn new(
         servers: &NameServers,
         hosts: BTreeMap<String, Vec<IpAddr>>,
         timeout: Duration,
         clock: Clock,
     ) -> Result<Self, String> {
-        let lookup = match servers {
+        let backend = match servers {
             NameServers::System => DnsBackend::System,
             NameServers::Servers(servers) => {
                 DnsBackend::Servers(Box::new(build_hickory(servers, timeout)?))
             }
         };
-        let memory = Cache::builder()
-            .max_capacity(MAX_CACHED_NAMES)
-            .expire_after(LookupExpiry);
-        let memory = memory.build_with_hasher(RandomState::default());
         Ok(Self {
-            backend: lookup,
+            backend,
             hosts,
             timeout,
             clock,
-            cache: memory,
+            cache: Cache::builder()
+                .max_capacity(MAX_CACHED_NAMES)
+                .expire_after(LookupExpiry)
+                .build_with_hasher(RandomState::default()),
             in_flight: Mutex::default(),
         })
     }
 
-    /// The addresses of a canonical host name, in the order in which the name servers gave them.
-    ///
-    /// # Errors
-    /// If it has none.
+    /// Resolves a canonical host name. The addresses are in the order of the name servers'
+    /// response.
     pub async fn resolve(&self, host: &str) -> Resolution {
-        if let Some(answer) = self.cache.get(host) {
-            return self.to_resolution(answer, None);
+        if let Some(result) = self.cache.get(host) {
+            return self.to_resolution(result, None);
         }
         if let Some(fixed) = self.hosts.get(host) {
             return Resolution {
@@ -156,98 +156,89 @@ impl DnsResolver {
             };
         }
         let began = self.clock.now();
-        // Boxed, so that those that know are not as big as those that ask.
-        let answer = Box::pin(self.lookup_shared(host)).await;
-        let found_in = Some(TimeSpan::between(began, self.clock.now()));
-        self.to_resolution(answer, found_in)
+        // Boxed so that the future of a cached result stays small.
+        let result = Box::pin(self.lookup_shared(host)).await;
+        let resolved_in = Some(TimeSpan::between(began, self.clock.now()));
+        self.to_resolution(result, resolved_in)
     }
 
-    /// The addresses of a canonical host name that are known without asking; none if there are none.
+    /// Returns the addresses of a canonical host name that are known without a look-up.
     pub fn cached_addresses(&self, host: &str) -> Vec<IpAddr> {
         if let Some(fixed) = self.hosts.get(host) {
             return fixed.clone();
         }
-        let known = self
-            .cache
+        self.cache
             .get(host)
-            .and_then(|answer| answer.addresses.ok());
-        known
+            .and_then(|result| result.addresses.ok())
             .map(|addresses| addresses.to_vec())
             .unwrap_or_default()
     }
 
-    /// Whether the configuration names the host.
+    /// Returns `true` if the configuration contains the host's addresses.
     pub fn is_fixed(&self, host: &str) -> bool {
         self.hosts.contains_key(host)
     }
 
-    /// The clock that it goes by.
+    /// Returns the clock that measures the lifetimes of results.
     pub fn clock(&self) -> &Clock {
         &self.clock
     }
 
-    fn in_flight(&self) -> MutexGuard<'_, InFlightLookups> {
-        self.in_flight
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn to_resolution(
-        &self,
-        CachedLookup {
-            addresses,
-            expires_at: until,
-            ..
-        }: CachedLookup,
-        found_in: Option<TimeSpan>,
-    ) -> Resolution {
-        let left = || until.saturating_duration_since(self.clock.now());
-        let again_in = addresses.is_err().then(left);
+    fn to_resolution(&self, lookup: CachedLookup, resolved_in: Option<TimeSpan>) -> Resolution {
+        let retry_in = match lookup.addresses {
+            Ok(_) => None,
+            Err(_) => Some(
+                lookup
+                    .expires_at
+                    .saturating_duration_since(self.clock.now()),
+            ),
+        };
         Resolution {
-            addresses,
-            resolved_in: found_in,
-            retry_in: again_in,
+            addresses: lookup.addresses,
+            resolved_in,
+            retry_in,
         }
     }
 
-    /// Those that ask for the same name meanwhile wait for one answer. If whoever asks gives up the next one asks.
+    /// Looks a name up, once for all concurrent callers. If the active caller is cancelled, the
+    /// next one takes over.
     async fn lookup_shared(&self, host: &str) -> CachedLookup {
-        let question = SharedLookup::join(self, host);
-        let asked = question.cell().get_or_init(|| async {
-            // It may have been answered between the look into the memory and the joining.
-            if let Some(answer) = self.cache.get(host) {
-                return answer;
+        let lookup = SharedLookup::join(self, host);
+        let result = lookup.cell.get_or_init(|| async {
+            // It may have been resolved between the look into the cache and the joining.
+            if let Some(result) = self.cache.get(host) {
+                return result;
             }
-            let answer = self.lookup(host).await;
-            self.cache.insert(host.into(), answer.clone());
-            answer
+            let result = self.lookup(host).await;
+            self.cache.insert(host.into(), result.clone());
+            result
         });
-        asked.await.clone()
+        result.await.clone()
     }
 
     async fn lookup(&self, host: &str) -> CachedLookup {
-        let asked = async {
+        let lookup = async {
             match &self.backend {
                 DnsBackend::System => lookup_system(host).await,
                 DnsBackend::Servers(servers) => lookup_servers(servers, host, &self.clock).await,
             }
         };
-        let (addresses, ttl) = match tokio::time::timeout(self.timeout, asked).await {
+        let (addresses, ttl) = match tokio::time::timeout(self.timeout, lookup).await {
             Ok(Ok((addresses, ttl))) => (Ok(addresses), ttl),
             Ok(Err(ResolveError::NoSuchName)) => (Err(ResolveError::NoSuchName), NO_SUCH_NAME_TTL),
             Ok(Err(error)) => (Err(error), FAILURE_TTL),
             Err(_) => (Err(ResolveError::Timeout), FAILURE_TTL),
         };
-        let holds_for = ttl.clamp(*TTL_RANGE.start(), *TTL_RANGE.end());
+        let ttl = ttl.clamp(*TTL_RANGE.start(), *TTL_RANGE.end());
         CachedLookup {
             addresses,
-            ttl: holds_for,
-            expires_at: self.clock.now() + holds_for,
+            ttl,
+            expires_at: self.clock.now() + ttl,
         }
     }
 }
 
-/// A part in a question. The last one to leave forgets it.
+/// A participation in a shared look-up. The last participant to leave removes it.
 struct SharedLookup<'r> {
     resolver: &'r DnsResolver,
     host: &'r str,
@@ -256,29 +247,25 @@ struct SharedLookup<'r> {
 
 impl<'r> SharedLookup<'r> {
     fn join(resolver: &'r DnsResolver, host: &'r str) -> Self {
-        let cell = Arc::clone(resolver.in_flight().entry(host.into()).or_default());
+        let cell = Arc::clone(resolver.in_flight.lock().entry(host.into()).or_default());
         Self {
             resolver,
             host,
             cell,
         }
     }
-
-    fn cell(&self) -> &OnceCell<CachedLookup> {
-        &self.cell
-    }
 }
 
 impl Drop for SharedLookup<'_> {
     fn drop(&mut self) {
-        let mut open = self.resolver.in_flight();
-        // Under the lock, so that of two that leave one is the last.
+        let mut in_flight = self.resolver.in_flight.lock();
+        // Released under the lock, so that exactly one participant is the last.
         self.cell = Arc::default();
-        if open
+        if in_flight
             .get(self.host)
             .is_some_and(|cell| Arc::strong_count(cell) == 1)
         {
-            open.remove(self.host);
+            in_flight.remove(self.host);
         }
     }
 }
@@ -286,7 +273,7 @@ impl Drop for SharedLookup<'_> {
 type LookupResult = Result<(Arc<[IpAddr]>, Duration), ResolveError>;
 
 async fn lookup_system(host: &str) -> LookupResult {
-    // The port is not part of the question, but of the interface.
+    // `lookup_host` requires a port, which does not affect the result.
     let found = tokio::net::lookup_host((host, 0)).await;
     let addresses: Arc<[IpAddr]> = match found {
         Ok(found) => found.map(|a| a.ip()).collect(),
@@ -299,13 +286,14 @@ async fn lookup_system(host: &str) -> LookupResult {
     }
 }
 
-/// getaddrinfo tells its errors only in words: "Name or service not known" and "No address associated with hostname"
-/// are answers, "Temporary failure in name resolution" is none.
+/// Classifies an error of getaddrinfo, which is available only as text: "Name or service not known"
+/// and "No address associated with hostname" are definite answers, "Temporary failure in name
+/// resolution" is not.
 fn classify_system_error(error: &std::io::Error) -> ResolveError {
-    let words = error.to_string();
+    let text = error.to_string();
     let answered = ["not known", "No address", "nodename nor servname"]
         .iter()
-        .any(|w| words.contains(w));
+        .any(|w| text.contains(w));
     if answered {
         ResolveError::NoSuchName
     } else {
@@ -314,7 +302,7 @@ fn classify_system_error(error: &std::io::Error) -> ResolveError {
 }
 
 async fn lookup_servers(servers: &TokioResolver, host: &str, clock: &Clock) -> LookupResult {
-    // With the root's dot, search domains of the machine are never tried.
+    // With the trailing dot, the machine's search domains are not tried.
     match servers.lookup_ip(format!("{host}.")).await {
         Ok(found) => {
             let ttl = found.valid_until().saturating_duration_since(clock.now());
@@ -338,9 +326,9 @@ fn build_hickory(servers: &[SocketAddr], timeout: Duration) -> Result<TokioResol
     let config = ResolverConfig::from_parts(None, vec![], servers.collect());
     let mut builder = Hickory::builder_with_config(config, TokioRuntimeProvider::default());
     builder.options_mut().timeout = timeout;
-    // Our own memory stands in front; hickory's need hold no more than what is being asked.
+    // The resolver has its own cache, so hickory's is kept small.
     builder.options_mut().cache_size = 32;
     builder
         .build()
-        .map_err(|error| format!("name servers cannot be used: {error}"))
+        .map_err(|error| format!("the name servers cannot be used: {error}"))
 }

@@ -1,16 +1,19 @@
-//! Hosts' robots.txt: remembered, and fetched once for all that wait for it.
+//! The cache of the hosts' robots.txt files. Each file is fetched once for all requests that wait
+//! for it.
 //!
-//! A fetch is a task of its own, so that it goes on if the request that began it is given up. How one fetch runs is in
-//! `fetch`; what its outcome means is in `crate::robots::state`.
+//! A fetch runs in a task of its own, so that it continues if the request that started it is
+//! cancelled. The `fetch` module performs the fetch, and `crate::robots::state` interprets its
+//! outcome.
 
 mod body;
 mod fetch;
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use moka::sync::Cache;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::clock::Clock;
@@ -24,107 +27,98 @@ use crate::urls::target::UrlTarget;
 
 pub use fetch::{RobotsFetch, RobotsFetcher};
 
-/// Bytes of memory for all hosts together.
+/// The memory limit for all hosts, in bytes.
 const CACHE_BYTES: u64 = 256 << 20;
-/// Of them for those that are not verified.
+/// The part of it for hosts with unverified certificates.
 const UNVERIFIED_BYTES: u64 = 16 << 20;
-/// What a host costs beside its file: its name, and its places in the memory's tables.
+/// The memory of a host in addition to its file: its name and its entries in the tables.
 const HOST_BYTES: usize = 512;
 
-/// What is known of hosts' robots.txt.
+/// The cache of robots.txt files.
 #[derive(Debug)]
 pub struct RobotsFileCache(Arc<RobotsFileCacheState>);
 
 #[derive(Debug)]
 struct RobotsFileCacheState {
     verified: RobotsCachePartition,
-    /// What came from hosts that have not proved who they are, for those who need no proof.
+    /// Files from hosts with unverified certificates, for requests that require no verification.
     unverified: RobotsCachePartition,
     fetcher: RobotsFetcher,
     clock: Clock,
     metrics: Metrics,
 }
 
-/// Hosts by what their URLs begin with: scheme, host and port.
+/// Files by origin: scheme, host and port.
 #[derive(Debug)]
 struct RobotsCachePartition {
     entries: Cache<Box<str>, Arc<RobotsState>, RandomState>,
     fetches: Mutex<InFlightFetches>,
 }
 
-/// Fetches under way, by what the URLs of their hosts begin with.
+/// Fetches in progress, by origin.
 type InFlightFetches = HashMap<Box<str>, InFlightFetch>;
 
-/// A fetch under way, and then what it has brought. Its end is that of the sender.
+/// A fetch in progress, and afterwards its result. The fetch has ended when the sender is dropped.
 type InFlightFetch = watch::Receiver<Option<Arc<RobotsState>>>;
 
 impl RobotsFileCache {
-    /// Nothing is known yet.
+    /// Creates an empty cache.
     pub fn new(fetcher: RobotsFetcher, clock: Clock, metrics: Metrics) -> Self {
-        let (verified, unverified) = (
-            RobotsCachePartition::new(CACHE_BYTES - UNVERIFIED_BYTES),
-            RobotsCachePartition::new(UNVERIFIED_BYTES),
-        );
         Self(Arc::new(RobotsFileCacheState {
-            verified,
-            unverified,
+            verified: RobotsCachePartition::new(CACHE_BYTES - UNVERIFIED_BYTES),
+            unverified: RobotsCachePartition::new(UNVERIFIED_BYTES),
             fetcher,
             clock,
             metrics,
         }))
     }
 
-    /// Tells the metrics how many hosts are remembered; now and then.
+    /// Updates the metric of cached hosts. Called periodically.
     pub fn sweep(&self) {
-        let memories = [&self.0.verified.entries, &self.0.unverified.entries];
-        memories
-            .iter()
-            .for_each(|memory| memory.run_pending_tasks());
-        self.0
-            .metrics
-            .set_robots_cache_entries(memories.iter().map(|memory| memory.entry_count()).sum());
+        let mut entries = 0;
+        for partition in [&self.0.verified, &self.0.unverified] {
+            partition.entries.run_pending_tasks();
+            entries += partition.entries.entry_count();
+        }
+        self.0.metrics.set_robots_cache_entries(entries);
     }
 }
 
 impl RobotsFileCache {
-    /// What is remembered of a host in canonical form, under every scheme and port. All that is remembered is looked
-    /// through.
+    /// Returns the cached files of a host in canonical form, for every scheme and port. Searches
+    /// the whole cache.
     pub fn inspect_host(&self, host: &str) -> Vec<RobotsFileStatus> {
         let times = (self.0.clock.now(), self.0.clock.wall_time());
-        let memories = [
-            (CertificateVerification::On, &self.0.verified.entries),
-            (CertificateVerification::Skip, &self.0.unverified.entries),
-        ];
-        let entries = memories
-            .into_iter()
-            .flat_map(|(verify, known)| known.iter().map(move |e| (verify, e)));
-        let of_host = entries.filter(|(_, (base, _))| base_has_host(base, host));
-        let mut seen: Vec<RobotsFileStatus> = of_host
-            .filter_map(|(verify, (base, known))| {
-                RobotsFileStatus::new(&base, verify, &known, times)
-            })
-            .collect();
-        seen.sort_by(|a, b| (&a.scheme, &a.authority).cmp(&(&b.scheme, &b.authority)));
-        seen
+        let mut found: Vec<RobotsFileStatus> = [
+            (CertificateVerification::On, &self.0.verified),
+            (CertificateVerification::Skip, &self.0.unverified),
+        ]
+        .into_iter()
+        .flat_map(|(verify, partition)| partition.entries.iter().map(move |e| (verify, e)))
+        .filter(|(_, (base, _))| base_has_host(base, host))
+        .filter_map(|(verify, (base, state))| RobotsFileStatus::new(&base, verify, &state, times))
+        .collect();
+        found.sort_by(|a, b| (&a.scheme, &a.authority).cmp(&(&b.scheme, &b.authority)));
+        found
     }
 }
 
-/// Whether what URLs begin with, `scheme://host[:port]/`, has this host.
+/// Returns `true` if a base URL, `scheme://host[:port]/`, has this host.
 fn base_has_host(base: &str, host: &str) -> bool {
-    let authority = base.split_once("://").map(|(_, rest)| rest);
-    let behind = authority.and_then(|authority| authority.strip_prefix(host));
-    behind.is_some_and(|behind| behind.starts_with(['/', ':']))
+    base.split_once("://")
+        .and_then(|(_, authority)| authority.strip_prefix(host))
+        .is_some_and(|rest| rest.starts_with(['/', ':']))
 }
 
 impl RobotsProvider for RobotsFileCache {
     fn cached(&self, target: &UrlTarget, verify: CertificateVerification) -> Option<CachedRobots> {
         let now = self.0.clock.now();
-        let known = self.0.partition(verify).entries.get(target.base())?;
-        match known.is_fresh(now) {
-            true => Some(CachedRobots::Fresh(known)),
-            false => known
+        let state = self.0.partition(verify).entries.get(target.base())?;
+        match state.is_fresh(now) {
+            true => Some(CachedRobots::Fresh(state)),
+            false => state
                 .is_usable_stale(now)
-                .then_some(CachedRobots::Expired(known)),
+                .then_some(CachedRobots::Expired(state)),
         }
     }
 
@@ -134,93 +128,96 @@ impl RobotsProvider for RobotsFileCache {
         verify: CertificateVerification,
         request: impl FnOnce() -> RobotsFetchRequest,
     ) {
-        let memory = self.0.partition(verify);
-        let mut flights = memory.fetches();
+        let partition = self.0.partition(verify);
+        let mut fetches = partition.fetches.lock();
+        if find_in_flight(&fetches, target).is_some() {
+            return;
+        }
+        // It may have been renewed since the caller looked.
         let now = self.0.clock.now();
-        // It may have been renewed between the two looks.
-        let needless = |flights: &InFlightFetches| {
-            let known = || memory.entries.get(target.base());
-            find_in_flight(flights, target).is_some()
-                || known().is_some_and(|known| known.is_fresh(now) || known.is_renewal_paused(now))
-        };
-        if !needless(&flights) {
-            self.begin_fetch(target, request(), &mut flights);
+        let is_current = partition
+            .entries
+            .get(target.base())
+            .is_some_and(|state| state.is_fresh(now) || state.is_renewal_paused(now));
+        if !is_current {
+            self.begin_fetch(target, request(), &mut fetches);
         }
     }
 
     async fn fetch(&self, target: &UrlTarget, request: RobotsFetchRequest) -> Arc<RobotsState> {
-        let mut flight = match self.join_fetch(target, request) {
-            FetchJoin::InFlight(flight) => flight,
-            FetchJoin::Done(known) => return known,
+        let mut fetch = match self.join_fetch(target, request) {
+            FetchJoin::InFlight(fetch) => fetch,
+            FetchJoin::Done(state) => return state,
         };
-        // An error is the end of the sender, behind which stands what there is.
-        let _ = flight.changed().await;
-        let brought = flight.borrow().clone();
-        // A fetch that ended in a panic has brought nothing.
-        let nothing = || {
+        // An error means that the sender was dropped; the result may still be there.
+        let _ = fetch.changed().await;
+        let result = fetch.borrow().clone();
+        // A fetch that ended in a panic has no result.
+        result.unwrap_or_else(|| {
             Arc::new(RobotsState::from_fetch(
                 None,
                 &RobotsFetchResult::failed(RobotsFetchOutcome::Broken),
                 self.0.clock.now(),
             ))
-        };
-        brought.unwrap_or_else(nothing)
+        })
     }
 }
 
-/// What became of who wants to know.
+/// The result of joining a fetch.
 enum FetchJoin {
-    /// A fetch is under way.
+    /// A fetch is in progress.
     InFlight(InFlightFetch),
-    /// One has just ended.
+    /// A fetch has just ended.
     Done(Arc<RobotsState>),
 }
 
 impl RobotsFileCache {
     fn join_fetch(&self, target: &UrlTarget, request: RobotsFetchRequest) -> FetchJoin {
-        let memory = self.0.partition(request.verify);
-        let mut flights = memory.fetches();
-        if let Some(flight) = find_in_flight(&flights, target) {
-            return FetchJoin::InFlight(flight.clone());
+        let partition = self.0.partition(request.verify);
+        let mut fetches = partition.fetches.lock();
+        if let Some(fetch) = find_in_flight(&fetches, target) {
+            return FetchJoin::InFlight(fetch.clone());
         }
-        if let Some(known) = memory.fresh(target.base(), &self.0.clock) {
-            return FetchJoin::Done(known);
+        if let Some(state) = partition.fresh(target.base(), &self.0.clock) {
+            return FetchJoin::Done(state);
         }
-        FetchJoin::InFlight(self.begin_fetch(target, request, &mut flights))
+        FetchJoin::InFlight(self.begin_fetch(target, request, &mut fetches))
     }
 
-    /// Begins a fetch of its own.
+    /// Starts a fetch in a task of its own.
     fn begin_fetch(
         &self,
         target: &UrlTarget,
         request: RobotsFetchRequest,
         fetches: &mut InFlightFetches,
     ) -> InFlightFetch {
-        let (landing, flight) = watch::channel(None);
-        fetches.insert(target.base().into(), flight.clone());
-        let (shared, target) = (Arc::clone(&self.0), target.clone());
-        // Boxed, since a task is moved several times before it is in its place.
+        let (sender, receiver) = watch::channel(None);
+        fetches.insert(target.base().into(), receiver.clone());
+        let shared = Arc::clone(&self.0);
+        let target = target.clone();
+        // Boxed because a task is moved several times before it reaches its place on the heap.
         tokio::spawn(Box::pin(async move {
-            let known = shared.fetch_and_store(&target, &request).await;
-            // Nobody may be waiting any more.
-            let _ = landing.send(Some(known));
+            let state = shared.fetch_and_store(&target, &request).await;
+            // Fails if no request waits any more.
+            let _ = sender.send(Some(state));
             shared
                 .partition(request.verify)
-                .fetches()
+                .fetches
+                .lock()
                 .remove(target.base());
         }));
-        flight
+        receiver
     }
 }
 
-/// The fetch of a host's file that has not ended.
+/// Returns the fetch of a host's file that is in progress.
 fn find_in_flight<'f>(
     fetches: &'f InFlightFetches,
     target: &UrlTarget,
 ) -> Option<&'f InFlightFetch> {
     fetches
         .get(target.base())
-        .filter(|flight| flight.has_changed().is_ok())
+        .filter(|fetch| fetch.has_changed().is_ok())
 }
 
 impl RobotsFileCacheState {
@@ -236,38 +233,39 @@ impl RobotsFileCacheState {
         target: &UrlTarget,
         request: &RobotsFetchRequest,
     ) -> Arc<RobotsState> {
-        let memory = self.partition(request.verify);
-        let before = memory.entries.get(target.base());
-        let asked_by = before
+        let partition = self.partition(request.verify);
+        let before = partition.entries.get(target.base());
+        let validators = before
             .as_deref()
             .and_then(RobotsState::validators)
             .unwrap_or_default();
-        let fetch = self.fetcher.fetch(target, request, asked_by).await;
-        let known = Arc::new(RobotsState::from_fetch(
+        let fetch = self.fetcher.fetch(target, request, validators).await;
+        let state = Arc::new(RobotsState::from_fetch(
             before.as_ref(),
             &fetch.fetched(),
             self.clock.now(),
         ));
-        // Without a turn what is known stays, and with it how that ended.
-        let ending = if fetch.outcome == RobotsFetchOutcome::NotAdmitted {
+        // Without a permit the cached state stays, including its outcome.
+        let outcome = if fetch.outcome == RobotsFetchOutcome::NotAdmitted {
             RobotsFetchOutcome::NotAdmitted
         } else {
-            known.outcome
+            state.outcome
         };
-        self.metrics.record_robots_fetch(ending as usize);
-        memory
+        self.metrics.record_robots_fetch(outcome as usize);
+        partition
             .entries
-            .insert(target.base().into(), Arc::clone(&known));
-        known
+            .insert(target.base().into(), Arc::clone(&state));
+        state
     }
 }
 
 impl RobotsCachePartition {
     fn new(bytes: u64) -> Self {
-        let known = Cache::builder().max_capacity(bytes).weigher(entry_weight);
-        let known = known.build_with_hasher(RandomState::default());
         Self {
-            entries: known,
+            entries: Cache::builder()
+                .max_capacity(bytes)
+                .weigher(entry_weight)
+                .build_with_hasher(RandomState::default()),
             fetches: Mutex::default(),
         }
     }
@@ -275,15 +273,11 @@ impl RobotsCachePartition {
     fn fresh(&self, base: &str, clock: &Clock) -> Option<Arc<RobotsState>> {
         self.entries
             .get(base)
-            .filter(|known| known.is_fresh(clock.now()))
-    }
-
-    fn fetches(&self) -> MutexGuard<'_, InFlightFetches> {
-        self.fetches.lock().unwrap_or_else(PoisonError::into_inner)
+            .filter(|state| state.is_fresh(clock.now()))
     }
 }
 
-/// Bytes of memory.
-fn entry_weight<K: AsRef<str>>(key: &K, known: &Arc<RobotsState>) -> u32 {
-    u32::try_from(HOST_BYTES + key.as_ref().len() + known.memory_size()).unwrap_or(u32::MAX)
+/// Returns the memory of an entry in bytes.
+fn entry_weight<K: AsRef<str>>(key: &K, state: &Arc<RobotsState>) -> u32 {
+    u32::try_from(HOST_BYTES + key.as_ref().len() + state.memory_size()).unwrap_or(u32::MAX)
 }

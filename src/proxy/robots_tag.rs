@@ -1,8 +1,8 @@
-//! `X-Robots-Tag` on origin answers: what the policy says, merged with what the origin says and never weaker.
+//! Merges the policy's `X-Robots-Tag` with the origin's. The result is never weaker than either.
 //!
-//! What an origin says to an agent by its name (`googlebot: nofollow`) is about that agent and stays as it is. What is for
-//! everybody becomes one line, which stands first: a client that joins the lines would otherwise take what follows an agent's
-//! name to be for that agent alone.
+//! Directives of the origin for a named agent (`googlebot: nofollow`) concern that agent and are
+//! kept as they are. Directives for all agents become one line, which comes first: a client that
+//! joins the lines would otherwise apply whatever follows an agent's name to that agent only.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -11,14 +11,14 @@ use crate::robots::robots_tag::{directive_groups, split_directives};
 
 const X_ROBOTS_TAG: HeaderName = HeaderName::from_static("x-robots-tag");
 
-/// Adds what the policy asks for to an answer's fields.
+/// Adds the policy's tag to a response's fields.
 pub fn merge(headers: &mut HeaderMap, tag: RobotsTag) {
     if !headers.contains_key(X_ROBOTS_TAG) {
         headers.insert(X_ROBOTS_TAG, HeaderValue::from_static(directives(tag)));
         return;
     }
     let lines: Vec<HeaderValue> = headers.get_all(X_ROBOTS_TAG).iter().cloned().collect();
-    // A line that is no text is nothing that a client could read; it is left as it was.
+    // A line that is not text cannot be parsed by a client; it is kept as it is.
     let (texts, others): (Vec<_>, Vec<_>) = lines.iter().partition(|line| line.to_str().is_ok());
     let texts: Vec<&str> = texts
         .into_iter()
@@ -32,7 +32,7 @@ pub fn merge(headers: &mut HeaderMap, tag: RobotsTag) {
     }
 }
 
-/// What is said to everybody.
+/// Returns the directives for all agents.
 pub(super) fn directives(tag: RobotsTag) -> &'static str {
     match tag {
         RobotsTag::NoIndex => "noindex",
@@ -41,7 +41,8 @@ pub(super) fn directives(tag: RobotsTag) -> &'static str {
     }
 }
 
-/// Ours first, then what the origin says to everybody, without what ours says or contradicts.
+/// Joins the policy's directives and the origin's directives for all agents, without those that the
+/// policy's repeat or contradict.
 fn join_general(tag: RobotsTag, lines: &[&str]) -> Option<HeaderValue> {
     let mut line = directives(tag).to_owned();
     let general = lines
@@ -58,7 +59,7 @@ fn join_general(tag: RobotsTag, lines: &[&str]) -> Option<HeaderValue> {
     HeaderValue::from_str(&line).ok()
 }
 
-/// What a line says to agents by their names, if anything.
+/// Returns the directives of a line for named agents, if there are any.
 fn agent_directives(line: &str) -> Option<HeaderValue> {
     let named: Vec<&str> = directive_groups(line)
         .filter(|run| run.agent.is_some())
@@ -70,12 +71,12 @@ fn agent_directives(line: &str) -> Option<HeaderValue> {
 }
 
 fn is_covered(tag: RobotsTag, member: &str) -> bool {
-    let is = |words: &[&str]| words.iter().any(|word| member.eq_ignore_ascii_case(word));
-    match tag {
-        RobotsTag::NoIndex => is(&["noindex", "index", "all"]),
-        RobotsTag::NoFollow => is(&["nofollow", "follow", "all"]),
-        RobotsTag::Neither => is(&["noindex", "index", "nofollow", "follow", "all", "none"]),
-    }
+    let covered: &[&str] = match tag {
+        RobotsTag::NoIndex => &["noindex", "index", "all"],
+        RobotsTag::NoFollow => &["nofollow", "follow", "all"],
+        RobotsTag::Neither => &["noindex", "index", "nofollow", "follow", "all", "none"],
+    };
+    covered.iter().any(|word| member.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! What hyper gets for a request, and what goes with an answer's body to its last byte.
+//! The responses that the service returns to hyper, with the observer that follows a response body
+//! to its last byte.
 //!
-//! What the answer says is decided elsewhere.
+//! Other modules decide the contents of the responses.
 
 use bytes::Bytes;
 use http::header::CONNECTION;
@@ -18,67 +19,61 @@ use crate::pipeline::stage::outcome::OutcomeRecorder;
 use super::body::{BodyError, BodyObserver, ResponseBody};
 use super::head::ServiceGuard;
 
-/// What hyper gets: an answer, or the order to close without one.
+/// The result for hyper: a response, or the instruction to close the connection without one.
 pub type ServiceResult = Result<Response<ResponseBody<ResponseObserver>>, Hangup>;
 
-/// The connection closes without an answer: what some crawlers take for "later".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The connection closes without a response, which some crawlers interpret as "later".
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("closed without a response")]
 pub struct Hangup;
 
-impl std::fmt::Display for Hangup {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("closed without an answer")
-    }
-}
-
-impl std::error::Error for Hangup {}
-
-/// What goes with an answer's body to its last byte.
+/// The observer of a response body, which completes the record at the last byte.
 #[derive(Debug)]
 pub struct ResponseObserver {
-    /// None behind a CONNECT that was granted: its record goes on with the tunnel.
+    /// `None` after a granted CONNECT: its record belongs to the tunnel.
     record: Option<Box<RequestRecord>>,
-    /// What is learned of an origin's answer, where the policy remembers.
+    /// The recorder of the origin's outcome, if the policy uses the ledger.
     outcome_recorder: Option<Box<OutcomeRecorder>>,
     _service: ServiceGuard,
 }
 
 impl BodyObserver for ResponseObserver {
     fn on_sent(&mut self, bytes: u64) {
-        self.record
-            .iter_mut()
-            .for_each(|record| record.add_sent_bytes(bytes));
-        self.outcome_recorder
-            .iter_mut()
-            .for_each(|learning| learning.add_sent_bytes(bytes));
+        if let Some(record) = &mut self.record {
+            record.add_sent_bytes(bytes);
+        }
+        if let Some(recorder) = &mut self.outcome_recorder {
+            recorder.add_sent_bytes(bytes);
+        }
     }
 
     fn on_error(&mut self, error: BodyError) {
-        self.record
-            .iter_mut()
-            .for_each(|record| record.set_upstream_error(error.as_str()));
-        self.outcome_recorder
-            .iter_mut()
-            .for_each(|learning| record_body_error(learning, error));
+        if let Some(record) = &mut self.record {
+            record.set_upstream_error(error.as_str());
+        }
+        if let Some(recorder) = &mut self.outcome_recorder {
+            record_body_error(recorder, error);
+        }
     }
 
     fn on_content_hash(&mut self, hash: ContentHash) {
-        self.outcome_recorder
-            .iter_mut()
-            .for_each(|learning| learning.set_content_hash(hash));
+        if let Some(recorder) = &mut self.outcome_recorder {
+            recorder.set_content_hash(hash);
+        }
     }
 
     fn on_end(&mut self) {
-        self.record
-            .iter_mut()
-            .for_each(|record| record.mark_complete());
-        self.outcome_recorder
-            .iter_mut()
-            .for_each(|learning| learning.mark_delivered());
+        if let Some(record) = &mut self.record {
+            record.mark_complete();
+        }
+        if let Some(recorder) = &mut self.outcome_recorder {
+            recorder.mark_delivered();
+        }
     }
 }
 
-/// A body that grew too large was cut off by the policy, any other by its origin.
+/// Records a failed body. The policy cuts off a body that is too large; any other failure is the
+/// origin's.
 fn record_body_error(outcome_recorder: &mut OutcomeRecorder, error: BodyError) {
     match error {
         BodyError::TooLarge => outcome_recorder
@@ -89,8 +84,9 @@ fn record_body_error(outcome_recorder: &mut OutcomeRecorder, error: BodyError) {
     }
 }
 
-/// An answer of ours on its way. One to HEAD keeps the length of its body and loses the body; behind one to CONNECT
-/// the connection closes, since what follows may be another protocol's bytes (RFC 9931).
+/// Returns a response of the proxy. A response to HEAD keeps the length but not the body. After a
+/// response to CONNECT the connection closes, since the data that follows may belong to another
+/// protocol (RFC 9931).
 pub(crate) fn local_response(
     mut response: Response<Bytes>,
     method: &Method,
@@ -112,7 +108,7 @@ pub(crate) fn local_response(
     })
 }
 
-/// The answer to a CONNECT that was granted.
+/// Returns the response to a granted CONNECT.
 pub(crate) fn established_response(open: ServiceGuard) -> Response<ResponseBody<ResponseObserver>> {
     let mut response = Response::new(ResponseBody::full(
         Bytes::new(),
@@ -128,7 +124,7 @@ pub(crate) fn established_response(open: ServiceGuard) -> Response<ResponseBody<
     response
 }
 
-/// What goes with an answer that has a record.
+/// Returns the observer of a response by the proxy.
 pub(crate) fn local_observer(record: Box<RequestRecord>, open: ServiceGuard) -> ResponseObserver {
     ResponseObserver {
         record: Some(record),
@@ -137,7 +133,7 @@ pub(crate) fn local_observer(record: Box<RequestRecord>, open: ServiceGuard) -> 
     }
 }
 
-/// What goes with an origin's answer.
+/// Returns the observer of an origin's response.
 pub(crate) fn origin_observer(
     record: Box<RequestRecord>,
     outcome_recorder: Option<Box<OutcomeRecorder>>,

@@ -1,81 +1,82 @@
-//! The first bytes inside a tunnel: which protocol they are, and which host a TLS ClientHello asks for.
+//! Identifies the protocol of the first bytes inside a tunnel, and extracts the server name from a
+//! TLS ClientHello.
 //!
-//! A small parser of its own: what is wanted is one extension of one message, from bytes that are sent on unchanged, and
-//! nothing of TLS is spoken here. It reads the records (RFC 8446 section 5.1), puts their fragments together, and walks
-//! the ClientHello (section 4.1.2) down to `server_name` (RFC 6066 section 3). Every byte is looked at once, and never
-//! more than [`MAX_CLIENT_HELLO`] of them.
+//! A small parser suffices: only one extension of one message is needed, the bytes are forwarded
+//! unchanged, and no TLS is spoken here. It reads the records (RFC 8446 section 5.1), reassembles
+//! their fragments, and walks the ClientHello (section 4.1.2) down to `server_name` (RFC 6066
+//! section 3). Every byte is inspected once, and never more than [`MAX_CLIENT_HELLO`] of them.
 
 use crate::metrics::labels::SniCheck;
 use crate::urls::target::{HostTarget, canonical_host};
 
-/// Bytes that a ClientHello may have, records and all. Real ones have up to 2 KiB.
+/// The maximum size of a ClientHello, including the record headers. Real ones have up to 2 KiB.
 pub const MAX_CLIENT_HELLO: usize = 16 * 1024;
 
 const RECORD_HEADER: usize = 5;
 const MESSAGE_HEADER: usize = 4;
 const HANDSHAKE: u8 = 22;
 const CLIENT_HELLO: u8 = 1;
-/// RFC 8446 section 5.1.
+/// The maximum record length of RFC 8446 section 5.1.
 const LONGEST_RECORD: usize = 1 << 14;
 const SERVER_NAME: u16 = 0;
 const HOST_NAME: u8 = 0;
-/// RFC 9849 section 10.1.
+/// The extension type of RFC 9849 section 10.1.
 const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 
-/// Collects what a client sends until it is known what it is.
+/// Collects the bytes of a client until the protocol is known.
 #[derive(Debug, Default)]
 pub struct Sniffer {
     raw: Vec<u8>,
-    /// Where in `raw` the next record begins.
+    /// The start of the next record in `raw`.
     at: usize,
-    /// The handshake message, as far as it has come.
+    /// The handshake message, as far as it has arrived.
     message: Vec<u8>,
 }
 
-/// What the bytes are, as far as they have come.
+/// The result for the bytes so far.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SniffResult {
     /// The beginning of a ClientHello.
     NeedMore,
-    /// A ClientHello.
+    /// A complete ClientHello.
     Hello(ClientHello),
-    /// No TLS.
+    /// Not TLS.
     NotTls,
-    /// TLS that does not begin with a ClientHello as it should be, or with one that is too large.
+    /// TLS that does not begin with a valid ClientHello, or with one that is too large.
     Malformed,
 }
 
-/// What a ClientHello says.
+/// The relevant contents of a ClientHello.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientHello {
-    /// The host that it asks for, in the open.
+    /// The unencrypted server name.
     pub server_name: Option<String>,
-    /// Whether it may ask for another one in secret.
+    /// `Present` if the client may request another name in encrypted form.
     pub ech: EchExtension,
 }
 
-/// Whether a ClientHello carries `encrypted_client_hello`. Browsers send one without meaning, too: nobody on the way can
-/// tell.
+/// The presence of `encrypted_client_hello`. Browsers also send meaningless ones (GREASE), which an
+/// observer cannot distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EchExtension {
-    /// It does not.
+    /// The extension is absent.
     Absent,
-    /// It does.
+    /// The extension is present.
     Present,
 }
 
 impl Sniffer {
-    /// How many bytes it may still be given.
+    /// Returns the number of bytes that may still be added.
     pub fn remaining(&self) -> usize {
         MAX_CLIENT_HELLO.saturating_sub(self.raw.len())
     }
 
-    /// All bytes that it was given, to be sent on.
+    /// Returns all bytes, for forwarding.
     pub fn into_bytes(self) -> Vec<u8> {
         self.raw
     }
 
-    /// Takes more bytes. Beyond [`Self::remaining`] they make the whole malformed.
+    /// Adds bytes. The result is malformed if they exceed [`Self::remaining`].
     pub fn feed(&mut self, bytes: &[u8]) -> SniffResult {
         let fits = bytes.len() <= self.remaining();
         self.raw.extend_from_slice(bytes);
@@ -86,7 +87,7 @@ impl Sniffer {
         }
     }
 
-    /// Takes whole records apart; `None` if more is needed to know.
+    /// Parses complete records; returns `None` if more bytes are needed.
     fn advance(&mut self) -> Option<SniffResult> {
         if *self.raw.first()? != HANDSHAKE {
             return Some(SniffResult::NotTls);
@@ -96,7 +97,8 @@ impl Sniffer {
                 return Some(sniffed);
             }
             let mut rest = ByteReader(self.raw.get(self.at..)?);
-            let (kind, major) = (rest.read_u8()?, rest.read_u8()?);
+            let kind = rest.read_u8()?;
+            let major = rest.read_u8()?;
             if kind != HANDSHAKE || major != 3 {
                 return Some(SniffResult::Malformed);
             }
@@ -105,7 +107,8 @@ impl Sniffer {
             if length == 0 || length > LONGEST_RECORD {
                 return Some(SniffResult::Malformed);
             }
-            // A fragment is taken when it is whole: a look at half of it would be taken again with each byte.
+            // A fragment is consumed only when it is complete: otherwise each byte would cause
+            // another parse.
             self.message.extend_from_slice(rest.take(length)?);
             self.at += RECORD_HEADER + length;
         }
@@ -127,7 +130,7 @@ impl Sniffer {
     }
 }
 
-/// Whether a ClientHello asks for the host of its CONNECT.
+/// Compares the server name of a ClientHello with the host of its CONNECT.
 pub fn check_sni(hello: &ClientHello, host: &HostTarget) -> SniCheck {
     let Some(name) = &hello.server_name else {
         return SniCheck::None;
@@ -140,7 +143,7 @@ pub fn check_sni(hello: &ClientHello, host: &HostTarget) -> SniCheck {
     }
 }
 
-/// Whether a tunnel may stay open after this. An address has no name to ask for.
+/// Returns `true` if the tunnel may stay open. An IP address has no server name.
 pub fn is_allowed(check: SniCheck, host: &HostTarget) -> bool {
     match check {
         SniCheck::Match | SniCheck::Ech => true,
@@ -149,15 +152,17 @@ pub fn is_allowed(check: SniCheck, host: &HostTarget) -> bool {
     }
 }
 
-/// Reads a ClientHello; `None` if it is not one.
+/// Parses a ClientHello; returns `None` if it is invalid.
 fn parse_client_hello(mut body: ByteReader<'_>) -> Option<ClientHello> {
     let mut hello = ClientHello {
         server_name: None,
         ech: EchExtension::Absent,
     };
-    let (_version, _random) = (body.read_u16()?, body.take(32)?);
+    let _version = body.read_u16()?;
+    let _random = body.take(32)?;
     let session = body.read_short_vector()?;
-    let (ciphers, compressions) = (body.read_long_vector()?, body.read_short_vector()?);
+    let ciphers = body.read_long_vector()?;
+    let compressions = body.read_short_vector()?;
     if session.len() > 32 || ciphers.len() < 2 || compressions.is_empty() {
         return None;
     }
@@ -169,9 +174,10 @@ fn parse_client_hello(mut body: ByteReader<'_>) -> Option<ClientHello> {
         return None;
     }
     while !extensions.0.is_empty() {
-        let (kind, data) = (extensions.read_u16()?, extensions.read_long_vector()?);
+        let kind = extensions.read_u16()?;
+        let data = extensions.read_long_vector()?;
         match kind {
-            // Twice, and another reader may see the other one.
+            // With two names, another parser might use the other one.
             SERVER_NAME if hello.server_name.is_some() => return None,
             SERVER_NAME => hello.server_name = Some(parse_server_name(ByteReader(data))?),
             ENCRYPTED_CLIENT_HELLO => hello.ech = EchExtension::Present,
@@ -181,7 +187,7 @@ fn parse_client_hello(mut body: ByteReader<'_>) -> Option<ClientHello> {
     Some(hello)
 }
 
-/// The one host name of the list, which may hold no other.
+/// Parses the host name. The list must not contain another one.
 fn parse_server_name(mut data: ByteReader<'_>) -> Option<String> {
     let mut list = ByteReader(data.read_long_vector()?);
     if list.read_u8()? != HOST_NAME {
@@ -195,7 +201,7 @@ fn parse_server_name(mut data: ByteReader<'_>) -> Option<String> {
     alone.then(|| name.to_owned())
 }
 
-/// Bytes that are taken from the front, as far as there are so many.
+/// Reads bytes from the front of a slice, as far as they exist.
 struct ByteReader<'b>(&'b [u8]);
 
 impl<'b> ByteReader<'b> {
@@ -213,13 +219,13 @@ impl<'b> ByteReader<'b> {
         Some(u16::from(self.read_u8()?) << 8 | u16::from(self.read_u8()?))
     }
 
-    /// What stands behind a length of one byte.
+    /// Reads a vector with a length of one byte.
     fn read_short_vector(&mut self) -> Option<&'b [u8]> {
         let length = self.read_u8()?;
         self.take(usize::from(length))
     }
 
-    /// What stands behind a length of two bytes.
+    /// Reads a vector with a length of two bytes.
     fn read_long_vector(&mut self) -> Option<&'b [u8]> {
         let length = self.read_u16()?;
         self.take(usize::from(length))

@@ -1,4 +1,5 @@
-//! Tells a record when its request was decided and which parts it had on its way, for the log's durations and for spans.
+//! Records when a request was decided and the parts of its processing, for the durations in the log
+//! and for spans.
 
 use std::time::{Duration, Instant};
 
@@ -8,36 +9,37 @@ use crate::metrics::trace::TracePart;
 
 use super::upstream::{UpstreamError, UpstreamResponse};
 
-/// What a request had to wait for before it was decided.
+/// The times for which a request waited before it was decided.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct WaitTimes {
-    /// For its host's name.
+    /// The look-up of its host's name.
     pub(crate) resolved_in: Option<TimeSpan>,
-    /// For its host's robots.txt.
+    /// The fetch of its host's robots.txt.
     pub(crate) fetched_in: Option<TimeSpan>,
-    /// For its host's turn: until now.
+    /// The wait for its host's turn, which has just ended.
     pub(crate) held: Option<Duration>,
 }
 
-/// Tells the record that it is decided; what it was held is no part of that. The time.
+/// Records that the request is decided, not counting the time for which it was held. Returns the
+/// current time.
 pub(crate) fn record_decision(record: &mut RequestRecord, waited: WaitTimes) -> Instant {
     let now = record.clock().now();
     let WaitTimes {
-        resolved_in: found_in,
+        resolved_in,
         fetched_in,
         held,
     } = waited;
-    record.set_decided_at(held.and_then(|held| now.checked_sub(held)).unwrap_or(now));
     let held_since = held.and_then(|held| now.checked_sub(held));
+    record.set_decided_at(held_since.unwrap_or(now));
     let waits = [
-        found_in.map(|lapse| lapse.start),
-        fetched_in.map(|lapse| lapse.start),
+        resolved_in.map(|span| span.start),
+        fetched_in.map(|span| span.start),
         held_since,
     ];
     record.set_verdict_at(waits.into_iter().flatten().min().unwrap_or(now));
-    if let Some(found_in) = found_in {
-        record.set_dns_time(found_in.duration);
-        record.add_trace_part(TracePart::Resolve, found_in);
+    if let Some(resolved_in) = resolved_in {
+        record.set_dns_time(resolved_in.duration);
+        record.add_trace_part(TracePart::Resolve, resolved_in);
     }
     if let Some(fetched_in) = fetched_in {
         record.add_trace_part(TracePart::Robots, fetched_in);
@@ -55,8 +57,8 @@ pub(crate) fn record_decision(record: &mut RequestRecord, waited: WaitTimes) -> 
     now
 }
 
-/// Tells the record how the origin was reached, and of the first byte of its answer: now. `decided` is when the request
-/// set out for it.
+/// Records how the origin was reached, and that the first byte of its response has arrived now.
+/// `decided` is the time when the request was decided.
 pub(crate) fn record_first_byte(
     record: &mut RequestRecord,
     answered: &UpstreamResponse,
@@ -78,7 +80,7 @@ pub(crate) fn record_first_byte(
     now.saturating_duration_since(decided)
 }
 
-/// Tells the record that the origin was not reached, or did not answer.
+/// Records that the origin was not reached or did not answer.
 pub(crate) fn record_failure(record: &mut RequestRecord, error: &UpstreamError, decided: Instant) {
     record.set_upstream_error(error.as_str());
     if matches!(error, UpstreamError::Dial(_)) {

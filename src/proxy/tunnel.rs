@@ -1,18 +1,19 @@
-//! Open tunnels: how many there may be to one host, what ends them, and the bytes on their way.
+//! Open tunnels: the limit per host, the relay of bytes, and the events that end a tunnel.
 //!
-//! Whether a tunnel may be opened was decided before, by the gate; what its first bytes are, by `connect`. Nothing here
-//! looks into them.
+//! The pipeline decides whether a tunnel may be opened, and `connect` inspects its first bytes.
+//! This module does not inspect the data.
 
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io;
 use std::net::Shutdown;
 use std::ops::RangeInclusive;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use socket2::SockRef;
 use tokio::net::TcpStream;
 use tokio::sync::watch;
@@ -25,40 +26,40 @@ use crate::metrics::{Metrics, OpenTunnel};
 use super::dial::DialLimits;
 use super::drain::{DrainStage, DrainWatch};
 
-/// Bytes that are read at a time.
+/// The number of bytes read at a time.
 const CHUNK: usize = 64 * 1024;
-/// For how long a tunnel may be silent once the proxy is going down.
+/// The time after which a silent tunnel is closed while the proxy shuts down.
 const DRAIN_IDLE: Duration = Duration::from_secs(3);
 
-/// Which tunnels there may be.
+/// The settings of tunnels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelSettings {
-    /// `egress.connect_ports`: where a CONNECT may go.
+    /// `egress.connect_ports`: the ports that a CONNECT may use.
     pub connect_ports: Vec<RangeInclusive<u16>>,
-    /// `egress.tls_ports`: where a tunnel may carry TLS, and nothing else.
+    /// `egress.tls_ports`: the ports whose tunnels must carry TLS.
     pub tls_ports: Vec<RangeInclusive<u16>>,
     /// `limits.tunnels_per_host`.
     pub per_host: usize,
-    /// Connecting.
+    /// The time limits of connecting to the origin.
     pub dial: DialLimits,
-    /// `timeouts.tls`: how long a client may take for what tells the protocol.
+    /// `timeouts.tls`: the time in which a client must send enough bytes to identify the protocol.
     pub hello: Duration,
-    /// `timeouts.tunnel_idle`: a tunnel in which nothing moves.
+    /// `timeouts.tunnel_idle`: the longest time without data.
     pub idle: Duration,
-    /// `timeouts.tunnel`: a whole tunnel.
+    /// `timeouts.tunnel`: the longest time that a tunnel may be open.
     pub total: Duration,
 }
 
-/// The open tunnels of a proxy.
+/// The limiter of open tunnels.
 #[derive(Debug)]
 pub struct TunnelLimiter {
-    /// Which there may be.
+    /// The settings that apply to every tunnel.
     pub settings: TunnelSettings,
     metrics: Metrics,
     by_host: Arc<Mutex<HashMap<Box<str>, usize>>>,
 }
 
-/// A tunnel's place among those to its host; given back when dropped.
+/// A tunnel's share of its host's limit, released on drop.
 #[derive(Debug)]
 pub struct TunnelSlot {
     host: Box<str>,
@@ -67,7 +68,7 @@ pub struct TunnelSlot {
 }
 
 impl TunnelLimiter {
-    /// None is open yet.
+    /// Creates a limiter without open tunnels.
     pub fn new(settings: TunnelSettings, metrics: Metrics) -> Self {
         Self {
             settings,
@@ -76,9 +77,9 @@ impl TunnelLimiter {
         }
     }
 
-    /// A place for a tunnel to this host, if there is one.
+    /// Returns a slot for a tunnel to this host, unless the limit is reached.
     pub(super) fn acquire(&self, host: &str) -> Option<TunnelSlot> {
-        let mut by_host = lock(&self.by_host);
+        let mut by_host = self.by_host.lock();
         let count = by_host.entry(host.into()).or_default();
         if *count >= self.settings.per_host {
             return None;
@@ -94,7 +95,7 @@ impl TunnelLimiter {
 
 impl Drop for TunnelSlot {
     fn drop(&mut self) {
-        let mut by_host = lock(&self.by_host);
+        let mut by_host = self.by_host.lock();
         if let Some(count) = by_host.get_mut(&self.host) {
             *count -= 1;
             if *count == 0 {
@@ -104,43 +105,39 @@ impl Drop for TunnelSlot {
     }
 }
 
-fn lock(by_host: &Mutex<HashMap<Box<str>, usize>>) -> MutexGuard<'_, HashMap<Box<str>, usize>> {
-    by_host.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Why a tunnel ended.
+/// The event that ended a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TunnelEnd {
-    /// Both sides have said all.
+    /// Both sides have closed.
     Closed,
-    /// The client broke off.
+    /// The client's connection broke off.
     ClientLeft,
-    /// The origin broke off.
+    /// The origin's connection broke off.
     OriginLeft,
-    /// Nothing moved for `timeouts.tunnel_idle`.
+    /// No data was transferred for `timeouts.tunnel_idle`.
     Idle,
-    /// It was open for `timeouts.tunnel`.
+    /// The tunnel was open for `timeouts.tunnel`.
     Expired,
-    /// The proxy is going down.
+    /// The proxy shut down.
     Drained,
-    /// The policy that is in force now refuses it.
+    /// The active policy refuses the tunnel.
     Refused,
     /// An operator has stopped its host, its crawler or a rule that applies.
     Stopped,
 }
 
-/// Bytes that a tunnel has carried, and when the last did.
+/// The number of transferred bytes, and the time of the last transfer.
 #[derive(Debug)]
 pub(super) struct TunnelMeter {
     clock: Clock,
     opened: Instant,
     up: AtomicU64,
     down: AtomicU64,
-    /// Microseconds from the opening.
+    /// Microseconds since the opening.
     last_activity: AtomicU64,
 }
 
-/// Which way bytes go.
+/// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TunnelDirection {
     Up,
@@ -149,18 +146,16 @@ enum TunnelDirection {
 
 impl TunnelMeter {
     pub(super) fn new(clock: Clock) -> Self {
-        let opened = clock.now();
-        let zero = AtomicU64::default;
         Self {
+            opened: clock.now(),
             clock,
-            opened,
-            up: zero(),
-            down: zero(),
-            last_activity: zero(),
+            up: AtomicU64::new(0),
+            down: AtomicU64::new(0),
+            last_activity: AtomicU64::new(0),
         }
     }
 
-    /// Bytes from the client and from the origin.
+    /// Returns the number of bytes from the client and from the origin.
     pub(super) fn bytes(&self) -> (u64, u64) {
         (
             self.up.load(Ordering::Relaxed),
@@ -186,19 +181,19 @@ impl TunnelMeter {
     }
 }
 
-/// What a tunnel needs to know to end by itself.
+/// The events that can end a tunnel from outside.
 pub(super) struct TunnelWatch<'t, J> {
     pub(super) settings: &'t TunnelSettings,
     pub(super) drain: &'t mut DrainWatch,
-    /// Told when another policy is in force.
+    /// Notified when another policy becomes active.
     pub(super) policies: watch::Receiver<()>,
-    /// Told when something is stopped, or goes on.
+    /// Notified when a stop is added or removed.
     pub(super) stops: watch::Receiver<()>,
-    /// Says whether the policy in force and the stops still admit the tunnel.
+    /// Returns whether the active policy and the stops still admit the tunnel.
     pub(super) evaluate: J,
 }
 
-/// What the policy in force, or a stop, says of an open tunnel.
+/// The decision of the active policy and the stops on an open tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TunnelAdmission {
     Admitted,
@@ -206,14 +201,14 @@ pub(super) enum TunnelAdmission {
     Stopped,
 }
 
-/// Carries bytes between two sides until both have ended, or something ends the tunnel. `first` is what the client has
-/// sent already.
+/// Relays bytes between two sides until both have closed, or another event ends the tunnel. `first`
+/// contains the bytes that the client has sent already.
 pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
     client: &TcpStream,
     origin: &TcpStream,
     first: Vec<u8>,
     meter: &TunnelMeter,
-    mut watching: TunnelWatch<'_, J>,
+    mut watch: TunnelWatch<'_, J>,
 ) -> TunnelEnd {
     let up = async move {
         send_all(origin, &first, TunnelDirection::Up, meter)
@@ -225,13 +220,14 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
     let down = relay_one_way(origin, client, TunnelDirection::Down, meter);
     let end = tokio::select! {
         both = async { tokio::try_join!(up, down) } => both.err().unwrap_or(TunnelEnd::Closed),
-        () = wait_idle(meter, watching.settings.idle) => TunnelEnd::Idle,
-        () = sleep(watching.settings.total) => TunnelEnd::Expired,
-        () = wait_drained(watching.drain, meter) => TunnelEnd::Drained,
-        end = wait_refused(&mut watching.policies, &mut watching.stops, &mut watching.evaluate) => end,
+        () = wait_idle(meter, watch.settings.idle) => TunnelEnd::Idle,
+        () = sleep(watch.settings.total) => TunnelEnd::Expired,
+        () = wait_drained(watch.drain, meter) => TunnelEnd::Drained,
+        end = wait_refused(&mut watch.policies, &mut watch.stops, &mut watch.evaluate) => end,
     };
     if matches!(end, TunnelEnd::ClientLeft | TunnelEnd::OriginLeft) {
-        // The other side is to see how it ended: an end in order could be taken for the end of what was being sent.
+        // The other side must notice the failure: an orderly close could be taken for the end of
+        // the data.
         for side in [client, origin] {
             let _ = SockRef::from(side).set_linger(Some(Duration::ZERO));
         }
@@ -239,23 +235,28 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
     end
 }
 
-/// Carries bytes one way to their end, and the end too.
+/// Relays bytes in one direction until the end, and forwards the end.
 async fn relay_one_way(
     from: &TcpStream,
     to: &TcpStream,
     direction: TunnelDirection,
     meter: &TunnelMeter,
 ) -> Result<(), TunnelEnd> {
-    let (sender, receiver) = match direction {
-        TunnelDirection::Up => (TunnelEnd::ClientLeft, TunnelEnd::OriginLeft),
-        TunnelDirection::Down => (TunnelEnd::OriginLeft, TunnelEnd::ClientLeft),
+    let sender_left = match direction {
+        TunnelDirection::Up => TunnelEnd::ClientLeft,
+        TunnelDirection::Down => TunnelEnd::OriginLeft,
+    };
+    let receiver_left = match direction {
+        TunnelDirection::Up => TunnelEnd::OriginLeft,
+        TunnelDirection::Down => TunnelEnd::ClientLeft,
     };
     loop {
-        from.readable().await.map_err(|_| sender)?;
-        // Only while bytes move: most of the time most tunnels are silent.
+        from.readable().await.map_err(|_| sender_left)?;
+        // Allocated only while data is transferred: most tunnels are silent most of the time.
         let mut chunk = Vec::with_capacity(CHUNK);
         loop {
-            // Two fast sides would never let anything else run: other tunnels, or what ends this one.
+            // Two fast sides would otherwise starve all other futures: other tunnels, and the
+            // events that end this one.
             consume_budget().await;
             chunk.clear();
             match from.try_read_buf(&mut chunk) {
@@ -265,9 +266,9 @@ async fn relay_one_way(
                 }
                 Ok(_) => send_all(to, &chunk, direction, meter)
                     .await
-                    .map_err(|_| receiver)?,
+                    .map_err(|_| receiver_left)?,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(_) => return Err(sender),
+                Err(_) => return Err(sender_left),
             }
         }
     }
@@ -292,7 +293,7 @@ async fn send_all(
     Ok(())
 }
 
-/// Ready once nothing has moved for so long.
+/// Ready when no data was transferred for `length`.
 async fn wait_idle(meter: &TunnelMeter, length: Duration) {
     loop {
         let due = meter.last_activity() + length;
@@ -303,7 +304,8 @@ async fn wait_idle(meter: &TunnelMeter, length: Duration) {
     }
 }
 
-/// Ready when the tunnel is to end with the proxy: once it is silent, at the latest when all is cut off.
+/// Ready when the tunnel must end because of the shutdown: when it is silent, at the latest at the
+/// cut-off.
 async fn wait_drained(drain: &mut DrainWatch, meter: &TunnelMeter) {
     drain.wait_begun().await;
     let began = meter.clock.now();
@@ -317,7 +319,7 @@ async fn wait_drained(drain: &mut DrainWatch, meter: &TunnelMeter) {
     }
 }
 
-/// Ready when what is under way still is given up.
+/// Ready at the cut-off of a drain.
 pub(super) async fn wait_cut_off(drain: &mut DrainWatch) {
     poll_fn(|cx| match drain.poll_stage(cx) {
         DrainStage::CutOff => Poll::Ready(()),
@@ -326,7 +328,7 @@ pub(super) async fn wait_cut_off(drain: &mut DrainWatch) {
     .await;
 }
 
-/// Ready once a policy is in force that refuses the tunnel, or a stop that covers it.
+/// Ready when the active policy refuses the tunnel, or a stop covers it.
 async fn wait_refused(
     policies: &mut watch::Receiver<()>,
     stops: &mut watch::Receiver<()>,
@@ -343,7 +345,7 @@ async fn wait_refused(
             changed = stops.changed() => changed,
         };
         if changed.is_err() {
-            // Nobody is left to change it.
+            // No further changes are possible.
             std::future::pending::<()>().await;
         }
     }

@@ -1,7 +1,8 @@
-//! The exchange with an origin: one request out, one answer back, on a pooled or a new connection.
+//! The client for origins: sends one request and receives one response, on a pooled or a new
+//! connection.
 //!
-//! The connection is driven by the task of the request itself. It takes a permit, so nothing that was not judged can
-//! be sent, and the target of the permit is what is written to the wire.
+//! The task of the request drives the connection. Sending requires a permit, so only evaluated
+//! requests can be sent, and the permit's target is what is written to the wire.
 
 mod error;
 
@@ -38,28 +39,29 @@ use super::pool::{ConnectionPool, OriginConnection, PoolKey, PoolLimits, PooledC
 
 pub use error::UpstreamError;
 
-/// A connection that has been idle for less than this is hardly ever closed by the origin just as it is used.
+/// Below this idle time, an origin hardly ever closes a connection just as it is used.
 const SURELY_ALIVE: Duration = Duration::from_millis(500);
 
-/// A request that has to be sent once more waits for its turn no longer than this.
+/// The longest time for which a request that must be repeated waits for its host's turn.
 const RETRY_WITHIN: Duration = Duration::from_secs(20);
 
-/// Limits and time-outs towards origins.
+/// Limits and timeouts towards origins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UpstreamLimits {
-    /// Connecting.
+    /// The time limits of connecting.
     pub dial: DialLimits,
-    /// The pool.
+    /// The limits of the connection pool.
     pub pool: PoolLimits,
-    /// From the request's last byte, or the last that the origin took, to the end of the answer's head.
+    /// The time from the request's last byte, or the last one that the origin accepted, to the end
+    /// of the response head.
     pub response_head: Duration,
-    /// Between two parts of a body.
+    /// The time between two parts of a body.
     pub body_idle: Duration,
-    /// A whole body.
+    /// The time for a whole body.
     pub body: Duration,
-    /// Bytes of an answer's head.
+    /// The maximum size of a response head in bytes.
     pub head: usize,
-    /// Fields of an answer's head.
+    /// The maximum number of fields in a response head.
     pub fields: usize,
 }
 
@@ -74,36 +76,37 @@ pub struct UpstreamClient {
     negative_cache: Arc<NegativeConnectCache>,
 }
 
-/// A request that is ready to be sent, but for where.
+/// A request that is ready to be sent, except for its destination.
 #[derive(Debug)]
 pub struct UpstreamRequest {
-    /// The method.
+    /// The request method.
     pub method: Method,
-    /// Cleaned fields, `Host` of the permit's target among them.
+    /// The filtered fields, including `Host` with the permit's target.
     pub headers: HeaderMap,
-    /// The body.
+    /// The request body.
     pub body: RequestUpload,
-    /// The path and query as received, if they are the canonical ones.
+    /// The path and query as received, if they are in canonical form.
     pub uri: Option<Uri>,
 }
 
-/// What an origin answered, and how long it took.
+/// The response of an origin, and its timing.
 #[derive(Debug)]
 pub struct UpstreamResponse {
-    /// The answer.
+    /// The response, whose head has arrived.
     pub response: Response<Box<ResponseDownload>>,
-    /// How long connecting took; none on a pooled connection.
+    /// The time of connecting; `None` on a pooled connection.
     pub connect: Option<TimeSpan>,
-    /// How long the TLS handshake took; none on a pooled connection, and none without TLS.
+    /// The time of the TLS handshake; `None` on a pooled connection and without TLS.
     pub tls: Option<TimeSpan>,
-    /// When the request could be sent: at once on a pooled connection.
+    /// The time when the request could be sent: at once on a pooled connection.
     pub sent_at: Instant,
     /// The address that answered.
     pub address: SocketAddr,
 }
 
 impl UpstreamClient {
-    /// Sends requests within these limits, to `https` origins by this TLS, and tells what refuses connections.
+    /// Creates a client with these limits. It uses `tls` for `https` origins, and records refused
+    /// connections in the negative cache.
     pub fn new(
         limits: UpstreamLimits,
         tls: OriginTls,
@@ -111,7 +114,8 @@ impl UpstreamClient {
         negative_cache: Arc<NegativeConnectCache>,
     ) -> Self {
         let mut builder = http1::Builder::new();
-        // Origins send such things; each is read in the one way that cannot move the end of the message.
+        // Origins send such fields. Each is interpreted in a way that cannot change the end of the
+        // message.
         builder
             .allow_spaces_after_header_name_in_responses(true)
             .allow_obsolete_multiline_headers_in_responses(true)
@@ -128,31 +132,33 @@ impl UpstreamClient {
         }
     }
 
-    /// The idle connections.
+    /// Returns the pool of idle connections.
     pub fn pool(&self) -> &Arc<ConnectionPool> {
         &self.pool
     }
 
-    /// Sends a request where its permit says.
+    /// Sends a request to the destination of its permit.
     ///
-    /// A pooled connection that dies before the request is written, or before any answer to a request that may be
-    /// repeated, costs one retry on a new connection, never a second.
+    /// If a pooled connection dies before the request is written, or before any response to an
+    /// idempotent request, the request is sent once more on a new connection, but never twice.
     ///
     /// # Errors
-    /// If no answer's head arrives.
+    /// Returns an error if no response head arrives.
     pub fn send(
         &self,
         permit: Permit<VettedAddresses>,
         mut call: UpstreamRequest,
         now: Instant,
     ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + Send {
-        // No `async fn`: that would keep the permit and the call beside what becomes of them.
-        let (uri, watch) = (call.uri.take(), call.body.watch());
-        let mut sending = self.dispatch(permit, watch.as_ref());
-        let uri = uri.map_or_else(|| sending.target.path_and_query().parse(), Ok);
-        // The canonical form holds no byte that a request line cannot.
+        // Not an `async fn`: its future would hold the permit and the request in addition to what
+        // they become.
+        let uri = call.uri.take();
+        let watch = call.body.watch();
+        let mut dispatch = self.dispatch(permit, watch.as_ref());
+        let uri = uri.map_or_else(|| dispatch.target.path_and_query().parse(), Ok);
+        // The canonical form contains no byte that is invalid in a request line.
         let request = uri.map(|uri| call.into_http_request(uri));
-        let reused = self.pool.take(sending.pool_key(), &sending.vetted, now);
+        let reused = self.pool.take(dispatch.pool_key(), &dispatch.vetted, now);
         let known = reused.as_ref().zip(request.as_ref().ok());
         let spare = known.and_then(|(reused, request)| repeatable_copy(request, reused.idle_for));
         async move {
@@ -160,31 +166,34 @@ impl UpstreamClient {
                 return Err(UpstreamError::Upload(BodyError::Incomplete));
             };
             let Some(PooledConnection {
-                connection: mut link,
+                mut connection,
                 idle_for,
             }) = reused
             else {
-                return Box::pin(self.send_on_new_connection(sending, request, now)).await;
+                return Box::pin(self.send_on_new_connection(dispatch, request, now)).await;
             };
             let wait = ResponseWait {
-                timeout: sending.response_head_timeout,
+                timeout: dispatch.response_head_timeout,
                 since: now,
             };
-            let answer = pin!(link.sender.try_send_request(request));
-            match exchange_head(link, answer, watch, &sending.slot, wait, &self.clock).await {
-                Ok((response, link)) => Ok(self.build_response(response, link, sending.slot, now)),
+            let answer = pin!(connection.sender.try_send_request(request));
+            match exchange_head(connection, answer, watch, &dispatch.slot, wait, &self.clock).await
+            {
+                Ok((response, connection)) => {
+                    Ok(self.build_response(response, connection, dispatch.slot, now))
+                }
                 Err(ExchangeFailure { error, unsent }) => {
-                    let again = unsent.or(spare.filter(|_| error.may_repeat()));
-                    let Some(again) = again else {
-                        // An origin may close what was idle whenever it likes.
+                    let repeated = unsent.or(spare.filter(|_| error.may_repeat()));
+                    let Some(repeated) = repeated else {
+                        // An origin may close an idle connection at any time.
                         let stale = SURELY_ALIVE <= idle_for && error.may_repeat();
                         return Err(if stale {
                             error
                         } else {
-                            record_failure(&mut sending.slot, error)
+                            record_failure(&mut dispatch.slot, error)
                         });
                     };
-                    Box::pin(self.resend(sending, *again, error)).await
+                    Box::pin(self.resend(dispatch, *repeated, error)).await
                 }
             }
         }
@@ -201,18 +210,18 @@ impl UpstreamClient {
             slot.set_upload_counter(watch.byte_counter());
         }
         let verify = self.effective_verify(&target, verify);
-        let head = timeouts.response_head.unwrap_or(self.limits.response_head);
+        let response_head_timeout = timeouts.response_head.unwrap_or(self.limits.response_head);
         RequestDispatch {
             target,
             vetted,
             slot,
             verify,
-            response_head_timeout: head,
+            response_head_timeout,
             dial: self.limits.dial.with_overrides(timeouts),
         }
     }
 
-    /// Once more, on a new connection, after `failed`.
+    /// Sends a request again on a new connection, after the error `failed`.
     async fn resend(
         &self,
         dispatch: RequestDispatch,
@@ -224,7 +233,7 @@ impl UpstreamClient {
             .await
     }
 
-    /// On a new connection.
+    /// Sends a request on a new connection.
     async fn send_on_new_connection(
         &self,
         mut dispatch: RequestDispatch,
@@ -233,7 +242,7 @@ impl UpstreamClient {
     ) -> Result<UpstreamResponse, UpstreamError> {
         let connected = self.connect(&dispatch, now).await;
         let NewConnection {
-            connection: mut link,
+            mut connection,
             connect,
             tls,
         } = connected.map_err(|error| record_failure(&mut dispatch.slot, error))?;
@@ -242,18 +251,20 @@ impl UpstreamClient {
             since: self.clock.now(),
         };
         let watch = request.body().watch();
-        let answer = pin!(link.sender.try_send_request(request));
-        let exchanged = exchange_head(link, answer, watch, &dispatch.slot, wait, &self.clock).await;
-        let (response, link) =
+        let answer = pin!(connection.sender.try_send_request(request));
+        let exchanged =
+            exchange_head(connection, answer, watch, &dispatch.slot, wait, &self.clock).await;
+        let (response, connection) =
             exchanged.map_err(|failed| record_failure(&mut dispatch.slot, failed.error))?;
         Ok(UpstreamResponse {
             connect: Some(connect),
             tls,
-            ..self.build_response(response, link, dispatch.slot, wait.since)
+            ..self.build_response(response, connection, dispatch.slot, wait.since)
         })
     }
 
-    /// What is asked of the origin. Without TLS there is nothing to verify, so that all share their connections.
+    /// Returns the verification that applies. Without TLS it is always the same, so that all
+    /// requests share their connections.
     fn effective_verify(
         &self,
         target: &UrlTarget,
@@ -280,9 +291,9 @@ impl UpstreamClient {
             ),
             Scheme::Https => {
                 let (stream, address) = self.handshake_tls(to, dialled).await?;
-                let lapse = TimeSpan::between(connected, self.clock.now());
-                self.tls.record_handshake(lapse.duration);
-                (stream, address, Some(lapse))
+                let took = TimeSpan::between(connected, self.clock.now());
+                self.tls.record_handshake(took.duration);
+                (stream, address, Some(took))
             }
         };
         let (sender, driver) = self
@@ -290,18 +301,16 @@ impl UpstreamClient {
             .handshake(stream)
             .await
             .map_err(UpstreamError::Protocol)?;
-        let answer = LazyTimer::new(self.limits.response_head);
-        let (base, verify) = (to.target.base().into(), to.verify);
-        let link = OriginConnection {
+        let connection = OriginConnection {
             sender,
             driver,
             address,
-            base,
-            verify,
-            response_timer: answer,
+            base: to.target.base().into(),
+            verify: to.verify,
+            response_timer: LazyTimer::new(self.limits.response_head),
         };
         Ok(NewConnection {
-            connection: Box::new(link),
+            connection: Box::new(connection),
             connect: TimeSpan::between(began, connected),
             tls,
         })
@@ -314,14 +323,15 @@ impl UpstreamClient {
         Ok(OriginSocket { stream, address })
     }
 
-    /// TLS on a connection that stands. A failure that an old origin could have with a large hello costs one retry on
-    /// another connection with a small one.
+    /// Performs a TLS handshake on an established connection. If the failure may be caused by a
+    /// large ClientHello, it is repeated once with a small one, on another connection.
     async fn handshake_tls(
         &self,
         to: &RequestDispatch,
         dialled: OriginSocket,
     ) -> Result<(OriginStream, SocketAddr), UpstreamError> {
-        let (target, verify) = (&to.target, to.verify);
+        let target = &to.target;
+        let verify = to.verify;
         let hello = self.tls.hello_kind(target.base());
         let failed = match self
             .tls
@@ -334,17 +344,18 @@ impl UpstreamClient {
         if hello == ClientHelloKind::Classic || !failed.may_be_caused_by_hello() {
             return Err(UpstreamError::Tls(failed));
         }
-        let Ok(again) = self.dial(to).await else {
+        let Ok(redialled) = self.dial(to).await else {
             return Err(UpstreamError::Tls(failed));
         };
         let stream = self
             .tls
-            .handshake(again.stream, target, verify, ClientHelloKind::Classic)
+            .handshake(redialled.stream, target, verify, ClientHelloKind::Classic)
             .await;
-        Ok((stream.map_err(UpstreamError::Tls)?, again.address))
+        Ok((stream.map_err(UpstreamError::Tls)?, redialled.address))
     }
 
-    /// The answer's head is here: the slot learns from it, and goes with the body.
+    /// Builds the response after its head has arrived. The slot records the outcome and moves into
+    /// the body.
     fn build_response(
         &self,
         response: Response<Incoming>,
@@ -354,7 +365,7 @@ impl UpstreamClient {
     ) -> UpstreamResponse {
         slot.record_answer(response.status(), response.headers());
         let address = connection.address;
-        let home = PoolHandle {
+        let pool_handle = PoolHandle {
             pool: Arc::clone(&self.pool),
             clock: self.clock.clone(),
         };
@@ -362,8 +373,15 @@ impl UpstreamClient {
             idle: self.limits.body_idle,
             total: self.limits.body,
         };
-        let response = response
-            .map(|body| Box::new(ResponseDownload::new(body, connection, slot, home, times)));
+        let response = response.map(|body| {
+            Box::new(ResponseDownload::new(
+                body,
+                connection,
+                slot,
+                pool_handle,
+                times,
+            ))
+        });
         UpstreamResponse {
             response,
             connect: None,
@@ -374,7 +392,7 @@ impl UpstreamClient {
     }
 }
 
-/// Reads the head of an answer, driving the connection meanwhile, which sends the request.
+/// Sends the request by driving the connection, and waits for the head of the response.
 async fn exchange_head(
     mut connection: Box<OriginConnection>,
     mut answer: Pin<&mut impl Future<Output = SendResult>>,
@@ -384,16 +402,17 @@ async fn exchange_head(
     clock: &Clock,
 ) -> Result<(Response<Incoming>, Box<OriginConnection>), ExchangeFailure> {
     let mut since = wait.since;
-    let (driver, timer) = (&mut connection.driver, &mut connection.response_timer);
+    let driver = &mut connection.driver;
+    let timer = &mut connection.response_timer;
     timer.set_length(wait.timeout);
     let mut head = SendState::Unsent;
     let answered = poll_fn(|cx| {
         if let Poll::Ready(answer) = answer.as_mut().poll(cx) {
             return Poll::Ready(Some(answer));
         }
-        // Its end shows in the answer, which is polled again behind it.
+        // The end of the connection shows in the response, which is polled again below.
         let _ = Pin::new(&mut *driver).poll(cx);
-        // The connection writes a head in the same turn in which it takes it.
+        // The connection writes a head in the same poll in which it accepts it.
         if std::mem::replace(&mut head, SendState::Sent) == SendState::Unsent {
             slot.record_sent();
         }
@@ -406,7 +425,7 @@ async fn exchange_head(
                 {
                     UploadProgress::Nothing => {}
                     UploadProgress::Advanced => since = clock.now(),
-                    // The body has times of its own: between two parts, and for all of it.
+                    // The body has its own timeouts.
                     UploadProgress::AwaitingClient => return Poll::Pending,
                 }
                 timer.poll_since(since, cx).map(|()| None)
@@ -429,10 +448,10 @@ async fn exchange_head(
     }
 }
 
-/// What comes of a request that was given to its connection.
+/// The result of a request that was passed to its connection.
 type SendResult = Result<Response<Incoming>, TrySendError<Request<RequestUpload>>>;
 
-/// Holds a failure against the host, if it is the host's. A request that is dropped instead says nothing of it.
+/// Records a failure for the host, if it is the host's. A request that is dropped records nothing.
 fn record_failure(slot: &mut HostSlot, error: UpstreamError) -> UpstreamError {
     if error.is_origin_fault() {
         slot.record_failure();
@@ -440,20 +459,20 @@ fn record_failure(slot: &mut HostSlot, error: UpstreamError) -> UpstreamError {
     error
 }
 
-/// For how long an answer's head is waited for, and since when.
+/// The timeout of a response head and its start.
 #[derive(Clone, Copy)]
 struct ResponseWait {
     timeout: Duration,
     since: Instant,
 }
 
-/// Where a request goes, and what it has of its permit.
+/// The destination of a request, and the resources of its permit.
 struct RequestDispatch {
     target: UrlTarget,
     vetted: VettedAddresses,
     slot: HostSlot,
     verify: CertificateVerification,
-    /// For how long an answer's head is waited for.
+    /// The time limit for the response head.
     response_head_timeout: Duration,
     dial: DialLimits,
 }
@@ -467,14 +486,14 @@ impl RequestDispatch {
     }
 }
 
-/// A connection that was made for a request, and how long that took.
+/// A connection that was opened for a request, and its timing.
 struct NewConnection {
     connection: Box<OriginConnection>,
     connect: TimeSpan,
     tls: Option<TimeSpan>,
 }
 
-/// A connection before anything is sent on it.
+/// A connection on which nothing has been sent.
 struct OriginSocket {
     stream: TcpStream,
     address: SocketAddr,
@@ -489,7 +508,7 @@ impl UpstreamRequest {
         *request.uri_mut() = uri;
         *request.headers_mut() = self.headers;
         if chunked {
-            // Without it hyper sends a GET's body of unknown length not at all.
+            // Without this field, hyper does not send a GET body of unknown length at all.
             request
                 .headers_mut()
                 .insert(TRANSFER_ENCODING, HeaderValue::from_static("chunked"));
@@ -498,8 +517,8 @@ impl UpstreamRequest {
     }
 }
 
-/// Waits until a request may be sent once more, on a connection of its own: the origin may have seen it, so it counts as
-/// another. An error if that is not soon.
+/// Waits until a request may be sent again on a new connection. The origin may have seen it, so it
+/// counts as another request. Returns an error if the wait would be too long.
 async fn wait_to_retry(slot: &HostSlot, failed: UpstreamError) -> Result<(), UpstreamError> {
     let mut left = RETRY_WITHIN;
     loop {
@@ -519,7 +538,8 @@ async fn wait_to_retry(slot: &HostSlot, failed: UpstreamError) -> Result<(), Ups
     }
 }
 
-/// A copy to be sent again, where repeating is safe (RFC 9110 section 9.2.2) and the connection may be dead.
+/// Returns a copy for a repetition, if repeating is safe (RFC 9110 section 9.2.2) and the
+/// connection may be dead.
 fn repeatable_copy(
     request: &Request<RequestUpload>,
     idle_for: Duration,
@@ -535,7 +555,7 @@ fn repeatable_copy(
     Some(Box::new(copy))
 }
 
-/// How far a request has come.
+/// The progress of sending a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SendState {
     Unsent,

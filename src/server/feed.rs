@@ -10,8 +10,8 @@ use tokio::time::sleep;
 
 use crate::config::settings::Settings;
 use crate::feed::{Feed, FeedSettings};
+use crate::http_client::Endpoint;
 use crate::metrics::Metrics;
-use crate::post::Endpoint;
 use crate::store::ledger::Ledger;
 use crate::urls::target::UrlTarget;
 

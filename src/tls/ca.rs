@@ -1,6 +1,7 @@
-//! The certificate authority: made once, kept in two files, and read with every doubt about them told.
+//! The certificate authority: created once, stored in two files, and validated whenever it is
+//! loaded.
 //!
-//! Its key signs certificates and is used for nothing else; no text, error or log that is made here shows it.
+//! Its key signs certificates and has no other use. No error or log message contains it.
 
 use std::fmt::{self, Write as _};
 use std::fs::{self, OpenOptions};
@@ -27,12 +28,12 @@ use crate::clock::Rfc3339;
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 /// Five years.
 const VALIDITY: Duration = Duration::from_secs(5 * 365 * 24 * 60 * 60);
-/// For clients whose clock is behind.
+/// Tolerance for clients whose clock is slow.
 const BACKDATED: Duration = DAY;
-/// Read and write for the owner, nothing for others.
+/// Read and write permission for the owner only.
 const KEY_MODE: u32 = 0o600;
 
-/// The certificate of an authority, which is no secret: what clients are told to trust.
+/// The certificate of an authority, which is public: clients install it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct CaCertificate {
     pem: String,
@@ -44,10 +45,12 @@ pub struct CaCertificate {
 }
 
 impl CaCertificate {
-    /// Reads the first certificate of a PEM file; all else that may stand there is left out.
+    /// Loads the first certificate of a PEM file; other contents are ignored. An expired
+    /// certificate is loaded too.
     ///
     /// # Errors
-    /// The file cannot be read, holds no certificate, or one that is no authority's. An expired one is read.
+    /// Returns an error if the file cannot be read, or does not contain a certificate of an
+    /// authority.
     pub fn load(path: &Path) -> Result<Self, CaError> {
         let text = read_file(path)?;
         let der = CertificateDer::from_pem_slice(&text)
@@ -56,8 +59,8 @@ impl CaCertificate {
     }
 
     fn from_der(der: CertificateDer<'static>, path: &Path) -> Result<Self, CaError> {
-        let unreadable = || CaError::NoCertificate(path.to_owned());
-        let (_, parsed) = X509Certificate::from_der(&der).map_err(|_| unreadable())?;
+        let (_, parsed) =
+            X509Certificate::from_der(&der).map_err(|_| CaError::NoCertificate(path.to_owned()))?;
         if !can_sign_certificates(&parsed) {
             return Err(CaError::NotAuthority(path.to_owned()));
         }
@@ -72,38 +75,38 @@ impl CaCertificate {
         })
     }
 
-    /// The certificate as PEM text, without anything else.
+    /// Returns the certificate as PEM text.
     pub fn pem(&self) -> &str {
         &self.pem
     }
 
-    /// The certificate as DER bytes.
+    /// Returns the certificate as DER bytes.
     pub fn der(&self) -> &CertificateDer<'static> {
         &self.der
     }
 
-    /// Its subject, as RFC 4514 writes names.
+    /// Returns its subject in the notation of RFC 4514.
     pub fn subject(&self) -> &str {
         &self.subject
     }
 
-    /// Since when it is valid.
+    /// Returns the start of its validity.
     pub fn not_before(&self) -> SystemTime {
         self.not_before
     }
 
-    /// Until when it is valid.
+    /// Returns the end of its validity.
     pub fn not_after(&self) -> SystemTime {
         self.not_after
     }
 
-    /// Whole days until it expires; `None` once it has.
+    /// Returns the number of whole days until it expires; `None` after that.
     pub fn days_left(&self, now: SystemTime) -> Option<u64> {
         let left = self.not_after.duration_since(now).ok()?;
         Some(left.as_secs() / DAY.as_secs())
     }
 
-    /// SHA-256 of the DER bytes as tools show it: `AB:CD:…`.
+    /// Returns the SHA-256 of the DER bytes in the usual notation: `AB:CD:…`.
     pub fn fingerprint(&self) -> String {
         let mut text = String::with_capacity(95);
         for byte in Sha256::digest(&self.der) {
@@ -118,25 +121,25 @@ impl fmt::Debug for CaCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Certificate({}, until {})",
+            "CaCertificate({}, until {})",
             self.subject,
             Rfc3339(self.not_after)
         )
     }
 }
 
-/// An authority that can sign.
+/// An authority that can sign certificates.
 pub struct CertificateAuthority {
     certificate: CaCertificate,
     issuer: Issuer<'static, KeyPair>,
 }
 
 impl CertificateAuthority {
-    /// Makes a new one and writes it to two files that must not be there: first the key, for the owner's eyes only,
-    /// then the certificate. Directories are made.
+    /// Creates an authority and writes it to two files that must not exist: first the key,
+    /// accessible only to the owner, then the certificate. Missing directories are created.
     ///
     /// # Errors
-    /// [`CaError::Exists`] if one of the files is there; it is not touched.
+    /// Returns [`CaError::Exists`] if one of the files exists; it is not modified.
     pub fn create(cert: &Path, key: &Path, now: SystemTime) -> Result<Self, CaError> {
         for path in [key, cert] {
             if fs::symlink_metadata(path).is_ok() {
@@ -152,16 +155,16 @@ impl CertificateAuthority {
         Self::from_parts(certificate, pair)
     }
 
-    /// Reads the two files.
+    /// Loads the two files.
     ///
     /// # Errors
-    /// What is wrong with them, as [`CaError`] lists it; [`CaError::Missing`] if neither is there.
+    /// Returns the first problem with them; [`CaError::Missing`] if neither exists.
     pub fn load(cert: &Path, key: &Path, now: SystemTime) -> Result<Self, CaError> {
         check_both_exist(cert, key)?;
         check_key_mode(key)?;
         let certificate = CaCertificate::load(cert)?;
         let text = read_file(key)?;
-        // What the parser has to say may quote the key.
+        // The parser's error message may quote the key.
         let pair = std::str::from_utf8(&text)
             .ok()
             .and_then(|text| KeyPair::from_pem(text).ok());
@@ -190,22 +193,21 @@ impl CertificateAuthority {
         })
     }
 
-    /// Its certificate.
+    /// Returns the authority's own certificate.
     pub fn certificate(&self) -> &CaCertificate {
         &self.certificate
     }
 
-    /// Its certificate as PEM text.
+    /// Returns its certificate as PEM text.
     pub fn pem(&self) -> &str {
         self.certificate.pem()
     }
 
-    /// Until when it is valid.
+    /// Returns the end of its validity.
     pub fn not_after(&self) -> SystemTime {
         self.certificate.not_after
     }
 
-    /// What signs.
     pub(super) fn issuer(&self) -> &Issuer<'static, KeyPair> {
         &self.issuer
     }
@@ -213,130 +215,104 @@ impl CertificateAuthority {
 
 impl fmt::Debug for CertificateAuthority {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Authority({:?})", self.certificate)
+        write!(f, "CertificateAuthority({:?})", self.certificate)
     }
 }
 
-/// Why there is no authority to sign with. Every text names the file and what to do.
-#[derive(Debug)]
+/// The cause if there is no usable certificate authority. Every message names the file and the remedy.
+#[derive(Debug, thiserror::Error)]
 pub enum CaError {
-    /// Neither file is there.
+    /// Neither file exists.
+    #[error(
+        "no certificate authority: {} and {} do not exist; `crawlgate ca init` creates them",
+        cert.display(),
+        key.display()
+    )]
     Missing {
-        /// Where the certificate should be.
+        /// The expected certificate file.
         cert: PathBuf,
-        /// Where the key should be.
+        /// The expected key file.
         key: PathBuf,
     },
-    /// One of the two files is there without the other.
+    /// One of the two files exists without the other.
+    #[error(
+        "incomplete certificate authority: {} exists without {}; restore the missing file, or move the other \
+         one away and run `crawlgate ca init`",
+        present.display(),
+        missing.display()
+    )]
     Incomplete {
-        /// What is there.
+        /// The existing file.
         present: PathBuf,
-        /// What is not.
+        /// The missing file.
         missing: PathBuf,
     },
-    /// A new one must not replace this file.
+    /// A new authority must not replace this file.
+    #[error(
+        "{} already exists and is never overwritten: choose another file, or move it away (for a new authority \
+         set other files in `tls.ca` in the configuration; both may be in use for some time)",
+        .0.display()
+    )]
     Exists(PathBuf),
-    /// The key can be read by others; the file's mode.
+    /// Other users have access to the key.
+    #[error(
+        "{}: other users have access to this key (mode {mode:04o}); run: chmod 600 {}",
+        key.display(),
+        shell_quote(key)
+    )]
     InsecureKeyMode {
-        /// The key.
+        /// The key file.
         key: PathBuf,
         /// Its permission bits.
         mode: u32,
     },
-    /// The file holds no certificate.
+    /// The file contains no certificate.
+    #[error("{}: no certificate (PEM)", .0.display())]
     NoCertificate(PathBuf),
-    /// The file holds a certificate that must not sign others.
+    /// The file contains a certificate that must not sign others.
+    #[error(
+        "{}: this certificate must not sign others (no `CA: true`, or its key usage does not allow it)",
+        .0.display()
+    )]
     NotAuthority(PathBuf),
-    /// The file holds no private key that can be used.
+    /// The file contains no usable private key.
+    #[error("{}: no private key that can sign (PEM, PKCS #8, unencrypted)", .0.display())]
     NoKey(PathBuf),
-    /// The key is not the certificate's.
+    /// The key does not belong to the certificate.
+    #[error("{} is not the key of {}", key.display(), cert.display())]
     KeyMismatch {
-        /// The certificate.
+        /// The certificate file.
         cert: PathBuf,
-        /// The key.
+        /// The key file.
         key: PathBuf,
     },
-    /// The certificate is not valid any more.
+    /// The certificate has expired.
+    #[error(
+        "{}: expired at {}; move it and its key away and run `crawlgate ca init`, then install the new \
+         certificate in the clients",
+        cert.display(),
+        Rfc3339(*at)
+    )]
     Expired {
-        /// The certificate.
+        /// The certificate file.
         cert: PathBuf,
-        /// When it expired.
+        /// The time of its expiry.
         at: SystemTime,
     },
     /// A file cannot be read or written.
+    #[error("{}: {error}", path.display())]
     Io {
         /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The error of the system.
         error: io::Error,
     },
-    /// The cryptography library refused.
+    /// The cryptography library failed.
+    #[error("the certificate authority cannot be used: {0}")]
     Failed(String),
 }
 
-impl fmt::Display for CaError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing { cert, key } => write!(
-                f,
-                "no certificate authority: {} and {} are not there; `crawlgate ca init` makes them",
-                cert.display(),
-                key.display()
-            ),
-            Self::Incomplete {
-                present: there,
-                missing,
-            } => write!(
-                f,
-                "half a certificate authority: {} is there without {}; put the other back, or move it away and run \
-                 `crawlgate ca init`",
-                there.display(),
-                missing.display()
-            ),
-            Self::Exists(path) => write!(
-                f,
-                "{} is there already and is never overwritten: name another file, or move it away (for a new \
-                 authority name other files under `tls.ca` in the configuration; two may overlap)",
-                path.display()
-            ),
-            Self::InsecureKeyMode { key, mode } => write!(
-                f,
-                "{}: others than its owner may use this key (mode {mode:04o}); run: chmod 600 {}",
-                key.display(),
-                shell_quote(key)
-            ),
-            Self::NoCertificate(path) => write!(f, "{}: no certificate (PEM)", path.display()),
-            Self::NotAuthority(path) => write!(
-                f,
-                "{}: this certificate must not sign others (no `CA: true`, or no key usage for it)",
-                path.display()
-            ),
-            Self::NoKey(path) => {
-                write!(
-                    f,
-                    "{}: no private key that can sign (PEM, PKCS #8, unencrypted)",
-                    path.display()
-                )
-            }
-            Self::KeyMismatch { cert, key } => {
-                write!(f, "{} is not the key of {}", key.display(), cert.display())
-            }
-            Self::Expired { cert, at } => write!(
-                f,
-                "{}: expired at {}; move it and its key away and run `crawlgate ca init`, then let clients trust the \
-                 new one",
-                cert.display(),
-                Rfc3339(*at)
-            ),
-            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            Self::Failed(why) => write!(f, "the certificate authority cannot be used: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for CaError {}
-
-/// A path as a POSIX shell reads it.
+/// Quotes a path for a POSIX shell.
 fn shell_quote(path: &Path) -> String {
     format!("'{}'", path.display().to_string().replace('\'', r"'\''"))
 }
@@ -349,7 +325,8 @@ fn self_signed_certificate(
     params.not_before = to_offset_date_time(now.checked_sub(BACKDATED).unwrap_or(now));
     params.not_after = to_offset_date_time(now + VALIDITY);
     let serial = random_serial().map_err(|_| rcgen::Error::RingUnspecified)?;
-    // Two authorities may overlap: some clients tell them apart by name only.
+    // Two authorities may be in use at the same time, and some clients distinguish them only by
+    // name.
     let suffix: String = serial
         .as_ref()
         .iter()
@@ -366,34 +343,36 @@ fn self_signed_certificate(
     params.self_signed(pair)
 }
 
-/// 128 random bits; never zero in practice (RFC 5280, section 4.1.2.2).
+/// Returns a serial number of 128 random bits; never zero in practice (RFC 5280 section 4.1.2.2).
 pub(super) fn random_serial() -> Result<SerialNumber, getrandom::Error> {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes)?;
     Ok(SerialNumber::from_slice(&bytes))
 }
 
-/// RFC 5280, section 4.2.1.9 and 4.2.1.3: an authority's, and if uses are named, signing is one of them.
+/// Returns `true` for an authority's certificate (RFC 5280 section 4.2.1.9) whose key usage, if
+/// present, includes signing certificates (section 4.2.1.3).
 fn can_sign_certificates(certificate: &X509Certificate<'_>) -> bool {
-    let uses = certificate.key_usage().ok().flatten();
-    certificate.is_ca() && uses.is_none_or(|uses| uses.value.key_cert_sign())
+    let usage = certificate.key_usage().ok().flatten();
+    certificate.is_ca() && usage.is_none_or(|usage| usage.value.key_cert_sign())
 }
 
 fn check_both_exist(cert: &Path, key: &Path) -> Result<(), CaError> {
-    let half = |there: &Path, missing: &Path| {
-        Err(CaError::Incomplete {
-            present: there.to_owned(),
-            missing: missing.to_owned(),
-        })
-    };
     match (cert.exists(), key.exists()) {
         (true, true) => Ok(()),
         (false, false) => Err(CaError::Missing {
             cert: cert.to_owned(),
             key: key.to_owned(),
         }),
-        (true, false) => half(cert, key),
-        (false, true) => half(key, cert),
+        (true, false) => Err(incomplete(cert, key)),
+        (false, true) => Err(incomplete(key, cert)),
+    }
+}
+
+fn incomplete(present: &Path, missing: &Path) -> CaError {
+    CaError::Incomplete {
+        present: present.to_owned(),
+        missing: missing.to_owned(),
     }
 }
 
@@ -424,7 +403,7 @@ fn io_error(path: &Path, error: io::Error) -> CaError {
     }
 }
 
-/// Writes a file that must not be there, down to the disk.
+/// Writes a file that must not exist, and syncs it to disk.
 fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), CaError> {
     if let Some(directory) = path
         .parent()
@@ -438,8 +417,7 @@ fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), CaError> {
         .mode(mode)
         .open(path);
     let mut file = file.map_err(|error| {
-        let there = error.kind() == io::ErrorKind::AlreadyExists;
-        if there {
+        if error.kind() == io::ErrorKind::AlreadyExists {
             CaError::Exists(path.to_owned())
         } else {
             io_error(path, error)
@@ -448,13 +426,13 @@ fn write_new(path: &Path, mode: u32, text: &[u8]) -> Result<(), CaError> {
     file.write_all(text)
         .and_then(|()| file.sync_all())
         .map_err(|error| {
-            // A file that is cut short is worse than none.
+            // A truncated file is worse than none.
             let _ = fs::remove_file(path);
             io_error(path, error)
         })
 }
 
-/// Bytes as PEM text (RFC 7468).
+/// Formats bytes as PEM text (RFC 7468).
 pub fn to_pem(label: &str, der: &[u8]) -> String {
     let mut text = format!("-----BEGIN {label}-----\n");
     for chunk in der.chunks(48) {

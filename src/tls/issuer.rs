@@ -1,16 +1,19 @@
-//! Certificates for hosts: made when a client first asks for the host, kept for a day, shown to every client.
+//! Certificates for hosts: issued when a client first connects to the host, and cached for a day
+//! for all clients.
 //!
-//! A host is made once however many ask at a time, and each client pays for what it makes: over its rate a handshake
-//! waits. Nothing is asked of the origin: crawlers look at names only. Whether a host is looked into at all is not
-//! decided here.
+//! A certificate is issued once for all concurrent handshakes. Each client has a rate limit for the
+//! certificates issued on its behalf; above it, handshakes wait. The origin's certificate is not
+//! consulted, because crawlers check only the name. The decision to intercept a host is made
+//! elsewhere.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use moka::policy::EvictionPolicy;
 use moka::sync::Cache;
+use parking_lot::Mutex;
 use rcgen::string::Ia5String;
 use rcgen::{
     CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, KeyPair,
@@ -30,18 +33,19 @@ use super::ca::{CertificateAuthority, random_serial, to_offset_date_time};
 use super::rate_limit::IssueRateLimits;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
-/// For clients whose clock is behind.
+/// Tolerance for clients whose clock is slow.
 const BACKDATED: Duration = DAY;
-/// With [`BACKDATED`] seven days in all.
+/// The remaining validity, so that a certificate is valid for seven days including [`BACKDATED`].
 const VALIDITY: Duration = Duration::from_secs(6 * 24 * 60 * 60);
-/// A certificate and the key in it are shown for so long at most.
+/// The longest time for which a certificate and its key are used.
 const CACHE_TTL: Duration = DAY;
-/// X.520, `ub-common-name`: a name that is not shorter stands in the alternative names only.
+/// The limit of the common name (X.520, `ub-common-name`); a host name that is not shorter is only
+/// in the alternative names.
 const MAX_COMMON_NAME: usize = 64;
-/// What is spoken inside TLS. HTTP/2 goes in front of it once it can be judged there.
+/// The ALPN protocols. HTTP/2 can be added once the proxy can evaluate it.
 const ALPN_PROTOCOLS: [&[u8]; 1] = [b"http/1.1"];
 
-/// Makes certificates for hosts, and keeps them.
+/// Issues certificates for hosts and caches them.
 pub struct CertificateIssuer {
     cache: Cache<String, Arc<LeafCertificate>>,
     rate_limits: IssueRateLimits,
@@ -52,7 +56,7 @@ pub struct CertificateIssuer {
     metrics: Metrics,
 }
 
-/// The certificate of one host with the server's side of TLS that shows it, whatever name the client asks for.
+/// A host's certificate, with the server configurations that present it for any server name.
 pub struct LeafCertificate {
     certified_key: Arc<CertifiedKey>,
     with_tickets: Arc<ServerConfig>,
@@ -61,41 +65,34 @@ pub struct LeafCertificate {
     expires_at: Instant,
 }
 
-/// Whether a client can resume its session.
+/// The support for resuming a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionTickets {
-    /// By a ticket that holds all of the session; nothing is kept here. rustls resumes only for the same server name.
+    /// Resumption by a ticket that contains the whole session, so that no state is kept. rustls
+    /// resumes only for the same server name.
     Stateless,
-    /// Not at all: for clients without a server name, whose session would not be tied to a host.
+    /// No resumption: for clients without a server name, whose session would not be tied to a host.
     None,
 }
 
-/// Why there is no certificate.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The cause if no certificate was issued.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IssueError {
-    /// The client has had so many made that its turn did not come within its patience.
+    /// The client has exceeded its rate, and its turn did not come in time.
+    #[error("too many certificates issued for this client")]
     RateLimited,
-    /// It cannot be made: the host is no name that can be certified, or the authority is over.
+    /// The host cannot be certified, or the authority has expired.
+    #[error("cannot issue a certificate: {0}")]
     Failed(String),
 }
 
-impl fmt::Display for IssueError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::RateLimited => f.write_str("too many certificates made for this client"),
-            Self::Failed(why) => write!(f, "no certificate can be made: {why}"),
-        }
-    }
-}
-
-impl std::error::Error for IssueError {}
-
 impl CertificateIssuer {
-    /// Keeps at most `hosts_kept` certificates; a client may have `per_second` made, and at rest ten times as many at
-    /// once. Tells the metrics when the authority expires.
+    /// Creates an issuer that caches at most `cache_capacity` certificates. A client may have
+    /// `per_second` certificates issued, and after a rest ten times as many at once. Publishes the
+    /// authority's expiry as a metric.
     ///
     /// # Errors
-    /// The cryptography library refuses, for want of random numbers.
+    /// Returns an error if the cryptography library cannot generate random numbers.
     pub fn new(
         authority: CertificateAuthority,
         cache_capacity: u64,
@@ -105,7 +102,7 @@ impl CertificateIssuer {
     ) -> Result<Self, IssueError> {
         metrics.set_ca_expiry(authority.not_after());
         Ok(Self {
-            // The hosts of a crawl come one after another: the one that was asked for last is worth most.
+            // The hosts of a crawl come one after another: the one used last is the most valuable.
             cache: Cache::builder()
                 .max_capacity(cache_capacity)
                 .eviction_policy(EvictionPolicy::lru())
@@ -120,13 +117,15 @@ impl CertificateIssuer {
         })
     }
 
-    /// The certificate for a host: a name in canonical form, an IPv4 address, or an IPv6 address in brackets.
+    /// Returns the certificate for a host: a name in canonical form, an IPv4 address, or an IPv6
+    /// address in brackets.
     ///
-    /// One that is kept costs a look-up. Else it is made, once for all who ask meanwhile; `client` pays for it, and
-    /// waits for at most `patience` if it has had too many made.
+    /// A cached certificate costs one look-up. Otherwise it is issued once for all concurrent
+    /// callers and counts towards the rate of `client`, which waits at most `patience` if the rate
+    /// is exceeded.
     ///
     /// # Errors
-    /// [`IssueError::RateLimited`] when that time is over.
+    /// Returns [`IssueError::RateLimited`] after `patience`.
     pub async fn get_or_issue(
         &self,
         host: &str,
@@ -136,18 +135,18 @@ impl CertificateIssuer {
         if let Some(leaf) = self.cached(host) {
             return Ok(leaf);
         }
-        let made = Box::pin(self.issue_in_turn(host, client));
-        tokio::time::timeout(patience, made)
+        let issued = Box::pin(self.issue_in_turn(host, client));
+        tokio::time::timeout(patience, issued)
             .await
             .unwrap_or(Err(IssueError::RateLimited))
     }
 
-    /// The authority that signs.
+    /// Returns the authority that signs the certificates.
     pub fn authority(&self) -> &CertificateAuthority {
         &self.authority
     }
 
-    /// How many certificates are kept; for tests, after what is overdue was dropped.
+    /// Returns the number of cached certificates; for tests, after expired ones were removed.
     #[doc(hidden)]
     pub fn cached_certificates(&self) -> u64 {
         self.cache.run_pending_tasks();
@@ -163,15 +162,16 @@ impl CertificateIssuer {
         None
     }
 
-    /// Handshakes of one client that need a certificate go one after another, so that several for one host pay once.
+    /// Serializes the handshakes of one client that need a certificate, so that several for one
+    /// host count once.
     async fn issue_in_turn(
         &self,
         host: &str,
         client: IpAddr,
     ) -> Result<Arc<LeafCertificate>, IssueError> {
         let client = self.rate_limits.for_client(client);
-        let mut counted = client.is_rate_limited();
-        if counted {
+        let mut is_recorded = client.is_rate_limited();
+        if is_recorded {
             self.metrics.record_certificate_wait();
         }
         let _turn = client.wait_turn().await;
@@ -182,26 +182,28 @@ impl CertificateIssuer {
             let Err(wait) = client.try_acquire() else {
                 break;
             };
-            if !counted {
+            if !is_recorded {
                 self.metrics.record_certificate_wait();
-                counted = true;
+                is_recorded = true;
             }
             tokio::time::sleep(wait).await;
         }
         self.issue_once(host)
     }
 
-    /// Another client's handshake for the same host waits here, on its thread, for as long as a signature takes.
+    /// Issues a certificate once. A concurrent handshake for the same host blocks its thread for
+    /// the time of one signature.
     fn issue_once(&self, host: &str) -> Result<Arc<LeafCertificate>, IssueError> {
-        let made = self
-            .cache
-            .try_get_with_by_ref(host, || self.issue(host).map(Arc::new));
-        made.map_err(|error| IssueError::clone(&error))
+        self.cache
+            .try_get_with_by_ref(host, || self.issue(host).map(Arc::new))
+            .map_err(|error| IssueError::clone(&error))
     }
 
-    /// A signature takes some ten microseconds: no work to hand to another thread.
+    /// Issues a certificate. A signature takes some ten microseconds, too little to move it to
+    /// another thread.
     fn issue(&self, host: &str) -> Result<LeafCertificate, IssueError> {
-        let (now, wall) = (self.clock.now(), self.clock.wall_time());
+        let now = self.clock.now();
+        let wall = self.clock.wall_time();
         let not_after = (wall + VALIDITY).min(self.authority.not_after());
         let Ok(left) = not_after.duration_since(wall) else {
             return Err(IssueError::Failed(
@@ -228,9 +230,9 @@ impl CertificateIssuer {
         })
     }
 
-    /// The key of today.
+    /// Returns the current key, which is replaced daily.
     fn current_key(&self, now: Instant) -> Result<LeafKey, IssueError> {
-        let mut key = self.key.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut key = self.key.lock();
         if now.saturating_duration_since(key.created_at) >= DAY {
             *key = LeafKey::new(now)?;
         }
@@ -240,12 +242,12 @@ impl CertificateIssuer {
 
 impl fmt::Debug for CertificateIssuer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Minter({:?})", self.authority)
+        write!(f, "CertificateIssuer({:?})", self.authority)
     }
 }
 
 impl LeafCertificate {
-    /// The server's side of TLS; cheap.
+    /// Returns the server configuration. Cheap.
     pub fn server_config(&self, tickets: SessionTickets) -> Arc<ServerConfig> {
         match tickets {
             SessionTickets::Stateless => Arc::clone(&self.with_tickets),
@@ -256,7 +258,7 @@ impl LeafCertificate {
         }
     }
 
-    /// The certificate with its key.
+    /// Returns the certificate with its key.
     pub fn certified_key(&self) -> &Arc<CertifiedKey> {
         &self.certified_key
     }
@@ -264,11 +266,11 @@ impl LeafCertificate {
 
 impl fmt::Debug for LeafCertificate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Leaf")
+        f.write_str("LeafCertificate")
     }
 }
 
-/// The key in the certificates, never the authority's: shared by those made within a day.
+/// The key of the certificates, never the authority's: shared by all that are issued within a day.
 #[derive(Clone)]
 struct LeafKey {
     pair: Arc<KeyPair>,
@@ -289,8 +291,8 @@ impl LeafKey {
     }
 }
 
-/// The server's side of TLS without a certificate, with tickets and without. One ticketer for all hosts of an
-/// authority: a session is tied to its host by the server name in it.
+/// The server configurations without a certificate, with and without tickets. All hosts of an
+/// authority share one ticketer: a session is tied to its host by its server name.
 struct BaseServerConfigs {
     with_tickets: ServerConfig,
     without_tickets: ServerConfig,
@@ -302,7 +304,7 @@ impl BaseServerConfigs {
         none.send_tls13_tickets = 0;
         let mut stateless = none.clone();
         stateless.ticketer = aws_lc_rs::Ticketer::new().map_err(to_issue_error)?;
-        // It is spent by the next connection, whose handshake brings another one.
+        // A ticket is used up by the next connection, whose handshake brings another one.
         stateless.send_tls13_tickets = 1;
         Ok(Self {
             with_tickets: stateless,
@@ -311,13 +313,13 @@ impl BaseServerConfigs {
     }
 
     fn config(&self, tickets: SessionTickets, key: &Arc<CertifiedKey>) -> Arc<ServerConfig> {
-        let end = match tickets {
+        let config = match tickets {
             SessionTickets::Stateless => &self.with_tickets,
             SessionTickets::None => &self.without_tickets,
         };
-        let mut end = end.clone();
-        end.cert_resolver = Arc::new(SingleCertAndKey::from(Arc::clone(key)));
-        Arc::new(end)
+        let mut config = config.clone();
+        config.cert_resolver = Arc::new(SingleCertAndKey::from(Arc::clone(key)));
+        Arc::new(config)
     }
 }
 
@@ -331,12 +333,12 @@ fn base_config() -> Result<ServerConfig, IssueError> {
     config.session_storage = Arc::new(NoServerSessionStorage {});
     config.alpn_protocols = ALPN_PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     config.max_early_data_size = 0;
-    // The client's order would have most of them go by SHA-384.
+    // With the client's order, most handshakes would use SHA-384.
     config.ignore_client_order = true;
     Ok(config)
 }
 
-/// What a host's certificate says, but for its time.
+/// Returns the parameters of a host's certificate, except for its validity.
 fn certificate_params(host: &str) -> Result<CertificateParams, IssueError> {
     let (name, text) = subject_name(host)?;
     let mut params = CertificateParams::default();
@@ -355,31 +357,34 @@ fn certificate_params(host: &str) -> Result<CertificateParams, IssueError> {
     Ok(params)
 }
 
-/// Whether there can be a certificate for this host: a canonical name that is a DNS name, or an address.
+/// Returns `true` if a certificate can be issued for this host: a canonical DNS name or an address.
 pub fn is_certifiable(host: &str) -> bool {
     subject_name(host).is_ok()
 }
 
-/// The host as an alternative name, and as text without brackets.
+/// Returns the host as an alternative name, and as text without brackets.
 fn subject_name(host: &str) -> Result<(SanType, &str), IssueError> {
-    let refused = || IssueError::Failed("the host is neither a DNS name nor an address".into());
     if let Some(address) = host
         .strip_prefix('[')
         .and_then(|rest| rest.strip_suffix(']'))
     {
-        let ip: Ipv6Addr = address.parse().map_err(|_| refused())?;
+        let ip: Ipv6Addr = address.parse().map_err(|_| uncertifiable())?;
         return Ok((SanType::IpAddress(ip.into()), address));
     }
     if let Ok(ip) = host.parse::<Ipv4Addr>() {
         return Ok((SanType::IpAddress(ip.into()), host));
     }
     if host.ends_with('.') || DnsName::try_from(host).is_err() {
-        return Err(refused());
+        return Err(uncertifiable());
     }
     Ok((
-        SanType::DnsName(Ia5String::try_from(host).map_err(|_| refused())?),
+        SanType::DnsName(Ia5String::try_from(host).map_err(|_| uncertifiable())?),
         host,
     ))
+}
+
+fn uncertifiable() -> IssueError {
+    IssueError::Failed("the host is neither a DNS name nor an address".into())
 }
 
 fn to_issue_error(error: impl fmt::Display) -> IssueError {

@@ -1,6 +1,7 @@
-//! How fast certificates are made for one client: governor's cell-rate algorithm on our clock, and a line to wait in.
+//! The rate limit of certificates per client: governor's cell-rate algorithm on the process's
+//! clock, with a queue.
 //!
-//! Clients are forgotten when they are quiet for longer than their burst needs to be whole again.
+//! A client is removed when it has been idle longer than its burst needs to recover.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::num::NonZeroU32;
@@ -16,29 +17,29 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use crate::clock::Clock;
 
-/// At rest a client may have so many seconds' worth of certificates made at once.
+/// The size of a burst, in seconds of the rate.
 const BURST_SECONDS: u32 = 10;
-/// How many clients are told apart at a time.
+/// The maximum number of clients that are tracked at a time.
 const MAX_CLIENTS: u64 = 10_000;
 /// Several bursts.
 const CLIENT_TTL: Duration = Duration::from_secs(60);
 
-/// The rates of all clients.
+/// The rate limits of all clients.
 pub(super) struct IssueRateLimits {
     clients: Cache<IpAddr, Arc<ClientRateLimit>>,
     quota: Quota,
     clock: Clock,
 }
 
-/// The rate of one client, and the line of those of its handshakes that need a certificate.
+/// The rate limit of one client, and the queue of its handshakes that need a certificate.
 pub(super) struct ClientRateLimit {
     limiter: RateLimiter<NotKeyed, InMemoryState, GovernorClock, NoOpMiddleware<Instant>>,
     queue: Mutex<()>,
-    /// Whether who is at the head of the line waits for the rate, not for a signature.
+    /// `true` if the head of the queue waits for the rate, not for a signature.
     rate_limited: AtomicBool,
 }
 
-/// Our clock, as governor asks for the time.
+/// Adapts [`Clock`] to governor.
 #[derive(Clone, Debug)]
 struct GovernorClock(Clock);
 
@@ -51,7 +52,7 @@ impl governor::clock::Clock for GovernorClock {
 }
 
 impl IssueRateLimits {
-    /// At least one a second.
+    /// Creates limits of `per_second` certificates, at least one.
     pub(super) fn new(per_second: u32, clock: Clock) -> Self {
         let rate = NonZeroU32::new(per_second).unwrap_or(NonZeroU32::MIN);
         let burst = rate.saturating_mul(NonZeroU32::new(BURST_SECONDS).unwrap_or(NonZeroU32::MIN));
@@ -78,7 +79,7 @@ impl IssueRateLimits {
     }
 }
 
-/// Whoever has one IPv6 address has its whole /64.
+/// Returns the address, or the /64 network of an IPv6 address: its owner has the whole network.
 fn client_network(client: IpAddr) -> IpAddr {
     match client.to_canonical() {
         IpAddr::V6(address) => {
@@ -89,25 +90,25 @@ fn client_network(client: IpAddr) -> IpAddr {
 }
 
 impl ClientRateLimit {
-    /// Takes one.
+    /// Takes one certificate from the rate.
     ///
     /// # Errors
-    /// The time until there will be one.
+    /// Returns the time until one is available.
     pub(super) fn try_acquire(&self) -> Result<(), Duration> {
-        let taken = self.limiter.check().map_err(|until| {
+        let result = self.limiter.check().map_err(|until| {
             let now = governor::clock::Clock::now(self.limiter.clock());
             until.wait_time_from(now)
         });
-        self.rate_limited.store(taken.is_err(), Ordering::Relaxed);
-        taken
+        self.rate_limited.store(result.is_err(), Ordering::Relaxed);
+        result
     }
 
-    /// Whether who is at the head of the line waits for the rate.
+    /// Returns `true` if the head of the queue waits for the rate.
     pub(super) fn is_rate_limited(&self) -> bool {
         self.rate_limited.load(Ordering::Relaxed) && self.queue.try_lock().is_err()
     }
 
-    /// Waits until nobody of this client is before.
+    /// Waits for the client's turn in its queue.
     pub(super) async fn wait_turn(&self) -> MutexGuard<'_, ()> {
         self.queue.lock().await
     }

@@ -9,8 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use crawlgate::feed::{Feed, FeedSettings};
+use crawlgate::http_client::Endpoint;
 use crawlgate::metrics::Metrics;
-use crawlgate::post::Endpoint;
 use crawlgate::store::ledger::{Ledger, LedgerSettings};
 use crawlgate::urls::target::UrlTarget;
 use serde_json::Value as Json;

@@ -1,12 +1,15 @@
-//! How many connections there is room for: in all, and of one client.
+//! Limits the number of connections, in total and per client address.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::AcceptLimits;
 
-/// Clients that are told at the same time that there is no room; more are not told.
+/// The maximum number of clients that are sent an overload response at the same time. Further
+/// connections are closed without one.
 const MAX_OVERLOAD_REPLIES: usize = 256;
 
 /// Counts connections.
@@ -24,16 +27,16 @@ struct ConnectionCounts {
     by_client: HashMap<IpAddr, usize>,
 }
 
-/// A connection's place; given back when dropped.
+/// A connection's share of the limit, released on drop.
 #[derive(Debug)]
 pub(super) struct ConnectionSlot {
     limiter: Arc<ConnectionLimiter>,
-    /// None for a farewell.
+    /// `None` while an overload response is sent.
     client: Option<IpAddr>,
 }
 
 impl ConnectionLimiter {
-    /// Room for as many as the limits say.
+    /// Creates a limiter with these limits.
     pub fn new(limits: &AcceptLimits) -> Arc<Self> {
         Arc::new(Self {
             max_connections: limits.connections,
@@ -42,58 +45,54 @@ impl ConnectionLimiter {
         })
     }
 
-    /// How many connections are open.
+    /// Returns the number of open connections.
     pub fn open_connections(&self) -> usize {
-        self.lock().total
+        self.counts.lock().total
     }
 
-    /// A place for a connection of this client, if there is one.
+    /// Returns a slot for a connection of this client, unless a limit is reached.
     pub(super) fn acquire(limiter: &Arc<Self>, client: IpAddr) -> Option<ConnectionSlot> {
-        // A client of a socket for both families is the same by either.
+        // A dual-stack socket reports an IPv4 client as an IPv4-mapped address.
         let client = client.to_canonical();
-        let mut taken = limiter.lock();
-        let of_client = taken.by_client.get(&client).copied().unwrap_or(0);
-        if taken.total >= limiter.max_connections || of_client >= limiter.max_per_client {
+        let mut counts = limiter.counts.lock();
+        let client_count = counts.by_client.get(&client).copied().unwrap_or(0);
+        if counts.total >= limiter.max_connections || client_count >= limiter.max_per_client {
             return None;
         }
-        taken.total += 1;
-        taken.by_client.insert(client, of_client + 1);
+        counts.total += 1;
+        counts.by_client.insert(client, client_count + 1);
         Some(ConnectionSlot {
             limiter: Arc::clone(limiter),
             client: Some(client),
         })
     }
 
-    /// A place for being told that there is none.
+    /// Returns a slot for an overload response, unless too many are being sent.
     pub(super) fn acquire_overload_reply(limiter: &Arc<Self>) -> Option<ConnectionSlot> {
-        let mut taken = limiter.lock();
-        if taken.overload_replies >= MAX_OVERLOAD_REPLIES {
+        let mut counts = limiter.counts.lock();
+        if counts.overload_replies >= MAX_OVERLOAD_REPLIES {
             return None;
         }
-        taken.overload_replies += 1;
+        counts.overload_replies += 1;
         Some(ConnectionSlot {
             limiter: Arc::clone(limiter),
             client: None,
         })
     }
-
-    fn lock(&self) -> MutexGuard<'_, ConnectionCounts> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        let mut taken = self.limiter.lock();
+        let mut counts = self.limiter.counts.lock();
         let Some(client) = self.client else {
-            taken.overload_replies -= 1;
+            counts.overload_replies -= 1;
             return;
         };
-        taken.total -= 1;
-        if let Some(count) = taken.by_client.get_mut(&client) {
+        counts.total -= 1;
+        if let Some(count) = counts.by_client.get_mut(&client) {
             *count -= 1;
             if *count == 0 {
-                taken.by_client.remove(&client);
+                counts.by_client.remove(&client);
             }
         }
     }
@@ -106,7 +105,7 @@ mod tests {
     use super::*;
     use crate::proxy::head::{HeadLimits, HeadReaderSettings};
 
-    fn room(connections: usize, per_client: usize) -> Arc<ConnectionLimiter> {
+    fn limiter(connections: usize, per_client: usize) -> Arc<ConnectionLimiter> {
         let limits = HeadLimits {
             bytes: 1,
             fields: 1,
@@ -127,32 +126,31 @@ mod tests {
     }
 
     #[test]
-    fn places_are_counted_by_client_and_given_back() {
-        let room = room(3, 2);
-        let (a, b): (IpAddr, IpAddr) = (
-            "10.0.0.1".parse().unwrap(),
-            "::ffff:10.0.0.1".parse().unwrap(),
-        );
+    fn slots_are_counted_per_client_and_released() {
+        let limiter = limiter(3, 2);
+        let client: IpAddr = "10.0.0.1".parse().unwrap();
+        let mapped: IpAddr = "::ffff:10.0.0.1".parse().unwrap();
         let other = "2001:db8::1".parse().unwrap();
-        let first = ConnectionLimiter::acquire(&room, a).unwrap();
-        let second = ConnectionLimiter::acquire(&room, b).unwrap();
-        assert!(ConnectionLimiter::acquire(&room, a).is_none());
-        let third = ConnectionLimiter::acquire(&room, other).unwrap();
-        assert!(ConnectionLimiter::acquire(&room, other).is_none());
+        let first = ConnectionLimiter::acquire(&limiter, client).unwrap();
+        let second = ConnectionLimiter::acquire(&limiter, mapped).unwrap();
+        assert!(ConnectionLimiter::acquire(&limiter, client).is_none());
+        let third = ConnectionLimiter::acquire(&limiter, other).unwrap();
+        assert!(ConnectionLimiter::acquire(&limiter, other).is_none());
         drop(first);
-        assert!(ConnectionLimiter::acquire(&room, b).is_some());
+        assert!(ConnectionLimiter::acquire(&limiter, mapped).is_some());
         drop((second, third));
-        assert!(room.lock().by_client.is_empty() && room.lock().total == 0);
+        let counts = limiter.counts.lock();
+        assert!(counts.by_client.is_empty() && counts.total == 0);
     }
 
     #[test]
-    fn not_everybody_is_told() {
-        let room = room(0, 0);
-        let told: Vec<_> = (0..MAX_OVERLOAD_REPLIES)
-            .map(|_| ConnectionLimiter::acquire_overload_reply(&room).unwrap())
+    fn overload_responses_are_limited() {
+        let limiter = limiter(0, 0);
+        let slots: Vec<_> = (0..MAX_OVERLOAD_REPLIES)
+            .map(|_| ConnectionLimiter::acquire_overload_reply(&limiter).unwrap())
             .collect();
-        assert!(ConnectionLimiter::acquire_overload_reply(&room).is_none());
-        drop(told);
-        assert!(ConnectionLimiter::acquire_overload_reply(&room).is_some());
+        assert!(ConnectionLimiter::acquire_overload_reply(&limiter).is_none());
+        drop(slots);
+        assert!(ConnectionLimiter::acquire_overload_reply(&limiter).is_some());
     }
 }

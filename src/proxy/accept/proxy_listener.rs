@@ -1,15 +1,15 @@
-//! The proxy as the owner of its listeners: requests go to the exchange, and what never becomes one is refused in the
-//! same words.
+//! The proxy's listeners: the proxy service answers the requests, and input that is not a valid
+//! request is refused with the same texts.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
 use hyper::body::Incoming;
-use hyper::{Method, Request, Response};
+use hyper::{HeaderMap, Method, Request, Response};
 
-use crate::metrics::labels::ForeignBytesKind;
+use crate::metrics::labels::{ForeignBytesKind, ResponseSource};
 use crate::model::reason::Reason;
 use crate::model::rule_id::Slug;
 use crate::model::stage::Stage;
@@ -18,17 +18,19 @@ use crate::proxy::body::ResponseBody;
 use crate::proxy::connect::ConnectionContext;
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::head::{ClientSocket, ForeignProtocol, HeadError, HeadEvents, ServiceGuard};
-use crate::proxy::http::{ProxyService, bare_refusal};
+use crate::proxy::http::ProxyService;
+use crate::proxy::local_reply::{self, PolicyLabel, ReplyPreferences};
 use crate::proxy::service_response::{Hangup, ResponseObserver};
 
 use super::{ClientConnection, ConnectionHandler};
 
-/// A listener of the proxy: all lead to the same exchange, some for one crawler.
+/// A listener of the proxy. All listeners share one service; a listener may be reserved for one
+/// crawler.
 #[derive(Debug)]
 pub struct ProxyListener {
-    /// What answers.
-    pub exchange: Arc<ProxyService>,
-    /// The crawler whose listener it is.
+    /// The service that answers the requests.
+    pub service: Arc<ProxyService>,
+    /// The crawler that the listener is reserved for.
     pub crawler: Option<Slug>,
 }
 
@@ -38,11 +40,11 @@ impl ConnectionHandler for ProxyListener {
     type Error = Hangup;
 
     fn on_connect(&self, peer: SocketAddr) -> ConnectionContext {
-        let exchange = &self.exchange;
-        let caller = exchange
+        let service = &self.service;
+        let caller = service
             .crawlers
             .new_client(peer.ip(), self.crawler.as_ref());
-        ConnectionContext::new(caller, exchange.recorder.metrics().track_connection())
+        ConnectionContext::new(caller, service.recorder.metrics().track_connection())
     }
 
     fn handle_request(
@@ -51,18 +53,18 @@ impl ConnectionHandler for ProxyListener {
         open: ServiceGuard,
         connection: &ClientConnection<ConnectionContext>,
     ) -> impl Future<Output = Result<Response<ResponseBody<ResponseObserver>>, Hangup>> + Send {
-        // No `async fn`: that would keep the request twice.
-        let seat = &connection.state;
+        // Not an `async fn`: its future would hold the request twice.
+        let context = &connection.state;
         async move {
             if request.method() == Method::CONNECT {
-                return Box::pin(self.exchange.handle_connect(request, open, seat)).await;
+                return Box::pin(self.service.handle_connect(request, open, context)).await;
             }
-            let mut response = self.exchange.handle_request(request, open, seat).await?;
-            if seat
+            let mut response = self.service.handle_request(request, open, context).await?;
+            if context
                 .enclosing_tunnel()
-                .is_some_and(|inside| inside.refused().is_some())
+                .is_some_and(|tunnel| tunnel.refused().is_some())
             {
-                // Another CONNECT may be judged otherwise.
+                // Another CONNECT may be decided differently.
                 response
                     .headers_mut()
                     .insert(CONNECTION, HeaderValue::from_static("close"));
@@ -77,14 +79,14 @@ impl ConnectionHandler for ProxyListener {
         connection: &mut ClientConnection<ConnectionContext>,
         drain: &mut DrainWatch,
     ) -> Option<ClientSocket> {
-        self.exchange
+        self.service
             .continue_after_connect(client, &mut connection.state, drain)
             .await
     }
 
     fn overload_response(&self, peer: SocketAddr) -> Bytes {
         let refusal = Refusal::new(Reason::Overloaded, Stage::Identify);
-        bare_refusal(&self.exchange, &refusal, Some(peer.ip()))
+        self.refusal_bytes(&refusal, Some(peer.ip()))
     }
 }
 
@@ -108,7 +110,7 @@ impl HeadEvents for ProxyListener {
                 "the request's head did not arrive in time",
             ),
         };
-        self.exchange
+        self.service
             .recorder
             .metrics()
             .record_head_rejection(reason);
@@ -116,7 +118,7 @@ impl HeadEvents for ProxyListener {
             status,
             ..Refusal::new(reason, Stage::Target).with_detail(detail)
         };
-        bare_refusal(&self.exchange, &refusal, None)
+        self.refusal_bytes(&refusal, None)
     }
 
     fn record_foreign(&self, foreign: ForeignProtocol) {
@@ -124,6 +126,50 @@ impl HeadEvents for ProxyListener {
             ForeignProtocol::ClientHello => ForeignBytesKind::ClientHello,
             ForeignProtocol::Http2 => ForeignBytesKind::Http2Preface,
         };
-        self.exchange.recorder.metrics().record_foreign_bytes(kind);
+        self.service.recorder.metrics().record_foreign_bytes(kind);
     }
+}
+
+impl ProxyListener {
+    /// Records a refusal without a request, and returns the response as bytes.
+    fn refusal_bytes(&self, refusal: &Refusal, client: Option<IpAddr>) -> Bytes {
+        let recorder = &self.service.recorder;
+        let mut record = recorder.begin(recorder.clock().now(), &Method::GET);
+        if let Some(client) = client {
+            record.set_client(client);
+        }
+        record.enter_stage(refusal.stage);
+        record.set_rejected(refusal.reason, None, refusal.url_detail);
+        let snapshot = self.service.active_policy.load();
+        let policy = PolicyLabel {
+            name: snapshot.policy.name(),
+            revision: snapshot.policy.revision(),
+        };
+        let style =
+            ReplyPreferences::from_headers(&HeaderMap::new()).refusal_style(self.service.profile);
+        let decision = record.id().to_text();
+        let Some(response) = local_reply::refusal_response(refusal, style, policy, &decision)
+        else {
+            return Bytes::new();
+        };
+        record.set_sent_status(response.status().as_u16(), ResponseSource::Proxy);
+        record.finish(recorder.clock().now());
+        to_http1_bytes(&response)
+    }
+}
+
+/// Formats a response as HTTP/1.1 bytes. The connection closes after it.
+fn to_http1_bytes(response: &Response<Bytes>) -> Bytes {
+    let status = response.status();
+    let phrase = status.canonical_reason().unwrap_or("Refused");
+    let mut bytes = format!("HTTP/1.1 {} {phrase}\r\n", status.as_u16()).into_bytes();
+    for (name, value) in response.headers() {
+        bytes.extend_from_slice(name.as_str().as_bytes());
+        bytes.extend_from_slice(b": ");
+        bytes.extend_from_slice(value.as_bytes());
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes.extend_from_slice(b"connection: close\r\n\r\n");
+    bytes.extend_from_slice(response.body());
+    bytes.into()
 }

@@ -1,4 +1,5 @@
-//! What follows the 200 to a CONNECT: the first bytes tell what it is, and whether it may go on.
+//! Handles a connection after the 200 to a CONNECT: the first bytes show the protocol and decide
+//! whether the tunnel may continue.
 
 use std::io;
 use std::sync::Arc;
@@ -24,20 +25,20 @@ use crate::urls::target::HostTarget;
 
 use super::{ConnectionContext, GrantedTunnel, OpaqueTunnel, TunnelMode, record_evaluation};
 
-/// Bytes that are received at a time, until it is known what they are.
+/// The number of bytes received at a time before the protocol is known.
 const READ_SIZE: usize = 2048;
 
-/// What a client does behind the 200.
+/// The client's behaviour after the 200.
 pub(super) enum FirstBytes {
-    /// It sent enough to tell.
+    /// It sent enough bytes to recognize the protocol.
     Sniffed(SniffResult),
-    /// It left, or the proxy is going down.
+    /// It left, or the proxy is shutting down.
     ClientLeft,
     /// It did neither in time.
     TimedOut,
 }
 
-/// What a tunnel to a port without TLS begins with.
+/// The first bytes in a tunnel to a port without TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PlainTunnelStart {
     Http,
@@ -47,7 +48,8 @@ enum PlainTunnelStart {
 }
 
 impl ProxyService {
-    /// Goes on behind the answer to a CONNECT. HTTP inside a tunnel comes back, to be served like any other.
+    /// Continues after the response to a CONNECT. Returns the socket if HTTP follows inside the
+    /// tunnel, to be served like any other.
     pub(crate) async fn continue_after_connect(
         &self,
         mut client: ClientSocket,
@@ -79,7 +81,7 @@ impl ProxyService {
                 let plain = self.read_plain_start(&mut client, drain).await;
                 if plain == PlainTunnelStart::Http {
                     record.finish(self.recorder.clock().now());
-                    // Its credentials came with the CONNECT, and cover what is inside.
+                    // The credentials of the CONNECT apply to the requests inside.
                     context.caller = ConnectedClient::for_tunnel(context.caller.address(), who);
                     context.enclosing_tunnel = Some((EnclosingTunnel::plain(&host), Some(place)));
                     return Some(client);
@@ -94,7 +96,7 @@ impl ProxyService {
         }
     }
 
-    /// Reads as far as it takes to know what a client sends to a TLS port.
+    /// Reads until it is clear what a client sends to a TLS port.
     pub(super) async fn sniff_first_bytes(
         &self,
         client: &mut ClientSocket,
@@ -119,7 +121,8 @@ impl ProxyService {
         first
     }
 
-    /// Counts what a ClientHello says of the tunnel's host; nothing of a client that left.
+    /// Compares the ClientHello with the tunnel's host and counts the result, unless the client
+    /// left.
     pub(super) fn check_sni(&self, first: FirstBytes, host: &HostTarget) -> Option<SniCheck> {
         let check = match first {
             FirstBytes::ClientLeft => return None,
@@ -181,7 +184,7 @@ impl ProxyService {
         }
     }
 
-    /// Carries a blind tunnel to its end.
+    /// Relays an opaque tunnel until it ends.
     async fn relay_opaque(
         &self,
         mut client: ClientSocket,
@@ -222,7 +225,7 @@ impl ProxyService {
             stops,
             evaluate: judge,
         };
-        // A tunnel inside TLS there is not: CONNECT is refused there.
+        // `tcp` is `None` only inside TLS, where CONNECT is refused.
         let unread = std::mem::take(&mut client.unread);
         let Some(tcp) = client.tcp() else { return };
         let end = relay(tcp, &origin, unread, &meter, watching).await;
@@ -242,12 +245,13 @@ impl ProxyService {
     }
 }
 
-/// Whether HTTP begins so: with a method, or the blank line that some clients send before one.
+/// Returns `true` if HTTP can begin with this byte: a method, or the blank line that some clients
+/// send before one.
 pub(super) fn starts_http(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || matches!(byte, b'\r' | b'\n')
 }
 
-/// Receives what there is, at most so much; nothing if nothing will come.
+/// Receives at most `most` bytes; returns none at the end of the stream.
 async fn receive(client: Option<&Arc<TcpStream>>, most: usize) -> io::Result<Vec<u8>> {
     let client = client.ok_or(io::ErrorKind::Unsupported)?;
     let room = most.min(READ_SIZE);
@@ -262,7 +266,8 @@ async fn receive(client: Option<&Arc<TcpStream>>, most: usize) -> io::Result<Vec
     }
 }
 
-/// Why a tunnel is closed behind its ClientHello: the reason that is counted, and the word of the log.
+/// Returns the reason that is counted and the logged word for a tunnel that is closed after its
+/// ClientHello.
 fn close_reason(check: SniCheck) -> (Reason, &'static str) {
     match check {
         SniCheck::Mismatch => (Reason::HostMismatch, "sni_mismatch"),
@@ -273,7 +278,7 @@ fn close_reason(check: SniCheck) -> (Reason, &'static str) {
     }
 }
 
-/// Closes a tunnel for what its first bytes are.
+/// Records that a tunnel is closed because of its first bytes.
 pub(super) fn record_rejected(
     mut record: RequestRecord,
     reason: Reason,
@@ -285,11 +290,11 @@ pub(super) fn record_rejected(
     record.set_close_reason(why);
 }
 
-/// Tells the record how its tunnel ended.
+/// Records how a tunnel ended.
 fn record_end(mut record: RequestRecord, end: TunnelEnd) {
     match end {
         TunnelEnd::Closed => record.mark_complete(),
-        // A record that is not complete is that of a client that left.
+        // A record that is not complete means that the client left.
         TunnelEnd::ClientLeft => {}
         TunnelEnd::OriginLeft => record.set_upstream_error("connection_terminated"),
         TunnelEnd::Idle => record.set_close_reason("tunnel_idle"),

@@ -1,5 +1,5 @@
-//! Behind the 200 to a CONNECT that is looked into: TLS that ends here, or HTTP in the clear. What comes of it is HTTP,
-//! judged like any other.
+//! Handles an intercepted tunnel after the 200 to the CONNECT: the proxy terminates TLS, or reads
+//! cleartext HTTP. The requests inside are evaluated like any other.
 
 use std::io;
 use std::sync::Arc;
@@ -24,32 +24,32 @@ use crate::urls::target::HostTarget;
 use super::ConnectionContext;
 use super::after_connect::{FirstBytes, record_rejected, starts_http};
 
-/// What a granted CONNECT leads into.
+/// A granted CONNECT whose contents are intercepted.
 #[derive(Debug)]
 pub(super) struct InterceptedTunnel {
-    /// Who opened it: credentials cover what is inside.
+    /// The crawler that opened it: its credentials apply to the requests inside.
     pub(super) identity: CrawlerIdentity,
-    /// Why nothing is served in there, if that is so.
+    /// The reason for refusing every request inside, if there is one.
     pub(super) refusal: Option<Box<Refusal>>,
     pub(super) interceptor: Arc<Interceptor>,
-    /// The policy that judged it.
+    /// The policy that evaluated the CONNECT.
     pub(super) policy: Arc<ProxyPolicySnapshot>,
 }
 
-/// Why a handshake came to nothing.
+/// The cause of a failed handshake.
 enum HandshakeFailure {
-    /// The client's doing.
+    /// The client failed.
     Client(&'static str),
-    /// So many certificates were made for it that it would have to wait for too long.
+    /// The client has used up its certificate rate and would have to wait too long.
     RateLimited,
-    /// No certificate can be made.
+    /// No certificate can be issued.
     Internal(String),
-    /// The proxy is going down.
+    /// The proxy is shutting down.
     ShuttingDown,
 }
 
 impl ProxyService {
-    /// Goes on to where HTTP begins.
+    /// Continues to the point where HTTP begins.
     pub(super) async fn start_interception(
         &self,
         mut client: ClientSocket,
@@ -117,7 +117,7 @@ impl ProxyService {
                 .await
                 .map_err(HandshakeFailure::from_issue_error)?;
             let began = clock.now();
-            // The wait for a certificate is ours: the client's time begins behind it.
+            // The wait for a certificate is not the client's: its time starts after it.
             let shaken = tokio::time::timeout(
                 patience,
                 client_tls::accept(client, leaf.server_config(tickets)),
@@ -137,7 +137,7 @@ impl ProxyService {
         }
     }
 
-    /// Closes a tunnel of which the first bytes are neither TLS nor HTTP.
+    /// Closes a tunnel whose first bytes are neither TLS nor HTTP.
     fn close_unrecognized(&self, check: SniCheck, client: &ClientSocket, record: RequestRecord) {
         let (reason, why) = match (check, client.unread.is_empty()) {
             (SniCheck::Timeout, true) => (Reason::RequestTimeout, "tunnel_silent"),
@@ -173,7 +173,7 @@ impl ProxyService {
                 record_rejected(record, Reason::Overloaded, UrlRetention::Full, "mint_rate")
             }
             HandshakeFailure::Internal(error) => {
-                tracing::error!(host = host.host(), error, "no certificate can be made");
+                tracing::error!(host = host.host(), error, "cannot issue a certificate");
                 record_rejected(
                     record,
                     Reason::InternalError,
@@ -192,8 +192,9 @@ impl ProxyService {
                         crawler = tunnel.identity.crawler.as_str(),
                         host = host.host(),
                         why,
-                        "a client broke off its TLS handshake: does it trust the CA? `crawlgate env` prints what \
-                         makes it. Told once a minute; crawlgate_client_tls_failures_total counts them all"
+                        "a client aborted its TLS handshake: does it trust the CA? `crawlgate env` prints the \
+                         settings for common clients. Logged at most once a minute; \
+                         crawlgate_client_tls_failures_total counts all failures"
                     );
                 }
             }
@@ -210,7 +211,8 @@ impl HandshakeFailure {
     }
 }
 
-/// A tunnel in which TLS stands. The CONNECT of a refused one is recorded as such, unless something is asked inside.
+/// Returns an established TLS tunnel. The CONNECT of a refused tunnel is recorded as refused,
+/// unless a request follows inside.
 fn tls_tunnel(
     host: &HostTarget,
     refusal: Option<Box<Refusal>>,
@@ -231,13 +233,15 @@ fn tls_tunnel(
     )
 }
 
-/// Whether a client begins with HTTP in the clear, as undici, linkinator and ureq do behind `CONNECT host:80`.
+/// Returns `true` if the client begins with cleartext HTTP, as undici, linkinator and ureq do after
+/// `CONNECT host:80`.
 fn is_plain_http(first: &FirstBytes, client: &ClientSocket) -> bool {
     matches!(first, FirstBytes::Sniffed(SniffResult::NotTls))
         && client.unread.first().is_some_and(|byte| starts_http(*byte))
 }
 
-/// Its certificate is that of the CONNECT's host, and the answer to its first request is this.
+/// Returns the refusal of a tunnel with a wrong server name. Its certificate is for the host of the
+/// CONNECT, and the first request inside is answered with this refusal.
 fn sni_mismatch() -> Refusal {
     Refusal::new(Reason::HostMismatch, Stage::Target)
         .with_detail("the server name in the ClientHello is not the host of the CONNECT")

@@ -1,14 +1,15 @@
-//! The bytes of a body that were read before any of them was sent: kept as they came.
+//! A buffer for body bytes that were read before any of them was sent, as received.
 
 use std::collections::VecDeque;
 
 use bytes::{Bytes, BytesMut};
 
-/// Parts smaller than this are put together: a body that comes byte by byte would otherwise cost many times its size.
+/// Parts smaller than this are merged: a body that arrives byte by byte would otherwise need many
+/// times its size.
 const SMALL_PART: usize = 1024;
 const COALESCED_SIZE: usize = 8 * 1024;
 
-/// Bytes in their order.
+/// Bytes in the order of arrival.
 #[derive(Debug, Default)]
 pub(super) struct BodyBuffer {
     parts: VecDeque<Bytes>,
@@ -17,7 +18,6 @@ pub(super) struct BodyBuffer {
 }
 
 impl BodyBuffer {
-    /// Adds the next part.
     pub(super) fn push(&mut self, part: Bytes) {
         self.length += part.len() as u64;
         if part.len() < SMALL_PART {
@@ -31,7 +31,6 @@ impl BodyBuffer {
         }
     }
 
-    /// Takes the first part.
     pub(super) fn pop(&mut self) -> Option<Bytes> {
         if self.parts.is_empty() {
             self.flush_tail();
@@ -41,12 +40,10 @@ impl BodyBuffer {
         Some(part)
     }
 
-    /// How many bytes there are.
     pub(super) fn length(&self) -> u64 {
         self.length
     }
 
-    /// The parts in their order.
     pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.parts
             .iter()
@@ -67,19 +64,19 @@ mod tests {
 
     #[test]
     fn parts_come_out_in_their_order() {
-        let mut kept = BodyBuffer::default();
+        let mut buffer = BodyBuffer::default();
         let mut all = Vec::new();
         for (at, length) in [3, 2000, 1, 1, 5000, 9000, 10].into_iter().enumerate() {
             let part = vec![at as u8; length];
             all.extend_from_slice(&part);
-            kept.push(part.into());
+            buffer.push(part.into());
         }
-        assert_eq!(kept.length(), all.len() as u64);
-        assert_eq!(kept.iter().flatten().copied().collect::<Vec<_>>(), all);
+        assert_eq!(buffer.length(), all.len() as u64);
+        assert_eq!(buffer.iter().flatten().copied().collect::<Vec<_>>(), all);
         let mut out = Vec::new();
-        while let Some(part) = kept.pop() {
+        while let Some(part) = buffer.pop() {
             out.extend_from_slice(&part);
         }
-        assert_eq!((out, kept.length()), (all, 0));
+        assert_eq!((out, buffer.length()), (all, 0));
     }
 }

@@ -1,13 +1,14 @@
-//! In which charset a document is written: as the HTML standard finds it, up to what its first 1,024 bytes say.
+//! Determines the character encoding of a document as in the HTML standard, from its first 1,024
+//! bytes.
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE, WINDOWS_1252, X_USER_DEFINED};
 use http::HeaderMap;
 use http::header::CONTENT_TYPE;
 
-/// Where a document has to name its charset, if it does (HTML, section 13.2.3.2).
+/// The number of bytes within which a document must declare its encoding (HTML, section 13.2.3.2).
 pub(super) const PRESCAN: usize = 1024;
 
-/// What `Content-Type` says.
+/// Returns the encoding that `Content-Type` names.
 pub(super) fn from_content_type(headers: &HeaderMap) -> Option<&'static Encoding> {
     let value = headers.get_all(CONTENT_TYPE).iter().next_back()?;
     let value = String::from_utf8_lossy(value.as_bytes());
@@ -20,8 +21,8 @@ pub(super) fn from_content_type(headers: &HeaderMap) -> Option<&'static Encoding
     Encoding::for_label(named?.as_bytes())
 }
 
-/// What the first bytes say: a byte order mark before anything else; `declared`, which is what `Content-Type` says; a
-/// `<meta>`; else UTF-8.
+/// Determines the encoding: from a byte order mark; else `declared`, the one that `Content-Type`
+/// names; else from a `<meta>` element; else UTF-8.
 pub(super) fn detect(first: &[u8], declared: Option<&'static Encoding>) -> &'static Encoding {
     let by_mark = Encoding::for_bom(first).map(|(encoding, _)| encoding);
     by_mark
@@ -30,7 +31,7 @@ pub(super) fn detect(first: &[u8], declared: Option<&'static Encoding>) -> &'sta
         .unwrap_or(UTF_8)
 }
 
-/// The first `<meta>` that names a charset it knows. What stands in comments does not count.
+/// Returns the encoding of the first `<meta>` that names a known one. Comments are skipped.
 fn from_meta(first: &[u8]) -> Option<&'static Encoding> {
     let mut rest = first.get(..PRESCAN).unwrap_or(first);
     while let Some(at) = memchr::memchr(b'<', rest) {
@@ -53,7 +54,8 @@ fn from_meta(first: &[u8]) -> Option<&'static Encoding> {
     None
 }
 
-/// `charset=…` anywhere in a tag: an attribute of its own, or inside that of `http-equiv`.
+/// Parses `charset=…` anywhere in a tag: as an attribute, or within the `content` attribute for
+/// `http-equiv`.
 fn parse_charset(tag: &[u8]) -> Option<&'static Encoding> {
     let lower = tag.to_ascii_lowercase();
     let at = memchr::memmem::find(&lower, b"charset")? + b"charset".len();
@@ -66,10 +68,11 @@ fn parse_charset(tag: &[u8]) -> Option<&'static Encoding> {
         .strip_prefix(b"\"")
         .or_else(|| value.strip_prefix(b"'"))
         .unwrap_or(value);
-    let ends = |b: &u8| matches!(b, b'"' | b'\'' | b';' | b'/') || b.is_ascii_whitespace();
-    let label = value.get(..value.iter().position(ends).unwrap_or(value.len()))?;
+    let label = value
+        .split(|b| matches!(b, b'"' | b'\'' | b';' | b'/') || b.is_ascii_whitespace())
+        .next()?;
     let encoding = Encoding::for_label(label)?;
-    // A document in which ASCII can be read is in neither of the first two.
+    // A document in which ASCII is readable uses neither of the first two.
     Some(if encoding == UTF_16BE || encoding == UTF_16LE {
         UTF_8
     } else if encoding == X_USER_DEFINED {

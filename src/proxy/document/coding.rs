@@ -1,7 +1,9 @@
-//! Content codings undone as the bytes come: gzip and deflate (RFC 9110 section 8.4.1), bounded at every step.
+//! Decodes content codings while the bytes arrive: gzip and deflate (RFC 9110 section 8.4.1),
+//! bounded at every step.
 //!
-//! No more than [`STEP`] bytes come out at once, however much is packed into a few, and whoever looks at them may say that
-//! it is enough. Check sums are not looked at: the bytes are judged or changed, not kept.
+//! At most [`STEP`] bytes are produced at once, however strong the compression is, and the consumer
+//! may stop at any time. Checksums are not verified: the bytes are evaluated or changed, not
+//! stored.
 
 use std::ops::ControlFlow;
 
@@ -9,36 +11,36 @@ use flate2::{Decompress, FlushDecompress, Status};
 use http::HeaderMap;
 use http::header::CONTENT_ENCODING;
 
-/// Bytes that come out in one step.
+/// The maximum number of bytes per decoding step.
 const STEP: usize = 32 * 1024;
-/// Bytes that a gzip header may have, with the name and the comment in it.
+/// The maximum size of a gzip header, including the name and the comment.
 const GZIP_HEADER: usize = 4 * 1024;
-/// Check sum and length behind each gzip member (RFC 1952 section 2.3.1).
+/// The size of the checksum and length after each gzip member (RFC 1952 section 2.3.1).
 const GZIP_TRAILER: usize = 8;
 
-/// The codings that are understood, as a request may ask for them.
+/// The supported codings, as a value of `Accept-Encoding`.
 pub(super) const SUPPORTED: &str = "gzip, deflate";
 
-/// How a body is packed.
+/// The content coding of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ContentCoding {
-    /// Not at all.
+    /// No coding.
     Identity,
-    /// `gzip`, `x-gzip`.
+    /// `gzip` or `x-gzip`.
     Gzip,
-    /// `deflate`: zlib, or the bare stream that some send.
+    /// `deflate`: zlib, or the bare stream that some servers send.
     Deflate,
 }
 
-/// A coding that is not understood (`br`, `zstd`), or several.
+/// The body has a coding that is not supported (`br`, `zstd`), or several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct UnsupportedCoding;
 
 impl ContentCoding {
-    /// The coding of a body.
+    /// Returns the coding of a body.
     ///
     /// # Errors
-    /// If it cannot be undone here.
+    /// Returns an error if the coding is not supported.
     pub(super) fn from_headers(headers: &HeaderMap) -> Result<Self, UnsupportedCoding> {
         let mut named = headers
             .get_all(CONTENT_ENCODING)
@@ -49,23 +51,26 @@ impl ContentCoding {
         let Some(coding) = named.next() else {
             return Ok(Self::Identity);
         };
-        let is = |word: &[u8]| coding.eq_ignore_ascii_case(word);
         match named.next() {
-            None if is(b"gzip") || is(b"x-gzip") => Ok(Self::Gzip),
-            None if is(b"deflate") => Ok(Self::Deflate),
+            None if coding.eq_ignore_ascii_case(b"gzip")
+                || coding.eq_ignore_ascii_case(b"x-gzip") =>
+            {
+                Ok(Self::Gzip)
+            }
+            None if coding.eq_ignore_ascii_case(b"deflate") => Ok(Self::Deflate),
             None | Some(_) => Err(UnsupportedCoding),
         }
     }
 }
 
-/// What every gzip member begins with (RFC 1952 section 2.3.1).
+/// The first byte of every gzip member (RFC 1952 section 2.3.1).
 const GZIP_MAGIC: u8 = 0x1f;
 
-/// What was packed is broken; what came out before is right.
+/// The compressed data is invalid. The bytes decoded before the error are correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ContentDecodeError;
 
-/// Undoes a coding.
+/// A decoder of one content coding.
 #[derive(Debug)]
 pub(super) struct ContentDecoder {
     state: DecoderState,
@@ -75,26 +80,26 @@ pub(super) struct ContentDecoder {
 #[derive(Debug)]
 enum DecoderState {
     Identity,
-    /// Behind a gzip member.
+    /// After a gzip member.
     GzipNext,
-    /// The header of a gzip member, as far as it has come.
+    /// The bytes of an incomplete gzip header.
     GzipHeader(Vec<u8>),
-    /// The first bytes of a deflated body: they tell zlib from a bare stream.
+    /// The first bytes of a deflated body, which distinguish zlib from a bare stream.
     DeflateStart(Vec<u8>),
     Inflating(Box<Decompress>, StreamTrailer),
-    /// So many bytes of a gzip trailer are still to come.
+    /// The number of bytes of a gzip trailer that are still missing.
     GzipTrailer(usize),
     Finished,
 }
 
-/// What follows a stream.
+/// The data after a deflate stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamTrailer {
     GzipTrailer,
     Nothing,
 }
 
-/// Who sees the bytes; breaks off when they are enough.
+/// The consumer of the decoded bytes; breaks when it needs no more.
 pub(super) type DecodedSink<'s> = &'s mut dyn FnMut(&[u8]) -> ControlFlow<()>;
 
 impl ContentDecoder {
@@ -110,10 +115,10 @@ impl ContentDecoder {
         }
     }
 
-    /// Takes the next bytes, and shows what comes out.
+    /// Decodes the next bytes and passes the output to `sink`.
     ///
     /// # Errors
-    /// If they are broken.
+    /// Returns an error if the data is invalid.
     pub(super) fn feed(
         &mut self,
         mut input: &[u8],
@@ -129,7 +134,7 @@ impl ContentDecoder {
         Ok(ControlFlow::Continue(()))
     }
 
-    /// Whether a packed body may end here.
+    /// Returns `true` if the body may end here.
     pub(super) fn may_end(&self) -> bool {
         match &self.state {
             DecoderState::Identity | DecoderState::GzipNext | DecoderState::Finished => true,
@@ -173,7 +178,7 @@ impl ContentDecoder {
                 let zlib =
                     method & 0x0f == 8 && u16::from_be_bytes([method, flags]).is_multiple_of(31);
                 self.start_inflating(Decompress::new(zlib), StreamTrailer::Nothing);
-                // What was looked at is fed again: the stream begins with it.
+                // The inspected bytes are fed again: they belong to the stream.
                 let (_, flow) = self.inflate_step(&[method, flags], sink)?;
                 Ok((2 - before, flow))
             }
@@ -187,7 +192,8 @@ impl ContentDecoder {
                 Ok((taken, ON))
             }
             DecoderState::GzipNext => {
-                // Some servers pad what is packed with zeros; anything else than another member is broken.
+                // Some servers pad compressed data with zeros. Anything else that is not another
+                // member is invalid.
                 let padding = input.iter().take_while(|byte| **byte == 0).count();
                 match input.get(padding) {
                     Some(&GZIP_MAGIC) => self.state = DecoderState::GzipHeader(Vec::new()),
@@ -196,7 +202,7 @@ impl ContentDecoder {
                 }
                 Ok((padding, ON))
             }
-            // What stands behind the end belongs to nothing.
+            // Data after the end is ignored.
             DecoderState::Finished => Ok((input.len(), ON)),
         }
     }
@@ -211,46 +217,51 @@ impl ContentDecoder {
         input: &[u8],
         sink: DecodedSink<'_>,
     ) -> Result<(usize, ControlFlow<()>), ContentDecodeError> {
-        let DecoderState::Inflating(stream, behind) = &mut self.state else {
+        let DecoderState::Inflating(stream, trailer) = &mut self.state else {
             return Err(ContentDecodeError);
         };
         let mut taken = 0;
         loop {
-            let (before_in, before_out) = (stream.total_in(), stream.total_out());
+            let before_in = stream.total_in();
+            let before_out = stream.total_out();
             let rest = input.get(taken..).unwrap_or_default();
             let status = stream
                 .decompress(rest, &mut self.out, FlushDecompress::None)
                 .map_err(|_| ContentDecodeError)?;
-            let came = (stream.total_out() - before_out) as usize;
+            let produced = (stream.total_out() - before_out) as usize;
             let used = (stream.total_in() - before_in) as usize;
             taken += used;
-            let flow = match self.out.get(..came) {
-                Some(out) if came > 0 => sink(out),
+            let flow = match self.out.get(..produced) {
+                Some(out) if produced > 0 => sink(out),
                 Some(_) | None => ControlFlow::Continue(()),
             };
             if status == Status::StreamEnd {
-                self.state = match behind {
+                self.state = match trailer {
                     StreamTrailer::GzipTrailer => DecoderState::GzipTrailer(GZIP_TRAILER),
                     StreamTrailer::Nothing => DecoderState::Finished,
                 };
                 return Ok((taken, flow));
             }
-            // Out of input, and nothing that waits for room.
-            let drained = taken == input.len() && came < self.out.len();
+            // The input is used up, and no output is left inside the stream.
+            let drained = taken == input.len() && produced < self.out.len();
             if flow.is_break() || drained {
                 return Ok((taken, flow));
             }
-            if came == 0 && used == 0 {
+            if produced == 0 && used == 0 {
                 return Err(ContentDecodeError);
             }
         }
     }
 }
 
-/// Where the header of a gzip member ends; `None` if it has not come whole (RFC 1952 section 2.3).
+/// Returns the length of a gzip member's header, or `None` if it is incomplete (RFC 1952 section
+/// 2.3).
 fn gzip_header_end(bytes: &[u8]) -> Result<Option<usize>, ContentDecodeError> {
     const MAGIC: [u8; 3] = [0x1f, 0x8b, 8];
-    let (extra, name, comment, check) = (0x04, 0x08, 0x10, 0x02);
+    const HEADER_CRC: u8 = 0x02;
+    const EXTRA: u8 = 0x04;
+    const NAME: u8 = 0x08;
+    const COMMENT: u8 = 0x10;
     if bytes.iter().zip(MAGIC).any(|(byte, magic)| *byte != magic) {
         return Err(ContentDecodeError);
     }
@@ -258,13 +269,13 @@ fn gzip_header_end(bytes: &[u8]) -> Result<Option<usize>, ContentDecodeError> {
         return Ok(None);
     };
     let mut at = 10;
-    if flags & extra != 0 {
+    if flags & EXTRA != 0 {
         let Some([low, high]) = bytes.get(at..at + 2) else {
             return Ok(None);
         };
         at += 2 + usize::from(u16::from_le_bytes([*low, *high]));
     }
-    for flag in [name, comment] {
+    for flag in [NAME, COMMENT] {
         if flags & flag != 0 {
             let Some(end) = bytes
                 .get(at..)
@@ -275,7 +286,7 @@ fn gzip_header_end(bytes: &[u8]) -> Result<Option<usize>, ContentDecodeError> {
             at += end + 1;
         }
     }
-    at += if flags & check != 0 { 2 } else { 0 };
+    at += if flags & HEADER_CRC != 0 { 2 } else { 0 };
     Ok((at <= bytes.len()).then_some(at))
 }
 
@@ -308,13 +319,15 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// What comes out if so many bytes go in at a time, and whether it may end there.
-    fn undone(
+    /// Decodes `packed` in parts of `step` bytes; returns the output, and `true` if the body may
+    /// end there.
+    fn decoded(
         coding: ContentCoding,
         packed: &[u8],
         step: usize,
     ) -> Result<(Vec<u8>, bool), ContentDecodeError> {
-        let (mut decoder, mut out) = (ContentDecoder::new(coding), Vec::new());
+        let mut decoder = ContentDecoder::new(coding);
+        let mut out = Vec::new();
         for part in packed.chunks(step) {
             let _ = decoder.feed(part, &mut |bytes| {
                 out.extend_from_slice(bytes);
@@ -325,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn each_coding_is_undone_however_it_is_cut() {
+    fn each_coding_is_decoded_however_it_is_split() {
         let mut named = vec![0x1f, 0x8b, 8, 0x1c, 0, 0, 0, 0, 0, 3, 3, 0];
         named.extend_from_slice(b"abcname\0comment\0");
         named.extend_from_slice(gzip(TEXT).get(10..).unwrap());
@@ -341,20 +354,21 @@ mod tests {
         ] {
             for step in [1, 2, 3, 7, 1 << 20] {
                 assert_eq!(
-                    undone(coding, &packed, step),
+                    decoded(coding, &packed, step),
                     Ok((TEXT.to_vec(), true)),
                     "{coding:?} by {step}"
                 );
             }
             if coding != ContentCoding::Identity {
-                let (_, ends) = undone(coding, packed.get(..packed.len() - 9).unwrap(), 5).unwrap();
+                let (_, ends) =
+                    decoded(coding, packed.get(..packed.len() - 9).unwrap(), 5).unwrap();
                 assert!(!ends, "{coding:?} cut off");
             }
         }
     }
 
     #[test]
-    fn what_is_broken_is_said_to_be() {
+    fn invalid_data_is_an_error() {
         for (coding, packed) in [
             (ContentCoding::Gzip, b"<html>no gzip".to_vec()),
             (ContentCoding::Gzip, [gzip(TEXT), vec![0, 0xff]].concat()),
@@ -365,7 +379,7 @@ mod tests {
             ),
         ] {
             assert_eq!(
-                undone(coding, &packed, 64),
+                decoded(coding, &packed, 64),
                 Err(ContentDecodeError),
                 "{coding:?}"
             );
@@ -373,9 +387,11 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_comes_out_by_steps_and_can_be_left() {
+    fn a_bomb_is_decoded_in_steps_and_can_be_abandoned() {
         let bomb = gzip(&vec![0; 64 << 20]);
-        let (mut decoder, mut most, mut seen) = (ContentDecoder::new(ContentCoding::Gzip), 0, 0);
+        let mut decoder = ContentDecoder::new(ContentCoding::Gzip);
+        let mut most = 0;
+        let mut seen = 0;
         let flow = decoder.feed(&bomb, &mut |bytes| {
             most = most.max(bytes.len());
             seen += bytes.len();

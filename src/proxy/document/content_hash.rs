@@ -1,4 +1,4 @@
-//! The hash of a body as it comes: SHA-256, content codings undone.
+//! The SHA-256 hash of a body, calculated over the decoded bytes while they arrive.
 
 use std::ops::ControlFlow;
 
@@ -9,10 +9,11 @@ use crate::pipeline::response::ContentHash;
 use super::buffer::BodyBuffer;
 use super::coding::{ContentCoding, ContentDecoder};
 
-/// Bytes that are hashed, decoded. A body that unpacks to more has no hash: a bomb would cost too much time.
+/// The maximum number of decoded bytes that are hashed. A body that decodes to more has no hash: a
+/// decompression bomb would take too much time.
 const MAX_DECODED: u64 = 64 * 1024 * 1024;
 
-/// A hash under way.
+/// A hash calculation in progress.
 #[derive(Debug)]
 pub(super) struct ContentHasher {
     decoder: ContentDecoder,
@@ -24,7 +25,7 @@ pub(super) struct ContentHasher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HasherState {
     Valid,
-    /// It is broken, or too large.
+    /// The body is invalid or too large.
     Invalid,
 }
 
@@ -42,7 +43,8 @@ impl ContentHasher {
         if self.state == HasherState::Invalid {
             return;
         }
-        let (hasher, hashed) = (&mut self.hasher, &mut self.hashed);
+        let hasher = &mut self.hasher;
+        let hashed = &mut self.hashed;
         let fed = self.decoder.feed(bytes, &mut |decoded| {
             hasher.update(decoded);
             *hashed += decoded.len() as u64;
@@ -57,18 +59,18 @@ impl ContentHasher {
         }
     }
 
-    /// The hash of what has come, if that is a whole body.
+    /// Returns the hash, if the bytes so far are a complete body.
     pub(super) fn finish(self) -> Option<ContentHash> {
         let whole = self.state == HasherState::Valid && self.decoder.may_end();
         whole.then(|| self.hasher.finalize().into())
     }
 }
 
-/// The hash of a body that is all there.
+/// Returns the hash of a body that is complete in memory.
 pub(super) fn hash_buffer(buffer: &BodyBuffer, coding: ContentCoding) -> Option<ContentHash> {
-    let mut hashing = ContentHasher::new(coding);
-    buffer.iter().for_each(|part| hashing.feed(part));
-    hashing.finish()
+    let mut hasher = ContentHasher::new(coding);
+    buffer.iter().for_each(|part| hasher.feed(part));
+    hasher.finish()
 }
 
 #[cfg(test)]
@@ -87,13 +89,13 @@ mod tests {
     }
 
     fn hash(coding: ContentCoding, body: &[u8]) -> Option<ContentHash> {
-        let mut hashing = ContentHasher::new(coding);
-        body.chunks(7).for_each(|part| hashing.feed(part));
-        hashing.finish()
+        let mut hasher = ContentHasher::new(coding);
+        body.chunks(7).for_each(|part| hasher.feed(part));
+        hasher.finish()
     }
 
     #[test]
-    fn a_body_has_one_hash_however_it_is_packed() {
+    fn the_hash_does_not_depend_on_the_coding() {
         let plain = hash(ContentCoding::Identity, b"a page").unwrap();
         assert_eq!(plain, <ContentHash>::from(Sha256::digest(b"a page")));
         assert_eq!(hash(ContentCoding::Gzip, &gzip(b"a page")), Some(plain));
@@ -106,9 +108,9 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_has_none() {
-        let mut hashing = ContentHasher::new(ContentCoding::Gzip);
-        hashing.feed(&gzip(&vec![0; MAX_DECODED as usize + 1]));
-        assert_eq!(hashing.finish(), None);
+    fn a_bomb_has_no_hash() {
+        let mut hasher = ContentHasher::new(ContentCoding::Gzip);
+        hasher.feed(&gzip(&vec![0; MAX_DECODED as usize + 1]));
+        assert_eq!(hasher.finish(), None);
     }
 }

@@ -1,4 +1,4 @@
-//! A document on its way to the client: what was kept, then what still comes; as it was, or changed.
+//! A document on its way to the client: the buffered part, then the rest; unchanged or rewritten.
 
 use std::task::{Context, Poll, ready};
 
@@ -12,12 +12,12 @@ use super::content_hash::ContentHasher;
 use super::rewrite::{DocumentRewriter, RewriteError};
 use super::{BodyError, ResponseDownload};
 
-/// Parts of what has come that are changed in one go.
+/// The maximum number of input parts that are rewritten per poll.
 const FEEDS_PER_POLL: usize = 32;
-/// Bytes of a changed document that are sent at once.
+/// The number of rewritten bytes that are sent at once.
 const SEND_SIZE: usize = 16 * 1024;
 
-/// The body of an answer of which some was read before any was sent.
+/// The body of a response that was read in part before any of it was sent.
 #[derive(Debug)]
 pub struct DocumentBody {
     buffer: BodyBuffer,
@@ -26,56 +26,55 @@ pub struct DocumentBody {
     rewrite: Option<Box<RewriteStream>>,
 }
 
-/// A change that is under way.
+/// A rewrite in progress.
 #[derive(Debug)]
 struct RewriteStream {
     rewriter: DocumentRewriter,
-    /// What is being fed.
+    /// Bytes that are not rewritten yet.
     input: Bytes,
-    /// What waits to be sent.
+    /// Rewritten bytes that are not sent yet.
     output: Vec<u8>,
     state: StreamState,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StreamState {
-    Coming,
+    Reading,
     Ended,
 }
 
 impl DocumentBody {
-    /// The bytes of the origin.
+    /// Creates a body that forwards the origin's bytes unchanged.
     pub(super) fn untouched(
-        kept: BodyBuffer,
+        buffer: BodyBuffer,
         rest: Box<ResponseDownload>,
-        hashing: Option<Box<ContentHasher>>,
+        hasher: Option<Box<ContentHasher>>,
     ) -> Self {
         Self {
-            buffer: kept,
+            buffer,
             rest,
-            hasher: hashing,
+            hasher,
             rewrite: None,
         }
     }
 
-    /// The document, changed.
+    /// Creates a body that rewrites the document.
     pub(super) fn rewritten(
-        kept: BodyBuffer,
+        buffer: BodyBuffer,
         rest: Box<ResponseDownload>,
-        hashing: Option<Box<ContentHasher>>,
-        change: DocumentRewriter,
+        hasher: Option<Box<ContentHasher>>,
+        rewriter: DocumentRewriter,
     ) -> Self {
-        let changing = RewriteStream {
-            rewriter: change,
-            input: Bytes::new(),
-            output: Vec::new(),
-            state: StreamState::Coming,
-        };
         Self {
-            buffer: kept,
+            buffer,
             rest,
-            hasher: hashing,
-            rewrite: Some(Box::new(changing)),
+            hasher,
+            rewrite: Some(Box::new(RewriteStream {
+                rewriter,
+                input: Bytes::new(),
+                output: Vec::new(),
+                state: StreamState::Reading,
+            })),
         }
     }
 
@@ -84,66 +83,68 @@ impl DocumentBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Bytes, BodyError>>> {
         let Self {
-            buffer: kept,
+            buffer,
             rest,
-            hasher: hashing,
-            rewrite: change,
+            hasher,
+            rewrite,
         } = self;
-        let Some(changing) = change else {
-            return poll_next_part(kept, rest, hashing, cx);
+        let Some(stream) = rewrite else {
+            return poll_next_part(buffer, rest, hasher, cx);
         };
         let mut fed = 0;
         loop {
-            if changing.has_enough() {
-                return Poll::Ready(Some(Ok(std::mem::take(&mut changing.output).into())));
+            if stream.has_enough() {
+                return Poll::Ready(Some(Ok(std::mem::take(&mut stream.output).into())));
             }
-            if changing.state == StreamState::Ended {
+            if stream.state == StreamState::Ended {
                 return Poll::Ready(None);
             }
-            let worked = if changing.input.is_empty() {
-                match poll_next_part(kept, rest, hashing, cx) {
+            let result = if stream.input.is_empty() {
+                match poll_next_part(buffer, rest, hasher, cx) {
                     Poll::Ready(Some(Ok(bytes))) => {
-                        changing.input = bytes;
+                        stream.input = bytes;
                         Ok(())
                     }
                     Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error))),
-                    Poll::Ready(None) => changing.end(),
-                    // What is there goes on while the origin is waited for.
-                    Poll::Pending if !changing.output.is_empty() => {
-                        return Poll::Ready(Some(Ok(std::mem::take(&mut changing.output).into())));
+                    Poll::Ready(None) => stream.end(),
+                    // Send the available output while the origin is awaited.
+                    Poll::Pending if !stream.output.is_empty() => {
+                        return Poll::Ready(Some(Ok(std::mem::take(&mut stream.output).into())));
                     }
                     Poll::Pending => return Poll::Pending,
                 }
             } else if fed < FEEDS_PER_POLL {
                 fed += 1;
-                changing.feed()
+                stream.feed()
             } else {
-                // What comes of little may be much, and none of it be sent: others have their turn.
+                // Little input can produce much output, or none that can be sent. Yield to the
+                // other tasks.
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             };
-            if worked.is_err() {
-                changing.state = StreamState::Ended;
-                changing.output.clear();
+            if result.is_err() {
+                stream.state = StreamState::Ended;
+                stream.output.clear();
                 return Poll::Ready(Some(Err(BodyError::Incomplete)));
             }
         }
     }
 
-    /// All of the origin's body has come: what it held goes back. Its hash, where one was asked for; told once.
+    /// Releases the resources of the origin's body after its end. Returns its hash if one was
+    /// requested; only the first call does.
     pub(crate) fn finish(&mut self) -> Option<ContentHash> {
         self.rest.release();
-        self.hasher.take().and_then(|hashing| hashing.finish())
+        self.hasher.take().and_then(|hasher| hasher.finish())
     }
 
     pub(crate) fn is_over(&self) -> bool {
         match &self.rewrite {
-            Some(changing) => changing.state == StreamState::Ended && changing.output.is_empty(),
+            Some(stream) => stream.state == StreamState::Ended && stream.output.is_empty(),
             None => self.buffer.length() == 0 && self.rest.is_over(),
         }
     }
 
-    /// Nobody knows how long a changed document will be.
+    /// Returns the size of an unchanged document. That of a rewritten one is unknown.
     pub(crate) fn size_hint(&self) -> SizeHint {
         if self.rewrite.is_some() {
             return SizeHint::default();
@@ -177,19 +178,19 @@ impl RewriteStream {
 }
 
 fn poll_next_part(
-    kept: &mut BodyBuffer,
+    buffer: &mut BodyBuffer,
     rest: &mut ResponseDownload,
-    hashing: &mut Option<Box<ContentHasher>>,
+    hasher: &mut Option<Box<ContentHasher>>,
     cx: &mut Context<'_>,
 ) -> Poll<Option<Result<Bytes, BodyError>>> {
-    let next = match kept.pop() {
+    let next = match buffer.pop() {
         Some(part) => Some(Ok(part)),
         None if rest.is_over() => None,
         None => ready!(rest.poll_data(cx)),
     };
-    match (&next, &mut *hashing) {
-        (Some(Ok(part)), Some(hashing)) => hashing.feed(part),
-        (Some(Err(_)), hashing) => *hashing = None,
+    match (&next, &mut *hasher) {
+        (Some(Ok(part)), Some(hasher)) => hasher.feed(part),
+        (Some(Err(_)), hasher) => *hasher = None,
         (Some(Ok(_)) | None, _) => {}
     }
     Poll::Ready(next)

@@ -1,6 +1,7 @@
-//! Character references in titles and attributes: numbers, and the names that titles and addresses have.
+//! Character references in titles and attributes: numeric ones, and the named ones that are common
+//! there.
 //!
-//! Not the 2,231 names of HTML: one that is not here stays as it is written.
+//! HTML defines 2,231 names. References that are not in this list are left as written.
 
 use std::borrow::Cow;
 
@@ -31,7 +32,7 @@ const NAMED: [(&str, &str); 24] = [
     ("eacute", "\u{e9}"),
 ];
 
-/// The text with its references resolved.
+/// Resolves the character references in a text.
 pub(super) fn decode_references(text: &str) -> Cow<'_, str> {
     if !text.contains('&') {
         return Cow::Borrowed(text);
@@ -41,9 +42,9 @@ pub(super) fn decode_references(text: &str) -> Cow<'_, str> {
     while let Some((before, after)) = rest.split_once('&') {
         out.push_str(before);
         match parse_reference(after) {
-            Some((character, behind)) => {
+            Some((character, rest_after)) => {
                 out.push_str(&character);
-                rest = behind;
+                rest = rest_after;
             }
             None => {
                 out.push('&');
@@ -55,9 +56,9 @@ pub(super) fn decode_references(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// What stands behind an ampersand, up to its semicolon, and what follows.
+/// Parses the text after an ampersand: returns the character, and the text after the semicolon.
 fn parse_reference(after: &str) -> Option<(Cow<'static, str>, &str)> {
-    let (name, behind) = after.split_once(';').filter(|(name, _)| name.len() <= 10)?;
+    let (name, rest) = after.split_once(';').filter(|(name, _)| name.len() <= 10)?;
     if let Some(number) = name.strip_prefix('#') {
         let hex = number.strip_prefix(['x', 'X']);
         let code = hex
@@ -66,10 +67,10 @@ fn parse_reference(after: &str) -> Option<(Cow<'static, str>, &str)> {
         let character = char::from_u32(code)
             .filter(|c| *c != '\0')
             .unwrap_or('\u{fffd}');
-        return Some((character.to_string().into(), behind));
+        return Some((character.to_string().into(), rest));
     }
     let (_, character) = NAMED.iter().find(|(known, _)| *known == name)?;
-    Some(((*character).into(), behind))
+    Some(((*character).into(), rest))
 }
 
 #[cfg(test)]

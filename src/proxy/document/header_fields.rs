@@ -1,5 +1,5 @@
-//! Fields that go with documents: what a request may ask for where its answer is to be read or changed, and what a changed
-//! body takes with it.
+//! Header fields that concern documents: the request fields that make a response readable, and the
+//! response fields that depend on the body.
 
 use encoding_rs::Encoding;
 use http::header::{
@@ -17,7 +17,7 @@ const DIGEST: HeaderName = HeaderName::from_static("digest");
 const CONTENT_DIGEST: HeaderName = HeaderName::from_static("content-digest");
 const REPR_DIGEST: HeaderName = HeaderName::from_static("repr-digest");
 
-/// Fields that say something of bytes that are no longer sent.
+/// Fields that describe the bytes of the original body.
 const BODY_DEPENDENT_FIELDS: [HeaderName; 7] = [
     CONTENT_LENGTH,
     CONTENT_ENCODING,
@@ -28,8 +28,8 @@ const BODY_DEPENDENT_FIELDS: [HeaderName; 7] = [
     ACCEPT_RANGES,
 ];
 
-/// Makes a request one whose answer can be read: in no coding that cannot be undone, and as a whole. Of a part nobody could
-/// say what rules on documents would.
+/// Adjusts a request so that the proxy can read the response: only codings that it can decode, and
+/// no range. Rules on documents cannot be evaluated on a part.
 pub(crate) fn prepare<C>(headers: &mut HeaderMap, evaluation: &Evaluation<C>) {
     if !evaluation.may_read_document() {
         return;
@@ -40,9 +40,9 @@ pub(crate) fn prepare<C>(headers: &mut HeaderMap, evaluation: &Evaluation<C>) {
     headers.remove(IF_RANGE);
 }
 
-/// What the client accepts of what can be undone.
+/// Returns the codings that both the client accepts and the proxy can decode.
 fn supported_codings(headers: &HeaderMap) -> HeaderValue {
-    let mut kept = String::new();
+    let mut accepted = String::new();
     for value in headers
         .get_all(ACCEPT_ENCODING)
         .iter()
@@ -50,21 +50,24 @@ fn supported_codings(headers: &HeaderMap) -> HeaderValue {
     {
         for member in value.split(',').map(str::trim) {
             let name = member.split(';').next().unwrap_or_default().trim();
-            let known = || SUPPORTED.split(", ").chain(["x-gzip", "identity"]);
-            if known().any(|known| known.eq_ignore_ascii_case(name)) {
-                kept.push_str(if kept.is_empty() { "" } else { ", " });
-                kept.push_str(member);
+            let is_supported = SUPPORTED
+                .split(", ")
+                .chain(["x-gzip", "identity"])
+                .any(|known| known.eq_ignore_ascii_case(name));
+            if is_supported {
+                accepted.push_str(if accepted.is_empty() { "" } else { ", " });
+                accepted.push_str(member);
             }
         }
     }
-    HeaderValue::from_str(&kept)
+    HeaderValue::from_str(&accepted)
         .ok()
         .filter(|value| !value.is_empty())
         .unwrap_or(HeaderValue::from_static("identity"))
 }
 
-/// Makes a head that of a changed body. `encoding` is that of the document, where its body was read: one in which ASCII
-/// cannot be read is sent as UTF-8.
+/// Adjusts a response head to a changed body. `encoding` is that of the document, if its body was
+/// read: a document whose encoding is not ASCII-compatible is sent as UTF-8.
 pub(super) fn adjust_response(
     headers: &mut HeaderMap,
     changes: DocumentRewrite,
@@ -80,8 +83,8 @@ pub(super) fn adjust_response(
         headers.remove(ETAG);
         headers.extend(weak.ok().map(|weak| (ETAG, weak)));
     }
-    let anew = changes.text == TextHandling::Strip;
-    if anew || encoding.is_some_and(|encoding| !encoding.is_ascii_compatible()) {
+    let is_generated = changes.text == TextHandling::Strip;
+    if is_generated || encoding.is_some_and(|encoding| !encoding.is_ascii_compatible()) {
         headers.insert(
             CONTENT_TYPE,
             HeaderValue::from_static("text/html; charset=utf-8"),
@@ -96,7 +99,7 @@ mod tests {
     use crate::pipeline::header_effects::RobotsTag;
 
     #[test]
-    fn a_changed_body_takes_with_it_what_was_said_of_its_bytes() {
+    fn a_changed_body_loses_the_fields_that_described_it() {
         let mut headers = HeaderMap::new();
         for (name, value) in [
             ("content-length", "5"),
@@ -128,16 +131,16 @@ mod tests {
     }
 
     #[test]
-    fn only_codings_that_can_be_undone_are_asked_for() {
-        for (asked, kept) in [
+    fn only_codings_that_can_be_decoded_are_requested() {
+        for (requested, accepted) in [
             ("gzip, deflate, br, zstd", "gzip, deflate"),
             ("br;q=1.0, GZIP;q=0.5, *;q=0.1", "GZIP;q=0.5"),
             ("br", "identity"),
             ("", "identity"),
         ] {
             let mut headers = HeaderMap::new();
-            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(asked));
-            assert_eq!(supported_codings(&headers), kept, "{asked}");
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(requested));
+            assert_eq!(supported_codings(&headers), accepted, "{requested}");
         }
     }
 }

@@ -1,40 +1,44 @@
-//! What the head of a document says: title, words for crawlers, canonical address.
+//! Extracts the title, the robots directives and the canonical URL from the head of an HTML
+//! document.
 //!
-//! The tokenizer is lol_html's, so that what only looks like a tag, in scripts, comments, styles or `<noscript>`, is none.
-//! The head ends where HTML ends it: at its end tag, at `<body>`, or at the first element that cannot stand in it; what
-//! comes later does not count, and neither does what stands in a `<template>`.
+//! The tokenizer is lol_html's, so text that only looks like a tag, in scripts, comments, styles or
+//! `<noscript>`, is not taken for one. The head ends as in the HTML standard: at its end tag, at
+//! `<body>`, or at the first element that cannot be in it. Elements after the head or inside a
+//! `<template>` are ignored.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use encoding_rs::Encoding;
 use lol_html::html_content::TextChunk;
 use lol_html::send::{Element, ElementContentHandlers, HtmlRewriter, Settings};
 use lol_html::{AsciiCompatibleEncoding, MemorySettings};
+use parking_lot::Mutex;
 
 use super::entities::decode_references;
 
-/// Memory of the tokenizer: what a single tag may have.
+/// The memory limit of the tokenizer, which bounds the size of a tag.
 const MAX_MEMORY: usize = 256 * 1024;
-/// Bytes of a title, and of the words for crawlers, that are kept.
+/// The maximum number of bytes of the title, and of the robots directives, that are stored.
 const MAX_TEXT: usize = 8 * 1024;
 
-/// What a head says.
+/// The contents of a head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct HtmlHeadContents {
-    /// The first title, without white space around and runs of it within.
+    /// The first title, with white space collapsed.
     pub(super) title: String,
-    /// What `<meta name="robots">` and those under the agent's own name say, joined by `", "`.
+    /// The contents of `<meta name="robots">` and of those under the agent's own name, joined by
+    /// `", "`.
     pub(super) robots: Option<String>,
-    /// The address of the first `<link rel="canonical">`, as written.
+    /// The `href` of the first `<link rel="canonical">`, as written.
     pub(super) canonical: Option<String>,
-    /// The address of the first `<base>`, as written.
+    /// The `href` of the first `<base>`, as written.
     pub(super) base: Option<String>,
 }
 
-/// Where what the tokenizer lets through goes.
+/// The sink for the tokenizer's output.
 type DiscardSink = fn(&[u8]);
 
-/// Reads a head as it comes.
+/// Scans a head while it arrives.
 pub(super) struct HtmlHeadScanner {
     rewriter: Option<HtmlRewriter<'static, DiscardSink>>,
     state: Arc<Mutex<HtmlHeadState>>,
@@ -42,8 +46,8 @@ pub(super) struct HtmlHeadScanner {
 
 impl std::fmt::Debug for HtmlHeadScanner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Scanner")
-            .field("found", &self.state)
+        f.debug_struct("HtmlHeadScanner")
+            .field("state", &self.state)
             .finish_non_exhaustive()
     }
 }
@@ -72,18 +76,20 @@ enum HtmlHeadPhase {
 }
 
 impl HtmlHeadScanner {
-    /// Reads for a crawler that goes by this product token. `encoding` is one in which ASCII can be read.
+    /// Creates a scanner for a crawler with this product token. `encoding` must be
+    /// ASCII-compatible.
     pub(super) fn new(encoding: &'static Encoding, agent: &str) -> Self {
-        let found: Arc<Mutex<HtmlHeadState>> = Arc::default();
-        let (of_elements, of_text, agent) =
-            (Arc::clone(&found), Arc::clone(&found), agent.to_owned());
+        let state: Arc<Mutex<HtmlHeadState>> = Arc::default();
+        let element_state = Arc::clone(&state);
+        let text_state = Arc::clone(&state);
+        let agent = agent.to_owned();
         let elements =
             ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
-                visit_element(&of_elements, element, &agent);
+                visit_element(&element_state, element, &agent);
                 Ok(())
             });
         let titles = ElementContentHandlers::default().text(move |text: &mut TextChunk<'_>| {
-            lock(&of_text).visit_text(text);
+            text_state.lock().visit_text(text);
             Ok(())
         });
         let rewriter = "*"
@@ -101,13 +107,10 @@ impl HtmlHeadScanner {
                     .append_element_content_handler((std::borrow::Cow::Owned(title), titles));
                 HtmlRewriter::new(settings, discard as DiscardSink)
             });
-        Self {
-            rewriter,
-            state: found,
-        }
+        Self { rewriter, state }
     }
 
-    /// Takes the next bytes. A tokenizer that can take no more has said what it could.
+    /// Scans the next bytes. If the tokenizer fails, the head ends there.
     pub(super) fn feed(&mut self, bytes: &[u8]) {
         let failed = self
             .rewriter
@@ -115,51 +118,47 @@ impl HtmlHeadScanner {
             .is_none_or(|rewriter| rewriter.write(bytes).is_err());
         if failed {
             self.rewriter = None;
-            lock(&self.state).phase = HtmlHeadPhase::Over;
+            self.state.lock().phase = HtmlHeadPhase::Over;
         }
     }
 
-    /// Whether the head is over: no more that counts can come.
+    /// Returns `true` if the head has ended.
     pub(super) fn is_over(&self) -> bool {
-        lock(&self.state).phase == HtmlHeadPhase::Over
+        self.state.lock().phase == HtmlHeadPhase::Over
     }
 
-    /// What the head said, as far as it came.
+    /// Returns the contents of the head, as far as it was scanned.
     pub(super) fn into_contents(self) -> HtmlHeadContents {
-        let mut said = std::mem::take(&mut lock(&self.state).contents);
-        said.title = decode_references(&said.title)
+        let mut contents = std::mem::take(&mut self.state.lock().contents);
+        contents.title = decode_references(&contents.title)
             .split_whitespace()
             .collect::<Vec<_>>()
             .join(" ");
-        said
+        contents
     }
 }
 
-/// The encoding as the tokenizer takes it.
+/// Returns the encoding in the tokenizer's type.
 pub(super) fn to_ascii_compatible(encoding: &'static Encoding) -> AsciiCompatibleEncoding {
     AsciiCompatibleEncoding::new(encoding).unwrap_or_else(AsciiCompatibleEncoding::utf_8)
 }
 
 fn discard(_: &[u8]) {}
 
-fn lock(found: &Mutex<HtmlHeadState>) -> MutexGuard<'_, HtmlHeadState> {
-    found.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn visit_element(found: &Arc<Mutex<HtmlHeadState>>, element: &mut Element<'_, '_>, agent: &str) {
-    let mut state = lock(found);
+fn visit_element(shared: &Arc<Mutex<HtmlHeadState>>, element: &mut Element<'_, '_>, agent: &str) {
+    let mut state = shared.lock();
     if state.phase == HtmlHeadPhase::Over {
         return;
     }
     let name = element.tag_name();
     if name == "template" {
-        state.enter_template(found, element);
+        state.enter_template(shared, element);
     }
     if state.templates > 0 {
         return;
     }
     match name.as_str() {
-        "head" => on_end_tag(found, element, |found| found.phase = HtmlHeadPhase::Over),
+        "head" => on_end_tag(shared, element, |state| state.phase = HtmlHeadPhase::Over),
         "title" if state.title == TitleState::None => state.title = TitleState::Within,
         "meta" => state.visit_meta(element, agent),
         "link" => state.visit_link(element),
@@ -169,7 +168,7 @@ fn visit_element(found: &Arc<Mutex<HtmlHeadState>>, element: &mut Element<'_, '_
     }
 }
 
-/// The elements that do not end a head (HTML, section 13.2.6.4.4).
+/// Returns `true` for the elements that do not end a head (HTML, section 13.2.6.4.4).
 fn belongs_in_head(name: &str) -> bool {
     const NAMES: [&str; 10] = [
         "html", "title", "base", "script", "style", "noscript", "template", "basefont", "bgsound",
@@ -178,16 +177,16 @@ fn belongs_in_head(name: &str) -> bool {
     NAMES.contains(&name)
 }
 
-/// Does something at the end tag of an element that has one.
+/// Runs `then` at the end tag of an element that has one.
 fn on_end_tag(
-    found: &Arc<Mutex<HtmlHeadState>>,
+    shared: &Arc<Mutex<HtmlHeadState>>,
     element: &mut Element<'_, '_>,
     then: fn(&mut HtmlHeadState),
 ) {
-    let found = Arc::clone(found);
+    let shared = Arc::clone(shared);
     if let Some(handlers) = element.end_tag_handlers() {
         handlers.push(Box::new(move |_| {
-            then(&mut lock(&found));
+            then(&mut shared.lock());
             Ok(())
         }));
     }
@@ -201,11 +200,11 @@ fn attribute(element: &Element<'_, '_>, name: &str) -> Option<String> {
 }
 
 impl HtmlHeadState {
-    fn enter_template(&mut self, found: &Arc<Mutex<Self>>, element: &mut Element<'_, '_>) {
+    fn enter_template(&mut self, shared: &Arc<Mutex<Self>>, element: &mut Element<'_, '_>) {
         if element.can_have_content() {
             self.templates += 1;
-            on_end_tag(found, element, |found| {
-                found.templates = found.templates.saturating_sub(1)
+            on_end_tag(shared, element, |state| {
+                state.templates = state.templates.saturating_sub(1)
             });
         }
     }
@@ -214,8 +213,8 @@ impl HtmlHeadState {
         let Some(name) = attribute(element, "name") else {
             return;
         };
-        let concerns = name.eq_ignore_ascii_case("robots") || name.eq_ignore_ascii_case(agent);
-        let Some(content) = attribute(element, "content").filter(|_| concerns) else {
+        let applies = name.eq_ignore_ascii_case("robots") || name.eq_ignore_ascii_case(agent);
+        let Some(content) = attribute(element, "content").filter(|_| applies) else {
             return;
         };
         let words = self.contents.robots.get_or_insert_default();
@@ -253,7 +252,7 @@ impl HtmlHeadState {
 mod tests {
     use super::*;
 
-    fn said(html: &str, step: usize) -> HtmlHeadContents {
+    fn scanned(html: &str, step: usize) -> HtmlHeadContents {
         let mut scanner = HtmlHeadScanner::new(encoding_rs::UTF_8, "NewsBot");
         html.as_bytes()
             .chunks(step)
@@ -264,15 +263,15 @@ mod tests {
     #[track_caller]
     fn check(html: &str, title: &str, robots: Option<&str>, canonical: Option<&str>) {
         for step in [1, 2, 5, 1000] {
-            let said = said(html, step);
-            assert_eq!(said.title, title, "{html} by {step}");
-            assert_eq!(said.robots.as_deref(), robots, "{html} by {step}");
-            assert_eq!(said.canonical.as_deref(), canonical, "{html} by {step}");
+            let scanned = scanned(html, step);
+            assert_eq!(scanned.title, title, "{html} by {step}");
+            assert_eq!(scanned.robots.as_deref(), robots, "{html} by {step}");
+            assert_eq!(scanned.canonical.as_deref(), canonical, "{html} by {step}");
         }
     }
 
     #[test]
-    fn a_head_is_read_however_it_is_cut() {
+    fn a_head_is_scanned_however_it_is_split() {
         check(
             "<!doctype html><html><head><title>\n 404 &ndash; not\n found</title>\
              <META NAME=Robots content='noindex'><link rel='x Canonical' href='/c?a=1&amp;b=2'></head><body>",
@@ -286,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn metas_of_all_and_of_the_crawler_count_together() {
+    fn metas_for_all_crawlers_and_for_this_one_are_joined() {
         check(
             "<meta name=robots content=nofollow><meta name=otherbot content=none>\
              <meta name=newsbot content=noindex><meta content=x><meta name=robots>",
@@ -297,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_meta_of_the_head_does_not_count() {
+    fn other_text_is_not_taken_for_a_meta_of_the_head() {
         const META: &str = "<meta name=robots content=noindex>";
         for html in [
             format!("<head></head>{META}"),
@@ -313,7 +312,7 @@ mod tests {
             "<meta property=robots content=noindex>".to_owned(),
         ] {
             for step in [1, 3, 1000] {
-                assert_eq!(said(&html, step).robots, None, "{html} by {step}");
+                assert_eq!(scanned(&html, step).robots, None, "{html} by {step}");
             }
         }
         for html in [
@@ -321,12 +320,16 @@ mod tests {
             format!("<head><script>if (a < b) {{}}</script><noscript><img src=x></noscript>{META}"),
             format!("<html><meta charset=utf-8>{META}"),
         ] {
-            assert_eq!(said(&html, 1).robots.as_deref(), Some("noindex"), "{html}");
+            assert_eq!(
+                scanned(&html, 1).robots.as_deref(),
+                Some("noindex"),
+                "{html}"
+            );
         }
     }
 
     #[test]
-    fn a_head_knows_when_it_is_over() {
+    fn the_end_of_the_head_is_recognized() {
         for (html, over) in [
             ("<head><title>x</title>", false),
             ("<head><title>x</title></head>", true),

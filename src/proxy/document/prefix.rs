@@ -1,4 +1,4 @@
-//! Reads the beginning of a body: as much as is needed to know what it says, and never more than it may.
+//! Reads the beginning of a body: as much as the rules need, up to a limit.
 
 use std::ops::ControlFlow;
 
@@ -17,20 +17,20 @@ use super::coding::{ContentCoding, ContentDecoder};
 use super::html_head::HtmlHeadScanner;
 use super::{BodyError, OwnedDocumentFacts, ResponseDownload};
 
-/// How far a document is read, decoded: what stands behind that says nothing.
+/// The maximum number of decoded bytes that are inspected.
 const MAX_PREFIX: usize = 64 * 1024;
-/// A byte order mark.
+/// The length of a UTF-8 byte order mark.
 const BOM_LENGTH: usize = 3;
 
-/// What is to be found out.
+/// The information to extract from a document.
 #[derive(Debug)]
 pub(super) struct ReadPlan {
-    /// Whether there may be a head to be read.
+    /// `Yes` if the document may have an HTML head.
     head: Extraction,
-    /// Whether the text itself is asked for.
+    /// `Yes` if the text itself is needed.
     text: Extraction,
     declared: Option<&'static Encoding>,
-    /// Bytes that may be held back, as they come.
+    /// The maximum number of bytes to buffer, as received.
     max_buffer: u64,
 }
 
@@ -40,50 +40,53 @@ enum Extraction {
     No,
 }
 
+impl Extraction {
+    fn from_bool(wanted: bool) -> Self {
+        if wanted { Self::Yes } else { Self::No }
+    }
+}
+
 impl ReadPlan {
-    /// What a document says.
+    /// Plans the extraction of the facts that rules on documents use.
     pub(super) fn for_document(head: &Parts, body_prefix: bool, max_buffer: u64) -> Self {
         let headers = JoinedHeaders(&head.headers);
         let value = headers.joined(CONTENT_TYPE).unwrap_or_default();
         let kind = essence(&value);
-        // An answer that does not tell its type may be HTML; one that says that it is text is not.
+        // A response without a content type may be HTML; one that declares plain text is not.
         let may_have_head =
             kind.is_empty() || matches!(&*kind, "text/html" | "application/xhtml+xml");
-        let reads = |yes: bool| if yes { Extraction::Yes } else { Extraction::No };
-        let declared = charset::from_content_type(&head.headers);
         Self {
-            head: reads(may_have_head),
-            text: reads(body_prefix),
-            declared,
+            head: Extraction::from_bool(may_have_head),
+            text: Extraction::from_bool(body_prefix),
+            declared: charset::from_content_type(&head.headers),
             max_buffer,
         }
     }
 
-    /// Only in which charset it is written.
+    /// Plans the detection of the encoding only.
     pub(super) fn for_charset(head: &Parts, max_buffer: u64) -> Self {
-        let declared = charset::from_content_type(&head.headers);
         Self {
             head: Extraction::No,
             text: Extraction::No,
-            declared,
+            declared: charset::from_content_type(&head.headers),
             max_buffer: max_buffer.max(PRESCAN as u64),
         }
     }
 }
 
-/// Whose document it is, and who wants to know.
+/// The URL of a document, and the product token of the crawler that requested it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DocumentSource<'a> {
     pub(super) target: &'a UrlTarget,
     pub(super) agent: &'a str,
 }
 
-/// What was read.
+/// The beginning of a document and the facts in it.
 #[derive(Debug, Default)]
 pub(super) struct DocumentPrefix {
     pub(super) buffer: BodyBuffer,
     pub(super) facts: OwnedDocumentFacts,
-    /// The charset, where it was looked for.
+    /// The encoding, if it was determined.
     pub(super) encoding: Option<&'static Encoding>,
     read_outcome: ReadOutcome,
 }
@@ -96,7 +99,7 @@ enum ReadOutcome {
 }
 
 impl DocumentPrefix {
-    /// A body of which nothing can be read: it says nothing.
+    /// Returns the prefix of a body that cannot be decoded, which has no facts.
     pub(super) fn unreadable() -> Self {
         Self {
             read_outcome: ReadOutcome::Unreadable,
@@ -112,7 +115,7 @@ impl DocumentPrefix {
     }
 }
 
-/// Reads until all that is to be found out is known, the body ends, or no more may be held back.
+/// Reads until everything in the plan is known, the body ends, or the buffer is full.
 pub(super) async fn read_prefix(
     download: &mut ResponseDownload,
     coding: ContentCoding,
@@ -122,7 +125,7 @@ pub(super) async fn read_prefix(
     resume_prefix(None, download, coding, plan, source).await
 }
 
-/// The same of a body of which these bytes were read already.
+/// Continues to read a body of which `buffer` has been read already.
 pub(super) async fn resume_prefix(
     buffer: Option<BodyBuffer>,
     download: &mut ResponseDownload,
@@ -130,30 +133,30 @@ pub(super) async fn resume_prefix(
     plan: &ReadPlan,
     source: &DocumentSource<'_>,
 ) -> Result<DocumentPrefix, BodyError> {
-    let mut kept = buffer.unwrap_or_default();
+    let mut buffer = buffer.unwrap_or_default();
     let mut reader = PrefixReader::new(coding, plan, source);
-    kept.iter().for_each(|part| reader.feed(part));
-    while !reader.is_done() && kept.length() < plan.max_buffer {
+    buffer.iter().for_each(|part| reader.feed(part));
+    while !reader.is_done() && buffer.length() < plan.max_buffer {
         let Some(part) = download.next().await else {
             break;
         };
         let part = part?;
         reader.feed(&part);
-        kept.push(part);
+        buffer.push(part);
     }
-    Ok(reader.finish(kept))
+    Ok(reader.finish(buffer))
 }
 
-/// How much of a body is held back.
+/// The extent of a buffered body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BufferExtent {
-    /// All of it.
+    /// The whole body.
     Whole,
-    /// As much as may be.
+    /// The beginning, up to the limit.
     Beginning,
 }
 
-/// Holds back a body of which some was read already, until it ends or no more may be held.
+/// Buffers the rest of a body that was read in part, until it ends or the buffer is full.
 pub(super) async fn buffer_body(
     buffer: &mut BodyBuffer,
     download: &mut ResponseDownload,
@@ -168,7 +171,7 @@ pub(super) async fn buffer_body(
     Ok(BufferExtent::Beginning)
 }
 
-/// A body that is being read.
+/// A prefix that is being read.
 struct PrefixReader<'a> {
     plan: &'a ReadPlan,
     source: &'a DocumentSource<'a>,
@@ -180,7 +183,8 @@ struct PrefixReader<'a> {
     outcome: ReadOutcome,
 }
 
-/// The head of a document, and what brings other charsets to one in which ASCII can be read.
+/// The scanner of a document's head, and the decoder that transcodes encodings that are not
+/// ASCII-compatible.
 struct DocumentHead {
     scanner: HtmlHeadScanner,
     scanned: usize,
@@ -189,12 +193,11 @@ struct DocumentHead {
 
 impl<'a> PrefixReader<'a> {
     fn new(coding: ContentCoding, plan: &'a ReadPlan, source: &'a DocumentSource<'a>) -> Self {
-        let (decoder, text) = (ContentDecoder::new(coding), Vec::new());
         Self {
             plan,
             source,
-            decoder,
-            text,
+            decoder: ContentDecoder::new(coding),
+            text: Vec::new(),
             encoding: None,
             head: None,
             outcome: ReadOutcome::Read,
@@ -215,13 +218,13 @@ impl<'a> PrefixReader<'a> {
         if fed.is_err() {
             self.outcome = ReadOutcome::Unreadable;
         }
-        if self.encoding.is_some() || self.knows_charset() {
+        if self.encoding.is_some() || self.can_detect_charset() {
             self.scan();
         }
     }
 
-    /// Whether enough has come to tell the charset.
-    fn knows_charset(&self) -> bool {
+    /// Returns `true` if enough bytes have arrived to determine the encoding.
+    fn can_detect_charset(&self) -> bool {
         let enough = if self.plan.declared.is_some() {
             BOM_LENGTH
         } else {
@@ -261,11 +264,12 @@ impl<'a> PrefixReader<'a> {
             facts.body_prefix = text.into_owned();
         }
         if let Some(head) = self.head {
-            let said = head.scanner.into_contents();
-            facts.canonical = said
+            let contents = head.scanner.into_contents();
+            facts.canonical = contents
                 .canonical
-                .map(|link| resolve_link(self.source.target, said.base.as_deref(), link));
-            (facts.title, facts.meta_robots) = (said.title, said.robots);
+                .map(|link| resolve_link(self.source.target, contents.base.as_deref(), link));
+            facts.title = contents.title;
+            facts.meta_robots = contents.robots;
         }
         DocumentPrefix {
             buffer,
@@ -278,10 +282,10 @@ impl<'a> PrefixReader<'a> {
 
 impl DocumentHead {
     fn new(encoding: &'static Encoding, agent: &str) -> Self {
-        let readable = encoding.is_ascii_compatible();
-        let transcoder = (!readable).then(|| Box::new(encoding.new_decoder()));
+        let is_ascii = encoding.is_ascii_compatible();
+        let transcoder = (!is_ascii).then(|| Box::new(encoding.new_decoder()));
         let scanner = HtmlHeadScanner::new(
-            if readable {
+            if is_ascii {
                 encoding
             } else {
                 encoding_rs::UTF_8
@@ -295,7 +299,7 @@ impl DocumentHead {
         }
     }
 
-    /// Goes on with what has come since.
+    /// Scans the text that has arrived since the previous call.
     fn scan(&mut self, text: &[u8]) {
         let fresh = text.get(self.scanned..).unwrap_or_default();
         self.scanned = text.len();
@@ -306,7 +310,7 @@ impl DocumentHead {
     }
 }
 
-/// What comes next of a text in another charset.
+/// Decodes the next bytes of a text in another encoding.
 pub(super) fn transcode(transcoder: &mut encoding_rs::Decoder, bytes: &[u8]) -> String {
     let room = transcoder
         .max_utf8_buffer_length(bytes.len())
@@ -316,7 +320,8 @@ pub(super) fn transcode(transcoder: &mut encoding_rs::Decoder, bytes: &[u8]) -> 
     text
 }
 
-/// The address of a link, by that of the document or what its `<base>` says; as it is written if it is none.
+/// Resolves a link relative to the document's URL or its `<base>`; returns it as written if it is
+/// invalid.
 fn resolve_link(target: &UrlTarget, base: Option<&str>, link: String) -> String {
     let base = base.and_then(|base| target.join(base).ok());
     let joined = base.as_ref().unwrap_or(target).join(&link);
@@ -356,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn charsets_are_undone_and_links_resolved() {
+    fn charsets_are_decoded_and_links_resolved() {
         let encoded = |encoding: &'static Encoding| encoding.encode(PAGE).0.into_owned();
         let utf16: Vec<u8> = [0xfeff]
             .into_iter()
@@ -400,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_read_than_counts() {
+    fn no_more_is_read_than_needed() {
         let long = format!("{}<title>late</title>", "<meta name=x>".repeat(6000));
         assert_eq!(read("text/html", long.as_bytes(), 1000).facts.title, "");
         let head = parts("text/html");

@@ -1,15 +1,16 @@
-//! A document that is changed while it streams: decoded, rewritten, and sent in no coding.
+//! Rewrites a document while it streams. The result has no content coding.
 //!
-//! What is injected is `<meta name="robots">`, before anything else that the head says. Links are stripped by taking their
-//! addresses away, so that the page still looks as it did; what a crawler without scripts would read as links and the
-//! tokenizer takes for text (`<noscript>`, `<noframes>`) is taken out whole. A body of links only is written anew: nothing
-//! of the document comes into it but the addresses of its links and its `<base>`. Forms and scripts are left alone.
+//! A `<meta name="robots">` is injected at the beginning of the head. Links are stripped by
+//! removing their URLs, so that the page keeps its appearance. Elements that a crawler without
+//! scripts reads as links but that the tokenizer takes for text (`<noscript>`, `<noframes>`) are
+//! removed entirely. A body that consists of links only is generated: it contains only the URLs of
+//! the document's links and its `<base>`. Forms and scripts are not changed.
 
 use std::borrow::Cow;
 use std::ops::ControlFlow;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use encoding_rs::Encoding;
@@ -18,6 +19,7 @@ use lol_html::send::{
     DocumentContentHandlers, Element, ElementContentHandlers, HtmlRewriter, Settings,
 };
 use lol_html::{MemorySettings, OutputSink};
+use parking_lot::Mutex;
 
 use crate::pipeline::document_rewrite::{DocumentRewrite, LinkHandling, TextHandling};
 use crate::proxy::robots_tag::directives;
@@ -26,22 +28,24 @@ use super::coding::{ContentCoding, ContentDecoder};
 use super::html_head::to_ascii_compatible;
 use super::prefix::transcode;
 
-/// Memory of the rewriter: what a single tag may have, and the elements that are open; a page that ends none of its list
-/// items has many.
+/// The memory limit of the rewriter, which bounds the size of a tag and the number of open
+/// elements. A page that never closes its list items has many.
 const MAX_MEMORY: usize = 16 * 1024 * 1024;
-/// Bytes that a document may have, unpacked: more is no document, but a trap for whoever unpacks it.
+/// The maximum decoded size of a document: a larger one is taken for a decompression bomb.
 const MAX_DECODED: usize = 64 << 20;
-/// Bytes that go in at once: packed a thousand to one, they come out as one MiB.
+/// The maximum number of bytes per feed: at a compression ratio of a thousand, they decode to one
+/// MiB.
 const FEED_SIZE: usize = 1024;
 
-/// The document cannot be changed to its end: its coding is broken, it has a tag that is too large, or too much comes out.
+/// The rest of the document cannot be rewritten: its coding is invalid, a tag is too large, or its
+/// decoded size exceeds the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RewriteError;
 
-/// A document on its way.
+/// A document that is being rewritten.
 pub(super) struct DocumentRewriter {
     decoder: ContentDecoder,
-    /// Bytes that may still come out of it.
+    /// The number of bytes that may still be decoded.
     remaining: usize,
     transcoder: Option<Box<encoding_rs::Decoder>>,
     state: RewriteState,
@@ -50,14 +54,14 @@ pub(super) struct DocumentRewriter {
 
 enum RewriteState {
     Html(Box<HtmlRewriter<'static, RewriterSink>>, RewriteUntil),
-    /// All that had to be changed is.
+    /// All changes are made; the rest is copied.
     Done,
     Closed,
 }
 
-/// How long the document has to be looked at.
+/// The part of the document that must be parsed.
 enum RewriteUntil {
-    /// Once this is set.
+    /// The part before this flag is set.
     FlagSet(Arc<AtomicBool>),
     End,
 }
@@ -66,16 +70,12 @@ enum RewriteUntil {
 struct OutputBuffer(Arc<Mutex<Vec<u8>>>);
 
 impl OutputBuffer {
-    fn lock(&self) -> MutexGuard<'_, Vec<u8>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn push_str(&self, text: &str) {
-        self.lock().extend_from_slice(text.as_bytes());
+        self.0.lock().extend_from_slice(text.as_bytes());
     }
 }
 
-/// Where what the rewriter lets through goes.
+/// The sink for the rewriter's output.
 enum RewriterSink {
     Buffer(OutputBuffer),
     Discard,
@@ -84,7 +84,7 @@ enum RewriterSink {
 impl OutputSink for RewriterSink {
     fn handle_chunk(&mut self, chunk: &[u8]) {
         match self {
-            Self::Buffer(out) => out.lock().extend_from_slice(chunk),
+            Self::Buffer(out) => out.0.lock().extend_from_slice(chunk),
             Self::Discard => {}
         }
     }
@@ -92,7 +92,7 @@ impl OutputSink for RewriterSink {
 
 impl std::fmt::Debug for DocumentRewriter {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Change")
+        f.debug_struct("DocumentRewriter")
             .field("decoder", &self.decoder)
             .finish_non_exhaustive()
     }
@@ -104,54 +104,56 @@ impl DocumentRewriter {
         coding: ContentCoding,
         encoding: &'static Encoding,
     ) -> Self {
-        let readable = encoding.is_ascii_compatible();
-        let transcoder = (!readable).then(|| Box::new(encoding.new_decoder()));
-        let encoding = if readable {
+        let is_ascii = encoding.is_ascii_compatible();
+        let transcoder = (!is_ascii).then(|| Box::new(encoding.new_decoder()));
+        let encoding = if is_ascii {
             encoding
         } else {
             encoding_rs::UTF_8
         };
-        let out = OutputBuffer::default();
-        let rewriting = match changes.text {
-            TextHandling::Keep => edit_document(changes, encoding, &out),
-            TextHandling::Strip => extract_links(changes, encoding, &out),
+        let output = OutputBuffer::default();
+        let state = match changes.text {
+            TextHandling::Keep => edit_document(changes, encoding, &output),
+            TextHandling::Strip => extract_links(changes, encoding, &output),
         };
-        let rewriting = rewriting.unwrap_or(RewriteState::Closed);
         Self {
             decoder: ContentDecoder::new(coding),
             remaining: MAX_DECODED,
             transcoder,
-            state: rewriting,
-            output: out,
+            state: state.unwrap_or(RewriteState::Closed),
+            output,
         }
     }
 
-    /// Takes some of the next bytes away.
+    /// Rewrites a part of `bytes` and removes it from them.
     pub(super) fn feed(&mut self, bytes: &mut Bytes) -> Result<(), RewriteError> {
         let part = bytes.split_to(bytes.len().min(FEED_SIZE));
-        let (transcoder, rewriting, out) = (&mut self.transcoder, &mut self.state, &self.output);
-        let (mut failed, left) = (Ok(()), &mut self.remaining);
-        let fed = self.decoder.feed(&part, &mut |bytes| {
-            let Some(rest) = left.checked_sub(bytes.len()) else {
-                failed = Err(RewriteError);
+        let remaining = &mut self.remaining;
+        let transcoder = &mut self.transcoder;
+        let state = &mut self.state;
+        let output = &self.output;
+        let mut result = Ok(());
+        let decoded = self.decoder.feed(&part, &mut |bytes| {
+            let Some(rest) = remaining.checked_sub(bytes.len()) else {
+                result = Err(RewriteError);
                 return ControlFlow::Break(());
             };
-            *left = rest;
+            *remaining = rest;
             let text = transcoder
                 .as_mut()
                 .map(|transcoder| transcode(transcoder, bytes));
             let bytes = text.as_ref().map_or(bytes, String::as_bytes);
-            failed = failed.and(rewriting.write(bytes, out));
-            if failed.is_ok() {
+            result = result.and(state.write(bytes, output));
+            if result.is_ok() {
                 ControlFlow::Continue(())
             } else {
                 ControlFlow::Break(())
             }
         });
-        fed.map_err(|_| RewriteError).and(failed)
+        decoded.map_err(|_| RewriteError).and(result)
     }
 
-    /// The last byte has come.
+    /// Completes the document after its last byte.
     pub(super) fn finish(&mut self) -> Result<(), RewriteError> {
         if !self.decoder.may_end() {
             return Err(RewriteError);
@@ -162,9 +164,8 @@ impl DocumentRewriter {
         }
     }
 
-    /// What has come out.
     pub(super) fn take_output(&mut self) -> Bytes {
-        std::mem::take(&mut *self.output.lock()).into()
+        std::mem::take(&mut *self.output.0.lock()).into()
     }
 }
 
@@ -176,7 +177,7 @@ impl RewriteState {
                 matches!(until, RewriteUntil::FlagSet(done) if done.load(Relaxed))
             }
             Self::Done => {
-                out.lock().extend_from_slice(bytes);
+                out.0.lock().extend_from_slice(bytes);
                 false
             }
             Self::Closed => return Err(RewriteError),
@@ -202,19 +203,21 @@ fn rewriter_settings(encoding: &'static Encoding) -> Settings<'static, 'static> 
         .with_memory_settings(MemorySettings::new().with_max_allowed_memory_usage(MAX_MEMORY))
 }
 
-/// The document with more in it, and perhaps without where its links lead.
+/// Edits the document: injects the robots `<meta>` and strips the links if required.
 fn edit_document(
     changes: DocumentRewrite,
     encoding: &'static Encoding,
     out: &OutputBuffer,
 ) -> Option<RewriteState> {
-    let said = Arc::new(AtomicBool::new(false));
-    let (of_elements, of_end) = (Arc::clone(&said), Arc::clone(&said));
-    let (meta_of_elements, meta_of_end) = (robots_meta(changes), robots_meta(changes));
+    let injected = Arc::new(AtomicBool::new(false));
+    let injected_by_element = Arc::clone(&injected);
+    let injected_at_end = Arc::clone(&injected);
+    let element_meta = robots_meta(changes);
+    let end_meta = robots_meta(changes);
     let elements =
         ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
-            if !of_elements.load(Relaxed) {
-                inject_meta(element, &meta_of_elements, &of_elements);
+            if !injected_by_element.load(Relaxed) {
+                inject_meta(element, &element_meta, &injected_by_element);
             }
             if changes.links == LinkHandling::Strip {
                 strip_links(element);
@@ -222,8 +225,8 @@ fn edit_document(
             Ok(())
         });
     let end = DocumentContentHandlers::default().end(move |end: &mut DocumentEnd<'_>| {
-        if !of_end.swap(true, Relaxed) {
-            end.append(&meta_of_end, ContentType::Html);
+        if !injected_at_end.swap(true, Relaxed) {
+            end.append(&end_meta, ContentType::Html);
         }
         Ok(())
     });
@@ -231,7 +234,7 @@ fn edit_document(
         .append_element_content_handler((Cow::Owned("*".parse().ok()?), elements))
         .append_document_content_handler(end);
     let until = match changes.links {
-        LinkHandling::Keep => RewriteUntil::FlagSet(said),
+        LinkHandling::Keep => RewriteUntil::FlagSet(injected),
         LinkHandling::Strip => RewriteUntil::End,
     };
     Some(RewriteState::Html(
@@ -243,7 +246,8 @@ fn edit_document(
     ))
 }
 
-/// Says it before anything else that the head says. A head without a tag of its own begins with its first element.
+/// Injects the robots `<meta>` before everything else in the head. A head without a start tag
+/// begins with its first element.
 fn inject_meta(element: &mut Element<'_, '_>, meta: &str, injected: &AtomicBool) {
     match element.tag_name().as_str() {
         "html" => return,
@@ -253,7 +257,7 @@ fn inject_meta(element: &mut Element<'_, '_>, meta: &str, injected: &AtomicBool)
     injected.store(true, Relaxed);
 }
 
-/// Takes away where an element leads.
+/// Removes the URLs that an element links to.
 fn strip_links(element: &mut Element<'_, '_>) {
     match element.tag_name().as_str() {
         "a" | "area" => {
@@ -272,7 +276,8 @@ fn strip_links(element: &mut Element<'_, '_>) {
     }
 }
 
-/// What a page needs to be shown, and what it says of itself, stays; every other relation leads to another page.
+/// Returns `true` for links that lead to another page. Resources of the page and its own metadata
+/// stay.
 fn is_navigation_link(element: &Element<'_, '_>) -> bool {
     const OF_THE_PAGE: [&str; 11] = [
         "stylesheet",
@@ -301,7 +306,7 @@ fn is_refresh(element: &Element<'_, '_>) -> bool {
         .is_some_and(|value| value.trim().eq_ignore_ascii_case("refresh"))
 }
 
-/// A document of links and nothing else.
+/// Replaces the document by its links.
 fn extract_links(
     changes: DocumentRewrite,
     encoding: &'static Encoding,
@@ -311,16 +316,17 @@ fn extract_links(
         "<!DOCTYPE html>\n<html xmlns=\"http://www.w3.org/1999/xhtml\"><head><meta charset=\"utf-8\"/>{}\n",
         robots_meta(changes)
     ));
-    let (links, ends) = (out.clone(), out.clone());
-    let body = Arc::new(AtomicBool::new(false));
-    let began = Arc::clone(&body);
+    let link_output = out.clone();
+    let end_output = out.clone();
+    let has_body = Arc::new(AtomicBool::new(false));
+    let has_body_at_end = Arc::clone(&has_body);
     let elements =
         ElementContentHandlers::default().element(move |element: &mut Element<'_, '_>| {
-            write_link(element, changes, &links, &body);
+            write_link(element, changes, &link_output, &has_body);
             Ok(())
         });
     let end = DocumentContentHandlers::default().end(move |_: &mut DocumentEnd<'_>| {
-        ends.push_str(if began.load(Relaxed) {
+        end_output.push_str(if has_body_at_end.load(Relaxed) {
             "</body></html>\n"
         } else {
             "</head><body></body></html>\n"
@@ -340,7 +346,7 @@ fn write_link(
     element: &Element<'_, '_>,
     changes: DocumentRewrite,
     out: &OutputBuffer,
-    body: &AtomicBool,
+    has_body: &AtomicBool,
 ) {
     let Some(href) = element
         .get_attribute("href")
@@ -354,7 +360,7 @@ fn write_link(
     if changes.links == LinkHandling::Strip {
         return;
     }
-    if !body.swap(true, Relaxed) {
+    if !has_body.swap(true, Relaxed) {
         out.push_str("</head><body>\n");
     }
     let rel = element
@@ -365,7 +371,7 @@ fn write_link(
     out.push_str(&format!("<a href=\"{href}\"{rel}></a>\n"));
 }
 
-/// As it stands between double quotes. Its references stay as they were written.
+/// Escapes a value for double quotes. Its character references stay as written.
 fn escape_attribute(value: &str) -> String {
     value
         .replace('"', "&quot;")
@@ -380,7 +386,7 @@ mod tests {
 
     const META: &str = "<meta name=\"robots\" content=\"noindex\"/>";
 
-    fn of(links: LinkHandling, text: TextHandling) -> DocumentRewrite {
+    fn rewrite(links: LinkHandling, text: TextHandling) -> DocumentRewrite {
         DocumentRewrite {
             robots_meta: RobotsTag::NoIndex,
             links,
@@ -388,33 +394,33 @@ mod tests {
         }
     }
 
-    fn changed(changes: DocumentRewrite, html: &[u8], step: usize) -> Vec<u8> {
-        let mut change =
+    fn rewritten(changes: DocumentRewrite, html: &[u8], step: usize) -> Vec<u8> {
+        let mut rewriter =
             DocumentRewriter::new(changes, ContentCoding::Identity, encoding_rs::UTF_8);
         let mut out = Vec::new();
         for part in html.chunks(step) {
             let mut part = Bytes::copy_from_slice(part);
             while !part.is_empty() {
-                change.feed(&mut part).unwrap();
-                out.extend_from_slice(&change.take_output());
+                rewriter.feed(&mut part).unwrap();
+                out.extend_from_slice(&rewriter.take_output());
             }
         }
-        change.finish().unwrap();
-        out.extend_from_slice(&change.take_output());
+        rewriter.finish().unwrap();
+        out.extend_from_slice(&rewriter.take_output());
         out
     }
 
     #[track_caller]
     fn check(changes: DocumentRewrite, html: &str, expected: &str) {
         for step in [1, 2, 7, 10_000] {
-            let out = String::from_utf8(changed(changes, html.as_bytes(), step)).unwrap();
+            let out = String::from_utf8(rewritten(changes, html.as_bytes(), step)).unwrap();
             assert_eq!(out, expected, "{html} by {step}");
         }
     }
 
     #[test]
     fn the_meta_comes_first_in_the_head() {
-        let changes = of(LinkHandling::Keep, TextHandling::Keep);
+        let changes = rewrite(LinkHandling::Keep, TextHandling::Keep);
         for (html, expected) in [
             (
                 "<html><head a=b><title>x</title></head>",
@@ -442,8 +448,8 @@ mod tests {
     }
 
     #[test]
-    fn links_lead_nowhere_and_the_rest_stays() {
-        let changes = of(LinkHandling::Strip, TextHandling::Keep);
+    fn links_lose_their_urls_and_the_rest_stays() {
+        let changes = rewrite(LinkHandling::Strip, TextHandling::Keep);
         let html = "<head><link rel=stylesheet href=/s><link rel='next nofollow' href=/2><link rel=icon href=/i>\
                     <meta http-equiv=Refresh content='0;url=/r'></head><body>\
                     <a class=x href='/a' ping=/p>A</a><AREA HREF=/b><form action=/f><img src=/i></form>\
@@ -466,40 +472,40 @@ mod tests {
         let links = "<base href=\"/b/\"/>\n</head><body>\n<a href=\"/a?x=1&amp;y=2\" rel=\"nofollow\"></a>\n\
                      <a href=\"&quot;&lt;secret&gt;\"></a>\n</body></html>\n";
         check(
-            of(LinkHandling::Keep, TextHandling::Strip),
+            rewrite(LinkHandling::Keep, TextHandling::Strip),
             html,
             &format!("{BEFORE}{META}\n{links}"),
         );
         let none = "<base href=\"/b/\"/>\n</head><body></body></html>\n";
         check(
-            of(LinkHandling::Strip, TextHandling::Strip),
+            rewrite(LinkHandling::Strip, TextHandling::Strip),
             html,
             &format!("{BEFORE}{META}\n{none}"),
         );
     }
 
     #[test]
-    fn other_charsets_come_through() {
+    fn other_charsets_are_kept_or_sent_as_utf_8() {
         let html = "<p>\u{43d}\u{435}\u{442}";
         let koi = encoding_rs::KOI8_R.encode(html).0.into_owned();
-        let mut change = DocumentRewriter::new(
-            of(LinkHandling::Keep, TextHandling::Keep),
+        let mut rewriter = DocumentRewriter::new(
+            rewrite(LinkHandling::Keep, TextHandling::Keep),
             ContentCoding::Identity,
             encoding_rs::KOI8_R,
         );
-        change.feed(&mut koi.clone().into()).unwrap();
-        change.finish().unwrap();
-        assert_eq!(change.take_output(), [META.as_bytes(), &koi].concat());
+        rewriter.feed(&mut koi.clone().into()).unwrap();
+        rewriter.finish().unwrap();
+        assert_eq!(rewriter.take_output(), [META.as_bytes(), &koi].concat());
         let wide: Vec<u8> = html.encode_utf16().flat_map(u16::to_le_bytes).collect();
-        let mut change = DocumentRewriter::new(
-            of(LinkHandling::Keep, TextHandling::Keep),
+        let mut rewriter = DocumentRewriter::new(
+            rewrite(LinkHandling::Keep, TextHandling::Keep),
             ContentCoding::Identity,
             encoding_rs::UTF_16LE,
         );
         for byte in wide {
-            change.feed(&mut vec![byte].into()).unwrap();
+            rewriter.feed(&mut vec![byte].into()).unwrap();
         }
-        change.finish().unwrap();
-        assert_eq!(change.take_output(), format!("{META}{html}"));
+        rewriter.finish().unwrap();
+        assert_eq!(rewriter.take_output(), format!("{META}{html}"));
     }
 }

@@ -1,4 +1,4 @@
-//! A client's socket on its way from one protocol to the next: what a reader leaves, and what one begins with.
+//! A client's socket between two protocols, with the bytes that are not consumed yet.
 
 use std::future::poll_fn;
 use std::io;
@@ -9,34 +9,35 @@ use tokio::net::TcpStream;
 use super::client_stream::{ClientStream, ClientTcp, ClientWatch};
 use super::reader::RECEIVE_ROOM;
 
-/// A client's socket between two protocols: CONNECT and what follows it.
+/// A client's socket between two protocols: CONNECT and the one that follows.
 #[derive(Debug)]
 pub struct ClientSocket {
     pub(super) stream: ClientStream,
-    /// Bytes that have arrived and belong to what follows.
+    /// Received bytes that belong to the next protocol.
     pub unread: Vec<u8>,
 }
 
 impl ClientSocket {
-    /// Lets others see the client leave. The socket stays open for as long as anybody watches.
+    /// Returns a watch that detects when the client leaves. The socket stays open while a watch
+    /// exists.
     pub fn watch(&self) -> ClientWatch {
         self.stream.watch()
     }
 
-    /// Tells the client that nothing more will come.
+    /// Shuts down the sending side.
     pub async fn shut_down(&mut self) {
-        // It fails if the client has gone, who then needs not be told.
+        // Fails if the client has left, which needs no handling.
         let _ = poll_fn(|cx| self.stream.poll_shut_down(cx)).await;
     }
 
-    /// Receives bytes and drops them; 0 if nothing will come any more.
+    /// Receives bytes and drops them; returns 0 at the end of the stream.
     pub(crate) async fn discard_received(&mut self) -> io::Result<usize> {
         self.unread.clear();
         self.unread.reserve(RECEIVE_ROOM);
         poll_fn(|cx| self.stream.poll_recv(cx, &mut self.unread)).await
     }
 
-    /// The socket, for bytes that are nobody's but the tunnel's; none inside TLS.
+    /// Returns the TCP socket, unless TLS is used over it.
     pub fn tcp(&self) -> Option<&Arc<TcpStream>> {
         self.stream.as_plain_tcp().map(|tcp| &tcp.0)
     }

@@ -1,4 +1,5 @@
-//! A client's socket, shared by whoever reads and writes it and whoever waits for the client to leave.
+//! A client's socket, shared by its reader, its writer and the watches that detect when the client
+//! leaves.
 
 use std::io::{self, IoSlice};
 use std::net::Shutdown;
@@ -16,7 +17,7 @@ use crate::proxy::coalesce::{self, WriteCoalescing};
 
 use super::client_tls::{self, ClientTlsStream};
 
-/// A client's socket, in the clear or with TLS over it.
+/// A client's socket, with or without TLS.
 #[derive(Debug)]
 pub(super) enum ClientStream {
     Plain(ClientTcp),
@@ -35,7 +36,7 @@ impl ClientStream {
         }
     }
 
-    /// The socket, if nothing is spoken over it.
+    /// Returns the TCP socket if no TLS is used over it.
     pub(super) fn as_plain_tcp(&self) -> Option<&ClientTcp> {
         match self {
             Self::Plain(tcp) => Some(tcp),
@@ -43,7 +44,7 @@ impl ClientStream {
         }
     }
 
-    /// Receives what is there. Ready when something was, with 0 if nothing will come any more.
+    /// Receives available bytes. Ready with 0 at the end of the stream.
     pub(super) fn poll_recv(
         &mut self,
         cx: &mut Context<'_>,
@@ -55,7 +56,7 @@ impl ClientStream {
         }
     }
 
-    /// Sends what finds room. Ready when some did.
+    /// Sends as many bytes as fit into the send buffer, at least one.
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -67,7 +68,7 @@ impl ClientStream {
         }
     }
 
-    /// Sends what TLS holds back; a plain socket holds nothing back.
+    /// Sends buffered TLS records. A plain socket buffers nothing.
     pub(super) fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(_) => Poll::Ready(Ok(())),
@@ -75,7 +76,7 @@ impl ClientStream {
         }
     }
 
-    /// Tells the client that nothing more will come.
+    /// Shuts down the sending side.
     pub(super) fn poll_shut_down(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plain(tcp) => {
@@ -87,12 +88,12 @@ impl ClientStream {
     }
 }
 
-/// The socket itself.
+/// The TCP socket.
 #[derive(Clone, Debug)]
 pub(super) struct ClientTcp(pub(super) Arc<TcpStream>);
 
 impl ClientTcp {
-    /// As [`ClientStream::poll_recv`].
+    /// See [`ClientStream::poll_recv`].
     pub(super) fn poll_recv(
         &self,
         cx: &mut Context<'_>,
@@ -108,7 +109,7 @@ impl ClientTcp {
         }
     }
 
-    /// As [`ClientStream::poll_send`].
+    /// See [`ClientStream::poll_send`].
     pub(super) fn poll_send(
         &self,
         cx: &mut Context<'_>,
@@ -116,16 +117,15 @@ impl ClientTcp {
         coalescing: WriteCoalescing,
     ) -> Poll<io::Result<usize>> {
         let length = slices.iter().map(|slice| slice.len()).sum();
-        let send = || {
-            if coalescing.holds_back(slices) {
-                coalesce::send(&self.0, slices)
-            } else {
-                self.0.try_write_vectored(slices)
-            }
-        };
         loop {
             ready!(self.0.poll_write_ready(cx))?;
-            let sent = self.transfer(Interest::WRITABLE, length, send)?;
+            let sent = self.transfer(Interest::WRITABLE, length, || {
+                if coalescing.holds_back(slices) {
+                    coalesce::send(&self.0, slices)
+                } else {
+                    self.0.try_write_vectored(slices)
+                }
+            })?;
             if let Some(sent) = sent {
                 return Poll::Ready(Ok(sent));
             }
@@ -133,12 +133,13 @@ impl ClientTcp {
     }
 
     pub(super) fn shut_down(&self) {
-        // It fails if the client has gone, who then needs not be told.
+        // Fails if the client has left, which needs no handling.
         let _ = SockRef::from(&*self.0).shutdown(Shutdown::Write);
     }
 
-    /// Moves bytes. Fewer than there was room for mean that there are no more, as tokio's own reads and writes know
-    /// (tokio-rs/tokio#5866): readiness is cleared then, which saves the call that would only say so.
+    /// Transfers bytes. A transfer of fewer bytes than requested means that the buffer is used up,
+    /// as in tokio's own reads and writes (tokio-rs/tokio#5866). Readiness is cleared then, which
+    /// saves the system call that would only return `WouldBlock`.
     fn transfer(
         &self,
         interest: Interest,
@@ -162,31 +163,35 @@ impl ClientTcp {
     }
 }
 
-/// Sees a client leave while its request waits, also when bytes of it lie unread: the next head, or a body.
+/// Detects that a client leaves while its request waits, even if bytes are unread: the next head,
+/// or a body.
 ///
-/// The client has left when it has closed its sending side or reset the connection. What TCP holds back behind a full
-/// receive buffer cannot be seen: a client that closes with more unsent than fits is noticed when that is read.
+/// The client has left when it has closed its sending side or reset the connection. Data that TCP
+/// holds back because the receive buffer is full hides the close: a client that closes with more
+/// unsent data than fits is noticed when that is read.
 #[derive(Clone, Debug)]
 pub struct ClientWatch(Arc<TcpStream>);
 
 impl ClientWatch {
-    /// Has the connection reset when it is dropped: an end in order would be the end of a body without length.
+    /// Causes the connection to be reset when it is dropped: an orderly close would look like the
+    /// end of a body without a length.
     pub fn reset_on_drop(&self) {
-        // It fails if the client has gone, who then needs not be told.
+        // Fails if the client has left, which needs no handling.
         let _ = SockRef::from(&*self.0).set_linger(Some(Duration::ZERO));
     }
 
-    /// Ready once the client has left.
+    /// Waits until the client has left.
     pub async fn wait_left(&self) {
-        // Waiting for readability would end at once where bytes lie unread. Priority data is not listened for on this
-        // socket, so waiting for it ends with the closing alone (EPOLLRDHUP, EPOLLHUP).
+        // A wait for readability would end at once if bytes are unread. This socket does not listen
+        // for priority data, so a wait for it ends only when the connection is closed (EPOLLRDHUP,
+        // EPOLLHUP).
         #[cfg(any(target_os = "linux", target_os = "android"))]
         if let Ok(ready) = self.0.ready(Interest::PRIORITY).await
             && ready.is_read_closed()
         {
             return;
         }
-        // Elsewhere hyper still sees it, unless bytes lie unread.
+        // On other platforms hyper still detects it, unless bytes are unread.
         std::future::pending().await
     }
 }

@@ -1,4 +1,4 @@
-//! TLS over a client's socket: the server's side of it, as the head reader reads and writes it.
+//! The server side of TLS over a client's socket, as the head reader uses it.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -16,10 +16,10 @@ use crate::proxy::coalesce::WriteCoalescing;
 use super::client_socket::ClientSocket;
 use super::client_stream::{ClientStream, ClientTcp};
 
-/// TLS that stands.
+/// An established TLS session.
 pub(crate) type ClientTlsStream = TlsStream<ClientTlsTransport>;
 
-/// What TLS is spoken over: the socket, behind bytes that were read from it before.
+/// The transport of a TLS session: the socket, preceded by bytes that were already read from it.
 #[derive(Debug)]
 pub(crate) struct ClientTlsTransport {
     unread: io::Cursor<Vec<u8>>,
@@ -33,11 +33,11 @@ impl ClientTlsTransport {
     }
 }
 
-/// Speaks the server's side of a TLS handshake to its end.
+/// Performs the server side of a TLS handshake.
 ///
 /// # Errors
-/// The client's alert, a mistake of it, or its leaving ([`io::ErrorKind::UnexpectedEof`]); rustls's own errors are
-/// inside.
+/// Returns the error of rustls inside an I/O error if the client sends an alert or violates the
+/// protocol, and [`io::ErrorKind::UnexpectedEof`] if it leaves.
 pub(crate) async fn accept(
     client: ClientSocket,
     config: Arc<ServerConfig>,
@@ -47,12 +47,12 @@ pub(crate) async fn accept(
         .as_plain_tcp()
         .cloned()
         .ok_or(io::ErrorKind::Unsupported)?;
-    let wire = ClientTlsTransport {
+    let transport = ClientTlsTransport {
         unread: io::Cursor::new(client.unread),
         tcp,
         coalescing: WriteCoalescing::LastFlight,
     };
-    let mut session = TlsAcceptor::from(config).accept(wire).await?;
+    let mut session = TlsAcceptor::from(config).accept(transport).await?;
     session.get_mut().0.coalescing = WriteCoalescing::Nothing;
     Ok(ClientSocket {
         stream: ClientStream::Tls(Box::new(session)),
@@ -60,7 +60,7 @@ pub(crate) async fn accept(
     })
 }
 
-/// Tells the client in TLS and in TCP, by one packet, that nothing more will come.
+/// Closes the TLS session and the sending side of the socket, in one packet.
 pub(super) fn poll_shut_down(
     session: &mut ClientTlsStream,
     cx: &mut Context<'_>,
@@ -69,8 +69,8 @@ pub(super) fn poll_shut_down(
     Pin::new(session).poll_shutdown(cx)
 }
 
-/// Receives plaintext; 0 if nothing will come any more. Many clients leave without the alert that ends TLS in order:
-/// what is cut off by that shows in the framing of HTTP.
+/// Receives plaintext; returns 0 at the end of the stream. Many clients leave without the alert
+/// that closes TLS in order; the framing of HTTP shows if something is missing.
 pub(super) fn poll_recv(
     session: &mut ClientTlsStream,
     cx: &mut Context<'_>,

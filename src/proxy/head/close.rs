@@ -1,5 +1,5 @@
-//! How a connection ends that this proxy ends: an answer to a refused head, in its order, then the lingering in which
-//! the client reads it.
+//! Closes a connection on the proxy's initiative: sends the response to a refused head after all
+//! earlier ones, then lingers so that the client can read it.
 
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
@@ -10,38 +10,38 @@ use bytes::{Buf, Bytes};
 use super::reader::{HeadEvents, HeadReader, ReaderMode};
 use super::scan::{ForeignProtocol, HeadError};
 
-/// What a client may still send before its connection is closed. Closing with bytes unread resets the connection, and
-/// a reset can destroy the answer that is on its way.
+/// The number of bytes that a client may still send before its connection is closed. Closing with
+/// bytes unread resets the connection, and a reset can destroy the response on its way.
 const LINGER_BYTES: usize = 64 * 1024;
-/// How long it may take the client to read the answer and close.
+/// The time that the client has to read the response and close.
 const LINGER_TIME: Duration = Duration::from_secs(1);
 
-/// Where the ending stands.
+/// The progress of closing a connection.
 #[derive(Debug)]
 pub(super) enum CloseState {
-    /// Something is wrong with the next head; the answers before it come first.
+    /// The next head is rejected; earlier responses are sent first.
     Due(HeadRejection),
-    /// The answer to a refused head, as far as it is not written.
+    /// The rest of the response to a refused head.
     Answering(Bytes),
-    /// All is written; so many more bytes that the client sends are read and dropped.
+    /// Everything is written. The client may send this number of further bytes, which are dropped.
     Lingering(usize),
-    /// Nothing more is read or written.
+    /// The connection is neither read nor written any more.
     Closed,
 }
 
-/// What is wrong with a head.
+/// The cause of a rejected head.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HeadRejection {
     /// The scan refused it, or it was late.
     Head(HeadError),
-    /// hyper refused it by itself, in an answer that says nothing.
+    /// hyper refused it, with a response that contains no reason.
     Hyper(HeadError),
-    /// It is none.
+    /// It is not HTTP/1.
     Foreign(ForeignProtocol),
 }
 
 impl<E: HeadEvents> HeadReader<E> {
-    /// Ends the connection. Ready when that is done.
+    /// Closes the connection. Ready when it is closed.
     pub(super) fn poll_close(
         &mut self,
         closing: CloseState,
@@ -107,13 +107,13 @@ impl<E: HeadEvents> HeadReader<E> {
         }
     }
 
-    /// Begins the lingering.
+    /// Starts to linger.
     pub(super) fn begin_lingering(&mut self) -> CloseState {
         self.wait_timer.restart(LINGER_TIME);
         CloseState::Lingering(LINGER_BYTES)
     }
 
-    /// Receives for the sake of it; 0 if nothing more comes, or not in time.
+    /// Receives and drops bytes; returns 0 if no more arrive in time.
     fn poll_drop_received(&mut self, cx: &mut Context<'_>) -> Poll<usize> {
         self.buffer.clear();
         match self.poll_buffer(cx) {

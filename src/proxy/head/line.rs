@@ -1,13 +1,14 @@
-//! The lines of a request head, one at a time: is there exactly one way to read this one?
+//! The lines of a request head, one at a time. Each line must have exactly one interpretation.
 //!
-//! hyper reads the line again. What it would refuse is refused here first, since here the answer can say why; what it
-//! would accept though another server may read it otherwise is refused here only.
+//! hyper parses the line again. A line that hyper would refuse is refused here first, because this
+//! response can contain the reason. A line that hyper accepts but that another server may interpret
+//! differently is refused only here.
 
 use std::ops::Range;
 
 use super::scan::HeadError;
 
-/// The first line of a head. Its target is a range of the bytes that were scanned.
+/// The first line of a head. The target is a range of the scanned bytes.
 #[derive(Clone, Debug)]
 pub(super) struct RequestLine {
     pub(super) target: Range<usize>,
@@ -22,7 +23,7 @@ pub(super) enum HttpVersion {
     Http11,
 }
 
-/// What a field means for the bytes that follow its head.
+/// The effect of a field on the bytes after its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FramingField {
     ContentLength(u64),
@@ -31,7 +32,8 @@ pub(super) enum FramingField {
     Other,
 }
 
-/// `METHOD SP TARGET SP HTTP/1.x` (RFC 9112 section 3), each space exactly one. The line begins at `start`.
+/// Parses `METHOD SP TARGET SP HTTP/1.x` (RFC 9112 section 3) with exactly one space each. The line
+/// begins at `start`.
 pub(super) fn parse_request_line(
     line: &[u8],
     start: usize,
@@ -57,23 +59,22 @@ pub(super) fn parse_request_line(
     if target.len() > limit {
         return Err(HeadError::TargetTooLong);
     }
-    let encode = check_target(target)?;
-    let target = start + method.len() + 1..start + method.len() + 1 + target.len();
+    let target_start = start + method.len() + 1;
     Ok(RequestLine {
-        target,
-        needs_encoding: encode,
+        needs_encoding: check_target(target)?,
+        target: target_start..target_start + target.len(),
         is_connect: method == b"CONNECT",
         version,
     })
 }
 
-/// One field line (RFC 9112 section 5), without control characters.
+/// Parses a field line (RFC 9112 section 5) without control characters.
 pub(super) fn parse_field(line: &[u8]) -> Result<FramingField, HeadError> {
     let (name, rest) = split_token(line);
     let Some(value) = rest.strip_prefix(b":").filter(|_| !name.is_empty()) else {
         return Err(HeadError::Malformed(match line.first() {
             Some(b' ' | b'\t') => "a folded field",
-            _ if line.contains(&b':') => "a field name with a character that none may have",
+            _ if line.contains(&b':') => "a field name with an invalid character",
             _ => "a field without a colon",
         }));
     };
@@ -89,7 +90,7 @@ pub(super) fn parse_field(line: &[u8]) -> Result<FramingField, HeadError> {
     }
 }
 
-/// `1*DIGIT` (RFC 9110 section 8.6): no sign, no list.
+/// Parses `1*DIGIT` (RFC 9110 section 8.6): no sign, no list.
 fn parse_content_length(value: &[u8]) -> Result<FramingField, HeadError> {
     let digits = !value.is_empty() && value.iter().all(u8::is_ascii_digit);
     let number = std::str::from_utf8(value)
@@ -98,7 +99,9 @@ fn parse_content_length(value: &[u8]) -> Result<FramingField, HeadError> {
         .and_then(|text| text.parse::<i64>().ok());
     match number.and_then(|number| u64::try_from(number).ok()) {
         Some(length) => Ok(FramingField::ContentLength(length)),
-        None => Err(HeadError::Malformed("a Content-Length that is no number")),
+        None => Err(HeadError::Malformed(
+            "a Content-Length that is not a number",
+        )),
     }
 }
 
@@ -112,16 +115,14 @@ fn parse_transfer_encoding(value: &[u8]) -> Result<FramingField, HeadError> {
     }
 }
 
-/// Whether the target has bytes to be percent-encoded.
+/// Returns `true` if the target has bytes that must be percent-encoded.
 fn check_target(target: &[u8]) -> Result<bool, HeadError> {
-    // Nearly all targets are plain. No early end: so the compiler looks at many bytes at once.
-    let plain = |byte: u8| {
-        (byte > b' ') & (byte < 0x7f) & !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'`')
-    };
-    if target.iter().fold(true, |all, byte| all & plain(*byte)) {
+    // Nearly all targets are plain. The loop has no early exit so that it is vectorized.
+    if target.iter().fold(true, |all, byte| all & is_plain(*byte)) {
         return Ok(false);
     }
-    let (mut encode, mut place) = (false, IN_PATH);
+    let mut encode = false;
+    let mut place = IN_PATH;
     for byte in target {
         let class = class(*byte);
         if class & REFUSED != 0 {
@@ -138,7 +139,11 @@ fn check_target(target: &[u8]) -> Result<bool, HeadError> {
     Ok(encode)
 }
 
-/// Adds a target to `head` with the bytes percent-encoded that hyper refuses though crawlers send them.
+const fn is_plain(byte: u8) -> bool {
+    (byte > b' ') & (byte < 0x7f) & !matches!(byte, b'"' | b'#' | b'<' | b'>' | b'`')
+}
+
+/// Appends a target to `head`, with those bytes percent-encoded that crawlers send and hyper refuses.
 pub(super) fn push_encoded(target: &[u8], head: &mut Vec<u8>) {
     let mut place = IN_PATH;
     for byte in target {
@@ -161,7 +166,7 @@ fn hex(nibble: u8) -> u8 {
     }
 }
 
-/// The token (RFC 9110 section 5.6.2) at the start of a line, and the rest.
+/// Splits off the token (RFC 9110 section 5.6.2) at the start of a line.
 fn split_token(line: &[u8]) -> (&[u8], &[u8]) {
     let end = line
         .iter()
@@ -170,7 +175,8 @@ fn split_token(line: &[u8]) -> (&[u8], &[u8]) {
     line.split_at_checked(end).unwrap_or_default()
 }
 
-/// Where the first control character is that no line may have within it; a tab is none of them.
+/// Returns the position of the first control character that is not allowed within a line. A tab is
+/// allowed.
 pub(super) fn find_control(bytes: &[u8]) -> Option<usize> {
     let (words, rest) = bytes.as_chunks::<8>();
     for (n, word) in words.iter().enumerate() {
@@ -179,19 +185,19 @@ pub(super) fn find_control(bytes: &[u8]) -> Option<usize> {
             return Some(8 * n + found.trailing_zeros() as usize / 8);
         }
     }
-    let is_control = |byte: &u8| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f;
     rest.iter()
-        .position(is_control)
+        .position(|byte| (*byte < b' ' && *byte != b'\t') || *byte == 0x7f)
         .map(|at| 8 * words.len() + at)
 }
 
-/// The highest bit of each byte that is a control character other than a tab: eight bytes are compared at once, with
-/// sums that never carry into the next.
+/// Returns a word in which the highest bit of each byte is set that is a control character other
+/// than a tab. It compares eight bytes at once, with sums that never carry into the next byte.
 fn control_mask(word: u64) -> u64 {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const LOW: u64 = ONES * 0x7f;
     let low = word & LOW;
-    let (from_space, is_del) = (low + ONES * u64::from(0x80 - b' '), low + ONES);
+    let from_space = low + ONES * u64::from(0x80 - b' ');
+    let is_del = low + ONES;
     let found = (!from_space | is_del) & !word & !LOW;
     if found == 0 {
         return 0;
@@ -200,13 +206,15 @@ fn control_mask(word: u64) -> u64 {
     found & (((but_tab & LOW) + LOW) | but_tab)
 }
 
-/// May be in a method or field name.
+/// The byte may be in a method or field name.
 const TOKEN: u8 = 1;
-/// May not be in a target at all; a backslash may, since the target's own parser has a word on it.
+/// The byte is not allowed in a target. A backslash is, because the parser of the target handles
+/// it.
 const REFUSED: u8 = 2;
-/// Is refused by hyper in the path of a target; bytes from 0x80 only if they are not UTF-8, but are encoded always.
+/// The byte is encoded in the path of a target, because hyper refuses it there. hyper refuses bytes
+/// from 0x80 only if they are not UTF-8, but they are always encoded.
 const IN_PATH: u8 = 4;
-/// Is refused by hyper in the query of a target.
+/// The byte is encoded in the query of a target, because hyper refuses it there.
 const IN_QUERY: u8 = 8;
 
 const CLASSES: [u8; 256] = classes();
@@ -252,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_hyper_refuses_are_encoded_where_it_refuses_them() {
+    fn bytes_are_encoded_where_hyper_refuses_them() {
         for (target, expected) in [
             (
                 &b"/a<b>`c\"{d|e}^\\?q=`\"<{|}^\\>"[..],
@@ -271,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_encoded_is_what_http_refuses() {
+    fn the_encoded_bytes_are_those_that_http_refuses() {
         for place in ["http://h/a", "http://h/a?"] {
             for byte in 0x21..=0xff_u8 {
                 let target = [place.as_bytes(), &[byte]].concat();
@@ -279,7 +287,7 @@ mod tests {
                 let encode = check_target(&target);
                 match byte {
                     b'#' | 0x7f => assert!(encode.is_err()),
-                    _ => assert_eq!(encode, Ok(!taken), "{byte:#x} behind {place}"),
+                    _ => assert_eq!(encode, Ok(!taken), "{byte:#x} after {place}"),
                 }
                 assert!(
                     http::Uri::try_from(&encoded(&target)[..]).is_ok() || byte == 0x7f,
@@ -293,9 +301,9 @@ mod tests {
     fn control_characters_are_found_wherever_they_are() {
         for byte in 0..=0xff_u8 {
             let is_control = byte.is_ascii_control() && byte != b'\t';
-            for (before, behind) in [(0, 0), (3, 0), (7, 9), (8, 0), (15, 20), (21, 2)] {
+            for (before, after) in [(0, 0), (3, 0), (7, 9), (8, 0), (15, 20), (21, 2)] {
                 for around in [b'a', b' ', b'\t', b'!', 0x80, 0xff, b'~'] {
-                    let bytes = [vec![around; before], vec![byte], vec![around; behind]].concat();
+                    let bytes = [vec![around; before], vec![byte], vec![around; after]].concat();
                     assert_eq!(
                         find_control(&bytes),
                         is_control.then_some(before),
@@ -307,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_matter_are_known_in_any_case() {
+    fn field_names_are_case_insensitive() {
         for (line, expected) in [
             (
                 &b"Content-length:\t 12 "[..],

@@ -1,4 +1,5 @@
-//! The socket as hyper reads it: heads whole, in their turn. What hyper writes is in `sending`.
+//! The reading side of the head reader: hyper gets each head completely, and only when it is its
+//! turn. The `writer` module implements the other side.
 
 use std::io;
 use std::pin::Pin;
@@ -21,12 +22,12 @@ use super::scan::{
 use super::service_state::ServiceState;
 use super::timer::LazyTimer;
 
-/// What the reader tells its owner, and asks of it.
+/// The head reader's events.
 pub trait HeadEvents {
-    /// A head is refused: the whole answer to send before the connection closes. `partial` is what came of the head,
-    /// as far as the reader has it.
+    /// Called when a head is refused. Returns the complete response to send before the connection
+    /// closes. `partial` is the part of the head that the reader has.
     fn refusal_response(&self, error: HeadError, partial: &[u8]) -> Bytes;
-    /// Bytes of another protocol came; the connection closes without an answer.
+    /// Called when another protocol is detected. The connection closes without a response.
     fn record_foreign(&self, foreign: ForeignProtocol);
 }
 
@@ -40,28 +41,30 @@ impl<T: HeadEvents> HeadEvents for Arc<T> {
     }
 }
 
-/// Limits and time-outs of the reader.
+/// Limits and timeouts of the head reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadReaderSettings {
-    /// Limits of a head.
+    /// The limits of a head.
     pub limits: HeadLimits,
-    /// From the first byte of a head to its last.
+    /// The time from the first byte of a head to its last.
     pub head: Duration,
-    /// From the end of an answer, or the start of the connection, to the first byte of the next head; noticed up to a
-    /// quarter later.
+    /// The time from the end of a response, or the start of the connection, to the first byte of
+    /// the next head. It may be exceeded by up to a quarter.
     pub idle: Duration,
-    /// The longest time for which a client may take no byte of an answer; noticed up to a quarter later.
+    /// The longest time for which a client may accept no bytes of a response. It may be exceeded by
+    /// up to a quarter.
     pub write_stall: Duration,
 }
 
-/// Room for bytes that arrive when hyper has not asked for them.
+/// The receive buffer for bytes that arrive while hyper is not reading.
 pub(super) const RECEIVE_ROOM: usize = 4096;
 
-/// A client's socket that hands heads to hyper only whole, only in their turn, and only those that hyper reads as we
-/// do.
+/// A client's socket that passes heads to hyper only completely, only when it is their turn, and
+/// only if hyper parses them as the proxy does.
 ///
-/// A head that arrives alone and whole goes straight to where hyper wants it: one call of the system, one scan, no
-/// copy, no allocation, no timer. All else is collected in a buffer first.
+/// A head that arrives alone and complete goes straight to hyper's buffer, with one system call and
+/// one scan, and without a copy, an allocation or a timer. Everything else is collected in a buffer
+/// first.
 #[derive(Debug)]
 pub struct HeadReader<E> {
     pub(super) stream: ClientStream,
@@ -70,29 +73,31 @@ pub struct HeadReader<E> {
     pub(super) service: Arc<ServiceState>,
     pub(super) mode: ReaderMode,
     scan: HeadScanner,
-    /// Bytes that have arrived and were not handed on.
+    /// Received bytes that are not passed on yet.
     pub(super) buffer: Vec<u8>,
-    /// A head has begun, and its time runs.
+    /// `true` if a head has begun and its time is running.
     head_begun: bool,
-    /// Bodies came on this connection: old clients send an empty line behind them, which may come at any time.
+    /// `true` if the connection has carried request bodies. Old clients send an empty line after a
+    /// body, possibly late.
     pub(super) had_bodies: bool,
     pub(super) wait_timer: LazyTimer,
     pub(super) stall_timer: LazyTimer,
-    /// Sees the client leave while its next head waits for its turn: made only then.
+    /// Detects that the client leaves while its next head waits for its turn. Created only then.
     client_left: Option<ClientLeftFuture>,
 }
 
 #[derive(Debug)]
 pub(super) enum ReaderMode {
-    /// Collecting a head.
+    /// Collects a head.
     Head,
-    /// A head is complete and waits for its turn.
+    /// A head is complete and waits until the previous request is finished.
     WaitingForTurn(RequestHead),
-    /// Handing a head on: so many bytes are left of it at the front of the buffer.
+    /// Passes on the rest of a head: this number of bytes at the front of the buffer.
     Handing(usize, FollowingBytes),
-    /// Handing on what is behind a head and nobody's but hyper's: so many bytes, or more than will ever come.
+    /// Passes on the given number of bytes after a head, unparsed; `u64::MAX` for everything that
+    /// follows.
     Passing(u64),
-    /// Ending the connection.
+    /// Closes the connection.
     Closing(CloseState),
 }
 
@@ -100,12 +105,13 @@ struct ClientLeftFuture(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl std::fmt::Debug for ClientLeftFuture {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Leaving")
+        f.write_str("ClientLeftFuture")
     }
 }
 
 impl<E: HeadEvents> HeadReader<E> {
-    /// Wraps a socket. The service on the other side of hyper must call [`ServiceState::start`] for each request.
+    /// Wraps a socket. The service that hyper calls must call [`ServiceState::begin`] for each
+    /// request.
     pub fn new(
         client: impl Into<ClientSocket>,
         events: E,
@@ -129,12 +135,14 @@ impl<E: HeadEvents> HeadReader<E> {
         }
     }
 
-    /// Lets others see the client leave. The socket stays open for as long as anybody watches.
+    /// Returns a watch that detects when the client leaves. The socket stays open while a watch
+    /// exists.
     pub fn watch(&self) -> ClientWatch {
         self.stream.watch()
     }
 
-    /// The socket, and what was read from it but not handed on: for whoever goes on with another protocol.
+    /// Returns the socket with the bytes that were read but not passed on, for use with another
+    /// protocol.
     pub fn into_client_socket(self) -> ClientSocket {
         ClientSocket {
             stream: self.stream,
@@ -142,7 +150,7 @@ impl<E: HeadEvents> HeadReader<E> {
         }
     }
 
-    /// Fills `out` with what hyper is to see next; nothing means that the client has gone.
+    /// Fills `out` with the next bytes for hyper; leaves it empty if the client has left.
     fn poll_next(&mut self, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             match std::mem::replace(&mut self.mode, ReaderMode::Head) {
@@ -176,7 +184,8 @@ impl<E: HeadEvents> HeadReader<E> {
         }
     }
 
-    /// Reads until a head is complete or refused, or the client has gone, and sets the mode by that.
+    /// Reads until a head is complete or refused, or the client has left, and sets the mode
+    /// accordingly.
     fn poll_collect(
         &mut self,
         cx: &mut Context<'_>,
@@ -186,7 +195,8 @@ impl<E: HeadEvents> HeadReader<E> {
             return Poll::Ready(Ok(()));
         }
         loop {
-            // What arrives ahead of its turn, or behind other bytes, is not for hyper to see yet.
+            // Bytes that arrive before it is their turn, or after other bytes, must not reach hyper
+            // yet.
             let direct = self.buffer.is_empty() && self.service.is_idle();
             let received = if direct {
                 self.stream.poll_recv(cx, out)
@@ -211,8 +221,9 @@ impl<E: HeadEvents> HeadReader<E> {
         }
     }
 
-    /// Judges bytes that were received to where hyper wants them. They stay there if they are one head that nothing
-    /// is to be done to, and no more than belongs to it, else go to the buffer.
+    /// Checks bytes that were received directly into hyper's buffer. They stay there if they are
+    /// one head that needs no change, with nothing beyond its own body; otherwise they move to the
+    /// internal buffer. Returns `true` if the mode was set.
     fn check_direct(&mut self, out: &mut ReadBuf<'_>) -> bool {
         let bytes = out.filled();
         let progress = self.scan.advance(bytes, self.settings.limits);
@@ -238,7 +249,7 @@ impl<E: HeadEvents> HeadReader<E> {
         self.apply_progress(progress)
     }
 
-    /// Sets the mode by what the scan says of the buffer. Tells whether there is anything else to do than to read on.
+    /// Sets the mode according to the scan of the buffer. Returns `false` if more bytes are needed.
     fn apply_progress(&mut self, progress: Result<ScanProgress, HeadError>) -> bool {
         self.mode = match progress {
             Ok(ScanProgress::More) => return false,
@@ -255,7 +266,7 @@ impl<E: HeadEvents> HeadReader<E> {
         true
     }
 
-    /// Puts a complete head in front of the buffer, as hyper is to see it.
+    /// Puts a complete head at the front of the buffer, in the form for hyper.
     fn prepare(&mut self, head: &RequestHead) {
         let mut length = head.bytes.len();
         if head.needs_encoding {
@@ -269,7 +280,7 @@ impl<E: HeadEvents> HeadReader<E> {
         self.reset_for_next_head(head.follows);
     }
 
-    /// Forgets the head that is now hyper's.
+    /// Resets the state after a head was passed to hyper.
     fn reset_for_next_head(&mut self, follows: FollowingBytes) {
         if follows == FollowingBytes::Anything {
             self.service.set_last();
@@ -280,7 +291,7 @@ impl<E: HeadEvents> HeadReader<E> {
         self.start_idle_timer();
     }
 
-    /// Hands bytes on from the front of the buffer, at most so many.
+    /// Passes on at most `most` bytes from the front of the buffer.
     fn hand_on(&mut self, most: usize, out: &mut ReadBuf<'_>) -> usize {
         let count = most.min(out.remaining()).min(self.buffer.len());
         out.put_slice(self.buffer.get(..count).unwrap_or_default());
@@ -291,7 +302,7 @@ impl<E: HeadEvents> HeadReader<E> {
         count
     }
 
-    /// Hands on at most so many bytes as they come. What is behind them stays in the socket.
+    /// Passes on at most `left` bytes as they arrive. Later bytes stay in the socket.
     fn poll_pass_through(
         &mut self,
         left: u64,
@@ -319,8 +330,8 @@ impl<E: HeadEvents> HeadReader<E> {
         self.mode = pass_through_mode(left.saturating_sub(count as u64));
     }
 
-    /// Ready once the client has been silent for too long; the mode is set then. While its request is in service it
-    /// may be.
+    /// Ready when the client has been silent for too long; sets the mode. Silence is allowed while
+    /// a request is in service.
     fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let begun = !self.buffer.is_empty();
         if !self.service.is_idle() {
@@ -341,19 +352,19 @@ impl<E: HeadEvents> HeadReader<E> {
         Poll::Ready(())
     }
 
-    /// From here on silence counts towards `timeouts.idle`.
+    /// Starts `timeouts.idle`.
     fn start_idle_timer(&mut self) {
         self.head_begun = false;
         self.wait_timer.relax(self.settings.idle);
     }
 
-    /// Receives into the buffer.
+    /// Receives into the internal buffer.
     pub(super) fn poll_buffer(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         self.buffer.reserve(RECEIVE_ROOM);
         self.stream.poll_recv(cx, &mut self.buffer)
     }
 
-    /// Ready once the client has left, though its next head lies unread by hyper.
+    /// Ready when the client has left, even if its next head is unread.
     pub(super) fn poll_client_left(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let socket = &self.stream;
         let leaving = self.client_left.get_or_insert_with(|| {
@@ -364,7 +375,7 @@ impl<E: HeadEvents> HeadReader<E> {
     }
 }
 
-/// The mode when so many bytes are left before the next head.
+/// Returns the mode if `left` bytes remain before the next head.
 fn pass_through_mode(left: u64) -> ReaderMode {
     if left > 0 {
         ReaderMode::Passing(left)
@@ -373,17 +384,20 @@ fn pass_through_mode(left: u64) -> ReaderMode {
     }
 }
 
-/// A head with the bytes of its target percent-encoded that hyper would refuse.
+/// Returns the head with those bytes of its target percent-encoded that hyper would refuse.
 fn encode_target(buffer: &[u8], head: &RequestHead) -> Vec<u8> {
-    let part = |range: std::ops::Range<usize>| buffer.get(range).unwrap_or_default();
+    let before = buffer.get(head.bytes.start..head.target.start);
+    let target = buffer.get(head.target.clone());
+    let after = buffer.get(head.target.end..head.bytes.end);
     let mut bytes = Vec::with_capacity(head.bytes.len() + 2 * head.target.len());
-    bytes.extend_from_slice(part(head.bytes.start..head.target.start));
-    push_encoded(part(head.target.clone()), &mut bytes);
-    bytes.extend_from_slice(part(head.target.end..head.bytes.end));
+    bytes.extend_from_slice(before.unwrap_or_default());
+    push_encoded(target.unwrap_or_default(), &mut bytes);
+    bytes.extend_from_slice(after.unwrap_or_default());
     bytes
 }
 
-/// Lets tokio's trait carry hyper's: only that way can a read go to hyper's own buffer without unsafe code.
+/// Implements tokio's trait for the reader: only through it can a read go to hyper's own buffer
+/// without unsafe code.
 struct TokioReadAdapter<'r, E>(&'r mut HeadReader<E>);
 
 impl<E: HeadEvents> AsyncRead for TokioReadAdapter<'_, E> {

@@ -1,8 +1,8 @@
-//! Reads a request head line by line as its bytes arrive, each byte once.
+//! Scans a request head line by line while it arrives, each byte once.
 //!
-//! It decides only whether there is exactly one way to read the head, where its end is, and how many bytes follow it
-//! if the head says so. It frames no body: that is hyper's, and the heads that hyper would frame otherwise do not pass
-//! here.
+//! The scan only checks that the head has exactly one interpretation, and finds its end and the
+//! length of the body if the head declares it. Bodies are framed by hyper; heads that hyper would
+//! frame differently are refused here.
 
 use std::ops::Range;
 
@@ -13,49 +13,49 @@ use super::line::{
 /// Limits of a request head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadLimits {
-    /// Bytes in all.
+    /// The maximum size in bytes.
     pub bytes: usize,
-    /// Fields.
+    /// The maximum number of fields.
     pub fields: usize,
-    /// Bytes of the request target.
+    /// The maximum size of the request target in bytes.
     pub target: usize,
 }
 
-/// Why a head is refused.
+/// The cause of a refused head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadError {
-    /// There is no single way to read it: 400. What is wrong with it.
+    /// The head is ambiguous or invalid: 400. The text describes the cause.
     Malformed(&'static str),
     /// The target is longer than `limits.target`: 414.
     TargetTooLong,
-    /// More bytes than `limits.head`, or more fields than `limits.fields`: 431.
+    /// The head has more bytes than `limits.head`, or more fields than `limits.fields`: 431.
     TooLarge,
-    /// It did not arrive within `timeouts.head`: 408.
+    /// The head did not arrive within `timeouts.head`: 408.
     Late,
 }
 
-/// Bytes that are no HTTP/1.
+/// Protocols other than HTTP/1 that are recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForeignProtocol {
-    /// A TLS ClientHello: a client that takes the proxy's port for a TLS port.
+    /// TLS: the client takes the proxy's port for a TLS port.
     ClientHello,
-    /// The preface of HTTP/2 with prior knowledge.
+    /// HTTP/2 with prior knowledge.
     Http2,
 }
 
-/// What follows a head.
+/// The bytes that follow a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FollowingBytes {
     /// The next head.
     Head,
-    /// So many bytes of a body, at least one; the next head behind them.
+    /// A body of this number of bytes, at least one, then the next head.
     Body(u64),
-    /// A chunked body, a tunnel or another protocol. Nothing behind it is served.
+    /// A chunked body, a tunnel or another protocol. No further request is served.
     Anything,
 }
 
 impl FollowingBytes {
-    /// Bytes that follow it before the next head, if there is one.
+    /// Returns the number of bytes before the next head; `u64::MAX` if there is none.
     pub(super) fn length(self) -> u64 {
         match self {
             Self::Head => 0,
@@ -68,39 +68,39 @@ impl FollowingBytes {
 /// A complete head.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHead {
-    /// Its bytes, from the first of the request line to the last of the empty line.
+    /// The bytes of the head, from the first of the request line to the last of the empty line.
     pub bytes: Range<usize>,
     /// The target in the request line.
     pub target: Range<usize>,
-    /// Whether the target has bytes that hyper refuses and that are to be percent-encoded.
+    /// `true` if the target has bytes that hyper refuses and that must be percent-encoded.
     pub needs_encoding: bool,
-    /// What follows it.
+    /// The bytes that follow the head.
     pub follows: FollowingBytes,
 }
 
-/// How far the reading has come.
+/// The progress of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanProgress {
-    /// Nothing but empty lines has come. They are to be dropped: the next call is given what comes behind them.
+    /// Only empty lines have arrived. The caller must drop them before the next call.
     Blank,
     /// More bytes are needed.
     More,
     /// The head is complete.
     Complete(RequestHead),
-    /// The connection speaks another protocol.
+    /// The client uses another protocol.
     Foreign(ForeignProtocol),
 }
 
-/// The reader's memory between two arrivals.
+/// The state of a scan.
 #[derive(Clone, Debug, Default)]
 pub struct HeadScanner {
-    /// Where the current line begins.
+    /// The start of the current line.
     line: usize,
-    /// Up to where a line feed was looked for.
+    /// The end of the bytes that were searched for a line feed.
     searched: usize,
-    /// Bytes of empty lines that were dropped.
+    /// The number of bytes of empty lines that were dropped.
     dropped: usize,
-    /// The request line, and where it begins.
+    /// The request line and its start.
     request_line: Option<(usize, RequestLine)>,
     fields: usize,
     length: Option<u64>,
@@ -108,21 +108,21 @@ pub struct HeadScanner {
     upgrade: bool,
 }
 
-/// Reads a head from its first byte on.
+/// Scans a head in one step.
 ///
 /// # Errors
-/// If the head is refused.
+/// Returns an error if the head is refused.
 pub fn scan_head(bytes: &[u8], limits: HeadLimits) -> Result<ScanProgress, HeadError> {
     HeadScanner::default().advance(bytes, limits)
 }
 
 impl HeadScanner {
-    /// Reads on. `bytes` is all that has arrived since the last head.
+    /// Continues the scan. `bytes` contains all bytes since the last head.
     ///
     /// # Errors
-    /// If the head is refused.
+    /// Returns an error if the head is refused.
     pub fn advance(&mut self, bytes: &[u8], limits: HeadLimits) -> Result<ScanProgress, HeadError> {
-        // What is over the limit is not looked at, so it cannot matter how it arrives.
+        // Bytes above the limit are ignored, so that the result does not depend on how they arrive.
         let within = bytes
             .get(..limits.bytes.saturating_sub(self.dropped))
             .unwrap_or(bytes);
@@ -150,7 +150,7 @@ impl HeadScanner {
         }
     }
 
-    /// Where the current line ends, if its CRLF is there.
+    /// Returns the end of the current line, if its CRLF has arrived.
     fn line_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
         let Some(at) = bytes.get(self.searched..).and_then(find_control) else {
             self.searched = bytes.len();
@@ -166,7 +166,7 @@ impl HeadScanner {
         }
     }
 
-    /// What is to be said of bytes that end within a head, or before one.
+    /// Returns the progress for bytes that end within a head, or before one.
     fn unfinished(&mut self, length: usize) -> ScanProgress {
         if self.request_line.is_some() || self.line < length {
             return ScanProgress::More;
@@ -176,7 +176,7 @@ impl HeadScanner {
         ScanProgress::Blank
     }
 
-    /// A head without a request line yet is all target.
+    /// Without a complete request line, the whole head counts as the target.
     fn too_large(&self) -> HeadError {
         if self.request_line.is_none() {
             HeadError::TargetTooLong
@@ -231,7 +231,7 @@ impl HeadScanner {
         }
         if self.chunked && self.length.is_some() {
             return Err(HeadError::Malformed(
-                "Content-Length beside Transfer-Encoding",
+                "both Content-Length and Transfer-Encoding",
             ));
         }
         let follows = match self.length.unwrap_or(0) {
@@ -239,10 +239,9 @@ impl HeadScanner {
             0 => FollowingBytes::Head,
             length => FollowingBytes::Body(length),
         };
-        let (bytes, target) = (start..self.line, request.target.clone());
         Ok(RequestHead {
-            bytes,
-            target,
+            bytes: start..self.line,
+            target: request.target.clone(),
             needs_encoding: request.needs_encoding,
             follows,
         })
@@ -316,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_be_read_in_two_ways_is_refused() {
+    fn ambiguous_heads_are_refused() {
         for (head, part) in [
             ("GET / HTTP/1.1\nHost: h\r\n\r\n", "LF"),
             ("GET / HTTP/1.1\r\nHost: h\n\r\n", "LF"),
@@ -345,11 +344,11 @@ mod tests {
             ("GET / HTTP/1.1\r\nnocolon\r\n\r\n", "colon"),
             (
                 "POST / HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
-                "beside",
+                "both",
             ),
             (
                 "POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 0\r\n\r\n",
-                "beside",
+                "both",
             ),
             (
                 "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 1\r\n\r\n",
@@ -359,7 +358,10 @@ mod tests {
                 "POST / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n",
                 "more than one",
             ),
-            ("POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n", "no number"),
+            (
+                "POST / HTTP/1.1\r\nContent-Length: +5\r\n\r\n",
+                "not a number",
+            ),
             (
                 "POST / HTTP/1.1\r\nTransfer-Encoding: gzip, chunked\r\n\r\n",
                 "other than chunked",

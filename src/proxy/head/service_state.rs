@@ -1,18 +1,19 @@
-//! Whose turn it is on a connection: the reader's or the service's.
+//! The state that the head reader of a connection and the service share: which of them may proceed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
-/// No request is under way: the next head may be handed on, and what hyper writes is an answer of its own.
+/// No request is in service: the next head may be passed on, and bytes that hyper writes are a
+/// response of its own.
 const IDLE: u8 = 0;
 /// A request is in service.
 const OPEN: u8 = 1;
-/// hyper has the answer's last byte, but the socket may not have it.
+/// hyper has the response's last byte, but may not have written it.
 const ENDING: u8 = 2;
 
-/// Shared by the reader of a connection and the service that hyper calls for it.
+/// The state that the head reader of a connection shares with the service that hyper calls for it.
 ///
-/// All who touch it run in the connection's task, so nothing needs ordering or waking.
+/// All users run in the connection's task, so neither ordering nor waking is needed.
 #[derive(Debug, Default)]
 pub struct ServiceState {
     state: AtomicU8,
@@ -20,30 +21,31 @@ pub struct ServiceState {
 }
 
 impl ServiceState {
-    /// Notes that the service was called. The guard must go with the answer's body to its end: what hyper writes
-    /// while the turn is nobody's is taken for a refusal of its own, and replaced.
+    /// Records that the service was called. The guard must live until the end of the response body:
+    /// bytes that hyper writes while no request is in service are taken for a refusal by hyper, and
+    /// are replaced.
     pub fn begin(self: &Arc<Self>) -> ServiceGuard {
         self.state.store(OPEN, Ordering::Relaxed);
         ServiceGuard(Arc::clone(self))
     }
 
-    /// Whether no request is in service and every answer is written.
+    /// Returns `true` if no request is in service and every response is written.
     pub(super) fn is_idle(&self) -> bool {
         self.state.load(Ordering::Relaxed) == IDLE
     }
 
-    /// Notes that no reader of heads sees what follows the request that hyper is handed now.
+    /// Records that the head reader cannot parse the bytes after the next request.
     pub(super) fn set_last(&self) {
         self.last.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the connection must close behind this request. The reader hands on all that arrives then, so hyper
-    /// may also not see the client leave behind it.
+    /// Returns `true` if the connection must close after this request. The reader passes on all
+    /// following bytes then, so hyper may not notice that the client leaves.
     pub fn is_last(&self) -> bool {
         self.last.load(Ordering::Relaxed)
     }
 
-    /// Notes that hyper has written all it had. Tells whether the turn is over by that.
+    /// Records that hyper has flushed its output. Returns `true` if that completes a response.
     pub(super) fn record_flushed(&self) -> bool {
         let over = self.state.load(Ordering::Relaxed) == ENDING;
         if over {
@@ -53,7 +55,7 @@ impl ServiceState {
     }
 }
 
-/// Held while a request is in service.
+/// Exists while a request is in service.
 #[derive(Debug)]
 pub struct ServiceGuard(Arc<ServiceState>);
 
@@ -68,17 +70,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_turn_is_over_when_its_answer_is_written() {
-        let turn = Arc::new(ServiceState::default());
-        assert!(turn.is_idle() && !turn.record_flushed());
-        let open = turn.begin();
-        assert!(!turn.is_idle() && !turn.record_flushed());
+    fn a_request_is_over_when_its_response_is_written() {
+        let state = Arc::new(ServiceState::default());
+        assert!(state.is_idle() && !state.record_flushed());
+        let open = state.begin();
+        assert!(!state.is_idle() && !state.record_flushed());
         drop(open);
         assert!(
-            !turn.is_idle() && turn.record_flushed() && turn.is_idle() && !turn.record_flushed()
+            !state.is_idle()
+                && state.record_flushed()
+                && state.is_idle()
+                && !state.record_flushed()
         );
-        assert!(!turn.is_last());
-        turn.set_last();
-        assert!(turn.is_last());
+        assert!(!state.is_last());
+        state.set_last();
+        assert!(state.is_last());
     }
 }

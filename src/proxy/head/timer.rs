@@ -1,4 +1,4 @@
-//! A timer that costs nothing while things move.
+//! A timer that costs nothing while data moves.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker, ready};
@@ -7,24 +7,24 @@ use std::time::{Duration, Instant};
 use tokio::task::coop::has_budget_remaining;
 use tokio::time::{Sleep, sleep, sleep_until};
 
-/// A length is slept in so many parts.
+/// The number of parts into which the length is divided.
 const PARTS: u32 = 4;
 
-/// Goes off after a length in which nothing was noted.
+/// Expires after a time without recorded progress.
 ///
-/// Noting takes no look at a clock: the length is slept in parts, and begins anew behind each in which something
-/// moved. So it lasts one length and at most a part more.
+/// Recording progress does not read the clock: the timer sleeps in parts, and starts again after
+/// each part in which there was progress. It expires after its length plus at most one part.
 #[derive(Debug)]
 pub(crate) struct LazyTimer {
     length: Duration,
     sleep: Option<TrackedSleep>,
     moved: bool,
-    /// Parts in which nothing moved, one behind the other.
+    /// The number of consecutive parts without progress.
     still_parts: u32,
 }
 
 impl LazyTimer {
-    /// A timer of this length that does not run yet: the first poll starts it.
+    /// Creates a timer of this length. The first poll starts it.
     pub(crate) fn new(length: Duration) -> Self {
         Self {
             length,
@@ -34,34 +34,36 @@ impl LazyTimer {
         }
     }
 
-    /// Something moved.
+    /// Records progress.
     pub(crate) fn record_progress(&mut self) {
         self.moved = true;
     }
 
-    /// Starts anew with another length, now.
+    /// Restarts the timer with another length.
     pub(crate) fn restart(&mut self, length: Duration) {
         self.length = length;
-        (self.moved, self.still_parts) = (false, 0);
+        self.moved = false;
+        self.still_parts = 0;
         if let Some(timer) = &mut self.sleep {
             timer.set(sleep(length / PARTS));
         }
     }
 
-    /// Has another length from now on; nothing happens if it is the same.
+    /// Sets another length, which restarts the timer; does nothing if the length is the same.
     pub(crate) fn set_length(&mut self, length: Duration) {
         if self.length != length {
             *self = Self::new(length);
         }
     }
 
-    /// Lengthens or shortens what the next setting will be, as something moved.
+    /// Records progress, and sets the length for the next time that the timer is set.
     pub(crate) fn relax(&mut self, length: Duration) {
         self.length = length;
         self.moved = true;
     }
 
-    /// Ready once this length has passed since a moment: exact, and set anew only when it goes off.
+    /// Ready when the length has passed since `since`. Exact; the timer is reset only when it
+    /// expires.
     pub(crate) fn poll_since(&mut self, since: Instant, cx: &mut Context<'_>) -> Poll<()> {
         let due = tokio::time::Instant::from_std(since) + self.length;
         let timer = self
@@ -76,7 +78,8 @@ impl LazyTimer {
         }
     }
 
-    /// Ready once this length has passed since the first call, whatever moves meanwhile and whoever polls.
+    /// Ready when the length has passed since the first call, regardless of progress and of the
+    /// polling task.
     pub(crate) fn poll_once(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let length = self.length;
         self.sleep
@@ -84,7 +87,7 @@ impl LazyTimer {
             .poll(cx)
     }
 
-    /// Ready once it has gone off.
+    /// Ready when the timer has expired.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let part = self.length / PARTS;
         let timer = self
@@ -103,7 +106,7 @@ impl LazyTimer {
     }
 }
 
-/// A sleep, and who is woken at its end.
+/// A sleep and the waker that is registered for it.
 #[derive(Debug)]
 struct TrackedSleep {
     sleep: Pin<Box<Sleep>>,
@@ -123,7 +126,8 @@ impl TrackedSleep {
         self.waker = None;
     }
 
-    /// Who will be woken is not told to the runtime again: timers are polled far more often than they go off.
+    /// Skips the registration if the waker is already registered: timers are polled far more often
+    /// than they expire.
     fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let known = self
             .waker
@@ -132,10 +136,11 @@ impl TrackedSleep {
         if known && !self.sleep.is_elapsed() {
             return Poll::Pending;
         }
-        // A task that has used up its turn is told `Pending` before the runtime hears of the timer (tokio's `coop`).
-        let told = has_budget_remaining();
+        // Without budget, the runtime returns `Pending` before it registers the waker (tokio's
+        // `coop`).
+        let has_budget = has_budget_remaining();
         let slept = self.sleep.as_mut().poll(cx);
-        self.waker = (told && slept.is_pending()).then(|| cx.waker().clone());
+        self.waker = (has_budget && slept.is_pending()).then(|| cx.waker().clone());
         slept
     }
 }
@@ -150,11 +155,11 @@ mod tests {
     const LENGTH: Duration = Duration::from_millis(800);
 
     #[tokio::test]
-    async fn it_goes_off_a_length_after_the_last_movement_and_little_more() {
+    async fn it_expires_after_the_last_progress_plus_at_most_a_part() {
         let mut timer = LazyTimer::new(LENGTH);
         for wait in [LENGTH / 10, LENGTH / 2] {
-            let going_off = tokio::time::timeout(wait, poll_fn(|cx| timer.poll(cx)));
-            assert!(going_off.await.is_err(), "after {wait:?}");
+            let expiry = tokio::time::timeout(wait, poll_fn(|cx| timer.poll(cx)));
+            assert!(expiry.await.is_err(), "after {wait:?}");
             timer.record_progress();
         }
         let clock = Clock::system();
@@ -174,7 +179,7 @@ mod tests {
                 .await
                 .is_pending()
         );
-        // Nobody polls it meanwhile.
+        // The timer is not polled meanwhile.
         tokio::time::sleep(LENGTH / 4 + Duration::from_millis(5)).await;
         timer.record_progress();
         assert!(
@@ -185,7 +190,7 @@ mod tests {
         assert!(clock.now() - began >= LENGTH / 4);
     }
 
-    /// Polls when the task has no turn left, as a socket that moves fast leaves it.
+    /// Polls while the task has no budget left, as after much I/O.
     fn poll_spent(timer: &mut LazyTimer, cx: &mut Context<'_>) -> Poll<()> {
         while let Poll::Ready(spent) = tokio::task::coop::poll_proceed(cx) {
             spent.made_progress();
@@ -195,16 +200,16 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_goes_off_though_the_task_had_no_turn_left() {
+    async fn it_expires_although_the_task_had_no_budget_left() {
         let mut timer = LazyTimer::new(LENGTH);
         poll_fn(|cx| poll_spent(&mut timer, cx)).await;
         tokio::task::yield_now().await;
-        let going_off = tokio::time::timeout(2 * LENGTH, poll_fn(|cx| timer.poll_once(cx)));
-        assert!(going_off.await.is_ok());
+        let expiry = tokio::time::timeout(2 * LENGTH, poll_fn(|cx| timer.poll_once(cx)));
+        assert!(expiry.await.is_ok());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_wakes_whoever_polls_it_last() {
+    async fn it_wakes_the_task_that_polled_it_last() {
         let mut timer = LazyTimer::new(LENGTH);
         assert!(
             poll_fn(|cx| Poll::Ready(timer.poll_once(cx)))
@@ -221,7 +226,7 @@ mod tests {
         assert!(other.await.unwrap().is_ok());
         assert!(
             clock.now() - began < 2 * LENGTH,
-            "woken by the timer, not by what watches it"
+            "woken by the timer, not by the surrounding timeout"
         );
     }
 }

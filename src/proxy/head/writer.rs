@@ -1,4 +1,5 @@
-//! The socket as hyper writes to it: with a time for stalls, and our answers in place of hyper's bare ones.
+//! The writing side of the head reader: times out if the client accepts no bytes, and replaces
+//! hyper's own error responses.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -51,7 +52,7 @@ impl<E: HeadEvents + Unpin> Write for HeadReader<E> {
 }
 
 impl<E: HeadEvents> HeadReader<E> {
-    /// Sends, but not for longer than `timeouts.write_stall` in vain.
+    /// Sends bytes, and fails if none can be sent for `timeouts.write_stall`.
     pub(super) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
@@ -66,11 +67,11 @@ impl<E: HeadEvents> HeadReader<E> {
         self.poll_stall(cx, flushed)
     }
 
-    /// Tells the client that nothing more will come.
+    /// Shuts down the sending side.
     pub(super) fn poll_shut_down(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let told = self.stream.poll_shut_down(cx);
-        // It fails if the client has gone, who then needs not be told.
-        self.poll_stall(cx, told).map(drop)
+        let result = self.stream.poll_shut_down(cx);
+        // Fails if the client has left, which needs no handling.
+        self.poll_stall(cx, result).map(drop)
     }
 
     fn poll_stall<T>(
@@ -87,8 +88,8 @@ impl<E: HeadEvents> HeadReader<E> {
             .map(|()| Err(io::ErrorKind::TimedOut.into()))
     }
 
-    /// Whether hyper's bytes are not to be sent: an answer to a head that it refused by itself, which says nothing.
-    /// Ours takes its place.
+    /// Returns `true` if hyper's bytes must not be sent: its response to a head that it refused,
+    /// which contains no reason. The proxy sends its own.
     fn replaces_hyper_response(&mut self, bytes: &[u8]) -> bool {
         if !self.service.is_idle() {
             return false;
@@ -102,8 +103,9 @@ impl<E: HeadEvents> HeadReader<E> {
         true
     }
 
-    /// hyper has written all it had. If that ends a turn, what has waited for it is looked at again: hyper does not
-    /// ask of itself, since it was told that nothing can be read.
+    /// Called when hyper has flushed its output. If that completes a response, wakes the task so
+    /// that the waiting head is handled: hyper does not read again by itself, because its
+    /// last read returned that nothing is readable.
     fn on_flushed(&mut self, cx: &Context<'_>) {
         let waits =
             !self.buffer.is_empty() || matches!(self.mode, ReaderMode::Closing(CloseState::Due(_)));
@@ -112,7 +114,8 @@ impl<E: HeadEvents> HeadReader<E> {
         }
     }
 
-    /// Ends the connection after hyper has: a client that may still be sending is given the time to read its answer.
+    /// Closes the connection after hyper did: a client that may still be sending gets the time to
+    /// read its response.
     fn poll_end_connection(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let over = matches!(self.mode, ReaderMode::Closing(CloseState::Closed))
             && self.stream.as_plain_tcp().is_none();
@@ -133,12 +136,10 @@ impl<E: HeadEvents> HeadReader<E> {
     }
 }
 
-/// What hyper means by an answer of its own: 400, 414 and 431 are all it has.
+/// Returns the meaning of a response by hyper, which sends only 400, 414 and 431.
 fn refusal_by_hyper(bytes: &[u8]) -> Option<HeadError> {
     match bytes.strip_prefix(b"HTTP/1.")?.get(2..5)? {
-        b"400" => Some(HeadError::Malformed(
-            "a request line or field that cannot be read",
-        )),
+        b"400" => Some(HeadError::Malformed("an invalid request line or field")),
         b"414" => Some(HeadError::TargetTooLong),
         b"431" => Some(HeadError::TooLarge),
         _ => None,

@@ -1,4 +1,4 @@
-//! What ends a request early: a refusal, whose body is still on its way, and a panic.
+//! Requests that end early: by a refusal while the body is still arriving, or by a panic.
 
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,13 +12,15 @@ use hyper::body::{Body as _, Incoming};
 
 use super::BoxedRefusal;
 
-/// What a refused client's unread body may have, to be read and dropped so that its connection is kept.
+/// The maximum size of a refused request's body that is read and dropped, so that the connection
+/// can be reused.
 const MAX_DISCARD: u64 = 64 * 1024;
 const DISCARD_TIME: Duration = Duration::from_secs(1);
 
-/// Reads and drops a small body of a refused request, so that its connection can be kept; hyper closes it otherwise.
+/// Reads and drops a small body of a refused request, so that the connection can be reused;
+/// otherwise hyper closes it.
 ///
-/// Not for a client that waits to be told to send it: it is told the refusal.
+/// A client that sent `Expect` waits for permission to send the body, and gets the refusal instead.
 pub(super) async fn discard_body(
     refusal: impl Into<BoxedRefusal>,
     parts: &request::Parts,
@@ -28,8 +30,8 @@ pub(super) async fn discard_body(
         .size_hint()
         .exact()
         .is_none_or(|length| length <= MAX_DISCARD);
-    let unasked = !parts.headers.contains_key(EXPECT);
-    if small && unasked && !body.is_end_stream() {
+    let is_sending = !parts.headers.contains_key(EXPECT);
+    if small && is_sending && !body.is_end_stream() {
         let mut left = MAX_DISCARD;
         let read = poll_fn(|cx| {
             loop {
@@ -50,11 +52,11 @@ pub(super) async fn discard_body(
     refusal.into()
 }
 
-/// A panic of the wrapped future.
+/// A panic in the wrapped future.
 pub(crate) struct CaughtPanic;
 
-/// Runs a future so that a panic in it ends only it; the panic hook has counted it by then. By reference: a future that is
-/// moved into another takes its room twice there.
+/// Runs a future and catches a panic in it. The panic hook has counted it by then. The future is
+/// taken by reference: moving one future into another would double its size there.
 pub(crate) async fn catch_panic<F: Future>(
     mut future: Pin<&mut F>,
 ) -> Result<F::Output, CaughtPanic> {

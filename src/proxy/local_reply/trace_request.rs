@@ -1,5 +1,5 @@
-//! What a client asks of tracing: `traceparent`, the span that its request belongs to, and `Crawl-Trace: 1`, to be told
-//! more of a decision than its answer needs.
+//! The tracing fields of a request: `traceparent`, the span that the request belongs to, and
+//! `Crawl-Trace: 1`, a request for details of the decision.
 
 use http::{HeaderMap, HeaderValue};
 
@@ -18,17 +18,17 @@ pub(super) struct TraceRequest {
     parent: Option<Traceparent>,
 }
 
-/// Whether the client is told more.
+/// The state of a request for details.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TraceDetail {
     NotRequested,
     Requested,
-    /// It asks and it may.
+    /// Requested, and the crawler is allowed to.
     Granted,
 }
 
 impl TraceRequest {
-    /// What a client wishes that says nothing of it.
+    /// A request without tracing fields.
     pub(super) const NONE: Self = Self {
         detail: TraceDetail::NotRequested,
         parent: None,
@@ -43,14 +43,16 @@ impl TraceRequest {
         }
     }
 
-    /// Any client may say which span its request belongs to: names cost nothing and open nothing.
+    /// Records the span that the request belongs to. Any client may name one: it costs nothing and
+    /// grants nothing.
     pub(super) fn record_parent_span(&self, record: &mut RequestRecord) {
         if let Some(caller) = &self.parent {
             record.set_trace_parent(caller);
         }
     }
 
-    /// What costs something counts only for crawlers that may `trace`: to have spans made, and to be told.
+    /// Applies the effects that have a cost, sampling and details, which only crawlers with the
+    /// hint `trace` may request.
     pub(super) fn apply_crawler(&mut self, crawler: &Crawler, record: &mut RequestRecord) {
         if !crawler.allows_hint(CrawlerHint::Trace) {
             return;
@@ -64,7 +66,7 @@ impl TraceRequest {
         }
     }
 
-    /// `Crawl-Trace-Id` and `Crawl-Shadow`.
+    /// Adds `Crawl-Trace-Id` and `Crawl-Shadow`.
     pub(super) fn add_headers(&self, headers: &mut HeaderMap, record: &RequestRecord) {
         if self.detail != TraceDetail::Granted {
             return;
@@ -78,7 +80,7 @@ impl TraceRequest {
     }
 }
 
-/// More than one `traceparent` is none (W3C Trace Context section 3.2).
+/// Parses `traceparent`. More than one is invalid (W3C Trace Context section 3.2).
 fn parse_traceparent(headers: &HeaderMap) -> Option<Traceparent> {
     let mut values = headers.get_all(TRACEPARENT).iter();
     let value = values.next().filter(|_| values.next().is_none())?;
@@ -90,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_traceparents_are_none() {
+    fn two_traceparents_are_ignored() {
         let value = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let mut headers = HeaderMap::new();
         assert!(parse_traceparent(&headers).is_none());

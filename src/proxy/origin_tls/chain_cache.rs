@@ -1,8 +1,9 @@
-//! Chains of certificates that were found good: one that many hosts or connections show is checked once.
+//! A cache of verified certificate chains: a chain that many hosts or connections present is
+//! verified once.
 //!
-//! As Chromium does for half an hour, for each host by itself (`CachingCertVerifier`). What is remembered is what has
-//! nothing to do with the host: issuers, signatures and uses. Its name, the dates and the handshake's own signature are
-//! looked at each time.
+//! Chromium does the same for half an hour and per host (`CachingCertVerifier`). The cache covers
+//! only what does not depend on the host: issuers, signatures and usages. The name, the dates and
+//! the handshake's own signature are checked every time.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,44 +15,49 @@ use sha2::{Digest as _, Sha256};
 use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer as _;
 
-/// For so long a chain is taken for good, unless one of its certificates ends before.
+/// The longest time for which a verification is reused; it ends earlier if one of the certificates
+/// expires.
 const CACHE_TTL: Duration = Duration::from_mins(30);
-/// Chains that are remembered.
+/// The maximum number of chains.
 const MAX_CHAINS: u64 = 4096;
 
-/// What an origin shows.
+/// The certificates that an origin presents.
 #[derive(Clone, Copy)]
 pub(super) struct CertificateChain<'c> {
     pub(super) end_entity: &'c CertificateDer<'c>,
     pub(super) intermediates: &'c [CertificateDer<'c>],
 }
 
-/// Chains that were found good, and from when until when they are, in seconds since 1970.
+/// The verified chains, with the time range of their validity in seconds since 1970.
 #[derive(Debug)]
 pub(super) struct VerifiedChainCache(Cache<ChainDigest, Range<u64>>);
 
-/// SHA-256 over every byte of a chain: strangers choose what is in it.
+/// SHA-256 over every byte of a chain, because its contents are under the control of strangers.
 pub(super) type ChainDigest = [u8; 32];
 
 impl Default for VerifiedChainCache {
     fn default() -> Self {
-        // Of the many hosts of a crawl those that come next are likely to be alike.
-        let chains = Cache::builder()
-            .max_capacity(MAX_CHAINS)
-            .eviction_policy(EvictionPolicy::lru());
-        Self(chains.time_to_live(CACHE_TTL).build())
+        // The hosts of a crawl that come next are likely to be similar to the last ones.
+        Self(
+            Cache::builder()
+                .max_capacity(MAX_CHAINS)
+                .eviction_policy(EvictionPolicy::lru())
+                .time_to_live(CACHE_TTL)
+                .build(),
+        )
     }
 }
 
 impl VerifiedChainCache {
-    /// Whether this chain was found good lately. A clock that went back says nothing.
+    /// Returns `true` if this chain was verified recently. If the clock went back, it does not
+    /// count.
     pub(super) fn contains(&self, chain: &ChainDigest, now: UnixTime) -> bool {
         self.0
             .get(chain)
-            .is_some_and(|good| good.contains(&now.as_secs()))
+            .is_some_and(|validity| validity.contains(&now.as_secs()))
     }
 
-    /// It was found good now.
+    /// Records that this chain is verified now.
     pub(super) fn insert(&self, digest: ChainDigest, chain: CertificateChain<'_>, now: UnixTime) {
         let from = now.as_secs();
         let until = chain
@@ -64,7 +70,7 @@ impl VerifiedChainCache {
 }
 
 impl<'c> CertificateChain<'c> {
-    /// What it is remembered by.
+    /// Returns the key of the chain in the cache.
     pub(super) fn digest(self) -> ChainDigest {
         let mut hash = Sha256::new();
         for certificate in self.certificates() {
@@ -74,7 +80,8 @@ impl<'c> CertificateChain<'c> {
         hash.finalize().into()
     }
 
-    /// When the first of the certificates ends, whether it was needed or not; none if one of them does not tell.
+    /// Returns the earliest expiry of the certificates, including unneeded ones, or `None` if one
+    /// cannot be parsed.
     fn expires_at(self) -> Option<u64> {
         let mut ends = u64::MAX;
         for certificate in self.certificates() {
@@ -104,12 +111,12 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
     const MINUTE: Duration = Duration::from_mins(1);
-    /// When the first of the certificates ends.
+    /// The expiry of the first certificate.
     const ENDS: Duration = Duration::from_secs(1_800_000_000);
-    /// Hours before.
+    /// A time hours before the expiry.
     const NOW: Duration = Duration::from_secs(1_799_950_000);
 
-    /// Good for this name until then, or an authority without a name.
+    /// Returns the parameters of a certificate for this name, or of an authority without a name.
     fn params(name: Option<&str>, ends: Duration) -> CertificateParams {
         let mut params =
             CertificateParams::new(name.map(str::to_owned).into_iter().collect::<Vec<_>>())
@@ -122,12 +129,13 @@ mod tests {
     }
 
     fn authority() -> (Issuer<'static, KeyPair>, CertificateDer<'static>) {
-        let (params, key) = (params(None, 3 * ENDS), KeyPair::generate().unwrap());
+        let params = params(None, 3 * ENDS);
+        let key = KeyPair::generate().unwrap();
         let root = params.self_signed(&key).unwrap().der().clone();
         (Issuer::new(params, key), root)
     }
 
-    /// A certificate for `a.test`.
+    /// Returns a certificate for `a.test`.
     fn leaf(issuer: &Issuer<'_, KeyPair>, ends: Duration) -> CertificateDer<'static> {
         let key = KeyPair::generate().unwrap();
         params(Some("a.test"), ends)
@@ -143,7 +151,7 @@ mod tests {
         CachingVerifier::new(roots).unwrap()
     }
 
-    /// Trusts an authority, which has signed this certificate for `a.test`.
+    /// Returns a verifier that trusts an authority, and a certificate for `a.test` signed by it.
     fn trusted() -> (CachingVerifier, CertificateDer<'static>) {
         let (issuer, root) = authority();
         (trusting(root), leaf(&issuer, ENDS))
@@ -162,10 +170,8 @@ mod tests {
         name: &'static str,
         at: Duration,
     ) -> Option<CertificateError> {
-        let (name, now) = (
-            ServerName::try_from(name).unwrap(),
-            UnixTime::since_unix_epoch(at),
-        );
+        let name = ServerName::try_from(name).unwrap();
+        let now = UnixTime::since_unix_epoch(at);
         match trusted.verify_server_cert(chain.end_entity, chain.intermediates, &name, &[], now) {
             Ok(_) => None,
             Err(Error::InvalidCertificate(error)) => Some(error),
@@ -173,29 +179,29 @@ mod tests {
         }
     }
 
-    fn remembers(trusted: &CachingVerifier, chain: CertificateChain<'_>, at: Duration) -> bool {
+    fn is_cached(trusted: &CachingVerifier, chain: CertificateChain<'_>, at: Duration) -> bool {
         trusted
             .chain_cache
             .contains(&chain.digest(), UnixTime::since_unix_epoch(at))
     }
 
     #[test]
-    fn a_chain_is_good_for_half_an_hour_from_when_it_was_found_so() {
+    fn a_verification_is_reused_for_half_an_hour() {
         let (trusted, leaf) = trusted();
-        let knows = |at| remembers(&trusted, alone(&leaf), at);
-        assert!(!knows(NOW));
+        let is_cached_at = |at| is_cached(&trusted, alone(&leaf), at);
+        assert!(!is_cached_at(NOW));
         assert_eq!(verify(&trusted, alone(&leaf), "a.test", NOW), None);
-        assert!(knows(NOW) && knows(NOW + 30 * MINUTE - SECOND));
-        assert!(!knows(NOW + 30 * MINUTE) && !knows(NOW - SECOND));
+        assert!(is_cached_at(NOW) && is_cached_at(NOW + 30 * MINUTE - SECOND));
+        assert!(!is_cached_at(NOW + 30 * MINUTE) && !is_cached_at(NOW - SECOND));
     }
 
     #[test]
-    fn what_is_remembered_is_not_checked_again() {
+    fn a_cached_chain_is_not_verified_again() {
         let (trusted, _) = trusted();
-        // Of an authority that nobody trusts: a check would find that out.
+        // Signed by an untrusted authority, which a verification would notice.
         let leaf = leaf(&authority().0, ENDS);
         assert!(verify(&trusted, alone(&leaf), "a.test", NOW).is_some());
-        assert!(!remembers(&trusted, alone(&leaf), NOW));
+        assert!(!is_cached(&trusted, alone(&leaf), NOW));
         let chain = alone(&leaf);
         trusted
             .chain_cache
@@ -205,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_that_was_found_good_is_good_for_its_own_names_only() {
+    fn a_cached_chain_is_valid_for_its_own_names_only() {
         let (trusted, leaf) = trusted();
         for _ in 0..2 {
             assert_eq!(verify(&trusted, alone(&leaf), "a.test", NOW), None);
@@ -218,9 +224,10 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_ends_with_the_first_certificate_that_does() {
+    fn an_entry_expires_with_its_first_certificate() {
         let (issuer, root) = authority();
-        let (between, key) = (params(None, ENDS), KeyPair::generate().unwrap());
+        let between = params(None, ENDS);
+        let key = KeyPair::generate().unwrap();
         let intermediates = &[between.signed_by(&key, &issuer).unwrap().der().clone()];
         let long = leaf(&Issuer::new(between, key), 2 * ENDS);
         let short = leaf(&issuer, ENDS);
@@ -233,7 +240,7 @@ mod tests {
             },
         ] {
             assert_eq!(verify(&trusted, chain, "a.test", ENDS - MINUTE), None);
-            assert!(remembers(&trusted, chain, ENDS - SECOND) && !remembers(&trusted, chain, ENDS));
+            assert!(is_cached(&trusted, chain, ENDS - SECOND) && !is_cached(&trusted, chain, ENDS));
             let error = verify(&trusted, chain, "a.test", ENDS + SECOND);
             assert!(
                 matches!(error, Some(CertificateError::ExpiredContext { .. })),
@@ -243,21 +250,21 @@ mod tests {
     }
 
     #[test]
-    fn another_chain_is_not_taken_for_one_that_was_found_good() {
+    fn a_forged_chain_is_not_taken_for_a_cached_one() {
         let (trusted, leaf) = trusted();
         assert_eq!(verify(&trusted, alone(&leaf), "a.test", NOW), None);
-        // In the last bytes is the authority's signature.
+        // The last bytes are the authority's signature.
         let mut forged = leaf.to_vec();
         *forged.last_mut().unwrap() ^= 1;
         let forged = CertificateDer::from(forged);
         for _ in 0..2 {
             assert!(verify(&trusted, alone(&forged), "a.test", NOW).is_some());
-            assert!(!remembers(&trusted, alone(&forged), NOW));
+            assert!(!is_cached(&trusted, alone(&forged), NOW));
         }
         let more = CertificateChain {
             end_entity: &leaf,
             intermediates: std::slice::from_ref(&leaf),
         };
-        assert!(!remembers(&trusted, more, NOW));
+        assert!(!is_cached(&trusted, more, NOW));
     }
 }

@@ -1,6 +1,7 @@
-//! What a TLS failure is called (RFC 9209 section 2.3), and what it means in words.
+//! TLS failures: the error type of RFC 9209 section 2.3 and a description.
 //!
-//! The words are this file's own: a certificate's texts are its maker's, who may be anybody, and go nowhere.
+//! The descriptions are fixed texts. Texts from a certificate are never used, because anybody may
+//! have written them.
 
 use std::error::Error;
 use std::io;
@@ -11,14 +12,14 @@ use crate::model::upstream_fault::UpstreamFault;
 
 use super::verifier::SelfSigned;
 
-/// Why there is no TLS with an origin.
+/// The cause of a failed TLS handshake with an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlsError {
     fault: &'static UpstreamFault,
     hello_too_large: HelloTooLarge,
 }
 
-/// Whether an old origin could fail so because a hello was too large for it.
+/// `Possible` if an old origin may have failed because the ClientHello was too large for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HelloTooLarge {
     Possible,
@@ -30,11 +31,12 @@ const TIMEOUT: &UpstreamFault = &UpstreamFault {
     description: "no TLS handshake in time",
 };
 const CLOSED: &UpstreamFault = &protocol("the origin closed the connection in the TLS handshake");
-const NOT_TLS: &UpstreamFault = &protocol("what the origin sends is not TLS");
-const INCOMPATIBLE: &UpstreamFault = &protocol("the origin speaks no TLS that this proxy does");
-const MISBEHAVED: &UpstreamFault = &protocol("the origin breaks the rules of TLS");
-const NO_NAME: &UpstreamFault = &certificate("the host is no name that a certificate can be for");
-const NONE_SHOWN: &UpstreamFault = &certificate("the origin shows no certificate");
+const NOT_TLS: &UpstreamFault = &protocol("the origin did not answer with TLS");
+const INCOMPATIBLE: &UpstreamFault =
+    &protocol("the origin and this proxy have no TLS version or algorithm in common");
+const MISBEHAVED: &UpstreamFault = &protocol("the origin violates the TLS protocol");
+const NO_NAME: &UpstreamFault = &certificate("the host is not a valid name for a certificate");
+const NONE_SHOWN: &UpstreamFault = &certificate("the origin presents no certificate");
 
 const fn certificate(words: &'static str) -> UpstreamFault {
     UpstreamFault {
@@ -58,7 +60,7 @@ const fn alert(words: &'static str) -> UpstreamFault {
 }
 
 impl TlsError {
-    /// The handshake took too long.
+    /// Returns the error of a handshake that took too long.
     pub(super) fn timeout() -> Self {
         Self {
             fault: TIMEOUT,
@@ -66,12 +68,12 @@ impl TlsError {
         }
     }
 
-    /// A host that is no name for TLS.
+    /// Returns the error for a host that is not a valid TLS server name.
     pub(super) fn invalid_name() -> Self {
         Self::from_fault(NO_NAME)
     }
 
-    /// What a failed handshake came to.
+    /// Returns the error for a failed handshake.
     pub(super) fn from_handshake_error(error: &io::Error) -> Self {
         Self::find_in(error).unwrap_or(Self {
             fault: CLOSED,
@@ -79,21 +81,22 @@ impl TlsError {
         })
     }
 
-    /// The TLS failure that lies inside an error of a connection, if there is one.
+    /// Returns the TLS failure inside a connection's error, if there is one.
     pub fn find_in(error: &(dyn Error + 'static)) -> Option<Self> {
         if let Some(error) = error.downcast_ref::<rustls::Error>() {
             return Some(Self::from_rustls(error));
         }
-        // An I/O error made of another hides it from `source`.
+        // An I/O error that wraps another one does not return it from `source`.
         Self::find_in(error.downcast_ref::<io::Error>()?.get_ref()?)
     }
 
-    /// What failed.
+    /// Returns the error type and the description.
     pub fn fault(&self) -> &'static UpstreamFault {
         self.fault
     }
 
-    /// Whether an old origin could fail so because the hello was too large for it. A certificate is never of the hello.
+    /// Returns `true` if an old origin may have failed because the ClientHello was too large. A
+    /// certificate error never depends on it.
     pub fn may_be_caused_by_hello(&self) -> bool {
         self.hello_too_large == HelloTooLarge::Possible
     }
@@ -124,32 +127,22 @@ impl TlsError {
     #[allow(clippy::wildcard_enum_match_arm, reason = "the library's enums grow")]
     fn from_alert(received: AlertDescription) -> Self {
         use AlertDescription as A;
-        let perhaps = |fault| Self {
+        let fault = match received {
+            A::HandshakeFailure => const { &alert("the origin refuses TLS: handshake_failure") },
+            A::ProtocolVersion => const { &alert("the origin refuses TLS: protocol_version") },
+            A::InsufficientSecurity => {
+                const { &alert("the origin refuses TLS: insufficient_security") }
+            }
+            A::IllegalParameter => const { &alert("the origin refuses TLS: illegal_parameter") },
+            A::DecodeError => const { &alert("the origin refuses TLS: decode_error") },
+            A::RecordOverflow => const { &alert("the origin refuses TLS: record_overflow") },
+            A::UnexpectedMessage => const { &alert("the origin refuses TLS: unexpected_message") },
+            A::InternalError => const { &alert("the origin refuses TLS: internal_error") },
+            other => return Self::from_fault(other_alert_fault(other)),
+        };
+        Self {
             fault,
             hello_too_large: HelloTooLarge::Possible,
-        };
-        match received {
-            A::HandshakeFailure => {
-                perhaps(const { &alert("the origin refuses TLS: handshake_failure") })
-            }
-            A::ProtocolVersion => {
-                perhaps(const { &alert("the origin refuses TLS: protocol_version") })
-            }
-            A::InsufficientSecurity => {
-                perhaps(const { &alert("the origin refuses TLS: insufficient_security") })
-            }
-            A::IllegalParameter => {
-                perhaps(const { &alert("the origin refuses TLS: illegal_parameter") })
-            }
-            A::DecodeError => perhaps(const { &alert("the origin refuses TLS: decode_error") }),
-            A::RecordOverflow => {
-                perhaps(const { &alert("the origin refuses TLS: record_overflow") })
-            }
-            A::UnexpectedMessage => {
-                perhaps(const { &alert("the origin refuses TLS: unexpected_message") })
-            }
-            A::InternalError => perhaps(const { &alert("the origin refuses TLS: internal_error") }),
-            other => Self::from_fault(other_alert_fault(other)),
         }
     }
 }
@@ -162,11 +155,11 @@ fn other_alert_fault(received: AlertDescription) -> &'static UpstreamFault {
             const { &alert("the origin does not know the host: unrecognized_name") }
         }
         A::AccessDenied => const { &alert("the origin refuses TLS: access_denied") },
-        A::NoApplicationProtocol => const { &alert("the origin speaks no HTTP/1.1 inside TLS") },
-        A::CertificateRequired => {
-            const { &alert("the origin asks for a certificate of the client") }
+        A::NoApplicationProtocol => {
+            const { &alert("the origin does not support HTTP/1.1 inside TLS") }
         }
-        _ => const { &alert("the origin ends TLS with an alert") },
+        A::CertificateRequired => const { &alert("the origin requires a client certificate") },
+        _ => const { &alert("the origin aborted TLS with an alert") },
     }
 }
 
@@ -185,24 +178,24 @@ fn certificate_fault(error: &CertificateError) -> &'static UpstreamFault {
         }
         C::UnknownIssuer => const { &certificate("the certificate comes from an unknown issuer") },
         C::Revoked => const { &certificate("the certificate has been revoked") },
-        C::BadEncoding => const { &certificate("the certificate cannot be read") },
+        C::BadEncoding => const { &certificate("the certificate cannot be parsed") },
         C::BadSignature => const { &certificate("the certificate is not signed by its issuer") },
         C::InvalidPurpose | C::InvalidPurposeContext { .. } => {
             const { &certificate("the certificate is not for servers") }
         }
         C::UnhandledCriticalExtension => {
-            const { &certificate("the certificate has a critical extension that nobody knows") }
+            const { &certificate("the certificate has an unknown critical extension") }
         }
         C::UnsupportedSignatureAlgorithmContext { .. }
         | C::UnsupportedSignatureAlgorithmForPublicKeyContext { .. } => {
-            const { &certificate("the certificate is signed in a way that is not accepted") }
+            const { &certificate("the certificate's signature algorithm is not accepted") }
         }
         C::Other(other) if other.0.is::<SelfSigned>() => {
             const { &certificate("the certificate is self-signed") }
         }
-        // The library wraps an error of its own here, of which the text is the name.
+        // webpki's own error is wrapped here; its text is the name of the variant.
         C::Other(other) if other.0.to_string() == "CaUsedAsEndEntity" => {
-            const { &certificate("the certificate is an authority's own, or self-signed as one") }
+            const { &certificate("the certificate is that of an authority, or self-signed as one") }
         }
         _ => const { &certificate("the certificate is not valid") },
     }
@@ -213,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_found_however_deep_they_lie() {
+    fn nested_failures_are_found() {
         let expired = rustls::Error::InvalidCertificate(CertificateError::Expired);
         let deep = io::Error::other(io::Error::new(io::ErrorKind::InvalidData, expired));
         let found = TlsError::from_handshake_error(&deep);
@@ -232,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn words_need_no_escape_in_a_quoted_string() {
+    fn descriptions_need_no_escape_in_a_quoted_string() {
         for alert in 0..=u8::MAX {
             let words = TlsError::from_alert(alert.into()).fault().description;
             assert!(

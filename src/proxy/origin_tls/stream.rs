@@ -1,4 +1,4 @@
-//! The socket to an origin, and how TLS comes to stand over it.
+//! The socket to an origin, with or without TLS.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -12,7 +12,8 @@ use crate::proxy::coalesce::{self, WriteCoalescing};
 
 use super::OriginStream;
 
-/// A socket to an origin. The end of a handshake leaves together with the request that it is for.
+/// A socket to an origin. The last flight of a TLS handshake is sent together with the first
+/// request.
 #[derive(Debug)]
 pub struct OriginTcp {
     tcp: TcpStream,
@@ -20,7 +21,7 @@ pub struct OriginTcp {
 }
 
 impl OriginTcp {
-    /// A socket over which no TLS will be spoken.
+    /// Creates a socket without TLS.
     pub fn plain(tcp: TcpStream) -> Self {
         Self {
             tcp,
@@ -28,7 +29,7 @@ impl OriginTcp {
         }
     }
 
-    /// A socket before a TLS handshake.
+    /// Creates a socket before a TLS handshake.
     pub(super) fn for_handshake(tcp: TcpStream) -> Self {
         Self {
             tcp,
@@ -37,7 +38,7 @@ impl OriginTcp {
     }
 }
 
-/// From here on everything leaves at once.
+/// Ends the delay of writes after the handshake.
 pub(super) fn stop_coalescing(stream: &mut OriginStream) {
     if let MaybeHttpsStream::Https(tls) = stream {
         tls.inner_mut()

@@ -1,6 +1,5 @@
-//! Who says whether an origin's certificate will do: the usual check by names, dates and issuers, or nobody.
+//! The verification of origins' certificates: by name, dates and issuers, or none.
 
-use std::fmt;
 use std::sync::Arc;
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
@@ -16,34 +15,26 @@ use crate::tls::provider::crypto_provider;
 
 use super::chain_cache::{CertificateChain, VerifiedChainCache};
 
-/// The usual check, which tells a certificate that signs itself from one that a stranger has signed. A chain that was
-/// found good lately is not checked again.
+/// The usual verification, which also recognizes self-signed certificates. A chain that was
+/// verified recently is not verified again.
 #[derive(Debug)]
 pub(super) struct CachingVerifier {
     verifier: Arc<WebPkiServerVerifier>,
     pub(super) chain_cache: VerifiedChainCache,
 }
 
-/// Why a certificate is refused, where the library has no name for it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The cause of a refused certificate for which rustls has no variant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the certificate is self-signed")]
 pub(super) struct SelfSigned;
 
-impl fmt::Display for SelfSigned {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the certificate is self-signed")
-    }
-}
-
-impl std::error::Error for SelfSigned {}
-
 impl CachingVerifier {
-    /// Trusts what these roots have signed.
+    /// Creates a verifier that trusts these roots.
     pub(super) fn new(roots: RootCertStore) -> Result<Self, String> {
-        let check = webpki_verifier(roots);
-        let check =
-            check.map_err(|error| format!("no root certificate to verify origins by: {error}"))?;
+        let verifier = webpki_verifier(roots)
+            .map_err(|error| format!("no root certificate to verify origins with: {error}"))?;
         Ok(Self {
-            verifier: check,
+            verifier,
             chain_cache: VerifiedChainCache::default(),
         })
     }
@@ -118,24 +109,24 @@ impl ServerCertVerifier for CachingVerifier {
     }
 }
 
-/// Whether a certificate would do if it were a root itself. Whatever name it is for is left aside.
+/// Returns `true` if a certificate would be valid as its own root. Its name is ignored.
 fn is_self_signed(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
-    let mut alone = RootCertStore::empty();
-    if alone.add(certificate.clone().into_owned()).is_err() {
+    let mut roots = RootCertStore::empty();
+    if roots.add(certificate.clone().into_owned()).is_err() {
         return false;
     }
-    let Ok(check) = webpki_verifier(alone) else {
+    let Ok(verifier) = webpki_verifier(roots) else {
         return false;
     };
-    let nobody = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
-    let verified = check.verify_server_cert(certificate, &[], &nobody, &[], now);
+    let any_name = ServerName::IpAddress(std::net::Ipv4Addr::UNSPECIFIED.into());
+    let verified = verifier.verify_server_cert(certificate, &[], &any_name, &[], now);
     !matches!(
         verified,
         Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))
     )
 }
 
-/// No check at all: any certificate of anybody, and any signature.
+/// Accepts every certificate and every signature.
 #[derive(Debug)]
 pub(super) struct AcceptAnyVerifier(Vec<SignatureScheme>);
 

@@ -1,4 +1,4 @@
-//! The body of a robots.txt: read up to what is used of one, before and behind its coding.
+//! Reads the body of a robots.txt file, up to the size limit before and after decoding.
 
 use std::io::{self, Write};
 
@@ -8,14 +8,15 @@ use crate::proxy::body::{BodyError, ResponseDownload};
 use crate::robots::MAX_FILE_BYTES;
 use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
-/// A content coding that can be taken off.
+/// A supported content coding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RobotsCoding {
     Identity,
     Gzip,
 }
 
-/// Reads a body. One byte more than is used is kept, so that a longer file is known for one; the rest is not read.
+/// Reads a body. One byte more than the limit is kept, so that a longer file can be recognized; the
+/// rest is not read.
 pub(super) async fn read_body(
     mut download: Box<ResponseDownload>,
     coding: RobotsCoding,
@@ -34,13 +35,14 @@ pub(super) async fn read_body(
     Ok(text.into_truncated())
 }
 
-/// What has been read.
+/// A body that is being read.
 enum RobotsBodyReader {
     Identity(LimitedBuffer),
     Gzip(Box<MultiGzDecoder<LimitedBuffer>>, CompressedBytes),
 }
 
-/// Bytes before they are decoded: a text hardly grows by being compressed.
+/// The number of bytes before decoding. The same limit applies to it: text rarely grows by
+/// compression.
 struct CompressedBytes(usize);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,11 +62,12 @@ impl RobotsBodyReader {
         }
     }
 
-    /// Bytes that cannot be decoded are a mistake, unless there is enough before them.
+    /// Adds a part of the body. Bytes that cannot be decoded are an error, unless the buffer is
+    /// full already.
     fn push(&mut self, part: &[u8]) -> Result<(), RobotsFetchOutcome> {
         match self {
             Self::Identity(text) => {
-                // What finds no room is not used.
+                // Bytes above the limit are not used.
                 let _ = text.write_all(part);
                 Ok(())
             }
@@ -89,7 +92,7 @@ impl RobotsBodyReader {
         }
     }
 
-    /// The body has ended.
+    /// Completes a body that has ended.
     fn finish(self) -> Result<Vec<u8>, RobotsFetchOutcome> {
         match self {
             Self::Identity(text) => Ok(text.0),
@@ -102,7 +105,7 @@ impl RobotsBodyReader {
         }
     }
 
-    /// The body goes on, and enough of it is here.
+    /// Returns the beginning of a body that exceeds the limit.
     fn into_truncated(self) -> Vec<u8> {
         match self {
             Self::Identity(text) => text.0,
@@ -111,7 +114,7 @@ impl RobotsBodyReader {
     }
 }
 
-/// Takes bytes as long as there is room; a decoder that offers more is stopped.
+/// A buffer with a size limit. A decoder that writes more gets an error.
 #[derive(Debug, Default)]
 struct LimitedBuffer(Vec<u8>);
 

@@ -1,4 +1,5 @@
-//! One fetch of a robots.txt: the request, up to five redirects, and the body, all within one time.
+//! A fetch of a robots.txt file: the request, up to five redirects, and the body, all within one
+//! time limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,46 +30,46 @@ use crate::urls::target::UrlTarget;
 
 use super::body::{RobotsCoding, read_body};
 
-/// Of the time that a fetch has left, the part for which it waits for a turn: the rest is for the answer, and what had no
-/// turn is not taken for what came too late.
+/// The share of the remaining time for which a fetch waits for its host's turn. The rest is for the
+/// response, so that a fetch without a turn is not taken for one that timed out.
 const ADMISSION_SHARE: (u32, u32) = (3, 4);
-/// RFC 9309 section 2.3.1.2.
+/// The maximum number of redirects (RFC 9309 section 2.3.1.2).
 const MAX_REDIRECTS: usize = 5;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Fetches robots.txt.
+/// Fetches robots.txt files.
 #[derive(Debug)]
 pub struct RobotsFetcher {
-    /// Addresses.
+    /// The resolver of addresses.
     pub address_vetter: Arc<AddressVetter>,
-    /// Origins.
+    /// The client for origins.
     pub upstream: Arc<UpstreamClient>,
-    /// This process in `Via`.
+    /// This process's name in `Via`.
     pub via: ViaName,
-    /// The time of a whole fetch, its wait for the host's turn included.
+    /// The time limit of a whole fetch, including the wait for the host's turn.
     pub timeout: Duration,
-    /// When a request begins.
+    /// The clock that measures the time limit.
     pub clock: Clock,
 }
 
-/// What a fetch brought.
+/// The result of a fetch.
 #[derive(Debug)]
 pub struct RobotsFetch {
-    /// How it ended.
+    /// The outcome, failures included.
     pub outcome: RobotsFetchOutcome,
-    /// The URL that was asked last.
+    /// The last URL that was requested.
     pub url: Option<UrlTarget>,
-    /// The head of the last answer.
+    /// The head of the last response.
     pub head: Option<response::Parts>,
-    /// The text, decoded, no longer than is read of one.
+    /// The decoded text, up to the size limit.
     pub body: Vec<u8>,
-    /// What exactly failed, where TLS with the host itself did.
+    /// The details of a TLS failure with the first host.
     pub fault: Option<&'static UpstreamFault>,
     redirect: FetchRedirect,
 }
 
-/// Whether the last answer came from where a redirect led: the next fetch asks the first URL again, which knows nothing of
-/// that answer.
+/// `Yes` if the last response was redirected to. Its validators are not stored then, because the
+/// next fetch begins with the first URL again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FetchRedirect {
     No,
@@ -87,10 +88,10 @@ impl RobotsFetch {
         }
     }
 
-    /// As the table of outcomes wants it.
+    /// Returns the result in the form that [`RobotsFetchResult`] defines.
     pub fn fetched(&self) -> RobotsFetchResult<'_> {
-        let field = |name: HeaderName| self.head.as_ref()?.headers.get(name)?.to_str().ok();
-        let html = field(CONTENT_TYPE)
+        let html = self
+            .header(CONTENT_TYPE)
             .is_some_and(|value| matches!(&*essence(value), "text/html" | "application/xhtml+xml"));
         RobotsFetchResult {
             outcome: self.outcome,
@@ -102,26 +103,30 @@ impl RobotsFetch {
                 RobotsBodyType::Other
             },
             cache: CacheFields {
-                cache_control: field(CACHE_CONTROL),
-                expires: field(EXPIRES),
-                date: field(DATE),
-                age: field(AGE),
+                cache_control: self.header(CACHE_CONTROL),
+                expires: self.header(EXPIRES),
+                date: self.header(DATE),
+                age: self.header(AGE),
             },
             validators: match self.redirect {
                 FetchRedirect::No => RobotsValidators {
-                    etag: field(ETAG),
-                    last_modified: field(LAST_MODIFIED),
+                    etag: self.header(ETAG),
+                    last_modified: self.header(LAST_MODIFIED),
                 },
                 FetchRedirect::Yes => RobotsValidators::default(),
             },
             fault: self.fault,
         }
     }
+
+    fn header(&self, name: HeaderName) -> Option<&str> {
+        self.head.as_ref()?.headers.get(name)?.to_str().ok()
+    }
 }
 
 impl RobotsFetcher {
-    /// Fetches the robots.txt of the target's host, unless it is still the one that these validators are of. Every outcome
-    /// is one.
+    /// Fetches the robots.txt of the target's host, conditionally if validators are known. Failures
+    /// are outcomes too.
     pub async fn fetch(
         &self,
         target: &UrlTarget,
@@ -134,25 +139,24 @@ impl RobotsFetcher {
         match tokio::time::timeout(self.timeout, self.follow_redirects(first, request, known)).await
         {
             Ok(Ok(fetch)) => fetch,
-            Ok(Err(FetchFailure {
-                outcome: ending,
+            Ok(Err(FetchFailure { outcome, fault })) => RobotsFetch {
                 fault,
-            })) => RobotsFetch {
-                fault,
-                ..RobotsFetch::failed(ending)
+                ..RobotsFetch::failed(outcome)
             },
             Err(_) => RobotsFetch::failed(RobotsFetchOutcome::Timeout),
         }
     }
 
-    /// Each hop may be in the clear or over TLS; only the host that is asked first may have been excused from proof.
+    /// Follows redirects. Each hop may use http or https; the exemption from certificate
+    /// verification covers only the first host.
     async fn follow_redirects(
         &self,
         first: UrlTarget,
         request: &RobotsFetchRequest,
         known: RobotsValidators<'_>,
     ) -> Result<RobotsFetch, FetchFailure> {
-        let (mut target, began) = (first.clone(), self.clock.now());
+        let began = self.clock.now();
+        let mut target = first.clone();
         for hop in 0..=MAX_REDIRECTS {
             let verify = if target.base() == first.base() {
                 request.verify
@@ -164,10 +168,9 @@ impl RobotsFetcher {
             } else {
                 RobotsValidators::default()
             };
-            let fields = self.request_headers(&target, request, known);
             let call = UpstreamRequest {
                 method: Method::GET,
-                headers: fields,
+                headers: self.request_headers(&target, request, known),
                 body: RequestUpload::Empty,
                 uri: None,
             };
@@ -180,10 +183,10 @@ impl RobotsFetcher {
                 .await;
             let answer = match permit {
                 Ok(permit) => self.send_request(permit, call).await,
-                Err(not_sent) => Err(HopError::NotSent(not_sent)),
+                Err(error) => Err(HopError::NotSent(error)),
             };
-            let answer = answer.map_err(|stopped| hop_failure(stopped, hop))?;
-            let Some(place) = redirect_location(&answer) else {
+            let answer = answer.map_err(|error| hop_failure(error, hop))?;
+            let Some(location) = redirect_location(&answer) else {
                 let moved = if hop == 0 {
                     FetchRedirect::No
                 } else {
@@ -194,7 +197,7 @@ impl RobotsFetcher {
                     ..read_response(target, answer, known).await
                 });
             };
-            target = redirect_target(&target, place)?;
+            target = redirect_target(&target, location)?;
         }
         Err(RobotsFetchOutcome::TooManyRedirects.into())
     }
@@ -240,30 +243,30 @@ impl RobotsFetcher {
     }
 }
 
-/// Why a hop brought no answer.
+/// The cause if a hop had no response.
 enum HopError {
     NotSent(RobotsPermitError),
     Upstream(UpstreamError),
     Framing,
 }
 
-/// How a fetch ends without an answer.
+/// The outcome of a fetch without a response.
 struct FetchFailure {
     outcome: RobotsFetchOutcome,
     fault: Option<&'static UpstreamFault>,
 }
 
 impl From<RobotsFetchOutcome> for FetchFailure {
-    fn from(ending: RobotsFetchOutcome) -> Self {
+    fn from(outcome: RobotsFetchOutcome) -> Self {
         Self {
-            outcome: ending,
+            outcome,
             fault: None,
         }
     }
 }
 
-/// What that means: behind a redirect, an address that must not be dialled is the redirect's doing, and a name that
-/// does not exist makes it lead nowhere.
+/// Converts the failure of a hop. After a redirect, an address that must not be dialled and a name
+/// that does not exist are faults of the redirect.
 fn hop_failure(error: HopError, hop: usize) -> FetchFailure {
     let fault = match &error {
         HopError::Upstream(UpstreamError::Tls(error)) if hop == 0 => Some(error.fault()),
@@ -278,7 +281,7 @@ fn hop_failure(error: HopError, hop: usize) -> FetchFailure {
 fn hop_outcome(error: HopError, hop: usize) -> RobotsFetchOutcome {
     match error {
         HopError::NotSent(RobotsPermitError::WaitTooLong) => RobotsFetchOutcome::NotAdmitted,
-        HopError::NotSent(RobotsPermitError::Destination(why)) => match why {
+        HopError::NotSent(RobotsPermitError::Destination(error)) => match error {
             DestinationError::Prohibited(_) | DestinationError::PortDenied => {
                 RobotsFetchOutcome::ProhibitedRedirect
             }
@@ -305,9 +308,10 @@ fn hop_outcome(error: HopError, hop: usize) -> RobotsFetchOutcome {
     }
 }
 
-/// Where an answer sends who asks; a redirect without a place is an answer.
+/// Returns the location that a response redirects to. A redirect without a location is an ordinary
+/// response.
 fn redirect_location(answer: &Response<Box<ResponseDownload>>) -> Option<&HeaderValue> {
-    let moved = matches!(
+    let is_redirect = matches!(
         answer.status(),
         StatusCode::MOVED_PERMANENTLY
             | StatusCode::FOUND
@@ -315,49 +319,53 @@ fn redirect_location(answer: &Response<Box<ResponseDownload>>) -> Option<&Header
             | StatusCode::TEMPORARY_REDIRECT
             | StatusCode::PERMANENT_REDIRECT
     );
-    answer.headers().get(LOCATION).filter(|_| moved)
+    answer.headers().get(LOCATION).filter(|_| is_redirect)
 }
 
-/// The URL that a redirect leads to, if this proxy can ask it.
-fn redirect_target(from: &UrlTarget, place: &HeaderValue) -> Result<UrlTarget, RobotsFetchOutcome> {
-    let place = std::str::from_utf8(place.as_bytes())
+/// Returns the URL of a redirect, if this proxy can request it.
+fn redirect_target(
+    from: &UrlTarget,
+    location: &HeaderValue,
+) -> Result<UrlTarget, RobotsFetchOutcome> {
+    let location = std::str::from_utf8(location.as_bytes())
         .map_err(|_| RobotsFetchOutcome::UnsupportedRedirect)?;
     let base =
         url::Url::parse(from.as_str()).map_err(|_| RobotsFetchOutcome::UnsupportedRedirect)?;
     let mut url = base
-        .join(place)
+        .join(location)
         .map_err(|_| RobotsFetchOutcome::UnsupportedRedirect)?;
     url.set_fragment(None);
     UrlTarget::parse(url.as_str()).map_err(|_| RobotsFetchOutcome::UnsupportedRedirect)
 }
 
-/// Only a file's body is read; the rest of any other is given up with its connection.
+/// Reads the response. The body is read only if it is a file; any other is dropped with its
+/// connection.
 async fn read_response(
     url: UrlTarget,
     answer: Response<Box<ResponseDownload>>,
     known: RobotsValidators<'_>,
 ) -> RobotsFetch {
     let (head, download) = answer.into_parts();
-    let ending = match head.status {
+    let outcome = match head.status {
         StatusCode::NOT_MODIFIED if known != RobotsValidators::default() => {
             RobotsFetchOutcome::Unchanged
         }
         status => RobotsFetchOutcome::from_status(status.as_u16()),
     };
-    let (ending, body) = match (ending, parse_coding(&head.headers)) {
+    let (outcome, body) = match (outcome, parse_coding(&head.headers)) {
         (RobotsFetchOutcome::File, Some(coding)) => match read_body(download, coding).await {
             Ok(body) => (RobotsFetchOutcome::File, body),
-            Err(ending) => (ending, vec![]),
+            Err(outcome) => (outcome, vec![]),
         },
         (RobotsFetchOutcome::File, None) => (RobotsFetchOutcome::UnsupportedCoding, vec![]),
         (other, _) => (other, vec![]),
     };
     RobotsFetch {
-        outcome: ending,
+        outcome,
         url: Some(url),
         head: Some(head),
         body,
-        ..RobotsFetch::failed(ending)
+        ..RobotsFetch::failed(outcome)
     }
 }
 
@@ -370,9 +378,9 @@ fn parse_coding(headers: &HeaderMap) -> Option<RobotsCoding> {
         return None;
     }
     let coding = coding.as_bytes().trim_ascii();
-    let is = |name: &[u8]| coding.eq_ignore_ascii_case(name);
-    if coding.is_empty() || is(b"identity") {
-        return Some(RobotsCoding::Identity);
+    match coding.to_ascii_lowercase().as_slice() {
+        b"" | b"identity" => Some(RobotsCoding::Identity),
+        b"gzip" | b"x-gzip" => Some(RobotsCoding::Gzip),
+        _ => None,
     }
-    (is(b"gzip") || is(b"x-gzip")).then_some(RobotsCoding::Gzip)
 }

@@ -1,4 +1,4 @@
-//! Why an origin gave no answer, and what its client is told.
+//! The errors of requests to origins, and their refusals.
 
 use std::time::Duration;
 
@@ -11,24 +11,24 @@ use crate::proxy::dial::DialError;
 use crate::proxy::negative_cache::REFUSED_TTL;
 use crate::proxy::origin_tls::TlsError;
 
-/// Why an origin gave no answer.
+/// The cause if an origin gave no response.
 #[derive(Debug)]
 pub enum UpstreamError {
-    /// No connection.
+    /// Connecting failed.
     Dial(DialError),
-    /// No TLS, or none with the right origin.
+    /// The TLS handshake failed.
     Tls(TlsError),
-    /// No answer in time.
+    /// No response arrived in time.
     Timeout,
-    /// The connection ended before the answer's head did.
+    /// The connection ended before the end of the response head.
     Closed,
-    /// The request's body broke off or was too large: the client's doing.
+    /// The request's body broke off or was too large, which is the client's fault.
     Upload(BodyError),
-    /// What came is not HTTP.
+    /// The response is not valid HTTP.
     Protocol(hyper::Error),
-    /// The answer's head is larger than allowed.
+    /// The response head exceeds the limit.
     HeadTooLarge,
-    /// It was not sent once more: the host has begun to rest, for so long.
+    /// The request was not repeated because the host is in backoff for this time.
     BackingOff(Duration),
 }
 
@@ -41,7 +41,8 @@ impl From<hyper::Error> for UpstreamError {
         if error.is_parse_too_large() {
             return Self::HeadTooLarge;
         }
-        // TLS 1.3 lets an origin refuse after the handshake, and alerts come at any time.
+        // TLS 1.3 allows an origin to refuse after the handshake, and alerts can arrive at any
+        // time.
         if let Some(error) = std::error::Error::source(&error).and_then(TlsError::find_in) {
             return Self::Tls(error);
         }
@@ -60,17 +61,18 @@ fn is_reset(error: &hyper::Error) -> bool {
 }
 
 impl UpstreamError {
-    /// Whether the origin may have seen nothing of the request.
+    /// Returns `true` if the origin may not have seen the request.
     pub(super) fn may_repeat(&self) -> bool {
         matches!(self, Self::Closed)
     }
 
-    /// Whether it is no failure of anybody: the client left in the middle of its request.
+    /// Returns `true` if the client left in the middle of its request, which is not a failure.
     pub fn is_client_left(&self) -> bool {
         matches!(self, Self::Upload(BodyError::ClientLeft))
     }
 
-    /// Whether it is the origin's, or that of the way to it: neither the client's nor this proxy's.
+    /// Returns `true` if the fault is the origin's or the network's, not the client's or this
+    /// proxy's.
     pub fn is_origin_fault(&self) -> bool {
         match self {
             Self::Upload(_) | Self::Dial(DialError::Other) | Self::BackingOff(_) => false,
@@ -83,9 +85,10 @@ impl UpstreamError {
         }
     }
 
-    /// How it counts as an error: what is no time-out, no reset and no refused connection is permanent. An address that
-    /// no way leads to may be this machine's trouble, so nothing leaves an index for it.
-    fn failing(&self) -> Option<FailureKind> {
+    /// Returns the kind of failure: timeouts, resets and failed connections are temporary,
+    /// everything else is permanent. An unreachable address may be a problem of this machine, so it
+    /// never removes a URL from an index.
+    fn failure_kind(&self) -> Option<FailureKind> {
         match self {
             Self::Dial(_) | Self::Timeout | Self::Closed => Some(FailureKind::Temporary),
             Self::Tls(_) | Self::Protocol(_) | Self::HeadTooLarge => Some(FailureKind::Permanent),
@@ -93,7 +96,7 @@ impl UpstreamError {
         }
     }
 
-    /// The error type of RFC 9209 section 2.3; the value of the `error` label.
+    /// Returns the error type of RFC 9209 section 2.3, which is the value of the `error` label.
     pub fn as_str(&self) -> &'static str {
         match self {
             Self::Dial(DialError::Refused) => "connection_refused",
@@ -141,17 +144,17 @@ impl From<UpstreamError> for Refusal {
             UpstreamError::HeadTooLarge => (Reason::UpstreamProtocol, None, Some(710)),
             UpstreamError::BackingOff(_) => (Reason::HostBackoff, None, None),
         };
-        let failing = if error.is_origin_fault() {
-            error.failing()
+        let failure = if error.is_origin_fault() {
+            error.failure_kind()
         } else {
             None
         };
-        // It is not dialled again before.
+        // The address is not dialled again before.
         let refused = matches!(error, UpstreamError::Dial(DialError::Refused));
         let refusal = Self {
             status,
             code,
-            failure: failing,
+            failure,
             error: Some(kind),
             ..Self::new(reason, Stage::Upstream)
         };
@@ -159,12 +162,12 @@ impl From<UpstreamError> for Refusal {
     }
 }
 
-/// Whole seconds, one at least.
+/// Rounds up to whole seconds, at least one.
 fn retry_after(left: Duration) -> Duration {
     Duration::from_secs(left.as_secs() + 1)
 }
 
-/// OmniFind's codes: 720 if there is no status line, else 710 for a bad field.
+/// Returns OmniFind's code: 720 for an invalid status line, 710 for an invalid field.
 fn parse_code(error: &hyper::Error) -> u16 {
     if error.is_parse_status() || error.to_string().contains("version") {
         720

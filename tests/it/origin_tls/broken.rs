@@ -25,7 +25,7 @@ fn handshakes_that_fail() {
     let not_tls = Failure {
         status: 502,
         error: protocol,
-        words: "what the origin sends is not TLS",
+        words: "the origin did not answer with TLS",
     };
     let refuses = Failure {
         status: 502,
@@ -89,12 +89,12 @@ fn handshakes_that_ask_for_more() {
         (
             "HTTP/2 alone",
             Arc::new(h2),
-            "the origin speaks no HTTP/1.1 inside TLS",
+            "the origin does not support HTTP/1.1 inside TLS",
         ),
         (
             "a client's certificate",
             ours.mutual(&["a.test"]),
-            "the origin asks for a certificate of the client",
+            "the origin requires a client certificate",
         ),
     ] {
         let origin = Origin::start(move |visit| {

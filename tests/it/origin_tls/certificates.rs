@@ -53,7 +53,7 @@ fn no_other_certificate_does() {
         (
             "self-signed as an authority",
             self_signed(&["a.test"], authority).server(),
-            "the certificate is an authority's own, or self-signed as one",
+            "the certificate is that of an authority, or self-signed as one",
         ),
         (
             "another name",

@@ -35,7 +35,7 @@ fn an_authority_is_made_once_shown_and_exported() {
     for command in [&["ca", "show"][..], &["ca", "export"]] {
         let said = run(directory, command);
         assert!(
-            said.code == 3 && said.err.contains("`crawlgate ca init` makes them"),
+            said.code == 3 && said.err.contains("`crawlgate ca init` creates them"),
             "{said:?}"
         );
     }
@@ -379,7 +379,7 @@ fn run_without_an_authority_that_it_may_not_make_ends_with_the_cure() {
         said.code == 3
             && said
                 .err
-                .contains("a.key are not there; `crawlgate ca init` makes them"),
+                .contains("a.key do not exist; `crawlgate ca init` creates them"),
         "{said:?}"
     );
     assert!(!folder.path().join("a.key").exists());

@@ -50,7 +50,7 @@ fn what_was_made_is_read_again_and_never_overwritten() {
         .unwrap_err()
         .to_string();
     assert!(
-        refused.contains("ca.key is there already and is never overwritten"),
+        refused.contains("ca.key already exists and is never overwritten"),
         "{refused}"
     );
     let elsewhere = folder.path().join("other.key");
@@ -58,7 +58,7 @@ fn what_was_made_is_read_again_and_never_overwritten() {
         .unwrap_err()
         .to_string();
     assert!(
-        refused.contains("ca.pem is there already") && !elsewhere.exists(),
+        refused.contains("ca.pem already exists") && !elsewhere.exists(),
         "{refused}"
     );
     assert_eq!((fs::read(&cert).unwrap(), fs::read(&key).unwrap()), before);
@@ -78,16 +78,16 @@ fn doubtful_files_are_refused_with_the_cure() {
     type Spoil = fn(&Path, &Path);
     let table: [(&str, Spoil); 11] = [
         (
-            "ca.key are not there; `crawlgate ca init` makes them",
+            "ca.key do not exist; `crawlgate ca init` creates them",
             |cert, key| {
                 fs::remove_file(cert).unwrap();
                 fs::remove_file(key).unwrap();
             },
         ),
-        ("ca.pem is there without ", |_, key| {
+        ("ca.pem exists without ", |_, key| {
             fs::remove_file(key).unwrap()
         }),
-        ("ca.key is there without ", |cert, _| {
+        ("ca.key exists without ", |cert, _| {
             fs::remove_file(cert).unwrap()
         }),
         ("(mode 0640); run: chmod 600 '", |_, key| {

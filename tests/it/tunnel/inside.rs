@@ -436,7 +436,7 @@ fn a_host_that_no_certificate_can_name_is_refused_at_its_connect() {
         client.send(format!("CONNECT {host}:443 HTTP/1.1\r\n\r\n"));
         let answer = client.rest();
         check(&answer, 400, &["crawl-reason: bad_request\r\n"]);
-        assert!(answer.contains("no DNS name"), "{answer}");
+        assert!(answer.contains("not a DNS name"), "{answer}");
     }
 }
 
