@@ -372,7 +372,7 @@ fn new_exchange(
         max_wait: limits.max_hold,
     };
     let hold = AdmissionQueue::new(
-        HostStore::embedded(),
+        HostStore::new(),
         hold,
         clock.clone(),
         recorder.metrics().clone(),
