@@ -5,6 +5,8 @@
 //! with random keys, a record that is inserted alone costs a whole page. Records that are in the
 //! journal but not in the tables are in memory, and are read back from the journal at the start.
 
+#[cfg(test)]
+mod ledger_files;
 mod location;
 mod view;
 
