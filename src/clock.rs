@@ -1,7 +1,7 @@
-//! The only reader of time; everything else takes time as an argument or asks a [`Clock`] that it was handed.
+//! The only reader of time. Everything else takes times as arguments, or has a [`Clock`].
 //!
-//! Pace, time-outs and durations use [`Clock::now`], which never goes back; [`Clock::wall`] is for texts, schedules
-//! and expiry dates. Sleeping is tokio's business and is not here.
+//! Pace, time-outs and durations use [`Clock::now`], which never goes back; [`Clock::wall_time`] is for output, schedules
+//! and expiry dates. Sleeping is done with tokio.
 
 #![allow(clippy::disallowed_methods, reason = "this file is where time is read")]
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Tells the time: the machine's, or one that a test moves by hand. Cheap to clone.
+/// A source of time: the system's, or one that a test moves. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Clock(ClockSource);
 
@@ -28,16 +28,16 @@ struct ManualClockState {
     wall_offset_s: AtomicI64,
 }
 
-/// Where the wall time of a manual clock begins: 2026-01-01T00:00:00Z, in seconds since 1970.
+/// The initial wall time of a manual clock: 2026-01-01T00:00:00Z, in seconds since 1970.
 const MANUAL_EPOCH: Duration = Duration::from_secs(1_767_225_600);
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the system's clock.
     pub fn system() -> Self {
         Self(ClockSource::System)
     }
 
-    /// A clock that stands still until its [`ManualClock`] moves it; its wall time begins at 2026-01-01T00:00:00Z.
+    /// Returns a clock that stands still until its [`ManualClock`] moves it; its wall time starts at 2026-01-01T00:00:00Z.
     pub fn manual() -> (Self, ManualClock) {
         let manual = Arc::new(ManualClockState {
             start: Instant::now(),
@@ -50,13 +50,13 @@ impl Clock {
         )
     }
 
-    /// The time of the tokio runtime that it is made in, by which everything there also sleeps: a runtime whose time is
-    /// stopped lets hours pass in an instant. Its wall time begins at 2026-01-01T00:00:00Z.
+    /// Returns the clock of the current tokio runtime, which sleeping there follows, too: with paused time, hours pass in
+    /// an instant. Its wall time starts at 2026-01-01T00:00:00Z.
     pub fn from_runtime() -> Self {
         Self(ClockSource::Runtime(tokio::time::Instant::now()))
     }
 
-    /// Monotonic time.
+    /// Returns the monotonic time.
     pub fn now(&self) -> Instant {
         match &self.0 {
             ClockSource::System => Instant::now(),
@@ -65,7 +65,7 @@ impl Clock {
         }
     }
 
-    /// Wall time; it may jump.
+    /// Returns the wall time, which may jump.
     pub fn wall_time(&self) -> SystemTime {
         match &self.0 {
             ClockSource::System => SystemTime::now(),
@@ -81,30 +81,28 @@ impl ManualClockState {
     }
 
     fn wall_since_epoch(&self) -> Duration {
-        let (there, jumped) = (
-            MANUAL_EPOCH + self.elapsed(),
-            self.wall_offset_s.load(Ordering::Acquire),
-        );
-        let by = Duration::from_secs(jumped.unsigned_abs());
-        if jumped < 0 {
-            there.saturating_sub(by)
+        let unadjusted = MANUAL_EPOCH + self.elapsed();
+        let offset = self.wall_offset_s.load(Ordering::Acquire);
+        let by = Duration::from_secs(offset.unsigned_abs());
+        if offset < 0 {
+            unadjusted.saturating_sub(by)
         } else {
-            there.saturating_add(by)
+            unadjusted.saturating_add(by)
         }
     }
 }
 
-/// A stretch of monotonic time: when something began, and how long it took.
+/// A span of monotonic time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan {
-    /// When it began.
+    /// The start.
     pub start: Instant,
-    /// How long it took.
+    /// The duration.
     pub duration: Duration,
 }
 
 impl TimeSpan {
-    /// From one reading to another; nothing if they are out of order.
+    /// Returns the span between two times; empty if they are out of order.
     pub fn between(began: Instant, ended: Instant) -> Self {
         Self {
             start: began,
@@ -112,13 +110,13 @@ impl TimeSpan {
         }
     }
 
-    /// When it was over.
+    /// Returns the end of the span.
     pub fn end(self) -> Instant {
         self.start.checked_add(self.duration).unwrap_or(self.start)
     }
 }
 
-/// Moves the [`Clock`] that it came with, and all clones of that clock.
+/// Moves the [`Clock`] that it was created with, and all its clones.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<ManualClockState>);
 
@@ -129,7 +127,7 @@ impl ManualClock {
         self.0.advanced_ns.fetch_add(ns, Ordering::AcqRel);
     }
 
-    /// Sets wall time alone forward or back, as people do; never before 1970.
+    /// Moves only the wall time, forward or back, as an administrator may do; never before 1970.
     pub fn adjust_wall_time(&self, seconds: i64) {
         self.0.wall_offset_s.fetch_add(seconds, Ordering::AcqRel);
     }

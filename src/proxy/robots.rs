@@ -254,7 +254,7 @@ impl RobotsFileCacheState {
         } else {
             known.outcome
         };
-        self.metrics.record_robots_fetch(ending as usize);
+        self.metrics.record_robots_fetch(ending);
         memory
             .entries
             .insert(target.base().into(), Arc::clone(&known));

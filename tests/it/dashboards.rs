@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crawlgate::metrics::names::ALL;
+use crawlgate::metrics::families::ALL;
 use crawlgate::model::reason::{Reason, RetryHint};
 use crawlgate::robots::fetch_outcome::{FetchEffect, OUTCOMES};
 
