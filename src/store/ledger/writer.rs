@@ -212,7 +212,7 @@ impl LedgerWriter {
             self.inner.count_event(event.kind);
         }
         if self.failures > 0 {
-            tracing::info!(failures = self.failures, "the ledger is written again");
+            tracing::info!(failures = self.failures, "the ledger can be written again");
             self.failures = 0;
         }
         self.inner.failing.store(false, Ordering::Relaxed);
