@@ -10,6 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
+use time::UtcDateTime;
+
 /// A source of time: the system's, or one that a test moves. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Clock(ClockSource);
@@ -135,7 +137,7 @@ impl ManualClock {
 
 /// A wall time as RFC 3339 text with milliseconds, in UTC: `2026-01-01T00:00:00.000Z`.
 ///
-/// Times before 1970 are shown as 1970.
+/// Times before 1970 or after 9999 are shown as the first or last moment of this range.
 #[derive(Clone, Copy, Debug)]
 pub struct Rfc3339(pub SystemTime);
 
@@ -146,19 +148,17 @@ impl fmt::Display for Rfc3339 {
 }
 
 impl Rfc3339 {
-    /// The text in place, all of it ASCII: one is written for each line of the log. Years have four digits.
+    /// Formats the time as ASCII without an allocation: it is called for each line of the log.
     pub fn to_ascii(self) -> [u8; 24] {
-        let since = self
-            .0
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-        let (year, month, day) = civil_from_days(days);
-        let [y1, y2, y3, y4] = digits(year);
-        let ([.., m1, m2], [.., d1, d2]) = (digits(month), digits(day));
-        let ([.., h1, h2], [.., n1, n2]) = (digits(second / 3_600), digits(second / 60 % 60));
-        let ([.., s1, s2], [_, l1, l2, l3]) =
-            (digits(second % 60), digits(since.subsec_millis().into()));
+        let time = utc(self.0);
+        let (year, month, day) = time.to_calendar_date();
+        let [y1, y2, y3, y4] = digits(year.unsigned_abs());
+        let [.., m1, m2] = digits(u8::from(month).into());
+        let [.., d1, d2] = digits(day.into());
+        let [.., h1, h2] = digits(time.hour().into());
+        let [.., n1, n2] = digits(time.minute().into());
+        let [.., s1, s2] = digits(time.second().into());
+        let [_, l1, l2, l3] = digits(time.millisecond().into());
         [
             y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2,
             b'.', l1, l2, l3, b'Z',
@@ -166,38 +166,24 @@ impl Rfc3339 {
     }
 }
 
-/// The last four digits of a number.
-fn digits(number: u64) -> [u8; 4] {
+/// Returns the last four digits of a number.
+fn digits(number: u32) -> [u8; 4] {
     [1_000, 100, 10, 1].map(|place| b'0' + (number / place % 10) as u8)
 }
 
-/// The year of a wall time, in UTC; of times before 1970 that year.
+/// Returns the year of a wall time, in UTC; 1970 for earlier times.
 pub fn utc_year(wall: SystemTime) -> u16 {
+    u16::try_from(utc(wall).year()).unwrap_or(u16::MAX)
+}
+
+fn utc(wall: SystemTime) -> UtcDateTime {
     let since = wall
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    u16::try_from(civil_from_days(since.as_secs() / 86_400).0).unwrap_or(u16::MAX)
-}
-
-/// Year, month and day of a count of days since 1970-01-01.
-///
-/// Howard Hinnant's `civil_from_days`: years are counted from March, so that the leap day is the last of its year.
-fn civil_from_days(days: u64) -> (u64, u64, u64) {
-    let from_0000_03_01 = days + 719_468;
-    let era = from_0000_03_01 / 146_097;
-    let day_of_era = from_0000_03_01 % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
+    time::Duration::try_from(since)
+        .ok()
+        .and_then(|since| UtcDateTime::UNIX_EPOCH.checked_add(since))
+        .unwrap_or(UtcDateTime::MAX)
 }
 
 #[cfg(test)]
@@ -226,11 +212,10 @@ mod tests {
 
     #[test]
     fn a_year_begins_at_midnight() {
-        let at = |secs| utc_year(SystemTime::UNIX_EPOCH + Duration::from_secs(secs));
-        assert_eq!(
-            (at(0), at(1_767_225_599), at(1_767_225_600)),
-            (1970, 2025, 2026)
-        );
+        for (secs, year) in [(0, 1970), (1_767_225_599, 2025), (1_767_225_600, 2026)] {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+            assert_eq!(utc_year(at), year);
+        }
     }
 
     #[test]
@@ -242,6 +227,8 @@ mod tests {
             (1_709_251_199, 7, "2024-02-29T23:59:59.007Z"),
             (1_767_225_599, 0, "2025-12-31T23:59:59.000Z"),
             (4_107_542_400, 0, "2100-03-01T00:00:00.000Z"),
+            (253_402_300_799, 999, "9999-12-31T23:59:59.999Z"),
+            (253_402_300_800, 0, "9999-12-31T23:59:59.999Z"),
         ] {
             let wall =
                 SystemTime::UNIX_EPOCH + Duration::from_secs(secs) + Duration::from_millis(ms);
