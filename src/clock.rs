@@ -39,7 +39,7 @@ impl Clock {
         Self(ClockSource::System)
     }
 
-    /// Returns a clock that stands still until its [`ManualClock`] moves it; its wall time starts at 2026-01-01T00:00:00Z.
+    /// Returns a clock that only its [`ManualClock`] moves; its wall time starts at 2026-01-01T00:00:00Z.
     pub fn manual() -> (Self, ManualClock) {
         let manual = Arc::new(ManualClockState {
             start: Instant::now(),
@@ -194,7 +194,8 @@ mod tests {
     fn a_manual_clock_moves_only_by_hand_and_with_its_clones() {
         let (clock, hand) = Clock::manual();
         let other = clock.clone();
-        let (now, wall) = (clock.now(), clock.wall_time());
+        let now = clock.now();
+        let wall = clock.wall_time();
         assert_eq!(other.now(), now);
         hand.advance(Duration::from_millis(1_500));
         assert_eq!(other.now() - now, Duration::from_millis(1_500));

@@ -52,30 +52,30 @@ impl Feed {
     /// Starts delivery where it last ended. Must be called inside a tokio runtime.
     pub fn start(settings: FeedSettings, ledger: &Ledger, metrics: &Metrics) -> Self {
         let (stop, stopped) = watch::channel(());
-        let mut tasks = Vec::new();
-        let mut start = |target, destination| {
-            let reader = FeedReader::new(ledger.clone(), target);
-            let metrics = metrics.clone();
-            let sink = FeedSink {
-                target,
-                destination,
-                metrics,
-            };
-            tasks.push(tokio::spawn(run_feed(reader, sink, stopped.clone())));
-        };
+        let mut destinations = Vec::new();
         if let Some(path) = settings.file {
-            start(
+            destinations.push((
                 FeedTarget::File,
                 FeedDestination::File(EventFile::new(path)),
-            );
+            ));
         }
         if let Some((endpoint, dead)) = settings.webhook {
             let webhook = Box::new(Webhook::new(endpoint));
             let rejected = EventFile::new(dead);
-            start(
+            destinations.push((
                 FeedTarget::Webhook,
                 FeedDestination::Webhook(webhook, rejected),
-            );
+            ));
+        }
+        let mut tasks = Vec::new();
+        for (target, destination) in destinations {
+            let reader = FeedReader::new(ledger.clone(), target);
+            let sink = FeedSink {
+                target,
+                destination,
+                metrics: metrics.clone(),
+            };
+            tasks.push(tokio::spawn(run_feed(reader, sink, stopped.clone())));
         }
         Self { stop, tasks }
     }

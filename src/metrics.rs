@@ -87,7 +87,8 @@ impl Metrics {
         Self::with_mode(MetricsMode::Everything, crawlers, ranges)
     }
 
-    /// As [`Self::new`]; with [`MetricsMode::Nothing`], only families with `always` are counted and exported.
+    /// Registers the families like [`Self::new`]; with [`MetricsMode::Nothing`], only those with `always` are counted and
+    /// exported.
     ///
     /// # Errors
     /// As [`Self::new`].

@@ -26,7 +26,7 @@ pub use encode::ServiceIdentity;
 
 /// The maximum number of requests in one export.
 const MAX_BATCH: usize = 256;
-/// How long a request waits for others to share an export.
+/// The time for which a request waits for others to share an export.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The export task.

@@ -109,12 +109,12 @@ impl LabelSet for RobotsFetchOutcome {
     }
 }
 
-/// What is counted: the setting `telemetry.metrics`.
+/// The amount of metrics: the setting `telemetry.metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsMode {
     /// Everything.
     Everything,
-    /// Nothing about requests, connections and hosts.
+    /// Only families that do not count requests, connections and hosts.
     Nothing,
 }
 
@@ -125,7 +125,7 @@ label_values! {
         Read = "read",
         /// It was changed.
         Changed = "changed",
-        /// Nothing could be read from it.
+        /// It could not be parsed.
         Unreadable = "unreadable",
         /// Its content was to be compared, but exceeds the size that may be buffered.
         TooLarge = "too_large",

@@ -33,7 +33,7 @@ use writer::TapMode;
 
 /// The destination of the lines.
 pub enum LogDestination {
-    /// None. Lines are built only for the tap: those of refusals, and the others while the tap is followed.
+    /// No destination. Lines are built only for the tap: those of refusals, and the others while the tap is followed.
     None,
     /// Standard error.
     Stderr,
@@ -57,7 +57,7 @@ impl fmt::Debug for LogDestination {
     }
 }
 
-/// What happens when lines arrive faster than they can be written, or cannot be written at all.
+/// The action taken when lines arrive faster than they can be written, or cannot be written at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFullAction {
     /// The line is lost, and counted in `crawlgate_decision_log_dropped_total`.
@@ -93,7 +93,7 @@ impl LogFileRotation {
     };
 }
 
-/// Whether queries of URLs are logged.
+/// The treatment of the query of a URL in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryVisibility {
     /// The query is shown.
@@ -138,9 +138,9 @@ pub struct LogSettings {
     pub rotate: Option<LogFileRotation>,
     /// The share of allowed requests that is logged; rejections and shadow rejections always are.
     pub allow_sample: SampleRate,
-    /// What happens when the log cannot keep up.
+    /// The action taken when the log cannot keep up.
     pub on_full: LogFullAction,
-    /// Whether queries of URLs are logged.
+    /// The treatment of the query of a URL in the log.
     pub query: QueryVisibility,
     /// The maximum number of bytes that wait for the writer, usually [`LogSettings::DEFAULT_QUEUE_BYTES`].
     pub queue_bytes: usize,

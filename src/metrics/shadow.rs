@@ -64,7 +64,7 @@ pub enum ShadowSource {
 /// The change that a shadow would make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShadowChange {
-    /// None: its verdict is that of the active policy.
+    /// No change: its verdict is that of the active policy.
     Unchanged,
     /// It would refuse what the active policy allows.
     WouldReject,

@@ -38,7 +38,7 @@ struct LossReport {
     lost_since: u64,
 }
 
-/// How often a batch is tried.
+/// The number of attempts for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RetryMode {
     One,

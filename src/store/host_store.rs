@@ -49,7 +49,7 @@ pub struct Lease {
 /// The outcome of a granted request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseOutcome {
-    /// Nothing was sent; the grant is returned.
+    /// The request was not sent; the grant is returned.
     Unused,
     /// The request was sent, but the outcome says nothing about the host: the client has left, or the response
     /// was recorded before.

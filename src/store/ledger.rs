@@ -147,9 +147,7 @@ impl Ledger {
     /// If another process uses it, a later version has written it, or it cannot be read.
     pub fn open(directory: &Path, settings: LedgerSettings) -> Result<Self, LedgerOpenError> {
         let location = LedgerLocation::in_directory(directory);
-        std::fs::create_dir_all(directory).map_err(|error| {
-            LedgerOpenError::Unreadable(location.path().to_owned(), error.to_string())
-        })?;
+        std::fs::create_dir_all(directory).map_err(|error| location.unreadable_error(error))?;
         Self::open_at(location, settings)
     }
 
@@ -178,16 +176,13 @@ impl Ledger {
         let max_unflushed_bytes = settings.cache / 2;
         let record_cache_bytes = settings.cache / 4;
         let page_cache_bytes = settings.cache / 4;
-        let unreadable = |error: &dyn fmt::Display| {
-            LedgerOpenError::Unreadable(location.path().to_owned(), error.to_string())
-        };
         let database = LedgerDatabase::open(&location, page_cache_bytes)?;
         let state = database
             .writer_state()
-            .map_err(|error| unreadable(&error))?;
+            .map_err(|error| location.unreadable_error(error))?;
         let records = database
             .record_count()
-            .map_err(|error| unreadable(&error))?;
+            .map_err(|error| location.unreadable_error(error))?;
         let urls = CrawlStatus::ALL.map(|status| {
             state
                 .urls
@@ -216,17 +211,17 @@ impl Ledger {
         };
         database
             .replay_journal(|change| inner.replay_change(change))
-            .map_err(|error| unreadable(&error))?;
+            .map_err(|error| location.unreadable_error(error))?;
         inner
             .view
             .publish(&database)
-            .map_err(|error| unreadable(&error))?;
+            .map_err(|error| location.unreadable_error(error))?;
         let inner = Arc::new(inner);
         let writer = LedgerWriter::new(Arc::clone(&inner), database, state);
         let thread = Builder::new()
             .name("ledger".into())
             .spawn(move || writer.run());
-        let mut threads = vec![thread.map_err(|error| unreadable(&error))?];
+        let mut threads = vec![thread.map_err(|error| location.unreadable_error(error))?];
         if records > 0 {
             let inner = Arc::clone(&inner);
             // Until the filter is filled, look-ups go to the tables.

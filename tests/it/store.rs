@@ -122,7 +122,7 @@ fn what_is_idle_is_forgotten_and_nothing_else() {
     hand.advance(59 * SECOND);
     assert_eq!(store.sweep(clock.now()).hosts, 1_001);
     hand.advance(2 * SECOND);
-    // Its lease has expired, but somebody has it and may still say what came of it.
+    // Its lease has expired, but still exists and may report an outcome.
     assert_eq!(
         store.sweep(clock.now()),
         StoreStats {
@@ -136,7 +136,7 @@ fn what_is_idle_is_forgotten_and_nothing_else() {
     assert_eq!(store.sweep(clock.now()), StoreStats::default());
 }
 
-/// Requests as they come to one key: some wait, some are slow to be sent, some never end.
+/// Requests for one key: some wait, some are slow to be sent, some never end.
 struct Traffic {
     store: HostStore,
     clock: Clock,
@@ -260,7 +260,7 @@ impl Traffic {
         let (mut came, mut steps) = (0, 0);
         while self.ended < all {
             steps += 1;
-            assert!(steps < 100_000, "somebody waits for ever: {:?}", self.pace);
+            assert!(steps < 100_000, "a request waits for ever: {:?}", self.pace);
             if came < all && self.rng.u8(..) < 100 {
                 self.waiting.push(self.clock.now());
                 came += 1;
@@ -278,7 +278,7 @@ impl Traffic {
     }
 
     fn check(&self) {
-        // Without a delay nobody says when a head is sent, and grants are what counts.
+        // Without a delay, sending is not recorded, and grants count.
         let (delay, gaps) = (self.pace.delay, |times: &[Instant]| {
             times
                 .windows(2)

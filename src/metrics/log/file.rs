@@ -73,7 +73,7 @@ enum WritePosition {
     Torn,
 }
 
-/// Whether the path still refers to the open file.
+/// The relation between the path and the open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathState {
     Current,

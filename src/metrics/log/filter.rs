@@ -42,7 +42,7 @@ enum ValuePattern {
     Glob(ValueGlob),
 }
 
-/// Text with `*` in it, each of which matches any text.
+/// Text with `*` in it; each `*` matches any text.
 #[derive(Clone, Debug)]
 struct ValueGlob {
     /// The text before the first `*`.

@@ -56,11 +56,11 @@ pub(super) struct LogQueue {
     opened_at: Instant,
     /// Milliseconds from `opened_at` to the last loss, plus one; 0 is never.
     last_loss: AtomicU64,
-    /// The same for the first loss that was not logged yet.
+    /// The time of the first loss that was not logged yet, in the form of `last_loss`.
     first_unreported_loss: AtomicU64,
     lost_lines: AtomicU64,
     reported_losses: AtomicU64,
-    /// The same for the start or the last progress of the current write; 0 if there is none.
+    /// The time of the start or the last progress of the current write, in the form of `last_loss`; 0 without a write.
     write_progress_at: AtomicU64,
 }
 
@@ -132,7 +132,7 @@ pub(super) enum LossReportTiming {
     Final,
 }
 
-/// Whether there are losses that were not logged yet.
+/// `Some` if there are losses that were not logged yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnreportedLosses {
     None,
@@ -158,7 +158,7 @@ pub(super) enum LogPhase {
     Ended,
 }
 
-/// What the writer has to do now.
+/// The current task of the writer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriterOrders {
     pub(super) phase: LogPhase,
@@ -166,7 +166,7 @@ pub(super) struct WriterOrders {
     pub(super) urgency: WriterUrgency,
 }
 
-/// Whether the writer may wait a little for more lines.
+/// The urgency of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriterUrgency {
     None,

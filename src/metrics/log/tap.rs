@@ -88,7 +88,7 @@ pub struct TapFollower {
 /// An event for a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowEvent {
-    /// Whole lines, each with its line feed.
+    /// Complete lines, each with its line feed.
     Lines(Bytes),
     /// The number of lines that were lost: the follower is too slow, or the log was full.
     Lost(u64),

@@ -26,7 +26,7 @@ const REPORT_INTERVAL: Duration = Duration::from_millis(500);
 /// The buffer capacity that is kept after a burst.
 const KEPT_CAPACITY: usize = 1 << 20;
 
-/// Whether the tap receives the written lines, or has lines of its own.
+/// The lines that the tap receives: the written ones, or separate ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TapMode {
     Written,
@@ -328,7 +328,7 @@ impl Drop for LogWriter {
     }
 }
 
-/// Whether the batch is finished.
+/// The result of trying to write a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BatchOutcome {
     Finished,

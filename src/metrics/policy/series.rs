@@ -212,7 +212,7 @@ pub(super) struct RuleCounters {
     matched: IntCounter,
     allowed: OnceLock<IntCounter>,
     rejected: OnceLock<IntCounter>,
-    /// Whole seconds from the first load to the last match, plus one; 0 before the first match.
+    /// The number of whole seconds from the first load to the last match, plus one; 0 before the first match.
     last_match: AtomicU32,
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::model::reason::Reason;
 use crate::urls::target::{HostTarget, UrlTarget};
 
-/// How much of a refused URL the log keeps: the option `record`, with `by-log` resolved.
+/// The part of a refused URL that the log keeps: the option `record`, with `by-log` resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlRetention {
     /// The URL and its host.
@@ -39,12 +39,12 @@ pub(crate) enum ResponseProgress {
     Complete,
 }
 
-/// How a request is counted. A tunnel is no longer in flight once it is open.
+/// The way in which a request is counted. A tunnel is no longer in flight once it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountMode {
     Counted,
     Tunnel,
-    /// Not at all: it is not a request of its own.
+    /// Not at all: the requests inside a tunnel are counted instead.
     Discarded,
 }
 

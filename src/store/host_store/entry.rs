@@ -19,7 +19,7 @@ use crate::pacing::response_class::{Challenge, ResponseClass};
 
 use super::{HostSnapshot, LeaseOutcome, StoreStats};
 
-/// How long latency and ban signals are kept after the last request, in addition to the time that a
+/// The time for which latency and ban signals are kept after the last request, in addition to the time that a
 /// limiter is kept.
 const LEARNED_RETENTION: Duration = Duration::from_secs(600);
 

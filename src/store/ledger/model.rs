@@ -98,27 +98,34 @@ fn content(number: u64) -> LedgerKey {
     LedgerKey::for_content("news", "h.test", &number.to_string())
 }
 
+fn answered(
+    status: u16,
+    crawl_status: CrawlStatus,
+    failure: Option<FailureKind>,
+    document: Option<DeliveredDocument>,
+) -> ObservationOutcome {
+    ObservationOutcome::Answered(ObservedAnswer {
+        status,
+        crawl_status,
+        intent: None,
+        code: None,
+        failure,
+        document,
+    })
+}
+
+fn refused(intent: Intent, code: Option<u16>, recording: RefusalRecording) -> ObservationOutcome {
+    ObservationOutcome::Refused(ObservedRefusal {
+        crawl_status: CrawlStatus::Filter,
+        intent,
+        code,
+        recording,
+    })
+}
+
 fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
     let url = random.u64(..URLS);
     let mut found = None;
-    let answered = |status, outcome, failing, document| {
-        ObservationOutcome::Answered(ObservedAnswer {
-            status,
-            crawl_status: outcome,
-            intent: None,
-            code: None,
-            failure: failing,
-            document,
-        })
-    };
-    let refused = |intent, code, record| {
-        ObservationOutcome::Refused(ObservedRefusal {
-            crawl_status: CrawlStatus::Filter,
-            intent,
-            code,
-            recording: record,
-        })
-    };
     let what = match random.u8(..10) {
         0..4 => {
             found = random.bool().then(|| content(random.u64(..CONTENTS)));
@@ -289,6 +296,13 @@ fn a_content_leads_to_the_first_url_that_still_has_it() {
     assert_eq!(found(7).as_deref(), Some("u2"));
 }
 
+fn key_in_memory(ledger: &Ledger, number: u64) -> Option<LedgerKey> {
+    let memtable = &ledger.inner().memtable;
+    memtable
+        .lock_shard(content(number))
+        .key_by_content(content(number))
+}
+
 #[test]
 fn a_content_that_was_left_does_not_stay_in_memory_over_a_crash_either() {
     let folder = LedgerDirectory::new("left");
@@ -299,18 +313,17 @@ fn a_content_that_was_left_does_not_stay_in_memory_over_a_crash_either() {
         update.content_key = Some(content(found));
         ledger.record(update);
     }
-    let leads = |ledger: &Ledger, number| {
-        ledger
-            .inner()
-            .memtable
-            .lock_shard(content(number))
-            .key_by_content(content(number))
-    };
-    assert_eq!((leads(&ledger, 7), leads(&ledger, 8)), (None, Some(key(1))));
+    assert_eq!(
+        (key_in_memory(&ledger, 7), key_in_memory(&ledger, 8)),
+        (None, Some(key(1)))
+    );
     block_on(ledger.flush());
     ledger.abandon();
     let ledger = folder.open();
-    assert_eq!((leads(&ledger, 7), leads(&ledger, 8)), (None, Some(key(1))));
+    assert_eq!(
+        (key_in_memory(&ledger, 7), key_in_memory(&ledger, 8)),
+        (None, Some(key(1)))
+    );
 }
 
 #[test]
@@ -344,16 +357,9 @@ fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart
 fn remaining_events(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
     let ledger = Ledger::in_memory(TOLERANCE);
     for (url, at) in (0..).zip(times) {
-        let answered = ObservedAnswer {
-            status: 404,
-            crawl_status: CrawlStatus::NotFound,
-            intent: None,
-            code: None,
-            failure: Some(FailureKind::Permanent),
-            document: None,
-        };
+        let failure = Some(FailureKind::Permanent);
         let seen = UrlObservation {
-            outcome: ObservationOutcome::Answered(answered),
+            outcome: answered(404, CrawlStatus::NotFound, failure, None),
             ..random(&mut fastrand::Rng::new(), *at).observation
         };
         ledger.record(LedgerUpdate {
@@ -380,18 +386,11 @@ fn remaining_events(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
 
 /// A delivered document of a URL without a record.
 fn new_document(url: u64) -> LedgerUpdate {
-    let what = ObservationOutcome::Answered(ObservedAnswer {
-        status: 200,
-        crawl_status: CrawlStatus::Accepted,
-        intent: None,
-        code: None,
-        failure: None,
-        document: Some(DeliveredDocument::default()),
-    });
+    let document = Some(DeliveredDocument::default());
     LedgerUpdate {
         key: key(url),
         observation: UrlObservation {
-            outcome: what,
+            outcome: answered(200, CrawlStatus::Accepted, None, document),
             ..random(&mut fastrand::Rng::new(), 1).observation
         },
         content_key: None,

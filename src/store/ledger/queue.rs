@@ -15,7 +15,7 @@ use super::LedgerFullAction;
 use super::database::RetentionCutoff;
 use super::journal::{JournalChange, JournalPages};
 
-/// How long the writer waits for more changes, so that a batch is worth a commit.
+/// The time for which the writer waits for more changes, so that a batch is worth a commit.
 const GATHER_TIME: Duration = Duration::from_secs(1);
 /// The number of changes that are written without waiting for more.
 const FLUSH_THRESHOLD: usize = 4_096;
@@ -53,7 +53,7 @@ pub(super) struct WriteBatch {
     pub(super) last_change: u64,
 }
 
-/// What the writer does after a batch.
+/// The writer's next step after a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriterCommand {
     /// Continues.

@@ -1,5 +1,6 @@
 //! The location of the tables, and the errors of opening them.
 
+use std::fmt;
 use std::fs::OpenOptions;
 use std::path::{Path, PathBuf};
 
@@ -53,6 +54,11 @@ impl LedgerLocation {
             Self::File(path) => path,
             Self::Memory => Path::new(""),
         }
+    }
+
+    /// Returns the error for a ledger that cannot be opened.
+    pub(crate) fn unreadable_error(&self, error: impl fmt::Display) -> LedgerOpenError {
+        LedgerOpenError::Unreadable(self.path().to_owned(), error.to_string())
     }
 
     /// Returns the number of bytes used on disk.
