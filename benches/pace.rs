@@ -59,8 +59,8 @@ fn crawl(store: &HostStore, hosts: &[String], pace: &HostPace, now: Instant) {
         ) else {
             panic!("{name} has to wait")
         };
-        store.renew(&lease, now);
-        store.release(lease, LeaseOutcome::Answered, now);
+        lease.renew(now);
+        lease.release(LeaseOutcome::Answered, now);
     }
 }
 
@@ -84,7 +84,7 @@ fn longest_look(hosts: &[String]) -> Duration {
 
 fn figures() {
     let (clock, hand) = Clock::manual();
-    let (store, hosts) = (HostStore::embedded(), hosts());
+    let (store, hosts) = (HostStore::new(), hosts());
     heap::give_back();
     let before = resident();
     let began = Instant::now();
@@ -92,9 +92,9 @@ fn figures() {
     let first = began.elapsed();
     let with_all = resident();
     let began = Instant::now();
-    let census = store.sweep(clock.now());
+    let stats = store.sweep(clock.now());
     let counted = began.elapsed();
-    assert_eq!(census.hosts, HOSTS);
+    assert_eq!(stats.hosts, HOSTS);
     let began = Instant::now();
     let mut listed = 0;
     store.for_each_host(clock.now(), |_, _| listed += 1);
@@ -143,13 +143,13 @@ fn resident() -> usize {
 /// The store alone, on one host.
 #[divan::bench(sample_size = 1000)]
 fn admit_and_release(bencher: Bencher<'_, '_>) {
-    let (store, now) = (HostStore::embedded(), Instant::now());
+    let (store, now) = (HostStore::new(), Instant::now());
     let key = LimiterKey {
         name: "www.example.com",
         kind: RequestKind::Navigation,
     };
     bencher.bench_local(|| match store.admit(key, &HostPace::UNLIMITED, now) {
-        PaceDecision::Go(lease) => store.release(lease, LeaseOutcome::Answered, now),
+        PaceDecision::Go(lease) => lease.release(LeaseOutcome::Answered, now),
         PaceDecision::Wait(_) => panic!("nobody else is there"),
     });
 }
@@ -157,7 +157,7 @@ fn admit_and_release(bencher: Bencher<'_, '_>) {
 /// The same among 100,000 hosts, one after the other: the host is hardly ever in a cache.
 #[divan::bench(sample_size = 1000)]
 fn admit_and_release_among_all(bencher: Bencher<'_, '_>) {
-    let (store, hosts, now) = (HostStore::embedded(), hosts(), Instant::now());
+    let (store, hosts, now) = (HostStore::new(), hosts(), Instant::now());
     crawl(&store, &hosts, &HostPace::UNLIMITED, now);
     let mut next = (0..HOSTS).map(|n| n * 7_919 % HOSTS).cycle();
     bencher.bench_local(|| {
@@ -173,7 +173,7 @@ fn admit_and_release_among_all(bencher: Bencher<'_, '_>) {
             &HostPace::UNLIMITED,
             now,
         ) {
-            PaceDecision::Go(lease) => store.release(lease, LeaseOutcome::Answered, now),
+            PaceDecision::Go(lease) => lease.release(LeaseOutcome::Answered, now),
             PaceDecision::Wait(_) => panic!("nobody else is there"),
         }
     });
@@ -189,7 +189,7 @@ fn hold_and_slot(bencher: Bencher<'_, '_>) {
         max_wait: Duration::from_secs(60),
     };
     let hold = Arc::new(AdmissionQueue::new(
-        HostStore::embedded(),
+        HostStore::new(),
         limits,
         Clock::system(),
         metrics,

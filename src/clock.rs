@@ -1,7 +1,7 @@
-//! The only reader of time; everything else takes time as an argument or asks a [`Clock`] that it was handed.
+//! The only reader of time. Everything else takes times as arguments, or has a [`Clock`].
 //!
-//! Pace, time-outs and durations use [`Clock::now`], which never goes back; [`Clock::wall`] is for texts, schedules
-//! and expiry dates. Sleeping is tokio's business and is not here.
+//! Pace, time-outs and durations use [`Clock::now`], which never goes back; [`Clock::wall_time`] is for output, schedules
+//! and expiry dates. Sleeping is done with tokio.
 
 #![allow(clippy::disallowed_methods, reason = "this file is where time is read")]
 
@@ -10,7 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-/// Tells the time: the machine's, or one that a test moves by hand. Cheap to clone.
+use time::UtcDateTime;
+
+/// A source of time: the system's, or one that a test moves. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Clock(ClockSource);
 
@@ -28,16 +30,16 @@ struct ManualClockState {
     wall_offset_s: AtomicI64,
 }
 
-/// Where the wall time of a manual clock begins: 2026-01-01T00:00:00Z, in seconds since 1970.
+/// The initial wall time of a manual clock: 2026-01-01T00:00:00Z, in seconds since 1970.
 const MANUAL_EPOCH: Duration = Duration::from_secs(1_767_225_600);
 
 impl Clock {
-    /// The machine's clock.
+    /// Returns the system's clock.
     pub fn system() -> Self {
         Self(ClockSource::System)
     }
 
-    /// A clock that stands still until its [`ManualClock`] moves it; its wall time begins at 2026-01-01T00:00:00Z.
+    /// Returns a clock that only its [`ManualClock`] moves; its wall time starts at 2026-01-01T00:00:00Z.
     pub fn manual() -> (Self, ManualClock) {
         let manual = Arc::new(ManualClockState {
             start: Instant::now(),
@@ -50,13 +52,13 @@ impl Clock {
         )
     }
 
-    /// The time of the tokio runtime that it is made in, by which everything there also sleeps: a runtime whose time is
-    /// stopped lets hours pass in an instant. Its wall time begins at 2026-01-01T00:00:00Z.
+    /// Returns the clock of the current tokio runtime, which sleeping there follows, too: with paused time, hours pass in
+    /// an instant. Its wall time starts at 2026-01-01T00:00:00Z.
     pub fn from_runtime() -> Self {
         Self(ClockSource::Runtime(tokio::time::Instant::now()))
     }
 
-    /// Monotonic time.
+    /// Returns the monotonic time.
     pub fn now(&self) -> Instant {
         match &self.0 {
             ClockSource::System => Instant::now(),
@@ -65,7 +67,7 @@ impl Clock {
         }
     }
 
-    /// Wall time; it may jump.
+    /// Returns the wall time, which may jump.
     pub fn wall_time(&self) -> SystemTime {
         match &self.0 {
             ClockSource::System => SystemTime::now(),
@@ -81,30 +83,28 @@ impl ManualClockState {
     }
 
     fn wall_since_epoch(&self) -> Duration {
-        let (there, jumped) = (
-            MANUAL_EPOCH + self.elapsed(),
-            self.wall_offset_s.load(Ordering::Acquire),
-        );
-        let by = Duration::from_secs(jumped.unsigned_abs());
-        if jumped < 0 {
-            there.saturating_sub(by)
+        let unadjusted = MANUAL_EPOCH + self.elapsed();
+        let offset = self.wall_offset_s.load(Ordering::Acquire);
+        let by = Duration::from_secs(offset.unsigned_abs());
+        if offset < 0 {
+            unadjusted.saturating_sub(by)
         } else {
-            there.saturating_add(by)
+            unadjusted.saturating_add(by)
         }
     }
 }
 
-/// A stretch of monotonic time: when something began, and how long it took.
+/// A span of monotonic time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan {
-    /// When it began.
+    /// The start.
     pub start: Instant,
-    /// How long it took.
+    /// The duration.
     pub duration: Duration,
 }
 
 impl TimeSpan {
-    /// From one reading to another; nothing if they are out of order.
+    /// Returns the span between two times; empty if they are out of order.
     pub fn between(began: Instant, ended: Instant) -> Self {
         Self {
             start: began,
@@ -112,13 +112,13 @@ impl TimeSpan {
         }
     }
 
-    /// When it was over.
+    /// Returns the end of the span.
     pub fn end(self) -> Instant {
         self.start.checked_add(self.duration).unwrap_or(self.start)
     }
 }
 
-/// Moves the [`Clock`] that it came with, and all clones of that clock.
+/// Moves the [`Clock`] that it was created with, and all its clones.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<ManualClockState>);
 
@@ -129,7 +129,7 @@ impl ManualClock {
         self.0.advanced_ns.fetch_add(ns, Ordering::AcqRel);
     }
 
-    /// Sets wall time alone forward or back, as people do; never before 1970.
+    /// Moves only the wall time, forward or back, as an administrator may do; never before 1970.
     pub fn adjust_wall_time(&self, seconds: i64) {
         self.0.wall_offset_s.fetch_add(seconds, Ordering::AcqRel);
     }
@@ -137,7 +137,7 @@ impl ManualClock {
 
 /// A wall time as RFC 3339 text with milliseconds, in UTC: `2026-01-01T00:00:00.000Z`.
 ///
-/// Times before 1970 are shown as 1970.
+/// Times before 1970 or after 9999 are shown as the first or last moment of this range.
 #[derive(Clone, Copy, Debug)]
 pub struct Rfc3339(pub SystemTime);
 
@@ -148,19 +148,17 @@ impl fmt::Display for Rfc3339 {
 }
 
 impl Rfc3339 {
-    /// The text in place, all of it ASCII: one is written for each line of the log. Years have four digits.
+    /// Formats the time as ASCII without an allocation: it is called for each line of the log.
     pub fn to_ascii(self) -> [u8; 24] {
-        let since = self
-            .0
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        let (days, second) = (since.as_secs() / 86_400, since.as_secs() % 86_400);
-        let (year, month, day) = civil_from_days(days);
-        let [y1, y2, y3, y4] = digits(year);
-        let ([.., m1, m2], [.., d1, d2]) = (digits(month), digits(day));
-        let ([.., h1, h2], [.., n1, n2]) = (digits(second / 3_600), digits(second / 60 % 60));
-        let ([.., s1, s2], [_, l1, l2, l3]) =
-            (digits(second % 60), digits(since.subsec_millis().into()));
+        let time = utc(self.0);
+        let (year, month, day) = time.to_calendar_date();
+        let [y1, y2, y3, y4] = digits(year.unsigned_abs());
+        let [.., m1, m2] = digits(u8::from(month).into());
+        let [.., d1, d2] = digits(day.into());
+        let [.., h1, h2] = digits(time.hour().into());
+        let [.., n1, n2] = digits(time.minute().into());
+        let [.., s1, s2] = digits(time.second().into());
+        let [_, l1, l2, l3] = digits(time.millisecond().into());
         [
             y1, y2, y3, y4, b'-', m1, m2, b'-', d1, d2, b'T', h1, h2, b':', n1, n2, b':', s1, s2,
             b'.', l1, l2, l3, b'Z',
@@ -168,38 +166,24 @@ impl Rfc3339 {
     }
 }
 
-/// The last four digits of a number.
-fn digits(number: u64) -> [u8; 4] {
+/// Returns the last four digits of a number.
+fn digits(number: u32) -> [u8; 4] {
     [1_000, 100, 10, 1].map(|place| b'0' + (number / place % 10) as u8)
 }
 
-/// The year of a wall time, in UTC; of times before 1970 that year.
+/// Returns the year of a wall time, in UTC; 1970 for earlier times.
 pub fn utc_year(wall: SystemTime) -> u16 {
+    u16::try_from(utc(wall).year()).unwrap_or(u16::MAX)
+}
+
+fn utc(wall: SystemTime) -> UtcDateTime {
     let since = wall
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    u16::try_from(civil_from_days(since.as_secs() / 86_400).0).unwrap_or(u16::MAX)
-}
-
-/// Year, month and day of a count of days since 1970-01-01.
-///
-/// Howard Hinnant's `civil_from_days`: years are counted from March, so that the leap day is the last of its year.
-fn civil_from_days(days: u64) -> (u64, u64, u64) {
-    let from_0000_03_01 = days + 719_468;
-    let era = from_0000_03_01 / 146_097;
-    let day_of_era = from_0000_03_01 % 146_097;
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 {
-        from_march + 3
-    } else {
-        from_march - 9
-    };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    (year, month, day)
+    time::Duration::try_from(since)
+        .ok()
+        .and_then(|since| UtcDateTime::UNIX_EPOCH.checked_add(since))
+        .unwrap_or(UtcDateTime::MAX)
 }
 
 #[cfg(test)]
@@ -210,7 +194,8 @@ mod tests {
     fn a_manual_clock_moves_only_by_hand_and_with_its_clones() {
         let (clock, hand) = Clock::manual();
         let other = clock.clone();
-        let (now, wall) = (clock.now(), clock.wall_time());
+        let now = clock.now();
+        let wall = clock.wall_time();
         assert_eq!(other.now(), now);
         hand.advance(Duration::from_millis(1_500));
         assert_eq!(other.now() - now, Duration::from_millis(1_500));
@@ -228,11 +213,10 @@ mod tests {
 
     #[test]
     fn a_year_begins_at_midnight() {
-        let at = |secs| utc_year(SystemTime::UNIX_EPOCH + Duration::from_secs(secs));
-        assert_eq!(
-            (at(0), at(1_767_225_599), at(1_767_225_600)),
-            (1970, 2025, 2026)
-        );
+        for (secs, year) in [(0, 1970), (1_767_225_599, 2025), (1_767_225_600, 2026)] {
+            let at = SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
+            assert_eq!(utc_year(at), year);
+        }
     }
 
     #[test]
@@ -244,6 +228,8 @@ mod tests {
             (1_709_251_199, 7, "2024-02-29T23:59:59.007Z"),
             (1_767_225_599, 0, "2025-12-31T23:59:59.000Z"),
             (4_107_542_400, 0, "2100-03-01T00:00:00.000Z"),
+            (253_402_300_799, 999, "9999-12-31T23:59:59.999Z"),
+            (253_402_300_800, 0, "9999-12-31T23:59:59.999Z"),
         ] {
             let wall =
                 SystemTime::UNIX_EPOCH + Duration::from_secs(secs) + Duration::from_millis(ms);

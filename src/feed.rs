@@ -1,7 +1,8 @@
-//! The ledger's events on their way out: a file that lines are appended to, and a webhook that batches are posted to.
+//! Delivery of the ledger's events: to a file that lines are appended to, and to a webhook that receives
+//! batches.
 //!
-//! Each has a cursor of its own, which is kept with the ledger once the events behind it are delivered: a crash between the
-//! two sends some of them again, under the same `id`, and loses none. Requests never wait for any of this.
+//! Each target has its own cursor, stored with the ledger once events are delivered: a crash in between
+//! sends some of them again, under the same `id`, and loses none. Requests never wait for delivery.
 
 mod file;
 mod sink;
@@ -25,22 +26,22 @@ use file::EventFile;
 use sink::{FeedDelivery, FeedDestination, FeedSink};
 use webhook::Webhook;
 
-/// How long a disk that fails is left alone.
+/// The delay before a failing disk is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Events with their numbers.
 type EventBatch = Vec<(FeedCursor, Arc<LedgerEvent>)>;
 
-/// Where events go.
+/// The targets of the feed.
 #[derive(Debug)]
 pub struct FeedSettings {
-    /// Lines are appended to this file.
+    /// The file that lines are appended to.
     pub file: Option<PathBuf>,
-    /// Batches are posted here; those that it does not take are appended to the file beside it.
+    /// The endpoint that batches are posted to, and the file for events that it rejects.
     pub webhook: Option<(Endpoint, PathBuf)>,
 }
 
-/// The tasks that bring events out.
+/// The tasks that deliver events.
 #[derive(Debug)]
 pub struct Feed {
     stop: watch::Sender<()>,
@@ -48,40 +49,40 @@ pub struct Feed {
 }
 
 impl Feed {
-    /// Goes on where it was when it last ended. Must be called inside a tokio runtime.
+    /// Starts delivery where it last ended. Must be called inside a tokio runtime.
     pub fn start(settings: FeedSettings, ledger: &Ledger, metrics: &Metrics) -> Self {
-        let file = settings.file.map(|path| {
-            (
+        let (stop, stopped) = watch::channel(());
+        let mut destinations = Vec::new();
+        if let Some(path) = settings.file {
+            destinations.push((
                 FeedTarget::File,
                 FeedDestination::File(EventFile::new(path)),
-            )
-        });
-        let webhook = settings.webhook.map(|(endpoint, dead)| {
-            (
+            ));
+        }
+        if let Some((endpoint, dead)) = settings.webhook {
+            let webhook = Box::new(Webhook::new(endpoint));
+            let rejected = EventFile::new(dead);
+            destinations.push((
                 FeedTarget::Webhook,
-                FeedDestination::Webhook(Box::new(Webhook::new(endpoint)), EventFile::new(dead)),
-            )
-        });
-        let (stop, stopped) = watch::channel(());
-        let start = |(out, outlet)| {
-            let reader = FeedReader::new(ledger.clone(), out);
-            tokio::spawn(run_feed(
-                reader,
-                FeedSink {
-                    target: out,
-                    destination: outlet,
-                    metrics: metrics.clone(),
-                },
-                stopped.clone(),
-            ))
-        };
-        let tasks = file.into_iter().chain(webhook).map(start).collect();
+                FeedDestination::Webhook(webhook, rejected),
+            ));
+        }
+        let mut tasks = Vec::new();
+        for (target, destination) in destinations {
+            let reader = FeedReader::new(ledger.clone(), target);
+            let sink = FeedSink {
+                target,
+                destination,
+                metrics: metrics.clone(),
+            };
+            tasks.push(tokio::spawn(run_feed(reader, sink, stopped.clone())));
+        }
         Self { stop, tasks }
     }
 
-    /// Delivers what is left, within this time, and ends. What is not delivered then is when it next starts.
+    /// Delivers what is left, within this time, and ends. The rest is delivered after the next start.
     pub async fn close(self, within: Duration) {
-        // The ends of all tasks are waited for together: each began when the first was told.
+        // All tasks end together: each is notified before the first is awaited.
         let _ = self.stop.send(());
         let ends = async {
             for task in self.tasks {
@@ -104,7 +105,7 @@ async fn run_feed(mut reader: FeedReader, sink: FeedSink, mut stop: watch::Recei
             FeedDelivery::Stopped => break,
         }
     }
-    // Once more, each batch once: what an origin's last answers owed goes out before the end, if it can.
+    // Deliver the remaining batches, each tried once, so that the last events go out before the end.
     loop {
         let batch = reader.available_batch().await.unwrap_or_default();
         if batch.is_empty() || sink.try_deliver(&batch).await.is_err() {
@@ -114,7 +115,7 @@ async fn run_feed(mut reader: FeedReader, sink: FeedSink, mut stop: watch::Recei
     }
 }
 
-/// Where in the feed an outlet is.
+/// The position of a target in the feed.
 #[derive(Debug)]
 struct FeedReader {
     ledger: Ledger,
@@ -124,20 +125,20 @@ struct FeedReader {
 }
 
 impl FeedReader {
-    fn new(ledger: Ledger, out: FeedTarget) -> Self {
-        let cursor = stored_cursor(&ledger, out);
+    fn new(ledger: Ledger, target: FeedTarget) -> Self {
+        let cursor = stored_cursor(&ledger, target);
         Self {
             last_event: ledger.subscribe(),
             ledger,
-            target: out,
+            target,
             cursor,
         }
     }
 
-    /// The next events, once there are some.
+    /// Waits for the next events.
     async fn next_batch(&mut self) -> EventBatch {
         loop {
-            // What comes from here on wakes us, however soon.
+            // An event that arrives from here on wakes this task.
             self.last_event.borrow_and_update();
             let Ok(batch) = self.available_batch().await else {
                 sleep(RETRY_DELAY).await;
@@ -147,19 +148,17 @@ impl FeedReader {
                 return batch;
             }
             if self.last_event.changed().await.is_err() {
-                // The ledger is closed: there is nothing more to come.
+                // The ledger is closed: no further events come.
                 std::future::pending::<()>().await;
             }
         }
     }
 
-    /// The next events, if there are some.
+    /// Returns the next events, if there are any.
     async fn available_batch(&self) -> Result<EventBatch, LedgerUnavailable> {
-        let (ledger, cursor, most) = (
-            self.ledger.clone(),
-            self.cursor,
-            sink::batch_size(self.target),
-        );
+        let ledger = self.ledger.clone();
+        let cursor = self.cursor;
+        let most = sink::batch_size(self.target);
         let read = tokio::task::spawn_blocking(move || ledger.events(cursor, most));
         read.await.unwrap_or(Err(LedgerUnavailable))
     }
@@ -174,7 +173,7 @@ impl FeedReader {
         self.report_backlog(sink);
     }
 
-    /// Shows how many are still to go.
+    /// Updates the metric of undelivered events.
     fn report_backlog(&self, sink: &FeedSink) {
         sink.metrics.set_feed_backlog(
             self.target,
@@ -183,25 +182,27 @@ impl FeedReader {
     }
 }
 
-/// The last event that every outlet in use has delivered: those behind it must not be forgotten.
+/// Returns the last event that every configured target has delivered; later events must be kept.
 pub fn delivered_cursor(
     ledger: &Ledger,
-    outlets: impl IntoIterator<Item = FeedTarget>,
+    targets: impl IntoIterator<Item = FeedTarget>,
 ) -> FeedCursor {
-    let cursors = outlets.into_iter().map(|out| stored_cursor(ledger, out));
+    let cursors = targets
+        .into_iter()
+        .map(|target| stored_cursor(ledger, target));
     cursors.min().unwrap_or(ledger.stats().last_event)
 }
 
-fn stored_cursor(ledger: &Ledger, out: FeedTarget) -> FeedCursor {
+fn stored_cursor(ledger: &Ledger, target: FeedTarget) -> FeedCursor {
     let kept = ledger
-        .load_value(cursor_name(out))
+        .load_value(cursor_name(target))
         .and_then(|bytes| bytes.try_into().ok());
     FeedCursor(kept.map_or(0, u64::from_be_bytes))
 }
 
-/// Under which the ledger keeps a cursor.
-fn cursor_name(out: FeedTarget) -> &'static str {
-    match out {
+/// Returns the name under which the ledger stores a cursor.
+fn cursor_name(target: FeedTarget) -> &'static str {
+    match target {
         FeedTarget::File => "feed:file",
         FeedTarget::Webhook => "feed:webhook",
     }

@@ -1,25 +1,25 @@
-//! Memory that a burst of connections took, given back to the system when they have gone.
+//! Returning memory to the system after a burst of connections.
 //!
-//! glibc keeps what is freed below something that is still in use, for as long as the process lives: a thousand clients
-//! that waited leave some 30 MiB resident. Allocators that give it back by themselves cost more than a C compiler to
-//! build (jemalloc), or do so only while they are used (mimalloc).
+//! glibc keeps memory that was freed below an allocation that is still in use, as long as the process runs: a thousand
+//! waiting clients leave some 30 MiB resident. Allocators that return it by themselves need a C compiler to build
+//! (jemalloc), or return it only while they are used (mimalloc).
 //!
-//! This is the one module with `unsafe`: the C library is asked, and no safe wrapper is kept by anybody.
+//! This is the one module with `unsafe`: it calls the C library, for which there is no maintained safe wrapper.
 
-#![allow(unsafe_code, reason = "malloc_trim has no safe form")]
+#![allow(unsafe_code, reason = "malloc_trim has no safe wrapper")]
 
-/// So many connections must have gone before it is worth asking.
+/// The number of connections that must have closed to make a call worthwhile.
 const MIN_CLOSED_CONNECTIONS: usize = 64;
 
-/// Tells when a burst is over.
+/// Detects the end of a burst of connections.
 #[derive(Debug, Default)]
 pub struct ConnectionBurst {
     peak: usize,
 }
 
 impl ConnectionBurst {
-    /// Looks at how many connections are open now. True once they are half of what they were at the most, and at
-    /// least 64 fewer; then it begins anew.
+    /// Records the number of open connections. Returns `true` once it has fallen to half of the peak, and by at least
+    /// 64; the peak then starts again.
     pub fn observe_open(&mut self, open: usize) -> bool {
         self.peak = self.peak.max(open);
         let over = self.peak >= open.saturating_mul(2).max(open + MIN_CLOSED_CONNECTIONS);
@@ -30,15 +30,15 @@ impl ConnectionBurst {
     }
 }
 
-/// Asks the C library to give back what it holds. It locks one arena after the other, for milliseconds: not on a
-/// thread that serves.
+/// Asks the C library to return free memory to the system. It locks one arena after the other, for milliseconds, so it
+/// must not be called on a thread that serves requests.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 pub fn give_back() {
-    // SAFETY: malloc_trim(3) has no conditions and is safe for threads; it moves nothing that is in use.
+    // SAFETY: malloc_trim(3) has no preconditions, is thread-safe, and moves nothing that is in use.
     unsafe { libc::malloc_trim(0) };
 }
 
-/// Other allocators give back by themselves, or cannot be asked.
+/// Does nothing: other allocators return memory by themselves, or not at all.
 #[cfg(not(all(target_os = "linux", target_env = "gnu")))]
 pub fn give_back() {}
 
@@ -49,11 +49,11 @@ mod tests {
     #[test]
     fn a_burst_is_over_once() {
         let mut burst = ConnectionBurst::default();
-        let told: Vec<bool> = [0, 10, 1000, 900, 501, 500, 499, 400, 250, 240, 0, 0]
+        let over: Vec<bool> = [0, 10, 1000, 900, 501, 500, 499, 400, 250, 240, 0, 0]
             .map(|n| burst.observe_open(n))
             .into();
         assert_eq!(
-            told,
+            over,
             [
                 false, false, false, false, false, true, false, false, true, false, true, false
             ]

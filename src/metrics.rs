@@ -1,16 +1,15 @@
-//! What the proxy counts: every metric family, registered once, with its handles resolved before requests come.
+//! Metrics: every family is registered once, and its series are resolved before the first request.
 //!
-//! A request touches none of this directly: it fills a [`record::Record`], which counts once, at its end, by array
-//! look-ups and atomic adds. No text of a client or an origin becomes a label (the crate finds series by a hash of
-//! their labels without comparing them). Nothing here decides, listens or writes; [`log`] writes the decision log.
+//! A request does not use the families directly. It fills a [`record::RequestRecord`], which counts once, at its end,
+//! by array look-ups and atomic adds. No text of a client or an origin becomes a label (the prometheus crate finds
+//! series by a hash of their labels without comparing them). The decision log is in [`log`].
 
 mod completion;
 pub mod content;
-mod feed;
+pub mod families;
 pub mod labels;
 pub mod ledger;
 pub mod log;
-pub mod names;
 pub mod policy;
 mod process;
 pub mod record;
@@ -24,87 +23,50 @@ pub mod trace;
 use std::fmt;
 use std::sync::Arc;
 
-use prometheus::{Histogram, IntCounter, IntGauge, Registry, TextEncoder};
+use prometheus::{IntCounter, IntGauge, Registry, TextEncoder};
 
 use crate::model::crawler::Crawler;
 use crate::model::reason::Reason;
+use crate::model::stage::Stage;
+use crate::robots::fetch_outcome::RobotsFetchOutcome;
 
-use content::ContentFamily;
-use feed::FeedFamilies;
+use families::MetricFamilies;
 use labels::{
     DocumentOutcome, ForeignBytesKind, MetricsMode, ResponseSource, SniCheck, SpanLossReason,
-    TunnelVerdictLabel,
+    TunnelVerdictLabel, VerdictLabel,
 };
-use ledger::LedgerFamilies;
-use policy::PolicyFamilies;
-use series::{CounterTable, Registrar, increment};
-use tls::TlsFamilies;
+use policy::PolicySeries;
+use series::{CounterTable, gauge_value, increment};
 
 pub use series::Error;
 
 /// The `Content-Type` of [`Metrics::render`]'s text.
 pub const TEXT_FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// All metrics of one proxy. Cheap to clone; two values made by [`Metrics::new`] share nothing.
+/// All metrics of one proxy. Cheap to clone; two values created by [`Metrics::new`] share nothing.
 #[derive(Clone)]
-pub struct Metrics(Arc<MetricFamilies>);
+pub struct Metrics(Arc<MetricsInner>);
 
-/// A crawler's place in the tables of counters, found once, when the configuration is read.
+/// The index of a crawler's counters, looked up once, when the configuration is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct CrawlerIndex(u16);
 
 impl CrawlerIndex {
-    /// A client without a name.
+    /// The index of clients without a name.
     pub const ANONYMOUS: Self = Self(0);
 }
 
-pub(crate) struct MetricFamilies {
+struct MetricsInner {
     registry: Registry,
     mode: MetricsMode,
+    families: MetricFamilies,
     crawlers: Box<[CrawlerSeries]>,
-    request_duration: Box<[Histogram]>,
-    decision_duration: Histogram,
-    upstream_ttfb: Histogram,
-    dns_duration: Histogram,
-    connect_duration: Histogram,
-    upstream_responses: Box<[IntCounter]>,
-    upstream_errors: Box<[IntCounter]>,
-    bytes: ByteCounters,
-    connections: IntGauge,
-    tunnels: IntGauge,
-    tunnel_verdicts: Box<[IntCounter]>,
-    documents: Box<[IntCounter]>,
-    sni_checks: Box<[IntCounter]>,
-    inflight: IntGauge,
-    hold: HoldFamilies,
     addresses_refused: Box<[(&'static str, IntCounter)]>,
-    upstream_unverified: IntCounter,
-    robots_fetches: Box<[IntCounter]>,
-    robots_cache_entries: IntGauge,
     head_rejections: CounterTable,
-    foreign_bytes: Box<[IntCounter]>,
-    log_dropped: IntCounter,
-    spans_exported: IntCounter,
-    spans_lost: Box<[IntCounter]>,
-    panics: IntCounter,
-    tls: TlsFamilies,
-    feed: FeedFamilies,
-    ledger: LedgerFamilies,
-    policy: PolicyFamilies,
+    policies: PolicySeries,
 }
 
-/// What is counted of the hold.
-struct HoldFamilies {
-    seconds: Histogram,
-    held: IntGauge,
-    tracked: IntGauge,
-    backing_off: IntGauge,
-    bans: IntCounter,
-    leases: IntGauge,
-    capped: IntCounter,
-    stops: IntGauge,
-}
-
+/// The counters of a crawler.
 struct CrawlerSeries {
     crawler: Crawler,
     decisions: CounterTable,
@@ -114,60 +76,63 @@ struct CrawlerSeries {
     tls_failures: IntCounter,
 }
 
-struct ByteCounters {
-    from_client: IntCounter,
-    to_client: IntCounter,
-    from_origin: IntCounter,
-    to_origin: IntCounter,
-}
-
 impl Metrics {
-    /// Registers every family, with the series that can occur at 0.
+    /// Registers every family; series that can be expected start at 0.
     ///
     /// `crawlers` are the configured ones (`anonymous` is added); `ranges` the names of the special address ranges.
     ///
     /// # Errors
-    /// Only if a name in [`names`] is not valid or stands there twice.
+    /// Only if a name in [`families`] is invalid or used twice.
     pub fn new(crawlers: &[Crawler], ranges: &[&'static str]) -> Result<Self, Error> {
         Self::with_mode(MetricsMode::Everything, crawlers, ranges)
     }
 
-    /// The same, or metrics of which only [`names::ALWAYS`] are counted and shown.
+    /// Registers the families like [`Self::new`]; with [`MetricsMode::Nothing`], only those with `always` are counted and
+    /// exported.
     ///
     /// # Errors
     /// As [`Self::new`].
     pub fn with_mode(
-        counting: MetricsMode,
+        mode: MetricsMode,
         crawlers: &[Crawler],
         ranges: &[&'static str],
     ) -> Result<Self, Error> {
-        Ok(Self(Arc::new(MetricFamilies::register(
-            counting,
-            crawlers,
-            ranges,
-            Registry::new(),
-        )?)))
+        let registry = Registry::new();
+        let families = MetricFamilies::register(&registry)?;
+        families
+            .build_info
+            .get_metric_with_label_values(&[env!("CARGO_PKG_VERSION")])?
+            .set(1);
+        Ok(Self(Arc::new(MetricsInner {
+            crawlers: crawler_series(&families, crawlers)?,
+            addresses_refused: addresses_refused(&families, ranges)?,
+            head_rejections: head_rejections(&families),
+            policies: PolicySeries::new(&families, mode),
+            registry,
+            mode,
+            families,
+        })))
     }
 
-    /// Everything in the Prometheus text format 0.0.4, [`TEXT_FORMAT`].
+    /// Returns all metrics in the Prometheus text format 0.0.4, [`TEXT_FORMAT`].
     pub fn render(&self) -> String {
-        self.0.policy.sweep();
+        self.0.policies.sweep();
         let mut families = self.0.registry.gather();
         if self.0.mode == MetricsMode::Nothing {
             families.retain(|family| {
-                names::ALWAYS
+                families::ALL
                     .iter()
-                    .any(|always| always.name == family.name())
+                    .any(|known| known.always && known.name == family.name())
             });
         }
         let mut text = String::with_capacity(64 << 10);
-        // Families without series are left out by `gather`; the text is written as far as it is valid.
+        // `gather` leaves out families without series; the text is written as far as it is valid.
         let _ = TextEncoder::new().encode_utf8(&families, &mut text);
         process::render(&mut text);
         text
     }
 
-    /// A crawler's place; names that are not configured are anonymous.
+    /// Returns the index of a crawler; that of `anonymous` for a name that is not configured.
     pub fn crawler_index(&self, name: &str) -> CrawlerIndex {
         let place = self
             .0
@@ -179,194 +144,171 @@ impl Metrics {
             .map_or(CrawlerIndex::ANONYMOUS, CrawlerIndex)
     }
 
-    /// Counts a client connection as open for as long as the value lives.
+    /// Counts a client connection as open until the value is dropped.
     pub fn track_connection(&self) -> OpenConnection {
-        OpenConnection(self.incremented_gauge(|families| &families.connections))
+        OpenConnection(
+            self.enabled_families()
+                .map(|f| GaugeGuard::new(&f.connections)),
+        )
     }
 
-    /// Counts a tunnel as open for as long as the value lives.
+    /// Counts a tunnel as open until the value is dropped.
     pub fn track_tunnel(&self) -> OpenTunnel {
-        OpenTunnel(self.incremented_gauge(|families| &families.tunnels))
+        OpenTunnel(self.enabled_families().map(|f| GaugeGuard::new(&f.tunnels)))
     }
 
-    /// Counts a CONNECT by what was decided of it.
+    /// Counts a CONNECT by its verdict.
     pub fn record_tunnel_verdict(&self, verdict: TunnelVerdictLabel) {
-        increment(
-            self.enabled_families()
-                .and_then(|families| families.tunnel_verdicts.get(verdict as usize)),
-        );
+        if let Some(families) = self.enabled_families() {
+            families.tunnel_verdicts.increment(verdict);
+        }
     }
 
-    /// Counts a body that was looked at before it was sent on.
+    /// Counts a response body that was inspected before it was sent on.
     pub fn record_document(&self, outcome: DocumentOutcome) {
-        increment(
-            self.enabled_families()
-                .and_then(|families| families.documents.get(outcome as usize)),
-        );
+        if let Some(families) = self.enabled_families() {
+            families.documents.increment(outcome);
+        }
     }
 
-    /// Counts a tunnel by what its ClientHello says.
+    /// Counts a tunnel by its ClientHello.
     pub fn record_sni_check(&self, check: SniCheck) {
-        increment(
-            self.enabled_families()
-                .and_then(|families| families.sni_checks.get(check as usize)),
-        );
+        if let Some(families) = self.enabled_families() {
+            families.sni_checks.increment(check);
+        }
     }
 
-    /// Counts a head that was refused before it became a request.
+    /// Counts a head that was rejected before it became a request.
     pub fn record_head_rejection(&self, reason: Reason) {
-        let Some(families) = self.enabled_families() else {
-            return;
-        };
-        increment(
-            families
-                .head_rejections
-                .counter(reason.index(), || [reason.as_str()]),
-        );
+        if self.enabled_families().is_some() {
+            let table = &self.0.head_rejections;
+            increment(table.counter(reason.index(), || [reason.as_str()]));
+        }
     }
 
-    /// Counts a connection that was closed because it speaks another protocol.
+    /// Counts a connection that was closed because its first bytes belong to another protocol.
     pub fn record_foreign_bytes(&self, kind: ForeignBytesKind) {
-        increment(
-            self.enabled_families()
-                .and_then(|families| families.foreign_bytes.get(kind as usize)),
-        );
+        if let Some(families) = self.enabled_families() {
+            families.foreign_bytes.increment(kind);
+        }
     }
 
-    /// Counts an address that was not dialled; a range that is not one of those given to [`Self::new`] is `other`.
+    /// Counts an address that was not connected to; a range that was not passed to [`Self::new`] is `other`.
     pub fn record_refused_address(&self, range: &str) {
-        let Some(MetricFamilies {
-            addresses_refused: counters,
-            ..
-        }) = self.enabled_families()
-        else {
-            return;
-        };
-        let known = counters.iter().find(|(name, _)| *name == range);
-        increment(known.or(counters.last()).map(|(_, counter)| counter));
+        if self.enabled_families().is_some() {
+            let counters = &self.0.addresses_refused;
+            let known = counters.iter().find(|(name, _)| *name == range);
+            increment(known.or(counters.last()).map(|(_, counter)| counter));
+        }
     }
 
-    /// A request begins to wait for its turn.
+    /// Increments the number of held requests.
     pub fn inc_held(&self) {
-        self.enabled_families()
-            .iter()
-            .for_each(|families| families.hold.held.inc());
+        if let Some(families) = self.enabled_families() {
+            families.held.inc();
+        }
     }
 
-    /// It does not wait any more.
+    /// Decrements the number of held requests.
     pub fn dec_held(&self) {
-        self.enabled_families()
-            .iter()
-            .for_each(|families| families.hold.held.dec());
+        if let Some(families) = self.enabled_families() {
+            families.held.dec();
+        }
     }
 
-    /// Its client has left meanwhile.
+    /// Counts a client that left while its request was held.
     pub fn record_held_disconnect(&self, crawler: &Crawler) {
-        let place = self.crawler_index(crawler.as_str());
-        let families = self.enabled_families();
-        increment(
-            families
-                .and_then(|f| f.crawler_series(place))
-                .map(|series| &series.held_disconnects),
-        );
+        if self.enabled_families().is_some() {
+            let index = self.crawler_index(crawler.as_str());
+            increment(
+                self.crawler_series(index)
+                    .map(|series| &series.held_disconnects),
+            );
+        }
     }
 
-    /// A request goes sooner than its host's robots.txt asks, by the policy's cap.
+    /// Counts a request that is sent sooner than its host's robots.txt allows, because of the policy's cap.
     pub fn record_capped_crawl_delay(&self) {
-        increment(
-            self.enabled_families()
-                .map(|families| &families.hold.capped),
-        );
+        if let Some(families) = self.enabled_families() {
+            families.crawl_delay_capped.inc();
+        }
     }
 
-    /// So many stops are in force.
+    /// Sets the number of active stops.
     pub fn set_stops(&self, count: usize) {
-        let families = self.enabled_families();
-        families
-            .iter()
-            .for_each(|f| f.hold.stops.set(i64::try_from(count).unwrap_or(i64::MAX)));
+        if let Some(families) = self.enabled_families() {
+            families.stops.set(gauge_value(count));
+        }
     }
 
-    /// What the store remembers: hosts, those of them that rest, slots that are taken.
+    /// Sets the number of tracked hosts, of those that are backing off, and of slots in use.
     pub fn set_hosts(&self, tracked: usize, backing_off: usize, leases: usize) {
-        let Some(MetricFamilies { hold, .. }) = self.enabled_families() else {
-            return;
-        };
-        for (gauge, count) in [
-            (&hold.tracked, tracked),
-            (&hold.backing_off, backing_off),
-            (&hold.leases, leases),
-        ] {
-            gauge.set(i64::try_from(count).unwrap_or(i64::MAX));
+        if let Some(families) = self.enabled_families() {
+            families.hosts_tracked.set(gauge_value(tracked));
+            families.hosts_backing_off.set(gauge_value(backing_off));
+            families.leases.set(gauge_value(leases));
         }
     }
 
     /// Counts a host that seems to have banned this proxy.
     pub fn record_ban_suspicion(&self) {
-        increment(self.enabled_families().map(|families| &families.hold.bans));
+        if let Some(families) = self.enabled_families() {
+            families.ban_suspicions.inc();
+        }
     }
 
     /// Counts a TLS handshake with an origin whose certificate was not verified.
     pub fn record_unverified_upstream(&self) {
-        increment(
-            self.enabled_families()
-                .map(|families| &families.upstream_unverified),
-        );
-    }
-
-    /// Counts a fetch of a robots.txt, by the place of its ending in [`labels::ROBOTS_RESULTS`].
-    pub fn record_robots_fetch(&self, ending: usize) {
-        increment(
-            self.enabled_families()
-                .and_then(|families| families.robots_fetches.get(ending)),
-        );
-    }
-
-    /// So many hosts' robots.txt are remembered.
-    pub fn set_robots_cache_entries(&self, hosts: u64) {
-        let families = self.enabled_families();
-        families.iter().for_each(|f| {
-            f.robots_cache_entries
-                .set(i64::try_from(hosts).unwrap_or(i64::MAX))
-        });
-    }
-
-    /// Counts spans that a collector has taken.
-    pub fn add_exported_spans(&self, count: u64) {
-        self.0.spans_exported.inc_by(count);
-    }
-
-    /// Counts spans that no collector will see.
-    pub fn add_lost_spans(&self, why: SpanLossReason, count: u64) {
-        if let Some(counter) = self.0.spans_lost.get(why as usize) {
-            counter.inc_by(count);
+        if let Some(families) = self.enabled_families() {
+            families.upstream_unverified.inc();
         }
     }
 
-    /// Counts a panic; for whoever catches it.
+    /// Counts a fetch of a robots.txt.
+    pub fn record_robots_fetch(&self, outcome: RobotsFetchOutcome) {
+        if let Some(families) = self.enabled_families() {
+            families.robots_fetches.increment(outcome);
+        }
+    }
+
+    /// Sets the number of hosts whose robots.txt is cached.
+    pub fn set_robots_cache_entries(&self, hosts: u64) {
+        if let Some(families) = self.enabled_families() {
+            families.robots_cache_entries.set(gauge_value(hosts));
+        }
+    }
+
+    /// Counts spans that a collector has accepted.
+    pub fn add_exported_spans(&self, count: u64) {
+        self.families().spans_exported.inc_by(count);
+    }
+
+    /// Counts lost spans.
+    pub fn add_lost_spans(&self, why: SpanLossReason, count: u64) {
+        self.families().spans_dropped.add(why, count);
+    }
+
+    /// Counts a panic that was caught.
     pub fn record_panic(&self) {
-        self.0.panics.inc();
+        self.families().panics.inc();
     }
 
-    /// The counter of log lines that were lost.
+    /// Returns the counter of lost log lines.
     pub(crate) fn log_dropped_counter(&self) -> IntCounter {
-        self.0.log_dropped.clone()
+        self.families().log_dropped.clone()
     }
 
-    pub(crate) fn families(&self) -> &MetricFamilies {
-        &self.0
+    fn families(&self) -> &MetricFamilies {
+        &self.0.families
     }
 
-    /// The families, if requests, connections and hosts are counted.
-    pub(crate) fn enabled_families(&self) -> Option<&MetricFamilies> {
-        (self.0.mode == MetricsMode::Everything).then_some(&self.0)
+    /// Returns the families, if requests, connections and hosts are counted.
+    fn enabled_families(&self) -> Option<&MetricFamilies> {
+        (self.0.mode == MetricsMode::Everything).then_some(&self.0.families)
     }
 
-    /// A gauge, one higher.
-    fn incremented_gauge(&self, of: impl Fn(&MetricFamilies) -> &IntGauge) -> Option<IntGauge> {
-        let gauge = self.enabled_families().map(of)?;
-        gauge.inc();
-        Some(gauge.clone())
+    fn crawler_series(&self, index: CrawlerIndex) -> Option<&CrawlerSeries> {
+        self.0.crawlers.get(usize::from(index.0))
     }
 }
 
@@ -378,126 +320,54 @@ impl fmt::Debug for Metrics {
 
 /// An open client connection; see [`Metrics::track_connection`].
 #[must_use]
-pub struct OpenConnection(Option<IntGauge>);
-
-impl fmt::Debug for OpenConnection {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpenConnection")
-    }
-}
-
-impl Drop for OpenConnection {
-    fn drop(&mut self) {
-        self.0.iter().for_each(IntGauge::dec);
-    }
-}
+#[derive(Debug)]
+pub struct OpenConnection(
+    #[expect(dead_code, reason = "held until it is dropped")] Option<GaugeGuard>,
+);
 
 /// An open tunnel; see [`Metrics::track_tunnel`].
 #[must_use]
-pub struct OpenTunnel(Option<IntGauge>);
+#[derive(Debug)]
+pub struct OpenTunnel(#[expect(dead_code, reason = "held until it is dropped")] Option<GaugeGuard>);
 
-impl fmt::Debug for OpenTunnel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OpenTunnel")
+/// Increments a gauge until it is dropped.
+#[derive(Debug)]
+struct GaugeGuard(IntGauge);
+
+impl GaugeGuard {
+    fn new(gauge: &IntGauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
     }
 }
 
-impl Drop for OpenTunnel {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
-        self.0.iter().for_each(IntGauge::dec);
-    }
-}
-
-impl MetricFamilies {
-    fn register(
-        counting: MetricsMode,
-        crawlers: &[Crawler],
-        ranges: &[&'static str],
-        registry: Registry,
-    ) -> Result<Self, Error> {
-        let new = &Registrar(&registry);
-        let build = new.gauges(&names::BUILD_INFO)?;
-        build
-            .get_metric_with_label_values(&[env!("CARGO_PKG_VERSION")])?
-            .set(1);
-        let durations = new.histograms(&names::REQUEST_DURATION)?;
-        Ok(Self {
-            crawlers: crawler_series(new, crawlers)?,
-            request_duration: ResponseSource::ALL
-                .into_iter()
-                .map(|source| durations.get_metric_with_label_values(&[source.as_str()]))
-                .collect::<Result<_, _>>()?,
-            decision_duration: new.histogram(&names::DECISION_DURATION)?,
-            upstream_ttfb: new.histogram(&names::UPSTREAM_TTFB)?,
-            dns_duration: new.histogram(&names::DNS_DURATION)?,
-            connect_duration: new.histogram(&names::CONNECT_DURATION)?,
-            upstream_responses: upstream_responses(new)?,
-            upstream_errors: new
-                .closed_counters(&names::UPSTREAM_ERRORS, &labels::UPSTREAM_ERRORS)?,
-            bytes: ByteCounters::register(new)?,
-            connections: new.gauge(&names::CONNECTIONS)?,
-            tunnels: new.gauge(&names::TUNNELS)?,
-            tunnel_verdicts: new.closed_counters(
-                &names::TUNNEL_VERDICTS,
-                &TunnelVerdictLabel::ALL.map(TunnelVerdictLabel::as_str),
-            )?,
-            documents: new.closed_counters(
-                &names::DOCUMENTS,
-                &DocumentOutcome::ALL.map(DocumentOutcome::as_str),
-            )?,
-            sni_checks: new
-                .closed_counters(&names::SNI_CHECKS, &SniCheck::ALL.map(SniCheck::as_str))?,
-            inflight: new.gauge(&names::INFLIGHT_REQUESTS)?,
-            hold: HoldFamilies::register(new)?,
-            addresses_refused: addresses_refused(new, ranges)?,
-            upstream_unverified: new.counter(&names::UPSTREAM_UNVERIFIED)?,
-            robots_fetches: new.closed_counters(&names::ROBOTS_FETCHES, &labels::ROBOTS_RESULTS)?,
-            robots_cache_entries: new.gauge(&names::ROBOTS_CACHE_ENTRIES)?,
-            head_rejections: head_rejections(new)?,
-            foreign_bytes: new.closed_counters(
-                &names::FOREIGN_BYTES,
-                &ForeignBytesKind::ALL.map(ForeignBytesKind::as_str),
-            )?,
-            log_dropped: new.counter(&names::DECISION_LOG_DROPPED)?,
-            spans_exported: new.counter(&names::TRACE_SPANS_EXPORTED)?,
-            spans_lost: new.closed_counters(
-                &names::TRACE_SPANS_DROPPED,
-                &SpanLossReason::ALL.map(SpanLossReason::as_str),
-            )?,
-            panics: new.counter(&names::PANICS)?,
-            tls: TlsFamilies::register(new)?,
-            feed: FeedFamilies::register(new)?,
-            ledger: LedgerFamilies::register(new)?,
-            policy: PolicyFamilies::register(new, counting)?,
-            mode: counting,
-            registry: registry.clone(),
-        })
-    }
-
-    fn crawler_series(&self, index: CrawlerIndex) -> Option<&CrawlerSeries> {
-        self.crawlers.get(usize::from(index.0))
+        self.0.dec();
     }
 }
 
 fn crawler_series(
-    new: &Registrar<'_>,
+    families: &MetricFamilies,
     crawlers: &[Crawler],
 ) -> Result<Box<[CrawlerSeries]>, Error> {
-    let decisions = new.counters(&names::DECISIONS)?;
-    let requests = new.counters(&names::REQUESTS)?;
-    let repeats = new.counters(&names::REPEAT_REJECTIONS)?;
-    let left = new.counters(&names::HELD_DISCONNECTS)?;
-    let tls_failures = new.counters(&names::CLIENT_TLS_FAILURES)?;
     let all = [Crawler::anonymous()]
         .into_iter()
         .chain(crawlers.iter().cloned());
     let series = all.map(|crawler| {
+        let label = &[crawler.as_str()];
         Ok(CrawlerSeries {
-            decisions: CounterTable::new(&decisions, labels::DECISION_SLOTS),
-            requests: CounterTable::new(&requests, labels::REQUEST_SLOTS),
-            repeats: repeats.get_metric_with_label_values(&[crawler.as_str()])?,
-            held_disconnects: left.get_metric_with_label_values(&[crawler.as_str()])?,
-            tls_failures: tls_failures.get_metric_with_label_values(&[crawler.as_str()])?,
+            decisions: CounterTable::new(&families.decisions, labels::DECISION_SLOTS),
+            requests: CounterTable::new(&families.requests, labels::REQUEST_SLOTS),
+            repeats: families
+                .repeat_rejections
+                .get_metric_with_label_values(label)?,
+            held_disconnects: families
+                .held_disconnects
+                .get_metric_with_label_values(label)?,
+            tls_failures: families
+                .client_tls_failures
+                .get_metric_with_label_values(label)?,
             crawler,
         })
     });
@@ -506,31 +376,26 @@ fn crawler_series(
     Ok(series)
 }
 
-fn upstream_responses(new: &Registrar<'_>) -> Result<Box<[IntCounter]>, Error> {
-    let counters = new.counters(&names::UPSTREAM_RESPONSES)?;
-    let pairs = labels::CODE_CLASSES
-        .into_iter()
-        .flat_map(|class| ContentFamily::ALL.map(|family| [class, family.as_str()]));
-    pairs
-        .map(|pair| counters.get_metric_with_label_values(&pair))
-        .collect()
-}
-
 fn addresses_refused(
-    new: &Registrar<'_>,
+    families: &MetricFamilies,
     ranges: &[&'static str],
 ) -> Result<Box<[(&'static str, IntCounter)]>, Error> {
-    let ranges: Vec<&'static str> = ranges.iter().copied().chain([labels::OTHER]).collect();
-    let counters = new.closed_counters(&names::ADDRESSES_REFUSED, &ranges)?;
-    Ok(ranges.into_iter().zip(counters).collect())
+    let ranges = ranges.iter().copied().chain([labels::OTHER]);
+    let counters = ranges.map(|range| {
+        let counter = families
+            .addresses_refused
+            .get_metric_with_label_values(&[range])?;
+        Ok((range, counter))
+    });
+    counters.collect()
 }
 
-fn head_rejections(new: &Registrar<'_>) -> Result<CounterTable, Error> {
-    let places = CounterTable::new(&new.counters(&names::HEAD_REJECTIONS)?, Reason::ALL.len());
+fn head_rejections(families: &MetricFamilies) -> CounterTable {
+    let table = CounterTable::new(&families.head_rejections, Reason::ALL.len());
     for reason in labels::HEAD_REASONS {
-        places.counter(reason.index(), || [reason.as_str()]);
+        table.counter(reason.index(), || [reason.as_str()]);
     }
-    Ok(places)
+    table
 }
 
 impl CrawlerSeries {
@@ -546,8 +411,8 @@ impl CrawlerSeries {
 
     fn decision_counter(
         &self,
-        stage: crate::model::stage::Stage,
-        verdict: labels::VerdictLabel,
+        stage: Stage,
+        verdict: VerdictLabel,
         reason: Option<Reason>,
     ) -> Option<&IntCounter> {
         self.decisions
@@ -573,33 +438,5 @@ impl CrawlerSeries {
                 let (method, code) = labels::request_labels(method, code);
                 [self.crawler.as_str(), method, code, source.as_str()]
             })
-    }
-}
-
-impl HoldFamilies {
-    fn register(new: &Registrar<'_>) -> Result<Self, Error> {
-        Ok(Self {
-            seconds: new.histogram(&names::HOLD)?,
-            held: new.gauge(&names::HELD_REQUESTS)?,
-            tracked: new.gauge(&names::HOSTS_TRACKED)?,
-            backing_off: new.gauge(&names::HOSTS_BACKING_OFF)?,
-            bans: new.counter(&names::BAN_SUSPICIONS)?,
-            leases: new.gauge(&names::LEASES)?,
-            capped: new.counter(&names::CRAWL_DELAY_CAPPED)?,
-            stops: new.gauge(&names::STOPS)?,
-        })
-    }
-}
-
-impl ByteCounters {
-    fn register(new: &Registrar<'_>) -> Result<Self, Error> {
-        let counters = new.counters(&names::BYTES)?;
-        let counter = |direction, side| counters.get_metric_with_label_values(&[direction, side]);
-        Ok(Self {
-            from_client: counter("received", "client")?,
-            to_client: counter("sent", "client")?,
-            from_origin: counter("received", "origin")?,
-            to_origin: counter("sent", "origin")?,
-        })
     }
 }

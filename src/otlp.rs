@@ -1,9 +1,9 @@
-//! Spans by OTLP over HTTP, with protobuf: requests that are over come out of a bounded queue, and go to a collector in
-//! batches, from a task of their own.
+//! Export of spans by OTLP over HTTP, with protobuf: a task takes finished requests from a bounded queue and
+//! posts them to a collector in batches.
 //!
-//! Nothing here makes a request wait. What cannot be delivered is dropped, counted and told once a minute. The connection
-//! is the operator's choice and goes where the configuration says: no variable of the environment has a say, as it
-//! would with the usual library, for which `HTTP_PROXY` could name this very proxy.
+//! Requests never wait for the export. Spans that cannot be delivered are dropped and counted, which is logged
+//! once a minute. The connection is made as the configuration says; environment variables are ignored. The
+//! usual library would read `HTTP_PROXY`, which could name this very proxy.
 
 mod collector;
 mod delivery;
@@ -24,12 +24,12 @@ use delivery::RetryMode;
 pub use delivery::TraceDelivery;
 pub use encode::ServiceIdentity;
 
-/// Requests in one export.
+/// The maximum number of requests in one export.
 const MAX_BATCH: usize = 256;
-/// How long a request waits for others to go with.
+/// The time for which a request waits for others to share an export.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// The task that exports.
+/// The export task.
 #[derive(Debug)]
 pub struct TraceExporter {
     stop: oneshot::Sender<Duration>,
@@ -37,14 +37,15 @@ pub struct TraceExporter {
 }
 
 impl TraceExporter {
-    /// Begins to export; must be called inside a tokio runtime.
+    /// Starts the export; must be called inside a tokio runtime.
     pub fn start(traces: TraceReceiver, delivery: TraceDelivery) -> Self {
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(run_export(traces, delivery, stopped));
         Self { stop, task }
     }
 
-    /// Exports what is left, within this time, and ends. Requests that end later are counted as dropped.
+    /// Exports what is left, within this time, and ends. Requests that finish later are counted as
+    /// dropped.
     pub async fn close(self, within: Duration) {
         if self.stop.send(within).is_ok() {
             let _ = self.task.await;
@@ -82,14 +83,15 @@ async fn run_export(
     }
 }
 
-/// Whether there is anything to export.
+/// The result of waiting for requests.
 enum MoreTraces {
     Yes,
-    /// The proxy is gone.
+    /// The queue is closed and empty.
     No,
 }
 
-/// Takes what has come, and for a moment what comes behind it. What was taken stays in the batch if this is broken off.
+/// Takes finished requests, and briefly waits for more. If cancelled, those already taken stay in the
+/// batch.
 async fn gather_batch(traces: &mut TraceReceiver, batch: &mut TraceBatch) -> MoreTraces {
     if batch.is_empty() && traces.recv_many(batch, MAX_BATCH).await == 0 {
         return MoreTraces::No;
@@ -103,7 +105,8 @@ async fn gather_batch(traces: &mut TraceReceiver, batch: &mut TraceBatch) -> Mor
     MoreTraces::Yes
 }
 
-/// Exports the rest: a batch that was under way once more, and all that waits. What takes longer is lost.
+/// Exports the rest: the interrupted batch again, and everything in the queue. What takes longer than
+/// `within` is lost.
 async fn export_rest(
     mut traces: TraceReceiver,
     mut batch: TraceBatch,

@@ -1,7 +1,8 @@
-//! Decisions and explanations as documents: what `decide`, `explain`, `ledger` and the admin API write, in one form.
+//! Decisions and explanations as JSON documents, shared by `decide`, `explain`, `ledger` and the admin API.
 //!
-//! URLs of the ledger and events of its feed, too. Nothing here decides: each document is made from what it is given, a
-//! [`crate::pipeline::trial::OfflineEvaluation`] for one. Terminals have forms of their own, in `cli`.
+//! This includes URLs of the ledger and events of its feed. Nothing here decides: each document is made from
+//! existing results, such as [`crate::pipeline::trial::OfflineEvaluation`]. The text output for terminals is in
+//! `cli`.
 
 pub mod case;
 pub mod csv;

@@ -370,7 +370,7 @@ fn new_proxy_service(
         None => None,
     };
     let admission_queue = AdmissionQueue::new(
-        HostStore::embedded(),
+        HostStore::new(),
         settings.admission,
         clock.clone(),
         metrics.clone(),

@@ -1,62 +1,62 @@
-//! Where a request stands in a trace that spans several programs: W3C Trace Context, level 1.
+//! W3C Trace Context, level 1: the position of a request in a trace across several programs.
 //!
-//! Only the names and the reading of `traceparent`. What is sampled, and who is believed, is decided elsewhere;
-//! `tracestate` is not read at all.
+//! This module has the identifiers and the parser of `traceparent`. Sampling and trust are decided elsewhere, and
+//! `tracestate` is ignored.
 
 use std::fmt;
 
-/// The name of a whole trace: 16 bytes, never all zero; written as 32 hex digits.
+/// The id of a trace: 16 bytes, never all zero; written as 32 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TraceId([u8; 16]);
 
-/// The name of one span in a trace: 8 bytes, never all zero; written as 16 hex digits.
+/// The id of a span in a trace: 8 bytes, never all zero; written as 16 hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SpanId([u8; 8]);
 
-/// Whether a caller keeps its spans of a trace.
+/// The `sampled` flag: set if the caller records its spans of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SamplingFlag {
     /// The flag is set.
     Set,
-    /// It is not.
+    /// The flag is not set.
     Unset,
 }
 
-/// What a `traceparent` field says.
+/// The contents of a `traceparent` field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traceparent {
     /// The trace.
     pub trace: TraceId,
     /// The caller's span.
     pub parent: SpanId,
-    /// The one flag of level 1.
+    /// The only flag of level 1.
     pub sampled: SamplingFlag,
 }
 
 impl TraceId {
-    /// `None` for all zeros, which name no trace.
+    /// Creates an id; `None` for all zeros, which is invalid.
     pub fn new(bytes: [u8; 16]) -> Option<Self> {
         (bytes != [0; 16]).then_some(Self(bytes))
     }
 
-    /// The bytes, as they travel in binary protocols.
+    /// The bytes, for binary protocols.
     pub fn bytes(self) -> [u8; 16] {
         self.0
     }
 }
 
 impl SpanId {
-    /// `None` for all zeros, which name no span.
+    /// Creates an id; `None` for all zeros, which is invalid.
     pub fn new(bytes: [u8; 8]) -> Option<Self> {
         (bytes != [0; 8]).then_some(Self(bytes))
     }
 
-    /// The bytes, as they travel in binary protocols.
+    /// The bytes, for binary protocols.
     pub fn bytes(self) -> [u8; 8] {
         self.0
     }
 
-    /// The name of the `place`th span behind this one; different for each, and never zero.
+    /// Returns the id of the `place`th span after this one; different for each, and never zero.
     #[must_use]
     pub fn nth(self, place: u64) -> Self {
         let number = u64::from_be_bytes(self.0).wrapping_add(place);
@@ -65,8 +65,8 @@ impl SpanId {
 }
 
 impl Traceparent {
-    /// Reads a field's value (section 3.2): lower-case hex only, neither id all zero, version `ff` invalid. A version
-    /// that is not known is read by its first four parts, whatever follows behind a further `-`.
+    /// Parses a field's value (section 3.2): lower-case hexadecimal digits only, neither id all zero, version `ff` invalid.
+    /// An unknown version is parsed by its first four parts, whatever follows after a further `-`.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let (version, rest) = read_hex::<1>(value)?;
         let (trace, rest) = read_hex::<16>(after_dash(rest)?)?;
@@ -94,7 +94,7 @@ fn after_dash(text: &[u8]) -> Option<&[u8]> {
     text.strip_prefix(b"-")
 }
 
-/// `N` bytes, written as `2 N` digits, and what follows them.
+/// Parses `N` bytes, written as `2 N` digits, and returns the rest.
 fn read_hex<const N: usize>(text: &[u8]) -> Option<([u8; N], &[u8])> {
     let (digits, rest) = text.split_at_checked(2 * N)?;
     let mut bytes = [0; N];
@@ -147,14 +147,15 @@ mod tests {
 
     #[test]
     fn a_traceparent_is_read_strictly() {
-        let (zeros, upper) = ("0".repeat(32), TRACE.to_uppercase());
+        let zeros = "0".repeat(32);
+        let upper = TRACE.to_uppercase();
         for (text, sampled) in [
             (format!("00-{TRACE}-{SPAN}-01"), Some(SamplingFlag::Set)),
             (format!("00-{TRACE}-{SPAN}-00"), Some(SamplingFlag::Unset)),
-            // Other flags are not ours to read.
+            // Other flags are not defined in level 1.
             (format!("00-{TRACE}-{SPAN}-fe"), Some(SamplingFlag::Unset)),
             (format!("00-{TRACE}-{SPAN}-03"), Some(SamplingFlag::Set)),
-            // A later version may say more.
+            // A later version may have more parts.
             (format!("01-{TRACE}-{SPAN}-01"), Some(SamplingFlag::Set)),
             (
                 format!("cc-{TRACE}-{SPAN}-01-what-the-future"),

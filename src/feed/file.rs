@@ -1,23 +1,24 @@
-//! A file that lines of JSON are appended to, each on the disk before it counts as delivered.
+//! A file that JSON lines are appended to. A line counts as delivered once it is on disk.
 //!
-//! Whoever moves it away (logrotate) gets a new one: before each batch the file under the name is looked at.
+//! If the file is moved away (by logrotate), a new one is created: the path is checked before each batch.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde_json::Value as Json;
 
 use crate::http_client::{DeliveryFailure, RetryAdvice};
 use crate::store::sync_directory;
 
-/// The end of a file in which a line that a crash has cut is looked for.
+/// The number of bytes at the end of the file in which a line truncated by a crash is looked for.
 const TAIL_BYTES: u64 = 1 << 20;
 
-/// The file.
+/// A file of events.
 #[derive(Clone, Debug)]
 pub(super) struct EventFile(Arc<EventFileInner>);
 
@@ -34,7 +35,7 @@ impl fmt::Display for EventFile {
 }
 
 impl EventFile {
-    /// The file at this path, which is made when there is something to write.
+    /// Creates a handle for the file at this path; the file is created with the first write.
     pub(super) fn new(path: PathBuf) -> Self {
         Self(Arc::new(EventFileInner {
             path,
@@ -42,7 +43,7 @@ impl EventFile {
         }))
     }
 
-    /// Appends these, a line each, all on the disk when it is over.
+    /// Appends the documents, one per line, and returns once they are on disk.
     pub(super) async fn append(&self, documents: Vec<Json>) -> Result<(), DeliveryFailure> {
         let opened = Arc::clone(&self.0);
         let written = tokio::task::spawn_blocking(move || opened.append(&documents));
@@ -65,24 +66,24 @@ impl EventFileInner {
             text.push_str(&document.to_string());
             text.push('\n');
         }
-        let mut kept = self.file.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.file.lock();
         let file = match kept.take().filter(|file| is_same_file(file, &self.path)) {
             Some(file) => file,
             None => open(&self.path)?,
         };
         let file = kept.insert(file);
-        let written = file
+        let result = file
             .write_all(text.as_bytes())
             .and_then(|()| file.sync_data());
-        if written.is_err() {
-            // The next try opens it anew, and takes away what this one has left.
+        if result.is_err() {
+            // The next try reopens the file and removes what this one has left.
             *kept = None;
         }
-        written
+        result
     }
 }
 
-/// Whether the file is still the one under its name.
+/// Returns `true` if the open file is still the one at the path.
 fn is_same_file(file: &File, path: &Path) -> bool {
     match (file.metadata(), fs::metadata(path)) {
         (Ok(one), Ok(other)) => (one.dev(), one.ino()) == (other.dev(), other.ino()),
@@ -90,7 +91,8 @@ fn is_same_file(file: &File, path: &Path) -> bool {
     }
 }
 
-/// Opens the file, behind its last whole line: it holds URLs, so nobody but its owner reads a new one.
+/// Opens the file and truncates it after its last complete line. A new file is readable by its owner
+/// only, since it contains URLs.
 fn open(path: &Path) -> io::Result<File> {
     if let Some(directory) = path.parent() {
         fs::create_dir_all(directory)?;
@@ -102,7 +104,7 @@ fn open(path: &Path) -> io::Result<File> {
         .create(true)
         .mode(0o600)
         .open(path)?;
-    // Lines that are on the disk are lost with a file whose name is not.
+    // The lines survive a crash only together with the file's directory entry.
     if new {
         sync_directory(path)?;
     }
@@ -110,9 +112,9 @@ fn open(path: &Path) -> io::Result<File> {
     let mut tail = Vec::new();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL_BYTES)))?;
     file.read_to_end(&mut tail)?;
-    let behind = tail.iter().rev().take_while(|byte| **byte != b'\n').count();
-    if behind > 0 {
-        file.set_len(length.saturating_sub(u64::try_from(behind).unwrap_or(0)))?;
+    let torn = tail.iter().rev().take_while(|byte| **byte != b'\n').count();
+    if torn > 0 {
+        file.set_len(length.saturating_sub(u64::try_from(torn).unwrap_or(0)))?;
     }
     Ok(file)
 }

@@ -1,8 +1,8 @@
-//! One delivery: tried until it succeeds or is given up, counted, and told when it fails.
+//! A delivery: retried until it succeeds or is given up, counted, and logged if it fails.
 
 use std::time::Duration;
 
-use serde_json::{Value as Json, json};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
@@ -16,14 +16,15 @@ use super::EventBatch;
 use super::file::EventFile;
 use super::webhook::Webhook;
 
-/// The pause behind the first failure; each further one is twice as long.
+/// The pause after the first failure; it doubles with every further one.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// The longest pause of our own, and the longest that a reader may send us away.
+/// The maximum pause, also for a receiver that sends Retry-After.
 const MAX_PAUSE: Duration = Duration::from_secs(900);
-/// How often a batch is posted before it is given up; with the pauses, about an hour and a half.
+/// The number of times a batch is posted before it is given up: about an hour and a half with the
+/// pauses.
 const MAX_TRIES: u32 = 16;
 
-/// Where events go, and what is counted of it.
+/// A destination of events, and its metrics.
 #[derive(Debug)]
 pub(super) struct FeedSink {
     pub(super) target: FeedTarget,
@@ -31,43 +32,44 @@ pub(super) struct FeedSink {
     pub(super) metrics: Metrics,
 }
 
-/// Where events go.
+/// A destination of events.
 #[derive(Debug)]
 pub(super) enum FeedDestination {
-    /// Lines are appended.
+    /// A file that lines are appended to.
     File(EventFile),
-    /// Batches are posted; what is given up is appended to a file.
+    /// A webhook that batches are posted to, and a file for those it does not accept.
     Webhook(Box<Webhook>, EventFile),
 }
 
-/// How a delivery ended.
+/// The outcome of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FeedDelivery {
-    /// Delivered, or given up and put aside.
+    /// Delivered, or written to the dead letters.
     Completed,
-    /// The proxy ends.
+    /// Interrupted: the proxy is shutting down.
     Stopped,
 }
 
-/// Events that are delivered at once.
-pub(super) fn batch_size(out: FeedTarget) -> usize {
-    match out {
+/// Returns the maximum number of events in a batch.
+pub(super) fn batch_size(target: FeedTarget) -> usize {
+    match target {
         FeedTarget::File => 1_000,
         FeedTarget::Webhook => 100,
     }
 }
 
 impl FeedSink {
-    /// Delivers a batch, however long that takes, unless the proxy ends.
+    /// Delivers a batch, however long that takes, unless the proxy is shutting down.
     pub(super) async fn deliver(
         &self,
         batch: &EventBatch,
         stop: &mut watch::Receiver<()>,
     ) -> FeedDelivery {
-        let (mut pause, mut tries) = (FIRST_PAUSE, 0);
+        let mut pause = FIRST_PAUSE;
+        let mut tries = 0;
         loop {
             tries += 1;
-            // One that is under way is never cut: what it delivered would be sent again.
+            // A delivery in progress is never interrupted: it would be repeated after the next start.
             let Err(failure) = self.try_deliver(batch).await else {
                 return FeedDelivery::Completed;
             };
@@ -81,7 +83,7 @@ impl FeedSink {
                 RetryAdvice::AfterBackoff | RetryAdvice::Never => pause,
             };
             tracing::warn!(
-                "events are not delivered ({}): {}; again in {wait:?}",
+                "cannot deliver events ({}): {}; next try in {wait:?}",
                 self.setting_name(),
                 failure.message
             );
@@ -93,7 +95,7 @@ impl FeedSink {
         }
     }
 
-    /// Tries once.
+    /// Tries to deliver a batch once.
     pub(super) async fn try_deliver(&self, batch: &EventBatch) -> Result<(), DeliveryFailure> {
         let documents = batch
             .iter()
@@ -122,25 +124,23 @@ impl FeedSink {
         }
     }
 
-    /// Appends a batch to the dead letters; whether that went well.
+    /// Appends a batch to the dead letters, and returns `true` if that succeeded.
     async fn write_dead_letters(&self, batch: &EventBatch, why: &str) -> bool {
         let FeedDestination::Webhook(_, dead) = &self.destination else {
             return false;
         };
         let at = Rfc3339(Clock::system().wall_time()).to_string();
-        let marked = |mut document: Json| {
+        let mut documents = Vec::with_capacity(batch.len());
+        for (cursor, event) in batch {
+            let mut document = event::to_json(cursor.0, event);
             if let Some(members) = document.as_object_mut() {
                 members.insert("undelivered".into(), json!({ "at": at, "because": why }));
             }
-            document
-        };
-        let documents = batch
-            .iter()
-            .map(|(cursor, event)| marked(event::to_json(cursor.0, event)))
-            .collect();
+            documents.push(document);
+        }
         if let Err(failure) = dead.append(documents).await {
             tracing::error!(
-                "events that the webhook does not take cannot be put aside: {}",
+                "cannot write events that the webhook rejected to the dead-letter file: {}",
                 failure.message
             );
             return false;
@@ -149,7 +149,7 @@ impl FeedSink {
             .add_feed_events(self.target, FeedResult::DeadLetter, event_count(batch));
         tracing::error!(
             events = batch.len(),
-            "the webhook does not take events: {why}; they are in {dead}"
+            "the webhook rejected events: {why}; they are in {dead}"
         );
         true
     }

@@ -1,4 +1,4 @@
-//! A webhook: batches of events as JSON arrays, and what its answers mean.
+//! A webhook that receives batches of events as JSON arrays.
 
 use bytes::Bytes;
 use http::StatusCode;
@@ -7,10 +7,10 @@ use serde_json::Value as Json;
 
 use crate::http_client::{DeliveryFailure, Endpoint, PostResponse, RetryAdvice};
 
-/// The same for the same events, whenever they are sent (draft-ietf-httpapi-idempotency-key-header).
+/// Equal for equal batches, however often they are sent (draft-ietf-httpapi-idempotency-key-header).
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 
-/// Who is told.
+/// The endpoint that receives events.
 #[derive(Debug)]
 pub(super) struct Webhook(Endpoint);
 
@@ -19,14 +19,11 @@ impl Webhook {
         Self(endpoint)
     }
 
-    /// Posts events; any 2xx says that they are taken.
+    /// Posts events; any 2xx response means that they were accepted.
     pub(super) async fn post(&self, documents: &Vec<Json>) -> Result<(), DeliveryFailure> {
-        let id = |document: Option<&Json>| {
-            document
-                .and_then(|one| one.get("id")?.as_u64())
-                .unwrap_or(0)
-        };
-        let key = format!("\"{}-{}\"", id(documents.first()), id(documents.last()));
+        let first = event_id(documents.first());
+        let last = event_id(documents.last());
+        let key = format!("\"{first}-{last}\"");
         let key = HeaderValue::try_from(key)
             .ok()
             .map(|key| (IDEMPOTENCY_KEY, key));
@@ -46,6 +43,12 @@ impl Webhook {
             }),
         }
     }
+}
+
+fn event_id(document: Option<&Json>) -> u64 {
+    document
+        .and_then(|document| document.get("id")?.as_u64())
+        .unwrap_or(0)
 }
 
 fn check_response(answer: &PostResponse) -> Result<(), DeliveryFailure> {

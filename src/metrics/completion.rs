@@ -1,13 +1,12 @@
-//! How a record ends: counted once in every family that it belongs to, and written to the log once.
+//! The end of a record: it is counted once in every family that it belongs to, and logged once.
 //!
-//! This runs in a drop, perhaps while a panic unwinds: nothing in it can panic.
+//! This runs in a drop, possibly while a panic unwinds: nothing in it may panic.
 
 mod spans;
 
 use std::time::Instant;
 
 use http::HeaderValue;
-use prometheus::IntCounter;
 use smallvec::SmallVec;
 
 use crate::clock::Rfc3339;
@@ -15,10 +14,11 @@ use crate::model::media_type::essence;
 use crate::model::reason::{Reason, RetryHint, StatusSource};
 use crate::model::stage::Stage;
 
-use super::content::ContentFamily;
+use super::CrawlerIndex;
+use super::families::MetricFamilies;
 use super::labels::{
-    CLIENT_LEFT, ResponseSource, RuleMode, VerdictLabel, class_slot, error_slot, method_slot,
-    reason_label,
+    ByteDirection, CLIENT_LEFT, CodeClass, ConnectionSide, ResponseSource, RuleMode,
+    UpstreamErrorLabel, VerdictLabel, method_slot, reason_label,
 };
 use super::log::LineRecipients;
 use super::log::line::{self, LogLine, LogOutcome, ShadowDifference};
@@ -30,7 +30,6 @@ use super::repeat::RepeatState;
 use super::series::increment;
 use super::shadow::{ShadowChange, ShadowExample, ShadowNote, ShadowSource};
 use super::trace::TraceDisclosure;
-use super::{CrawlerIndex, MetricFamilies};
 
 impl Drop for RequestRecord {
     fn drop(&mut self) {
@@ -41,26 +40,26 @@ impl Drop for RequestRecord {
             self.end_in_panic();
         }
         let ended = self.ended.unwrap_or_else(|| self.recorder.clock.now());
-        let ending = FinalResult::from_record(self);
-        self.count(&ending, ended);
-        let readers =
+        let result = FinalResult::from_record(self);
+        self.count(&result, ended);
+        let recipients =
             self.recorder
                 .log
-                .recipients(self.number, ending.verdict, self.trace_disclosure());
-        if readers != LineRecipients::Nobody {
-            self.log(&ending, ended, readers);
+                .recipients(self.number, result.verdict, self.trace_disclosure());
+        if recipients != LineRecipients::Nobody {
+            self.log(&result, ended, recipients);
         }
-        self.export(&ending, ended);
+        self.export(&result, ended);
     }
 }
 
-/// What a record comes to.
+/// The final result of a request.
 struct FinalResult {
     verdict: VerdictLabel,
     stage: Stage,
-    /// None for a client that left before anything was decided.
+    /// `None` if the client left before a decision.
     reason: Option<Reason>,
-    /// The live cause, or the rule of a shadow rejection.
+    /// The rule that decided, or that of a shadow rejection.
     rule: Option<(ShadowSource, u32)>,
     status: Option<u16>,
     source: ResponseSource,
@@ -114,7 +113,7 @@ impl FinalResult {
 }
 
 impl RequestRecord {
-    /// A panic ends the request with the status of `internal_error`, unless an answer was on its way already.
+    /// Ends a request in a panic with the status of `internal_error`, unless a response was already being sent.
     fn end_in_panic(&mut self) {
         if self.sent.is_some() {
             return;
@@ -125,8 +124,8 @@ impl RequestRecord {
         }
     }
 
-    fn count(&mut self, ending: &FinalResult, ended: Instant) {
-        self.count_shadows(ending, ended);
+    fn count(&mut self, result: &FinalResult, ended: Instant) {
+        self.count_shadows(result, ended);
         if self.recorder.metrics.enabled_families().is_none() {
             return;
         }
@@ -135,25 +134,25 @@ impl RequestRecord {
         if self.count_mode == CountMode::Counted {
             families.inflight.dec();
         }
-        self.count_request(families, ending, ended);
-        self.count_durations(families, ending, ended);
-        self.count_exchange(families, ending);
+        self.count_request(result, ended);
+        self.count_durations(families, result, ended);
+        self.count_exchange(families, result);
     }
 
-    fn count_request(&self, families: &MetricFamilies, ending: &FinalResult, now: Instant) {
-        let Some(series) = families.crawler_series(self.crawler) else {
+    fn count_request(&self, result: &FinalResult, now: Instant) {
+        let Some(series) = self.recorder.metrics.crawler_series(self.crawler) else {
             return;
         };
-        increment(series.decision_counter(ending.stage, ending.verdict, ending.reason));
-        increment(series.request_counter(method_slot(&self.method), ending.status, ending.source));
-        if self.check_repeat(ending, now) == RepeatState::Repeated {
+        increment(series.decision_counter(result.stage, result.verdict, result.reason));
+        increment(series.request_counter(method_slot(&self.method), result.status, result.source));
+        if self.check_repeat(result, now) == RepeatState::Repeated {
             series.repeats.inc();
         }
     }
 
-    /// Refusals that ask the crawler to come back later are no repeats when it does.
-    fn check_repeat(&self, ending: &FinalResult, now: Instant) -> RepeatState {
-        match (ending.verdict, ending.reason, &self.subject) {
+    /// A refusal that asks the crawler to come back later is not a repeat when it does.
+    fn check_repeat(&self, result: &FinalResult, now: Instant) -> RepeatState {
+        match (result.verdict, result.reason, &self.subject) {
             (VerdictLabel::Reject, Some(reason), RecordSubject::Url(url))
                 if reason.row().retry != RetryHint::After =>
             {
@@ -165,14 +164,14 @@ impl RequestRecord {
         }
     }
 
-    /// A rule counts once a request, whatever the number of stages it was noted at.
+    /// Counts each rule once per request, however many stages it matched at.
     fn count_rules(&mut self, ended: Instant) {
         let Some(policy) = &self.policy else { return };
         self.matched_rules.sort_unstable();
         self.matched_rules.dedup();
-        self.matched_rules
-            .iter()
-            .for_each(|rule| policy.record_match(*rule, ended));
+        for rule in &self.matched_rules {
+            policy.record_match(*rule, ended);
+        }
         match self.outcome {
             RecordOutcome::Allowed { rule: Some(rule) } => {
                 policy.record_decision(rule, VerdictLabel::Allow)
@@ -186,14 +185,14 @@ impl RequestRecord {
         }
     }
 
-    /// The shadows that would have decided otherwise.
+    /// Returns the notes of shadows that would have decided otherwise.
     fn shadow_differences(&self) -> impl Iterator<Item = &ShadowNote> {
         let changed = self.shadow_change();
         let notes = self.shadows.iter().flat_map(|shadows| shadows.notes.iter());
         notes.filter(move |note| Some(note.change) == changed)
     }
 
-    fn count_shadows(&self, ending: &FinalResult, ended: Instant) {
+    fn count_shadows(&self, result: &FinalResult, ended: Instant) {
         let Some(shadows) = &self.shadows else { return };
         for policy in [self.policy.as_ref(), shadows.policy_metrics.as_ref()]
             .into_iter()
@@ -205,47 +204,41 @@ impl RequestRecord {
             let Some(policy) = shadows.metrics_for(note.source, self.policy.as_ref()) else {
                 continue;
             };
-            note.matched
-                .iter()
-                .for_each(|rule| policy.record_match(*rule, ended));
-            note.deciding_rule
-                .iter()
-                .for_each(|rule| policy.record_decision(*rule, note.verdict));
+            for rule in &note.matched {
+                policy.record_match(*rule, ended);
+            }
+            if let Some(rule) = note.deciding_rule {
+                policy.record_decision(rule, note.verdict);
+            }
         }
         for note in self.shadow_differences() {
-            let policy = shadows.metrics_for(note.source, self.policy.as_ref());
-            policy.iter().for_each(|policy| {
-                policy
-                    .shadow_stats()
-                    .record_difference(note, self.shadow_example(note, ending))
-            });
+            if let Some(policy) = shadows.metrics_for(note.source, self.policy.as_ref()) {
+                let example = self.shadow_example(note, result);
+                policy.shadow_stats().record_difference(note, example);
+            }
         }
     }
 
-    /// The request as an example: with no more of its URL than its line in the log shows.
-    fn shadow_example(&self, note: &ShadowNote, ending: &FinalResult) -> ShadowExample {
-        let (url, host) = self.logged_target(ending);
-        let crawler = self
-            .recorder
-            .metrics
-            .families()
-            .crawler_series(self.crawler);
+    /// Returns the request as an example, with no more of its URL than its line in the log shows.
+    fn shadow_example(&self, note: &ShadowNote, result: &FinalResult) -> ShadowExample {
+        let (url, host) = self.logged_target(result);
         ShadowExample {
             at: self.recorder.clock.wall_time(),
             decision: (*self.id().to_text()).into(),
-            crawler: crawler.map_or("", |series| series.crawler.as_str()).into(),
+            crawler: self.crawler_name().unwrap_or_default().into(),
             url: url.map(|url| self.recorder.log.redact_url(url)),
             host: host.map(Into::into),
             stage: note.stage,
-            reason: reason_label(ending.reason),
+            reason: reason_label(result.reason),
             rule: note.rule,
         }
     }
 
-    fn count_durations(&self, families: &MetricFamilies, ending: &FinalResult, ended: Instant) {
+    fn count_durations(&self, families: &MetricFamilies, result: &FinalResult, ended: Instant) {
         let whole = ended.saturating_duration_since(self.began);
-        let answers = families.request_duration.get(ending.source as usize);
-        if let Some(histogram) = answers.filter(|_| self.count_mode == CountMode::Counted) {
+        if self.count_mode == CountMode::Counted
+            && let Some(histogram) = families.request_duration.get(result.source)
+        {
             histogram.observe(whole.as_secs_f64());
         }
         let times = &self.times;
@@ -254,7 +247,7 @@ impl RequestRecord {
             (&families.dns_duration, times.dns),
             (&families.connect_duration, times.connect),
             (&families.upstream_ttfb, times.ttfb),
-            (&families.hold.seconds, times.held),
+            (&families.hold_time, times.held),
         ] {
             if let Some(seconds) = time.as_seconds() {
                 histogram.observe(seconds);
@@ -262,42 +255,44 @@ impl RequestRecord {
         }
     }
 
-    fn count_exchange(&self, families: &MetricFamilies, ending: &FinalResult) {
+    fn count_exchange(&self, families: &MetricFamilies, result: &FinalResult) {
         if let Some((status, family)) = self.origin {
-            let slot = class_slot(status) * ContentFamily::ALL.len() + family as usize;
-            increment(families.upstream_responses.get(slot));
+            let class = CodeClass::from_status(status);
+            families.upstream_responses.increment((class, family));
         }
         if let Some(error) = self.error {
-            increment(families.upstream_errors.get(error_slot(error)));
+            let label = UpstreamErrorLabel::from_name(error);
+            families.upstream_errors.increment(label);
         }
+        let received = self.received_bytes();
+        let sent = self.sent_bytes;
         let bytes = &families.bytes;
-        add(&bytes.from_client, self.received_bytes());
-        add(&bytes.to_client, self.sent_bytes);
+        bytes.add((ByteDirection::Received, ConnectionSide::Client), received);
+        bytes.add((ByteDirection::Sent, ConnectionSide::Client), sent);
         if self.stage >= Stage::Upstream || self.count_mode == CountMode::Tunnel {
-            add(&bytes.to_origin, self.received_bytes());
+            bytes.add((ByteDirection::Sent, ConnectionSide::Origin), received);
         }
-        if ending.source == ResponseSource::Origin || self.count_mode == CountMode::Tunnel {
-            add(&bytes.from_origin, self.sent_bytes);
+        if result.source == ResponseSource::Origin || self.count_mode == CountMode::Tunnel {
+            bytes.add((ByteDirection::Received, ConnectionSide::Origin), sent);
         }
-    }
-}
-
-fn add(counter: &IntCounter, bytes: u64) {
-    if bytes > 0 {
-        counter.inc_by(bytes);
     }
 }
 
 impl RequestRecord {
-    /// Whether its client knows its trace, by which the line will be looked for.
+    fn crawler_name(&self) -> Option<&str> {
+        let series = self.recorder.metrics.crawler_series(self.crawler)?;
+        Some(series.crawler.as_str())
+    }
+
+    /// Returns whether the client knows its trace, and may look for the line.
     fn trace_disclosure(&self) -> TraceDisclosure {
         self.trace
             .as_ref()
             .map_or(TraceDisclosure::No, |trace| trace.disclosure())
     }
 
-    fn log(&self, ending: &FinalResult, ended: Instant, readers: LineRecipients) {
-        let (url, host) = self.logged_target(ending);
+    fn log(&self, result: &FinalResult, ended: Instant, recipients: LineRecipients) {
+        let (url, host) = self.logged_target(result);
         let id = self.id().to_text();
         let policy = self.policy.as_deref();
         let content_type = self
@@ -313,25 +308,20 @@ impl RequestRecord {
         let line = LogLine {
             ts: Rfc3339(self.recorder.clock.wall_time()),
             decision: &id,
-            crawler: self
-                .recorder
-                .metrics
-                .families()
-                .crawler_series(self.crawler)
-                .map(|c| c.crawler.as_str()),
-            stage: ending.stage.as_str(),
+            crawler: self.crawler_name(),
+            stage: result.stage.as_str(),
             method: self.method.as_str(),
             url,
             host,
-            verdict: ending.verdict.as_str(),
-            reason: reason_label(ending.reason),
-            rule: ending.rule.and_then(|(of, rule)| self.rule_name(of, rule)),
+            verdict: result.verdict.as_str(),
+            reason: reason_label(result.reason),
+            rule: result.rule.and_then(|(of, rule)| self.rule_name(of, rule)),
             policy: policy.map(PolicyMetrics::name),
             revision: policy.map(PolicyMetrics::revision),
-            mode: ending.mode().as_str(),
+            mode: result.mode().as_str(),
             held: self.times.held.as_micros(),
             origin_status: self.origin.map(|(status, _)| status),
-            sent_status: ending.status,
+            sent_status: result.status,
             content_type: content_type.as_deref(),
             bytes: self.sent_bytes,
             dns: self.times.dns.as_micros(),
@@ -349,14 +339,14 @@ impl RequestRecord {
             client: self.client,
             duration: ended.saturating_duration_since(self.began),
         };
-        self.recorder.log.write_line(&line, readers);
+        self.recorder.log.write_line(&line, recipients);
     }
 
     fn log_outcome(&self) -> LogOutcome {
         let RecordOutcome::Rejected { reason, .. } = self.outcome else {
             return LogOutcome::Allowed;
         };
-        let unread = matches!(self.subject, RecordSubject::Unknown)
+        let unparsed = matches!(self.subject, RecordSubject::Unknown)
             && matches!(
                 reason,
                 Reason::BadRequest
@@ -366,7 +356,7 @@ impl RequestRecord {
                     | Reason::Overloaded
             );
         match reason.row().status {
-            _ if unread => LogOutcome::Unparsed,
+            _ if unparsed => LogOutcome::Unparsed,
             _ if reason == Reason::UpstreamTimeout => LogOutcome::TimedOut,
             StatusSource::Gateway => LogOutcome::Failed,
             _ if reason == Reason::InternalError => LogOutcome::Failed,
@@ -408,14 +398,14 @@ impl RequestRecord {
         policy?.rule_name(rule)
     }
 
-    /// What the log may show of the target: of a rejected URL no more than the policy lets it keep.
-    fn logged_target(&self, ending: &FinalResult) -> (Option<&str>, Option<&str>) {
+    /// Returns the parts of the target that the log may show; the policy may limit them for a refused URL.
+    fn logged_target(&self, result: &FinalResult) -> (Option<&str>, Option<&str>) {
         let (url, host) = match &self.subject {
             RecordSubject::Unknown => (None, None),
             RecordSubject::Url(url) => (Some(url.as_str()), Some(url.host())),
             RecordSubject::Host(host) => (None, Some(host.host())),
         };
-        let keep = if ending.verdict == VerdictLabel::Reject {
+        let keep = if result.verdict == VerdictLabel::Reject {
             self.url_retention
         } else {
             UrlRetention::Full

@@ -1,11 +1,14 @@
-//! The closed sets of label values: what a request is counted under, and which combinations exist from the start.
+//! The closed sets of label values, and which combinations are exported from the start.
 //!
-//! No text of a client or an origin becomes a label. What is outside a set is `other`.
+//! No text of a client or an origin becomes a label. A value outside its set is `other`.
 
 mod decision;
 mod request;
 
+use crate::ledger::event::LedgerEventKind;
+use crate::model::crawl_status::CrawlStatus;
 use crate::model::reason::Reason;
+use crate::robots::fetch_outcome::{OUTCOMES, RobotsFetchOutcome};
 
 pub use decision::CLIENT_LEFT;
 pub(super) use decision::{
@@ -15,323 +18,266 @@ pub(super) use request::{
     REQUEST_SLOTS, code_slot, expected_requests, method_slot, request_labels, request_slot,
 };
 
-/// Whether anything is counted: the setting `telemetry.metrics`.
+/// A label, or two, with a closed set of values.
+pub(super) trait LabelSet: Copy {
+    /// The number of values.
+    const COUNT: usize;
+
+    /// Returns the label values of every series, in order.
+    fn all() -> Vec<Vec<&'static str>>;
+
+    /// Returns the position of this value in [`Self::all`].
+    fn index(self) -> usize;
+}
+
+impl<A: LabelSet, B: LabelSet> LabelSet for (A, B) {
+    const COUNT: usize = A::COUNT * B::COUNT;
+
+    fn all() -> Vec<Vec<&'static str>> {
+        let pairs = A::all()
+            .into_iter()
+            .flat_map(|a| B::all().into_iter().map(move |b| [a.clone(), b].concat()));
+        pairs.collect()
+    }
+
+    fn index(self) -> usize {
+        self.0.index() * B::COUNT + self.1.index()
+    }
+}
+
+/// Implements [`LabelSet`] for an enum with `ALL` and `as_str`.
+macro_rules! label_set {
+    ($type:ty) => {
+        impl $crate::metrics::labels::LabelSet for $type {
+            const COUNT: usize = Self::ALL.len();
+
+            fn all() -> Vec<Vec<&'static str>> {
+                Self::ALL.map(|value| vec![value.as_str()]).into()
+            }
+
+            fn index(self) -> usize {
+                self as usize
+            }
+        }
+    };
+}
+pub(super) use label_set;
+
+/// Declares enums whose variants are the values of a label.
+macro_rules! label_values {
+    ($(
+        $(#[$about:meta])*
+        $vis:vis enum $name:ident { $($(#[$variant_about:meta])* $variant:ident = $text:literal,)+ }
+    )+) => {
+        $(
+            $(#[$about])*
+            #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+            $vis enum $name {
+                $($(#[$variant_about])* $variant,)+
+            }
+
+            impl $name {
+                /// Every value, in the order of the declaration.
+                $vis const ALL: [Self; [$($text),+].len()] = [$(Self::$variant),+];
+
+                /// Returns the label value.
+                $vis fn as_str(self) -> &'static str {
+                    match self {
+                        $(Self::$variant => $text,)+
+                    }
+                }
+            }
+
+            $crate::metrics::labels::label_set!($name);
+        )+
+    };
+}
+pub(super) use label_values;
+
+label_set!(CrawlStatus);
+label_set!(LedgerEventKind);
+
+impl LabelSet for RobotsFetchOutcome {
+    const COUNT: usize = OUTCOMES.len();
+
+    fn all() -> Vec<Vec<&'static str>> {
+        OUTCOMES.iter().map(|row| vec![row.name]).collect()
+    }
+
+    fn index(self) -> usize {
+        self as usize
+    }
+}
+
+/// The amount of metrics: the setting `telemetry.metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsMode {
-    /// Every request.
+    /// Everything.
     Everything,
-    /// Nothing of requests, connections and hosts.
+    /// Only families that do not count requests, connections and hosts.
     Nothing,
 }
 
-/// What was told of a URL; the label `kind`.
-pub const LEDGER_EVENTS: [&str; 3] = ["removal", "permanent_error", "moved"];
+label_values! {
+    /// The outcome of inspecting a response body; the label `outcome` of `documents_total`.
+    pub enum DocumentOutcome {
+        /// Its metadata was read.
+        Read = "read",
+        /// It was changed.
+        Changed = "changed",
+        /// It could not be parsed.
+        Unreadable = "unreadable",
+        /// Its content was to be compared, but exceeds the size that may be buffered.
+        TooLarge = "too_large",
+    }
 
-/// What came of a body that was looked at; the label `outcome` of documents.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum DocumentOutcome {
-    /// What it says was read.
-    Read,
-    /// It was changed.
-    Changed,
-    /// Nothing could be read of it.
-    Unreadable,
-    /// Its content was to be judged, and it is larger than may be held back.
-    TooLarge,
-}
+    /// The verdict on a request; the label `verdict`.
+    pub enum VerdictLabel {
+        /// The request was allowed.
+        Allow = "allow",
+        /// The request was refused.
+        Reject = "reject",
+        /// The request was allowed; a rule in shadow mode would have refused it.
+        ShadowReject = "shadow_reject",
+    }
 
-impl DocumentOutcome {
-    /// Every outcome.
-    pub const ALL: [Self; 4] = [Self::Read, Self::Changed, Self::Unreadable, Self::TooLarge];
+    /// The source of a response; the label `source`.
+    pub enum ResponseSource {
+        /// The origin's response was forwarded.
+        Origin = "origin",
+        /// The proxy created the response, or there was none.
+        Proxy = "proxy",
+    }
 
-    /// The word of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Changed => "changed",
-            Self::Unreadable => "unreadable",
-            Self::TooLarge => "too_large",
-        }
+    /// The reason for which spans are lost; the label `why` of `trace_spans_dropped_total`.
+    pub enum SpanLossReason {
+        /// More spans than could be sent.
+        QueueFull = "queue_full",
+        /// The collector cannot be reached, or responds with an error.
+        Failed = "failed",
+        /// The collector accepted only other spans of the same export.
+        Rejected = "rejected",
+        /// The proxy shut down before they were sent.
+        Shutdown = "shutdown",
+    }
+
+    /// A target of the ledger's events; the label `feed`.
+    pub enum FeedTarget {
+        /// `ledger.events.file`.
+        File = "file",
+        /// `ledger.events.webhook`.
+        Webhook = "webhook",
+    }
+
+    /// The result of delivering an event; the label `result` of `ledger_feed_events_total`.
+    pub enum FeedResult {
+        /// The target accepted it.
+        Delivered = "delivered",
+        /// The target rejected it, and it was written to the dead letters.
+        DeadLetter = "dead_letter",
+    }
+
+    /// A protocol detected on the proxy's port, or in a tunnel to a port without TLS; the label `reason` of
+    /// `foreign_bytes_total`.
+    pub enum ForeignBytesKind {
+        /// A TLS ClientHello: the client uses TLS to connect to the proxy.
+        ClientHello = "client_hello",
+        /// The HTTP/2 connection preface.
+        Http2Preface = "http2_preface",
+        /// Inside a tunnel: bytes that cannot start a request.
+        Unknown = "unknown",
+    }
+
+    /// The verdict on a CONNECT; the label `verdict` of `tunnels_total`.
+    pub enum TunnelVerdictLabel {
+        /// It was allowed, possibly without knowing its contents (`tunnel_undecided: allow`).
+        Allow = "allow",
+        /// It was refused.
+        Reject = "reject",
+        /// It was refused because the policy has conditions on what a tunnel hides.
+        Undecided = "undecided",
+        /// It was allowed and is intercepted: the requests inside are evaluated.
+        Intercept = "intercept",
+    }
+
+    /// The first bytes inside a tunnel to a TLS port; the label `category` of `sni_checks_total`.
+    pub enum SniCheck {
+        /// A ClientHello for the host of the CONNECT.
+        Match = "match",
+        /// A ClientHello for another host.
+        Mismatch = "mismatch",
+        /// A ClientHello without a server name.
+        None = "none",
+        /// A ClientHello for the host of the CONNECT that may hide another (Encrypted Client Hello, or grease that
+        /// looks like it).
+        Ech = "ech",
+        /// Not TLS.
+        NotTls = "not_tls",
+        /// TLS without a readable ClientHello.
+        Malformed = "malformed",
+        /// No complete ClientHello in time.
+        Timeout = "timeout",
+    }
+
+    /// The peer of a TLS connection; the label `side` of `tls_handshake_seconds`.
+    pub enum TlsSide {
+        /// A client, inside its tunnel.
+        Client = "client",
+        /// An origin.
+        Origin = "origin",
+    }
+
+    /// The mode of a rule; the label `mode` of its counters.
+    pub enum RuleMode {
+        /// The rule is applied.
+        Enforce = "enforce",
+        /// The rule is only evaluated.
+        Shadow = "shadow",
+        /// The rule is off and has no counters.
+        Disabled = "disabled",
+    }
+
+    /// The result of loading a policy; the label `result` of `policy_reloads_total`.
+    pub(super) enum ReloadResult {
+        Success = "success",
+        Failure = "failure",
+        Unchanged = "unchanged",
+    }
+
+    /// The direction in which bytes pass; the label `direction` of `bytes_total`.
+    pub(super) enum ByteDirection {
+        Received = "received",
+        Sent = "sent",
+    }
+
+    /// The peer that bytes are exchanged with; the label `side` of `bytes_total`.
+    pub(super) enum ConnectionSide {
+        Client = "client",
+        Origin = "origin",
+    }
+
+    /// The first digit of an origin's status; the label `code_class`.
+    pub(super) enum CodeClass {
+        Informational = "1xx",
+        Successful = "2xx",
+        Redirection = "3xx",
+        ClientError = "4xx",
+        ServerError = "5xx",
+        Other = "other",
     }
 }
 
-/// What was decided of a request; the label `verdict`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum VerdictLabel {
-    /// It was let through.
-    Allow,
-    /// It was refused.
-    Reject,
-    /// It was let through; a rule in shadow mode would have refused it.
-    ShadowReject,
-}
-
-impl VerdictLabel {
-    /// Every verdict.
-    pub const ALL: [Self; 3] = [Self::Allow, Self::Reject, Self::ShadowReject];
-
-    /// The word of the label and of the log.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Reject => "reject",
-            Self::ShadowReject => "shadow_reject",
-        }
-    }
-}
-
-/// Who made the answer; the label `source`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ResponseSource {
-    /// The origin's answer was passed on.
-    Origin,
-    /// The proxy made it, or nobody did.
-    Proxy,
-}
-
-impl ResponseSource {
-    /// Both sources.
-    pub const ALL: [Self; 2] = [Self::Origin, Self::Proxy];
-
-    /// The word of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Origin => "origin",
-            Self::Proxy => "proxy",
-        }
-    }
-}
-
-/// Why spans are lost; the label `why` of `trace_spans_dropped_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SpanLossReason {
-    /// More were made than could be sent.
-    QueueFull,
-    /// The collector cannot be reached, or answers with an error.
-    Failed,
-    /// The collector took others of the same export, but not these.
-    Rejected,
-    /// The proxy had to end before they were sent.
-    Shutdown,
-}
-
-impl SpanLossReason {
-    /// Every cause, in the order of the declaration.
-    pub const ALL: [Self; 4] = [
-        Self::QueueFull,
-        Self::Failed,
-        Self::Rejected,
-        Self::Shutdown,
-    ];
-
-    /// The word of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::QueueFull => "queue_full",
-            Self::Failed => "failed",
-            Self::Rejected => "rejected",
-            Self::Shutdown => "shutdown",
-        }
-    }
-}
-
-/// Where the ledger's events go; the label `feed`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FeedTarget {
-    /// `ledger.events.file`.
-    File,
-    /// `ledger.events.webhook`.
-    Webhook,
-}
-
-impl FeedTarget {
-    /// Every one, in the order of the declaration.
-    pub const ALL: [Self; 2] = [Self::File, Self::Webhook];
-
-    /// The word of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::File => "file",
-            Self::Webhook => "webhook",
-        }
-    }
-}
-
-/// How an event left; the label `result` of `ledger_feed_events_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum FeedResult {
-    /// It was taken.
-    Delivered,
-    /// It was not, and was put aside.
-    DeadLetter,
-}
-
-impl FeedResult {
-    /// Every one, in the order of the declaration.
-    pub const ALL: [Self; 2] = [Self::Delivered, Self::DeadLetter];
-
-    /// The word of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Delivered => "delivered",
-            Self::DeadLetter => "dead_letter",
-        }
-    }
-}
-
-/// Bytes that show another protocol on the proxy's port, or in a tunnel to a port without TLS; the label `reason` of `foreign_bytes_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum ForeignBytesKind {
-    /// A TLS ClientHello: a client that speaks TLS to its proxy.
-    ClientHello,
-    /// The HTTP/2 connection preface.
-    Http2Preface,
-    /// Inside a tunnel: what no request begins with.
-    Unknown,
-}
-
-impl ForeignBytesKind {
-    /// Every kind.
-    pub const ALL: [Self; 3] = [Self::ClientHello, Self::Http2Preface, Self::Unknown];
-
-    /// The word of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::ClientHello => "client_hello",
-            Self::Http2Preface => "http2_preface",
-            Self::Unknown => "unknown",
-        }
-    }
-}
-
-/// What was decided of a CONNECT; the label `verdict` of `tunnels_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TunnelVerdictLabel {
-    /// It was let through, perhaps as an undecided one (`tunnel_undecided: allow`).
-    Allow,
-    /// It was refused.
-    Reject,
-    /// It was refused because the policy judges what a tunnel hides.
-    Undecided,
-    /// It was let through to be looked into: what is inside is judged.
-    Intercept,
-}
-
-impl TunnelVerdictLabel {
-    /// Every verdict.
-    pub const ALL: [Self; 4] = [Self::Allow, Self::Reject, Self::Undecided, Self::Intercept];
-
-    /// The word of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Reject => "reject",
-            Self::Undecided => "undecided",
-            Self::Intercept => "intercept",
-        }
-    }
-}
-
-/// What the first bytes inside a tunnel to a TLS port say; the label `category` of `sni_checks_total`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum SniCheck {
-    /// A ClientHello for the host of the CONNECT.
-    Match,
-    /// One for another host.
-    Mismatch,
-    /// One without a server name.
-    None,
-    /// One for the host of the CONNECT that may hide another (Encrypted Client Hello, or grease that looks like it).
-    Ech,
-    /// Something else than TLS.
-    NotTls,
-    /// TLS, but no ClientHello that can be read.
-    Malformed,
-    /// No whole ClientHello in time.
-    Timeout,
-}
-
-impl SniCheck {
-    /// Every category.
-    pub const ALL: [Self; 7] = [
-        Self::Match,
-        Self::Mismatch,
-        Self::None,
-        Self::Ech,
-        Self::NotTls,
-        Self::Malformed,
-        Self::Timeout,
-    ];
-
-    /// The word of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Match => "match",
-            Self::Mismatch => "mismatch",
-            Self::None => "none",
-            Self::Ech => "ech",
-            Self::NotTls => "not_tls",
-            Self::Malformed => "malformed",
-            Self::Timeout => "timeout",
-        }
-    }
-}
-
-/// Whom TLS is spoken with; the label `side` of `tls_handshake_seconds`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum TlsSide {
-    /// A client, inside its tunnel.
-    Client,
-    /// An origin.
-    Origin,
-}
-
-impl TlsSide {
-    /// Both sides.
-    pub const ALL: [Self; 2] = [Self::Client, Self::Origin];
-
-    /// The word of the label.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Client => "client",
-            Self::Origin => "origin",
-        }
-    }
-}
-
-/// Whether a rule takes part; the label `mode` of its counters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RuleMode {
-    /// It does.
-    Enforce,
-    /// It is only watched.
-    Shadow,
-    /// It has no counters.
-    Disabled,
-}
-
-impl RuleMode {
-    /// The word of the label and of the log.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Enforce => "enforce",
-            Self::Shadow => "shadow",
-            Self::Disabled => "disabled",
-        }
-    }
-}
-
-/// What a rule can decide.
+/// The kind of a rule, which determines its verdicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleKind {
-    /// It refuses.
+    /// The rule refuses.
     Filter,
-    /// It refuses or lets through, by the options that it sets.
+    /// The rule refuses or allows, by the options that it sets.
     Group,
 }
 
 impl RuleKind {
-    /// The verdicts for which it has a counter from the start.
+    /// Returns the verdicts for which the rule has a counter from the start.
     pub(super) fn verdicts(self) -> &'static [VerdictLabel] {
         match self {
             Self::Filter => &[VerdictLabel::Reject],
@@ -339,50 +285,33 @@ impl RuleKind {
         }
     }
 }
-/// How fetches of robots.txt end: the names of `robots::ending::TABLE`, in its order.
-pub const ROBOTS_RESULTS: [&str; 17] = [
-    "file",
-    "page",
-    "unchanged",
-    "absent",
-    "limited",
-    "server_error",
-    "odd_status",
-    "redirects",
-    "elsewhere",
-    "prohibited",
-    "refused",
-    "tls",
-    "dns",
-    "timeout",
-    "broken",
-    "coding",
-    "held",
-];
 
-/// The reasons for which the head reader refuses before there is a request.
+impl CodeClass {
+    pub(super) fn from_status(status: u16) -> Self {
+        match status {
+            100..200 => Self::Informational,
+            200..300 => Self::Successful,
+            300..400 => Self::Redirection,
+            400..500 => Self::ClientError,
+            500..600 => Self::ServerError,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// The reasons for which a request head is rejected before there is a request.
 pub(super) const HEAD_REASONS: [Reason; 4] = [
     Reason::BadRequest,
     Reason::RequestTooLarge,
     Reason::HeadersTooLarge,
     Reason::RequestTimeout,
 ];
-/// What is outside a closed set.
+
+/// The label of everything outside a closed set.
 pub(super) const OTHER: &str = "other";
 
-/// The first digit of an origin's status; the label `code_class`.
-pub(super) const CODE_CLASSES: [&str; 6] = ["1xx", "2xx", "3xx", "4xx", "5xx", OTHER];
-
-/// The place of a status in [`CODE_CLASSES`].
-pub(super) fn class_slot(status: u16) -> usize {
-    match status {
-        100..600 => usize::from(status / 100) - 1,
-        _ => CODE_CLASSES.len() - 1,
-    }
-}
-
 /// The error types of RFC 9209 section 2.3 that an exchange with an origin can end in.
-pub(super) const UPSTREAM_ERRORS: [&str; 27] = [
+const UPSTREAM_ERRORS: [&str; 27] = [
     "dns_timeout",
     "dns_error",
     "destination_not_found",
@@ -412,12 +341,27 @@ pub(super) const UPSTREAM_ERRORS: [&str; 27] = [
     OTHER,
 ];
 
-/// The place of an error type in [`UPSTREAM_ERRORS`].
-pub(super) fn error_slot(error: &str) -> usize {
-    UPSTREAM_ERRORS
-        .iter()
-        .position(|name| *name == error)
-        .unwrap_or(UPSTREAM_ERRORS.len() - 1)
+/// An error type of RFC 9209; the label `error` of `upstream_errors_total`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UpstreamErrorLabel(usize);
+
+impl UpstreamErrorLabel {
+    pub(super) fn from_name(error: &str) -> Self {
+        let known = UPSTREAM_ERRORS.iter().position(|name| *name == error);
+        Self(known.unwrap_or(UPSTREAM_ERRORS.len() - 1))
+    }
+}
+
+impl LabelSet for UpstreamErrorLabel {
+    const COUNT: usize = UPSTREAM_ERRORS.len();
+
+    fn all() -> Vec<Vec<&'static str>> {
+        UPSTREAM_ERRORS.map(|name| vec![name]).into()
+    }
+
+    fn index(self) -> usize {
+        self.0
+    }
 }
 
 #[cfg(test)]
@@ -429,14 +373,42 @@ mod tests {
         for (status, class) in [
             (100, "1xx"),
             (204, "2xx"),
+            (301, "3xx"),
+            (404, "4xx"),
             (599, "5xx"),
             (600, OTHER),
             (0, OTHER),
             (760, OTHER),
         ] {
-            assert_eq!(CODE_CLASSES[class_slot(status)], class, "{status}");
+            assert_eq!(CodeClass::from_status(status).as_str(), class, "{status}");
         }
-        assert_eq!(UPSTREAM_ERRORS[error_slot("dns_error")], "dns_error");
-        assert_eq!(UPSTREAM_ERRORS[error_slot("evil\nname")], OTHER);
+        for (error, label) in [("dns_error", "dns_error"), ("evil\nname", OTHER)] {
+            let place = UpstreamErrorLabel::from_name(error).index();
+            assert_eq!(UpstreamErrorLabel::all()[place], [label]);
+        }
+    }
+
+    #[test]
+    fn pairs_are_listed_in_their_order() {
+        type Pair = (FeedTarget, FeedResult);
+        let all = Pair::all();
+        assert_eq!(all.len(), Pair::COUNT);
+        for target in FeedTarget::ALL {
+            for result in FeedResult::ALL {
+                let place = (target, result).index();
+                assert_eq!(all[place], [target.as_str(), result.as_str()]);
+            }
+        }
+    }
+
+    #[test]
+    fn types_of_the_policy_crate_are_listed_in_their_order() {
+        for (place, kind) in LedgerEventKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind.index(), place);
+        }
+        for (place, row) in OUTCOMES.iter().enumerate() {
+            assert_eq!(RobotsFetchOutcome::all()[place], [row.name]);
+            assert_eq!(row.outcome.index(), place);
+        }
     }
 }

@@ -1,81 +1,65 @@
-//! What is counted of the ledger. It counts by itself; every few seconds its numbers are brought here.
+//! Metrics of the ledger and its feed. The ledger keeps its own counts, which are copied here every few seconds.
 
-use prometheus::{IntCounter, IntGauge};
-
+use crate::ledger::event::LedgerEventKind;
 use crate::model::crawl_status::CrawlStatus;
 
-use super::series::{Error, Registrar};
-use super::{Metrics, labels, names};
+use super::Metrics;
+use super::labels::{FeedResult, FeedTarget};
+use super::series::gauge_value;
 
-/// The ledger's numbers.
+/// The ledger's counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerCounts {
-    /// URLs by what became of them, in the order of [`CrawlStatus::ALL`].
+    /// The number of URLs by status, in the order of [`CrawlStatus::ALL`].
     pub urls: [u64; CrawlStatus::ALL.len()],
-    /// Events since the start, in the order of [`labels::LEDGER_EVENTS`].
-    pub events: [u64; labels::LEDGER_EVENTS.len()],
-    /// Changes that are not on the disk.
+    /// The number of events since the start, in the order of [`LedgerEventKind::ALL`].
+    pub events: [u64; LedgerEventKind::ALL.len()],
+    /// The number of changes that are not on disk.
     pub queue: u64,
-    /// How often a request waited for room since the start.
+    /// The number of requests that have waited for room in the queue since the start.
     pub waits: u64,
-    /// Looks that were lost since the start.
+    /// The number of observations lost since the start.
     pub dropped: u64,
-    /// Commits that failed since the start.
+    /// The number of failed commits since the start.
     pub failures: u64,
-    /// Whether its writer has broken down.
+    /// `true` if the writer has panicked.
     pub broken: bool,
 }
 
-pub(super) struct LedgerFamilies {
-    urls: Box<[IntGauge]>,
-    events: Box<[IntCounter]>,
-    queue: IntGauge,
-    waits: IntCounter,
-    dropped: IntCounter,
-    failures: IntCounter,
-    broken: IntGauge,
-}
-
-impl LedgerFamilies {
-    pub(super) fn register(new: &Registrar<'_>) -> Result<Self, Error> {
-        let urls = new.gauges(&names::LEDGER_URLS)?;
-        let of = |status: CrawlStatus| urls.get_metric_with_label_values(&[status.as_str()]);
-        Ok(Self {
-            urls: CrawlStatus::ALL
-                .into_iter()
-                .map(of)
-                .collect::<Result<_, _>>()?,
-            events: new.closed_counters(&names::LEDGER_EVENTS, &labels::LEDGER_EVENTS)?,
-            queue: new.gauge(&names::LEDGER_QUEUE)?,
-            waits: new.counter(&names::LEDGER_WAITS)?,
-            dropped: new.counter(&names::LEDGER_DROPPED)?,
-            failures: new.counter(&names::LEDGER_FAILURES)?,
-            broken: new.gauge(&names::LEDGER_BROKEN)?,
-        })
-    }
-}
-
 impl Metrics {
-    /// Shows the ledger's numbers of now.
+    /// Updates the metrics of the ledger.
     pub fn set_ledger(&self, counts: &LedgerCounts) {
-        let families = &self.families().ledger;
-        let gauges = families.urls.iter().chain([&families.queue]);
-        for (gauge, now) in gauges.zip(counts.urls.into_iter().chain([counts.queue])) {
-            gauge.set(i64::try_from(now).unwrap_or(i64::MAX));
+        let families = self.families();
+        for (gauge, count) in families.ledger_urls.iter().zip(counts.urls) {
+            gauge.set(gauge_value(count));
         }
-        families.broken.set(counts.broken.into());
-        let counters =
-            families
-                .events
-                .iter()
-                .chain([&families.waits, &families.dropped, &families.failures]);
-        let since =
-            counts
-                .events
-                .into_iter()
-                .chain([counts.waits, counts.dropped, counts.failures]);
-        for (counter, now) in counters.zip(since) {
-            counter.inc_by(now.saturating_sub(counter.get()));
+        families.ledger_queue.set(gauge_value(counts.queue));
+        families.ledger_broken.set(counts.broken.into());
+        let events = families.ledger_events.iter().zip(counts.events);
+        let others = [
+            (&families.ledger_waits, counts.waits),
+            (&families.ledger_dropped, counts.dropped),
+            (&families.ledger_failures, counts.failures),
+        ];
+        for (counter, count) in events.chain(others) {
+            counter.inc_by(count.saturating_sub(counter.get()));
+        }
+    }
+
+    /// Counts events that were delivered to a target, or written to its dead letters.
+    pub fn add_feed_events(&self, target: FeedTarget, result: FeedResult, count: u64) {
+        self.families().feed_events.add((target, result), count);
+    }
+
+    /// Counts a failed attempt to deliver events.
+    pub fn record_feed_failure(&self, target: FeedTarget) {
+        self.families().feed_failures.increment(target);
+    }
+
+    /// Sets the number of undelivered events.
+    pub fn set_feed_backlog(&self, target: FeedTarget, count: u64) {
+        if let Some(gauge) = self.families().feed_backlog.get(target) {
+            gauge.set(gauge_value(count));
         }
     }
 }

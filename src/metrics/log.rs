@@ -1,8 +1,8 @@
-//! The decision log: one canonical line a request, through per-worker buffers to one writer thread.
+//! The decision log: one line for each request, through per-worker buffers to one writer thread.
 //!
-//! A worker appends to a buffer of its own and never waits for the disk. What happens when the writer cannot keep up
-//! is [`LogFullAction`]. Files are appended to and rotated by size ([`LogFileRotation`]); others may move, remove or cut them. The latest
-//! lines are also kept in memory ([`tap::Tap`]), for the API.
+//! A worker appends to its own buffer and never waits for the disk. [`LogFullAction`] is what happens when the writer
+//! cannot keep up. Files are appended to and rotated by size ([`LogFileRotation`]); other programs may move, remove or
+//! truncate them. The latest lines are also kept in memory ([`tap::LogTap`]), for the API.
 
 pub(crate) mod entry;
 mod file;
@@ -31,16 +31,16 @@ use queue::{LogQueue, PushOutcome};
 use tap::{LogTap, TapBounds};
 use writer::TapMode;
 
-/// Where the lines go.
+/// The destination of the lines.
 #[derive(Clone, PartialEq, Eq)]
 pub enum LogDestination {
-    /// Nowhere; lines are built only for who watches: those of refusals, and the others while somebody follows.
+    /// No destination. Lines are built only for the tap: those of refusals, and the others while the tap is followed.
     None,
     /// Standard error.
     Stderr,
     /// Standard output.
     Stdout,
-    /// A file, appended to; made if it is not there, readable by its owner and group.
+    /// A file, which is appended to; created if it does not exist, readable by its owner and group.
     Path(PathBuf),
 }
 
@@ -55,30 +55,31 @@ impl fmt::Debug for LogDestination {
     }
 }
 
-/// What happens when lines come faster than they can be written, or cannot be written at all.
+/// The action taken when lines arrive faster than they can be written, or cannot be written at all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogFullAction {
     /// The line is lost, and counted in `crawlgate_decision_log_dropped_total`.
     Drop,
-    /// New requests wait in [`DecisionLog::wait_if_full`]; those under way are still written. Nothing is lost while the proxy runs.
+    /// New requests wait in [`DecisionLog::wait_if_full`]; lines of requests in progress are still queued. Nothing is lost
+    /// while the proxy runs.
     Wait,
 }
 
-/// How a line is written.
+/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLineFormat {
     /// A JSON object.
     Json,
-    /// As in Squid's `access.log`.
+    /// The format of Squid's `access.log`.
     Squid,
 }
 
-/// When a file is rotated, and what is kept.
+/// When a file is rotated, and how many older files are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogFileRotation {
-    /// Bytes that a file may have; a longer line has a file of its own.
+    /// The maximum size of a file in bytes; a longer line gets its own file.
     pub size: u64,
-    /// How many older files are kept, as `PATH.1` (the latest) and so on; with 0 the file is cut to nothing instead.
+    /// The number of older files, `PATH.1` (the latest) and so on; with 0 the file is truncated instead.
     pub keep: u32,
 }
 
@@ -90,12 +91,12 @@ impl LogFileRotation {
     };
 }
 
-/// Whether the query of a URL is shown.
+/// The treatment of the query of a URL in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryVisibility {
-    /// As it is.
+    /// The query is shown.
     Shown,
-    /// `?redacted`.
+    /// The query is replaced by `?redacted`.
     Redacted,
 }
 
@@ -104,10 +105,10 @@ pub enum QueryVisibility {
 pub struct SampleRate(u64);
 
 impl SampleRate {
-    /// All of them.
+    /// All requests.
     pub const ALL: Self = Self(u64::MAX);
 
-    /// `None` unless the number is from 0 to 1.
+    /// Returns `None` unless the number is from 0 to 1.
     pub fn new(share: f64) -> Option<Self> {
         // The cast saturates: 1.0 becomes u64::MAX.
         (0.0..=1.0)
@@ -120,41 +121,41 @@ impl SampleRate {
         self.0 as f64 / 2f64.powi(64)
     }
 
-    /// Whether the request with this number is in the share.
+    /// Returns `true` if the request with this number is in the sample.
     ///
-    /// Multiples of the golden ratio fall evenly over the range, so any run of requests is sampled alike and the
-    /// same numbers are always taken.
+    /// Multiples of the golden ratio are spread evenly over the range, so every run of requests is sampled evenly, and
+    /// the same numbers are always selected.
     pub(crate) fn includes(self, number: u64) -> bool {
         self == Self::ALL || number.wrapping_mul(0x9e37_79b9_7f4a_7c15) < self.0
     }
 }
 
-/// How a log is kept.
+/// The settings of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
-    /// Where lines go.
+    /// The destination of the lines.
     pub destination: LogDestination,
-    /// How they are written.
+    /// The format of the lines.
     pub format: LogLineFormat,
-    /// When a file is rotated; `None` is never. Of no effect for what is no plain file.
+    /// When a file is rotated; `None` is never. Ignored for anything but a regular file.
     pub rotate: Option<LogFileRotation>,
     /// The share of allowed requests that is logged; rejections and shadow rejections always are.
     pub allow_sample: SampleRate,
-    /// What happens when the log cannot keep up.
+    /// The action taken when the log cannot keep up.
     pub on_full: LogFullAction,
-    /// Whether queries are shown.
+    /// The treatment of the query of a URL in the log.
     pub query: QueryVisibility,
-    /// Bytes that may wait for the writer; [`LogSettings::DEFAULT_QUEUE_BYTES`] is usual.
+    /// The maximum number of bytes that wait for the writer, usually [`LogSettings::DEFAULT_QUEUE_BYTES`].
     pub queue_bytes: usize,
 }
 
 impl LogSettings {
-    /// 8 MiB: some 15,000 lines.
+    /// 8 MiB, about 15,000 lines.
     pub const DEFAULT_QUEUE_BYTES: usize = 8 << 20;
 }
 
 impl Default for LogSettings {
-    /// The defaults of the configuration: everything to standard error.
+    /// Returns the defaults of the configuration: everything is logged to standard error.
     fn default() -> Self {
         Self {
             destination: LogDestination::Stderr,
@@ -168,16 +169,16 @@ impl Default for LogSettings {
     }
 }
 
-/// How [`DecisionLog::close`] ended.
+/// The result of [`DecisionLog::close`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogCloseResult {
     /// Every line was written or counted as dropped.
     Done,
-    /// The destination still blocks; what waits for it is lost with the process.
+    /// The destination still blocks; the lines that wait for it are lost.
     TimedOut,
 }
 
-/// The decision log. Cheap to clone; the writer ends with the last clone, at the latest.
+/// The decision log. Cheap to clone; the writer ends with the last clone at the latest.
 #[derive(Clone, Debug)]
 pub struct DecisionLog {
     inner: Option<Arc<DecisionLogInner>>,
@@ -190,22 +191,22 @@ struct DecisionLogInner {
     queue: Arc<LogQueue>,
     tap: Arc<LogTap>,
     rotation_failure: RotationFailure,
-    /// The share of allowed requests whose lines are written; none if no line is.
+    /// The share of allowed requests whose lines are written; `None` if no lines are.
     sample_rate: Option<SampleRate>,
 }
 
-/// Whom a line is for.
+/// The recipients of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineRecipients {
     Nobody,
-    /// The destination; the tap is shown what is written there, if it is in its form.
+    /// The destination; the tap receives the same line, if its format is JSON.
     Destination,
     Tap,
     Both,
 }
 
 impl DecisionLog {
-    /// A log that takes nothing.
+    /// Creates a log that ignores everything.
     pub fn disabled() -> Self {
         Self {
             inner: None,
@@ -217,7 +218,7 @@ impl DecisionLog {
     /// Opens the destination and starts the writer thread.
     ///
     /// # Errors
-    /// If the file cannot be opened, or the thread not started.
+    /// If the file cannot be opened, or the thread cannot be started.
     pub fn open(settings: LogSettings, metrics: &Metrics, clock: &Clock) -> io::Result<Self> {
         let mut sample_rate = Some(settings.allow_sample);
         let mut rotation_failure = RotationFailure::default();
@@ -298,45 +299,42 @@ impl DecisionLog {
         })
     }
 
-    /// The latest lines; none of a log that is off.
+    /// Returns the latest lines; `None` if the log is disabled.
     pub fn tap(&self) -> Option<Arc<LogTap>> {
         self.inner.as_ref().map(|open| Arc::clone(&open.tap))
     }
 
-    /// Whether any line could be written.
+    /// Returns `true` if lines can be written.
     pub fn is_enabled(&self) -> bool {
         self.inner.is_some()
     }
 
-    /// Waits while the log is full and [`LogFullAction::Wait`] is set; at once otherwise. To be awaited before a request
-    /// is begun.
+    /// Waits while the log is full, if [`LogFullAction::Wait`] is set. To be awaited before a request begins.
     pub async fn wait_if_full(&self) {
         if let Some(open) = &self.inner {
             open.queue.wait_if_full().await;
         }
     }
 
-    /// What readiness should warn of: lines that cannot be written now, or were lost within the last minute; or a
-    /// file that grows because it cannot be rotated.
+    /// Returns a warning for the readiness endpoint: lines cannot be written now, lines were lost within the last minute,
+    /// or the file grows because it cannot be rotated.
     pub fn warning(&self) -> Option<String> {
         let open = self.inner.as_ref()?;
-        let grows = || {
-            open.rotation_failure
-                .reason()
-                .map(|reason| format!("grows: {reason}"))
-        };
-        open.queue.warning().or_else(grows)
+        open.queue.warning().or_else(|| {
+            let reason = open.rotation_failure.reason()?;
+            Some(format!("grows: {reason}"))
+        })
     }
 
-    /// Waits until everything that was logged before has been written or dropped. Blocks the thread.
+    /// Waits until everything logged so far is written or dropped. Blocks the thread.
     pub fn flush(&self, within: Duration) -> LogCloseResult {
         self.inner
             .as_ref()
             .map_or(LogCloseResult::Done, |open| open.queue.flush(within))
     }
 
-    /// Writes what is left and ends the writer; later lines are counted as dropped. Blocks the thread, for a
-    /// process that ends.
+    /// Writes what is left and ends the writer; later lines are counted as dropped. Blocks the thread; to be called when
+    /// the process ends.
     pub fn close(&self, within: Duration) -> LogCloseResult {
         let Some(open) = &self.inner else {
             return LogCloseResult::Done;
@@ -345,26 +343,26 @@ impl DecisionLog {
         if closed == LogCloseResult::TimedOut {
             let bytes = open.queue.waiting();
             tracing::error!(
-                "decision log: it takes nothing any more; {bytes} bytes of lines are lost"
+                "decision log: the destination is blocked; {bytes} bytes of lines are lost"
             );
             open.tap.close();
         }
         closed
     }
 
-    /// Whom the line of the request with this number is for.
+    /// Returns the recipients of the line of the request with this number.
     ///
-    /// Refusals are always written, and so is what a client was told to look for.
+    /// Refusals are always written, and so are requests whose client knows the trace id and may look for it.
     pub(crate) fn recipients(
         &self,
         number: u64,
         verdict: VerdictLabel,
-        told: TraceDisclosure,
+        disclosure: TraceDisclosure,
     ) -> LineRecipients {
         let Some(open) = &self.inner else {
             return LineRecipients::Nobody;
         };
-        let always = match (verdict, told) {
+        let always = match (verdict, disclosure) {
             (VerdictLabel::Reject | VerdictLabel::ShadowReject, _) | (_, TraceDisclosure::Yes) => {
                 true
             }
@@ -384,31 +382,31 @@ impl DecisionLog {
         }
     }
 
-    /// Hands a line to the writer.
-    pub(crate) fn write_line(&self, line: &LogLine<'_>, readers: LineRecipients) {
+    /// Queues a line for the writer.
+    pub(crate) fn write_line(&self, line: &LogLine<'_>, recipients: LineRecipients) {
         let Some(open) = &self.inner else { return };
-        let aside = || {
-            open.queue
-                .push_for_tap(|buffer| line.render(self.query, buffer))
-        };
-        match readers {
+        match recipients {
             LineRecipients::Nobody => {}
-            LineRecipients::Tap => aside(),
+            LineRecipients::Tap => self.write_to_tap(open, line),
             LineRecipients::Destination => self.write_to_destination(open, line),
             LineRecipients::Both => {
                 self.write_to_destination(open, line);
-                aside();
+                self.write_to_tap(open, line);
             }
         }
+    }
+
+    fn write_to_tap(&self, open: &DecisionLogInner, line: &LogLine<'_>) {
+        open.queue
+            .push_for_tap(|buffer| line.render(self.query, buffer));
     }
 
     fn write_to_destination(&self, open: &DecisionLogInner, line: &LogLine<'_>) {
         match self.format {
             LogLineFormat::Json => {
-                // What the destination has no room for is shown all the same.
+                // A line that does not fit into the queue is still shown by the tap.
                 if open.queue.push(|buffer| line.render(self.query, buffer)) == PushOutcome::Lost {
-                    open.queue
-                        .push_for_tap(|buffer| line.render(self.query, buffer));
+                    self.write_to_tap(open, line);
                 }
             }
             LogLineFormat::Squid => drop(
@@ -418,7 +416,7 @@ impl DecisionLog {
         }
     }
 
-    /// A URL with as much of its query as the log shows; whether or not any line is written.
+    /// Returns a URL with as much of its query as the log shows, whether or not a line is written.
     pub(crate) fn redact_url(&self, url: &str) -> Box<str> {
         match (self.query, url.split_once('?')) {
             (QueryVisibility::Redacted, Some((before, _))) => [before, REDACTED].concat().into(),

@@ -1,104 +1,64 @@
-//! The counters of a loaded policy: some for each rule, resolved once, gone some time after the last policy that has it.
+//! The counters of a loaded policy: several for each rule, resolved once, removed some time after the last policy that
+//! contains the rule.
 //!
-//! `rule` labels come from policies only, never from requests, and at most [`RULE_LABELS`] of each policy have a
-//! label of their own. With a mode each has one series of matches and at most two of verdicts. So there are never more
-//! pairs of label and mode than [`RULE_LABELS`] and two (the shared label in both modes) for each policy that is loaded,
-//! which are the one in force, the one in its shadow and those under which requests are still judged, and
-//! [`RULE_LABELS`] of rules that are gone.
+//! `rule` labels come from policies only, never from requests, and at most [`RULE_LABELS`] rules of each policy have
+//! their own label. Each label and mode has one series of matches and at most two of verdicts. The number of pairs of
+//! label and mode is therefore limited: [`RULE_LABELS`] and two (the shared label in both modes) for each loaded policy
+//! (the active one, its shadow, and those that requests in progress still use), and [`RULE_LABELS`] of removed rules.
 
 mod series;
 
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use prometheus::{IntCounter, IntGauge, IntGaugeVec};
+use parking_lot::Mutex;
 
 use crate::clock::Clock;
 use crate::model::rule_id::RuleId;
 
-use super::labels::{MetricsMode, RuleKind, RuleMode, VerdictLabel};
-use super::names;
-use super::series::{Error, Registrar};
+use super::Metrics;
+use super::families::MetricFamilies;
+use super::labels::{MetricsMode, ReloadResult, RuleKind, RuleMode, VerdictLabel};
+use super::series::gauge_value;
 use super::shadow::ShadowStats;
-use super::{MetricFamilies, Metrics};
 
 use series::{RuleCounterFamilies, RuleCounters};
 
 pub use series::RETENTION;
 
-/// How many rules of a policy are counted under their own id; the rest share [`OTHER_RULES`].
+/// The number of rules of a policy that are counted under their own id; the others share [`OTHER_RULES`].
 pub const RULE_LABELS: usize = 2_000;
-/// The `rule` of those that do not.
+/// The `rule` label of all other rules.
 pub const OTHER_RULES: &str = "__other__";
 
-/// The families that speak of policies.
-pub(super) struct PolicyFamilies {
-    info: IntGaugeVec,
-    last_success: IntGauge,
-    last_success_time: IntGauge,
-    reloaded: IntCounter,
-    failed: IntCounter,
-    unchanged: IntCounter,
-    rules: IntGauge,
-    rules_disabled: IntGauge,
+/// The series of loaded policies.
+pub(super) struct PolicySeries {
     rule_counters: RuleCounterFamilies,
-    /// Name and revision that `policy_info` shows.
+    /// The name and revision that `policy_info` shows.
     shown_policy: Mutex<Option<(Box<str>, Box<str>)>>,
 }
 
-impl PolicyFamilies {
-    pub(super) fn register(new: &Registrar<'_>, counting: MetricsMode) -> Result<Self, Error> {
-        let reloads = new.counters(&names::POLICY_RELOADS)?;
-        Ok(Self {
-            info: new.gauges(&names::POLICY_INFO)?,
-            last_success: new.gauge(&names::POLICY_LAST_RELOAD_SUCCESS)?,
-            last_success_time: new.gauge(&names::POLICY_LAST_RELOAD_TIMESTAMP)?,
-            reloaded: reloads.get_metric_with_label_values(&["success"])?,
-            failed: reloads.get_metric_with_label_values(&["failure"])?,
-            unchanged: reloads.get_metric_with_label_values(&["unchanged"])?,
-            rules: new.gauge(&names::POLICY_RULES)?,
-            rules_disabled: new.gauge(&names::POLICY_RULES_DISABLED)?,
-            rule_counters: RuleCounterFamilies::register(new, counting)?,
+impl PolicySeries {
+    pub(super) fn new(families: &MetricFamilies, mode: MetricsMode) -> Self {
+        Self {
+            rule_counters: RuleCounterFamilies::new(families, mode),
             shown_policy: Mutex::default(),
-        })
+        }
     }
 
-    fn record_success(&self, at: SystemTime) {
-        self.last_success.set(1);
-        let unix = at
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default()
-            .as_secs();
-        self.last_success_time
-            .set(i64::try_from(unix).unwrap_or(i64::MAX));
-    }
-
-    /// Removes the series of rules that have been gone for long.
+    /// Removes the series of rules whose retention time is over.
     pub(super) fn sweep(&self) {
         self.rule_counters.sweep();
     }
-
-    fn set_info(&self, name: &str, revision: &str) {
-        let mut shown = self
-            .shown_policy
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        if let Some((old_name, old_revision)) = shown.replace((name.into(), revision.into()))
-            && (&*old_name, &*old_revision) != (name, revision)
-        {
-            let _ = self.info.remove_label_values(&[&*old_name, &*old_revision]);
-        }
-        self.info.with_label_values(&[name, revision]).set(1);
-    }
 }
 
-/// The counters of one loaded policy, and the names that its records carry.
+/// The counters of a loaded policy, and the names that its records contain.
 ///
-/// It lives as long as the snapshot it belongs to and the records judged under it; the series of rules that no other
-/// loaded policy has are removed [`RETENTION`] later. Rules are named by their index in the policy, in document order.
+/// It lives as long as the snapshot it belongs to and the records evaluated under it; the series of rules that no other
+/// loaded policy contains are removed [`RETENTION`] later. Rules are identified by their index, in document order.
 pub struct PolicyMetrics {
-    families: Arc<MetricFamilies>,
+    metrics: Metrics,
     name: Box<str>,
     revision: Box<str>,
     rules: Box<[RuleSeries]>,
@@ -106,7 +66,7 @@ pub struct PolicyMetrics {
 }
 
 struct RuleSeries {
-    /// Its id; in a shadow policy behind the policy's name and a slash, which no id has.
+    /// The rule's id; in a shadow policy prefixed with the policy's name and a slash, which no id contains.
     id: Box<str>,
     mode: RuleMode,
     /// The label under which it is counted.
@@ -120,31 +80,32 @@ enum RuleLabel {
     Shared,
 }
 
-/// What a rule has done since its series exist: over all policies that had it, with gaps shorter than [`RETENTION`].
+/// The counts of a rule since its series exist: over all policies that contained it, with gaps shorter than
+/// [`RETENTION`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RuleCounts {
-    /// Requests for which it matched.
+    /// The number of requests that it matched.
     pub matched: u64,
-    /// Requests that it let through.
+    /// The number of requests that it allowed.
     pub allowed: u64,
-    /// Requests that it refused.
+    /// The number of requests that it refused.
     pub rejected: u64,
-    /// When it matched last, to the second; it is known when the request has ended.
+    /// The time of the last match, to the second; recorded when the request has ended.
     pub last_match: Option<SystemTime>,
 }
 
 impl RuleCounts {
-    /// Requests that it decided.
+    /// Returns the number of requests that it decided.
     pub fn decided(&self) -> u64 {
         self.allowed + self.rejected
     }
 }
 
 impl Metrics {
-    /// Resolves the counters of a policy that takes force now, and shows it in `policy_info` and its companions.
+    /// Resolves the counters of a policy that becomes active now, and exports it in `policy_info` and related families.
     ///
-    /// `rules` in the order of their indices. Call it before the old policy's value is dropped, so that rules which
-    /// both have go on counting.
+    /// `rules` are in the order of their indices. To be called before the old policy's value is dropped, so that rules
+    /// in both keep their counts.
     pub fn register_policy<'r>(
         &self,
         name: &str,
@@ -152,37 +113,36 @@ impl Metrics {
         rules: impl IntoIterator<Item = (&'r RuleId, RuleMode, RuleKind)>,
         clock: &Clock,
     ) -> Arc<PolicyMetrics> {
-        let families = &self.families().policy;
-        families.rule_counters.set_clock(clock);
+        let policies = &self.0.policies;
+        policies.rule_counters.set_clock(clock);
         let mut own = 0;
         let rules: Box<[RuleSeries]> = rules
             .into_iter()
             .map(|(id, mode, kind)| {
-                RuleSeries::resolve(families, id.as_str(), mode, kind, &mut own)
+                RuleSeries::resolve(policies, id.as_str(), mode, kind, &mut own)
             })
             .collect();
         let disabled = rules
             .iter()
             .filter(|rule| rule.mode == RuleMode::Disabled)
             .count();
-        families.rules.set(gauge_value(rules.len()));
-        families.rules_disabled.set(gauge_value(disabled));
-        families.record_success(clock.wall_time());
-        families.reloaded.inc();
-        families.set_info(name, revision);
-        let families = Arc::clone(&self.0);
-        let book = ShadowStats::default();
+        let families = self.families();
+        families.policy_rules.set(gauge_value(rules.len()));
+        families.policy_rules_disabled.set(gauge_value(disabled));
+        self.record_successful_load(clock.wall_time());
+        families.policy_reloads.increment(ReloadResult::Success);
+        self.set_policy_info(name, revision);
         Arc::new(PolicyMetrics {
-            families,
+            metrics: self.clone(),
             name: name.into(),
             revision: revision.into(),
             rules,
-            shadow_stats: book,
+            shadow_stats: ShadowStats::default(),
         })
     }
 
-    /// Resolves the counters of a policy that is judged in shadow of the live one. Each rule is counted as
-    /// `POLICY/RULE`, in mode `shadow`, so that it cannot be mixed up with one of the live policy.
+    /// Resolves the counters of a shadow policy. Each rule is counted as `POLICY/RULE`, in mode `shadow`, so that it
+    /// cannot be confused with one of the active policy.
     pub fn register_shadow_policy<'r>(
         &self,
         name: &str,
@@ -190,50 +150,67 @@ impl Metrics {
         rules: impl IntoIterator<Item = (&'r RuleId, RuleMode, RuleKind)>,
         clock: &Clock,
     ) -> Arc<PolicyMetrics> {
-        let families = &self.families().policy;
-        families.rule_counters.set_clock(clock);
+        let policies = &self.0.policies;
+        policies.rule_counters.set_clock(clock);
         let mut own = 0;
-        let series = |(id, mode, kind): (&RuleId, RuleMode, RuleKind)| {
+        let rules = rules.into_iter().map(|(id, mode, kind)| {
             let mode = if mode == RuleMode::Enforce {
                 RuleMode::Shadow
             } else {
                 RuleMode::Disabled
             };
-            RuleSeries::resolve(families, &format!("{name}/{id}"), mode, kind, &mut own)
-        };
-        let rules = rules.into_iter().map(series).collect();
-        let (families, book) = (Arc::clone(&self.0), ShadowStats::default());
+            RuleSeries::resolve(policies, &format!("{name}/{id}"), mode, kind, &mut own)
+        });
         Arc::new(PolicyMetrics {
-            families,
+            metrics: self.clone(),
             name: name.into(),
             revision: revision.into(),
-            rules,
-            shadow_stats: book,
+            rules: rules.collect(),
+            shadow_stats: ShadowStats::default(),
         })
     }
 
-    /// The policy was read again and is what was in force.
+    /// Records that the policy was loaded again and is unchanged.
     pub fn record_unchanged_policy(&self, at: SystemTime) {
-        let families = &self.families().policy;
-        families.record_success(at);
-        families.unchanged.inc();
+        self.record_successful_load(at);
+        self.families()
+            .policy_reloads
+            .increment(ReloadResult::Unchanged);
     }
 
-    /// Counts a policy that could not be loaded; the old one stays in force.
+    /// Counts a policy that could not be loaded; the old one stays active.
     pub fn record_failed_reload(&self) {
-        let families = &self.families().policy;
-        families.last_success.set(0);
-        families.failed.inc();
+        let families = self.families();
+        families.policy_last_reload_success.set(0);
+        families.policy_reloads.increment(ReloadResult::Failure);
     }
-}
 
-fn gauge_value(count: usize) -> i64 {
-    i64::try_from(count).unwrap_or(i64::MAX)
+    fn record_successful_load(&self, at: SystemTime) {
+        let families = self.families();
+        families.policy_last_reload_success.set(1);
+        let since = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        families
+            .policy_last_reload_time
+            .set(gauge_value(since.as_secs()));
+    }
+
+    fn set_policy_info(&self, name: &str, revision: &str) {
+        let info = &self.families().policy_info;
+        let mut shown = self.0.policies.shown_policy.lock();
+        if let Some((old_name, old_revision)) = shown.replace((name.into(), revision.into()))
+            && (&*old_name, &*old_revision) != (name, revision)
+        {
+            let _ = info.remove_label_values(&[&*old_name, &*old_revision]);
+        }
+        info.with_label_values(&[name, revision]).set(1);
+    }
 }
 
 impl RuleSeries {
     fn resolve(
-        families: &PolicyFamilies,
+        policies: &PolicySeries,
         id: &str,
         mode: RuleMode,
         kind: RuleKind,
@@ -253,7 +230,7 @@ impl RuleSeries {
             label,
             counters: None,
         };
-        series.counters = families.rule_counters.acquire(series.label(), mode, kind);
+        series.counters = policies.rule_counters.acquire(series.label(), mode, kind);
         series
     }
 
@@ -266,28 +243,28 @@ impl RuleSeries {
 }
 
 impl PolicyMetrics {
-    /// The policy's name.
+    /// The name of the policy.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The policy's revision.
+    /// The revision of the policy.
     pub fn revision(&self) -> &str {
         &self.revision
     }
 
-    /// The name of a rule in headers, log and metrics: its id, or `POLICY/ID` in a shadow policy.
+    /// Returns the name of a rule in headers, log and metrics: its id, or `POLICY/ID` in a shadow policy.
     pub fn rule_name(&self, rule: u32) -> Option<&str> {
         self.series(rule).map(|series| &*series.id)
     }
 
-    /// What shadows would have changed under this policy.
+    /// The differences that shadows would have made under this policy.
     pub fn shadow_stats(&self) -> &ShadowStats {
         &self.shadow_stats
     }
 
-    /// What a rule did; `None` for one that takes no part, or is counted together with others ([`OTHER_RULES`]), or if
-    /// nothing is counted.
+    /// Returns the counts of a rule; `None` for a disabled one, for one that is counted together with others
+    /// ([`OTHER_RULES`]), and if nothing is counted.
     pub fn counts(&self, rule: u32) -> Option<RuleCounts> {
         let series = self
             .series(rule)
@@ -298,7 +275,7 @@ impl PolicyMetrics {
             .map(|counters| self.rule_counters().counts(counters))
     }
 
-    /// Counts a rule that matched, in a request that ended `at` this time.
+    /// Counts a match, in a request that ended at `at`.
     pub(super) fn record_match(&self, rule: u32, at: Instant) {
         if let Some(counters) = self
             .series(rule)
@@ -308,7 +285,7 @@ impl PolicyMetrics {
         }
     }
 
-    /// Counts a rule that decided.
+    /// Counts a decision.
     pub(super) fn record_decision(&self, rule: u32, verdict: VerdictLabel) {
         let Some(series) = self.series(rule) else {
             return;
@@ -321,7 +298,7 @@ impl PolicyMetrics {
     }
 
     fn rule_counters(&self) -> &RuleCounterFamilies {
-        &self.families.policy.rule_counters
+        &self.metrics.0.policies.rule_counters
     }
 
     fn series(&self, rule: u32) -> Option<&RuleSeries> {

@@ -1,20 +1,20 @@
 //! The `process_*` metrics that every Prometheus client library exports, read from `/proc` at each scrape.
 //!
-//! On systems without `/proc` they are absent. Written here because the crate's collector pulls in a second libc.
+//! On systems without `/proc` they are absent. They are written here because the crate's collector depends on a second
+//! version of libc.
 
 use std::fmt::Write;
 use std::fs;
 
-/// Ticks a second in `/proc/PID/stat`: `USER_HZ`, 100 on every architecture that Rust's tier 1 knows.
+/// Ticks per second in `/proc/PID/stat`: `USER_HZ`, 100 on every architecture of Rust's tier 1.
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// Appends what is known of this process in the Prometheus text format.
+/// Appends the metrics of this process in the Prometheus text format.
 pub(super) fn render(out: &mut String) {
-    let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let stat = ProcessStat::parse(&read("/proc/self/stat"));
-    let limits = read("/proc/self/limits");
-    let memory = status_kib(&read("/proc/self/status"), "VmRSS:").map(|kib| kib * 1024.0);
-    let boot = boot_time(&read("/proc/stat"));
+    let stat = ProcessStat::parse(&read_or_empty("/proc/self/stat"));
+    let limits = read_or_empty("/proc/self/limits");
+    let memory = status_kib(&read_or_empty("/proc/self/status"), "VmRSS:").map(|kib| kib * 1024.0);
+    let boot = boot_time(&read_or_empty("/proc/stat"));
     let started = boot
         .zip(stat.as_ref())
         .map(|(boot, stat)| boot + stat.started);
@@ -53,7 +53,7 @@ pub(super) fn render(out: &mut String) {
         (
             "start_time_seconds",
             "gauge",
-            "Unix time at which the process began.",
+            "Unix time at which the process started.",
             started,
         ),
     ];
@@ -67,7 +67,11 @@ pub(super) fn render(out: &mut String) {
     }
 }
 
-/// What is used of `/proc/PID/stat` (proc(5)).
+fn read_or_empty(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default()
+}
+
+/// The fields of `/proc/PID/stat` that are used (proc(5)).
 #[derive(Debug, PartialEq)]
 struct ProcessStat {
     cpu: f64,
@@ -76,19 +80,17 @@ struct ProcessStat {
 }
 
 impl ProcessStat {
-    /// Fields are counted behind the command's name, which may itself hold spaces and parentheses.
+    /// Parses the fields after the command's name, which may itself contain spaces and parentheses.
     fn parse(text: &str) -> Option<Self> {
         let (_, rest) = text.rsplit_once(')')?;
         let fields: Vec<f64> = rest
             .split_ascii_whitespace()
             .map(|f| f.parse().unwrap_or(0.0))
             .collect();
-        let (user, system) = (fields.get(11)?, fields.get(12)?);
-        let (started, virtual_bytes) = (fields.get(19)? / TICKS_PER_SECOND, *fields.get(20)?);
         Some(Self {
-            cpu: (user + system) / TICKS_PER_SECOND,
-            started,
-            virtual_bytes,
+            cpu: (fields.get(11)? + fields.get(12)?) / TICKS_PER_SECOND,
+            started: fields.get(19)? / TICKS_PER_SECOND,
+            virtual_bytes: *fields.get(20)?,
         })
     }
 }
@@ -98,7 +100,7 @@ fn status_kib(text: &str, key: &str) -> Option<f64> {
     line.split_ascii_whitespace().next()?.parse().ok()
 }
 
-/// The soft limit; no limit is shown as the largest 64-bit number, as other client libraries do.
+/// Returns a soft limit; "unlimited" is the largest 64-bit number, as in other client libraries.
 fn soft_limit(text: &str, key: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key))?;
     match line.split_ascii_whitespace().next()? {
@@ -115,7 +117,7 @@ fn boot_time(text: &str) -> Option<f64> {
         .ok()
 }
 
-/// Counts the entries, without the one that the count itself opens.
+/// Counts the entries, except the one that the count itself opens.
 fn open_file_count() -> Option<f64> {
     let entries = fs::read_dir("/proc/self/fd").ok()?.count();
     Some(entries.saturating_sub(1) as f64)

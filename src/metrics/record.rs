@@ -1,8 +1,9 @@
-//! The record of one request: a guard that is filled on the way and counted and logged exactly once, when it ends.
+//! The record of a request: a guard that is filled while the request proceeds, and counted and logged exactly once,
+//! when it is dropped.
 //!
-//! It is begun when a request's head is known and travels with the request into the body of its answer. Whatever
-//! ends it (the last byte, a client that left, a panic) drops it, and the drop does the counting, in
-//! `flush.rs`. Nothing is decided here, and no setter takes a lock, allocates or reads a clock.
+//! It is created when a request's head is complete, and moves with the request into the body of its response. Whatever
+//! ends the request (the last byte, a client that left, a panic) drops it, and the drop counts it, in `completion.rs`.
+//! No setter takes a lock, allocates or reads a clock.
 
 mod decision_id;
 mod parts;
@@ -37,13 +38,13 @@ pub use parts::UrlRetention;
 pub(super) use parts::{CountMode, RecordOutcome, RecordSubject, ResponseProgress};
 pub use recorder::Recorder;
 
-/// The record of one request. See the module's text; every setter overwrites what was set before.
+/// The record of a request. Every setter overwrites the previous value.
 #[must_use]
 pub struct RequestRecord {
     pub(super) recorder: Arc<RecorderInner>,
     pub(super) number: u64,
     pub(super) began: Instant,
-    /// When it ended, if that is told and need not be read from the clock.
+    /// The end of the request, if it is known and need not be read from the clock.
     pub(super) ended: Option<Instant>,
     pub(super) response_progress: ResponseProgress,
     pub(super) method: Method,
@@ -72,14 +73,14 @@ pub struct RequestRecord {
 }
 
 impl RequestRecord {
-    /// The record of the `number`th request, of which nothing is known but its method.
-    fn new(books: Arc<RecorderInner>, number: u64, began: Instant, method: &Method) -> Self {
-        let trace = books
+    /// Creates the record of the `number`th request.
+    fn new(recorder: Arc<RecorderInner>, number: u64, began: Instant, method: &Method) -> Self {
+        let trace = recorder
             .tracing
             .as_ref()
             .and_then(|tracing| tracing.begin_trace(number));
         Self {
-            recorder: books,
+            recorder,
             number,
             began,
             ended: None,
@@ -110,22 +111,22 @@ impl RequestRecord {
         }
     }
 
-    /// The id for `Crawl-Decision`, the problem document and the log.
+    /// Returns the id for `Crawl-Decision`, the problem document and the log.
     pub fn id(&self) -> DecisionId {
         self.recorder.id(self.number)
     }
 
-    /// The clock that tells when the record ends.
+    /// The clock that is read when the record ends.
     pub fn clock(&self) -> &Clock {
         &self.recorder.clock
     }
 
-    /// Sets who is asking.
+    /// Sets the crawler.
     pub fn set_crawler(&mut self, crawler: CrawlerIndex) {
         self.crawler = crawler;
     }
 
-    /// Sets the address that the request came from; shown in the log's `squid` format.
+    /// Sets the client's address, which is shown in the log's `squid` format.
     pub fn set_client(&mut self, address: IpAddr) {
         self.client = Some(address);
     }
@@ -140,18 +141,18 @@ impl RequestRecord {
         self.subject = RecordSubject::Host(host.clone());
     }
 
-    /// Notes that the request has come to this stage; the last one is the one that ended it.
+    /// Sets the stage that the request has reached; the last one is the one that ended it.
     pub fn enter_stage(&mut self, stage: Stage) {
         self.stage = stage;
     }
 
-    /// The stage that the request has come to.
+    /// The stage that the request has reached.
     pub fn stage(&self) -> Stage {
         self.stage
     }
 
-    /// Sets the policy that the request is judged under, and forgets what an earlier one said: after a hold the
-    /// request may be judged again.
+    /// Sets the policy that the request is evaluated under, and discards the results of an earlier one: the policy may
+    /// change while a request is held.
     pub fn set_policy(&mut self, policy: &Arc<PolicyMetrics>) {
         self.policy = Some(Arc::clone(policy));
         self.outcome = RecordOutcome::Pending;
@@ -160,37 +161,37 @@ impl RequestRecord {
         self.source = None;
     }
 
-    /// Sets the rules that matched so far, at all stages, by their indices in the policy; each counts once.
+    /// Sets the rules that matched so far, at all stages, by their index in the policy; each is counted once.
     pub fn set_matched_rules(&mut self, rules: impl IntoIterator<Item = u32>) {
         self.matched_rules.clear();
         self.matched_rules.extend(rules);
     }
 
-    /// The policy lets the request pass the stage it is at; `rule` is the cause, `None` the policy's default.
+    /// Records that the policy allows the request at its stage; `rule` is the rule that decided, `None` for the default.
     pub fn set_allowed(&mut self, rule: Option<u32>) {
         self.outcome = RecordOutcome::Allowed { rule };
     }
 
-    /// The request is refused at the stage it is at; `rule` is the cause, if it is one. `keep` says what the log may
-    /// show of the URL.
+    /// Records that the request is refused at its stage; `rule` is the rule that decided, if any. `keep` is how much of the
+    /// URL the log may show.
     pub fn set_rejected(&mut self, reason: Reason, rule: Option<u32>, keep: UrlRetention) {
         self.outcome = RecordOutcome::Rejected { reason, rule };
         self.url_retention = keep;
     }
 
-    /// Sets what stands in shadow says so far; `None` if nothing stands there.
+    /// Sets the results of shadow rules and the shadow policy so far.
     pub fn set_shadows(&mut self, notes: Option<Box<ShadowNotes>>) {
         self.shadows = notes;
     }
 
-    /// What `Crawl-Shadow` says: the verdicts in shadow that differ from the live one. `None` if none does.
+    /// Returns the value of `Crawl-Shadow`: the shadow verdicts that differ from the active one, `None` if none does.
     pub fn shadow_header(&self) -> Option<String> {
         self.shadows
             .as_ref()?
             .header_value(self.shadow_change()?, self.policy.as_ref())
     }
 
-    /// What a shadow can have changed, after what became of the request.
+    /// Returns the change that a shadow can have made, given the outcome of the request.
     pub(super) fn shadow_change(&self) -> Option<ShadowChange> {
         match self.outcome {
             RecordOutcome::Pending => None,
@@ -199,39 +200,39 @@ impl RequestRecord {
         }
     }
 
-    /// The request stage has its verdict: ends the decision's duration.
+    /// Records the time of the request stage's verdict, which ends the decision's duration.
     pub fn set_decided_at(&mut self, now: Instant) {
         self.times.decision = Micros::from(now.saturating_duration_since(self.began));
     }
 
-    /// How long the request was held for politeness.
+    /// Sets the time for which the request was held.
     pub fn set_held(&mut self, time: Duration) {
         self.times.held = Micros::from(time);
     }
 
-    /// How long the name look-up took; not set when there was none.
+    /// Sets the duration of the name look-up; not called if there was none.
     pub fn set_dns_time(&mut self, time: Duration) {
         self.times.dns = Micros::from(time);
     }
 
-    /// How long the new connection took; not set when an idle one was taken.
+    /// Sets the duration of opening a new connection; not called for a reused one.
     pub fn set_connect_time(&mut self, time: Duration) {
         self.times.connect = Micros::from(time);
     }
 
-    /// How long the TLS handshake with the origin took.
+    /// Sets the duration of the TLS handshake with the origin.
     pub fn set_tls_time(&mut self, time: Duration) {
         self.times.tls = Micros::from(time);
     }
 
-    /// The address that the request goes to.
+    /// Sets the address that the request is sent to.
     pub fn set_address(&mut self, address: IpAddr) {
         self.address = Some(address);
     }
 
-    /// The origin's response head is here, `ttfb` after the request was sent.
+    /// Records the origin's response head, received `ttfb` after the request was sent.
     ///
-    /// Of the content type the log shows what rules see: type and subtype.
+    /// The log shows the essence of the content type, as rules see it.
     pub fn set_origin_response(
         &mut self,
         status: u16,
@@ -246,52 +247,52 @@ impl RequestRecord {
         }
     }
 
-    /// Sets what the policy's option `source` says; shown in the log.
+    /// Sets the value of the policy's option `source`, which is shown in the log.
     pub fn set_source(&mut self, source: &HeaderValue) {
         if self.recorder.log.is_enabled() {
             self.source = Some(source.clone());
         }
     }
 
-    /// The exchange with the origin failed; `error` is an RFC 9209 type. Counted, and shown in the log.
+    /// Records that the exchange with the origin failed; `error` is an RFC 9209 type. Counted, and shown in the log.
     pub fn set_upstream_error(&mut self, error: &'static str) {
         self.error = Some(error);
     }
 
-    /// The tunnel is open: what follows is no answer that anybody waits for. It counts as open until the record ends.
+    /// Marks the tunnel as open. From then on no client waits for a response, and the tunnel counts as open until the
+    /// record ends.
     pub fn mark_tunnel_open(&mut self) {
         if self.count_mode == CountMode::Counted {
             self.count_mode = CountMode::Tunnel;
-            self.recorder
-                .metrics
-                .enabled_families()
-                .iter()
-                .for_each(|families| families.inflight.dec());
+            if let Some(families) = self.recorder.metrics.enabled_families() {
+                families.inflight.dec();
+            }
         }
     }
 
-    /// The tunnel is looked into, and its requests have records of their own: this one is not counted, nor logged.
+    /// Discards the record of an intercepted tunnel: its requests have their own records, so this one is neither counted
+    /// nor logged.
     pub fn discard(mut self) {
         self.mark_tunnel_open();
         self.count_mode = CountMode::Discarded;
     }
 
-    /// The proxy closes the tunnel; `why` is shown in the log and is no failure of the origin.
+    /// Sets the reason for which the proxy closes the tunnel. It is shown in the log and is no error of the origin.
     pub fn set_close_reason(&mut self, why: &'static str) {
         self.close_reason = Some(why);
     }
 
-    /// The status that is sent to the client, and who made the answer.
+    /// Sets the status that is sent to the client, and the source of the response.
     pub fn set_sent_status(&mut self, status: u16, source: ResponseSource) {
         self.sent = Some((status, source));
     }
 
-    /// Adds bytes that the client sent.
+    /// Adds bytes received from the client.
     pub fn add_received_bytes(&mut self, bytes: u64) {
         self.received_bytes += bytes;
     }
 
-    /// The request has a body, whose bytes are counted here as they pass.
+    /// Sets the counter of the request body's bytes, which increases as they pass.
     pub fn set_upload_meter(&mut self, meter: Arc<AtomicU64>) {
         self.upload_meter = Some(meter);
     }
@@ -304,21 +305,22 @@ impl RequestRecord {
                 .map_or(0, |meter| meter.load(Ordering::Relaxed))
     }
 
-    /// Adds bytes of the answer's body.
+    /// Adds bytes of the response body.
     pub fn add_sent_bytes(&mut self, bytes: u64) {
         self.sent_bytes += bytes;
     }
 
-    /// The last byte of the answer was handed over, or the answer has no body; the drop that follows reads the clock.
+    /// Records that the last byte of the response was handed over, or that it has no body; the following drop reads the
+    /// clock.
     ///
-    /// A record that is dropped without this, or [`Self::finish`], is that of a client that left, unless it carries
-    /// an error. hyper does not poll a body behind its last byte when the length is known, nor at all when it is
-    /// empty or the answer to HEAD: whoever owns the body tells by `is_end_stream`.
+    /// A record that is dropped without this, or without [`Self::finish`], is that of a client that left, unless it has an
+    /// error. hyper does not poll a body after its last byte when the length is known, nor at all when it is empty or the
+    /// response to HEAD: the owner of the body has to check `is_end_stream`.
     pub fn mark_complete(&mut self) {
         self.response_progress = ResponseProgress::Complete;
     }
 
-    /// Ends the record at a time that is known: the answer is complete.
+    /// Ends the record at a known time, with a complete response.
     pub fn finish(mut self, now: Instant) {
         self.ended = Some(now);
         self.mark_complete();
@@ -329,7 +331,7 @@ impl fmt::Debug for RequestRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "Record({} at {}, {:?})",
+            "RequestRecord({} at {}, {:?})",
             self.id(),
             self.stage.as_str(),
             self.outcome
@@ -343,7 +345,7 @@ mod tests {
 
     #[test]
     fn a_record_is_small_enough_to_move() {
-        // A CONNECT moves it as it is; other requests carry it in a box.
+        // A CONNECT moves it directly; other requests keep it in a box.
         assert!(
             size_of::<RequestRecord>() <= 416,
             "{}",

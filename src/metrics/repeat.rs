@@ -1,7 +1,7 @@
-//! Which refusals are repeats: the same crawler asking again for the same URL within ten minutes.
+//! Detection of repeated refusals: the same crawler requests the same URL again within ten minutes.
 //!
-//! A fixed table of hashes, one place each, the newest wins. So the memory is bounded and there is no lock, and the
-//! count is a lower bound: two URLs that share a place hide each other.
+//! A fixed table of hashes, each in one slot, where the latest wins. Memory is limited, no lock is needed, and the count
+//! is a lower bound: two URLs that share a slot hide each other.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,20 +9,20 @@ use std::time::Instant;
 
 use super::CrawlerIndex;
 
-/// 16,384 places, 128 KiB.
+/// 16,384 slots, 128 KiB.
 const SLOTS: usize = 1 << 14;
 const WINDOW_SECS: u64 = 600;
 const SECOND_BITS: u32 = 24;
 const SECOND_MASK: u64 = (1 << SECOND_BITS) - 1;
 
-/// Whether a refusal was seen shortly before.
+/// The result of recording a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RepeatState {
     First,
     Repeated,
 }
 
-/// The table. Its hash is keyed at random, so that no client can choose URLs that share a place.
+/// The table. Its hash has a random key, so that no client can choose URLs that share a slot.
 #[derive(Debug)]
 pub(crate) struct Repeats {
     hasher: RandomState,
@@ -40,10 +40,10 @@ impl Repeats {
         }
     }
 
-    /// Notes a refusal.
+    /// Records a refusal.
     pub(super) fn record(&self, crawler: CrawlerIndex, url: &str, now: Instant) -> RepeatState {
         let hash = self.hasher.hash_one((crawler, url));
-        // Bit 24 is always set: an empty place, 0, is nobody's.
+        // Bit 24 is always set, so that an empty slot, 0, matches nothing.
         let tag = hash & !SECOND_MASK | 1 << SECOND_BITS;
         let second = now.saturating_duration_since(self.began).as_secs() & SECOND_MASK;
         let Some(place) = self.slots.get(hash as usize % SLOTS) else {

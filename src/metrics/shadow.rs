@@ -1,13 +1,14 @@
-//! What shadows would have changed: notes on one request, and the book in which those of a policy add up.
+//! The differences that shadows would have made: notes about one request, and their totals for a policy.
 //!
-//! Rules in shadow and a whole shadow policy are judged elsewhere, beside the live decision; here is only what became
-//! of it. Notes travel with the request's record and are counted when it ends, like everything else.
+//! Shadow rules and the shadow policy are evaluated elsewhere, next to the active decision. Notes are part of the
+//! request's record and are counted when it ends.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 
 use crate::model::reason::Reason;
@@ -16,63 +17,63 @@ use crate::model::stage::Stage;
 use super::labels::VerdictLabel;
 use super::policy::PolicyMetrics;
 
-/// How many of the latest requests that each shadow would have changed are kept as examples, for each change.
+/// The number of recent requests that are kept as examples for each shadow and each change.
 pub const MAX_EXAMPLES: usize = 20;
-/// How many shadows `Crawl-Shadow` names at most.
+/// The maximum number of shadows in `Crawl-Shadow`.
 const MAX_NAMED: usize = 8;
 
-/// What shadows say of one request.
+/// The results of shadows for a request.
 #[derive(Debug)]
 pub struct ShadowNotes {
     /// The counters of the shadow policy, if there is one.
     pub policy_metrics: Option<Arc<PolicyMetrics>>,
-    /// One for each shadow that had anything to say.
+    /// A note for each shadow that has a result.
     pub notes: SmallVec<[ShadowNote; 2]>,
 }
 
-/// What one shadow says of one request.
+/// The result of one shadow for a request.
 #[derive(Clone, Debug)]
 pub struct ShadowNote {
-    /// Which.
+    /// The shadow.
     pub source: ShadowSource,
-    /// Its rules that matched, by their indices.
+    /// Its rules that matched, by index.
     pub matched: SmallVec<[u32; 4]>,
-    /// The rule to name.
+    /// The rule that is reported.
     pub rule: Option<u32>,
-    /// The rule that is counted as the cause: one in shadow.
+    /// The shadow rule that is counted as the cause.
     pub deciding_rule: Option<u32>,
-    /// What it decides: [`VerdictLabel::Allow`] or [`VerdictLabel::Reject`].
+    /// The verdict: [`VerdictLabel::Allow`] or [`VerdictLabel::Reject`].
     pub verdict: VerdictLabel,
-    /// What would change.
+    /// The change that it would make.
     pub change: ShadowChange,
-    /// Why: the reason of the decision in shadow.
+    /// The reason of the shadow decision.
     pub reason: Reason,
-    /// Where.
+    /// The stage of the shadow decision.
     pub stage: Stage,
 }
 
 /// A shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ShadowSource {
-    /// An outermost rule in shadow of the live policy, by its index.
+    /// A top-level shadow rule of the active policy, by index.
     Rule(u32),
     /// The shadow policy.
     Policy,
 }
 
-/// What a shadow would change.
+/// The change that a shadow would make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShadowChange {
-    /// Nothing: it says what the live policy says.
+    /// No change: its verdict is that of the active policy.
     Unchanged,
-    /// It would refuse what the live policy admits.
+    /// It would refuse what the active policy allows.
     WouldReject,
-    /// It would admit what the live policy refuses, as far as the stages are known that were run.
+    /// It would allow what the active policy refuses, as far as the evaluated stages show.
     WouldAllow,
 }
 
 impl ShadowChange {
-    /// The word of the log and of `Crawl-Shadow`: the verdict in shadow.
+    /// Returns the word in the log and in `Crawl-Shadow`: the shadow verdict.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::WouldReject => "reject",
@@ -82,7 +83,7 @@ impl ShadowChange {
 }
 
 impl ShadowNotes {
-    /// The counters that know the rules of a note.
+    /// Returns the counters of the policy that contains the rules of a note.
     pub(super) fn metrics_for<'n>(
         &'n self,
         of: ShadowSource,
@@ -94,94 +95,90 @@ impl ShadowNotes {
         }
     }
 
-    /// The notes of those that would have made this change.
+    /// Returns the notes with this change.
     pub(super) fn with_change(&self, change: ShadowChange) -> impl Iterator<Item = &ShadowNote> {
         self.notes.iter().filter(move |note| note.change == change)
     }
 
-    /// `reject; rule=no-cgi`, for the header `Crawl-Shadow`.
+    /// Returns the value of the header `Crawl-Shadow`: `reject; rule=no-cgi`.
     pub(super) fn header_value(
         &self,
         change: ShadowChange,
         live: Option<&Arc<PolicyMetrics>>,
     ) -> Option<String> {
-        let member = |note: &ShadowNote| {
+        let members = self.with_change(change).filter_map(|note| {
             let metrics = self.metrics_for(note.source, live)?;
             let verdict = note.change.as_str();
             Some(match note.rule.and_then(|rule| metrics.rule_name(rule)) {
                 Some(rule) => format!("{verdict}; rule={rule}"),
                 None => format!("{verdict}; policy={}", metrics.name()),
             })
-        };
-        let members: Vec<String> = self
-            .with_change(change)
-            .filter_map(member)
-            .take(MAX_NAMED)
-            .collect();
+        });
+        let members: Vec<String> = members.take(MAX_NAMED).collect();
         (!members.is_empty()).then(|| members.join(", "))
     }
 }
 
-/// What the shadows of one policy would have changed since it is in force.
+/// The differences that the shadows of a policy would have made since it became active.
 #[derive(Debug, Default)]
 pub struct ShadowStats {
     evaluated: AtomicU64,
     tallies: Mutex<BTreeMap<ShadowSource, ShadowTallies>>,
 }
 
-/// What one shadow would have changed.
+/// The differences that one shadow would have made.
 #[derive(Clone, Debug, Default)]
 pub struct ShadowTallies {
-    /// Requests that it would refuse and that were admitted.
+    /// Requests that it would refuse and that were allowed.
     pub would_reject: ShadowTally,
-    /// Requests that it would admit and that were refused.
+    /// Requests that it would allow and that were refused.
     pub would_allow: ShadowTally,
 }
 
-/// Requests, counted.
+/// A count of requests, with examples.
 #[derive(Clone, Debug, Default)]
 pub struct ShadowTally {
-    /// All of them.
+    /// The total.
     pub total: u64,
-    /// By the reason of the refusal: that in shadow, or the live one.
+    /// By the reason of the refusal: that of the shadow, or that of the active policy.
     pub reasons: BTreeMap<&'static str, u64>,
-    /// By the rule in shadow that decides.
+    /// By the shadow rule that decides.
     pub rules: BTreeMap<u32, u64>,
-    /// The latest, the newest first.
+    /// The latest requests, newest first.
     pub examples: VecDeque<ShadowExample>,
 }
 
-/// One request that a shadow would have changed, with no more of its URL than the log shows.
+/// A request that a shadow would have changed, with no more of its URL than the log shows.
 #[derive(Clone, Debug)]
 pub struct ShadowExample {
-    /// When it ended.
+    /// The time at which it ended.
     pub at: SystemTime,
-    /// Its decision's id.
+    /// The id of its decision.
     pub decision: Box<str>,
-    /// Who asked.
+    /// The crawler.
     pub crawler: Box<str>,
-    /// What for, as far as the log may show it.
+    /// The URL, as far as the log may show it.
     pub url: Option<Box<str>>,
-    /// The host, likewise.
+    /// The host, as far as the log may show it.
     pub host: Option<Box<str>>,
-    /// The stage of the decision in shadow.
+    /// The stage of the shadow decision.
     pub stage: Stage,
     /// The reason of the refusal.
     pub reason: &'static str,
-    /// The rule in shadow that decides, if one does.
+    /// The shadow rule that decides, if any.
     pub rule: Option<u32>,
 }
 
 impl ShadowStats {
-    /// How many requests were judged in shadow.
+    /// Returns the number of requests that were evaluated in shadow.
     pub fn evaluated(&self) -> u64 {
         self.evaluated.load(Ordering::Relaxed)
     }
 
-    /// What a shadow would have changed so far.
+    /// Returns the differences that a shadow would have made so far.
     pub fn tallies(&self, of: ShadowSource) -> ShadowTallies {
-        let entries = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        entries.get(&of).cloned().unwrap_or_default()
+        let tallies = self.tallies.lock();
+        tallies.get(&of).cloned().unwrap_or_default()
     }
 
     pub(super) fn record_evaluation(&self) {
@@ -189,8 +186,8 @@ impl ShadowStats {
     }
 
     pub(super) fn record_difference(&self, note: &ShadowNote, example: ShadowExample) {
-        let mut entries = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-        let entry = entries.entry(note.source).or_default();
+        let mut tallies = self.tallies.lock();
+        let entry = tallies.entry(note.source).or_default();
         let tally = match note.change {
             ShadowChange::WouldReject => &mut entry.would_reject,
             ShadowChange::WouldAllow => &mut entry.would_allow,

@@ -1,64 +1,65 @@
-//! The numbers of now, read back in one pass: what the admin API's status shows.
+//! A summary of current counts, for the admin API's status.
 //!
-//! Only what has few series: neither rules nor anything else that a policy brings is looked at, so that asking every
-//! second costs microseconds. Each number is exact by itself; together they are no snapshot, since requests go on ending.
+//! It covers only families with few series and no rules, so that reading it every second costs microseconds. Each
+//! number is exact; together they are not a consistent snapshot, since requests keep ending.
 
-use prometheus::Histogram;
 use prometheus::core::Metric as _;
+use prometheus::{Histogram, IntCounter, IntGauge};
 
 use crate::model::stage::Stage;
 
-use super::labels::{self, VerdictLabel};
-use super::{MetricFamilies, Metrics};
+use super::families::MetricFamilies;
+use super::labels::{self, ByteDirection, ConnectionSide, VerdictLabel};
+use super::{CrawlerSeries, Metrics};
 
-/// What was counted since the start, and what is under way.
+/// Counts since the start, and requests in progress.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MetricsSummary {
-    /// By how each request ended, over all crawlers; only what has occurred.
+    /// Requests by outcome, over all crawlers; only outcomes that have occurred.
     pub decisions: Vec<DecisionCount>,
-    /// By crawler, in the order of the configuration behind `anonymous`.
+    /// Requests by crawler, in the order of the configuration after `anonymous`.
     pub crawlers: Vec<CrawlerCounts>,
-    /// Bytes on each side.
+    /// Body bytes on each side.
     pub bytes: ByteCounts,
-    /// How long requests took, over all sources.
+    /// The duration of requests, over all sources.
     pub latency: LatencyHistogram,
-    /// Client connections.
+    /// The number of open client connections.
     pub connections: u64,
-    /// Tunnels.
+    /// The number of open tunnels.
     pub tunnels: u64,
-    /// Requests under way.
+    /// The number of requests in flight.
     pub inflight: u64,
-    /// Those of them that wait for their turn.
+    /// The number of held requests.
     pub held: u64,
-    /// Hosts whose pace is remembered.
+    /// The number of hosts with pacing state.
     pub hosts_tracked: u64,
-    /// Those of them that rest.
+    /// The number of hosts that are backing off.
     pub hosts_backing_off: u64,
 }
 
-/// Requests that ended in one way.
+/// The number of requests with one outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionCount {
-    /// Where it was decided.
+    /// The stage of the decision.
     pub stage: Stage,
-    /// What was decided.
+    /// The verdict.
     pub verdict: VerdictLabel,
-    /// Why; `client_left` of a client that left before.
+    /// The reason; `client_left` if the client left before a decision.
     pub reason: &'static str,
-    /// How often.
+    /// The number of requests.
     pub count: u64,
 }
 
-/// Requests of one crawler.
+/// The requests of a crawler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CrawlerCounts {
-    /// Its name.
+    /// The name of the crawler.
     pub crawler: String,
-    /// By verdict, in the order of [`VerdictLabel::ALL`].
+    /// The number of requests by verdict, in the order of [`VerdictLabel::ALL`].
     pub verdicts: [u64; VerdictLabel::ALL.len()],
 }
 
-/// Bytes since the start.
+/// Body bytes since the start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ByteCounts {
     /// Received from clients.
@@ -71,24 +72,24 @@ pub struct ByteCounts {
     pub to_origin: u64,
 }
 
-/// A histogram.
+/// A histogram of durations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct LatencyHistogram {
-    /// Upper bounds in seconds, and how many took no longer; rising.
+    /// Upper bounds in seconds, increasing, with cumulative counts.
     pub buckets: Vec<(f64, u64)>,
-    /// How many there were.
+    /// The total count.
     pub count: u64,
-    /// Seconds of all of them.
+    /// The sum of all durations, in seconds.
     pub sum: f64,
 }
 
 impl MetricsSummary {
-    /// Requests that have ended.
+    /// Returns the number of requests that have ended.
     pub fn request_count(&self) -> u64 {
         self.decisions.iter().map(|decided| decided.count).sum()
     }
 
-    /// Requests that ended with this verdict.
+    /// Returns the number of requests that ended with this verdict.
     pub fn count_with_verdict(&self, verdict: VerdictLabel) -> u64 {
         let counted = self
             .decisions
@@ -99,7 +100,7 @@ impl MetricsSummary {
 }
 
 impl CrawlerCounts {
-    /// Requests that ended with this verdict.
+    /// Returns the number of requests that ended with this verdict.
     pub fn count_with_verdict(&self, verdict: VerdictLabel) -> u64 {
         self.verdicts
             .get(verdict as usize)
@@ -109,47 +110,56 @@ impl CrawlerCounts {
 }
 
 impl Metrics {
-    /// Reads what is counted; as many loads as crawlers have decision counters. `None` if nothing is: a zero would say
-    /// that nothing has happened.
+    /// Reads the counts, with one load for each decision counter of each crawler. `None` if nothing is counted, since
+    /// zeros would be wrong.
     pub fn summary(&self) -> Option<MetricsSummary> {
         let families = self.enabled_families()?;
-        let (decisions, crawlers) = count_decisions(families);
-        let count = |gauge: &prometheus::IntGauge| u64::try_from(gauge.get()).unwrap_or_default();
-        let bytes = &families.bytes;
+        let (decisions, crawlers) = count_decisions(&self.0.crawlers);
         Some(MetricsSummary {
             decisions,
             crawlers,
             bytes: ByteCounts {
-                from_client: bytes.from_client.get(),
-                to_client: bytes.to_client.get(),
-                from_origin: bytes.from_origin.get(),
-                to_origin: bytes.to_origin.get(),
+                from_client: byte_count(families, ByteDirection::Received, ConnectionSide::Client),
+                to_client: byte_count(families, ByteDirection::Sent, ConnectionSide::Client),
+                from_origin: byte_count(families, ByteDirection::Received, ConnectionSide::Origin),
+                to_origin: byte_count(families, ByteDirection::Sent, ConnectionSide::Origin),
             },
-            latency: merged_latency(&families.request_duration),
-            connections: count(&families.connections),
-            tunnels: count(&families.tunnels),
-            inflight: count(&families.inflight),
-            held: count(&families.hold.held),
-            hosts_tracked: count(&families.hold.tracked),
-            hosts_backing_off: count(&families.hold.backing_off),
+            latency: merged_latency(families.request_duration.iter()),
+            connections: gauge_count(&families.connections),
+            tunnels: gauge_count(&families.tunnels),
+            inflight: gauge_count(&families.inflight),
+            held: gauge_count(&families.held),
+            hosts_tracked: gauge_count(&families.hosts_tracked),
+            hosts_backing_off: gauge_count(&families.hosts_backing_off),
         })
     }
 
-    /// Lines of the decision log that were lost; counted even where nothing else is.
+    /// Returns the number of lost lines of the decision log, which are counted in every mode.
     pub fn dropped_log_lines(&self) -> u64 {
         self.families().log_dropped.get()
     }
 }
 
-fn count_decisions(families: &MetricFamilies) -> (Vec<DecisionCount>, Vec<CrawlerCounts>) {
-    let mut places = vec![0; labels::DECISION_SLOTS];
-    let mut crawlers = Vec::with_capacity(families.crawlers.len());
-    for series in &families.crawlers {
+fn gauge_count(gauge: &IntGauge) -> u64 {
+    u64::try_from(gauge.get()).unwrap_or_default()
+}
+
+fn byte_count(families: &MetricFamilies, direction: ByteDirection, side: ConnectionSide) -> u64 {
+    families
+        .bytes
+        .get((direction, side))
+        .map_or(0, IntCounter::get)
+}
+
+fn count_decisions(all: &[CrawlerSeries]) -> (Vec<DecisionCount>, Vec<CrawlerCounts>) {
+    let mut slots = vec![0; labels::DECISION_SLOTS];
+    let mut crawlers = Vec::with_capacity(all.len());
+    for series in all {
         let mut verdicts = [0; VerdictLabel::ALL.len()];
         for ((place, count), sum) in series
             .decisions
             .counts()
-            .zip(&mut places)
+            .zip(&mut slots)
             .filter(|((_, n), _)| *n > 0)
         {
             *sum += count;
@@ -163,7 +173,7 @@ fn count_decisions(families: &MetricFamilies) -> (Vec<DecisionCount>, Vec<Crawle
             verdicts,
         });
     }
-    let occurred = places
+    let occurred = slots
         .into_iter()
         .enumerate()
         .filter(|(_, count)| *count > 0);
@@ -180,7 +190,7 @@ fn decision_count((place, count): (usize, u64)) -> Option<DecisionCount> {
     })
 }
 
-fn merged_latency(histograms: &[Histogram]) -> LatencyHistogram {
+fn merged_latency<'h>(histograms: impl Iterator<Item = &'h Histogram>) -> LatencyHistogram {
     let mut all = LatencyHistogram::default();
     for histogram in histograms {
         let read = histogram.metric();

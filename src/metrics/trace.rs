@@ -1,7 +1,6 @@
-//! What a record keeps for tracing, and how it goes on from there: a finished request, with the parts that it had, in a
-//! bounded queue that never makes a request wait.
+//! The trace of a record, and the bounded queue of finished requests for the exporter, which never makes a request wait.
 //!
-//! Records without a trace pay for one empty field. Nothing is encoded or sent here: whoever exports takes from the
+//! A record without a trace pays for one empty field. Encoding and sending is done by the owner of the
 //! [`TraceReceiver`].
 
 mod finished;
@@ -22,27 +21,27 @@ use super::record::RequestRecord;
 
 pub use finished::{FinishedPart, FinishedTrace};
 
-/// A part of a request that has a span of its own.
+/// A part of a request that has its own span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TracePart {
-    /// From the request's head to the verdict, or to the first thing that it had to wait for.
+    /// From the request's head to the verdict, or to the first wait.
     Decide,
     /// A name look-up.
     Resolve,
-    /// The wait for a robots.txt that had to be fetched.
+    /// Waiting for a robots.txt that is being fetched.
     Robots,
-    /// The wait for the host's turn, or for the end of a stop.
+    /// Waiting for a slot of the host, or for the end of a stop.
     Hold,
     /// A new connection to the origin.
     Connect,
-    /// The TLS handshake on it.
+    /// The TLS handshake of a new connection.
     Tls,
-    /// From the request's way to the origin to the head of the answer.
+    /// From sending the request to the origin to the head of the response.
     FirstByte,
 }
 
 impl TracePart {
-    /// The name of its span.
+    /// Returns the name of the span.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Decide => "decide",
@@ -56,7 +55,7 @@ impl TracePart {
     }
 }
 
-/// Where a request stands among traces. Only requests that have a trace have one.
+/// The trace that a request belongs to.
 pub(crate) struct RequestTrace {
     pub(crate) id: TraceId,
     pub(crate) span: SpanId,
@@ -66,14 +65,14 @@ pub(crate) struct RequestTrace {
     parts: SmallVec<[(TracePart, TimeSpan); 6]>,
 }
 
-/// Whether spans are made of a request.
+/// `Yes` if spans of the request are exported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SpanExport {
     Yes,
     No,
 }
 
-/// Whether the crawler has asked for the trace's name: then the log has a line of the request, whatever its share.
+/// `Yes` if the crawler has requested the trace's id: the request is then logged, whatever the sample rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TraceDisclosure {
     Yes,
@@ -81,9 +80,10 @@ pub(crate) enum TraceDisclosure {
 }
 
 impl RequestTrace {
-    /// A trace that begins here. `None` if the system has no random bytes to name it by.
+    /// Starts a new trace. `None` if the system has no random bytes for its id.
     fn new(export: SpanExport) -> Option<Box<Self>> {
-        let (mut id, mut span) = ([0; 16], [0; 8]);
+        let mut id = [0; 16];
+        let mut span = [0; 8];
         getrandom::fill(&mut id).ok()?;
         getrandom::fill(&mut span).ok()?;
         Some(Box::new(Self {
@@ -100,13 +100,13 @@ impl RequestTrace {
         self.export == SpanExport::Yes
     }
 
-    /// Whether the client knows its name, and may look for it.
+    /// Returns whether the client knows the id, and may look for it.
     pub(crate) fn disclosure(&self) -> TraceDisclosure {
         self.disclosure
     }
 }
 
-/// Which requests become spans, and where they go then.
+/// Selects the requests that are traced, and queues them for export.
 #[derive(Clone)]
 pub struct TraceSampler {
     sample_rate: SampleRate,
@@ -114,17 +114,17 @@ pub struct TraceSampler {
     metrics: Metrics,
 }
 
-/// What comes out at the other end.
+/// The receiving end of the queue.
 pub type TraceReceiver = Receiver<Box<FinishedTrace>>;
 
 impl TraceSampler {
-    /// Makes spans of this share of the requests, and of those whose crawlers may ask for it. As many requests as `room`
-    /// says wait to be exported; what comes then is dropped and counted.
-    pub fn new(share: SampleRate, room: usize, metrics: Metrics) -> (Self, TraceReceiver) {
+    /// Creates a sampler that exports this share of the requests, and those whose crawlers may ask for it. The queue has
+    /// room for `room` requests; further ones are dropped and counted.
+    pub fn new(sample_rate: SampleRate, room: usize, metrics: Metrics) -> (Self, TraceReceiver) {
         let (queue, traces) = channel(room.max(1));
         (
             Self {
-                sample_rate: share,
+                sample_rate,
                 queue,
                 metrics,
             },
@@ -132,7 +132,7 @@ impl TraceSampler {
         )
     }
 
-    /// The trace that a request begins with: none unless it is in the share.
+    /// Starts the trace of a request, if it is in the sample.
     pub(crate) fn begin_trace(&self, number: u64) -> Option<Box<RequestTrace>> {
         if self.sample_rate.includes(number) {
             RequestTrace::new(SpanExport::Yes)
@@ -153,21 +153,22 @@ impl TraceSampler {
 
 impl fmt::Debug for TraceSampler {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tracing")
-            .field("share", &self.sample_rate)
+        f.debug_struct("TraceSampler")
+            .field("sample_rate", &self.sample_rate)
             .finish_non_exhaustive()
     }
 }
 
 impl RequestRecord {
-    /// The request belongs to a span of the client, whoever that is: its trace goes on here.
+    /// Continues the client's trace.
     pub fn set_trace_parent(&mut self, caller: &Traceparent) {
         if let Some(trace) = self.trace_or_new() {
-            (trace.id, trace.parent) = (caller.trace, Some(caller.parent));
+            trace.id = caller.trace;
+            trace.parent = Some(caller.parent);
         }
     }
 
-    /// The client decides whether spans are made of its request; only for crawlers that may.
+    /// Applies the client's sampling decision; only for crawlers that may make it.
     pub fn set_sampled(&mut self, sampled: SamplingFlag) {
         match (&mut self.trace, sampled) {
             (Some(trace), SamplingFlag::Set) => trace.export = SpanExport::Yes,
@@ -176,30 +177,31 @@ impl RequestRecord {
         }
     }
 
-    /// The client asks for the name of its request's trace, and may have it: there will be one, with spans if they are
-    /// exported at all, and with a line in the log.
+    /// Records that the client asks for its trace's id and may have it. The request then has a trace, with spans if any
+    /// are exported, and a line in the log.
     pub fn disclose_trace(&mut self) {
         if let Some(trace) = self.trace_or_new() {
-            (trace.export, trace.disclosure) = (SpanExport::Yes, TraceDisclosure::Yes);
+            trace.export = SpanExport::Yes;
+            trace.disclosure = TraceDisclosure::Yes;
         }
     }
 
-    /// The trace that the request belongs to, if any.
+    /// Returns the trace that the request belongs to, if any.
     pub fn trace_id(&self) -> Option<TraceId> {
         self.trace.as_ref().map(|trace| trace.id)
     }
 
-    /// The verdict is there, or what has to be waited for before it is known: ends the first part.
+    /// Records the time of the verdict, or of the first wait before it, which ends the first part.
     pub fn set_verdict_at(&mut self, now: Instant) {
         self.add_trace_part(TracePart::Decide, TimeSpan::between(self.began, now));
     }
 
-    /// The request had this part. Forgotten at once unless spans are made of the request.
-    pub fn add_trace_part(&mut self, part: TracePart, lapse: TimeSpan) {
+    /// Adds a part of the request. Ignored unless spans of the request are exported.
+    pub fn add_trace_part(&mut self, part: TracePart, span: TimeSpan) {
         if let Some(trace) = &mut self.trace
             && trace.is_exported()
         {
-            trace.parts.push((part, lapse));
+            trace.parts.push((part, span));
         }
     }
 

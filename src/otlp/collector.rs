@@ -1,4 +1,4 @@
-//! A collector: what is posted to it, and what its answer means.
+//! The collector that spans are posted to.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,25 +15,25 @@ use crate::urls::target::UrlTarget;
 
 use super::message::ExportTraceServiceResponse;
 
-/// The path of traces (OTLP 1.x, "OTLP/HTTP Request").
+/// The path for traces (OTLP 1.x, "OTLP/HTTP Request").
 const TRACES_PATH: &str = "/v1/traces";
-/// The longest that a collector may send us away.
+/// The maximum pause that a collector may request.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// Where a collector is and how it is spoken to.
+/// The settings of a collector.
 #[derive(Debug)]
 pub struct CollectorSettings {
-    /// Its address; [`TRACES_PATH`] is added if it does not end so.
+    /// Its URL; [`TRACES_PATH`] is appended if it does not end with it.
     pub endpoint: UrlTarget,
-    /// Fields that go with each export.
+    /// Header fields sent with each export.
     pub headers: Vec<(HeaderName, HeaderValue)>,
-    /// How long one export may take.
+    /// The time limit of one export.
     pub timeout: Duration,
-    /// How it proves who it is, if it is asked over TLS.
+    /// The TLS configuration, if the URL is https.
     pub tls: Option<Arc<ClientConfig>>,
 }
 
-/// Takes spans.
+/// A collector of spans.
 pub struct Collector {
     url: String,
     endpoint: Endpoint,
@@ -46,10 +46,10 @@ impl fmt::Debug for Collector {
 }
 
 impl Collector {
-    /// Nothing is connected yet.
+    /// Creates a collector; it is not connected yet.
     ///
     /// # Errors
-    /// If the address is none that can be asked.
+    /// If no request can be sent to the URL.
     pub fn new(settings: CollectorSettings) -> Result<Self, String> {
         let CollectorSettings {
             endpoint,
@@ -63,14 +63,14 @@ impl Collector {
             HeaderValue::from_static("application/x-protobuf"),
         );
         let headers = [protobuf].into_iter().chain(headers);
-        let named = format!("{}{path}", endpoint.base());
+        let url = format!("{}{path}", endpoint.base());
         Ok(Self {
-            url: named,
+            url,
             endpoint: Endpoint::new(&endpoint, &path, headers, timeout, tls)?,
         })
     }
 
-    /// Posts an export; the number of spans that the collector did not take of it.
+    /// Posts an export, and returns the number of spans that the collector rejected.
     pub(super) async fn post(&self, body: Bytes) -> Result<u64, DeliveryFailure> {
         match self.endpoint.post(body, []).await {
             Ok(answer) => check_response(&answer),
@@ -82,10 +82,10 @@ impl Collector {
     }
 }
 
-/// What an answer means (OTLP 1.x, "OTLP/HTTP Response").
+/// Interprets a response (OTLP 1.x, "OTLP/HTTP Response").
 fn check_response(answer: &PostResponse) -> Result<u64, DeliveryFailure> {
     if answer.status.is_success() {
-        // It has taken the spans: an answer that is cut short is no reason to send them again.
+        // The spans were accepted; a truncated body is no reason to send them again.
         let body = answer
             .body
             .clone()

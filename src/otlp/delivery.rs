@@ -1,9 +1,9 @@
-//! A batch on its way: encoded once, tried a few times, counted, and what fails is told now and then.
+//! Delivery of a batch: encoded once, tried a few times and counted; failures are logged occasionally.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use prost::Message;
 use tokio::time::sleep;
 
@@ -19,10 +19,10 @@ use super::encode::{self, ServiceIdentity};
 
 /// The pauses before the second and third try.
 const RETRY_PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(4)];
-/// How often failures are told.
+/// The minimum interval between reports of failures.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What brings batches to a collector.
+/// Delivers batches to a collector.
 #[derive(Debug)]
 pub struct TraceDelivery {
     resource: ServiceIdentity,
@@ -38,7 +38,7 @@ struct LossReport {
     lost_since: u64,
 }
 
-/// How often a batch is tried.
+/// The number of attempts for a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RetryMode {
     One,
@@ -46,7 +46,7 @@ pub(super) enum RetryMode {
 }
 
 impl TraceDelivery {
-    /// Delivers in the name of this program, and counts in these metrics.
+    /// Creates a delivery on behalf of this service, counted in these metrics.
     pub fn new(
         resource: ServiceIdentity,
         collector: Collector,
@@ -73,7 +73,7 @@ impl TraceDelivery {
                 self.metrics
                     .add_lost_spans(SpanLossReason::Rejected, rejected.min(spans));
                 if rejected > 0 {
-                    self.report_loss("it did not take all of them", rejected);
+                    self.report_loss("it rejected some spans", rejected);
                 }
             }
             Err(failure) => {
@@ -112,12 +112,9 @@ impl TraceDelivery {
 
     fn report_loss(&self, why: &str, lost: u64) {
         let now = self.clock.now();
-        let mut told = self
-            .last_report
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        told.lost_since += lost;
-        if told
+        let mut report = self.last_report.lock();
+        report.lost_since += lost;
+        if report
             .at
             .is_some_and(|at| now.saturating_duration_since(at) < REPORT_INTERVAL)
         {
@@ -125,11 +122,11 @@ impl TraceDelivery {
         }
         tracing::warn!(
             collector = ?self.collector,
-            spans = told.lost_since,
-            "spans are lost, since the collector of telemetry.otlp cannot be used: {why}. Told once a minute; \
+            spans = report.lost_since,
+            "spans are lost because the collector of telemetry.otlp fails: {why}. Logged once a minute; \
              crawlgate_trace_spans_dropped_total counts them all"
         );
-        *told = LossReport {
+        *report = LossReport {
             at: Some(now),
             lost_since: 0,
         };

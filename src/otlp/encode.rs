@@ -1,5 +1,5 @@
-//! Requests as spans, with the names that OpenTelemetry's conventions for HTTP have for their attributes, and
-//! `crawlgate.*` for what only this proxy knows.
+//! Conversion of requests to spans. Attributes have the names of OpenTelemetry's semantic conventions for HTTP,
+//! and `crawlgate.*` for everything else.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,23 +13,23 @@ use super::message::{
     ResourceSpans, ScopeSpans, SpanKind, StatusCode, Value,
 };
 
-/// The span is sampled.
+/// The flag of a sampled span.
 const SAMPLED: u32 = 0x01;
-/// It is known where its parent is.
+/// The flag that says that [`IS_REMOTE`] is meaningful.
 const HAS_IS_REMOTE: u32 = 0x100;
-/// Its parent is in another program.
+/// The flag of a span whose parent is in another program.
 const IS_REMOTE: u32 = 0x200;
 
-/// The program, as it stands with each of its spans.
+/// The attributes of this program.
 #[derive(Clone, Debug)]
 pub struct ServiceIdentity {
     /// `service.name`.
     pub service: String,
-    /// `service.instance.id`: what decision ids begin with.
+    /// `service.instance.id`, which is also the prefix of decision ids.
     pub instance: String,
 }
 
-/// All spans of these requests.
+/// Encodes all spans of these requests.
 pub(super) fn export_request(
     resource: &ServiceIdentity,
     batch: &[Box<FinishedTrace>],
@@ -146,7 +146,7 @@ fn attributes(trace: &FinishedTrace) -> Vec<KeyValue> {
     all
 }
 
-/// The methods that the conventions know.
+/// Returns the method, if the conventions know it.
 fn known_method(method: &Method) -> Option<&str> {
     const KNOWN: [&str; 9] = [
         "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",

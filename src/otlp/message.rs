@@ -1,13 +1,13 @@
-//! The messages of OTLP that are sent and received, with their field numbers: opentelemetry-proto 1.x, the packages
-//! `collector.trace.v1`, `trace.v1`, `resource.v1` and `common.v1`. What is never set here is left out.
+//! The OTLP messages that are sent and received: opentelemetry-proto 1.x, the packages `collector.trace.v1`,
+//! `trace.v1`, `resource.v1` and `common.v1`. Fields that are never set here are left out.
 //!
-//! Not the usual crate: it would bring the whole SDK, tonic and a second generation of random numbers along for these
-//! twelve types.
+//! The usual crate is not used: for these twelve types it would add the whole SDK, tonic and a second generation
+//! of random numbers.
 
-/// What is posted to `/v1/traces`.
+/// The body of a POST to `/v1/traces`.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ExportTraceServiceRequest {
-    /// One for each program that tells of itself.
+    /// Spans grouped by program.
     #[prost(message, repeated, tag = "1")]
     pub resource_spans: Vec<ResourceSpans>,
 }
@@ -18,23 +18,23 @@ pub struct ResourceSpans {
     /// The program.
     #[prost(message, optional, tag = "1")]
     pub resource: Option<OtlpResource>,
-    /// Its spans, by what made them.
+    /// Spans grouped by instrumentation scope.
     #[prost(message, repeated, tag = "2")]
     pub scope_spans: Vec<ScopeSpans>,
 }
 
-/// A program.
+/// A program that emits spans.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OtlpResource {
-    /// `service.name` and the like.
+    /// `service.name` and others.
     #[prost(message, repeated, tag = "1")]
     pub attributes: Vec<KeyValue>,
 }
 
-/// The spans of one part of a program.
+/// The spans of one instrumentation scope.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ScopeSpans {
-    /// The part.
+    /// The scope.
     #[prost(message, optional, tag = "1")]
     pub scope: Option<InstrumentationScope>,
     /// Its spans.
@@ -42,13 +42,13 @@ pub struct ScopeSpans {
     pub spans: Vec<OtlpSpan>,
 }
 
-/// What made spans.
+/// The library that created spans.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct InstrumentationScope {
-    /// Its name.
+    /// The name of the library.
     #[prost(string, tag = "1")]
     pub name: String,
-    /// Its version.
+    /// The version of the library.
     #[prost(string, tag = "2")]
     pub version: String,
 }
@@ -65,22 +65,22 @@ pub struct OtlpSpan {
     /// 8 bytes; empty for the first span of a trace.
     #[prost(bytes = "vec", tag = "4")]
     pub parent_span_id: Vec<u8>,
-    /// What it is.
+    /// The operation.
     #[prost(string, tag = "5")]
     pub name: String,
-    /// Whose work it is.
+    /// The role of the span in its trace.
     #[prost(enumeration = "SpanKind", tag = "6")]
     pub kind: i32,
-    /// When it began, in nanoseconds since 1970.
+    /// The start, in nanoseconds since 1970.
     #[prost(fixed64, tag = "7")]
     pub start_time_unix_nano: u64,
-    /// When it was over.
+    /// The end, in nanoseconds since 1970.
     #[prost(fixed64, tag = "8")]
     pub end_time_unix_nano: u64,
-    /// What is known of it.
+    /// Attributes.
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
-    /// How it ended; none if nothing went wrong.
+    /// The result; `None` if the request succeeded.
     #[prost(message, optional, tag = "15")]
     pub status: Option<OtlpStatus>,
     /// The flags of `traceparent`, and whether the parent is in another program.
@@ -88,48 +88,48 @@ pub struct OtlpSpan {
     pub flags: u32,
 }
 
-/// Whose work a span is.
+/// The role of a span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum SpanKind {
-    /// Not said.
+    /// Not specified.
     Unspecified = 0,
-    /// A part of another span's.
+    /// An internal operation.
     Internal = 1,
-    /// An answer to a request.
+    /// The handling of a request.
     Server = 2,
 }
 
-/// How a span ended.
+/// The result of a span.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OtlpStatus {
-    /// In words.
+    /// A description.
     #[prost(string, tag = "2")]
     pub message: String,
-    /// In short.
+    /// The code.
     #[prost(enumeration = "StatusCode", tag = "3")]
     pub code: i32,
 }
 
-/// How a span ended, in short.
+/// The code of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, prost::Enumeration)]
 #[repr(i32)]
 pub enum StatusCode {
-    /// Not said.
+    /// Not specified.
     Unset = 0,
-    /// Well.
+    /// Success.
     Ok = 1,
-    /// Not well.
+    /// An error.
     Error = 2,
 }
 
-/// One thing that is known.
+/// An attribute.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct KeyValue {
-    /// Its name.
+    /// The key.
     #[prost(string, tag = "1")]
     pub key: String,
-    /// What it is.
+    /// The value.
     #[prost(message, optional, tag = "2")]
     pub value: Option<AnyValue>,
 }
@@ -137,37 +137,37 @@ pub struct KeyValue {
 /// A value of one of several types.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct AnyValue {
-    /// The value.
+    /// The value itself.
     #[prost(oneof = "Value", tags = "1, 3")]
     pub value: Option<Value>,
 }
 
-/// The types that are used.
+/// The types of values that are used.
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub enum Value {
-    /// Text.
+    /// A string.
     #[prost(string, tag = "1")]
     Text(String),
-    /// A whole number.
+    /// An integer.
     #[prost(int64, tag = "3")]
     Int(i64),
 }
 
-/// What a collector answers.
+/// The body of a collector's response.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ExportTraceServiceResponse {
-    /// What it did not take.
+    /// The spans that were rejected.
     #[prost(message, optional, tag = "1")]
     pub partial_success: Option<PartialSuccess>,
 }
 
-/// What a collector did not take.
+/// A partial success.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PartialSuccess {
-    /// So many spans.
+    /// The number of rejected spans.
     #[prost(int64, tag = "1")]
     pub rejected_spans: i64,
-    /// Why.
+    /// The reason.
     #[prost(string, tag = "2")]
     pub error_message: String,
 }

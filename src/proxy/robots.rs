@@ -251,7 +251,7 @@ impl RobotsFileCacheState {
         } else {
             state.outcome
         };
-        self.metrics.record_robots_fetch(outcome as usize);
+        self.metrics.record_robots_fetch(outcome);
         partition
             .entries
             .insert(target.base().into(), Arc::clone(&state));

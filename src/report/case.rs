@@ -1,6 +1,7 @@
-//! A trial as a case (policy.md section 8): YAML text for the list `cases` of a policy or of a case file.
+//! Conversion of a trial to a test case: YAML for the list `cases` of a policy or of a case file
+//! (docs/policy/reference.md, "Cases").
 //!
-//! It says what is given, and what the policy in question makes of it, so that it passes until the policy changes its mind.
+//! The case expects what the policy decides now, so it passes until the policy decides otherwise.
 
 use std::fmt::Write as _;
 
@@ -13,10 +14,11 @@ use crate::policy::cases::FACT_KEYS;
 
 use super::decision::verdict;
 
-/// The longest key that stands without a question mark before it (YAML 1.2.2 section 7.4.2: 1,024 characters).
+/// The maximum length of a key without a question mark (YAML 1.2.2 section 7.4.2: 1,024 characters).
 const MAX_PLAIN_KEY: usize = 500;
 
-/// The case of a trial with these facts, `given` as they were read; `profile` if it is to be answered in one way.
+/// Returns the test case for a trial. `given` are its facts as they were read; `profile` is set if the
+/// case is limited to one profile.
 pub fn to_yaml(
     trial: &OfflineEvaluation<'_>,
     given: &Map<String, Json>,
@@ -40,10 +42,10 @@ fn entry_line(key: &str, value: &Json) -> String {
     format!("{key}: {}", flow_value(value))
 }
 
-/// The verdict with its cause. The status of the answer is among it where the case says who is answered.
+/// Returns the expected decision. The status is included only if the case has a profile.
 fn expectation_line(trial: &OfflineEvaluation<'_>, profile: Option<Profile>) -> String {
-    let (decision, answer) = (&trial.decision, trial.answer());
-    let number = |number: Option<u16>| number.map(|number| number.to_string());
+    let decision = &trial.decision;
+    let answer = trial.answer();
     let parts = [
         ("verdict", Some(verdict(trial).to_owned())),
         ("stage", Some(decision.stage.as_str().to_owned())),
@@ -53,10 +55,13 @@ fn expectation_line(trial: &OfflineEvaluation<'_>, profile: Option<Profile>) -> 
             "intent",
             answer.intent.map(Intent::as_str).map(str::to_owned),
         ),
-        ("code", number(answer.code)),
+        ("code", answer.code.map(|code| code.to_string())),
         (
             "status",
-            number(answer.status).filter(|_| profile.is_some()),
+            answer
+                .status
+                .filter(|_| profile.is_some())
+                .map(|status| status.to_string()),
         ),
     ];
     let parts = parts
@@ -65,11 +70,11 @@ fn expectation_line(trial: &OfflineEvaluation<'_>, profile: Option<Profile>) -> 
     format!("expect: {{ {} }}", parts.collect::<Vec<_>>().join(", "))
 }
 
-/// A value on one line.
+/// Formats a value on one line.
 fn flow_value(value: &Json) -> String {
     match value {
         Json::Null | Json::Bool(_) => value.to_string(),
-        // YAML's numbers end there; no limit of a policy is larger.
+        // Larger numbers are not valid in the YAML; no limit of a policy exceeds this.
         Json::Number(number) => match number.as_u64() {
             Some(whole) => whole.min(i64::MAX.unsigned_abs()).to_string(),
             None => number.to_string(),
@@ -82,7 +87,7 @@ fn flow_value(value: &Json) -> String {
         Json::Object(entries) => {
             let entries = entries
                 .iter()
-                .map(|(key, value)| format!("{}: {}", self::yaml_key(key), flow_value(value)));
+                .map(|(key, value)| format!("{}: {}", yaml_key(key), flow_value(value)));
             format!("{{{}}}", entries.collect::<Vec<_>>().join(", "))
         }
     }
@@ -97,8 +102,8 @@ fn yaml_key(text: &str) -> String {
     }
 }
 
-/// Text between double quotes. What is no letter, digit or ASCII sign is written by its number, so that nothing in it
-/// looks like something else.
+/// Formats text in double quotes. Everything but letters, digits and ASCII is escaped, so that nothing
+/// can look like something else.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');

@@ -1,17 +1,17 @@
-//! Documents as lines of CSV (RFC 4180), for spreadsheets among others.
+//! JSON documents as lines of CSV (RFC 4180).
 //!
-//! A spreadsheet takes a cell that begins with `=`, `+`, `-`, `@`, a tab or a line's end for a formula, and what
-//! origins and clients send (an `ETag`, a source) may begin so: such a text gets an apostrophe in front, which spreadsheets
-//! show as text. Who needs the very bytes takes the JSON form.
+//! Spreadsheets interpret a cell that begins with `=`, `+`, `-`, `@`, a tab or a line break as a formula, and
+//! values sent by origins and clients (an `ETag`, a source) may begin like that. Such values are prefixed with
+//! an apostrophe, which spreadsheets treat as the mark of text. The JSON output has the exact values.
 
 use serde_json::Value as Json;
 
-/// The line of names.
+/// Returns the header line.
 pub fn header_line(columns: &[&str]) -> String {
     [&columns.join(","), "\r\n"].concat()
 }
 
-/// The line of a document: its values for these columns; null is an empty cell.
+/// Returns the line of a document: its values for these columns; null is an empty cell.
 pub fn record_line(document: &Json, columns: &[&str]) -> String {
     let cells = columns
         .iter()
@@ -39,9 +39,10 @@ fn neutralize_formula(text: &str) -> String {
 }
 
 fn quote(text: &str) -> String {
-    match text.contains([',', '"', '\r', '\n']) {
-        true => format!("\"{}\"", text.replace('"', "\"\"")),
-        false => text.to_owned(),
+    if text.contains([',', '"', '\r', '\n']) {
+        format!("\"{}\"", text.replace('"', "\"\""))
+    } else {
+        text.to_owned()
     }
 }
 

@@ -1,4 +1,4 @@
-//! One trial in the forms that `decide`, `explain` and their scripts read (operations.md, "Commands").
+//! A trial as the output of `decide` and `explain` (docs/commands.md).
 
 use serde_json::{Value as Json, json};
 
@@ -8,19 +8,20 @@ use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::{CaseFacts, ExpectedVerdict};
 use crate::policy::options::OptionValue;
 
-/// `allow`, `reject` or `undecided`.
+/// Returns `allow`, `reject` or `undecided`.
 pub fn verdict(trial: &OfflineEvaluation<'_>) -> &'static str {
     ExpectedVerdict::from_verdict(trial.decision.verdict).as_str()
 }
 
-/// `name@revision` of the policy.
+/// Returns `name@revision` of the policy.
 pub fn policy_name(trial: &OfflineEvaluation<'_>) -> String {
     format!("{}@{}", trial.policy.name(), trial.policy.revision())
 }
 
-/// The object that `decide` writes.
+/// Returns the JSON output of `decide`.
 pub fn to_json(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> Json {
-    let (decision, answer) = (&trial.decision, trial.answer());
+    let decision = &trial.decision;
+    let answer = trial.answer();
     json!({
         "url": facts.url(),
         "verdict": verdict(trial),
@@ -39,7 +40,7 @@ pub fn to_json(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> Json {
     })
 }
 
-/// URL, verdict, stage, reason, rule and status; what there is not is an empty column.
+/// Returns URL, verdict, stage, reason, rule and status, separated by tabs; a missing value is empty.
 pub fn to_tsv(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> String {
     let status = trial
         .answer()
@@ -47,11 +48,12 @@ pub fn to_tsv(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> String {
         .map_or(String::new(), |s| s.to_string());
     let decision = &trial.decision;
     let rule = trial.rule_id().unwrap_or("");
-    let (stage, reason) = (decision.stage.as_str(), decision.reason().as_str());
+    let stage = decision.stage.as_str();
+    let reason = decision.reason().as_str();
     [facts.url(), verdict(trial), stage, reason, rule, &status].join("\t")
 }
 
-/// The label of `Crawl-Status`: of the refusal, else of the origin's status (decisions.md section 2).
+/// Returns the value of `Crawl-Status`: that of the refusal, or else that of the origin's status.
 pub fn crawl_status(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> &'static str {
     match (&trial.refusal, facts.origin_status()) {
         (Some(refusal), _) => refusal.reason.row().crawl_status,
@@ -61,7 +63,7 @@ pub fn crawl_status(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> &'stati
     .as_str()
 }
 
-/// The value of an option as a policy would write it.
+/// Formats the value of an option as in a policy.
 pub fn option_text(value: &OptionValue) -> String {
     let json = value.to_json();
     if json.is_null() {

@@ -1,4 +1,4 @@
-//! One event of the feed as a document: what the admin API, the feed's file and the webhook send.
+//! An event of the feed as a document, as sent by the admin API, the feed's file and the webhook.
 
 use serde_json::{Value as Json, json};
 
@@ -6,8 +6,7 @@ use crate::ledger::event::LedgerEvent;
 
 use super::record::rfc3339;
 
-/// The document of an event with this number. The number tells it from every other one, whenever and however often it
-/// is sent.
+/// Returns the document of an event. `id` identifies the event, whenever and however often it is sent.
 pub fn to_json(id: u64, event: &LedgerEvent) -> Json {
     json!({
         "id": id,

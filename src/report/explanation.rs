@@ -1,4 +1,4 @@
-//! An explanation as one JSON object: all that the text says, and what it folds.
+//! An explanation as a JSON object. It contains everything the text output does, including the collapsed parts.
 
 use serde_json::{Map, Value as Json, json};
 
@@ -15,7 +15,8 @@ use crate::model::profile::Profile;
 use super::decision;
 use super::response::{PredictedResponse, ProfileResponses};
 
-/// `url`, `rules`, `options`, `decision` as `decide` writes it, and `answer`, one of `answers` to the same trial.
+/// Returns `url`, `rules`, `options`, `decision` as in `decide`, and `answer`, the one of `answers` for
+/// the trial's profile.
 pub fn to_json(
     trial: &OfflineEvaluation<'_>,
     facts: &CaseFacts,
@@ -40,7 +41,7 @@ pub fn to_json(
     })
 }
 
-/// The answer to a crawler of each profile.
+/// Returns the response for each profile.
 pub fn answers_to_json(answers: &ProfileResponses<'_>) -> Vec<Json> {
     Profile::ALL
         .into_iter()
@@ -65,7 +66,7 @@ fn rule_json(trial: &OfflineEvaluation<'_>, facts: &CaseFacts, line: &RuleExplan
     })
 }
 
-/// `value` is null where there is none or none is known, `holds` where that is not known.
+/// Describes a decisive test. `value` is null if it is absent or unknown, `holds` if it is unknown.
 fn ground_json(ground: &DecisiveTest) -> Json {
     let holds = match ground.truth {
         Truth::Yes => Some(true),
@@ -82,7 +83,7 @@ fn ground_json(ground: &DecisiveTest) -> Json {
     })
 }
 
-/// What the rule does when it matches.
+/// Describes the effect of the rule when it matches.
 fn effect_json(trial: &OfflineEvaluation<'_>, body: &RuleBody) -> Json {
     match body {
         RuleBody::Filter(filter) => json!({
@@ -100,25 +101,18 @@ fn effect_json(trial: &OfflineEvaluation<'_>, body: &RuleBody) -> Json {
 }
 
 fn assignments_json(trial: &OfflineEvaluation<'_>, group: &GroupRule) -> Json {
-    let one = |a: &crate::policy::options::Assignment| {
-        (
-            trial.policy.option_path(a.slot).to_owned(),
-            a.value.to_json(),
-        )
-    };
-    group
-        .assignments
-        .iter()
-        .map(one)
-        .collect::<Map<_, _>>()
-        .into()
+    let assignments = group.assignments.iter().map(|assignment| {
+        let path = trial.policy.option_path(assignment.slot).to_owned();
+        (path, assignment.value.to_json())
+    });
+    assignments.collect::<Map<_, _>>().into()
 }
 
 fn option_json(trial: &OfflineEvaluation<'_>, line: &OptionExplanation<'_>) -> Json {
     json!({ "option": line.path, "value": line.value.to_json(), "set_by": set_by(trial, line) })
 }
 
-/// The rule's id, or where else the value comes from.
+/// Returns the rule's id, or the name of the place that sets the value.
 pub fn set_by<'p>(trial: &OfflineEvaluation<'p>, line: &OptionExplanation<'p>) -> &'p str {
     match line.set_by {
         OptionSetter::BuiltIn => "built-in",

@@ -1,10 +1,10 @@
-//! The ledger in numbers: what the admin API and `crawlgate ledger stats` write.
+//! Statistics of the ledger, as shown by the admin API and `crawlgate ledger stats`.
 
 use serde_json::{Map, Value as Json, json};
 
 use crate::store::ledger::LedgerStats;
 
-/// The document. `sweep` is the one that runs or ran last.
+/// Returns the document. `sweep` is the current or the last sweep.
 pub fn to_json(stats: &LedgerStats, bytes: u64, sweep: Option<Json>) -> Json {
     let by_status: Map<String, Json> = stats
         .urls

@@ -1,4 +1,4 @@
-//! One URL of the ledger as a document: what the admin API and `crawlgate ledger` write.
+//! A URL of the ledger as a document, as shown by the admin API and `crawlgate ledger`.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use crate::clock::Rfc3339;
 use crate::ledger::key::LedgerKey;
 use crate::ledger::record::{IndexState, LedgerRecord, UnixMillis};
 
-/// The keys of the document, in the order of a table's columns.
+/// The keys of the document, in the order of the table's columns.
 pub const COLUMNS: [&str; 24] = [
     "key",
     "crawler",
@@ -38,7 +38,7 @@ pub const COLUMNS: [&str; 24] = [
     "content",
 ];
 
-/// The document of a record.
+/// Returns the document of a record.
 pub fn to_json(key: LedgerKey, record: &LedgerRecord) -> Json {
     let (indexed, removed_at) = match record.index_state {
         IndexState::Never => ("never", None),
@@ -73,7 +73,7 @@ pub fn to_json(key: LedgerKey, record: &LedgerRecord) -> Json {
     })
 }
 
-/// RFC 3339, in UTC.
+/// Formats a time as RFC 3339, in UTC.
 pub fn rfc3339(at: UnixMillis) -> String {
     let wall = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(at.0));
     Rfc3339(wall.unwrap_or(SystemTime::UNIX_EPOCH)).to_string()

@@ -1,7 +1,8 @@
-//! What the proxy would write to the crawler: the status line and headers of a refusal, or what an origin's answer gets.
+//! The predicted response to the crawler: the status line and headers of a refusal, or the headers added to an
+//! origin's response.
 //!
-//! It is made by the code that answers requests. What no two answers share is left out: `Crawl-Decision`, and the
-//! length of a body that holds it.
+//! It is built by the code that responds to requests. `Crawl-Decision`, and the length of a body that contains
+//! it, are left out, since they differ for every response.
 
 use http::header::{CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue};
 
@@ -15,38 +16,38 @@ use crate::proxy::robots_tag;
 
 use super::decision::crawl_status;
 
-/// The answer to a request.
+/// A predicted response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PredictedResponse {
-    /// The proxy's own.
+    /// A response of the proxy.
     Refused {
         /// `HTTP/1.1 451 Unavailable For Legal Reasons`.
         status_line: String,
-        /// In the order in which they are written.
+        /// The headers in the order in which they are written.
         headers: Vec<(String, String)>,
     },
-    /// None: the connection is closed, which this kind of crawler takes for "later".
+    /// No response: the connection is closed, which this kind of crawler treats as temporary.
     Closed,
-    /// The origin's, with these headers of ours, `Crawl-Status` first.
+    /// The origin's response with these additional headers, `Crawl-Status` first.
     Forwarded {
-        /// In the order in which they are written.
+        /// The headers in the order in which they are written.
         headers: Vec<(String, String)>,
     },
-    /// 200, and what the client and the host send each other from there on.
+    /// 200, followed by the bytes that the client and the host exchange.
     Tunnel,
 }
 
-/// The answers of one trial, one for each profile: what they share is made once.
+/// The predicted responses of a trial for each profile; common parts are built once.
 #[derive(Debug)]
 pub enum ProfileResponses<'t> {
-    /// The request is refused, each profile in its way.
+    /// A refusal, which depends on the profile.
     Refused(&'t Refusal, PolicyLabel<'t>),
-    /// It passes, and the answer is the same for all.
+    /// A forwarded response, equal for all profiles.
     Forwarded(PredictedResponse),
 }
 
 impl<'t> ProfileResponses<'t> {
-    /// Of a request without validators.
+    /// Predicts the responses to a request without validators.
     pub fn for_trial(trial: &'t OfflineEvaluation<'_>, facts: &CaseFacts) -> Self {
         let policy = trial.policy;
         match (&trial.refusal, facts.target()) {
@@ -64,26 +65,26 @@ impl<'t> ProfileResponses<'t> {
         }
     }
 
-    /// The answer to a crawler of this profile.
+    /// Returns the response for a profile.
     pub fn for_profile(&self, profile: Profile) -> PredictedResponse {
         match self {
-            Self::Refused(refusal, in_force) => refusal_response(refusal, *in_force, profile),
-            Self::Forwarded(wire) => wire.clone(),
+            Self::Refused(refusal, policy) => refusal_response(refusal, *policy, profile),
+            Self::Forwarded(response) => response.clone(),
         }
     }
 }
 
 fn refusal_response(
     refusal: &Refusal,
-    in_force: PolicyLabel<'_>,
+    policy: PolicyLabel<'_>,
     profile: Profile,
 ) -> PredictedResponse {
-    let manner = RefusalStyle {
+    let style = RefusalStyle {
         profile,
         conditional: Conditional::No,
         format: RefusalFormat::Problem,
     };
-    let Some(response) = local_reply::refusal_response(refusal, manner, in_force, "") else {
+    let Some(response) = local_reply::refusal_response(refusal, style, policy, "") else {
         return PredictedResponse::Closed;
     };
     let status = response.status();
@@ -100,11 +101,12 @@ fn refusal_response(
     }
 }
 
-/// What an origin's answer gets from us: looks through the whole policy. `X-Robots-Tag` is ours alone here: the origin's own is merged with it.
+/// Returns the headers added to an origin's response, from an evaluation of the whole policy. The origin's
+/// own `X-Robots-Tag`, which would be merged, is not known here.
 fn forwarded_headers(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> Vec<(String, String)> {
-    let made = HeaderEffects::from_policy(trial.policy);
+    let header_effects = HeaderEffects::from_policy(trial.policy);
     let effects = RequestEffects {
-        effects: &made,
+        effects: &header_effects,
         policy: trial.policy,
         trail: &trial.trail,
     };

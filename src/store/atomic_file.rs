@@ -1,86 +1,75 @@
-//! A small file that is kept whole: there is always the old one or the new one, and never a part.
+//! A small file that is replaced atomically: there is always a complete old or new version.
 //!
-//! It is written beside the old one and takes its place once it is on the disk. One that is there and cannot be read is an
-//! error, not an empty one. What it holds is its owner's business.
+//! The new contents are written to a temporary file next to the old one, which is renamed once they are on
+//! disk. A file that exists and cannot be read is an error, not an empty file.
 
 use std::fmt;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Read as _, Write as _};
 use std::path::{Path, PathBuf};
 
-/// Where such a file is, and what is lost with it.
+/// The path of the file, and what its loss means.
 #[derive(Debug)]
 pub(super) struct AtomicFile {
     path: PathBuf,
-    /// The longest text that is read, in bytes.
+    /// The maximum number of bytes read.
     max_bytes: u64,
     recovery: RecoveryHint,
 }
 
-/// What the operator is told of a file that cannot be read.
+/// The advice shown for a file that cannot be read.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecoveryHint {
-    /// What is in it: `what is stopped`.
+    /// The contents: `the emergency stops`.
     pub(super) contents: &'static str,
-    /// What comes of moving it away.
+    /// The effect of moving the file away.
     pub(super) consequence: &'static str,
 }
 
-/// The file is there and cannot be read.
-#[derive(Debug)]
+/// The file exists and cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot read {} from {}: {reason}. Repair the file, or move it away: {}",
+    .recovery.contents, .path.display(), .recovery.consequence
+)]
 pub struct UnreadableFile {
     path: PathBuf,
     recovery: RecoveryHint,
-    why: String,
+    reason: String,
 }
-
-impl fmt::Display for UnreadableFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (
-            RecoveryHint {
-                contents: what,
-                consequence: then,
-            },
-            path,
-        ) = (self.recovery, self.path.display());
-        write!(
-            f,
-            "{what} cannot be read from {path}: {}. Mend the file; or move it away, and {then}",
-            self.why
-        )
-    }
-}
-
-impl std::error::Error for UnreadableFile {}
 
 impl AtomicFile {
-    /// A file in this directory; neither need be there.
-    pub(super) fn new(directory: &Path, name: &str, longest: u64, lost: RecoveryHint) -> Self {
+    /// A file in this directory; neither needs to exist.
+    pub(super) fn new(
+        directory: &Path,
+        name: &str,
+        max_bytes: u64,
+        recovery: RecoveryHint,
+    ) -> Self {
         Self {
             path: directory.join(name),
-            max_bytes: longest,
-            recovery: lost,
+            max_bytes,
+            recovery,
         }
     }
 
-    /// Its path.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The error of a file whose text is not what it should be.
-    pub(super) fn unreadable_error(&self, why: impl fmt::Display) -> UnreadableFile {
+    /// Returns the error for a file with invalid contents.
+    pub(super) fn unreadable_error(&self, reason: impl fmt::Display) -> UnreadableFile {
         UnreadableFile {
             path: self.path.clone(),
             recovery: self.recovery,
-            why: why.to_string(),
+            reason: reason.to_string(),
         }
     }
 
-    /// Its text; `None` if it is not there.
+    /// Reads the file; returns `None` if it does not exist.
     ///
     /// # Errors
-    /// If it is there and cannot be read.
+    /// If it exists and cannot be read.
     pub(super) fn read(&self) -> Result<Option<String>, UnreadableFile> {
         let file = match File::open(&self.path) {
             Ok(file) => file,
@@ -94,29 +83,30 @@ impl AtomicFile {
         Ok(Some(text))
     }
 
-    /// Puts what is written here in its place. Blocks until it is on the disk.
+    /// Replaces the contents. Blocks until they are on disk.
     ///
     /// # Errors
-    /// If that fails; the old file stands as it did.
+    /// If writing fails; the old file is then unchanged.
     pub(super) fn write(
         &self,
-        text: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
+        write_text: impl FnOnce(&mut dyn io::Write) -> io::Result<()>,
     ) -> io::Result<()> {
         let directory = self.path.parent().unwrap_or(Path::new(""));
         fs::create_dir_all(directory)?;
-        let beside = self.path.with_extension("json.new");
-        let mut file = BufWriter::new(File::create(&beside)?);
-        text(&mut file)?;
+        let temporary = self.path.with_extension("json.new");
+        let mut file = BufWriter::new(File::create(&temporary)?);
+        write_text(&mut file)?;
         file.write_all(b"\n")?;
         let file = file.into_inner().map_err(io::IntoInnerError::into_error)?;
         file.sync_all()?;
         drop(file);
-        fs::rename(&beside, &self.path)?;
+        fs::rename(&temporary, &self.path)?;
         sync_directory(&self.path)
     }
 }
 
-/// Has the name of a new file on the disk: it is there once its directory is. Blocks.
+/// Syncs the directory of a new file: the file survives a crash only once its directory entry is on disk.
+/// Blocks.
 ///
 /// # Errors
 /// If the directory cannot be written.

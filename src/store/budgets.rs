@@ -1,9 +1,8 @@
-//! The budgets on disk: `budgets.json` in the store's directory, so that a restart gives nobody a second day.
+//! The budgets on disk: `budgets.json` in the store's directory, so that a restart does not reset today's budgets.
 //!
-//! As with the stops, the file is written whole beside the old one and takes its place once it is on the disk, and one
-//! that cannot be read is an error. It is written every few seconds: what was counted since is lost with the process.
+//! The file is replaced atomically every few seconds; usage since the last write is lost with the process. A
+//! file that cannot be read is an error.
 
-use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,73 +15,75 @@ use super::atomic_file::{AtomicFile, RecoveryHint};
 
 pub use super::atomic_file::UnreadableFile;
 
-/// The name of the file.
 const FILE_NAME: &str = "budgets.json";
-/// The form of the file.
+/// The version of the file format.
 const VERSION: u32 = 1;
-/// The longest file that is read.
+/// The maximum size of the file.
 const MAX_BYTES: u64 = 1 << 30;
 
-/// Where the budgets are kept.
+/// The file with the budgets.
 #[derive(Debug)]
 pub struct BudgetsFile(AtomicFile);
 
-/// What is in the file: what was spent, by name.
+/// The contents of the file: usage by budget name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedBudgets(pub Vec<(Arc<str>, BudgetUsage)>);
 
 const RECOVERY: RecoveryHint = RecoveryHint {
-    contents: "what was spent of today's budgets",
-    consequence: "the day begins anew",
+    contents: "the usage of today's budgets",
+    consequence: "all budgets of today then start from zero",
 };
 
 impl BudgetsFile {
-    /// The file in this directory; neither need be there.
+    /// Returns the file in this directory; neither needs to exist.
     pub fn in_directory(directory: &Path) -> Self {
         Self(AtomicFile::new(directory, FILE_NAME, MAX_BYTES, RECOVERY))
     }
 
-    /// What it holds; nothing if it is not there.
+    /// Reads the file; returns no usage if it does not exist.
     ///
     /// # Errors
-    /// If it is there and cannot be read, or holds anything else.
+    /// If it exists and cannot be read, or contains anything else.
     pub fn read(&self) -> Result<SavedBudgets, UnreadableFile> {
         let Some(text) = self.0.read()? else {
             return Ok(SavedBudgets::default());
         };
-        let document: Document =
+        let document: BudgetsDocument =
             serde_json::from_str(&text).map_err(|error| self.0.unreadable_error(error))?;
         if document.version != VERSION {
             let version = document.version;
             let why = format!("it has version {version}, and this program reads {VERSION}");
             return Err(self.0.unreadable_error(why));
         }
-        Ok(SavedBudgets(
-            document.spent.into_iter().map(Line::into_spent).collect(),
-        ))
+        let usage = document.spent.into_iter().map(BudgetEntry::into_usage);
+        Ok(SavedBudgets(usage.collect()))
     }
 
-    /// Puts this in its place. Blocks until it is on the disk.
+    /// Replaces the contents. Blocks until they are on disk.
     ///
     /// # Errors
-    /// If that fails; the old file stands as it did.
+    /// If writing fails; the old file is then unchanged.
     pub fn write(&self, saved: &SavedBudgets) -> io::Result<()> {
+        let document = BudgetsDocument {
+            version: VERSION,
+            spent: saved.0.iter().map(BudgetEntry::from_usage).collect(),
+        };
         self.0
-            .write(|out| Ok(serde_json::to_writer(out, &Document::from_saved(saved))?))
+            .write(|out| Ok(serde_json::to_writer(out, &document)?))
     }
 }
 
-/// The text of the file; days are counted from 1970, hosts are numbers.
+/// The JSON document. Days are counted from 1970, hosts are hashes.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
+#[serde(deny_unknown_fields, expecting = "struct Document")]
+struct BudgetsDocument {
     version: u32,
-    spent: Vec<Line>,
+    spent: Vec<BudgetEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
+#[serde(deny_unknown_fields, expecting = "struct Line")]
+struct BudgetEntry {
     name: String,
     day: u64,
     urls: u64,
@@ -92,42 +93,26 @@ struct Line {
     hosts: Vec<u64>,
 }
 
-impl Document {
-    fn from_saved(saved: &SavedBudgets) -> Self {
-        let spent = saved.0.iter().map(|(name, spent)| Line {
-            name: name.to_string(),
-            day: spent.day,
-            urls: spent.urls,
-            new_urls: spent.new_urls,
-            bytes: spent.bytes,
-            hosts: spent.hosts.iter().map(|host| host.0).collect(),
-        });
+impl BudgetEntry {
+    fn from_usage((name, usage): &(Arc<str>, BudgetUsage)) -> Self {
         Self {
-            version: VERSION,
-            spent: spent.collect(),
+            name: name.to_string(),
+            day: usage.day,
+            urls: usage.urls,
+            new_urls: usage.new_urls,
+            bytes: usage.bytes,
+            hosts: usage.hosts.iter().map(|host| host.0).collect(),
         }
     }
-}
 
-impl Line {
-    fn into_spent(self) -> (Arc<str>, BudgetUsage) {
-        let hosts: BTreeSet<HostHash> = self.hosts.into_iter().map(HostHash).collect();
-        let Self {
-            day,
-            urls,
-            new_urls,
-            bytes,
-            ..
-        } = self;
-        (
-            self.name.into(),
-            BudgetUsage {
-                day,
-                urls,
-                new_urls,
-                bytes,
-                hosts,
-            },
-        )
+    fn into_usage(self) -> (Arc<str>, BudgetUsage) {
+        let usage = BudgetUsage {
+            day: self.day,
+            urls: self.urls,
+            new_urls: self.new_urls,
+            bytes: self.bytes,
+            hosts: self.hosts.into_iter().map(HostHash).collect(),
+        };
+        (self.name.into(), usage)
     }
 }

@@ -1,8 +1,9 @@
-//! The ledger's store: records by key, and the feed of events.
+//! The ledger's storage: records by key, and the feed of events.
 //!
-//! A look is taken into account at once, in memory: whoever looks up behind it sees what it came to. It is written
-//! down by one thread, in batches. Nobody waits for that but those who ask to ([`Ledger::flush`]). Events are told
-//! once they are on the disk, in the same commit as the record that owes them: over a crash none is lost or told twice.
+//! An observation takes effect in memory at once, so every later look-up sees it. A single thread
+//! writes it to disk, in batches; only callers of [`Ledger::flush`] wait for that. Events are
+//! published once they are on disk. They are committed together with the record that caused them, so a
+//! crash neither loses nor repeats one.
 
 mod codec;
 mod database;
@@ -19,11 +20,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::mem::take;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::ledger::event::{LedgerEvent, LedgerEventKind};
@@ -40,12 +42,12 @@ use memtable::Memtable;
 use queue::{LedgerQueue, WriterCommand};
 use writer::LedgerWriter;
 
-/// How long a disk that fails is left alone.
+/// The delay before a failing disk is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// Keys that are read in one go.
+/// The number of keys read in one step.
 const KEYS_AT_ONCE: usize = 10_000;
 
-/// A ledger. Cheap to clone; it is closed with the last clone, or by [`Ledger::close`].
+/// A ledger. It is cheap to clone, and is closed with its last clone or by [`Ledger::close`].
 #[derive(Clone)]
 pub struct Ledger(Arc<LedgerHandle>);
 
@@ -54,14 +56,14 @@ struct LedgerHandle {
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// A look at a URL, and where it is to be written.
+/// An observation of a URL, and the keys to store it under.
 #[derive(Clone, Debug)]
 pub struct LedgerUpdate {
     /// The URL's key.
     pub key: LedgerKey,
-    /// What was seen.
+    /// The observation.
     pub observation: UrlObservation,
-    /// The key of the document that was delivered whole, if it is to be found by that.
+    /// The key of the document, if it was delivered in full and is to be found by its content.
     pub content_key: Option<LedgerKey>,
 }
 
@@ -69,53 +71,53 @@ pub struct LedgerUpdate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeedCursor(pub u64);
 
-/// How a ledger is kept.
+/// The ledger's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerSettings {
-    /// What the transitions need to know.
+    /// Thresholds for the state transitions.
     pub tolerance: ErrorTolerance,
-    /// So many changes may wait to be written.
+    /// The maximum number of changes that wait to be written.
     pub queue: usize,
-    /// What happens when they do.
+    /// The action taken when the queue is full.
     pub on_full: LedgerFullAction,
-    /// Bytes of memory for records and tables, about.
+    /// The approximate number of bytes of memory for records and tables.
     pub cache: usize,
 }
 
-/// What happens to a note without room.
+/// The action taken for an observation when the queue is full.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LedgerFullAction {
     /// [`Ledger::wait_if_full`] waits.
     Wait,
-    /// It is dropped, and counted.
+    /// The observation is dropped and counted.
     Drop,
 }
 
-/// What there is.
+/// Statistics of a ledger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerStats {
-    /// URLs by what became of them; those of no URL are left out.
+    /// The number of URLs by status; statuses without a URL are left out.
     pub urls: BTreeMap<CrawlStatus, u64>,
-    /// Events that were written since the start, by kind.
+    /// The number of events written since the start, by kind.
     pub events: BTreeMap<LedgerEventKind, u64>,
     /// The last event.
     pub last_event: FeedCursor,
-    /// Changes that are not on the disk.
+    /// The number of changes that are not on disk yet.
     pub queued: usize,
-    /// How often a request waited for room since the start.
+    /// The number of requests that have waited for room in the queue since the start.
     pub waits: u64,
-    /// Looks that were lost since the start.
+    /// The number of observations lost since the start.
     pub dropped: u64,
-    /// Commits that failed since the start.
+    /// The number of failed commits since the start.
     pub failures: u64,
-    /// Whether the last one did.
+    /// `true` if the last commit failed.
     pub failing: bool,
-    /// Whether the writer broke down: nothing is written any more until the next start.
+    /// `true` if the writer has panicked: nothing is written until the next start.
     pub broken: bool,
 }
 
 impl Default for LedgerSettings {
-    /// As the configuration has it.
+    /// Returns the defaults of the configuration.
     fn default() -> Self {
         Self {
             tolerance: ErrorTolerance {
@@ -129,7 +131,7 @@ impl Default for LedgerSettings {
 }
 
 impl Ledger {
-    /// A ledger that dies with the process.
+    /// Creates a ledger in memory, which is lost when the process ends.
     pub fn in_memory(tolerance: ErrorTolerance) -> Self {
         let settings = LedgerSettings {
             tolerance,
@@ -139,45 +141,48 @@ impl Ledger {
             .unwrap_or_else(|error| unreachable!("memory: {error}"))
     }
 
-    /// The ledger in this directory, which is made if it is not there. Blocks: a crash before is mended here.
+    /// Opens the ledger in this directory, or creates it. Blocks, and recovers from a crash if necessary.
     ///
     /// # Errors
-    /// If another process has it, a later version wrote it, or it cannot be read.
+    /// If another process uses it, a later version has written it, or it cannot be read.
     pub fn open(directory: &Path, settings: LedgerSettings) -> Result<Self, LedgerOpenError> {
-        let place = LedgerLocation::in_directory(directory);
-        let made = std::fs::create_dir_all(directory);
-        made.map_err(|error| {
-            LedgerOpenError::Unreadable(place.path().to_owned(), error.to_string())
-        })?;
-        Self::open_at(place, settings)
+        let location = LedgerLocation::in_directory(directory);
+        std::fs::create_dir_all(directory).map_err(|error| location.unreadable_error(error))?;
+        Self::open_at(location, settings)
     }
 
-    /// The same, without making one: for a look at it while no proxy runs.
+    /// Opens the ledger in this directory without creating it, to inspect it while no proxy runs.
     ///
     /// # Errors
-    /// As [`Self::open`], and if there is none.
+    /// As [`Self::open`], and if there is no ledger.
     pub fn open_existing(
         directory: &Path,
         settings: LedgerSettings,
     ) -> Result<Self, LedgerOpenError> {
-        let place = LedgerLocation::in_directory(directory);
-        if !place.path().exists() {
-            return Err(LedgerOpenError::Missing(place.path().to_owned()));
+        let location = LedgerLocation::in_directory(directory);
+        if !location.path().exists() {
+            return Err(LedgerOpenError::Missing(location.path().to_owned()));
         }
-        Self::open_at(place, settings)
+        Self::open_at(location, settings)
     }
 
-    fn open_at(place: LedgerLocation, settings: LedgerSettings) -> Result<Self, LedgerOpenError> {
-        // Half for what is not in the tables yet: the more records a pass over the tables takes along, the more of them
-        // share a page. A quarter for records that are, a quarter for the database's pages.
-        let (unfolded_most, quarter) = (settings.cache / 2, settings.cache / 4);
-        let pages = quarter;
-        let unreadable = |error: &dyn fmt::Display| {
-            LedgerOpenError::Unreadable(place.path().to_owned(), error.to_string())
-        };
-        let base = LedgerDatabase::open(&place, pages)?;
-        let state = base.writer_state().map_err(|error| unreadable(&error))?;
-        let records = base.record_count().map_err(|error| unreadable(&error))?;
+    fn open_at(
+        location: LedgerLocation,
+        settings: LedgerSettings,
+    ) -> Result<Self, LedgerOpenError> {
+        // Half of the memory is for records that are not in the tables yet: the more records a
+        // compaction covers, the more of them share a page. A quarter is for cached records, and a
+        // quarter for the database's pages.
+        let max_unflushed_bytes = settings.cache / 2;
+        let record_cache_bytes = settings.cache / 4;
+        let page_cache_bytes = settings.cache / 4;
+        let database = LedgerDatabase::open(&location, page_cache_bytes)?;
+        let state = database
+            .writer_state()
+            .map_err(|error| location.unreadable_error(error))?;
+        let records = database
+            .record_count()
+            .map_err(|error| location.unreadable_error(error))?;
         let urls = CrawlStatus::ALL.map(|status| {
             state
                 .urls
@@ -188,8 +193,8 @@ impl Ledger {
         let inner = LedgerInner {
             tolerance: settings.tolerance,
             memtable: Memtable::new(
-                unfolded_most,
-                quarter,
+                max_unflushed_bytes,
+                record_cache_bytes,
                 usize::try_from(records).unwrap_or(usize::MAX),
             ),
             view: LedgerReadView::default(),
@@ -200,25 +205,26 @@ impl Ledger {
             failing: AtomicBool::new(false),
             broken: AtomicBool::new(false),
             failures: AtomicU64::new(0),
-            max_unflushed_bytes: unfolded_most,
-            page_cache_bytes: pages,
-            location: place.clone(),
+            max_unflushed_bytes,
+            page_cache_bytes,
+            location: location.clone(),
         };
-        base.replay_journal(|change| inner.replay_change(change))
-            .map_err(|error| unreadable(&error))?;
+        database
+            .replay_journal(|change| inner.replay_change(change))
+            .map_err(|error| location.unreadable_error(error))?;
         inner
             .view
-            .publish(&base)
-            .map_err(|error| unreadable(&error))?;
+            .publish(&database)
+            .map_err(|error| location.unreadable_error(error))?;
         let inner = Arc::new(inner);
-        let writer = LedgerWriter::new(Arc::clone(&inner), base, state);
+        let writer = LedgerWriter::new(Arc::clone(&inner), database, state);
         let thread = Builder::new()
             .name("ledger".into())
             .spawn(move || writer.run());
-        let mut threads = vec![thread.map_err(|error| unreadable(&error))?];
+        let mut threads = vec![thread.map_err(|error| location.unreadable_error(error))?];
         if records > 0 {
             let inner = Arc::clone(&inner);
-            // Without it look-ups ask the tables.
+            // Until the filter is filled, look-ups go to the tables.
             threads.extend(
                 Builder::new()
                     .name("ledger-filter".into())
@@ -231,12 +237,13 @@ impl Ledger {
         })))
     }
 
-    /// What is remembered of a URL, with all that was noted before. Nothing if the disk fails.
+    /// Returns the record of a URL, including everything recorded so far; `None` if there is none or
+    /// the disk fails.
     pub fn look_up(&self, key: LedgerKey) -> Option<Arc<LedgerRecord>> {
         self.try_look_up(key).ok().flatten()
     }
 
-    /// The same, for whoever must know that from a URL of which nothing is remembered.
+    /// Returns the record of a URL, and distinguishes a failing disk from a URL without a record.
     ///
     /// # Errors
     /// If the disk fails.
@@ -252,7 +259,8 @@ impl Ledger {
         Ok(entry.map(|entry| entry.record))
     }
 
-    /// The URL whose document has this content: the first, for as long as it does. Nothing if the disk fails.
+    /// Returns the first URL whose document has this content, while it still has it; `None` if there
+    /// is none or the disk fails.
     pub fn url_with_content(&self, content: LedgerKey) -> Option<Arc<str>> {
         self.inner()
             .record_with_content(content)
@@ -261,18 +269,19 @@ impl Ledger {
             .map(|record| Arc::from(&*record.url))
     }
 
-    /// Waits until there is room for a note, if the configuration wants that.
+    /// Waits until the queue has room, if the configuration asks for that.
     pub async fn wait_if_full(&self) {
         self.inner().queue.wait_if_full().await;
     }
 
-    /// Takes a look into account. Never waits; without room it is dropped, and counted.
+    /// Records an observation. Never waits; if the queue is full, the observation is dropped and
+    /// counted.
     pub fn record(&self, note: LedgerUpdate) {
         self.inner().record(note);
     }
 
-    /// The same for a look that must not be lost: waits for room whatever the configuration says, and for a disk that
-    /// fails. Without a writer it is lost, and counted.
+    /// Records an observation that must not be lost: waits for room whatever the configuration says,
+    /// and retries while the disk fails. Without a writer it is dropped and counted.
     pub async fn record_with_retry(&self, note: LedgerUpdate) {
         let inner = self.inner();
         loop {
@@ -287,13 +296,13 @@ impl Ledger {
         }
     }
 
-    /// Waits until everything that was noted before is on the disk, or is lost since there is no writer any more; for
-    /// ever if the disk fails for ever.
+    /// Waits until everything recorded so far is on disk, or is lost because the writer has ended.
+    /// Does not return while the disk keeps failing.
     pub async fn flush(&self) {
         self.inner().queue.flush().await;
     }
 
-    /// Records in the order of their keys, behind this one; fewer than asked for only at the end. Blocks.
+    /// Returns records in key order, starting after `after`; fewer than `most` only at the end. Blocks.
     ///
     /// # Errors
     /// If the disk fails.
@@ -305,7 +314,7 @@ impl Ledger {
         self.inner().records(after, most)
     }
 
-    /// Events behind this one, in their order, as far as they are on the disk; fewer than asked for only at the end.
+    /// Returns the events after `after` that are on disk, in order; fewer than `most` only at the end.
     /// Blocks.
     ///
     /// # Errors
@@ -322,12 +331,12 @@ impl Ledger {
             .collect())
     }
 
-    /// Says when there are new events: the number of the last one.
+    /// Returns a receiver that reports the number of the last event.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.inner().last_event.subscribe()
     }
 
-    /// Has events forgotten that are older than this, up to this one; the last event of all stays.
+    /// Deletes events that are older than `keep`, up to `upto`. The very last event is always kept.
     pub fn expire_events(&self, now: UnixMillis, keep: Duration, upto: FeedCursor) {
         let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
         let before = UnixMillis(now.0.saturating_sub(keep));
@@ -338,13 +347,13 @@ impl Ledger {
         });
     }
 
-    /// Keeps a value under a name, on the disk together with what was noted before: how far a sweep or a reader of the
-    /// feed has come.
+    /// Stores a value under a name, on disk together with everything recorded so far: the progress of
+    /// a sweep or of a feed reader.
     pub fn store_value(&self, name: &str, value: Vec<u8>) {
         self.inner().queue.store_value(name, value);
     }
 
-    /// What was kept under a name before the last start, or is on the disk since. Blocks.
+    /// Returns the value stored under a name. Blocks.
     pub fn load_value(&self, name: &str) -> Option<Vec<u8>> {
         let inner = self.inner();
         inner
@@ -353,28 +362,28 @@ impl Ledger {
             .or_else(|| inner.view.value(name).ok().flatten())
     }
 
-    /// What there is.
+    /// Returns counts of URLs, events, queued changes and failures.
     pub fn stats(&self) -> LedgerStats {
         self.inner().stats()
     }
 
-    /// Bytes on the disk. Blocks.
+    /// Returns the number of bytes used on disk. Blocks.
     pub fn disk_bytes(&self) -> u64 {
         self.inner().location.disk_bytes()
     }
 
-    /// Writes what is left and closes the file. Blocks; a disk that fails is given up after a few tries.
+    /// Writes what is left and closes the file. Blocks; gives up on a failing disk after a few tries.
     pub fn close(&self) {
         self.0.shut_down(WriterCommand::Finish);
     }
 
-    /// Has the writer break down.
+    /// Makes the writer panic.
     #[cfg(test)]
     fn break_down(&self) {
         self.inner().queue.panic();
     }
 
-    /// Leaves everything as a crash would.
+    /// Closes the ledger without writing anything more, as in a crash.
     #[cfg(test)]
     fn abandon(self) {
         self.0.shut_down(WriterCommand::Abandon);
@@ -397,7 +406,7 @@ impl LedgerHandle {
     fn shut_down(&self, then: WriterCommand) {
         self.inner.queue.send_command(then);
         self.inner.closing.store(true, Ordering::Relaxed);
-        let threads = take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        let threads = take(&mut *self.threads.lock());
         if threads.into_iter().any(|thread| thread.join().is_err()) {
             tracing::error!("a thread of the ledger has panicked");
         }

@@ -1,46 +1,47 @@
-//! A table by name that many threads share: cut into shards, each with a lock of its own.
+//! A map by name that is shared by many threads, divided into shards with a lock each.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use foldhash::fast::RandomState;
+use parking_lot::{Mutex, MutexGuard};
 
-/// Many more than there are threads that could meet in one.
+/// The number of shards; many more than there are threads that could contend for one.
 pub const SHARD_COUNT: usize = 64;
 
-/// One shard.
+/// The entries of one shard.
 pub type MapShard<V> = HashMap<Arc<str>, V, RandomState>;
 
-/// The table.
+/// A sharded map.
 #[derive(Debug)]
 pub struct ShardedMap<V>(Box<[Mutex<MapShard<V>>; SHARD_COUNT]>);
 
 impl<V> ShardedMap<V> {
-    /// An empty table.
+    /// Creates an empty map.
     pub fn new() -> Self {
         Self(Box::new([(); SHARD_COUNT].map(|()| Mutex::default())))
     }
 
-    /// The shard in which a name is, locked.
+    /// Returns the locked shard of a name.
     pub fn lock_shard(&self, name: &str) -> MutexGuard<'_, MapShard<V>> {
         let [first, ..] = &*self.0;
-        lock(self.0.get(shard_index(name)).unwrap_or(first))
+        self.0.get(shard_index(name)).unwrap_or(first).lock()
     }
 
-    /// The values of one shard, which is locked only while they are cloned; in no order.
-    #[allow(clippy::disallowed_methods, reason = "who asks puts them in order")]
+    /// Returns the values of one shard, in no order. The shard is locked only while they are cloned.
+    #[allow(clippy::disallowed_methods, reason = "the caller sorts them")]
     pub fn shard_values(&self, shard: usize) -> Vec<V>
     where
         V: Clone,
     {
         self.0
             .get(shard)
-            .map_or_else(Vec::new, |shard| lock(shard).values().cloned().collect())
+            .map_or_else(Vec::new, |shard| shard.lock().values().cloned().collect())
     }
 
-    /// Every shard, locked one after the other.
+    /// Iterates over the shards, locking one after the other.
     pub fn lock_each(&self) -> impl Iterator<Item = MutexGuard<'_, MapShard<V>>> {
-        self.0.iter().map(lock)
+        self.0.iter().map(Mutex::lock)
     }
 }
 
@@ -50,7 +51,7 @@ impl<V> Default for ShardedMap<V> {
     }
 }
 
-/// Gives memory back once a shard has become much smaller than it was.
+/// Releases memory once a shard has become much smaller than it was.
 pub fn shrink_if_sparse<V>(shard: &mut MapShard<V>) {
     let len = shard.len();
     if len < shard.capacity() / 8 {
@@ -58,18 +59,13 @@ pub fn shrink_if_sparse<V>(shard: &mut MapShard<V>) {
     }
 }
 
-/// What is written under these locks is whole whenever anything could panic.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The map within a shard has a hash with a seed of this process, which nobody is told; here a poor spread costs only
-/// waiting.
+/// Selects the shard. The map within a shard hashes with a random seed of the process; here a poor
+/// distribution only causes contention.
 fn shard_index(name: &str) -> usize {
     usize::try_from(hash_name(name) % SHARD_COUNT as u64).unwrap_or(0)
 }
 
-/// A name as a number; the same on every machine.
+/// Returns a hash of a name that is the same on every machine.
 pub(super) fn hash_name(name: &str) -> u64 {
     let mut sum = 0_u64;
     for chunk in name.as_bytes().chunks(8) {

@@ -1,9 +1,8 @@
-//! The stops on disk: `stops.json` in the store's directory, so that a restart lifts none.
+//! The emergency stops on disk: `stops.json` in the store's directory, so that a restart lifts none.
 //!
-//! The file is written whole, beside the old one, and takes its place once it is on the disk: there is always an old one
-//! or a new one. A file that cannot be read is an error, not an empty one: nothing that was stopped may go on by that.
+//! The file is replaced atomically. A file that cannot be read is an error rather than an empty list, since
+//! otherwise stopped crawls would resume.
 
-use std::fmt;
 use std::io;
 use std::path::Path;
 use std::time::Duration;
@@ -16,83 +15,82 @@ use super::atomic_file::{AtomicFile, RecoveryHint};
 
 pub use super::atomic_file::UnreadableFile;
 
-/// The name of the file.
 const FILE_NAME: &str = "stops.json";
-/// The form of the file.
+/// The version of the file format.
 const VERSION: u32 = 1;
-/// The longest file that is read; 1,000 stops are a twentieth of it.
+/// The maximum size of the file; 1,000 stops need a twentieth of it.
 const MAX_BYTES: u64 = 16 << 20;
 
-/// Where the stops are kept.
+/// The file with the emergency stops.
 #[derive(Debug)]
 pub struct StopsFile(AtomicFile);
 
-/// What is in the file.
+/// The contents of the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SavedStops {
-    /// The stops.
+    /// The active stops.
     pub stops: Vec<EmergencyStop>,
-    /// The number of the next one.
+    /// The number of the next stop.
     pub next_id: u64,
 }
 
 const RECOVERY: RecoveryHint = RecoveryHint {
-    contents: "what is stopped",
-    consequence: "everything that it stops goes on",
+    contents: "the emergency stops",
+    consequence: "everything that they stop then resumes",
 };
 
 impl StopsFile {
-    /// The file in this directory; neither need be there.
+    /// Returns the file in this directory; neither needs to exist.
     pub fn in_directory(directory: &Path) -> Self {
         Self(AtomicFile::new(directory, FILE_NAME, MAX_BYTES, RECOVERY))
     }
 
-    /// Its path.
+    /// The path of `stops.json`.
     pub fn path(&self) -> &Path {
         self.0.path()
     }
 
-    /// What it holds; nothing if it is not there.
+    /// Reads the file; returns no stops if it does not exist.
     ///
     /// # Errors
-    /// If it is there and cannot be read, or holds anything else than stops.
+    /// If it exists and cannot be read, or contains anything other than stops.
     pub fn read(&self) -> Result<SavedStops, UnreadableFile> {
         let Some(text) = self.0.read()? else {
             return Ok(SavedStops::default());
         };
-        let document: Document =
+        let document: StopsDocument =
             serde_json::from_str(&text).map_err(|error| self.0.unreadable_error(error))?;
         document
             .into_saved()
             .map_err(|why| self.0.unreadable_error(why))
     }
 
-    /// Puts this in its place. Blocks until it is on the disk.
+    /// Replaces the contents. Blocks until they are on disk.
     ///
     /// # Errors
-    /// If that fails; the old file stands as it did.
+    /// If writing fails; the old file is then unchanged.
     pub fn write(&self, saved: &SavedStops) -> io::Result<()> {
         self.0.write(|out| {
             Ok(serde_json::to_writer_pretty(
                 out,
-                &Document::from_saved(saved),
+                &StopsDocument::from_saved(saved),
             )?)
         })
     }
 }
 
-/// The text of the file; times are milliseconds since 1970.
+/// The JSON document; times are milliseconds since 1970.
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Document {
+#[serde(deny_unknown_fields, expecting = "struct Document")]
+struct StopsDocument {
     version: u32,
     next: u64,
-    stops: Vec<Line>,
+    stops: Vec<StopEntry>,
 }
 
 #[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Line {
+#[serde(deny_unknown_fields, expecting = "struct Line")]
+struct StopEntry {
     id: u64,
     what: String,
     reason: String,
@@ -100,12 +98,12 @@ struct Line {
     until_ms: Option<u64>,
 }
 
-impl Document {
+impl StopsDocument {
     fn from_saved(saved: &SavedStops) -> Self {
         Self {
             version: VERSION,
             next: saved.next_id,
-            stops: saved.stops.iter().map(Line::from_stop).collect(),
+            stops: saved.stops.iter().map(StopEntry::from_stop).collect(),
         }
     }
 
@@ -119,11 +117,11 @@ impl Document {
         let mut stops = self
             .stops
             .into_iter()
-            .map(Line::into_stop)
+            .map(StopEntry::into_stop)
             .collect::<Result<Vec<_>, _>>()?;
         stops.sort_by_key(|stop| stop.id);
         if let Some([first, _]) = stops.array_windows().find(|[a, b]| a.id == b.id) {
-            return Err(format!("stop {} stands in it twice", first.id));
+            return Err(format!("it contains stop {} twice", first.id));
         }
         let after = stops.last().map_or(1, |stop| stop.id.0.saturating_add(1));
         Ok(SavedStops {
@@ -133,26 +131,29 @@ impl Document {
     }
 }
 
-impl Line {
+impl StopEntry {
     fn from_stop(stop: &EmergencyStop) -> Self {
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
         Self {
             id: stop.id.0,
             what: stop.target.to_string(),
             reason: stop.reason.as_str().to_owned(),
-            since_ms: ms(stop.since),
-            until_ms: stop.until.map(ms),
+            since_ms: saturating_millis(stop.since),
+            until_ms: stop.until.map(saturating_millis),
         }
     }
 
     fn into_stop(self) -> Result<EmergencyStop, String> {
-        let wrong = |why: &dyn fmt::Display| format!("stop {}: {why}", self.id);
+        let id = self.id;
         Ok(EmergencyStop {
-            id: StopId(self.id),
-            target: StopTarget::parse(&self.what).map_err(|error| wrong(&error))?,
-            reason: StopReason::new(&self.reason).map_err(|error| wrong(&error))?,
+            id: StopId(id),
+            target: StopTarget::parse(&self.what).map_err(|error| format!("stop {id}: {error}"))?,
+            reason: StopReason::new(&self.reason).map_err(|error| format!("stop {id}: {error}"))?,
             since: Duration::from_millis(self.since_ms),
             until: self.until_ms.map(Duration::from_millis),
         })
     }
+}
+
+fn saturating_millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

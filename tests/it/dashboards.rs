@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use crawlgate::metrics::names::ALL;
+use crawlgate::metrics::families::ALL;
 use crawlgate::model::reason::{Reason, RetryHint};
 use crawlgate::robots::fetch_outcome::{FetchEffect, OUTCOMES};
 
-/// The text between two others, of which the first must be there once.
+/// The text between two others; the first must occur once.
 fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
     let (_, rest) = text.split_once(before).expect(before);
     assert!(!rest.contains(before), "{before} is there twice");
@@ -64,7 +64,7 @@ fn endings_that_leave_robots_txt_unknown_are_those_of_the_dashboard_and_of_the_a
     );
 }
 
-/// Each `{…}` behind the name of a family, in this text, names labels of that family only.
+/// Each `{…}` after the name of a family, in this text, names labels of that family only.
 #[test]
 fn labels_that_dashboards_and_alerts_name_are_those_of_the_metrics() {
     let texts = [

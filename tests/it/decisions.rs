@@ -592,7 +592,7 @@ fn losses_are_told() {
     };
     until(
         &gate,
-        "decision log: it cannot be written, its lines are lost: No space left on device",
+        "decision log: cannot be written, lines are lost: No space left on device",
     );
     let ready = get(&gate, "/readyz");
     assert!(

@@ -147,7 +147,7 @@ async fn the_file_has_every_event_once_over_moves_and_restarts() {
     let file = path.clone();
     seen("a new file", move || ids(&read(&file)) == [4, 5]).await;
 
-    // What happens while the proxy goes down is delivered at its end, or behind its next start.
+    // What happens while the proxy goes down is delivered at its end, or after its next start.
     happen(&ledger, 5, 9);
     feed.close(Duration::from_secs(10)).await;
     ledger.close();

@@ -27,7 +27,7 @@ use serde_json::Value;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A destination that can be told to block, to fail, or to take only so many bytes.
+/// A destination that blocks, fails, or takes only a number of bytes, as a test requires.
 #[derive(Clone, Default)]
 struct Disk(Arc<(Mutex<DiskState>, Condvar)>);
 
@@ -490,7 +490,7 @@ fn a_full_disk_is_counted_warned_of_and_left_with_whole_lines() {
     let text = bench.disk.text();
     let lines: Vec<_> = text.lines().map(serde_json::from_str::<Value>).collect();
     assert_eq!((first, lines.len()), (1, 3));
-    assert!(lines[1].is_err(), "the torn line stands alone");
+    assert!(lines[1].is_err(), "the incomplete line is alone");
     assert_eq!(lines[2].as_ref().unwrap()["url"], "http://h.example/last");
     assert!(!bench.log().warning().unwrap().contains("cannot be written"));
 }

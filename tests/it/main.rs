@@ -35,6 +35,7 @@ mod identify;
 mod layers;
 mod ledger;
 mod ledger_command;
+mod ledger_files;
 mod ledger_wire;
 mod lint;
 mod lists;

@@ -126,7 +126,7 @@ fn options_that_end_here_are_judged_and_logged() {
     assert!(!said.contains("client_left"), "{said}");
 }
 
-/// An origin that takes all and answers nothing; it tells when a request's first bytes are there.
+/// An origin that takes all and answers nothing; it reports a request's first bytes.
 fn silent_origin() -> (SocketAddr, mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");

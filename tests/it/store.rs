@@ -19,11 +19,6 @@ const POLITE: HostPace = HostPace {
     ..HostPace::UNLIMITED
 };
 
-/// Each kind of store, empty.
-fn stores() -> [HostStore; 1] {
-    [HostStore::embedded()]
-}
-
 fn page(name: &str) -> LimiterKey<'_> {
     LimiterKey {
         name,
@@ -47,105 +42,101 @@ fn wait(store: &HostStore, key: LimiterKey<'_>, pace: &HostPace, now: Instant) -
 
 #[test]
 fn keys_are_apart_and_classes_of_one_host_too() {
-    for store in stores() {
-        let (clock, _hand) = Clock::manual();
-        let embed = LimiterKey {
-            kind: RequestKind::Embed,
-            ..page("a.test")
-        };
-        let leases = [page("a.test"), page("b.test"), embed]
-            .map(|key| go(&store, key, &POLITE, clock.now()));
-        for key in [page("a.test"), page("b.test"), embed] {
-            assert_eq!(
-                wait(&store, key, &POLITE, clock.now()).cause,
-                WaitCause::Slots
-            );
-        }
+    let store = HostStore::new();
+    let (clock, _hand) = Clock::manual();
+    let embed = LimiterKey {
+        kind: RequestKind::Embed,
+        ..page("a.test")
+    };
+    let leases =
+        [page("a.test"), page("b.test"), embed].map(|key| go(&store, key, &POLITE, clock.now()));
+    for key in [page("a.test"), page("b.test"), embed] {
         assert_eq!(
-            store.sweep(clock.now()),
-            StoreStats {
-                hosts: 2,
-                backing_off: 0,
-                leases: 3
-            }
+            wait(&store, key, &POLITE, clock.now()).cause,
+            WaitCause::Slots
         );
-        drop(leases);
     }
+    assert_eq!(
+        store.sweep(clock.now()),
+        StoreStats {
+            hosts: 2,
+            backing_off: 0,
+            leases: 3
+        }
+    );
+    drop(leases);
 }
 
 #[test]
 fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
-    for store in stores() {
-        let (clock, hand) = Clock::manual();
-        let free = HostPace {
-            delay: Duration::ZERO,
-            ..POLITE
-        };
-        let embed = LimiterKey {
-            kind: RequestKind::Embed,
-            ..page("a.test")
-        };
-        let lease = go(&store, page("a.test"), &free, clock.now());
-        let _ = store.record_response(
-            &lease,
-            ResponseClass::Rest(Some(30 * SECOND)),
-            Challenge::None,
-            clock.now(),
-        );
-        store.release(lease, LeaseOutcome::Abandoned, clock.now());
-        for key in [page("a.test"), embed] {
-            let told = wait(&store, key, &free, clock.now());
-            assert_eq!(
-                told,
-                PaceWait {
-                    duration: 30 * SECOND,
-                    cause: WaitCause::Backoff
-                }
-            );
-        }
-        assert_eq!(store.sweep(clock.now()).backing_off, 1);
-        hand.advance(30 * SECOND);
-        let probe = go(&store, page("a.test"), &free, clock.now());
+    let store = HostStore::new();
+    let (clock, hand) = Clock::manual();
+    let free = HostPace {
+        delay: Duration::ZERO,
+        ..POLITE
+    };
+    let embed = LimiterKey {
+        kind: RequestKind::Embed,
+        ..page("a.test")
+    };
+    let lease = go(&store, page("a.test"), &free, clock.now());
+    let _ = lease.record_response(
+        ResponseClass::Rest(Some(30 * SECOND)),
+        Challenge::None,
+        clock.now(),
+    );
+    lease.release(LeaseOutcome::Abandoned, clock.now());
+    for key in [page("a.test"), embed] {
+        let told = wait(&store, key, &free, clock.now());
         assert_eq!(
-            wait(&store, page("a.test"), &free, clock.now()).cause,
-            WaitCause::Probe
+            told,
+            PaceWait {
+                duration: 30 * SECOND,
+                cause: WaitCause::Backoff
+            }
         );
-        store.release(probe, LeaseOutcome::Answered, clock.now());
-        let _both = [(); 2].map(|()| go(&store, page("a.test"), &free, clock.now()));
-        assert_eq!(store.sweep(clock.now()).backing_off, 0);
     }
+    assert_eq!(store.sweep(clock.now()).backing_off, 1);
+    hand.advance(30 * SECOND);
+    let probe = go(&store, page("a.test"), &free, clock.now());
+    assert_eq!(
+        wait(&store, page("a.test"), &free, clock.now()).cause,
+        WaitCause::Probe
+    );
+    probe.release(LeaseOutcome::Answered, clock.now());
+    let _both = [(); 2].map(|()| go(&store, page("a.test"), &free, clock.now()));
+    assert_eq!(store.sweep(clock.now()).backing_off, 0);
 }
 
 #[test]
 fn what_is_idle_is_forgotten_and_nothing_else() {
-    for store in stores() {
-        let (clock, hand) = Clock::manual();
-        let held = go(&store, page("held.test"), &POLITE, clock.now());
-        for host in 0..1_000 {
-            let lease = go(&store, page(&format!("{host}.test")), &POLITE, clock.now());
-            store.renew(&lease, clock.now());
-            store.release(lease, LeaseOutcome::Answered, clock.now());
-        }
-        assert_eq!(store.sweep(clock.now()).hosts, 1_001);
-        hand.advance(59 * SECOND);
-        assert_eq!(store.sweep(clock.now()).hosts, 1_001);
-        hand.advance(2 * SECOND);
-        // Its lease has expired, but somebody has it and may still say what came of it.
-        assert_eq!(
-            store.sweep(clock.now()),
-            StoreStats {
-                hosts: 1,
-                backing_off: 0,
-                leases: 0
-            }
-        );
-        store.release(held, LeaseOutcome::Answered, clock.now());
-        hand.advance(120 * SECOND);
-        assert_eq!(store.sweep(clock.now()), StoreStats::default());
+    let store = HostStore::new();
+    let (clock, hand) = Clock::manual();
+    let held = go(&store, page("held.test"), &POLITE, clock.now());
+    for host in 0..1_000 {
+        let lease = go(&store, page(&format!("{host}.test")), &POLITE, clock.now());
+        lease.renew(clock.now());
+        lease.release(LeaseOutcome::Answered, clock.now());
     }
+    assert_eq!(store.sweep(clock.now()).hosts, 1_001);
+    hand.advance(59 * SECOND);
+    assert_eq!(store.sweep(clock.now()).hosts, 1_001);
+    hand.advance(2 * SECOND);
+    // Its lease has expired, but still exists and may report an outcome.
+    assert_eq!(
+        store.sweep(clock.now()),
+        StoreStats {
+            hosts: 1,
+            backing_off: 0,
+            leases: 0
+        }
+    );
+    held.release(LeaseOutcome::Answered, clock.now());
+    hand.advance(120 * SECOND);
+    assert_eq!(store.sweep(clock.now()), StoreStats::default());
 }
 
-/// Requests as they come to one key: some wait, some are slow to be sent, some never end.
+/// Requests for one key: some wait, some are slow to be sent, some never end.
 struct Traffic {
     store: HostStore,
     clock: Clock,
@@ -214,7 +205,7 @@ impl Traffic {
                 }
                 PaceDecision::Go(lease) if self.rng.u8(..) < 20 => {
                     // The client has left in the same moment.
-                    self.store.release(lease, LeaseOutcome::Unused, now);
+                    lease.release(LeaseOutcome::Unused, now);
                     self.waiting.remove(0);
                     self.ended += 1;
                 }
@@ -248,7 +239,7 @@ impl Traffic {
         let (place, now) = (self.rng.usize(..self.flying.len()), self.clock.now());
         let (lease, _, flight) = &self.flying[place];
         if *flight == Flight::Dialling && self.rng.u8(..) < 200 {
-            self.store.renew(lease, now);
+            lease.renew(now);
             self.sent.push(now);
             self.flying[place].1 = now;
             self.flying[place].2 = Flight::Reading;
@@ -259,8 +250,8 @@ impl Traffic {
         match (flight, self.rng.u8(..)) {
             // Lost without a word: its slot comes back when it expires.
             (Flight::Reading, 0..10) => drop(lease),
-            (Flight::Reading, _) => self.store.release(lease, LeaseOutcome::Answered, now),
-            (Flight::Dialling, _) => self.store.release(lease, LeaseOutcome::Abandoned, now),
+            (Flight::Reading, _) => lease.release(LeaseOutcome::Answered, now),
+            (Flight::Dialling, _) => lease.release(LeaseOutcome::Abandoned, now),
         }
     }
 
@@ -269,7 +260,7 @@ impl Traffic {
         let (mut came, mut steps) = (0, 0);
         while self.ended < all {
             steps += 1;
-            assert!(steps < 100_000, "somebody waits for ever: {:?}", self.pace);
+            assert!(steps < 100_000, "a request waits for ever: {:?}", self.pace);
             if came < all && self.rng.u8(..) < 100 {
                 self.waiting.push(self.clock.now());
                 came += 1;
@@ -287,7 +278,7 @@ impl Traffic {
     }
 
     fn check(&self) {
-        // Without a delay nobody says when a head is sent, and grants are what counts.
+        // Without a delay, sending is not recorded, and grants count.
         let (delay, gaps) = (self.pace.delay, |times: &[Instant]| {
             times
                 .windows(2)
@@ -314,41 +305,37 @@ impl Traffic {
 #[test]
 fn whatever_happens_delay_rate_and_concurrency_hold_and_everybody_ends() {
     for seed in 0..300 {
-        for store in stores() {
-            Traffic::new(store, seed).run();
-        }
+        Traffic::new(HostStore::new(), seed).run();
     }
 }
 
 #[test]
 fn many_threads_at_one_host_never_have_more_than_its_slots() {
     use std::sync::atomic::{AtomicUsize, Ordering};
-    for store in stores() {
-        let (clock, under_way) = (Clock::system(), AtomicUsize::new(0));
-        let pace = HostPace {
-            delay: Duration::ZERO,
-            concurrency: 3,
-            ..POLITE
-        };
-        let crowd = || {
-            let mut went = 0;
-            while went < 2_000 {
-                let PaceDecision::Go(lease) = store.admit(page("host.test"), &pace, clock.now())
-                else {
-                    std::thread::yield_now();
-                    continue;
-                };
-                assert!(under_way.fetch_add(1, Ordering::SeqCst) < 3);
-                went += 1;
-                under_way.fetch_sub(1, Ordering::SeqCst);
-                store.release(lease, LeaseOutcome::Answered, clock.now());
-            }
-        };
-        std::thread::scope(|scope| {
-            (0..4).for_each(|_| {
-                scope.spawn(crowd);
-            });
+    let store = HostStore::new();
+    let (clock, under_way) = (Clock::system(), AtomicUsize::new(0));
+    let pace = HostPace {
+        delay: Duration::ZERO,
+        concurrency: 3,
+        ..POLITE
+    };
+    let crowd = || {
+        let mut went = 0;
+        while went < 2_000 {
+            let PaceDecision::Go(lease) = store.admit(page("host.test"), &pace, clock.now()) else {
+                std::thread::yield_now();
+                continue;
+            };
+            assert!(under_way.fetch_add(1, Ordering::SeqCst) < 3);
+            went += 1;
+            under_way.fetch_sub(1, Ordering::SeqCst);
+            lease.release(LeaseOutcome::Answered, clock.now());
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..4).for_each(|_| {
+            scope.spawn(crowd);
         });
-        assert_eq!(store.sweep(clock.now()).leases, 0);
-    }
+    });
+    assert_eq!(store.sweep(clock.now()).leases, 0);
 }

@@ -1,4 +1,4 @@
-//! Traces: what of a client's counts, what it is told, and that none of it reaches an origin.
+//! Traces: which parts of a client's trace context are used, what the client receives, and that origins receive none of it.
 
 #[cfg(not(feature = "otlp"))]
 mod absent;
@@ -95,7 +95,7 @@ fn a_client_that_may_not_is_told_nothing_but_its_trace_is_logged() {
     assert!(lines[0].get("trace").is_none(), "{}", lines[0]);
 }
 
-/// What a client says of its trace, in cases that origins would see.
+/// The trace context of a client, in cases that would be visible to origins.
 fn fields() -> String {
     format!(
         "{}TraceState: vendor=1,other=2\r\nBaggage: user=7\r\nCrawl-Trace: 1\r\nX-Kept: 1\r\n",

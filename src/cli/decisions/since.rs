@@ -2,6 +2,8 @@
 
 use std::time::{Duration, SystemTime};
 
+use time::{Date, Month};
+
 use crate::clock::Rfc3339;
 use crate::model::units;
 
@@ -45,18 +47,16 @@ fn parse_date_time(text: &str) -> Option<SystemTime> {
         None => (text, None),
     };
     let mut parts = date.split('-');
-    let mut part = |digits, range: std::ops::RangeInclusive<i64>| {
-        parts
-            .next()
-            .and_then(|text| parse_digits(text, digits))
-            .filter(|n| range.contains(n))
-    };
-    let (year, month, day) = (part(4, 1970..=9999)?, part(2, 1..=12)?, part(2, 1..=31)?);
-    if parts.next().is_some() || day > days_in_month(year, month) {
+    let mut part = |digits| parts.next().and_then(|text| parse_digits(text, digits));
+    let (year, month, day) = (part(4).filter(|year| *year >= 1970)?, part(2)?, part(2)?);
+    if parts.next().is_some() {
         return None;
     }
+    let month = Month::try_from(u8::try_from(month).ok()?).ok()?;
+    let date = Date::from_calendar_date(year.try_into().ok()?, month, day.try_into().ok()?).ok()?;
     let (seconds, fraction) = time.map_or(Some((0, Duration::ZERO)), parse_time_of_day)?;
-    let since = u64::try_from(days_from_civil(year, month, day) * 86_400 + seconds).ok()?;
+    let midnight = date.midnight().as_utc().unix_timestamp();
+    let since = u64::try_from(midnight + seconds).ok()?;
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(since) + fraction)
 }
 
@@ -118,23 +118,6 @@ fn parse_fraction(digits: &str) -> Option<Duration> {
 fn parse_digits(text: &str, digits: usize) -> Option<i64> {
     let plain = text.len() == digits && text.bytes().all(|b| b.is_ascii_digit());
     plain.then(|| text.parse().ok())?
-}
-
-fn days_in_month(year: i64, month: i64) -> i64 {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 => 28 + i64::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Days since 1970-01-01: Howard Hinnant's `days_from_civil`, years counted from March.
-fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, year_of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
 }
 
 #[cfg(test)]

@@ -76,12 +76,7 @@ fn fetch_robots(
         total: 1,
         max_wait: Duration::ZERO,
     };
-    let hold = AdmissionQueue::new(
-        HostStore::embedded(),
-        limits,
-        clock.clone(),
-        metrics.clone(),
-    );
+    let hold = AdmissionQueue::new(HostStore::new(), limits, clock.clone(), metrics.clone());
     let errand = RobotsFetchRequest {
         agent: agent.into(),
         crawler: Crawler::anonymous(),

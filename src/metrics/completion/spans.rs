@@ -1,4 +1,4 @@
-//! How a record that has a trace ends as spans.
+//! Conversion of a record with a trace to spans.
 
 use std::time::Instant;
 
@@ -11,30 +11,25 @@ use crate::metrics::trace::{FinishedTrace, RequestTrace};
 use super::FinalResult;
 
 impl RequestRecord {
-    /// Hands the request over to whoever exports, if it is sampled. Waits for nobody.
-    pub(super) fn export(&self, ending: &FinalResult, ended: Instant) {
+    /// Queues the request for export, if it is sampled. Never waits.
+    pub(super) fn export(&self, result: &FinalResult, ended: Instant) {
         if let (Some(trace), Some(tracing)) = (&self.trace, &self.recorder.tracing)
             && trace.is_exported()
         {
-            tracing.send(Box::new(self.to_finished_trace(trace, ending, ended)));
+            tracing.send(Box::new(self.to_finished_trace(trace, result, ended)));
         }
     }
 
     fn to_finished_trace(
         &self,
         trace: &RequestTrace,
-        ending: &FinalResult,
+        result: &FinalResult,
         ended: Instant,
     ) -> FinishedTrace {
         let whole = TimeSpan::between(self.began, ended);
         let now = self.recorder.clock.wall_time();
-        let crawler = self
-            .recorder
-            .metrics
-            .families()
-            .crawler_series(self.crawler);
-        let rule = ending.rule.and_then(|(of, rule)| self.rule_name(of, rule));
-        let (url, host) = self.logged_target(ending);
+        let rule = result.rule.and_then(|(of, rule)| self.rule_name(of, rule));
+        let (url, host) = self.logged_target(result);
         let port = match &self.subject {
             RecordSubject::Unknown => 0,
             RecordSubject::Url(url) => url.port(),
@@ -50,14 +45,14 @@ impl RequestRecord {
             method: self.method.clone(),
             url: url.map(|url| self.recorder.log.redact_url(url)),
             server: host.map(|host| (host.into(), port)),
-            crawler: crawler.map_or("", |series| series.crawler.as_str()).into(),
-            verdict: ending.verdict.as_str(),
-            reason: reason_label(ending.reason),
+            crawler: self.crawler_name().unwrap_or_default().into(),
+            verdict: result.verdict.as_str(),
+            reason: reason_label(result.reason),
             rule: rule.map(Into::into),
-            stage: ending.stage.as_str(),
+            stage: result.stage.as_str(),
             policy: self.policy.as_deref().map(policy_name),
             decision: (*self.id().to_text()).into(),
-            status: ending.status,
+            status: result.status,
             origin_status: self.origin.map(|(status, _)| status),
             bytes: self.sent_bytes,
             address: self.address,

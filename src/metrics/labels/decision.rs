@@ -1,38 +1,39 @@
-//! Under which stage, verdict and reason a decision is counted, and which of them can occur.
+//! The labels of decisions: stage, verdict and reason, and which combinations can occur.
 
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 
 use super::VerdictLabel;
 
-/// What stands for the reason of a client that left before anything was decided.
+/// The label of the reason of a client that left before a decision.
 pub const CLIENT_LEFT: &str = "client_left";
-/// Reasons and [`CLIENT_LEFT`].
+/// The number of reasons, including [`CLIENT_LEFT`].
 pub(crate) const REASON_SLOTS: usize = Reason::ALL.len() + 1;
 
-/// The `reason` label; `None` is a client that left undecided.
+/// Returns the `reason` label; `None` is a client that left before a decision.
 pub(crate) fn reason_label(reason: Option<Reason>) -> &'static str {
     reason.map_or(CLIENT_LEFT, Reason::as_str)
 }
 
-/// The place of a decision in a crawler's table of decision counters.
+/// Returns the slot of a decision in a crawler's table of decision counters.
 pub(crate) fn decision_slot(stage: Stage, verdict: VerdictLabel, reason: Option<Reason>) -> usize {
     let reason = reason.map_or(Reason::ALL.len(), Reason::index);
     (stage as usize * VerdictLabel::ALL.len() + verdict as usize) * REASON_SLOTS + reason
 }
 
-/// The decision that has a place there.
+/// Returns the decision of a slot.
 pub(crate) fn decision_from_slot(place: usize) -> Option<(Stage, VerdictLabel, Option<Reason>)> {
-    let (above, reason) = (place / REASON_SLOTS, place % REASON_SLOTS);
+    let above = place / REASON_SLOTS;
+    let reason = place % REASON_SLOTS;
     let verdict = *VerdictLabel::ALL.get(above % VerdictLabel::ALL.len())?;
     let stage = *Stage::ALL.get(above / VerdictLabel::ALL.len())?;
     Some((stage, verdict, Reason::ALL.get(reason).copied()))
 }
 
-/// The number of places in that table.
+/// The number of slots.
 pub(crate) const DECISION_SLOTS: usize = Stage::ALL.len() * VerdictLabel::ALL.len() * REASON_SLOTS;
 
-/// The decisions that can occur, and so are shown as 0 until they do.
+/// Returns the decisions that can occur, which are exported as 0 until they do.
 pub(crate) fn possible_decisions() -> impl Iterator<Item = (Stage, VerdictLabel, Option<Reason>)> {
     let rejects = Reason::ALL.into_iter().flat_map(|reason| {
         possible_stages(reason)
@@ -50,7 +51,7 @@ pub(crate) fn possible_decisions() -> impl Iterator<Item = (Stage, VerdictLabel,
     rejects.chain(allows).chain(shadows).chain(left)
 }
 
-/// The stages at which a reason can end a request; others are counted too, but not shown before they occur.
+/// Returns the stages at which a reason can end a request; others are counted too, but not exported before they occur.
 fn possible_stages(reason: Reason) -> &'static [Stage] {
     match reason {
         Reason::Rule | Reason::Default => &[
@@ -81,10 +82,10 @@ fn possible_stages(reason: Reason) -> &'static [Stage] {
         | Reason::HeadersTooLarge
         | Reason::Loop => &[Stage::Target],
         Reason::RequestTooLarge => &[Stage::Target, Stage::Upstream],
-        // At the destination: it has refused connections a moment ago.
+        // At the destination stage, if the host has refused connections recently.
         Reason::UpstreamConnect => &[Stage::Destination, Stage::Upstream],
         Reason::UpstreamTimeout | Reason::UpstreamProtocol => &[Stage::Upstream],
-        // A host's robots.txt is asked for first.
+        // The host's robots.txt is requested first.
         Reason::UpstreamTls => &[Stage::Robots, Stage::Upstream],
         Reason::InternalError => &[Stage::Request, Stage::Upstream, Stage::Response],
         Reason::Unauthorized => &[Stage::Identify],

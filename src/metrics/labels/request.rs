@@ -1,4 +1,4 @@
-//! Under which method, status and source a request is counted, and which of them are shown from the start.
+//! The labels of requests: method, status and source, and which combinations are exported from the start.
 
 use http::Method;
 
@@ -9,7 +9,7 @@ pub(crate) const METHODS: [&str; 10] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE", OTHER,
 ];
 
-/// The place of a method in [`METHODS`].
+/// Returns the position of a method in [`METHODS`].
 pub(crate) fn method_slot(method: &Method) -> usize {
     METHODS
         .iter()
@@ -28,7 +28,7 @@ const CODES: [&str; 60] = [
 const CODE_OTHER: usize = CODES.len() - 2;
 const CODE_NONE: usize = CODES.len() - 1;
 
-/// The same as numbers, for the look-up.
+/// The statuses as numbers, for look-ups.
 const NUMBERS: [u16; 58] = [
     200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 307, 308, 400,
     401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 421,
@@ -36,22 +36,22 @@ const NUMBERS: [u16; 58] = [
     511,
 ];
 
-/// The place of a sent status in the codes that are counted by number.
+/// Returns the position of a sent status in [`CODES`].
 pub(crate) fn code_slot(status: Option<u16>) -> usize {
     status.map_or(CODE_NONE, |status| {
         NUMBERS.binary_search(&status).unwrap_or(CODE_OTHER)
     })
 }
 
-/// The place of a request in a crawler's table of request counters.
+/// Returns the slot of a request in a crawler's table of request counters.
 pub(crate) fn request_slot(method: usize, code: usize, source: ResponseSource) -> usize {
     (method * CODES.len() + code) * ResponseSource::ALL.len() + source as usize
 }
 
-/// The number of places in that table.
+/// The number of slots.
 pub(crate) const REQUEST_SLOTS: usize = METHODS.len() * CODES.len() * ResponseSource::ALL.len();
 
-/// The labels `method` and `code` of a place.
+/// Returns the labels `method` and `code` of a slot.
 pub(crate) fn request_labels(method: usize, code: usize) -> (&'static str, &'static str) {
     (
         METHODS.get(method).copied().unwrap_or(OTHER),
@@ -59,8 +59,8 @@ pub(crate) fn request_labels(method: usize, code: usize) -> (&'static str, &'sta
     )
 }
 
-/// The requests that are shown as 0 until they occur: a GET with each status that the proxy answers by itself, and
-/// with the everyday ones of origins. Origins may send any other; those appear when they do.
+/// Returns the requests that are exported as 0 until they occur: a GET with each status that the proxy itself sends,
+/// and with the common ones of origins. Origins may send any other, which are exported once they do.
 pub(crate) fn expected_requests() -> impl Iterator<Item = (u16, ResponseSource)> {
     const OWN: [u16; 19] = [
         200, 304, 400, 403, 404, 405, 407, 408, 410, 413, 414, 429, 431, 451, 500, 501, 502, 503,

@@ -1,4 +1,4 @@
-//! One line of the decision log as its fields. Only those that somebody asked for are kept; the others are skipped.
+//! A parsed line of the decision log. Only the requested fields are kept.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -6,71 +6,10 @@ use std::fmt;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// A field of the log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LogField {
-    Ts,
-    Decision,
-    Crawler,
-    Stage,
-    Method,
-    Url,
-    Host,
-    Verdict,
-    Reason,
-    Rule,
-    Policy,
-    Revision,
-    Mode,
-    HeldMs,
-    OriginStatus,
-    SentStatus,
-    ContentType,
-    Bytes,
-    DnsMs,
-    ConnectMs,
-    TlsMs,
-    TtfbMs,
-    Address,
-    Error,
-    Source,
-    Shadow,
-    Trace,
-}
+pub(crate) use super::line::LogField;
 
 impl LogField {
-    /// Every field, in the order of a line.
-    pub(crate) const ALL: [(Self, &'static str); 27] = [
-        (Self::Ts, "ts"),
-        (Self::Decision, "decision"),
-        (Self::Crawler, "crawler"),
-        (Self::Stage, "stage"),
-        (Self::Method, "method"),
-        (Self::Url, "url"),
-        (Self::Host, "host"),
-        (Self::Verdict, "verdict"),
-        (Self::Reason, "reason"),
-        (Self::Rule, "rule"),
-        (Self::Policy, "policy"),
-        (Self::Revision, "revision"),
-        (Self::Mode, "mode"),
-        (Self::HeldMs, "held_ms"),
-        (Self::OriginStatus, "origin_status"),
-        (Self::SentStatus, "sent_status"),
-        (Self::ContentType, "content_type"),
-        (Self::Bytes, "bytes"),
-        (Self::DnsMs, "dns_ms"),
-        (Self::ConnectMs, "connect_ms"),
-        (Self::TlsMs, "tls_ms"),
-        (Self::TtfbMs, "ttfb_ms"),
-        (Self::Address, "address"),
-        (Self::Error, "error"),
-        (Self::Source, "source"),
-        (Self::Shadow, "shadow"),
-        (Self::Trace, "trace"),
-    ];
-
-    /// The field with this name.
+    /// Returns the field with this key.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL
             .into_iter()
@@ -79,12 +18,12 @@ impl LogField {
     }
 }
 
-/// The fields that somebody asks for.
+/// A set of requested fields.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LogFieldSet(u32);
 
 impl LogFieldSet {
-    /// These, and what every decision has.
+    /// Returns a set of these fields and those that every decision has.
     pub(crate) fn from_fields(fields: impl IntoIterator<Item = LogField>) -> Self {
         let fields = fields.into_iter().chain([LogField::Ts, LogField::Verdict]);
         Self(fields.fold(0, |all, field| all | 1 << field as u32))
@@ -98,17 +37,17 @@ impl LogFieldSet {
 /// The value of a field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum LogValue<'l> {
-    /// Nothing is known.
+    /// Unknown.
     #[default]
     Null,
     Text(Cow<'l, str>),
     Number(f64),
-    /// Names; of `shadow` those of the rules or policies.
+    /// The names of rules or policies in `shadow`.
     List(Vec<String>),
 }
 
 impl LogValue<'_> {
-    /// The value as text; none for nothing, and for what has many.
+    /// Returns the value as text; `None` for null and lists.
     pub(crate) fn text(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Text(text) => Some(Cow::Borrowed(text)),
@@ -117,7 +56,7 @@ impl LogValue<'_> {
         }
     }
 
-    /// The value as a number.
+    /// Returns the value if it is a number.
     pub(crate) fn number(&self) -> Option<f64> {
         match self {
             Self::Number(number) => Some(*number),
@@ -126,15 +65,15 @@ impl LogValue<'_> {
     }
 }
 
-/// A decision.
+/// A decision, as far as its fields were requested.
 #[derive(Debug, Default)]
 pub(crate) struct LogEntry<'l>([LogValue<'l>; LogField::ALL.len()]);
 
 impl<'l> LogEntry<'l> {
-    /// Reads a line.
+    /// Parses a line.
     ///
     /// # Errors
-    /// If it is no JSON object, or one without a time and a verdict.
+    /// If it is not a JSON object, or one without a time and a verdict.
     pub(crate) fn parse(line: &'l [u8], wanted: LogFieldSet) -> serde_json::Result<Self> {
         let mut reader = serde_json::Deserializer::from_slice(line);
         let entry = wanted.deserialize(&mut reader)?;
@@ -142,19 +81,19 @@ impl<'l> LogEntry<'l> {
         for (field, name) in [(LogField::Ts, "ts"), (LogField::Verdict, "verdict")] {
             if !matches!(entry.value(field), LogValue::Text(_)) {
                 return Err(serde_json::Error::custom(format!(
-                    "no decision: it has no `{name}`"
+                    "not a decision: `{name}` is missing"
                 )));
             }
         }
         Ok(entry)
     }
 
-    /// The value of a field that was wanted.
+    /// Returns the value of a requested field.
     pub(crate) fn value(&self, field: LogField) -> &LogValue<'l> {
         self.0.get(field as usize).unwrap_or(&LogValue::Null)
     }
 
-    /// Its text; empty for nothing.
+    /// Returns the text of a requested field; empty for null.
     pub(crate) fn text(&self, field: LogField) -> Cow<'_, str> {
         self.value(field).text().unwrap_or_default()
     }
@@ -193,7 +132,7 @@ impl<'l> Visitor<'l> for LogFieldSet {
     }
 }
 
-/// A key. Lines have theirs in one order, so the one behind the last is tried first.
+/// Parses a key. All lines have the same order, so the field after the last one is tried first.
 struct LogFieldSeed {
     expected: usize,
 }
@@ -266,16 +205,17 @@ impl<'l> Visitor<'l> for LogValueVisitor {
 
     fn visit_seq<A: SeqAccess<'l>>(self, mut items: A) -> Result<LogValue<'l>, A::Error> {
         let mut names = Vec::new();
-        while let Some(Noted { rule, policy }) = items.next_element()? {
+        while let Some(ShadowElement { rule, policy }) = items.next_element()? {
             names.extend(rule.or(policy));
         }
         Ok(LogValue::List(names))
     }
 }
 
-/// What `shadow` says of one verdict, as far as it is asked for.
+/// An element of `shadow`, as far as it is used.
 #[derive(Deserialize)]
-struct Noted {
+#[serde(expecting = "struct Noted")]
+struct ShadowElement {
     rule: Option<String>,
     policy: Option<String>,
 }
@@ -289,12 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn fields_stand_in_their_order() {
+    fn fields_are_found_by_their_keys() {
         for (place, (field, name)) in LogField::ALL.into_iter().enumerate() {
-            assert_eq!(
-                (field as usize, LogField::from_name(name)),
-                (place, Some(field))
-            );
+            assert_eq!(field as usize, place);
+            assert_eq!(LogField::from_name(name), Some(field));
         }
         assert_eq!(LogField::from_name("tsx"), None);
     }

@@ -1,22 +1,24 @@
-//! The log's file: appended to, rotated by size, and opened again when somebody else has moved, removed or cut it.
+//! The log file: appended to, rotated by size, and reopened when another program has moved, removed or truncated it.
 //!
-//! Only the writer thread is here. Files change between lines, so that each line is whole in one file. Lines that cannot
-//! be written are the writer's business: a failure is an error of `write` that took nothing.
+//! Only the writer thread uses it. Files are switched between lines, so that each line is complete in one file. An error
+//! of `write` means that nothing was written; the writer decides what happens to the lines.
 
 use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use super::LogFileRotation;
 use crate::clock::Clock;
 
-/// How long a file that cannot be rotated grows before that is tried again.
+/// The time for which a file that cannot be rotated grows before the next attempt.
 const ROTATION_RETRY_DELAY: Duration = Duration::from_secs(60);
 
-/// The file at a path, whatever becomes of its name.
+/// The file at a path.
 #[derive(Debug)]
 pub(super) struct LogFile {
     path: PathBuf,
@@ -26,31 +28,27 @@ pub(super) struct LogFile {
     position: WritePosition,
     path_state: PathState,
     clock: Clock,
-    /// When a rotation failed last, if none has succeeded since.
+    /// The time of the last failed rotation, if none has succeeded since.
     rotation_failed_at: Option<Instant>,
     rotation_failure: RotationFailure,
 }
 
-/// Why the file is larger than it should be, for readiness; shared with the log.
+/// Why the file cannot be rotated, for the readiness endpoint; shared with the log.
 #[derive(Clone, Debug, Default)]
 pub(super) struct RotationFailure(Arc<Mutex<Option<String>>>);
 
 impl RotationFailure {
-    /// What stands in the way of its rotation; none if nothing does.
+    /// Returns why the last rotation failed; `None` if it did not.
     pub(super) fn reason(&self) -> Option<String> {
-        self.lock().clone()
+        self.0.lock().clone()
     }
 
     fn set(&self, reason: Option<String>) {
-        *self.lock() = reason;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Option<String>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock() = reason;
     }
 }
 
-/// What tells a file from another that has its name.
+/// Identifies a file, whatever its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct LogFileIdentity {
     device: u64,
@@ -66,33 +64,33 @@ impl LogFileIdentity {
     }
 }
 
-/// Where in the file the next byte goes.
+/// The position of the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WritePosition {
     LineStart,
     InLine,
-    /// Behind a line whose end never came: a process ended in the middle of it.
+    /// After an incomplete line: a process ended while writing it.
     Torn,
 }
 
-/// Whether the open file is the one that the path leads to.
+/// The relation between the path and the open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PathState {
     Current,
-    /// It was moved away and none can be made in its place; lines go on into the moved one.
+    /// The file was moved away and none can be created in its place; lines are appended to the moved one.
     Moved,
 }
 
-/// How an attempt to rotate ended.
+/// The result of a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RotationOutcome {
     Done,
-    /// The file goes on to be written.
+    /// The file remains in use.
     Failed,
 }
 
 impl LogFile {
-    /// Opens the file, and makes it if it is not there, readable by its owner and group.
+    /// Opens the file, or creates it, readable by its owner and group.
     pub(super) fn open(
         path: PathBuf,
         rotate: Option<LogFileRotation>,
@@ -101,7 +99,6 @@ impl LogFile {
         let file = open_append(&path)?;
         let identity = LogFileIdentity::from_metadata(&file.metadata()?);
         let place = position_at_end(&path);
-        let (stuck, overdue) = (None, RotationFailure::default());
         Ok(Self {
             path,
             rotate,
@@ -110,18 +107,18 @@ impl LogFile {
             position: place,
             path_state: PathState::Current,
             clock,
-            rotation_failed_at: stuck,
-            rotation_failure: overdue,
+            rotation_failed_at: None,
+            rotation_failure: RotationFailure::default(),
         })
     }
 
-    /// What tells when its rotation fails.
+    /// The shared error of the last rotation.
     pub(super) fn rotation_failure(&self) -> RotationFailure {
         self.rotation_failure.clone()
     }
 
-    /// How many of these bytes go into the file that is open now: whole lines. Before that the file is changed, if
-    /// somebody has taken its name or it is full.
+    /// Returns how many of these bytes, whole lines, may be written to the file that is open now. The file is switched
+    /// first if it was moved or is full.
     fn writable_len(&mut self, lines: &[u8]) -> io::Result<usize> {
         let size = self.ensure_path()?;
         let (Some(size), Some(LogFileRotation { size: limit, .. })) = (size, self.rotate) else {
@@ -136,13 +133,13 @@ impl LogFile {
             }
             self.ensure_path()?;
         }
-        // A line that is longer than a file may be has one of its own.
+        // A line that is longer than the maximum size gets its own file.
         Ok(whole_lines_len(lines, limit).unwrap_or_else(|| line_end(lines)))
     }
 
-    /// Makes sure that the path leads to the open file, and tells the file's size; none if it is not to be rotated.
+    /// Makes sure that the path refers to the open file, and returns the file's size; `None` if it is not to be rotated.
     ///
-    /// Asked at each write, which is at most a hundred times a second: so logrotate needs no signal.
+    /// Called before each write, at most a hundred times a second, so that logrotate needs no signal.
     fn ensure_path(&mut self) -> io::Result<Option<u64>> {
         match fs::metadata(&self.path) {
             Ok(found) if LogFileIdentity::from_metadata(&found) == self.identity => {
@@ -150,7 +147,7 @@ impl LogFile {
             }
             Ok(_) => {}
             Err(error) if error.kind() == ErrorKind::NotFound => {}
-            // A directory that nobody may look into any more keeps its open files.
+            // If the directory has become inaccessible, the open file is still used.
             Err(_) => return Ok(None),
         }
         match self.reopen() {
@@ -170,19 +167,19 @@ impl LogFile {
         Ok(found.is_file().then_some(found.len()))
     }
 
-    /// A file that still has some name keeps its lines; one that was removed does not.
+    /// A file that still has a name is used further; one that was removed is not.
     fn continue_unnamed(&mut self, error: io::Error) -> io::Result<Option<u64>> {
         if self.file.metadata()?.nlink() == 0 {
             return Err(error);
         }
         if self.path_state == PathState::Current {
             self.path_state = PathState::Moved;
-            tracing::warn!(%error, "decision log: its file was moved and cannot be made anew; the moved one grows");
+            tracing::warn!(%error, "decision log: its file was moved and a new one cannot be created; the moved one grows");
         }
         Ok(None)
     }
 
-    /// Rotates the file, unless that failed a moment ago: lines that can be written are not lost for its size.
+    /// Rotates the file, unless that failed recently: the file may grow too large, but no lines are lost.
     fn try_to_rotate(&mut self) -> RotationOutcome {
         let now = self.clock.now();
         if self
@@ -193,23 +190,23 @@ impl LogFile {
         }
         let Err(error) = self.rotate() else {
             if self.rotation_failed_at.take().is_some() {
-                tracing::info!("decision log: it is rotated again");
+                tracing::info!("decision log: rotation works again");
             }
             self.rotation_failure.set(None);
             return RotationOutcome::Done;
         };
         if self.rotation_failed_at.replace(now).is_none() {
             tracing::warn!(
-                "decision log: {error}; its file grows, and it is tried again each minute"
+                "decision log: {error}; its file grows, and rotation is tried again every minute"
             );
         }
         self.rotation_failure.set(Some(error.to_string()));
         RotationOutcome::Failed
     }
 
-    /// Gives the file's name free: `PATH` becomes `PATH.1`, `PATH.1` becomes `PATH.2`, and so on up to `keep`.
+    /// Frees the file's name: `PATH` becomes `PATH.1`, `PATH.1` becomes `PATH.2`, and so on up to `keep`.
     ///
-    /// Only files up to the first gap move, so a rotation that failed half way can be tried again without losing one.
+    /// Only files up to the first gap are renamed, so an interrupted rotation can be repeated without losing one.
     fn rotate(&mut self) -> io::Result<()> {
         let Some(LogFileRotation { keep, .. }) = self.rotate else {
             return Ok(());
@@ -230,10 +227,10 @@ impl LogFile {
         if fs::metadata(&self.path)
             .is_ok_and(|found| LogFileIdentity::from_metadata(&found) == self.identity)
         {
-            // Such as /dev/stdout: it would lead to the same file for ever.
+            // A path such as /dev/stdout would always refer to the same file.
             self.rotate = None;
             tracing::warn!(
-                "decision log: its path leads to an open file and not to a name; it is not rotated"
+                "decision log: its path is an open file rather than a name; it is not rotated"
             );
         }
         Ok(())
@@ -250,7 +247,7 @@ impl Write for LogFile {
             WritePosition::InLine => line_end(lines),
             WritePosition::LineStart | WritePosition::Torn => self.writable_len(lines)?,
         };
-        // Opened anew, it may end in a torn line itself.
+        // The reopened file may itself end in an incomplete line.
         if self.position == WritePosition::Torn {
             return self.write(lines);
         }
@@ -270,7 +267,7 @@ impl Write for LogFile {
     }
 }
 
-/// The file that was rotated so many times.
+/// Returns the name of a rotated file.
 fn rotated_path(path: &Path, number: u32) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".{number}"));
@@ -281,7 +278,7 @@ fn rename(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to).map_err(rotation_error)
 }
 
-/// The error says what was tried, and no more of the path than readiness may show to anybody.
+/// The error message does not contain the path, since the readiness endpoint is public.
 fn rotation_error(error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("it cannot be rotated: {error}"))
 }
@@ -294,7 +291,7 @@ fn open_append(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// What may not be read is taken to end in a whole line.
+/// A file that cannot be read is assumed to end with a complete line.
 fn position_at_end(path: &Path) -> WritePosition {
     match last_byte(path) {
         Ok(last) if last != b'\n' => WritePosition::Torn,
@@ -303,7 +300,7 @@ fn position_at_end(path: &Path) -> WritePosition {
 }
 
 fn last_byte(path: &Path) -> io::Result<u8> {
-    // A pipe or a terminal has no end to look at, and opening one may wait.
+    // A pipe or a terminal has no end, and opening one may block.
     if !fs::metadata(path)?.is_file() {
         return Err(ErrorKind::Unsupported.into());
     }
@@ -315,13 +312,13 @@ fn last_byte(path: &Path) -> io::Result<u8> {
     Ok(last)
 }
 
-/// Where the last line ends that fits whole into so many bytes.
+/// Returns the length of the lines that fit completely into `room` bytes.
 fn whole_lines_len(lines: &[u8], room: u64) -> Option<usize> {
     let room = usize::try_from(room).unwrap_or(usize::MAX).min(lines.len());
     memchr::memrchr(b'\n', lines.get(..room)?).map(|end| end + 1)
 }
 
-/// Where the first line ends.
+/// Returns the length of the first line.
 fn line_end(lines: &[u8]) -> usize {
     memchr::memchr(b'\n', lines).map_or(lines.len(), |end| end + 1)
 }
@@ -353,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_behind_the_whole_name() {
+    fn numbers_follow_the_whole_name() {
         assert_eq!(
             rotated_path(Path::new("/var/log/d.jsonl"), 12),
             Path::new("/var/log/d.jsonl.12")

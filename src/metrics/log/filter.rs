@@ -1,6 +1,4 @@
-//! What a decision must be to be shown: `crawlgate decisions --filter`, and the parameters of the live stream.
-
-use std::fmt;
+//! Filters of decisions: `crawlgate decisions --filter`, and the parameters of the live stream.
 
 use bytes::Bytes;
 use regex::Regex;
@@ -10,7 +8,7 @@ use crate::diagnostics::nearest::nearest;
 use super::entry::{LogEntry, LogField, LogFieldSet, LogValue};
 use super::tap::split_lines;
 
-/// One condition on one field.
+/// A condition on one field.
 #[derive(Clone, Debug)]
 pub struct LogFilter {
     field: LogField,
@@ -35,51 +33,44 @@ enum LogComparison {
     AtLeast,
 }
 
-/// What a value is compared with.
+/// The value that a field is compared with.
 #[derive(Clone, Debug)]
 enum ValuePattern {
-    /// There is none.
+    /// Null.
     Empty,
     Text(Box<str>, Option<f64>),
     Glob(ValueGlob),
 }
 
-/// Text with `*` in it, each for any text.
+/// Text with `*` in it; each `*` matches any text.
 #[derive(Clone, Debug)]
 struct ValueGlob {
-    /// What stands before the first of them.
+    /// The text before the first `*`.
     first: Box<str>,
-    /// What stands between two; none of it is empty.
+    /// The texts between two `*`; none is empty.
     middle: Box<[Box<str>]>,
-    /// What stands behind the last.
+    /// The text after the last `*`.
     last: Box<str>,
 }
 
-/// The operators; of two that begin alike the longer one stands first.
+/// The operators; one that is a prefix of another comes after it.
 const OPERATORS: [&str; 8] = ["!=", "!~", ">=", "<=", "=", "~", ">", "<"];
-/// Lines that are looked at before others have their turn.
+/// The number of lines that are filtered before the task yields.
 const LINES_PER_YIELD: usize = 32;
-/// Short names for what is asked for most.
+/// Short names of common fields.
 const ALIASES: [(&str, LogField); 2] =
     [("status", LogField::SentStatus), ("held", LogField::HeldMs)];
 
-/// Why a text is no filter, in words for whoever wrote it.
-#[derive(Debug)]
+/// The error of an invalid filter.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
 pub struct LogFilterError(String);
 
-impl fmt::Display for LogFilterError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for LogFilterError {}
-
 impl LogFilter {
-    /// Reads `K=V`, `K!=V` (`*` for anything, no V for nothing), `K~REGEX`, `K!~REGEX`, `K>N`, `K>=N`, `K<N`, `K<=N`.
+    /// Parses `K=V`, `K!=V` (`*` matches anything, an empty V null), `K~REGEX`, `K!~REGEX`, `K>N`, `K>=N`, `K<N`, `K<=N`.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If it is not valid.
     pub fn parse(text: &str) -> Result<Self, LogFilterError> {
         let end = text
             .find(|c: char| !(c.is_ascii_alphanumeric() || c == '_'))
@@ -94,21 +85,15 @@ impl LogFilter {
             return Err(LogFilterError(format!("write {forms}")));
         };
         let value = rest.strip_prefix(operator).unwrap_or_default();
-        let number = |comparison| {
-            let number = value
-                .parse()
-                .map_err(|_| LogFilterError(format!("`{value}` is no number")))?;
-            Ok(LogFilterTest::Number(comparison, number))
-        };
         let test = match operator {
             "=" => LogFilterTest::Is(ValuePattern::parse(value)),
             "!=" => LogFilterTest::IsNot(ValuePattern::parse(value)),
             "~" => LogFilterTest::Like(parse_regex(value)?),
             "!~" => LogFilterTest::NotLike(parse_regex(value)?),
-            ">" => number(LogComparison::More)?,
-            ">=" => number(LogComparison::AtLeast)?,
-            "<" => number(LogComparison::Less)?,
-            _ => number(LogComparison::AtMost)?,
+            ">" => LogFilterTest::Number(LogComparison::More, parse_number(value)?),
+            ">=" => LogFilterTest::Number(LogComparison::AtLeast, parse_number(value)?),
+            "<" => LogFilterTest::Number(LogComparison::Less, parse_number(value)?),
+            _ => LogFilterTest::Number(LogComparison::AtMost, parse_number(value)?),
         };
         Ok(Self {
             field: parse_field(key)?,
@@ -116,7 +101,7 @@ impl LogFilter {
         })
     }
 
-    /// The field is this text (`*` for anything), or nothing if the text is empty.
+    /// The field equals this text (`*` matches anything), or is null if the text is empty.
     pub(crate) fn equals(field: LogField, text: &str) -> Self {
         Self {
             field,
@@ -124,7 +109,7 @@ impl LogFilter {
         }
     }
 
-    /// The field has this text somewhere.
+    /// The field contains this text.
     pub(crate) fn contains(field: LogField, text: &str) -> Self {
         Self {
             field,
@@ -132,7 +117,7 @@ impl LogFilter {
         }
     }
 
-    /// The field is a number, and not below this.
+    /// The field is a number of at least this value.
     pub(crate) fn at_least(field: LogField, number: f64) -> Self {
         Self {
             field,
@@ -140,12 +125,12 @@ impl LogFilter {
         }
     }
 
-    /// The field that is asked.
+    /// Returns the field of the condition.
     pub(crate) fn field(&self) -> LogField {
         self.field
     }
 
-    /// Whether the decision is so.
+    /// Returns `true` if the decision meets the condition.
     pub(crate) fn matches(&self, entry: &LogEntry<'_>) -> bool {
         let cell = entry.value(self.field);
         match &self.test {
@@ -166,7 +151,7 @@ impl LogFilter {
     }
 }
 
-/// Several conditions at once: of each group one must hold.
+/// Several groups of conditions; one condition of each group must be met.
 #[derive(Clone, Debug)]
 pub struct LogFilterSet {
     groups: Vec<Vec<LogFilter>>,
@@ -174,29 +159,31 @@ pub struct LogFilterSet {
 }
 
 impl LogFilterSet {
-    /// Lets everything through.
+    /// Matches everything.
     pub fn match_all() -> Self {
         Self::new(Vec::new())
     }
 
-    /// Lets through what passes one filter of each group.
+    /// Matches decisions that meet one condition of each group.
     pub fn new(groups: Vec<Vec<LogFilter>>) -> Self {
         let wanted = LogFieldSet::from_fields(groups.iter().flatten().map(LogFilter::field));
         Self { groups, wanted }
     }
 
-    /// Whether a line passes; it is read once. What is no decision does not, unless everything does.
+    /// Returns `true` if a line matches; it is parsed once. A line that is not a decision matches only if everything does.
     pub(super) fn matches_line(&self, line: &[u8]) -> bool {
-        let holds = |entry: &LogEntry<'_>| {
-            self.groups
-                .iter()
-                .all(|any| any.iter().any(|filter| filter.matches(entry)))
+        if self.groups.is_empty() {
+            return true;
+        }
+        let Ok(entry) = LogEntry::parse(line, self.wanted) else {
+            return false;
         };
-        self.groups.is_empty()
-            || LogEntry::parse(line, self.wanted).is_ok_and(|entry| holds(&entry))
+        self.groups
+            .iter()
+            .all(|group| group.iter().any(|filter| filter.matches(&entry)))
     }
 
-    /// Those of these lines that pass. Others have their turn now and then: a task that looks at much holds up none.
+    /// Returns the matching lines. Yields now and then, so that a task with many lines does not block others.
     pub async fn filter_lines(&self, bytes: Bytes) -> Bytes {
         if self.groups.is_empty() {
             return bytes;
@@ -234,7 +221,7 @@ impl ValuePattern {
 }
 
 impl ValueGlob {
-    /// What stands before the first `*`, and behind it.
+    /// Creates a pattern from the text before the first `*`, and the text after it.
     fn new(first: &str, rest: &str) -> Self {
         let (between, last) = rest.rsplit_once('*').unwrap_or(("", rest));
         let between = between
@@ -249,26 +236,26 @@ impl ValueGlob {
         }
     }
 
-    /// Each part is taken where it first occurs behind the one before: nothing is tried twice, whatever the text is.
+    /// Each part is matched at its first occurrence after the previous one: no backtracking, whatever the text is.
     fn matches(&self, text: &str) -> bool {
         let inner = text
             .strip_prefix(&*self.first)
             .and_then(|rest| rest.strip_suffix(&*self.last));
-        let behind = self.middle.iter().try_fold(inner, |rest, part| {
-            let (_, behind) = rest?.split_once(&**part)?;
-            Some(Some(behind))
+        let rest = self.middle.iter().try_fold(inner, |rest, part| {
+            let (_, rest) = rest?.split_once(&**part)?;
+            Some(Some(rest))
         });
-        behind.flatten().is_some()
+        rest.flatten().is_some()
     }
 }
 
-/// Whether the value, or one of several, is so.
-fn any_value(cell: &LogValue<'_>, is_so: impl Fn(&str) -> bool) -> bool {
+/// Returns `true` if the value, or one of several, meets the condition.
+fn any_value(cell: &LogValue<'_>, condition: impl Fn(&str) -> bool) -> bool {
     match cell {
         LogValue::Null => false,
-        LogValue::Text(text) => is_so(text),
-        LogValue::Number(number) => is_so(&number.to_string()),
-        LogValue::List(names) => names.iter().any(|name| is_so(name)),
+        LogValue::Text(text) => condition(text),
+        LogValue::Number(number) => condition(&number.to_string()),
+        LogValue::List(names) => names.iter().any(|name| condition(name)),
     }
 }
 
@@ -282,14 +269,19 @@ fn parse_field(key: &str) -> Result<LogField, LogFilterError> {
         let near =
             nearest(key, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
         LogFilterError(format!(
-            "there is no field `{key}`; allowed: status, held, {}{near}",
+            "unknown field `{key}`; allowed: status, held, {}{near}",
             names.join(", ")
         ))
     })
 }
 
+fn parse_number(text: &str) -> Result<f64, LogFilterError> {
+    text.parse()
+        .map_err(|_| LogFilterError(format!("`{text}` is not a number")))
+}
+
 fn parse_regex(text: &str) -> Result<Regex, LogFilterError> {
-    Regex::new(text).map_err(|error| LogFilterError(format!("no regular expression: {error}")))
+    Regex::new(text).map_err(|error| LogFilterError(format!("invalid regular expression: {error}")))
 }
 
 #[cfg(test)]
@@ -359,7 +351,8 @@ mod tests {
 
     #[test]
     fn many_stars_cost_no_more_than_few() {
-        let (stars, text) = ("*a".repeat(4_000), "a".repeat(3_999));
+        let stars = "*a".repeat(4_000);
+        let text = "a".repeat(3_999);
         for (pattern, text, matches) in [
             (format!("{stars}*"), text.clone(), false),
             (format!("{stars}*"), format!("{text}b"), false),
@@ -391,13 +384,13 @@ mod tests {
             ),
             (&[&["verdict=reject"], &["status=200"]], false),
         ] {
-            let sieve = LogFilterSet::new(
+            let filters = LogFilterSet::new(
                 groups
                     .iter()
                     .map(|any| any.iter().map(read).collect())
                     .collect(),
             );
-            assert_eq!(sieve.matches_line(LINE.as_bytes()), passes, "{groups:?}");
+            assert_eq!(filters.matches_line(LINE.as_bytes()), passes, "{groups:?}");
         }
         for (filter, holds) in [
             (LogFilter::contains(LogField::Url, "/x?"), true),
@@ -410,11 +403,11 @@ mod tests {
         ] {
             let words = format!("{filter:?}");
             let two = format!("{}\n{{\"no\":\"decision\"}}\n", LINE.replace('\n', " "));
-            let sifted = LogFilterSet::new(vec![vec![filter]])
+            let filtered = LogFilterSet::new(vec![vec![filter]])
                 .filter_lines(two.clone().into())
                 .await;
             assert_eq!(
-                sifted.len(),
+                filtered.len(),
                 if holds {
                     two.find('\n').unwrap() + 1
                 } else {
@@ -426,15 +419,15 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told() {
+    fn mistakes_are_reported() {
         for (text, part) in [
             ("", "write K=V"),
             ("verdict", "write K=V"),
             ("=x", "write K=V"),
             ("verdikt=x", "did you mean `verdict`?"),
             ("zzz=x", "allowed: status, held, ts, decision"),
-            ("status>many", "`many` is no number"),
-            ("url~(", "no regular expression"),
+            ("status>many", "`many` is not a number"),
+            ("url~(", "invalid regular expression"),
         ] {
             let error = LogFilter::parse(text).unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

@@ -1,9 +1,8 @@
-//! One line of the decision log: a JSON object with every field of operations.md, in that order, `null` where
-//! nothing is known; behind them, only where there are any, `source` (the option of that name), `shadow` (the verdicts
-//! in shadow that differ) and `trace` (the trace that the request belongs to).
+//! A line of the decision log: a JSON object with the fields of docs/decision-log.md in that order, `null` if a value is
+//! unknown. `source`, `shadow` and `trace` come last, and only if they have a value.
 //!
-//! Text from clients and origins is escaped here: besides what JSON asks for, DEL and the C1 controls, so that a
-//! line is harmless on a terminal.
+//! Text from clients and origins is escaped here. In addition to what JSON requires, DEL and the C1 controls are escaped,
+//! so that a line is harmless on a terminal.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -15,62 +14,102 @@ use crate::trace_context::TraceId;
 
 use super::QueryVisibility;
 
-/// What a line says. Durations are in microseconds here and in milliseconds on the line.
-#[derive(Debug)]
-pub(crate) struct LogLine<'r> {
-    pub(crate) ts: Rfc3339,
-    pub(crate) decision: &'r str,
-    pub(crate) crawler: Option<&'r str>,
-    pub(crate) stage: &'r str,
-    pub(crate) method: &'r str,
-    pub(crate) url: Option<&'r str>,
-    pub(crate) host: Option<&'r str>,
-    pub(crate) verdict: &'r str,
-    pub(crate) reason: &'r str,
-    pub(crate) rule: Option<&'r str>,
-    pub(crate) policy: Option<&'r str>,
-    pub(crate) revision: Option<&'r str>,
-    pub(crate) mode: &'r str,
-    pub(crate) held: Option<u32>,
-    pub(crate) origin_status: Option<u16>,
-    pub(crate) sent_status: Option<u16>,
-    pub(crate) content_type: Option<&'r str>,
-    pub(crate) bytes: u64,
-    pub(crate) dns: Option<u32>,
-    pub(crate) connect: Option<u32>,
-    pub(crate) tls: Option<u32>,
-    pub(crate) ttfb: Option<u32>,
-    pub(crate) address: Option<IpAddr>,
-    pub(crate) error: Option<&'r str>,
-    pub(crate) source: Option<&'r str>,
-    pub(crate) shadows: &'r [ShadowDifference<'r>],
-    pub(crate) trace: Option<TraceId>,
-    /// From here on for the `squid` format only.
-    pub(crate) outcome: LogOutcome,
-    pub(crate) subject: LogSubject,
-    /// Whether the crawler is one of those that are configured.
-    pub(crate) is_configured: bool,
-    pub(crate) client: Option<IpAddr>,
-    /// From the request's head to the end of the answer.
-    pub(crate) duration: Duration,
+/// Declares the fields of a line, in order: `Variant "key" field: Type => writer;`. The writer is a method of
+/// [`JsonObjectWriter`].
+macro_rules! log_fields {
+    ($($variant:ident $key:literal $field:ident: $type:ty => $write:ident;)+) => {
+        /// The values of a line. Durations are in microseconds here, and in milliseconds on the line.
+        #[derive(Debug)]
+        pub(crate) struct LogLine<'r> {
+            $(pub(crate) $field: $type,)+
+            /// The following fields are for the `squid` format only.
+            pub(crate) outcome: LogOutcome,
+            pub(crate) subject: LogSubject,
+            /// `true` if the crawler is configured.
+            pub(crate) is_configured: bool,
+            pub(crate) client: Option<IpAddr>,
+            /// From the request's head to the end of the response.
+            pub(crate) duration: Duration,
+        }
+
+        impl LogLine<'_> {
+            /// Appends the line and its line feed.
+            pub(crate) fn render(&self, query: QueryVisibility, out: &mut Vec<u8>) {
+                out.reserve(TYPICAL_LINE_BYTES);
+                let mut object = JsonObjectWriter::begin(query, out);
+                $(object.$write(key!($key), self.$field);)+
+                object.end();
+                out.push(b'\n');
+            }
+        }
+
+        /// A field of the log.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum LogField {
+            $($variant,)+
+        }
+
+        impl LogField {
+            /// Every field with its key, in the order of a line.
+            pub(crate) const ALL: [(Self, &'static str); [$($key),+].len()] =
+                [$((Self::$variant, $key)),+];
+        }
+    };
 }
 
-/// What became of a request, as coarsely as Squid tells it.
+/// A key with the preceding comma and the colon. Keys need no escapes.
+macro_rules! key {
+    ($name:literal) => {
+        concat!(",\"", $name, "\":").as_bytes()
+    };
+}
+
+log_fields! {
+    Ts "ts" ts: Rfc3339 => write_time;
+    Decision "decision" decision: &'r str => write_name;
+    Crawler "crawler" crawler: Option<&'r str> => write_name;
+    Stage "stage" stage: &'r str => write_name;
+    Method "method" method: &'r str => write_short_text;
+    Url "url" url: Option<&'r str> => write_url;
+    Host "host" host: Option<&'r str> => write_text;
+    Verdict "verdict" verdict: &'r str => write_name;
+    Reason "reason" reason: &'r str => write_name;
+    Rule "rule" rule: Option<&'r str> => write_name;
+    Policy "policy" policy: Option<&'r str> => write_name;
+    Revision "revision" revision: Option<&'r str> => write_name;
+    Mode "mode" mode: &'r str => write_name;
+    HeldMs "held_ms" held: Option<u32> => write_millis;
+    OriginStatus "origin_status" origin_status: Option<u16> => write_status;
+    SentStatus "sent_status" sent_status: Option<u16> => write_status;
+    ContentType "content_type" content_type: Option<&'r str> => write_short_text;
+    Bytes "bytes" bytes: u64 => write_number;
+    DnsMs "dns_ms" dns: Option<u32> => write_millis;
+    ConnectMs "connect_ms" connect: Option<u32> => write_millis;
+    TlsMs "tls_ms" tls: Option<u32> => write_millis;
+    TtfbMs "ttfb_ms" ttfb: Option<u32> => write_millis;
+    Address "address" address: Option<IpAddr> => write_address;
+    Error "error" error: Option<&'r str> => write_name;
+    Source "source" source: Option<&'r str> => write_text_if_some;
+    Shadow "shadow" shadows: &'r [ShadowDifference<'r>] => write_shadows_if_any;
+    Trace "trace" trace: Option<TraceId> => write_display_if_some;
+}
+
+/// The outcome of a request in the coarse terms of Squid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogOutcome {
-    /// It was let through.
+    /// It was allowed.
     Allowed,
     /// The proxy refused it.
     Refused,
-    /// The origin, or the way to it, failed; or the proxy did.
+    /// The origin, the connection to it, or the proxy failed.
     Failed,
-    /// The origin did not answer in time.
+    /// The origin did not respond in time.
     TimedOut,
-    /// What came was no request.
+    /// The client sent no valid request.
     Unparsed,
 }
 
-/// What a request is about, beside its URL and host.
+/// The target of a request, besides its URL and host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LogSubject {
     Unknown,
@@ -78,7 +117,7 @@ pub(crate) enum LogSubject {
     Tunnel { port: u16 },
 }
 
-/// A shadow that decides otherwise.
+/// The decision of a shadow that differs from the active one.
 #[derive(Debug)]
 pub(crate) struct ShadowDifference<'r> {
     pub(crate) rule: Option<&'r str>,
@@ -88,61 +127,13 @@ pub(crate) struct ShadowDifference<'r> {
     pub(crate) reason: &'r str,
 }
 
-/// What stands for a query that is not shown.
+/// Replaces a query that is not shown.
 pub(crate) const REDACTED: &str = "?redacted";
 
-/// How much of a method or content type is shown: both are ASCII, and as long as a client or origin likes.
+/// The maximum length of a method or content type: both are ASCII, and clients and origins choose their length.
 const MAX_SHOWN: usize = 128;
-/// Most lines are shorter.
+/// The initial capacity for a line; most are shorter.
 const TYPICAL_LINE_BYTES: usize = 1 << 10;
-
-/// A key as it is written, with the comma before it and the colon behind. Keys are names of ours: nothing to escape.
-macro_rules! key {
-    ($name:literal) => {
-        concat!(",\"", $name, "\":").as_bytes()
-    };
-}
-
-impl LogLine<'_> {
-    /// Appends the line and its line feed.
-    pub(crate) fn render(&self, query: QueryVisibility, out: &mut Vec<u8>) {
-        out.reserve(TYPICAL_LINE_BYTES);
-        let mut object = JsonObjectWriter::begin(out);
-        object.write_time(key!("ts"), self.ts);
-        object.write_name(key!("decision"), Some(self.decision));
-        object.write_name(key!("crawler"), self.crawler);
-        object.write_name(key!("stage"), Some(self.stage));
-        object.write_text(key!("method"), Some(truncate(self.method)));
-        object.write_url(self.url, query);
-        object.write_text(key!("host"), self.host);
-        object.write_name(key!("verdict"), Some(self.verdict));
-        object.write_name(key!("reason"), Some(self.reason));
-        object.write_name(key!("rule"), self.rule);
-        object.write_name(key!("policy"), self.policy);
-        object.write_name(key!("revision"), self.revision);
-        object.write_name(key!("mode"), Some(self.mode));
-        object.write_millis(key!("held_ms"), self.held);
-        object.write_number(key!("origin_status"), self.origin_status.map(u64::from));
-        object.write_number(key!("sent_status"), self.sent_status.map(u64::from));
-        object.write_text(key!("content_type"), self.content_type.map(truncate));
-        object.write_number(key!("bytes"), Some(self.bytes));
-        object.write_millis(key!("dns_ms"), self.dns);
-        object.write_millis(key!("connect_ms"), self.connect);
-        object.write_millis(key!("tls_ms"), self.tls);
-        object.write_millis(key!("ttfb_ms"), self.ttfb);
-        object.write_address(key!("address"), self.address);
-        object.write_name(key!("error"), self.error);
-        if self.source.is_some() {
-            object.write_text(key!("source"), self.source);
-        }
-        object.write_shadows(self.shadows);
-        if self.trace.is_some() {
-            object.write_display(key!("trace"), self.trace);
-        }
-        object.end();
-        out.push(b'\n');
-    }
-}
 
 pub(super) fn truncate(text: &str) -> &str {
     text.get(..MAX_SHOWN).unwrap_or(text)
@@ -150,19 +141,21 @@ pub(super) fn truncate(text: &str) -> &str {
 
 /// A JSON object that is being written. Writing to a `Vec` cannot fail.
 struct JsonObjectWriter<'o> {
+    query: QueryVisibility,
     out: &'o mut Vec<u8>,
     begin: usize,
 }
 
 impl<'o> JsonObjectWriter<'o> {
-    fn begin(out: &'o mut Vec<u8>) -> Self {
+    fn begin(query: QueryVisibility, out: &'o mut Vec<u8>) -> Self {
         Self {
+            query,
             begin: out.len(),
             out,
         }
     }
 
-    /// Each key has put a comma before itself; the first one's is the brace.
+    /// Each key starts with a comma; that of the first one is replaced by the brace.
     fn end(self) {
         if let Some(first) = self.out.get_mut(self.begin) {
             *first = b'{';
@@ -170,7 +163,7 @@ impl<'o> JsonObjectWriter<'o> {
         self.out.push(b'}');
     }
 
-    /// Inline, since a key's length is known then.
+    /// Inline, so that the length of the key is a constant.
     #[inline(always)]
     fn write_key(&mut self, key: &[u8]) {
         self.out.extend_from_slice(key);
@@ -180,30 +173,28 @@ impl<'o> JsonObjectWriter<'o> {
         self.out.extend_from_slice(b"null");
     }
 
-    fn write_shadows(&mut self, shadows: &[ShadowDifference<'_>]) {
-        for (place, shadow) in shadows.iter().enumerate() {
-            if place == 0 {
-                self.write_key(key!("shadow"));
+    #[inline(always)]
+    fn write_number(&mut self, key: &[u8], value: u64) {
+        self.write_key(key);
+        write_decimal(value, self.out);
+    }
+
+    #[inline(always)]
+    fn write_status(&mut self, key: &[u8], status: Option<u16>) {
+        match status {
+            Some(status) => self.write_number(key, status.into()),
+            None => {
+                self.write_key(key);
+                self.write_null();
             }
-            self.out.push(if place == 0 { b'[' } else { b',' });
-            let mut object = JsonObjectWriter::begin(self.out);
-            object.write_text(key!("rule"), shadow.rule);
-            object.write_text(key!("policy"), shadow.policy);
-            object.write_text(key!("verdict"), Some(shadow.verdict));
-            object.write_text(key!("stage"), Some(shadow.stage));
-            object.write_text(key!("reason"), Some(shadow.reason));
-            object.end();
-        }
-        if !shadows.is_empty() {
-            self.out.push(b']');
         }
     }
 
     #[inline(always)]
-    fn write_number(&mut self, key: &[u8], value: Option<u64>) {
+    fn write_millis(&mut self, key: &[u8], micros: Option<u32>) {
         self.write_key(key);
-        match value {
-            Some(value) => write_decimal(value, self.out),
+        match micros {
+            Some(micros) => write_thousandths(micros, self.out),
             None => self.write_null(),
         }
     }
@@ -215,17 +206,51 @@ impl<'o> JsonObjectWriter<'o> {
         self.out.push(b'"');
     }
 
-    /// A word of ours, or a name whose characters were checked where it was read: nothing to escape.
+    /// Writes a constant, or a name whose characters were checked when it was parsed: nothing to escape.
     #[inline(always)]
-    fn write_name(&mut self, key: &[u8], value: Option<&str>) {
+    fn write_name<'n>(&mut self, key: &[u8], value: impl Into<Option<&'n str>>) {
         self.write_key(key);
-        match value {
+        match value.into() {
             Some(value) => {
                 self.out.push(b'"');
                 self.out.extend_from_slice(value.as_bytes());
                 self.out.push(b'"');
             }
             None => self.write_null(),
+        }
+    }
+
+    #[inline(always)]
+    fn write_text<'t>(&mut self, key: &[u8], value: impl Into<Option<&'t str>>) {
+        self.write_key(key);
+        match value.into() {
+            Some(value) => self.write_quoted(&[value]),
+            None => self.write_null(),
+        }
+    }
+
+    #[inline(always)]
+    fn write_text_if_some(&mut self, key: &[u8], value: Option<&str>) {
+        if value.is_some() {
+            self.write_text(key, value);
+        }
+    }
+
+    #[inline(always)]
+    fn write_short_text<'t>(&mut self, key: &[u8], value: impl Into<Option<&'t str>>) {
+        self.write_text(key, value.into().map(truncate));
+    }
+
+    fn write_url(&mut self, key: &[u8], url: Option<&str>) {
+        self.write_key(key);
+        match (url.map(|url| (url, url.split_once('?'))), self.query) {
+            (None, _) => self.write_null(),
+            (Some((_, Some((before, _)))), QueryVisibility::Redacted) => {
+                self.write_quoted(&[before, REDACTED])
+            }
+            (Some((url, _)), QueryVisibility::Shown | QueryVisibility::Redacted) => {
+                self.write_quoted(&[url])
+            }
         }
     }
 
@@ -241,7 +266,7 @@ impl<'o> JsonObjectWriter<'o> {
         self.out.push(b'"');
     }
 
-    /// Anything else that has nothing to escape.
+    /// Writes another value with nothing to escape.
     fn write_display(&mut self, key: &[u8], value: Option<impl Display>) {
         self.write_key(key);
         match value {
@@ -250,34 +275,28 @@ impl<'o> JsonObjectWriter<'o> {
         }
     }
 
-    #[inline(always)]
-    fn write_millis(&mut self, key: &[u8], micros: Option<u32>) {
-        self.write_key(key);
-        match micros {
-            Some(micros) => write_thousandths(micros, self.out),
-            None => self.write_null(),
+    fn write_display_if_some(&mut self, key: &[u8], value: Option<impl Display>) {
+        if value.is_some() {
+            self.write_display(key, value);
         }
     }
 
-    #[inline(always)]
-    fn write_text(&mut self, key: &[u8], value: Option<&str>) {
-        self.write_key(key);
-        match value {
-            Some(value) => self.write_quoted(&[value]),
-            None => self.write_null(),
+    fn write_shadows_if_any(&mut self, key: &[u8], shadows: &[ShadowDifference<'_>]) {
+        for (place, shadow) in shadows.iter().enumerate() {
+            if place == 0 {
+                self.write_key(key);
+            }
+            self.out.push(if place == 0 { b'[' } else { b',' });
+            let mut object = JsonObjectWriter::begin(self.query, self.out);
+            object.write_text(key!("rule"), shadow.rule);
+            object.write_text(key!("policy"), shadow.policy);
+            object.write_text(key!("verdict"), shadow.verdict);
+            object.write_text(key!("stage"), shadow.stage);
+            object.write_text(key!("reason"), shadow.reason);
+            object.end();
         }
-    }
-
-    fn write_url(&mut self, url: Option<&str>, query: QueryVisibility) {
-        self.write_key(key!("url"));
-        match (url.map(|url| (url, url.split_once('?'))), query) {
-            (None, _) => self.write_null(),
-            (Some((_, Some((before, _)))), QueryVisibility::Redacted) => {
-                self.write_quoted(&[before, REDACTED])
-            }
-            (Some((url, _)), QueryVisibility::Shown | QueryVisibility::Redacted) => {
-                self.write_quoted(&[url])
-            }
+        if !shadows.is_empty() {
+            self.out.push(b']');
         }
     }
 
@@ -290,10 +309,11 @@ impl<'o> JsonObjectWriter<'o> {
     }
 }
 
-/// A number in decimal digits.
+/// Writes a number in decimal digits.
 fn write_decimal(number: u64, out: &mut Vec<u8>) {
     let mut digits = [b'0'; 20];
-    let (mut rest, mut used) = (number, 0);
+    let mut rest = number;
+    let mut used = 0;
     for digit in digits.iter_mut().rev() {
         *digit = b'0' + (rest % 10) as u8;
         rest /= 10;
@@ -305,22 +325,16 @@ fn write_decimal(number: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(digits.get(digits.len() - used..).unwrap_or_default());
 }
 
-/// A thousandth of a number, with three places: `2.400`.
+/// Writes a thousandth of a number, with three decimals: `2.400`.
 fn write_thousandths(number: u32, out: &mut Vec<u8>) {
     write_decimal((number / 1_000).into(), out);
     let [hundreds, tens, ones] = [100, 10, 1].map(|place| b'0' + (number / place % 10) as u8);
     out.extend_from_slice(&[b'.', hundreds, tens, ones]);
 }
 
-/// Nearly all text is printable ASCII and is copied whole. Bytes are looked at many at a time.
+/// Nearly all text is printable ASCII and is copied as a whole. The check processes many bytes at a time.
 fn write_escaped(text: &str, out: &mut Vec<u8>) {
-    let harmless = |byte: &u8| matches!(byte, 0x20..=0x7e) & (*byte != b'"') & (*byte != b'\\');
-    let all = |bytes: &[u8]| {
-        bytes
-            .iter()
-            .fold(true, |so_far, byte| so_far & harmless(byte))
-    };
-    if text.as_bytes().chunks(64).all(all) {
+    if text.as_bytes().chunks(64).all(needs_no_escapes) {
         return out.extend_from_slice(text.as_bytes());
     }
     for character in text.chars() {
@@ -334,13 +348,22 @@ fn write_escaped(text: &str, out: &mut Vec<u8>) {
     }
 }
 
+#[inline(always)]
+fn needs_no_escapes(bytes: &[u8]) -> bool {
+    bytes.iter().fold(true, |so_far, byte| {
+        so_far & matches!(byte, 0x20..=0x7e) & (*byte != b'"') & (*byte != b'\\')
+    })
+}
+
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
     fn escaped(text: &str) -> String {
         let mut out = Vec::new();
-        JsonObjectWriter::begin(&mut out).write_quoted(&[text]);
+        JsonObjectWriter::begin(QueryVisibility::Shown, &mut out).write_quoted(&[text]);
         String::from_utf8(out).unwrap()
     }
 
@@ -399,10 +422,139 @@ mod tests {
             ),
         ] {
             let mut out = Vec::new();
-            let mut object = JsonObjectWriter::begin(&mut out);
-            object.write_url(Some(url), query);
+            let mut object = JsonObjectWriter::begin(query, &mut out);
+            object.write_url(key!("url"), Some(url));
             object.end();
             assert_eq!(String::from_utf8(out).unwrap(), format!("{{{shown}}}"));
         }
+    }
+
+    /// Renders the lines of `tests/ledger_files/decisions.jsonl` and `decisions.squid`.
+    fn sample_lines(write: &mut dyn FnMut(&LogLine<'_>, QueryVisibility)) {
+        let time = |millis| Rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
+        let shadows = [
+            ShadowDifference {
+                rule: Some("no-cgi"),
+                policy: None,
+                verdict: "reject",
+                stage: "request",
+                reason: "rule",
+            },
+            ShadowDifference {
+                rule: None,
+                policy: Some("next"),
+                verdict: "allow",
+                stage: "response",
+                reason: "default",
+            },
+        ];
+        let full = LogLine {
+            ts: time(1_767_225_600_125),
+            decision: "9f3c01ab-1f",
+            crawler: Some("news-bot"),
+            stage: "response",
+            method: "GET",
+            url: Some("http://www.example.com/a?b=\"c\\d\"&e=\u{9b}[2J\u{7f}\u{1b}\u{e4}\u{1f600}"),
+            host: Some("www.example.com"),
+            verdict: "shadow_reject",
+            reason: "rule",
+            rule: Some("next/no-pdf"),
+            policy: Some("acme"),
+            revision: Some("3f9c2a1b"),
+            mode: "shadow",
+            held: Some(1_250_000),
+            origin_status: Some(200),
+            sent_status: Some(200),
+            content_type: Some("text/html"),
+            bytes: u64::MAX,
+            dns: Some(0),
+            connect: Some(7),
+            tls: Some(1_234),
+            ttfb: Some(u32::MAX),
+            address: Some([192, 0, 2, 7].into()),
+            error: Some("client_left"),
+            source: Some("sitemap \u{85}"),
+            shadows: &shadows,
+            trace: TraceId::new([0xab; 16]),
+            outcome: LogOutcome::Allowed,
+            subject: LogSubject::Url { scheme: "http" },
+            is_configured: true,
+            client: Some([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()),
+            duration: Duration::from_millis(1_345),
+        };
+        write(&full, QueryVisibility::Shown);
+        write(&full, QueryVisibility::Redacted);
+        let long = "x".repeat(200);
+        let sparse = LogLine {
+            ts: time(0),
+            crawler: None,
+            method: &long,
+            url: None,
+            host: None,
+            verdict: "reject",
+            reason: "bad_request",
+            rule: None,
+            policy: None,
+            revision: None,
+            mode: "enforce",
+            held: None,
+            origin_status: None,
+            sent_status: None,
+            content_type: None,
+            bytes: 0,
+            dns: None,
+            connect: None,
+            tls: None,
+            ttfb: None,
+            address: None,
+            error: None,
+            source: None,
+            shadows: &[],
+            trace: None,
+            outcome: LogOutcome::Unparsed,
+            subject: LogSubject::Unknown,
+            is_configured: false,
+            client: None,
+            duration: Duration::ZERO,
+            ..full
+        };
+        write(&sparse, QueryVisibility::Shown);
+        let tunnel = LogLine {
+            method: "CONNECT",
+            host: Some("h.test"),
+            crawler: Some("anonymous"),
+            address: Some([0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()),
+            subject: LogSubject::Tunnel { port: 443 },
+            outcome: LogOutcome::TimedOut,
+            sent_status: Some(504),
+            source: Some(""),
+            shadows: &shadows[..1],
+            ..sparse
+        };
+        write(&tunnel, QueryVisibility::Shown);
+        let refused = LogLine {
+            method: "GET",
+            subject: LogSubject::Url { scheme: "https" },
+            outcome: LogOutcome::Refused,
+            origin_status: Some(404),
+            sent_status: Some(451),
+            content_type: Some(&long),
+            ..tunnel
+        };
+        write(&refused, QueryVisibility::Shown);
+    }
+
+    #[test]
+    fn lines_are_those_of_version_0_1_0() {
+        let mut json = Vec::new();
+        let mut squid = Vec::new();
+        sample_lines(&mut |line, query| {
+            line.render(query, &mut json);
+            super::super::squid::render(line, query, &mut squid);
+        });
+        let expected = include_str!("../../../tests/ledger_files/decisions.jsonl");
+        assert_eq!(String::from_utf8(json).unwrap(), expected);
+        let expected = include_str!("../../../tests/ledger_files/decisions.squid");
+        assert_eq!(String::from_utf8(squid).unwrap(), expected);
     }
 }

@@ -1,13 +1,14 @@
-//! What lies between the workers and the log's writer: a buffer for each worker, one bound over all of them.
+//! The queue between the workers and the log's writer: a buffer for each worker, with a common limit.
 //!
-//! A worker locks only its own buffer, which nobody else holds but the writer for the moment of a swap.
+//! A worker locks only its own buffer, which otherwise only the writer locks, for the duration of a swap.
 
 use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::Thread;
 use std::time::{Duration, Instant};
 
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use prometheus::IntCounter;
 use tokio::sync::Notify;
 
@@ -15,34 +16,34 @@ use crate::clock::Clock;
 
 use super::{LogCloseResult, LogFullAction};
 
-/// Buffers; workers beyond this number share them.
+/// The number of buffers; further workers share them.
 const BUFFERS: usize = 16;
-/// Bytes of lines for the tap alone that may wait.
+/// The maximum number of bytes of lines that only the tap receives.
 const TAP_BYTES: usize = 2 << 20;
-/// For how long a write may take nothing before that is warned of.
+/// The time without progress of a write after which a warning is shown.
 const STALL_WARNING: Duration = Duration::from_secs(5);
-/// For how long a loss is warned of.
+/// The time for which a loss of lines is shown as a warning.
 const LOSS_WARNING: Duration = Duration::from_secs(60);
-/// Losses are told once none came for so long, or when the first of them is so old.
+/// Losses are logged once none has occurred for this time, or when the first of them is [`MAX_REPORT_DELAY`] old.
 const QUIET_PERIOD: Duration = Duration::from_secs(1);
 const MAX_REPORT_DELAY: Duration = Duration::from_secs(10);
 
 thread_local! {
-    /// The buffer of this thread, plus one; 0 is none yet.
+    /// The buffer of this thread, plus one; 0 if it has none yet.
     static BUFFER: Cell<usize> = const { Cell::new(0) };
 }
 static NEXT_BUFFER: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Debug)]
 pub(super) struct LogQueue {
-    /// What waits to be written, in the writer's hands too.
+    /// Lines for the destination, including those that the writer has taken.
     lines: LineBuffers,
-    /// What waits for the tap alone.
+    /// Lines for the tap only.
     tap_only: LineBuffers,
-    /// Lines that the tap should have had, and that were lost before they came to the writer.
+    /// The number of lines for the tap that were lost before they reached the writer.
     tap_missed: AtomicU64,
     on_full: LogFullAction,
-    /// Set by the first line after the writer last looked.
+    /// Set by the first line after the writer last checked.
     pending: AtomicBool,
     /// Set before the buffers are emptied for the last time.
     ended: AtomicBool,
@@ -53,26 +54,26 @@ pub(super) struct LogQueue {
     dropped: IntCounter,
     clock: Clock,
     opened_at: Instant,
-    /// Milliseconds from `opened` to the last loss, plus one; 0 is never.
+    /// Milliseconds from `opened_at` to the last loss, plus one; 0 is never.
     last_loss: AtomicU64,
-    /// The same for the first loss that nobody was told of.
+    /// The time of the first loss that was not logged yet, in the form of `last_loss`.
     first_unreported_loss: AtomicU64,
     lost_lines: AtomicU64,
     reported_losses: AtomicU64,
-    /// The same for the last time that a write under way began, or took something; 0 is none under way.
+    /// The time of the start or the last progress of the current write, in the form of `last_loss`; 0 without a write.
     write_progress_at: AtomicU64,
 }
 
-/// A buffer for each worker, and one bound over all of them.
+/// A buffer for each worker, with a common limit.
 #[derive(Debug)]
 struct LineBuffers {
     buffers: [Mutex<Vec<u8>>; BUFFERS],
-    /// Bytes that wait.
+    /// The number of waiting bytes.
     waiting: AtomicUsize,
     capacity: usize,
 }
 
-/// Whether a line was taken.
+/// The result of adding a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PushOutcome {
     Queued,
@@ -97,7 +98,7 @@ impl LineBuffers {
         let Some(buffer) = self.buffers.get(thread_buffer_index()) else {
             return PushOutcome::Lost;
         };
-        let mut buffer = lock(buffer);
+        let mut buffer = buffer.lock();
         if ended.load(Ordering::Acquire) {
             return PushOutcome::Lost;
         }
@@ -109,10 +110,10 @@ impl LineBuffers {
         PushOutcome::Queued
     }
 
-    /// Moves what waits to the end of `batch`. `spare` is an empty buffer to swap with.
+    /// Moves all waiting lines to the end of `batch`. `spare` is an empty buffer to swap with.
     fn collect(&self, batch: &mut Vec<u8>, spare: &mut Vec<u8>) {
         for buffer in &self.buffers {
-            std::mem::swap(&mut *lock(buffer), spare);
+            std::mem::swap(&mut *buffer.lock(), spare);
             batch.append(spare);
         }
     }
@@ -122,30 +123,30 @@ impl LineBuffers {
     }
 }
 
-/// When losses are told of.
+/// When losses are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LossReportTiming {
-    /// Once they are over, or go on for long.
+    /// Once they are over, or have lasted long.
     Settled,
-    /// Now: nothing will be told later.
+    /// Now: the log is closed.
     Final,
 }
 
-/// Whether there are losses that the operator has not been told of.
+/// `Some` if there are losses that were not logged yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnreportedLosses {
     None,
     Some,
 }
 
-/// What the writer and those who wait for it tell each other.
+/// The state shared by the writer and those who wait for it.
 #[derive(Debug, Default)]
 struct LogQueueState {
-    /// Flushes that were asked for, and how many of them are done.
+    /// The number of requested flushes, and how many of them are done.
     flushes_requested: u64,
     flushes_done: u64,
     phase: LogPhase,
-    /// Why the last write failed.
+    /// The error of the last write.
     failing: Option<String>,
 }
 
@@ -157,7 +158,7 @@ pub(super) enum LogPhase {
     Ended,
 }
 
-/// What the writer is asked to do now.
+/// The current task of the writer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WriterOrders {
     pub(super) phase: LogPhase,
@@ -165,7 +166,7 @@ pub(super) struct WriterOrders {
     pub(super) urgency: WriterUrgency,
 }
 
-/// Whether the writer may wait a little for more lines.
+/// The urgency of writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriterUrgency {
     None,
@@ -202,7 +203,7 @@ impl LogQueue {
         }
     }
 
-    /// Tells whom to wake.
+    /// Sets the thread to wake.
     pub(super) fn set_writer(&self, thread: &Thread) {
         let _ = self.writer.set(thread.clone());
     }
@@ -218,7 +219,7 @@ impl LogQueue {
         PushOutcome::Queued
     }
 
-    /// Appends a line for the tap alone. It never waits, and a loss is nobody's but the tap's.
+    /// Appends a line for the tap only. Never waits; a lost line is missing only in the tap.
     pub(super) fn push_for_tap(&self, render: impl FnOnce(&mut Vec<u8>)) {
         if self.tap_only.is_full() || self.tap_only.push(&self.ended, render) == PushOutcome::Lost {
             return self.record_tap_miss();
@@ -226,7 +227,7 @@ impl LogQueue {
         self.announce();
     }
 
-    /// Notes a line that the tap will not get.
+    /// Counts a line that the tap will not receive.
     fn record_tap_miss(&self) {
         self.tap_missed.fetch_add(1, Ordering::Relaxed);
     }
@@ -249,7 +250,7 @@ impl LogQueue {
 
     pub(super) async fn wait_if_full(&self) {
         while self.on_full == LogFullAction::Wait && self.is_full() {
-            // Made before the second look: a wake-up between look and wait is not missed.
+            // Created before the second check, so that a notification between check and wait is not missed.
             let notified = self.room.notified();
             if !self.is_full() {
                 return;
@@ -258,7 +259,7 @@ impl LogQueue {
         }
     }
 
-    /// Counts lines that are lost, and notes when.
+    /// Counts lost lines, and records when.
     pub(super) fn record_lost(&self, lines: usize) {
         if lines == 0 {
             return;
@@ -275,7 +276,7 @@ impl LogQueue {
         self.lost_lines.fetch_add(lines as u64, Ordering::Release);
     }
 
-    /// This moment, in milliseconds plus one.
+    /// Returns the current time in milliseconds since `opened_at`, plus one.
     fn now_stamp(&self) -> u64 {
         let since = self
             .clock
@@ -285,7 +286,7 @@ impl LogQueue {
         u64::try_from(since).unwrap_or(u64::MAX - 1) + 1
     }
 
-    /// How long ago a moment was that is kept in milliseconds plus one; `None` for never.
+    /// Returns the age of such a time; `None` for never.
     fn stamp_age(&self, moment: &AtomicU64) -> Option<Duration> {
         let ms = moment.load(Ordering::SeqCst).checked_sub(1)?;
         Some(
@@ -296,7 +297,7 @@ impl LogQueue {
     }
 
     pub(super) fn warning(&self) -> Option<String> {
-        if let Some(failure) = &self.state().failing {
+        if let Some(failure) = &self.state.lock().failing {
             return Some(format!("cannot be written: {failure}"));
         }
         if let Some(stuck) = self
@@ -321,23 +322,23 @@ impl LogQueue {
         })
     }
 
-    /// For how long the write that is under way has taken nothing; none if none is.
+    /// Returns how long the current write has made no progress; `None` without a current write.
     pub(super) fn write_stalled_for(&self) -> Option<Duration> {
         self.stamp_age(&self.write_progress_at)
     }
 
     pub(super) fn flush(&self, within: Duration) -> LogCloseResult {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.flushes_requested += 1;
         let mine = state.flushes_requested;
-        self.wait_while(state, within, |state| {
+        self.wait_while(&mut state, within, |state| {
             state.flushes_done < mine && state.phase != LogPhase::Ended
         })
     }
 
-    /// Asks the writer to write what is left and to end.
+    /// Requests that the writer writes what is left and ends.
     pub(super) fn request_close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.phase == LogPhase::Open {
             state.phase = LogPhase::Closing;
         }
@@ -347,42 +348,35 @@ impl LogQueue {
 
     pub(super) fn close(&self, within: Duration) -> LogCloseResult {
         self.request_close();
-        let state = self.state();
-        self.wait_while(state, within, |state| state.phase != LogPhase::Ended)
+        let mut state = self.state.lock();
+        self.wait_while(&mut state, within, |state| state.phase != LogPhase::Ended)
     }
 
     fn wait_while(
         &self,
-        state: MutexGuard<'_, LogQueueState>,
+        state: &mut MutexGuard<'_, LogQueueState>,
         within: Duration,
-        mut waits: impl FnMut(&mut LogQueueState) -> bool,
+        condition: impl FnMut(&mut LogQueueState) -> bool,
     ) -> LogCloseResult {
         self.wake();
-        let waited = self
-            .progress
-            .wait_timeout_while(state, within, |state| waits(state));
-        let (_state, timeout) = waited.unwrap_or_else(PoisonError::into_inner);
-        if timeout.timed_out() {
+        let waited = self.progress.wait_while_for(state, condition, within);
+        if waited.timed_out() {
             LogCloseResult::TimedOut
         } else {
             LogCloseResult::Done
         }
     }
 
-    /// Bytes that wait for the writer or are in its hands.
+    /// The number of bytes that wait for the writer or that it has taken.
     pub(super) fn waiting(&self) -> usize {
         self.lines.waiting.load(Ordering::Acquire)
     }
-
-    fn state(&self) -> MutexGuard<'_, LogQueueState> {
-        lock(&self.state)
-    }
 }
 
-/// The writer's side.
+/// The methods for the writer.
 impl LogQueue {
     pub(super) fn orders(&self) -> WriterOrders {
-        let state = self.state();
+        let state = self.state.lock();
         let urgent =
             if state.phase != LogPhase::Open || state.flushes_requested > state.flushes_done {
                 WriterUrgency::Now
@@ -398,15 +392,15 @@ impl LogQueue {
         }
     }
 
-    /// From now on lines are lost; to be called before the last [`Self::collect`].
+    /// Rejects further lines; to be called before the last [`Self::collect`].
     pub(super) fn stop_accepting(&self) {
         self.ended.store(true, Ordering::Release);
     }
 
-    /// Moves what waits in the buffers to the end of `batch`, and what waits for the tap alone to that of `aside`. `spare`
-    /// is an empty buffer to swap with.
+    /// Moves waiting lines to the end of `batch`, and those for the tap only to the end of `aside`. `spare` is an empty
+    /// buffer to swap with.
     pub(super) fn collect(&self, batch: &mut Vec<u8>, aside: &mut Vec<u8>, spare: &mut Vec<u8>) {
-        // First, so that a line which comes behind the collector's back sets it again.
+        // First, so that a line that arrives during the collection sets it again.
         self.pending.store(false, Ordering::Release);
         self.lines.collect(batch, spare);
         let before = aside.len();
@@ -414,12 +408,12 @@ impl LogQueue {
         self.tap_only.release(aside.len() - before);
     }
 
-    /// How many lines the tap has missed since this was asked last.
+    /// Returns the number of lines that the tap has missed since the last call.
     pub(super) fn take_tap_missed(&self) -> u64 {
         self.tap_missed.swap(0, Ordering::Relaxed)
     }
 
-    /// Gives back the room of bytes that were written or given up.
+    /// Frees the space of bytes that were written or given up.
     pub(super) fn release(&self, bytes: usize) {
         self.lines.release(bytes);
         if self.on_full == LogFullAction::Wait && !self.is_full() {
@@ -427,25 +421,25 @@ impl LogQueue {
         }
     }
 
-    /// A write begins, or has taken something.
+    /// Records that a write begins, or has made progress.
     pub(super) fn mark_writing(&self) {
         self.write_progress_at
             .store(self.now_stamp(), Ordering::SeqCst);
     }
 
-    /// No write is under way any more.
+    /// Records that no write is in progress.
     pub(super) fn mark_idle(&self) {
         self.write_progress_at.store(0, Ordering::SeqCst);
     }
 
-    /// Whether lines that cannot be written are kept for another try.
-    pub(super) fn keeps_failed_lines(&self, life: LogPhase) -> bool {
-        self.on_full == LogFullAction::Wait && life == LogPhase::Open
+    /// Returns `true` if lines that cannot be written are kept for another attempt.
+    pub(super) fn keeps_failed_lines(&self, phase: LogPhase) -> bool {
+        self.on_full == LogFullAction::Wait && phase == LogPhase::Open
     }
 
-    /// Notes how the last write ended, and tells the operator when that changes.
+    /// Records the result of the last write, and logs when it changes.
     pub(super) fn set_failure(&self, failure: Option<String>) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.failing.is_none() && failure.is_none() {
             return;
         }
@@ -453,27 +447,27 @@ impl LogQueue {
         drop(state);
         match (before, failure, self.on_full) {
             (None, Some(error), LogFullAction::Drop) => {
-                tracing::error!("decision log: it cannot be written, its lines are lost: {error}");
+                tracing::error!("decision log: cannot be written, lines are lost: {error}");
             }
             (None, Some(error), LogFullAction::Wait) => {
-                tracing::error!("decision log: it cannot be written, requests wait: {error}");
+                tracing::error!("decision log: cannot be written, requests wait: {error}");
             }
-            (Some(_), None, _) => tracing::info!("decision log: it is written again"),
+            (Some(_), None, _) => tracing::info!("decision log: can be written again"),
             (Some(_), Some(_), _) | (None, None, _) => {}
         }
     }
 
-    /// Whether [`Self::take_losses_to_report`] will have something to say.
+    /// Returns whether [`Self::take_losses_to_report`] will return something.
     pub(super) fn unreported_losses(&self) -> UnreportedLosses {
-        let told = self.reported_losses.load(Ordering::Relaxed);
-        if self.lost_lines.load(Ordering::Acquire) == told {
+        let reported = self.reported_losses.load(Ordering::Relaxed);
+        if self.lost_lines.load(Ordering::Acquire) == reported {
             UnreportedLosses::None
         } else {
             UnreportedLosses::Some
         }
     }
 
-    /// The lines that were lost since this was asked last, if it is time to tell.
+    /// Returns the number of lines lost since the last call, if it is time to log it.
     pub(super) fn take_losses_to_report(&self, when: LossReportTiming) -> Option<u64> {
         if self.unreported_losses() == UnreportedLosses::None
             || (when == LossReportTiming::Settled && !self.is_time_to_report())
@@ -492,12 +486,12 @@ impl LogQueue {
         let old = self
             .stamp_age(&self.first_unreported_loss)
             .is_none_or(|age| age >= MAX_REPORT_DELAY);
-        old || (over && self.state().failing.is_none())
+        old || (over && self.state.lock().failing.is_none())
     }
 
-    /// Tells who waits that the orders were carried out.
+    /// Notifies waiters that the orders were carried out.
     pub(super) fn complete(&self, orders: WriterOrders) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.flushes_done = orders.flushes_requested;
         if orders.phase == LogPhase::Closing {
             state.phase = LogPhase::Ended;
@@ -516,53 +510,49 @@ fn thread_buffer_index() -> usize {
     })
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_told_once_they_are_over_or_go_on_for_long() {
+    fn losses_are_reported_once_they_are_over_or_go_on_for_long() {
         let (clock, hand) = Clock::manual();
         let counter = IntCounter::new("dropped", "Lost lines.").unwrap();
         let queue = LogQueue::new(0, LogFullAction::Drop, counter.clone(), clock);
-        let told = || queue.take_losses_to_report(LossReportTiming::Settled);
+        let reported = || queue.take_losses_to_report(LossReportTiming::Settled);
         assert_eq!(
-            (queue.unreported_losses(), told()),
+            (queue.unreported_losses(), reported()),
             (UnreportedLosses::None, None)
         );
         queue.push(|_| unreachable!("there is no room"));
         queue.record_lost(2);
         assert_eq!(
-            (queue.unreported_losses(), told()),
+            (queue.unreported_losses(), reported()),
             (UnreportedLosses::Some, None)
         );
         hand.advance(QUIET_PERIOD);
         assert_eq!(
-            (told(), told(), queue.unreported_losses()),
+            (reported(), reported(), queue.unreported_losses()),
             (Some(3), None, UnreportedLosses::None)
         );
-        // They go on: told every now and then.
-        let mut heard = vec![];
+        // Losses continue and are logged from time to time.
+        let mut counts = vec![];
         for _ in 0..250 {
             hand.advance(Duration::from_millis(100));
             queue.record_lost(1);
-            heard.extend(told());
+            counts.extend(reported());
         }
-        assert_eq!(heard, [101, 101]);
+        assert_eq!(counts, [101, 101]);
         assert_eq!(
             queue.take_losses_to_report(LossReportTiming::Final),
             Some(48)
         );
-        // It cannot be written: that was told, and the losses are when it can be again.
+        // A failing log was reported already; the losses are logged once it works again.
         queue.set_failure(Some("disk full".into()));
         queue.record_lost(5);
         hand.advance(QUIET_PERIOD);
-        assert_eq!(told(), None);
+        assert_eq!(reported(), None);
         queue.set_failure(None);
-        assert_eq!((told(), counter.get()), (Some(5), 3 + 250 + 5));
+        assert_eq!((reported(), counter.get()), (Some(5), 3 + 250 + 5));
     }
 }

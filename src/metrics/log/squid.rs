@@ -1,7 +1,7 @@
-//! One line of the decision log as Squid's `access.log` has it (its format `squid`), for tools that read that.
+//! A line of the decision log in the `squid` format of Squid's `access.log`, for tools that read it.
 //!
-//! `%ts.%03tu %6tr %>a %Ss/%03>Hs %<st %rm %ru %[un %Sh/%<a %mt`. What each of our decisions becomes is written down in
-//! docs/decision-log.md. It says less than the JSON line: no rule, no reason, no policy.
+//! `%ts.%03tu %6tr %>a %Ss/%03>Hs %<st %rm %ru %[un %Sh/%<a %mt`. docs/decision-log.md describes how decisions are
+//! mapped. It contains less than the JSON line: no rule, no reason, no policy.
 
 use std::io::Write;
 use std::time::SystemTime;
@@ -54,7 +54,7 @@ pub(super) fn render(line: &LogLine<'_>, query: QueryVisibility, out: &mut Vec<u
     out.push(b'\n');
 }
 
-/// `%Ss`: what became of the request.
+/// `%Ss`: the result of the request.
 fn result_code(line: &LogLine<'_>) -> &'static str {
     match line.outcome {
         LogOutcome::Unparsed => "NONE_NONE",
@@ -106,7 +106,7 @@ fn write_subject(line: &LogLine<'_>, query: QueryVisibility, out: &mut Vec<u8>) 
     }
 }
 
-/// Text as one field: spaces, controls and everything outside ASCII as percent-escapes; `-` for nothing.
+/// Writes text as one field: spaces, controls and everything outside ASCII as percent-escapes; `-` if it is empty.
 fn write_word(text: &str, out: &mut Vec<u8>) {
     if text.is_empty() {
         return out.push(b'-');

@@ -1,22 +1,23 @@
-//! The latest lines of the decision log, in memory, for whoever watches: a bounded ring that the log's writer thread fills.
+//! The latest lines of the decision log, in memory: a bounded ring that the log's writer thread fills.
 //!
-//! Lines are the JSON form, whatever the log's own form is, with as much of a URL as the log shows. Who follows reads from
-//! the ring at a pace of its own; what the ring has let go of before it was read is lost to that reader alone, who is told.
-//! No request ever waits for this, and none takes its lock.
+//! Lines are in the JSON format, whatever the log's own format is, with as much of a URL as the log shows. A follower
+//! reads from the ring at its own pace; lines that were dropped from the ring before they were read are lost to that
+//! follower only, which learns how many. No request ever waits for the tap or takes its lock.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::entry::{LogEntry, LogField, LogFieldSet};
 use super::filter::LogFilterSet;
 
-/// The largest piece that lines are kept in, unless one line is longer.
+/// The maximum size of a chunk of lines, unless a single line is longer.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// The ring, and who is to be woken when it grows.
+/// The ring, and its followers.
 #[derive(Debug)]
 pub struct LogTap {
     ring: Mutex<LineRing>,
@@ -24,12 +25,12 @@ pub struct LogTap {
     bounds: TapBounds,
 }
 
-/// How much is kept.
+/// The limits of the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TapBounds {
-    /// Lines.
+    /// The maximum number of lines.
     pub lines: usize,
-    /// Bytes of them.
+    /// The maximum number of bytes.
     pub bytes: usize,
 }
 
@@ -41,7 +42,7 @@ impl TapBounds {
     };
 }
 
-/// Lines have numbers, those that were lost on their way here too.
+/// Lines are numbered, including those that were lost before they reached the ring.
 #[derive(Debug, Default)]
 struct LineRing {
     chunks: VecDeque<LineChunk>,
@@ -66,17 +67,17 @@ impl LineChunk {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TapEvent {
-    /// There may be more.
+    /// There may be new lines.
     Lines,
     /// The log is closed.
     End,
 }
 
-/// Lines that were in the ring at one moment, the oldest first.
+/// The lines in the ring at one moment, oldest first.
 #[derive(Clone, Debug)]
 pub struct RecentLines(Vec<LineChunk>);
 
-/// Reads what comes into the ring from now on. While there is one, every decision comes.
+/// Reads new lines of the ring. While there is a follower, every decision is written to the ring.
 #[derive(Debug)]
 pub struct TapFollower {
     tap: Arc<LogTap>,
@@ -84,43 +85,43 @@ pub struct TapFollower {
     events: watch::Receiver<TapEvent>,
 }
 
-/// What a follower hears.
+/// An event for a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowEvent {
-    /// Whole lines, each with its line feed.
+    /// Complete lines, each with its line feed.
     Lines(Bytes),
-    /// So many lines went by unread: this reader is too slow, or the log was full.
+    /// The number of lines that were lost: the follower is too slow, or the log was full.
     Lost(u64),
 }
 
 impl LogTap {
-    /// An empty ring.
+    /// Creates an empty ring.
     pub fn new(bounds: TapBounds) -> Arc<Self> {
-        let (news, _) = watch::channel(TapEvent::Lines);
+        let (events, _) = watch::channel(TapEvent::Lines);
         Arc::new(Self {
             ring: Mutex::default(),
-            events: news,
+            events,
             bounds,
         })
     }
 
-    /// Whether anybody follows; read at the end of each request.
+    /// Returns `true` if there are followers; read at the end of each request.
     pub(crate) fn has_followers(&self) -> bool {
         self.events.receiver_count() > 0
     }
 
-    /// Takes whole lines.
+    /// Appends whole lines.
     pub(super) fn append(&self, lines: &[u8]) {
         if lines.is_empty() {
             return;
         }
-        let mut ring = self.ring();
+        let mut ring = self.ring.lock();
         let mut rest = lines;
         while !rest.is_empty() {
-            let (piece, others) = rest
+            let (chunk, others) = rest
                 .split_at_checked(chunk_end(rest))
                 .unwrap_or((rest, b""));
-            ring.push(piece);
+            ring.push(chunk);
             rest = others;
         }
         ring.trim(self.bounds);
@@ -128,59 +129,55 @@ impl LogTap {
         self.events.send_replace(TapEvent::Lines);
     }
 
-    /// So many lines were lost on their way here.
+    /// Records lines that were lost before they reached the ring.
     pub(super) fn record_missed(&self, lines: u64) {
         if lines > 0 {
-            self.ring().next += lines;
+            self.ring.lock().next += lines;
             self.events.send_replace(TapEvent::Lines);
         }
     }
 
-    /// No line will come any more.
+    /// Records that no further lines come.
     pub(super) fn close(&self) {
         self.events.send_replace(TapEvent::End);
     }
 
-    /// What is in the ring.
+    /// Returns the lines in the ring.
     pub fn recent_lines(&self) -> RecentLines {
-        RecentLines(self.ring().chunks.iter().cloned().collect())
+        RecentLines(self.ring.lock().chunks.iter().cloned().collect())
     }
 
-    /// What is in the ring, and all that comes behind it.
+    /// Returns the lines in the ring, and a follower of all later ones.
     pub fn follow(self: &Arc<Self>) -> (RecentLines, TapFollower) {
-        let news = self.events.subscribe();
-        let ring = self.ring();
+        let events = self.events.subscribe();
+        let ring = self.ring.lock();
         let kept = RecentLines(ring.chunks.iter().cloned().collect());
         (
             kept,
             TapFollower {
                 tap: Arc::clone(self),
                 next: ring.next,
-                events: news,
+                events,
             },
         )
-    }
-
-    fn ring(&self) -> MutexGuard<'_, LineRing> {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl LineRing {
     fn push(&mut self, bytes: &[u8]) {
         let lines = memchr::memchr_iter(b'\n', bytes).count();
-        let piece = LineChunk {
+        let chunk = LineChunk {
             first_number: self.next,
             lines,
             bytes: Bytes::copy_from_slice(bytes),
         };
-        self.next = piece.end_number();
+        self.next = chunk.end_number();
         self.lines += lines;
         self.bytes += bytes.len();
-        self.chunks.push_back(piece);
+        self.chunks.push_back(chunk);
     }
 
-    /// Lets go of the oldest pieces until the rest is within its bounds; the last one always stays.
+    /// Drops the oldest chunks until the others are within the limits; the last one always stays.
     fn trim(&mut self, bounds: TapBounds) {
         while (self.lines > bounds.lines || self.bytes > bounds.bytes) && self.chunks.len() > 1 {
             let Some(oldest) = self.chunks.pop_front() else {
@@ -191,23 +188,23 @@ impl LineRing {
         }
     }
 
-    /// What stands at this number or behind it, and the number behind that.
+    /// Returns the event for the line with this number or the next available one, and the number after it.
     fn read_from(&self, next: u64) -> Option<(FollowEvent, u64)> {
         let at = self
             .chunks
-            .partition_point(|piece| piece.end_number() <= next);
+            .partition_point(|chunk| chunk.end_number() <= next);
         match self.chunks.get(at) {
-            Some(piece) if piece.first_number > next => Some((
-                FollowEvent::Lost(piece.first_number - next),
-                piece.first_number,
+            Some(chunk) if chunk.first_number > next => Some((
+                FollowEvent::Lost(chunk.first_number - next),
+                chunk.first_number,
             )),
-            Some(piece) => Some((FollowEvent::Lines(piece.bytes.clone()), piece.end_number())),
+            Some(chunk) => Some((FollowEvent::Lines(chunk.bytes.clone()), chunk.end_number())),
             None => (self.next > next).then(|| (FollowEvent::Lost(self.next - next), self.next)),
         }
     }
 }
 
-/// Where a piece ends: behind as many whole lines as fit into 64 KiB, and at least behind one.
+/// Returns the end of a chunk: after as many whole lines as fit into 64 KiB, and at least one.
 pub fn chunk_end(lines: &[u8]) -> usize {
     if lines.len() <= CHUNK_BYTES {
         return lines.len();
@@ -220,17 +217,17 @@ pub fn chunk_end(lines: &[u8]) -> usize {
 }
 
 impl TapFollower {
-    /// Waits for what comes next; `None` once the log is closed and all of it was read. Nothing is lost if the wait is
-    /// given up.
+    /// Waits for the next event; `None` once the log is closed and everything was read. Nothing is lost if the wait is
+    /// cancelled.
     pub async fn next(&mut self) -> Option<FollowEvent> {
         loop {
-            // Before the look: what comes behind it wakes the wait.
-            let news = *self.events.borrow_and_update();
-            let found = self.tap.ring().read_from(self.next);
-            match (found, news) {
-                (Some((heard, next)), _) => {
+            // Read before the ring, so that a later change ends the wait.
+            let event = *self.events.borrow_and_update();
+            let found = self.tap.ring.lock().read_from(self.next);
+            match (found, event) {
+                (Some((found, next)), _) => {
                     self.next = next;
-                    return Some(heard);
+                    return Some(found);
                 }
                 (None, TapEvent::End) => return None,
                 (None, TapEvent::Lines) => self.events.changed().await.ok()?,
@@ -240,61 +237,61 @@ impl TapFollower {
 }
 
 impl RecentLines {
-    /// The latest lines that pass, at most so many, the oldest first. It may take a while, since 10,000 lines are read; it
-    /// ends early if nobody waits for it any more.
+    /// Returns the latest matching lines, at most `most`, oldest first. This may take a while, since 10,000 lines are
+    /// parsed; it ends early once `is_awaited` returns `false`.
     pub fn latest(
         &self,
         most: usize,
-        sieve: &LogFilterSet,
+        filters: &LogFilterSet,
         is_awaited: impl Fn() -> bool,
     ) -> Vec<u8> {
         let awaited = self.newest_first().take_while(|_| is_awaited());
         let mut found: Vec<&[u8]> = awaited
-            .filter(|line| sieve.matches_line(line))
+            .filter(|line| filters.matches_line(line))
             .take(most)
             .collect();
         found.reverse();
         found.concat()
     }
 
-    /// The lines that have this text somewhere, the newest first.
+    /// Returns the lines that contain this text, newest first.
     pub fn containing<'k>(&'k self, word: &str) -> impl Iterator<Item = &'k [u8]> + use<'k> {
         let finder = memchr::memmem::Finder::new(word.as_bytes()).into_owned();
         let within = finder.clone();
-        let pieces = self
+        let chunks = self
             .0
             .iter()
             .rev()
-            .filter(move |piece| within.find(&piece.bytes).is_some());
-        pieces
-            .flat_map(|piece| split_lines(&piece.bytes).rev())
+            .filter(move |chunk| within.find(&chunk.bytes).is_some());
+        chunks
+            .flat_map(|chunk| split_lines(&chunk.bytes).rev())
             .filter(move |line| finder.find(line).is_some())
     }
 
-    /// When the oldest line was written; none if there is none.
+    /// Returns the time of the oldest line; `None` if there is none.
     pub fn oldest_time(&self) -> Option<String> {
         let oldest = self
             .0
             .iter()
-            .find_map(|piece| split_lines(&piece.bytes).next())?;
+            .find_map(|chunk| split_lines(&chunk.bytes).next())?;
         let entry = LogEntry::parse(oldest, LogFieldSet::from_fields([])).ok()?;
         Some(entry.text(LogField::Ts).into_owned())
     }
 
-    /// How many lines there are.
+    /// Returns the number of lines.
     pub fn line_count(&self) -> usize {
-        self.0.iter().map(|piece| piece.lines).sum()
+        self.0.iter().map(|chunk| chunk.lines).sum()
     }
 
     fn newest_first(&self) -> impl Iterator<Item = &[u8]> {
         self.0
             .iter()
             .rev()
-            .flat_map(|piece| split_lines(&piece.bytes).rev())
+            .flat_map(|chunk| split_lines(&chunk.bytes).rev())
     }
 }
 
-/// Lines with their line feeds.
+/// Splits text into lines with their line feeds.
 pub(super) fn split_lines(bytes: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     bytes.split_inclusive(|byte| *byte == b'\n')
 }
@@ -368,20 +365,18 @@ mod tests {
         assert!(
             all.0
                 .iter()
-                .all(|piece| piece.bytes.len() <= CHUNK_BYTES && piece.bytes.ends_with(b"\n"))
+                .all(|chunk| chunk.bytes.len() <= CHUNK_BYTES && chunk.bytes.ends_with(b"\n"))
         );
-        let bytes: usize = all.0.iter().map(|piece| piece.bytes.len()).sum();
+        let bytes: usize = all.0.iter().map(|chunk| chunk.bytes.len()).sum();
         assert!((30_000..=100_000).contains(&bytes), "{bytes}");
-        let (all, long) = (
-            tap_of_one_mib(),
-            format!("{}\n", "x".repeat(3 * CHUNK_BYTES)),
-        );
+        let all = tap_of_one_mib();
+        let long = format!("{}\n", "x".repeat(3 * CHUNK_BYTES));
         all.append(format!("{}{long}{}", line(1), line(2)).as_bytes());
         let sizes: Vec<usize> = all
             .recent_lines()
             .0
             .iter()
-            .map(|piece| piece.bytes.len())
+            .map(|chunk| chunk.bytes.len())
             .collect();
         assert_eq!(sizes, [line(1).len(), long.len(), line(2).len()]);
     }
@@ -411,7 +406,7 @@ mod tests {
         for id in 6..=8 {
             assert_eq!(follower.next().await, lines(&[id]));
         }
-        // Lost before they came here.
+        // Lost before they reached the ring.
         tap.record_missed(7);
         assert_eq!(follower.next().await, Some(FollowEvent::Lost(7)));
         tap.append(line(9).as_bytes());

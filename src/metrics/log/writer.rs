@@ -1,67 +1,68 @@
-//! The log's writer thread: gathers lines for a moment, shows them to the tap, writes them in one call, and counts what it
-//! cannot write. While it is stuck in a write another thread gathers and shows in its place: a destination that takes
-//! nothing blinds nobody.
+//! The log's writer thread: it collects lines for a moment, passes them to the tap, writes them in one call, and counts
+//! those that it cannot write. While a write blocks, a second thread collects lines and passes them to the tap, so that a
+//! blocked destination does not stop the tap.
 
 use std::io::{self, ErrorKind, Write};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, Thread};
 use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::queue::{LogPhase, LogQueue, LossReportTiming, UnreportedLosses, WriterUrgency};
 use super::tap::LogTap;
 
-/// How long lines are gathered before they are written.
+/// The time for which lines are collected before they are written.
 const GATHER_TIME: Duration = Duration::from_millis(10);
-/// How long to wait before a failed write is tried again.
+/// The delay before a failed write is tried again.
 const RETRY_DELAY: Duration = Duration::from_millis(200);
-/// How long to wait for a pipe that is full and does not block.
+/// The delay for a full, non-blocking pipe.
 const PIPE_FULL_DELAY: Duration = Duration::from_millis(5);
-/// A write that has taken nothing for so long is not waited for by those who watch.
+/// The time without progress of a write after which the second thread collects lines for the tap.
 const STALL_TIME: Duration = Duration::from_millis(100);
-/// How often losses that were not told of yet are looked at.
+/// The interval at which unreported losses are checked.
 const REPORT_INTERVAL: Duration = Duration::from_millis(500);
-/// Buffer space that is kept after a burst.
+/// The buffer capacity that is kept after a burst.
 const KEPT_CAPACITY: usize = 1 << 20;
 
-/// Whether the tap shows the lines that are written. If not, it has lines of its own.
+/// The lines that the tap receives: the written ones, or separate ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TapMode {
     Written,
     Own,
 }
 
-/// Starts the threads; they end when the log is closed.
+/// Starts the threads, which end when the log is closed.
 pub(super) fn start(
     queue: &Arc<LogQueue>,
     sink: Box<dyn Write + Send>,
     tap: &Arc<LogTap>,
-    shows: TapMode,
+    tap_mode: TapMode,
 ) -> io::Result<()> {
-    let gathering = Arc::new(LineCollector {
+    let collector = Arc::new(LineCollector {
         queue: Arc::clone(queue),
         tap: Arc::clone(tap),
-        tap_mode: shows,
+        tap_mode,
         collected: Mutex::default(),
     });
-    let watch = Arc::new(StandbySignal::default());
+    let signal = Arc::new(StandbySignal::default());
     let standby = StandbyCollector {
-        collector: Arc::clone(&gathering),
-        signal: Arc::clone(&watch),
+        collector: Arc::clone(&collector),
+        signal: Arc::clone(&signal),
     };
     let standby = thread::Builder::new()
         .name("decision-tap".into())
         .spawn(move || standby.run())?;
     let standby = standby.thread().clone();
-    let (writes, batch, end) = (Arc::clone(queue), Vec::new(), LineEnd::Whole);
     let writer = LogWriter {
-        queue: writes,
+        queue: Arc::clone(queue),
         sink,
-        collector: gathering,
-        signal: watch,
+        collector,
+        signal,
         standby,
-        batch,
-        line_end: end,
+        batch: Vec::new(),
+        line_end: LineEnd::Whole,
     };
     let thread = thread::Builder::new()
         .name("decision-log".into())
@@ -70,7 +71,7 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Takes lines from the workers, and shows them before they are written.
+/// Collects lines from the workers, and passes them to the tap before they are written.
 struct LineCollector {
     queue: Arc<LogQueue>,
     tap: Arc<LogTap>,
@@ -78,63 +79,58 @@ struct LineCollector {
     collected: Mutex<CollectedLines>,
 }
 
-/// What was gathered. Whoever gathers holds it, so that all see lines in one order.
+/// The collected lines. The lock is held while collecting, so that all recipients see lines in the same order.
 #[derive(Default)]
 struct CollectedLines {
-    /// For the destination.
+    /// Lines for the destination.
     batch: Vec<u8>,
     tap_only: Vec<u8>,
     spare: Vec<u8>,
 }
 
 impl LineCollector {
-    /// Collects what waits and shows it.
+    /// Collects waiting lines and passes them to the tap.
     fn collect(&self) -> MutexGuard<'_, CollectedLines> {
-        let mut guard = self.collected();
-        let hands = &mut *guard;
-        let before = hands.batch.len();
+        let mut collected = self.collected.lock();
+        let lines = &mut *collected;
+        let before = lines.batch.len();
         self.queue
-            .collect(&mut hands.batch, &mut hands.tap_only, &mut hands.spare);
+            .collect(&mut lines.batch, &mut lines.tap_only, &mut lines.spare);
         if self.tap_mode == TapMode::Written {
             self.tap
-                .append(hands.batch.get(before..).unwrap_or_default());
+                .append(lines.batch.get(before..).unwrap_or_default());
         }
-        self.tap.append(&hands.tap_only);
+        self.tap.append(&lines.tap_only);
         self.tap.record_missed(self.queue.take_tap_missed());
-        hands.tap_only.clear();
-        hands.tap_only.shrink_to(KEPT_CAPACITY);
-        guard
+        lines.tap_only.clear();
+        lines.tap_only.shrink_to(KEPT_CAPACITY);
+        collected
     }
 
-    /// The same, and moves all that is for the destination to the end of `batch`.
+    /// Collects lines, and moves those for the destination to the end of `batch`.
     fn take_batch(&self, batch: &mut Vec<u8>) {
-        let mut hands = self.collect();
-        match batch.is_empty() {
-            true => std::mem::swap(batch, &mut hands.batch),
-            false => batch.append(&mut hands.batch),
+        let mut lines = self.collect();
+        if batch.is_empty() {
+            std::mem::swap(batch, &mut lines.batch);
+        } else {
+            batch.append(&mut lines.batch);
         }
-        hands.batch.shrink_to(KEPT_CAPACITY);
+        lines.batch.shrink_to(KEPT_CAPACITY);
     }
 
-    /// Whether something was gathered that nobody has taken.
+    /// Returns `true` if there are collected lines that were not taken.
     fn has_pending(&self) -> bool {
-        !self.collected().batch.is_empty()
-    }
-
-    fn collected(&self) -> MutexGuard<'_, CollectedLines> {
-        self.collected
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        !self.collected.lock().batch.is_empty()
     }
 }
 
-/// Gathers while the writer is stuck.
+/// Collects lines while the writer is blocked.
 struct StandbyCollector {
     collector: Arc<LineCollector>,
     signal: Arc<StandbySignal>,
 }
 
-/// What the writer tells who stands by.
+/// The signals between the writer and the second thread.
 #[derive(Debug, Default)]
 struct StandbySignal {
     asleep: AtomicBool,
@@ -147,10 +143,10 @@ impl StandbyCollector {
         while !self.signal.ended.load(Ordering::SeqCst) {
             match queue.write_stalled_for() {
                 None => self.sleep(),
-                Some(stuck) => {
-                    if stuck >= STALL_TIME {
+                Some(stalled) => {
+                    if stalled >= STALL_TIME {
                         drop(self.collector.collect());
-                        // It may have gone to rest meanwhile, and what was gathered is for it to write.
+                        // The writer may be idle by now, and has to write what was collected.
                         queue.wake();
                     }
                     thread::park_timeout(STALL_TIME);
@@ -159,7 +155,7 @@ impl StandbyCollector {
         }
     }
 
-    /// Until a write begins. Looked at again behind the flag, so that none is missed.
+    /// Sleeps until a write begins. The state is checked again after the flag is set, so that none is missed.
     fn sleep(&self) {
         self.signal.asleep.store(true, Ordering::SeqCst);
         if self.collector.queue.write_stalled_for().is_none()
@@ -180,14 +176,14 @@ struct LogWriter {
     batch: Vec<u8>,
     line_end: LineEnd,
 }
-/// How the destination ends so far.
+/// The state of the last line in the destination.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum LineEnd {
-    /// Behind a line feed.
+    /// Complete.
     Whole,
-    /// In the middle of a line whose rest is in the batch.
+    /// Incomplete; the rest is in the batch.
     Middle,
-    /// In the middle of a line whose rest was given up.
+    /// Incomplete; the rest was given up.
     Torn,
 }
 
@@ -244,9 +240,9 @@ impl LogWriter {
         }
     }
 
-    /// Writes the batch, or gives it up, or keeps it for another try.
-    fn write_or_give_up(&mut self, life: LogPhase) -> BatchOutcome {
-        // Nothing tried, nothing learnt: an earlier failure stands.
+    /// Writes the batch, gives it up, or keeps it for another attempt.
+    fn write_or_give_up(&mut self, phase: LogPhase) -> BatchOutcome {
+        // Nothing was tried, so an earlier failure remains.
         if self.batch.is_empty() {
             return BatchOutcome::Finished;
         }
@@ -256,7 +252,7 @@ impl LogWriter {
         let failed = failure.is_some();
         self.queue
             .set_failure(failure.map(|error| error.to_string()));
-        if failed && self.queue.keeps_failed_lines(life) {
+        if failed && self.queue.keeps_failed_lines(phase) {
             return BatchOutcome::Pending;
         }
         if failed {
@@ -266,7 +262,7 @@ impl LogWriter {
         BatchOutcome::Finished
     }
 
-    /// From here on it may be stuck.
+    /// Records the start of a write, which may block.
     fn mark_write_begun(&self) {
         self.queue.mark_writing();
         if self.signal.asleep.swap(false, Ordering::SeqCst) {
@@ -274,7 +270,7 @@ impl LogWriter {
         }
     }
 
-    /// Writes as much as can be written; what could not stays in the batch.
+    /// Writes as much as possible; the rest stays in the batch.
     fn write_batch(&mut self) -> io::Result<()> {
         if self.line_end == LineEnd::Torn {
             self.sink.write_all(b"\n")?;
@@ -311,7 +307,7 @@ impl LogWriter {
         outcome
     }
 
-    /// Each line that is still there ends in the batch, a torn one too.
+    /// Counts the lines that end in the batch, including an incomplete one.
     fn give_up(&mut self) {
         self.queue
             .record_lost(self.batch.iter().filter(|byte| **byte == b'\n').count());
@@ -332,7 +328,7 @@ impl Drop for LogWriter {
     }
 }
 
-/// Whether the batch is dealt with.
+/// The result of trying to write a batch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BatchOutcome {
     Finished,

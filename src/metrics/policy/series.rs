@@ -1,38 +1,36 @@
-//! The series of rules: shared by all loaded policies that have the rule, and kept for a while when it is gone.
+//! The series of rules: shared by all loaded policies that contain the rule, and kept for a while after the last.
 //!
-//! A rule that is gone keeps its series for [`RETENTION`], so that Prometheus sees its last counts: `rate()` over a reload would
-//! else miss what came after the last scrape. A rule that is back by then goes on counting. What policies are loaded is
-//! not known here.
+//! A removed rule keeps its series for [`RETENTION`], so that Prometheus sees its last counts: otherwise `rate()` over a
+//! reload would miss what was counted after the last scrape. A rule that returns within that time keeps its counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant, SystemTime};
 
+use parking_lot::Mutex;
 use prometheus::{IntCounter, IntCounterVec};
 
 use crate::clock::Clock;
+use crate::metrics::families::MetricFamilies;
 use crate::metrics::labels::{MetricsMode, RuleKind, RuleMode, VerdictLabel};
-use crate::metrics::names;
-use crate::metrics::series::{Error, Registrar};
 
 use super::{RULE_LABELS, RuleCounts};
 
-/// How long the series of a rule that is gone are kept; longer than anybody waits between two scrapes.
+/// The time for which the series of a removed rule are kept; longer than any scrape interval.
 pub const RETENTION: Duration = Duration::from_secs(600);
-/// How many rules that are gone have theirs kept; over that the oldest lose theirs sooner. A rule that is back is none of
-/// them.
+/// The number of removed rules whose series are kept; beyond that, the oldest are dropped sooner.
 const MAX_RETIRED: usize = RULE_LABELS;
 
 /// A label and a mode.
 type RuleSeriesKey = (Box<str>, RuleMode);
 
-/// The families of rules, and their series.
+/// The families of rule counters, and their series.
 pub(super) struct RuleCounterFamilies {
     matched: IntCounterVec,
     decided: IntCounterVec,
-    counting: MetricsMode,
-    /// The clock of the policies, and when the first was loaded.
+    metrics_mode: MetricsMode,
+    /// The clock of the policies, and the time of the first load.
     clock: OnceLock<(Clock, Instant)>,
     table: Mutex<RuleSeriesTable>,
 }
@@ -40,47 +38,49 @@ pub(super) struct RuleCounterFamilies {
 #[derive(Default)]
 struct RuleSeriesTable {
     series: BTreeMap<RuleSeriesKey, RuleSeriesEntry>,
-    /// Those without users, and since when; none that has been claimed since.
+    /// The series without users, and since when.
     retired: BTreeSet<(Instant, RuleSeriesKey)>,
 }
 
 struct RuleSeriesEntry {
     counters: Arc<RuleCounters>,
-    /// How many living policies have it.
+    /// The number of loaded policies that use it.
     users: usize,
-    /// Since when it has none.
+    /// The time since which it has no users.
     retired_since: Option<Instant>,
 }
 
 impl RuleCounterFamilies {
-    pub(super) fn register(new: &Registrar<'_>, counting: MetricsMode) -> Result<Self, Error> {
-        Ok(Self {
-            matched: new.counters(&names::RULE_MATCHED)?,
-            decided: new.counters(&names::RULE_DECIDED)?,
-            counting,
+    pub(super) fn new(families: &MetricFamilies, mode: MetricsMode) -> Self {
+        Self {
+            matched: families.rule_matched.clone(),
+            decided: families.rule_decided.clone(),
+            metrics_mode: mode,
             clock: OnceLock::new(),
             table: Mutex::default(),
-        })
+        }
     }
 
-    /// Goes by this clock from now on; the first one stays.
+    /// Sets the clock; only the first call has an effect.
     pub(super) fn set_clock(&self, clock: &Clock) {
         self.clock.get_or_init(|| (clock.clone(), clock.now()));
     }
 
-    /// Resolves the series of a rule, and notes one more user of them. `None` if nothing is counted.
+    /// Resolves the series of a rule and adds a user. `None` if nothing is counted.
     pub(super) fn acquire(
         &self,
         rule: &str,
         mode: RuleMode,
         kind: RuleKind,
     ) -> Option<Arc<RuleCounters>> {
-        if self.counting == MetricsMode::Nothing || mode == RuleMode::Disabled {
+        if self.metrics_mode == MetricsMode::Nothing || mode == RuleMode::Disabled {
             return None;
         }
-        let counters = self.with_table(|shelf| {
+        let counters = {
+            let mut table = self.table.lock();
+            let table = &mut *table;
             let key: RuleSeriesKey = (rule.into(), mode);
-            let series = shelf.series.entry(key.clone()).or_insert_with(|| {
+            let series = table.series.entry(key.clone()).or_insert_with(|| {
                 let matched = self.matched.with_label_values(&[rule, mode.as_str()]);
                 RuleSeriesEntry {
                     counters: Arc::new(RuleCounters::new(matched)),
@@ -90,52 +90,49 @@ impl RuleCounterFamilies {
             });
             series.users += 1;
             if let Some(since) = series.retired_since.take() {
-                shelf.retired.remove(&(since, key));
+                table.retired.remove(&(since, key));
             }
             Arc::clone(&series.counters)
-        });
+        };
         for verdict in kind.verdicts() {
             self.verdict_counter(&counters, rule, mode, *verdict);
         }
         Some(counters)
     }
 
-    /// Notes one user less of each; with the last, the time of a series begins to run out. All of a policy at once: it
-    /// may be a request that drops it.
+    /// Removes a user of each series; without users, its retention time begins. A whole policy is released at once,
+    /// since a request may be the one that drops it.
     pub(super) fn release<'r>(&self, rules: impl Iterator<Item = (&'r str, RuleMode)>) {
         let Some((clock, _)) = self.clock.get() else {
             return;
         };
         let now = clock.now();
-        // The texts are copied before anybody is kept waiting.
+        // The keys are copied before the lock is taken.
         let keys: Vec<RuleSeriesKey> = rules.map(|(rule, mode)| (rule.into(), mode)).collect();
-        self.with_table(|shelf| {
-            keys.into_iter().for_each(|key| shelf.release(key, now));
-            self.sweep_table(shelf, now);
-        });
+        let mut table = self.table.lock();
+        for key in keys {
+            table.release(key, now);
+        }
+        self.sweep_table(&mut table, now);
     }
 
-    /// Removes the series whose time is over.
+    /// Removes the series whose retention time is over.
     pub(super) fn sweep(&self) {
         let Some((clock, _)) = self.clock.get() else {
             return;
         };
-        self.with_table(|shelf| self.sweep_table(shelf, clock.now()));
+        self.sweep_table(&mut self.table.lock(), clock.now());
     }
 
-    fn sweep_table(&self, shelf: &mut RuleSeriesTable, now: Instant) {
-        let over = |at: Instant, count: usize| {
-            count > MAX_RETIRED || now.saturating_duration_since(at) >= RETENTION
-        };
-        while shelf
-            .retired
-            .first()
-            .is_some_and(|(at, _)| over(*at, shelf.retired.len()))
+    fn sweep_table(&self, table: &mut RuleSeriesTable, now: Instant) {
+        while let Some((at, _)) = table.retired.first()
+            && (table.retired.len() > MAX_RETIRED
+                || now.saturating_duration_since(*at) >= RETENTION)
         {
-            let Some((_, key)) = shelf.retired.pop_first() else {
+            let Some((_, key)) = table.retired.pop_first() else {
                 return;
             };
-            shelf.series.remove(&key);
+            table.series.remove(&key);
             self.remove_series(&key);
         }
     }
@@ -149,7 +146,7 @@ impl RuleCounterFamilies {
         }
     }
 
-    /// Counts a match, in a request that ended `at` this time.
+    /// Counts a match, in a request that ended at `at`.
     pub(super) fn record_match(&self, counters: &RuleCounters, at: Instant) {
         counters.matched.inc();
         if let Some((_, first)) = self.clock.get() {
@@ -157,7 +154,7 @@ impl RuleCounterFamilies {
         }
     }
 
-    /// The counter of a verdict. A filter has none of allows until a tunnel passes that it might have refused.
+    /// Returns the counter of a verdict. A filter has one of allows only once it decides about a tunnel.
     pub(super) fn verdict_counter<'c>(
         &self,
         counters: &'c RuleCounters,
@@ -175,18 +172,17 @@ impl RuleCounterFamilies {
         })
     }
 
-    /// What was counted so far.
+    /// Returns the counts so far.
     pub(super) fn counts(&self, counters: &RuleCounters) -> RuleCounts {
-        let count = |counter: &OnceLock<IntCounter>| counter.get().map_or(0, IntCounter::get);
         RuleCounts {
             matched: counters.matched.get(),
-            allowed: count(&counters.allowed),
-            rejected: count(&counters.rejected),
+            allowed: counters.allowed.get().map_or(0, IntCounter::get),
+            rejected: counters.rejected.get().map_or(0, IntCounter::get),
             last_match: self.wall_time(counters.last_match.load(Ordering::Relaxed)),
         }
     }
 
-    /// Reckoned back from now, so that a wall clock that was set meanwhile does not matter.
+    /// Computed back from now, so that later changes of the wall clock do not matter.
     fn wall_time(&self, last_match: u32) -> Option<SystemTime> {
         let since = Duration::from_secs(u64::from(last_match.checked_sub(1)?));
         let (clock, first) = self.clock.get()?;
@@ -195,10 +191,6 @@ impl RuleCounterFamilies {
             .saturating_duration_since(*first)
             .saturating_sub(since);
         clock.wall_time().checked_sub(ago)
-    }
-
-    fn with_table<T>(&self, work: impl FnOnce(&mut RuleSeriesTable) -> T) -> T {
-        work(&mut self.table.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -215,27 +207,26 @@ impl RuleSeriesTable {
     }
 }
 
-/// What is counted of one label and mode.
+/// The counters of a label and mode.
 pub(super) struct RuleCounters {
     matched: IntCounter,
     allowed: OnceLock<IntCounter>,
     rejected: OnceLock<IntCounter>,
-    /// Whole seconds from the first load to the last match, and one; 0 before the first match.
+    /// The number of whole seconds from the first load to the last match, plus one; 0 before the first match.
     last_match: AtomicU32,
 }
 
 impl RuleCounters {
     fn new(matched: IntCounter) -> Self {
-        let (allowed, rejected) = (OnceLock::new(), OnceLock::new());
         Self {
             matched,
-            allowed,
-            rejected,
+            allowed: OnceLock::new(),
+            rejected: OnceLock::new(),
             last_match: AtomicU32::new(0),
         }
     }
 
-    /// Written once a second at most, so that threads do not take the line from each other.
+    /// Written at most once a second, so that threads do not contend for the cache line.
     fn set_last_match(&self, time: Duration) {
         let second = u32::try_from(time.as_secs())
             .unwrap_or(u32::MAX)

@@ -1,9 +1,9 @@
-//! The name of one decision, and its text.
+//! The id of a decision.
 
 use std::fmt;
 use std::ops::Deref;
 
-/// The name of one decision: the instance's random prefix and a counter, `9f3c01ab-1f`.
+/// The id of a decision: the instance's random prefix and a counter, `9f3c01ab-1f`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct DecisionId {
     instance: u32,
@@ -15,9 +15,8 @@ impl DecisionId {
         Self { instance, number }
     }
 
-    /// The id as text in place, for headers and documents, without an allocation.
+    /// Formats the id for headers and documents, without an allocation.
     pub fn to_text(self) -> DecisionIdText {
-        const HEX: &[u8; 16] = b"0123456789abcdef";
         let mut text = DecisionIdText {
             bytes: [0; 25],
             len: 0,
@@ -30,9 +29,12 @@ impl DecisionId {
         let number = (0..digits)
             .rev()
             .map(|place| (self.number >> (4 * place) & 15) as usize);
-        let hex = |digit: usize| HEX.get(digit).copied().unwrap_or(b'0');
-        for byte in instance.map(hex).chain([b'-']).chain(number.map(hex)) {
-            text.push(byte);
+        for digit in instance {
+            text.push_hex(digit);
+        }
+        text.push(b'-');
+        for digit in number {
+            text.push_hex(digit);
         }
         text
     }
@@ -44,7 +46,7 @@ impl fmt::Display for DecisionId {
     }
 }
 
-/// A [`DecisionId`] as text; hex digits and one hyphen.
+/// A [`DecisionId`] as text: hexadecimal digits and one hyphen.
 #[derive(Clone, Copy, Debug)]
 pub struct DecisionIdText {
     bytes: [u8; 25],
@@ -52,6 +54,11 @@ pub struct DecisionIdText {
 }
 
 impl DecisionIdText {
+    fn push_hex(&mut self, digit: usize) {
+        const HEX: &[u8; 16] = b"0123456789abcdef";
+        self.push(HEX.get(digit).copied().unwrap_or(b'0'));
+    }
+
     fn push(&mut self, byte: u8) {
         if let Some(place) = self.bytes.get_mut(usize::from(self.len)) {
             *place = byte;

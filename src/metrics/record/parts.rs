@@ -1,22 +1,22 @@
-//! The small parts of a record: what it is about, what became of it, and its durations.
+//! Types of a record's fields.
 
 use std::time::Duration;
 
 use crate::model::reason::Reason;
 use crate::urls::target::{HostTarget, UrlTarget};
 
-/// What is kept of a rejected URL in the log: the option `record`, once `by-log` is resolved.
+/// The part of a refused URL that the log keeps: the option `record`, with `by-log` resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlRetention {
     /// The URL and its host.
     Full,
-    /// The host only; what `by-log` means for a rejection that is not logged.
+    /// Only the host; the meaning of `by-log` for a rejection that is not logged.
     Host,
-    /// Neither; the line is written all the same.
+    /// Neither; the line is still written.
     None,
 }
 
-/// What a request is about.
+/// The target of a request.
 #[derive(Debug)]
 pub(crate) enum RecordSubject {
     Unknown,
@@ -24,7 +24,7 @@ pub(crate) enum RecordSubject {
     Host(HostTarget),
 }
 
-/// What was decided so far.
+/// The decision so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordOutcome {
     Pending,
@@ -32,23 +32,23 @@ pub(crate) enum RecordOutcome {
     Rejected { reason: Reason, rule: Option<u32> },
 }
 
-/// How much of the answer was handed over.
+/// The progress of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseProgress {
     Partial,
     Complete,
 }
 
-/// Whether a request counts as under way. A tunnel does not, once it is open.
+/// The way in which a request is counted. A tunnel is no longer in flight once it is open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CountMode {
     Counted,
     Tunnel,
-    /// It is no request of its own.
+    /// Not at all: the requests inside a tunnel are counted instead.
     Discarded,
 }
 
-/// Durations of a request.
+/// The durations of a request.
 #[derive(Debug, Default)]
 pub(crate) struct RequestTimes {
     pub(crate) decision: Micros,
@@ -59,7 +59,7 @@ pub(crate) struct RequestTimes {
     pub(crate) ttfb: Micros,
 }
 
-/// A duration in whole microseconds, or none; over an hour is cut to 71 minutes. A quarter of `Option<Duration>`.
+/// An optional duration in whole microseconds, limited to 71 minutes. A quarter of the size of `Option<Duration>`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Micros(u32);
 

@@ -1,6 +1,4 @@
-//! Where records begin and end: the books of one proxy, which all its records share.
-//!
-//! Nothing is counted or written here; that is `flush.rs`.
+//! The recorder of a proxy, which all its records share.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -17,7 +15,7 @@ use crate::metrics::trace::TraceSampler;
 
 use super::{DecisionId, RequestRecord};
 
-/// Begins records, and is where they end: the metrics and the decision log of one proxy. Cheap to clone.
+/// Creates records, which are counted and logged with the metrics and the decision log of one proxy. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Recorder(pub(crate) Arc<RecorderInner>);
 
@@ -33,12 +31,12 @@ pub(crate) struct RecorderInner {
 }
 
 impl Recorder {
-    /// A recorder with a random instance prefix, so that decision ids of two runs differ.
+    /// Creates a recorder with a random instance prefix, so that the decision ids of two runs differ.
     pub fn new(metrics: Metrics, log: DecisionLog, clock: Clock) -> Self {
         Self::with_tracing(metrics, log, clock, None)
     }
 
-    /// The same, of whose requests spans are made.
+    /// Creates a recorder that also exports spans.
     pub fn with_tracing(
         metrics: Metrics,
         log: DecisionLog,
@@ -58,18 +56,16 @@ impl Recorder {
         }))
     }
 
-    /// Begins the record of a request whose head was complete at `began`.
+    /// Creates the record of a request whose head was complete at `began`.
     pub fn begin(&self, began: Instant, method: &Method) -> RequestRecord {
-        self.0
-            .metrics
-            .enabled_families()
-            .iter()
-            .for_each(|families| families.inflight.inc());
+        if let Some(families) = self.0.metrics.enabled_families() {
+            families.inflight.inc();
+        }
         let number = self.0.requests.fetch_add(1, Ordering::Relaxed);
         RequestRecord::new(Arc::clone(&self.0), number, began, method)
     }
 
-    /// The instance prefix, 8 hex digits: what tells this process from others in decision ids and in `Via`.
+    /// Returns the instance prefix, 8 hexadecimal digits, which identifies this process in decision ids and in `Via`.
     pub fn instance(&self) -> String {
         format!("{:08x}", self.0.instance)
     }
@@ -84,14 +80,14 @@ impl Recorder {
         &self.0.log
     }
 
-    /// The clock that tells when a record ends.
+    /// The clock that is read when a record ends.
     pub fn clock(&self) -> &Clock {
         &self.0.clock
     }
 }
 
 impl RecorderInner {
-    /// The name of the `number`th request.
+    /// Returns the id of the `number`th request.
     pub(super) fn id(&self, number: u64) -> DecisionId {
         DecisionId::new(self.instance, number)
     }

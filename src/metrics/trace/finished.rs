@@ -1,4 +1,4 @@
-//! A request that is over, as tracing tells it: plain values, with no more of its URL than its line in the log shows.
+//! A finished request for tracing: plain values, with no more of its URL than its line in the log shows.
 
 use std::net::IpAddr;
 use std::time::{Duration, SystemTime};
@@ -11,26 +11,26 @@ use crate::trace_context::{SpanId, TraceId};
 
 use super::{RequestTrace, TracePart};
 
-/// One request: its own span, which is the parent of those of its parts.
+/// A finished request: its span is the parent of those of its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedTrace {
     /// The trace.
     pub trace: TraceId,
     /// The request's span.
     pub span: SpanId,
-    /// The client's, if it told one.
+    /// The client's span, if it sent one.
     pub parent: Option<SpanId>,
-    /// When the request's head was complete.
+    /// The time at which the request's head was complete.
     pub began: SystemTime,
-    /// From then to the last byte of the answer.
+    /// The duration up to the last byte of the response.
     pub duration: Duration,
-    /// Its parts, in the order in which they were noted.
+    /// Its parts, in the order in which they were recorded.
     pub parts: SmallVec<[FinishedPart; 6]>,
-    /// The method, as the client wrote it.
+    /// The method as sent by the client.
     pub method: Method,
-    /// The canonical URL, as the decision log shows it.
+    /// The canonical URL as in the decision log.
     pub url: Option<Box<str>>,
-    /// The host and port, where the log shows the host.
+    /// The host and port, if the log shows the host.
     pub server: Option<(Box<str>, u16)>,
     /// The crawler's name.
     pub crawler: Box<str>,
@@ -48,45 +48,45 @@ pub struct FinishedTrace {
     pub decision: Box<str>,
     /// The status that was sent.
     pub status: Option<u16>,
-    /// The origin's.
+    /// The origin's status.
     pub origin_status: Option<u16>,
-    /// Body bytes that were sent.
+    /// The number of body bytes sent.
     pub bytes: u64,
-    /// The address that the request went to.
+    /// The address that the request was sent to.
     pub address: Option<IpAddr>,
-    /// An RFC 9209 type, or a word of the log.
+    /// An RFC 9209 type, or a close reason of the log.
     pub error: Option<&'static str>,
 }
 
-/// A part of a request, inside its time.
+/// A part of a request, within its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedPart {
-    /// Which.
+    /// The part.
     pub part: TracePart,
-    /// How long after the request's head it began.
+    /// The time between the request's head and the start of the part.
     pub offset: Duration,
-    /// How long it took.
+    /// The duration of the part.
     pub duration: Duration,
 }
 
 impl FinishedTrace {
-    /// How many spans it is.
+    /// Returns the number of spans.
     pub fn span_count(&self) -> u64 {
         self.parts.len() as u64 + 1
     }
 }
 
 impl FinishedPart {
-    /// Cut to the time of the whole.
-    fn clipped_to(whole: TimeSpan, part: TracePart, lapse: TimeSpan) -> Self {
-        let after = lapse
+    /// Limits the part to the duration of the request.
+    fn clipped_to(whole: TimeSpan, part: TracePart, span: TimeSpan) -> Self {
+        let after = span
             .start
             .saturating_duration_since(whole.start)
             .min(whole.duration);
         Self {
             part,
             offset: after,
-            duration: lapse.duration.min(whole.duration - after),
+            duration: span.duration.min(whole.duration - after),
         }
     }
 }
@@ -95,7 +95,7 @@ impl RequestTrace {
     pub(crate) fn finished_parts(&self, whole: TimeSpan) -> SmallVec<[FinishedPart; 6]> {
         self.parts
             .iter()
-            .map(|(part, lapse)| FinishedPart::clipped_to(whole, *part, *lapse))
+            .map(|(part, span)| FinishedPart::clipped_to(whole, *part, *span))
             .collect()
     }
 }

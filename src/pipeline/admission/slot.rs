@@ -150,9 +150,7 @@ impl HostSlot {
     /// The last byte of the request's head is written: the next one's delay begins.
     pub fn record_sent(&self) {
         if let Some(lease) = &self.address_lease {
-            self.admission
-                .store
-                .renew(lease, self.admission.clock.now());
+            lease.renew(self.admission.clock.now());
             self.admission.queues.notify(lease.key().name);
         }
         let Some(lease) = self
@@ -162,9 +160,7 @@ impl HostSlot {
         else {
             return;
         };
-        self.admission
-            .store
-            .renew(lease, self.admission.clock.now());
+        lease.renew(self.admission.clock.now());
         self.admission.queues.notify(lease.key().name);
     }
 
@@ -174,24 +170,24 @@ impl HostSlot {
         let Some(lease) = &self.lease else {
             return ResendDecision::Never;
         };
-        let (store, now) = (&self.admission.store, self.admission.clock.now());
+        let now = self.admission.clock.now();
         // The address first: to be asked twice costs it nothing.
         match self
             .address_lease
             .as_ref()
-            .map(|lease| store.retry_permit(lease, now))
+            .map(|lease| lease.retry_permit(now))
         {
             Some(said @ (ResendDecision::After(_) | ResendDecision::Never)) => said,
-            Some(ResendDecision::Now) | None => store.retry_permit(lease, now),
+            Some(ResendDecision::Now) | None => lease.retry_permit(now),
         }
     }
 
     /// What is left of a rest that the host has begun since this was granted. Asked by those that wait on with their slot:
     /// for their address, or to be sent once more.
     pub fn backoff_left(&self) -> Option<Duration> {
-        self.admission
-            .store
-            .backoff_remaining(self.lease.as_ref()?, self.admission.clock.now())
+        self.lease
+            .as_ref()?
+            .backoff_remaining(self.admission.clock.now())
     }
 
     /// The head of the origin's answer is here. 429 and 503 ask for rest, and three bad answers in a row bring it about.
@@ -240,11 +236,7 @@ impl HostSlot {
         } else {
             Challenge::None
         };
-        if hold
-            .store
-            .record_response(lease, answer, challenge, hold.clock.now())
-            == BanSuspicion::Ban
-        {
+        if lease.record_response(answer, challenge, hold.clock.now()) == BanSuspicion::Ban {
             hold.warn_suspected_ban(lease);
         }
         self.outcome = LeaseOutcome::Abandoned;
@@ -293,7 +285,7 @@ impl HostSlot {
                 LeaseOutcome::Abandoned
             }
         };
-        self.admission.store.release(lease, outcome, now);
+        lease.release(outcome, now);
         self.admission.queues.notify(&name);
     }
 }
@@ -327,18 +319,13 @@ impl Drop for HostSlot {
         };
         if let Some(bill) = self.byte_account.take().filter(|bill| bill.bytes() > 0) {
             if let Some(per_second) = bill.per_second {
-                self.admission.store.charge(
-                    &lease,
-                    bill.bytes(),
-                    per_second,
-                    self.admission.clock.now(),
-                );
+                lease.charge(bill.bytes(), per_second, self.admission.clock.now());
             }
             if let Some(name) = &bill.budget_name {
                 self.admission.budgets.add_bytes(name, bill.bytes());
             }
         }
-        self.admission.store.release(lease, self.outcome, now);
+        lease.release(self.outcome, now);
         self.admission.queues.notify(&name);
         if let Some(lease) = self.address_lease.take() {
             self.release_address(lease, now);

@@ -1,6 +1,6 @@
-//! How records and events are written: protobuf messages, so that later versions add fields and read these.
+//! The encoding of records and events: protobuf messages, so that later versions can add fields and still read these.
 //!
-//! Numbers of fields and of words are for ever.
+//! The numbers of fields and enum values never change.
 
 pub(super) mod event;
 pub(super) mod record;
@@ -9,7 +9,7 @@ use prost::encoding::{WireType, decode_key, decode_varint, encode_varint, encode
 
 use crate::model::crawl_status::CrawlStatus;
 
-/// Writes the fields of a message, one after the other.
+/// Writes the fields of a message.
 pub(super) struct MessageWriter<'b>(pub(super) &'b mut Vec<u8>);
 
 impl MessageWriter<'_> {
@@ -19,7 +19,7 @@ impl MessageWriter<'_> {
         self.write_varint(number);
     }
 
-    /// A number that is zero where it is not written.
+    /// Writes a number, unless it is 0, the default.
     pub(super) fn write_nonzero(&mut self, tag: u32, number: u64) {
         self.write_number(tag, Some(number).filter(|number| *number != 0));
     }
@@ -34,13 +34,13 @@ impl MessageWriter<'_> {
         self.0.extend_from_slice(bytes);
     }
 
-    /// What follows are so many bytes of this field.
+    /// Begins a field whose `length` bytes follow.
     pub(super) fn begin_bytes(&mut self, tag: u32, length: usize) {
         self.write_varint(field_key(tag, WireType::LengthDelimited));
         self.write_varint(length as u64);
     }
 
-    /// Most are short.
+    /// Most numbers are short.
     fn write_varint(&mut self, number: u64) {
         if number < 0x80 {
             self.0.push(number as u8);
@@ -54,24 +54,24 @@ fn field_key(tag: u32, kind: WireType) -> u64 {
     u64::from(tag) << 3 | kind as u64
 }
 
-/// What a field of bytes takes, its number below 16.
+/// Returns the encoded length of a field of bytes with a number below 16.
 pub(super) fn bytes_field_len(bytes: &[u8]) -> usize {
     1 + encoded_len_varint(bytes.len() as u64) + bytes.len()
 }
 
-/// A field of a message, as it is read.
+/// The value of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WireField<'b> {
     Number(u64),
     Bytes(&'b [u8]),
-    /// One that only a later version knows.
+    /// A type that only later versions use.
     Unknown,
 }
 
-/// Reads the fields of a message, one after the other, with their numbers. What is no message ends in an error.
+/// Iterates over the fields of a message, with their numbers. Ends with an error if the bytes are not a message.
 pub(super) struct MessageFields<'b>(pub(super) &'b [u8]);
 
-/// It is no message.
+/// The bytes are not a valid message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MalformedMessage;
 
@@ -113,7 +113,7 @@ impl<'b> MessageFields<'b> {
     }
 }
 
-/// The number of a status, which stays when the order of the documentation changes.
+/// Returns the number of a status, which is independent of the order in the documentation.
 pub(super) fn status_number(status: CrawlStatus) -> u32 {
     match status {
         CrawlStatus::Accepted => 0,
@@ -140,15 +140,11 @@ pub(super) fn status_number(status: CrawlStatus) -> u32 {
     }
 }
 
-/// The status of a number.
+/// Returns the status with a number.
 pub(super) fn status_from_number(number: u32) -> Option<CrawlStatus> {
     CrawlStatus::ALL
         .into_iter()
         .find(|status| status_number(*status) == number)
-}
-
-fn to_u16(number: Option<u64>) -> Option<u16> {
-    number.and_then(|number| u16::try_from(number).ok())
 }
 
 #[cfg(test)]
@@ -164,14 +160,14 @@ mod tests {
     }
 
     #[test]
-    fn fields_are_read_as_they_are_written_and_what_is_no_message_is_an_error() {
+    fn fields_are_read_as_they_are_written_and_malformed_messages_are_errors() {
         let mut bytes = Vec::new();
-        let mut form = MessageWriter(&mut bytes);
-        form.write_number(3, Some(u64::MAX));
-        form.write_number(4, None);
-        form.write_bytes(15, Some(&[7; 200]));
+        let mut writer = MessageWriter(&mut bytes);
+        writer.write_number(3, Some(u64::MAX));
+        writer.write_number(4, None);
+        writer.write_bytes(15, Some(&[7; 200]));
         assert_eq!(bytes_field_len(&[7; 200]), 203);
-        form.write_text(1000, Some(""));
+        writer.write_text(1000, Some(""));
         // Eight bytes, four bytes.
         let numbers = [0x29, 1, 2, 3, 4, 5, 6, 7, 8, 0x35, 1, 2, 3, 4];
         bytes.extend(numbers);
@@ -184,11 +180,9 @@ mod tests {
             (6, WireField::Unknown),
         ];
         assert_eq!(fields.as_deref(), Ok(&expected[..]));
-        // Wherever it breaks off it is one field less, or an error.
-        let whole =
-            |end: usize| MessageFields(bytes.get(..end).unwrap()).collect::<Result<Vec<_>, _>>();
+        // A truncated message has fewer fields, or is an error.
         let ends: Vec<usize> = (0..=bytes.len())
-            .filter(|end| whole(*end).is_ok())
+            .filter(|end| MessageFields(bytes.get(..*end).unwrap()).all(|field| field.is_ok()))
             .collect();
         assert_eq!(ends, [0, 11, 214, 217, 226, 231]);
         for broken in [

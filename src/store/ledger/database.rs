@@ -1,15 +1,16 @@
-//! The tables of the ledger, in redb: one file, or memory that dies with the process.
+//! The tables of the ledger, in redb: a file, or memory that is lost with the process.
 //!
-//! A batch is appended to the journal as it came, which costs a page or two whatever its keys are. From there it goes
-//! into the table of records later and by the key, with many others: a table by random keys takes a page for each
-//! record that is put in alone. What the journal has and the tables do not is in memory, and is read back from the
-//! journal at the start.
+//! A batch is first appended to the journal, which costs a page or two whatever its keys are. Later a
+//! compaction moves it into the table of records in key order, together with many others: in a table
+//! with random keys, a record that is inserted alone costs a whole page. Records that are in the
+//! journal but not in the tables are in memory, and are read back from the journal at the start.
 
+#[cfg(test)]
+mod ledger_files;
 mod location;
 mod view;
 
 use std::collections::BTreeMap;
-use std::fmt;
 #[cfg(test)]
 use std::path::Path;
 
@@ -35,7 +36,7 @@ pub(super) use view::LedgerReadView;
 
 /// The name of the file.
 pub(super) const FILE_NAME: &str = "ledger.redb";
-/// The form of the tables.
+/// The version of the table format.
 const VERSION: u64 = 1;
 
 const RECORDS: TableDefinition<'_, &[u8; 16], &[u8]> = TableDefinition::new("records");
@@ -46,15 +47,15 @@ const META: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("meta");
 /// Rows of META.
 const META_VERSION: &str = "version";
 const META_STATE: &str = "state";
-/// What others keep stands under names that begin so.
+/// The prefix of the rows with values that other parts of the program store.
 const META_VALUE_PREFIX: &str = "kept:";
-/// Events that are forgotten in one go.
+/// The maximum number of events deleted in one transaction.
 const MAX_EXPIRED_AT_ONCE: u64 = 10_000;
 
-/// The tables, for the one who writes.
+/// The tables, for the writer.
 pub(super) struct LedgerDatabase(Database);
 
-/// What the writer must know again after a restart.
+/// The writer's state, restored after a restart.
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct LedgerWriterState {
     /// The number of the last commit.
@@ -66,57 +67,50 @@ pub(super) struct LedgerWriterState {
     /// The number of the last page of the journal.
     #[prost(uint64, tag = "3")]
     pub(super) page: u64,
-    /// URLs by the number of their status.
+    /// The number of URLs by status number.
     #[prost(btree_map = "uint32, int64", tag = "4")]
     pub(super) urls: BTreeMap<u32, i64>,
 }
 
-/// Which events are to be forgotten.
+/// The range of events to delete.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RetentionCutoff {
-    /// Those from before this time.
+    /// Events before this time are deleted.
     pub(super) before: UnixMillis,
-    /// One from behind this time comes from a clock that was ahead.
+    /// An event after this time comes from a clock that was ahead.
     pub(super) now: UnixMillis,
-    /// None behind this one.
+    /// No event after this one is deleted.
     pub(super) upto: u64,
 }
 
-/// What one commit writes.
+/// The contents of one commit.
 pub(super) struct LedgerCommit<'c> {
     pub(super) state: &'c LedgerWriterState,
-    /// From the one behind `first_page` on.
+    /// Pages of the journal, numbered from `first_page + 1`.
     pub(super) pages: &'c [Vec<u8>],
     pub(super) first_page: u64,
     pub(super) events: &'c [LedgerEvent],
     pub(super) first_event: u64,
     pub(super) values: &'c BTreeMap<String, Vec<u8>>,
     pub(super) cutoff: Option<RetentionCutoff>,
-    /// Goes from memory into the tables.
+    /// Records to move from memory into the tables.
     pub(super) slice: &'c MemtableSlice,
-    /// The tables have what is in the journal before this page.
+    /// The tables contain everything in the journal before this page.
     pub(super) flushed_before: u64,
 }
 
 /// The tables cannot be read: the disk fails, or the ledger is closed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the ledger cannot be read now: its disk fails, or the proxy is shutting down")]
 pub struct LedgerUnavailable;
 
-impl fmt::Display for LedgerUnavailable {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the ledger cannot be read now: its disk fails, or the proxy ends")
-    }
-}
-
-impl std::error::Error for LedgerUnavailable {}
-
 impl LedgerDatabase {
-    /// Opens the tables, or makes them. A crash before is mended here.
-    pub(super) fn open(place: &LedgerLocation, cache: usize) -> Result<Self, LedgerOpenError> {
+    /// Opens the tables, or creates them. Recovers from a crash if necessary.
+    pub(super) fn open(location: &LedgerLocation, cache: usize) -> Result<Self, LedgerOpenError> {
         let mut builder = Builder::new();
         builder.set_cache_size(cache);
-        let path = place.path();
-        let opened = match place {
+        let path = location.path();
+        let opened = match location {
             LedgerLocation::File(path) => {
                 create_private_file(path).map_err(|error| {
                     LedgerOpenError::Unreadable(path.clone(), error.to_string())
@@ -125,8 +119,9 @@ impl LedgerDatabase {
             }
             LedgerLocation::Memory => builder.create_with_backend(InMemoryBackend::new()),
         };
-        let base = Self(opened.map_err(|error| open_error(path, error))?);
-        base.prepare()
+        let database = Self(opened.map_err(|error| open_error(path, error))?);
+        database
+            .prepare()
             .map_err(|error| LedgerOpenError::Unreadable(path.to_owned(), error.to_string()))?
             .map_or(Ok(()), |version| {
                 if version > VERSION {
@@ -135,10 +130,10 @@ impl LedgerDatabase {
                     Ok(())
                 }
             })?;
-        Ok(base)
+        Ok(database)
     }
 
-    /// Makes what is missing, and says the version.
+    /// Creates missing tables, and returns the version of an existing file.
     fn prepare(&self) -> Result<Option<u64>, redb::Error> {
         let write = self.0.begin_write()?;
         let version = {
@@ -152,7 +147,7 @@ impl LedgerDatabase {
             version
         };
         if version.is_some() {
-            // Nothing is to be written, least of all into a later version's file.
+            // Nothing is written, least of all into the file of a later version.
             write.abort()?;
             return Ok(version);
         }
@@ -164,7 +159,7 @@ impl LedgerDatabase {
         Ok(None)
     }
 
-    /// What the last commit wrote of the writer's own.
+    /// Returns the writer's state as of the last commit.
     pub(super) fn writer_state(&self) -> Result<LedgerWriterState, redb::Error> {
         let meta = self.0.begin_read()?.open_table(META)?;
         let bytes = meta.get(META_STATE)?;
@@ -173,12 +168,12 @@ impl LedgerDatabase {
             .unwrap_or_default())
     }
 
-    /// How many records the tables have.
+    /// Returns the number of records in the tables.
     pub(super) fn record_count(&self) -> Result<u64, redb::Error> {
         Ok(self.0.begin_read()?.open_table(RECORDS)?.len()?)
     }
 
-    /// Hands out what the journal has, in the order in which it came.
+    /// Passes every change in the journal to `each`, in order.
     pub(super) fn replay_journal(
         &self,
         mut each: impl FnMut(JournalChange<'_>),
@@ -193,7 +188,7 @@ impl LedgerDatabase {
         Ok(())
     }
 
-    /// Writes all of it, or nothing. Blocks until it is on the disk.
+    /// Writes the whole commit, or nothing. Blocks until it is on disk.
     pub(super) fn commit(&self, commit: &LedgerCommit<'_>) -> Result<(), redb::Error> {
         let write = self.0.begin_write()?;
         append(&write, commit)?;
@@ -205,15 +200,15 @@ impl LedgerDatabase {
             }
             meta.insert(META_STATE, commit.state.encode_to_vec().as_slice())?;
         }
-        if let Some(bygone) = commit.cutoff {
-            expire_events(&write, bygone)?;
+        if let Some(cutoff) = commit.cutoff {
+            expire_events(&write, cutoff)?;
         }
         write.commit()?;
         Ok(())
     }
 }
 
-/// Everything in the order in which it came.
+/// Appends pages to the journal and events to the feed.
 fn append(write: &WriteTransaction, commit: &LedgerCommit<'_>) -> Result<(), redb::Error> {
     let mut journal = write.open_table(JOURNAL)?;
     for (number, page) in (commit.first_page + 1..).zip(commit.pages) {
@@ -229,7 +224,7 @@ fn append(write: &WriteTransaction, commit: &LedgerCommit<'_>) -> Result<(), red
     Ok(())
 }
 
-/// A part of what is in memory, in the order of the keys.
+/// Writes a slice of the memtable to the tables, in key order.
 fn flush_to_tables(write: &WriteTransaction, commit: &LedgerCommit<'_>) -> Result<(), redb::Error> {
     if !commit.slice.is_empty() {
         let left = flush_records(write, commit.slice)?;
@@ -248,28 +243,29 @@ fn flush_to_tables(write: &WriteTransaction, commit: &LedgerCommit<'_>) -> Resul
     Ok(())
 }
 
-/// Says which records have left which contents.
+/// Writes records, and returns which of them have lost which contents.
 fn flush_records(
     write: &WriteTransaction,
     slice: &MemtableSlice,
 ) -> Result<Vec<(LedgerKey, LedgerKey)>, redb::Error> {
-    let (mut records, mut left) = (write.open_table(RECORDS)?, Vec::new());
-    for (key, form) in slice.records() {
-        // What was there comes with the change, without a look of its own.
-        let before = match form {
-            Some(form) => records.insert(&key.0, form)?,
+    let mut records = write.open_table(RECORDS)?;
+    let mut left = Vec::new();
+    for (key, encoded) in slice.records() {
+        // `insert` and `remove` return the previous value, so no separate look-up is needed.
+        let before = match encoded {
+            Some(encoded) => records.insert(&key.0, encoded)?,
             None => records.remove(&key.0)?,
         };
         let had = before.and_then(|bytes| record::decode_content_key(bytes.value()));
         left.extend(
-            had.filter(|had| form.and_then(record::decode_content_key) != Some(*had))
+            had.filter(|had| encoded.and_then(record::decode_content_key) != Some(*had))
                 .map(|had| (had, key)),
         );
     }
     Ok(left)
 }
 
-/// A content does not lead to a record that has left it.
+/// Removes the entries of contents that their record has lost.
 fn prune_contents(
     write: &WriteTransaction,
     left: &[(LedgerKey, LedgerKey)],
@@ -289,9 +285,10 @@ fn prune_contents(
     Ok(())
 }
 
-/// The last event stays, so that numbers go on behind it. One whose time is still to come, by a clock that was ahead, is
-/// as old as the next one whose time can be true; so is one that cannot be read.
-fn expire_events(write: &WriteTransaction, bygone: RetentionCutoff) -> Result<(), redb::Error> {
+/// Deletes old events. The last event stays, so that numbering continues after it. An event in the
+/// future, from a clock that was ahead, and one that cannot be read are treated as being as old as the
+/// next event with a plausible time.
+fn expire_events(write: &WriteTransaction, cutoff: RetentionCutoff) -> Result<(), redb::Error> {
     let mut events = write.open_table(EVENTS)?;
     let Some(first) = events.first()?.map(|(number, _)| number.value()) else {
         return Ok(());
@@ -301,10 +298,10 @@ fn expire_events(write: &WriteTransaction, bygone: RetentionCutoff) -> Result<()
     };
     let most = first.saturating_add(MAX_EXPIRED_AT_ONCE);
     let mut upto = 0;
-    for row in events.range(..last.min(bygone.upto.saturating_add(1)))? {
+    for row in events.range(..last.min(cutoff.upto.saturating_add(1)))? {
         let (number, bytes) = row?;
-        match event::decode_time(bytes.value()).filter(|at| *at <= bygone.now) {
-            Some(at) if at >= bygone.before => break,
+        match event::decode_time(bytes.value()).filter(|at| *at <= cutoff.now) {
+            Some(at) if at >= cutoff.before => break,
             Some(_) => upto = number.value(),
             None => {}
         }
@@ -324,7 +321,7 @@ fn parse_number(bytes: &[u8]) -> u64 {
     bytes.try_into().map_or(u64::MAX, u64::from_le_bytes)
 }
 
-/// Makes a file one of another version.
+/// Changes the version of a file.
 #[cfg(test)]
 pub(super) fn pretend_version(path: &Path, version: u64) {
     let write = Builder::new().open(path).unwrap().begin_write().unwrap();
@@ -343,8 +340,12 @@ mod tests {
 
     use super::*;
 
-    /// Commits that these records have these contents now, or are forgotten.
-    fn commit_records(base: &LedgerDatabase, records: &[(u8, Option<u8>)], contents: &[(u8, u8)]) {
+    /// Commits records with the given contents; `None` deletes a record.
+    fn commit_records(
+        database: &LedgerDatabase,
+        records: &[(u8, Option<u8>)],
+        contents: &[(u8, u8)],
+    ) {
         let key = |byte: u8| LedgerKey([byte; 16]);
         let memory = Memtable::new(0, 0, 0);
         for (record, content) in records {
@@ -367,22 +368,28 @@ mod tests {
                 .put_content(key(*content), key(*record));
         }
         let slice = memory.unflushed_slice(0..SHARD_COUNT, 0);
-        base.commit(&LedgerCommit {
-            state: &LedgerWriterState::default(),
-            pages: &[],
-            first_page: 0,
-            events: &[],
-            first_event: 0,
-            values: &BTreeMap::new(),
-            cutoff: None,
-            slice: &slice,
-            flushed_before: 0,
-        })
-        .unwrap();
+        database
+            .commit(&LedgerCommit {
+                state: &LedgerWriterState::default(),
+                pages: &[],
+                first_page: 0,
+                events: &[],
+                first_event: 0,
+                values: &BTreeMap::new(),
+                cutoff: None,
+                slice: &slice,
+                flushed_before: 0,
+            })
+            .unwrap();
     }
 
-    fn contents(base: &LedgerDatabase) -> Vec<(u8, u8)> {
-        let contents = base.0.begin_read().unwrap().open_table(CONTENTS).unwrap();
+    fn contents(database: &LedgerDatabase) -> Vec<(u8, u8)> {
+        let contents = database
+            .0
+            .begin_read()
+            .unwrap()
+            .open_table(CONTENTS)
+            .unwrap();
         let rows = contents.iter().unwrap().map(Result::unwrap);
         rows.map(|(content, record)| (content.value()[0], record.value()[0]))
             .collect()
@@ -390,24 +397,24 @@ mod tests {
 
     #[test]
     fn contents_go_with_the_record_that_had_them() {
-        let base = LedgerDatabase::open(&LedgerLocation::Memory, 1 << 20).unwrap();
+        let database = LedgerDatabase::open(&LedgerLocation::Memory, 1 << 20).unwrap();
         commit_records(
-            &base,
+            &database,
             &[(1, Some(100)), (2, Some(101))],
             &[(100, 1), (101, 2)],
         );
-        // The one has another, the other is as it was.
-        commit_records(&base, &[(1, Some(102)), (2, Some(101))], &[(102, 1)]);
-        assert_eq!(contents(&base), [(101, 2), (102, 1)]);
-        // Both have the same; who had it first is found by it.
-        commit_records(&base, &[(1, Some(101))], &[]);
-        assert_eq!(contents(&base), [(101, 2)]);
-        commit_records(&base, &[(1, None)], &[]);
-        assert_eq!(contents(&base), [(101, 2)]);
-        // Forgotten, while another gets it in the same commit.
-        commit_records(&base, &[(2, None), (3, Some(101))], &[(101, 3)]);
-        assert_eq!(contents(&base), [(101, 3)]);
-        commit_records(&base, &[(3, None)], &[]);
-        assert_eq!(contents(&base), []);
+        // The first has a new content, the second is unchanged.
+        commit_records(&database, &[(1, Some(102)), (2, Some(101))], &[(102, 1)]);
+        assert_eq!(contents(&database), [(101, 2), (102, 1)]);
+        // Both have the same content; it leads to the record that had it first.
+        commit_records(&database, &[(1, Some(101))], &[]);
+        assert_eq!(contents(&database), [(101, 2)]);
+        commit_records(&database, &[(1, None)], &[]);
+        assert_eq!(contents(&database), [(101, 2)]);
+        // Deleted, while another record gets its content in the same commit.
+        commit_records(&database, &[(2, None), (3, Some(101))], &[(101, 3)]);
+        assert_eq!(contents(&database), [(101, 3)]);
+        commit_records(&database, &[(3, None)], &[]);
+        assert_eq!(contents(&database), []);
     }
 }

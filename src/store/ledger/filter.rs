@@ -1,31 +1,31 @@
-//! Which keys the ledger does not have, told without a look at its tables: most URLs of a crawl are new, and a table is
-//! a walk down a tree.
+//! A filter of the keys that have no record, so that a new URL needs no look-up in the tables: most
+//! URLs of a crawl are new, and a look-up walks down a tree.
 //!
-//! Bloom filters in blocks of one word ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze, Sanders and Singler
-//! 2007): a look is one load a layer, and of keys that are not there a full layer takes about one in two hundred for one
-//! that may be. A key is a hash already; its first bits choose the word, so that keys in their order are written through
-//! memory once. When a layer is full, a new one of twice its size takes over. What was forgotten stays in it until the
-//! next start.
+//! Bloom filters in blocks of one word ("Cache-, Hash- and Space-Efficient Bloom Filters", Putze,
+//! Sanders and Singler 2007): a look-up is one load per layer, and a full layer reports about one absent
+//! key in two hundred as possibly present. A key is a hash already. Its first bits select the word, so
+//! keys in order pass over memory once. A full layer is followed by one of twice its size. Deleted keys
+//! stay until the next start.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use crate::ledger::key::LedgerKey;
 
-/// Layers: the first one doubled so often is more than any disk has.
+/// The maximum number of layers; the first one doubled that often is larger than any disk.
 const MAX_LAYERS: usize = 24;
-/// Keys that the first layer has room for, at least.
+/// The minimum number of keys that the first layer has room for.
 const FIRST_LAYER_KEYS: usize = 1 << 17;
-/// Bits for a key; it sets [`SET_BITS`] of a word's, at most.
+/// Bits per key; a key sets at most [`SET_BITS`] of them in its word.
 const BITS_PER_KEY: usize = 16;
 const SET_BITS: u32 = 4;
 
-/// What is known not to be there: neither in memory nor in the tables.
+/// A filter that proves that a key is neither in memory nor in the tables.
 pub(super) struct KeyFilter {
     layers: [OnceLock<FilterLayer>; MAX_LAYERS],
     /// The layer that takes keys.
     active_layer: AtomicUsize,
-    /// Every key of the tables is in it.
+    /// `true` once every key of the tables has been added.
     complete: AtomicBool,
 }
 
@@ -36,7 +36,8 @@ struct FilterLayer {
 }
 
 impl KeyFilter {
-    /// Without a key. If the tables have some, about so many, it says nothing until it was told of all of them.
+    /// Creates an empty filter. If the tables already have keys (about this many), every key may be
+    /// present until all of them have been added.
     pub(super) fn new(keys: usize) -> Self {
         let filter = Self {
             layers: [const { OnceLock::new() }; MAX_LAYERS],
@@ -47,7 +48,7 @@ impl KeyFilter {
         filter
     }
 
-    /// Whether there is no record with this key for certain.
+    /// Returns `true` if there is certainly no record with this key.
     pub(super) fn is_absent(&self, key: LedgerKey) -> bool {
         self.complete.load(Ordering::Acquire) && !self.may_contain(key)
     }
@@ -61,10 +62,10 @@ impl KeyFilter {
             .any(|layer| layer.may_contain(key))
     }
 
-    /// There is a record with this key from now on; says whether there was none for certain. One that may be there takes
-    /// no more room, however often it is written.
+    /// Adds a key, and returns `true` if it was certainly absent. A key that may be present takes no
+    /// more room, however often it is added.
     pub(super) fn insert(&self, key: LedgerKey) -> bool {
-        // First: if the filter was told of every key of the tables by now, the look behind this sees them all.
+        // Read first: if the filter is complete by now, the check below sees every key of the tables.
         let whole = self.complete.load(Ordering::Acquire);
         if self.may_contain(key) {
             return false;
@@ -80,7 +81,8 @@ impl KeyFilter {
             return whole;
         };
         layer.insert(key);
-        // About so many: what others count between the two is forgotten. A layer that takes more errs more often.
+        // An approximate count: increments from other threads may be lost in between. A layer that takes
+        // more keys has more false positives.
         let taken = layer.used.load(Ordering::Relaxed) + 1;
         layer.used.store(taken, Ordering::Relaxed);
         if taken >= layer.capacity && last + 1 < MAX_LAYERS {
@@ -90,7 +92,8 @@ impl KeyFilter {
         whole
     }
 
-    /// Makes the next layer before it is needed: a large one takes its time, which is not a request's.
+    /// Allocates the next layer before it is needed. A large one takes a while, which should not fall
+    /// into a request.
     pub(super) fn prepare_next_layer(&self) {
         let last = self.active_layer.load(Ordering::Acquire);
         let Some(layer) = self.layers.get(last).and_then(OnceLock::get) else {
@@ -101,7 +104,7 @@ impl KeyFilter {
         }
     }
 
-    /// It was told of all keys that the tables had.
+    /// Marks the filter as complete: every key of the tables has been added.
     pub(super) fn set_complete(&self) {
         self.complete.store(true, Ordering::Release);
     }
@@ -126,7 +129,7 @@ impl FilterLayer {
         }
     }
 
-    /// Words in the order of keys; none is never met.
+    /// Returns the word of a key. The words are in key order, and there is always at least one.
     fn word(&self, key: LedgerKey) -> Option<&AtomicU64> {
         let place = (u128::from(split_key(key).0) * self.words.len() as u128) >> 64;
         self.words.get(usize::try_from(place).ok()?)
@@ -144,13 +147,13 @@ impl FilterLayer {
     }
 }
 
-/// Which bits of its word are a key's.
+/// Returns the bits of its word that a key sets.
 fn bit_mask(key: LedgerKey) -> u64 {
     let second = split_key(key).1;
     (0..SET_BITS).fold(0, |bits, n| bits | 1 << ((second >> (6 * n)) & 63))
 }
 
-/// The first chooses the word, the second the bits.
+/// Returns two halves of a key: one selects the word, the other the bits.
 fn split_key(key: LedgerKey) -> (u64, u64) {
     let number = u128::from_be_bytes(key.0);
     ((number >> 64) as u64, number as u64)
@@ -167,14 +170,14 @@ mod tests {
     #[test]
     fn what_was_put_in_is_never_lacked_and_little_else_is_not() {
         let filter = KeyFilter::new(0);
-        // Two layers more.
+        // Two more layers.
         let keys = FIRST_LAYER_KEYS * 5;
         let taken = (0..keys).filter(|n| filter.insert(key(*n))).count();
         assert!(taken > keys - keys / 30, "{taken} of {keys} new ones");
-        // Written again and again.
+        // Repeated inserts take no room.
         (0..10).for_each(|_| assert!((0..keys).all(|n| !filter.insert(key(n)))));
         let layers = || filter.layers.iter().map_while(OnceLock::get).count();
-        // The third has room for four times as many as the first, and took twice as many.
+        // The third layer has room for four times as many keys as the first, and has taken twice as many.
         filter.prepare_next_layer();
         assert_eq!(layers(), 3);
         assert!(
@@ -187,14 +190,14 @@ mod tests {
         assert_eq!(
             (layers(), filter.active_layer.load(Ordering::Relaxed)),
             (4, 2),
-            "one to come"
+            "a layer in reserve"
         );
         let keys = keys + 2 * FIRST_LAYER_KEYS;
         assert!((0..keys).all(|n| !filter.is_absent(key(n))));
         let wrong = (keys..keys + 100_000)
             .filter(|n| !filter.is_absent(key(*n)))
             .count();
-        // Each layer errs for itself.
+        // Each layer has false positives of its own.
         assert!(wrong < 3_000, "{wrong} of 100,000 are taken for known");
     }
 

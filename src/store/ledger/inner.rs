@@ -1,10 +1,12 @@
-//! What requests and the writer share: memory before the tables, and how a look is taken into account.
+//! The state shared by requests and the writer: the memtable in front of the tables, and the recording of
+//! observations.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, MutexGuard};
 use std::thread::sleep;
 
+use parking_lot::MutexGuard;
 use tokio::sync::watch;
 
 use crate::ledger::event::LedgerEventKind;
@@ -21,33 +23,33 @@ use super::memtable::{Memtable, MemtableShard};
 use super::queue::{LedgerQueue, QueuedChange};
 use super::{FeedCursor, KEYS_AT_ONCE, LedgerStats, LedgerUpdate, RETRY_DELAY};
 
-/// What requests and the writer share.
+/// The state shared by requests and the writer.
 pub(super) struct LedgerInner {
     pub(super) tolerance: ErrorTolerance,
     pub(super) location: LedgerLocation,
     pub(super) memtable: Memtable,
     pub(super) view: LedgerReadView,
-    /// It is about to be closed.
+    /// `true` while the ledger is being closed.
     pub(super) closing: AtomicBool,
     pub(super) queue: LedgerQueue,
     pub(super) events: [AtomicU64; LedgerEventKind::ALL.len()],
     pub(super) last_event: watch::Sender<u64>,
     pub(super) failing: AtomicBool,
-    /// The writer has panicked.
+    /// `true` if the writer has panicked.
     pub(super) broken: AtomicBool,
     pub(super) failures: AtomicU64,
-    /// So many bytes in memory are worth a pass over the tables.
+    /// The number of bytes in memory that start a compaction.
     pub(super) max_unflushed_bytes: usize,
-    /// Bytes of the database's own cache.
+    /// The size of the database's own cache, in bytes.
     pub(super) page_cache_bytes: usize,
 }
 
 impl LedgerInner {
-    /// A change that is in the journal only.
+    /// Applies a change that is only in the journal.
     pub(super) fn replay_change(&self, change: JournalChange<'_>) {
         let JournalChange {
             key,
-            encoded: form,
+            encoded,
             content_key: content,
         } = change;
         if let Some(content) = content {
@@ -55,15 +57,18 @@ impl LedgerInner {
         }
         let mut shard = self.memtable.lock_shard(key);
         let before = shard.get(key).flatten();
-        let left = dropped_content(before.as_ref(), form.and_then(record::decode_content_key));
-        let write = |to: &mut Vec<u8>| form.into_iter().for_each(|form| to.extend_from_slice(form));
+        let left = dropped_content(
+            before.as_ref(),
+            encoded.and_then(record::decode_content_key),
+        );
+        let write = |to: &mut Vec<u8>| to.extend_from_slice(encoded.unwrap_or_default());
         self.memtable.put(&mut shard, key, write, |_| 0);
         drop(shard);
         self.unlink_content(left, key);
     }
 
-    /// Tells the filter of every key that the tables have. A part at a time: what reads for long keeps old pages from
-    /// being used again.
+    /// Adds every key of the tables to the filter, in steps: a long read transaction would keep old
+    /// pages from being reused.
     pub(super) fn fill_filter(&self) {
         let mut after = None;
         while !self.closing.load(Ordering::Relaxed) {
@@ -80,13 +85,12 @@ impl LedgerInner {
         }
     }
 
-    /// The writer has panicked.
     pub(super) fn record_writer_panic(&self) {
         let lost = self.queue.dropped();
         tracing::error!(
             lost,
-            "the ledger's writer has broken down, please report it: what becomes of URLs is not remembered until the \
-             next start"
+            "the ledger's writer has panicked; please report this. Nothing is recorded about URLs until the next \
+            start"
         );
         self.failures.fetch_add(1, Ordering::Relaxed);
         self.failing.store(true, Ordering::Relaxed);
@@ -94,15 +98,15 @@ impl LedgerInner {
     }
 
     pub(super) fn record(&self, note: LedgerUpdate) {
-        // What cannot be read must not be written over.
+        // A record that cannot be read must not be overwritten.
         if self.queue.must_drop() || self.try_record(note).is_err() {
             self.queue.record_drop();
         }
     }
 
-    /// Takes a look into account, if what was there can be read.
+    /// Records an observation, if the current record can be read.
     pub(super) fn try_record(&self, note: LedgerUpdate) -> Result<(), LedgerUnavailable> {
-        // The first that has a content stays the one to be found by it.
+        // A content leads to the first record that has it.
         let content = match note.content_key {
             Some(content) => self
                 .record_with_content(content)?
@@ -127,12 +131,10 @@ impl LedgerInner {
             RecordUpdate::Forgotten => None,
             RecordUpdate::Changed(record) => Some(record),
         };
-        // The key of its document: a new one's, or the one that it had.
-        let delivered =
-            |record: &LedgerRecord| document_at.is_some() && record.last_fetched == document_at;
+        // A newly delivered document has a new content key; otherwise the record keeps its own.
         let had = before.as_ref().and_then(|entry| entry.content_key);
         let has = now.and_then(|record| {
-            if delivered(record) {
+            if document_at.is_some() && record.last_fetched == document_at {
                 note.content_key
             } else {
                 had
@@ -144,14 +146,15 @@ impl LedgerInner {
         );
         let left = dropped_content(before.as_ref(), has);
         let write = |to: &mut Vec<u8>| {
-            now.into_iter()
-                .for_each(|record| record::encode(record, has, to))
+            if let Some(record) = now {
+                record::encode(record, has, to);
+            }
         };
-        // In the order in which they hold: the shard is still locked.
-        self.memtable.put(&mut shard, note.key, write, |form| {
+        // Changes are queued in the order in which they take effect: the shard is still locked.
+        self.memtable.put(&mut shard, note.key, write, |encoded| {
             let written = JournalChange {
                 key: note.key,
-                encoded: form,
+                encoded,
                 content_key: content,
             };
             self.queue.push(QueuedChange {
@@ -170,13 +173,13 @@ impl LedgerInner {
         Ok(())
     }
 
-    /// A content that a record has no more does not lead to it. No shard may be locked.
+    /// Removes the entry of a content that a record has lost. No shard may be locked.
     pub(super) fn unlink_content(&self, left: Option<LedgerKey>, key: LedgerKey) {
         let Some(content) = left else { return };
         self.memtable
             .lock_shard(content)
             .remove_content(content, key);
-        // Another look at the URL may have brought it back meanwhile.
+        // A concurrent observation of the URL may have restored it.
         let now = self
             .load_record(&mut self.memtable.lock_shard(key), key)
             .ok()
@@ -194,14 +197,14 @@ impl LedgerInner {
         if let Some(entry) = shard.get(key) {
             return Ok(entry);
         }
-        let Some(form) = self.view.record(key)? else {
+        let Some(encoded) = self.view.record(key)? else {
             return Ok(None);
         };
-        shard.cache_record(key, &form);
-        Ok(record::decode(&form))
+        shard.cache_record(key, &encoded);
+        Ok(record::decode(&encoded))
     }
 
-    /// The record that a content leads to, if it still has it.
+    /// Returns the record that a content leads to, if it still has that content.
     pub(super) fn record_with_content(
         &self,
         content: LedgerKey,
@@ -218,7 +221,8 @@ impl LedgerInner {
             .map(|entry| entry.record))
     }
 
-    /// What memory and tables have, as one. Memory first: what is folded meanwhile is seen twice then, and not never.
+    /// Returns records from memory and the tables. Memory is read first: a record that is flushed in the
+    /// meantime is then seen twice rather than never.
     pub(super) fn records(
         &self,
         mut after: Option<LedgerKey>,
@@ -226,21 +230,19 @@ impl LedgerInner {
     ) -> Result<Vec<(LedgerKey, Arc<LedgerRecord>)>, LedgerUnavailable> {
         let mut found = Vec::new();
         while found.len() < most {
-            let (memory, folded) = (
-                self.memtable.records_after(after, most),
-                self.view.records_after(after, most)?,
-            );
-            // Behind the last one of a list that was cut short there may be others.
+            let memory = self.memtable.records_after(after, most);
+            let flushed = self.view.records_after(after, most)?;
+            // If a list was cut short, other records may follow its last one.
             let ends = [
                 (memory.len(), memory.last().map(|row| row.0)),
-                (folded.len(), folded.last().map(|row| row.0)),
+                (flushed.len(), flushed.last().map(|row| row.0)),
             ];
             let end = ends
                 .into_iter()
                 .filter(|(rows, _)| *rows >= most)
                 .filter_map(|(_, last)| last)
                 .min();
-            let mut rows: BTreeMap<LedgerKey, Option<StoredRecord>> = folded
+            let mut rows: BTreeMap<LedgerKey, Option<StoredRecord>> = flushed
                 .into_iter()
                 .map(|(key, entry)| (key, Some(entry)))
                 .collect();
@@ -259,10 +261,11 @@ impl LedgerInner {
     }
 
     pub(super) fn stats(&self) -> LedgerStats {
-        let positive = |count| u64::try_from(count).unwrap_or(0);
-        let urls = CrawlStatus::ALL
-            .into_iter()
-            .zip(self.queue.urls().map(positive));
+        let urls = CrawlStatus::ALL.into_iter().zip(
+            self.queue
+                .urls()
+                .map(|count| u64::try_from(count).unwrap_or(0)),
+        );
         let events = self
             .events
             .iter()
@@ -287,14 +290,14 @@ impl LedgerInner {
     }
 }
 
-/// The content that a record had and has no more.
+/// Returns the content that a record had and has lost.
 fn dropped_content(before: Option<&StoredRecord>, has: Option<LedgerKey>) -> Option<LedgerKey> {
     before
         .and_then(|entry| entry.content_key)
         .filter(|had| has != Some(*had))
 }
 
-/// When a document was delivered, as far as the look tells.
+/// Returns the time at which an observation delivered a document.
 fn document_time(seen: &UrlObservation) -> Option<UnixMillis> {
     match &seen.outcome {
         ObservationOutcome::Answered(answered) => answered.document.is_some().then_some(seen.at),

@@ -1,7 +1,7 @@
-//! The journal: what has changed, in the order in which it came, in pages of [`PAGE_BYTES`] bytes, about.
+//! The journal: changes in the order in which they were made, in pages of about [`PAGE_BYTES`] bytes.
 //!
-//! A page is a protobuf message of changes, each a message of its own. It is written while requests come in: what they
-//! note is on its page before the next one is served, and the writer finds whole pages.
+//! A page is a protobuf message of changes, each a message itself. Pages are filled while requests are
+//! served: a change is on its page before the next request proceeds, and the writer takes whole pages.
 
 use std::mem::{replace, take};
 
@@ -9,37 +9,37 @@ use crate::ledger::key::LedgerKey;
 
 use super::codec::{MalformedMessage, MessageFields, MessageWriter, WireField, bytes_field_len};
 
-/// About as much as one page has: the database gives out powers of two.
+/// The approximate size of a page: the database allocates powers of two.
 const PAGE_BYTES: usize = 60 << 10;
-/// A page, and the record that made it one.
+/// The capacity of a page, including the record that fills it up.
 const PAGE_CAPACITY: usize = 64 << 10;
 
-/// A change, as the journal has it.
+/// A change as it is in the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct JournalChange<'c> {
     pub(super) key: LedgerKey,
-    /// The record from now on, in its written form; none if it is forgotten.
+    /// The new record, encoded; `None` if it is deleted.
     pub(super) encoded: Option<&'c [u8]>,
-    /// The content by which it is to be found.
+    /// The content by which the record is found.
     pub(super) content_key: Option<LedgerKey>,
 }
 
-/// Pages that are being written.
+/// Pages that are being filled.
 #[derive(Debug, Default)]
 pub(super) struct JournalPages {
     full: Vec<Vec<u8>>,
     current: Vec<u8>,
-    /// Written to the disk, and to be used again.
+    /// Pages that were written to disk and can be reused.
     spare: Vec<Vec<u8>>,
 }
 
 impl JournalPages {
-    /// Writes a change behind those that are there.
+    /// Appends a change.
     pub(super) fn append(&mut self, change: &JournalChange<'_>) {
         let content = change.content_key.as_ref().map(|content| &content.0[..]);
         let fields = [Some(&change.key.0[..]), change.encoded, content];
-        let mut form = MessageWriter(&mut self.current);
-        form.begin_bytes(
+        let mut encoded = MessageWriter(&mut self.current);
+        encoded.begin_bytes(
             1,
             fields
                 .iter()
@@ -48,7 +48,7 @@ impl JournalPages {
                 .sum(),
         );
         for (tag, bytes) in (1..).zip(fields) {
-            form.write_bytes(tag, bytes);
+            encoded.write_bytes(tag, bytes);
         }
         if self.current.len() >= PAGE_BYTES {
             let next = self
@@ -59,26 +59,26 @@ impl JournalPages {
         }
     }
 
-    /// Puts what came later behind this.
+    /// Appends later pages.
     pub(super) fn extend(&mut self, later: Self) {
         let last = replace(&mut self.current, later.current);
         self.full.extend(Some(last).filter(|page| !page.is_empty()));
         self.full.extend(later.full);
     }
 
-    /// Takes pages that nobody reads any more, to write on them again, in place of those that it had.
+    /// Takes written pages for reuse, and returns the spare pages that they replace.
     pub(super) fn recycle(&mut self, mut pages: Self) -> Vec<Vec<u8>> {
         pages.full.iter_mut().for_each(Vec::clear);
         replace(&mut self.spare, pages.full)
     }
 
-    /// Takes what others have to spare.
+    /// Takes the spare pages of `others`.
     pub(super) fn take_spare_from(&mut self, others: &mut Self) {
         self.spare = take(&mut others.spare);
         self.current = self.spare.pop().unwrap_or_default();
     }
 
-    /// They are written as they are.
+    /// Closes the current page, and returns all pages.
     pub(super) fn finish(&mut self) -> &[Vec<u8>] {
         let last = take(&mut self.current);
         self.full.extend(Some(last).filter(|page| !page.is_empty()));
@@ -86,7 +86,7 @@ impl JournalPages {
     }
 }
 
-/// Hands out the changes of a page.
+/// Passes the changes of a page to `each`.
 pub(super) fn read_page(
     page: &[u8],
     mut each: impl FnMut(JournalChange<'_>),
@@ -101,20 +101,22 @@ pub(super) fn read_page(
     Ok(())
 }
 
-/// Nothing if it is of no key.
+/// Parses a change; `None` if it has no key.
 fn parse_change(bytes: &[u8]) -> Result<Option<JournalChange<'_>>, MalformedMessage> {
-    let (mut key, mut form, mut content) = (None, None, None);
+    let mut key = None;
+    let mut encoded = None;
+    let mut content = None;
     for field in MessageFields(bytes) {
         match field? {
             (1, WireField::Bytes(bytes)) => key = bytes.try_into().ok().map(LedgerKey),
-            (2, WireField::Bytes(bytes)) => form = Some(bytes),
+            (2, WireField::Bytes(bytes)) => encoded = Some(bytes),
             (3, WireField::Bytes(bytes)) => content = bytes.try_into().ok().map(LedgerKey),
             _ => {}
         }
     }
     Ok(key.map(|key| JournalChange {
         key,
-        encoded: form,
+        encoded,
         content_key: content,
     }))
 }
@@ -123,17 +125,18 @@ fn parse_change(bytes: &[u8]) -> Result<Option<JournalChange<'_>>, MalformedMess
 mod tests {
     use super::*;
 
-    fn written(n: u8, form: Option<&[u8]>) -> JournalChange<'_> {
+    fn written(n: u8, encoded: Option<&[u8]>) -> JournalChange<'_> {
         JournalChange {
             key: LedgerKey([n; 16]),
-            encoded: form,
+            encoded,
             content_key: n.is_multiple_of(3).then_some(LedgerKey([n + 1; 16])),
         }
     }
 
     #[test]
     fn pages_are_read_as_they_are_written_in_their_order() {
-        let (large, small) = ([7; 20_000], [8; 200]);
+        let large = [7; 20_000];
+        let small = [8; 200];
         let changes: Vec<_> = (0..200)
             .map(|n| {
                 written(
@@ -145,7 +148,7 @@ mod tests {
                 )
             })
             .collect();
-        // In three parts, of which one is empty.
+        // In three parts, one of them empty.
         let mut pages = JournalPages::default();
         changes
             .iter()
@@ -174,15 +177,16 @@ mod tests {
 
     #[test]
     fn a_page_that_is_used_again_has_nothing_of_what_it_had() {
-        let form = [7; 20_000];
-        let (mut first, mut second) = (JournalPages::default(), JournalPages::default());
-        (0..30).for_each(|n| first.append(&written(n, Some(&form))));
+        let encoded = [7; 20_000];
+        let mut first = JournalPages::default();
+        let mut second = JournalPages::default();
+        (0..30).for_each(|n| first.append(&written(n, Some(&encoded))));
         assert!(first.finish().len() > 5);
         drop(second.recycle(first));
         let mut third = JournalPages::default();
         third.take_spare_from(&mut second);
         (100..110).for_each(|n| third.append(&written(n, None)));
-        third.append(&written(110, Some(&form)));
+        third.append(&written(110, Some(&encoded)));
         let mut keys = vec![];
         for page in third.finish() {
             read_page(page, |change| keys.extend(change.key.0.first().copied())).unwrap();

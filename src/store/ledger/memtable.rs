@@ -1,155 +1,152 @@
-//! What of the ledger is in memory: records that the tables do not have yet, and some of those that they have.
+//! The part of the ledger in memory: records that are not in the tables yet, and a cache of some that are.
 //!
-//! Cut into shards by the first bits of the key, each with a lock of its own, so that the shards in their order are the
-//! keys in theirs. What is not yet in the tables stays until it is; what is there already is kept in two generations,
-//! of which the older one goes when the younger one is full.
+//! It is divided into shards by the first bits of the key, so the order of the shards is the order of the
+//! keys. Each shard has its own lock. Unflushed records stay until they are in the tables. The cache has
+//! two generations; the older one is dropped when the younger one is full.
 //!
-//! Records are kept as they are written, one behind the other: a record takes less memory so, goes to the disk as it is,
-//! and leaves no piece of the heap behind that somebody has to look for.
+//! Records are stored encoded, one after the other. This takes less memory, a record is written to disk as
+//! it is, and no small heap allocations are left behind.
 
 use std::collections::BTreeMap;
 use std::mem::replace;
 use std::num::NonZeroU32;
 use std::ops::Range;
-use std::sync::{Mutex, MutexGuard};
 
 use foldhash::fast::RandomState;
 use indexmap::IndexMap;
+use parking_lot::{Mutex, MutexGuard};
 
 use crate::ledger::key::LedgerKey;
-use crate::store::sharded_map::lock;
 
 use super::codec::record::{self, StoredRecord};
 use super::filter::KeyFilter;
 
-/// Shards; the first five bits of a key.
+/// The number of shards: the first five bits of a key.
 pub(super) const SHARD_COUNT: usize = 32;
-/// What a table takes for a key besides the record, about.
+/// The approximate size of a table entry besides its record.
 const KEY_OVERHEAD: usize = 64;
-/// What a key and its record take together, about.
+/// The approximate size of a key and its record.
 const RECORD_ESTIMATE: usize = 256;
-/// Bytes that a shard has room for from the start, at most.
+/// The maximum number of bytes that a shard allocates at the start.
 const MAX_INITIAL_BYTES: usize = 2 << 20;
 
-/// All shards.
+/// All shards, and the filter in front of them.
 pub(super) struct Memtable {
     shards: Box<[Mutex<MemtableShard>; SHARD_COUNT]>,
-    /// What neither memory nor the tables have.
+    /// The keys that may be in memory or in the tables.
     filter: KeyFilter,
 }
 
-/// A table by keys. They are hashes already, but anybody can work out URLs that meet in one place. What is put in goes
-/// behind the rest: a new URL touches little memory that is not at hand.
+/// A table by key. Keys are hashes, but URLs whose keys collide could be constructed, so they are
+/// hashed again with a seed. A new key is appended: a new URL touches little memory that is not cached.
 type KeyMap<V> = IndexMap<LedgerKey, V, RandomState>;
 
-/// One shard.
 #[derive(Default)]
 pub(super) struct MemtableShard {
     unflushed: KeyMap<UnflushedRecord>,
-    /// The forms of what is unfolded, and of what it was before.
+    /// The encoded unflushed records, including replaced ones.
     encoded: RecordArena,
     contents: BTreeMap<LedgerKey, LedgerKey>,
     young: CacheGeneration,
     old: CacheGeneration,
-    /// Bytes of one generation.
+    /// The maximum size of a generation, in bytes.
     generation_bytes: usize,
 }
 
-/// Records in their written form, one behind the other.
+/// Encoded records, one after the other.
 #[derive(Debug, Default)]
 struct RecordArena(Vec<u8>);
 
-/// Where among [`RecordArena`] a record is. A form is never empty.
+/// The position of a record in a [`RecordArena`]. An encoded record is never empty.
 #[derive(Clone, Copy, Debug)]
 struct ArenaSpan {
     at: usize,
     length: NonZeroU32,
 }
 
-/// Some of what the tables have.
+/// A generation of cached records.
 #[derive(Default)]
 struct CacheGeneration {
     spans: KeyMap<ArenaSpan>,
     encoded: RecordArena,
 }
 
-/// What the tables do not have yet.
+/// A change that is not in the tables yet.
 #[derive(Clone, Copy, Debug)]
 struct UnflushedRecord {
-    /// The record; none if it was forgotten.
+    /// The record; `None` if it was deleted.
     span: Option<ArenaSpan>,
     /// The number of the change.
     change: u64,
 }
 
-/// A part of what the tables do not have, in the order of the keys.
+/// A part of the unflushed records, in key order.
 #[derive(Default)]
 pub(super) struct MemtableSlice {
     parts: Vec<SlicePart>,
     pub(super) contents: Vec<(LedgerKey, LedgerKey)>,
 }
 
-/// That of one shard.
+/// The part of one shard.
 struct SlicePart {
     shard: usize,
-    /// With the changes up to this one.
+    /// Includes the changes up to this number.
     last_change: u64,
     records: Vec<(LedgerKey, Option<ArenaSpan>)>,
     encoded: RecordArena,
 }
 
 impl Memtable {
-    /// Empty, with room for so many bytes that wait for the tables; of what those have, about so many keys, so many bytes
-    /// are kept.
-    pub(super) fn new(unfolded: usize, cache: usize, keys: usize) -> Self {
+    /// Creates an empty memtable with room for `unflushed` bytes of unflushed records and a cache of
+    /// `cache` bytes. `keys` is the approximate number of keys in the tables.
+    pub(super) fn new(unflushed: usize, cache: usize, keys: usize) -> Self {
         let generation = cache / SHARD_COUNT / 2;
-        // So that no request has to move what is there. What is not written to takes hardly any memory.
-        let room = (unfolded / SHARD_COUNT).min(MAX_INITIAL_BYTES);
-        let table =
-            || KeyMap::with_capacity_and_hasher(room / RECORD_ESTIMATE, RandomState::default());
-        let forms = || RecordArena(Vec::with_capacity(room));
-        let shard = |()| {
+        // Allocated up front, so that no request has to move existing records. Untouched memory costs
+        // hardly anything.
+        let room = (unflushed / SHARD_COUNT).min(MAX_INITIAL_BYTES);
+        let entries = room / RECORD_ESTIMATE;
+        let shards = [(); SHARD_COUNT].map(|()| {
             Mutex::new(MemtableShard {
-                unflushed: table(),
-                encoded: forms(),
+                unflushed: KeyMap::with_capacity_and_hasher(entries, RandomState::default()),
+                encoded: RecordArena(Vec::with_capacity(room)),
                 generation_bytes: generation,
                 ..MemtableShard::default()
             })
-        };
+        });
         Self {
-            shards: Box::new([(); SHARD_COUNT].map(shard)),
+            shards: Box::new(shards),
             filter: KeyFilter::new(keys),
         }
     }
 
-    /// The shard of a key, locked.
+    /// Returns the locked shard of a key.
     pub(super) fn lock_shard(&self, key: LedgerKey) -> MutexGuard<'_, MemtableShard> {
         let [first, ..] = &*self.shards;
-        lock(self.shards.get(shard_index(key)).unwrap_or(first))
+        self.shards.get(shard_index(key)).unwrap_or(first).lock()
     }
 
-    /// Whether there is no record with this key for certain, neither here nor in the tables.
+    /// Returns `true` if there is certainly no record with this key, neither here nor in the tables.
     pub(super) fn is_absent(&self, key: LedgerKey) -> bool {
         self.filter.is_absent(key)
     }
 
-    /// Gets ready for the keys to come.
+    /// Prepares the filter for further keys.
     pub(super) fn prepare_filter(&self) {
         self.filter.prepare_next_layer();
     }
 
-    /// The tables have this key.
+    /// Adds a key of the tables to the filter.
     pub(super) fn add_table_key(&self, key: LedgerKey) {
         self.filter.insert(key);
     }
 
-    /// It was told of every key of the tables.
+    /// Marks the filter as complete: every key of the tables has been added.
     pub(super) fn set_filter_complete(&self) {
         self.filter.set_complete();
     }
 
-    /// Puts a record before what the tables say, or, if nothing is written, that it is forgotten. Its form is handed out
-    /// as it is kept, to whoever gives the change its number.
+    /// Stores a record in front of the tables, or a deletion if `write` writes nothing. `number`
+    /// receives the encoded record and returns the number of the change.
     pub(super) fn put(
         &self,
         shard: &mut MemtableShard,
@@ -157,15 +154,16 @@ impl Memtable {
         write: impl FnOnce(&mut Vec<u8>),
         number: impl FnOnce(Option<&[u8]>) -> u64,
     ) {
-        // Before anybody could find it.
+        // The filter first, before anything can look the record up.
         let is_new = self.filter.insert(key);
         if !is_new {
             shard.young.spans.swap_remove(&key);
             shard.old.spans.swap_remove(&key);
         }
         let span = shard.encoded.push_with(write);
-        // What reaches far into memory comes before the next lock, which waits for all that was written by then. Nobody
-        // sees it without a number, since the shard is locked; `number` must not panic.
+        // Random access to memory happens before the next lock is taken, whose release waits for all
+        // earlier writes. The entry is invisible without a number, since the shard is locked; `number`
+        // must not panic.
         let (at, _) = shard.unflushed.insert_full(
             key,
             UnflushedRecord {
@@ -174,20 +172,21 @@ impl Memtable {
             },
         );
         let change = number(span.and_then(|span| shard.encoded.get(span)));
-        if let Some((_, unfolded)) = shard.unflushed.get_index_mut(at) {
-            unfolded.change = change;
+        if let Some((_, unflushed)) = shard.unflushed.get_index_mut(at) {
+            unflushed.change = change;
         }
     }
 
-    /// Bytes that wait for the tables.
+    /// Returns the number of bytes that wait to be flushed.
     pub(super) fn unflushed_bytes(&self) -> usize {
         self.shards
             .iter()
-            .map(|shard| lock(shard).unflushed_bytes())
+            .map(|shard| shard.lock().unflushed_bytes())
             .sum()
     }
 
-    /// What of these shards the tables do not have; changes behind this one are not written down yet and stay away.
+    /// Returns the unflushed records of these shards, except changes after `change`, which are not in
+    /// the journal yet.
     pub(super) fn unflushed_slice(&self, shards: Range<usize>, change: u64) -> MemtableSlice {
         let mut slice = MemtableSlice::default();
         for (number, shard) in self
@@ -197,13 +196,13 @@ impl Memtable {
             .take(shards.end)
             .skip(shards.start)
         {
-            let shard = lock(shard);
-            let (records, forms) = shard.unflushed_up_to(change);
+            let shard = shard.lock();
+            let (records, arena) = shard.unflushed_up_to(change);
             slice.parts.push(SlicePart {
                 shard: number,
                 last_change: change,
                 records,
-                encoded: forms,
+                encoded: arena,
             });
             slice
                 .contents
@@ -215,20 +214,20 @@ impl Memtable {
         slice
     }
 
-    /// The tables have this slice: what was not changed meanwhile need not stay.
+    /// Removes a slice that has been flushed to the tables, except records that have changed since.
     pub(super) fn mark_flushed(&self, slice: MemtableSlice) {
         for part in slice.parts {
             let Some(shard) = self.shards.get(part.shard) else {
                 continue;
             };
-            lock(shard).mark_flushed(&part);
+            shard.lock().mark_flushed(&part);
         }
         for (content, key) in slice.contents {
             self.lock_shard(content).remove_content(content, key);
         }
     }
 
-    /// What the tables do not have, behind this key, in the order of the keys.
+    /// Returns unflushed records in key order, starting after `after`.
     pub(super) fn records_after(
         &self,
         after: Option<LedgerKey>,
@@ -236,11 +235,11 @@ impl Memtable {
     ) -> Vec<(LedgerKey, Option<StoredRecord>)> {
         let mut found = Vec::new();
         for shard in self.shards.iter().skip(after.map_or(0, shard_index)) {
-            let (rows, forms) = lock(shard).unflushed_after(after, most - found.len());
-            // Read without the lock.
+            let (rows, arena) = shard.lock().unflushed_after(after, most - found.len());
+            // Decoded without the lock.
             found.extend(
                 rows.into_iter()
-                    .map(|(key, span)| (key, span.and_then(|span| forms.decode(span)))),
+                    .map(|(key, span)| (key, span.and_then(|span| arena.decode(span)))),
             );
             if found.len() == most {
                 break;
@@ -251,32 +250,33 @@ impl Memtable {
 }
 
 impl MemtableShard {
-    /// What is known of a key without the tables: the record, or that there is none; nothing if they must be asked.
+    /// Returns the record of a key, or the fact that it was deleted; `None` if the tables have to be
+    /// read.
     pub(super) fn get(&mut self, key: LedgerKey) -> Option<Option<StoredRecord>> {
         self.unflushed_record(key)
             .or_else(|| self.cached_record(key).map(Some))
     }
 
     fn unflushed_record(&self, key: LedgerKey) -> Option<Option<StoredRecord>> {
-        let unfolded = self.unflushed.get(&key)?;
-        Some(unfolded.span.and_then(|span| self.encoded.decode(span)))
+        let unflushed = self.unflushed.get(&key)?;
+        Some(unflushed.span.and_then(|span| self.encoded.decode(span)))
     }
 
-    /// What waits for the tables.
+    /// Returns the number of bytes that wait to be flushed.
     fn unflushed_bytes(&self) -> usize {
         self.encoded.0.len() + self.unflushed.len() * KEY_OVERHEAD
     }
 
-    /// What waits for the tables, up to this change.
+    /// Copies the unflushed records, up to this change.
     fn unflushed_up_to(&self, change: u64) -> (Vec<(LedgerKey, Option<ArenaSpan>)>, RecordArena) {
         let written = self
             .unflushed
             .iter()
-            .filter(|(_, unfolded)| unfolded.change <= change);
-        self.copy_records(written.map(|(key, unfolded)| (*key, *unfolded)))
+            .filter(|(_, unflushed)| unflushed.change <= change);
+        self.copy_records(written.map(|(key, unflushed)| (*key, *unflushed)))
     }
 
-    /// The first behind a key, in their order.
+    /// Copies the first unflushed records after a key, in key order.
     fn unflushed_after(
         &self,
         after: Option<LedgerKey>,
@@ -291,24 +291,25 @@ impl MemtableShard {
         self.copy_records(next.filter_map(|key| Some((key, *self.unflushed.get(&key)?))))
     }
 
-    /// Copies of these rows' forms.
+    /// Copies the encoded records of these rows.
     fn copy_records(
         &self,
         rows: impl Iterator<Item = (LedgerKey, UnflushedRecord)>,
     ) -> (Vec<(LedgerKey, Option<ArenaSpan>)>, RecordArena) {
-        let mut forms = RecordArena::default();
-        let rows = rows.map(|(key, unfolded)| {
+        let mut arena = RecordArena::default();
+        let rows = rows.map(|(key, unflushed)| {
             (
                 key,
-                unfolded
+                unflushed
                     .span
-                    .and_then(|span| forms.copy_from(&self.encoded, span)),
+                    .and_then(|span| arena.copy_from(&self.encoded, span)),
             )
         });
-        (rows.collect(), forms)
+        (rows.collect(), arena)
     }
 
-    /// The tables have this part: what was not changed behind it. What came last stays at hand.
+    /// Removes a part that has been flushed, except records that have changed since. The most recent
+    /// records stay in the cache.
     fn mark_flushed(&mut self, part: &SlicePart) {
         self.unflushed
             .retain(|_, now| now.change > part.last_change);
@@ -316,43 +317,43 @@ impl MemtableShard {
         let recent = part.encoded.0.len().saturating_sub(self.generation_bytes);
         for (key, span) in &part.records {
             let span = span.filter(|span| span.at >= recent && !self.unflushed.contains_key(key));
-            span.and_then(|span| part.encoded.get(span))
-                .into_iter()
-                .for_each(|form| self.cache_record(*key, form));
+            if let Some(encoded) = span.and_then(|span| part.encoded.get(span)) {
+                self.cache_record(*key, encoded);
+            }
         }
     }
 
-    /// Forms that nobody has any more give back their place.
+    /// Reclaims the space of replaced records.
     fn compact(&mut self) {
-        // As many are likely to come next.
-        let mut forms = RecordArena(Vec::with_capacity(
+        // About as many records are likely to follow.
+        let mut arena = RecordArena(Vec::with_capacity(
             self.encoded.0.len().min(MAX_INITIAL_BYTES),
         ));
-        for unfolded in self.unflushed.values_mut() {
-            unfolded.span = unfolded
+        for unflushed in self.unflushed.values_mut() {
+            unflushed.span = unflushed
                 .span
-                .and_then(|span| forms.copy_from(&self.encoded, span));
+                .and_then(|span| arena.copy_from(&self.encoded, span));
         }
-        self.encoded = forms;
+        self.encoded = arena;
     }
 
-    /// Of what the tables have.
+    /// Returns a cached record, and moves it to the younger generation.
     fn cached_record(&mut self, key: LedgerKey) -> Option<StoredRecord> {
         if let Some(span) = self.young.spans.get(&key) {
             return self.young.encoded.decode(*span);
         }
         let span = self.old.spans.swap_remove(&key)?;
-        let form = self.old.encoded.get(span)?.to_vec();
-        self.cache_record(key, &form);
-        record::decode(&form)
+        let encoded = self.old.encoded.get(span)?.to_vec();
+        self.cache_record(key, &encoded);
+        record::decode(&encoded)
     }
 
-    /// Keeps what the tables have.
-    pub(super) fn cache_record(&mut self, key: LedgerKey, form: &[u8]) {
+    /// Caches a record that is in the tables.
+    pub(super) fn cache_record(&mut self, key: LedgerKey, encoded: &[u8]) {
         let Some(span) = self
             .young
             .encoded
-            .push_with(|to| to.extend_from_slice(form))
+            .push_with(|to| to.extend_from_slice(encoded))
         else {
             return;
         };
@@ -371,17 +372,17 @@ impl MemtableShard {
         }
     }
 
-    /// The record that has a content.
+    /// Returns the key of the record that has a content.
     pub(super) fn key_by_content(&self, content: LedgerKey) -> Option<LedgerKey> {
         self.contents.get(&content).copied()
     }
 
-    /// Says which record has a content.
+    /// Sets the record that has a content.
     pub(super) fn put_content(&mut self, content: LedgerKey, key: LedgerKey) {
         self.contents.insert(content, key);
     }
 
-    /// Says that this record has it no more.
+    /// Removes a content, if it belongs to this record.
     pub(super) fn remove_content(&mut self, content: LedgerKey, key: LedgerKey) {
         if self.contents.get(&content) == Some(&key) {
             self.contents.remove(&content);
@@ -390,7 +391,7 @@ impl MemtableShard {
 }
 
 impl RecordArena {
-    /// Has a form written behind the others.
+    /// Appends an encoded record.
     fn push_with(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Option<ArenaSpan> {
         let at = self.0.len();
         write(&mut self.0);
@@ -400,10 +401,10 @@ impl RecordArena {
         Some(ArenaSpan { at, length })
     }
 
-    /// A copy of one of others.
+    /// Appends a copy of a record of another arena.
     fn copy_from(&mut self, others: &Self, span: ArenaSpan) -> Option<ArenaSpan> {
-        let form = others.get(span)?;
-        self.push_with(|to| to.extend_from_slice(form))
+        let encoded = others.get(span)?;
+        self.push_with(|to| to.extend_from_slice(encoded))
     }
 
     fn get(&self, span: ArenaSpan) -> Option<&[u8]> {
@@ -416,23 +417,22 @@ impl RecordArena {
 }
 
 impl MemtableSlice {
-    /// Whether no shard has a part in it.
+    /// Returns `true` if no shard has a part in the slice.
     pub(super) fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Keys in their order, with the record's form; none if it was forgotten.
+    /// Returns keys in order, with the encoded record; `None` if it was deleted.
     pub(super) fn records(&self) -> impl Iterator<Item = (LedgerKey, Option<&[u8]>)> {
         self.parts.iter().flat_map(|part| {
-            let form = |span: Option<ArenaSpan>| span.and_then(|span| part.encoded.get(span));
             part.records
                 .iter()
-                .map(move |(key, span)| (*key, form(*span)))
+                .map(|(key, span)| (*key, span.and_then(|span| part.encoded.get(span))))
         })
     }
 }
 
-/// The first of them, in their order.
+/// Returns the smallest keys, in order.
 fn smallest_keys(mut keys: Vec<LedgerKey>, most: usize) -> Vec<LedgerKey> {
     if keys.len() > most {
         keys.select_nth_unstable(most);

@@ -1,4 +1,4 @@
-//! Random looks, crashes and restarts, against a plain map of records.
+//! Random observations, crashes and restarts, compared with a plain map of records.
 
 use std::path::PathBuf;
 
@@ -16,7 +16,7 @@ const TOLERANCE: ErrorTolerance = ErrorTolerance {
 const URLS: u64 = 60;
 const CONTENTS: u64 = 12;
 
-/// What the ledger must say.
+/// The expected state of the ledger.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct LedgerModel {
     records: BTreeMap<LedgerKey, (LedgerRecord, Option<LedgerKey>)>,
@@ -65,7 +65,7 @@ impl LedgerDirectory {
         Self(folder)
     }
 
-    /// So little memory that passes over the tables never end.
+    /// Opens it with so little memory that compactions never end.
     fn open(&self) -> Ledger {
         let settings = LedgerSettings {
             tolerance: TOLERANCE,
@@ -98,26 +98,34 @@ fn content(number: u64) -> LedgerKey {
     LedgerKey::for_content("news", "h.test", &number.to_string())
 }
 
+fn answered(
+    status: u16,
+    crawl_status: CrawlStatus,
+    failure: Option<FailureKind>,
+    document: Option<DeliveredDocument>,
+) -> ObservationOutcome {
+    ObservationOutcome::Answered(ObservedAnswer {
+        status,
+        crawl_status,
+        intent: None,
+        code: None,
+        failure,
+        document,
+    })
+}
+
+fn refused(intent: Intent, code: Option<u16>, recording: RefusalRecording) -> ObservationOutcome {
+    ObservationOutcome::Refused(ObservedRefusal {
+        crawl_status: CrawlStatus::Filter,
+        intent,
+        code,
+        recording,
+    })
+}
+
 fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
     let url = random.u64(..URLS);
-    let (mut found, status) = (None, |status, outcome, failing, document| {
-        ObservationOutcome::Answered(ObservedAnswer {
-            status,
-            crawl_status: outcome,
-            intent: None,
-            code: None,
-            failure: failing,
-            document,
-        })
-    });
-    let refused = |intent, code, record| {
-        ObservationOutcome::Refused(ObservedRefusal {
-            crawl_status: CrawlStatus::Filter,
-            intent,
-            code,
-            recording: record,
-        })
-    };
+    let mut found = None;
     let what = match random.u8(..10) {
         0..4 => {
             found = random.bool().then(|| content(random.u64(..CONTENTS)));
@@ -125,9 +133,9 @@ fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
                 size: random.u64(..100),
                 ..DeliveredDocument::default()
             };
-            status(200, CrawlStatus::Accepted, None, Some(document))
+            answered(200, CrawlStatus::Accepted, None, Some(document))
         }
-        4 => status(
+        4 => answered(
             404,
             CrawlStatus::NotFound,
             Some(FailureKind::Permanent),
@@ -161,7 +169,7 @@ fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
     }
 }
 
-/// Everything that there is must be what there was behind some note since the last that was waited for.
+/// Finds the model that equals the ledger, among those since the last flush.
 fn same_as_one_of(ledger: &Ledger, past: &[LedgerModel]) -> LedgerModel {
     let records: BTreeMap<_, _> = ledger.records(None, 1_000).unwrap().into_iter().collect();
     let events = ledger.events(FeedCursor(0), 100_000).unwrap();
@@ -209,7 +217,8 @@ fn check(ledger: &Ledger, model: &LedgerModel, random: &mut fastrand::Rng) {
             "{url} does not have that content"
         );
     }
-    let (after, most) = (random.bool().then_some(key), random.usize(1..URLS as usize));
+    let after = random.bool().then_some(key);
+    let most = random.usize(1..URLS as usize);
     let listed = ledger
         .records(after, most)
         .unwrap()
@@ -227,11 +236,10 @@ fn check(ledger: &Ledger, model: &LedgerModel, random: &mut fastrand::Rng) {
 #[test]
 fn the_ledger_is_a_map_whatever_happens_to_it() {
     for seed in 0..6 {
-        let (folder, mut random_of) = (
-            LedgerDirectory::new(&format!("model-{seed}")),
-            fastrand::Rng::with_seed(seed),
-        );
-        let (mut ledger, mut past) = (folder.open(), vec![LedgerModel::default()]);
+        let folder = LedgerDirectory::new(&format!("model-{seed}"));
+        let mut random_of = fastrand::Rng::with_seed(seed);
+        let mut ledger = folder.open();
+        let mut past = vec![LedgerModel::default()];
         for at in 0..1_500 {
             let mut now = past.last().unwrap().clone();
             let note = random(&mut random_of, at);
@@ -266,26 +274,11 @@ fn the_ledger_is_a_map_whatever_happens_to_it() {
 fn a_content_leads_to_the_first_url_that_still_has_it() {
     let ledger = Ledger::in_memory(TOLERANCE);
     let delivered = |url: u64, at: u64, found: u64| {
-        let document = Some(DeliveredDocument::default());
-        let (outcome, intent, code, failing) = (CrawlStatus::Accepted, None, None, None);
-        let what = ObservationOutcome::Answered(ObservedAnswer {
-            status: 200,
-            crawl_status: outcome,
-            intent,
-            code,
-            failure: failing,
-            document,
-        });
-        let seen = UrlObservation {
-            outcome: what,
-            url: format!("u{url}").into(),
-            ..random(&mut fastrand::Rng::new(), at).observation
-        };
-        ledger.record(LedgerUpdate {
-            key: key(url),
-            observation: seen,
-            content_key: Some(content(found)),
-        });
+        let mut update = new_document(url);
+        update.observation.url = format!("u{url}").into();
+        update.observation.at = UnixMillis(at);
+        update.content_key = Some(content(found));
+        ledger.record(update);
     };
     let found = |number| {
         ledger
@@ -303,34 +296,34 @@ fn a_content_leads_to_the_first_url_that_still_has_it() {
     assert_eq!(found(7).as_deref(), Some("u2"));
 }
 
+fn key_in_memory(ledger: &Ledger, number: u64) -> Option<LedgerKey> {
+    let memtable = &ledger.inner().memtable;
+    memtable
+        .lock_shard(content(number))
+        .key_by_content(content(number))
+}
+
 #[test]
 fn a_content_that_was_left_does_not_stay_in_memory_over_a_crash_either() {
     let folder = LedgerDirectory::new("left");
     let ledger = folder.open();
     for (at, found) in (1..).zip([7, 8]) {
-        let news = random_news(1);
-        let seen = UrlObservation {
-            at: UnixMillis(at),
-            ..news.observation
-        };
-        ledger.record(LedgerUpdate {
-            observation: seen,
-            content_key: Some(content(found)),
-            ..news
-        });
+        let mut update = new_document(1);
+        update.observation.at = UnixMillis(at);
+        update.content_key = Some(content(found));
+        ledger.record(update);
     }
-    let leads = |ledger: &Ledger, number| {
-        ledger
-            .inner()
-            .memtable
-            .lock_shard(content(number))
-            .key_by_content(content(number))
-    };
-    assert_eq!((leads(&ledger, 7), leads(&ledger, 8)), (None, Some(key(1))));
+    assert_eq!(
+        (key_in_memory(&ledger, 7), key_in_memory(&ledger, 8)),
+        (None, Some(key(1)))
+    );
     block_on(ledger.flush());
     ledger.abandon();
     let ledger = folder.open();
-    assert_eq!((leads(&ledger, 7), leads(&ledger, 8)), (None, Some(key(1))));
+    assert_eq!(
+        (key_in_memory(&ledger, 7), key_in_memory(&ledger, 8)),
+        (None, Some(key(1)))
+    );
 }
 
 #[test]
@@ -360,21 +353,13 @@ fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart
     assert_eq!((left, ledger.stats().last_event), (vec![last], last));
 }
 
-/// Numbers of the events that are left of some that were at these times.
+/// Returns the numbers of the events that are left of events with these times.
 fn remaining_events(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
     let ledger = Ledger::in_memory(TOLERANCE);
     for (url, at) in (0..).zip(times) {
-        let (status, outcome, failing) = (404, CrawlStatus::NotFound, Some(FailureKind::Permanent));
-        let answered = ObservedAnswer {
-            status,
-            crawl_status: outcome,
-            intent: None,
-            code: None,
-            failure: failing,
-            document: None,
-        };
+        let failure = Some(FailureKind::Permanent);
         let seen = UrlObservation {
-            outcome: ObservationOutcome::Answered(answered),
+            outcome: answered(404, CrawlStatus::NotFound, failure, None),
             ..random(&mut fastrand::Rng::new(), *at).observation
         };
         ledger.record(LedgerUpdate {
@@ -389,8 +374,8 @@ fn remaining_events(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
         Duration::from_millis(keep),
         FeedCursor(upto),
     );
-    // Written behind it.
-    ledger.record(random_news(times.len() as u64));
+    // Written after it.
+    ledger.record(new_document(times.len() as u64));
     block_on(ledger.flush());
     let events = ledger.events(FeedCursor(0), 1_000).unwrap();
     events
@@ -399,22 +384,13 @@ fn remaining_events(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
         .collect()
 }
 
-/// A URL that nobody knows, delivered.
-fn random_news(url: u64) -> LedgerUpdate {
+/// A delivered document of a URL without a record.
+fn new_document(url: u64) -> LedgerUpdate {
     let document = Some(DeliveredDocument::default());
-    let (outcome, intent, code, failing) = (CrawlStatus::Accepted, None, None, None);
-    let what = ObservationOutcome::Answered(ObservedAnswer {
-        status: 200,
-        crawl_status: outcome,
-        intent,
-        code,
-        failure: failing,
-        document,
-    });
     LedgerUpdate {
         key: key(url),
         observation: UrlObservation {
-            outcome: what,
+            outcome: answered(200, CrawlStatus::Accepted, None, document),
             ..random(&mut fastrand::Rng::new(), 1).observation
         },
         content_key: None,
@@ -426,13 +402,13 @@ fn old_events_are_forgotten_whatever_clocks_said_and_none_that_is_still_to_be_to
     for (times, upto, expected) in [
         (&[10, 20, 80, 90][..], 4, &[3, 4][..]),
         (&[10, 20], 2, &[2]),
-        // A clock that was ahead says nothing; one that was behind does not take a young one along.
+        // A time from a clock that was ahead is ignored; one from a slow clock does not delete a recent event.
         (&[900, 900, 10, 20, 80, 90], 6, &[5, 6]),
         (&[900, 10, 900, 80, 90], 5, &[3, 4, 5]),
         (&[900, 901, 902], 3, &[1, 2, 3]),
         (&[900, 80, 10, 90], 4, &[1, 2, 3, 4]),
         (&[80, 10, 10, 90], 4, &[1, 2, 3, 4]),
-        // Who is to be told has come up to there.
+        // Undelivered events are kept.
         (&[10, 20, 30, 90], 2, &[3, 4]),
         (&[900, 10, 30, 90], 1, &[1, 2, 3, 4]),
         (&[10, 20, 30, 90], 0, &[1, 2, 3, 4]),
@@ -445,7 +421,7 @@ fn old_events_are_forgotten_whatever_clocks_said_and_none_that_is_still_to_be_to
             "{times:?} up to {upto}"
         );
     }
-    // A part at a time.
+    // A limited number at a time.
     let many: Vec<u64> = std::iter::repeat_n(900, 7)
         .chain(std::iter::repeat_n(10, 10_010))
         .collect();
@@ -470,7 +446,7 @@ fn one_process_at_a_time_and_no_older_program() {
         "{error}"
     );
     ledger.close();
-    // Clones that are still about do not keep the file.
+    // Remaining clones do not keep the file open.
     Ledger::open_existing(&folder.0, settings).unwrap();
     database::pretend_version(&folder.0.join(database::FILE_NAME), 2);
     let error = Ledger::open(&folder.0, settings).unwrap_err();
@@ -492,7 +468,8 @@ fn nobody_waits_for_a_writer_that_broke_down() {
         ..LedgerSettings::default()
     };
     let ledger = Ledger::open_at(LedgerLocation::Memory, settings).unwrap();
-    let (mut looks, mut at) = (fastrand::Rng::with_seed(1), 0);
+    let mut looks = fastrand::Rng::with_seed(1);
+    let mut at = 0;
     let mut next = || {
         at += 1;
         random(&mut looks, at)
@@ -504,13 +481,13 @@ fn nobody_waits_for_a_writer_that_broke_down() {
         ledger.flush().await;
         assert_eq!((ledger.stats().dropped, ledger.stats().broken), (0, false));
         ledger.break_down();
-        // The queue is full with the first of these that is news.
+        // The first of these that changes something fills the queue.
         while !ledger.stats().broken {
             ledger.wait_if_full().await;
             ledger.record(next());
         }
         let dropped = ledger.stats().dropped;
-        assert!(dropped > 0, "what was on its way is lost, and counted");
+        assert!(dropped > 0, "changes in flight are lost and counted");
         for _ in 0..9 {
             ledger.wait_if_full().await;
             ledger.record(next());
@@ -522,7 +499,7 @@ fn nobody_waits_for_a_writer_that_broke_down() {
     let in_time = async {
         tokio::time::timeout(Duration::from_secs(20), all)
             .await
-            .expect("nobody waits")
+            .expect("nothing waits for the writer")
     };
     block_on(in_time);
     let stats = ledger.stats();
@@ -532,7 +509,7 @@ fn nobody_waits_for_a_writer_that_broke_down() {
     );
     assert!(
         !ledger.records(None, 100).unwrap().is_empty(),
-        "what was written can be read until the end"
+        "written records can be read until the end"
     );
     ledger.close();
     assert_eq!(ledger.records(None, 100), Err(LedgerUnavailable));

@@ -1,12 +1,11 @@
-//! What waits to be written: noted by requests, taken by the writer, and who waits for that.
+//! The queue between requests, which add changes, and the writer, which takes them in batches.
 
+use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 #[cfg(test)]
 use std::mem::take;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-
 use tokio::sync::{Notify, watch};
 
 use crate::ledger::event::LedgerEvent;
@@ -16,70 +15,69 @@ use super::LedgerFullAction;
 use super::database::RetentionCutoff;
 use super::journal::{JournalChange, JournalPages};
 
-/// For so long the writer waits for more, so that a batch is worth its way to the disk.
+/// The time for which the writer waits for more changes, so that a batch is worth a commit.
 const GATHER_TIME: Duration = Duration::from_secs(1);
-/// So many changes are worth it at once.
+/// The number of changes that are written without waiting for more.
 const FLUSH_THRESHOLD: usize = 4_096;
 
-/// What a look has changed.
+/// The effect of an observation.
 pub(super) struct QueuedChange<'c> {
     pub(super) journal_change: JournalChange<'c>,
     pub(super) event: Option<LedgerEvent>,
-    /// The URL's status before and behind.
+    /// The URL's status before and after.
     pub(super) status_change: StatusChange,
 }
 
-/// The status of a URL before and behind a change; none without a record.
+/// The status of a URL before and after a change; `None` without a record.
 pub(super) type StatusChange = (Option<CrawlStatus>, Option<CrawlStatus>);
 
-/// URLs of each status.
+/// The number of URLs of each status.
 pub(super) type UrlCounts = [i64; CrawlStatus::ALL.len()];
 
-/// What the writer takes.
+/// A batch of changes for the writer.
 #[derive(Debug, Default)]
 pub(super) struct WriteBatch {
-    /// Changes.
+    /// The number of changes.
     pub(super) changes: usize,
-    /// The same for the journal.
+    /// The changes as pages of the journal.
     pub(super) pages: JournalPages,
-    /// What is owed for them.
+    /// The events caused by the changes.
     pub(super) events: Vec<LedgerEvent>,
-    /// By how many the URLs of each status have become more.
+    /// The changes in the number of URLs of each status.
     pub(super) urls: UrlCounts,
-    /// What others keep here, by name.
+    /// Values stored by other parts of the program, by name.
     pub(super) values: BTreeMap<String, Vec<u8>>,
-    /// These events are to be forgotten.
+    /// Events to delete.
     pub(super) cutoff: Option<RetentionCutoff>,
     /// The number of the last change.
     pub(super) last_change: u64,
 }
 
-/// What the writer is to do behind a batch.
+/// The writer's next step after a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WriterCommand {
-    /// It goes on.
+    /// Continues.
     Continue,
-    /// It ends once everything is written.
+    /// Ends once everything is written.
     Finish,
-    /// It ends as it is.
+    /// Ends without writing.
     #[cfg(test)]
     Abandon,
 }
 
-/// What the writer has left to do without a change.
+/// Work that the writer has left without new changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RemainingWork {
-    /// Nothing.
     Nothing,
-    /// A part of the way.
+    /// A compaction is in progress.
     Some,
 }
 
-/// The queue.
+/// The queue between requests and the writer.
 pub(super) struct LedgerQueue {
     state: Mutex<LedgerQueueState>,
     work: Condvar,
-    /// Changes that are not on the disk; written under the lock only.
+    /// The number of changes that are not on disk; written under the lock only.
     waiting: AtomicUsize,
     capacity: usize,
     flush_threshold: usize,
@@ -88,24 +86,24 @@ pub(super) struct LedgerQueue {
     durable: watch::Sender<u64>,
     waits: AtomicU64,
     dropped: AtomicU64,
-    /// Nobody takes anything out any more.
+    /// `true` once the writer has ended.
     closed: AtomicBool,
 }
 
 #[derive(Default)]
 struct LedgerQueueState {
     batch: WriteBatch,
-    /// URLs of each status, without what the batch changes.
+    /// The number of URLs of each status, without the changes of the batch.
     urls: UrlCounts,
     flush_requested: bool,
     command: Option<WriterCommand>,
-    /// The writer is to panic with its next batch.
+    /// The writer panics with its next batch.
     #[cfg(test)]
     panic: bool,
 }
 
 impl LedgerQueue {
-    /// There are these URLs already.
+    /// Creates an empty queue; `urls` are the counts on disk.
     pub(super) fn new(most: usize, on_full: LedgerFullAction, urls: UrlCounts) -> Self {
         Self {
             state: Mutex::new(LedgerQueueState {
@@ -125,53 +123,58 @@ impl LedgerQueue {
         }
     }
 
-    /// Puts a change in and says its number, from 1.
+    /// Adds a change and returns its number, from 1.
     pub(super) fn push(&self, change: QueuedChange<'_>) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if self.is_closed() {
             self.record_drop();
             return state.batch.last_change;
         }
-        // Nobody else writes it meanwhile: no need for the processor to see to that.
+        // Only written under the lock, so an atomic increment is not needed.
         self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
         state.batch.push(change);
-        let (number, many) = (state.batch.last_change, state.batch.changes);
+        let number = state.batch.last_change;
+        let many = state.batch.changes;
         drop(state);
-        // In between the writer is awake, or waits for more.
+        // For any other count the writer is awake, or waits for more.
         if many == 1 || many == self.flush_threshold {
             self.work.notify_one();
         }
         number
     }
 
-    /// Keeps a value, together with the changes before it.
+    /// Stores a value, together with the changes before it.
     pub(super) fn store_value(&self, name: &str, value: Vec<u8>) {
-        self.lock().batch.values.insert(name.to_owned(), value);
+        self.state
+            .lock()
+            .batch
+            .values
+            .insert(name.to_owned(), value);
         self.work.notify_one();
     }
 
-    /// A value that still waits.
+    /// Returns a value that is not on disk yet.
     pub(super) fn pending_value(&self, name: &str) -> Option<Vec<u8>> {
-        self.lock().batch.values.get(name).cloned()
+        self.state.lock().batch.values.get(name).cloned()
     }
 
-    /// Has these events forgotten.
-    pub(super) fn expire_events(&self, bygone: RetentionCutoff) {
-        self.lock().batch.cutoff = Some(bygone);
+    /// Requests the deletion of events.
+    pub(super) fn expire_events(&self, cutoff: RetentionCutoff) {
+        self.state.lock().batch.cutoff = Some(cutoff);
         self.work.notify_one();
     }
 
-    /// Whether another change would be one too many, or one that nobody writes.
+    /// Returns `true` if another change must be dropped: the queue is full or the writer has ended.
     pub(super) fn must_drop(&self) -> bool {
         self.is_closed() || self.on_full == LedgerFullAction::Drop && self.is_full()
     }
 
-    /// Counts a change that is lost.
+    /// Counts a lost change.
     pub(super) fn record_drop(&self) {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until there is room, if it is to be waited for.
+    /// Waits until there is room, if the configuration asks for that.
     pub(super) async fn wait_if_full(&self) {
         if self.on_full == LedgerFullAction::Drop || !self.is_full() {
             return;
@@ -180,7 +183,7 @@ impl LedgerQueue {
         self.wait_for_room().await;
     }
 
-    /// Waits until there is room, or nobody makes any.
+    /// Waits until there is room, or the writer has ended.
     pub(super) async fn wait_for_room(&self) {
         loop {
             let notified = self.room.notified();
@@ -191,11 +194,11 @@ impl LedgerQueue {
         }
     }
 
-    /// Waits until everything that was put in before is on the disk, or is lost because nobody writes any more.
+    /// Waits until everything added so far is on disk, or is lost because the writer has ended.
     pub(super) async fn flush(&self) {
         let mut durable = self.durable.subscribe();
         let target = {
-            let mut state = self.lock();
+            let mut state = self.state.lock();
             state.flush_requested = true;
             state.batch.last_change
         };
@@ -205,71 +208,58 @@ impl LedgerQueue {
             .await;
     }
 
-    /// The writer has gone: what waits is lost, and nobody waits for it.
+    /// Closes the queue after the writer has ended: waiting changes are lost, and nothing waits for them.
     pub(super) fn close(&self) {
-        let state = self.lock();
+        let state = self.state.lock();
         self.closed.store(true, Ordering::Release);
         let lost = self.waiting.swap(0, Ordering::Relaxed);
         drop(state);
         self.dropped.fetch_add(lost as u64, Ordering::Relaxed);
-        // Whoever looks from here on sees that it is closed; whoever waits already looks again.
+        // Later callers see that the queue is closed; current waiters are woken and check again.
         self.durable.send_modify(|_| {});
         self.room.notify_waiters();
     }
 
-    /// Whether the writer has gone.
+    /// Returns `true` if the writer has ended.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Waits until the writer is told to end.
+    /// Waits until the writer receives a command to end.
     pub(super) fn wait_for_end(&self) {
-        let ended = self
-            .work
-            .wait_while(self.lock(), |state| state.command.is_none());
-        drop(ended.unwrap_or_else(PoisonError::into_inner));
+        self.work
+            .wait_while(&mut self.state.lock(), |state| state.command.is_none());
     }
 
-    /// Has the writer panic with its next batch.
+    /// Makes the writer panic with its next batch.
     #[cfg(test)]
     pub(super) fn panic(&self) {
-        self.lock().panic = true;
+        self.state.lock().panic = true;
     }
 
-    /// Panics, if it is to.
+    /// Panics if a panic was requested.
     #[cfg(test)]
     pub(super) fn panic_if_requested(&self) {
-        assert!(!take(&mut self.lock().panic), "the test wants it");
+        assert!(!take(&mut self.state.lock().panic), "requested by the test");
     }
 
-    /// Says what the writer is to do behind its next batch.
+    /// Sets what the writer does after its next batch.
     pub(super) fn send_command(&self, then: WriterCommand) {
-        self.lock().command.get_or_insert(then);
+        self.state.lock().command.get_or_insert(then);
         self.work.notify_one();
     }
 
     /// Waits for work, and then a little for more of it.
     pub(super) fn take_batch(&self, left: RemainingWork) -> (WriteBatch, WriterCommand) {
-        let state = self.lock();
-        let idle = |state: &mut LedgerQueueState| {
-            let batch = &state.batch;
-            let nothing = batch.changes == 0 && batch.values.is_empty() && batch.cutoff.is_none();
-            nothing
-                && left == RemainingWork::Nothing
-                && !state.flush_requested
-                && state.command.is_none()
-        };
-        let state = self
-            .work
-            .wait_while(state, idle)
-            .unwrap_or_else(PoisonError::into_inner);
-        let more = |state: &mut LedgerQueueState| {
-            !state.flush_requested
-                && state.command.is_none()
-                && state.batch.changes < self.flush_threshold
-        };
-        let waited = self.work.wait_timeout_while(state, GATHER_TIME, more);
-        let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.work.wait_while(&mut state, |state| {
+            left == RemainingWork::Nothing && !state.is_urgent() && state.batch.is_empty()
+        });
+        self.work.wait_while_for(
+            &mut state,
+            |state| !state.is_urgent() && state.batch.changes < self.flush_threshold,
+            GATHER_TIME,
+        );
         state.flush_requested = false;
         let taken = state.batch.urls;
         add_counts(&mut state.urls, taken);
@@ -282,18 +272,17 @@ impl LedgerQueue {
         (std::mem::replace(&mut state.batch, next), then)
     }
 
-    /// Waits for so long before the disk is tried again; says whether it is to be given up soon.
+    /// Waits before the disk is tried again; returns the pending command, which limits further tries.
     pub(super) fn wait_before_retry(&self, time: Duration) -> WriterCommand {
-        let waited = self
-            .work
-            .wait_timeout_while(self.lock(), time, |state| state.command.is_none());
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
+        self.work
+            .wait_while_for(&mut state, |state| state.command.is_none(), time);
         state.command.unwrap_or(WriterCommand::Continue)
     }
 
-    /// This batch is on the disk.
+    /// Marks a batch as written to disk.
     pub(super) fn complete(&self, batch: WriteBatch) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         self.waiting.store(
             self.waiting().saturating_sub(batch.changes),
             Ordering::Relaxed,
@@ -305,25 +294,25 @@ impl LedgerQueue {
         self.room.notify_waiters();
     }
 
-    /// URLs of each status, with those that are not on the disk.
+    /// Returns the number of URLs of each status, including changes that are not on disk.
     pub(super) fn urls(&self) -> UrlCounts {
-        let state = self.lock();
+        let state = self.state.lock();
         let mut urls = state.urls;
         add_counts(&mut urls, state.batch.urls);
         urls
     }
 
-    /// Changes that are not on the disk.
+    /// Returns the number of changes that are not on disk.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
 
-    /// How often somebody waited for room.
+    /// Returns how often a request has waited for room.
     pub(super) fn waits(&self) -> u64 {
         self.waits.load(Ordering::Relaxed)
     }
 
-    /// Changes that were lost.
+    /// Returns the number of lost changes.
     pub(super) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
@@ -331,27 +320,33 @@ impl LedgerQueue {
     fn is_full(&self) -> bool {
         self.waiting() >= self.capacity && !self.is_closed()
     }
+}
 
-    fn lock(&self) -> MutexGuard<'_, LedgerQueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+impl LedgerQueueState {
+    /// Returns `true` if the batch must be written without waiting for more changes.
+    fn is_urgent(&self) -> bool {
+        self.flush_requested || self.command.is_some()
     }
 }
 
 impl WriteBatch {
+    fn is_empty(&self) -> bool {
+        self.changes == 0 && self.values.is_empty() && self.cutoff.is_none()
+    }
+
     fn push(&mut self, change: QueuedChange<'_>) {
         self.changes += 1;
         self.last_change += 1;
         self.pages.append(&change.journal_change);
         self.events.extend(change.event);
         for (status, by) in count_deltas(change.status_change) {
-            self.urls
-                .get_mut(status.index())
-                .into_iter()
-                .for_each(|count| *count += by);
+            if let Some(count) = self.urls.get_mut(status.index()) {
+                *count += by;
+            }
         }
     }
 
-    /// Puts what came later behind this.
+    /// Appends a later batch.
     pub(super) fn extend(&mut self, mut later: Self) {
         self.changes += later.changes;
         self.pages.extend(later.pages);
@@ -364,19 +359,15 @@ impl WriteBatch {
 }
 
 fn add_counts(urls: &mut UrlCounts, more: UrlCounts) {
-    urls.iter_mut()
-        .zip(more)
-        .for_each(|(count, by)| *count += by);
+    for (count, by) in urls.iter_mut().zip(more) {
+        *count += by;
+    }
 }
 
-/// The counts that a change moves, and by how much.
+/// Returns the status counts that a change affects, and by how much.
 fn count_deltas((before, now): StatusChange) -> impl Iterator<Item = (CrawlStatus, i64)> {
-    let (left, entered) = if before == now {
-        (None, None)
-    } else {
-        (before, now)
-    };
-    left.map(|status| (status, -1))
-        .into_iter()
-        .chain(entered.map(|status| (status, 1)))
+    let changed = before != now;
+    let left = before.filter(|_| changed).map(|status| (status, -1));
+    let entered = now.filter(|_| changed).map(|status| (status, 1));
+    left.into_iter().chain(entered)
 }

@@ -1,8 +1,9 @@
-//! The one thread that writes: it takes what was noted, gives events their numbers, and commits.
+//! The writer thread: it takes batches from the queue, numbers their events, and commits them.
 //!
-//! When so much has gathered in memory that it is worth a pass over the tables, each commit takes a part of it along,
-//! in the order of the keys; the journal is cut once the pass is through. A disk that fails is opened anew and tried
-//! again every second; until then everything stays in memory, up to the queue's bound.
+//! When enough has gathered in memory for a compaction, each commit moves a part of it into the tables, in
+//! key order; the journal is truncated once the compaction is complete. If the disk fails, the database is
+//! reopened and the commit is tried again every second; until then everything stays in memory, up to the
+//! queue's limit.
 
 use std::mem::take;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,50 +19,51 @@ use super::database::{LedgerCommit, LedgerDatabase, LedgerWriterState};
 use super::memtable::{MemtableSlice, SHARD_COUNT};
 use super::queue::{RemainingWork, WriteBatch, WriterCommand};
 
-/// Shards that one commit takes from memory into the tables.
+/// The number of shards that one commit moves from memory into the tables.
 const SHARDS_PER_COMMIT: usize = 4;
-/// A pass is worth it too when the journal has so many pages, though they tell of few URLs: each start reads it all.
+/// A journal of this many pages also starts a compaction, even if they concern few URLs: each start
+/// reads all of it.
 const MAX_JOURNAL_PAGES: u64 = 2_000;
-/// How long a disk that fails is left alone.
+/// The delay before a failing disk is tried again.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// It is told of once in so many tries.
+/// Only one failure in this many is logged.
 const REPORT_EVERY: u64 = 60;
-/// So often it is tried when the process is to end.
+/// The maximum number of tries while the process is shutting down.
 const SHUTDOWN_TRIES: u64 = 3;
 
-/// What the writer knows.
+/// The writer's state.
 pub(super) struct LedgerWriter {
     inner: Arc<LedgerInner>,
     database: Option<LedgerDatabase>,
     state: LedgerWriterState,
-    /// What is being written.
+    /// The batch that is being written.
     batch: WriteBatch,
     compaction: Option<LedgerCompaction>,
-    /// The tables have what is in the journal before this page, if this batch is written.
+    /// The tables contain everything in the journal before this page, once this batch is written.
     truncate_before: u64,
-    /// The journal begins here, or behind it.
+    /// The first page of the journal, or one before it.
     journal_start: u64,
     failures: u64,
 }
 
-/// A pass over the tables.
+/// A pass that moves records from memory into the tables.
 struct LedgerCompaction {
     /// The shard that is next.
     next_shard: usize,
-    /// What the journal has from this page on came later.
+    /// Journal pages from this one on were written after the compaction began.
     started_at_page: u64,
 }
 
 impl LedgerWriter {
     pub(super) fn new(
         inner: Arc<LedgerInner>,
-        base: LedgerDatabase,
+        database: LedgerDatabase,
         state: LedgerWriterState,
     ) -> Self {
         let batch = WriteBatch::default();
         Self {
             inner,
-            database: Some(base),
+            database: Some(database),
             state,
             batch,
             compaction: None,
@@ -71,8 +73,8 @@ impl LedgerWriter {
         }
     }
 
-    /// Writes until it is told to end. Nobody waits for a writer that has gone, nor for one that broke down: what was
-    /// written before can still be read then, until the end.
+    /// Writes until it receives a command to end. Nothing waits for a writer that has ended. After a
+    /// panic, written records can still be read until the ledger is closed.
     pub(super) fn run(mut self) {
         let inner = Arc::clone(&self.inner);
         let worked = catch_unwind(AssertUnwindSafe(|| self.write_batches()));
@@ -105,7 +107,7 @@ impl LedgerWriter {
         }
     }
 
-    /// Tries until it is written; false if it was given up.
+    /// Commits the batch, and retries until it is written; returns `false` if it gave up.
     fn write_with_retries(&mut self) -> bool {
         let mut last_tries = 0;
         loop {
@@ -123,19 +125,20 @@ impl LedgerWriter {
                 let lost = self.batch.changes;
                 tracing::error!(
                     lost,
-                    "the ledger cannot be written; what it was last told is lost"
+                    "the ledger cannot be written; the last changes are lost"
                 );
                 return false;
             }
         }
     }
 
-    /// One commit.
+    /// Commits the batch once.
     fn commit_batch(&mut self) -> Result<(), redb::Error> {
         self.reopen()?;
         self.begin_compaction();
         let slice = self.next_slice();
-        let (first_page, pages) = (self.state.page, self.batch.pages.finish());
+        let first_page = self.state.page;
+        let pages = self.batch.pages.finish();
         let state = next_state(
             &self.state,
             pages.len(),
@@ -153,13 +156,14 @@ impl LedgerWriter {
             slice: &slice,
             flushed_before: self.truncate_before,
         };
-        if let Some(base) = &self.database {
-            base.commit(&commit)?;
+        if let Some(database) = &self.database {
+            database.commit(&commit)?;
         }
         self.finish_commit(state, slice)
     }
 
-    /// Enough has gathered for a pass: it takes along what has come up to now, and this batch.
+    /// Starts a compaction if enough has gathered. It covers everything recorded so far, including this
+    /// batch.
     fn begin_compaction(&mut self) {
         self.inner.memtable.prepare_filter();
         let much = self.inner.memtable.unflushed_bytes() > self.inner.max_unflushed_bytes;
@@ -174,16 +178,17 @@ impl LedgerWriter {
     }
 
     fn next_slice(&self) -> MemtableSlice {
-        let Some(pass) = &self.compaction else {
+        let Some(compaction) = &self.compaction else {
             return MemtableSlice::default();
         };
         self.inner.memtable.unflushed_slice(
-            pass.next_shard..(pass.next_shard + SHARDS_PER_COMMIT).min(SHARD_COUNT),
+            compaction.next_shard..(compaction.next_shard + SHARDS_PER_COMMIT).min(SHARD_COUNT),
             self.batch.last_change,
         )
     }
 
-    /// The disk has it: the readers see it, then memory lets go of it, and who waits is told.
+    /// Finishes a commit that is on disk: publishes it to readers, then releases the memory, then
+    /// notifies waiters.
     fn finish_commit(
         &mut self,
         state: LedgerWriterState,
@@ -192,29 +197,29 @@ impl LedgerWriter {
         self.state = state;
         self.truncate_before = 0;
         let batch = take(&mut self.batch);
-        if let Some(pass) = &mut self.compaction {
-            pass.next_shard += SHARDS_PER_COMMIT;
+        if let Some(compaction) = &mut self.compaction {
+            compaction.next_shard += SHARDS_PER_COMMIT;
         }
-        // What was changed behind this batch was passed over, and is in the journal with the next one only.
-        if let Some(pass) = self
+        // Changes after this batch were skipped; they are in the journal with the next batch.
+        if let Some(compaction) = self
             .compaction
-            .take_if(|pass| pass.next_shard >= SHARD_COUNT)
+            .take_if(|compaction| compaction.next_shard >= SHARD_COUNT)
         {
-            (self.truncate_before, self.journal_start) =
-                (pass.started_at_page, pass.started_at_page);
+            self.truncate_before = compaction.started_at_page;
+            self.journal_start = compaction.started_at_page;
         }
         for event in &batch.events {
             self.inner.count_event(event.kind);
         }
         if self.failures > 0 {
-            tracing::info!(failures = self.failures, "the ledger is written again");
+            tracing::info!(failures = self.failures, "the ledger can be written again");
             self.failures = 0;
         }
         self.inner.failing.store(false, Ordering::Relaxed);
         let shown = self
             .database
             .as_ref()
-            .map_or(Ok(()), |base| self.inner.view.publish(base));
+            .map_or(Ok(()), |database| self.inner.view.publish(database));
         if shown.is_ok() {
             self.inner.memtable.mark_flushed(slice);
         }
@@ -226,30 +231,30 @@ impl LedgerWriter {
 
     fn record_failure(&mut self, error: &redb::Error) {
         if self.failures.is_multiple_of(REPORT_EVERY) {
-            tracing::error!(%error, "the ledger cannot be written; it is tried again every second");
+            tracing::error!(%error, "the ledger cannot be written; retrying every second");
         }
         self.failures += 1;
         self.inner.failing.store(true, Ordering::Relaxed);
         self.inner.failures.fetch_add(1, Ordering::Relaxed);
-        // The database takes nothing more once an operation has failed. Opened anew it can be read, at least: a URL whose
-        // record cannot is one that nobody knows.
+        // The database accepts no operation after a failure. Once reopened it can at least be read; a URL
+        // whose record is unreadable would look new.
         self.inner.view.clear();
         self.database = None;
         if let Err(error) = self.reopen() {
-            tracing::debug!(%error, "the ledger cannot be opened anew yet");
+            tracing::debug!(%error, "the ledger cannot be reopened yet");
         }
     }
 
-    /// Opens what a failure has closed. The last commit may have reached the disk all the same.
+    /// Reopens the database after a failure. The last commit may have reached the disk nevertheless.
     fn reopen(&mut self) -> Result<(), redb::Error> {
         if self.database.is_some() {
             return Ok(());
         }
         let opened = LedgerDatabase::open(&self.inner.location, self.inner.page_cache_bytes);
-        let base = opened.map_err(|error| redb::StorageError::Corrupted(error.to_string()))?;
-        let state = base.writer_state()?;
-        self.inner.view.publish(&base)?;
-        self.database = Some(base);
+        let database = opened.map_err(|error| redb::StorageError::Corrupted(error.to_string()))?;
+        let state = database.writer_state()?;
+        self.inner.view.publish(&database)?;
+        self.database = Some(database);
         if state.turn > self.state.turn {
             return self.finish_commit(state, MemtableSlice::default());
         }
@@ -257,7 +262,7 @@ impl LedgerWriter {
     }
 }
 
-/// The numbers behind a batch.
+/// Returns the writer's state after a batch.
 fn next_state(
     state: &LedgerWriterState,
     pages: usize,

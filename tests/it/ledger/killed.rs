@@ -1,4 +1,4 @@
-//! kill -9 under write load: the store opens, and nothing is missing of which the writer was told that it is kept.
+//! kill -9 under write load: the store opens, and nothing is missing that was reported to the writer as being kept.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -38,7 +38,7 @@ fn url(n: u64) -> String {
     format!("http://h.test/{n}")
 }
 
-/// Every tenth URL is not there, and told of once.
+/// Every tenth URL does not exist, and has one event.
 fn fails(n: u64) -> bool {
     n.is_multiple_of(10)
 }
@@ -66,7 +66,7 @@ fn writes_until_it_is_killed() {
     }
 }
 
-/// Writes for a while from this number on, and is killed; what it was told is kept, up to this number.
+/// Writes for a while from this number on, and is killed; returns the number up to which everything is on disk.
 fn killed(folder: &Path, first: u64) -> u64 {
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args([
@@ -131,7 +131,7 @@ fn what_was_committed_survives_kill_9() {
     );
     let events = ledger.events(FeedCursor(0), usize::MAX).unwrap();
     let told: BTreeSet<&str> = events.iter().map(|(_, event)| &*event.url).collect();
-    assert_eq!(told.len(), events.len(), "something was told of twice");
+    assert_eq!(told.len(), events.len(), "an event occurred twice");
     for (_, record) in &records {
         assert_eq!(
             told.contains(&*record.url),

@@ -18,7 +18,7 @@ use super::answered;
 use crate::support::folder::Folder;
 
 const URLS: usize = 300;
-/// In the time of the test, which nobody waits for.
+/// Uses the time of the test, so that waits take no real time.
 const LONG: Duration = Duration::from_secs(3600);
 
 fn policy(spaces: &str) -> Arc<Policy> {
@@ -30,7 +30,7 @@ fn policy(spaces: &str) -> Arc<Policy> {
     )
 }
 
-/// `news` keeps a.test, another crawler gets b.test, and nobody c.test.
+/// `news` keeps a.test, another crawler gets b.test, and none gets c.test.
 fn split() -> Arc<Policy> {
     policy(
         "  - name: a
@@ -49,7 +49,7 @@ fn crawled(ledger: &Ledger) {
         let area = ["a", "b", "c"][n % 3];
         ledger.record(answered("news", &format!("http://{area}.test/{n}"), 200));
     }
-    // Never delivered: an error that was told of, and excluded from nothing.
+    // Never delivered: an error with an event, and not excluded.
     ledger.record(answered("news", "http://c.test/gone", 404));
 }
 
@@ -67,7 +67,7 @@ fn counts(progress: &SweepProgress) -> (u64, u64, u64) {
     (progress.removed, progress.moved, progress.allowed)
 }
 
-/// Time stands still but for the sweep's own pauses.
+/// Time passes only in the sweep's own pauses.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -187,7 +187,7 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
     ];
     assert_eq!(codes, [None, Some(761), Some(760)]);
 
-    // Done is done, also after a restart; asked for again, nothing is told twice.
+    // Done is done, also after a restart; started again, no event is repeated.
     drop(ledger);
     let ledger = open();
     let again = slow();

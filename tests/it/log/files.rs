@@ -212,7 +212,7 @@ fn a_torn_end_stands_alone() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((lines.len(), lines[1]), (3, "{\"ts\":\"2026-0"));
     assert!(serde_json::from_str::<Value>(lines[2]).is_ok());
-    // So does whoever puts such a file in its place.
+    // So does a program that puts such a file in its place.
     let other = folder.write("other", "half");
     let bench = bench(&path, 1 << 20, 2);
     fs::rename(other, &path).unwrap();
@@ -224,7 +224,7 @@ fn a_torn_end_stands_alone() {
     );
 }
 
-/// A directory in the way stands for one that may not be written: that is no obstacle for root.
+/// A directory at the path simulates a file without write permission, which would not stop root.
 #[test]
 fn a_file_that_cannot_be_rotated_grows_until_it_can_be() {
     for on_full in [LogFullAction::Drop, LogFullAction::Wait] {

@@ -4,7 +4,7 @@ use super::*;
 
 const URL: &str = "http://www.example.com:8080/a?b=c";
 
-/// A request from 192.0.2.1 by a crawler with a name that takes 1.25 s, and what is told of it.
+/// A request from 192.0.2.1 by a crawler with a name that takes 1.25 s, with the given record.
 fn line(settings: LogSettings, method: &str, told: impl FnOnce(&mut RequestRecord)) -> String {
     let bench = Bench::new(LogSettings {
         format: LogLineFormat::Squid,
@@ -61,10 +61,10 @@ fn by_us(record: &mut RequestRecord, reason: Reason, status: u16) {
     record.mark_complete();
 }
 
-/// What is told of a request.
+/// Fills the record of a request.
 type Told = fn(&mut RequestRecord);
 
-/// Each kind of request: its name, method, what is told of it, and the line behind time and client.
+/// Each kind of request: its name, method, its record, and the line after time and client.
 const KINDS: [(&str, &str, Told, &str); 14] = [
     (
         "allowed",
@@ -148,7 +148,7 @@ const KINDS: [(&str, &str, Told, &str); 14] = [
         "TCP_DENIED/451 45 CONNECT www.example.com:443 news-bot HIER_NONE/- -",
     ),
     (
-        "inside a tunnel that is looked into",
+        "inside an intercepted tunnel",
         "GET",
         |r| {
             r.set_target(&UrlTarget::parse("https://www.example.com/x").unwrap());
@@ -203,7 +203,7 @@ fn every_kind_has_its_line() {
     }
 }
 
-/// Whoever has no name of ours is no user.
+/// A client without a configured name is not shown as a user.
 #[test]
 fn anonymous_is_nobody() {
     let bench = Bench::new(LogSettings {

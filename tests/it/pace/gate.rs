@@ -65,7 +65,7 @@ impl Bench {
             max_wait: Duration::from_secs(2),
         };
         let hold = Arc::new(AdmissionQueue::new(
-            HostStore::embedded(),
+            HostStore::new(),
             limits,
             clock,
             metrics.clone(),

@@ -161,7 +161,7 @@ impl Bench {
             max_wait: Duration::from_secs(600),
         };
         let hold = Arc::new(AdmissionQueue::new(
-            HostStore::embedded(),
+            HostStore::new(),
             limits,
             clock,
             metrics.clone(),

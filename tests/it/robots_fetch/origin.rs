@@ -206,7 +206,7 @@ impl World {
             max_wait: second,
         };
         let hold = Arc::new(AdmissionQueue::new(
-            HostStore::embedded(),
+            HostStore::new(),
             limits,
             clock.clone(),
             metrics.clone(),

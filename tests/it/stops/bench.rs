@@ -110,7 +110,7 @@ impl Bench {
             max_wait: 60 * SECOND,
         };
         let hold = Arc::new(AdmissionQueue::new(
-            HostStore::embedded(),
+            HostStore::new(),
             limits,
             clock.clone(),
             metrics.clone(),

@@ -162,7 +162,7 @@ fn a_file_that_cannot_be_read_is_no_empty_one() {
         ),
         (
             line(&format!("{fine}}}, {{\"id\": 1, {fine}")),
-            "stands in it twice",
+            "it contains stop 1 twice",
         ),
         (
             line(fine).replace("\"id\": 1", "\"id\": -1"),

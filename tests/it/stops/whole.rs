@@ -252,11 +252,11 @@ fn a_restart_keeps_stops_and_a_broken_file_keeps_the_proxy_from_starting() {
     let said = crawlgate(here.path(), &["run", "--config", "c.yaml"], "");
     assert_eq!(said.code, 3, "{said:?}");
     let start = format!(
-        "error: what is stopped cannot be read from {}: ",
+        "error: cannot read the emergency stops from {}: ",
         file.display()
     );
     assert!(
-        said.err.contains(&start) && said.err.contains("Mend the file; or move it away"),
+        said.err.contains(&start) && said.err.contains("Repair the file, or move it away"),
         "{said:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! A collector that keeps the spans it gets, or does as a test tells it.
+//! A collector that keeps the spans it receives, or behaves as a test requires.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -10,7 +10,7 @@ use prost::Message;
 
 use crate::upstream::scripted::until;
 
-/// What a collector answers.
+/// The response of the collector.
 #[derive(Clone, Debug)]
 pub(super) enum Answers {
     Takes,
@@ -67,7 +67,7 @@ impl Collector {
         scopes.flat_map(|scope| scope.spans.clone()).collect()
     }
 
-    /// The spans of whole requests, once there are so many.
+    /// Returns the spans of complete requests, once there are this many.
     #[track_caller]
     pub(super) fn requests(&self, count: usize) -> Vec<OtlpSpan> {
         let requests = || {

@@ -302,7 +302,7 @@ fn the_share_decides_unless_a_crawler_that_may_does() {
         let mut bench = bench(&collector, &format!(", share: {share}"), may);
         let answer = bench.ask("/x", &fields);
         assert_eq!(answer.status(), 200);
-        // The end tells of everything that is told at all.
+        // At the end, every loss is reported.
         bench.gate.signal("TERM");
         assert_eq!(bench.gate.ended(), Some(0));
         let requests = collector

@@ -94,7 +94,7 @@ async fn passage(rules: &str, authority: &str, names: &Names) -> TunnelResult<Fo
     };
     let metrics = Metrics::new(&[], &[]).unwrap();
     let hold = Arc::new(AdmissionQueue::new(
-        HostStore::embedded(),
+        HostStore::new(),
         limits,
         Clock::system(),
         metrics,

@@ -1,11 +1,9 @@
-//! An event.
+//! The encoding of an event.
 
 use prost::Message;
 
 use crate::ledger::event::{LedgerEvent, LedgerEventKind, LedgerEventReason};
 use crate::ledger::record::UnixMillis;
-
-use super::to_u16;
 
 #[derive(Clone, PartialEq, Message)]
 struct EventMessage {
@@ -29,28 +27,19 @@ struct EventMessage {
     revision: String,
 }
 
-/// Of an [`EventMessage`], when it was: the rest is passed over.
+/// The time of an [`EventMessage`]; the other fields are skipped.
 #[derive(Clone, PartialEq, Message)]
 struct EventTimeMessage {
     #[prost(uint64, tag = "1")]
     at: u64,
 }
 
-/// What an event is written as.
+/// Encodes an event.
 pub(crate) fn encode_event(event: &LedgerEvent) -> Vec<u8> {
-    let form = EventMessage {
+    let message = EventMessage {
         at: event.at.0,
-        kind: match event.kind {
-            LedgerEventKind::Removal => 1,
-            LedgerEventKind::PermanentError => 2,
-            LedgerEventKind::Moved => 3,
-        },
-        why: match event.reason {
-            LedgerEventReason::Excluded => 1,
-            LedgerEventReason::PermanentError => 2,
-            LedgerEventReason::TemporaryErrors => 3,
-            LedgerEventReason::OtherSpace => 4,
-        },
+        kind: kind_number(event.kind),
+        why: reason_number(event.reason),
         crawler: event.crawler.to_string(),
         url: event.url.to_string(),
         code: event.code.map(u32::from),
@@ -58,41 +47,50 @@ pub(crate) fn encode_event(event: &LedgerEvent) -> Vec<u8> {
         rule: event.rule.as_deref().map(str::to_owned),
         revision: event.revision.to_string(),
     };
-    form.encode_to_vec()
+    message.encode_to_vec()
 }
 
-/// Reads it; nothing if it is not one.
+/// Decodes an event; `None` if the bytes are not one, or of a kind or reason that a later version has added.
 pub(crate) fn decode_event(bytes: &[u8]) -> Option<LedgerEvent> {
-    let form = EventMessage::decode(bytes).ok()?;
+    let message = EventMessage::decode(bytes).ok()?;
     Some(LedgerEvent {
-        at: UnixMillis(form.at),
-        kind: match form.kind {
-            1 => LedgerEventKind::Removal,
-            2 => LedgerEventKind::PermanentError,
-            3 => LedgerEventKind::Moved,
-            _ => return None,
-        },
-        reason: match form.why {
-            1 => LedgerEventReason::Excluded,
-            2 => LedgerEventReason::PermanentError,
-            3 => LedgerEventReason::TemporaryErrors,
-            4 => LedgerEventReason::OtherSpace,
-            _ => return None,
-        },
-        crawler: form.crawler.into(),
-        url: form.url.into(),
-        code: to_u16(form.code.map(u64::from)),
-        status: to_u16(form.status.map(u64::from)),
-        rule: form.rule.map(Into::into),
-        revision: form.revision.into(),
+        at: UnixMillis(message.at),
+        kind: LedgerEventKind::ALL
+            .into_iter()
+            .find(|kind| kind_number(*kind) == message.kind)?,
+        reason: LedgerEventReason::ALL
+            .into_iter()
+            .find(|reason| reason_number(*reason) == message.why)?,
+        crawler: message.crawler.into(),
+        url: message.url.into(),
+        code: message.code.and_then(|code| code.try_into().ok()),
+        status: message.status.and_then(|status| status.try_into().ok()),
+        rule: message.rule.map(Into::into),
+        revision: message.revision.into(),
     })
 }
 
-/// When an event was; nothing if it is not one.
+/// Decodes only the time of an event; `None` if the bytes are not one.
 pub(crate) fn decode_time(bytes: &[u8]) -> Option<UnixMillis> {
-    EventTimeMessage::decode(bytes)
-        .ok()
-        .map(|form| UnixMillis(form.at))
+    let message = EventTimeMessage::decode(bytes).ok()?;
+    Some(UnixMillis(message.at))
+}
+
+fn kind_number(kind: LedgerEventKind) -> u32 {
+    match kind {
+        LedgerEventKind::Removal => 1,
+        LedgerEventKind::PermanentError => 2,
+        LedgerEventKind::Moved => 3,
+    }
+}
+
+fn reason_number(reason: LedgerEventReason) -> u32 {
+    match reason {
+        LedgerEventReason::Excluded => 1,
+        LedgerEventReason::PermanentError => 2,
+        LedgerEventReason::TemporaryErrors => 3,
+        LedgerEventReason::OtherSpace => 4,
+    }
 }
 
 #[cfg(test)]

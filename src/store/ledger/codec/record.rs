@@ -1,4 +1,5 @@
-//! A record, and the key of its document. Times but the first are written as distances from it, which are short.
+//! The encoding of a record, together with the key of its document. Times are encoded relative to the first one, which
+//! makes them short.
 
 use std::net::IpAddr;
 use std::str::from_utf8;
@@ -6,10 +7,12 @@ use std::sync::Arc;
 
 use crate::ledger::key::LedgerKey;
 use crate::ledger::record::{
-    DocumentValidators, IndexState, LedgerRecord, RecordStatus, UnixMillis, VisitState,
+    ContentHash, DocumentValidators, IndexState, LedgerRecord, RecordStatus, UnixMillis, VisitState,
 };
 
-use super::{MessageFields, MessageWriter, WireField, status_from_number, status_number, to_u16};
+use super::{
+    MalformedMessage, MessageFields, MessageWriter, WireField, status_from_number, status_number,
+};
 
 /// A record, and the key of its document.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,112 +23,76 @@ pub(crate) struct StoredRecord {
 
 /// The number of the field with the key of the document.
 const CONTENT_KEY: u32 = 24;
-/// One more than the last number.
+/// One more than the highest field number.
 const FIELD_COUNT: usize = 25;
 
-/// Writes a record behind what is there, without a copy of each text: one is written for each request.
-pub(crate) fn encode(record: &LedgerRecord, content: Option<LedgerKey>, to: &mut Vec<u8>) {
-    let mut form = MessageWriter(to);
-    let from_first = |at: UnixMillis| zigzag(at.0.wrapping_sub(record.first_seen.0).cast_signed());
-    form.write_text(1, Some(&record.crawler));
-    form.write_text(2, Some(&record.url));
-    form.write_nonzero(3, record.is_known().into());
-    match record.index_state {
-        IndexState::Never => {}
-        IndexState::Possible => form.write_number(4, Some(1)),
-        IndexState::Removed(at) => {
-            form.write_number(4, Some(2));
-            form.write_number(5, Some(from_first(at)));
+/// Declares the fields of a record: `number field: write_function read_function;`. Two of them are encoded as two
+/// fields.
+macro_rules! record_fields {
+    ($($tag:literal $field:ident: $write:ident $read:ident;)+) => {
+        /// Appends an encoded record, without copying its texts: one is written for each request.
+        pub(crate) fn encode(
+            record: &LedgerRecord,
+            content_key: Option<LedgerKey>,
+            to: &mut Vec<u8>,
+        ) {
+            let mut writer = RecordWriter {
+                message: MessageWriter(to),
+                first_seen: record.first_seen,
+            };
+            $($write(&mut writer, $tag, &record.$field);)+
+            let content_key = content_key.as_ref().map(|key| &key.0[..]);
+            writer.message.write_bytes(CONTENT_KEY, content_key);
         }
-    }
-    form.write_nonzero(6, status_number(record.status.0).into());
-    form.write_number(7, record.origin_status.map(u64::from));
-    form.write_number(8, record.code.map(u64::from));
-    match record.address {
-        Some(IpAddr::V4(address)) => form.write_bytes(9, Some(&address.octets())),
-        Some(IpAddr::V6(address)) => form.write_bytes(9, Some(&address.octets())),
-        None => {}
-    }
-    form.write_number(10, Some(record.first_seen.0));
-    form.write_nonzero(11, from_first(record.last_seen));
-    form.write_number(12, record.last_fetched.map(from_first));
-    form.write_number(13, record.last_error.map(from_first));
-    form.write_number(14, record.last_changed.map(from_first));
-    form.write_text(15, record.validators.etag.as_deref());
-    form.write_text(16, record.validators.last_modified.as_deref());
-    form.write_bytes(17, record.content_hash.as_ref().map(|hash| &hash[..]));
-    form.write_text(
-        18,
-        Some(&*record.content_type).filter(|kind| !kind.is_empty()),
-    );
-    form.write_nonzero(19, record.size);
-    form.write_number(20, record.depth.map(u64::from));
-    form.write_text(21, record.source.as_deref());
-    form.write_text(22, record.space.as_deref());
-    form.write_nonzero(23, record.temporary_errors.into());
-    form.write_bytes(CONTENT_KEY, content.as_ref().map(|key| &key.0[..]));
+
+        fn decode_record(fields: &RecordFields<'_>) -> Result<LedgerRecord, MalformedMessage> {
+            Ok(LedgerRecord {
+                $($field: $read(fields, $tag)?,)+
+            })
+        }
+    };
 }
 
-/// As protobuf's sint64: small numbers of either sign are short.
-fn zigzag(number: i64) -> u64 {
-    (number.wrapping_shl(1) ^ (number >> 63)).cast_unsigned()
+record_fields! {
+    1 crawler: write_text read_text;
+    2 url: write_text read_text;
+    3 visit_state: write_visit_state read_visit_state;
+    // And 5, the time of the removal.
+    4 index_state: write_index_state read_index_state;
+    6 status: write_status read_status;
+    7 origin_status: write_optional_u16 read_optional_u16;
+    8 code: write_optional_u16 read_optional_u16;
+    9 address: write_address read_address;
+    10 first_seen: write_first_seen read_first_seen;
+    11 last_seen: write_last_seen read_last_seen;
+    12 last_fetched: write_time read_time;
+    13 last_error: write_time read_time;
+    14 last_changed: write_time read_time;
+    // And 16, Last-Modified.
+    15 validators: write_validators read_validators;
+    17 content_hash: write_hash read_hash;
+    18 content_type: write_nonempty_text read_text;
+    19 size: write_nonzero read_nonzero;
+    20 depth: write_optional_u32 read_optional_u32;
+    21 source: write_optional_text read_optional_text;
+    22 space: write_optional_text read_optional_text;
+    23 temporary_errors: write_nonzero_u32 read_nonzero_u32;
 }
 
-/// Reads it; nothing if it is not one.
+/// Decodes a record; `None` if the bytes are not one.
 pub(crate) fn decode(bytes: &[u8]) -> Option<StoredRecord> {
-    let row = RecordFields::parse(bytes)?;
-    let first = row.number(10).unwrap_or_default();
-    let at = |tag| {
-        row.number(tag)
-            .map(|distance| UnixMillis(first.wrapping_add_signed(unzigzag(distance))))
-    };
-    let record = LedgerRecord {
-        crawler: row.text_or_invalid(1)?.unwrap_or_default(),
-        url: row.text_or_invalid(2)?.unwrap_or_default(),
-        visit_state: if row.number(3) == Some(1) {
-            VisitState::Answered
-        } else {
-            VisitState::RefusedOnly
-        },
-        index_state: match (row.number(4).unwrap_or_default(), at(5)) {
-            (0, _) => IndexState::Never,
-            (2, Some(removed)) => IndexState::Removed(removed),
-            (_, _) => IndexState::Possible,
-        },
-        status: RecordStatus(status_from_number(
-            row.u32_or_invalid(6)?.unwrap_or_default(),
-        )?),
-        origin_status: to_u16(row.number(7)),
-        code: to_u16(row.number(8)),
-        address: row.bytes(9).and_then(decode_address),
-        first_seen: UnixMillis(first),
-        last_seen: at(11).unwrap_or(UnixMillis(first)),
-        last_fetched: at(12),
-        last_error: at(13),
-        last_changed: at(14),
-        validators: DocumentValidators {
-            etag: row.text_or_invalid(15)?,
-            last_modified: row.text_or_invalid(16)?,
-        },
-        content_hash: row.bytes(17).and_then(|hash| hash.try_into().ok()),
-        content_type: row.text_or_invalid(18)?.unwrap_or_default(),
-        size: row.number(19).unwrap_or_default(),
-        depth: row.u32_or_invalid(20)?,
-        source: row.text_or_invalid(21)?,
-        space: row.text_or_invalid(22)?,
-        temporary_errors: row.u32_or_invalid(23)?.unwrap_or_default(),
-    };
-    let content = row
-        .bytes(CONTENT_KEY as usize)
-        .and_then(|key| key.try_into().ok())
-        .map(LedgerKey);
+    let fields = RecordFields::parse(bytes).ok()?;
+    let record = decode_record(&fields).ok()?;
+    let content_key = fields.bytes(CONTENT_KEY);
     Some(StoredRecord {
         record: Arc::new(record),
-        content_key: content,
+        content_key: content_key
+            .and_then(|key| key.try_into().ok())
+            .map(LedgerKey),
     })
 }
 
-/// The key of the document of a record that is written so; nothing if it has none.
+/// Decodes only the key of the document; `None` if there is none.
 pub(crate) fn decode_content_key(bytes: &[u8]) -> Option<LedgerKey> {
     let found = MessageFields(bytes).find_map(|field| match field {
         Ok((CONTENT_KEY, WireField::Bytes(key))) => Some(key),
@@ -134,59 +101,226 @@ pub(crate) fn decode_content_key(bytes: &[u8]) -> Option<LedgerKey> {
     found?.try_into().ok().map(LedgerKey)
 }
 
-/// The fields by their numbers; the last one, where there are several.
-struct RecordFields<'b>([WireField<'b>; FIELD_COUNT]);
+struct RecordWriter<'b> {
+    message: MessageWriter<'b>,
+    first_seen: UnixMillis,
+}
+
+/// The fields of a message by number; the last one, if there are several.
+struct RecordFields<'b> {
+    fields: [WireField<'b>; FIELD_COUNT],
+    first_seen: u64,
+}
 
 impl<'b> RecordFields<'b> {
-    fn parse(bytes: &'b [u8]) -> Option<Self> {
-        let mut row = [WireField::Unknown; FIELD_COUNT];
+    fn parse(bytes: &'b [u8]) -> Result<Self, MalformedMessage> {
+        let mut fields = [WireField::Unknown; FIELD_COUNT];
         for field in MessageFields(bytes) {
-            let (tag, field) = field.ok()?;
-            if let Some(place) = row.get_mut(tag as usize) {
+            let (tag, field) = field?;
+            if let Some(place) = fields.get_mut(tag as usize) {
                 *place = field;
             }
         }
-        Some(Self(row))
+        let mut fields = Self {
+            fields,
+            first_seen: 0,
+        };
+        fields.first_seen = fields.number(10).unwrap_or_default();
+        Ok(fields)
     }
 
-    fn number(&self, tag: usize) -> Option<u64> {
-        match self.0.get(tag)? {
+    fn number(&self, tag: u32) -> Option<u64> {
+        match self.fields.get(tag as usize)? {
             WireField::Number(number) => Some(*number),
             WireField::Bytes(_) | WireField::Unknown => None,
         }
     }
 
-    fn bytes(&self, tag: usize) -> Option<&'b [u8]> {
-        match self.0.get(tag)? {
+    fn bytes(&self, tag: u32) -> Option<&'b [u8]> {
+        match self.fields.get(tag as usize)? {
             WireField::Bytes(bytes) => Some(bytes),
             WireField::Number(_) | WireField::Unknown => None,
         }
     }
 
-    /// Nothing at all if it is too large.
-    #[allow(clippy::option_option, reason = "not there, and not to be read")]
-    fn u32_or_invalid(&self, tag: usize) -> Option<Option<u32>> {
-        self.number(tag)
-            .map(|number| u32::try_from(number).ok())
-            .map_or(Some(None), |number| number.map(Some))
+    fn time(&self, tag: u32) -> Option<UnixMillis> {
+        let distance = unzigzag(self.number(tag)?);
+        Some(UnixMillis(self.first_seen.wrapping_add_signed(distance)))
     }
+}
 
-    /// Nothing at all if it is no text.
-    #[allow(clippy::option_option, reason = "not there, and not to be read")]
-    fn text_or_invalid(&self, tag: usize) -> Option<Option<Arc<str>>> {
-        self.bytes(tag).map_or(Some(None), |bytes| {
-            from_utf8(bytes).ok().map(|text| Some(text.into()))
-        })
+type FieldResult<T> = Result<T, MalformedMessage>;
+
+fn write_text(to: &mut RecordWriter<'_>, tag: u32, text: &Arc<str>) {
+    to.message.write_text(tag, Some(text));
+}
+
+fn write_nonempty_text(to: &mut RecordWriter<'_>, tag: u32, text: &Arc<str>) {
+    to.message
+        .write_text(tag, Some(&**text).filter(|text| !text.is_empty()));
+}
+
+fn read_text(from: &RecordFields<'_>, tag: u32) -> FieldResult<Arc<str>> {
+    Ok(read_optional_text(from, tag)?.unwrap_or_default())
+}
+
+fn write_optional_text(to: &mut RecordWriter<'_>, tag: u32, text: &Option<Arc<str>>) {
+    to.message.write_text(tag, text.as_deref());
+}
+
+fn read_optional_text(from: &RecordFields<'_>, tag: u32) -> FieldResult<Option<Arc<str>>> {
+    let Some(bytes) = from.bytes(tag) else {
+        return Ok(None);
+    };
+    let text = from_utf8(bytes).map_err(|_| MalformedMessage)?;
+    Ok(Some(text.into()))
+}
+
+fn write_visit_state(to: &mut RecordWriter<'_>, tag: u32, state: &VisitState) {
+    let answered = *state == VisitState::Answered;
+    to.message.write_nonzero(tag, answered.into());
+}
+
+fn read_visit_state(from: &RecordFields<'_>, tag: u32) -> FieldResult<VisitState> {
+    Ok(match from.number(tag) {
+        Some(1) => VisitState::Answered,
+        Some(_) | None => VisitState::RefusedOnly,
+    })
+}
+
+fn write_index_state(to: &mut RecordWriter<'_>, tag: u32, state: &IndexState) {
+    match state {
+        IndexState::Never => {}
+        IndexState::Possible => to.message.write_number(tag, Some(1)),
+        IndexState::Removed(at) => {
+            to.message.write_number(tag, Some(2));
+            write_time(to, tag + 1, &Some(*at));
+        }
     }
+}
+
+fn read_index_state(from: &RecordFields<'_>, tag: u32) -> FieldResult<IndexState> {
+    Ok(match (from.number(tag), from.time(tag + 1)) {
+        (None | Some(0), _) => IndexState::Never,
+        (Some(2), Some(removed)) => IndexState::Removed(removed),
+        (Some(_), _) => IndexState::Possible,
+    })
+}
+
+fn write_status(to: &mut RecordWriter<'_>, tag: u32, status: &RecordStatus) {
+    to.message
+        .write_nonzero(tag, status_number(status.0).into());
+}
+
+fn read_status(from: &RecordFields<'_>, tag: u32) -> FieldResult<RecordStatus> {
+    let status = status_from_number(read_nonzero_u32(from, tag)?);
+    status.map(RecordStatus).ok_or(MalformedMessage)
+}
+
+fn write_optional_u16(to: &mut RecordWriter<'_>, tag: u32, number: &Option<u16>) {
+    to.message.write_number(tag, number.map(u64::from));
+}
+
+/// A number that is too large is ignored.
+fn read_optional_u16(from: &RecordFields<'_>, tag: u32) -> FieldResult<Option<u16>> {
+    Ok(from.number(tag).and_then(|number| number.try_into().ok()))
+}
+
+fn write_optional_u32(to: &mut RecordWriter<'_>, tag: u32, number: &Option<u32>) {
+    to.message.write_number(tag, number.map(u64::from));
+}
+
+fn read_optional_u32(from: &RecordFields<'_>, tag: u32) -> FieldResult<Option<u32>> {
+    let number = from.number(tag).map(u32::try_from).transpose();
+    number.map_err(|_| MalformedMessage)
+}
+
+fn write_nonzero(to: &mut RecordWriter<'_>, tag: u32, number: &u64) {
+    to.message.write_nonzero(tag, *number);
+}
+
+fn read_nonzero(from: &RecordFields<'_>, tag: u32) -> FieldResult<u64> {
+    Ok(from.number(tag).unwrap_or_default())
+}
+
+fn write_nonzero_u32(to: &mut RecordWriter<'_>, tag: u32, number: &u32) {
+    to.message.write_nonzero(tag, (*number).into());
+}
+
+fn read_nonzero_u32(from: &RecordFields<'_>, tag: u32) -> FieldResult<u32> {
+    Ok(read_optional_u32(from, tag)?.unwrap_or_default())
+}
+
+fn write_address(to: &mut RecordWriter<'_>, tag: u32, address: &Option<IpAddr>) {
+    match address {
+        Some(IpAddr::V4(address)) => to.message.write_bytes(tag, Some(&address.octets())),
+        Some(IpAddr::V6(address)) => to.message.write_bytes(tag, Some(&address.octets())),
+        None => {}
+    }
+}
+
+fn read_address(from: &RecordFields<'_>, tag: u32) -> FieldResult<Option<IpAddr>> {
+    let bytes = from.bytes(tag).unwrap_or_default();
+    let v4 = <[u8; 4]>::try_from(bytes).map(IpAddr::from);
+    Ok(v4
+        .or_else(|_| <[u8; 16]>::try_from(bytes).map(IpAddr::from))
+        .ok())
+}
+
+fn write_first_seen(to: &mut RecordWriter<'_>, tag: u32, time: &UnixMillis) {
+    to.message.write_number(tag, Some(time.0));
+}
+
+fn read_first_seen(from: &RecordFields<'_>, _tag: u32) -> FieldResult<UnixMillis> {
+    Ok(UnixMillis(from.first_seen))
+}
+
+fn write_last_seen(to: &mut RecordWriter<'_>, tag: u32, time: &UnixMillis) {
+    let distance = zigzag(time.0.wrapping_sub(to.first_seen.0).cast_signed());
+    to.message.write_nonzero(tag, distance);
+}
+
+fn read_last_seen(from: &RecordFields<'_>, tag: u32) -> FieldResult<UnixMillis> {
+    Ok(from.time(tag).unwrap_or(UnixMillis(from.first_seen)))
+}
+
+fn write_time(to: &mut RecordWriter<'_>, tag: u32, time: &Option<UnixMillis>) {
+    let distance = time.map(|time| zigzag(time.0.wrapping_sub(to.first_seen.0).cast_signed()));
+    to.message.write_number(tag, distance);
+}
+
+fn read_time(from: &RecordFields<'_>, tag: u32) -> FieldResult<Option<UnixMillis>> {
+    Ok(from.time(tag))
+}
+
+fn write_validators(to: &mut RecordWriter<'_>, tag: u32, validators: &DocumentValidators) {
+    write_optional_text(to, tag, &validators.etag);
+    write_optional_text(to, tag + 1, &validators.last_modified);
+}
+
+fn read_validators(from: &RecordFields<'_>, tag: u32) -> FieldResult<DocumentValidators> {
+    Ok(DocumentValidators {
+        etag: read_optional_text(from, tag)?,
+        last_modified: read_optional_text(from, tag + 1)?,
+    })
+}
+
+fn write_hash(to: &mut RecordWriter<'_>, tag: u32, hash: &Option<ContentHash>) {
+    to.message
+        .write_bytes(tag, hash.as_ref().map(|hash| &hash[..]));
+}
+
+fn read_hash(from: &RecordFields<'_>, tag: u32) -> FieldResult<Option<ContentHash>> {
+    Ok(from.bytes(tag).and_then(|hash| hash.try_into().ok()))
+}
+
+/// Encodes a number like protobuf's sint64: small numbers of either sign are short.
+fn zigzag(number: i64) -> u64 {
+    (number.wrapping_shl(1) ^ (number >> 63)).cast_unsigned()
 }
 
 fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
-}
-
-fn decode_address(bytes: &[u8]) -> Option<IpAddr> {
-    let four = || <[u8; 4]>::try_from(bytes).ok().map(IpAddr::from);
-    four().or_else(|| <[u8; 16]>::try_from(bytes).ok().map(IpAddr::from))
 }
 
 #[cfg(test)]
@@ -197,7 +331,7 @@ mod tests {
 
     use super::*;
 
-    /// The message, as protobuf has it.
+    /// The message as a protobuf library encodes it.
     #[derive(Clone, PartialEq, Message)]
     struct RecordMessage {
         #[prost(string, tag = "1")]
@@ -268,7 +402,7 @@ mod tests {
             code: Some(760),
             address: Some("2001:db8::1".parse().unwrap()),
             first_seen: UnixMillis(1_767_225_600_123),
-            // A clock that went back.
+            // The clock went back.
             last_seen: UnixMillis(3),
             last_fetched: Some(UnixMillis(1_767_225_600_124)),
             last_error: Some(UnixMillis(u64::MAX)),
@@ -304,7 +438,7 @@ mod tests {
                 content_key: content,
             };
             assert_eq!(decode_content_key(&bytes_of(&entry)), content);
-            // As others write it: what is nothing is left out.
+            // A protobuf library leaves out default values.
             let message = RecordMessage::decode(&*bytes_of(&entry)).unwrap();
             assert_eq!(decode(&message.encode_to_vec()).as_ref(), Some(&entry));
             assert_eq!(decode(&bytes_of(&entry)), Some(entry));
@@ -324,10 +458,9 @@ mod tests {
         form.write_number(19, Some(0));
         form.write_number(23, Some(0));
         let at = UnixMillis(1_767_225_600_123);
-        let (crawler, url) = ("news".into(), "http://h.test/".into());
         let record = LedgerRecord {
-            crawler,
-            url,
+            crawler: "news".into(),
+            url: "http://h.test/".into(),
             first_seen: at,
             last_seen: at,
             ..LedgerRecord::default()

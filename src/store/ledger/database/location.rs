@@ -1,4 +1,4 @@
-//! Where the tables are, and why they cannot be opened.
+//! The location of the tables, and the errors of opening them.
 
 use std::fmt;
 use std::fs::OpenOptions;
@@ -10,51 +10,32 @@ use crate::store::sync_directory;
 
 use super::{FILE_NAME, VERSION};
 
-/// Why a ledger cannot be opened.
-#[derive(Debug)]
+/// An error of opening a ledger.
+#[derive(Debug, thiserror::Error)]
 pub enum LedgerOpenError {
-    /// There is none.
+    /// The file does not exist.
+    #[error("there is no ledger at {}. A proxy creates it if its policy needs one, or with ledger.keep: always", .0.display())]
     Missing(PathBuf),
-    /// Another process has it.
+    /// Another process uses it.
+    #[error("the ledger {} is in use by another process. Stop that process, or set a different store.path", .0.display())]
     InUse(PathBuf),
     /// A later version of this program wrote it.
+    #[error(
+        "the ledger {} has version {}, and this program reads versions up to {VERSION}. Start the program that \
+         wrote it, or move the file away, which discards everything recorded about URLs",
+        .0.display(), .1
+    )]
     NewerVersion(PathBuf, u64),
-    /// It cannot be read, or is no ledger.
+    /// It cannot be read, or is not a ledger.
+    #[error(
+        "the ledger {} cannot be opened: {}. Repair it, or move the file away, which discards everything \
+         recorded about URLs",
+        .0.display(), .1
+    )]
     Unreadable(PathBuf, String),
 }
 
-impl fmt::Display for LedgerOpenError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Missing(path) => write!(
-                f,
-                "there is no ledger {}. A proxy makes it when its policy needs one, or ledger.keep says always",
-                path.display()
-            ),
-            Self::InUse(path) => write!(
-                f,
-                "the ledger {} is in use by another process. Stop that one, or give this one a store.path of its own",
-                path.display()
-            ),
-            Self::NewerVersion(path, version) => write!(
-                f,
-                "the ledger {} has version {version}, and this program reads up to {VERSION}. Start the program that \
-                 wrote it, or move the file away: everything that is known of URLs goes with it",
-                path.display()
-            ),
-            Self::Unreadable(path, why) => write!(
-                f,
-                "the ledger {} cannot be opened: {why}. Mend it, or move the file away: everything that is known of \
-                 URLs goes with it",
-                path.display()
-            ),
-        }
-    }
-}
-
-impl std::error::Error for LedgerOpenError {}
-
-/// Where the tables are.
+/// The location of the tables.
 #[derive(Clone, Debug)]
 pub(crate) enum LedgerLocation {
     File(PathBuf),
@@ -62,12 +43,12 @@ pub(crate) enum LedgerLocation {
 }
 
 impl LedgerLocation {
-    /// The file in this directory.
+    /// Returns the location of the ledger in this directory.
     pub(crate) fn in_directory(directory: &Path) -> Self {
         Self::File(directory.join(FILE_NAME))
     }
 
-    /// Its path; nothing in memory.
+    /// Returns the path of the file; an empty path for a ledger in memory.
     pub(crate) fn path(&self) -> &Path {
         match self {
             Self::File(path) => path,
@@ -75,14 +56,19 @@ impl LedgerLocation {
         }
     }
 
-    /// Bytes that it takes of the disk.
+    /// Returns the error for a ledger that cannot be opened.
+    pub(crate) fn unreadable_error(&self, error: impl fmt::Display) -> LedgerOpenError {
+        LedgerOpenError::Unreadable(self.path().to_owned(), error.to_string())
+    }
+
+    /// Returns the number of bytes used on disk.
     pub(crate) fn disk_bytes(&self) -> u64 {
         use std::os::unix::fs::MetadataExt as _;
         std::fs::metadata(self.path()).map_or(0, |data| data.blocks() * 512)
     }
 }
 
-/// Makes the file, if it is not there, for its owner alone: URLs may hold secrets.
+/// Creates the file if it does not exist, readable by its owner only: URLs may contain secrets.
 pub(super) fn create_private_file(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt as _;
     let there = path.exists();
@@ -94,7 +80,7 @@ pub(super) fn create_private_file(path: &Path) -> std::io::Result<()> {
     if there { Ok(()) } else { sync_directory(path) }
 }
 
-/// What the database says of its file.
+/// Converts an error of the database.
 pub(super) fn open_error(path: &Path, error: DatabaseError) -> LedgerOpenError {
     if matches!(error, DatabaseError::DatabaseAlreadyOpen) {
         return LedgerOpenError::InUse(path.to_owned());

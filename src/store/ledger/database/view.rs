@@ -1,4 +1,4 @@
-//! The tables as they were last committed, for whoever reads.
+//! A read-only view of the tables as of the last commit.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::store::ledger::codec::{event, record};
 
 use super::{CONTENTS, EVENTS, LedgerDatabase, LedgerUnavailable, META, RECORDS, value_key};
 
-/// The tables as they were last committed, for whoever reads. None while the disk fails.
+/// A read-only view of the tables as of the last commit. Empty while the disk fails.
 #[derive(Default)]
 pub(crate) struct LedgerReadView(ArcSwapOption<ReadTables>);
 
@@ -25,9 +25,9 @@ struct ReadTables {
 }
 
 impl LedgerReadView {
-    /// Shows what was committed last.
-    pub(crate) fn publish(&self, base: &LedgerDatabase) -> Result<(), redb::Error> {
-        let read = base.0.begin_read()?;
+    /// Publishes the state of the last commit.
+    pub(crate) fn publish(&self, database: &LedgerDatabase) -> Result<(), redb::Error> {
+        let read = database.0.begin_read()?;
         self.0.store(Some(Arc::new(ReadTables {
             records: read.open_table(RECORDS)?,
             contents: read.open_table(CONTENTS)?,
@@ -37,12 +37,12 @@ impl LedgerReadView {
         Ok(())
     }
 
-    /// Shows nothing any more; the file is free once its writer has gone.
+    /// Removes the view; the file can then be closed.
     pub(crate) fn clear(&self) {
         self.0.store(None);
     }
 
-    /// A record in its written form.
+    /// Returns an encoded record.
     pub(crate) fn record(&self, key: LedgerKey) -> Result<Option<Vec<u8>>, LedgerUnavailable> {
         let tables = self.0.load();
         let row = tables
@@ -79,7 +79,7 @@ impl LedgerReadView {
         Ok(row.map(|row| row.value().to_vec()))
     }
 
-    /// Keys behind this one, in their order.
+    /// Returns keys in order, starting after `after`.
     pub(crate) fn keys_after(
         &self,
         after: Option<LedgerKey>,
@@ -100,7 +100,7 @@ impl LedgerReadView {
             .collect()
     }
 
-    /// Records behind this key, in the order of the keys.
+    /// Returns records in key order, starting after `after`.
     pub(crate) fn records_after(
         &self,
         after: Option<LedgerKey>,
@@ -127,7 +127,7 @@ impl LedgerReadView {
         Ok(found)
     }
 
-    /// Events behind this number, in their order.
+    /// Returns events in order, starting after `after`.
     pub(crate) fn events_after(
         &self,
         after: u64,

@@ -1,8 +1,11 @@
-//! What is kept of one host, address or domain: a lane for each kind, and what was learned from its answers.
+//! The pacing state of one host, address or domain: a limiter for each request kind, and what its
+//! responses have shown about it.
 
 use std::num::NonZeroU64;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::pacing::adaptive::OriginLatency;
 use crate::pacing::backoff::{Backoff, BackoffEpoch, BackoffPhase};
@@ -13,13 +16,14 @@ use crate::pacing::pace::{
     HostPace, PaceDecision, PaceWait, RequestKind, ResendDecision, WaitCause,
 };
 use crate::pacing::response_class::{Challenge, ResponseClass};
-use crate::store::sharded_map::lock;
-use crate::store::{HostSnapshot, LeaseOutcome, StoreStats};
 
-/// For how long latency and signs of a ban are remembered behind the last request, beyond what a lane is.
+use super::{HostSnapshot, LeaseOutcome, StoreStats};
+
+/// The time for which latency and ban signals are kept after the last request, in addition to the time that a
+/// limiter is kept.
 const LEARNED_RETENTION: Duration = Duration::from_secs(600);
 
-/// One entry of the table.
+/// An entry of the host table.
 #[derive(Debug)]
 pub(super) struct HostEntry {
     name: Arc<str>,
@@ -31,21 +35,21 @@ struct HostEntryState {
     navigations: HostLimiter,
     embeds: HostLimiter,
     backoff: Backoff,
-    /// The one request that went behind a rest, while nobody knows how it ends.
+    /// The probe that follows a back-off, while its outcome is unknown.
     probe: Option<(RequestKind, LeaseId)>,
     latency: OriginLatency,
     bans: BanDetector,
     debt: ByteDebt,
     rng_state: u64,
-    /// The pace of the last page that was asked for, for who looks on.
+    /// The pace of the last page request, for display.
     pace: Option<HostPace>,
 }
 
-/// What a request that goes is known by.
+/// Identifies a granted request.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grant {
     id: LeaseId,
-    era: BackoffEpoch,
+    epoch: BackoffEpoch,
     role: GrantRole,
 }
 
@@ -62,7 +66,7 @@ impl Grant {
 }
 
 impl HostEntry {
-    /// `seed` is where its jitter begins.
+    /// Creates an entry whose jitter is generated from `seed`.
     pub(super) fn new(name: Arc<str>, seed: u64) -> Self {
         Self {
             name,
@@ -80,7 +84,7 @@ impl HostEntry {
         pace: &HostPace,
         now: Instant,
     ) -> PaceDecision<Grant> {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if kind == RequestKind::Navigation || state.pace.is_none() {
             state.pace = Some(*pace);
         }
@@ -92,9 +96,9 @@ impl HostEntry {
     }
 
     pub(super) fn record_sent(&self, kind: RequestKind, grant: Grant, now: Instant) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let draw = state.next_random();
-        state.lane(kind).record_sent(grant.id, draw, now);
+        state.limiter(kind).record_sent(grant.id, draw, now);
     }
 
     pub(super) fn retry_permit(
@@ -103,15 +107,15 @@ impl HostEntry {
         grant: Grant,
         now: Instant,
     ) -> ResendDecision {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         match state.backoff_remaining(grant, now) {
             Some(_) => ResendDecision::Never,
-            None => state.lane(kind).try_resend(grant.id, now),
+            None => state.limiter(kind).try_resend(grant.id, now),
         }
     }
 
     pub(super) fn backoff_remaining(&self, grant: Grant, now: Instant) -> Option<Duration> {
-        lock(&self.state).backoff_remaining(grant, now)
+        self.state.lock().backoff_remaining(grant, now)
     }
 
     pub(super) fn record_response(
@@ -121,7 +125,7 @@ impl HostEntry {
         (answer, challenge): (ResponseClass, Challenge),
         now: Instant,
     ) -> BanSuspicion {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         if state.probe == Some((kind, grant.id)) {
             state.probe = None;
         }
@@ -131,7 +135,7 @@ impl HostEntry {
     }
 
     pub(super) fn charge(&self, bytes: u64, per_second: NonZeroU64, now: Instant) {
-        lock(&self.state).debt.charge(bytes, per_second, now);
+        self.state.lock().debt.charge(bytes, per_second, now);
     }
 
     pub(super) fn release(
@@ -141,29 +145,29 @@ impl HostEntry {
         outcome: LeaseOutcome,
         now: Instant,
     ) {
-        let mut state = lock(&self.state);
+        let mut state = self.state.lock();
         let used = match outcome {
             LeaseOutcome::Unused => LeaseUse::Unused,
             LeaseOutcome::Abandoned | LeaseOutcome::Failed | LeaseOutcome::Answered => {
                 LeaseUse::Used
             }
         };
-        state.lane(kind).release(grant.id, used, now);
+        state.limiter(kind).release(grant.id, used, now);
         if state.probe == Some((kind, grant.id)) {
             state.probe = None;
         }
         match outcome {
             LeaseOutcome::Unused | LeaseOutcome::Abandoned => {}
-            LeaseOutcome::Failed => state.record_failure(grant.era, now),
+            LeaseOutcome::Failed => state.record_failure(grant.epoch, now),
             LeaseOutcome::Answered => {
-                state.backoff.record_success(grant.era, now);
+                state.backoff.record_success(grant.epoch, now);
                 state.bans.record_success();
             }
         }
     }
 
     pub(super) fn is_idle(&self, now: Instant) -> bool {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         let learned = state.latency.is_known() || state.bans.has_history();
         let since = if learned {
             now.checked_sub(LEARNED_RETENTION).unwrap_or(now)
@@ -177,11 +181,11 @@ impl HostEntry {
     }
 
     pub(super) fn snapshot(&self, now: Instant) -> HostSnapshot {
-        lock(&self.state).snapshot(now)
+        self.state.lock().snapshot(now)
     }
 
     pub(super) fn add_to_stats(&self, stats: &mut StoreStats, now: Instant) {
-        let state = lock(&self.state);
+        let state = self.state.lock();
         stats.leases += state.navigations.active_leases(now) + state.embeds.active_leases(now);
         stats.backing_off += usize::from(state.backoff.remaining(now).is_some());
     }
@@ -204,7 +208,8 @@ impl HostEntryState {
     }
 
     fn snapshot(&self, now: Instant) -> HostSnapshot {
-        let (mut latency, pace) = (self.latency, self.pace.unwrap_or(HostPace::UNLIMITED));
+        let mut latency = self.latency;
+        let pace = self.pace.unwrap_or(HostPace::UNLIMITED);
         let learned = pace.adaptive.map(|adaptive| latency.delay(adaptive));
         let pace = HostPace {
             delay: pace.delay.max(learned.unwrap_or_default()),
@@ -220,17 +225,6 @@ impl HostEntryState {
             BackoffPhase::Free => pace.concurrency,
             BackoffPhase::OneByOne | BackoffPhase::Probe | BackoffPhase::Rest(_) => 1,
         };
-        let turn = || {
-            self.navigations
-                .peek(
-                    &HostPace {
-                        concurrency,
-                        ..pace
-                    },
-                    now,
-                )
-                .map(|wait| wait.duration)
-        };
         HostSnapshot {
             pace: self.pace,
             delay: pace.delay,
@@ -238,7 +232,13 @@ impl HostEntryState {
             until_next: rest
                 .map(|(left, _)| left)
                 .or(owed)
-                .or_else(turn)
+                .or_else(|| {
+                    let navigation_pace = HostPace {
+                        concurrency,
+                        ..pace
+                    };
+                    Some(self.navigations.peek(&navigation_pace, now)?.duration)
+                })
                 .unwrap_or_default(),
             in_flight: self.navigations.active_leases(now) + self.embeds.active_leases(now),
             last_sent: self.navigations.last_sent().max(self.embeds.last_sent()),
@@ -278,9 +278,10 @@ impl HostEntryState {
         }
     }
 
-    /// What was granted before a rest is not to be sent in it, nor beside the one that goes to see.
+    /// Returns the time for which a request that was granted before the current back-off must not be
+    /// sent: neither during the back-off nor next to its probe.
     fn backoff_remaining(&self, grant: Grant, now: Instant) -> Option<Duration> {
-        let began_since = grant.era != self.backoff.epoch();
+        let began_since = grant.epoch != self.backoff.epoch();
         self.backoff
             .remaining(now)
             .or(began_since.then_some(Duration::ZERO))
@@ -292,18 +293,19 @@ impl HostEntryState {
         pace: &HostPace,
         now: Instant,
     ) -> PaceDecision<Grant> {
-        let era = self.backoff.epoch();
-        match self.lane(kind).try_acquire(pace, now) {
+        let epoch = self.backoff.epoch();
+        match self.limiter(kind).try_acquire(pace, now) {
             PaceDecision::Go(id) => PaceDecision::Go(Grant {
                 id,
-                era,
+                epoch,
                 role: GrantRole::Normal,
             }),
             PaceDecision::Wait(wait) => PaceDecision::Wait(wait),
         }
     }
 
-    /// One request of either kind; the next when that one has shown nothing.
+    /// Admits a single request of either kind as the probe; another one follows only if this one ends
+    /// without a result.
     fn admit_probe(
         &mut self,
         kind: RequestKind,
@@ -311,14 +313,14 @@ impl HostEntryState {
         now: Instant,
     ) -> PaceDecision<Grant> {
         if let Some((of, id)) = self.probe
-            && let Some(time) = self.lane(of).remaining(id, now)
+            && let Some(time) = self.limiter(of).remaining(id, now)
         {
             return PaceDecision::Wait(PaceWait {
                 duration: time,
                 cause: WaitCause::Probe,
             });
         }
-        // What was under way when the rest began comes first, too.
+        // Requests that were in flight when the back-off began finish first.
         match self.admit_normal(
             kind,
             &HostPace {
@@ -338,7 +340,7 @@ impl HostEntryState {
         }
     }
 
-    /// Latency, counted from the moment the head was sent.
+    /// Records the latency, measured from the moment the request head was sent.
     fn record_latency(
         &mut self,
         kind: RequestKind,
@@ -346,17 +348,17 @@ impl HostEntryState {
         answer: ResponseClass,
         now: Instant,
     ) {
-        let took =
-            |lane: &HostLimiter| Some(now.saturating_duration_since(lane.sent_at(grant.id)?));
-        match (answer, took(self.lane(kind))) {
+        let sent_at = self.limiter(kind).sent_at(grant.id);
+        let took = sent_at.map(|sent_at| now.saturating_duration_since(sent_at));
+        match (answer, took) {
             (ResponseClass::Ok, Some(took)) => self.latency.record_success(took),
             (ResponseClass::Other | ResponseClass::Forbidden, Some(took)) => {
                 self.latency.record_other_answer(took)
             }
             (ResponseClass::Ok | ResponseClass::Other | ResponseClass::Forbidden, None) => {}
-            // Those that were under way when a rest began are one mishap.
+            // Failures of requests that were in flight when a back-off began count once.
             (ResponseClass::Error | ResponseClass::Rest(_), _)
-                if grant.era != self.backoff.epoch() => {}
+                if grant.epoch != self.backoff.epoch() => {}
             (ResponseClass::Error | ResponseClass::Rest(_), _) => self.latency.record_failure(),
         }
     }
@@ -365,10 +367,13 @@ impl HostEntryState {
         let draw = self.next_random();
         match answer {
             ResponseClass::Ok | ResponseClass::Other | ResponseClass::Forbidden => {
-                self.backoff.record_success(grant.era, now)
+                self.backoff.record_success(grant.epoch, now)
             }
-            ResponseClass::Error => self.backoff.record_failure(grant.era, draw, now),
-            ResponseClass::Rest(told) => self.backoff.record_complaint(told, grant.era, draw, now),
+            ResponseClass::Error => self.backoff.record_failure(grant.epoch, draw, now),
+            ResponseClass::Rest(requested) => {
+                self.backoff
+                    .record_complaint(requested, grant.epoch, draw, now)
+            }
         }
     }
 
@@ -389,22 +394,22 @@ impl HostEntryState {
         BanSuspicion::None
     }
 
-    fn record_failure(&mut self, era: BackoffEpoch, now: Instant) {
-        if era == self.backoff.epoch() {
+    fn record_failure(&mut self, epoch: BackoffEpoch, now: Instant) {
+        if epoch == self.backoff.epoch() {
             self.latency.record_failure();
         }
         let draw = self.next_random();
-        self.backoff.record_failure(era, draw, now);
+        self.backoff.record_failure(epoch, draw, now);
     }
 
-    fn lane(&mut self, kind: RequestKind) -> &mut HostLimiter {
+    fn limiter(&mut self, kind: RequestKind) -> &mut HostLimiter {
         match kind {
             RequestKind::Navigation => &mut self.navigations,
             RequestKind::Embed => &mut self.embeds,
         }
     }
 
-    /// From 0 to 1; xorshift, since nothing depends on its being hard to guess.
+    /// Returns a number from 0 to 1. Xorshift will do: nothing depends on its being unpredictable.
     fn next_random(&mut self) -> f32 {
         self.rng_state ^= self.rng_state << 13;
         self.rng_state ^= self.rng_state >> 7;
@@ -419,7 +424,7 @@ mod tests {
 
     #[test]
     fn an_idle_host_takes_little_room() {
-        // Beside its name, its place in the table and, of a host that forbids pages, 200 bytes.
+        // Excluding its name, its slot in the table and, for a host that forbids pages, 200 bytes.
         assert!(size_of::<HostEntry>() <= 688, "{}", size_of::<HostEntry>());
     }
 }

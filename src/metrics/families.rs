@@ -1,0 +1,282 @@
+//! The metric families: one row for each, with its name, labels and help text.
+//!
+//! A row declares the handle of the family in [`MetricFamilies`] and registers it. What counts in it is a method of
+//! [`super::Metrics`], or `completion.rs` for what is counted at the end of a request. The values of labels are in
+//! [`super::labels`], and the names of `process_*` in `process.rs`.
+
+use prometheus::{Histogram, IntCounter, IntCounterVec, IntGauge, IntGaugeVec, Registry};
+
+use crate::ledger::event::LedgerEventKind;
+use crate::model::crawl_status::CrawlStatus;
+use crate::robots::fetch_outcome::RobotsFetchOutcome;
+
+use super::content::ContentFamily;
+use super::labels::{
+    ByteDirection, CodeClass, ConnectionSide, DocumentOutcome, FeedResult, FeedTarget,
+    ForeignBytesKind, ReloadResult, ResponseSource, SniCheck, SpanLossReason, TlsSide,
+    TunnelVerdictLabel, UpstreamErrorLabel,
+};
+use super::series::{Counters, Error, Gauges, Histograms, Registered};
+
+/// The type of a metric family.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum MetricKind {
+    /// A count that only increases.
+    Counter,
+    /// A value that goes up and down.
+    Gauge,
+    /// Seconds, in buckets with these upper bounds.
+    Histogram(&'static [f64]),
+}
+
+/// The description of a metric family.
+#[derive(Clone, Copy, Debug)]
+pub struct MetricFamily {
+    /// The name.
+    pub name: &'static str,
+    /// The text of `# HELP`.
+    pub help: &'static str,
+    /// The names of its labels.
+    pub labels: &'static [&'static str],
+    /// The type.
+    pub kind: MetricKind,
+    /// `true` if it exists with `telemetry.metrics: none`, too: it is essential, and costs requests nothing.
+    pub always: bool,
+}
+
+/// 1 µs to 10 ms: a decision needs no network.
+const DECISION_BUCKETS: &[f64] = &[
+    0.000_001,
+    0.000_002_5,
+    0.000_005,
+    0.000_01,
+    0.000_025,
+    0.000_05,
+    0.000_1,
+    0.000_25,
+    0.000_5,
+    0.001,
+    0.002_5,
+    0.005,
+    0.01,
+];
+
+/// 5 ms to 60 s: everything that waits for another party.
+pub(super) const WAIT_BUCKETS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0,
+];
+
+/// Declares the families: `field: Type, "name", [labels], "help";`. `in BUCKETS` after the type sets the buckets of a
+/// histogram, and `always` before the help text keeps the family with `telemetry.metrics: none`.
+macro_rules! metric_families {
+    ($(
+        $field:ident: $type:ty $(, in $buckets:ident)?, $name:literal, [$($label:literal),*],
+        $($always:ident,)? $help:literal;
+    )+) => {
+        /// The handles of all families.
+        pub(crate) struct MetricFamilies {
+            $(pub(super) $field: $type,)+
+        }
+
+        impl MetricFamilies {
+            /// Registers every family.
+            pub(super) fn register(registry: &Registry) -> Result<Self, Error> {
+                Ok(Self {
+                    $($field: Registered::register(registry, &family::$field)?,)+
+                })
+            }
+        }
+
+        #[allow(non_upper_case_globals, reason = "a constant has the name of its field")]
+        mod family {
+            use super::*;
+
+            $(pub(super) const $field: MetricFamily = MetricFamily {
+                name: $name,
+                help: $help,
+                labels: &[$($label),*],
+                kind: <$type as Registered>::KIND $(.with_buckets($buckets))?,
+                always: matches!(stringify!($($always)?).as_bytes(), b"always"),
+            };)+
+        }
+
+        /// Every family except `process_*`.
+        pub const ALL: &[MetricFamily] = &[$(family::$field),+];
+    };
+}
+
+metric_families! {
+    decisions: IntCounterVec, "crawlgate_decisions_total", ["stage", "verdict", "reason", "crawler"],
+        "Requests by verdict, counted once, at the stage that ended them.";
+    rule_matched: IntCounterVec, "crawlgate_rule_matched_total", ["rule", "mode"],
+        "Requests that the rule matched: a group that applied, or a filter that matched; in mode shadow, that it would \
+         have matched.";
+    rule_decided: IntCounterVec, "crawlgate_rule_decided_total", ["rule", "mode", "verdict"],
+        "Requests whose verdict was decided by this rule; in mode shadow, would have been.";
+    requests: IntCounterVec, "crawlgate_requests_total", ["crawler", "method", "code", "source"],
+        "Requests by the status sent and the source of the response; code none: the client left before a response.";
+    request_duration: Histograms<ResponseSource>, "crawlgate_request_duration_seconds", ["source"],
+        "Time from a request's head to the last byte of its response, by the source of the response.";
+    decision_duration: Histogram, in DECISION_BUCKETS, "crawlgate_decision_duration_seconds", [],
+        "Time from a request's head to the verdict of the request stage.";
+    upstream_ttfb: Histogram, "crawlgate_upstream_ttfb_seconds", [],
+        "Time from the last byte sent of a request's head to the origin's response head.";
+    dns_duration: Histogram, "crawlgate_dns_duration_seconds", [],
+        "Time of a request's name look-up, if it made one.";
+    connect_duration: Histogram, "crawlgate_connect_duration_seconds", [],
+        "Time until a new connection to an origin was open, if a request made one.";
+    tls_handshakes: Histograms<TlsSide>, "crawlgate_tls_handshake_seconds", ["side"],
+        "Time of successful TLS handshakes, with clients inside their tunnels and with origins.";
+    upstream_responses: Counters<(CodeClass, ContentFamily)>,
+        "crawlgate_upstream_responses_total", ["code_class", "content_family"],
+        "Response heads received from origins.";
+    upstream_errors: Counters<UpstreamErrorLabel>, "crawlgate_upstream_errors_total", ["error"],
+        "Exchanges with origins that failed, by RFC 9209 error type.";
+    bytes: Counters<(ByteDirection, ConnectionSide)>, "crawlgate_bytes_total", ["direction", "side"],
+        "Body bytes received from and sent to clients and origins.";
+    connections: IntGauge, "crawlgate_connections", [],
+        "Open client connections.";
+    tunnels: IntGauge, "crawlgate_tunnels", [],
+        "Tunnels that are open or being connected, including those that carry plain HTTP.";
+    tunnel_verdicts: Counters<TunnelVerdictLabel>, "crawlgate_tunnels_total", ["verdict"],
+        "CONNECT requests by verdict; undecided: refused because the policy has conditions on what a tunnel hides.";
+    documents: Counters<DocumentOutcome>, "crawlgate_documents_total", ["outcome"],
+        "Response bodies that were inspected before they were sent on. read; changed (a document may be both); \
+         unreadable: in a content coding that cannot be decoded, corrupt, or a part only, and treated as empty; \
+         too_large: sent on without inspecting its whole content, which unmodified or duplicate needed.";
+    sni_checks: Counters<SniCheck>, "crawlgate_sni_checks_total", ["category"],
+        "Tunnels to TLS ports by how their ClientHello compares with the CONNECT host. All are closed except match, \
+         ech (the outer name matches; a hidden name cannot be seen) and, if the host is an address, none.";
+    client_tls_failures: IntCounterVec, "crawlgate_client_tls_failures_total", ["crawler"],
+        "TLS handshakes inside tunnels that clients aborted or failed, mostly because they do not trust the proxy's \
+         certificate authority.";
+    leaf_certificates: IntCounter, "crawlgate_leaf_certificates_total", [],
+        "Certificates issued for hosts.";
+    certificate_waits: IntCounter, "crawlgate_mint_waits_total", [],
+        "TLS handshakes that had to wait for a certificate because their client requested too many at once.";
+    ca_not_after: IntGauge, "crawlgate_ca_not_after_timestamp_seconds", [], always,
+        "Unix time at which the certificate authority in use expires; 0 if TLS is not intercepted.";
+    inflight: IntGauge, "crawlgate_inflight_requests", [],
+        "Requests whose response is not complete.";
+    hold_time: Histogram, "crawlgate_hold_seconds", [],
+        "Time for which a request was held until its host's next slot, if it had to wait.";
+    held: IntGauge, "crawlgate_held_requests", [],
+        "Requests that wait for a slot of their host, or for the end of a stop.";
+    held_disconnects: IntCounterVec, "crawlgate_held_disconnects_total", ["crawler"],
+        "Clients that left while their request was held.";
+    stops: IntGauge, "crawlgate_stops", [],
+        "Active stops: hosts, crawlers and rules that an operator has stopped.";
+    hosts_tracked: IntGauge, "crawlgate_hosts_tracked", [],
+        "Hosts, addresses and domains with pacing state; updated every few seconds.";
+    hosts_backing_off: IntGauge, "crawlgate_hosts_backing_off", [],
+        "Tracked hosts that are backing off: they sent 429 or 503, or failed three times in a row; updated every few \
+         seconds.";
+    ban_suspicions: IntCounter, "crawlgate_ban_suspicions_total", [],
+        "Times that a host seemed to have banned this proxy, by a burst of 403 or a challenge (cf-mitigated); at most \
+         once in ten minutes for each host.";
+    leases: IntGauge, "crawlgate_leases", [],
+        "Slots of hosts and addresses that requests hold; updated every few seconds.";
+    crawl_delay_capped: IntCounter, "crawlgate_crawl_delay_capped_total", [],
+        "Requests sent sooner than the Crawl-delay or Request-rate of their host allows, because of \
+         robots.crawl_delay_cap.";
+    addresses_refused: IntCounterVec, "crawlgate_addresses_refused_total", ["range"],
+        "Resolved or literal addresses that were not connected to, by their special-purpose range.";
+    upstream_unverified: IntCounter, "crawlgate_upstream_unverified_total", [],
+        "TLS handshakes with origins whose certificate was not verified: tls.verify_upstream is off, or a rule has \
+         verify: skip.";
+    robots_fetches: Counters<RobotsFetchOutcome>, "crawlgate_robots_fetches_total", ["result"],
+        "Fetches of a host's robots.txt by outcome; one fetch serves all requests that wait for it.";
+    robots_cache_entries: IntGauge, "crawlgate_robots_cache_entries", [],
+        "Hosts whose robots.txt, or the lack of one, is cached; updated every few seconds.";
+    ledger_urls: Gauges<CrawlStatus>, "crawlgate_ledger_urls", ["status"],
+        "URLs in the ledger, per crawler, by their last Crawl-Status; updated every few seconds.";
+    ledger_events: Counters<LedgerEventKind>, "crawlgate_ledger_events_total", ["kind"],
+        "Events that the ledger has written to its feed; updated every few seconds.";
+    ledger_queue: IntGauge, "crawlgate_ledger_queue", [],
+        "Changes of the ledger that are not on disk yet, limited by ledger.queue; updated every few seconds.";
+    ledger_waits: IntCounter, "crawlgate_ledger_waits_total", [],
+        "Requests that waited because the ledger's queue was full.";
+    ledger_dropped: IntCounter, "crawlgate_ledger_dropped_total", [], always,
+        "Observations of URLs that the ledger has lost because the disk was too slow or failed.";
+    ledger_failures: IntCounter, "crawlgate_ledger_failures_total", [], always,
+        "Failed attempts to write the ledger; each is repeated after a second, unless the writer has panicked.";
+    ledger_broken: IntGauge, "crawlgate_ledger_broken", [], always,
+        "1 if the ledger's writer has panicked: nothing is recorded until the next start.";
+    policy_info: IntGaugeVec, "crawlgate_policy_info", ["policy", "revision"], always,
+        "The active policy; always 1.";
+    policy_last_reload_success: IntGauge, "crawlgate_policy_last_reload_success", [], always,
+        "1 if the last attempt to load the policy succeeded, else 0.";
+    policy_last_reload_time: IntGauge, "crawlgate_policy_last_reload_success_timestamp_seconds", [], always,
+        "Unix time of the last successful load of the policy.";
+    policy_reloads: Counters<ReloadResult>, "crawlgate_policy_reloads_total", ["result"], always,
+        "Attempts to load the policy, including the first one.";
+    policy_rules: IntGauge, "crawlgate_policy_rules", [], always,
+        "Rules of the active policy, including groups and disabled rules.";
+    policy_rules_disabled: IntGauge, "crawlgate_policy_rules_disabled", [], always,
+        "Disabled rules of the active policy.";
+    head_rejections: IntCounterVec, "crawlgate_head_rejections_total", ["reason"],
+        "Request heads that were rejected before they became a request.";
+    foreign_bytes: Counters<ForeignBytesKind>, "crawlgate_foreign_bytes_total", ["reason"],
+        "Connections closed because their first bytes belong to another protocol.";
+    repeat_rejections: IntCounterVec, "crawlgate_repeat_rejections_total", ["crawler"],
+        "Rejections of a URL that was refused to the same crawler within the last ten minutes; a lower bound.";
+    feed_events: Counters<(FeedTarget, FeedResult)>, "crawlgate_ledger_feed_events_total", ["feed", "result"], always,
+        "Events of the ledger delivered to ledger.events.file or .webhook; dead_letter: the webhook rejected them, and \
+         they were written to the dead-letter file. An event that is sent again after a crash is counted again.";
+    feed_failures: Counters<FeedTarget>, "crawlgate_ledger_feed_failures_total", ["feed"],
+        "Failed attempts to deliver events of the ledger; temporary failures are retried.";
+    feed_backlog: Gauges<FeedTarget>, "crawlgate_ledger_feed_behind", ["feed"],
+        "Events of the ledger that are not delivered yet; updated before and after each batch.";
+    log_dropped: IntCounter, "crawlgate_decision_log_dropped_total", [], always,
+        "Lines of the decision log that were lost because the log was too slow or the disk full.";
+    spans_exported: IntCounter, "crawlgate_trace_spans_exported_total", [],
+        "Spans that the OpenTelemetry collector has accepted; 0 unless telemetry.otlp is set.";
+    spans_dropped: Counters<SpanLossReason>, "crawlgate_trace_spans_dropped_total", ["why"],
+        "Spans that were lost; queue_full: more than could be sent, failed: the collector cannot be reached or responds \
+         with an error, rejected: the collector accepted only others, shutdown: the proxy shut down first.";
+    panics: IntCounter, "crawlgate_panics_total", [], always,
+        "Requests that ended in a panic.";
+    build_info: IntGaugeVec, "crawlgate_build_info", ["version"], always,
+        "The running program; always 1.";
+}
+
+impl MetricKind {
+    const fn with_buckets(self, buckets: &'static [f64]) -> Self {
+        match self {
+            Self::Histogram(_) => Self::Histogram(buckets),
+            Self::Counter | Self::Gauge => self,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_follow_the_rules_of_prometheus() {
+        let names: BTreeSet<_> = ALL.iter().map(|f| f.name).collect();
+        assert_eq!(names.len(), ALL.len());
+        for family in ALL {
+            let name = family.name;
+            assert!(
+                name.starts_with("crawlgate_") && !family.help.is_empty(),
+                "{name}"
+            );
+            let is_counter = family.kind == MetricKind::Counter;
+            assert_eq!(name.ends_with("_total"), is_counter, "{name}");
+            let is_duration = [
+                "_duration_seconds",
+                "_ttfb_seconds",
+                "_hold_seconds",
+                "_handshake_seconds",
+            ]
+            .iter()
+            .any(|end| name.ends_with(end));
+            let is_histogram = matches!(family.kind, MetricKind::Histogram(_));
+            assert_eq!(is_duration, is_histogram, "{name}");
+        }
+    }
+}
