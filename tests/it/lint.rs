@@ -40,8 +40,8 @@ fn dead(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
             "against parents",
         ),
         ("stops before it is reached", "behind a stop"),
-        ("is taken instead", "behind a sibling"),
-        ("filters all that it applies to", "filtered"),
+        ("always matches first", "behind a sibling"),
+        ("filters everything that it matches", "filtered"),
         ("sets all of it again", "overwritten"),
     ];
     let claims = compiled
@@ -249,7 +249,7 @@ fn what_is_allowed_in_vain_is_refused() {
         let vain = policy
             .problems
             .iter()
-            .filter(|p| p.message.starts_with("allows in vain"));
+            .filter(|p| p.message.starts_with("allows without effect"));
         for id in vain.map(|p| p.rule.clone().unwrap()) {
             found += 1;
             for facts in (0..12).map(|_| generator.world().to_json()) {
@@ -361,7 +361,7 @@ fn what_is_found_and_what_is_left_alone() {
             "[{ id: g, match: first, rules: [{ id: w, when: { domain: foo.com }, then: allow }, \
               { id: x, forbid: { host: a.foo.com } }] }]"
                 .into(),
-            Some("is taken instead"),
+            Some("always matches first"),
         ),
         // Assigned again.
         (
