@@ -1,4 +1,4 @@
-//! Events for whoever maintains an index: removals, permanent errors and URLs that moved to another
+//! Events for the maintainer of an index: removals, permanent errors and URLs that moved to another
 //! crawler.
 
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub enum LedgerEventReason {
     Excluded,
     /// A permanent error, by CloudView's classification.
     PermanentError,
-    /// As many consecutive temporary errors as `ledger.temporary_errors` allows.
+    /// Too many consecutive temporary errors (`ledger.temporary_errors`).
     TemporaryErrors,
     /// The URL is excluded from this crawler's space and belongs to another (761).
     OtherSpace,

@@ -17,7 +17,7 @@ impl UnixMillis {
     }
 }
 
-/// The state behind the condition `known`.
+/// The state that the condition `known` tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VisitState {
     /// Only refusals were logged: no GET was admitted and answered.

@@ -96,7 +96,7 @@ pub enum Reason {
 /// The prospects of a retry: the value of `Crawl-Retry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryHint {
-    /// The same request will always be refused.
+    /// A repeated request will always be refused.
     Never,
     /// A later request may succeed, perhaps after `Retry-After`.
     After,

@@ -196,6 +196,7 @@ pub enum ResendDecision {
 pub struct PaceWait {
     /// The time to wait, unless a lease is released earlier.
     pub duration: Duration,
+    /// The cause of the wait.
     pub cause: WaitCause,
 }
 

@@ -50,9 +50,11 @@ pub enum Cause {
 /// A verdict and its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
+    /// Admitted, rejected or undecided.
     pub verdict: Verdict,
     /// The stage that decided; the last evaluated one if none rejected.
     pub stage: Stage,
+    /// The rule that decided, if one did.
     pub cause: Cause,
     /// `true` if a record of the rejected URL is kept.
     pub logged: bool,

@@ -94,7 +94,7 @@ pub struct ResponseFacts<'a> {
     pub size: Option<u64>,
     /// The header fields.
     pub headers: &'a dyn HeaderView,
-    /// Whether the response can have content, by the request's method.
+    /// The availability of content, by the request's method.
     pub content: ContentAvailability,
 }
 

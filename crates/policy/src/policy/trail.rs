@@ -134,6 +134,7 @@ impl Trail {
         self.trap
     }
 
+    /// The crawl space of the crawler, if the policy has one for it.
     pub fn space(&self) -> Option<SpaceIndex> {
         self.space
     }

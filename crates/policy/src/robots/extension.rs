@@ -96,6 +96,7 @@ impl ExtensionKind {
 pub struct UsageRule<'a> {
     /// The purpose.
     pub purpose: Box<str>,
+    /// The strictest preference that applies.
     pub preference: UsagePreference,
     /// The number of the first line with this preference, from 1.
     pub line: u32,

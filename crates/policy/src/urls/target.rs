@@ -263,6 +263,7 @@ impl HostTarget {
         UrlTarget::parse(&url).map(|target| target.host_target())
     }
 
+    /// The scheme; `https` for a CONNECT.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
@@ -277,6 +278,7 @@ impl HostTarget {
         parse_ip_literal(self.host())
     }
 
+    /// The port, possibly the default of the scheme.
     pub fn port(&self) -> u16 {
         self.port
     }
