@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 
-use super::model::{Atom, Cond, Document, Kind, Made, Node, Response, Space, World};
+use super::model::{Atom, Cond, Document, GeneratedPolicy, Kind, Node, Response, Space, World};
 
 /// How often each thing was generated: the test prints it and asks for a minimum.
 pub(crate) type Spread = BTreeMap<String, u64>;
@@ -199,12 +199,12 @@ impl Generator {
 
     /// A whole policy: its document and its rules as the oracle reads them.
     pub(crate) fn policy(&mut self) -> (Json, Vec<Node>, BTreeMap<String, Json>) {
-        let made = self.made();
+        let made = self.generate_policy();
         (made.to_json(), made.rules, made.base)
     }
 
     /// The same with its parts, for a generator that knows spaces and documents.
-    pub(crate) fn made(&mut self) -> Made {
+    pub(crate) fn generate_policy(&mut self) -> GeneratedPolicy {
         let rules = self.rules(2);
         let mut spaces = Vec::new();
         let whole = self.last == LAST;
@@ -216,7 +216,7 @@ impl Generator {
             self.count("space of all others");
             spaces.push(self.space(None));
         }
-        Made {
+        GeneratedPolicy {
             rules,
             base: self.base(),
             spaces,

@@ -7,17 +7,17 @@
 //! `CRAWLGATE_LAWS` says how many policies each law takes.
 
 mod enrich;
-mod judged;
-mod twin;
+mod outcome;
+mod variant;
 
 use serde_json::{Value as Json, json};
 
-use crawlgate::policy::decide::Verdict;
-use crawlgate::policy::rule::RuleBody;
-use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate_policy::internal::policy::decide::Verdict;
+use crawlgate_policy::internal::policy::rule::RuleBody;
+use crawlgate_policy::internal::policy::source::MemoryFileSystem;
 
-use enrich::Enriched;
-use judged::{Judged, compiled, judge};
+use enrich::EnrichedGenerator;
+use outcome::{Outcome, compiled, evaluate};
 
 /// Policies for each law, unless the environment says otherwise; each is asked for [`FACTS`] random sets of facts.
 const POLICIES: u64 = 1_000;
@@ -34,12 +34,12 @@ fn policies() -> u64 {
 
 /// What a law met: how many judgements were compared, and how many of them are those that could break it.
 #[derive(Default)]
-struct Met {
+struct LawStats {
     compared: u64,
     telling: u64,
 }
 
-impl Met {
+impl LawStats {
     /// At least one policy in so many must have told something.
     fn report(&self, law: &str, one_in: u64) {
         let (all, told) = (policies(), self.telling);
@@ -57,17 +57,17 @@ impl Met {
 /// Whatever comes behind a filter that hit, the URL stays rejected; at its stage by the same filter.
 #[test]
 fn a_filter_is_never_undone() {
-    let mut source = Enriched::new(11);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(11);
+    let mut met = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
         let asked: Vec<Json> = (0..FACTS).map(|_| source.facts()).collect();
         let filtered = asked.iter().filter_map(|facts| {
-            let judged = judge(&policy, facts);
+            let judged = evaluate(&policy, facts);
             let rule = judged
                 .cause_of(&policy)
                 .filter(|rule| matches!(rule.body, RuleBody::Filter(_)))?;
-            if !twin::has(&document, rule.id.as_str()) {
+            if !variant::has(&document, rule.id.as_str()) {
                 return None;
             }
             let at = policy
@@ -81,10 +81,10 @@ fn a_filter_is_never_undone() {
             continue;
         };
         let last = policy.rules()[*at].id.as_str();
-        let longer = twin::behind(&document, last, &source.forgiving());
+        let longer = variant::behind(&document, last, &source.forgiving());
         let policy = compiled(&longer).unwrap_or_else(|problems| panic!("{problems}\n{longer}"));
         for (_, facts, before) in &filtered {
-            let after = judge(&policy, facts);
+            let after = evaluate(&policy, facts);
             met.compared += 1;
             met.telling += 1;
             assert!(
@@ -107,16 +107,16 @@ fn a_filter_is_never_undone() {
 /// among the guards around it, it rejects at the document stage as well.
 #[test]
 fn an_early_answer_never_contradicts_the_full_one() {
-    let mut source = Enriched::new(12);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(12);
+    let mut met = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
         for at in 0..FACTS {
             let full = source.facts_of_a_page();
-            let parts: Vec<Judged> = (0..4)
-                .map(|known| judge(&policy, &enrich::up_to(known, &full)))
+            let parts: Vec<Outcome> = (0..4)
+                .map(|known| evaluate(&policy, &enrich::up_to(known, &full)))
                 .collect();
-            let Some(first) = parts.iter().position(Judged::rejects) else {
+            let Some(first) = parts.iter().position(Outcome::rejects) else {
                 continue;
             };
             met.compared += 1;
@@ -132,14 +132,14 @@ fn an_early_answer_never_contradicts_the_full_one() {
                 .filter(|rule| matches!(rule.body, RuleBody::Filter(_)));
             let Some(filter) = filter
                 .filter(|rule| at == 0 && parts[first].stage < rule.stage.to_stage())
-                .filter(|rule| twin::has(&document, rule.id.as_str()))
+                .filter(|rule| variant::has(&document, rule.id.as_str()))
             else {
                 continue;
             };
             met.telling += 1;
-            let late = twin::waiting(&document, filter.id.as_str());
+            let late = variant::waiting(&document, filter.id.as_str());
             let alone = compiled(&late).unwrap_or_else(|problems| panic!("{problems}\n{late}"));
-            let in_full = judge(&alone, &full);
+            let in_full = evaluate(&alone, &full);
             assert_eq!(
                 in_full.cause.as_deref(),
                 Some(filter.id.as_str()),
@@ -154,8 +154,8 @@ fn an_early_answer_never_contradicts_the_full_one() {
 /// What is said of a tunnel, with its address or without, is said of every URL of its host.
 #[test]
 fn a_tunnels_answer_never_contradicts_that_of_a_url() {
-    let mut source = Enriched::new(13);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(13);
+    let mut met = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
         let host = source.host();
@@ -166,7 +166,7 @@ fn a_tunnels_answer_never_contradicts_that_of_a_url() {
             vec!["crawler", "address"]
         };
         let tunnel = enrich::tunnel(&first, &known);
-        let said = judge(&policy, &tunnel);
+        let said = evaluate(&policy, &tunnel);
         if said.verdict == Verdict::Undecided {
             continue;
         }
@@ -176,7 +176,7 @@ fn a_tunnels_answer_never_contradicts_that_of_a_url() {
             for fact in &known {
                 inside[*fact] = first[*fact].clone();
             }
-            let inside_said = judge(&policy, &inside);
+            let inside_said = evaluate(&policy, &inside);
             // A blind tunnel knows no depth, and `max_depth` has no effect without one.
             if inside_said.reason == "too_deep" {
                 continue;
@@ -215,20 +215,20 @@ fn a_disabled_rule_equals_an_absent_one() {
 }
 
 fn equals_absent(law: &str, seed: u64, key: &str, value: &Json) {
-    let mut source = Enriched::new(seed);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(seed);
+    let mut met = LawStats::default();
     for number in 0..policies() {
         let (document, policy) = source.policy_with(key, value);
-        let shorter = twin::without(&document, key, value);
-        let counting = (number % CONTROL == 0).then(|| twin::counting(&document, key));
+        let shorter = variant::without(&document, key, value);
+        let counting = (number % CONTROL == 0).then(|| variant::counting(&document, key));
         let counting = counting.and_then(|document| compiled(&document).ok());
         let absent = compiled(&shorter)
             .unwrap_or_else(|problems| panic!("{problems}\n{document}\n{shorter}"));
         for _ in 0..FACTS {
             let facts = source.facts_or_tunnel();
-            let (with, without) = (judge(&policy, &facts), judge(&absent, &facts));
+            let (with, without) = (evaluate(&policy, &facts), evaluate(&absent, &facts));
             met.compared += 1;
-            let differs = |counting| judge(counting, &facts).decision() != with.decision();
+            let differs = |counting| evaluate(counting, &facts).decision() != with.decision();
             met.telling += u64::from(counting.as_ref().is_some_and(differs));
             assert_eq!(
                 with.among(&absent),
@@ -243,26 +243,26 @@ fn equals_absent(law: &str, seed: u64, key: &str, value: &Json) {
 /// Ids, texts about rules, the order of keys, style and files are all one: only the order of rules counts.
 #[test]
 fn document_order_is_the_only_order() {
-    let mut source = Enriched::new(16);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(16);
+    let mut met = LawStats::default();
     for number in 0..policies() {
         let (document, policy) = source.policy();
-        let styled = twin::Styled::of(&document, source.random());
+        let styled = variant::Styled::of(&document, source.random());
         let files = styled
             .files
             .iter()
             .fold(MemoryFileSystem::new(), |files, (path, text)| {
                 files.with_file(path, text.as_str())
             });
-        let other = judged::compiled_from(&files, "p")
+        let other = outcome::compiled_from(&files, "p")
             .unwrap_or_else(|problems| panic!("{problems}\n{document}\n{:#?}", styled.files));
-        let reversed = (number % CONTROL == 0).then(|| twin::reversed(&document));
+        let reversed = (number % CONTROL == 0).then(|| variant::reversed(&document));
         let reversed = reversed.and_then(|document| compiled(&document).ok());
         for _ in 0..FACTS {
             let facts = source.facts_or_tunnel();
-            let (ours, theirs) = (judge(&policy, &facts), judge(&other, &facts));
+            let (ours, theirs) = (evaluate(&policy, &facts), evaluate(&other, &facts));
             met.compared += 1;
-            let differs = |reversed| judge(reversed, &facts).decision() != ours.decision();
+            let differs = |reversed| evaluate(reversed, &facts).decision() != ours.decision();
             met.telling += u64::from(reversed.as_ref().is_some_and(differs));
             assert_eq!(
                 theirs.renamed(|id| styled.old_id(id)),
@@ -279,20 +279,20 @@ fn document_order_is_the_only_order() {
 /// options stay, and another cause is one of the two.
 #[test]
 fn filters_side_by_side_may_change_places() {
-    let mut source = Enriched::new(17);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(17);
+    let mut met = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
-        let Some((swapped, pair)) = twin::swapped(&document, source.random()) else {
+        let Some((swapped, pair)) = variant::swapped(&document, source.random()) else {
             continue;
         };
         let other = compiled(&swapped).unwrap_or_else(|problems| panic!("{problems}\n{swapped}"));
         for _ in 0..FACTS {
             let facts = source.facts();
-            let (before, after) = (judge(&policy, &facts), judge(&other, &facts));
+            let (before, after) = (evaluate(&policy, &facts), evaluate(&other, &facts));
             met.compared += 1;
             let of_the_pair =
-                |judged: &Judged| judged.cause.as_ref().is_some_and(|id| pair.contains(id));
+                |judged: &Outcome| judged.cause.as_ref().is_some_and(|id| pair.contains(id));
             met.telling += u64::from(of_the_pair(&before));
             assert_eq!(
                 after.verdict_and_options(),

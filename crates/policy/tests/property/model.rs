@@ -417,7 +417,7 @@ impl Cond {
 
 /// A policy: what all crawlers get, and what those of a space get besides.
 #[derive(Clone, Debug)]
-pub(crate) struct Made {
+pub(crate) struct GeneratedPolicy {
     pub(crate) rules: Vec<Node>,
     pub(crate) base: BTreeMap<String, Json>,
     pub(crate) spaces: Vec<Space>,
@@ -431,7 +431,7 @@ pub(crate) struct Space {
     pub(crate) rules: Vec<Node>,
 }
 
-impl Made {
+impl GeneratedPolicy {
     pub(crate) fn to_json(&self) -> Json {
         let list = |nodes: &[Node]| Json::Array(nodes.iter().map(Node::to_json).collect());
         let space = |(at, space): (usize, &Space)| {

@@ -1,22 +1,31 @@
-//! 10,000 random policies and facts against an oracle that follows the text of policy.md.
+//! Random policies and facts against an oracle that follows docs/policy/reference.md.
 //!
-//! `tests/mutants` breaks the evaluator in nine ways, and each must make these tests fail.
+//! `tests/mutants/run` breaks the evaluator in several ways, and each must make these tests fail.
 
-pub(crate) mod generate;
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics has failed, its helpers too"
+)]
+
+mod generate;
 mod laws;
-pub(crate) mod model;
+mod lint;
+mod model;
 mod oracle;
 mod shadow;
 
 use std::collections::BTreeMap;
 
-use crawlgate::model::reason::Reason;
-use crawlgate::policy::Policy;
-use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile;
-use crawlgate::policy::decide::{Cause, Decision, Verdict};
-use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::policy::trail::Trail;
+use crawlgate_policy::internal::model::reason::Reason;
+use crawlgate_policy::internal::policy::Policy;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
+use crawlgate_policy::internal::policy::compile;
+use crawlgate_policy::internal::policy::decide::{Cause, Decision, Verdict};
+use crawlgate_policy::internal::policy::source::MemoryFileSystem;
+use crawlgate_policy::internal::policy::trail::Trail;
 use serde_json::{Value as Json, json};
 
 use generate::{Generator, Spread};
@@ -53,11 +62,11 @@ fn decide(policy: &Policy, facts: &Json) -> (Trail, Decision) {
 }
 
 /// The decision in the oracle's words.
-fn said(policy: &Policy, (trail, decision): &(Trail, Decision)) -> oracle::Said {
+fn said(policy: &Policy, (trail, decision): &(Trail, Decision)) -> oracle::OracleDecision {
     let options = policy.options_json(trail);
     let of =
         |name: &str| Some((name.to_owned(), options[name].clone())).filter(|(_, v)| !v.is_null());
-    oracle::Said {
+    oracle::OracleDecision {
         rejects: decision.rejects(),
         stage: model::STAGES
             .iter()
@@ -76,7 +85,7 @@ fn said(policy: &Policy, (trail, decision): &(Trail, Decision)) -> oracle::Said 
 }
 
 /// Options that nobody set have the built-in default, which the oracle does not know.
-fn with_defaults(mut said: oracle::Said) -> oracle::Said {
+fn with_defaults(mut said: oracle::OracleDecision) -> oracle::OracleDecision {
     said.options
         .entry("html_only".into())
         .or_insert(json!(false));
@@ -88,7 +97,7 @@ fn decisions_equal_the_oracles() {
     let mut generator = Generator::whole(1);
     let (mut rejected, mut early) = (0_u64, 0_u64);
     for _ in 0..policies() {
-        let made = generator.made();
+        let made = generator.generate_policy();
         let (document, rules) = (made.to_json(), made.all());
         let policy = compiled(&document);
         for _ in 0..4 {
@@ -111,7 +120,7 @@ fn decisions_equal_the_oracles() {
 
 /// The policy with what became of each rule.
 fn shown(policy: &Policy, trail: &Trail) -> String {
-    let line = |line: crawlgate::policy::explain::RuleExplanation<'_>| {
+    let line = |line: crawlgate_policy::internal::policy::explain::RuleExplanation<'_>| {
         format!(
             "{:indent$}{:?} {} {:?}\n",
             "",
@@ -126,7 +135,7 @@ fn shown(policy: &Policy, trail: &Trail) -> String {
 
 /// A rejection at the request by a filter that names later facts, or the first of which stands at all: those decided
 /// before every fact was known.
-fn is_early(rules: &[Node], said: &oracle::Said) -> bool {
+fn is_early(rules: &[Node], said: &oracle::OracleDecision) -> bool {
     let stage = |id: &str| stage_of(rules, id, 0);
     said.cause
         .as_deref()
@@ -170,7 +179,7 @@ fn an_early_answer_never_contradicts_the_full_one() {
     let mut generator = Generator::whole(2);
     let mut checked = 0;
     for _ in 0..policies() {
-        let made = generator.made();
+        let made = generator.generate_policy();
         let (document, rules) = (made.to_json(), made.all());
         let policy = compiled(&document);
         let world = generator.world();
@@ -219,7 +228,7 @@ fn a_disabled_rule_equals_an_absent_one() {
     let mut generator = Generator::whole(4);
     let mut differing = 0;
     for _ in 0..policies() / 3 {
-        let made = generator.made();
+        let made = generator.generate_policy();
         let without = made.without_disabled();
         if without.all().len() == made.all().len() && without.to_json() == made.to_json() {
             continue;
@@ -245,7 +254,7 @@ fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
     let mut generator = Generator::whole(3);
     let mut verdicts: BTreeMap<&str, u32> = BTreeMap::new();
     for _ in 0..policies() {
-        let document = generator.made().to_json();
+        let document = generator.generate_policy().to_json();
         let policy = compiled(&document);
         let seen = generator.world();
         let facts = json!({ "url": format!("https://{}/", seen.host), "tunnel": true, "crawler": seen.crawler });

@@ -1,12 +1,12 @@
 //! The generator's policies with what its oracle does not know: rules in shadow, disabled ones, groups in groups in
 //! groups, and more rules on documents; and facts to go with them.
 
-use crawlgate::policy::Policy;
+use crawlgate_policy::internal::policy::Policy;
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 
-use super::judged::compiled;
-use crate::property::generate::{Generator, HOSTS};
+use super::outcome::compiled;
+use crate::generate::{Generator, HOSTS};
 
 /// Which facts belong to the stages behind the request.
 const LATER: [&[&str]; 3] = [
@@ -19,11 +19,11 @@ const LATER: [&[&str]; 3] = [
 const DEEP: usize = 8;
 
 /// A source of policies and facts.
-pub(super) struct Enriched {
+pub(super) struct EnrichedGenerator {
     generator: Generator,
 }
 
-impl Enriched {
+impl EnrichedGenerator {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             generator: Generator::whole(seed),
@@ -70,7 +70,7 @@ impl Enriched {
     }
 
     fn document(&mut self, often: Option<(&str, &Json)>) -> Json {
-        let mut document = self.generator.made().to_json();
+        let mut document = self.generator.generate_policy().to_json();
         let rules = document["rules"].take();
         document["rules"] = Json::Array(self.list(rules, 0, often));
         document

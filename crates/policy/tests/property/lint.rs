@@ -4,16 +4,16 @@
 
 use std::collections::BTreeMap;
 
-use crawlgate::diagnostics::problem::Severity;
-use crawlgate::policy::Policy;
-use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{CompiledPolicy, load};
-use crawlgate::policy::decide::{Cause, Decision};
-use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate_policy::internal::diagnostics::problem::Severity;
+use crawlgate_policy::internal::policy::Policy;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
+use crawlgate_policy::internal::policy::compile::{CompiledPolicy, load};
+use crawlgate_policy::internal::policy::decide::{Cause, Decision};
+use crawlgate_policy::internal::policy::source::MemoryFileSystem;
 use serde_json::{Value as Json, json};
 
-use crate::property::generate::Generator;
-use crate::property::model::World;
+use crate::generate::Generator;
+use crate::model::World;
 
 /// Each is compiled once more for every rule that is called dead.
 const POLICIES: u32 = 600;
@@ -42,13 +42,13 @@ fn dead(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
         ("stops before it is reached", "behind a stop"),
         ("always matches first", "behind a sibling"),
         ("filters everything that it matches", "filtered"),
-        ("sets all of it again", "overwritten"),
+        ("overwrites all its options", "overwritten"),
     ];
     let claims = compiled
         .problems
         .iter()
         .filter(|p| p.message.starts_with("can never decide"));
-    let read = |p: &crawlgate::diagnostics::problem::Problem| {
+    let read = |p: &crawlgate_policy::internal::diagnostics::problem::Problem| {
         let reason = REASONS.iter().find(|(text, _)| p.message.contains(text));
         (
             p.rule.as_ref().unwrap().as_str().to_owned(),
@@ -80,9 +80,9 @@ fn without(rules: &Json, id: &str) -> Json {
 }
 
 /// A decision, its cause by name, and how it is answered.
-type Said = (String, Option<String>, String);
+type OracleDecision = (String, Option<String>, String);
 
-fn decide(policy: &Policy, facts: &Json) -> Said {
+fn decide(policy: &Policy, facts: &Json) -> OracleDecision {
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
     let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
     let refusing = decision
@@ -367,7 +367,7 @@ fn what_is_found_and_what_is_left_alone() {
         (
             "[{ id: x, when: { host: a.foo.com }, then: disallow }, { id: w, when: { domain: foo.com }, then: allow }]"
                 .into(),
-            Some("sets all of it again"),
+            Some("overwrites all its options"),
         ),
         (
             "[{ id: w, when: { domain: foo.com }, then: allow }, { id: x, when: { host: a.foo.com }, then: disallow }]"

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 
-use super::model::{Cond, Kind, Made, Node, Tri, World};
+use super::model::{Cond, GeneratedPolicy, Kind, Node, Tri, World};
 
 /// What the oracle says of a request.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Said {
+pub(super) struct OracleDecision {
     pub(super) rejects: bool,
     pub(super) stage: usize,
     pub(super) cause: Option<String>,
@@ -48,7 +48,7 @@ struct Memory<'a> {
 }
 
 /// Judges a request whose response is known or not; the destination stage runs if the address is known.
-pub(super) fn judge(made: &Made, world: &World) -> Said {
+pub(super) fn judge(made: &GeneratedPolicy, world: &World) -> OracleDecision {
     let space = made.space_of(&world.crawler);
     let lists: [&[Node]; 2] = [&made.rules, space.map_or(&[], |space| &space.rules)];
     let placed = lists.map(|rules| -> Vec<Placed<'_>> {
@@ -116,7 +116,7 @@ fn at_stage(world: &World, stage: usize) -> World {
     seen
 }
 
-fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> Said {
+fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> OracleDecision {
     let (disposition, by) = memory.options["disposition"].clone();
     let mut rejection = None;
     if memory.filtered.is_some() {
@@ -140,7 +140,7 @@ fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> Said {
         rejection = Some((*by, memory.log));
     }
     let (cause, logged) = rejection.unwrap_or((by, false));
-    Said {
+    OracleDecision {
         rejects: rejection.is_some(),
         stage,
         cause: cause.map(str::to_owned),

@@ -2,22 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use crawlgate::model::stage::Stage;
-use crawlgate::policy::Policy;
-use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile;
-use crawlgate::policy::decide::{Cause, Decision, Verdict};
-use crawlgate::policy::options::OptionSetter;
-use crawlgate::policy::rule::Rule;
-use crawlgate::policy::source::{FileSystem, MemoryFileSystem};
-use crawlgate::policy::trail::Trail;
+use crawlgate_policy::internal::model::stage::Stage;
+use crawlgate_policy::internal::policy::Policy;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
+use crawlgate_policy::internal::policy::compile;
+use crawlgate_policy::internal::policy::decide::{Cause, Decision, Verdict};
+use crawlgate_policy::internal::policy::options::OptionSetter;
+use crawlgate_policy::internal::policy::rule::Rule;
+use crawlgate_policy::internal::policy::source::{FileSystem, MemoryFileSystem};
+use crawlgate_policy::internal::policy::trail::Trail;
 use serde_json::Value as Json;
 
 type Options = BTreeMap<String, (Json, String)>;
 
 /// What a policy says of some facts.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Judged {
+pub(super) struct Outcome {
     pub(super) verdict: Verdict,
     pub(super) reason: &'static str,
     pub(super) stage: Stage,
@@ -52,14 +52,14 @@ pub(super) fn compiled_from(files: &dyn FileSystem, path: &str) -> Result<Policy
         })
 }
 
-pub(super) fn judge(policy: &Policy, facts: &Json) -> Judged {
+pub(super) fn evaluate(policy: &Policy, facts: &Json) -> Outcome {
     let facts =
         CaseFacts::from_json(facts.as_object().unwrap()).unwrap_or_else(|e| panic!("{facts}: {e}"));
     let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
-    Judged::of(policy, &trail, &decision)
+    Outcome::of(policy, &trail, &decision)
 }
 
-impl Judged {
+impl Outcome {
     fn of(policy: &Policy, trail: &Trail, decision: &Decision) -> Self {
         let id = |rule| policy.rule_id(rule).unwrap().to_owned();
         let cause = match decision.cause {

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeSet;
 
-use crawlgate::policy::Policy;
-use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile;
-use crawlgate::policy::decide::{Cause, Decision};
-use crawlgate::policy::fact::{Fact, Facts};
-use crawlgate::policy::rule::{PolicyStage, RuleIndex};
-use crawlgate::policy::shadow::ShadowDecisions;
-use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::policy::trail::Trail;
+use crawlgate_policy::internal::policy::Policy;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
+use crawlgate_policy::internal::policy::compile;
+use crawlgate_policy::internal::policy::decide::{Cause, Decision};
+use crawlgate_policy::internal::policy::fact::{Fact, Facts};
+use crawlgate_policy::internal::policy::rule::{PolicyStage, RuleIndex};
+use crawlgate_policy::internal::policy::shadow::ShadowDecisions;
+use crawlgate_policy::internal::policy::source::MemoryFileSystem;
+use crawlgate_policy::internal::policy::trail::Trail;
 use serde_json::{Value as Json, json};
 
 use super::generate::Generator;
