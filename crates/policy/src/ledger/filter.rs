@@ -341,7 +341,8 @@ mod tests {
     #[test]
     fn pieces_follow_on_each_other() {
         let sought = sought(&[("code", "760")]).unwrap();
-        let (mut seen, mut after) = (vec![], None);
+        let mut seen = vec![];
+        let mut after = None;
         loop {
             let piece =
                 read_page(some(0, 100), &sought, after, 7, || TimeBudget::Remaining).unwrap();
@@ -359,8 +360,8 @@ mod tests {
         let none = sought(&[("code", "1")]).unwrap();
         let endless = |after: Option<LedgerKey>, most: usize| {
             let first = after.map_or(0, |LedgerKey(bytes)| u128::from_be_bytes(bytes)) + 1;
-            let key = |n: usize| LedgerKey((first + n as u128).to_be_bytes());
-            Ok::<_, ()>((0..most).map(|n| (key(n), Arc::default())).collect())
+            let keys = (first..).take(most).map(|n| LedgerKey(n.to_be_bytes()));
+            Ok::<_, ()>(keys.map(|key| (key, Arc::default())).collect())
         };
         let mut slices = 0;
         let piece = read_page(endless, &none, None, 1, || {

@@ -117,10 +117,12 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_tag_and_else_by_date() {
-        let of = |etag: &str, modified: &str| DocumentValidators {
-            etag: (!etag.is_empty()).then(|| etag.into()),
-            last_modified: (!modified.is_empty()).then(|| modified.into()),
-        };
+        fn of(etag: &str, modified: &str) -> DocumentValidators {
+            DocumentValidators {
+                etag: (!etag.is_empty()).then(|| etag.into()),
+                last_modified: (!modified.is_empty()).then(|| modified.into()),
+            }
+        }
         for (before, now, same) in [
             (of("\"a\"", ""), of("\"a\"", ""), true),
             (of("W/\"a\"", ""), of("\"a\"", ""), true),

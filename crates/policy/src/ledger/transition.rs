@@ -457,24 +457,43 @@ mod tests {
         })
     }
 
+    fn gone() -> ObservationOutcome {
+        refused(Intent::Gone, Some(760))
+    }
+
+    fn moved() -> ObservationOutcome {
+        refused(Intent::Keep, Some(761))
+    }
+
+    fn changed(before: Option<&LedgerRecord>, observation: UrlObservation) -> LedgerRecord {
+        match apply_observation(before, observation, THREE).update {
+            RecordUpdate::Changed(record) => record,
+            RecordUpdate::Unchanged | RecordUpdate::Forgotten => {
+                panic!("the record is not changed")
+            }
+        }
+    }
+
     /// Returns the record and the kinds and reasons of all events after a sequence of observations.
     fn after(
-        looks: &[ObservationOutcome],
+        outcomes: &[ObservationOutcome],
     ) -> (
         Option<LedgerRecord>,
         Vec<(LedgerEventKind, LedgerEventReason)>,
     ) {
-        let (mut record, mut owed) = (None::<LedgerRecord>, vec![]);
-        for (turn, what) in looks.iter().enumerate() {
-            let noted = apply_observation(record.as_ref(), seen(turn as u64, what.clone()), THREE);
-            owed.extend(noted.event.map(|event| (event.kind, event.reason)));
-            match noted.update {
+        let mut record = None::<LedgerRecord>;
+        let mut events = vec![];
+        for (turn, outcome) in outcomes.iter().enumerate() {
+            let observation = seen(turn as u64, outcome.clone());
+            let transition = apply_observation(record.as_ref(), observation, THREE);
+            events.extend(transition.event.map(|event| (event.kind, event.reason)));
+            match transition.update {
                 RecordUpdate::Unchanged => {}
                 RecordUpdate::Changed(changed) => record = Some(changed),
                 RecordUpdate::Forgotten => record = None,
             }
         }
-        (record, owed)
+        (record, events)
     }
 
     #[test]
@@ -549,7 +568,6 @@ mod tests {
 
     #[test]
     fn a_removal_is_ordered_once_until_the_url_is_accepted_again() {
-        let gone = || refused(Intent::Gone, Some(760));
         let (record, owed) = after(&[page("a"), gone(), gone()]);
         assert_eq!(
             owed,
@@ -572,9 +590,8 @@ mod tests {
 
     #[test]
     fn what_was_removed_comes_back_with_a_document_only() {
-        let gone = || refused(Intent::Gone, Some(760));
-        let unchanged = || ObservationOutcome::Answered(status(304, CrawlStatus::Accepted, None));
-        let (record, _) = after(&[page("a"), gone(), unchanged()]);
+        let unchanged = ObservationOutcome::Answered(status(304, CrawlStatus::Accepted, None));
+        let (record, _) = after(&[page("a"), gone(), unchanged]);
         assert_eq!(
             record.unwrap().index_state,
             IndexState::Removed(UnixMillis(1))
@@ -585,7 +602,6 @@ mod tests {
 
     #[test]
     fn a_url_of_another_space_is_told_of_once_and_stays() {
-        let moved = || refused(Intent::Keep, Some(761));
         let (record, owed) = after(&[page("a"), moved(), moved()]);
         assert_eq!(
             owed,
@@ -645,24 +661,15 @@ mod tests {
 
     #[test]
     fn a_look_tells_where_the_url_stands_now_and_keeps_what_it_does_not_tell() {
-        let (address, source) = ("192.0.2.7".parse().ok(), Some(Arc::from("sitemap")));
-        let look = |at, space: &str| UrlObservation {
-            space: Some(space.into()),
-            ..seen(at, page("a"))
-        };
-        let changed =
-            |before: Option<&LedgerRecord>, seen| match apply_observation(before, seen, THREE)
-                .update
-            {
-                RecordUpdate::Changed(record) => record,
-                RecordUpdate::Unchanged | RecordUpdate::Forgotten => panic!("nothing is kept"),
-            };
+        let address = "192.0.2.7".parse().ok();
+        let source = Some(Arc::from("sitemap"));
         let first = changed(
             None,
             UrlObservation {
                 address,
                 source: source.clone(),
-                ..look(1, "north")
+                space: Some("north".into()),
+                ..seen(1, page("a"))
             },
         );
         let second = changed(
@@ -670,7 +677,8 @@ mod tests {
             UrlObservation {
                 address: None,
                 source: None,
-                ..look(2, "south")
+                space: Some("south".into()),
+                ..seen(2, page("a"))
             },
         );
         assert_eq!((second.address, &second.source), (address, &source));
@@ -683,20 +691,13 @@ mod tests {
 
     #[test]
     fn the_fewest_links_count() {
-        let deep = |depth| UrlObservation {
-            depth,
-            ..seen(0, page("a"))
-        };
-        let record = |before: Option<&LedgerRecord>, depth| match apply_observation(
-            before,
-            deep(depth),
-            THREE,
-        )
-        .update
-        {
-            RecordUpdate::Changed(record) => record,
-            RecordUpdate::Unchanged | RecordUpdate::Forgotten => panic!("nothing is kept"),
-        };
+        fn record(before: Option<&LedgerRecord>, depth: Option<u32>) -> LedgerRecord {
+            let observation = UrlObservation {
+                depth,
+                ..seen(0, page("a"))
+            };
+            changed(before, observation)
+        }
         let first = record(None, Some(3));
         assert_eq!(record(Some(&first), None).depth, Some(3));
         assert_eq!(record(Some(&first), Some(1)).depth, Some(1));

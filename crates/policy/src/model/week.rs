@@ -214,10 +214,8 @@ mod tests {
 
     #[test]
     fn hours_that_pass_midnight_belong_to_the_day_on_which_they_begin() {
-        let (hours, saturday) = (
-            HourRange::parse("22:00-06:00").unwrap(),
-            DaySet::NONE.with_day("sat"),
-        );
+        let hours = HourRange::parse("22:00-06:00").unwrap();
+        let saturday = DaySet::NONE.with_day("sat");
         for (day, minute, holds) in [
             (5, 1_319, false),
             (5, 1_320, true),

@@ -181,10 +181,8 @@ mod tests {
             (1_000.0, Duration::MAX, MS),
             (f64::NAN, MS, Duration::MAX),
         ] {
-            let (adaptive, mut latency) = (
-                AdaptiveDelay::new(factor, min, max),
-                OriginLatency::default(),
-            );
+            let adaptive = AdaptiveDelay::new(factor, min, max);
+            let mut latency = OriginLatency::default();
             for _ in 0..40 {
                 latency.delay(adaptive);
                 latency.record_success(Duration::MAX);

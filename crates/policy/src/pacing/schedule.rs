@@ -86,18 +86,14 @@ mod tests {
         let days = days
             .iter()
             .fold(DaySet::NONE, |days, day| days.with_day(day));
-        let (hours, offset) = (
-            HourRange::parse(hours).unwrap(),
-            UtcOffset::parse(offset).unwrap(),
-        );
         let limits = ScheduleLimits {
             delay: Some(Duration::from_secs(delay_s)),
             ..ScheduleLimits::default()
         };
         ScheduleWindow {
             days,
-            hours,
-            offset,
+            hours: HourRange::parse(hours).unwrap(),
+            offset: UtcOffset::parse(offset).unwrap(),
             limits,
         }
     }

@@ -144,18 +144,13 @@ mod tests {
     use super::*;
 
     fn entry(id: u64, target: &str, ends: Option<Instant>) -> StopEntry {
-        let (target, reason) = (
-            StopTarget::parse(target).unwrap(),
-            StopReason::new("too much").unwrap(),
-        );
-        let (id, since, until) = (StopId(id), Duration::ZERO, None);
         StopEntry {
             stop: Arc::new(EmergencyStop {
-                id,
-                target,
-                reason,
-                since,
-                until,
+                id: StopId(id),
+                target: StopTarget::parse(target).unwrap(),
+                reason: StopReason::new("too much").unwrap(),
+                since: Duration::ZERO,
+                until: None,
             }),
             ends_at: ends,
         }

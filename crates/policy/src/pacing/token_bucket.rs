@@ -112,7 +112,8 @@ mod tests {
     #[test]
     fn a_burst_then_one_an_interval() {
         let (clock, hand) = OurClock::manual();
-        let (mut bucket, rate) = (TokenBucket::default(), RateLimit::new(2, SECOND, 3));
+        let mut bucket = TokenBucket::default();
+        let rate = RateLimit::new(2, SECOND, 3);
         for _ in 0..3 {
             assert!(bucket.take(rate, clock.now()).is_ok());
         }
@@ -129,7 +130,8 @@ mod tests {
     #[test]
     fn what_is_given_back_can_be_taken_again() {
         let (clock, _hand) = OurClock::manual();
-        let (mut bucket, rate) = (TokenBucket::default(), RateLimit::new(1, SECOND, 1));
+        let mut bucket = TokenBucket::default();
+        let rate = RateLimit::new(1, SECOND, 1);
         let taken = bucket.take(rate, clock.now()).unwrap();
         assert!(bucket.take(rate, clock.now()).is_err());
         bucket.refund(taken);
@@ -139,11 +141,9 @@ mod tests {
     #[test]
     fn another_rate_sees_what_the_first_one_let_go() {
         let (clock, hand) = OurClock::manual();
-        let (mut bucket, slow, fast) = (
-            TokenBucket::default(),
-            RateLimit::new(1, 10 * SECOND, 1),
-            RateLimit::new(1, SECOND, 1),
-        );
+        let mut bucket = TokenBucket::default();
+        let slow = RateLimit::new(1, 10 * SECOND, 1);
+        let fast = RateLimit::new(1, SECOND, 1);
         bucket.take(slow, clock.now()).unwrap();
         assert_eq!(bucket.take(fast, clock.now()), Err(10 * SECOND));
         hand.advance(10 * SECOND);

@@ -356,15 +356,19 @@ mod tests {
              - { id: a, forbid: { under: /b }, log: true }\n  - { id: b, forbid: { in: l } }\n  - { id: e, forbid: { host: e } }\n",
         );
         let structure = PolicyDiff::between(&old, &new);
-        let aspect = |name, old: &str, new: &str| AspectChange {
-            name,
-            old: old.into(),
-            new: new.into(),
-        };
-        let change = |name: &str, kind| PolicyChange {
-            name: name.into(),
-            kind,
-        };
+        fn aspect(name: &'static str, old: &str, new: &str) -> AspectChange {
+            AspectChange {
+                name,
+                old: old.into(),
+                new: new.into(),
+            }
+        }
+        fn change(name: &str, kind: PolicyChangeKind) -> PolicyChange {
+            PolicyChange {
+                name: name.into(),
+                kind,
+            }
+        }
         let changed = vec![
             aspect("condition", "forbid path under /a", "forbid path under /b"),
             aspect("does", "", "log"),

@@ -183,10 +183,9 @@ mod tests {
 
     #[test]
     fn networks_are_found_by_one_search() {
-        let of = |text: &str| text.parse::<IpNet>().unwrap();
         let items = ListItems::from_networks(
             ["10.0.0.0/9", "2001:db8::/32", "10.128.0.0/9", "9.1.0.0/16"]
-                .map(of)
+                .map(|text| text.parse().unwrap())
                 .into(),
         );
         for (address, expected) in [

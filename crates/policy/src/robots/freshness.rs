@@ -165,7 +165,8 @@ mod tests {
 
     #[test]
     fn holding_times() {
-        let (day, hours) = (24 * 3600, 18 * 3600);
+        let day = 24 * 3600;
+        let hours = 18 * 3600;
         for (cache_control, expires, age, seconds) in [
             ("", "", "", hours),
             ("must-revalidate", "", "", day),

@@ -473,10 +473,8 @@ mod tests {
     #[test]
     fn no_turn_is_no_failure() {
         let (clock, hand) = crate::clock::Clock::manual();
-        let (failed, held) = (
-            RobotsFetchResult::failed(RobotsFetchOutcome::Timeout),
-            RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted),
-        );
+        let failed = RobotsFetchResult::failed(RobotsFetchOutcome::Timeout);
+        let held = RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted);
         let after = |before: &Arc<RobotsState>, fetched| {
             Arc::new(RobotsState::from_fetch(Some(before), fetched, clock.now()))
         };
@@ -499,7 +497,8 @@ mod tests {
         );
         hand.advance(RETRY_AFTER_NO_TURN);
         assert!(!past.is_renewal_paused(clock.now()));
-        let (once, again) = (after(&past, &failed), after(&after(&past, &failed), &held));
+        let once = after(&past, &failed);
+        let again = after(&once, &held);
         assert_eq!(
             (describe(&once), describe(&again)),
             (("unknown", "timeout", 1), ("unknown", "timeout", 1))

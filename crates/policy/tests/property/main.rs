@@ -31,7 +31,7 @@ use serde_json::{Value as Json, json};
 use generate::{Generator, Spread};
 use model::{Node, World};
 
-/// How many policies each test makes; `POLICIES=100000 cargo test --release` makes more.
+/// The number of policies for each test; `POLICIES=100000 cargo test --release` sets another.
 fn policies() -> u64 {
     std::env::var("POLICIES")
         .ok()
@@ -61,8 +61,11 @@ fn decide(policy: &Policy, facts: &Json) -> (Trail, Decision) {
     facts.with_facts(|facts| policy.decide(facts))
 }
 
-/// The decision in the oracle's words.
-fn said(policy: &Policy, (trail, decision): &(Trail, Decision)) -> oracle::OracleDecision {
+/// Returns the decision in the oracle's form.
+fn to_oracle_decision(
+    policy: &Policy,
+    (trail, decision): &(Trail, Decision),
+) -> oracle::OracleDecision {
     let options = policy.options_json(trail);
     let of =
         |name: &str| Some((name.to_owned(), options[name].clone())).filter(|(_, v)| !v.is_null());
@@ -84,12 +87,13 @@ fn said(policy: &Policy, (trail, decision): &(Trail, Decision)) -> oracle::Oracl
     }
 }
 
-/// Options that nobody set have the built-in default, which the oracle does not know.
-fn with_defaults(mut said: oracle::OracleDecision) -> oracle::OracleDecision {
-    said.options
+/// Adds the built-in defaults of unset options, which the oracle does not know.
+fn with_defaults(mut decision: oracle::OracleDecision) -> oracle::OracleDecision {
+    decision
+        .options
         .entry("html_only".into())
         .or_insert(json!(false));
-    said
+    decision
 }
 
 #[test]
@@ -103,8 +107,8 @@ fn decisions_equal_the_oracles() {
         for _ in 0..4 {
             let world = generator.world();
             let judged = decide(&policy, &world.to_json());
-            let ours = said(&policy, &judged);
-            let theirs = with_defaults(oracle::judge(&made, &world));
+            let ours = to_oracle_decision(&policy, &judged);
+            let theirs = with_defaults(oracle::decide(&made, &world));
             assert_eq!(
                 with_defaults(ours.clone()),
                 theirs,
@@ -118,7 +122,7 @@ fn decisions_equal_the_oracles() {
     report(&generator.spread, rejected, early);
 }
 
-/// The policy with what became of each rule.
+/// Formats the policy with the outcome of each rule.
 fn shown(policy: &Policy, trail: &Trail) -> String {
     let line = |line: crawlgate_policy::internal::policy::explain::RuleExplanation<'_>| {
         format!(
@@ -133,17 +137,18 @@ fn shown(policy: &Policy, trail: &Trail) -> String {
     policy.explain_rules(trail).map(line).collect()
 }
 
-/// A rejection at the request by a filter that names later facts, or the first of which stands at all: those decided
-/// before every fact was known.
-fn is_early(rules: &[Node], said: &oracle::OracleDecision) -> bool {
+/// Returns `true` for a rejection that was decided before every fact was known: at the request
+/// stage, by a filter that names later facts.
+fn is_early(rules: &[Node], decision: &oracle::OracleDecision) -> bool {
     let stage = |id: &str| stage_of(rules, id, 0);
-    said.cause
+    decision
+        .cause
         .as_deref()
         .and_then(stage)
-        .is_some_and(|stage| said.stage < stage)
+        .is_some_and(|stage| decision.stage < stage)
 }
 
-/// The stage at which all facts of a rule and of the groups around it are known.
+/// Returns the stage at which all facts of a rule and of the groups around it are known.
 fn stage_of(rules: &[Node], id: &str, above: usize) -> Option<usize> {
     rules.iter().find_map(|rule| {
         let own = rule
@@ -173,7 +178,8 @@ fn report(spread: &Spread, rejected: u64, early: u64) {
     assert!(early * 5 >= rejected, "{early} early of {rejected}");
 }
 
-/// What three values say early is what two values say when everything is known.
+/// An early decision in three-valued logic equals the one in two-valued logic when everything is
+/// known.
 #[test]
 fn an_early_answer_never_contradicts_the_full_one() {
     let mut generator = Generator::whole(2);
@@ -222,7 +228,7 @@ fn an_early_answer_never_contradicts_the_full_one() {
     assert!(checked > 5_000);
 }
 
-/// A rule that does not take part is not there: not for its list, its siblings, or its stage.
+/// A disabled rule has no effect: neither on its list nor on its siblings nor on their stages.
 #[test]
 fn a_disabled_rule_equals_an_absent_one() {
     let mut generator = Generator::whole(4);
@@ -241,14 +247,18 @@ fn a_disabled_rule_equals_an_absent_one() {
                 decide(&policy, &world.to_json()),
                 decide(&pruned, &world.to_json()),
             );
-            let (with, without) = (said(&policy, &with), said(&pruned, &without));
+            let (with, without) = (
+                to_oracle_decision(&policy, &with),
+                to_oracle_decision(&pruned, &without),
+            );
             assert_eq!(with, without, "{:#}\n{world:#?}", made.to_json());
         }
     }
     assert!(differing > 300, "{differing}");
 }
 
-/// A tunnel that is admitted or rejected gets that verdict for every URL of its host; else it is undecided.
+/// The verdict on a tunnel that is admitted or rejected holds for every URL of its host; otherwise
+/// it is undecided.
 #[test]
 fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
     let mut generator = Generator::whole(3);
@@ -274,7 +284,7 @@ fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
                 ..generator.world_on("https", &seen.host, 443)
             };
             let (_, inside) = decide(&policy, &inner.to_json());
-            // A blind tunnel knows no depth, and `max_depth` has no effect without one.
+            // A tunnel has no depth, and `max_depth` has no effect without one.
             if inside.reason() == Reason::TooDeep {
                 continue;
             }

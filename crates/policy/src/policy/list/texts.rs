@@ -255,9 +255,11 @@ mod tests {
         };
         let given: Vec<String> = (0..60).map(|_| word()).collect();
         let all = texts(&given.iter().map(String::as_str).collect::<Vec<_>>());
-        let (set, sorted) = (TextSet::new(all.clone()), SortedTexts::new(&all));
+        let set = TextSet::new(all.clone());
+        let sorted = SortedTexts::new(&all);
         let tree: BTreeSet<&str> = given.iter().map(String::as_str).collect();
-        let (mut found, mut missed) = (0, 0);
+        let mut found = 0;
+        let mut missed = 0;
         for _ in 0..2_000 {
             let asked = word();
             assert_eq!(set.contains(&asked), tree.contains(&*asked), "{asked}");

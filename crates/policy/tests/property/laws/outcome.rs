@@ -1,4 +1,5 @@
-//! A decision in plain words, to be compared with that of another policy: rules by their ids, never by their places.
+//! A decision in a form that can be compared between policies: rules by their ids, not their
+//! positions.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,7 @@ use serde_json::Value as Json;
 
 type Options = BTreeMap<String, (Json, String)>;
 
-/// What a policy says of some facts.
+/// The decision of a policy on some facts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Outcome {
     pub(super) verdict: Verdict,
@@ -23,15 +24,15 @@ pub(super) struct Outcome {
     pub(super) stage: Stage,
     pub(super) cause: Option<String>,
     pub(super) logged: bool,
-    /// Every option that a rule set, with that rule.
+    /// The options that rules set, with those rules.
     options: Options,
-    /// What became of each rule, by its id.
+    /// The outcome of each rule, by its id.
     rules: BTreeMap<String, &'static str>,
-    /// The rules that matched, in the order in which they did.
+    /// The rules that matched, in order.
     matched: Vec<String>,
 }
 
-/// Compiles a document to be studied: its rules may ask what the proxy does not read. The error is all that is wrong.
+/// Compiles a document. The error contains all problems.
 pub(super) fn compiled(document: &Json) -> Result<Policy, String> {
     compiled_from(
         &MemoryFileSystem::new().with_file("policy.yaml", document.to_string()),
@@ -93,7 +94,7 @@ impl Outcome {
         matches!(self.verdict, Verdict::Reject(_))
     }
 
-    /// The decision without what became of rules and options.
+    /// Returns the decision without the outcomes of rules and options.
     pub(super) fn decision(&self) -> (Verdict, Stage, Option<&str>, bool) {
         (self.verdict, self.stage, self.cause.as_deref(), self.logged)
     }
@@ -107,7 +108,7 @@ impl Outcome {
         policy.rules().iter().find(|rule| rule.id.as_str() == id)
     }
 
-    /// The same without what became of rules that another policy does not have.
+    /// Returns the outcome without rules that another policy does not have.
     pub(super) fn among(&self, policy: &Policy) -> Self {
         let known = |id: &str| policy.rules().iter().any(|rule| rule.id.as_str() == id);
         let rules = self.rules.iter().filter(|(id, _)| known(id));
@@ -117,7 +118,7 @@ impl Outcome {
         }
     }
 
-    /// The same under other ids.
+    /// Returns the outcome with other ids.
     pub(super) fn renamed(&self, new: impl Fn(&str) -> String) -> Self {
         let options = self.options.iter();
         let options = options.map(|(path, (value, by))| (path.clone(), (value.clone(), new(by))));
