@@ -6,7 +6,6 @@ use crate::model::crawl_status::CrawlStatus;
 use crate::model::intent::Intent;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::cases::{CaseFacts, ExpectedVerdict};
-use crate::policy::options::OptionValue;
 
 /// Returns `allow`, `reject` or `undecided`.
 pub fn verdict(trial: &OfflineEvaluation<'_>) -> &'static str {
@@ -61,16 +60,6 @@ pub fn crawl_status(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> &'stati
         (None, None) => CrawlStatus::Accepted,
     }
     .as_str()
-}
-
-/// Formats the value of an option as in a policy.
-pub fn option_text(value: &OptionValue) -> String {
-    let json = value.to_json();
-    if json.is_null() {
-        return "none".to_owned();
-    }
-    json.as_str()
-        .map_or_else(|| json.to_string(), str::to_owned)
 }
 
 fn option_value(trial: &OfflineEvaluation<'_>, path: &str) -> Json {

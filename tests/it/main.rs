@@ -37,7 +37,6 @@ mod ledger;
 mod ledger_command;
 mod ledger_files;
 mod ledger_wire;
-mod lint;
 mod lists;
 mod log;
 mod memory;
@@ -48,7 +47,16 @@ mod order;
 mod origin_tls;
 mod pace;
 mod pacing;
-mod property;
+/// The generator of the property tests of `crates/policy`.
+#[allow(
+    dead_code,
+    reason = "shared with the property tests, which use more of it"
+)]
+#[path = "../../crates/policy/tests/property"]
+mod property {
+    pub(crate) mod generate;
+    pub(crate) mod model;
+}
 mod reload;
 mod robots;
 mod robots_fetch;

@@ -1,7 +1,8 @@
-//! What is remembered of URLs, pure: a record, what a request makes of it, and what is owed then.
+//! The crawl ledger, pure: the record of a URL, its transition by an observed request, and the
+//! event that results.
 //!
-//! Each crawler has records of its own. Nothing here reads a clock or a file: times are arguments, and who keeps records
-//! (`store/ledger`) hands them in and takes them back.
+//! Each crawler has its own records. Nothing here reads a clock or a file: times are arguments, and
+//! the store passes records in and takes them back.
 
 pub mod event;
 pub mod filter;

@@ -1,4 +1,5 @@
-//! The terms that all parts share: stages, reasons, intents, crawler profiles, units. Plain values without I/O.
+//! Terms shared by all modules: stages, reasons, intents, crawler profiles, units. Plain values
+//! without I/O.
 
 pub mod certificate_verification;
 pub mod crawl_status;

@@ -1,9 +1,12 @@
-//! Politeness: how often a host may be asked, and who must wait. Pure: the time is an argument, and so is chance.
+//! Politeness: the rate of requests to a host, and the order of waiting requests. Pure: time and
+//! randomness are arguments.
 //!
-//! A [`host_limiter`] remembers what went to one key, a [`backoff`] whether the origin rests, [`adaptive`] its latency, [`byte_debt`]
-//! what bodies have cost, a [`ban`] its 403s, a [`budget`] what was spent of a day's; [`response_class`] says what an answer means to them. A [`pace`] says what a policy
-//! wants, a [`schedule`] when it wants something else, an [`queue`] who of those that wait goes first; [`stops`] are what
-//! an operator has stopped. Who keeps them, and how a request waits, is not here.
+//! For each key, a [`host_limiter`] tracks requests, a [`backoff`] the origin's complaints and
+//! failures, [`adaptive`] its latency, [`byte_debt`] the cost of bodies, a [`ban`] its 403s, a
+//! [`budget`] the daily usage; a [`response_class`] is the meaning of a response to them. A
+//! [`pace`] is the policy's setting, a [`schedule`] changes it by the time of day, a [`queue`]
+//! orders the waiting requests, and [`stops`] are the operator's emergency stops. Storage and
+//! waiting are the caller's.
 
 pub mod adaptive;
 pub mod backoff;

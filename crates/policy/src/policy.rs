@@ -1,10 +1,11 @@
-//! The policy: from text to a decision, pure.
+//! The policy engine: from text to a decision, pure.
 //!
-//! The same facts give the same decision on every machine. Nothing here opens a file, reads a clock, or knows of
-//! sockets: files are asked for through a [`source::Files`] value, time is an argument.
+//! The same facts give the same decision on every machine. Nothing here opens a file, reads a clock
+//! or uses a socket: files are read through a [`source::FileSystem`] value, and time is an argument.
 //!
-//! The road of a policy: [`source`] (text to tree) → [`compile`] (tree to [`Policy`], all problems at once) →
-//! [`decide`] (facts to [`decide::Decision`]) → [`explain`] (why). `cases` are the tests that travel with it.
+//! The path of a policy: [`source`] (text to tree) → [`compile`] (tree to [`Policy`], with all
+//! problems) → [`decide`] (facts to [`decide::Decision`]) → [`explain`] (the explanation).
+//! [`cases`] are the tests in a policy.
 
 pub mod cases;
 pub mod compare;
@@ -36,85 +37,88 @@ use options::OptionTable;
 use rule::Rule;
 use space::{SpaceIndex, Spaces};
 
-/// A compiled policy. Only `compile` makes one, so whoever holds it holds one without errors.
+/// A compiled policy. It has no errors, since only `compile` creates one.
 #[derive(Debug)]
 pub struct Policy {
-    /// The policy's name, shown in headers, logs and metrics.
+    /// The name, which appears in headers, logs and metrics.
     pub(crate) name: Slug,
-    /// The first 8 hex digits of SHA-256 over the policy files and the lists they name.
+    /// The first 8 hexadecimal digits of SHA-256 over the policy files and the list files they
+    /// name.
     pub(crate) revision: Arc<str>,
-    /// The document's rules and all that they contain, parents before children, in document order; then those of each
-    /// space, and of the global space.
+    /// All rules, parents before children, in document order: the document's, then those of each
+    /// space, then those of the global space.
     pub(crate) rules: Box<[Rule]>,
-    /// Which of the rules belong to whom.
+    /// The ranges of rules that belong to each space.
     pub(crate) spaces: Spaces,
-    /// Named sets.
+    /// Named lists.
     pub(crate) lists: Box<[PolicyList]>,
-    /// Every option with its value before the first rule: the built-in defaults and the document's `options`.
+    /// Every option with its initial value: the built-in defaults and the document's `options`.
     pub(crate) options: OptionTable,
-    /// How many rules `on_invalid_rule: disable` disabled, those in them aside.
+    /// The number of rules that `on_invalid_rule: disable` disabled, without their children.
     pub(crate) disabled_rules: u32,
-    /// The stages at which any live rule could do something.
+    /// The stages at which a live rule may have an effect.
     pub(crate) active_stages: rule::StageSet,
-    /// The outermost rules in shadow.
+    /// The outermost rules in shadow mode.
     pub(crate) shadow_rules: Box<[rule::RuleIndex]>,
-    /// What it asks of documents.
+    /// The parts of documents that it needs.
     pub(crate) document_needs: decide::DocumentNeeds,
-    /// The uses of which it depends on what sites say.
+    /// The usage purposes for which the decision depends on the site's preferences.
     pub(crate) usage_purposes: Box<[Box<str>]>,
-    /// What its `strip_params` and `replace` have become.
+    /// The compiled `strip_params` and `replace`.
     pub(crate) url_rewriter: options::url_rewrite::UrlRewriter,
-    /// Whether any of those change what is fetched.
+    /// `true` if `strip_params` or `replace` changes the fetched URL.
     pub(crate) rewrites_urls: bool,
-    /// Which traps it looks for; none if it never does.
+    /// The traps that it detects, if any.
     pub(crate) traps: Option<options::prepared::PreparedOption<traps::TrapSet>>,
-    /// Whether anything limits what is fetched in a day.
+    /// `true` if the option `budget` is set anywhere.
     pub(crate) has_budgets: bool,
-    /// Whether it needs the ledger.
+    /// `true` if it needs the ledger.
     pub(crate) needs_ledger: bool,
-    /// Whether anything asks whether a document is one that the crawler has.
+    /// `true` if it compares documents with earlier ones.
     pub(crate) compares_content: bool,
 }
 
 impl Policy {
-    /// The policy's name.
+    /// The name of the policy.
     pub fn name(&self) -> &str {
         self.name.as_str()
     }
 
-    /// The policy's revision: 8 hex digits.
+    /// The revision: 8 hexadecimal digits.
     pub fn revision(&self) -> &str {
         &self.revision
     }
 
-    /// The same, to be kept without a copy.
+    /// The revision, shared.
     pub fn shared_revision(&self) -> Arc<str> {
         Arc::clone(&self.revision)
     }
 
-    /// Whether any live rule could do something at this stage.
+    /// Returns `true` if a live rule may have an effect at this stage.
     pub fn is_active_at(&self, stage: rule::PolicyStage) -> bool {
         self.active_stages.contains(stage)
     }
 
-    /// The uses of which a verdict may depend on what a site says: a rule names `usage.NAME`, or `robots.usage` has it.
+    /// The usage purposes for which a decision may depend on the site's preferences: a rule names
+    /// `usage.NAME`, or `robots.usage` contains it.
     pub fn usage_purposes(&self) -> impl Iterator<Item = &str> + Clone {
         self.usage_purposes.iter().map(|name| &**name)
     }
 
-    /// Whether it needs the ledger: it has spaces, or `recrawl`, `unmodified`, `duplicate`, `max_depth`,
-    /// `budget.new_urls` or a condition on `depth`.
+    /// Returns `true` if the policy has spaces, or uses `recrawl`, `unmodified`, `duplicate`,
+    /// `max_depth`, `budget.new_urls` or a condition on `depth`.
     pub fn needs_ledger(&self) -> bool {
         self.needs_ledger
     }
 
-    /// Whether anything sets `unmodified` or `duplicate` to more than `pass`: a policy that does not spares every answer
-    /// the look at the options.
+    /// Returns `true` if `unmodified` or `duplicate` is set to a value other than `pass` anywhere.
+    /// Otherwise responses need not be checked for these options.
     pub fn compares_content(&self) -> bool {
         self.compares_content
     }
 
-    /// Whether a decision may depend on the year: something sets the trap `calendar`.
+    /// Returns `true` if a decision may depend on the year, because the trap `calendar` is enabled
+    /// anywhere.
     pub fn depends_on_year(&self) -> bool {
         let sets = self
             .traps
@@ -123,30 +127,31 @@ impl Policy {
         sets.copied().any(|set| set.contains(traps::Trap::Calendar))
     }
 
-    /// Whether anything limits what is fetched in a day: the option `budget`.
+    /// Returns `true` if the option `budget` is set anywhere.
     pub fn has_budgets(&self) -> bool {
         self.has_budgets
     }
 
-    /// How many rules are disabled because their own condition cannot be compiled (`on_invalid_rule: disable`).
+    /// The number of rules that are disabled because their own condition is invalid
+    /// (`on_invalid_rule: disable`).
     pub fn disabled_rules(&self) -> u32 {
         self.disabled_rules
     }
 
-    /// Its crawl spaces.
+    /// The crawl spaces.
     pub fn spaces(&self) -> &Spaces {
         &self.spaces
     }
 
-    /// What sets an option of a space, in words: `spaces.news.options`.
+    /// The path of a space's options, such as `spaces.news.options`.
     pub fn space_options_path(&self, space: SpaceIndex) -> &str {
         self.spaces
             .get(space)
             .map_or("", |space| &space.options_path)
     }
 
-    /// Every rule, parents before children, in document order: the document's, then those of each space, then those of
-    /// the global space, which decide nothing but a code.
+    /// All rules, parents before children, in document order: the document's, then those of each
+    /// space, then those of the global space, which only affect the code of a refusal.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }

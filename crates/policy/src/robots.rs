@@ -1,18 +1,19 @@
-//! robots.txt by RFC 9309: reading a file once for all crawlers, and saying which line decides a URL.
+//! robots.txt by RFC 9309: parses a file once for all crawlers, and returns the line that decides a
+//! URL.
 //!
-//! Pure: bytes and facts in, an answer out. Nothing here fetches, caches or reads a clock; what the outcome of a fetch
-//! means is a table in [`standing`]. Parsing and matching are linear in the input, without regular expressions.
+//! Pure: nothing here fetches, caches or reads a clock. [`state`] defines the consequences of a
+//! fetch. Parsing and matching are linear in the input and do not use regular expressions.
 //!
-//! Choices where the standard leaves one, or where the wild differs:
-//! - Read as Google reads: a missing colon between two words, the usual misspellings of `Disallow` and `User-agent`,
-//!   keys by their beginning, any of CR, LF and CRLF, a byte order mark or the beginning of one, 16,663 bytes a line;
+//! Choices where the standard leaves one, or where real files differ:
+//! - Lenient like Google's parser: a missing colon between two words, common misspellings of `Disallow` and `User-agent`,
+//!   keys by their prefix, any of CR, LF and CRLF, a byte order mark or its beginning, 16,663 bytes a line;
 //!   `Allow: /dir/index.html` allows `/dir/` too. A pattern that starts with neither `/` nor `*` matches nothing.
-//! - Product tokens may have digits (`MJ12bot`); what follows a token on its line (`Foo/1.0`, `Foo Bar`) is ignored.
-//! - Escapes as section 2.2.2 says: `%62` is `b`, `%7e` is `~`, and a byte that a URL may not have is its escape.
-//!   Reserved characters count as written, save that `:`, `/`, `@`, `[` and `]` behind the `?` of a rule are the
-//!   same as their escapes.
-//! - `Crawl-delay`, `Request-rate` and `Sitemap` are kept; they never end a list of user agents. What is read beside
-//!   them is in [`extension`]. All others are counted as unknown, and not kept.
+//! - Product tokens may contain digits (`MJ12bot`). Text after a token on its line (`Foo/1.0`, `Foo Bar`) is ignored.
+//! - Escapes follow section 2.2.2: `%62` is `b`, `%7e` is `~`, and a byte that is not allowed in URLs equals its escape.
+//!   Reserved characters are compared as written, except that `:`, `/`, `@`, `[` and `]` after the `?` of a rule equal
+//!   their escapes.
+//! - `Crawl-delay`, `Request-rate` and `Sitemap` are stored; they never end a list of user agents. Other extensions are
+//!   in [`extension`]. Unknown keys are counted and dropped.
 
 mod escape;
 pub mod extension;

@@ -1,4 +1,4 @@
-//! A clock for tests that only moves when it is told to.
+//! A manual clock for tests: it moves only when [`ManualClock::advance`] is called.
 
 #![allow(
     clippy::disallowed_methods,
@@ -9,7 +9,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// A clock that stands still until its [`ManualClock`] advances it.
+/// A clock whose time is constant until its [`ManualClock`] advances it.
 pub(crate) struct Clock(Rc<Cell<Instant>>);
 
 /// Advances the [`Clock`] it was created with.

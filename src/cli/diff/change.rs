@@ -205,8 +205,8 @@ impl<'p> OptionPairs<'p> {
             let differ = was != is;
             differ.then(|| Difference {
                 key: format!("options.{path}"),
-                old: decision::option_text(was),
-                new: decision::option_text(is),
+                old: was.to_string(),
+                new: is.to_string(),
             })
         });
         differ.collect()

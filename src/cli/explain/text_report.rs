@@ -378,7 +378,7 @@ fn describe_effect(trial: &OfflineEvaluation<'_>, body: &RuleBody) -> Option<Str
 }
 
 fn format_value(value: &OptionValue) -> String {
-    replace_controls(&decision::option_text(value))
+    replace_controls(&value.to_string())
 }
 
 fn verdict_tone(trial: &OfflineEvaluation<'_>) -> Tone {

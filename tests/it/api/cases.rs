@@ -67,7 +67,7 @@ fn load(document: &Json, cases: &str) -> Result<CompiledPolicy, Vec<Problem>> {
 fn cases_pass_under_the_policy_that_they_were_made_by() {
     let mut generator = Generator::whole(7);
     for _ in 0..POLICIES {
-        let document = generator.made().to_json();
+        let document = generator.generate_policy().to_json();
         let Ok(policy) = load(&document, "") else {
             panic!("{document}")
         };

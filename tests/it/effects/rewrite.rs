@@ -129,7 +129,7 @@ fn a_trap_names_itself_in_the_answer() {
         (
             "/a/x/a/y/a",
             "",
-            "trap repeated_segment: one segment of the path stands there three times",
+            "trap repeated_segment: a path segment occurs three times or more",
         ),
         (
             "/t/a/a/a",

@@ -86,7 +86,7 @@ pub struct Problem {
     pub help: Option<String>,
     /// The word that was probably meant.
     pub suggestion: Option<String>,
-    /// How many characters behind the beginning of the scalar at [`Self::place`] it is; for patterns.
+    /// How many characters behind the beginning of the scalar at [`Self::location`] it is; for patterns.
     pub scalar_offset: Option<usize>,
     /// The line it is in, once a [`super::problems::Problems`] that knows the text has it.
     pub excerpt: Option<Excerpt>,

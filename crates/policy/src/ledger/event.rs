@@ -1,25 +1,27 @@
-//! What is told to those who keep an index: the feed of removals, permanent errors and URLs that moved.
+//! Events for the maintainer of an index: removals, permanent errors and URLs that moved to another
+//! crawler.
 
 use std::sync::Arc;
 
 use super::record::UnixMillis;
 
-/// What happened to a URL.
+/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LedgerEventKind {
-    /// It must leave the index.
+    /// The URL must be removed from the index.
     Removal,
-    /// It failed for good, and no index has it.
+    /// The URL failed permanently and is in no index.
     PermanentError,
-    /// It is refused here and stays in the index: another crawler has it (761).
+    /// The URL is refused for this crawler but stays in the index, since it belongs to another
+    /// crawler (761).
     Moved,
 }
 
 impl LedgerEventKind {
-    /// Every kind, in the order of the documentation.
+    /// All kinds, in the order of the documentation.
     pub const ALL: [Self; 3] = [Self::Removal, Self::PermanentError, Self::Moved];
 
-    /// The `kind` of JSON forms and of the metric.
+    /// The value of `kind` in JSON and of the metric's label.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Removal => "removal",
@@ -28,27 +30,26 @@ impl LedgerEventKind {
         }
     }
 
-    /// Reads the word.
+    /// Parses the value of `kind`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// Why.
+/// The reason for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LedgerEventReason {
-    /// The policy excludes it (760), or refuses it as gone.
+    /// The policy excludes the URL (760) or refuses it as gone.
     Excluded,
-    /// An error that CloudView's table calls permanent.
+    /// A permanent error, by CloudView's classification.
     PermanentError,
-    /// As many temporary errors in a row as the configuration allows.
+    /// Too many consecutive temporary errors (`ledger.temporary_errors`).
     TemporaryErrors,
-    /// Excluded from this crawler's space, and in another's (761).
+    /// The URL is excluded from this crawler's space and belongs to another (761).
     OtherSpace,
 }
 
 impl LedgerEventReason {
-    /// Every reason.
     pub const ALL: [Self; 4] = [
         Self::Excluded,
         Self::PermanentError,
@@ -56,7 +57,7 @@ impl LedgerEventReason {
         Self::OtherSpace,
     ];
 
-    /// The `why` of JSON forms.
+    /// The value of `why` in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Excluded => "excluded",
@@ -66,31 +67,26 @@ impl LedgerEventReason {
         }
     }
 
-    /// Reads the word.
+    /// Parses the value of `why`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|why| why.as_str() == word)
     }
 }
 
-/// One entry of the feed.
+/// One entry of the event feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerEvent {
-    /// When it happened.
     pub at: UnixMillis,
-    /// What.
     pub kind: LedgerEventKind,
-    /// Why.
     pub reason: LedgerEventReason,
-    /// For which crawler.
     pub crawler: Arc<str>,
-    /// The URL.
     pub url: Arc<str>,
-    /// OmniFind's code, where there is one.
+    /// OmniFind's code, if there is one.
     pub code: Option<u16>,
-    /// The origin's status, where its answer is why.
+    /// The origin's status, if its answer caused the event.
     pub status: Option<u16>,
-    /// The rule that decided, where one did.
+    /// The rule that decided, if one did.
     pub rule: Option<Arc<str>>,
-    /// The revision of the policy that it was decided under.
+    /// The revision of the policy that decided.
     pub revision: Arc<str>,
 }

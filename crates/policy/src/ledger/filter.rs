@@ -1,7 +1,7 @@
-//! Which records somebody looks for: the filters of `GET /api/v1/urls` and of `crawlgate ledger`, in one form.
+//! Filters over ledger records, shared by `GET /api/v1/urls` and `crawlgate ledger`.
 //!
-//! Records are kept by a hash, so a filter is a look at each of them. [`piece`] goes through them in slices and ends when
-//! enough was found or the time is over; nothing here says how long that is.
+//! The store orders records by a hash, so a filter has to test each of them. [`read_page`] reads
+//! them in batches and ends when the page is full or the caller's time budget is exhausted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::urls::target::canonical_host;
 use super::key::LedgerKey;
 use super::record::LedgerRecord;
 
-/// Records that are read at once when most of them may not fit.
+/// The number of records in one batch when most of them may not match.
 const BATCH_RECORDS: usize = 1_000;
 
-/// What a record must be; what is not set says nothing.
+/// Conditions that a record must meet. An unset one matches every record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerFilter {
     crawler: Option<Box<str>>,
@@ -26,20 +26,20 @@ pub struct LedgerFilter {
     known: Option<bool>,
 }
 
-/// One host, or a domain with all below it.
+/// A host, or a domain with its subdomains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum HostFilter {
     Exact(String),
-    /// With a dot in front.
+    /// The domain with a leading dot.
     DomainAndSubdomains(String),
 }
 
-/// Why a filter is none.
+/// The error of [`LedgerFilter::set`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerFilterError {
-    /// There is no such key.
+    /// The key is unknown.
     UnknownKey,
-    /// The value cannot be one; what could be, in words.
+    /// The value is invalid; the text names the valid ones.
     InvalidValue(&'static str),
 }
 
@@ -59,13 +59,13 @@ impl fmt::Display for LedgerFilterError {
 impl std::error::Error for LedgerFilterError {}
 
 impl LedgerFilter {
-    /// The filters.
+    /// The keys of all filters.
     pub const KEYS: [&str; 6] = ["crawler", "host", "status", "code", "prefix", "known"];
 
-    /// Sets a filter. An empty value is no condition, so that a form can be sent as it is.
+    /// Sets a filter. An empty value sets no condition, so a form can be sent with empty fields.
     ///
     /// # Errors
-    /// If there is no such filter, or its value cannot be one.
+    /// Returns an error if the key is unknown or its value invalid.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), LedgerFilterError> {
         if !Self::KEYS.contains(&key) {
             return Err(LedgerFilterError::UnknownKey);
@@ -84,12 +84,12 @@ impl LedgerFilter {
         Ok(())
     }
 
-    /// Whether every record fits.
+    /// Returns `true` if no condition is set.
     pub fn matches_all(&self) -> bool {
         *self == Self::default()
     }
 
-    /// Whether a record fits.
+    /// Returns `true` if a record meets every condition.
     pub fn matches(&self, record: &LedgerRecord) -> bool {
         self.crawler
             .as_ref()
@@ -120,18 +120,18 @@ impl HostFilter {
 }
 
 fn parse_host_filter(text: &str) -> Result<HostFilter, LedgerFilterError> {
-    const WORDS: &str = "`host` is a host, or *.HOST for it and all below it";
-    let canonical = |host| canonical_host(host).map_err(|_| LedgerFilterError::InvalidValue(WORDS));
+    const WORDS: &str = "`host` is a host, or *.HOST for a domain and its subdomains";
     match text.strip_prefix("*.") {
-        Some(domain) => Ok(HostFilter::DomainAndSubdomains(
-            [".", &canonical(domain)?].concat(),
-        )),
-        None => Ok(HostFilter::Exact(canonical(text)?)),
+        Some(domain) => {
+            canonical_host(domain).map(|host| HostFilter::DomainAndSubdomains(format!(".{host}")))
+        }
+        None => canonical_host(text).map(HostFilter::Exact),
     }
+    .map_err(|_| LedgerFilterError::InvalidValue(WORDS))
 }
 
 fn parse_crawl_status(word: &str) -> Result<CrawlStatus, LedgerFilterError> {
-    const WORDS: &str = "`status` is a word of Crawl-Status, such as ACCEPTED or REJECTED_FILTER";
+    const WORDS: &str = "`status` is a value of Crawl-Status, such as ACCEPTED or REJECTED_FILTER";
     CrawlStatus::from_word(&word.to_ascii_uppercase()).ok_or(LedgerFilterError::InvalidValue(WORDS))
 }
 
@@ -150,77 +150,78 @@ fn parse_known(word: &str) -> Result<bool, LedgerFilterError> {
         .map_err(|_| LedgerFilterError::InvalidValue("`known` is true or false"))
 }
 
-/// The host of a URL in canonical form, which has no user and a lower-case host; brackets stay.
+/// Returns the host of a canonical URL, which has no user info and a lower-case host. IPv6 brackets
+/// are kept.
 fn url_host(url: &str) -> &str {
-    let behind = url.split_once("://").map_or(url, |(_, behind)| behind);
-    let authority = behind.split(['/', '?', '#']).next().unwrap_or(behind);
+    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or(rest);
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         Some(_) | None => authority,
     }
 }
 
-/// A part of what fits.
+/// One page of matching records.
 #[derive(Clone, Debug, Default)]
 pub struct RecordPage {
-    /// In the order of their keys.
+    /// The records, ordered by key.
     pub records: Vec<(LedgerKey, Arc<LedgerRecord>)>,
-    /// Behind which key to go on; `None` at the end.
+    /// The key after which the next page starts; `None` at the end.
     pub next: Option<LedgerKey>,
 }
 
-/// Whether there is time to read more.
+/// The result of asking whether there is time for another batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeBudget {
-    /// There is.
     Remaining,
-    /// It is over.
     Exhausted,
 }
 
-/// What fits behind a key, at most so many. `read` gives records behind a key, as many as asked for unless there are no
-/// more; `time` is asked after each slice, so a piece may hold less than there is, and even nothing.
+/// Returns at most `limit` matching records whose keys are greater than `after`. `read` returns the
+/// records after a key, as many as requested unless there are no more. `time` is called after each
+/// batch, so a page may be shorter than `limit`, and even empty, before the end is reached.
 ///
 /// # Errors
-/// If `read` fails: what it did not give must not look as if it were not there.
+/// Returns the error of `read`: a record that could not be read must not look absent.
 pub fn read_page<E>(
     mut read: impl FnMut(Option<LedgerKey>, usize) -> Result<Vec<(LedgerKey, Arc<LedgerRecord>)>, E>,
-    sought: &LedgerFilter,
+    filter: &LedgerFilter,
     after: Option<LedgerKey>,
     limit: usize,
     mut time: impl FnMut() -> TimeBudget,
 ) -> Result<RecordPage, E> {
-    let (mut found, mut last) = (Vec::new(), after);
+    let mut records = Vec::new();
+    let mut last = after;
     loop {
-        let size = if sought.matches_all() {
-            (limit - found.len()).min(BATCH_RECORDS)
+        let size = if filter.matches_all() {
+            (limit - records.len()).min(BATCH_RECORDS)
         } else {
             BATCH_RECORDS
         };
-        let slice = read(last, size)?;
-        let whole = slice.len() < size;
-        for (key, record) in slice {
+        let batch = read(last, size)?;
+        let at_end = batch.len() < size;
+        for (key, record) in batch {
             last = Some(key);
-            if !sought.matches(&record) {
+            if !filter.matches(&record) {
                 continue;
             }
-            found.push((key, record));
-            if found.len() >= limit {
+            records.push((key, record));
+            if records.len() >= limit {
                 return Ok(RecordPage {
-                    records: found,
+                    records,
                     next: last,
                 });
             }
         }
-        if whole {
+        if at_end {
             return Ok(RecordPage {
-                records: found,
+                records,
                 next: None,
             });
         }
         if time() == TimeBudget::Exhausted {
             return Ok(RecordPage {
-                records: found,
+                records,
                 next: last,
             });
         }
@@ -315,7 +316,7 @@ mod tests {
 
     type BatchResult = Result<Vec<(LedgerKey, Arc<LedgerRecord>)>, ()>;
 
-    /// Records with these numbers, of which the even ones fit.
+    /// Reads records with the numbers `from` to `to`; the even ones match.
     fn some(from: u8, to: u8) -> impl Fn(Option<LedgerKey>, usize) -> BatchResult {
         move |after, most| {
             let keys = (from..to)
@@ -340,7 +341,8 @@ mod tests {
     #[test]
     fn pieces_follow_on_each_other() {
         let sought = sought(&[("code", "760")]).unwrap();
-        let (mut seen, mut after) = (vec![], None);
+        let mut seen = vec![];
+        let mut after = None;
         loop {
             let piece =
                 read_page(some(0, 100), &sought, after, 7, || TimeBudget::Remaining).unwrap();
@@ -358,8 +360,8 @@ mod tests {
         let none = sought(&[("code", "1")]).unwrap();
         let endless = |after: Option<LedgerKey>, most: usize| {
             let first = after.map_or(0, |LedgerKey(bytes)| u128::from_be_bytes(bytes)) + 1;
-            let key = |n: usize| LedgerKey((first + n as u128).to_be_bytes());
-            Ok::<_, ()>((0..most).map(|n| (key(n), Arc::default())).collect())
+            let keys = (first..).take(most).map(|n| LedgerKey(n.to_be_bytes()));
+            Ok::<_, ()>(keys.map(|key| (key, Arc::default())).collect())
         };
         let mut slices = 0;
         let piece = read_page(endless, &none, None, 1, || {

@@ -1,11 +1,11 @@
-//! Under which number a URL is kept.
+//! The key of a record in the ledger.
 
 use std::hash::{Hash, Hasher};
 
 use sha2::{Digest, Sha256};
 
-/// 128 bits of SHA-256 over a crawler and a URL: few enough to keep, and too many for a site to find two URLs with one
-/// key.
+/// 128 bits of SHA-256 over a crawler and a URL: short enough to store, and long enough that a site
+/// cannot construct two URLs with the same key.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LedgerKey(pub [u8; 16]);
 
@@ -16,17 +16,19 @@ impl Hash for LedgerKey {
 }
 
 impl LedgerKey {
-    /// The key of a URL for a crawler: the canonical form, or what `strip_params` and `replace` make of it.
+    /// Returns the key of a URL for a crawler. The URL is in canonical form, after `strip_params`
+    /// and `replace`.
     pub fn for_url(crawler: &str, url: &str) -> Self {
         Self::from_parts("url", &[crawler, url])
     }
 
-    /// The key of a document for a crawler and a host: the body's hash, or a strong entity tag.
+    /// Returns the key of a document for a crawler and a host. `version` is the body's hash or a
+    /// strong entity tag.
     pub fn for_content(crawler: &str, host: &str, version: &str) -> Self {
         Self::from_parts("content", &[crawler, host, version])
     }
 
-    /// No part can be moved over the border to the next one.
+    /// The length before each part keeps text from moving from one part to the next.
     fn from_parts(kind: &str, parts: &[&str]) -> Self {
         let mut hash = Sha256::new();
         hash.update(kind);
@@ -41,7 +43,7 @@ impl LedgerKey {
         Self(key)
     }
 
-    /// Reads 32 hex digits.
+    /// Parses 32 hexadecimal digits.
     pub fn from_hex(text: &str) -> Option<Self> {
         let well_formed = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
         let number = u128::from_str_radix(text, 16)
@@ -51,7 +53,7 @@ impl LedgerKey {
     }
 }
 
-/// 32 hex digits.
+/// Writes 32 hexadecimal digits.
 impl std::fmt::Display for LedgerKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:032x}", u128::from_be_bytes(self.0))
@@ -81,7 +83,7 @@ mod tests {
         }
     }
 
-    /// Every ledger on a disk has them. Worked out by another program.
+    /// Ledgers on disk depend on these keys. They were computed by another program.
     #[test]
     fn keys_stay_what_they_are() {
         let url = LedgerKey::for_url("news", "http://example.com/");

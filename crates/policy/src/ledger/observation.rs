@@ -1,4 +1,4 @@
-//! What was seen of a URL: one request, or a look of the sweep.
+//! One observation of a URL: a request, or an evaluation by the sweep.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -8,17 +8,18 @@ use crate::model::intent::Intent;
 
 use super::record::{ContentHash, DocumentValidators, UnixMillis};
 
-/// CloudView's two kinds of errors (seed 002, "Error Handling").
+/// CloudView's two kinds of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FailureKind {
-    /// Time-outs, resets, refused connections, no answer from DNS, 503 with `Retry-After`, 429.
+    /// Timeouts, resets, refused connections, no answer from DNS, 503 with `Retry-After`, 429.
     Temporary,
-    /// Other 4xx and 5xx, a name that does not exist, TLS failures, malformed redirects, a 304 that nobody asked for.
+    /// Other 4xx and 5xx, a name that does not exist, TLS failures, malformed redirects, an
+    /// unsolicited 304.
     Permanent,
 }
 
 impl FailureKind {
-    /// The value of `Crawl-Error`, and of JSON forms.
+    /// The value of `Crawl-Error` and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Temporary => "temporary",
@@ -27,97 +28,90 @@ impl FailureKind {
     }
 }
 
-/// One look at a URL.
+/// One observation of a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UrlObservation {
-    /// When.
     pub at: UnixMillis,
     /// The URL in canonical form.
     pub url: Arc<str>,
-    /// The crawler's name.
     pub crawler: Arc<str>,
-    /// Its crawl space.
     pub space: Option<Arc<str>>,
-    /// Links from a start, where that is known.
+    /// The number of links from a seed, if known.
     pub depth: Option<u32>,
-    /// The address that was asked.
+    /// The address of the origin.
     pub address: Option<IpAddr>,
-    /// The option `source`.
+    /// The value of the option `source`.
     pub source: Option<Arc<str>>,
     /// The revision of the policy.
     pub revision: Arc<str>,
     /// The rule that decided a refusal.
     pub rule: Option<Arc<str>>,
-    /// What became of it.
     pub outcome: ObservationOutcome,
 }
 
-/// What became of a URL that was looked at.
+/// The outcome of an observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObservationOutcome {
-    /// A GET was admitted and answered, and the answer passed on to its last byte, or refused by what it is.
+    /// A GET was admitted and answered, and the answer was delivered completely or refused by the
+    /// policy.
     Answered(ObservedAnswer),
-    /// A GET was admitted and no answer came, or none to its end.
+    /// A GET was admitted, but there was no complete answer.
     Failed {
-        /// How it is counted.
         failure: FailureKind,
         /// OmniFind's code.
         code: Option<u16>,
     },
-    /// It was refused before the origin was asked.
+    /// The request was refused before the origin was contacted.
     Refused(ObservedRefusal),
-    /// The sweep finds it allowed.
+    /// The sweep found the URL allowed.
     Allowed,
 }
 
 /// An origin's answer to a GET.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObservedAnswer {
-    /// The origin's status.
     pub status: u16,
-    /// What became of the URL: accepted, or why the answer was refused.
+    /// The status of the URL: accepted, or the reason for the refusal.
     pub crawl_status: CrawlStatus,
-    /// The refusal's intent; nothing for what was passed on.
+    /// The intent of the refusal; `None` if the answer was delivered.
     pub intent: Option<Intent>,
-    /// OmniFind's code of a refusal.
+    /// OmniFind's code of the refusal.
     pub code: Option<u16>,
-    /// How it counts as an error, if it does.
+    /// The kind of error, if the answer is one.
     pub failure: Option<FailureKind>,
-    /// The document, of a 200 that was delivered whole.
+    /// The document of a 200 that was delivered completely.
     pub document: Option<DeliveredDocument>,
 }
 
 /// A document that was delivered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeliveredDocument {
-    /// By what it is told from another.
     pub validators: DocumentValidators,
-    /// Its hash, where one was taken.
+    /// The hash of its body, if one was computed.
     pub content_hash: Option<ContentHash>,
-    /// Its type, without parameters.
+    /// The media type, without parameters.
     pub content_type: Arc<str>,
-    /// Bytes delivered.
+    /// The number of bytes delivered.
     pub size: u64,
 }
 
-/// A refusal before the origin was asked.
+/// A refusal before the origin was contacted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ObservedRefusal {
-    /// What became of the URL.
     pub crawl_status: CrawlStatus,
-    /// What the refusal means.
     pub intent: Intent,
     /// OmniFind's code.
     pub code: Option<u16>,
-    /// Whether a URL that the ledger does not have is noted all the same: the rule logs, or the option `record` says so.
+    /// Controls whether a URL without a record gets one: the rule logs, or the option `record` says
+    /// so.
     pub recording: RefusalRecording,
 }
 
-/// Whether a refused URL without a record gets one.
+/// Controls whether a refused URL without a record gets one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RefusalRecording {
-    /// It does not (policy.md section 6).
+    /// No record is created.
     Skip,
-    /// It does.
+    /// A record is created.
     Keep,
 }

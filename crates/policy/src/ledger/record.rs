@@ -1,4 +1,4 @@
-//! What is remembered of one URL for one crawler.
+//! The record of one URL for one crawler.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,99 +6,93 @@ use std::time::Duration;
 
 use crate::model::crawl_status::CrawlStatus;
 
-/// A time, in milliseconds since 1970.
+/// A time in milliseconds since the Unix epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UnixMillis(pub u64);
 
 impl UnixMillis {
-    /// How much later than another time; nothing if a clock went back.
+    /// Returns the time elapsed since `earlier`, or zero if a clock went backwards.
     pub fn duration_since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// Whether the ledger has the URL, in the sense of `known` (policy.md section 6).
+/// The state that the condition `known` tests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VisitState {
-    /// Only a refusal was logged: a GET for it was never admitted and answered.
+    /// Only refusals were logged: no GET was admitted and answered.
     #[default]
     RefusedOnly,
-    /// A GET for it was admitted and answered.
+    /// A GET was admitted and answered.
     Answered,
 }
 
-/// Whether the crawler's index may have a document of this URL.
+/// The state of the URL in the crawler's index, as far as the ledger can infer it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IndexState {
-    /// It was never accepted.
+    /// Never accepted.
     #[default]
     Never,
-    /// It was, and nothing has asked for its removal since.
+    /// Accepted, and no removal was ordered since.
     Possible,
-    /// A removal was ordered then.
+    /// A removal was ordered at this time.
     Removed(UnixMillis),
 }
 
-/// By what a later answer is told to be the same.
+/// The validators of a document, as the origin sent them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DocumentValidators {
-    /// `ETag`, as sent.
     pub etag: Option<Arc<str>>,
-    /// `Last-Modified`, as sent.
     pub last_modified: Option<Arc<str>>,
 }
 
-/// SHA-256 of a body, content codings undone.
+/// SHA-256 of a body after its content codings are removed.
 pub type ContentHash = [u8; 32];
 
-/// What is remembered of one URL for one crawler.
+/// The record of one URL for one crawler.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LedgerRecord {
-    /// The crawler's name.
     pub crawler: Arc<str>,
-    /// The URL in canonical form, as it was last asked for.
+    /// The URL in canonical form, as it was last requested.
     pub url: Arc<str>,
-    /// Whether a GET for it was ever answered.
     pub visit_state: VisitState,
-    /// Whether an index may have it.
     pub index_state: IndexState,
-    /// What became of it last.
     pub status: RecordStatus,
     /// The status of the origin's last answer.
     pub origin_status: Option<u16>,
     /// OmniFind's code of the last refusal or failure.
     pub code: Option<u16>,
-    /// The address that was asked last.
+    /// The origin's address at the last exchange.
     pub address: Option<IpAddr>,
-    /// When it was first asked for.
+    /// The time of the first request.
     pub first_seen: UnixMillis,
-    /// When it was last asked for.
+    /// The time of the last request.
     pub last_seen: UnixMillis,
-    /// When it was last fetched: a GET answered 200 and delivered whole. Neither a HEAD nor a 304 counts.
+    /// The time of the last complete 200 to a GET. Neither a HEAD nor a 304 counts.
     pub last_fetched: Option<UnixMillis>,
-    /// When an exchange last ended in an error.
+    /// The time of the last exchange that ended in an error.
     pub last_error: Option<UnixMillis>,
-    /// When the fetched document was last another one than before.
+    /// The time at which the fetched document last differed from the one before.
     pub last_changed: Option<UnixMillis>,
-    /// Those of the document that was fetched last.
+    /// The validators of the last fetched document.
     pub validators: DocumentValidators,
-    /// The document that was fetched last, where the policy asks for that.
+    /// The hash of the last fetched document, if the policy needs it.
     pub content_hash: Option<ContentHash>,
-    /// Its type, without parameters.
+    /// The media type of the last fetched document, without parameters.
     pub content_type: Arc<str>,
-    /// Its length in bytes, as delivered.
+    /// The size of the last fetched document in bytes, as delivered.
     pub size: u64,
-    /// Links from a start; the fewest that were known.
+    /// The smallest known number of links from a seed.
     pub depth: Option<u32>,
-    /// The option `source`.
+    /// The value of the option `source`.
     pub source: Option<Arc<str>>,
-    /// The crawl space that it was judged in.
+    /// The crawl space in which the URL was last evaluated.
     pub space: Option<Arc<str>>,
-    /// Temporary errors in a row.
+    /// The number of consecutive temporary errors.
     pub temporary_errors: u32,
 }
 
-/// [`CrawlStatus`] with a default for a record of which nothing is known yet.
+/// A [`CrawlStatus`] whose default is that of a new record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RecordStatus(pub CrawlStatus);
 
@@ -109,8 +103,9 @@ impl Default for RecordStatus {
 }
 
 impl LedgerRecord {
-    /// That of a URL of which nothing is known but that it is asked for now. Not by way of [`Default`]: all empty texts
-    /// share one reference count, which the threads would take from each other for each new URL and text.
+    /// Creates the record of a URL that is requested for the first time. It does not use
+    /// [`Default`]: all empty `Arc<str>` would share one reference count, over which the threads
+    /// would contend.
     pub fn new(crawler: Arc<str>, url: Arc<str>, now: UnixMillis) -> Self {
         Self {
             crawler,
@@ -137,7 +132,7 @@ impl LedgerRecord {
         }
     }
 
-    /// Whether it counts as `known` for policy.md section 6.
+    /// Returns `true` if the condition `known` holds for the URL.
     pub fn is_known(&self) -> bool {
         self.visit_state == VisitState::Answered
     }

@@ -1,51 +1,59 @@
-//! What the ledger says of a request before the origin is asked, and of an answer: premature, unmodified.
+//! Decisions from the ledger alone: premature requests and unmodified documents.
 
 use std::time::Duration;
 
 use super::record::{ContentHash, DocumentValidators, LedgerRecord, UnixMillis};
 
-/// The option `recrawl`.
+/// The values of the option `recrawl`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecrawlIntervals {
-    /// The least time between two fetches.
+    /// The minimum time between two fetches.
     pub min_interval: Option<Duration>,
-    /// The least time after an error.
+    /// The minimum time after an error.
     pub after_error: Option<Duration>,
 }
 
-/// What is left until the URL may be fetched again; `None` if it may be now.
+/// Returns the time until the URL may be fetched again; `None` if it may be fetched now.
 pub fn time_until_recrawl(
     record: &LedgerRecord,
     recrawl: RecrawlIntervals,
     now: UnixMillis,
 ) -> Option<Duration> {
-    // A time ahead of now was written by a clock that went wrong: it holds nothing back.
-    let left = |since: Option<UnixMillis>, least: Option<Duration>| {
-        least?.checked_sub(now.duration_since(since.filter(|since| *since <= now)?))
-    };
-    let fetched = left(record.last_fetched, recrawl.min_interval);
-    // What was fetched since is no error any more.
-    let failed = record
+    let after_fetch = remaining(record.last_fetched, recrawl.min_interval, now);
+    // A successful fetch clears an earlier error.
+    let last_error = record
         .last_error
         .filter(|error| record.last_fetched.is_none_or(|fetched| *error > fetched));
-    fetched
-        .max(left(failed, recrawl.after_error))
-        .filter(|left| !left.is_zero())
+    let after_error = remaining(last_error, recrawl.after_error, now);
+    after_fetch.max(after_error).filter(|left| !left.is_zero())
 }
 
-/// Whether an answer's validators are those of the document that was fetched last: by `ETag` if both have one (RFC 9110
-/// section 8.8.3.2, weak comparison), else by `Last-Modified`.
+/// A time later than `now` was recorded by a wrong clock and delays nothing.
+fn remaining(
+    since: Option<UnixMillis>,
+    interval: Option<Duration>,
+    now: UnixMillis,
+) -> Option<Duration> {
+    let since = since.filter(|since| *since <= now)?;
+    interval?.checked_sub(now.duration_since(since))
+}
+
+/// Returns `true` if an answer's validators are those of the last fetched document. Compares `ETag`
+/// if both have one (weak comparison, RFC 9110 section 8.8.3.2), else `Last-Modified`.
 pub fn is_same_version(record: &LedgerRecord, now: &DocumentValidators) -> bool {
-    let opaque = |tag: &str| tag.strip_prefix("W/").unwrap_or(tag).to_owned();
     match (&record.validators.etag, &now.etag) {
-        (Some(before), Some(now)) => opaque(before) == opaque(now),
+        (Some(before), Some(now)) => opaque_tag(before) == opaque_tag(now),
         (None, _) | (_, None) => {
             now.last_modified.is_some() && record.validators.last_modified == now.last_modified
         }
     }
 }
 
-/// Whether a body is that of the document that was fetched last.
+fn opaque_tag(etag: &str) -> &str {
+    etag.strip_prefix("W/").unwrap_or(etag)
+}
+
+/// Returns `true` if a body is that of the last fetched document.
 pub fn is_same_content(record: &LedgerRecord, now: &ContentHash) -> bool {
     record.content_hash.as_ref() == Some(now)
 }
@@ -83,7 +91,7 @@ mod tests {
             (&fetched, both, 1000, Some(3600)),
             (&fetched, both, 4599, Some(1)),
             (&fetched, both, 4600, None),
-            // A clock that was ahead, and went back, makes nobody wait for years.
+            // A clock that was ahead and was set back does not delay requests for years.
             (&fetched, both, 0, None),
             (&failed, both, 2000, Some(7200)),
             (
@@ -109,10 +117,12 @@ mod tests {
 
     #[test]
     fn versions_are_compared_by_tag_and_else_by_date() {
-        let of = |etag: &str, modified: &str| DocumentValidators {
-            etag: (!etag.is_empty()).then(|| etag.into()),
-            last_modified: (!modified.is_empty()).then(|| modified.into()),
-        };
+        fn of(etag: &str, modified: &str) -> DocumentValidators {
+            DocumentValidators {
+                etag: (!etag.is_empty()).then(|| etag.into()),
+                last_modified: (!modified.is_empty()).then(|| modified.into()),
+            }
+        }
         for (before, now, same) in [
             (of("\"a\"", ""), of("\"a\"", ""), true),
             (of("W/\"a\"", ""), of("\"a\"", ""), true),

@@ -1,9 +1,9 @@
-//! What a look at a URL makes of its record, and what is owed then: nothing, an event, a removal.
+//! The transition of a URL's record by an observation, and the event that results, if any.
 //!
-//! Errors go as CloudView sorts them (seed 002, "Error Handling"): the error status is remembered; a permanent one on a
-//! document that an index may have orders its removal at once, too many temporary ones do, too; and a URL that fails for
-//! good when it is fetched again is forgotten, so that a new link brings it back. Refusals go as OmniFind numbers them
-//! (seed 003): 760 removes, 761 keeps.
+//! Errors follow CloudView's rules. The error status is recorded; a permanent error on a document
+//! that an index may have orders its removal at once, as do too many consecutive temporary errors;
+//! and a known URL that fails permanently is forgotten, so that a new link brings it back. Refusals
+//! follow OmniFind's codes: 760 removes, 761 keeps.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,46 +19,45 @@ use super::observation::{
 };
 use super::record::{IndexState, LedgerRecord, RecordStatus, UnixMillis, VisitState};
 
-/// OmniFind's "excluded, but in another crawler's space".
+/// OmniFind's code for "excluded, but in another crawler's space".
 const MOVED_CODE: u16 = 761;
-/// A refusal that says nothing new is not written down again within this time.
+/// A refusal that changes nothing is not written again within this interval.
 const REPEAT_INTERVAL: Duration = Duration::from_secs(3600);
 
-/// What the configuration says of errors.
+/// The configured tolerance of errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorTolerance {
-    /// So many temporary errors in a row are too many: `ledger.temporary_errors`.
+    /// The number of consecutive temporary errors that is too many: `ledger.temporary_errors`.
     pub temporary_errors: u32,
 }
 
-/// What becomes of a record.
+/// The change to a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(
     clippy::large_enum_variant,
-    reason = "there is one for each request, and nobody keeps it"
+    reason = "one per request, consumed at once"
 )]
 pub enum RecordUpdate {
-    /// It stays as it is, or there is still none.
+    /// The record stays as it is, or there is still none.
     Unchanged,
-    /// It is this from now on.
+    /// The record is replaced.
     Changed(LedgerRecord),
-    /// It is forgotten.
+    /// The record is deleted.
     Forgotten,
 }
 
-/// What a look comes to.
+/// The effect of an observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LedgerTransition {
-    /// The record.
     pub update: RecordUpdate,
-    /// What is owed to those who keep an index.
+    /// The event for the feed, if there is one.
     pub event: Option<LedgerEvent>,
 }
 
-/// Takes a look into account.
+/// Applies an observation to a URL's record.
 pub fn apply_observation(
     before: Option<&LedgerRecord>,
-    seen: UrlObservation,
+    observation: UrlObservation,
     tolerance: ErrorTolerance,
 ) -> LedgerTransition {
     let UrlObservation {
@@ -71,9 +70,20 @@ pub fn apply_observation(
         source,
         revision,
         rule,
-        outcome: what,
-    } = seen;
-    let look = ObservedUrl {
+        outcome,
+    } = observation;
+    let context = EventContext {
+        at,
+        status: match &outcome {
+            ObservationOutcome::Answered(answer) => Some(answer.status),
+            ObservationOutcome::Failed { .. }
+            | ObservationOutcome::Refused(_)
+            | ObservationOutcome::Allowed => None,
+        },
+        rule,
+        revision,
+    };
+    let observed = ObservedUrl {
         url,
         crawler,
         space,
@@ -81,36 +91,22 @@ pub fn apply_observation(
         address,
         source,
     };
-    let told = |status| EventContext {
-        at,
-        status,
-        rule,
-        revision,
-    };
-    match what {
-        ObservationOutcome::Answered(answered) => apply_answer(
-            before,
-            look,
-            told(Some(answered.status)),
-            answered,
-            tolerance,
-        ),
-        ObservationOutcome::Failed {
-            failure: failing,
-            code,
-        } => {
-            let told = told(None);
-            let mut record = updated_record(before, look, at);
+    match outcome {
+        ObservationOutcome::Answered(answer) => {
+            apply_answer(before, observed, &context, answer, tolerance)
+        }
+        ObservationOutcome::Failed { failure, code } => {
+            let mut record = updated_record(before, observed, at);
             record.status = RecordStatus(CrawlStatus::Error);
             record.code = code;
-            apply_failure(before, record, &told, failing, tolerance)
+            apply_failure(before, record, &context, failure, tolerance)
         }
-        ObservationOutcome::Refused(refused) => apply_refusal(before, look, &told(None), refused),
+        ObservationOutcome::Refused(refusal) => apply_refusal(before, observed, &context, refusal),
         ObservationOutcome::Allowed => apply_allowed(before),
     }
 }
 
-/// What every look tells of a URL.
+/// The part of every observation that describes the URL.
 struct ObservedUrl {
     url: Arc<str>,
     crawler: Arc<str>,
@@ -120,19 +116,20 @@ struct ObservedUrl {
     source: Option<Arc<str>>,
 }
 
-/// What is told of a look with an event.
+/// The part of an observation that goes into an event.
 struct EventContext {
     at: UnixMillis,
-    /// The origin's status, if what was seen is its answer: that of an earlier one says nothing of this.
+    /// The origin's status, if the observation is its answer. The status of an earlier answer does
+    /// not explain this event.
     status: Option<u16>,
     rule: Option<Arc<str>>,
     revision: Arc<str>,
 }
 
-/// The record, with what every look tells.
+/// Returns the record with the observed URL merged in.
 fn updated_record(
     before: Option<&LedgerRecord>,
-    look: ObservedUrl,
+    observed: ObservedUrl,
     at: UnixMillis,
 ) -> LedgerRecord {
     let ObservedUrl {
@@ -142,7 +139,7 @@ fn updated_record(
         depth,
         address,
         source,
-    } = look;
+    } = observed;
     let Some(before) = before else {
         return LedgerRecord {
             space,
@@ -166,51 +163,51 @@ fn updated_record(
 
 fn apply_answer(
     before: Option<&LedgerRecord>,
-    look: ObservedUrl,
-    told: EventContext,
-    answered: ObservedAnswer,
+    observed: ObservedUrl,
+    context: &EventContext,
+    answer: ObservedAnswer,
     tolerance: ErrorTolerance,
 ) -> LedgerTransition {
-    let mut record = updated_record(before, look, told.at);
+    let mut record = updated_record(before, observed, context.at);
     record.visit_state = VisitState::Answered;
-    record.origin_status = Some(answered.status);
-    record.status = RecordStatus(answered.crawl_status);
-    record.code = answered.code;
-    if let Some(failing) = answered.failure {
-        return apply_failure(before, record, &told, failing, tolerance);
+    record.origin_status = Some(answer.status);
+    record.status = RecordStatus(answer.crawl_status);
+    record.code = answer.code;
+    if let Some(failure) = answer.failure {
+        return apply_failure(before, record, context, failure, tolerance);
     }
     record.temporary_errors = 0;
-    if answered.crawl_status == CrawlStatus::Accepted {
-        record_delivery(&mut record, told.at, answered.document);
+    if answer.crawl_status == CrawlStatus::Accepted {
+        record_delivery(&mut record, context.at, answer.document);
         return changed_record(record, None);
     }
-    let owed = remove_from_index(&mut record, &told, answered.intent, answered.code);
-    changed_record(record, owed)
+    let event = remove_from_index(&mut record, context, answer.intent, answer.code);
+    changed_record(record, event)
 }
 
-/// An answer was passed on. Only a document that was delivered whole is the last one from now on.
+/// Records a delivered answer. Only a completely delivered document replaces the last one.
 fn record_delivery(record: &mut LedgerRecord, at: UnixMillis, document: Option<DeliveredDocument>) {
-    // What had to leave the index comes back with a document, and not with a 304 or a redirection.
+    // A URL that was removed from the index returns with a document, not with a 304 or a redirect.
     if document.is_some() || record.index_state == IndexState::Never {
         record.index_state = IndexState::Possible;
     }
     let Some(DeliveredDocument {
         validators,
-        content_hash: content,
+        content_hash,
         content_type,
         size,
     }) = document
     else {
         return;
     };
-    let same_content = record.content_hash.is_some() && record.content_hash == content;
-    let same = same_content || content.is_none() && record.validators == validators;
+    let same_content = record.content_hash.is_some() && record.content_hash == content_hash;
+    let same = same_content || content_hash.is_none() && record.validators == validators;
     if !same || record.last_fetched.is_none() {
         record.last_changed = Some(at);
     }
     record.last_fetched = Some(at);
     record.validators = validators;
-    record.content_hash = content;
+    record.content_hash = content_hash;
     record.content_type = content_type;
     record.size = size;
 }
@@ -218,12 +215,12 @@ fn record_delivery(record: &mut LedgerRecord, at: UnixMillis, document: Option<D
 fn apply_failure(
     before: Option<&LedgerRecord>,
     mut record: LedgerRecord,
-    told: &EventContext,
-    failing: FailureKind,
+    context: &EventContext,
+    failure: FailureKind,
     tolerance: ErrorTolerance,
 ) -> LedgerTransition {
-    record.last_error = Some(told.at);
-    let why = match failing {
+    record.last_error = Some(context.at);
+    let reason = match failure {
         FailureKind::Permanent => LedgerEventReason::PermanentError,
         FailureKind::Temporary => {
             record.temporary_errors = record.temporary_errors.saturating_add(1);
@@ -240,55 +237,52 @@ fn apply_failure(
     } else {
         LedgerEventKind::PermanentError
     };
-    let first = failing == FailureKind::Permanent && !refreshed;
-    let owed = (indexed || first).then(|| new_event(&record, told, kind, why));
-    if indexed || refreshed || failing == FailureKind::Temporary {
+    let first = failure == FailureKind::Permanent && !refreshed;
+    let event = (indexed || first).then(|| new_event(&record, context, kind, reason));
+    if indexed || refreshed || failure == FailureKind::Temporary {
         return LedgerTransition {
             update: RecordUpdate::Forgotten,
-            event: owed,
+            event,
         };
     }
-    changed_record(record, owed)
+    changed_record(record, event)
 }
 
 fn apply_refusal(
     before: Option<&LedgerRecord>,
-    look: ObservedUrl,
-    told: &EventContext,
-    refused: ObservedRefusal,
+    observed: ObservedUrl,
+    context: &EventContext,
+    refusal: ObservedRefusal,
 ) -> LedgerTransition {
-    let nothing = LedgerTransition {
-        update: RecordUpdate::Unchanged,
-        event: None,
-    };
-    if !concerns_url(refused.crawl_status)
-        || before.is_none() && refused.recording == RefusalRecording::Skip
+    if !concerns_url(refusal.crawl_status)
+        || before.is_none() && refusal.recording == RefusalRecording::Skip
     {
-        return nothing;
+        return unchanged_record();
     }
-    let mut record = updated_record(before, look, told.at);
-    record.status = RecordStatus(refused.crawl_status);
-    record.code = refused.code;
-    let moved = refused.code == Some(MOVED_CODE)
+    let mut record = updated_record(before, observed, context.at);
+    record.status = RecordStatus(refusal.crawl_status);
+    record.code = refusal.code;
+    let moved = refusal.code == Some(MOVED_CODE)
         && record.index_state == IndexState::Possible
         && before.is_none_or(|before| before.code != Some(MOVED_CODE));
-    let owed = if moved {
+    let event = if moved {
         Some(new_event(
             &record,
-            told,
+            context,
             LedgerEventKind::Moved,
             LedgerEventReason::OtherSpace,
         ))
     } else {
-        remove_from_index(&mut record, told, Some(refused.intent), refused.code)
+        remove_from_index(&mut record, context, Some(refusal.intent), refusal.code)
     };
-    if owed.is_none() && before.is_some_and(|before| is_unchanged(before, &record)) {
-        return nothing;
+    if event.is_none() && before.is_some_and(|before| is_unchanged(before, &record)) {
+        return unchanged_record();
     }
-    changed_record(record, owed)
+    changed_record(record, event)
 }
 
-/// Refusals for want of a turn, or for what the client did, say nothing of the URL.
+/// Returns `true` if a refusal with this status concerns the URL, rather than the host's queue or
+/// the client.
 fn concerns_url(outcome: CrawlStatus) -> bool {
     use CrawlStatus as Of;
     match outcome {
@@ -311,17 +305,17 @@ fn concerns_url(outcome: CrawlStatus) -> bool {
 }
 
 fn is_unchanged(before: &LedgerRecord, record: &LedgerRecord) -> bool {
-    let unmoved = LedgerRecord {
+    let same_time = LedgerRecord {
         last_seen: before.last_seen,
         ..record.clone()
     };
-    unmoved == *before && record.last_seen.duration_since(before.last_seen) < REPEAT_INTERVAL
+    same_time == *before && record.last_seen.duration_since(before.last_seen) < REPEAT_INTERVAL
 }
 
-/// A URL that must leave the index does so once.
+/// Orders the removal of an indexed URL, once.
 fn remove_from_index(
     record: &mut LedgerRecord,
-    told: &EventContext,
+    context: &EventContext,
     intent: Option<Intent>,
     code: Option<u16>,
 ) -> Option<LedgerEvent> {
@@ -329,27 +323,22 @@ fn remove_from_index(
     if !leaves || record.index_state != IndexState::Possible {
         return None;
     }
-    record.index_state = IndexState::Removed(told.at);
+    record.index_state = IndexState::Removed(context.at);
     Some(new_event(
         record,
-        told,
+        context,
         LedgerEventKind::Removal,
         LedgerEventReason::Excluded,
     ))
 }
 
-/// The sweep finds a URL in its space: a code of an earlier one holds no more.
+/// Clears the code of an earlier refusal: the sweep found that the policy allows the URL.
 fn apply_allowed(before: Option<&LedgerRecord>) -> LedgerTransition {
-    let same = LedgerTransition {
-        update: RecordUpdate::Unchanged,
-        event: None,
+    let Some(before) =
+        before.filter(|record| record.status.0 == CrawlStatus::Filter && record.code.is_some())
+    else {
+        return unchanged_record();
     };
-    let Some(before) = before.filter(|record| record.status.0 == CrawlStatus::Filter) else {
-        return same;
-    };
-    if before.code.is_none() {
-        return same;
-    }
     let indexed = before.index_state == IndexState::Possible;
     let status = if indexed {
         RecordStatus(CrawlStatus::Accepted)
@@ -366,29 +355,36 @@ fn apply_allowed(before: Option<&LedgerRecord>) -> LedgerTransition {
     )
 }
 
-fn changed_record(record: LedgerRecord, owed: Option<LedgerEvent>) -> LedgerTransition {
+fn changed_record(record: LedgerRecord, event: Option<LedgerEvent>) -> LedgerTransition {
     LedgerTransition {
         update: RecordUpdate::Changed(record),
-        event: owed,
+        event,
+    }
+}
+
+fn unchanged_record() -> LedgerTransition {
+    LedgerTransition {
+        update: RecordUpdate::Unchanged,
+        event: None,
     }
 }
 
 fn new_event(
     record: &LedgerRecord,
-    told: &EventContext,
+    context: &EventContext,
     kind: LedgerEventKind,
-    why: LedgerEventReason,
+    reason: LedgerEventReason,
 ) -> LedgerEvent {
     LedgerEvent {
-        at: told.at,
+        at: context.at,
         kind,
-        reason: why,
+        reason,
         crawler: record.crawler.clone(),
         url: record.url.clone(),
         code: record.code,
-        status: told.status,
-        rule: told.rule.clone(),
-        revision: told.revision.clone(),
+        status: context.status,
+        rule: context.rule.clone(),
+        revision: context.revision.clone(),
     }
 }
 
@@ -461,24 +457,43 @@ mod tests {
         })
     }
 
-    /// What is left after these looks, and which events were owed on the way.
+    fn gone() -> ObservationOutcome {
+        refused(Intent::Gone, Some(760))
+    }
+
+    fn moved() -> ObservationOutcome {
+        refused(Intent::Keep, Some(761))
+    }
+
+    fn changed(before: Option<&LedgerRecord>, observation: UrlObservation) -> LedgerRecord {
+        match apply_observation(before, observation, THREE).update {
+            RecordUpdate::Changed(record) => record,
+            RecordUpdate::Unchanged | RecordUpdate::Forgotten => {
+                panic!("the record is not changed")
+            }
+        }
+    }
+
+    /// Returns the record and the kinds and reasons of all events after a sequence of observations.
     fn after(
-        looks: &[ObservationOutcome],
+        outcomes: &[ObservationOutcome],
     ) -> (
         Option<LedgerRecord>,
         Vec<(LedgerEventKind, LedgerEventReason)>,
     ) {
-        let (mut record, mut owed) = (None::<LedgerRecord>, vec![]);
-        for (turn, what) in looks.iter().enumerate() {
-            let noted = apply_observation(record.as_ref(), seen(turn as u64, what.clone()), THREE);
-            owed.extend(noted.event.map(|event| (event.kind, event.reason)));
-            match noted.update {
+        let mut record = None::<LedgerRecord>;
+        let mut events = vec![];
+        for (turn, outcome) in outcomes.iter().enumerate() {
+            let observation = seen(turn as u64, outcome.clone());
+            let transition = apply_observation(record.as_ref(), observation, THREE);
+            events.extend(transition.event.map(|event| (event.kind, event.reason)));
+            match transition.update {
                 RecordUpdate::Unchanged => {}
                 RecordUpdate::Changed(changed) => record = Some(changed),
                 RecordUpdate::Forgotten => record = None,
             }
         }
-        (record, owed)
+        (record, events)
     }
 
     #[test]
@@ -553,7 +568,6 @@ mod tests {
 
     #[test]
     fn a_removal_is_ordered_once_until_the_url_is_accepted_again() {
-        let gone = || refused(Intent::Gone, Some(760));
         let (record, owed) = after(&[page("a"), gone(), gone()]);
         assert_eq!(
             owed,
@@ -565,7 +579,7 @@ mod tests {
         );
         let (_, owed) = after(&[page("a"), gone(), page("b"), gone()]);
         assert_eq!(owed.len(), 2);
-        // What was never accepted is in no index.
+        // A URL that was never accepted is in no index.
         assert!(
             after(&[failed(404, FailureKind::Permanent), gone()])
                 .1
@@ -576,9 +590,8 @@ mod tests {
 
     #[test]
     fn what_was_removed_comes_back_with_a_document_only() {
-        let gone = || refused(Intent::Gone, Some(760));
-        let unchanged = || ObservationOutcome::Answered(status(304, CrawlStatus::Accepted, None));
-        let (record, _) = after(&[page("a"), gone(), unchanged()]);
+        let unchanged = ObservationOutcome::Answered(status(304, CrawlStatus::Accepted, None));
+        let (record, _) = after(&[page("a"), gone(), unchanged]);
         assert_eq!(
             record.unwrap().index_state,
             IndexState::Removed(UnixMillis(1))
@@ -589,7 +602,6 @@ mod tests {
 
     #[test]
     fn a_url_of_another_space_is_told_of_once_and_stays() {
-        let moved = || refused(Intent::Keep, Some(761));
         let (record, owed) = after(&[page("a"), moved(), moved()]);
         assert_eq!(
             owed,
@@ -649,24 +661,15 @@ mod tests {
 
     #[test]
     fn a_look_tells_where_the_url_stands_now_and_keeps_what_it_does_not_tell() {
-        let (address, source) = ("192.0.2.7".parse().ok(), Some(Arc::from("sitemap")));
-        let look = |at, space: &str| UrlObservation {
-            space: Some(space.into()),
-            ..seen(at, page("a"))
-        };
-        let changed =
-            |before: Option<&LedgerRecord>, seen| match apply_observation(before, seen, THREE)
-                .update
-            {
-                RecordUpdate::Changed(record) => record,
-                RecordUpdate::Unchanged | RecordUpdate::Forgotten => panic!("nothing is kept"),
-            };
+        let address = "192.0.2.7".parse().ok();
+        let source = Some(Arc::from("sitemap"));
         let first = changed(
             None,
             UrlObservation {
                 address,
                 source: source.clone(),
-                ..look(1, "north")
+                space: Some("north".into()),
+                ..seen(1, page("a"))
             },
         );
         let second = changed(
@@ -674,7 +677,8 @@ mod tests {
             UrlObservation {
                 address: None,
                 source: None,
-                ..look(2, "south")
+                space: Some("south".into()),
+                ..seen(2, page("a"))
             },
         );
         assert_eq!((second.address, &second.source), (address, &source));
@@ -687,20 +691,13 @@ mod tests {
 
     #[test]
     fn the_fewest_links_count() {
-        let deep = |depth| UrlObservation {
-            depth,
-            ..seen(0, page("a"))
-        };
-        let record = |before: Option<&LedgerRecord>, depth| match apply_observation(
-            before,
-            deep(depth),
-            THREE,
-        )
-        .update
-        {
-            RecordUpdate::Changed(record) => record,
-            RecordUpdate::Unchanged | RecordUpdate::Forgotten => panic!("nothing is kept"),
-        };
+        fn record(before: Option<&LedgerRecord>, depth: Option<u32>) -> LedgerRecord {
+            let observation = UrlObservation {
+                depth,
+                ..seen(0, page("a"))
+            };
+            changed(before, observation)
+        }
         let first = record(None, Some(3));
         assert_eq!(record(Some(&first), None).depth, Some(3));
         assert_eq!(record(Some(&first), Some(1)).depth, Some(1));

@@ -1,16 +1,16 @@
-//! Whether an origin has to prove who it is.
+//! The setting that controls verification of origin certificates.
 
-/// Whether the certificate that an origin shows is verified.
+/// Controls verification of the certificate that an origin presents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CertificateVerification {
-    /// Its name, its dates and its issuer must be right.
+    /// The name, the dates and the issuer must be valid.
     On,
-    /// Any is taken: the bytes may come from anybody.
+    /// Any certificate is accepted, so the content may come from anyone.
     Skip,
 }
 
 impl CertificateVerification {
-    /// What holds where two say something: who skips, skips.
+    /// Combines two settings: [`Skip`](Self::Skip) wins.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         match (self, other) {

@@ -1,25 +1,25 @@
-//! What became of a URL, in the words of Norconex's flow (seed 004): the value of `Crawl-Status`, and of the ledger.
+//! The outcome of a URL in the terms of Norconex: the value of `Crawl-Status` and of the ledger.
 
-/// One word for what became of a URL.
+/// The outcome of a URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CrawlStatus {
-    /// Fetched, and passed on.
+    /// Fetched and delivered.
     Accepted,
-    /// The policy refuses it.
+    /// Refused by the policy.
     Filter,
-    /// robots.txt forbids it, or cannot be had.
+    /// Forbidden by robots.txt, or robots.txt is unavailable.
     RobotsTxt,
-    /// The site denies the use.
+    /// The site denies the use that the crawler declares.
     Usage,
-    /// Too many links from a start.
+    /// Too many links from a seed.
     TooDeep,
-    /// A pattern without end.
+    /// A crawler trap: an endless URL pattern.
     Trap,
-    /// The day's allowance is used up.
+    /// The daily budget is used up.
     Budget,
-    /// Asked for again too soon.
+    /// Requested again too soon.
     Premature,
-    /// The document is the one that the crawler has.
+    /// The document is the one that the crawler already has.
     Unmodified,
     /// Another URL has the same document.
     Duplicate,
@@ -27,28 +27,28 @@ pub enum CrawlStatus {
     Noncanonical,
     /// The document asks not to be indexed.
     Noindex,
-    /// 404, 410, or a page that says so.
+    /// 404, 410, or a page that reports "not found" with another status.
     NotFound,
-    /// Any other status from 400 on.
+    /// Any other status of 400 or above.
     BadStatus,
     /// The exchange failed.
     Error,
-    /// Too large to be taken in.
+    /// Larger than the policy allows.
     Import,
-    /// Its host had no turn for it in time.
+    /// The host had no capacity for the request in time.
     Politeness,
-    /// Its host's address is prohibited.
+    /// The host's address is prohibited.
     Address,
-    /// The request cannot be taken as it is.
+    /// The request is malformed.
     Request,
-    /// Who asked may not.
+    /// The client is not authorized.
     Unauthorized,
-    /// The proxy has no room, or goes down.
+    /// The proxy is overloaded or shutting down.
     Unavailable,
 }
 
 impl CrawlStatus {
-    /// Every status, in the order of the documentation.
+    /// All statuses, in the order of the documentation.
     pub const ALL: [Self; 21] = [
         Self::Accepted,
         Self::Filter,
@@ -73,7 +73,7 @@ impl CrawlStatus {
         Self::Unavailable,
     ];
 
-    /// The value of the header.
+    /// The value of `Crawl-Status`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Accepted => "ACCEPTED",
@@ -100,12 +100,12 @@ impl CrawlStatus {
         }
     }
 
-    /// Reads the value of the header.
+    /// Parses the value of `Crawl-Status`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|status| status.as_str() == word)
     }
 
-    /// What an origin's status makes of a URL, as a label only (decisions.md section 2).
+    /// Returns the status of a URL by the origin's HTTP status alone.
     pub fn from_origin_status(status: u16) -> Self {
         match status {
             404 | 410 => Self::NotFound,
@@ -114,7 +114,7 @@ impl CrawlStatus {
         }
     }
 
-    /// Its place in [`Self::ALL`].
+    /// Its position in [`Self::ALL`].
     pub fn index(self) -> usize {
         self as usize
     }

@@ -1,4 +1,4 @@
-//! Who is asking: a configured crawler, or `anonymous`.
+//! The identity of the client: a configured crawler, or `anonymous`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::sync::Arc;
 use super::profile::Profile;
 use super::rule_id::Slug;
 
-/// A crawler as configured: its name, how it is answered and which of its hints count; clients without a name are
-/// `anonymous`.
+/// A crawler as configured: its name, its profile and the request headers that it may set. Clients
+/// without a name are `anonymous`.
 ///
 /// Cheap to clone: every request carries it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -21,10 +21,10 @@ struct CrawlerInner {
 }
 
 impl Crawler {
-    /// The name of a client that gave none.
+    /// The name of unidentified clients.
     pub const ANONYMOUS: &'static str = "anonymous";
 
-    /// A client without a name; none of its hints count.
+    /// Creates the crawler for unidentified clients. None of its hints count.
     pub fn anonymous() -> Self {
         Self(Arc::new(CrawlerInner {
             name: Self::ANONYMOUS.into(),
@@ -33,7 +33,7 @@ impl Crawler {
         }))
     }
 
-    /// A configured crawler that is known by its name only.
+    /// Creates a crawler with a name, no profile and no hints.
     pub fn new(name: &Slug) -> Self {
         Self(Arc::new(CrawlerInner {
             name: name.shared(),
@@ -42,7 +42,7 @@ impl Crawler {
         }))
     }
 
-    /// The same crawler, answered in this way whatever its `User-Agent`.
+    /// Sets the profile, which then applies whatever the `User-Agent`.
     #[must_use]
     pub fn with_profile(self, profile: Profile) -> Self {
         Self(Arc::new(CrawlerInner {
@@ -51,33 +51,33 @@ impl Crawler {
         }))
     }
 
-    /// The same crawler, with these request headers counting.
+    /// Sets the request headers that this crawler may use.
     #[must_use]
-    pub fn with_hints(self, may: impl IntoIterator<Item = CrawlerHint>) -> Self {
+    pub fn with_hints(self, hints: impl IntoIterator<Item = CrawlerHint>) -> Self {
         Self(Arc::new(CrawlerInner {
-            hints: may.into_iter().collect(),
+            hints: hints.into_iter().collect(),
             ..Arc::unwrap_or_clone(self.0)
         }))
     }
 
-    /// The name as text.
+    /// The name.
     pub fn as_str(&self) -> &str {
         &self.0.name
     }
 
-    /// The same, to be kept without a copy.
+    /// The name, shared.
     pub fn shared_name(&self) -> Arc<str> {
         Arc::clone(&self.0.name)
     }
 
-    /// The profile that the configuration gives it; `None` leaves it to the `User-Agent` or the general setting.
+    /// The configured profile. `None` leaves the choice to the `User-Agent` or the general setting.
     pub fn profile(&self) -> Option<Profile> {
         self.0.profile
     }
 
-    /// Whether a request header of this crawler counts. Headers that do not count are stripped like those that do.
-    pub fn allows_hint(&self, may: CrawlerHint) -> bool {
-        self.0.hints.contains(&may)
+    /// Returns `true` if this crawler may use a request header. Headers that do not count are stripped as well.
+    pub fn allows_hint(&self, hint: CrawlerHint) -> bool {
+        self.0.hints.contains(&hint)
     }
 }
 
@@ -87,12 +87,12 @@ impl fmt::Display for Crawler {
     }
 }
 
-/// A request header that counts only for crawlers that may send it (decisions.md section 3).
+/// A request header that counts only for crawlers that may use it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CrawlerHint {
     /// `Crawl-Priority`, or the urgency of `Priority` (RFC 9218).
     Priority,
-    /// `Crawl-Max-Wait`, beyond the profile's longest hold.
+    /// `Crawl-Max-Wait`, beyond the profile's maximum.
     Wait,
     /// `Crawl-Depth`.
     Depth,
@@ -103,7 +103,7 @@ pub enum CrawlerHint {
 }
 
 impl CrawlerHint {
-    /// Every hint, in the order of the documentation.
+    /// All hints, in the order of the documentation.
     pub const ALL: [Self; 5] = [
         Self::Priority,
         Self::Wait,
@@ -112,7 +112,7 @@ impl CrawlerHint {
         Self::Warcprox,
     ];
 
-    /// The word of the configuration.
+    /// The word in the configuration.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Priority => "priority",

@@ -1,21 +1,21 @@
-//! What becomes of a URL that no filter touched (policy.md section 2, after Velocity's `default-allow`).
+//! The default for a URL that no filter matched, after Velocity's `default-allow`.
 
 /// The value of the option `disposition`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Disposition {
     /// The URL may be fetched.
     Allow,
-    /// The URL is rejected and no record of it is kept.
+    /// The URL is rejected without a record.
     Disallow,
     /// The URL is rejected and recorded.
     DisallowLog,
 }
 
 impl Disposition {
-    /// Every disposition, in the order in which the documentation lists them.
+    /// All dispositions, in the order of the documentation.
     pub const ALL: [Self; 3] = [Self::Allow, Self::Disallow, Self::DisallowLog];
 
-    /// The word used in a policy.
+    /// The word in a policy.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -24,12 +24,12 @@ impl Disposition {
         }
     }
 
-    /// Reads the word used in a policy.
+    /// Parses the word in a policy.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|d| d.as_str() == word)
     }
 
-    /// Whether a URL with this disposition is rejected.
+    /// Returns `true` if a URL with this disposition is rejected.
     pub fn rejects(self) -> bool {
         match self {
             Self::Allow => false,

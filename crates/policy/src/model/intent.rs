@@ -1,23 +1,24 @@
-//! What a rejection means to the crawler, apart from any status number (decisions.md section 1).
+//! The meaning of a refusal to the crawler, independent of the status on the wire.
 
-/// The meaning of a refusal; a crawler's profile turns it into a wire status.
+/// The meaning of a refusal. The crawler's profile maps it to a status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Intent {
-    /// Not to be fetched.
+    /// The URL must not be fetched.
     Deny,
-    /// Not to be fetched, and must leave the index (OmniFind 760).
+    /// The URL must not be fetched and must leave the index (OmniFind 760).
     Gone,
-    /// Not to be fetched now or here, and must stay in the index (OmniFind 761).
+    /// The URL must not be fetched now or by this crawler, and must stay in the index (OmniFind
+    /// 761).
     Keep,
-    /// Ask again after `Retry-After`.
+    /// The request may be repeated after `Retry-After`.
     Later,
 }
 
 impl Intent {
-    /// Every intent, in the order of the documentation.
+    /// All intents, in the order of the documentation.
     pub const ALL: [Self; 4] = [Self::Deny, Self::Gone, Self::Keep, Self::Later];
 
-    /// The word used in a policy and in every JSON form.
+    /// The word in a policy and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Deny => "deny",
@@ -27,7 +28,7 @@ impl Intent {
         }
     }
 
-    /// Reads the word used in a policy.
+    /// Parses the word in a policy.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|i| i.as_str() == word)
     }

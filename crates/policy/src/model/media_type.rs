@@ -1,16 +1,17 @@
-//! The type and subtype in a `Content-Type`, read as tolerantly as browsers do (Fetch, "extract a MIME type").
+//! The type and subtype of a `Content-Type`, parsed as leniently as browsers do (Fetch, "extract a
+//! MIME type").
 
 use std::borrow::Cow;
 
 use memchr::memchr;
 
-/// Type and subtype in lower case, without parameters; empty if there is no valid one.
+/// Returns the type and subtype in lower case, without parameters; empty if there is no valid one.
 ///
-/// Real servers send `text/html;charset=x␠`, `text/html ;…` and `text/html, text/html`: a rule on the type must see
-/// `text/html` in all of them. Of several values the last valid one counts, as it does for browsers. Nothing is
-/// allocated if the text is in lower case already.
+/// Real servers send `text/html;charset=x␠`, `text/html ;…` and `text/html, text/html`: a rule on
+/// the type must see `text/html` in all of them. Of several values the last valid one counts, as in
+/// browsers. Does not allocate if the text is already in lower case.
 pub fn essence(value: &str) -> Cow<'_, str> {
-    // Nearly every value is one alone.
+    // Nearly all fields have a single value.
     let found = match memchr(b',', value.as_bytes()) {
         None => valid_essence(value),
         Some(_) => split_values(value).filter_map(valid_essence).last(),
@@ -23,14 +24,15 @@ pub fn essence(value: &str) -> Cow<'_, str> {
     }
 }
 
-/// The values between commas; those inside a quoted parameter part nothing.
+/// Splits at commas outside quoted parameters.
 fn split_values(value: &str) -> impl Iterator<Item = &str> {
-    let (mut quoted, mut escaped) = (false, false);
+    let mut quoted = false;
+    let mut escaped = false;
     value.split(move |c: char| {
-        let parts = c == ',' && !quoted;
+        let separator = c == ',' && !quoted;
         quoted ^= c == '"' && !escaped;
         escaped = c == '\\' && quoted && !escaped;
-        parts
+        separator
     })
 }
 
@@ -40,14 +42,17 @@ fn valid_essence(value: &str) -> Option<&str> {
         .get(..parameters)?
         .trim_matches([' ', '\t', '\r', '\n']);
     let slash = memchr(b'/', essence.as_bytes())?;
-    let (kind, subtype) = (essence.get(..slash)?, essence.get(slash + 1..)?);
+    let kind = essence.get(..slash)?;
+    let subtype = essence.get(slash + 1..)?;
     (is_token(kind) && is_token(subtype) && essence != "*/*").then_some(essence)
 }
 
-/// RFC 9110 section 5.6.2.
+/// Returns `true` for a token of RFC 9110 section 5.6.2.
 fn is_token(text: &str) -> bool {
-    let is_token_byte = |b: u8| TOKEN_BYTES.get(usize::from(b)).is_some_and(|is| *is);
-    !text.is_empty() && text.bytes().all(is_token_byte)
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| TOKEN_BYTES.get(usize::from(b)).is_some_and(|is| *is))
 }
 
 const TOKEN_BYTES: [bool; 256] = token_bytes();

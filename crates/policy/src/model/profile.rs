@@ -1,56 +1,58 @@
-//! How each kind of crawler is answered: from an intent to a wire status (decisions.md section 1).
+//! The response of each kind of crawler profile: the mapping from an intent to a status on the
+//! wire.
 //!
-//! Crawlers react to one status in contradictory ways, so the numbers stand here, in one table, and nowhere else.
+//! Crawlers react to the same status in contradictory ways. All status numbers are in this one
+//! table.
 
 use std::time::Duration;
 
 use super::intent::Intent;
 
-/// A family of crawlers that understands refusals in the same way.
+/// A family of crawlers that interpret refusals in the same way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Profile {
-    /// What suits a client that nothing is known of.
+    /// A client about which nothing is known.
     Generic,
     /// The statuses that RFC 9110 and RFC 9209 recommend.
     StrictHttp,
-    /// Scrapy: retries 429 and 5xx at once, and treats 304 as an error.
+    /// Scrapy, which retries 429 and 5xx at once and treats 304 as an error.
     Scrapy,
-    /// Crawlee: 401, 403 and 429 retire a session and are fetched up to ten times.
+    /// Crawlee, where 401, 403 and 429 retire a session and are fetched up to ten times.
     Crawlee,
-    /// Browsertrix Crawler: 403, 429 and 503 count as rate limits.
+    /// Browsertrix Crawler, where 403, 429 and 503 count as rate limits.
     Browsertrix,
-    /// brozzler behind a warcprox: expects `Warcprox-Meta`.
+    /// brozzler with warcprox, which expects `Warcprox-Meta`.
     Warcprox,
-    /// Heritrix: archives whatever it is answered.
+    /// Heritrix, which archives every response.
     Heritrix,
-    /// Apache Nutch: any status but a few is a strike against the host.
+    /// Apache Nutch, where nearly every status counts against the host.
     Nutch,
-    /// Apache StormCrawler: deletes at the third error.
+    /// Apache StormCrawler, which deletes a page at the third error.
     StormCrawler,
-    /// Norconex: 404 deletes, 304 keeps.
+    /// Norconex, where 404 deletes and 304 keeps.
     Norconex,
 }
 
-/// Whether the request carried `If-None-Match` or `If-Modified-Since`.
+/// The presence of `If-None-Match` or `If-Modified-Since` in the request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conditional {
-    /// It did: 304 is an answer that the client asked for.
+    /// Present: the client accepts a 304.
     Yes,
-    /// It did not.
+    /// Absent.
     No,
 }
 
-/// What is written to the wire.
+/// The response on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireResponse {
-    /// An answer with this status.
+    /// A response with this status.
     Status(u16),
-    /// No answer: the connection is closed, which that crawler takes for "try again later".
+    /// No response: the connection is closed, which the crawler takes for "try again later".
     Close,
 }
 
 impl Profile {
-    /// Every profile, in the order of the documentation.
+    /// All profiles, in the order of the documentation.
     pub const ALL: [Self; 10] = [
         Self::Generic,
         Self::StrictHttp,
@@ -64,7 +66,7 @@ impl Profile {
         Self::Norconex,
     ];
 
-    /// The name used in the configuration and on the command line.
+    /// The name in the configuration and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Generic => "generic",
@@ -80,27 +82,27 @@ impl Profile {
         }
     }
 
-    /// Reads the name used in the configuration.
+    /// Parses the name in the configuration.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|p| p.as_str() == word)
     }
 
-    /// The profile that fits a `User-Agent`, else generic.
+    /// Returns the profile that matches a `User-Agent`, else [`Generic`](Self::Generic).
     ///
-    /// Crawlee and browser crawlers send browser strings: they need the configuration to name their profile.
+    /// Crawlee and browser crawlers send browser strings, so the configuration must name their
+    /// profile.
     pub fn from_user_agent(agent: &[u8]) -> Self {
-        let fits = |word: &[u8]| {
-            agent
-                .windows(word.len())
-                .any(|w| w.eq_ignore_ascii_case(word))
-        };
         AGENTS
             .iter()
-            .find(|(word, _)| fits(word.as_bytes()))
+            .find(|(word, _)| {
+                agent
+                    .windows(word.len())
+                    .any(|part| part.eq_ignore_ascii_case(word.as_bytes()))
+            })
             .map_or(Self::Generic, |(_, profile)| *profile)
     }
 
-    /// The wire status of an intent.
+    /// Maps an intent to the response on the wire.
     pub fn wire_response(self, intent: Intent, conditional: Conditional) -> WireResponse {
         let row = self.row();
         match (intent, conditional) {
@@ -112,12 +114,13 @@ impl Profile {
         }
     }
 
-    /// Whether a refusal has no body: Heritrix would archive the text as the page.
+    /// Returns `true` if refusals have no body: Heritrix would archive the text as the page.
     pub fn omits_body(self) -> bool {
         self == Self::Heritrix
     }
 
-    /// For how long a request of such a crawler is held, where no rule says: its own time-out must not end first.
+    /// The longest time for which a request of such a crawler is held unless a rule says otherwise:
+    /// less than the crawler's own timeout.
     pub fn max_hold(self) -> Duration {
         let seconds = match self {
             Self::Scrapy => 60,
@@ -146,7 +149,7 @@ impl Profile {
     }
 }
 
-/// Parts of a `User-Agent`, compared without case, and the profile that each names.
+/// Case-insensitive substrings of a `User-Agent` and the profile that each implies.
 const AGENTS: [(&str, Profile); 9] = [
     ("scrapy", Profile::Scrapy),
     ("crawlee", Profile::Crawlee),

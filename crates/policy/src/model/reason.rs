@@ -1,111 +1,111 @@
-//! The closed table of reasons (decisions.md section 2): why a request was refused.
+//! The closed table of reasons for refusing a request.
 //!
-//! One row a reason; no other file knows a reason's status, header text, metric label or retry hint. The rows
-//! of parts that are not built yet are not here.
+//! Each reason is one row. No other file contains a reason's status, header text, metric label or
+//! retry hint.
 
 use super::crawl_status::CrawlStatus;
 use super::intent::Intent;
 
-/// Why a request was refused; the value of `Crawl-Reason` and of the `reason` label.
+/// The reason for refusing a request: the value of `Crawl-Reason` and of the label `reason`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// A rule of the policy decided.
+    /// A rule of the policy refused it.
     Rule,
-    /// No rule decided: the policy's `options.disposition` did.
+    /// No rule matched, and `options.disposition` refused it.
     Default,
-    /// The tunnel's verdict would depend on URLs that a tunnel hides.
+    /// The decision on a tunnel depends on parts of URLs that the tunnel hides.
     Undecided,
-    /// Deeper than the option `max_depth`.
+    /// The URL is deeper than the option `max_depth` allows.
     TooDeep,
-    /// The raw and the decoded path get different verdicts.
+    /// The policy decides differently on the raw and on the decoded path.
     AmbiguousUrl,
-    /// A pattern of URLs without end: the option `traps`.
+    /// The URL matches a pattern of the option `traps`.
     Trap,
-    /// The day's allowance is used up: the option `budget`.
+    /// The option `budget` is used up for today.
     Budget,
-    /// Asked for again too soon: the option `recrawl`.
+    /// The option `recrawl` does not allow another request yet.
     Premature,
-    /// The response is larger than the option `max_body`.
+    /// The response is larger than the option `max_body` allows.
     BodyTooLarge,
-    /// A page that says it is an error although its status does not: a filter with `as`.
+    /// The page reports an error although its status does not: a filter with `as`.
     SoftError,
-    /// The response names another canonical URL, and the option `noncanonical` rejects that.
+    /// The response names another canonical URL, which the option `noncanonical` rejects.
     Noncanonical,
-    /// The response asks not to be indexed, and the option `noindex` rejects that.
+    /// The response asks not to be indexed, which the option `noindex` rejects.
     Noindex,
-    /// The document is the one that the crawler has, and the option `unmodified` rejects that.
+    /// The document has not changed since the last fetch, which the option `unmodified` rejects.
     Unmodified,
-    /// Another URL of the host has the same document, and the option `duplicate` rejects that.
+    /// Another URL of the host has the same document, which the option `duplicate` rejects.
     Duplicate,
-    /// The host's robots.txt forbids it.
+    /// The host's robots.txt forbids the URL.
     RobotsTxt,
-    /// The host's robots.txt cannot be had.
+    /// The host's robots.txt is unavailable.
     RobotsUnreachable,
     /// The site denies a use that the option `robots.usage` declares.
     Usage,
-    /// The host's pace leaves no room within the time that the request may wait.
+    /// The host's rate limit would hold the request for longer than it may wait.
     RateLimited,
-    /// Too many requests wait.
+    /// Too many requests are waiting.
     QueueFull,
-    /// The origin rests: it has asked for it, or kept failing.
+    /// The host is in back-off: it asked for it, or failed repeatedly.
     HostBackoff,
-    /// An operator has stopped the host, the crawler or a rule that applies.
+    /// An operator stopped the host, the crawler or a rule that matches.
     Stopped,
-    /// Every address of the host is in a range that must not be dialled.
+    /// All addresses of the host are in prohibited ranges.
     IpProhibited,
-    /// The port is not one of `egress.ports`, or none that a tunnel may go to.
+    /// The port is not in `egress.ports`, or not allowed for tunnels.
     PortDenied,
-    /// TRACE, and CONNECT inside a tunnel.
+    /// The method is TRACE, or CONNECT inside a tunnel.
     MethodDenied,
-    /// An `Upgrade`, and the policy does not allow it.
+    /// The request has `Upgrade`, and the policy does not allow it.
     UpgradeDenied,
-    /// Neither `http` nor `https`.
+    /// The scheme is neither `http` nor `https`.
     SchemeDenied,
-    /// What is asked for inside a tunnel is not what the tunnel was opened to.
+    /// A request inside a tunnel names another host than the CONNECT did.
     HostMismatch,
-    /// The request target or body is over its limit.
+    /// The request target or body exceeds its limit.
     RequestTooLarge,
     /// The request head did not arrive in time.
     RequestTimeout,
-    /// The request cannot be understood in exactly one way.
+    /// The request is ambiguous or malformed.
     BadRequest,
-    /// The request head is over its limit.
+    /// The request head exceeds its limit.
     HeadersTooLarge,
-    /// The request came through this proxy before.
+    /// The request has already passed through this proxy.
     Loop,
-    /// The host's name does not resolve.
+    /// The host name does not resolve.
     UpstreamDns,
     /// No address of the host accepts a connection.
     UpstreamConnect,
-    /// The origin's certificate is not to be trusted, or TLS with it fails.
+    /// The origin's certificate is not trusted, or the TLS handshake fails.
     UpstreamTls,
-    /// The origin did not answer in time.
+    /// The origin did not respond in time.
     UpstreamTimeout,
-    /// The origin's answer is not HTTP.
+    /// The origin's response is not valid HTTP.
     UpstreamProtocol,
-    /// A panic; it ends this request only.
+    /// A panic, which ends this request only.
     InternalError,
-    /// The client has no name, and anonymous ones may not ask; or its credentials are wrong.
+    /// The client must authenticate, or its credentials are wrong.
     Unauthorized,
-    /// A connection limit of the proxy.
+    /// The proxy has reached a connection limit.
     Overloaded,
-    /// The proxy goes down, and the request would have had to wait.
+    /// The proxy is shutting down, and the request would have had to wait.
     ShuttingDown,
 }
 
-/// What a crawler may hope for; the value of `Crawl-Retry`.
+/// The prospects of a retry: the value of `Crawl-Retry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryHint {
-    /// The same request will always be refused.
+    /// A repeated request will always be refused.
     Never,
-    /// Later, perhaps after `Retry-After`.
+    /// A later request may succeed, perhaps after `Retry-After`.
     After,
-    /// Only once the policy has changed.
+    /// A request may succeed after a change of the policy.
     PolicyChange,
 }
 
 impl RetryHint {
-    /// The word of the header.
+    /// The value of `Crawl-Retry`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Never => "never",
@@ -115,38 +115,38 @@ impl RetryHint {
     }
 }
 
-/// Where a reason's wire status comes from.
+/// The source of a reason's HTTP status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusSource {
-    /// The crawler's profile turns this intent into a status.
+    /// The crawler's profile maps this intent to a status.
     Profile(Intent),
-    /// The reason has a status of its own, whatever the profile.
+    /// The reason has this status, regardless of the profile.
     Fixed(u16),
-    /// Gateway errors: 504 for a time-out, else 502.
+    /// A gateway error: 504 for a timeout, else 502.
     Gateway,
 }
 
-/// One row of the table.
+/// One row of the table of reasons.
 #[derive(Clone, Copy, Debug)]
 pub struct ReasonRow {
     /// The value of `Crawl-Reason` and of the metric label.
     pub name: &'static str,
-    /// The Norconex-style value of `Crawl-Status`.
+    /// The value of `Crawl-Status`, in Norconex's terms.
     pub crawl_status: CrawlStatus,
-    /// Where the status comes from.
+    /// The source of the HTTP status.
     pub status: StatusSource,
-    /// The error type in `Proxy-Status` (RFC 9209 section 2.3); for gateway errors the usual one.
+    /// The error type in `Proxy-Status` (RFC 9209 section 2.3); for gateway errors, the default.
     pub error: &'static str,
-    /// The retry hint.
+    /// The prospects of a retry.
     pub retry: RetryHint,
-    /// An OmniFind-style code, where one exists.
+    /// An OmniFind code, if there is one.
     pub code: Option<u16>,
     /// The `title` of the problem document (RFC 9457).
     pub title: &'static str,
 }
 
 impl Reason {
-    /// Every reason, in the order of the documentation.
+    /// All reasons, in the order of the documentation.
     pub const ALL: [Self; 41] = [
         Self::Rule,
         Self::Default,
@@ -191,7 +191,7 @@ impl Reason {
         Self::ShuttingDown,
     ];
 
-    /// The reason's place in [`Self::ALL`], for tables indexed by reason.
+    /// The position in [`Self::ALL`], for tables indexed by reason.
     pub fn index(self) -> usize {
         self as usize
     }
@@ -201,7 +201,7 @@ impl Reason {
         self.row().name
     }
 
-    /// What the refusal means to a crawler; errors of the request or the gateway have no intent.
+    /// Returns the intent of the refusal. Errors of the request or the gateway have none.
     pub fn intent(self) -> Option<Intent> {
         match (self.row().status, self.row().error) {
             (StatusSource::Profile(intent), _) => Some(intent),
@@ -213,7 +213,7 @@ impl Reason {
         }
     }
 
-    /// Everything that is known of the reason.
+    /// Returns the row of the table.
     #[allow(clippy::too_many_lines, reason = "one table, read as one")]
     pub fn row(self) -> &'static ReasonRow {
         match self {
@@ -229,32 +229,32 @@ impl Reason {
             },
             Self::Undecided => &ReasonRow {
                 name: "undecided",
-                title: "The policy cannot judge a tunnel to this host",
+                title: "The policy cannot decide a tunnel to this host",
                 ..FILTER
             },
             Self::TooDeep => &ReasonRow {
                 name: "too_deep",
                 crawl_status: CrawlStatus::TooDeep,
-                title: "URL deeper than the policy admits",
+                title: "URL deeper than the policy allows",
                 ..FILTER
             },
             Self::AmbiguousUrl => &ReasonRow {
                 name: "ambiguous_url",
                 retry: RetryHint::Never,
-                title: "URL that servers could read in two ways",
+                title: "URL that servers may interpret in two ways",
                 ..REQUEST
             },
             Self::Trap => &ReasonRow {
                 name: "trap",
                 crawl_status: CrawlStatus::Trap,
-                title: "URL of a pattern without end",
+                title: "URL of a crawler trap",
                 ..FILTER
             },
             Self::Budget => &ReasonRow {
                 name: "budget",
                 crawl_status: CrawlStatus::Budget,
                 retry: RetryHint::After,
-                title: "The day's allowance is used up",
+                title: "Daily budget used up",
                 ..FILTER
             },
             Self::Premature => &ReasonRow {
@@ -262,7 +262,7 @@ impl Reason {
                 crawl_status: CrawlStatus::Premature,
                 status: StatusSource::Profile(Intent::Keep),
                 retry: RetryHint::After,
-                title: "Asked for again too soon",
+                title: "Requested again too soon",
                 ..FILTER
             },
             Self::BodyTooLarge => &ReasonRow {
@@ -270,7 +270,7 @@ impl Reason {
                 crawl_status: CrawlStatus::Import,
                 error: "http_response_body_size",
                 retry: RetryHint::Never,
-                title: "Response larger than the policy admits",
+                title: "Response larger than the policy allows",
                 ..FILTER
             },
             Self::SoftError => &ReasonRow {
@@ -305,7 +305,7 @@ impl Reason {
             Self::Duplicate => &ReasonRow {
                 name: "duplicate",
                 crawl_status: CrawlStatus::Duplicate,
-                title: "Document that another URL has, too",
+                title: "Document already served by another URL",
                 ..FILTER
             },
             Self::RobotsTxt => &ReasonRow {
@@ -321,29 +321,29 @@ impl Reason {
                 status: StatusSource::Fixed(503),
                 retry: RetryHint::After,
                 code: Some(740),
-                title: "The host's robots.txt cannot be had",
+                title: "The host's robots.txt is unavailable",
                 ..FILTER
             },
             Self::Usage => &ReasonRow {
                 name: "usage",
                 crawl_status: CrawlStatus::Usage,
-                title: "Use that the site denies",
+                title: "Use denied by the site",
                 ..FILTER
             },
             Self::RateLimited => &ReasonRow {
                 name: "rate_limited",
-                title: "Host asked as often as is polite",
+                title: "Host's rate limit reached",
                 ..POLITENESS
             },
             Self::QueueFull => &ReasonRow {
                 name: "queue_full",
-                title: "Too many requests wait for their turn",
+                title: "Too many requests are waiting",
                 ..POLITENESS
             },
             Self::HostBackoff => &ReasonRow {
                 name: "host_backoff",
                 error: "destination_unavailable",
-                title: "Host at rest: it asked for it, or kept failing",
+                title: "Host in back-off after a request for it or repeated failures",
                 ..POLITENESS
             },
             Self::Stopped => &ReasonRow {
@@ -386,7 +386,7 @@ impl Reason {
                 name: "host_mismatch",
                 status: StatusSource::Fixed(421),
                 retry: RetryHint::Never,
-                title: "Host other than the tunnel's",
+                title: "Host differs from the tunnel's",
                 ..REQUEST
             },
             Self::RequestTooLarge => &ReasonRow {
@@ -416,7 +416,7 @@ impl Reason {
                 name: "loop",
                 status: StatusSource::Fixed(502),
                 error: "proxy_loop_detected",
-                title: "Request came through this proxy before",
+                title: "Request already passed through this proxy",
                 ..CLIENT
             },
             Self::UpstreamDns => &ReasonRow {
@@ -460,7 +460,7 @@ impl Reason {
                 error: "proxy_internal_error",
                 retry: RetryHint::Never,
                 code: None,
-                title: "Error inside the proxy",
+                title: "Internal error of the proxy",
             },
             Self::Unauthorized => &ReasonRow {
                 name: "unauthorized",
@@ -471,19 +471,19 @@ impl Reason {
             },
             Self::Overloaded => &ReasonRow {
                 name: "overloaded",
-                title: "Proxy at its limits",
+                title: "Proxy overloaded",
                 ..UNAVAILABLE
             },
             Self::ShuttingDown => &ReasonRow {
                 name: "shutting_down",
-                title: "Proxy about to stop",
+                title: "Proxy shutting down",
                 ..UNAVAILABLE
             },
         }
     }
 }
 
-/// What the rows of one group share; the names and titles are replaced in each row.
+/// The values that the rows of a group share. Each row sets its own name and title.
 const FILTER: ReasonRow = ReasonRow {
     name: "",
     crawl_status: CrawlStatus::Filter,

@@ -1,17 +1,18 @@
-//! Names that reach headers, labels and logs, checked once so that nothing has to be escaped later.
+//! Names that are used in headers, labels and logs, validated once so that they never need
+//! escaping.
 
 use std::fmt;
 use std::sync::Arc;
 
 /// The id of a rule: `[A-Za-z0-9_.-]+`, 1 to 128 bytes.
 ///
-/// The character set makes header injection and unbounded labels impossible by type. A rule without an id of
-/// its own gets its position, `rules.3.1`, which fits the same set.
+/// The character set rules out header injection. A rule without an explicit id gets its position,
+/// such as `rules.3.1`, which fits the same set.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleId(Box<str>);
 
 impl RuleId {
-    /// Checks the text; `None` if it is empty, too long or has another character.
+    /// Validates the text. Returns `None` if it is empty, too long or contains another character.
     pub fn new(text: &str) -> Option<Self> {
         let fits = !text.is_empty() && text.len() <= 128 && text.bytes().all(is_id_byte);
         fits.then(|| Self(text.into()))
@@ -38,12 +39,12 @@ fn is_id_byte(byte: u8) -> bool {
 pub struct Slug(Arc<str>);
 
 impl Slug {
-    /// Checks the text; `None` if it does not fit the form.
+    /// Validates the text. Returns `None` if it does not have the form.
     pub fn new(text: &str) -> Option<Self> {
-        let alphanumeric = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
-        let first = text.bytes().next().is_some_and(alphanumeric);
-        let fits = first && text.len() <= 64 && text.bytes().all(|b| alphanumeric(b) || b == b'-');
-        fits.then(|| Self(text.into()))
+        let valid = text.len() <= 64
+            && text.bytes().next().is_some_and(is_slug_start)
+            && text.bytes().all(|b| is_slug_start(b) || b == b'-');
+        valid.then(|| Self(text.into()))
     }
 
     /// The name as text.
@@ -51,10 +52,14 @@ impl Slug {
         &self.0
     }
 
-    /// The same, to be kept without a copy.
+    /// The name, shared.
     pub fn shared(&self) -> Arc<str> {
         Arc::clone(&self.0)
     }
+}
+
+fn is_slug_start(byte: u8) -> bool {
+    byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
 impl fmt::Display for Slug {

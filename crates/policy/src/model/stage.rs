@@ -1,34 +1,34 @@
-//! The stages of a request, in the order in which they happen (architecture.md, "The path of one request").
+//! The stages of a request, in order.
 
-/// Where in the path of a request something was decided; the `stage` of headers, logs and metrics.
+/// A stage in the path of a request: the value of `stage` in headers, logs and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Stage {
-    /// Which crawler is asking.
+    /// Identification of the crawler.
     Identify,
-    /// Is there one canonical target.
+    /// Validation of the request target.
     Target,
-    /// The policy at the request stage.
+    /// The policy, before the request is sent.
     Request,
-    /// What the ledger knows of the URL.
+    /// The ledger's knowledge of the URL.
     Ledger,
-    /// The resolved addresses.
+    /// Resolution of the host's addresses.
     Destination,
     /// The origin's robots.txt.
     Robots,
-    /// The wait for the host's pace.
+    /// The wait required by the host's pace.
     Pace,
-    /// A CONNECT, before its tunnel opens.
+    /// A CONNECT, before the tunnel opens.
     Connect,
     /// The exchange with the origin.
     Upstream,
-    /// The policy once the response head is known.
+    /// The policy, once the response head is known.
     Response,
-    /// The policy once the first bytes of the document are known.
+    /// The policy, once the beginning of the document is known.
     Document,
 }
 
 impl Stage {
-    /// Every stage, in order.
+    /// All stages, in order.
     pub const ALL: [Self; 11] = [
         Self::Identify,
         Self::Target,
@@ -43,7 +43,7 @@ impl Stage {
         Self::Document,
     ];
 
-    /// The word used in headers, logs, metrics and JSON.
+    /// The word in headers, logs, metrics and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Identify => "identify",

@@ -1,4 +1,4 @@
-//! Durations and sizes as people write them (policy.md section 5): `250ms`, `1.5s`, `10m`, `24h`, `7d`; `64KiB`.
+//! Durations and sizes in human-readable form: `250ms`, `1.5s`, `10m`, `24h`, `7d`; `64KiB`.
 
 use std::time::Duration;
 
@@ -16,16 +16,16 @@ const SIZES: [(&str, u64); 4] = [
     ("B", 1),
 ];
 
-/// Reads a duration: a number, fractions allowed, and one of `ms s m h d`. `None` if it is anything else.
+/// Parses a duration: a number, possibly with a fraction, and one of `ms s m h d`.
 pub fn parse_duration(text: &str) -> Option<Duration> {
-    // "ms" stands before "s" and "m" in the table so that it is not read as minutes.
+    // "ms" is listed before "s" and "m" so that it is not read as minutes.
     let (number, unit) = DURATIONS
         .iter()
         .find_map(|(u, f)| text.strip_suffix(u).map(|n| (n, *f)))?;
     Duration::try_from_secs_f64(parse_decimal(number)? * unit).ok()
 }
 
-/// Reads a size in bytes: a whole number and one of `B KiB MiB GiB`. `None` if it is anything else.
+/// Parses a size in bytes: a whole number and one of `B KiB MiB GiB`.
 pub fn parse_size(text: &str) -> Option<u64> {
     let (number, unit) = SIZES
         .iter()
@@ -33,7 +33,8 @@ pub fn parse_size(text: &str) -> Option<u64> {
     parse_whole(number)?.checked_mul(unit)
 }
 
-/// Writes a duration in the largest unit that leaves a whole number, else in milliseconds: `2s`, `1500ms`.
+/// Formats a duration in the largest unit that gives a whole number, else in milliseconds: `2s`,
+/// `1500ms`.
 pub fn format_duration(value: Duration) -> String {
     let ms = value.as_millis();
     let units = [
@@ -51,7 +52,7 @@ pub fn format_duration(value: Duration) -> String {
     }
 }
 
-/// Writes a size in the largest unit that leaves a whole number: `64KiB`, `1000B`.
+/// Formats a size in the largest unit that gives a whole number: `64KiB`, `1000B`.
 pub fn format_size(value: u64) -> String {
     let units = [("GiB", 1u64 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
     match units
@@ -63,7 +64,7 @@ pub fn format_size(value: u64) -> String {
     }
 }
 
-/// Digits with at most one point among them; no sign, no exponent, no `inf`.
+/// Parses digits with at most one decimal point; no sign, no exponent, no `inf`.
 fn parse_decimal(text: &str) -> Option<f64> {
     let plain = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
     let digit_first = text.bytes().next().is_some_and(|b| b.is_ascii_digit());

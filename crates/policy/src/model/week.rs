@@ -1,28 +1,24 @@
-//! The week as people write it: days, hours of a day, and how far a clock is from UTC. What holds at which time is not
-//! said here.
+//! Days of the week, hours of the day and offsets from UTC, as people write them.
 
 use std::time::Duration;
 
-/// The days, Monday first.
+/// The names of the days, Monday first.
 pub const DAY_NAMES: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
-/// Minutes of a day.
 const MINUTES_PER_DAY: u16 = 24 * 60;
 
-/// Some days of a week.
+/// A set of days of the week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DaySet(u8);
 
 impl DaySet {
-    /// Every day.
     pub const ALL: Self = Self(0x7f);
-    /// No day.
     pub const NONE: Self = Self(0);
 
-    /// These days and the one with this name; the same if there is no such day.
+    /// Adds the day with this name. Returns `self` unchanged if there is no such day.
     #[must_use]
     pub fn with_day(self, name: &str) -> Self {
-        let place = DAY_NAMES.iter().position(|day| *day == name);
-        Self(self.0 | place.map_or(0, |place| 1 << place))
+        let day = DAY_NAMES.iter().position(|day| *day == name);
+        Self(self.0 | day.map_or(0, |day| 1 << day))
     }
 
     fn contains(self, day: u8) -> bool {
@@ -30,7 +26,7 @@ impl DaySet {
     }
 }
 
-/// Hours of a day: from a minute on, up to another that is not of them. They may pass midnight: 22:00-06:00.
+/// A range of hours of the day; its end is exclusive. It may pass midnight: 22:00-06:00.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HourRange {
     from: u16,
@@ -44,23 +40,19 @@ impl HourRange {
         to: MINUTES_PER_DAY,
     };
 
-    /// Hours from one minute of the day to another. None if a minute is past the day's end, if nothing lies between
-    /// them, or if they begin at its end.
+    /// Creates a range from minutes of the day. Returns `None` if a minute is past the end of the
+    /// day, if the range is empty, or if it begins at the end of the day.
     pub fn new(from: u16, to: u16) -> Option<Self> {
         (from < MINUTES_PER_DAY && to <= MINUTES_PER_DAY && from != to).then_some(Self { from, to })
     }
 
-    /// Reads `22:00-06:00`; `24:00` is an end.
+    /// Parses `22:00-06:00`; `24:00` is allowed as the end.
     pub fn parse(text: &str) -> Option<Self> {
         let (from, to) = text.split_once('-')?;
-        let clock = |text: &str| {
-            text.split_once(':')
-                .and_then(|(hour, minute)| parse_minute_of_day(hour, minute))
-        };
-        Self::new(clock(from)?, clock(to)?)
+        Self::new(parse_clock_time(from)?, parse_clock_time(to)?)
     }
 
-    /// Whether a moment lies in the hours that begin on one of these days.
+    /// Returns `true` if a time is within the range that begins on one of `days`.
     pub fn contains(self, days: DaySet, at: WeekMinute) -> bool {
         let passes_midnight = self.to < self.from;
         let today = self.from <= at.minute && (at.minute < self.to || passes_midnight);
@@ -69,29 +61,33 @@ impl HourRange {
     }
 }
 
-/// The minute of the day for two digits each of an hour and a minute, up to 24:00.
+fn parse_clock_time(text: &str) -> Option<u16> {
+    let (hour, minute) = text.split_once(':')?;
+    parse_minute_of_day(hour, minute)
+}
+
+/// Returns the minute of the day for an hour and a minute of two digits each, up to 24:00.
 pub fn parse_minute_of_day(hour: &str, minute: &str) -> Option<u16> {
-    let number = |text: &str| {
-        let digits = text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit());
-        if digits {
-            text.parse::<u16>().ok()
-        } else {
-            None
-        }
-    };
-    let (hour, minute) = (number(hour)?, number(minute).filter(|minute| *minute < 60)?);
+    let hour = parse_two_digits(hour)?;
+    let minute = parse_two_digits(minute).filter(|minute| *minute < 60)?;
     Some(hour * 60 + minute).filter(|minute| *minute <= MINUTES_PER_DAY)
 }
 
-/// How far a clock is ahead of UTC, in minutes.
+fn parse_two_digits(text: &str) -> Option<u16> {
+    let valid = text.len() == 2 && text.bytes().all(|b| b.is_ascii_digit());
+    text.parse().ok().filter(|_| valid)
+}
+
+/// The offset of a clock from UTC, in minutes; positive east of Greenwich.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UtcOffset(i16);
 
 impl UtcOffset {
-    /// None.
+    /// No offset.
     pub const UTC: Self = Self(0);
 
-    /// Reads `UTC`, `+02:00` or `-05:30`: no more than 14 hours. Names of places need tables that change with laws.
+    /// Parses `UTC`, `+02:00` or `-05:30`, up to 14 hours. Names of time zones are not supported:
+    /// they need tables that change with laws.
     pub fn parse(text: &str) -> Option<Self> {
         if text == "UTC" {
             return Some(Self::UTC);
@@ -114,15 +110,13 @@ pub struct WeekMinute {
 }
 
 impl WeekMinute {
-    /// What a clock with this offset shows at a time, counted from 1970 in UTC.
+    /// Returns the minute of the week at a wall time, counted from 1970 in UTC, with this offset.
     pub fn from_wall_time(wall: Duration, offset: UtcOffset) -> Self {
         let minutes =
             i64::try_from(wall.as_secs() / 60).unwrap_or(i64::MAX / 2) + i64::from(offset.0);
-        let (days, minute) = (
-            minutes.div_euclid(MINUTES_PER_DAY.into()),
-            minutes.rem_euclid(MINUTES_PER_DAY.into()),
-        );
-        // 1970 began with a Thursday.
+        let days = minutes.div_euclid(MINUTES_PER_DAY.into());
+        let minute = minutes.rem_euclid(MINUTES_PER_DAY.into());
+        // 1970-01-01 was a Thursday.
         let day = (days + 3).rem_euclid(7);
         Self {
             day: u8::try_from(day).unwrap_or(0),
@@ -199,7 +193,7 @@ mod tests {
 
     #[test]
     fn moments_are_days_and_minutes_of_a_clock() {
-        // 2024-02-29, a Thursday, at 23:30 UTC; the next day is the first of March.
+        // 2024-02-29, a Thursday, at 23:30 UTC. The next day is March 1.
         let leap = Duration::from_secs(1_709_249_400);
         for (wall, offset, day, minute) in [
             (Duration::ZERO, "UTC", 3, 0),
@@ -220,10 +214,8 @@ mod tests {
 
     #[test]
     fn hours_that_pass_midnight_belong_to_the_day_on_which_they_begin() {
-        let (hours, saturday) = (
-            HourRange::parse("22:00-06:00").unwrap(),
-            DaySet::NONE.with_day("sat"),
-        );
+        let hours = HourRange::parse("22:00-06:00").unwrap();
+        let saturday = DaySet::NONE.with_day("sat");
         for (day, minute, holds) in [
             (5, 1_319, false),
             (5, 1_320, true),
@@ -241,7 +233,7 @@ mod tests {
                 "{day} {minute}"
             );
         }
-        // The week is round: Sunday's night ends on Monday.
+        // The week wraps around: Sunday's night ends on Monday.
         assert!(hours.contains(
             DaySet::NONE.with_day("sun"),
             WeekMinute { day: 0, minute: 0 }

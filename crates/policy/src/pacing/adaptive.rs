@@ -1,15 +1,15 @@
-//! `adaptive`: a delay that follows the origin's latency.
+//! `politeness.adaptive`: a delay proportional to the origin's latency.
 //!
-//! As Scrapy's AutoThrottle has it: only 200 may lower it, since an error is often answered fastest. A bad answer and a
-//! failure double it.
+//! As in Scrapy's AutoThrottle, only a 200 may lower the delay, since errors are often answered
+//! fastest. A bad answer or a failure doubles it.
 
 use std::time::Duration;
 
 use super::pace::MAX_WAIT;
 
-/// Which part of the difference a faster answer takes off: slowly.
+/// The weight of a sample below the average: the delay decreases slowly.
 const DOWN_WEIGHT: f32 = 1.0 / 8.0;
-/// Which part a slower one adds.
+/// The weight of a sample above the average.
 const UP_WEIGHT: f32 = 1.0 / 2.0;
 
 /// The option `politeness.adaptive`.
@@ -21,10 +21,12 @@ pub struct AdaptiveDelay {
 }
 
 impl AdaptiveDelay {
-    /// `factor` times the latency, at least `min`, at most `max`; a `max` below `min` counts as `min`.
+    /// Creates a delay of `factor` times the latency, between `min` and `max`. A `max` below `min`
+    /// counts as `min`.
     pub fn new(factor: f64, min: Duration, max: Duration) -> Self {
-        let (min, max) = (min.min(MAX_WAIT), max.min(MAX_WAIT));
-        // The first is for what is no number.
+        let min = min.min(MAX_WAIT);
+        let max = max.min(MAX_WAIT);
+        // `max` turns NaN into 0.
         let factor = (factor as f32).max(0.0).clamp(0.0, 1000.0);
         Self {
             factor,
@@ -33,61 +35,56 @@ impl AdaptiveDelay {
         }
     }
 
-    /// The least that it comes to.
+    /// The minimum delay.
     pub fn min_delay(&self) -> Duration {
         self.min
     }
 
-    /// The longest.
+    /// The maximum delay.
     pub fn max_delay(&self) -> Duration {
         self.max
     }
 
-    /// By what the latency is multiplied.
+    /// The factor of the latency.
     pub fn factor(&self) -> f32 {
         self.factor
     }
 }
 
-/// How long an origin takes to answer, on average over the last few; seconds.
+/// The moving average of an origin's response time, in seconds.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OriginLatency {
     average: f32,
-    /// The latencies between which the delay moves, by the policy that asked last; 0 while none has.
+    /// The latencies that correspond to the minimum and maximum delay of the last policy; 0 before
+    /// the first.
     min_latency: f32,
     max_latency: f32,
 }
 
 impl OriginLatency {
-    /// The delay that a policy wants now.
+    /// Returns the delay for a policy.
     pub fn delay(&mut self, adaptive: AdaptiveDelay) -> Duration {
         let AdaptiveDelay { factor, min, max } = adaptive;
-        let at = |delay: Duration| {
-            if factor > 0.0 {
-                delay.as_secs_f32() / factor
-            } else {
-                0.0
-            }
-        };
-        (self.min_latency, self.max_latency) = (at(min), at(max));
+        self.min_latency = latency_at(min, factor);
+        self.max_latency = latency_at(max, factor);
         Duration::try_from_secs_f32(self.average * factor)
             .unwrap_or(max)
             .clamp(min, max)
     }
 
-    /// Whether there is anything to remember.
+    /// Returns `true` if there was a sample.
     pub fn is_known(&self) -> bool {
         self.average > 0.0
     }
 
-    /// The average, once anything was answered or failed.
+    /// The average, if there was a sample.
     pub fn average(&self) -> Option<Duration> {
         Duration::try_from_secs_f32(self.average)
             .ok()
             .filter(|_| self.is_known())
     }
 
-    /// A 200 came, so long after its request.
+    /// Records a 200 and its response time.
     pub fn record_success(&mut self, took: Duration) {
         let took = took.as_secs_f32().min(self.max_latency);
         let part = if self.average < took {
@@ -95,21 +92,29 @@ impl OriginLatency {
         } else {
             DOWN_WEIGHT
         };
-        // The first one is all that is known.
+        // The first sample sets the average.
         let part = if self.is_known() { part } else { 1.0 };
         self.average += (took - self.average) * part;
     }
 
-    /// Another answer came: it may only raise.
+    /// Records another answer, which can only raise the average.
     pub fn record_other_answer(&mut self, took: Duration) {
         if self.average < took.as_secs_f32() {
             self.record_success(took);
         }
     }
 
-    /// A bad answer, or none: twice the delay.
+    /// Records a bad answer or a failure, which doubles the delay.
     pub fn record_failure(&mut self) {
         self.average = (self.average.max(self.min_latency) * 2.0).min(self.max_latency);
+    }
+}
+
+fn latency_at(delay: Duration, factor: f32) -> f32 {
+    if factor > 0.0 {
+        delay.as_secs_f32() / factor
+    } else {
+        0.0
     }
 }
 
@@ -134,7 +139,7 @@ mod tests {
         for (came, delay_ms) in [
             (Ok(1_000), 2_000),
             (Ok(2_000), 3_000),
-            // Lowered slowly, and by 200 alone.
+            // Lowered slowly, and by a 200 alone.
             (Ok(700), 2_800),
             (Other(1), 2_800),
             (Other(1_800), 3_200),
@@ -176,10 +181,8 @@ mod tests {
             (1_000.0, Duration::MAX, MS),
             (f64::NAN, MS, Duration::MAX),
         ] {
-            let (adaptive, mut latency) = (
-                AdaptiveDelay::new(factor, min, max),
-                OriginLatency::default(),
-            );
+            let adaptive = AdaptiveDelay::new(factor, min, max);
+            let mut latency = OriginLatency::default();
             for _ in 0..40 {
                 latency.delay(adaptive);
                 latency.record_success(Duration::MAX);

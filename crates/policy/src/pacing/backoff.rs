@@ -1,27 +1,28 @@
-//! Rest of an origin: it has asked for it by 429 or 503, or three answers in a row were bad. Nobody of any kind goes to
-//! it meanwhile.
+//! Back-off of a host that asked for it by 429 or 503, or whose last three answers were bad. No
+//! request of any kind goes to it meanwhile.
 //!
-//! With Retry-After it lasts as long as that says; without, 5 s, doubled each time. Behind it exactly one request goes,
-//! to see; if it is answered as it should be, requests go one at a time of each kind, and each good answer halves what
-//! is remembered, until nothing is. Who is under way, and which of them is that one, is not known here.
+//! With `Retry-After` it lasts for that time; otherwise for 5 s, doubled each time. Then exactly
+//! one request goes as a probe. If it succeeds, requests go one at a time of each kind, and each
+//! success halves the number of remembered rests, until it is zero. The caller tracks which
+//! requests are under way and which of them is the probe.
 
 use std::time::{Duration, Instant};
 
-/// The first rest of an origin that names no time; doubled with each that follows.
+/// The duration of the first rest without `Retry-After`; doubled with each that follows.
 const FIRST_REST: Duration = Duration::from_secs(5);
-/// The longest of those.
+/// The maximum duration of such a rest.
 const MAX_REST: Duration = Duration::from_secs(600);
-/// The longest that an origin can ask for.
+/// The maximum that `Retry-After` can set.
 pub const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
-/// After so long without a complaint all is forgotten.
+/// The time without a complaint after which the history is forgotten.
 const FORGET_AFTER: Duration = Duration::from_secs(600);
-/// So many bad answers and failures in a row bring a rest about.
+/// The number of consecutive bad answers and failures that start a rest.
 const FAILURES_BEFORE_REST: u8 = 3;
 
-/// The memory of an origin's complaints and failures.
+/// The history of an origin's complaints and failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Backoff {
-    /// When the last rest ends; later, when the last failure behind it was.
+    /// The end of the last rest, or the last failure after it.
     until: Option<Instant>,
     strikes: u8,
     consecutive_failures: u8,
@@ -30,34 +31,35 @@ pub struct Backoff {
     cause: BackoffCause,
 }
 
-/// Why an origin rests.
+/// The cause of a back-off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackoffCause {
-    /// It has asked for so long.
+    /// The origin sent `Retry-After`.
     RetryAfter,
-    /// It has complained and named no time.
+    /// The origin answered 429 or 503 without a time.
     Overload,
-    /// Answers were bad or failed.
+    /// Several answers in a row were bad or failed.
     #[default]
     Failed,
 }
 
 impl BackoffCause {
-    /// In words, for operators.
+    /// A description for operators.
     pub fn description(self) -> &'static str {
         match self {
-            Self::RetryAfter => "it has asked for so long (Retry-After)",
-            Self::Overload => "it answered 429 or 503",
-            Self::Failed => "errors in a row",
+            Self::RetryAfter => "the origin sent Retry-After",
+            Self::Overload => "the origin answered 429 or 503",
+            Self::Failed => "several errors in a row",
         }
     }
 }
 
-/// The time between two rests, by number: what was sent before a rest says nothing of the time behind it.
+/// The number of the period between two rests: an answer to a request from before a rest is no
+/// evidence about the time after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackoffEpoch(u32);
 
-/// Whether an answer was good since the last rest.
+/// `Proved` after a good answer since the last rest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RecoveryTrust {
     #[default]
@@ -65,23 +67,23 @@ enum RecoveryTrust {
     Unproved,
 }
 
-/// How requests may go.
+/// The restriction on requests to the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackoffPhase {
-    /// As their pace says.
+    /// No restriction beyond the pace.
     Free,
-    /// One of each kind at a time.
+    /// One request of each kind at a time.
     OneByOne,
-    /// One alone, to see.
+    /// A single request as a probe.
     Probe,
-    /// Not for so long.
+    /// No request for this time.
     Rest(Duration),
 }
 
 impl Backoff {
-    /// How requests may go now.
+    /// Returns the restriction at this time.
     pub fn phase(&self, now: Instant) -> BackoffPhase {
-        // Nearly always.
+        // The common case.
         if self.until.is_none() {
             return BackoffPhase::Free;
         }
@@ -97,66 +99,68 @@ impl Backoff {
         }
     }
 
-    /// The time for which nobody goes, if there is one.
+    /// The remaining time of the rest, if one is active.
     pub fn remaining(&self, now: Instant) -> Option<Duration> {
         self.until?
             .checked_duration_since(now)
             .filter(|left| !left.is_zero())
     }
 
-    /// Why it rests, or rested last.
+    /// The cause of the current or last rest.
     pub fn cause(&self) -> BackoffCause {
         self.cause
     }
 
-    /// Bad answers and failures in a row since the last rest or good answer.
+    /// The number of consecutive bad answers and failures since the last rest or good answer.
     pub fn consecutive_failures(&self) -> u8 {
         self.consecutive_failures
     }
 
-    /// Rests that are remembered; each good answer halves them.
+    /// The number of remembered rests, halved by each good answer.
     pub fn strikes(&self) -> u8 {
         self.strikes
     }
 
-    /// What a request that goes now has to show later.
+    /// The epoch to pass when the outcome of a request that goes now is recorded.
     pub fn epoch(&self) -> BackoffEpoch {
         self.epoch
     }
 
-    /// The origin has complained; `told` is what Retry-After says. Answers to what was sent before a rest began can only
-    /// lengthen it.
+    /// Records a complaint of the origin, with the value of `Retry-After`. If the request was sent before the current
+    /// rest began, it can only lengthen the rest.
     pub fn record_complaint(
         &mut self,
-        told: Option<Duration>,
-        era: BackoffEpoch,
+        retry_after: Option<Duration>,
+        epoch: BackoffEpoch,
         draw: f32,
         now: Instant,
     ) {
-        let told = told
-            .filter(|told| !told.is_zero())
-            .map(|told| told.min(MAX_RETRY_AFTER));
-        if era == self.epoch {
-            let cause = if told.is_some() {
+        let retry_after = retry_after
+            .filter(|time| !time.is_zero())
+            .map(|time| time.min(MAX_RETRY_AFTER));
+        if epoch == self.epoch {
+            let cause = if retry_after.is_some() {
                 BackoffCause::RetryAfter
             } else {
                 BackoffCause::Overload
             };
-            self.begin_rest(told, cause, draw, now);
-        } else if let Some(until) = told.and_then(|told| now.checked_add(told))
+            self.begin_rest(retry_after, cause, draw, now);
+        } else if let Some(until) = retry_after.and_then(|time| now.checked_add(time))
             && self.until < Some(until)
         {
-            (self.until, self.cause) = (Some(until), BackoffCause::RetryAfter);
+            self.until = Some(until);
+            self.cause = BackoffCause::RetryAfter;
         }
     }
 
-    /// The origin has failed, or answered that it has. `draw` is from 0 to 1.
-    pub fn record_failure(&mut self, era: BackoffEpoch, draw: f32, now: Instant) {
-        if era != self.epoch {
+    /// Records a failure or a bad answer. `draw` is a random number from 0 to 1.
+    pub fn record_failure(&mut self, epoch: BackoffEpoch, draw: f32, now: Instant) {
+        if epoch != self.epoch {
             return;
         }
         if self.is_idle(now) {
-            (self.consecutive_failures, self.strikes) = (0, 0);
+            self.consecutive_failures = 0;
+            self.strikes = 0;
         }
         let probed = self.trust == RecoveryTrust::Unproved && self.strikes > 0;
         self.consecutive_failures += 1;
@@ -167,9 +171,9 @@ impl Backoff {
         }
     }
 
-    /// The origin has answered as it should.
-    pub fn record_success(&mut self, era: BackoffEpoch, now: Instant) {
-        if era != self.epoch {
+    /// Records a good answer.
+    pub fn record_success(&mut self, epoch: BackoffEpoch, now: Instant) {
+        if epoch != self.epoch {
             return;
         }
         self.consecutive_failures = 0;
@@ -179,31 +183,37 @@ impl Backoff {
         }
     }
 
-    /// Whether forgetting it changes nothing.
+    /// Returns `true` if the history can be dropped without effect.
     pub fn is_idle(&self, now: Instant) -> bool {
-        let nothing = self.strikes == 0 && self.consecutive_failures == 0;
-        let since = |until: Instant| now.checked_duration_since(until);
-        self.until
-            .is_none_or(|until| since(until).is_some_and(|since| nothing || FORGET_AFTER <= since))
+        let Some(until) = self.until else {
+            return true;
+        };
+        let no_history = self.strikes == 0 && self.consecutive_failures == 0;
+        now.checked_duration_since(until)
+            .is_some_and(|since| no_history || FORGET_AFTER <= since)
     }
 
-    fn begin_rest(&mut self, told: Option<Duration>, cause: BackoffCause, draw: f32, now: Instant) {
+    fn begin_rest(
+        &mut self,
+        retry_after: Option<Duration>,
+        cause: BackoffCause,
+        draw: f32,
+        now: Instant,
+    ) {
         self.cause = cause;
         self.strikes = if self.is_idle(now) {
             1
         } else {
             self.strikes.saturating_add(1)
         };
-        let rest = told.unwrap_or_else(|| self.rest_duration(draw));
+        let rest = retry_after.unwrap_or_else(|| self.rest_duration(draw));
         self.until = self.until.max(now.checked_add(rest));
-        (self.consecutive_failures, self.trust, self.epoch) = (
-            0,
-            RecoveryTrust::Unproved,
-            BackoffEpoch(self.epoch.0.wrapping_add(1)),
-        );
+        self.consecutive_failures = 0;
+        self.trust = RecoveryTrust::Unproved;
+        self.epoch = BackoffEpoch(self.epoch.0.wrapping_add(1));
     }
 
-    /// The jitter keeps several proxies from coming back at once.
+    /// The jitter keeps several proxies from returning at the same time.
     fn rest_duration(&self, draw: f32) -> Duration {
         let doubled = FIRST_REST * (1 << u32::from(self.strikes.clamp(1, 8) - 1));
         doubled
@@ -219,12 +229,12 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A memory, and requests that are answered at once or late.
+    /// A history with requests that are answered at once or late.
     struct BackoffBench {
         backoff: Backoff,
         clock: Clock,
         hand: ManualClock,
-        /// What was sent before.
+        /// The epoch of an earlier request.
         late: BackoffEpoch,
     }
 
@@ -248,8 +258,8 @@ mod tests {
             self.backoff.phase(self.clock.now())
         }
 
-        /// `g` a good answer, `b` a bad one, `c` a complaint; capitals are of what was sent when `s` was said. A number
-        /// is seconds that pass.
+        /// Plays a script: `g` a good answer, `b` a bad one, `c` a complaint; capitals are for a
+        /// request that was sent at `s`. A number lets that many seconds pass.
         fn plays(&mut self, word: &str) {
             let now = self.clock.now();
             let era = if word.chars().all(char::is_uppercase) {
@@ -284,7 +294,7 @@ mod tests {
             ("b g b g b g b", BackoffPhase::Free),
             ("b b g b b", BackoffPhase::Free),
             ("b b 599 b", rest(5)),
-            // Ten minutes make no row.
+            // Failures ten minutes apart are not consecutive.
             ("b b 600 b", BackoffPhase::Free),
             ("c", rest(5)),
             ("c 5", BackoffPhase::Probe),
@@ -294,11 +304,11 @@ mod tests {
             ("c 5 b 10 b", rest(20)),
             ("c 5 b 10 g", ONE),
             ("c 5 b 10 g g", BackoffPhase::Free),
-            // Behind a good probe one failure is one of a row.
+            // After a good probe, one failure is the first of a series.
             ("c 5 b 10 g b", ONE),
             ("c 5 b 10 g b b b", rest(10)),
             ("c 5 b 10 g c", rest(10)),
-            // What was sent before the rest counts once, whatever it was and whenever it comes.
+            // Late answers to requests from before the rest count once.
             ("s c C C B B B", rest(5)),
             ("s c G", rest(5)),
             ("s c 5 G", BackoffPhase::Probe),
@@ -322,7 +332,7 @@ mod tests {
         let mut bench = BackoffBench::new();
         let before = bench.backoff.epoch();
         bench.complained(Some(10 * SECOND));
-        // Another that was under way asks for more, or for less.
+        // Another request under way asks for more, or for less.
         for (told, seconds) in [(Some(30), 30), (Some(20), 30), (Some(0), 30), (None, 30)] {
             let told = told.map(|told| told * SECOND);
             bench
@@ -349,7 +359,7 @@ mod tests {
             bench.hand.advance(seconds * SECOND);
             assert_eq!(bench.phase(), BackoffPhase::Probe);
         }
-        // Ten strikes are halved to none by four good answers.
+        // Four good answers halve ten strikes to none.
         for _ in 0..3 {
             bench.plays("g");
             assert_eq!(bench.phase(), ONE);
@@ -365,7 +375,7 @@ mod tests {
         bench.complained(Some(5 * SECOND));
         bench.hand.advance(5 * SECOND);
         assert_eq!(bench.phase(), BackoffPhase::Probe);
-        // While the probe is under way a late answer asks for more; the probe's cannot end that.
+        // A late answer extends the rest during the probe; the probe's success must not end it.
         bench
             .backoff
             .record_complaint(Some(60 * SECOND), before, 0.0, bench.clock.now());

@@ -1,26 +1,26 @@
-//! Whether a host seems to have banned this proxy: a burst of 403, or a challenge.
+//! Detection of hosts that have apparently banned this proxy: a burst of 403s, or a challenge.
 //!
-//! It is only told; the pace goes on as it was. Many a host forbids some of its pages, so that what counts is a burst
-//! behind good answers, or nothing but 403.
+//! Detection only reports; it does not change the pace. Many hosts forbid some of their pages, so
+//! only a burst after good answers counts, or 403s alone.
 
 use std::time::{Duration, Instant};
 
-/// So many 403 are a burst,
+/// The number of 403s that make a burst.
 const BURST_SIZE: usize = 5;
-/// if they are among so many answers,
+/// The number of answers among which they must be.
 const BURST_ANSWERS: u32 = 10;
-/// and came within this time. It is also how long a host is not named again.
+/// The time within which they must arrive, and the minimum time between two reports of a host.
 const BURST_WINDOW: Duration = Duration::from_secs(600);
 
-/// What is remembered of a host.
+/// The history of a host's refusals.
 #[derive(Debug, Default)]
 pub struct BanDetector {
     access: AccessHistory,
-    /// Rare: of hosts that forbid something.
+    /// Boxed because it exists only for the few hosts that forbid something.
     recent: Option<Box<ForbiddenHistory>>,
 }
 
-/// Whether the host has let us have an answer before.
+/// `Served` once the host has answered successfully.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum AccessHistory {
     #[default]
@@ -30,30 +30,30 @@ enum AccessHistory {
 
 #[derive(Debug, Default)]
 struct ForbiddenHistory {
-    /// The last 403, the oldest first: when, and as which of the answers.
+    /// The last 403s, oldest first: the time and the number of the answer.
     forbidden: [Option<(Instant, u32)>; BURST_SIZE],
     answers: u32,
     last_report: Option<Instant>,
 }
 
-/// Whether a ban is to be told.
+/// The result of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum BanSuspicion {
-    /// There is no sign, or it was told a short time ago.
+    /// No sign of a ban, or it was reported recently.
     None,
-    /// There is.
+    /// A ban that has to be reported.
     Ban,
 }
 
 impl BanDetector {
-    /// The host has let us have an answer.
+    /// Records a successful answer.
     pub fn record_success(&mut self) {
         self.access = AccessHistory::Served;
         self.record_answer();
     }
 
-    /// It failed, or asked for rest.
+    /// Records a failure or a complaint.
     pub fn record_answer(&mut self) {
         if let Some(recent) = &mut self.recent {
             recent.answers = recent.answers.saturating_add(1);
@@ -63,7 +63,7 @@ impl BanDetector {
         }
     }
 
-    /// 403.
+    /// Records a 403.
     pub fn record_forbidden(&mut self, now: Instant) -> BanSuspicion {
         let recent = self.recent.get_or_insert_default();
         if recent.record_forbidden(now, self.access) {
@@ -73,19 +73,19 @@ impl BanDetector {
         }
     }
 
-    /// Something before the origin has stopped us.
+    /// Records a challenge by a system in front of the origin.
     pub fn record_challenge(&mut self, now: Instant) -> BanSuspicion {
         self.recent.get_or_insert_default().report(now)
     }
 
-    /// Whether there is anything to remember for a while.
+    /// Returns `true` if there is a history that must not be dropped yet.
     pub fn has_history(&self) -> bool {
         self.recent.is_some()
     }
 }
 
 impl ForbiddenHistory {
-    /// Notes a 403; whether it makes a burst.
+    /// Records a 403. Returns `true` if it completes a burst.
     fn record_forbidden(&mut self, now: Instant, served: AccessHistory) -> bool {
         self.answers = self.answers.saturating_add(1);
         self.forbidden.rotate_left(1);
@@ -104,7 +104,7 @@ impl ForbiddenHistory {
     fn report(&mut self, now: Instant) -> BanSuspicion {
         if self
             .last_report
-            .is_some_and(|told| now.saturating_duration_since(told) < BURST_WINDOW)
+            .is_some_and(|reported| now.saturating_duration_since(reported) < BURST_WINDOW)
         {
             return BanSuspicion::None;
         }
@@ -130,7 +130,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// `+` a page, `-` 500, `x` 403, `c` a challenge, `m` ten minutes; how often a ban is told.
+    /// Returns the number of reported bans: `+` is a page, `-` 500, `x` 403, `c` a challenge, `m`
+    /// ten minutes.
     fn told(answers: &str) -> usize {
         let ((clock, hand), mut bans) = (Clock::manual(), BanDetector::default());
         let mut told = 0;
@@ -165,7 +166,7 @@ mod tests {
             ("xxxxx", 1),
             ("+x+x+x+x+x", 1),
             ("+x+x+x++x++x", 0),
-            // Without an answer before, some that are forbidden are nothing.
+            // Without a good answer before, only 403s in a row count.
             ("-x-x-x-x-x-x-x", 0),
             ("+xxxxmx", 0),
             ("+xxxxxxxxxx", 1),

@@ -1,78 +1,70 @@
-//! What was spent of a day's budget, and whether more may be (the option `budget`).
+//! The usage of a daily budget (the option `budget`).
 //!
-//! A day is one of UTC, counted from 1970. What is counted as one, a host, a domain, a crawler or a space, is not asked
-//! here.
+//! A day is counted from 1970 in UTC. The caller chooses what a budget is counted for: a host, a
+//! domain, a crawler or a space.
 
 use std::collections::BTreeSet;
 
-/// The most hosts that a budget can count.
+/// The maximum number of hosts that a budget can count.
 pub const MAX_HOSTS: u64 = 10_000;
 
-/// What a budget limits.
+/// A quantity that a budget limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetKind {
-    /// Requests.
     Urls,
     /// Requests for URLs that the ledger does not know.
     NewUrls,
-    /// Bytes of bodies, in both directions.
+    /// Bytes of request and response bodies.
     Bytes,
-    /// Different hosts.
+    /// Distinct hosts.
     Hosts,
 }
 
-/// The most of each in a day.
+/// The limits of a budget for one day.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BudgetLimits {
-    /// Requests.
     pub urls: Option<u64>,
-    /// Requests for URLs that the ledger does not know.
+    /// The number of requests for URLs that the ledger does not know.
     pub new_urls: Option<u64>,
-    /// Bytes.
     pub bytes: Option<u64>,
-    /// Hosts.
     pub hosts: Option<u64>,
 }
 
-/// A host as a number: 64 bits of a hash that sites cannot aim at.
+/// 64 bits of a keyed hash of a host, which sites cannot predict.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostHash(pub u64);
 
-/// Whether the ledger knows the URL.
+/// The ledger's knowledge of the URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UrlNovelty {
-    /// It does not.
+    /// The URL is not known.
     New,
-    /// It does.
+    /// The URL is known.
     Known,
 }
 
-/// A request, as far as budgets ask.
+/// The properties of a request that count towards a budget.
 #[derive(Clone, Copy, Debug)]
 pub struct BudgetRequest {
-    /// Whether the URL is new.
     pub novelty: UrlNovelty,
-    /// Its host.
     pub host: HostHash,
 }
 
-/// What was spent on one day.
+/// The usage on one day.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct BudgetUsage {
-    /// The day.
+    /// The day, counted from 1970.
     pub day: u64,
-    /// Requests.
     pub urls: u64,
-    /// Those for new URLs.
+    /// The number of requests for new URLs.
     pub new_urls: u64,
-    /// Bytes.
     pub bytes: u64,
-    /// The hosts that were asked: no more than the budget allows, and counted only if it has a limit for them.
+    /// The hosts, counted only if the budget limits them, and never more than it allows.
     pub hosts: BTreeSet<HostHash>,
 }
 
 impl BudgetUsage {
-    /// Nothing, on this day.
+    /// Creates the usage of a day without any requests.
     pub fn for_day(day: u64) -> Self {
         Self {
             day,
@@ -80,34 +72,35 @@ impl BudgetUsage {
         }
     }
 
-    /// Begins a new day, if it is one. A clock that was put back keeps the day that has begun.
+    /// Starts a new day if `day` is later. A clock that was set back does not change the day.
     pub fn roll_over_to(&mut self, day: u64) {
         if self.day < day {
             *self = Self::for_day(day);
         }
     }
 
-    /// What is used up for this request.
+    /// Returns the limit that leaves no room for this request, if there is one.
     pub fn exhausted_limit(
         &self,
         limits: BudgetLimits,
         request: BudgetRequest,
     ) -> Option<BudgetKind> {
-        let used = |spent: u64, limit: Option<u64>| limit.is_some_and(|limit| limit <= spent);
         let is_new = request.novelty == UrlNovelty::New;
-        let other_host = !self.hosts.contains(&request.host);
-        if used(self.urls, limits.urls) {
+        let is_new_host = !self.hosts.contains(&request.host);
+        if is_reached(self.urls, limits.urls) {
             Some(BudgetKind::Urls)
-        } else if is_new && used(self.new_urls, limits.new_urls) {
+        } else if is_new && is_reached(self.new_urls, limits.new_urls) {
             Some(BudgetKind::NewUrls)
-        } else if used(self.bytes, limits.bytes) {
+        } else if is_reached(self.bytes, limits.bytes) {
             Some(BudgetKind::Bytes)
+        } else if is_new_host && is_reached(self.hosts.len() as u64, limits.hosts) {
+            Some(BudgetKind::Hosts)
         } else {
-            (other_host && used(self.hosts.len() as u64, limits.hosts)).then_some(BudgetKind::Hosts)
+            None
         }
     }
 
-    /// Counts a request that goes.
+    /// Counts a request.
     pub fn record_request(&mut self, limits: BudgetLimits, request: BudgetRequest) {
         self.urls = self.urls.saturating_add(1);
         self.new_urls = self
@@ -117,6 +110,10 @@ impl BudgetUsage {
             self.hosts.insert(request.host);
         }
     }
+}
+
+fn is_reached(used: u64, limit: Option<u64>) -> bool {
+    limit.is_some_and(|limit| limit <= used)
 }
 
 #[cfg(test)]

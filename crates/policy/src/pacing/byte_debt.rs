@@ -1,31 +1,31 @@
-//! `bytes_per_second`: what the bodies of a key have cost is paid by whoever goes next.
+//! `bytes_per_second`: requests wait until the bodies of earlier ones are paid for by time.
 //!
-//! Not a throttle in the middle of a body: an answer comes as fast as it comes, and while it is not paid for nobody else
-//! goes. So a budget holds over time, and may be passed by the answers under way.
+//! Bodies are not throttled: a response is delivered at full speed, and the next request waits
+//! until it is paid for. So the limit applies on average, and responses under way may exceed it.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use super::pace::MAX_WAIT;
 
-/// What a key saves up while nothing goes, as time.
+/// The maximum credit of an idle key, as time.
 const MAX_CREDIT: Duration = Duration::from_secs(1);
 
-/// What a key owes, as the moment at which all is paid.
+/// The debt of a key, as the time at which it is paid.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ByteDebt {
     paid_at: Option<Instant>,
 }
 
 impl ByteDebt {
-    /// The time until all is paid; none if nothing is owed.
+    /// Returns the time until the debt is paid; `None` if there is none.
     pub fn remaining(&self, now: Instant) -> Option<Duration> {
         self.paid_at?
             .checked_duration_since(now)
             .filter(|left| !left.is_zero())
     }
 
-    /// Bodies of so many bytes have passed, of a budget of so many a second.
+    /// Charges `bytes` of bodies against a limit of `per_second` bytes a second.
     pub fn charge(&mut self, bytes: u64, per_second: NonZeroU64, now: Instant) {
         let saved = now.checked_sub(MAX_CREDIT).unwrap_or(now);
         let since = self.paid_at.map_or(saved, |paid| paid.max(saved));
@@ -34,14 +34,14 @@ impl ByteDebt {
             .or(self.paid_at);
     }
 
-    /// Whether forgetting it changes nothing.
+    /// Returns `true` if the state can be dropped without effect.
     pub fn is_idle(&self, now: Instant) -> bool {
         self.paid_at
             .is_none_or(|paid| MAX_CREDIT <= now.saturating_duration_since(paid))
     }
 }
 
-/// The time in which so many bytes may pass.
+/// Returns the time that the bytes take at this rate.
 fn transfer_time(bytes: u64, per_second: NonZeroU64) -> Duration {
     let ns = u128::from(bytes) * 1_000_000_000 / u128::from(per_second.get());
     Duration::from_nanos(u64::try_from(ns).unwrap_or(u64::MAX)).min(MAX_WAIT)
@@ -111,7 +111,7 @@ mod tests {
                 hand.advance(debt.remaining(clock.now()).unwrap_or_default());
                 assert_eq!(debt.remaining(clock.now()), None);
                 let bytes = rng.u64(0..4 * per_second);
-                // It takes its time, and is charged at its end.
+                // A response takes its time and is charged at its end.
                 hand.advance(Duration::from_millis(rng.u64(0..100)));
                 debt.charge(bytes, budget(per_second), clock.now());
                 ended.push((clock.now(), bytes));

@@ -1,45 +1,47 @@
-//! What went to one key in one kind, and whether the next may go: delay, rate and concurrency together.
+//! The limiter of one key and kind: delay, rate and concurrency together.
 //!
-//! A grant is a lease. It is *granted*, then *sent* when the last byte of the request's head is written, which is the
-//! moment that the delay counts from, and given up at the origin's last byte, or when its time is over.
+//! A grant is a lease. It is *granted*, then *sent* when the last byte of the request head is
+//! written, which is when the delay starts, and released at the origin's last byte, or when it
+//! expires.
 
 use std::time::{Duration, Instant};
 
 use smallvec::SmallVec;
 
-use super::pace::{HostPace, PaceDecision, PaceWait, RequestSpacing, ResendDecision, WaitCause};
+use super::pace::{HostPace, PaceDecision, PaceWait, RequestSpacing, ResendDecision};
 use super::token_bucket::{BucketCharge, TokenBucket};
 
-/// For how long a lease lasts from its grant, and again from the moment it is sent: a reader that takes its time with
-/// an answer must not starve the host's other requests.
+/// The lifetime of a lease from its grant, and again from the time it is sent: a client that reads
+/// a response slowly must not starve the host's other requests.
 pub const LEASE_TIMEOUT: Duration = Duration::from_secs(60);
-/// For how long a lane is remembered behind its last request at least: another rule may want a longer delay.
+/// The minimum time for which a limiter is kept after its last request: another rule may set a
+/// longer delay.
 const MIN_RETENTION: Duration = Duration::from_secs(60);
 
-/// The name of a lease within its lane.
+/// The id of a lease within its limiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseId(u64);
 
-/// What became of a lease.
+/// The use that a request made of its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeaseUse {
-    /// Nothing was tried: as if it had never been granted.
+    /// No attempt was made; the lease has no effect.
     Unused,
-    /// Something was: the delay counts from then.
+    /// An attempt was made; the delay starts at its time.
     Used,
 }
 
-/// The memory of a key in one kind.
+/// The state of a key for one kind of requests.
 #[derive(Debug, Default)]
 pub struct HostLimiter {
-    /// When the last head was sent.
+    /// The time at which the last request head was written.
     last_sent: Option<Instant>,
-    /// Chance, drawn when it was: the next one's delay.
+    /// The random number that jitter applies to the next delay.
     draw: f32,
     leases: SmallVec<[LimiterLease; 2]>,
     granted_count: u64,
     bucket: TokenBucket,
-    /// The longest delay that was asked for.
+    /// The longest delay that was in effect.
     longest_delay: Duration,
 }
 
@@ -49,7 +51,7 @@ struct LimiterLease {
     expires_at: Instant,
     progress: LeaseProgress,
     charge: BucketCharge,
-    /// What was asked for when it was granted.
+    /// The spacing at the time of the grant.
     spacing: RequestSpacing,
 }
 
@@ -60,29 +62,30 @@ enum LeaseProgress {
 }
 
 impl HostLimiter {
-    /// Asks to go.
+    /// Requests a lease.
     pub fn try_acquire(&mut self, pace: &HostPace, now: Instant) -> PaceDecision<LeaseId> {
         self.longest_delay = self.longest_delay.max(pace.jittered_delay(1.0));
-        if let Some(wait) = self
-            .wait_for_delay(pace, now)
-            .or_else(|| self.wait_for_slot(pace, now))
-        {
+        if let Some(wait) = self.due(pace, now) {
             return PaceDecision::Wait(wait);
         }
-        // Last, since it takes.
-        match pace.rate.map_or(Ok(BucketCharge::default()), |rate| {
-            self.bucket.take(rate, now)
-        }) {
-            Ok(taken) => PaceDecision::Go(self.grant(pace, taken, now)),
-            Err(time) => PaceDecision::Wait(PaceWait {
-                duration: time,
-                cause: WaitCause::Time,
-            }),
+        let has_unsent = self.leases.iter().any(LimiterLease::is_unsent);
+        if has_unsent || pace.max_leases() <= self.leases.len() {
+            self.forget_expired(now);
+        }
+        // The bucket comes last, since taking a token changes it.
+        let taken = match pace.rate {
+            Some(rate) => self.bucket.take(rate, now),
+            None => Ok(BucketCharge::default()),
+        };
+        match taken {
+            Ok(charge) => PaceDecision::Go(self.grant(pace, charge, now)),
+            Err(time) => PaceDecision::Wait(PaceWait::time(time)),
         }
     }
 
-    /// The head of the request is written; `draw`, from 0 to 1, is what jitter does with the next one's delay. It may
-    /// be sent again, on another connection.
+    /// Records that the request head was written. `draw` is a random number from 0 to 1 for the
+    /// jitter of the next delay. May be called again if the request is resent on another
+    /// connection.
     pub fn record_sent(&mut self, id: LeaseId, draw: f32, now: Instant) {
         self.update_last_sent(now);
         self.draw = draw;
@@ -92,26 +95,24 @@ impl HostLimiter {
         }
     }
 
-    /// A request that was sent has to be sent once more, on another connection: at the pace of a new one, in the slot that
-    /// it has.
+    /// Requests to resend a request on another connection. It keeps its slot and waits like a new request otherwise.
     pub fn try_resend(&mut self, id: LeaseId, now: Instant) -> ResendDecision {
-        let is_unsent = |lease: &LimiterLease| {
-            lease.progress == LeaseProgress::Granted && now < lease.expires_at
-        };
         let other_unsent = self
             .leases
             .iter()
-            .any(|lease| lease.id != id && is_unsent(lease));
+            .any(|lease| lease.id != id && lease.is_unsent() && lease.is_active(now));
         let Some(lease) = self.leases.iter_mut().find(|lease| lease.id == id) else {
             return ResendDecision::Never;
         };
         let spacing = lease.spacing;
         if !spacing.delay.is_zero() {
-            // When that one is sent is not known; nor is it held up, since this one stays as it was.
+            // The other request's time of sending is not known yet. It is not held up, since this
+            // lease stays as it is.
             if other_unsent {
                 return ResendDecision::After(spacing.delay);
             }
-            (lease.progress, lease.expires_at) = (LeaseProgress::Granted, now + LEASE_TIMEOUT);
+            lease.progress = LeaseProgress::Granted;
+            lease.expires_at = now + LEASE_TIMEOUT;
             if let Some(time) = time_left(self.last_sent, spacing.jittered_delay(self.draw), now) {
                 return ResendDecision::After(time);
             }
@@ -122,7 +123,8 @@ impl HostLimiter {
         }
     }
 
-    /// The origin's last byte is here, or there will be none. One that has expired is forgotten already.
+    /// Releases a lease, after the origin's last byte or a failure. An expired lease may be gone
+    /// already.
     pub fn release(&mut self, id: LeaseId, used: LeaseUse, now: Instant) {
         let Some(place) = self.leases.iter().position(|lease| lease.id == id) else {
             return;
@@ -135,7 +137,8 @@ impl HostLimiter {
         }
     }
 
-    /// When a lease's head was written, if it was and the lease has not expired.
+    /// The time at which the lease's request head was written, if it was and the lease has not
+    /// expired.
     pub fn sent_at(&self, id: LeaseId) -> Option<Instant> {
         let lease = self.leases.iter().find(|lease| lease.id == id)?;
         if lease.progress == LeaseProgress::Sent {
@@ -145,52 +148,52 @@ impl HostLimiter {
         }
     }
 
-    /// When the last head was sent, if any was.
+    /// The time at which the last request head was written, if any was.
     pub fn last_sent(&self) -> Option<Instant> {
         self.last_sent
     }
 
-    /// What a request of this pace would have to wait for now; none if it could go. Nothing is changed by it.
+    /// Returns the wait that [`try_acquire`](Self::try_acquire) would report, without a change; `None` if a request
+    /// could go now.
     pub fn peek(&self, pace: &HostPace, now: Instant) -> Option<PaceWait> {
-        let slots = |expires: Instant| PaceWait {
-            duration: expires.saturating_duration_since(now),
-            cause: WaitCause::Slots,
-        };
-        let lives = |lease: &&LimiterLease| now < lease.expires_at;
-        let living = || self.leases.iter().filter(lives);
-        if !pace.delay.is_zero() {
-            let unsent = |lease: &&LimiterLease| lease.progress == LeaseProgress::Granted;
-            if let Some(expires) = living().filter(unsent).map(|lease| lease.expires_at).max() {
-                return Some(slots(expires));
-            }
-            // One that was never sent counts as sent when it expired.
-            let expired = self
-                .leases
-                .iter()
-                .filter(|lease| !lives(lease) && unsent(lease));
-            let last = self
-                .last_sent
-                .max(expired.map(|lease| lease.expires_at).max());
-            if let Some(time) = time_left(last, pace.jittered_delay(self.draw), now) {
-                return Some(PaceWait {
-                    duration: time,
-                    cause: WaitCause::Time,
-                });
-            }
-        }
-        let most = usize::try_from(pace.concurrency.max(1)).unwrap_or(usize::MAX);
-        if most <= living().count() {
-            return living().map(|lease| lease.expires_at).min().map(slots);
+        if let Some(wait) = self.due(pace, now) {
+            return Some(wait);
         }
         let mut bucket = self.bucket;
-        let time = bucket.take(pace.rate?, now).err()?;
-        Some(PaceWait {
-            duration: time,
-            cause: WaitCause::Time,
-        })
+        bucket.take(pace.rate?, now).err().map(PaceWait::time)
     }
 
-    /// The time that a lease has left.
+    /// Returns the wait for the delay or for a slot, if there is one.
+    fn due(&self, pace: &HostPace, now: Instant) -> Option<PaceWait> {
+        if !pace.delay.is_zero()
+            && let Some(wait) = self.wait_for_delay(pace, now)
+        {
+            return Some(wait);
+        }
+        if self.leases.len() < pace.max_leases() {
+            return None;
+        }
+        let active = self.leases.iter().filter(|lease| lease.is_active(now));
+        let expires = active.clone().map(|lease| lease.expires_at).min()?;
+        (pace.max_leases() <= active.count())
+            .then(|| PaceWait::slot(expires.saturating_duration_since(now)))
+    }
+
+    /// Between a grant and its sending the start of the delay is unknown, so no other request goes.
+    fn wait_for_delay(&self, pace: &HostPace, now: Instant) -> Option<PaceWait> {
+        let mut last_sent = self.last_sent;
+        let unsent = self.leases.iter().filter(|lease| lease.is_unsent());
+        if let Some(expires) = unsent.map(|lease| lease.expires_at).max() {
+            if now < expires {
+                return Some(PaceWait::slot(expires - now));
+            }
+            // A lease that was never used counts as sent when it expired.
+            last_sent = last_sent.max(Some(expires));
+        }
+        time_left(last_sent, pace.jittered_delay(self.draw), now).map(PaceWait::time)
+    }
+
+    /// The remaining lifetime of a lease.
     pub fn remaining(&self, id: LeaseId, now: Instant) -> Option<Duration> {
         let lease = self.leases.iter().find(|lease| lease.id == id)?;
         lease
@@ -199,71 +202,27 @@ impl HostLimiter {
             .filter(|left| !left.is_zero())
     }
 
-    /// Requests under way.
+    /// The number of requests under way.
     pub fn active_leases(&self, now: Instant) -> usize {
         self.leases
             .iter()
-            .filter(|lease| now < lease.expires_at)
+            .filter(|lease| lease.is_active(now))
             .count()
     }
 
-    /// Whether forgetting it changes nothing.
+    /// Returns `true` if the state can be dropped without effect.
     pub fn is_idle(&self, now: Instant) -> bool {
-        let remembered = MIN_RETENTION.max(self.longest_delay);
+        let retention = MIN_RETENTION.max(self.longest_delay);
         let rested = self
             .last_sent
-            .is_none_or(|last| remembered <= now.saturating_duration_since(last));
+            .is_none_or(|last| retention <= now.saturating_duration_since(last));
         rested && self.active_leases(now) == 0 && self.bucket.is_full(now)
     }
 
-    /// Between a grant and its sending nobody knows when the delay will begin, so nobody else goes.
-    fn wait_for_delay(&mut self, pace: &HostPace, now: Instant) -> Option<PaceWait> {
-        if pace.delay.is_zero() {
-            return None;
-        }
-        let unsent = |lease: &&LimiterLease| lease.progress == LeaseProgress::Granted;
-        if let Some(expires) = self
-            .leases
-            .iter()
-            .filter(unsent)
-            .map(|lease| lease.expires_at)
-            .max()
-        {
-            if now < expires {
-                return Some(PaceWait {
-                    duration: expires - now,
-                    cause: WaitCause::Slots,
-                });
-            }
-            self.forget_expired(now);
-        }
-        let time = time_left(self.last_sent, pace.jittered_delay(self.draw), now)?;
-        Some(PaceWait {
-            duration: time,
-            cause: WaitCause::Time,
-        })
-    }
-
-    fn wait_for_slot(&mut self, pace: &HostPace, now: Instant) -> Option<PaceWait> {
-        let most = usize::try_from(pace.concurrency.max(1)).unwrap_or(usize::MAX);
-        if self.leases.len() < most {
-            return None;
-        }
-        self.forget_expired(now);
-        if self.leases.len() < most {
-            return None;
-        }
-        let expires = self.leases.iter().map(|lease| lease.expires_at).min()?;
-        Some(PaceWait {
-            duration: expires.saturating_duration_since(now),
-            cause: WaitCause::Slots,
-        })
-    }
-
-    fn grant(&mut self, pace: &HostPace, taken: BucketCharge, now: Instant) -> LeaseId {
+    fn grant(&mut self, pace: &HostPace, charge: BucketCharge, now: Instant) -> LeaseId {
         self.granted_count += 1;
         let id = LeaseId(self.granted_count);
-        // Without a delay nobody asks when it is sent.
+        // Without a delay, the time of sending does not matter.
         let progress = if pace.delay.is_zero() {
             LeaseProgress::Sent
         } else {
@@ -272,13 +231,12 @@ impl HostLimiter {
         if progress == LeaseProgress::Sent {
             self.update_last_sent(now);
         }
-        let spacing = pace.spacing();
         self.leases.push(LimiterLease {
             id,
             expires_at: now + LEASE_TIMEOUT,
             progress,
-            charge: taken,
-            spacing,
+            charge,
+            spacing: pace.spacing(),
         });
         id
     }
@@ -286,11 +244,10 @@ impl HostLimiter {
     fn forget_expired(&mut self, now: Instant) {
         let mut last = self.last_sent;
         self.leases.retain(|lease| {
-            let lives = now < lease.expires_at;
-            if !lives && lease.progress == LeaseProgress::Granted {
+            if lease.is_unsent() && !lease.is_active(now) {
                 last = last.max(Some(lease.expires_at));
             }
-            lives
+            lease.is_active(now)
         });
         self.last_sent = last;
     }
@@ -300,7 +257,17 @@ impl HostLimiter {
     }
 }
 
-/// What is left of a gap behind the last head that was sent.
+impl LimiterLease {
+    fn is_active(&self, now: Instant) -> bool {
+        now < self.expires_at
+    }
+
+    fn is_unsent(&self) -> bool {
+        self.progress == LeaseProgress::Granted
+    }
+}
+
+/// Returns the rest of a gap that started at `last`.
 fn time_left(last: Option<Instant>, gap: Duration, now: Instant) -> Option<Duration> {
     gap.checked_sub(now.saturating_duration_since(last?))
         .filter(|time| !time.is_zero())
@@ -310,7 +277,7 @@ fn time_left(last: Option<Instant>, gap: Duration, now: Instant) -> Option<Durat
 mod tests {
     use super::*;
     use crate::clock::{Clock, ManualClock};
-    use crate::pacing::pace::RateLimit;
+    use crate::pacing::pace::{RateLimit, WaitCause};
 
     const SECOND: Duration = Duration::from_secs(1);
     const POLITE: HostPace = HostPace {
@@ -332,7 +299,7 @@ mod tests {
         }
     }
 
-    /// What is told is what could be seen before.
+    /// Acquires in vain, after `peek` has reported the same wait.
     fn wait(lane: &mut HostLimiter, pace: &HostPace, now: Instant) -> (Duration, WaitCause) {
         let seen = lane.peek(pace, now);
         match lane.try_acquire(pace, now) {

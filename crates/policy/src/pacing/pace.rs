@@ -1,32 +1,32 @@
-//! What a policy wants of a key: the option `politeness`, as numbers.
+//! The pace of a host: the values of the option `politeness`.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::time::Duration;
 
 use super::adaptive::AdaptiveDelay;
 
-/// No wait is longer than this: a longer one would overflow clocks.
+/// The maximum wait; a longer one would overflow clocks.
 pub const MAX_WAIT: Duration = Duration::from_secs(366 * 86_400);
 
-/// How a key may be asked. All of it must hold together.
+/// Limits on the requests to a key. All of them apply together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct HostPace {
-    /// The least time between the moments at which the last head bytes of two requests are written.
+    /// The minimum time between the last head bytes of two requests.
     pub delay: Duration,
-    /// By what the delay is multiplied.
+    /// Random factors for the delay.
     pub jitter: Jitter,
-    /// So many in so long.
+    /// The maximum number of requests in a period.
     pub rate: Option<RateLimit>,
-    /// Requests under way at once, each until the origin's last byte.
+    /// The maximum number of concurrent requests, each until the origin's last byte.
     pub concurrency: u32,
-    /// A delay that follows the origin's latency, if that is longer.
+    /// A delay that follows the origin's latency, in effect if it is longer than `delay`.
     pub adaptive: Option<AdaptiveDelay>,
-    /// Bytes of bodies in a second, on average.
+    /// The average bytes of bodies per second.
     pub bytes_per_second: Option<NonZeroU64>,
 }
 
 impl HostPace {
-    /// No limit that could ever hold a request.
+    /// No limits.
     pub const UNLIMITED: Self = Self {
         delay: Duration::ZERO,
         jitter: Jitter::NONE,
@@ -36,12 +36,12 @@ impl HostPace {
         bytes_per_second: None,
     };
 
-    /// The delay with chance at work: `draw` is from 0 to 1.
+    /// Returns the delay with jitter; `draw` is a random number from 0 to 1.
     pub fn jittered_delay(&self, draw: f32) -> Duration {
         self.spacing().jittered_delay(draw)
     }
 
-    /// What of it concerns a request that goes anew in the slot that it has.
+    /// The part that applies to a request that is resent in its slot.
     pub fn spacing(&self) -> RequestSpacing {
         RequestSpacing {
             delay: self.delay,
@@ -49,7 +49,8 @@ impl HostPace {
         }
     }
 
-    /// The time between two requests that this pace comes to: what each request ahead in the queue costs.
+    /// The average time between two requests at this pace, and thus the cost of each request ahead
+    /// in the queue.
     pub fn interval(&self) -> Duration {
         let by_rate = self.rate.map_or(Duration::ZERO, |rate| rate.interval());
         let by_latency = self
@@ -58,12 +59,12 @@ impl HostPace {
         self.jittered_delay(0.5).max(by_rate).max(by_latency)
     }
 
-    /// Whether any moment of sending counts.
+    /// Returns `true` if requests are spaced by the time at which they are sent.
     pub fn has_delay(&self) -> bool {
         !self.delay.is_zero() || self.adaptive.is_some()
     }
 
-    /// The same pace with a delay of at least this: a robots.txt may only lengthen it.
+    /// Returns the pace with a delay of at least this: robots.txt can only lengthen it.
     #[must_use]
     pub fn with_min_delay(self, delay: Option<Duration>) -> Self {
         Self {
@@ -71,25 +72,31 @@ impl HostPace {
             ..self
         }
     }
+
+    /// The concurrency, at least 1.
+    pub(crate) fn max_leases(&self) -> usize {
+        usize::try_from(self.concurrency.max(1)).unwrap_or(usize::MAX)
+    }
 }
 
-/// The time between two requests.
+/// The time between two requests of a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RequestSpacing {
-    /// The least.
+    /// The minimum, before jitter.
     pub delay: Duration,
-    /// By what it is multiplied.
+    /// Random factors for the delay.
     pub jitter: Jitter,
 }
 
 impl RequestSpacing {
-    /// The delay with chance at work: `draw` is from 0 to 1.
+    /// Returns the delay with jitter; `draw` is a random number from 0 to 1.
     pub fn jittered_delay(&self, draw: f32) -> Duration {
         self.jitter.apply(self.delay, draw)
     }
 }
 
-/// Factors from and to, drawn evenly for each request. Never below 1: a delay is a floor.
+/// A range of factors from which one is drawn uniformly for each request. Never below 1: a delay is
+/// a minimum.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Jitter {
     from: f32,
@@ -97,10 +104,10 @@ pub struct Jitter {
 }
 
 impl Jitter {
-    /// Every delay as it is.
+    /// No jitter.
     pub const NONE: Self = Self { from: 1.0, to: 1.0 };
 
-    /// Factors in this range; what is below 1 counts as 1.
+    /// Creates a range of factors. Values below 1 count as 1.
     pub fn new(from: f64, to: f64) -> Self {
         let from = (from as f32).clamp(1.0, 1000.0);
         Self {
@@ -109,7 +116,7 @@ impl Jitter {
         }
     }
 
-    /// The least and the greatest factor.
+    /// The smallest and the largest factor.
     pub fn range(self) -> (f32, f32) {
         (self.from, self.to)
     }
@@ -126,7 +133,7 @@ impl Jitter {
     }
 }
 
-/// So many requests in so long, and how many at once if none went before.
+/// A rate of requests, with a burst.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
     interval: Duration,
@@ -134,74 +141,91 @@ pub struct RateLimit {
 }
 
 impl RateLimit {
-    /// `count` in `per`, of which `burst` may come at once; 0 counts as 1 in all three.
+    /// Allows `count` requests in `per`, of which `burst` may come at once. 0 counts as 1 in all
+    /// three.
     pub fn new(count: u32, per: Duration, burst: u32) -> Self {
         let interval = (per / count.max(1)).clamp(Duration::from_nanos(1), MAX_WAIT);
-        // The time in which a bucket fills must fit a clock, too.
+        // The time to fill the bucket must fit a clock, too.
         let most = u32::try_from(MAX_WAIT.as_nanos() / interval.as_nanos()).unwrap_or(u32::MAX);
         let burst = NonZeroU32::new(burst.min(most)).unwrap_or(NonZeroU32::MIN);
         Self { interval, burst }
     }
 
-    /// The time in which one more may go.
+    /// The time in which one more request is allowed.
     pub fn interval(self) -> Duration {
         self.interval
     }
 
-    /// How many may go at once.
+    /// The number of requests allowed at once.
     pub fn burst(self) -> NonZeroU32 {
         self.burst
     }
 }
 
-/// Whether a request is a page or belongs to one: they are paced apart, or no page would ever be complete.
+/// The kind of a request. Pages and their resources are paced separately, or no page would ever
+/// load completely.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum RequestKind {
     /// A page.
     Navigation,
-    /// What a browser loads for one.
+    /// A resource that a browser loads for a page.
     Embed,
 }
 
-/// What a request that wants to go is told.
+/// The answer to a request for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaceDecision<G> {
-    /// Go, by this grant.
+    /// The request may go, with this lease.
     Go(G),
-    /// Not yet.
+    /// The request has to wait.
     Wait(PaceWait),
 }
 
-/// What a request is told that has to be sent once more.
+/// The answer to a request to resend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResendDecision {
-    /// Now.
     Now,
-    /// It is to ask again after this time; nobody else of its kind goes meanwhile.
+    /// The request may be made again after this time. No other request of its kind goes meanwhile.
     After(Duration),
-    /// It is not to be sent: it has lost its slot, or the host has rested since it got that.
+    /// The request must not be resent: it has lost its slot, or the host entered back-off since.
     Never,
 }
 
-/// Why not yet, and for how long.
+/// A wait and its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PaceWait {
-    /// Ask again after this time, or when something is released.
+    /// The time to wait, unless a lease is released earlier.
     pub duration: Duration,
-    /// What holds the request.
+    /// The cause of the wait.
     pub cause: WaitCause,
 }
 
-/// What holds a request.
+impl PaceWait {
+    pub(crate) fn time(duration: Duration) -> Self {
+        Self {
+            duration,
+            cause: WaitCause::Time,
+        }
+    }
+
+    pub(crate) fn slot(duration: Duration) -> Self {
+        Self {
+            duration,
+            cause: WaitCause::Slots,
+        }
+    }
+}
+
+/// The cause of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WaitCause {
-    /// The time since the last one.
+    /// The time since the last request.
     Time,
-    /// Those under way.
+    /// Requests under way.
     Slots,
-    /// The origin rests.
+    /// The host's back-off.
     Backoff,
-    /// It has rested, and one request is under way to see whether that was enough.
+    /// A probe after the host's back-off, which is under way.
     Probe,
 }
 

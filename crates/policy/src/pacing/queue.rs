@@ -1,9 +1,9 @@
-//! Who goes first among those that wait for one key (policy.md section 5): by class, then by crawler, then by arrival.
+//! The order of requests that wait for one key: by class, then by crawler, then by arrival.
 //!
-//! The classes and their weights are those of CloudView's crawler. A [`WaitQueue`] holds who waits and says who is the best of
-//! them; by [`WaitOrder::Weighted`] the classes share the grants by their weights, by [`WaitOrder::Strict`] (WebCopy's high and
-//! low) the highest goes first and who waits rises. What wakes the waiters, and how many there may be, is not here; the
-//! time is an argument.
+//! The classes and their weights are those of CloudView's crawler. With [`WaitOrder::Weighted`] the
+//! classes share the grants by their weights; with [`WaitOrder::Strict`] (WebCopy's high and low)
+//! the highest class goes first, and waiting requests are promoted over time. The caller wakes the
+//! waiters and limits their number; the time is an argument.
 
 mod class_shares;
 mod crawler_turns;
@@ -15,28 +15,28 @@ use std::time::{Duration, Instant};
 pub use priority::Priority;
 pub use wait_queue::WaitQueue;
 
-/// By [`WaitOrder::Strict`] a waiter rises by one class each time it has waited for so long.
+/// The time after which a waiting request is promoted by one class with [`WaitOrder::Strict`].
 pub const PROMOTION_INTERVAL: Duration = Duration::from_secs(30);
 
-/// What a waiting request is to its crawler, the highest first (CloudView, "How Priorities Work").
+/// The class of a waiting request, the highest first (CloudView, "How Priorities Work").
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PriorityClass {
-    /// A root that a user has submitted.
+    /// A seed that a user submitted.
     User,
-    /// The target of a redirection.
+    /// The target of a redirect.
     Redir,
-    /// A document that is indexed and whose links are not followed.
+    /// A document that is indexed without following its links.
     Index,
     /// A document that is indexed and whose links are followed.
     IndexFollow,
-    /// A document that is fetched for its links, if for anything.
+    /// A document that is fetched for its links only.
     Follow,
-    /// A document that is known and fetched again.
+    /// A known document that is fetched again.
     Refresh,
 }
 
 impl PriorityClass {
-    /// Every class, the highest first.
+    /// All classes, the highest first.
     pub const ALL: [Self; 6] = [
         Self::User,
         Self::Redir,
@@ -46,7 +46,7 @@ impl PriorityClass {
         Self::Refresh,
     ];
 
-    /// Its share of the grants, of 13,111 where somebody waits in every class.
+    /// The weight of the class: its share of 13,111 grants when requests wait in every class.
     pub const fn weight(self) -> u32 {
         match self {
             Self::User => 10_000,
@@ -58,19 +58,19 @@ impl PriorityClass {
         }
     }
 
-    /// The class that a priority makes of it: so many places along, the ends clamped.
+    /// Returns the class shifted by a priority, clamped to the ends.
     #[must_use]
     pub fn shifted(self, by: Priority) -> Self {
         let steps = usize::from(by.steps().unsigned_abs());
         let place = self as usize;
-        Self::from_index(if by.steps() < 0 {
+        let shifted = if by.steps() < 0 {
             place.saturating_sub(steps)
         } else {
             place + steps
-        })
+        };
+        Self::from_index(shifted)
     }
 
-    /// The next higher class; none above the highest.
     fn next_higher(self) -> Option<Self> {
         (self as usize).checked_sub(1).map(Self::from_index)
     }
@@ -80,36 +80,37 @@ impl PriorityClass {
     }
 }
 
-/// How classes are chosen from: the option `politeness.order`.
+/// The order of classes: the option `politeness.order`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum WaitOrder {
-    /// Each class gets its share of the grants.
+    /// Each class gets a share of the grants.
     #[default]
     Weighted,
-    /// The highest class goes first, and who waits rises by one each [`PROMOTION_INTERVAL`].
+    /// The highest class goes first. A waiting request is promoted by one class each
+    /// [`PROMOTION_INTERVAL`].
     Strict,
 }
 
-/// How a waiting request stands to others.
+/// The rank of a waiting request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueRank {
-    /// Its class.
     pub class: PriorityClass,
-    /// The order that its policy wants. A line is kept in the order of whoever has waited longest.
+    /// The order that its policy sets. The queue uses the order of the request that has waited
+    /// longest.
     pub order: WaitOrder,
 }
 
-/// When a request came first, kept by one that is sent away and comes again.
+/// The arrival of a request, which it keeps if it is refused and comes again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueTicket {
-    /// Its place among all that ever had to wait; no two have the same.
+    /// The unique number of the request among all that had to wait.
     pub number: u64,
-    /// When it was drawn.
+    /// The time of its first arrival.
     pub drawn_at: Instant,
 }
 
 impl QueueTicket {
-    /// The time until it rises next, by [`WaitOrder::Strict`].
+    /// Returns the time until the next promotion with [`WaitOrder::Strict`].
     pub fn time_to_promotion(self, now: Instant) -> Duration {
         let waited =
             now.saturating_duration_since(self.drawn_at).as_nanos() % PROMOTION_INTERVAL.as_nanos();
@@ -117,7 +118,7 @@ impl QueueTicket {
     }
 }
 
-/// One of something for each class.
+/// One value for each class.
 #[derive(Debug, Default)]
 struct PerClass<T>([T; 6]);
 

@@ -1,24 +1,25 @@
-//! What an origin's answer says of the origin, whatever it says of the page.
+//! The meaning of an origin's response for the pace, independent of the page.
 
 use std::time::Duration;
 
-/// An answer, as far as pace and rest depend on it.
+/// The class of a response, as far as pace and back-off depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseClass {
-    /// 200: as fast as the origin usually is.
+    /// 200: its latency is representative of the origin.
     Ok,
-    /// Any other that is no fault of the host's. 501 and 505 are among them: they speak of the request.
+    /// Any other response that does not indicate a fault of the host. It includes 501 and 505,
+    /// which concern the request.
     Other,
-    /// 403: usual for a page, a sign of a ban for many.
+    /// 403: common for single pages, a sign of a ban if frequent.
     Forbidden,
-    /// 5xx, or a status that answers nothing.
+    /// 5xx, or an invalid status.
     Error,
-    /// 429 and 503 ask for rest; for so long, if they say.
+    /// 429 or 503: a request for back-off, with the time in `Retry-After`, if any.
     Rest(Option<Duration>),
 }
 
 impl ResponseClass {
-    /// By status; what Retry-After says is to be added.
+    /// Returns the class of a status. The value of `Retry-After` has to be added by the caller.
     pub fn from_status(status: u16) -> Self {
         match status {
             200 => Self::Ok,
@@ -29,7 +30,7 @@ impl ResponseClass {
         }
     }
 
-    /// Whether the host is fine.
+    /// Returns `true` if the host works normally.
     pub fn is_good(self) -> bool {
         match self {
             Self::Ok | Self::Other | Self::Forbidden => true,
@@ -38,12 +39,10 @@ impl ResponseClass {
     }
 }
 
-/// Whether an answer says that something before the origin has stopped the crawler (`cf-mitigated`).
+/// The presence of a challenge by a system in front of the origin (`cf-mitigated`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Challenge {
-    /// It does not.
     None,
-    /// It does.
     Present,
 }
 

@@ -1,25 +1,26 @@
-//! `Retry-After` (RFC 9110 section 10.2.3): read from origins, worked out for crawlers.
+//! `Retry-After` (RFC 9110 section 10.2.3): parsing origins' values, and computing the value for
+//! crawlers.
 
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::pace::{HostPace, PaceWait, WaitCause};
 
-/// The least that a crawler is told.
+/// The minimum for crawlers.
 const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
-/// The most.
+/// The maximum for crawlers.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 
-/// What an origin's field says.
+/// The value of an origin's `Retry-After`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryAfter {
-    /// After so long.
+    /// A delay.
     Delay(Duration),
-    /// At a time, counted from 1970.
+    /// A time, counted from the Unix epoch.
     Date(Duration),
 }
 
 impl RetryAfter {
-    /// Reads either form; none if it is neither.
+    /// Parses either form.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) {
@@ -33,7 +34,7 @@ impl RetryAfter {
         ))
     }
 
-    /// The time from now on; `wall` is now, counted from 1970.
+    /// Returns the time from now; `wall` is the current time, counted from the Unix epoch.
     pub fn to_delay(self, wall: Duration) -> Duration {
         match self {
             Self::Delay(time) => time,
@@ -42,11 +43,13 @@ impl RetryAfter {
     }
 }
 
-/// What a request that is sent away is told: when its turn might have been, with so many `ahead` of it.
+/// Returns the value of `Retry-After` for a refused request: when its turn would have come, with
+/// `ahead` requests before it.
 pub fn estimate_retry_after(wait: PaceWait, ahead: usize, pace: &HostPace) -> Duration {
     let own = match wait.cause {
         WaitCause::Time | WaitCause::Backoff => wait.duration,
-        // Nobody knows when those under way will end; surely not before they expire.
+        // The end of the requests under way is unknown; their leases expire at the latest after
+        // this wait.
         WaitCause::Slots | WaitCause::Probe => pace.interval().min(wait.duration),
     };
     let ahead = u32::try_from(ahead).unwrap_or(u32::MAX);

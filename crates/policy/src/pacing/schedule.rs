@@ -1,69 +1,66 @@
-//! A schedule: at some hours of a week other limits hold than those that the policy gives without one.
+//! Schedules: limits that depend on the time of the week.
 //!
-//! Only which of them hold goes by wall time; what was granted before, and every wait, goes by monotonic time. So a
-//! clock that jumps changes the limits and nothing else.
+//! Only the choice of the window uses wall time; leases and waits use monotonic time. So a clock
+//! that jumps changes the limits and nothing else.
 
 use std::time::Duration;
 
 use crate::model::week::{DaySet, HourRange, UtcOffset, WeekMinute};
 
-/// Windows in the order in which they are written.
+/// The windows of a schedule, in the order in which they are written.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule(Box<[ScheduleWindow]>);
 
-/// Some hours of a week, and the limits then.
+/// A range of hours on some days of the week, and the limits that apply then.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ScheduleWindow {
-    /// The days on which the hours begin.
+    /// The days on which the range begins.
     pub days: DaySet,
-    /// The hours.
     pub hours: HourRange,
-    /// The clock by which they are.
+    /// The offset of the local time.
     pub offset: UtcOffset,
-    /// The limits.
     pub limits: ScheduleLimits,
 }
 
-/// Limits in place of others; where there is none the others hold.
+/// Limits that replace the policy's; `None` leaves the policy's limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ScheduleLimits {
-    /// The delay.
     pub delay: Option<Duration>,
-    /// The rate.
     pub rate: Option<RateOverride>,
-    /// Requests under way.
+    /// The maximum number of concurrent requests.
     pub concurrency: Option<u32>,
 }
 
-/// A rate in place of another.
+/// A rate that replaces the policy's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RateOverride {
-    /// None.
+    /// No rate limit.
     Unlimited,
-    /// So many in so long.
+    /// A number of requests in a period.
     Limited(u32, Duration),
 }
 
 impl Schedule {
-    /// A schedule of these windows.
+    /// Creates a schedule.
     pub fn new(windows: impl IntoIterator<Item = ScheduleWindow>) -> Self {
         Self(windows.into_iter().collect())
     }
 
-    /// The limits at a time, counted from 1970 in UTC. Each is that of the last window that holds and gives it: windows
-    /// are like rules.
+    /// Returns the limits at a time, counted from 1970 in UTC. As with rules, each limit is that of the last matching
+    /// window that sets it.
     pub fn limits_at(&self, wall: Duration) -> ScheduleLimits {
-        let hold = |window: &&ScheduleWindow| {
-            window
-                .hours
-                .contains(window.days, WeekMinute::from_wall_time(wall, window.offset))
-        };
         self.0
             .iter()
-            .filter(hold)
+            .filter(|window| window.contains(wall))
             .fold(ScheduleLimits::default(), |limits, window| {
                 window.limits.with_fallback(limits)
             })
+    }
+}
+impl ScheduleWindow {
+    fn contains(&self, wall: Duration) -> bool {
+        self.hours
+            .contains(self.days, WeekMinute::from_wall_time(wall, self.offset))
     }
 }
 
@@ -89,18 +86,14 @@ mod tests {
         let days = days
             .iter()
             .fold(DaySet::NONE, |days, day| days.with_day(day));
-        let (hours, offset) = (
-            HourRange::parse(hours).unwrap(),
-            UtcOffset::parse(offset).unwrap(),
-        );
         let limits = ScheduleLimits {
             delay: Some(Duration::from_secs(delay_s)),
             ..ScheduleLimits::default()
         };
         ScheduleWindow {
             days,
-            hours,
-            offset,
+            hours: HourRange::parse(hours).unwrap(),
+            offset: UtcOffset::parse(offset).unwrap(),
             limits,
         }
     }

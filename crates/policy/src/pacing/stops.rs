@@ -1,7 +1,7 @@
-//! Stops: hosts, crawlers and rules that an operator has stopped, and which requests they cover.
+//! Emergency stops: hosts, crawlers and rules that an operator has stopped, and the requests that
+//! they cover.
 //!
-//! What one stop says is in [`stop`]. Pure: the time is an argument. Who keeps the stops, and how a request waits for
-//! their end, is not here.
+//! Pure: the time is an argument. Storage and waiting are the caller's.
 
 pub mod stop;
 
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 pub use stop::{EmergencyStop, StopId, StopReason, StopReasonError, StopTarget, StopTargetError};
 
-/// How many there may be at once.
+/// The maximum number of simultaneous stops.
 pub const MAX_STOPS: usize = 1_000;
 
-/// All stops at one moment: immutable, and swapped whole.
+/// An immutable set of stops.
 #[derive(Clone, Debug, Default)]
 pub struct StopSet {
-    /// In the order of their ids.
+    /// Ordered by id.
     entries: Vec<StopEntry>,
     hosts: StopIndex,
     domains: StopIndex,
@@ -25,44 +25,43 @@ pub struct StopSet {
     rules: StopIndex,
 }
 
-/// A stop, and when it ends by the clock that never jumps; `None` if it is for somebody to lift.
+/// A stop and its end on the monotonic clock; `None` if an operator has to lift it.
 #[derive(Clone, Debug)]
 pub struct StopEntry {
-    /// The stop.
     pub stop: Arc<EmergencyStop>,
-    /// Its end.
     pub ends_at: Option<Instant>,
 }
 
-/// The places of the entries that stop something of this name.
+/// The positions of the entries for each name.
 type StopIndex = BTreeMap<Box<str>, Vec<usize>>;
 
-/// What a stop may cover.
+/// A request that a stop may cover.
 #[derive(Clone, Copy, Debug)]
 pub struct StopQuery<'a> {
     /// The host in canonical form.
     pub host: &'a str,
-    /// Who asks; nobody in particular, for a request that serves all crawlers.
+    /// The crawler; `None` for a request that serves all crawlers.
     pub crawler: Option<&'a str>,
-    /// The rules that applied, the one that decided among them. Not only that one: who stops a group of rules, or a rule
-    /// that slows a host down, means the requests that it is about, whatever let them pass in the end.
+    /// All rules that matched, not only the one that decided: an operator who stops a group of
+    /// rules, or a rule that slows a host down, means all its requests, whichever rule allowed
+    /// them.
     pub rules: &'a [&'a str],
 }
 
 impl StopEntry {
-    /// Whether it is in force.
+    /// Returns `true` until the stop ends.
     pub fn is_active(&self, now: Instant) -> bool {
         self.ends_at.is_none_or(|ends| now < ends)
     }
 
-    /// How long it still is in force, if it ends by itself.
+    /// The remaining time, if the stop ends by itself.
     pub fn remaining(&self, now: Instant) -> Option<Duration> {
         self.ends_at.map(|ends| ends.saturating_duration_since(now))
     }
 }
 
 impl StopSet {
-    /// These stops.
+    /// Creates a set of stops.
     pub fn new(mut entries: Vec<StopEntry>) -> Self {
         entries.sort_by_key(|entry| entry.stop.id);
         let mut set = Self::default();
@@ -73,12 +72,12 @@ impl StopSet {
         Self { entries, ..set }
     }
 
-    /// The stops, in the order of their ids; some may have ended meanwhile.
+    /// The stops ordered by id, including those that have ended.
     pub fn entries(&self) -> &[StopEntry] {
         &self.entries
     }
 
-    /// The stop of this id.
+    /// Returns the stop with this id.
     pub fn entry(&self, id: StopId) -> Option<&StopEntry> {
         let place = self
             .entries
@@ -87,13 +86,13 @@ impl StopSet {
         self.entries.get(place)
     }
 
-    /// The same with one more.
+    /// Returns the set with one more stop.
     #[must_use]
     pub fn with_entry(&self, entry: StopEntry) -> Self {
         Self::new(self.entries.iter().cloned().chain([entry]).collect())
     }
 
-    /// The same without those that this does not keep.
+    /// Returns the set of the stops that `keep` accepts.
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(&StopEntry) -> bool) -> Self {
         Self::new(
@@ -105,14 +104,12 @@ impl StopSet {
         )
     }
 
-    /// The stop that covers a request: of several, the one that lasts longest.
-    pub fn find_covering(&self, covers: &StopQuery<'_>, now: Instant) -> Option<&StopEntry> {
-        let host = self.hosts.get(covers.host);
-        let domains = domain_suffixes(covers.host).filter_map(|domain| self.domains.get(domain));
-        let crawler = covers
-            .crawler
-            .and_then(|crawler| self.crawlers.get(crawler));
-        let rules = covers.rules.iter().filter_map(|rule| self.rules.get(*rule));
+    /// Returns the active stop that covers a request. If there are several, returns the one that lasts longest.
+    pub fn find_covering(&self, query: &StopQuery<'_>, now: Instant) -> Option<&StopEntry> {
+        let host = self.hosts.get(query.host);
+        let domains = domain_suffixes(query.host).filter_map(|domain| self.domains.get(domain));
+        let crawler = query.crawler.and_then(|crawler| self.crawlers.get(crawler));
+        let rules = query.rules.iter().filter_map(|rule| self.rules.get(*rule));
         let places = host
             .into_iter()
             .chain(domains)
@@ -135,7 +132,7 @@ impl StopSet {
     }
 }
 
-/// A host and every domain above it: `a.b.c`, `b.c`, `c`.
+/// Returns a host and the domains above it: `a.b.c`, `b.c`, `c`.
 fn domain_suffixes(host: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(host), |host| {
         host.split_once('.').map(|(_, above)| above)
@@ -147,18 +144,13 @@ mod tests {
     use super::*;
 
     fn entry(id: u64, target: &str, ends: Option<Instant>) -> StopEntry {
-        let (target, reason) = (
-            StopTarget::parse(target).unwrap(),
-            StopReason::new("too much").unwrap(),
-        );
-        let (id, since, until) = (StopId(id), Duration::ZERO, None);
         StopEntry {
             stop: Arc::new(EmergencyStop {
-                id,
-                target,
-                reason,
-                since,
-                until,
+                id: StopId(id),
+                target: StopTarget::parse(target).unwrap(),
+                reason: StopReason::new("too much").unwrap(),
+                since: Duration::ZERO,
+                until: None,
             }),
             ends_at: ends,
         }

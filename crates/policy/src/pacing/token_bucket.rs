@@ -1,8 +1,8 @@
-//! `rate` and `burst`: governor's cell-rate algorithm over one moment of memory.
+//! `rate` and `burst`: governor's cell-rate algorithm with the state kept outside.
 //!
-//! governor wants a limiter for each quota, with a clock of its own. Here the time is an argument and the quota may be
-//! another for each request, so a limiter is made for one look and the memory stays outside: the moment at which the
-//! bucket is full again. Rules with different rates that meet on one key so share it.
+//! governor needs a limiter with a clock for each quota. Here the time is an argument and the quota
+//! may differ between requests, so a limiter is created for each check, and the only state is the
+//! time at which the bucket is full again. Rules with different rates for one key share that state.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -15,21 +15,21 @@ use governor::{Quota, RateLimiter};
 
 use super::pace::RateLimit;
 
-/// What went lately, as the moment at which nothing of it counts any more.
+/// The state of a bucket: the time at which it is full again.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TokenBucket {
     full_at: Option<Instant>,
 }
 
-/// What a request has taken out of a bucket, to be put back if it is not used.
+/// The charge of a request, which can be refunded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BucketCharge(Duration);
 
 impl TokenBucket {
-    /// Takes one.
+    /// Takes a token.
     ///
     /// # Errors
-    /// The time until there will be one.
+    /// Returns the time until a token is available.
     pub fn take(&mut self, rate: RateLimit, now: Instant) -> Result<BucketCharge, Duration> {
         let Some(quota) = Quota::with_period(rate.interval()) else {
             return Ok(BucketCharge::default());
@@ -45,23 +45,23 @@ impl TokenBucket {
         Ok(BucketCharge(rate.interval()))
     }
 
-    /// Takes the same once more, as if nothing could go at once.
+    /// Takes a token at the rate of an earlier charge, without a burst.
     ///
     /// # Errors
-    /// The time until there will be one.
-    pub fn retake(&mut self, taken: BucketCharge, now: Instant) -> Result<(), Duration> {
-        if taken.0.is_zero() {
+    /// Returns the time until a token is available.
+    pub fn retake(&mut self, charge: BucketCharge, now: Instant) -> Result<(), Duration> {
+        if charge.0.is_zero() {
             return Ok(());
         }
-        self.take(RateLimit::new(1, taken.0, 1), now).map(|_| ())
+        self.take(RateLimit::new(1, charge.0, 1), now).map(|_| ())
     }
 
-    /// Puts one back.
-    pub fn refund(&mut self, taken: BucketCharge) {
-        self.full_at = self.full_at.and_then(|full| full.checked_sub(taken.0));
+    /// Returns a token.
+    pub fn refund(&mut self, charge: BucketCharge) {
+        self.full_at = self.full_at.and_then(|full| full.checked_sub(charge.0));
     }
 
-    /// Whether nothing that went counts any more.
+    /// Returns `true` if earlier requests have no effect any more.
     pub fn is_full(&self, now: Instant) -> bool {
         self.full_at.is_none_or(|full| full <= now)
     }
@@ -74,7 +74,7 @@ impl TokenBucket {
     }
 }
 
-/// Time stands still while a limiter looks: it counts from the moment of the question.
+/// A clock that is always at the time of the check.
 #[derive(Clone, Copy, Debug)]
 struct FrozenClock;
 
@@ -112,7 +112,8 @@ mod tests {
     #[test]
     fn a_burst_then_one_an_interval() {
         let (clock, hand) = OurClock::manual();
-        let (mut bucket, rate) = (TokenBucket::default(), RateLimit::new(2, SECOND, 3));
+        let mut bucket = TokenBucket::default();
+        let rate = RateLimit::new(2, SECOND, 3);
         for _ in 0..3 {
             assert!(bucket.take(rate, clock.now()).is_ok());
         }
@@ -129,7 +130,8 @@ mod tests {
     #[test]
     fn what_is_given_back_can_be_taken_again() {
         let (clock, _hand) = OurClock::manual();
-        let (mut bucket, rate) = (TokenBucket::default(), RateLimit::new(1, SECOND, 1));
+        let mut bucket = TokenBucket::default();
+        let rate = RateLimit::new(1, SECOND, 1);
         let taken = bucket.take(rate, clock.now()).unwrap();
         assert!(bucket.take(rate, clock.now()).is_err());
         bucket.refund(taken);
@@ -139,11 +141,9 @@ mod tests {
     #[test]
     fn another_rate_sees_what_the_first_one_let_go() {
         let (clock, hand) = OurClock::manual();
-        let (mut bucket, slow, fast) = (
-            TokenBucket::default(),
-            RateLimit::new(1, 10 * SECOND, 1),
-            RateLimit::new(1, SECOND, 1),
-        );
+        let mut bucket = TokenBucket::default();
+        let slow = RateLimit::new(1, 10 * SECOND, 1);
+        let fast = RateLimit::new(1, SECOND, 1);
         bucket.take(slow, clock.now()).unwrap();
         assert_eq!(bucket.take(fast, clock.now()), Err(10 * SECOND));
         hand.advance(10 * SECOND);

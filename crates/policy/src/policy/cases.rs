@@ -1,8 +1,10 @@
-//! Cases: the tests that travel with a policy, as data; and the facts that they and `crawlgate decide` give.
+//! Test cases in a policy, and the facts of a case, which `crawlgate decide` also accepts.
 //!
-//! Nothing here runs a case: whoever does it hands the decision to [`Case::mismatches`].
+//! The caller runs a case and passes the decision to [`Case::mismatches`].
 
 mod facts;
+
+use std::fmt::Display;
 
 pub use facts::{CaseFacts, CaseTarget, FACT_KEYS};
 
@@ -16,58 +18,57 @@ use crate::model::profile::Profile;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 
-/// One case.
+/// A test case.
 #[derive(Clone, Debug)]
 pub struct Case {
-    /// Where it is written.
+    /// The location of the case in its file.
     pub place: SourceLocation,
-    /// What is asked.
+    /// The facts of the request.
     pub facts: CaseFacts,
-    /// The profile by which it is answered; generic where the case names none.
+    /// The profile for the status of a refusal; generic if the case names none.
     pub profile: Profile,
-    /// What is expected.
     pub expect: Expectation,
 }
 
-/// What a case expects; what it leaves out may be anything.
+/// The expected decision. `None` accepts any value.
 #[derive(Clone, Debug)]
 pub struct Expectation {
-    /// The verdict, which every case names.
+    /// The verdict, which every case contains.
     pub verdict: ExpectedVerdict,
-    /// The stage that ended it.
+    /// The stage that decided.
     pub stage: Option<Stage>,
-    /// The rule that is its cause.
+    /// The rule that decided.
     pub rule: Option<Box<str>>,
-    /// The reason; of an allow, `rule` or `default`.
+    /// The reason; `rule` or `default` if the verdict is `allow`.
     pub reason: Option<Reason>,
-    /// The OmniFind-style code.
+    /// The OmniFind code.
     pub code: Option<u16>,
-    /// The wire status of the refusal.
+    /// The status of the refusal.
     pub status: Option<u16>,
-    /// Whether a record is kept.
+    /// `true` if a record is expected.
     pub logged: Option<bool>,
-    /// The meaning of the refusal.
+    /// The intent of the refusal.
     pub intent: Option<Intent>,
-    /// Options by their paths.
+    /// Options by path.
     pub options: Vec<(Box<str>, OptionValue)>,
 }
 
-/// The verdicts, as words of a case.
+/// The verdict of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExpectedVerdict {
-    /// None of the stages that are run rejects.
+    /// No evaluated stage rejects.
     Allow,
-    /// One of them does.
+    /// A stage rejects.
     Reject,
-    /// A tunnel whose verdict depends on what it hides.
+    /// The decision on a tunnel depends on what it hides.
     Undecided,
 }
 
 impl ExpectedVerdict {
-    /// Every verdict, in the order of the documentation.
+    /// All verdicts, in the order of the documentation.
     pub const ALL: [Self; 3] = [Self::Allow, Self::Reject, Self::Undecided];
 
-    /// The word in a case, and in what `decide` writes.
+    /// The word in cases and in the output of `decide`.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Allow => "allow",
@@ -76,12 +77,12 @@ impl ExpectedVerdict {
         }
     }
 
-    /// Reads the word.
+    /// Parses the word.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|v| v.as_str() == word)
     }
 
-    /// The word for a decision's verdict.
+    /// Returns the word for a decision's verdict.
     pub fn from_verdict(verdict: Verdict) -> Self {
         match verdict {
             Verdict::Admit => Self::Allow,
@@ -91,30 +92,30 @@ impl ExpectedVerdict {
     }
 }
 
-/// How a refusal would be answered; all of it empty where nothing is refused.
+/// The response to a refusal; empty if nothing is refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CaseRefusal {
-    /// The wire status; none where the connection is closed instead.
+    /// The status; `None` if the connection is closed instead.
     pub status: Option<u16>,
-    /// The OmniFind-style code.
+    /// The OmniFind code.
     pub code: Option<u16>,
-    /// The meaning of the refusal.
+    /// The intent of the refusal.
     pub intent: Option<Intent>,
 }
 
-/// One thing in which a decision is not what a case expects.
+/// A difference between a decision and the expectation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mismatch {
-    /// The key of the case: `expect`, `rule`, `options.priority`.
+    /// The key in the case: `expect`, `rule`, `options.priority`.
     pub key: String,
-    /// What the case says.
+    /// The value in the case.
     pub expected: String,
-    /// What was decided.
+    /// The value of the decision.
     pub actual: String,
 }
 
 impl Case {
-    /// In what the decision is not what the case expects; empty if the case passes.
+    /// Compares a decision with the expectation; the result is empty if the case passes.
     pub fn mismatches(
         &self,
         policy: &Policy,
@@ -127,39 +128,31 @@ impl Case {
             Cause::Rule(rule) => policy.rule_id(rule),
             Cause::Default => None,
         };
-        let number = |n: u16| n.to_string();
-        let word = |text: &str| text.to_owned();
         let verdict = ExpectedVerdict::from_verdict(decision.verdict);
         let mut all: Vec<Mismatch> = [
             check_value(
                 "expect",
                 Some(expect.verdict.as_str()),
                 Some(verdict.as_str()),
-                word,
             ),
             check_value(
                 "stage",
                 expect.stage.map(Stage::as_str),
                 Some(decision.stage.as_str()),
-                word,
             ),
-            check_value("rule", expect.rule.as_deref(), rule, word),
+            check_value("rule", expect.rule.as_deref(), rule),
             check_value(
                 "reason",
                 expect.reason.map(Reason::as_str),
                 Some(decision.reason().as_str()),
-                word,
             ),
-            check_value("code", expect.code, answer.code, number),
-            check_value("status", expect.status, answer.status, number),
-            check_value("logged", expect.logged, Some(decision.logged), |logged| {
-                logged.to_string()
-            }),
+            check_value("code", expect.code, answer.code),
+            check_value("status", expect.status, answer.status),
+            check_value("logged", expect.logged, Some(decision.logged)),
             check_value(
                 "intent",
                 expect.intent.map(Intent::as_str),
                 answer.intent.map(Intent::as_str),
-                word,
             ),
         ]
         .into_iter()
@@ -175,19 +168,21 @@ impl Case {
     }
 }
 
-fn check_value<T: PartialEq>(
+fn check_value<T: PartialEq + Display>(
     key: &str,
     expected: Option<T>,
-    found: Option<T>,
-    show: impl Fn(T) -> String,
+    actual: Option<T>,
 ) -> Option<Mismatch> {
-    let differs = expected.is_some() && expected != found;
-    let show = |value: Option<T>| value.map_or_else(|| "none".to_owned(), &show);
+    let differs = expected.is_some() && expected != actual;
     differs.then(|| Mismatch {
         key: key.to_owned(),
-        expected: show(expected),
-        actual: show(found),
+        expected: text_or_none(expected),
+        actual: text_or_none(actual),
     })
+}
+
+fn text_or_none(value: Option<impl Display>) -> String {
+    value.map_or_else(|| "none".to_owned(), |value| value.to_string())
 }
 
 fn check_option(
@@ -202,20 +197,10 @@ fn check_option(
         .iter()
         .position(|entry| *entry.path == *path);
     let slot = place.and_then(|at| u16::try_from(at).ok()).map(OptionSlot);
-    let found = slot.map_or(&OptionValue::None, |slot| trail.value(policy, slot));
-    (found != expected).then(|| Mismatch {
+    let actual = slot.map_or(&OptionValue::None, |slot| trail.value(policy, slot));
+    (actual != expected).then(|| Mismatch {
         key: format!("options.{path}"),
-        expected: value_text(expected),
-        actual: value_text(found),
+        expected: expected.to_string(),
+        actual: actual.to_string(),
     })
-}
-
-/// A value as a policy would have it.
-fn value_text(value: &OptionValue) -> String {
-    let json = value.to_json();
-    if json.is_null() {
-        return "none".to_owned();
-    }
-    json.as_str()
-        .map_or_else(|| json.to_string(), str::to_owned)
 }

@@ -1,50 +1,53 @@
-//! How two policies differ as they are written, whatever they decide: rules, the document's options, lists.
+//! Differences between the texts of two policies, regardless of their decisions: rules, the
+//! document's options, lists.
 //!
-//! Rules are the same if they have the same id; one without an id has its position for it.
+//! Rules are matched by id; the position serves as the id of a rule without one.
 
 use std::collections::BTreeMap;
 
 use super::Policy;
-use super::options::{OptionSetter, OptionValue};
+use super::list::PolicyList;
+use super::options::OptionSetter;
 use super::rule::{ChildOrder, EnforcementMode, Rule, RuleBody};
 
-/// What became of one rule, option or list.
+/// A change of one rule, option or list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PolicyChange {
-    /// The rule's id, the option's path, the list's name.
+    /// The id of the rule, the path of the option or the name of the list.
     pub name: String,
-    /// What became of it.
+    /// The kind of change.
     pub kind: PolicyChangeKind,
 }
 
-/// The ways in which policies differ.
+/// The kinds of changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PolicyChangeKind {
-    /// Only the new policy has it; what it is.
+    /// Only the new policy has it; with its text.
     Added(String),
-    /// Only the old policy has it; what it was.
+    /// Only the old policy has it; with its text.
     Removed(String),
-    /// Both have it, and these parts of it differ; of a list none is named if its items do.
+    /// Both policies have it, and these parts differ. For a list whose items differ, the parts are
+    /// empty.
     Changed(Vec<AspectChange>),
-    /// Both have it, among others in another order.
+    /// Both policies have it, but in another order relative to the others.
     Moved,
 }
 
 /// A part that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AspectChange {
-    /// Its name: `condition`, `does`, `inside`; empty where there is only one.
+    /// The name of the part: `condition`, `does`, `inside`; empty if there is only one.
     pub name: &'static str,
-    /// As it was.
+    /// The text in the old policy.
     pub old: String,
-    /// As it is.
+    /// The text in the new policy.
     pub new: String,
 }
 
 /// All differences between two policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PolicyDiff {
-    /// Rules, in the order of the new policy, removed ones at the end.
+    /// Rules, in the order of the new policy, with removed ones at the end.
     pub rules: Vec<PolicyChange>,
     /// The document's options.
     pub options: Vec<PolicyChange>,
@@ -62,22 +65,15 @@ impl PolicyDiff {
         }
     }
 
-    /// Whether nothing differs.
+    /// Returns `true` if there are no differences.
     pub fn is_empty(&self) -> bool {
         self.rules.is_empty() && self.options.is_empty() && self.lists.is_empty()
     }
 }
 
 fn diff_rules(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
-    let place = |policy: &Policy| -> BTreeMap<String, usize> {
-        policy
-            .rules
-            .iter()
-            .enumerate()
-            .map(|(at, rule)| (rule.id.to_string(), at))
-            .collect()
-    };
-    let (before, after) = (place(old), place(new));
+    let before = rule_indices(old);
+    let after = rule_indices(new);
     let common: Vec<usize> = old
         .rules
         .iter()
@@ -102,42 +98,47 @@ fn diff_rules(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
             kind,
         });
     }
-    let gone = old
+    let removed = old
         .rules
         .iter()
         .filter(|rule| !after.contains_key(rule.id.as_str()));
-    changes.extend(gone.map(|rule| PolicyChange {
+    changes.extend(removed.map(|rule| PolicyChange {
         name: rule.id.to_string(),
         kind: PolicyChangeKind::Removed(rule_text(old, rule)),
     }));
     changes
 }
 
-/// One of the longest runs of numbers that rise, not necessarily side by side: the rest has moved.
-fn longest_increasing_subsequence(numbers: &[usize]) -> Vec<usize> {
-    let mut ends: Vec<usize> = Vec::new();
-    let mut before: Vec<Option<usize>> = Vec::with_capacity(numbers.len());
-    let number = |at: &usize| numbers.get(*at).copied().unwrap_or(0);
-    for (at, value) in numbers.iter().enumerate() {
-        let length = ends.partition_point(|end| number(end) < *value);
-        before.push(
-            length
-                .checked_sub(1)
-                .and_then(|last| ends.get(last).copied()),
-        );
-        ends.truncate(ends.len().max(length));
-        match ends.get_mut(length) {
-            Some(end) => *end = at,
-            None => ends.push(at),
-        }
-    }
-    let back = |at: &usize| before.get(*at).copied().flatten();
-    std::iter::successors(ends.last().copied(), back)
-        .map(|at| number(&at))
+fn rule_indices(policy: &Policy) -> BTreeMap<&str, usize> {
+    policy
+        .rules
+        .iter()
+        .enumerate()
+        .map(|(at, rule)| (rule.id.as_str(), at))
         .collect()
 }
 
-/// What makes a rule what it is, each part by its name.
+/// Returns a longest increasing subsequence. The numbers that are not in it have moved.
+fn longest_increasing_subsequence(numbers: &[usize]) -> Vec<usize> {
+    // The value and index of the least end of a subsequence of each length.
+    let mut ends: Vec<(usize, usize)> = Vec::new();
+    let mut predecessors: Vec<Option<usize>> = Vec::with_capacity(numbers.len());
+    for (at, value) in numbers.iter().enumerate() {
+        let length = ends.partition_point(|(end, _)| end < value);
+        let predecessor = length.checked_sub(1).and_then(|last| ends.get(last));
+        predecessors.push(predecessor.map(|(_, index)| *index));
+        match ends.get_mut(length) {
+            Some(end) => *end = (*value, at),
+            None => ends.push((*value, at)),
+        }
+    }
+    let last = ends.last().map(|(_, index)| *index);
+    std::iter::successors(last, |at| predecessors.get(*at).copied().flatten())
+        .filter_map(|at| numbers.get(at).copied())
+        .collect()
+}
+
+/// Returns the comparable parts of a rule with their names.
 fn rule_aspects(policy: &Policy, rule: &Rule) -> [(&'static str, String); 6] {
     let inside = rule
         .parent
@@ -158,22 +159,22 @@ fn rule_aspects(policy: &Policy, rule: &Rule) -> [(&'static str, String); 6] {
     ]
 }
 
-fn diff_aspects(old: &Policy, was: &Rule, new: &Policy, is: &Rule) -> Vec<AspectChange> {
-    let pairs = rule_aspects(old, was)
+fn diff_aspects(old: &Policy, old_rule: &Rule, new: &Policy, new_rule: &Rule) -> Vec<AspectChange> {
+    rule_aspects(old, old_rule)
         .into_iter()
-        .zip(rule_aspects(new, is));
-    let differ = pairs.filter(|((_, old), (_, new))| old != new);
-    differ
+        .zip(rule_aspects(new, new_rule))
+        .filter(|((_, old), (_, new))| old != new)
         .map(|((name, old), (_, new))| AspectChange { name, old, new })
         .collect()
 }
 
 fn rule_text(policy: &Policy, rule: &Rule) -> String {
-    let (condition, does) = (condition_text(policy, rule), effect_text(policy, rule));
-    if does.is_empty() {
+    let condition = condition_text(policy, rule);
+    let effect = effect_text(policy, rule);
+    if effect.is_empty() {
         condition
     } else {
-        format!("{condition}: {does}")
+        format!("{condition}: {effect}")
     }
 }
 
@@ -188,10 +189,11 @@ pub(super) fn effect_text(policy: &Policy, rule: &Rule) -> String {
     let mut all: Vec<String> = Vec::new();
     match &rule.body {
         RuleBody::Group(group) => {
-            let assigned = group.assignments.iter();
             all.extend(
-                assigned
-                    .map(|a| format!("{} {}", policy.option_path(a.slot), value_text(&a.value))),
+                group
+                    .assignments
+                    .iter()
+                    .map(|a| format!("{} {}", policy.option_path(a.slot), a.value)),
             );
             all.extend((group.order != ChildOrder::All).then(|| "match first".to_owned()));
             all.extend(group.stop.then(|| "stop".to_owned()));
@@ -215,69 +217,52 @@ pub(super) fn effect_text(policy: &Policy, rule: &Rule) -> String {
 }
 
 fn diff_options(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
-    let set = |policy: &Policy| -> BTreeMap<String, String> {
-        let entries = policy
-            .options
-            .entries
-            .iter()
-            .filter(|entry| entry.set_by == OptionSetter::Document);
-        let of_document = entries.map(|entry| (entry.path.to_string(), value_text(&entry.base)));
-        of_document.chain(space_options(policy)).collect()
-    };
-    diff_maps(&set(old), &set(new))
+    diff_maps(&explicit_options(old), &explicit_options(new))
 }
 
-/// Who is in which space, and the options of each.
+fn explicit_options(policy: &Policy) -> BTreeMap<String, String> {
+    policy
+        .options
+        .entries
+        .iter()
+        .filter(|entry| entry.set_by == OptionSetter::Document)
+        .map(|entry| (entry.path.to_string(), entry.base.to_string()))
+        .chain(space_options(policy))
+        .collect()
+}
+
+/// Returns the crawlers and the options of each space.
 fn space_options(policy: &Policy) -> Vec<(String, String)> {
     let mut all = Vec::new();
     for space in policy.spaces.all() {
         let crawlers: Vec<&str> = space.crawlers.iter().map(|crawler| &**crawler).collect();
-        let who = if crawlers.is_empty() {
+        let crawlers = if crawlers.is_empty() {
             "all others".to_owned()
         } else {
             crawlers.join(", ")
         };
-        all.push((format!("spaces.{}.crawlers", space.name), who));
+        all.push((format!("spaces.{}.crawlers", space.name), crawlers));
         for given in &space.options {
             let path = format!(
                 "spaces.{}.options.{}",
                 space.name,
                 policy.option_path(given.slot)
             );
-            all.push((path, value_text(&given.value)));
+            all.push((path, given.value.to_string()));
         }
     }
     all
 }
 
 fn diff_lists(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
-    let named = |policy: &Policy| -> BTreeMap<String, usize> {
-        policy
-            .lists
-            .iter()
-            .enumerate()
-            .rev()
-            .map(|(at, list)| (list.name.to_string(), at))
-            .collect()
-    };
-    let (before, after) = (named(old), named(new));
-    let words = |policy: &Policy, names: &BTreeMap<String, usize>| -> BTreeMap<String, String> {
-        let list = |at: usize| policy.lists.get(at);
-        let kind = |at: usize| list(at).map_or(String::new(), |list| list.kind.as_str().to_owned());
-        names
-            .iter()
-            .map(|(name, at)| (name.clone(), kind(*at)))
-            .collect()
-    };
-    let mut changes = diff_maps(&words(old, &before), &words(new, &after));
-    for (name, at) in &after {
-        let pair = before
-            .get(name)
-            .and_then(|was| old.lists.get(*was))
-            .zip(new.lists.get(*at));
-        if pair.is_some_and(|(was, is)| was.kind == is.kind && was.items != is.items) {
+    let before = lists_by_name(old);
+    let after = lists_by_name(new);
+    let mut changes = diff_maps(&list_kinds(&before), &list_kinds(&after));
+    for (name, new) in &after {
+        let old = before.get(name);
+        if old.is_some_and(|old| old.kind == new.kind && old.items != new.items) {
             changes.push(PolicyChange {
-                name: name.clone(),
+                name: (*name).to_owned(),
                 kind: PolicyChangeKind::Changed(Vec::new()),
             });
         }
@@ -285,16 +270,35 @@ fn diff_lists(old: &Policy, new: &Policy) -> Vec<PolicyChange> {
     changes
 }
 
+/// The first list with a name is the effective one.
+fn lists_by_name(policy: &Policy) -> BTreeMap<&str, &PolicyList> {
+    policy
+        .lists
+        .iter()
+        .rev()
+        .map(|list| (&*list.name, list))
+        .collect()
+}
+
+fn list_kinds(lists: &BTreeMap<&str, &PolicyList>) -> BTreeMap<String, String> {
+    lists
+        .iter()
+        .map(|(name, list)| ((*name).to_owned(), list.kind.as_str().to_owned()))
+        .collect()
+}
+
 fn diff_maps(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> Vec<PolicyChange> {
     let mut changes = Vec::new();
-    for (name, is) in new {
+    for (name, new_text) in new {
         let kind = match old.get(name) {
-            None => PolicyChangeKind::Added(is.clone()),
-            Some(was) if was != is => PolicyChangeKind::Changed(vec![AspectChange {
-                name: "",
-                old: was.clone(),
-                new: is.clone(),
-            }]),
+            None => PolicyChangeKind::Added(new_text.clone()),
+            Some(old_text) if old_text != new_text => {
+                PolicyChangeKind::Changed(vec![AspectChange {
+                    name: "",
+                    old: old_text.clone(),
+                    new: new_text.clone(),
+                }])
+            }
             Some(_) => continue,
         };
         changes.push(PolicyChange {
@@ -302,21 +306,12 @@ fn diff_maps(old: &BTreeMap<String, String>, new: &BTreeMap<String, String>) -> 
             kind,
         });
     }
-    let gone = old.iter().filter(|(name, _)| !new.contains_key(*name));
-    changes.extend(gone.map(|(name, was)| PolicyChange {
+    let removed = old.iter().filter(|(name, _)| !new.contains_key(*name));
+    changes.extend(removed.map(|(name, text)| PolicyChange {
         name: name.clone(),
-        kind: PolicyChangeKind::Removed(was.clone()),
+        kind: PolicyChangeKind::Removed(text.clone()),
     }));
     changes
-}
-
-fn value_text(value: &OptionValue) -> String {
-    let json = value.to_json();
-    if json.is_null() {
-        return "none".to_owned();
-    }
-    json.as_str()
-        .map_or_else(|| json.to_string(), str::to_owned)
 }
 
 #[cfg(test)]
@@ -361,15 +356,19 @@ mod tests {
              - { id: a, forbid: { under: /b }, log: true }\n  - { id: b, forbid: { in: l } }\n  - { id: e, forbid: { host: e } }\n",
         );
         let structure = PolicyDiff::between(&old, &new);
-        let aspect = |name, old: &str, new: &str| AspectChange {
-            name,
-            old: old.into(),
-            new: new.into(),
-        };
-        let change = |name: &str, kind| PolicyChange {
-            name: name.into(),
-            kind,
-        };
+        fn aspect(name: &'static str, old: &str, new: &str) -> AspectChange {
+            AspectChange {
+                name,
+                old: old.into(),
+                new: new.into(),
+            }
+        }
+        fn change(name: &str, kind: PolicyChangeKind) -> PolicyChange {
+            PolicyChange {
+                name: name.into(),
+                kind,
+            }
+        }
         let changed = vec![
             aspect("condition", "forbid path under /a", "forbid path under /b"),
             aspect("does", "", "log"),

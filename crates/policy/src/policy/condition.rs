@@ -1,4 +1,4 @@
-//! Conditions and their evaluation in three values: yes, no, unknown (policy.md sections 3 and 4).
+//! Conditions and their evaluation in three-valued logic: yes, no, unknown.
 
 use super::fact::{EvaluationTarget, Fact, Facts};
 use super::field::{Field, ValueType};
@@ -7,19 +7,19 @@ use super::pattern::{CaseSensitivity, Networks, Ranges, TextKind, TextTest, to_s
 use super::rule::PolicyStage;
 use crate::urls::target::HostTarget;
 
-/// The value of a condition while some facts are unknown (Kleene's strong logic).
+/// The value of a condition (Kleene's strong logic of indeterminacy).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truth {
-    /// It holds, whatever the facts to come.
+    /// True, whatever the value of unknown facts.
     Yes,
-    /// It does not hold, whatever the facts to come.
+    /// False, whatever the value of unknown facts.
     No,
-    /// It depends on facts that are not known.
+    /// Dependent on unknown facts.
     Unknown,
 }
 
 impl Truth {
-    /// The opposite; unknown stays unknown.
+    /// Returns the opposite; [`Unknown`](Self::Unknown) stays unknown.
     pub fn negate(self) -> Self {
         match self {
             Self::Yes => Self::No,
@@ -44,56 +44,54 @@ impl From<Fact<bool>> for Truth {
     }
 }
 
-/// A condition, compiled.
+/// A compiled condition.
 #[derive(Clone, Debug)]
 pub enum Condition {
-    /// `always: true`, and a mapping without keys.
+    /// `always: true`, or a mapping without keys.
     Always,
-    /// Every one of them; also the keys of one mapping.
+    /// All parts must hold. The keys of a mapping are such parts, too.
     All(Box<[Condition]>),
-    /// At least one of them.
+    /// At least one part must hold.
     Any(Box<[Condition]>),
-    /// The opposite.
+    /// The part must not hold.
     Not(Box<Condition>),
-    /// One test of one field.
+    /// A test of a field.
     Atom(Box<Atom>),
 }
 
-/// One test of one field.
+/// A test of a field.
 #[derive(Clone, Debug)]
 pub struct Atom {
-    /// The field.
     pub field: Field,
-    /// The test.
     pub test: AtomTest,
-    /// Of a test by expressions what each of them stands for, as it was written; else empty.
+    /// The source texts of the expressions, if the test was compiled to expressions.
     pub sources: Box<[PatternSource]>,
 }
 
-/// A value of a policy that was compiled to an expression.
+/// A value in a policy that was compiled to an expression.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PatternSource {
-    /// The kind of test under which it stands: `regex`, `glob`, `prefix`.
+    /// The kind of test: `regex`, `glob`, `prefix`.
     pub kind: &'static str,
-    /// Its text.
+    /// The text in the policy.
     pub text: Box<str>,
 }
 
-/// What an atom asks of its field.
+/// The test of an atom.
 #[derive(Clone, Debug)]
 pub enum AtomTest {
-    /// Of a field with text.
+    /// A test of a text.
     Text(TextTest),
-    /// Of a field with a number.
+    /// A test of a number.
     Number(Ranges),
-    /// Of the address.
+    /// A test of the address.
     Address(Networks),
-    /// Membership in a list, given by its place in the policy.
+    /// Membership in a list, by its index in the policy.
     InList(usize),
 }
 
 impl Condition {
-    /// The value of the condition under these facts.
+    /// Evaluates the condition.
     pub fn evaluate(&self, facts: &Facts<'_>, lists: &[PolicyList]) -> Truth {
         match self {
             Self::Always => Truth::Yes,
@@ -104,7 +102,7 @@ impl Condition {
         }
     }
 
-    /// Calls a function for every field that the condition names.
+    /// Calls a function for each field in the condition.
     pub fn for_each_field<'a>(&'a self, visit: &mut dyn FnMut(&'a Field)) {
         match self {
             Self::Always => {}
@@ -116,7 +114,8 @@ impl Condition {
         }
     }
 
-    /// The stage from which on every field that it names is known; `None` if it names none.
+    /// The first stage at which all fields in the condition are known; `None` if there are no
+    /// fields.
     pub fn stage(&self) -> Option<PolicyStage> {
         let mut latest = None;
         self.for_each_field(&mut |field| latest = latest.max(Some(field.stage())));
@@ -124,7 +123,7 @@ impl Condition {
     }
 }
 
-/// One part that has the deciding value decides; else one that is unknown leaves it open.
+/// A part with the deciding value decides. Otherwise an unknown part makes the result unknown.
 fn evaluate_parts(
     parts: &[Condition],
     deciding: Truth,
@@ -143,7 +142,7 @@ fn evaluate_parts(
 }
 
 impl Atom {
-    /// The value of the test under these facts.
+    /// Evaluates the test.
     pub(crate) fn evaluate(&self, facts: &Facts<'_>, lists: &[PolicyList]) -> Truth {
         match &self.test {
             AtomTest::Text(test) => match self
@@ -191,7 +190,8 @@ impl Atom {
         }
     }
 
-    /// As [`Self::evaluate_in_tunnel`], for lists of beginnings: their items are sorted, so it costs two searches.
+    /// Like [`Self::evaluate_in_tunnel`], for lists of prefixes: two searches suffice, since the
+    /// items are sorted.
     fn evaluate_list_in_tunnel(&self, list: &PolicyList, facts: &Facts<'_>) -> Truth {
         let (EvaluationTarget::Tunnel(target), ListItems::Prefixes(items)) =
             (facts.target, &list.items)
@@ -220,8 +220,8 @@ impl Atom {
         }
     }
 
-    /// A tunnel shows only where it leads: a URL test that cannot fit there is false, one that every URL there
-    /// passes is true (policy.md section 4).
+    /// Evaluates a test of the URL for a tunnel, of which only the host and port are known. A test
+    /// that no URL in the tunnel meets is false; one that all URLs meet is true.
     fn evaluate_in_tunnel(&self, test: &TextTest, facts: &Facts<'_>) -> Truth {
         let EvaluationTarget::Tunnel(target) = facts.target else {
             return Truth::Unknown;
@@ -229,20 +229,16 @@ impl Atom {
         let Some(base) = self.tunnel_url_prefix(target) else {
             return Truth::Unknown;
         };
-        let fits = |a: &str, b: &str| {
-            a.get(..b.len()).is_some_and(|head| match test.case {
-                CaseSensitivity::Sensitive => head == b,
-                CaseSensitivity::Insensitive => head.eq_ignore_ascii_case(b),
-            })
-        };
         if let TextKind::Prefix(values) = &test.kind {
-            return Self::evaluate_prefixes(values, &base, fits);
+            return evaluate_prefixes(values, &base, test.case);
         }
         if let (TextKind::Surt(values), Some(base)) = (&test.kind, to_surt(&base)) {
-            return Self::evaluate_prefixes(values, &base, fits);
+            return evaluate_prefixes(values, &base, test.case);
         }
-        let impossible =
-            matches!(&test.kind, TextKind::Exact(values) if values.iter().all(|v| !fits(v, &base)));
+        let impossible = matches!(
+            &test.kind,
+            TextKind::Exact(values) if !values.iter().any(|value| starts_with(value, &base, test.case))
+        );
         if impossible {
             Truth::No
         } else {
@@ -250,7 +246,7 @@ impl Atom {
         }
     }
 
-    /// What every URL of a tunnel begins with, in this atom's field.
+    /// Returns the common prefix of this atom's field over all URLs of a tunnel.
     fn tunnel_url_prefix(&self, target: &HostTarget) -> Option<String> {
         let authority = target.authority();
         if self.field == Field::Url {
@@ -261,18 +257,28 @@ impl Atom {
         }
         matches!(self.field, Field::Path | Field::PathAndQuery).then(|| "/".into())
     }
+}
 
-    fn evaluate_prefixes(
-        values: &[Box<str>],
-        base: &str,
-        fits: impl Fn(&str, &str) -> bool,
-    ) -> Truth {
-        if values.iter().any(|v| fits(base, v)) {
-            Truth::Yes
-        } else if values.iter().any(|v| fits(v, base)) {
-            Truth::Unknown
-        } else {
-            Truth::No
-        }
+/// Evaluates a test for one of several prefixes, when only the beginning of the text is known.
+fn evaluate_prefixes(prefixes: &[Box<str>], known: &str, case: CaseSensitivity) -> Truth {
+    if prefixes
+        .iter()
+        .any(|prefix| starts_with(known, prefix, case))
+    {
+        Truth::Yes
+    } else if prefixes
+        .iter()
+        .any(|prefix| starts_with(prefix, known, case))
+    {
+        Truth::Unknown
+    } else {
+        Truth::No
     }
+}
+
+fn starts_with(text: &str, prefix: &str, case: CaseSensitivity) -> bool {
+    text.get(..prefix.len()).is_some_and(|head| match case {
+        CaseSensitivity::Sensitive => head == prefix,
+        CaseSensitivity::Insensitive => head.eq_ignore_ascii_case(prefix),
+    })
 }

@@ -1,8 +1,7 @@
-//! Coverage: which outcomes of its rules some trails reached, and which none did.
+//! Coverage of a policy's rules by trails.
 //!
-//! A rule has two outcomes, and a policy is tested if some case reaches each of them. Rules that take no part, and
-//! outcomes that a constant condition cannot have, are not counted. Where the trails come from is the caller's
-//! business; those of cases are made here.
+//! A rule has two outcomes, and a policy is fully covered if each of them is reached. Rules that
+//! are not enforced, and outcomes that a constant condition cannot have, are not counted.
 
 use super::Policy;
 use super::cases::Case;
@@ -10,50 +9,49 @@ use super::condition::Condition;
 use super::rule::{ChildOrder, EnforcementMode, FilterKind, GroupGuard, Rule, RuleBody, RuleIndex};
 use super::trail::{RuleState, Trail};
 
-/// How often the rules of one policy had each of their outcomes.
+/// The number of times that each rule of a policy had each outcome.
 #[derive(Clone, Debug)]
 pub struct Coverage {
     reached: Box<[[u64; 2]]>,
 }
 
-/// One outcome of a rule.
+/// An outcome of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {
-    /// `applied`, `not applied` of a group; `hit`, `passed` of a filter; `taken`, `not taken` in `match: first`.
+    /// `applied` or `not applied` for a group; `hit` or `passed` for a filter; `taken` or `not
+    /// taken` in `match: first`.
     pub name: &'static str,
-    /// How many trails reached it.
+    /// The number of trails that reached it.
     pub reached: u64,
 }
 
-/// A rule with the outcomes that it can have.
+/// A rule with its possible outcomes.
 #[derive(Clone, Debug)]
 pub struct RuleCoverage<'p> {
-    /// Its place in [`Policy::rules`].
+    /// The index in [`Policy::rules`].
     pub index: usize,
-    /// The rule.
     pub rule: &'p Rule,
-    /// One or two outcomes, the one that does something first.
+    /// One or two outcomes, the effective one first.
     pub branches: Vec<Branch>,
 }
 
 impl RuleCoverage<'_> {
-    /// The outcomes that no trail reached.
+    /// Returns the outcomes that no trail reached.
     pub fn missed_branches(&self) -> impl Iterator<Item = &Branch> {
         self.branches.iter().filter(|branch| branch.reached == 0)
     }
 }
 
-/// So many of so many.
+/// A number of items and the part of them that was reached.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CoverageRatio {
-    /// How many were reached.
     pub reached: usize,
-    /// How many there are.
     pub total: usize,
 }
 
 impl CoverageRatio {
-    /// In hundredths, cut to one digit behind the point: 100 only if all were reached. Of nothing, 100.
+    /// Returns the percentage, truncated to one decimal place: 100 only if all were reached. Zero
+    /// items give 100.
     pub fn percent(self) -> f64 {
         match self.total {
             0 => 100.0,
@@ -68,14 +66,14 @@ impl CoverageRatio {
 }
 
 impl Coverage {
-    /// Nothing reached yet.
+    /// Creates coverage without any trails.
     pub fn new(policy: &Policy) -> Self {
         Self {
             reached: vec![[0, 0]; policy.rules.len()].into(),
         }
     }
 
-    /// What some cases reach, whatever they expect.
+    /// Returns the coverage by test cases, regardless of their expectations.
     pub fn from_cases<'c>(policy: &Policy, cases: impl IntoIterator<Item = &'c Case>) -> Self {
         let mut coverage = Self::new(policy);
         for case in cases {
@@ -85,7 +83,7 @@ impl Coverage {
         coverage
     }
 
-    /// Adds what one request under the policy reached.
+    /// Adds the outcomes of a request.
     pub fn record(&mut self, trail: &Trail) {
         for (reached, at) in self.reached.iter_mut().zip(0..) {
             let [did, did_not] = reached;
@@ -97,36 +95,39 @@ impl Coverage {
         }
     }
 
-    /// Every rule that takes part, with what was reached of it, in document order.
+    /// Returns the coverage of each enforced rule, in document order.
     pub fn rule_coverage<'p>(&self, policy: &'p Policy) -> Vec<RuleCoverage<'p>> {
         let rules = policy.rules.iter().zip(self.reached.iter()).enumerate();
-        let live = rules.filter(|(_, (rule, _))| rule.mode == EnforcementMode::Enforce);
-        live.map(|(at, (rule, reached))| RuleCoverage {
-            index: at,
-            rule,
-            branches: possible_branches(policy, rule, *reached),
-        })
-        .collect()
+        rules
+            .filter(|(_, (rule, _))| rule.mode == EnforcementMode::Enforce)
+            .map(|(at, (rule, reached))| RuleCoverage {
+                index: at,
+                rule,
+                branches: possible_branches(policy, rule, *reached),
+            })
+            .collect()
     }
 
-    /// How many rules had every outcome that they can have.
+    /// Returns the number of rules with all outcomes reached.
     pub fn rule_ratio(&self, policy: &Policy) -> CoverageRatio {
-        let mut share = CoverageRatio::default();
-        self.rule_coverage(policy)
-            .iter()
-            .for_each(|rule| share.record(rule.missed_branches().next().is_none()));
-        share
+        let mut ratio = CoverageRatio::default();
+        for rule in self.rule_coverage(policy) {
+            ratio.record(rule.missed_branches().next().is_none());
+        }
+        ratio
     }
 
-    /// How many outcomes were reached.
+    /// Returns the number of outcomes reached.
     pub fn branch_ratio(&self, policy: &Policy) -> CoverageRatio {
-        let mut share = CoverageRatio::default();
-        for rule in self.rule_coverage(policy) {
-            rule.branches
-                .iter()
-                .for_each(|branch| share.record(branch.reached > 0));
+        let mut ratio = CoverageRatio::default();
+        for branch in self
+            .rule_coverage(policy)
+            .iter()
+            .flat_map(|rule| &rule.branches)
+        {
+            ratio.record(branch.reached > 0);
         }
-        share
+        ratio
     }
 }
 
@@ -159,7 +160,8 @@ fn branch_names(policy: &Policy, rule: &Rule) -> (&'static str, &'static str) {
     }
 }
 
-/// Whether a rule with a constant condition always or never does something; `None` if that depends.
+/// Returns whether a rule with a constant condition always or never takes effect; `None` if its
+/// condition is not constant.
 fn constant_effect(rule: &Rule) -> Option<bool> {
     match &rule.body {
         RuleBody::Group(group) => match &group.guard {
@@ -174,7 +176,7 @@ fn constant_effect(rule: &Rule) -> Option<bool> {
     }
 }
 
-/// The value that a condition has whatever the facts.
+/// Returns the value of a condition that does not depend on the facts.
 fn constant_value(condition: &Condition) -> Option<bool> {
     match condition {
         Condition::Always => Some(true),
@@ -199,7 +201,8 @@ mod tests {
     use crate::policy::compile;
     use crate::policy::source::MemoryFileSystem;
 
-    /// The branches of a policy with these rules and cases, each with how often it was reached.
+    /// Checks the branches of a policy with these rules and cases, each with the number of times it
+    /// is reached.
     fn check(rules: &str, cases: &[&str], expected: &[(&str, &str, u64)]) {
         let cases: String = cases
             .iter()

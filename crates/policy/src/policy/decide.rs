@@ -1,7 +1,7 @@
-//! From facts to a decision: the plain evaluator (policy.md sections 2 and 4).
+//! The evaluator: from facts to a decision.
 //!
-//! It walks the rules in document order, once a stage. Later and faster evaluators must name the same verdict and
-//! the same cause; this one stays as their oracle.
+//! It walks the rules in document order, once per stage. It is simple on purpose: any faster
+//! evaluator must give the same verdict and the same cause.
 
 mod content;
 mod document_needs;
@@ -27,43 +27,44 @@ use super::rule::{PolicyStage, RuleBody, RuleIndex};
 use super::trail::{RuleState, Trail, disposition_bit};
 use walk::Walk;
 
-/// What a policy says of a request.
+/// The decision on a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Nothing rejects it at the stages that were run.
+    /// No evaluated stage rejects the request.
     Admit,
-    /// It is rejected, for this reason.
+    /// The request is rejected for this reason.
     Reject(Reason),
-    /// A tunnel whose verdict depends on URLs that it hides.
+    /// The decision on a tunnel depends on URLs that it hides.
     Undecided,
 }
 
-/// What decided.
+/// The cause of a decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// This rule.
+    /// A rule.
     Rule(RuleIndex),
-    /// No rule: the policy's options.
+    /// The policy's options, since no rule decided.
     Default,
 }
 
-/// A verdict and its one cause.
+/// A verdict and its cause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Decision {
-    /// The verdict.
+    /// Admitted, rejected or undecided.
     pub verdict: Verdict,
-    /// The stage that ended it; the last one that was run if nothing rejected.
+    /// The stage that decided; the last evaluated one if none rejected.
     pub stage: Stage,
-    /// What decided.
+    /// The rule that decided, if one did.
     pub cause: Cause,
-    /// Whether a record of the rejected URL is kept.
+    /// `true` if a record of the rejected URL is kept.
     pub logged: bool,
-    /// What becomes of a rejected URL of the ledger, in a policy with crawl spaces.
+    /// The consequence for a rejected URL that is in the ledger, if the policy has crawl spaces.
     pub exclusion: Option<Exclusion>,
 }
 
 impl Decision {
-    /// The reason of a rejection; of an admission `rule` or `default`, after its cause.
+    /// The reason of a rejection. If nothing is rejected, `rule` or `default`, according to the
+    /// cause.
     pub fn reason(&self) -> Reason {
         match (self.verdict, self.cause) {
             (Verdict::Reject(reason), _) => reason,
@@ -73,34 +74,35 @@ impl Decision {
         }
     }
 
-    /// Whether it rejects.
+    /// Returns `true` if the verdict is a rejection.
     pub fn rejects(&self) -> bool {
         matches!(self.verdict, Verdict::Reject(_))
     }
 }
 
-/// How a rejection by the policy is to be answered.
+/// The response to a rejection by the policy.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyRefusal<'p> {
-    /// The meaning of the refusal.
+    /// The intent.
     pub intent: Intent,
-    /// A wire status that the policy sets, whatever the crawler's profile.
+    /// A status that the policy sets, which overrides the crawler's profile.
     pub status: Option<u16>,
-    /// The cause's text.
+    /// The description of the rule that decided.
     pub about: Option<&'p str>,
-    /// The cause's id.
+    /// The id of the rule that decided.
     pub rule: Option<&'p str>,
-    /// OmniFind's code, where one applies.
+    /// OmniFind's code, if one applies.
     pub code: Option<u16>,
 }
 
 impl Policy {
-    /// Judges a request for a URL at the request stage, in its raw and, where that differs, its decoded form.
+    /// Evaluates the request stage for a URL in its raw form and, if that differs, in its decoded
+    /// form.
     pub fn decide_request(&self, facts: &Facts<'_>) -> (Trail, Decision) {
         self.decide_request_with_shadow(None, facts)
     }
 
-    /// The same with a rule in shadow live besides.
+    /// Like [`Self::decide_request`], with one shadow rule enforced.
     pub(crate) fn decide_request_with_shadow(
         &self,
         shadow: Option<RuleIndex>,
@@ -115,7 +117,7 @@ impl Policy {
         (trail, decision)
     }
 
-    /// Judges a request that no earlier stage rejected at a later stage.
+    /// Evaluates a later stage for a request that no earlier stage rejected.
     pub fn decide_stage(
         &self,
         trail: &mut Trail,
@@ -125,7 +127,7 @@ impl Policy {
         self.decide_stage_with_shadow(None, trail, stage, facts)
     }
 
-    /// The same with a rule in shadow live besides.
+    /// Like [`Self::decide_stage`], with one shadow rule enforced.
     pub(crate) fn decide_stage_with_shadow(
         &self,
         shadow: Option<RuleIndex>,
@@ -149,35 +151,35 @@ impl Policy {
         decision
     }
 
-    /// Runs the stages as far as the facts reach; the first rejection is final.
+    /// Evaluates all stages for which the facts are known. The first rejection is final.
     pub fn decide(&self, facts: &Facts<'_>) -> (Trail, Decision) {
         if let EvaluationTarget::Tunnel(_) = facts.target {
             return self.decide_tunnel(None, facts);
         }
-        // A stage knows nothing of later facts, although the caller does.
-        let answered = Facts {
+        // Each stage sees only the facts that are known at that stage in production.
+        let at_response = Facts {
             document: Fact::Unknown,
             ..*facts
         };
-        let connected = Facts {
+        let at_destination = Facts {
             response: Fact::Unknown,
-            ..answered
+            ..at_response
         };
-        let asked = Facts {
+        let at_request = Facts {
             address: Fact::Unknown,
-            ..connected
+            ..at_destination
         };
-        let (mut trail, mut decision) = self.decide_request(&asked);
+        let (mut trail, mut decision) = self.decide_request(&at_request);
         let later = [
             (
                 PolicyStage::Destination,
                 facts.address != Fact::Unknown,
-                connected,
+                at_destination,
             ),
             (
                 PolicyStage::Response,
                 matches!(facts.response, Fact::Known(_)),
-                answered,
+                at_response,
             ),
             (
                 PolicyStage::Document,
@@ -198,7 +200,8 @@ impl Policy {
         (trail, decision)
     }
 
-    /// By which name lines for one crawler speak of this one: the option `robots.agent`, else what is known of it.
+    /// Returns the product token for lines that address one crawler: the option `robots.agent`,
+    /// else that of the request.
     fn robots_agent<'a>(&'a self, trail: &Trail, facts: &Facts<'a>) -> &'a str {
         let option = robots_agent(self, trail).map(product_token);
         option
@@ -206,13 +209,13 @@ impl Policy {
             .unwrap_or_else(|| facts.robots_agent())
     }
 
-    /// How a rejection is answered: the cause's own words, else the options' (policy.md section 2, step 7).
+    /// Returns the response to a rejection: the rule's own settings, else the options.
     pub fn refusal(&self, trail: &Trail, decision: &Decision) -> PolicyRefusal<'_> {
         let rule = match decision.cause {
             Cause::Rule(index) => self.rules.get(index.0 as usize),
             Cause::Default => None,
         };
-        let own = match rule.map(|r| &r.body) {
+        let (rule_intent, rule_status) = match rule.map(|r| &r.body) {
             Some(RuleBody::Filter(filter)) => (
                 filter.reject_intent,
                 filter.soft_error.or(filter.reject_status),
@@ -224,20 +227,20 @@ impl Policy {
             .number(self, schema::REJECT_STATUS)
             .and_then(|n| u16::try_from(n).ok());
         PolicyRefusal {
-            // A code has an intent of its own, which gives way to the cause's but not to the options'.
-            intent: own
-                .0
+            // The rule's intent precedes the one implied by the code, which precedes the options'.
+            intent: rule_intent
                 .or(code.map(ExclusionCode::intent))
                 .or_else(|| trail.reject_intent(self))
                 .unwrap_or(Intent::Deny),
-            status: own.1.or(status),
+            status: rule_status.or(status),
             about: rule.and_then(|r| r.about.as_deref()),
             rule: rule.map(|r| r.id.as_str()),
             code: code.map(ExclusionCode::number),
         }
     }
 
-    /// A URL that servers could read in two ways is rejected if the two get different verdicts (section 7).
+    /// Rejects a URL whose raw and decoded forms get different verdicts, since servers may
+    /// interpret it either way.
     fn rejection_by_ambiguity(
         &self,
         shadow: Option<RuleIndex>,
@@ -287,7 +290,7 @@ impl Policy {
         }
     }
 
-    /// Filters first; else the option `disposition`.
+    /// Applies filters first, then the option `disposition`.
     fn rejection_by_rules(&self, trail: &Trail) -> Option<(Reason, Cause)> {
         if let Some(filter) = trail.first_filter {
             return Some((Reason::Rule, Cause::Rule(filter)));
@@ -309,7 +312,7 @@ impl Policy {
         deeper.then(|| (Reason::TooDeep, self.cause_of(trail, schema::MAX_DEPTH)))
     }
 
-    /// What would be admitted but for the option `traps`.
+    /// Applies the option `traps` to a request that would be admitted otherwise.
     fn rejection_by_trap(&self, trail: &mut Trail, facts: &Facts<'_>) -> Option<Decision> {
         let EvaluationTarget::Url(target) = facts.target else {
             return None;
@@ -317,20 +320,17 @@ impl Policy {
         let set = self.traps.as_ref()?.current(self, trail)?;
         trail.trap = Some(set.first_match(target, facts.year)?);
         let verdict = Verdict::Reject(Reason::Trap);
-        let (cause, logged) = (
-            self.cause_of(trail, schema::TRAPS),
-            self.is_logged(trail, verdict),
-        );
         Some(Decision {
             verdict,
             stage: Stage::Request,
-            cause,
-            logged,
+            cause: self.cause_of(trail, schema::TRAPS),
+            logged: self.is_logged(trail, verdict),
             exclusion: None,
         })
     }
 
-    /// Filters log if one of them says so; a disposition says it itself; other reasons follow the filters.
+    /// A rejection is logged if a matching filter has `log`, or if the disposition is
+    /// `disallow-log`.
     fn is_logged(&self, trail: &Trail, verdict: Verdict) -> bool {
         let by_disposition =
             trail.first_filter.is_none() && trail.disposition(self) == Disposition::DisallowLog;
@@ -351,9 +351,10 @@ impl Policy {
     }
 }
 
-/// Tunnels: only what is the same for every URL of the host counts (section 4).
+/// Decisions on tunnels: only what holds for every URL of the host counts.
 impl Policy {
-    /// Judges a tunnel by what its host and port show. Facts of every later stage stay unknown but the address.
+    /// Decides a tunnel by its host and port. Of the facts of later stages, only the address is
+    /// known.
     pub(crate) fn decide_tunnel(
         &self,
         shadow: Option<RuleIndex>,
@@ -361,8 +362,8 @@ impl Policy {
     ) -> (Trail, Decision) {
         let mut trail = Trail::new(self, facts.crawler);
         for stage in PolicyStage::ALL {
-            // As everywhere, a stage knows nothing of later facts, although the caller does; and of what goes through a
-            // tunnel nobody knows anything.
+            // Each stage sees only the facts of that stage; the response and the document are
+            // hidden in the tunnel.
             let address = if stage == PolicyStage::Request {
                 Fact::Unknown
             } else {
@@ -380,7 +381,7 @@ impl Policy {
                 None => walk.run(),
             }
             match self.certain_rejection(&trail) {
-                // Many answers have no document, so what it would reject is not certain.
+                // Many responses have no document, so a rejection at this stage is not certain.
                 Some((_, Cause::Rule(rule))) if stage == PolicyStage::Document => {
                     trail.record_doubt(rule)
                 }
@@ -433,11 +434,11 @@ impl Policy {
         if trail.first_filter.is_none() && admits {
             return None;
         }
-        // Where several dispositions are possible and all reject, the last certain one names the cause.
+        // If all possible dispositions reject, the last certain one is the cause.
         self.rejection_by_rules(trail)
     }
 
-    /// Options that check what a tunnel hides leave it undecided.
+    /// Marks the tunnel undecided if an option depends on what it hides.
     fn record_option_doubts(&self, trail: &mut Trail) {
         let all = self.rules.iter().zip(0..).map(|(_, at)| RuleIndex(at));
         let undecided: Vec<RuleIndex> = all
@@ -462,10 +463,15 @@ impl Policy {
             }
         }
         for (flag, level) in STRIPPED_IN_DOCUMENTS {
-            let whose = |slot, value| self.possibly_set_by(trail, &undecided, slot, value);
-            let strips = whose(level, &OptionValue::Word(schema::STRIP_WORD));
-            match whose(flag, &OptionValue::Bool(false)).and_then(|off| Some([strips?, off])) {
-                Some([OptionSetter::Rule(rule), _] | [_, OptionSetter::Rule(rule)]) => {
+            let strips = self.possibly_set_by(
+                trail,
+                &undecided,
+                level,
+                &OptionValue::Word(schema::STRIP_WORD),
+            );
+            let disabled = self.possibly_set_by(trail, &undecided, flag, &OptionValue::Bool(false));
+            match strips.zip(disabled) {
+                Some((OptionSetter::Rule(rule), _) | (_, OptionSetter::Rule(rule))) => {
                     trail.record_doubt(rule)
                 }
                 Some(_) => trail.possible_dispositions = 0,
@@ -474,7 +480,7 @@ impl Policy {
         }
     }
 
-    /// Who gives an option this value, or might do so.
+    /// Returns the setter of an option that has this value or may get it.
     fn possibly_set_by(
         &self,
         trail: &Trail,
@@ -485,22 +491,21 @@ impl Policy {
         if trail.value(self, slot) == value {
             return Some(trail.set_by(self, slot));
         }
-        let sets = |rule: &&RuleIndex| self.assigned_value(**rule, slot) == Some(value);
         undecided
             .iter()
-            .find(sets)
+            .find(|rule| self.assigned_value(**rule, slot) == Some(value))
             .map(|rule| OptionSetter::Rule(*rule))
     }
 }
 
-/// What is off, and how that is enforced: what has to be gone from a document stays in one that nobody sees. What is only
-/// said, in its head or in a page, is the crawler's to heed, and refuses nothing.
+/// Flags and the options that enforce them by stripping links or documents, which is impossible in
+/// a tunnel. Enforcement by headers or meta tags only informs the crawler and refuses nothing.
 const STRIPPED_IN_DOCUMENTS: [(OptionSlot, OptionSlot); 2] = [
     (schema::INDEX, schema::ENFORCE_INDEX),
     (schema::FOLLOW, schema::ENFORCE_FOLLOW),
 ];
 
-/// Options that refuse by what only URLs and answers show.
+/// Options that refuse by facts that tunnels hide.
 const HIDDEN_IN_TUNNELS: [OptionSlot; 14] = [
     schema::HTML_ONLY,
     schema::MAX_BODY,
@@ -518,7 +523,7 @@ const HIDDEN_IN_TUNNELS: [OptionSlot; 14] = [
     AFTER_ERROR,
 ];
 
-/// Whether an option with this value could refuse something.
+/// Returns `true` if an option with this value may refuse a request.
 fn may_refuse(value: &OptionValue) -> bool {
     match value {
         OptionValue::Bool(on) => *on,
@@ -536,7 +541,7 @@ fn may_refuse(value: &OptionValue) -> bool {
     }
 }
 
-/// URLs that a stage may have rejected go no further; what the next stage judges are those that it did not.
+/// Restricts the trail to URLs that no stage has rejected so far; only these reach the next stage.
 fn keep_admitted(trail: &mut Trail) {
     if trail.possible_dispositions != disposition_bit(Disposition::Allow) {
         trail.possible_dispositions = disposition_bit(Disposition::Allow);

@@ -1,6 +1,7 @@
-//! Why a decision is what it is: what became of every rule, and which rule set every option.
+//! Explanations of decisions: the outcome of each rule, and the rule that set each option.
 //!
-//! What became of rules and options is read from the request's [`Trail`]; only [`ground`]s ask conditions again.
+//! Outcomes and options are read from the request's [`Trail`]. Only [`Policy::decisive_tests`]
+//! evaluates conditions again.
 
 pub mod decisive_test;
 pub mod test_description;
@@ -17,25 +18,25 @@ use super::trail::{RuleState, Trail};
 use decisive_test::{DecisiveTest, ObservedValue};
 use test_description::{CONTENT_KIND, TestDescription};
 
-/// What became of a rule; the words that `crawlgate explain` prints.
+/// The outcome of a rule, in the words of `crawlgate explain`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleStatus {
-    /// A group that applied, or a filter that hit.
+    /// A group that applied, or a filter that matched.
     Matched,
-    /// It ran, and its condition says no.
+    /// The condition does not hold.
     NoMatch,
-    /// A `stop`, or an earlier child of its `match: first` list, cut it off.
+    /// Skipped by a `stop` or by an earlier match in its `match: first` list.
     Stopped,
-    /// `enabled: false` or `mode: shadow`, its own or of a group around it.
+    /// `enabled: false` or `mode: shadow` on the rule or on a group around it.
     Disabled,
-    /// A group around it did not apply, or it belongs to a space of other crawlers.
+    /// A group around it did not apply, or it belongs to another space.
     Parent,
-    /// It waits for facts that are not given.
+    /// Facts that the condition needs are unknown.
     Undecided,
 }
 
 impl RuleStatus {
-    /// The words of operations.md.
+    /// The text in explanations.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Matched => "matched",
@@ -48,30 +49,26 @@ impl RuleStatus {
     }
 }
 
-/// One rule in an explanation.
+/// A rule in an explanation.
 #[derive(Clone, Copy, Debug)]
 pub struct RuleExplanation<'p> {
-    /// The rule.
     pub rule: &'p Rule,
-    /// How many groups it stands in.
+    /// The number of groups around it.
     pub depth: usize,
-    /// What became of it.
     pub status: RuleStatus,
 }
 
-/// One option in an explanation.
+/// An option in an explanation.
 #[derive(Clone, Debug)]
 pub struct OptionExplanation<'p> {
-    /// Its path: `politeness.delay`.
+    /// The path: `politeness.delay`.
     pub path: &'p str,
-    /// Its value.
     pub value: &'p OptionValue,
-    /// Who set it.
     pub set_by: OptionSetter,
 }
 
 impl Policy {
-    /// Every rule with what became of it, in document order.
+    /// Returns all rules with their outcomes, in document order.
     pub fn explain_rules<'p>(
         &'p self,
         trail: &'p Trail,
@@ -90,7 +87,7 @@ impl Policy {
             })
     }
 
-    /// Every option with its value and who set it.
+    /// Returns all options with their values and setters.
     pub fn explain_options<'p>(
         &'p self,
         trail: &'p Trail,
@@ -109,7 +106,7 @@ impl Policy {
             })
     }
 
-    /// Every option with its value as one JSON object, maps nested: the `options` of `crawlgate decide`.
+    /// Returns all options as one nested JSON object: the `options` of `crawlgate decide`.
     pub fn options_json(&self, trail: &Trail) -> Json {
         let mut all = json!({});
         for line in self.explain_options(trail) {
@@ -118,32 +115,32 @@ impl Policy {
         all
     }
 
-    /// Why a rule matched, did not match, or is undecided; nothing of rules that were skipped, and of those without a
-    /// condition.
+    /// Returns the tests that decided a rule. Skipped rules and rules without a condition have
+    /// none.
     pub fn decisive_tests(
         &self,
         line: &RuleExplanation<'_>,
         facts: &Facts<'_>,
     ) -> Vec<DecisiveTest> {
-        let asked = match line.status {
+        let was_evaluated = match line.status {
             RuleStatus::Matched | RuleStatus::NoMatch | RuleStatus::Undecided => true,
             RuleStatus::Stopped | RuleStatus::Disabled | RuleStatus::Parent => false,
         };
-        let Some(condition) = line.rule.condition().filter(|_| asked) else {
+        let Some(condition) = line.rule.condition().filter(|_| was_evaluated) else {
             return Vec::new();
         };
         match content_clause_test(line, condition, facts, &self.lists) {
-            Some(ground) => vec![ground],
+            Some(test) => vec![test],
             None => condition.decisive_tests(facts, &self.lists),
         }
     }
 
-    /// The paths of all options, in the order of their slots.
+    /// The paths of all options, by slot.
     pub fn option_paths(&self) -> impl Iterator<Item = &str> {
         self.options.entries.iter().map(|entry| &*entry.path)
     }
 
-    /// The place of an option; `None` of a key of an open map that the policy does not name.
+    /// Returns the slot of an option; `None` if the policy does not have it.
     pub fn option_slot(&self, path: &str) -> Option<OptionSlot> {
         let at = self.option_paths().position(|known| known == path)?;
         u16::try_from(at).ok().map(OptionSlot)
@@ -157,18 +154,18 @@ impl Policy {
             .map_or("", |entry| &entry.path)
     }
 
-    /// The condition of a rule in one line; `None` of a group without one.
+    /// Describes a rule's condition in one line; `None` if it has none.
     pub fn describe_condition(&self, rule: &Rule) -> Option<String> {
         rule.condition()
             .map(|condition| condition.describe(&self.lists))
     }
 
-    /// What a rule does when it matches, in one line; `None` of one that only filters, or only groups others.
+    /// Describes a rule's effect in one line; `None` if it only filters or only groups others.
     pub fn describe_effect(&self, rule: &Rule) -> Option<String> {
-        Some(super::compare::effect_text(self, rule)).filter(|does| !does.is_empty())
+        Some(super::compare::effect_text(self, rule)).filter(|effect| !effect.is_empty())
     }
 
-    /// The value of an option before the first rule.
+    /// The initial value of an option.
     pub fn base_value(&self, path: &str) -> Option<&OptionValue> {
         self.options
             .entries
@@ -196,32 +193,32 @@ impl Policy {
         }
     }
 
-    /// A rule that never ran shares the fate of the nearest group that did.
+    /// Returns the outcome of a rule that was not reached: that of the nearest evaluated group
+    /// around it.
     fn rule_status_by_parents(&self, trail: &Trail, rule: &Rule) -> RuleStatus {
-        let fate = self
-            .parents(rule)
+        self.parents(rule)
             .find_map(|parent| match trail.state(parent) {
                 RuleState::NoMatch => Some(RuleStatus::Parent),
                 RuleState::Skipped => Some(RuleStatus::Stopped),
                 RuleState::Pending | RuleState::Matched | RuleState::Undecided => None,
-            });
-        fate.unwrap_or(RuleStatus::Undecided)
+            })
+            .unwrap_or(RuleStatus::Undecided)
     }
 
     fn parents<'p>(&'p self, rule: &'p Rule) -> impl Iterator<Item = RuleIndex> + 'p {
-        let parent_of = |index: &RuleIndex| self.rules.get(index.0 as usize).and_then(|r| r.parent);
-        std::iter::successors(rule.parent, parent_of)
+        std::iter::successors(rule.parent, |index| self.rule(*index)?.parent)
     }
 }
 
 impl RuleExplanation<'_> {
-    /// The stage that the rule waits for, if it is undecided only because that stage was not run.
+    /// The stage that would decide the rule, if it is undecided because that stage was not run.
     pub fn pending_stage(&self) -> Option<PolicyStage> {
         (self.status == RuleStatus::Undecided).then_some(self.rule.stage)
     }
 }
 
-/// A rule on type or size passes by what is no success with content, whatever its condition says.
+/// Returns the status as the test if a rule on type or size did not match because the response is
+/// not a success with content.
 fn content_clause_test(
     line: &RuleExplanation<'_>,
     condition: &Condition,
@@ -231,11 +228,11 @@ fn content_clause_test(
     let Fact::Known(response) = facts.response else {
         return None;
     };
-    let passed_by = line.status == RuleStatus::NoMatch
+    let is_decisive = line.status == RuleStatus::NoMatch
         && line.rule.content_only
         && !response.is_success_with_content()
         && condition.evaluate(facts, lists) != line.rule.neutral_truth();
-    passed_by.then(|| DecisiveTest {
+    is_decisive.then(|| DecisiveTest {
         field: "status".into(),
         observed: ObservedValue::Value(response.status.to_string()),
         test: TestDescription {
@@ -246,7 +243,7 @@ fn content_clause_test(
     })
 }
 
-/// Puts a value at a dotted path, making the objects on its way.
+/// Inserts a value at a dotted path and creates the objects on the way.
 fn insert_at_path(object: &mut Json, path: &str, value: Json) {
     let Some(map) = object.as_object_mut() else {
         return;

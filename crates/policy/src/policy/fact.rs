@@ -1,8 +1,8 @@
-//! What is known of a request while it is judged (policy.md section 3).
+//! The facts of a request.
 //!
-//! A fact is known, absent or unknown. Absent text is empty, an absent number or address is [`None`]; an unknown
-//! fact ([`Fact::Unknown`]) leaves an atom undecided. Facts only ever become known: a later stage adds to them and
-//! never takes one back, so that an early answer holds.
+//! A fact is known, absent or unknown. Absent text is empty, an absent number or address is
+//! [`None`]; an unknown fact ([`Fact::Unknown`]) makes the result of a test unknown. Facts never
+//! change once they are known: a later stage only adds facts, so an early decision stays valid.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -10,12 +10,12 @@ use std::net::IpAddr;
 pub use crate::robots::usage::UsagePreference;
 use crate::urls::target::{HostTarget, UrlTarget};
 
-/// Something that may not be known yet.
+/// A value that may not be known yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fact<T> {
-    /// Known, perhaps to be absent.
+    /// Known, possibly to be absent.
     Known(T),
-    /// Not known at this stage, or never (inside a tunnel).
+    /// Unknown at this stage, or hidden in a tunnel.
     Unknown,
 }
 
@@ -29,21 +29,21 @@ impl<T> Fact<T> {
     }
 }
 
-/// What is asked for.
+/// The target of a request.
 #[derive(Clone, Copy, Debug)]
 pub enum EvaluationTarget<'a> {
-    /// One URL.
+    /// A URL.
     Url(&'a UrlTarget),
-    /// A tunnel, which shows no more than its host and port.
+    /// A tunnel, of which only the host and port are known.
     Tunnel(&'a HostTarget),
 }
 
-/// What the client wants the answer for, from `Sec-Fetch-Dest`.
+/// The destination of the response, from `Sec-Fetch-Dest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FetchDest {
-    /// A page of its own.
+    /// A page.
     Navigation,
-    /// Part of a page.
+    /// A resource of a page.
     Embed,
 }
 
@@ -56,14 +56,14 @@ impl FetchDest {
         }
     }
 
-    /// Reads the value of the field `dest`.
+    /// Parses the value of the field `dest`.
     pub fn from_word(word: &str) -> Option<Self> {
         [Self::Navigation, Self::Embed]
             .into_iter()
             .find(|d| d.as_str() == word)
     }
 
-    /// Reads `Sec-Fetch-Dest` (Fetch Metadata, section 2.1): only `document` is a navigation of its own.
+    /// Parses `Sec-Fetch-Dest` (Fetch Metadata, section 2.1): only `document` is a navigation.
     pub fn from_sec_fetch(value: &str) -> Self {
         if value.trim().eq_ignore_ascii_case("document") {
             Self::Navigation
@@ -73,44 +73,46 @@ impl FetchDest {
     }
 }
 
-/// Response headers by name, whatever holds them.
+/// Access to header fields, independent of their storage.
 pub trait HeaderView {
-    /// All values of a header, joined by `", "`; `None` if there is none. `name` is lower case.
+    /// Returns all values of a header joined by `", "`; `None` if it is missing. `name` is lower
+    /// case.
     fn header(&self, name: &str) -> Option<Cow<'_, str>>;
 
-    /// Shows each value of a header by itself, where it matters which stand in one line.
-    fn for_each_line(&self, name: &str, see: &mut dyn FnMut(&str));
+    /// Calls a function for each field line of a header.
+    fn for_each_line(&self, name: &str, visit: &mut dyn FnMut(&str));
 }
 
-/// What the response head says.
+/// The response head.
 #[derive(Clone, Copy)]
 pub struct ResponseFacts<'a> {
     /// The status, 100 to 999.
     pub status: u16,
-    /// Type and subtype in lower case, without parameters; empty when missing.
+    /// Type and subtype in lower case, without parameters; empty if missing.
     pub content_type: &'a str,
-    /// `Content-Length`, in bytes.
+    /// The value of `Content-Length`.
     pub size: Option<u64>,
-    /// The headers.
+    /// The header fields.
     pub headers: &'a dyn HeaderView,
-    /// Whether the request's method lets the response have content: not for HEAD.
+    /// The availability of content, by the request's method.
     pub content: ContentAvailability,
 }
 
-/// Whether a response may have content.
+/// The availability of content, by the request's method.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentAvailability {
-    /// GET and the like.
+    /// The method allows content.
     Possible,
-    /// HEAD: the head speaks of content that is not sent.
+    /// HEAD: the head describes content that is not sent.
     HeadOnly,
 }
 
 impl ResponseFacts<'_> {
-    /// Whether this is a 2xx with content (not 204, 205): what type and size rules judge (policy.md section 4).
+    /// Returns `true` for a 2xx with content (neither 204 nor 205), the only responses that rules
+    /// on type and size match.
     ///
-    /// A HEAD answer counts, so that HEAD is refused exactly as GET is; one without `Content-Type` does not,
-    /// since nothing can be said of the type that GET would have.
+    /// A response to HEAD counts, so that HEAD is refused exactly as GET is. Without `Content-Type`
+    /// it does not, since the type of the GET response is unknown then.
     pub fn is_success_with_content(&self) -> bool {
         let success = (200..300).contains(&self.status) && !matches!(self.status, 204 | 205);
         let untyped_head =
@@ -118,32 +120,34 @@ impl ResponseFacts<'_> {
         success && !untyped_head
     }
 
-    /// Whether its type is one of HTML's.
+    /// Returns `true` if the type is HTML or XHTML.
     pub fn is_html(&self) -> bool {
         matches!(self.content_type, "text/html" | "application/xhtml+xml")
     }
 
-    /// Whether the document stage reads such a type: HTML or text, or none, which may be either.
+    /// Returns `true` if the document stage reads this type: HTML, text, or a missing type, which
+    /// may be either.
     pub fn is_text(&self) -> bool {
         self.content_type.is_empty() || self.content_type.starts_with("text/") || self.is_html()
     }
 }
 
-/// What the first bytes of a document say.
+/// The beginning of a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DocumentFacts<'a> {
-    /// The text of `<title>`, empty when missing.
+    /// The text of `<title>`; empty if missing.
     pub title: &'a str,
     /// The first bytes as text.
     pub body_prefix: &'a str,
-    /// The directives of `<meta name="robots">`, if there is one, and of those under the crawler's own name.
+    /// The directives of `<meta name="robots">`, if there are any, and of those with the crawler's
+    /// own name.
     pub meta_robots: Option<&'a str>,
-    /// The target of `<link rel="canonical">`, if there is one: as written there, or resolved.
+    /// The target of `<link rel="canonical">`, if there is one: as written, or resolved.
     pub canonical: Option<&'a str>,
 }
 
 impl DocumentFacts<'_> {
-    /// A document that says nothing: one without words for crawlers, or that cannot be read.
+    /// A document without any of these facts, or one that cannot be parsed.
     pub const EMPTY: Self = Self {
         title: "",
         body_prefix: "",
@@ -152,16 +156,16 @@ impl DocumentFacts<'_> {
     };
 }
 
-/// The year that counts where none is given, so that cases mean the same in every year.
+/// The year if none is given, so that test cases do not depend on the date.
 pub const DEFAULT_YEAR: u16 = 2026;
 
-/// Whether the ledger has the URL: only then does a refusal get a code of section 6.
+/// The presence of the URL in the ledger. Only a refused URL in the ledger gets a code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum LedgerPresence {
     /// The URL was never fetched for this crawler, or there is no ledger.
     #[default]
     Absent,
-    /// It was.
+    /// The URL was fetched for this crawler.
     Present,
 }
 
@@ -175,51 +179,54 @@ impl std::fmt::Debug for ResponseFacts<'_> {
     }
 }
 
-/// All that is known of a request at some stage.
+/// All facts of a request at some stage.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
-    /// What is asked for.
+    /// The target of the request.
     pub target: EvaluationTarget<'a>,
     /// The crawler's name, or `anonymous`.
     pub crawler: &'a str,
-    /// The method, as sent. Unknown inside a tunnel, like the next three.
+    /// The method, as sent. In a tunnel, this and the next three are hidden.
     pub method: &'a str,
-    /// The `Referer`, empty when missing.
+    /// The value of `Referer`; empty if missing.
     pub referer: &'a str,
-    /// What the answer is wanted for.
+    /// The destination of the response, if known.
     pub dest: Option<FetchDest>,
-    /// Links from a start page, where it is known.
+    /// The number of links from a seed, if known.
     pub depth: Option<u64>,
-    /// The address that would be dialled; unknown before the destination stage.
+    /// The address of the origin; unknown before the destination stage.
     pub address: Fact<Option<IpAddr>>,
-    /// The product token by which the crawler goes towards robots.txt and `X-Robots-Tag`; empty if nobody knows, and then
-    /// its name stands for it.
+    /// The product token of the crawler in robots.txt and `X-Robots-Tag`. If it is empty, the
+    /// crawler's name is used.
     pub agent: &'a str,
-    /// What the host's robots.txt says of uses, named as `robots::usage::purpose` does; the response's headers count
-    /// beside it. Asked from the response stage on.
+    /// The preferences of the host's robots.txt by usage purpose, with names as in
+    /// `robots::usage::normalise_purpose`. The response's headers are combined with them. Used from
+    /// the response stage on.
     pub usage_preferences: &'a [(Box<str>, UsagePreference)],
     /// The response head; unknown before the response stage.
     pub response: Fact<ResponseFacts<'a>>,
-    /// The first bytes of the document; unknown before the document stage.
+    /// The beginning of the document; unknown before the document stage.
     pub document: Fact<DocumentFacts<'a>>,
-    /// `known`: whether the ledger has the URL. It changes no verdict, only the code of a refusal.
+    /// The fact `known`. It does not change the verdict, only the code of a refusal.
     pub in_ledger: LedgerPresence,
-    /// The year by the wall clock, in UTC: for calendars, which are a trap far from it. [`DEFAULT_YEAR`] where nobody asks for it.
+    /// The current year in UTC, for the trap `calendar`; [`DEFAULT_YEAR`] if the policy does not
+    /// depend on it.
     pub year: u16,
 }
 
 impl<'a> Facts<'a> {
-    /// The facts of a GET for one URL by an anonymous crawler; the caller adds what else it knows.
+    /// Returns the facts of a GET for a URL by an anonymous crawler. Other facts can be set on the
+    /// result.
     pub fn for_url(target: &'a UrlTarget) -> Self {
         Self::new(EvaluationTarget::Url(target))
     }
 
-    /// The facts of a tunnel.
+    /// Returns the facts of a tunnel.
     pub fn for_tunnel(target: &'a HostTarget) -> Self {
         Self::new(EvaluationTarget::Tunnel(target))
     }
 
-    /// By which name lines for one crawler speak of this one.
+    /// Returns the product token for lines that address one crawler.
     pub(crate) fn robots_agent(&self) -> &'a str {
         if self.agent.is_empty() {
             self.crawler
@@ -228,9 +235,9 @@ impl<'a> Facts<'a> {
         }
     }
 
-    fn new(subject: EvaluationTarget<'a>) -> Self {
+    fn new(target: EvaluationTarget<'a>) -> Self {
         Self {
-            target: subject,
+            target,
             crawler: crate::model::crawler::Crawler::ANONYMOUS,
             method: "GET",
             referer: "",

@@ -1,9 +1,13 @@
-//! The fields that a condition can name, and where each gets its value (policy.md section 3).
+//! The fields that a condition can name, and the facts that they read.
+//!
+//! A new field is a variant of [`Field`], a row in `Field::row`, and an arm in the function that reads its fact. Its
+//! name in policies is in `source::condition`.
 
-use std::borrow::Cow;
 use std::net::IpAddr;
 
-use super::fact::{DocumentFacts, EvaluationTarget, Fact, Facts, ResponseFacts, UsagePreference};
+use super::fact::{
+    DocumentFacts, EvaluationTarget, Fact, Facts, FetchDest, ResponseFacts, UsagePreference,
+};
 use super::rule::PolicyStage;
 use super::signals;
 use crate::urls::target::{HostTarget, UrlTarget};
@@ -17,17 +21,17 @@ pub enum Field {
     Scheme,
     /// The host.
     Host,
-    /// The port, the scheme's default included.
+    /// The port, possibly the scheme's default.
     Port,
-    /// Host, and port where it is not the default.
+    /// The host, with the port unless it is the scheme's default.
     Authority,
     /// The path with its leading slash.
     Path,
-    /// Path and query.
+    /// The path and query.
     PathAndQuery,
     /// The path without its leading slash (WebCopy's path).
     RelPath,
-    /// Path and query without the leading slash.
+    /// The path and query without the leading slash.
     RelPathAndQuery,
     /// The query without `?`.
     Query,
@@ -39,35 +43,35 @@ pub enum Field {
     Method,
     /// The crawler's name.
     Crawler,
-    /// The `Referer`.
+    /// The value of `Referer`.
     Referer,
     /// `navigation` or `embed`.
     Dest,
-    /// The depth.
+    /// The number of links from a seed.
     Depth,
-    /// The address that would be dialled.
+    /// The address of the origin.
     Address,
-    /// Type and subtype of the response.
+    /// The type and subtype of the response.
     ContentType,
     /// The status of the response.
     Status,
     /// The size of the response.
     Size,
-    /// A header of the response, its name in lower case.
+    /// A header of the response, with its name in lower case.
     Header(Box<str>),
-    /// A usage preference, such as `train-ai`: of robots.txt and of the response.
+    /// A usage preference, such as `train-ai`, of robots.txt and the response.
     Usage(Box<str>),
-    /// The document's title.
+    /// The title of the document.
     Title,
-    /// The document's first bytes.
+    /// The beginning of the document.
     BodyPrefix,
-    /// `robots` directives: `X-Robots-Tag` if it is there, else those of the document.
+    /// The `robots` directives: those of `X-Robots-Tag`, else those of the document.
     MetaRobots,
-    /// The canonical URL: `Link: <…>; rel=canonical` if it is there, else the document's.
+    /// The canonical URL: that of `Link: <…>; rel=canonical`, else that of the document.
     Canonical,
 }
 
-/// What kind of value a field has, and so which kinds of test fit it.
+/// The type of a field's value, which determines the tests that apply to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
     /// Text.
@@ -78,79 +82,118 @@ pub enum ValueType {
     Address,
 }
 
+/// The properties of a field.
+struct FieldRow {
+    /// The stage from which on the field is known.
+    stage: PolicyStage,
+    value_type: ValueType,
+    /// `true` if the URL alone determines the field.
+    is_url_part: bool,
+    /// `true` if the field is known for a tunnel that is not intercepted.
+    is_visible_in_tunnels: bool,
+    /// `true` if tests of the field never distinguish case.
+    ignores_case: bool,
+    /// `true` if a response header may provide the field at the response stage.
+    may_come_from_header: bool,
+    /// `true` if a rule that names the field only matches 2xx with content.
+    needs_content: bool,
+    /// `true` if naming the field lets a rule match responses of every status.
+    allows_any_status: bool,
+}
+
+/// The properties that the fields of a stage share; each row sets what differs.
+const REQUEST: FieldRow = FieldRow {
+    stage: PolicyStage::Request,
+    value_type: ValueType::Text,
+    is_url_part: false,
+    is_visible_in_tunnels: false,
+    ignores_case: false,
+    may_come_from_header: false,
+    needs_content: false,
+    allows_any_status: false,
+};
+const URL_PART: FieldRow = FieldRow {
+    is_url_part: true,
+    ..REQUEST
+};
+const ORIGIN: FieldRow = FieldRow {
+    is_visible_in_tunnels: true,
+    ignores_case: true,
+    ..URL_PART
+};
+const RESPONSE: FieldRow = FieldRow {
+    stage: PolicyStage::Response,
+    ..REQUEST
+};
+const DOCUMENT: FieldRow = FieldRow {
+    stage: PolicyStage::Document,
+    needs_content: true,
+    ..REQUEST
+};
+
 impl Field {
-    /// The stage from which on the field is known for certain.
+    fn row(&self) -> &'static FieldRow {
+        match self {
+            Self::Scheme | Self::Host | Self::Authority => &ORIGIN,
+            Self::Port => &FieldRow {
+                value_type: ValueType::Number,
+                ignores_case: false,
+                ..ORIGIN
+            },
+            Self::Url
+            | Self::Path
+            | Self::PathAndQuery
+            | Self::RelPath
+            | Self::RelPathAndQuery
+            | Self::Query
+            | Self::AuthorityPathQuery
+            | Self::Param(_) => &URL_PART,
+            Self::Method | Self::Referer | Self::Dest => &REQUEST,
+            Self::Crawler => &FieldRow {
+                is_visible_in_tunnels: true,
+                ..REQUEST
+            },
+            Self::Depth => &FieldRow {
+                value_type: ValueType::Number,
+                ..REQUEST
+            },
+            Self::Address => &FieldRow {
+                stage: PolicyStage::Destination,
+                value_type: ValueType::Address,
+                is_visible_in_tunnels: true,
+                ..REQUEST
+            },
+            Self::ContentType => &FieldRow {
+                ignores_case: true,
+                needs_content: true,
+                ..RESPONSE
+            },
+            Self::Status => &FieldRow {
+                value_type: ValueType::Number,
+                allows_any_status: true,
+                ..RESPONSE
+            },
+            Self::Size => &FieldRow {
+                value_type: ValueType::Number,
+                needs_content: true,
+                ..RESPONSE
+            },
+            Self::Header(_) => &FieldRow {
+                allows_any_status: true,
+                ..RESPONSE
+            },
+            Self::Usage(_) => &RESPONSE,
+            Self::Title | Self::BodyPrefix => &DOCUMENT,
+            Self::MetaRobots | Self::Canonical => &FieldRow {
+                may_come_from_header: true,
+                ..DOCUMENT
+            },
+        }
+    }
+
+    /// The stage from which on the field is known.
     pub fn stage(&self) -> PolicyStage {
-        match self {
-            Self::Url
-            | Self::Scheme
-            | Self::Host
-            | Self::Port
-            | Self::Authority
-            | Self::Path
-            | Self::PathAndQuery
-            | Self::RelPath
-            | Self::RelPathAndQuery
-            | Self::Query
-            | Self::AuthorityPathQuery
-            | Self::Param(_)
-            | Self::Method
-            | Self::Crawler
-            | Self::Referer
-            | Self::Dest
-            | Self::Depth => PolicyStage::Request,
-            Self::Address => PolicyStage::Destination,
-            Self::ContentType | Self::Status | Self::Size | Self::Header(_) | Self::Usage(_) => {
-                PolicyStage::Response
-            }
-            Self::Title | Self::BodyPrefix | Self::MetaRobots | Self::Canonical => {
-                PolicyStage::Document
-            }
-        }
-    }
-
-    /// Whether the URL alone tells it.
-    pub fn is_url_part(&self) -> bool {
-        match self {
-            Self::Url
-            | Self::Scheme
-            | Self::Host
-            | Self::Port
-            | Self::Authority
-            | Self::Path
-            | Self::PathAndQuery
-            | Self::RelPath
-            | Self::RelPathAndQuery
-            | Self::Query
-            | Self::AuthorityPathQuery
-            | Self::Param(_) => true,
-            Self::Method
-            | Self::Crawler
-            | Self::Referer
-            | Self::Dest
-            | Self::Depth
-            | Self::Address
-            | Self::ContentType
-            | Self::Status
-            | Self::Size
-            | Self::Header(_)
-            | Self::Usage(_)
-            | Self::Title
-            | Self::BodyPrefix
-            | Self::MetaRobots
-            | Self::Canonical => false,
-        }
-    }
-
-    /// Whether a tunnel shows it that is not looked into.
-    pub fn is_visible_in_tunnels(&self) -> bool {
-        use Field::{Address, Authority, Crawler, Host, Port, Scheme};
-        matches!(self, Scheme | Host | Port | Authority | Crawler | Address)
-    }
-
-    /// Whether a response header may give what else the document says.
-    pub fn may_come_from_header(&self) -> bool {
-        matches!(self, Self::MetaRobots | Self::Canonical)
+        self.row().stage
     }
 
     /// The first stage at which the field may be known.
@@ -162,57 +205,44 @@ impl Field {
         }
     }
 
-    /// What kind of value the field has.
+    /// The type of the field's value.
     pub fn value_type(&self) -> ValueType {
-        match self {
-            Self::Port | Self::Depth | Self::Status | Self::Size => ValueType::Number,
-            Self::Address => ValueType::Address,
-            Self::Url
-            | Self::Scheme
-            | Self::Host
-            | Self::Authority
-            | Self::Path
-            | Self::PathAndQuery
-            | Self::RelPath
-            | Self::RelPathAndQuery
-            | Self::Query
-            | Self::AuthorityPathQuery
-            | Self::Param(_)
-            | Self::Method
-            | Self::Crawler
-            | Self::Referer
-            | Self::Dest
-            | Self::ContentType
-            | Self::Header(_)
-            | Self::Usage(_)
-            | Self::Title
-            | Self::BodyPrefix
-            | Self::MetaRobots
-            | Self::Canonical => ValueType::Text,
-        }
+        self.row().value_type
     }
 
-    /// Whether a rule that names the field judges only 2xx responses with content (policy.md section 4).
+    /// Returns `true` if the URL alone determines the field.
+    pub fn is_url_part(&self) -> bool {
+        self.row().is_url_part
+    }
+
+    /// Returns `true` if the field is known for a tunnel that is not intercepted.
+    pub fn is_visible_in_tunnels(&self) -> bool {
+        self.row().is_visible_in_tunnels
+    }
+
+    /// Returns `true` if a response header may provide the field instead of the document.
+    pub fn may_come_from_header(&self) -> bool {
+        self.row().may_come_from_header
+    }
+
+    /// Returns `true` if a rule that names the field only matches 2xx responses with content.
     pub fn needs_content(&self) -> bool {
-        matches!(self, Self::ContentType | Self::Size) || self.stage() == PolicyStage::Document
+        self.row().needs_content
     }
 
-    /// Whether naming the field lets a rule judge responses of every status.
+    /// Returns `true` if naming the field lets a rule match responses of every status.
     pub fn allows_any_status(&self) -> bool {
-        matches!(self, Self::Status | Self::Header(_))
+        self.row().allows_any_status
     }
 
-    /// Whether text tests never distinguish case here.
+    /// Returns `true` if text tests of the field never distinguish case.
     pub fn ignores_case(&self) -> bool {
-        matches!(
-            self,
-            Self::Scheme | Self::Host | Self::Authority | Self::ContentType
-        )
+        self.row().ignores_case
     }
 }
 
 impl Field {
-    /// Asks whether any text of the field passes a test. Absent text is empty.
+    /// Returns `true` if any text of the field passes a test. Absent text is empty.
     pub fn any_text_matches(
         &self,
         facts: &Facts<'_>,
@@ -227,7 +257,7 @@ impl Field {
         }
     }
 
-    /// The number in a field that holds one; `None` when absent.
+    /// The number in a numeric field; `None` if it is absent.
     pub fn number(&self, facts: &Facts<'_>) -> Fact<Option<u64>> {
         match (self, facts.target) {
             (Self::Port, EvaluationTarget::Url(target)) => Fact::Known(Some(target.port().into())),
@@ -244,22 +274,23 @@ impl Field {
         }
     }
 
-    /// The address in a field that holds one; `None` when absent.
+    /// The address in an address field; `None` if it is absent.
     pub fn address(&self, facts: &Facts<'_>) -> Fact<Option<IpAddr>> {
         facts.address
     }
 
-    /// The little that a tunnel shows.
+    /// The text of a field that is known for a tunnel.
     fn tunnel_text<'a>(&self, target: &'a HostTarget, facts: &Facts<'a>) -> Option<&'a str> {
-        let shown = [
-            (Self::Scheme, target.scheme().as_str()),
-            (Self::Host, target.host()),
-            (Self::Authority, target.authority()),
-            (Self::Crawler, facts.crawler),
-        ];
-        shown
-            .into_iter()
-            .find_map(|(field, text)| (field == *self).then_some(text))
+        if *self == Self::Scheme {
+            return Some(target.scheme().as_str());
+        }
+        if *self == Self::Host {
+            return Some(target.host());
+        }
+        if *self == Self::Authority {
+            return Some(target.authority());
+        }
+        (*self == Self::Crawler).then_some(facts.crawler)
     }
 
     fn url_text_matches(
@@ -283,105 +314,78 @@ impl Field {
             Self::Method => test(facts.method),
             Self::Crawler => test(facts.crawler),
             Self::Referer => test(facts.referer),
-            Self::Dest => test(facts.dest.map_or("", super::fact::FetchDest::as_str)),
-            Self::ContentType
-            | Self::Header(_)
-            | Self::Usage(_)
-            | Self::Title
-            | Self::BodyPrefix
-            | Self::MetaRobots
-            | Self::Canonical => return self.response_text_matches(facts, test),
+            Self::Dest => test(facts.dest.map_or("", FetchDest::as_str)),
+            Self::ContentType => return facts.response.map(|r| test(r.content_type)),
+            Self::Header(name) => {
+                return facts
+                    .response
+                    .map(|r| test(&r.headers.header(name).unwrap_or_default()));
+            }
+            Self::Usage(name) => {
+                return facts
+                    .response
+                    .map(|r| test(usage_preference(&r, facts, name).as_str()));
+            }
+            Self::Title => return facts.known_document().map(|document| test(document.title)),
+            Self::BodyPrefix => {
+                return facts
+                    .known_document()
+                    .map(|document| test(document.body_prefix));
+            }
+            Self::MetaRobots => return meta_robots_match(facts, test),
+            Self::Canonical => return canonical_matches(facts, test),
             Self::Port | Self::Depth | Self::Address | Self::Status | Self::Size => false,
         })
     }
+}
 
-    /// Text that comes with the response or in it.
-    fn response_text_matches(
-        &self,
-        facts: &Facts<'_>,
-        test: &mut dyn FnMut(&str) -> bool,
-    ) -> Fact<bool> {
-        let Fact::Known(response) = facts.response else {
-            return Fact::Unknown;
-        };
-        match self {
-            Self::Title => facts.document.map(|document| test(document.title)),
-            Self::BodyPrefix => facts.document.map(|document| test(document.body_prefix)),
-            Self::MetaRobots => {
-                let words = signals::robots_tag_directives(response.headers, facts.robots_agent());
-                let header = Some(words).filter(|words| !words.is_empty());
-                header_or_document_matches(
-                    header.as_deref(),
-                    facts,
-                    |document| document.meta_robots,
-                    test,
-                )
-            }
-            Self::Canonical => {
-                let header = header(&response, "link");
-                let link = header.as_deref().and_then(signals::canonical_link);
-                header_or_document_matches(link, facts, |document| document.canonical, test)
-            }
-            Self::ContentType => Fact::Known(test(response.content_type)),
-            Self::Header(name) => Fact::Known(test(&header(&response, name).unwrap_or_default())),
-            Self::Usage(name) => {
-                Fact::Known(test(usage_preference(&response, facts, name).as_str()))
-            }
-            Self::Url
-            | Self::Scheme
-            | Self::Host
-            | Self::Port
-            | Self::Authority
-            | Self::Path
-            | Self::PathAndQuery
-            | Self::RelPath
-            | Self::RelPathAndQuery
-            | Self::Query
-            | Self::AuthorityPathQuery
-            | Self::Param(_)
-            | Self::Method
-            | Self::Crawler
-            | Self::Referer
-            | Self::Dest
-            | Self::Depth
-            | Self::Address
-            | Self::Status
-            | Self::Size => Fact::Known(false),
+impl<'a> Facts<'a> {
+    /// The facts of the document, which are not used before the response is known.
+    fn known_document(&self) -> Fact<DocumentFacts<'a>> {
+        match self.response {
+            Fact::Known(_) => self.document,
+            Fact::Unknown => Fact::Unknown,
         }
     }
 }
 
-fn header<'a>(response: &ResponseFacts<'a>, name: &str) -> Option<Cow<'a, str>> {
-    response.headers.header(name)
-}
-
-/// What a header gives is known at the response; else only the document tells.
-fn header_or_document_matches<'d>(
-    header: Option<&str>,
-    facts: &Facts<'d>,
-    from_document: impl Fn(&DocumentFacts<'d>) -> Option<&'d str>,
-    test: &mut dyn FnMut(&str) -> bool,
-) -> Fact<bool> {
-    match header {
-        Some(text) => Fact::Known(test(text)),
-        None => facts
-            .document
-            .map(|document| test(from_document(&document).unwrap_or(""))),
+fn meta_robots_match(facts: &Facts<'_>, test: &mut dyn FnMut(&str) -> bool) -> Fact<bool> {
+    let Fact::Known(response) = facts.response else {
+        return Fact::Unknown;
+    };
+    let directives = signals::robots_tag_directives(response.headers, facts.robots_agent());
+    if !directives.is_empty() {
+        return Fact::Known(test(&directives));
     }
+    facts
+        .document
+        .map(|document| test(document.meta_robots.unwrap_or("")))
 }
 
-/// Of robots.txt and the response's headers the strictest.
+fn canonical_matches(facts: &Facts<'_>, test: &mut dyn FnMut(&str) -> bool) -> Fact<bool> {
+    let Fact::Known(response) = facts.response else {
+        return Fact::Unknown;
+    };
+    let header = response.headers.header("link");
+    if let Some(link) = header.as_deref().and_then(signals::canonical_link) {
+        return Fact::Known(test(link));
+    }
+    facts
+        .document
+        .map(|document| test(document.canonical.unwrap_or("")))
+}
+
+/// Returns the strictest preference of robots.txt and the response's headers.
 pub(crate) fn usage_preference(
     response: &ResponseFacts<'_>,
     facts: &Facts<'_>,
     name: &str,
 ) -> UsagePreference {
-    let given = facts
+    facts
         .usage_preferences
         .iter()
-        .filter(|(use_, _)| **use_ == *name)
-        .map(|(_, preference)| *preference);
-    given
+        .filter(|(purpose, _)| **purpose == *name)
+        .map(|(_, preference)| *preference)
         .max()
         .unwrap_or(UsagePreference::Unset)
         .max(signals::header_usage_preference(response.headers, name))
@@ -391,7 +395,7 @@ fn strip_leading_slash(text: &str) -> &str {
     text.strip_prefix('/').unwrap_or(text)
 }
 
-/// Whether any occurrence of a parameter passes; an absent parameter is empty text.
+/// Returns `true` if any occurrence of a parameter passes. An absent parameter is empty text.
 fn any_param_matches(target: &UrlTarget, name: &str, test: &mut dyn FnMut(&str) -> bool) -> bool {
     let mut present = false;
     for (key, value) in target.params() {

@@ -1,11 +1,12 @@
-//! Lint: rules that cannot do what their author wants, found by plain reasoning on conditions (policy.md section 9).
+//! Lint: rules that cannot have the effect that their author intends, found by reasoning on
+//! conditions.
 //!
-//! What is claimed is proved, for URLs whose stages are run one after the other: a rule that is called dead never
-//! decides about one, and without it no decision would differ. What cannot be proved is not claimed. Of tunnels,
-//! which hide URLs, nothing is said: a dead rule may leave one undecided.
+//! Every finding is proved, for URLs whose stages are run in order: a rule reported as dead never
+//! decides about a URL, and without it no decision would differ. Tunnels are not covered: since
+//! they hide URLs, a dead rule may make one undecided.
 //!
-//! [`logic`] knows what follows from conditions, [`view`] which rule is met before which; [`dead`] and [`late_allow`] put
-//! the two together.
+//! [`logic`] derives implications between conditions, [`lint_view`] the order in which rules are
+//! met; [`dead`] and [`late_allow`] combine them.
 
 mod dead;
 mod late_allow;
@@ -26,10 +27,11 @@ use crate::diagnostics::problems::Problems;
 use dead::DeadReason;
 use lint_view::LintView;
 
-/// What is doubtful about the rules of a policy; `sources` are its rules as they were written, in the same order.
+/// Returns warnings about the rules of a policy. `sources` are the rules as written, in the same
+/// order.
 ///
-/// Of what else is wrong with the policy `errors` tells: rules with errors stand in for others that nobody knows, so
-/// that nothing is claimed of them or because of them.
+/// `errors` are the errors of the policy. Nothing is reported about rules with errors, or because
+/// of them, since their compiled form is a placeholder.
 pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) -> Vec<Problem> {
     let view = LintView::new(policy, errors);
     let budget = WorkBudget::default();
@@ -39,14 +41,14 @@ pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) 
         let (Some(rule), Some(source)) = (policy.rules.get(at), sources.get(at)) else {
             continue;
         };
-        // What stands in a dead group is dead with it; of the global space the first rule that fits decides a code.
+        // The children of a dead group are dead, too.
         if at < dead_until || !view.is_sound(at) || !view.is_live(at) {
             continue;
         }
-        if let Some(death) = dead::find_reason(&view, at, &budget) {
+        if let Some(reason) = dead::find_reason(&view, at, &budget) {
             dead_until = rule.end.0 as usize;
             problems.push(
-                dead_rule_problem(&view, at, source, &death, sources).with_rule(Some(&rule.id)),
+                dead_rule_problem(&view, at, source, &reason, sources).with_rule(Some(&rule.id)),
             );
         } else if let Some(refusing) = late_allow::find_earlier_refusal(&view, at, &budget) {
             problems.push(
@@ -63,8 +65,8 @@ pub(crate) fn lint(policy: &Policy, sources: &[&SourceRule], errors: &Problems) 
     problems
 }
 
-/// How much work is done, so that a policy of many thousand rules still loads in no time. Beyond that nothing is found,
-/// and nothing is claimed.
+/// The remaining work, limited so that a policy with many thousand rules loads quickly. When it is
+/// used up, nothing more is reported.
 #[derive(Debug)]
 struct WorkBudget(Cell<usize>);
 
@@ -75,12 +77,12 @@ impl Default for WorkBudget {
 }
 
 impl WorkBudget {
-    /// Whether two rules may be compared.
+    /// Spends the work of comparing two rules. Returns `false` if none is left.
     fn try_compare(&self) -> bool {
         self.try_spend(20)
     }
 
-    /// Whether so many rules may be looked at.
+    /// Spends the work of visiting rules. Returns `false` if none is left.
     fn try_visit(&self, rules: usize) -> bool {
         self.try_spend(rules)
     }
@@ -92,11 +94,12 @@ impl WorkBudget {
     }
 }
 
+/// The place of a rule's id, or of the rule itself.
 fn rule_place(source: &SourceRule) -> &SourceLocation {
     source.id.as_ref().map_or(&source.place, |id| &id.place)
 }
 
-/// A rule by its name and its place.
+/// Returns the id and the place of a rule.
 fn describe_rule(view: &LintView<'_>, at: usize, sources: &[&SourceRule]) -> String {
     let id = view.rule(at).map_or("", |rule| rule.id.as_str());
     match sources.get(at) {
@@ -109,11 +112,10 @@ fn dead_rule_problem(
     view: &LintView<'_>,
     at: usize,
     source: &SourceRule,
-    death: &DeadReason,
+    reason: &DeadReason,
     sources: &[&SourceRule],
 ) -> Problem {
-    let name = |other: usize| describe_rule(view, other, sources);
-    let (message, help) = match *death {
+    let (message, help) = match *reason {
         DeadReason::Contradiction => (
             "can never decide: its condition cannot hold".to_owned(),
             None,
@@ -122,42 +124,36 @@ fn dead_rule_problem(
             "can never decide: its condition contradicts those of the rules around it".to_owned(),
             None,
         ),
-        DeadReason::AfterStop(other) => {
-            let message = format!(
+        DeadReason::AfterStop(other) => (
+            format!(
                 "can never decide: {} stops before it is reached",
-                name(other)
-            );
-            (
-                message,
-                Some("put it before that rule, or take `stop` away"),
-            )
-        }
-        DeadReason::AfterSibling(other) => {
-            let message = format!(
-                "can never decide: {} of the same `match: first` list is taken instead",
-                name(other)
-            );
-            (message, Some("put the narrower rule first"))
-        }
-        DeadReason::Filtered(other) => {
-            let message = format!(
-                "can never decide: {} filters all that it applies to",
-                name(other)
-            );
-            (message, Some(after_filter_help(source)))
-        }
-        DeadReason::Overwritten(other) => {
-            let message = format!(
-                "can never decide: {} applies as well and sets all of it again",
-                name(other)
-            );
-            (
-                message,
-                Some("the last assignment wins: put the wider rule first"),
-            )
-        }
+                describe_rule(view, other, sources)
+            ),
+            Some("put it before that rule, or remove `stop`"),
+        ),
+        DeadReason::AfterSibling(other) => (
+            format!(
+                "can never decide: {} of the same `match: first` list always matches first",
+                describe_rule(view, other, sources)
+            ),
+            Some("put the narrower rule first"),
+        ),
+        DeadReason::Filtered(other) => (
+            format!(
+                "can never decide: {} filters everything that it matches",
+                describe_rule(view, other, sources)
+            ),
+            Some(after_filter_help(source)),
+        ),
+        DeadReason::Overwritten(other) => (
+            format!(
+                "can never decide: {} matches as well and overwrites all its options",
+                describe_rule(view, other, sources)
+            ),
+            Some("the last assignment wins: put the wider rule first"),
+        ),
     };
-    let example = death.cause().and_then(|_| witness::find_url(view, at));
+    let example = reason.cause().and_then(|_| witness::find_url(view, at));
     let message = example.iter().fold(message, |message, url| {
         format!("{message}; for example {url}")
     });
@@ -168,9 +164,9 @@ fn dead_rule_problem(
 
 fn after_filter_help(source: &SourceRule) -> &'static str {
     match source.body {
-        SourceRuleBody::Filter(_) => "leave it out, or make the other rule narrower",
+        SourceRuleBody::Filter(_) => "remove it, or make the other rule narrower",
         SourceRuleBody::Group(_) => {
-            "what is filtered stays filtered: an exception belongs into that rule's condition"
+            "a filter is final: put the exception into the condition of that rule"
         }
     }
 }
@@ -182,13 +178,13 @@ fn overlap_problem(
 ) -> Option<Problem> {
     let [first, second] = &overlap.spaces;
     let message = format!(
-        "the spaces `{first}` and `{second}` overlap: {} allows {} too, and both crawlers fetch it",
+        "the spaces `{first}` and `{second}` overlap: {} also allows {}, so both crawlers fetch it",
         describe_rule(view, overlap.first, sources),
         overlap.url
     );
     let problem = Problem::warning(rule_place(sources.get(overlap.second)?), message);
     let problem = problem.with_help(
-        "leave it to one of them, or write the options that differ under `spaces.NAME.options`",
+        "exclude it from one of them, or set different options under `spaces.NAME.options`",
     );
     Some(problem.with_rule(view.rule(overlap.second).map(|rule| &rule.id)))
 }
@@ -209,9 +205,9 @@ fn late_allow_problem(
     };
     let stage = refusing.stage.as_str();
     let message = format!(
-        "allows in vain: {by} has refused all of it at the {stage} stage, and a refusal is final"
+        "allows without effect: {by} has refused all of it at the {stage} stage, and a refusal is final"
     );
     let instead =
-        format!("allow it at the {stage} stage, and `forbid` or `require` by what is known later");
+        format!("allow it at the {stage} stage, and use `forbid` or `require` on later facts");
     Problem::warning(then.unwrap_or_else(|| rule_place(source)), message).with_help(instead)
 }

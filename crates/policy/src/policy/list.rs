@@ -1,4 +1,4 @@
-//! Named sets for big data: `lists:` of a policy (policy.md section 1).
+//! Named sets of values: the key `lists` of a policy.
 
 pub mod texts;
 
@@ -10,7 +10,7 @@ use super::field::Field;
 use super::pattern::to_surt;
 use texts::{PackedTexts, SortedTexts, TextSet};
 
-/// Which field a list is compared with, and how.
+/// The kind of a list: the field that it is compared with, and the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ListKind {
     /// The host is an item or a subdomain of one.
@@ -30,7 +30,7 @@ pub enum ListKind {
 }
 
 impl ListKind {
-    /// Every kind, in the order of the documentation.
+    /// All kinds, in the order of the documentation.
     pub const ALL: [Self; 7] = [
         Self::Domains,
         Self::Hosts,
@@ -41,7 +41,7 @@ impl ListKind {
         Self::Values,
     ];
 
-    /// The word used in a policy.
+    /// The word in a policy.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Domains => "domains",
@@ -55,20 +55,17 @@ impl ListKind {
     }
 }
 
-/// A named set, ready to be asked.
+/// A named set, compiled for look-ups.
 #[derive(Debug, PartialEq)]
 pub struct PolicyList {
-    /// The name in the policy.
     pub name: Box<str>,
-    /// How it is compared.
     pub kind: ListKind,
-    /// The items.
     pub items: ListItems,
 }
 
 impl PolicyList {
-    /// Whether a text of a field is in the list. It is compared in its own way only with the field of its kind; else
-    /// exactly.
+    /// Returns `true` if a text of a field is in the list. The list's own comparison applies only
+    /// to the field of its kind; other fields are compared for equality.
     pub fn matches(&self, field: &Field, text: &str) -> bool {
         match (self.kind, field) {
             (ListKind::Domains, Field::Host) => self.items.has_parent_of(text),
@@ -81,39 +78,40 @@ impl PolicyList {
     }
 }
 
-/// The items of a list, laid out for the questions that its kind is asked.
+/// The items of a list, in the structure that its kind needs.
 #[derive(Debug, PartialEq)]
 pub enum ListItems {
-    /// For exact look-ups and walks over a host's parents.
+    /// For exact look-ups, including those of a host's parent domains.
     Set(TextSet),
-    /// For prefixes: sorted, and no item is a prefix of another, so that one binary search answers.
+    /// For prefixes: sorted, and no item is a prefix of another, so that one binary search
+    /// suffices.
     Prefixes(SortedTexts),
-    /// For addresses: sorted, and no network overlaps another, so that one binary search answers.
+    /// For addresses: sorted, and no network overlaps another, so that one binary search suffices.
     Networks(Box<[IpNet]>),
 }
 
 impl ListItems {
-    /// No items at all.
+    /// An empty list.
     pub fn empty() -> Self {
         Self::Prefixes(SortedTexts::default())
     }
 
-    /// Merges networks, so that none overlaps another.
+    /// Creates a list of networks, merged so that none overlaps another.
     pub fn from_networks(networks: Vec<IpNet>) -> Self {
         Self::Networks(IpNet::aggregate(&networks).into())
     }
 
-    /// Items that are looked up whole.
+    /// Creates a list of texts for exact look-ups.
     pub fn from_texts(items: PackedTexts) -> Self {
         Self::Set(TextSet::new(items))
     }
 
-    /// Items that a text may begin with.
+    /// Creates a list of prefixes.
     pub fn from_prefixes(items: &PackedTexts) -> Self {
         Self::Prefixes(SortedTexts::new(items))
     }
 
-    /// Any item that is a text.
+    /// Returns the first item that is a text.
     pub fn first_text(&self) -> Option<&str> {
         match self {
             Self::Set(set) => set.texts().get(0),
@@ -122,7 +120,7 @@ impl ListItems {
         }
     }
 
-    /// Whether the text is an item.
+    /// Returns `true` if the text is an item.
     pub fn contains(&self, text: &str) -> bool {
         match self {
             Self::Set(set) => set.contains(text),
@@ -131,7 +129,7 @@ impl ListItems {
         }
     }
 
-    /// Whether the text begins with an item.
+    /// Returns `true` if the text begins with an item.
     pub fn has_prefix_of(&self, text: &str) -> bool {
         match self {
             Self::Prefixes(items) => items.has_prefix_of(text),
@@ -140,7 +138,7 @@ impl ListItems {
         }
     }
 
-    /// Whether the host is an item or a subdomain of one: one look-up a label.
+    /// Returns `true` if the host is an item or a subdomain of one. Takes one look-up per label.
     pub fn has_parent_of(&self, host: &str) -> bool {
         let mut rest = host;
         loop {
@@ -154,7 +152,7 @@ impl ListItems {
         }
     }
 
-    /// Whether the address is in one of the networks.
+    /// Returns `true` if the address is in one of the networks.
     pub fn contains_address(&self, address: IpAddr) -> bool {
         match self {
             Self::Networks(networks) => {
@@ -185,10 +183,9 @@ mod tests {
 
     #[test]
     fn networks_are_found_by_one_search() {
-        let of = |text: &str| text.parse::<IpNet>().unwrap();
         let items = ListItems::from_networks(
             ["10.0.0.0/9", "2001:db8::/32", "10.128.0.0/9", "9.1.0.0/16"]
-                .map(of)
+                .map(|text| text.parse().unwrap())
                 .into(),
         );
         for (address, expected) in [

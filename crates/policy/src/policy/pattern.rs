@@ -1,6 +1,6 @@
-//! The tests that an atom makes on one value: text kinds, number ranges, networks (policy.md section 3).
+//! Tests of a single value: texts, ranges of numbers, networks.
 //!
-//! Values are canonical already: `compile` brings them to the form that the fields have.
+//! The values are in canonical form already: `compile` converts them to the form of the fields.
 
 use std::net::IpAddr;
 
@@ -9,68 +9,64 @@ use regex::Regex;
 
 use crate::urls::target::normalise_text;
 
-/// Whether a test tells letters' case apart.
+/// The case sensitivity of a text test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaseSensitivity {
-    /// It does.
     Sensitive,
-    /// ASCII letters are equal in either case.
+    /// ASCII letters are equal in upper and lower case.
     Insensitive,
 }
 
-/// Which form of the text is compared.
+/// The form of the text that is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextForm {
-    /// The canonical form.
     Canonical,
-    /// `norm: true`: escapes in upper case, unreserved ones decoded.
+    /// `norm: true`: escapes are in upper case, those of unreserved characters are decoded.
     Normalised,
 }
 
-/// A test on text.
+/// A test of a text.
 #[derive(Clone, Debug)]
 pub struct TextTest {
-    /// What is compared.
     pub kind: TextKind,
-    /// Letters' case; regexes and globs carry it in themselves.
+    /// The case sensitivity. Regular expressions and globs include it in the expression.
     pub case: CaseSensitivity,
-    /// Which form of the text is compared.
     pub form: TextForm,
 }
 
-/// The kinds of test on text. Lists of values: any of them.
+/// The kinds of text tests. A test with several values holds if any of them matches.
 #[derive(Clone, Debug)]
 pub enum TextKind {
-    /// The whole text.
+    /// Equality.
     Exact(Box<[Box<str>]>),
-    /// Its beginning.
+    /// The beginning of the text.
     Prefix(Box<[Box<str>]>),
-    /// Its end.
+    /// The end of the text.
     Suffix(Box<[Box<str>]>),
-    /// Any part of it.
+    /// A substring.
     Contains(Box<[Box<str>]>),
-    /// Regular expressions, and globs made into them.
+    /// Regular expressions, including compiled globs.
     Regex(Box<[Regex]>),
-    /// The host is a value or ends in `.` and a value (`domain`).
+    /// The host is a value or a subdomain of one (`domain`).
     Domain(Box<[Box<str>]>),
-    /// The path ends in `.` and a value, in any case (`ext`).
+    /// The path ends in `.` and a value, regardless of case (`ext`).
     Ext(Box<[Box<str>]>),
-    /// The path is a value or goes on below it (`under`).
+    /// The path is a value or below one (`under`).
     Under(Box<[Box<str>]>),
-    /// The URL's SURT form, without its scheme, begins with a value (`surt`).
+    /// The SURT form of the URL, without the scheme, begins with a value (`surt`).
     Surt(Box<[Box<str>]>),
-    /// Number of characters.
+    /// The number of characters.
     Length(Ranges),
-    /// Number of non-empty path segments; asked of `path`.
+    /// The number of non-empty segments of `path`.
     Segments(Ranges),
-    /// How often the commonest segment occurs; asked of `path`.
+    /// The number of occurrences of the most frequent segment of `path`.
     Repeats(Ranges),
-    /// Number of query parameters; asked of `query`.
+    /// The number of parameters of `query`.
     Params(Ranges),
 }
 
 impl TextTest {
-    /// Whether the text passes.
+    /// Returns `true` if the text passes the test.
     pub fn matches(&self, text: &str) -> bool {
         match self.form {
             TextForm::Canonical => self.kind.matches(text, self.case),
@@ -102,7 +98,7 @@ impl TextKind {
 }
 
 impl TextKind {
-    /// What a kind that counts finds in a text; `None` of any other.
+    /// Returns the number that a counting test computes; `None` for other tests.
     pub fn count(&self, text: &str) -> Option<u64> {
         if let Self::Length(_) = self {
             return Some(text.chars().count() as u64);
@@ -162,11 +158,8 @@ impl CaseSensitivity {
 }
 
 fn is_in_domain(host: &str, domain: &str) -> bool {
-    let below = |host: &str| {
-        host.strip_suffix(domain)
-            .is_some_and(|rest| rest.ends_with('.'))
-    };
-    host == domain || below(host)
+    host.strip_suffix(domain)
+        .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 fn has_extension(path: &str, extension: &str) -> bool {
@@ -201,7 +194,8 @@ fn count_params(query: &str) -> u64 {
     query.split('&').filter(|p| !p.is_empty()).count() as u64
 }
 
-/// The SURT form of a URL without its scheme: `http://www.example.com/a` is `com,example,www,)/a`.
+/// Returns the SURT form of a URL without its scheme: `http://www.example.com/a` gives
+/// `com,example,www,)/a`.
 ///
 /// The port of an authority follows its labels, `com,example,:8080)/`, as the Internet Archive writes it.
 pub fn to_surt(url: &str) -> Option<String> {
@@ -222,12 +216,12 @@ pub fn to_surt(url: &str) -> Option<String> {
     Some(form)
 }
 
-/// Inclusive ranges of numbers: any of them.
+/// Inclusive ranges of numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ranges(pub Box<[(u64, u64)]>);
 
 impl Ranges {
-    /// Whether any range holds the number.
+    /// Returns `true` if the number is in a range.
     pub fn contains(&self, number: u64) -> bool {
         self.0
             .iter()
@@ -235,12 +229,13 @@ impl Ranges {
     }
 }
 
-/// Networks: any of them.
+/// Networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Networks(pub Box<[IpNet]>);
 
 impl Networks {
-    /// Whether any network holds the address; an IPv4-mapped IPv6 address counts as its IPv4 address.
+    /// Returns `true` if the address is in a network. An IPv4-mapped IPv6 address counts as its
+    /// IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         let plain = address.to_canonical();
         self.0.iter().any(|n| n.contains(&plain))

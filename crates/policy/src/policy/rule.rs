@@ -1,4 +1,4 @@
-//! Rules, compiled: a tree laid out flat, parents before children, in document order (policy.md section 2).
+//! Compiled rules: a flattened tree, parents before children, in document order.
 
 use crate::model::intent::Intent;
 use crate::model::rule_id::RuleId;
@@ -7,21 +7,21 @@ use crate::model::stage::Stage;
 use super::condition::{Condition, Truth};
 use super::options::Assignment;
 
-/// The stages at which a policy is asked.
+/// The stages at which a policy is evaluated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PolicyStage {
-    /// URL, method, crawler, depth, referer, dest.
+    /// The URL, method, crawler, depth, referer and destination are known.
     Request,
-    /// The address that would be dialled.
+    /// The origin's address is known.
     Destination,
-    /// The response head.
+    /// The response head is known.
     Response,
-    /// The first bytes of the document: of a GET answered with 2xx, in HTML or text.
+    /// The beginning of the document is known: for a GET answered with 2xx, in HTML or text.
     Document,
 }
 
 impl PolicyStage {
-    /// Every stage, in order.
+    /// All stages, in order.
     pub const ALL: [Self; 4] = [
         Self::Request,
         Self::Destination,
@@ -29,17 +29,17 @@ impl PolicyStage {
         Self::Document,
     ];
 
-    /// The word used in a policy.
+    /// The word in a policy.
     pub fn as_str(self) -> &'static str {
         self.to_stage().as_str()
     }
 
-    /// Reads the word used in a policy.
+    /// Parses the word in a policy.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|s| s.as_str() == word)
     }
 
-    /// The same stage in the path of a request.
+    /// The corresponding stage in the path of a request.
     pub fn to_stage(self) -> Stage {
         match self {
             Self::Request => Stage::Request,
@@ -65,73 +65,70 @@ impl StageSet {
         self.0 |= other.0;
     }
 
-    /// Whether the stage is in the set.
+    /// Returns `true` if the stage is in the set.
     pub fn contains(self, stage: PolicyStage) -> bool {
         self.0 & (1 << stage as u8) != 0
     }
 }
 
-/// A rule's place in [`super::Policy::rules`].
+/// The index of a rule in [`super::Policy::rules`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RuleIndex(pub u32);
 
-/// Whether a rule takes part.
+/// The enforcement of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EnforcementMode {
-    /// It does.
+    /// The rule takes part in decisions.
     Enforce,
-    /// It, or a rule around it, has `mode: shadow`: for the live policy it is absent.
+    /// The rule, or one around it, has `mode: shadow` and does not affect decisions.
     Shadow,
-    /// It, or a rule around it, has `enabled: false`, or a condition that could not be compiled
+    /// The rule, or one around it, has `enabled: false` or a condition that cannot be compiled
     /// (`on_invalid_rule: disable`).
     Disabled,
 }
 
-/// One rule.
+/// A rule.
 #[derive(Debug)]
 pub struct Rule {
-    /// Its id, or its position: `rules.3.1`.
+    /// The id, or the position: `rules.3.1`.
     pub id: RuleId,
-    /// The text shown by explain and in the reason.
+    /// The description in explanations and refusals.
     pub about: Option<Box<str>>,
-    /// Whether it takes part.
     pub mode: EnforcementMode,
-    /// The group it stands in.
+    /// The group around the rule.
     pub parent: Option<RuleIndex>,
-    /// The place after the last rule that it contains; its children begin right behind itself.
+    /// The index after the rule's last child. The children follow the rule directly.
     pub end: RuleIndex,
-    /// The first stage at which it may run: its own `stage`, that of a group around it, or that of the
-    /// `match: first` list it stands in; else the request.
+    /// The first stage at which the rule may run: its own `stage`, that of a group around it, or
+    /// that of the `match: first` list it is in; otherwise the request stage.
     pub earliest_stage: PolicyStage,
-    /// The stage at which every fact that it and the groups around it name is known. A group runs here; a filter
-    /// here or as soon as it is decided.
+    /// The stage at which all fields in the conditions of the rule and of the groups around it are
+    /// known. A group runs at this stage, a filter as soon as it is decided.
     pub stage: PolicyStage,
-    /// When it runs instead if response headers give what else the document says.
+    /// The stages if response headers provide fields that would otherwise come from the document.
     pub header_stages: Option<HeaderStages>,
-    /// From the response stage on it judges only 2xx with content: it names `content_type` or `size`, and neither
-    /// it nor a group around it names `status` or a header.
+    /// `true` if the rule only matches 2xx with content from the response stage on: it names
+    /// `content_type` or `size`, and neither it nor a group around it names `status` or a header.
     pub content_only: bool,
-    /// The stages at which it, or a rule that it contains, could do something. Rules in shadow count among themselves
-    /// only.
+    /// The stages at which the rule or its children may have an effect. Shadow rules count only for
+    /// other shadow rules.
     pub active_stages: StageSet,
-    /// Which part it has in the code of a refusal.
+    /// The class, which affects the code of a refusal.
     pub class: RuleClass,
-    /// What it is.
     pub body: RuleBody,
 }
 
-/// The kinds of rule that a crawl space tells apart when it refuses a URL of the ledger (policy.md section 6, after
-/// OmniFind).
+/// The classes of rules that determine the code of a refused URL in the ledger (after OmniFind).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleClass {
-    /// It, and the groups around it, name no field but `host`, `authority` and `port`.
+    /// The rule and the groups around it name no fields except `host`, `authority` and `port`.
     Domain,
-    /// It counts as a prefix or address rule.
+    /// All other rules, such as prefix and address rules.
     Other,
 }
 
 impl Rule {
-    /// Its condition; `None` of a group that has none.
+    /// The condition; `None` for a group without one.
     pub fn condition(&self) -> Option<&Condition> {
         match &self.body {
             RuleBody::Filter(filter) => Some(&filter.condition),
@@ -142,7 +139,7 @@ impl Rule {
         }
     }
 
-    /// The key under which its condition stands; `None` of a group that has none.
+    /// The key of the condition; `None` for a group without one.
     pub fn condition_key(&self) -> Option<&'static str> {
         match &self.body {
             RuleBody::Filter(filter) => Some(match filter.kind {
@@ -157,7 +154,7 @@ impl Rule {
         }
     }
 
-    /// The value of its condition with which it neither applies nor filters.
+    /// The value of the condition with which the rule has no effect.
     pub fn neutral_truth(&self) -> Truth {
         match self.condition_key() {
             Some("unless" | "require") => Truth::Yes,
@@ -166,16 +163,17 @@ impl Rule {
     }
 }
 
-/// When a rule runs that names what a response header may give (policy.md section 4: such a rule runs at both stages).
+/// The stages of a rule that names fields which response headers may provide. Such a rule may run
+/// at both stages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeaderStages {
-    /// [`Rule::earliest_stage`] if these are given.
+    /// [`Rule::earliest_stage`] if headers provide these fields.
     pub earliest_stage: (HeaderFields, PolicyStage),
-    /// [`Rule::stage`] if these are given.
+    /// [`Rule::stage`] if headers provide these fields.
     pub stage: (HeaderFields, PolicyStage),
 }
 
-/// Which of the fields that a response header or else the document gives.
+/// The fields that response headers may provide instead of the document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeaderFields {
     /// `meta_robots`.
@@ -185,7 +183,7 @@ pub struct HeaderFields {
 }
 
 impl HeaderFields {
-    /// Those of both.
+    /// Returns the fields in either set.
     pub fn union(self, other: Self) -> Self {
         Self {
             meta_robots: self.meta_robots || other.meta_robots,
@@ -194,71 +192,66 @@ impl HeaderFields {
     }
 }
 
-/// The two kinds of rule.
+/// The kinds of rules.
 #[derive(Debug)]
 pub enum RuleBody {
-    /// Applies options and contains rules.
+    /// A group sets options and contains rules.
     Group(GroupRule),
-    /// Filters URLs.
+    /// A filter refuses URLs.
     Filter(FilterRule),
 }
 
-/// `when`, `unless`, or neither.
+/// A rule with `when`, `unless`, or neither.
 #[derive(Debug)]
 pub struct GroupRule {
-    /// When it applies.
     pub guard: GroupGuard,
-    /// What `then` and `set` assign, in that order; one entry an option.
+    /// The assignments of `then` and `set`, in this order; one per option.
     pub assignments: Box<[Assignment]>,
-    /// Whether it ends the list in which its outermost parent stands, for its stage.
+    /// `true` if the group ends the list of its outermost parent, for its stage.
     pub stop: bool,
-    /// How its direct children are processed.
+    /// The processing of its children.
     pub order: ChildOrder,
 }
 
-/// Which direct children of a group are processed.
+/// The children of a group that are processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ChildOrder {
-    /// All of them.
     All,
-    /// `match: first`: only the first that applies. All of them run at this stage, if it is the document's perhaps at
-    /// the response's.
+    /// `match: first`: only the first that matches. All children run at this stage; if it is the
+    /// document stage, possibly at the response stage.
     First(PolicyStage),
 }
 
-/// When a group applies.
+/// The condition of a group.
 #[derive(Debug)]
 pub enum GroupGuard {
-    /// Always.
     Always,
-    /// If the condition holds.
+    /// The group applies if the condition holds.
     When(Condition),
-    /// If it does not.
+    /// The group applies if the condition does not hold.
     Unless(Condition),
 }
 
-/// `forbid` or `require`.
+/// A rule with `forbid` or `require`.
 #[derive(Debug)]
 pub struct FilterRule {
-    /// Which of the two.
     pub kind: FilterKind,
-    /// Its condition.
     pub condition: Condition,
-    /// Whether a URL that it filters is recorded.
+    /// `true` if refused URLs are recorded.
     pub log: bool,
-    /// `reject`: the intent of its rejections.
+    /// `reject`: the intent of the refusal.
     pub reject_intent: Option<Intent>,
-    /// `reject_status`: a wire status of its own.
+    /// `reject_status`: the status of the refusal.
     pub reject_status: Option<u16>,
-    /// `as`: the page is an error with this status, whatever the origin says.
+    /// `as`: the page is an error with this status, regardless of the origin's status.
     pub soft_error: Option<u16>,
 }
 
-/// The two kinds of filter.
+/// The kinds of filters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FilterKind {
-    /// Filters if the condition holds.
+    /// Refuses if the condition holds.
     Forbid,
-    /// Filters if the condition does not hold.
+    /// Refuses if the condition does not hold.
     Require,
 }

@@ -1,8 +1,8 @@
-//! Rules in shadow: what the policy would say of a request if one of them were live (policy.md section 2).
+//! Shadow rules: the decision on a request if one of them were enforced.
 //!
-//! The shadow verdict of a rule is that of the policy in which this rule alone, with all that it contains, is live
-//! besides. The live decision is made without any of this and never changed by it. A rule whose own condition does not
-//! hold makes no difference, so most requests cost one condition a rule.
+//! The shadow decision of a rule is that of the policy with this rule and its children enforced in
+//! addition. It never affects the live decision. A rule whose own condition does not hold makes no
+//! difference, so most requests cost one condition per shadow rule.
 
 use std::net::IpAddr;
 
@@ -19,7 +19,7 @@ use super::rule::{
 };
 use super::trail::{RuleState, Trail};
 
-/// The decision before the stage at which a rule makes a difference: nothing has rejected the request.
+/// The decision before the stage at which a rule makes a difference.
 const INITIAL_DECISION: Decision = Decision {
     verdict: Verdict::Admit,
     stage: Stage::Request,
@@ -28,22 +28,22 @@ const INITIAL_DECISION: Decision = Decision {
     exclusion: None,
 };
 
-/// What rules in shadow have come to for one request; rules that made no difference so far are not in it.
+/// The shadow decisions on one request, for the rules that made a difference so far.
 #[derive(Clone, Debug, Default)]
 pub struct ShadowDecisions(SmallVec<[ShadowDecision; 1]>);
 
-/// One rule in shadow, and the request as it would stand with it.
+/// A shadow rule, and the decision on the request with it.
 #[derive(Clone, Debug)]
 pub struct ShadowDecision {
-    /// The outermost rule in shadow.
+    /// The outermost shadow rule.
     pub root: RuleIndex,
-    /// The decision, as far as the stages have come that were run.
+    /// The decision by the stages so far.
     pub decision: Decision,
     trail: Trail,
 }
 
 impl ShadowDecision {
-    /// The rule to name: the one in shadow that decides, else the outermost, for whatever it keeps others from.
+    /// Returns the rule to report: the shadow rule that decides, else the outermost one.
     pub fn reported_rule(&self, policy: &Policy) -> RuleIndex {
         match self.decision.cause {
             Cause::Rule(rule) if policy.is_within(rule, self.root) => rule,
@@ -51,12 +51,12 @@ impl ShadowDecision {
         }
     }
 
-    /// What the rules have done, those in shadow among them.
+    /// The states of all rules, including the shadow rules.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
 
-    /// The rules in shadow that matched.
+    /// The shadow rules that matched.
     pub fn matched_rules<'s>(&'s self, policy: &'s Policy) -> impl Iterator<Item = RuleIndex> + 's {
         self.trail
             .matched_rules()
@@ -67,49 +67,53 @@ impl ShadowDecision {
 }
 
 impl ShadowDecisions {
-    /// Every rule that made a difference, in document order.
+    /// Returns the decisions in document order.
     pub fn iter(&self) -> impl Iterator<Item = &ShadowDecision> {
         self.0.iter()
     }
 
-    /// Judges a request at the request stage.
+    /// Evaluates the request stage.
     pub fn for_request(policy: &Policy, facts: &Facts<'_>) -> Self {
-        // A URL with two readings is judged in both: a rule may hold for the second one only.
+        // An ambiguous URL is evaluated in both forms, and the rule may hold for the second one
+        // only.
         let ambiguous =
             matches!(facts.target, EvaluationTarget::Url(target) if target.decoded().is_some());
-        let asked = policy.shadow_rules.iter().copied();
-        let asked =
-            asked.filter(|root| ambiguous || policy.may_apply(*root, PolicyStage::Request, facts));
-        let judged = asked.map(|root| {
-            let (trail, decision) = policy.decide_request_with_shadow(Some(root), facts);
-            ShadowDecision {
-                root,
-                decision,
-                trail,
-            }
-        });
-        Self(
-            judged
-                .filter(|shadow| ambiguous || shadow.has_effect(policy))
-                .collect(),
-        )
+        let decisions = policy
+            .shadow_rules
+            .iter()
+            .copied()
+            .filter(|root| ambiguous || policy.may_apply(*root, PolicyStage::Request, facts))
+            .map(|root| {
+                let (trail, decision) = policy.decide_request_with_shadow(Some(root), facts);
+                ShadowDecision {
+                    root,
+                    decision,
+                    trail,
+                }
+            })
+            .filter(|shadow| ambiguous || shadow.has_effect(policy));
+        Self(decisions.collect())
     }
 
-    /// Judges a tunnel.
+    /// Decides a tunnel.
     pub fn for_tunnel(policy: &Policy, facts: &Facts<'_>) -> Self {
-        let judged = policy.shadow_rules.iter().map(|root| {
-            let (trail, decision) = policy.decide_tunnel(Some(*root), facts);
-            ShadowDecision {
-                root: *root,
-                decision,
-                trail,
-            }
-        });
-        Self(judged.filter(|shadow| shadow.has_effect(policy)).collect())
+        let decisions = policy
+            .shadow_rules
+            .iter()
+            .map(|root| {
+                let (trail, decision) = policy.decide_tunnel(Some(*root), facts);
+                ShadowDecision {
+                    root: *root,
+                    decision,
+                    trail,
+                }
+            })
+            .filter(|shadow| shadow.has_effect(policy));
+        Self(decisions.collect())
     }
 
-    /// Judges a request that nothing rejected so far at a later stage. `before` is what the live rules had done before
-    /// that stage.
+    /// Evaluates a later stage for a request that has not been rejected. `before` is the live trail
+    /// before that stage.
     pub fn decide_stage(
         &mut self,
         policy: &Policy,
@@ -130,7 +134,8 @@ impl ShadowDecisions {
         }
     }
 
-    /// Judges a request by its addresses: it goes on with the first that is not rejected.
+    /// Evaluates the destination stage for a host's addresses. The request continues with the first
+    /// address that is not rejected.
     pub fn decide_addresses(
         &mut self,
         policy: &Policy,
@@ -139,15 +144,11 @@ impl ShadowDecisions {
         before: &Trail,
     ) {
         let stage = PolicyStage::Destination;
-        let at = |address: &IpAddr| Facts {
-            address: Fact::Known(Some(*address)),
-            ..*facts
-        };
         for root in policy.shadow_rules.iter().copied() {
             let holds = || {
                 addresses
                     .iter()
-                    .any(|address| policy.may_apply(root, stage, &at(address)))
+                    .any(|address| policy.may_apply(root, stage, &with_address(facts, *address)))
             };
             let Some(shadow) = self.take(root, before, holds) else {
                 continue;
@@ -156,23 +157,24 @@ impl ShadowDecisions {
                 self.store(policy, shadow);
                 continue;
             }
-            let judged = addresses.iter().map(|address| {
+            let decisions = addresses.iter().map(|address| {
+                let facts = with_address(facts, *address);
                 let mut trail = shadow.trail.clone();
                 let decision =
-                    policy.decide_stage_with_shadow(Some(root), &mut trail, stage, &at(address));
+                    policy.decide_stage_with_shadow(Some(root), &mut trail, stage, &facts);
                 ShadowDecision {
                     root,
                     decision,
                     trail,
                 }
             });
-            if let Some(shadow) = first_admitted(judged, |shadow| shadow.decision) {
+            if let Some(shadow) = first_admitted(decisions, |shadow| shadow.decision) {
                 self.store(policy, shadow);
             }
         }
     }
 
-    /// The rule's own state, or the live one if it has made no difference so far and does now.
+    /// Takes the state of a rule, or the live state if the rule begins to make a difference now.
     fn take(
         &mut self,
         root: RuleIndex,
@@ -201,61 +203,69 @@ impl ShadowDecisions {
     }
 }
 
-/// The first that is not rejected, else the first of all: what is said of a host's addresses.
-pub fn first_admitted<J>(
-    mut judged: impl Iterator<Item = J>,
-    decision: impl Fn(&J) -> Decision,
-) -> Option<J> {
-    let first = judged.next()?;
+fn with_address<'a>(facts: &Facts<'a>, address: IpAddr) -> Facts<'a> {
+    Facts {
+        address: Fact::Known(Some(address)),
+        ..*facts
+    }
+}
+
+/// Returns the first item that is not rejected, else the first item: the decision on a host with several addresses.
+pub fn first_admitted<T>(
+    mut items: impl Iterator<Item = T>,
+    decision: impl Fn(&T) -> Decision,
+) -> Option<T> {
+    let first = items.next()?;
     if !decision(&first).rejects() {
         return Some(first);
     }
     Some(
-        judged
+        items
             .find(|next| !decision(next).rejects())
             .unwrap_or(first),
     )
 }
 
 impl ShadowDecision {
-    /// Whether the rule, or one in it, was come to at all; if not, all is as without it.
+    /// Returns `true` if the rule or one of its children was reached. Otherwise the decision is the
+    /// live one.
     fn has_effect(&self, policy: &Policy) -> bool {
         let end = policy.rule(self.root).map_or(self.root, |rule| rule.end);
         (self.root.0..end.0).any(|at| self.trail.state(RuleIndex(at)) != RuleState::Pending)
     }
 }
 
-/// The rules in shadow that stand in no other, in document order.
+/// Returns the shadow rules that are in no other shadow rule, in document order.
 pub(crate) fn outermost_shadow_rules(rules: &[Rule]) -> Box<[RuleIndex]> {
-    let in_shadow = |index: Option<RuleIndex>| {
-        index
-            .and_then(|at| rules.get(at.0 as usize))
-            .is_some_and(|rule| rule.mode == EnforcementMode::Shadow)
-    };
-    let all = rules
+    rules
         .iter()
         .zip(0..)
-        .filter(|(rule, _)| rule.mode == EnforcementMode::Shadow && !in_shadow(rule.parent));
-    all.map(|(_, at)| RuleIndex(at)).collect()
+        .filter(|(rule, _)| {
+            let parent = rule.parent.and_then(|at| rules.get(at.0 as usize));
+            rule.mode == EnforcementMode::Shadow
+                && parent.is_none_or(|parent| parent.mode != EnforcementMode::Shadow)
+        })
+        .map(|(_, at)| RuleIndex(at))
+        .collect()
 }
 
 impl Policy {
-    /// The rules in shadow that stand in no other, in document order.
+    /// The shadow rules that are in no other shadow rule, in document order.
     pub fn shadow_rules(&self) -> &[RuleIndex] {
         &self.shadow_rules
     }
 
-    /// A rule by its place.
+    /// Returns a rule by its index.
     pub fn rule(&self, index: RuleIndex) -> Option<&Rule> {
         self.rules.get(index.0 as usize)
     }
 
-    /// Whether a rule is another, or stands in it.
+    /// Returns `true` if `rule` is `root` or one of its children.
     fn is_within(&self, rule: RuleIndex, root: RuleIndex) -> bool {
         root <= rule && self.rule(root).is_some_and(|group| rule < group.end)
     }
 
-    /// Whether a rule's own condition lets it do something, as far as this stage knows.
+    /// Returns `true` if a rule's own condition is known to hold at this stage.
     fn may_apply(&self, root: RuleIndex, stage: PolicyStage, facts: &Facts<'_>) -> bool {
         let Some(rule) = self
             .rule(root)
@@ -266,20 +276,21 @@ impl Policy {
         self.evaluate_rule(rule, facts) == Truth::Yes
     }
 
-    /// Whether a rule's own condition lets it do something, whatever stands around it.
+    /// Evaluates a rule's own condition, regardless of the groups around it.
     pub(crate) fn evaluate_rule(&self, rule: &Rule, facts: &Facts<'_>) -> Truth {
-        let condition =
-            |condition: &super::condition::Condition| condition.evaluate(facts, &self.lists);
         match &rule.body {
             RuleBody::Group(group) => match &group.guard {
                 GroupGuard::Always => Truth::Yes,
-                GroupGuard::When(guard) => condition(guard),
-                GroupGuard::Unless(guard) => condition(guard).negate(),
+                GroupGuard::When(guard) => guard.evaluate(facts, &self.lists),
+                GroupGuard::Unless(guard) => guard.evaluate(facts, &self.lists).negate(),
             },
-            RuleBody::Filter(filter) => match filter.kind {
-                FilterKind::Forbid => condition(&filter.condition),
-                FilterKind::Require => condition(&filter.condition).negate(),
-            },
+            RuleBody::Filter(filter) => {
+                let holds = filter.condition.evaluate(facts, &self.lists);
+                match filter.kind {
+                    FilterKind::Forbid => holds,
+                    FilterKind::Require => holds.negate(),
+                }
+            }
         }
     }
 }

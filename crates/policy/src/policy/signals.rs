@@ -1,45 +1,48 @@
-//! What response headers say about a document: usage preferences, the words for robots and its canonical URL.
+//! Statements about a document in response headers: usage preferences, robots directives and the
+//! canonical URL.
 
 use super::fact::{HeaderView, UsagePreference};
 use crate::robots::robots_tag;
 use crate::robots::usage::{UsageSyntax, find_preference};
 
-/// The preference for one use of what an answer says in its headers; the strictest of their lines holds.
+/// Returns the preference for a purpose in the response headers; the strictest field line wins.
 pub(crate) fn header_usage_preference(headers: &dyn HeaderView, name: &str) -> UsagePreference {
     let mut strictest = UsagePreference::Unset;
-    for (header, spelling) in [
+    for (header, syntax) in [
         ("content-usage", UsageSyntax::ContentUsage),
         ("content-signal", UsageSyntax::ContentSignal),
     ] {
         headers.for_each_line(header, &mut |line| {
-            strictest = strictest.max(find_preference(spelling, line, name))
+            strictest = strictest.max(find_preference(syntax, line, name))
         });
     }
     strictest
 }
 
-/// The words of `X-Robots-Tag` that are for a crawler; empty if there are none.
+/// Returns the directives in `X-Robots-Tag` that address a crawler; empty if there are none.
 pub(crate) fn robots_tag_directives(headers: &dyn HeaderView, agent: &str) -> String {
-    let mut words = String::new();
+    let mut directives = String::new();
     headers.for_each_line("x-robots-tag", &mut |line| {
-        robots_tag::append_directives(&mut words, line, agent)
+        robots_tag::append_directives(&mut directives, line, agent)
     });
-    words
+    directives
 }
 
-/// The words of a document's `<meta name="robots">` that are for a crawler.
+/// Returns the directives in a document's `<meta name="robots">` that address a crawler.
 pub(crate) fn meta_robots_directives(content: &str, agent: &str) -> String {
-    let mut words = String::new();
-    robots_tag::append_directives(&mut words, content, agent);
-    words
+    let mut directives = String::new();
+    robots_tag::append_directives(&mut directives, content, agent);
+    directives
 }
 
-/// The target of the first `Link` member with `rel=canonical` (RFC 8288 section 3), as written there.
+/// Returns the target of the first `Link` member with `rel=canonical` (RFC 8288 section 3), as
+/// written.
 pub(crate) fn canonical_link(header: &str) -> Option<&str> {
     let mut rest = header;
     while let Some((_, after)) = rest.split_once('<') {
         let (target, after) = after.split_once('>')?;
-        // A member ends at a comma outside quotes; targets hold commas, parameters hardly ever do.
+        // A member ends at a comma outside quotes. Targets contain commas, parameters hardly ever
+        // do.
         let end = after.find('<').unwrap_or(after.len());
         let (parameters, next) = after.split_at_checked(end)?;
         if parameters.split([';', ',']).any(is_canonical) {
@@ -67,7 +70,7 @@ mod tests {
 
     use super::*;
 
-    /// Fields in their order.
+    /// Header fields in order.
     struct SignalHeaders(&'static [(&'static str, &'static str)]);
 
     impl HeaderView for SignalHeaders {

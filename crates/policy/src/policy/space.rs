@@ -1,49 +1,48 @@
-//! Crawl spaces: rules and options for a crawler, or a group of them (policy.md section 6).
+//! Crawl spaces: rules and options for a group of crawlers.
 //!
-//! Their rules stand in the policy's flat list, behind the document's: a space is a stretch of it.
+//! Their rules follow the document's in the policy's flat list; a space is a range of it.
 
 use crate::model::rule_id::Slug;
 
 use super::options::{Assignment, OptionSlot, OptionValue};
 use super::rule::RuleIndex;
 
-/// A space's place in [`Spaces`].
+/// The index of a space in [`Spaces`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SpaceIndex(pub u16);
 
-/// A stretch of the policy's rules.
+/// A range of the policy's rules.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleRange {
-    /// The first rule.
+    /// The first index.
     pub from: u32,
-    /// The place behind the last.
+    /// The index after the last.
     pub to: u32,
 }
 
 impl RuleRange {
-    /// Whether a rule stands in it.
+    /// Returns `true` if a rule is in the range.
     pub fn contains(self, rule: RuleIndex) -> bool {
         (self.from..self.to).contains(&rule.0)
     }
 }
 
-/// One space.
+/// A crawl space.
 #[derive(Debug)]
 pub struct Space {
-    /// Its name.
     pub name: Slug,
-    /// Who is in it; nobody: all that are in no other.
+    /// The names of its crawlers. If there are none, the space is for all crawlers that are in no
+    /// other.
     pub crawlers: Box<[Box<str>]>,
-    /// Its rules.
     pub rules: RuleRange,
-    /// Its options, assigned behind the document's and before any rule.
+    /// The options, assigned after the document's and before any rule.
     pub options: Box<[Assignment]>,
-    /// What explain says of an option that it sets: `spaces.news.options`.
+    /// The path of the options in explanations: `spaces.news.options`.
     pub(crate) options_path: Box<str>,
 }
 
 impl Space {
-    /// The value that its options give.
+    /// The value of an option in this space.
     pub(crate) fn value(&self, slot: OptionSlot) -> Option<&OptionValue> {
         self.options
             .iter()
@@ -53,25 +52,25 @@ impl Space {
     }
 }
 
-/// What is asked, beside the crawler's own space, for the code of a refusal.
+/// The global space, which determines the code of a refusal together with the crawler's own space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GlobalSpace {
-    /// There is none.
+    /// There is no global space.
     Undefined,
-    /// `union`: all that some space allows.
+    /// `union`: the URLs that any space allows.
     Union,
-    /// These rules, of which the first that applies decides; none of them is a refusal.
+    /// Rules of which the first match decides. Without a match the URL is not allowed.
     Rules(RuleRange),
 }
 
-/// The spaces of a policy.
+/// All spaces of a policy.
 #[derive(Debug)]
 pub struct Spaces {
-    /// The document's own rules, which run for every crawler.
+    /// The document's own rules, which apply to every crawler.
     pub(crate) document_rules: RuleRange,
-    /// In the order of the policy.
+    /// The spaces, in the order of the policy.
     pub(crate) all: Box<[Space]>,
-    /// Which space a crawler is in, sorted by its name.
+    /// The space of each crawler, sorted by the crawler's name.
     pub(crate) space_by_crawler: Box<[(Box<str>, SpaceIndex)]>,
     /// The space of all other crawlers.
     pub(crate) fallback: Option<SpaceIndex>,
@@ -79,7 +78,7 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// The space of a crawler, if it is in one.
+    /// Returns the space of a crawler.
     pub fn for_crawler(&self, crawler: &str) -> Option<SpaceIndex> {
         if self.all.is_empty() {
             return None;
@@ -94,22 +93,21 @@ impl Spaces {
             .or(self.fallback)
     }
 
-    /// A space.
+    /// Returns a space by its index.
     pub fn get(&self, space: SpaceIndex) -> Option<&Space> {
         self.all.get(usize::from(space.0))
     }
 
-    /// Every space, in the order of the policy.
+    /// The spaces, in the order of the policy.
     pub fn all(&self) -> &[Space] {
         &self.all
     }
 
-    /// The global space.
     pub fn global(&self) -> GlobalSpace {
         self.global
     }
 
-    /// Whether a rule runs for crawlers of a space, or of none.
+    /// Returns `true` if a rule applies to the crawlers of a space, or to those without a space.
     pub fn runs_rule(&self, rule: RuleIndex, space: Option<SpaceIndex>) -> bool {
         let own = space
             .and_then(|space| self.get(space))

@@ -1,7 +1,8 @@
-//! What the rules have done so far with one request: the memory that its stages share.
+//! The state of the rules for one request, shared by the stages.
 //!
-//! A guard is evaluated once and remembered for nested rules of later stages; an option remembers only the rule
-//! that last assigned it. Both are flat arrays of small numbers, kept in place for policies of usual size.
+//! A guard is evaluated once, and its result is used for nested rules at later stages. For an
+//! option only the rule that last assigned it is stored. Both are flat arrays of small numbers,
+//! stored inline for policies of usual size.
 
 use smallvec::SmallVec;
 
@@ -14,27 +15,28 @@ use super::rule::{RuleBody, RuleIndex};
 use super::space::{RuleRange, SpaceIndex};
 use super::traps::Trap;
 
-/// What became of a rule so far.
+/// The state of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RuleState {
-    /// Its stage has not come, or a group around it did not apply.
+    /// The rule has not been reached: its stage has not been evaluated, or a group around it did
+    /// not apply.
     #[default]
     Pending,
-    /// A group that applied, or a filter that hit.
+    /// The group applied, or the filter hit.
     Matched,
-    /// Its condition says no, or it judges other responses.
+    /// The condition does not hold, or the rule does not match this response.
     NoMatch,
-    /// A `stop`, or an earlier child of its `match: first` list, cut it off.
+    /// The rule was skipped by a `stop` or by an earlier match in its `match: first` list.
     Skipped,
-    /// It depends on facts that will not become known.
+    /// The condition depends on facts that will not become known.
     Undecided,
 }
 
-/// The memory of one request under one policy.
+/// The state of one request under one policy.
 #[derive(Clone, Debug)]
 pub struct Trail {
     states: SmallVec<[RuleState; 64]>,
-    /// For each option that rules assign 0, or 1 + the rule that last did.
+    /// For each option that rules assign: 0, or 1 + the index of the rule that assigned it last.
     set_by: SmallVec<[u32; 16]>,
     matched: SmallVec<[RuleIndex; 8]>,
     /// The crawler's space.
@@ -43,25 +45,25 @@ pub struct Trail {
     /// The first filter with `as` that hit.
     pub(crate) soft_error: Option<RuleIndex>,
     pub(crate) log: bool,
-    /// The first rule on which a tunnel's verdict might depend.
+    /// The first rule that a tunnel's decision may depend on.
     pub(crate) first_doubt: Option<RuleIndex>,
-    /// Inside a tunnel: which dispositions the URL may have, one bit each.
+    /// The possible dispositions of a URL in a tunnel, one bit each.
     pub(crate) possible_dispositions: u8,
     /// The first undecided rule that may have changed the disposition since it was last certain.
     pub(crate) uncertain_rule: Option<RuleIndex>,
-    /// The trap that caught the URL.
+    /// The trap that matched the URL.
     pub(crate) trap: Option<Trap>,
-    /// Whose disposition does not count any more.
+    /// The setter of the disposition that [`Trail::clear_rejection`] has cleared.
     cleared_disposition: Option<OptionSetter>,
 }
 
 impl Trail {
-    /// Before the first rule, for a request of this crawler.
+    /// Creates the state before the first rule, for a crawler.
     pub fn new(policy: &Policy, crawler: &str) -> Self {
         Self::for_space(policy, policy.spaces.for_crawler(crawler))
     }
 
-    /// Before the first rule, for a request of any crawler of a space.
+    /// Creates the state before the first rule, for a space.
     pub(crate) fn for_space(policy: &Policy, space: Option<SpaceIndex>) -> Self {
         let mut trail = Self {
             states: SmallVec::from_elem(RuleState::Pending, policy.rules.len()),
@@ -81,7 +83,7 @@ impl Trail {
         trail
     }
 
-    /// What became of a rule.
+    /// The state of a rule.
     pub fn state(&self, rule: RuleIndex) -> RuleState {
         self.states
             .get(rule.0 as usize)
@@ -89,12 +91,12 @@ impl Trail {
             .unwrap_or_default()
     }
 
-    /// The rules that matched, in the order in which they did.
+    /// The rules that matched, in order.
     pub fn matched_rules(&self) -> &[RuleIndex] {
         &self.matched
     }
 
-    /// Who set an option's value.
+    /// The setter of an option's value.
     pub fn set_by(&self, policy: &Policy, slot: OptionSlot) -> OptionSetter {
         match self.last_assigning_rule(policy, slot) {
             Some(rule) => OptionSetter::Rule(rule),
@@ -108,33 +110,36 @@ impl Trail {
         }
     }
 
-    /// An option's value.
+    /// The value of an option.
     pub fn value<'p>(&self, policy: &'p Policy, slot: OptionSlot) -> &'p OptionValue {
         let assigned = self
             .last_assigning_rule(policy, slot)
             .and_then(|rule| policy.assigned_value(rule, slot));
-        let base = || {
-            policy
-                .options
-                .entries
-                .get(usize::from(slot.0))
-                .map_or(&OptionValue::None, |e| &e.base)
-        };
-        let of_space = || policy.spaces.get(self.space?)?.value(slot);
-        assigned.or_else(of_space).unwrap_or_else(base)
+        if let Some(value) = assigned {
+            return value;
+        }
+        let space = self.space.and_then(|space| policy.spaces.get(space));
+        if let Some(value) = space.and_then(|space| space.value(slot)) {
+            return value;
+        }
+        policy
+            .options
+            .entries
+            .get(usize::from(slot.0))
+            .map_or(&OptionValue::None, |entry| &entry.base)
     }
 
-    /// The trap that caught the URL, if one did.
+    /// The trap that matched the URL, if any.
     pub fn trap(&self) -> Option<Trap> {
         self.trap
     }
 
-    /// The crawler's space.
+    /// The crawl space of the crawler, if the policy has one for it.
     pub fn space(&self) -> Option<SpaceIndex> {
         self.space
     }
 
-    /// The crawler's space, if its options set this one.
+    /// Returns the crawler's space if its options set this one.
     fn space_set_by(&self, policy: &Policy, slot: OptionSlot) -> Option<OptionSetter> {
         let index = self.space?;
         policy
@@ -144,10 +149,10 @@ impl Trail {
             .map(|_| OptionSetter::Space(index))
     }
 
-    /// The option `disposition`.
+    /// The value of the option `disposition`.
     pub fn disposition(&self, policy: &Policy) -> Disposition {
         let value = self.value(policy, schema::DISPOSITION);
-        // `compile` lets no other value into this slot; the safe reading of one would be to refuse.
+        // `compile` allows no other type of value here.
         if let OptionValue::Disposition(value) = value {
             *value
         } else {
@@ -155,7 +160,7 @@ impl Trail {
         }
     }
 
-    /// Forgets what has rejected the request so far: later stages count from here.
+    /// Clears the rejection so far: later stages start from an admitted request.
     pub fn clear_rejection(&mut self, policy: &Policy) {
         self.first_filter = None;
         self.soft_error = None;
@@ -163,13 +168,13 @@ impl Trail {
         self.cleared_disposition = Some(self.set_by(policy, schema::DISPOSITION));
     }
 
-    /// Whether the option `disposition` rejects, unless it is one that was pardoned.
+    /// Returns `true` if the option `disposition` rejects and was not cleared.
     pub(crate) fn is_rejected_by_disposition(&self, policy: &Policy) -> bool {
-        let pardoned = self.cleared_disposition == Some(self.set_by(policy, schema::DISPOSITION));
-        !pardoned && self.disposition(policy).rejects()
+        let cleared = self.cleared_disposition == Some(self.set_by(policy, schema::DISPOSITION));
+        !cleared && self.disposition(policy).rejects()
     }
 
-    /// The option `reject`.
+    /// The value of the option `reject`.
     pub fn reject_intent(&self, policy: &Policy) -> Option<Intent> {
         if let OptionValue::Intent(intent) = self.value(policy, schema::REJECT) {
             Some(*intent)
@@ -178,7 +183,7 @@ impl Trail {
         }
     }
 
-    /// An option with a whole number or a size.
+    /// The value of an option with a whole number or a size.
     pub fn number(&self, policy: &Policy, slot: OptionSlot) -> Option<u64> {
         let value = self.value(policy, slot);
         if let OptionValue::Integer(number) = value {
@@ -191,12 +196,12 @@ impl Trail {
         }
     }
 
-    /// Whether an option is `true`.
+    /// Returns `true` if an option is `true`.
     pub fn is_on(&self, policy: &Policy, slot: OptionSlot) -> bool {
         matches!(self.value(policy, slot), OptionValue::Bool(true))
     }
 
-    /// The word of an option with a closed set of them.
+    /// The value of an option with a closed set of words.
     pub fn word(&self, policy: &Policy, slot: OptionSlot) -> Option<&'static str> {
         if let OptionValue::Word(word) = self.value(policy, slot) {
             Some(word)
@@ -214,12 +219,13 @@ impl Trail {
         }
     }
 
-    /// Takes over what became of the rules of a stretch in another walk.
+    /// Copies the states of a range of rules from another trail.
     pub(crate) fn copy_states(&mut self, other: &Self, range: RuleRange) {
-        let (from, to) = (range.from as usize, range.to as usize);
-        let theirs = other.states.get(from..to).unwrap_or(&[]);
-        for (state, theirs) in self.states.iter_mut().skip(from).zip(theirs) {
-            *state = *theirs;
+        let range = range.from as usize..range.to as usize;
+        if let (Some(states), Some(other)) =
+            (self.states.get_mut(range.clone()), other.states.get(range))
+        {
+            states.copy_from_slice(other);
         }
     }
 
@@ -227,13 +233,13 @@ impl Trail {
         if let Some(place) = policy
             .options
             .assigned_index(slot)
-            .and_then(|seat| self.set_by.get_mut(seat))
+            .and_then(|index| self.set_by.get_mut(index))
         {
             *place = rule.0 + 1;
         }
     }
 
-    /// The rule that last assigned an option.
+    /// The rule that assigned an option last.
     fn last_assigning_rule(&self, policy: &Policy, slot: OptionSlot) -> Option<RuleIndex> {
         let last = self.set_by.get(policy.options.assigned_index(slot)?)?;
         last.checked_sub(1).map(RuleIndex)
@@ -250,12 +256,12 @@ pub(crate) fn disposition_bit(disposition: Disposition) -> u8 {
 }
 
 impl Policy {
-    /// The value that a rule assigns to an option, if it does.
+    /// The value that a rule assigns to an option, if any.
     pub(crate) fn assigned_value(&self, rule: RuleIndex, slot: OptionSlot) -> Option<&OptionValue> {
         let RuleBody::Group(group) = &self.rules.get(rule.0 as usize)?.body else {
             return None;
         };
-        // The last of two assignments to one slot wins, also within a rule.
+        // The last of several assignments to an option wins, also within a rule.
         group
             .assignments
             .iter()

@@ -1,8 +1,9 @@
-//! The built-in traps: patterns of URLs that a site can make without end (the option `traps`).
+//! Built-in crawler traps: patterns of URLs that a site can generate endlessly (the option
+//! `traps`).
 //!
-//! Each is a predicate on the canonical URL and on nothing else; the calendar asks for the year besides, which is an
-//! argument. The numbers are those that crawlers in wide use have: StormCrawler, Heritrix and Nutch for repeated
-//! segments; those of the calendar and of repeated parameters are guesses.
+//! Each trap is a predicate on the canonical URL, and for the calendar on the current year. The
+//! limits for repeated segments are those of StormCrawler, Heritrix and Nutch; those for calendars
+//! and repeated parameters are estimates.
 
 mod calendar;
 mod session;
@@ -11,14 +12,14 @@ use crate::urls::target::UrlTarget;
 
 use super::options::OptionValue;
 
-/// One built-in trap.
+/// A built-in trap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Trap {
-    /// One segment of the path stands there three times or more.
+    /// A path segment occurs three times or more.
     RepeatedSegment,
-    /// A run of segments stands there three times in a row: `/a/b/a/b/a/b`.
+    /// A run of segments occurs three times in a row: `/a/b/a/b/a/b`.
     RepeatedRun,
-    /// One segment stands at every second place, three times: `/a/x/a/y/a`.
+    /// A segment occurs three times at every second position: `/a/x/a/y/a`.
     AlternatingSegment,
     /// More than 2048 characters.
     LongUrl,
@@ -26,19 +27,20 @@ pub enum Trap {
     ManySegments,
     /// More than 32 parameters.
     ManyParams,
-    /// One parameter more than three times.
+    /// A parameter occurs more than three times.
     RepeatedParam,
-    /// The host's own name twice in the path.
+    /// The host name occurs twice in the path.
     HostInPath,
-    /// `/http:/` or `/https:/` twice in the path.
+    /// `/http:/` or `/https:/` occurs twice in the path.
     SchemeInPath,
-    /// A calendar's word, and a year more than five years from this one.
+    /// A calendar word, and a year more than five years from the current one.
     Calendar,
-    /// The number of a visit in the URL. Not one of `builtin`: sites that write it into every link would be closed.
+    /// A session id in the URL. Not in `builtin`, since it would exclude sites that put a session
+    /// id into every link.
     SessionId,
 }
 
-/// The word for all traps but [`Trap::SessionId`].
+/// The word for all traps except [`Trap::SessionId`].
 const BUILTIN: &str = "builtin";
 
 const MAX_CHARACTERS: usize = 2048;
@@ -47,7 +49,7 @@ const MAX_PARAMS: usize = 32;
 const MAX_PARAM_REPEATS: usize = 3;
 
 impl Trap {
-    /// Every trap, in the order in which they are looked for and named.
+    /// All traps, in the order in which they are tested.
     pub const ALL: [Self; 11] = [
         Self::RepeatedSegment,
         Self::RepeatedRun,
@@ -62,7 +64,7 @@ impl Trap {
         Self::SessionId,
     ];
 
-    /// What may stand in the option: `builtin`, or names.
+    /// The words allowed in the option: `builtin`, or names of traps.
     pub const WORDS: [&str; 12] = [
         BUILTIN,
         Self::RepeatedSegment.as_str(),
@@ -78,7 +80,7 @@ impl Trap {
         Self::SessionId.as_str(),
     ];
 
-    /// Its name in a policy.
+    /// The name in a policy.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::RepeatedSegment => "repeated_segment",
@@ -95,30 +97,30 @@ impl Trap {
         }
     }
 
-    /// What is told of a URL that it caught.
+    /// The description in a refusal.
     pub fn description(self) -> &'static str {
         match self {
             Self::RepeatedSegment => {
-                "trap repeated_segment: one segment of the path stands there three times"
+                "trap repeated_segment: a path segment occurs three times or more"
             }
             Self::RepeatedRun => {
-                "trap repeated_run: segments of the path stand there three times in a row"
+                "trap repeated_run: a run of path segments occurs three times in a row"
             }
             Self::AlternatingSegment => {
-                "trap alternating_segment: one segment stands at every second place"
+                "trap alternating_segment: a path segment occurs at every second position"
             }
             Self::LongUrl => "trap long_url: more than 2048 characters",
             Self::ManySegments => "trap many_segments: more than 20 segments",
             Self::ManyParams => "trap many_params: more than 32 parameters",
-            Self::RepeatedParam => "trap repeated_param: one parameter more than three times",
-            Self::HostInPath => "trap host_in_path: the host's name twice in the path",
-            Self::SchemeInPath => "trap scheme_in_path: http: or https: twice in the path",
-            Self::Calendar => "trap calendar: a year more than five years from this one",
-            Self::SessionId => "trap session_id: the number of a visit",
+            Self::RepeatedParam => "trap repeated_param: a parameter occurs more than three times",
+            Self::HostInPath => "trap host_in_path: the host name occurs twice in the path",
+            Self::SchemeInPath => "trap scheme_in_path: http: or https: occurs twice in the path",
+            Self::Calendar => "trap calendar: a year more than five years from the current one",
+            Self::SessionId => "trap session_id: a session id in the URL",
         }
     }
 
-    /// Whether a URL is one of its pattern, in this year.
+    /// Returns `true` if a URL has this pattern. `year` is the current year.
     pub fn matches(self, target: &UrlTarget, year: u16) -> bool {
         match self {
             Self::RepeatedSegment => repeats_a_segment(target.path()),
@@ -136,12 +138,12 @@ impl Trap {
     }
 }
 
-/// Some of the traps: what the option `traps` comes to.
+/// A set of traps: the value of the option `traps`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TrapSet(u16);
 
 impl TrapSet {
-    /// Reads a value of the option; `None` for one that names no trap.
+    /// Creates the set for a value of the option; `None` if it names no trap.
     pub(crate) fn from_value(value: &OptionValue) -> Option<Self> {
         let OptionValue::List(words) = value else {
             return None;
@@ -151,23 +153,21 @@ impl TrapSet {
             let OptionValue::Word(word) = word else {
                 continue;
             };
-            let named = |trap: &Trap| {
-                trap.as_str() == *word || (*word == BUILTIN && *trap != Trap::SessionId)
-            };
-            Trap::ALL
-                .into_iter()
-                .filter(named)
-                .for_each(|trap| set.insert(trap));
+            for trap in Trap::ALL {
+                if trap.as_str() == *word || *word == BUILTIN && trap != Trap::SessionId {
+                    set.insert(trap);
+                }
+            }
         }
         (set != Self::default()).then_some(set)
     }
 
-    /// Whether a trap is one of them.
+    /// Returns `true` if a trap is in the set.
     pub fn contains(self, trap: Trap) -> bool {
         self.0 & (1 << trap as u16) != 0
     }
 
-    /// The first of them that catches a URL in this year.
+    /// Returns the first trap in the set that matches a URL. `year` is the current year.
     pub fn first_match(self, target: &UrlTarget, year: u16) -> Option<Trap> {
         Trap::ALL
             .into_iter()
@@ -187,8 +187,7 @@ fn params(target: &UrlTarget) -> impl Iterator<Item = &str> {
     target.query().split('&').filter(|param| !param.is_empty())
 }
 
-/// Only what follows a segment is compared with it. Paths with many segments are looked at up to a bound: 64 of them
-/// hold whatever repeats in a path that goes on and on.
+/// The segments to compare, limited to 64: enough for the repetitions of an endless path.
 fn bounded_segments(path: &str) -> Vec<&str> {
     segments(path).take(64).collect()
 }
@@ -196,17 +195,12 @@ fn bounded_segments(path: &str) -> Vec<&str> {
 fn repeats_a_segment(path: &str) -> bool {
     let all = bounded_segments(path);
     let mut rest = &*all;
-    while let Some((first, behind)) = rest.split_first() {
-        if behind
-            .iter()
-            .filter(|other| *other == first)
-            .take(2)
-            .count()
-            == 2
-        {
+    while let Some((first, after)) = rest.split_first() {
+        let repeats = after.iter().filter(|other| *other == first);
+        if repeats.take(2).count() == 2 {
             return true;
         }
-        rest = behind;
+        rest = after;
     }
     false
 }
@@ -229,7 +223,7 @@ fn alternates_a_segment(path: &str) -> bool {
 }
 
 fn repeats_a_param(target: &UrlTarget) -> bool {
-    // Bounded as `looked_at` is: more are `many_params`.
+    // Limited like `bounded_segments`: more parameters match `many_params`.
     let names: Vec<&str> = params(target)
         .map(|param| param.split('=').next().unwrap_or(param))
         .take(64)
@@ -239,9 +233,10 @@ fn repeats_a_param(target: &UrlTarget) -> bool {
         .any(|name| names.iter().filter(|other| *other == name).count() > MAX_PARAM_REPEATS)
 }
 
-/// A name without a dot is a word like others.
+/// A host without a dot may be an ordinary word.
 fn repeats_host_in_path(target: &UrlTarget) -> bool {
-    let (host, path) = (target.host(), target.path());
+    let host = target.host();
+    let path = target.path();
     host.contains('.') && path.len() >= 2 * host.len() && {
         path.to_ascii_lowercase().matches(host).take(2).count() == 2
     }
@@ -249,8 +244,8 @@ fn repeats_host_in_path(target: &UrlTarget) -> bool {
 
 /// One slash may end one scheme and begin the next.
 fn count_schemes(path: &str) -> usize {
-    let before_the_last = path.rsplit_once('/').map_or("", |(front, _)| front);
-    before_the_last
+    let without_last = path.rsplit_once('/').map_or("", |(front, _)| front);
+    without_last
         .split('/')
         .filter(|part| matches!(*part, "http:" | "https:"))
         .count()

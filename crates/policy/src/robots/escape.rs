@@ -1,15 +1,16 @@
-//! The normal form in which rules and URLs are compared (RFC 9309 section 2.2.2). Not the form that is sent.
+//! The normal form in which rules and URLs are compared (RFC 9309 section 2.2.2). It is not sent to
+//! origins.
 
 use std::borrow::Cow;
 
-/// What a byte, written plainly, becomes in the normal form.
+/// The normal form of an unescaped byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum PlainEncoding {
     Unchanged,
     Escaped,
 }
 
-/// What an escaped byte becomes.
+/// The normal form of an escaped byte.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum EscapeEncoding {
     Decoded,
@@ -18,14 +19,17 @@ enum EscapeEncoding {
 
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
-/// The normal form of a path and query: escapes in capitals, those of unreserved characters and of `*` and `$`
-/// decoded, and bytes that no URL may have escaped.
+/// Returns the normal form of a path and query: escapes are in upper case, those of unreserved
+/// characters and of `*` and `$` are decoded, and bytes that are not allowed in URLs are escaped.
 ///
-/// `*` and `$` are among the decoded since a rule writes them as `%2A` and `%24` to mean the characters (section
-/// 2.2.3). Borrowed if the text is in normal form already, as nearly all are.
+/// `*` and `$` are decoded because a rule writes them as `%2A` and `%24` to mean the literal
+/// characters (section 2.2.3). The result is borrowed if the text is in normal form already, which
+/// is the common case.
 pub fn normal_form(text: &[u8]) -> Cow<'_, [u8]> {
-    let odd = |&b: &u8| b == b'%' || plain_encoding(b) == PlainEncoding::Escaped;
-    let Some(first) = text.iter().position(odd) else {
+    let Some(first) = text
+        .iter()
+        .position(|&b| b == b'%' || plain_encoding(b) == PlainEncoding::Escaped)
+    else {
         return Cow::Borrowed(text);
     };
     let (clean, rest) = text.split_at_checked(first).unwrap_or((text, &[]));
@@ -51,9 +55,10 @@ pub(super) fn append_normal(mut text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A normal form with `:`, `/`, `@`, `[` and `]` decoded behind the first `?`, where they delimit nothing.
+/// Decodes `:`, `/`, `@`, `[` and `]` after the first `?` of a normal form, where they delimit
+/// nothing.
 ///
-/// Borrowed if that changes nothing.
+/// The result is borrowed if nothing changes.
 pub(super) fn decode_query_delimiters(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(query) = memchr::memchr(b'?', text) else {
         return Cow::Borrowed(text);
@@ -82,14 +87,19 @@ fn append_query_decoded(mut text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// Whether a normal form has one of the characters that [`decode_query_delimiters`] is about, plain or escaped, behind a `?`.
+/// Returns `true` if a normal form contains one of the characters of [`decode_query_delimiters`]
+/// after a `?`, escaped or not.
 pub(super) fn has_query_delimiter(text: &[u8]) -> bool {
     let Some(query) = memchr::memchr(b'?', text).and_then(|at| text.get(at..)) else {
         return false;
     };
-    let plain = query.iter().any(|&b| is_query_delimiter(b));
-    let written = |w: &[u8]| matches!(w, [b, rest @ ..] if read_escape(*b, rest).is_some_and(|(v, _)| is_query_delimiter(v)));
-    plain || query.windows(3).any(written)
+    query.iter().any(|&b| is_query_delimiter(b))
+        || query.windows(3).any(|escape| match escape {
+            [b, rest @ ..] => {
+                read_escape(*b, rest).is_some_and(|(value, _)| is_query_delimiter(value))
+            }
+            [] => false,
+        })
 }
 
 fn is_query_delimiter(byte: u8) -> bool {
@@ -111,11 +121,14 @@ fn append_escape(value: u8, out: &mut Vec<u8>) {
 }
 
 fn append_hex(value: u8, out: &mut Vec<u8>) {
-    let digit = |n: u8| HEX.get(usize::from(n)).copied().unwrap_or(b'0');
-    out.extend([b'%', digit(value >> 4), digit(value & 0xF)]);
+    out.extend([b'%', hex_digit(value >> 4), hex_digit(value & 0xF)]);
 }
 
-/// A stray `%` stays as it is, so that it matches itself.
+fn hex_digit(nibble: u8) -> u8 {
+    HEX.get(usize::from(nibble)).copied().unwrap_or(b'0')
+}
+
+/// A stray `%` is unchanged, so that it matches itself.
 fn plain_encoding(byte: u8) -> PlainEncoding {
     match byte {
         b'"' | b'<' | b'>' | b'\\' | b'^' | b'`' | b'{' | b'|' | b'}' => PlainEncoding::Escaped,
@@ -132,7 +145,7 @@ fn escape_encoding(value: u8) -> EscapeEncoding {
     }
 }
 
-/// The byte that `%XX` stands for, and what follows it.
+/// Returns the byte that `%XX` encodes, and the text after it.
 fn read_escape(byte: u8, rest: &[u8]) -> Option<(u8, &[u8])> {
     let (b'%', [high, low, after @ ..]) = (byte, rest) else {
         return None;

@@ -1,14 +1,16 @@
-//! Lines of a robots.txt beyond RFC 9309: usage preferences, and what is only reported (Visit-time, Clean-param, Host).
+//! Lines of a robots.txt beyond RFC 9309: usage preferences, and lines that are only reported
+//! (Visit-time, Clean-param, Host).
 //!
-//! Nothing here changes what Allow and Disallow mean (RFC 9309 section 2.2.4). A file without such lines keeps nothing
-//! for them, and one with very many keeps the first ones on uses, and the first of those that are only reported.
+//! None of them changes the meaning of Allow and Disallow (RFC 9309 section 2.2.4). A file without
+//! such lines stores nothing for them. A file with very many stores the first usage lines and the
+//! first reported lines.
 //!
-//! - `Content-Usage: /path train-ai=n` and `Content-Signal: train-ai=n`: a rule of its group; before the first group, of
-//!   all. The path may be left out in both, and is then `/`. Of the Content-Usage lines of a group those with the longest
-//!   path that matches hold, whatever Allow and Disallow say; Content-Signal lines all hold that match. Where several
-//!   hold, the strictest does, for each use.
-//! - Such a line ends a list of user agents, but for these lines alone.
-//! - `Visit-time: 0600-0845` is its group's; `Clean-param: sid&sort /shop/` and `Host: example.com` are the site's.
+//! - `Content-Usage: /path train-ai=n` and `Content-Signal: train-ai=n` are rules of their group; before the first group,
+//!   of all crawlers. In both the path may be missing and is `/` then. Of the Content-Usage lines in a group those with
+//!   the longest matching path apply, regardless of Allow and Disallow; all matching Content-Signal lines apply. If
+//!   several lines apply, the strictest preference for each purpose wins.
+//! - Such a line ends a list of user agents, but for these lines only.
+//! - `Visit-time: 0600-0845` belongs to its group; `Clean-param: sid&sort /shop/` and `Host: example.com` to the site.
 
 mod builder;
 
@@ -22,22 +24,22 @@ use super::usage::{UsagePreference, UsageSyntax, find_preference, parse_statemen
 
 pub(super) use builder::{ExtensionsBuilder, LineAcceptance};
 
-/// What such a line is about.
+/// The kind of an extension line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExtensionKind {
     /// `Content-Usage` (draft-ietf-aipref-attach).
     ContentUsage,
     /// `Content-Signal` (Cloudflare).
     ContentSignal,
-    /// `Visit-time`: the hours of the day, in UTC, in which crawlers are wanted.
+    /// `Visit-time`: the hours of the day, in UTC, in which crawlers are welcome.
     VisitTime,
-    /// `Clean-param`: parameters that do not change a page (Yandex).
+    /// `Clean-param`: parameters that do not affect the page (Yandex).
     CleanParam,
-    /// `Host`: the site's main name (Yandex).
+    /// `Host`: the main host of the site (Yandex).
     Host,
 }
 
-/// The keys, in any case.
+/// The keys, compared regardless of case.
 const KEYS: [(&[u8], ExtensionKind); 14] = [
     (b"content-usage", ExtensionKind::ContentUsage),
     (b"contentusage", ExtensionKind::ContentUsage),
@@ -55,20 +57,21 @@ const KEYS: [(&[u8], ExtensionKind); 14] = [
     (b"host", ExtensionKind::Host),
 ];
 
-/// The lines on uses that are kept of a file, and as many that are only reported: sites have a few.
+/// The maximum number of usage lines of a file, and of reported lines.
 pub const MAX_LINES: usize = 1000;
-/// The uses that are shown of one URL, whichever they are.
+/// The maximum number of purposes that are listed for a URL.
 const MAX_SHOWN_USES: usize = 64;
 
 impl ExtensionKind {
-    /// What a key names; all of it has to be there, since some of the words begin others.
+    /// Returns the kind for a key. The whole key must match, since some keys are prefixes of
+    /// others.
     pub(super) fn from_key(name: &[u8]) -> Option<Self> {
         KEYS.iter()
             .find(|(key, _)| name.eq_ignore_ascii_case(key))
             .map(|(_, extension)| *extension)
     }
 
-    /// The key as documentation writes it.
+    /// The key as in documentation.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::ContentUsage => "Content-Usage",
@@ -88,49 +91,51 @@ impl ExtensionKind {
     }
 }
 
-/// What a robots.txt says of one use of one URL.
+/// The preference of a robots.txt for one purpose and one URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageRule<'a> {
-    /// The use.
+    /// The purpose.
     pub purpose: Box<str>,
-    /// What is said of it.
+    /// The strictest preference that applies.
     pub preference: UsagePreference,
-    /// The first line that says so, from 1.
+    /// The number of the first line with this preference, from 1.
     pub line: u32,
-    /// The line, without white space around it and without a comment.
+    /// The line without comment and surrounding white space.
     pub line_text: Cow<'a, str>,
 }
 
 /// A line that is only reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReportedLine<'a> {
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub line: u32,
-    /// Its value.
     pub value: Cow<'a, str>,
 }
 
 impl RobotsFile {
-    /// Whether any line speaks of uses.
+    /// Returns `true` if the file has usage lines.
     pub fn has_usage_lines(&self) -> bool {
-        let speaks = |s: &ExtensionLine| s.extension.usage_syntax().is_some();
-        self.extensions
-            .as_ref()
-            .is_some_and(|e| e.lines.iter().any(speaks))
+        self.extensions.as_ref().is_some_and(|extensions| {
+            extensions
+                .lines
+                .iter()
+                .any(|line| line.extension.usage_syntax().is_some())
+        })
     }
 
-    /// What the file says to a crawler of uses of a URL, each use once, in the order of the lines: the first ones, to be
-    /// shown. What is to be obeyed is asked for by its name, with [`Self::usage_rules_for`].
+    /// Returns the preferences for a crawler and a URL, one per purpose, in the order of the lines.
+    /// The list is limited and meant for display; use [`Self::usage_rules_for`] to obey
+    /// preferences.
     ///
-    /// `agent` is its product token; `path_and_query` starts with `/`.
+    /// `agent` is the product token; `path_and_query` starts with `/`.
     pub fn usage_rules(&self, agent: &str, path_and_query: &str) -> Vec<UsageRule<'_>> {
         self.collect_usage_rules(agent, path_and_query, |line, found| {
             self.add_all_preferences(line, found)
         })
     }
 
-    /// What the file says to a crawler of the uses of these names, however many others it names; a use of which it says
-    /// nothing is left out.
+    /// Returns the preferences for a crawler and a URL for the given purposes, however many others
+    /// the file names. Purposes without a preference are omitted.
     pub fn usage_rules_for<'n>(
         &self,
         agent: &str,
@@ -138,9 +143,9 @@ impl RobotsFile {
         names: impl Iterator<Item = &'n str> + Clone,
     ) -> Vec<UsageRule<'_>> {
         self.collect_usage_rules(agent, path_and_query, |line, found| {
-            names
-                .clone()
-                .for_each(|name| self.add_named_preference(line, name, found));
+            for name in names.clone() {
+                self.add_named_preference(line, name, found);
+            }
         })
     }
 
@@ -153,34 +158,36 @@ impl RobotsFile {
         let Some(extensions) = self.extensions.as_deref() else {
             return vec![];
         };
-        let written = normal_form(path_and_query.as_bytes());
+        let normal = normal_form(path_and_query.as_bytes());
         let url = ExtensionUrlForms {
-            query_decoded: decode_query_delimiters(&written),
-            normal: &written,
+            query_decoded: decode_query_delimiters(&normal),
+            normal: &normal,
         };
         let group = extensions.group(&self.text, agent);
         let mut found = Vec::new();
         for scope in [LineScope::Site, LineScope::Group(group)] {
-            let holding = extensions.matching_usage_lines(scope, &url);
-            holding.for_each(|statement| add(statement, &mut found));
+            for line in extensions.matching_usage_lines(scope, &url) {
+                add(line, &mut found);
+            }
         }
-        found.sort_by_key(|stated| stated.line);
+        found.sort_by_key(|rule| rule.line);
         found
     }
 
-    /// The values of a crawler's Visit-time lines: of its group, and of the site.
+    /// Returns the values of the Visit-time lines for a crawler: those of its group and of the
+    /// site.
     pub fn visit_times(&self, agent: &str) -> Vec<ReportedLine<'_>> {
         let Some(extensions) = self.extensions.as_deref() else {
             return vec![];
         };
         let group = extensions.group(&self.text, agent);
         let scopes = [LineScope::Site, LineScope::Group(group)];
-        let here =
-            |statement: &&ExtensionLine| scopes.iter().any(|scope| scope.contains(statement));
-        self.collect_reported_lines(ExtensionKind::VisitTime, here)
+        self.collect_reported_lines(ExtensionKind::VisitTime, |line| {
+            scopes.iter().any(|scope| scope.contains(line))
+        })
     }
 
-    /// The values of all lines of a kind, in order.
+    /// Returns the values of all lines of a kind, in order.
     pub fn extension_lines(&self, extension: ExtensionKind) -> Vec<ReportedLine<'_>> {
         self.collect_reported_lines(extension, |_| true)
     }
@@ -188,29 +195,26 @@ impl RobotsFile {
     fn collect_reported_lines(
         &self,
         extension: ExtensionKind,
-        of: impl Fn(&&ExtensionLine) -> bool,
+        is_included: impl Fn(&ExtensionLine) -> bool,
     ) -> Vec<ReportedLine<'_>> {
         let all = self
             .extensions
             .as_deref()
             .map_or(&[][..], |extensions| &extensions.lines);
-        let these = all
-            .iter()
-            .filter(|statement| statement.extension == extension)
-            .filter(of);
-        these
-            .map(|statement| ReportedLine {
-                line: statement.line,
-                value: self.text_at(statement.value),
+        all.iter()
+            .filter(|line| line.extension == extension && is_included(line))
+            .map(|line| ReportedLine {
+                line: line.line,
+                value: self.text_at(line.value),
             })
             .collect()
     }
 
     fn add_all_preferences<'a>(&'a self, line: &ExtensionLine, found: &mut Vec<UsageRule<'a>>) {
-        let Some(spelling) = line.extension.usage_syntax() else {
+        let Some(syntax) = line.extension.usage_syntax() else {
             return;
         };
-        for (purpose, preference) in parse_statement(spelling, &self.text_at(line.value)) {
+        for (purpose, preference) in parse_statement(syntax, &self.text_at(line.value)) {
             if found.len() < MAX_SHOWN_USES || found.iter().any(|known| known.purpose == purpose) {
                 self.add_preference(line, &purpose, preference, found);
             }
@@ -223,12 +227,12 @@ impl RobotsFile {
         name: &str,
         found: &mut Vec<UsageRule<'a>>,
     ) {
-        let Some(spelling) = line.extension.usage_syntax() else {
+        let Some(syntax) = line.extension.usage_syntax() else {
             return;
         };
-        let said = find_preference(spelling, &self.text_at(line.value), name);
-        if said != UsagePreference::Unset {
-            self.add_preference(line, name, said, found);
+        let preference = find_preference(syntax, &self.text_at(line.value), name);
+        if preference != UsagePreference::Unset {
+            self.add_preference(line, name, preference, found);
         }
     }
 
@@ -236,50 +240,56 @@ impl RobotsFile {
         &'a self,
         line: &ExtensionLine,
         name: &str,
-        said: UsagePreference,
+        preference: UsagePreference,
         found: &mut Vec<UsageRule<'a>>,
     ) {
-        let stated = || UsageRule {
+        let known = found.iter_mut().find(|known| *known.purpose == *name);
+        if known
+            .as_ref()
+            .is_some_and(|known| known.preference >= preference)
+        {
+            return;
+        }
+        let rule = UsageRule {
             purpose: name.into(),
-            preference: said,
+            preference,
             line: line.line,
             line_text: self.text_at(line.source),
         };
-        match found.iter_mut().find(|known| *known.purpose == *name) {
-            Some(known) if known.preference < said => *known = stated(),
-            Some(_) => {}
-            None => found.push(stated()),
+        match known {
+            Some(known) => *known = rule,
+            None => found.push(rule),
         }
     }
 
-    fn text_at(&self, span: TextSpan) -> Cow<'_, str> {
+    pub(super) fn text_at(&self, span: TextSpan) -> Cow<'_, str> {
         String::from_utf8_lossy(span.slice(&self.text).unwrap_or_default())
     }
 }
 
-/// One such line.
+/// An extension line.
 #[derive(Debug)]
 struct ExtensionLine {
     extension: ExtensionKind,
     line: u32,
-    /// Which list of user agents it follows; none before the first.
+    /// The list of user agents before the line; `None` before the first list.
     section: Option<u32>,
     source: TextSpan,
-    /// Of preferences the value behind the path.
+    /// The value; for preferences, the part after the path.
     value: TextSpan,
-    /// The path, if it is another than `/`.
+    /// The path, unless it is `/`.
     path: Option<Box<RobotsPattern>>,
 }
 
-/// All such lines of a file.
+/// All extension lines of a file.
 #[derive(Debug)]
 pub(super) struct Extensions {
     lines: Box<[ExtensionLine]>,
-    /// As those of the rules, with the sections of these lines.
+    /// The user-agent lines, numbered by the sections of extension lines.
     agents: Box<[AgentLine]>,
 }
 
-/// For whom a line is.
+/// The crawlers to which a line applies.
 #[derive(Clone, Copy)]
 enum LineScope<'a> {
     Site,
@@ -287,8 +297,8 @@ enum LineScope<'a> {
 }
 
 impl LineScope<'_> {
-    fn contains(self, statement: &ExtensionLine) -> bool {
-        match (self, statement.section) {
+    fn contains(self, line: &ExtensionLine) -> bool {
+        match (self, line.section) {
             (Self::Site, section) => section.is_none(),
             (Self::Group(agents), Some(section)) => {
                 agents.iter().any(|agent| agent.section == section)
@@ -298,7 +308,7 @@ impl LineScope<'_> {
     }
 }
 
-/// A URL in the two forms that patterns look at.
+/// A URL in the two forms that patterns match.
 struct ExtensionUrlForms<'a> {
     normal: &'a [u8],
     query_decoded: Cow<'a, [u8]>,
@@ -312,32 +322,33 @@ impl Extensions {
         }
     }
 
-    /// The lines on uses that hold for a URL.
+    /// Returns the usage lines that apply to a URL.
     fn matching_usage_lines<'a>(
         &'a self,
         scope: LineScope<'a>,
         url: &'a ExtensionUrlForms<'a>,
     ) -> impl Iterator<Item = &'a ExtensionLine> {
-        let matching = move || {
-            self.lines
-                .iter()
-                .filter(move |s| scope.contains(s) && s.matches(url))
-        };
-        let usages = move || matching().filter(|s| s.extension == ExtensionKind::ContentUsage);
-        let longest = usages().map(ExtensionLine::octets).max().unwrap_or(0);
-        let signals = matching().filter(|s| s.extension == ExtensionKind::ContentSignal);
-        usages()
-            .filter(move |s| s.octets() == longest)
+        let matching = self
+            .lines
+            .iter()
+            .filter(move |line| scope.contains(line) && line.matches(url));
+        let usages = matching
+            .clone()
+            .filter(|line| line.extension == ExtensionKind::ContentUsage);
+        let longest = usages.clone().map(ExtensionLine::octets).max().unwrap_or(0);
+        let signals = matching.filter(|line| line.extension == ExtensionKind::ContentSignal);
+        usages
+            .filter(move |line| line.octets() == longest)
             .chain(signals)
     }
 
     pub(super) fn memory_size(&self) -> usize {
-        let path = |s: &ExtensionLine| {
-            s.path
-                .as_ref()
-                .map_or(0, |p| size_of::<RobotsPattern>() + p.bytes.len())
-        };
-        let paths: usize = self.lines.iter().map(path).sum();
+        let paths: usize = self
+            .lines
+            .iter()
+            .filter_map(|line| line.path.as_ref())
+            .map(|path| size_of::<RobotsPattern>() + path.bytes.len())
+            .sum();
         size_of::<Self>() + size_of_val(&*self.lines) + size_of_val(&*self.agents) + paths
     }
 }
@@ -371,7 +382,7 @@ mod tests {
         assert_eq!(stated.join(", "), expected, "{agent} {path}\n{file}");
     }
 
-    /// The example of draft-ietf-aipref-attach.
+    /// The example in draft-ietf-aipref-attach.
     #[test]
     fn the_drafts_example() {
         let file = "User-Agent: *\nAllow: /\nDisallow: /never/\nContent-Usage: / train-ai=n\n\
@@ -503,7 +514,7 @@ mod tests {
         );
     }
 
-    /// No number of other things that a file says hides what it denies.
+    /// A denial is found, however many other lines a file has.
     #[test]
     fn a_use_that_is_asked_for_is_found_among_many() {
         let reported = "Clean-param: a\nHost: h\nVisit-time: 0100-0200\n".repeat(1000);

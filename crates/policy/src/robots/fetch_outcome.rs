@@ -1,83 +1,83 @@
-//! How a fetch of a robots.txt can end, and what each ending means: one table.
+//! The outcomes of fetching a robots.txt and the effect of each, in one table.
 //!
-//! RFC 9309 section 2.3.1, with the choices of the field where it leaves one. What is made of it is [`super::standing`]'s.
+//! By RFC 9309 section 2.3.1, with choices where it leaves one. [`super::state`] applies the
+//! effects.
 
-/// How a fetch ended.
+/// The outcome of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RobotsFetchOutcome {
-    /// 2xx with a text.
+    /// 2xx with text.
     File,
-    /// 2xx with a page that has no line of a robots.txt: a shop window in place of "not found".
+    /// 2xx with an HTML page that contains no line of a robots.txt, served instead of "not found".
     Page,
-    /// 304 to who asked whether the file is still the one that is known.
+    /// 304 to a conditional request.
     Unchanged,
-    /// 4xx but for 429.
+    /// 4xx except 429.
     Absent,
     /// 429.
     RateLimited,
     /// 5xx.
     ServerError,
-    /// Any other status, a redirect without a place to go among them.
+    /// Any other status, including redirects without a target.
     UnexpectedStatus,
-    /// More redirects than are followed.
+    /// Too many redirects.
     TooManyRedirects,
-    /// A redirect to what this proxy cannot ask: no URL, a scheme other than `http` and `https`, a name that does not exist.
+    /// A redirect to an invalid URL, a scheme other than `http` and `https`, or a name that does
+    /// not exist.
     UnsupportedRedirect,
-    /// A redirect to an address or a port that must not be dialled.
+    /// A redirect to a prohibited address or port.
     ProhibitedRedirect,
     /// The connection was refused.
     Refused,
-    /// TLS failed: a certificate that is not to be trusted, or no handshake.
+    /// The TLS handshake failed, or the certificate is not trusted.
     Tls,
-    /// The name servers failed.
+    /// Name resolution failed.
     Dns,
-    /// Not in time.
+    /// The time limit was exceeded.
     Timeout,
-    /// The connection, the message or the body broke off.
+    /// The connection, the message or the body was incomplete or invalid.
     Broken,
-    /// The body is in a content coding that cannot be taken off.
+    /// The content coding of the body is not supported.
     UnsupportedCoding,
-    /// It did not get its turn at the host.
+    /// The request was not admitted by the host's pace in time.
     NotAdmitted,
 }
 
-/// What an ending means.
+/// The effect of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchEffect {
-    /// The text is read.
+    /// The text is parsed.
     Read,
-    /// What was known holds anew.
+    /// The known file is still valid.
     Unchanged,
     /// Nothing is forbidden.
     AllowAll,
-    /// Nothing is known: what was known before holds, for some time.
+    /// The rules are unknown; previously known rules stay valid for some time.
     Unreachable,
 }
 
 /// A row of the table.
 #[derive(Clone, Copy, Debug)]
 pub struct FetchOutcomeRow {
-    /// How the fetch ended.
     pub outcome: RobotsFetchOutcome,
-    /// The word for logs and metrics.
+    /// The word in logs and metrics.
     pub name: &'static str,
-    /// What it means.
     pub effect: FetchEffect,
 }
 
 const fn row(
-    ending: RobotsFetchOutcome,
+    outcome: RobotsFetchOutcome,
     name: &'static str,
-    meaning: FetchEffect,
+    effect: FetchEffect,
 ) -> FetchOutcomeRow {
     FetchOutcomeRow {
-        outcome: ending,
+        outcome,
         name,
-        effect: meaning,
+        effect,
     }
 }
 
-/// Every ending, in the order of [`RobotsFetchOutcome`].
+/// All outcomes, in the order of [`RobotsFetchOutcome`].
 pub const OUTCOMES: [FetchOutcomeRow; 17] = [
     row(RobotsFetchOutcome::File, "file", FetchEffect::Read),
     row(RobotsFetchOutcome::Page, "page", FetchEffect::AllowAll),
@@ -147,7 +147,8 @@ pub const OUTCOMES: [FetchOutcomeRow; 17] = [
 ];
 
 impl RobotsFetchOutcome {
-    /// What a status means before anything is known of the body; redirects are followed, not asked here.
+    /// Returns the outcome for a status alone. Redirects are followed and not passed to this
+    /// function.
     pub fn from_status(status: u16) -> Self {
         match status {
             200..=299 => Self::File,
@@ -158,18 +159,18 @@ impl RobotsFetchOutcome {
         }
     }
 
-    /// The row.
+    /// The row of the table.
     pub fn row(self) -> &'static FetchOutcomeRow {
         const NONE: &FetchOutcomeRow = &row(
             RobotsFetchOutcome::NotAdmitted,
             "none",
             FetchEffect::Unreachable,
         );
-        // The table has the order of the variants, which a test holds it to.
+        // A test ensures that the table has the order of the variants.
         OUTCOMES.get(self as usize).unwrap_or(NONE)
     }
 
-    /// The word for logs and metrics.
+    /// The word in logs and metrics.
     pub fn as_str(self) -> &'static str {
         self.row().name
     }

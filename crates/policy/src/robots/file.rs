@@ -1,4 +1,4 @@
-//! From the bytes of a robots.txt to a table that answers for every crawler. Which rule wins is in `rules`.
+//! Parsing of a robots.txt into tables for all crawlers. Matching is in [`rules`](super::rules).
 
 use std::fmt;
 use std::ops::Range;
@@ -12,12 +12,12 @@ use super::product_token::{is_wildcard_agent, token_length};
 use super::request_rate::RequestRate;
 use super::rules::{RobotsAccess, RuleTable, RuleTableBuilder, TextSpan};
 
-/// The bytes that are read of a file (RFC 9309 section 2.5 asks for 500 KiB at least).
+/// The maximum size of a file that is parsed (RFC 9309 section 2.5 requires at least 500 KiB).
 pub const MAX_FILE_BYTES: usize = 512 * 1024;
 
-/// A robots.txt, read: made once, asked for every crawler and URL.
+/// A parsed robots.txt, for all crawlers and URLs.
 ///
-/// It keeps the text it was read from, up to [`MAX_FILE_BYTES`], since a crawler may ask for it.
+/// It keeps the text, up to [`MAX_FILE_BYTES`], since crawlers may request the file.
 pub struct RobotsFile {
     pub(super) text: Bytes,
     pub(super) table: RuleTable,
@@ -28,64 +28,63 @@ pub struct RobotsFile {
     truncation: Truncation,
 }
 
-/// Whether a file was read whole.
+/// The completeness of a parsed file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Truncation {
-    /// It was.
     Complete,
-    /// It was longer than [`MAX_FILE_BYTES`]: the lines that end behind that were left out.
+    /// The file was longer than [`MAX_FILE_BYTES`]; lines that end after the limit are ignored.
     Truncated,
 }
 
 impl RobotsFile {
-    /// Reads a file. Every input is a robots.txt, if perhaps one without rules; more than [`MAX_FILE_BYTES`] are cut at the
-    /// end of a line.
+    /// Parses a file. Every input is valid, possibly without rules; more than [`MAX_FILE_BYTES`]
+    /// are cut off at the end of a line.
     pub fn parse(body: &[u8]) -> Self {
-        let (text, cut) = truncate(body);
-        let mut reading = RobotsParser::new(text);
+        let (text, truncation) = truncate(body);
+        let mut parser = RobotsParser::new(text);
         for line in RobotsLines::new(text) {
-            reading.read_line(&line);
+            parser.read_line(&line);
         }
         Self {
             text: Bytes::copy_from_slice(text),
-            table: reading.rules.finish(text),
-            sitemaps: reading.sitemaps.into(),
-            extensions: reading.extensions.finish(text),
-            directives: reading.directives,
-            unknown_lines: reading.unknown_lines,
-            truncation: cut,
+            table: parser.rules.finish(text),
+            sitemaps: parser.sitemaps.into(),
+            extensions: parser.extensions.finish(text),
+            directives: parser.directives,
+            unknown_lines: parser.unknown_lines,
+            truncation,
         }
     }
 
-    /// The text that was read.
+    /// The parsed text.
     pub fn text(&self) -> &Bytes {
         &self.text
     }
 
-    /// The values of the Sitemap lines, in order; bytes that are not UTF-8 are replaced.
+    /// Returns the values of the Sitemap lines, in order. Invalid UTF-8 is replaced.
     pub fn sitemaps(&self) -> impl Iterator<Item = String> {
-        let text = |span: &TextSpan| span.slice(&self.text).unwrap_or_default();
-        self.sitemaps
-            .iter()
-            .map(move |span| String::from_utf8_lossy(text(span)).into_owned())
+        self.sitemaps.iter().map(|span| {
+            let url = span.slice(&self.text).unwrap_or_default();
+            String::from_utf8_lossy(url).into_owned()
+        })
     }
 
-    /// Lines that name an agent, a rule, a delay, a sitemap or an extension: without any, the text was hardly meant as robots.txt.
+    /// The number of lines with a known key. If it is zero, the text is probably not a robots.txt.
     pub fn directives(&self) -> u32 {
         self.directives
     }
 
-    /// Lines with a key that is not read, and such as there are too many of.
+    /// The number of lines with an unknown key, and of lines beyond a limit.
     pub fn unknown_lines(&self) -> u32 {
         self.unknown_lines
     }
 
-    /// Whether the file was longer than what is read of one.
+    /// The completeness of the file.
     pub fn truncation(&self) -> Truncation {
         self.truncation
     }
 
-    /// Bytes of memory, for a cache that is bounded by them.
+    /// The memory size in bytes, for caches with a limit.
     pub fn memory_size(&self) -> usize {
         let extensions = self
             .extensions
@@ -110,7 +109,7 @@ impl fmt::Debug for RobotsFile {
     }
 }
 
-/// The text up to the end of the last line that fits.
+/// Returns the beginning of the body up to the last line that fits.
 fn truncate(body: &[u8]) -> (&[u8], Truncation) {
     let Some(text) = body
         .get(..MAX_FILE_BYTES)
@@ -122,7 +121,7 @@ fn truncate(body: &[u8]) -> (&[u8], Truncation) {
     (text.get(..end).unwrap_or_default(), Truncation::Truncated)
 }
 
-/// What has been read so far.
+/// The state of the parser.
 struct RobotsParser<'a> {
     text: &'a [u8],
     rules: RuleTableBuilder,
@@ -134,22 +133,18 @@ struct RobotsParser<'a> {
 
 impl<'a> RobotsParser<'a> {
     fn new(text: &'a [u8]) -> Self {
-        let (rules, extensions) = (
-            RuleTableBuilder::default(),
-            extension::ExtensionsBuilder::default(),
-        );
         Self {
             text,
-            rules,
+            rules: RuleTableBuilder::default(),
             sitemaps: vec![],
-            extensions,
+            extensions: extension::ExtensionsBuilder::default(),
             directives: 0,
             unknown_lines: 0,
         }
     }
 
     fn read_line(&mut self, line: &RobotsLine) {
-        let kept = match line.key {
+        let acceptance = match line.key {
             LineKey::Unknown => LineAcceptance::Ignored,
             LineKey::Extension(extension) => self.extensions.add(extension, line, self.text),
             LineKey::UserAgent
@@ -159,7 +154,7 @@ impl<'a> RobotsParser<'a> {
             | LineKey::CrawlDelay
             | LineKey::RequestRate => LineAcceptance::Accepted,
         };
-        match kept {
+        match acceptance {
             LineAcceptance::Accepted => self.directives += 1,
             LineAcceptance::Ignored => self.unknown_lines += 1,
         }
@@ -187,7 +182,8 @@ impl<'a> RobotsParser<'a> {
         self.extensions.add_agent(token);
     }
 
-    /// `/index.htm` at the end stands for the directory too, as Google reads it.
+    /// Adds an Allow rule. As in Google's parser, `/index.htm` at the end also allows the
+    /// directory.
     fn read_allow(&mut self, line: &RobotsLine) {
         let value = self.value_of(line);
         self.read_rule(line, RobotsAccess::Allow, value);
@@ -217,7 +213,7 @@ impl<'a> RobotsParser<'a> {
     }
 }
 
-/// Seconds, with a fraction or without: digits and at most one point.
+/// Parses seconds: digits with at most one decimal point.
 fn parse_seconds(value: &[u8]) -> Option<Duration> {
     let text = std::str::from_utf8(value).ok()?;
     let decimal = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');

@@ -1,45 +1,43 @@
-//! For how long a fetched robots.txt holds: HTTP's own rules between a floor and RFC 9309's ceiling.
+//! The lifetime of a fetched robots.txt: HTTP caching rules between a minimum and RFC 9309's
+//! maximum.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-/// The fields of an answer that tell for how long it holds (RFC 9111).
+/// The header fields that determine the lifetime of a response (RFC 9111).
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CacheFields<'a> {
-    /// `Cache-Control`, joined.
+    /// All values of `Cache-Control`, joined.
     pub cache_control: Option<&'a str>,
-    /// `Expires`.
     pub expires: Option<&'a str>,
-    /// `Date`.
     pub date: Option<&'a str>,
-    /// `Age`.
     pub age: Option<&'a str>,
 }
 
-/// A file that says nothing holds for a day, which is also the longest (RFC 9309 section 2.4); none is asked for more
-/// often than every five minutes.
+/// The limits of the lifetime. Without header fields a file is fresh for a day, which is also the
+/// maximum (RFC 9309 section 2.4); no file is fetched more often than every five minutes.
 pub const FRESH_RANGE: RangeInclusive<Duration> =
     Duration::from_secs(5 * 60)..=Duration::from_secs(24 * 3600);
 
-/// The last part of that day, in which a file still holds while a newer one is fetched: so nobody waits for it, and none
-/// holds for longer than the day.
+/// The last part of the day, in which a file is still used while a newer one is fetched. So
+/// requests need not wait, and no file is used for longer than a day.
 const REFRESH_WINDOW: Duration = Duration::from_secs(6 * 3600);
 
-/// The longest that an answer may give for the use of a file past its freshness (RFC 5861 section 3).
+/// The maximum time for which a response may allow stale use (RFC 5861 section 3).
 pub const MAX_STALE_USE: Duration = Duration::from_secs(24 * 3600);
 
-/// How long after a renewal that has had no turn at its host the next one is tried.
+/// The delay of a renewal after one that was not admitted by the host's pace.
 pub const RETRY_AFTER_NO_TURN: Duration = Duration::from_secs(10);
 
-/// The waits before the 1st, 2nd … fetch after one that brought nothing.
+/// The delays before the first, second, … fetch after failures.
 const RETRY_MINUTES: [u64; 5] = [1, 2, 5, 15, 60];
 
-/// How long a file that was replaced by nothing is still believed, and after which a host that has only failed is
-/// taken to have no robots.txt (RFC 9309 section 2.3.1.4).
+/// The time for which a file stays valid while the host fails, and after which a host that has only
+/// failed is assumed to have no robots.txt (RFC 9309 section 2.3.1.4).
 pub const MAX_STALE_AGE: Duration = Duration::from_secs(30 * 24 * 3600);
 
 impl<'a> CacheFields<'a> {
-    /// For how long the answer is fresh: no other fetch is needed.
+    /// Returns the time for which the response is fresh.
     pub fn fresh_for(self) -> Duration {
         match self.stale_use() {
             StaleUse::UntilDayEnd => self
@@ -49,8 +47,9 @@ impl<'a> CacheFields<'a> {
         }
     }
 
-    /// For how long after that it may still be used while a newer one is fetched: up to the end of a day in all, unless
-    /// the answer gives another time or forbids it (RFC 9111 section 4.2.4).
+    /// Returns the time after that for which the response may be used while a newer one is fetched:
+    /// up to a day in total, unless the response sets another time or forbids it (RFC 9111 section
+    /// 4.2.4).
     pub fn stale_for(self) -> Duration {
         match self.stale_use() {
             StaleUse::Never => Duration::ZERO,
@@ -60,9 +59,9 @@ impl<'a> CacheFields<'a> {
     }
 
     fn freshness_lifetime(self) -> Duration {
-        let told = self.max_age().or_else(|| self.until_expiry());
+        let lifetime = self.max_age().or_else(|| self.until_expiry());
         let age = Duration::from_secs(parse_seconds(self.age.unwrap_or_default()).unwrap_or(0));
-        let left = told.map_or(*FRESH_RANGE.end(), |told| told.saturating_sub(age));
+        let left = lifetime.map_or(*FRESH_RANGE.end(), |lifetime| lifetime.saturating_sub(age));
         left.clamp(*FRESH_RANGE.start(), *FRESH_RANGE.end())
     }
 
@@ -78,18 +77,19 @@ impl<'a> CacheFields<'a> {
         {
             return StaleUse::Never;
         }
-        self.directive_seconds("stale-while-revalidate")
-            .map_or(StaleUse::UntilDayEnd, |told| {
-                StaleUse::Limited(Duration::from_secs(told))
-            })
+        match self.directive_seconds("stale-while-revalidate") {
+            Some(seconds) => StaleUse::Limited(Duration::from_secs(seconds)),
+            None => StaleUse::UntilDayEnd,
+        }
     }
 
-    /// Whether the answer says anything of how long it holds.
+    /// Returns `true` if the response sets a lifetime.
     pub fn has_lifetime(self) -> bool {
         self.cache_control.is_some() || self.expires.is_some()
     }
 
-    /// The proxy answers many crawlers, so `s-maxage` comes first; what may not be stored holds for nothing.
+    /// Returns `s-maxage`, which applies to this shared cache, else `max-age`. A response that must
+    /// not be stored has none.
     fn max_age(self) -> Option<Duration> {
         if self.has_directive("no-store") || self.has_directive("no-cache") {
             return Some(Duration::ZERO);
@@ -116,7 +116,7 @@ impl<'a> CacheFields<'a> {
             .find_map(|directive| directive_value(directive, name))
     }
 
-    /// An `Expires` that is no date is in the past (RFC 9111 section 5.3).
+    /// Returns the time until `Expires`. An invalid date is in the past (RFC 9111 section 5.3).
     fn until_expiry(self) -> Option<Duration> {
         let expires = httpdate::parse_http_date(self.expires?);
         let date = httpdate::parse_http_date(self.date?).ok()?;
@@ -129,18 +129,17 @@ impl<'a> CacheFields<'a> {
     }
 }
 
-/// What an answer says of its use past its freshness.
+/// The permission to use a stale response.
 #[derive(Clone, Copy)]
 enum StaleUse {
-    /// It may not be used.
     Never,
-    /// For so long.
+    /// Permitted for this time.
     Limited(Duration),
-    /// Nothing: to the end of the day.
+    /// Not specified: permitted until the end of the day.
     UntilDayEnd,
 }
 
-/// How long after this many failures in a row the next fetch is tried.
+/// Returns the delay before the next fetch after consecutive failures.
 pub fn retry_delay(failures: u32) -> Duration {
     let place = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
     let minutes = RETRY_MINUTES.get(place).or(RETRY_MINUTES.last()).copied();
@@ -154,7 +153,7 @@ fn directive_value(directive: &str, name: &str) -> Option<u64> {
         .then(|| parse_seconds(value.trim().trim_matches('"')))?
 }
 
-/// More digits than fit are a very long time.
+/// Parses seconds. A number that does not fit counts as a very long time.
 fn parse_seconds(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::from(u32::MAX)))
@@ -166,7 +165,8 @@ mod tests {
 
     #[test]
     fn holding_times() {
-        let (day, hours) = (24 * 3600, 18 * 3600);
+        let day = 24 * 3600;
+        let hours = 18 * 3600;
         for (cache_control, expires, age, seconds) in [
             ("", "", "", hours),
             ("must-revalidate", "", "", day),

@@ -1,14 +1,15 @@
-//! Lines of a robots.txt: where they end, and what their key is. What the lines mean together is in `parse`.
+//! Lines of a robots.txt and their keys. [`file`](super::file) interprets them.
 
 use std::ops::Range;
 
 use super::extension::ExtensionKind;
 
-/// The bytes of a line that are read; the rest of it is ignored (Google's 8 times the length of a URL).
+/// The maximum length of a line; the rest is ignored (as in Google's parser: 8 times the length of
+/// a URL).
 const MAX_LINE: usize = 8 * 2083 - 1;
 const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
-/// What a line is about.
+/// The key of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineKey {
     UserAgent,
@@ -17,12 +18,12 @@ pub(super) enum LineKey {
     Sitemap,
     CrawlDelay,
     RequestRate,
-    /// Beyond the standard.
+    /// An extension of the standard.
     Extension(ExtensionKind),
     Unknown,
 }
 
-/// The beginnings of keys, in any case, frequent misspellings among them.
+/// The prefixes of keys, compared regardless of case, with common misspellings.
 const KEYS: [(&[u8], LineKey); 18] = [
     (b"user-agent", LineKey::UserAgent),
     (b"useragent", LineKey::UserAgent),
@@ -44,19 +45,19 @@ const KEYS: [(&[u8], LineKey); 18] = [
     (b"request rate", LineKey::RequestRate),
 ];
 
-/// One line with a key.
+/// A line with a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RobotsLine {
-    /// Its number, from 1.
+    /// The number, from 1.
     pub(super) number: u32,
     pub(super) key: LineKey,
-    /// Where the line is in the text, without white space around it and without a comment.
+    /// The range of the line in the text, without comment and surrounding white space.
     pub(super) source: Range<usize>,
-    /// Where its value is.
+    /// The range of its value.
     pub(super) value: Range<usize>,
 }
 
-/// The lines that have a key, in order. CR, LF and CRLF all end a line.
+/// An iterator over the lines with a key. CR, LF and CRLF end a line.
 pub(super) struct RobotsLines<'a> {
     text: &'a [u8],
     at: usize,
@@ -64,7 +65,7 @@ pub(super) struct RobotsLines<'a> {
 }
 
 impl<'a> RobotsLines<'a> {
-    /// A byte order mark, or the beginning of one, is skipped.
+    /// Creates an iterator. A byte order mark, or its beginning, is skipped.
     pub(super) fn new(text: &'a [u8]) -> Self {
         let at = text
             .iter()
@@ -78,7 +79,7 @@ impl<'a> RobotsLines<'a> {
         }
     }
 
-    /// The range of the next line, without its end.
+    /// Returns the range of the next line, without its terminator.
     fn next_range(&mut self) -> Option<Range<usize>> {
         let rest = self.text.get(self.at..).filter(|rest| !rest.is_empty())?;
         let start = self.at;
@@ -120,24 +121,25 @@ impl Iterator for RobotsLines<'_> {
 }
 
 fn parse_key(name: &[u8]) -> LineKey {
-    let begins = |word: &[u8]| {
+    let standard = KEYS.iter().find(|(word, _)| {
         name.get(..word.len())
             .is_some_and(|start| start.eq_ignore_ascii_case(word))
-    };
-    let read = KEYS
-        .iter()
-        .find(|(word, _)| begins(word))
-        .map(|(_, key)| *key);
-    read.or_else(|| ExtensionKind::from_key(name).map(LineKey::Extension))
-        .unwrap_or(LineKey::Unknown)
+    });
+    match standard {
+        Some((_, key)) => *key,
+        None => ExtensionKind::from_key(name).map_or(LineKey::Unknown, LineKey::Extension),
+    }
 }
 
-/// Where the white space between two words is, if the line is two words: a forgotten colon.
+/// Returns the position of the white space in a line of two words, where a colon is missing.
 fn lone_space(line: &[u8]) -> Option<usize> {
-    let space = |b: &u8| matches!(b, b' ' | b'\t');
-    let at = line.iter().position(space)?;
+    let at = line.iter().position(is_blank)?;
     let value = line.get(at..)?.trim_ascii_start();
-    (!value.iter().any(space)).then_some(at)
+    (!value.iter().any(is_blank)).then_some(at)
+}
+
+fn is_blank(byte: &u8) -> bool {
+    matches!(byte, b' ' | b'\t')
 }
 
 fn without_comment(text: &[u8], range: Range<usize>) -> Range<usize> {

@@ -1,11 +1,11 @@
-//! One pattern of an Allow or Disallow line, compiled to bytes, and whether it matches a path and query.
+//! Compiled patterns of Allow and Disallow lines, and their matching with a path and query.
 
 use super::escape::{append_normal, decode_query_delimiters, has_query_delimiter};
 
-/// `*` in a compiled pattern: a byte that no normal form has.
+/// A `*` in a compiled pattern: a byte that no normal form contains.
 pub(super) const WILDCARD: u8 = 0;
 
-/// Where a match has to end.
+/// The end of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PatternEnd {
     Open,
@@ -13,30 +13,31 @@ pub(super) enum PatternEnd {
     Anchored,
 }
 
-/// In which form of the URL a pattern looks.
+/// The form of the URL that a pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum UrlForm {
     /// The normal form.
     Normal,
-    /// The normal form with the delimiters of the query decoded: the pattern has such behind its own `?`.
+    /// The normal form with the delimiters of the query decoded, for patterns that contain such
+    /// delimiters after a `?`.
     QueryDecoded,
 }
 
-/// A pattern on its way into the table of rules.
+/// A compiled pattern.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RobotsPattern {
-    /// The normal form with runs of `*` as one [`WILDCARD`], without the closing `$`.
+    /// The normal form without the closing `$`. Each run of `*` is one [`WILDCARD`].
     pub(super) bytes: Vec<u8>,
-    /// Bytes at the beginning that both forms of a URL must have.
+    /// The length of the literal prefix that both forms of a URL must have.
     pub(super) prefix: usize,
-    /// Octets of the normal form: the longest match wins (RFC 9309 section 2.2.2).
+    /// The number of octets in the normal form. The longest match wins (RFC 9309 section 2.2.2).
     pub(super) octets: usize,
     pub(super) end: PatternEnd,
     pub(super) form: UrlForm,
 }
 
 impl RobotsPattern {
-    /// Compiles a pattern; `None` if it can match no path, as when it is empty.
+    /// Compiles a pattern; `None` if it cannot match any path, for example because it is empty.
     pub(super) fn compile(pattern: &[u8]) -> Option<Self> {
         if !matches!(pattern.first(), Some(b'/' | b'*')) {
             return None;
@@ -67,9 +68,11 @@ impl RobotsPattern {
     }
 }
 
-/// The normal form with [`WILDCARD`] for each run of `*`, and how many stars it has left out.
+/// Returns the normal form with a [`WILDCARD`] for each run of `*`, and the number of stars that
+/// this omits.
 fn compile_wildcards(pattern: &[u8]) -> (Vec<u8>, usize) {
-    let (mut out, mut left_out) = (Vec::with_capacity(pattern.len()), 0);
+    let mut out = Vec::with_capacity(pattern.len());
+    let mut left_out = 0;
     for (nth, piece) in pattern.split(|&b| b == b'*').enumerate() {
         if nth > 0 && out.last() == Some(&WILDCARD) {
             left_out += 1;
@@ -89,10 +92,12 @@ fn common_prefix(bytes: &[u8], form: UrlForm) -> usize {
     }
 }
 
-/// Whether the rest of a pattern matches the rest of a text, each without the prefix that they share.
+/// Returns `true` if the rest of a pattern matches the rest of a text, both without their common
+/// prefix.
 ///
-/// Each piece between two stars is looked for once, from where the one before it ended: the leftmost place leaves
-/// the most to the others, so nothing is tried twice and the cost is linear.
+/// Each piece between two stars is searched once, after the end of the previous one. The leftmost
+/// match leaves the most text to the other pieces, so there is no backtracking and the cost is
+/// linear.
 pub(super) fn matches_rest(pattern: &[u8], end: PatternEnd, text: &[u8]) -> bool {
     let mut pieces = pattern.split(|&b| b == WILDCARD);
     let Some(mut rest) = pieces.next().and_then(|first| text.strip_prefix(first)) else {
@@ -105,7 +110,8 @@ pub(super) fn matches_rest(pattern: &[u8], end: PatternEnd, text: &[u8]) -> bool
         let Some(after) = text_after(rest, piece) else {
             return false;
         };
-        (rest, piece) = (after, next);
+        rest = after;
+        piece = next;
     }
     match end {
         PatternEnd::Open => text_after(rest, piece).is_some(),
@@ -113,7 +119,7 @@ pub(super) fn matches_rest(pattern: &[u8], end: PatternEnd, text: &[u8]) -> bool
     }
 }
 
-/// What follows the first place of `piece`.
+/// Returns the text after the first occurrence of `piece`.
 fn text_after<'a>(text: &'a [u8], piece: &[u8]) -> Option<&'a [u8]> {
     let at = memchr::memmem::find(text, piece)?;
     text.get(at + piece.len()..)

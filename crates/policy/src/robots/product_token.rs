@@ -1,8 +1,11 @@
-//! Product tokens: the name by which a crawler finds its group. Not the whole `User-Agent`.
+//! Product tokens: the names by which crawlers find their groups in a robots.txt. Not the whole
+//! `User-Agent`.
 
-/// The product token that a text begins with: letters, digits, `-` and `_`; empty if there is none.
+/// Returns the product token at the beginning of a text: letters, digits, `-` and `_`; empty if
+/// there is none.
 ///
-/// RFC 9309 section 2.2.1 has no digits; crawlers in the wild (`MJ12bot`, `360Spider`) and the files that name them do.
+/// RFC 9309 section 2.2.1 does not allow digits, but real crawlers (`MJ12bot`, `360Spider`) and
+/// files use them.
 pub fn product_token(text: &str) -> &str {
     let end = text
         .bytes()
@@ -11,12 +14,12 @@ pub fn product_token(text: &str) -> &str {
     text.get(..end).unwrap_or_default()
 }
 
-/// Whether a text is a product token and nothing else.
+/// Returns `true` if the whole text is a product token.
 pub fn is_product_token(text: &str) -> bool {
     !text.is_empty() && product_token(text) == text
 }
 
-/// The length of the token that a line's value begins with.
+/// Returns the length of the token at the beginning of a line's value.
 pub(super) fn token_length(value: &[u8]) -> usize {
     value
         .iter()
@@ -24,7 +27,8 @@ pub(super) fn token_length(value: &[u8]) -> usize {
         .unwrap_or(value.len())
 }
 
-/// `*`, or `*` and something after white space: the group for everybody else.
+/// Returns `true` for `*`, possibly followed by white space and other text: the group for all other
+/// crawlers.
 pub(super) fn is_wildcard_agent(value: &[u8]) -> bool {
     match value {
         [b'*'] => true,

@@ -1,11 +1,12 @@
-//! `Request-rate: 1/10`, `30/1m`, `1/5m 0600-0845`: so many documents in so long, perhaps at some hours of the day (UTC)
-//! only. From the drafts that followed the first standard; no RFC has it, many files do.
+//! `Request-rate: 1/10`, `30/1m`, `1/5m 0600-0845`: a number of documents in a time, optionally
+//! limited to hours of the day in UTC. From the drafts that followed the first standard; it is in
+//! no RFC, but in many files.
 //!
-//! What the pace becomes is not said here. Choices where the drafts leave one:
-//! - `30/1m` asks for one every two seconds: nobody who writes it wants thirty at once.
-//! - Of several lines for a group the longest interval counts among those that hold now; a group that stands several
-//!   times is one, as for Crawl-delay.
-//! - No documents, or no time, says nothing. A number that is too long for us is the longest we have.
+//! Choices where the drafts leave one:
+//! - `30/1m` means one document every two seconds, since nobody who writes it wants thirty at once.
+//! - Of several lines in a group, the longest interval that applies at the time counts. A group that occurs several times
+//!   is one, as for Crawl-delay.
+//! - Zero documents or no time have no effect. A number that is too large counts as the largest possible.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::model::week::{DaySet, HourRange, UtcOffset, WeekMinute, parse_minute_
 
 use super::file::RobotsFile;
 
-/// One line.
+/// A Request-rate line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct RequestRate {
     interval: Duration,
@@ -21,7 +22,7 @@ pub(super) struct RequestRate {
 }
 
 impl RequestRate {
-    /// Reads the value of a line; one that is not wholly understood says nothing.
+    /// Parses the value of a line; `None` if any part of it is invalid.
     pub(super) fn parse(value: &[u8]) -> Option<Self> {
         let text = std::str::from_utf8(value).ok()?.trim();
         let (documents, rest) = text.split_once('/')?;
@@ -35,19 +36,19 @@ impl RequestRate {
     }
 
     fn interval_at(self, wall: Duration) -> Option<Duration> {
-        let always = self.hours == HourRange::ALL;
-        let holds = always
+        let applies = self.hours == HourRange::ALL
             || self.hours.contains(
                 DaySet::ALL,
                 WeekMinute::from_wall_time(wall, UtcOffset::UTC),
             );
-        holds.then_some(self.interval)
+        applies.then_some(self.interval)
     }
 }
 
 impl RobotsFile {
-    /// The least time between two requests that the Request-rate of a crawler's group asks for: the longest if several
-    /// hold. `wall`, counted from 1970, is asked for only if the file has such a line.
+    /// Returns the minimum time between two requests by the Request-rate lines of a crawler's
+    /// group: the longest if several apply. `wall`, the time since 1970, is called only if the file
+    /// has such a line.
     pub fn request_interval(
         &self,
         agent: &str,
@@ -63,7 +64,7 @@ impl RobotsFile {
     }
 }
 
-/// `10`, `10s`, `5m`, `2h`; fractions are cut off.
+/// Parses `10`, `10s`, `5m`, `2h`. Fractions are dropped.
 fn parse_seconds(text: &str) -> Option<u64> {
     let (unit, factor) = match text.as_bytes().last()? {
         b's' | b'S' => (1, 1),
@@ -75,22 +76,20 @@ fn parse_seconds(text: &str) -> Option<u64> {
     parse_number(digits).map(|count| count.saturating_mul(factor))
 }
 
-/// A whole number. One that is too long is the longest.
+/// Parses a whole number. One that is too large becomes the largest.
 fn parse_number(text: &str) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// `0600-0845` or `06:00-08:45`; nothing, and hours from one minute to the same, are all day.
+/// Parses `0600-0845` or `06:00-08:45`. An empty text and an empty range mean the whole day.
 fn parse_hours(text: &str) -> Option<HourRange> {
     if text.is_empty() {
         return Some(HourRange::ALL);
     }
     let (from, to) = text.split_once('-')?;
-    let (from, to) = (
-        parse_minute(from.trim_end())?,
-        parse_minute(to.trim_start())?,
-    );
+    let from = parse_minute(from.trim_end())?;
+    let to = parse_minute(to.trim_start())?;
     if from == to {
         Some(HourRange::ALL)
     } else {

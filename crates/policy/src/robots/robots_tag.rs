@@ -1,21 +1,22 @@
-//! `X-Robots-Tag` and `<meta name="robots">`: which of their words are for a crawler. What is done about them is the
-//! policy's business.
+//! `X-Robots-Tag` and `<meta name="robots">`: the directives that address a crawler. The policy
+//! decides their effect.
 //!
-//! A line holds words for everybody; an agent's name with a colon makes what follows it in that line that agent's alone,
-//! up to the next name: `noarchive, googlebot: noindex, nofollow, otherbot: none`.
+//! A line contains directives for all crawlers. The name of an agent with a colon makes the
+//! directives after it, up to the next name, apply to that agent only: `noarchive, googlebot:
+//! noindex, nofollow, otherbot: none`.
 
-/// Words of a line with the same addressee.
+/// The directives of a line with the same addressee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DirectiveGroup<'a> {
-    /// The agent that they are for; none if they are for everybody.
+    /// The addressed agent; `None` for all crawlers.
     pub agent: Option<&'a str>,
-    /// The words, without the agent's name.
+    /// The directives, without the agent's name.
     pub directives: &'a str,
-    /// The words and, before them, the name.
+    /// The directives, with the agent's name before them.
     pub source: &'a str,
 }
 
-/// Words that may have a value behind a colon, or that are taken for none of an agent's name if they have.
+/// Directives, which may have a value after a colon. They are never names of agents.
 const DIRECTIVES: [&str; 18] = [
     "unavailable_after",
     "max-snippet",
@@ -37,86 +38,80 @@ const DIRECTIVES: [&str; 18] = [
     "noimageai",
 ];
 
-/// The word whose value is a date, in which commas may stand.
+/// The directive whose value is a date, which may contain commas.
 const DATE_DIRECTIVE: &str = "unavailable_after";
 
-/// The runs of a line, in order; empty ones are left out.
+/// Returns the groups of a line, in order, without empty ones.
 pub fn directive_groups(line: &str) -> impl Iterator<Item = DirectiveGroup<'_>> {
     let mut rest = Some(line);
     std::iter::from_fn(move || {
         loop {
-            let here = rest.take()?;
-            let end = group_end(here);
-            let (run, after) = here.split_at_checked(end).unwrap_or((here, ""));
+            let text = rest.take()?;
+            let (group, after) = text.split_at_checked(group_end(text)).unwrap_or((text, ""));
             rest = after.strip_prefix(',');
-            let run = DirectiveGroup::parse(run);
-            if !run.directives.is_empty() {
-                return Some(run);
+            let group = DirectiveGroup::parse(group);
+            if !group.directives.is_empty() {
+                return Some(group);
             }
         }
     })
 }
 
-/// Adds to the words that are for a crawler, which goes by this product token, those of another line; all joined by
-/// `", "`.
-pub fn append_directives(words: &mut String, line: &str, agent: &str) {
-    for run in directive_groups(line).filter(|run| run.applies_to(agent)) {
-        if !words.is_empty() {
-            words.push_str(", ");
+/// Appends the directives of a line that address a crawler, given by its product token; all joined by `", "`.
+pub fn append_directives(directives: &mut String, line: &str, agent: &str) {
+    for group in directive_groups(line).filter(|group| group.applies_to(agent)) {
+        if !directives.is_empty() {
+            directives.push_str(", ");
         }
-        words.push_str(run.directives);
+        directives.push_str(group.directives);
     }
 }
 
-/// Whether words forbid indexing.
-pub fn forbids_index(words: &str) -> bool {
-    let is = |word: &str| word.eq_ignore_ascii_case("noindex") || word.eq_ignore_ascii_case("none");
-    split_directives(words).any(is)
+/// Returns `true` if directives forbid indexing.
+pub fn forbids_index(directives: &str) -> bool {
+    split_directives(directives).any(|directive| {
+        directive.eq_ignore_ascii_case("noindex") || directive.eq_ignore_ascii_case("none")
+    })
 }
 
-/// The words of a run, each with its value.
-pub fn split_directives(words: &str) -> impl Iterator<Item = &str> {
-    let mut rest = Some(words);
-    let each = std::iter::from_fn(move || {
-        let here = rest.take()?;
-        let (member, after) = here
-            .split_at_checked(directive_end(here))
-            .unwrap_or((here, ""));
+/// Returns the directives in a text, each with its value.
+pub fn split_directives(directives: &str) -> impl Iterator<Item = &str> {
+    let mut rest = Some(directives);
+    std::iter::from_fn(move || {
+        let text = rest.take()?;
+        let (directive, after) = text
+            .split_at_checked(directive_end(text))
+            .unwrap_or((text, ""));
         rest = after.strip_prefix(',');
-        Some(member.trim())
-    });
-    each.filter(|member| !member.is_empty())
+        Some(directive.trim())
+    })
+    .filter(|directive| !directive.is_empty())
 }
 
 impl<'a> DirectiveGroup<'a> {
     fn parse(text: &'a str) -> Self {
-        let whole = text.trim_matches(|c: char| c == ',' || c.is_whitespace());
-        match agent_name(whole) {
-            Some(agent) => {
-                let words = whole.split_once(':').map_or("", |(_, words)| words.trim());
-                Self {
-                    agent: Some(agent),
-                    directives: words,
-                    source: whole,
-                }
-            }
-            None => Self {
-                agent: None,
-                directives: whole,
-                source: whole,
-            },
+        let source = text.trim_matches(|c: char| c == ',' || c.is_whitespace());
+        let agent = agent_name(source);
+        let directives = match agent {
+            Some(_) => source.split_once(':').map_or("", |(_, rest)| rest.trim()),
+            None => source,
+        };
+        Self {
+            agent,
+            directives,
+            source,
         }
     }
 
-    /// Whether the words are for a crawler. `robots` and `*` stand for all.
+    /// Returns `true` if the directives address a crawler. `robots` and `*` address all.
     pub fn applies_to(&self, agent: &str) -> bool {
-        let Some(named) = self.agent else { return true };
-        let all = named == "*" || named.eq_ignore_ascii_case("robots");
-        all || named.eq_ignore_ascii_case(agent)
+        self.agent.is_none_or(|name| {
+            name == "*" || name.eq_ignore_ascii_case("robots") || name.eq_ignore_ascii_case(agent)
+        })
     }
 }
 
-/// Up to the comma before the next agent's name.
+/// Returns the position of the comma before the next agent's name.
 fn group_end(text: &str) -> usize {
     let mut end = directive_end(text);
     while let Some(next) = text.get(end..).and_then(|rest| rest.strip_prefix(',')) {
@@ -128,46 +123,39 @@ fn group_end(text: &str) -> usize {
     end
 }
 
-/// Up to the comma that ends a member; that in a date does not.
+/// Returns the position of the comma that ends a directive. A comma in a date does not end it.
 fn directive_end(text: &str) -> usize {
-    let comma = |from: usize| {
-        text.get(from..)
-            .and_then(|rest| rest.find(','))
-            .map(|at| from + at)
-    };
-    let Some(first) = comma(0) else {
+    let Some(first) = text.find(',') else {
         return text.len();
     };
-    let member = text.get(..first).unwrap_or(text);
-    let is_date = |member: &str| {
-        // An agent's name may stand before it.
-        let mut parts = member.rsplit(':').map(str::trim);
-        let day = parts.next().unwrap_or_default();
-        let key = parts.next().unwrap_or_default();
-        key.eq_ignore_ascii_case(DATE_DIRECTIVE) && !day.contains(|c: char| c.is_ascii_digit())
-    };
-    let goes_on = text
-        .get(first + 1..)
-        .is_some_and(|rest| rest.trim_start().starts_with(|c: char| c.is_ascii_digit()));
-    if is_date(member) && goes_on {
-        comma(first + 1).unwrap_or(text.len())
+    let (directive, rest) = text.split_at_checked(first).unwrap_or((text, ""));
+    let rest = rest.strip_prefix(',').unwrap_or(rest);
+    let digit_follows = rest.trim_start().starts_with(|c: char| c.is_ascii_digit());
+    if ends_in_weekday(directive) && digit_follows {
+        rest.find(',').map_or(text.len(), |at| first + 1 + at)
     } else {
         first
     }
 }
 
-/// The agent's name that a text begins with: a product token, or `*`, before a colon.
+/// Returns `true` for `unavailable_after: Friday`, possibly after an agent's name: the comma after it is in the date.
+fn ends_in_weekday(directive: &str) -> bool {
+    let mut parts = directive.rsplit(':').map(str::trim);
+    let day = parts.next().unwrap_or_default();
+    let key = parts.next().unwrap_or_default();
+    key.eq_ignore_ascii_case(DATE_DIRECTIVE) && !day.contains(|c: char| c.is_ascii_digit())
+}
+
+/// Returns the agent's name at the beginning of a text: a product token or `*`, before a colon.
 fn agent_name(text: &str) -> Option<&str> {
     let end = text.find([':', ','])?;
     let (name, rest) = text.split_at_checked(end)?;
     let name = name.trim();
-    let token = name == "*" || crate::robots::product_token::is_product_token(name);
-    (token
-        && rest.starts_with(':')
-        && !DIRECTIVES
-            .iter()
-            .any(|word| name.eq_ignore_ascii_case(word)))
-    .then_some(name)
+    let is_token = name == "*" || crate::robots::product_token::is_product_token(name);
+    let is_directive = DIRECTIVES
+        .iter()
+        .any(|directive| name.eq_ignore_ascii_case(directive));
+    (is_token && rest.starts_with(':') && !is_directive).then_some(name)
 }
 
 #[cfg(test)]

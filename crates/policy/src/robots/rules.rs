@@ -1,7 +1,9 @@
-//! The rules of a robots.txt as a table, and the one that decides a URL (RFC 9309 section 2.2.2).
+//! The rule table of a robots.txt, and the search for the rule that decides a URL (RFC 9309 section
+//! 2.2.2).
 //!
-//! The rules of each section stand under their literal beginning, sorted; each beginning knows the next shorter one
-//! that it starts with. A look-up is one binary search and a walk along beginnings that the path really has.
+//! The rules of each section are grouped by their literal prefix and sorted; each prefix links to
+//! the next shorter one that it starts with. A look-up is one binary search and a walk along
+//! prefixes of the path.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -13,58 +15,57 @@ use super::file::RobotsFile;
 use super::pattern::{PatternEnd, RobotsPattern, UrlForm, matches_rest};
 use super::request_rate::RequestRate;
 
-/// What a rule says.
+/// The effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RobotsAccess {
-    /// It may be fetched.
+    /// The URL may be fetched.
     Allow,
-    /// It may not.
+    /// The URL must not be fetched.
     Disallow,
 }
 
-/// What a robots.txt says of one URL to one crawler.
+/// The decision of a robots.txt on one URL for one crawler.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RobotsDecision<'a> {
-    /// Whether it may be fetched.
+    /// The effect of the deciding rule.
     pub access: RobotsAccess,
-    /// The line that decided; none if no rule matches, or the URL is `/robots.txt`.
+    /// The line that decided; `None` if no rule matches, or the URL is `/robots.txt`.
     pub deciding_line: Option<DecidingLine<'a>>,
-    /// The user agent whose group was asked, as the file writes it; none if no group is for the crawler.
+    /// The user agent of the crawler's group, as written in the file; `None` if no group applies.
     pub group: Option<Cow<'a, str>>,
 }
 
 /// The line that decided.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecidingLine<'a> {
-    /// Its number, from 1.
+    /// The number of the line, from 1.
     pub line: u32,
-    /// The line, without white space around it and without a comment; bytes that are not UTF-8 are replaced.
+    /// The line without comment and surrounding white space. Invalid UTF-8 is replaced.
     pub text: Cow<'a, str>,
 }
 
 impl RobotsFile {
-    /// Judges a URL for a crawler.
+    /// Decides a URL for a crawler.
     ///
-    /// `agent` is the crawler's product token, compared without regard to case; `path_and_query` starts with `/`.
-    /// The groups for the token count as one; without any, those for `*`. The longest pattern wins, Allow among
-    /// equals, and the first line among equal rules. `/robots.txt` is always allowed.
+    /// `agent` is the crawler's product token, compared regardless of case; `path_and_query` starts
+    /// with `/`. All groups for the token count as one; without any, those for `*` apply. The
+    /// longest pattern wins, Allow among equals, and the first line among equal rules.
+    /// `/robots.txt` is always allowed.
     pub fn decide(&self, agent: &str, path_and_query: &str) -> RobotsDecision<'_> {
         let group = self.table.group(&self.text, agent);
         let url = Some(path_and_query).filter(|url| !is_robots_txt(url));
         let rule = url.and_then(|url| self.table.best_match(group, url.as_bytes()));
-        let text =
-            |span: TextSpan| String::from_utf8_lossy(span.slice(&self.text).unwrap_or_default());
         RobotsDecision {
             access: rule.map_or(RobotsAccess::Allow, |rule| rule.access),
             deciding_line: rule.map(|rule| DecidingLine {
                 line: rule.line,
-                text: text(rule.source),
+                text: self.text_at(rule.source),
             }),
-            group: group.first().map(|agent| text(agent.token)),
+            group: group.first().map(|agent| self.text_at(agent.token)),
         }
     }
 
-    /// The Crawl-delay of a crawler's group: the longest if there are several.
+    /// Returns the Crawl-delay of a crawler's group: the longest if there are several.
     pub fn crawl_delay(&self, agent: &str) -> Option<Duration> {
         let group = self.table.group(&self.text, agent);
         group
@@ -73,7 +74,7 @@ impl RobotsFile {
             .max()
     }
 
-    /// The Request-rate lines of a crawler's group.
+    /// Returns the Request-rate lines of a crawler's group.
     pub(super) fn request_rates(&self, agent: &str) -> impl Iterator<Item = RequestRate> {
         let sections = self
             .table
@@ -91,14 +92,14 @@ impl RobotsFile {
     }
 }
 
-/// Whether a path and query is `/robots.txt`, with whatever query.
+/// Returns `true` for the path `/robots.txt`, with or without a query.
 pub fn is_robots_txt(path_and_query: &str) -> bool {
     path_and_query
         .strip_prefix("/robots.txt")
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('?'))
 }
 
-/// Where something stands in a text. Files are below 4 GiB, cut long before that.
+/// A range of a text. Files are far smaller than 4 GiB.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TextSpan {
     start: u32,
@@ -107,10 +108,9 @@ pub(super) struct TextSpan {
 
 impl TextSpan {
     pub(super) fn new(range: &Range<usize>) -> Self {
-        let short = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         Self {
-            start: short(range.start),
-            length: short(range.len()),
+            start: saturating_u32(range.start),
+            length: saturating_u32(range.len()),
         }
     }
 
@@ -124,12 +124,12 @@ impl TextSpan {
     }
 }
 
-/// One Allow or Disallow.
+/// An Allow or Disallow line.
 #[derive(Debug)]
 struct RobotsRule {
     line: u32,
     source: TextSpan,
-    /// In the table's patterns.
+    /// The pattern's range in [`RuleTable::patterns`].
     pattern: TextSpan,
     prefix: u32,
     octets: u32,
@@ -138,16 +138,16 @@ struct RobotsRule {
     form: UrlForm,
 }
 
-/// Rules with the same literal beginning; the longest comes first, Allow among equals.
+/// The rules with the same literal prefix, the longest first, Allow among equals.
 #[derive(Debug)]
 struct PrefixGroup {
     prefix: TextSpan,
     rules: TextSpan,
-    /// The next shorter beginning of the section that this one starts with.
+    /// The index of the next shorter prefix in the section that this one starts with.
     shorter: Option<u32>,
 }
 
-/// What follows a list of user agents, up to the next list.
+/// The rules between two lists of user agents.
 #[derive(Debug, Default)]
 struct RuleSection {
     prefix_groups: Range<u32>,
@@ -161,42 +161,52 @@ pub(super) struct AgentLine {
     pub(super) section: u32,
 }
 
-/// The user-agent lines with a token, of those that [`sort_agents`] made.
+impl AgentLine {
+    fn token_text(self, text: &[u8]) -> &[u8] {
+        self.token.slice(text).unwrap_or_default()
+    }
+}
+
+/// Returns the user-agent lines with a token, from lines sorted by [`sort_agents`].
 pub(super) fn agents_with_token<'a>(
     agents: &'a [AgentLine],
     text: &[u8],
     token: &[u8],
 ) -> &'a [AgentLine] {
-    let have = |agent: &AgentLine| agent.token.slice(text).unwrap_or_default();
-    let start = agents.partition_point(|a| lowercase_bytes(have(a)).lt(lowercase_bytes(token)));
+    let start = agents.partition_point(|agent| {
+        lowercase_bytes(agent.token_text(text)).lt(lowercase_bytes(token))
+    });
     let rest = agents.get(start..).unwrap_or_default();
-    let length = rest.partition_point(|a| have(a).eq_ignore_ascii_case(token));
+    let length = rest.partition_point(|agent| agent.token_text(text).eq_ignore_ascii_case(token));
     rest.get(..length).unwrap_or_default()
 }
 
-/// By token without regard to case, then in the order of the file; each once a section.
+/// Sorts user-agent lines by token regardless of case, then by position. Duplicates in a section are removed.
 pub(super) fn sort_agents(mut agents: Vec<AgentLine>, text: &[u8]) -> Box<[AgentLine]> {
-    let token = |agent: &AgentLine| agent.token.slice(text).unwrap_or_default();
-    agents.sort_by(|a, b| lowercase_bytes(token(a)).cmp(lowercase_bytes(token(b))));
-    agents.dedup_by(|a, b| a.section == b.section && token(a).eq_ignore_ascii_case(token(b)));
+    agents.sort_by(|a, b| {
+        lowercase_bytes(a.token_text(text)).cmp(lowercase_bytes(b.token_text(text)))
+    });
+    agents.dedup_by(|a, b| {
+        a.section == b.section && a.token_text(text).eq_ignore_ascii_case(b.token_text(text))
+    });
     agents.into()
 }
 
-/// All that rules are looked up in.
+/// The tables for look-ups.
 #[derive(Debug, Default)]
 pub(super) struct RuleTable {
     patterns: Box<[u8]>,
     rules: Box<[RobotsRule]>,
     prefix_groups: Box<[PrefixGroup]>,
     sections: Box<[RuleSection]>,
-    /// Sorted by token without regard to case, then in the order of the file.
+    /// Sorted by token regardless of case, then by position.
     agents: Box<[AgentLine]>,
-    /// The Request-rate lines, each with its section, in the order of the sections.
+    /// The Request-rate lines with their sections, sorted by section.
     pub(super) rates: Box<[(u32, RequestRate)]>,
 }
 
 impl RuleTable {
-    /// The user-agent lines for a crawler, else those for everybody.
+    /// Returns the user-agent lines for a crawler, else those for `*`.
     fn group(&self, text: &[u8], agent: &str) -> &[AgentLine] {
         match agents_with_token(&self.agents, text, agent.as_bytes()) {
             [] => agents_with_token(&self.agents, text, b"*"),
@@ -212,10 +222,10 @@ impl RuleTable {
         if group.is_empty() {
             return None;
         }
-        let written = normal_form(path_and_query);
+        let normal = normal_form(path_and_query);
         let url = RuleUrlForms {
-            query_decoded: decode_query_delimiters(&written),
-            normal: &written,
+            query_decoded: decode_query_delimiters(&normal),
+            normal: &normal,
         };
         let mut best = None;
         for section in group.iter().filter_map(|agent| self.section(agent)) {
@@ -224,7 +234,7 @@ impl RuleTable {
         best
     }
 
-    /// The best of what is found so far and of a section.
+    /// Returns the best of `best` and the matching rules of a section.
     fn best_in_section<'a>(
         &'a self,
         mut best: Option<&'a RobotsRule>,
@@ -232,42 +242,41 @@ impl RuleTable {
         url: &RuleUrlForms<'_>,
     ) -> Option<&'a RobotsRule> {
         let mut at = self.last_prefix_group(section, url);
-        while let Some(beginning) = at {
-            if url.normal.starts_with(self.prefix(beginning)) {
-                best = self.best_in_prefix_group(best, beginning, url);
+        while let Some(group) = at {
+            if url.normal.starts_with(self.prefix(group)) {
+                best = self.best_in_prefix_group(best, group, url);
             }
-            at = beginning
+            at = group
                 .shorter
-                .and_then(|n| self.prefix_groups.get(n as usize));
+                .and_then(|index| self.prefix_groups.get(index as usize));
         }
         best
     }
 
-    /// The last beginning that does not sort behind the path: itself or one that it starts with begins the path, if
-    /// any does.
+    /// Returns the last prefix that does not sort after the path. If any prefix matches, it is this
+    /// one or one that it links to.
     fn last_prefix_group(
         &self,
         section: &RuleSection,
         url: &RuleUrlForms<'_>,
     ) -> Option<&PrefixGroup> {
         let range = section.prefix_groups.start as usize..section.prefix_groups.end as usize;
-        let all = self.prefix_groups.get(range)?;
-        let behind = all.partition_point(|b| self.prefix(b) <= url.normal);
-        all.get(behind.checked_sub(1)?)
+        let groups = self.prefix_groups.get(range)?;
+        let after = groups.partition_point(|group| self.prefix(group) <= url.normal);
+        groups.get(after.checked_sub(1)?)
     }
 
     fn best_in_prefix_group<'a>(
         &'a self,
         best: Option<&'a RobotsRule>,
-        at: &PrefixGroup,
+        group: &PrefixGroup,
         url: &RuleUrlForms<'_>,
     ) -> Option<&'a RobotsRule> {
-        let range = at.rules.start as usize..(at.rules.start + at.rules.length) as usize;
+        let range = group.rules.start as usize..(group.rules.start + group.rules.length) as usize;
         let rules = self.rules.get(range).unwrap_or_default();
-        let longer = |rule: &&RobotsRule| best.is_none_or(|best| rule.rank() > best.rank());
         rules
             .iter()
-            .take_while(longer)
+            .take_while(|rule| best.is_none_or(|best| rule.rank() > best.rank()))
             .find(|rule| self.matches(rule, url))
             .or(best)
     }
@@ -288,8 +297,8 @@ impl RuleTable {
         matches_rest(pattern, rule.end, text)
     }
 
-    fn prefix(&self, beginning: &PrefixGroup) -> &[u8] {
-        beginning.prefix.slice(&self.patterns).unwrap_or_default()
+    fn prefix(&self, group: &PrefixGroup) -> &[u8] {
+        group.prefix.slice(&self.patterns).unwrap_or_default()
     }
 
     pub(super) fn memory_size(&self) -> usize {
@@ -302,24 +311,29 @@ impl RuleTable {
     }
 }
 
-/// A URL in the two forms that patterns look at.
+/// A URL in the two forms that patterns match.
 struct RuleUrlForms<'a> {
     normal: &'a [u8],
     query_decoded: Cow<'a, [u8]>,
 }
 
 impl RobotsRule {
-    /// What decides between two rules that match: octets, then Allow, then the earlier line.
+    fn prefix_text<'t>(&self, patterns: &'t [u8]) -> &'t [u8] {
+        let pattern = self.pattern.slice(patterns).unwrap_or_default();
+        pattern.get(..self.prefix as usize).unwrap_or_default()
+    }
+
+    /// The precedence among matching rules: octets, then Allow, then the earlier line.
     fn rank(&self) -> (u32, Reverse<RobotsAccess>, Reverse<u32>) {
         (self.octets, Reverse(self.access), Reverse(self.line))
     }
 }
 
-/// Collects the lines of a file, then makes the table.
+/// Collects the lines of a file and builds the table.
 #[derive(Debug, Default)]
 pub(super) struct RuleTableBuilder {
     patterns: Vec<u8>,
-    /// Rules, each with its section.
+    /// The rules with their sections.
     rules: Vec<(u32, RobotsRule)>,
     delays: Vec<Option<Duration>>,
     agents: Vec<AgentLine>,
@@ -327,18 +341,19 @@ pub(super) struct RuleTableBuilder {
     agent_list: AgentList,
 }
 
-/// What the next user-agent line does.
+/// The state of the current list of user agents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum AgentList {
-    /// It begins a list.
+    /// The next user-agent line begins a list.
     #[default]
     Closed,
-    /// It continues the list.
+    /// The next user-agent line continues the list.
     Open,
 }
 
 impl RuleTableBuilder {
-    /// A user-agent line; one without a token continues or begins a list that nobody is on.
+    /// Adds a user-agent line. One without a token begins or continues a list without adding an
+    /// agent.
     pub(super) fn add_agent(&mut self, token: TextSpan) {
         if self.agent_list == AgentList::Closed {
             self.delays.push(None);
@@ -352,11 +367,11 @@ impl RuleTableBuilder {
         }
     }
 
-    /// An Allow or Disallow line; it ends the list of user agents. Before the first list it is ignored.
+    /// Adds an Allow or Disallow line, which ends the list of user agents. Before the first list it is ignored.
     pub(super) fn add_rule(
         &mut self,
         line: u32,
-        whole: TextSpan,
+        source: TextSpan,
         access: RobotsAccess,
         pattern: &[u8],
     ) {
@@ -369,13 +384,12 @@ impl RuleTableBuilder {
         };
         let start = self.patterns.len();
         self.patterns.extend_from_slice(&compiled.bytes);
-        let short = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
         let rule = RobotsRule {
             line,
-            source: whole,
+            source,
             pattern: TextSpan::new(&(start..self.patterns.len())),
-            prefix: short(compiled.prefix),
-            octets: short(compiled.octets),
+            prefix: saturating_u32(compiled.prefix),
+            octets: saturating_u32(compiled.octets),
             access,
             end: compiled.end,
             form: compiled.form,
@@ -383,14 +397,15 @@ impl RuleTableBuilder {
         self.rules.push((self.current_section(), rule));
     }
 
-    /// A Crawl-delay line: the longest of a section counts. Before the first list it is ignored.
+    /// Adds a Crawl-delay line. The longest of a section counts. Before the first list it is
+    /// ignored.
     pub(super) fn add_delay(&mut self, delay: Duration) {
         if let Some(last) = self.delays.last_mut() {
             *last = (*last).max(Some(delay));
         }
     }
 
-    /// A Request-rate line that was understood. Before the first list it is ignored.
+    /// Adds a valid Request-rate line. Before the first list it is ignored.
     pub(super) fn add_rate(&mut self, rate: Option<RequestRate>) {
         if let Some(rate) = rate.filter(|_| !self.delays.is_empty()) {
             self.rates.push((self.current_section(), rate));
@@ -398,20 +413,22 @@ impl RuleTableBuilder {
     }
 
     fn current_section(&self) -> u32 {
-        u32::try_from(self.delays.len().saturating_sub(1)).unwrap_or(u32::MAX)
+        saturating_u32(self.delays.len().saturating_sub(1))
     }
 
-    /// Sorts everything. `text` is the file that the spans point into.
+    /// Builds the table. `text` is the file that the spans point into.
     pub(super) fn finish(mut self, text: &[u8]) -> RuleTable {
         let patterns = self.patterns.into_boxed_slice();
-        let whole = |rule: &RobotsRule| rule.pattern.slice(&patterns).unwrap_or_default();
-        let prefix =
-            |rule: &RobotsRule| whole(rule).get(..rule.prefix as usize).unwrap_or_default();
-        self.rules.sort_by(|(s, a), (t, b)| {
-            s.cmp(t)
-                .then_with(|| prefix(a).cmp(prefix(b)))
-                .then_with(|| b.rank().cmp(&a.rank()))
-        });
+        self.rules
+            .sort_by(|(section, rule), (other_section, other)| {
+                section
+                    .cmp(other_section)
+                    .then_with(|| {
+                        rule.prefix_text(&patterns)
+                            .cmp(other.prefix_text(&patterns))
+                    })
+                    .then_with(|| other.rank().cmp(&rule.rank()))
+            });
         let mut layout = TableLayout {
             patterns: &patterns,
             prefix_groups: vec![],
@@ -427,26 +444,24 @@ impl RuleTableBuilder {
         for (n, (section, rule)) in self.rules.iter().enumerate() {
             layout.add(n, *section as usize, rule);
         }
-        let (beginnings, sections) = (layout.prefix_groups.into(), layout.sections.into());
-        let rules = self.rules.into_iter().map(|(_, rule)| rule).collect();
-        let (agents, rates) = (sort_agents(self.agents, text), self.rates.into());
         RuleTable {
+            prefix_groups: layout.prefix_groups.into(),
+            sections: layout.sections.into(),
+            rules: self.rules.into_iter().map(|(_, rule)| rule).collect(),
+            agents: sort_agents(self.agents, text),
+            rates: self.rates.into(),
             patterns,
-            rules,
-            prefix_groups: beginnings,
-            sections,
-            agents,
-            rates,
         }
     }
 }
 
-/// Puts sorted rules under their beginnings.
+/// Groups sorted rules by their prefixes.
 struct TableLayout<'a> {
     patterns: &'a [u8],
     prefix_groups: Vec<PrefixGroup>,
     sections: Vec<RuleSection>,
-    /// The beginnings of this section that the last one starts with, the shortest first, and the last one.
+    /// The prefixes of the current section that the last one starts with, the shortest first, and
+    /// the last one itself.
     open_groups: Vec<u32>,
 }
 
@@ -456,26 +471,26 @@ impl TableLayout<'_> {
             length: rule.prefix,
             ..rule.pattern
         };
-        let here = u32::try_from(self.prefix_groups.len()).unwrap_or(u32::MAX);
-        let Some(of) = self.sections.get_mut(section) else {
+        let index = saturating_u32(self.prefix_groups.len());
+        let Some(groups) = self.sections.get_mut(section).map(|s| &mut s.prefix_groups) else {
             return;
         };
-        if of.prefix_groups.is_empty() {
-            of.prefix_groups = here..here;
+        if groups.start == groups.end {
+            *groups = index..index;
             self.open_groups.clear();
-        }
-        let end = of.prefix_groups.end;
-        if end > of.prefix_groups.start && self.has_prefix(end - 1, prefix) {
+        } else if self
+            .prefix_groups
+            .last()
+            .is_some_and(|last| last.prefix.slice(self.patterns) == prefix.slice(self.patterns))
+        {
             if let Some(last) = self.prefix_groups.last_mut() {
                 last.rules.length += 1;
             }
             return;
         }
-        if let Some(of) = self.sections.get_mut(section) {
-            of.prefix_groups.end = here + 1;
-        }
+        groups.end = index + 1;
         let shorter = self.find_shorter(prefix);
-        self.open_groups.push(here);
+        self.open_groups.push(index);
         let rules = TextSpan::new(&(n..n + 1));
         self.prefix_groups.push(PrefixGroup {
             prefix,
@@ -484,11 +499,8 @@ impl TableLayout<'_> {
         });
     }
 
-    fn has_prefix(&self, beginning: u32, prefix: TextSpan) -> bool {
-        self.prefix_text(beginning) == prefix.slice(self.patterns)
-    }
-
-    /// The longest open beginning that a prefix starts with; those that it does not start with are closed.
+    /// Returns the longest open prefix that a prefix starts with, and closes those that it does not
+    /// start with.
     fn find_shorter(&mut self, prefix: TextSpan) -> Option<u32> {
         let text = prefix.slice(self.patterns).unwrap_or_default();
         while let Some(&last) = self.open_groups.last() {
@@ -503,12 +515,16 @@ impl TableLayout<'_> {
         None
     }
 
-    fn prefix_text(&self, beginning: u32) -> Option<&[u8]> {
+    fn prefix_text(&self, group: u32) -> Option<&[u8]> {
         self.prefix_groups
-            .get(beginning as usize)?
+            .get(group as usize)?
             .prefix
             .slice(self.patterns)
     }
+}
+
+fn saturating_u32(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 fn lowercase_bytes(token: &[u8]) -> impl Iterator<Item = u8> {

@@ -1,6 +1,6 @@
-//! What is known of a host's robots.txt from one fetch to the next (RFC 9309 section 2.3.1 and 2.4).
+//! The state of a host's robots.txt between fetches (RFC 9309 sections 2.3.1 and 2.4).
 //!
-//! How a fetch can end is [`super::ending`]'s. Who fetches, and when, is not here.
+//! Pure: the caller fetches, and passes the result and the time.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,59 +11,55 @@ use super::fetch_outcome::{FetchEffect, RobotsFetchOutcome};
 use super::file::RobotsFile;
 use super::freshness::{CacheFields, MAX_STALE_AGE, RETRY_AFTER_NO_TURN, retry_delay};
 
-/// What a host's robots.txt means to crawlers.
+/// The effect of a host's robots.txt on crawlers.
 #[derive(Clone, Debug)]
 pub enum RobotsRules {
-    /// Its rules hold.
+    /// The rules of the file apply.
     File(Arc<RobotsFile>),
-    /// Everything may be fetched: there is no such file.
+    /// There is no file; everything may be fetched.
     AllowAll,
-    /// It cannot be told: the file may exist and could not be had.
+    /// The file is unavailable, so its rules are unknown.
     Unknown,
 }
 
-/// What a fetch brought.
+/// The result of a fetch.
 #[derive(Debug)]
 pub struct RobotsFetchResult<'a> {
-    /// How it ended.
     pub outcome: RobotsFetchOutcome,
-    /// The status of the last answer, if there was one.
+    /// The status of the last response, if there was one.
     pub status: Option<u16>,
-    /// The text, of [`RobotsFetchOutcome::File`].
+    /// The text, for [`RobotsFetchOutcome::File`].
     pub body: &'a [u8],
-    /// Whether the answer says that it is HTML.
+    /// The type of the body.
     pub body_type: RobotsBodyType,
-    /// For how long the answer holds.
+    /// The header fields for caching.
     pub cache: CacheFields<'a>,
-    /// By what the next fetch may ask whether the file has changed.
+    /// The validators for the next conditional request.
     pub validators: RobotsValidators<'a>,
-    /// What exactly failed, where TLS with the host itself did.
+    /// The detail of a TLS failure with the host itself.
     pub fault: Option<&'static UpstreamFault>,
 }
 
-/// The fields of an answer by which its file is known again (RFC 9110 section 8.8).
+/// The validators of a response (RFC 9110 section 8.8).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RobotsValidators<'a> {
-    /// `ETag`.
     pub etag: Option<&'a str>,
-    /// `Last-Modified`.
     pub last_modified: Option<&'a str>,
 }
 
-/// What an answer says of itself.
+/// The type of a response's body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RobotsBodyType {
-    /// HTML.
     Html,
-    /// Anything else: many servers name no type, or a wrong one.
+    /// Any other type: many servers send none, or a wrong one.
     Other,
 }
 
 impl RobotsFetchResult<'_> {
-    /// A fetch that brought no answer.
-    pub fn failed(ending: RobotsFetchOutcome) -> Self {
+    /// Returns the result of a fetch without a response.
+    pub fn failed(outcome: RobotsFetchOutcome) -> Self {
         Self {
-            outcome: ending,
+            outcome,
             status: None,
             body: &[],
             body_type: RobotsBodyType::Other,
@@ -74,38 +70,38 @@ impl RobotsFetchResult<'_> {
     }
 }
 
-/// `ETag` and `Last-Modified`, kept.
+/// The stored `ETag` and `Last-Modified`.
 type StoredValidators = (Option<Box<str>>, Option<Box<str>>);
 
-/// What is known of a host's robots.txt.
+/// The state of a host's robots.txt.
 #[derive(Clone, Debug)]
 pub struct RobotsState {
-    /// What the last fetch means.
+    /// The effect on crawlers.
     pub rules: RobotsRules,
-    /// How it ended.
+    /// The outcome of the last fetch.
     pub outcome: RobotsFetchOutcome,
-    /// The status of its last answer.
+    /// The status of its last response.
     pub status: Option<u16>,
-    /// What exactly failed, where TLS with the host itself did.
+    /// The detail of a TLS failure with the host itself.
     pub fault: Option<&'static UpstreamFault>,
-    /// For how long it holds.
+    /// The time for which the state is fresh.
     pub fresh_for: Duration,
-    /// For how long past that it is used while a newer one is fetched.
+    /// The time after that for which it is used while a newer file is fetched.
     stale_for: Duration,
-    /// `ETag` and `Last-Modified`, where the file can be asked for by them.
+    /// The validators for a conditional request, if there are any.
     validators: Option<Box<StoredValidators>>,
-    /// What was known before a fetch that brought nothing; never one that brought nothing itself.
+    /// The last response before fetches that failed; never a failure itself.
     stale: Option<Arc<Self>>,
     fetched_at: Instant,
     failures: u32,
-    /// When the first of the failures was.
+    /// The time of the first consecutive failure.
     failing_since: Instant,
-    /// Until when no other renewal begins: one has had no turn at the host.
+    /// The end of a pause after a renewal that was not admitted by the host's pace.
     renewal_paused_until: Option<Instant>,
 }
 
 impl RobotsState {
-    /// What a fetch makes of what was known before it. `now` is when the fetch ended.
+    /// Returns the state after a fetch. `now` is the end of the fetch.
     pub fn from_fetch(
         before: Option<&Arc<Self>>,
         fetched: &RobotsFetchResult<'_>,
@@ -124,28 +120,28 @@ impl RobotsState {
         }
     }
 
-    /// Whether it needs no other fetch yet.
+    /// Returns `true` if no fetch is needed yet.
     pub fn is_fresh(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.fetched_at) < self.fresh_for
     }
 
-    /// When the fetch ended.
+    /// The end of the fetch.
     pub fn fetched_at(&self) -> Instant {
         self.fetched_at
     }
 
-    /// Whether it comes from a later fetch.
+    /// Returns `true` if this state is from a later fetch than `other`.
     pub fn is_newer_than(&self, other: &Self) -> bool {
         self.fetched_at > other.fetched_at
     }
 
-    /// For how long past its freshness it is used while a newer one is fetched.
+    /// The time after freshness for which the state is used while a newer file is fetched.
     pub fn stale_for(&self) -> Duration {
         self.stale_for
     }
 
-    /// Whether what was last had from the host may be used for a while longer, as long as a newer file is being fetched.
-    /// What nobody ever had may not, nor what is known from failures alone.
+    /// Returns `true` if the last response from the host may still be used while a newer file is
+    /// fetched. A host that only failed has none.
     pub fn is_usable_stale(&self, now: Instant) -> bool {
         self.last_answer().is_some_and(|last| {
             now.saturating_duration_since(last.fetched_at)
@@ -153,12 +149,13 @@ impl RobotsState {
         })
     }
 
-    /// Whether a renewal has had no turn so shortly ago that the next one does not begin yet.
+    /// Returns `true` if a renewal must wait because the last one was not admitted by the host's
+    /// pace.
     pub fn is_renewal_paused(&self, now: Instant) -> bool {
         self.renewal_paused_until.is_some_and(|until| now < until)
     }
 
-    /// By what a fetch may ask whether the file that is known is still the host's.
+    /// The validators for a conditional request.
     pub fn validators(&self) -> Option<RobotsValidators<'_>> {
         let (etag, last_modified) = &**self.last_answer()?.validators.as_ref()?;
         Some(RobotsValidators {
@@ -167,12 +164,12 @@ impl RobotsState {
         })
     }
 
-    /// What was known before the host could not be reached, if it is not too old.
+    /// The last response before the host became unreachable, unless it is too old.
     pub fn stale(&self) -> Option<&Self> {
         self.stale.as_deref()
     }
 
-    /// The rules, if there are any.
+    /// The rules, if there is a file.
     pub fn file(&self) -> Option<&RobotsFile> {
         match &self.rules {
             RobotsRules::File(parsed) => Some(parsed),
@@ -180,18 +177,18 @@ impl RobotsState {
         }
     }
 
-    /// Bytes of memory, what it keeps of old included.
+    /// The memory size in bytes, including the stale state.
     pub fn memory_size(&self) -> usize {
         let stale = self.stale.as_ref().map_or(0, |stale| stale.memory_size());
-        let length = |text: &Option<Box<str>>| text.as_ref().map_or(0, |text| text.len());
-        let validators = self
-            .validators
-            .as_deref()
-            .map_or(0, |v| size_of_val(v) + length(&v.0) + length(&v.1));
+        let validators = self.validators.as_deref().map_or(0, |validators| {
+            let (etag, last_modified) = validators;
+            let texts = [etag, last_modified].into_iter().flatten();
+            size_of_val(validators) + texts.map(|text| text.len()).sum::<usize>()
+        });
         size_of::<Self>() + self.file().map_or(0, RobotsFile::memory_size) + validators + stale
     }
 
-    /// What was last had from the host.
+    /// The last response from the host.
     fn last_answer(&self) -> Option<&Self> {
         if self.is_answer() {
             Some(self)
@@ -214,7 +211,7 @@ impl RobotsState {
                 now,
             );
         }
-        let known = Self::from_answer(
+        let state = Self::from_answer(
             RobotsRules::File(Arc::new(parsed)),
             RobotsFetchOutcome::File,
             fetched,
@@ -222,11 +219,11 @@ impl RobotsState {
         );
         Self {
             validators: store_validators(fetched.validators),
-            ..known
+            ..state
         }
     }
 
-    /// The file that was known, fresh again: for as long as before if the answer does not say for how long.
+    /// Returns the known file with a new lifetime: that of the response, else the previous one.
     fn from_unchanged(
         before: Option<&Arc<Self>>,
         fetched: &RobotsFetchResult<'_>,
@@ -234,7 +231,7 @@ impl RobotsState {
     ) -> Self {
         let last = before.and_then(|before| before.last_answer());
         let Some((last, RobotsRules::File(rules))) = last.map(|last| (last, &last.rules)) else {
-            // Nobody has asked so.
+            // An unsolicited 304.
             return Self::from_answer(
                 RobotsRules::AllowAll,
                 RobotsFetchOutcome::UnexpectedStatus,
@@ -242,38 +239,36 @@ impl RobotsState {
                 now,
             );
         };
-        let known = Self::from_answer(
+        let state = Self::from_answer(
             RobotsRules::File(Arc::clone(rules)),
             RobotsFetchOutcome::Unchanged,
             fetched,
             now,
         );
-        let told = fetched.cache.has_lifetime();
+        let validators = store_validators(fetched.validators).or_else(|| last.validators.clone());
+        if fetched.cache.has_lifetime() {
+            return Self {
+                validators,
+                ..state
+            };
+        }
         Self {
-            fresh_for: if told {
-                known.fresh_for
-            } else {
-                last.fresh_for
-            },
-            stale_for: if told {
-                known.stale_for
-            } else {
-                last.stale_for
-            },
-            validators: store_validators(fetched.validators).or_else(|| last.validators.clone()),
-            ..known
+            fresh_for: last.fresh_for,
+            stale_for: last.stale_for,
+            validators,
+            ..state
         }
     }
 
     fn from_answer(
-        standing: RobotsRules,
-        ending: RobotsFetchOutcome,
+        rules: RobotsRules,
+        outcome: RobotsFetchOutcome,
         fetched: &RobotsFetchResult<'_>,
         now: Instant,
     ) -> Self {
         Self {
-            rules: standing,
-            outcome: ending,
+            rules,
+            outcome,
             status: fetched.status,
             fault: None,
             fresh_for: fetched.cache.fresh_for(),
@@ -287,8 +282,9 @@ impl RobotsState {
         }
     }
 
-    /// The host was not asked, so this says nothing of it: what may still be used stays, and the next renewal takes a
-    /// moment. Where there is nothing to use the next request may try at once.
+    /// Returns the state after a fetch that was not admitted, which says nothing about the host: a
+    /// usable response stays valid, and the next renewal is delayed. Without one, the next request
+    /// may fetch at once.
     fn from_no_turn(before: Option<&Arc<Self>>, now: Instant) -> Self {
         if let Some(before) = before.filter(|before| before.is_usable_stale(now)) {
             return Self {
@@ -296,7 +292,7 @@ impl RobotsState {
                 ..Self::clone(before)
             };
         }
-        let nothing = Self::from_unreachable(
+        let unreachable = Self::from_unreachable(
             before,
             &RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted),
             now,
@@ -306,11 +302,12 @@ impl RobotsState {
             fresh_for: Duration::ZERO,
             failures,
             failing_since,
-            ..nothing
+            ..unreachable
         }
     }
 
-    /// A host that has only failed for 30 days is taken to have no file.
+    /// Returns the state after a failure. A host that has only failed for 30 days is assumed to
+    /// have no file.
     fn from_unreachable(
         before: Option<&Arc<Self>>,
         fetched: &RobotsFetchResult<'_>,
@@ -476,10 +473,8 @@ mod tests {
     #[test]
     fn no_turn_is_no_failure() {
         let (clock, hand) = crate::clock::Clock::manual();
-        let (failed, held) = (
-            RobotsFetchResult::failed(RobotsFetchOutcome::Timeout),
-            RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted),
-        );
+        let failed = RobotsFetchResult::failed(RobotsFetchOutcome::Timeout);
+        let held = RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted);
         let after = |before: &Arc<RobotsState>, fetched| {
             Arc::new(RobotsState::from_fetch(Some(before), fetched, clock.now()))
         };
@@ -502,7 +497,8 @@ mod tests {
         );
         hand.advance(RETRY_AFTER_NO_TURN);
         assert!(!past.is_renewal_paused(clock.now()));
-        let (once, again) = (after(&past, &failed), after(&after(&past, &failed), &held));
+        let once = after(&past, &failed);
+        let again = after(&once, &held);
         assert_eq!(
             (describe(&once), describe(&again)),
             (("unknown", "timeout", 1), ("unknown", "timeout", 1))

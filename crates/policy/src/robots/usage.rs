@@ -1,24 +1,25 @@
-//! Usage preferences: what a site says that its content may be used for. The words of one statement, and how statements
-//! combine; where they stand in a robots.txt is in `extension`.
+//! Usage preferences: the purposes for which a site allows or denies the use of its content. This
+//! module parses and combines statements; `extension` finds them in a robots.txt.
 //!
-//! Two spellings are read alike: `Content-Usage` (draft-ietf-aipref-attach and -vocab: a structured dictionary,
-//! `train-ai=n, search=y`) and `Content-Signal` (Cloudflare: `ai-train=no, search=yes`). Both are read more forgivingly
-//! than the drafts have it, member by member and in any case, so that one slip does not undo what else a site asks for:
-//! a member that cannot be read says nothing.
+//! Two syntaxes are supported: `Content-Usage` (draft-ietf-aipref-attach and -vocab: a structured
+//! dictionary, `train-ai=n, search=y`) and `Content-Signal` (Cloudflare: `ai-train=no,
+//! search=yes`). Both are parsed more leniently than the drafts, member by member and regardless of
+//! case, so that one mistake does not invalidate the rest: a member that cannot be parsed has no
+//! effect.
 
-/// What a site says of one kind of use.
+/// The preference of a site for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum UsagePreference {
-    /// Nothing.
+    /// No preference.
     Unset,
-    /// It may be used so.
+    /// The site allows the use.
     Allow,
-    /// It may not.
+    /// The site denies the use.
     Deny,
 }
 
 impl UsagePreference {
-    /// Every preference; of two statements about one use the later one of this order holds.
+    /// All preferences, in order of strictness: of two statements the later one in this order wins.
     pub const ALL: [Self; 3] = [Self::Unset, Self::Allow, Self::Deny];
 
     /// The value of the field `usage.NAME`.
@@ -30,32 +31,34 @@ impl UsagePreference {
         }
     }
 
-    /// Reads the value of the field `usage.NAME`.
+    /// Parses the value of the field `usage.NAME`.
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|p| p.as_str() == word)
     }
 }
 
-/// How a statement is written, which decides what holds if it names a use twice.
+/// The syntax of a statement, which determines the effect of a duplicate purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UsageSyntax {
-    /// `Content-Usage`: the last member of a name holds (RFC 9651 section 3.2).
+    /// `Content-Usage`: the last member with a name wins (RFC 9651 section 3.2).
     ContentUsage,
-    /// `Content-Signal`: the strictest does.
+    /// `Content-Signal`: the strictest wins.
     ContentSignal,
 }
 
-/// The uses of one statement that are shown.
+/// The maximum number of purposes that are listed for a statement.
 pub const MAX_MEMBERS: usize = 16;
-/// The bytes of a use's name that are read; a longer one is none.
+/// The maximum length of a purpose's name in bytes; longer ones are ignored.
 const MAX_NAME: usize = 64;
 
-/// The name by which a use is known here, in lower case; `ai-train` is `train-ai`. `None` if it is no name of a use.
+/// Returns the name of a purpose in lower case, with `train-ai` for `ai-train`; `None` if it is not
+/// a valid name.
 ///
-/// Names are open (draft-ietf-aipref-vocab section 6.1): any of letters, digits, `_`, `-`, `.` and `*`.
+/// The set of names is open (draft-ietf-aipref-vocab section 6.1): letters, digits, `_`, `-`, `.`
+/// and `*`.
 pub fn normalise_purpose(name: &str) -> Option<Box<str>> {
-    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.' | b'*');
-    if name.is_empty() || name.len() > MAX_NAME || !name.bytes().all(fits) {
+    let valid = (1..=MAX_NAME).contains(&name.len()) && name.bytes().all(is_name_byte);
+    if !valid {
         return None;
     }
     if name.eq_ignore_ascii_case("ai-train") {
@@ -64,64 +67,70 @@ pub fn normalise_purpose(name: &str) -> Option<Box<str>> {
     Some(name.to_ascii_lowercase().into())
 }
 
-/// What a statement says of each use that it names, each once: of the first ones, to be shown.
-pub fn parse_statement(spelling: UsageSyntax, text: &str) -> Vec<(Box<str>, UsagePreference)> {
-    let mut said: Vec<(Box<str>, UsagePreference)> = Vec::new();
-    for (written, preference) in text.split(',').map(parse_member) {
-        let room = said.len() < MAX_MEMBERS;
-        match said
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'*')
+}
+
+/// Returns the preferences of a statement, one per purpose. The list is limited and meant for display.
+pub fn parse_statement(syntax: UsageSyntax, text: &str) -> Vec<(Box<str>, UsagePreference)> {
+    let mut found: Vec<(Box<str>, UsagePreference)> = Vec::new();
+    for (name, preference) in text.split(',').map(parse_member) {
+        let has_room = found.len() < MAX_MEMBERS;
+        match found
             .iter_mut()
-            .find(|(known, _)| is_same_purpose(written, known))
+            .find(|(known, _)| is_same_purpose(name, known))
         {
-            Some((_, known)) => *known = combine(spelling, *known, preference),
-            None if room => said.extend(normalise_purpose(written).map(|name| (name, preference))),
+            Some((_, known)) => *known = combine(syntax, *known, preference),
+            None if has_room => {
+                found.extend(normalise_purpose(name).map(|name| (name, preference)));
+            }
             None => {}
         }
     }
-    said
+    found
 }
 
-/// What a statement says of one use, which is given as [`normalise_purpose`] writes it; wherever in it that stands.
-pub fn find_preference(spelling: UsageSyntax, text: &str, name: &str) -> UsagePreference {
-    let said = text
-        .split(',')
+/// Returns the preference of a statement for one purpose, with a name as in [`normalise_purpose`].
+pub fn find_preference(syntax: UsageSyntax, text: &str, name: &str) -> UsagePreference {
+    text.split(',')
         .map(parse_member)
-        .filter(|(written, _)| is_same_purpose(written, name));
-    let said = said.map(|(_, said)| said);
-    said.reduce(|known, next| combine(spelling, known, next))
+        .filter(|(written, _)| is_same_purpose(written, name))
+        .map(|(_, preference)| preference)
+        .reduce(|known, next| combine(syntax, known, next))
         .unwrap_or(UsagePreference::Unset)
 }
 
-/// Whether what is written is that use.
+/// Returns `true` if a written name denotes a purpose.
 fn is_same_purpose(written: &str, name: &str) -> bool {
     written.eq_ignore_ascii_case(name)
         || name == "train-ai" && written.eq_ignore_ascii_case("ai-train")
 }
 
-fn combine(
-    spelling: UsageSyntax,
-    known: UsagePreference,
-    next: UsagePreference,
-) -> UsagePreference {
-    match spelling {
+fn combine(syntax: UsageSyntax, known: UsagePreference, next: UsagePreference) -> UsagePreference {
+    match syntax {
         UsageSyntax::ContentUsage => next,
         UsageSyntax::ContentSignal => known.max(next),
     }
 }
 
-/// `name=value;parameters`: the name as written, and what the value says. One other than a word for yes or no, as text in
-/// quotes, says nothing.
+/// Parses `name=value;parameters` into the name as written and the preference. Values other than
+/// yes and no, such as quoted strings, have no effect.
 fn parse_member(text: &str) -> (&str, UsagePreference) {
     let item = text.split(';').next().unwrap_or(text);
     let (name, value) = item.split_once('=').unwrap_or((item, ""));
     let value = value.trim();
-    let is = |words: [&str; 2]| words.iter().any(|word| value.eq_ignore_ascii_case(word));
-    let preference = match () {
-        () if is(["y", "yes"]) => UsagePreference::Allow,
-        () if is(["n", "no"]) => UsagePreference::Deny,
-        () => UsagePreference::Unset,
+    let preference = if is_one_of(value, ["y", "yes"]) {
+        UsagePreference::Allow
+    } else if is_one_of(value, ["n", "no"]) {
+        UsagePreference::Deny
+    } else {
+        UsagePreference::Unset
     };
     (name.trim(), preference)
+}
+
+fn is_one_of(value: &str, words: [&str; 2]) -> bool {
+    words.iter().any(|word| value.eq_ignore_ascii_case(word))
 }
 
 #[cfg(test)]

@@ -1,20 +1,21 @@
-//! Which addresses belong to whom: the special ranges that a proxy must not be led into.
+//! Special-purpose address ranges (RFC 6890), which a proxy must not connect to.
 //!
-//! An address is public only if nothing here claims it; IPv6 is public only inside 2000::/3. Addresses that carry an
-//! IPv4 address inside are judged by that one too, so that no spelling leads round the table.
+//! An address is public only if no range here contains it; IPv6 addresses are public only inside
+//! 2000::/3. Addresses with an embedded IPv4 address are classified by that address, too, so that
+//! no spelling bypasses the table.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The kind of range that an address is in; the value of the `range` label and of `address_class`.
+/// The class of an address: the value of the label `range` and of `address_class`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AddressClass {
-    /// Reachable by everybody.
+    /// Globally reachable.
     Public,
     /// 127.0.0.0/8, ::1.
     Loopback,
     /// RFC 1918.
     Private,
-    /// 169.254.0.0/16, fe80::/10: metadata services live here.
+    /// 169.254.0.0/16, fe80::/10: used by metadata services.
     LinkLocal,
     /// 100.64.0.0/10, RFC 6598.
     SharedSpace,
@@ -34,20 +35,21 @@ pub enum AddressClass {
     Documentation,
     /// 198.18.0.0/15, RFC 2544.
     Benchmarking,
-    /// IETF protocol assignments, and ranges that nobody has been given.
+    /// IETF protocol assignments and unassigned ranges.
     Reserved,
-    /// Ways into IPv4 whose inside cannot be judged: 6to4, IPv4-compatible and -translated.
+    /// Transition addresses whose IPv4 part cannot be checked: 6to4, IPv4-compatible and
+    /// IPv4-translated.
     Translated,
-    /// 64:ff9b:1::/48, NAT64 of some local network (RFC 8215).
+    /// 64:ff9b:1::/48, NAT64 of a local network (RFC 8215).
     Nat64,
-    /// The wire server of a large cloud, which has a public address but is no public host.
+    /// The wire server of a large cloud: a public address that is not a public host.
     CloudService,
 }
 
 use AddressClass as Class;
 
 impl AddressClass {
-    /// Every class.
+    /// All classes.
     pub const ALL: [Self; 17] = [
         Self::Public,
         Self::Loopback,
@@ -68,7 +70,7 @@ impl AddressClass {
         Self::CloudService,
     ];
 
-    /// The word used in metrics and JSON.
+    /// The word in metrics and JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Public => "public",
@@ -91,13 +93,13 @@ impl AddressClass {
         }
     }
 
-    /// Whether anybody may reach it: the only class that needs no exception.
+    /// Returns `true` for the only class that needs no exception.
     pub fn is_public(self) -> bool {
         self == Self::Public
     }
 }
 
-/// A range that is not public, and the document that says so.
+/// A range that is not public, and the document that defines it.
 struct AddressRange<Bits> {
     network: Bits,
     mask: Bits,
@@ -257,27 +259,29 @@ const V6: [AddressRange<u128>; 16] = [
     ),
 ];
 
-/// The only part of IPv6 from which public addresses are given out.
+/// The only range of IPv6 from which public addresses are assigned.
 const GLOBAL_UNICAST: AddressRange<u128> =
     v6([0x2000, 0, 0, 0, 0, 0, 0, 0], 3, Class::Public, "RFC 4291");
 
-/// The range that an address is in.
+/// Returns the class of an address.
 pub fn classify(address: IpAddr) -> AddressClass {
     classify_with_source(address).0
 }
 
-/// What sets the range of an address apart, an RFC in most cases, for people who ask why; `None` if it is public.
+/// Returns the document that defines the range of an address, in most cases an RFC; `None` if the
+/// address is public.
 pub fn classification_source(address: IpAddr) -> Option<&'static str> {
     let (class, source) = classify_with_source(address);
     (!class.is_public()).then_some(source)
 }
 
-/// The IPv4 address inside an IPv4-mapped one, else the address itself.
+/// Returns the IPv4 address inside an IPv4-mapped one, else the address itself.
 pub fn to_unmapped(address: IpAddr) -> IpAddr {
     address.to_canonical()
 }
 
-/// The IPv4 address that packets to an IPv6 address end up at (mapped, or behind NAT64), else the address itself.
+/// Returns the IPv4 address to which packets for an IPv6 address are delivered (mapped, or through
+/// NAT64), else the address itself.
 pub fn effective_address(address: IpAddr) -> IpAddr {
     let inner = match address {
         IpAddr::V6(v6) => embedded_ipv4(v6).map(IpAddr::V4),
@@ -286,7 +290,7 @@ pub fn effective_address(address: IpAddr) -> IpAddr {
     inner.unwrap_or(address)
 }
 
-/// A class, and the document that it comes from.
+/// A class and the document that defines the range.
 type Classification = (Class, &'static str);
 
 fn classify_with_source(address: IpAddr) -> Classification {
@@ -316,14 +320,14 @@ fn find_v6(address: Ipv6Addr) -> Classification {
     isatap_ipv4(address).map_or((Class::Public, ""), find_v4)
 }
 
-/// The address inside ::ffff:0:0/96 (RFC 4291) and 64:ff9b::/96 (RFC 6052), which are ways of writing it.
+/// Returns the IPv4 address inside ::ffff:0:0/96 (RFC 4291) or 64:ff9b::/96 (RFC 6052).
 fn embedded_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let inner = Ipv4Addr::from_bits(address.to_bits() as u32);
     let nat64 = address.to_bits() >> 32 == 0x64_ff9b_0000_0000_0000_0000;
     address.to_ipv4_mapped().or(nat64.then_some(inner))
 }
 
-/// The address inside an ISATAP interface identifier, `::[02]00:5efe:a.b.c.d` (RFC 5214).
+/// Returns the address inside an ISATAP interface identifier, `::[02]00:5efe:a.b.c.d` (RFC 5214).
 fn isatap_ipv4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [.., high, low, _, _] = address.segments();
     let is_isatap = low == 0x5efe && high & !0x0200 == 0;
@@ -379,7 +383,7 @@ mod tests {
         }
     }
 
-    /// A network with a bit behind its mask could never be found.
+    /// A network with bits outside its mask would never match.
     #[test]
     fn every_network_lies_in_its_mask() {
         assert!(

@@ -1,9 +1,10 @@
-//! Registrable domains: what one owner has registered, by the Public Suffix List that is compiled in.
+//! Registrable domains, by the compiled-in Public Suffix List.
 
 use std::net::Ipv4Addr;
 
-/// The registrable domain of a host in canonical form, private suffixes such as `github.io` counted; the host itself
-/// where it has none: an address, a single label.
+/// Returns the registrable domain of a host in canonical form. Private suffixes such as `github.io`
+/// count as public suffixes. Returns the host itself if it has none, such as an address or a single
+/// label.
 pub fn registrable_domain(host: &str) -> &str {
     let is_address = host.starts_with('[') || host.parse::<Ipv4Addr>().is_ok();
     if is_address {

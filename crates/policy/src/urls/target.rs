@@ -1,8 +1,9 @@
-//! The canonical target of a request: one parse, one form (policy.md section 7).
+//! The canonical target of a request: parsed once, in one form.
 //!
-//! The same bytes serve the decision, the look-up, the `Host` field, the pool and the wire. What url and http would
-//! read differently is refused. If a scan finds nothing to change, the canonical form is the received text; else it is
-//! what [`url::Url`] makes of it, which is also the oracle of the scan.
+//! The same bytes serve the decision, name resolution, the `Host` field, the connection pool and
+//! the request line. Texts that the crates url and http would interpret differently are rejected.
+//! If a scan finds nothing to change, the canonical form is the received text; otherwise it is that
+//! of [`url::Url`], which is also the oracle in tests of the scan.
 
 mod decode;
 mod error;
@@ -17,7 +18,7 @@ pub use decode::normalise_text;
 pub use error::TargetError;
 use scan::{UrlLayout, scan};
 
-/// The schemes that a crawler may ask for.
+/// The supported schemes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Scheme {
     /// `http`
@@ -27,7 +28,7 @@ pub enum Scheme {
 }
 
 impl Scheme {
-    /// The scheme as it stands in a URL.
+    /// The scheme as in a URL.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Http => "http",
@@ -35,7 +36,7 @@ impl Scheme {
         }
     }
 
-    /// The port that a URL need not name.
+    /// The default port.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,
@@ -44,7 +45,7 @@ impl Scheme {
     }
 }
 
-/// A URL in canonical form. Cheap to clone; its parts are views of one text.
+/// A URL in canonical form. Cheap to clone; its parts are slices of one text.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct UrlTarget {
     text: Arc<str>,
@@ -52,10 +53,10 @@ pub struct UrlTarget {
 }
 
 impl UrlTarget {
-    /// Reads a URL as a client asks for it: absolute, `http` or `https`, without userinfo and fragment.
+    /// Parses an absolute `http` or `https` URL without user info and fragment.
     ///
     /// # Errors
-    /// The mistake, in words that can be shown to the client.
+    /// Returns an error that can be shown to the client.
     pub fn parse(input: &str) -> Result<Self, TargetError> {
         match Self::from_scan(input) {
             Some(target) => Ok(target),
@@ -63,7 +64,8 @@ impl UrlTarget {
         }
     }
 
-    /// What the scan alone makes of it: `None` if it leaves the text to the full parser. For tests of [`Self::parse`].
+    /// Parses a URL by the scan alone; `None` if it needs the full parser. For tests of
+    /// [`Self::parse`].
     #[doc(hidden)]
     pub fn from_scan(input: &str) -> Option<Self> {
         scan(input).map(|layout| Self {
@@ -72,10 +74,10 @@ impl UrlTarget {
         })
     }
 
-    /// What a reference in a document at this URL leads to, its fragment left out.
+    /// Resolves a reference in a document at this URL and removes the fragment.
     ///
     /// # Errors
-    /// If that is no URL that could be asked for.
+    /// Returns an error if the result is not a supported URL.
     pub fn join(&self, reference: &str) -> Result<Self, TargetError> {
         let base = url::Url::parse(&self.text)
             .map_err(|error| TargetError::from_url_error(error, &self.text))?;
@@ -86,10 +88,10 @@ impl UrlTarget {
         Self::parse(joined.as_str())
     }
 
-    /// The same by way of [`url::Url`], whatever the scan says: the oracle of its tests.
+    /// Parses a URL by [`url::Url`] alone: the oracle in tests of the scan.
     ///
     /// # Errors
-    /// As [`Self::parse`].
+    /// Returns the same errors as [`Self::parse`].
     #[doc(hidden)]
     pub fn parse_with_url(input: &str) -> Result<Self, TargetError> {
         check_input(input)?;
@@ -97,7 +99,7 @@ impl UrlTarget {
             url::Url::parse(input).map_err(|error| TargetError::from_url_error(error, input))?;
         let host = url.host_str().unwrap_or("");
         let undotted = host.strip_suffix('.').unwrap_or(host);
-        // Before the dot goes: without it `1.2.3.4..` would be an address.
+        // Checked before the dot is removed: without it `1.2.3.4..` would become an address.
         check_host(undotted)?;
         if undotted != host {
             let undotted = undotted.to_owned();
@@ -110,7 +112,7 @@ impl UrlTarget {
         Self::from_canonical(url.as_str()).ok_or(TargetError::EmptyHost)
     }
 
-    /// Cuts a canonical text into its parts.
+    /// Splits a canonical text into its parts.
     fn from_canonical(text: &str) -> Option<Self> {
         let layout = UrlLayout::from_canonical(text)?;
         Some(Self {
@@ -124,7 +126,7 @@ impl UrlTarget {
         &self.text
     }
 
-    /// The same, to be kept without a copy.
+    /// The whole URL, shared.
     pub fn shared(&self) -> Arc<str> {
         Arc::clone(&self.text)
     }
@@ -134,7 +136,7 @@ impl UrlTarget {
         self.layout.scheme
     }
 
-    /// The host; an IPv6 address in brackets.
+    /// The host; an IPv6 address is in brackets.
     pub fn host(&self) -> &str {
         self.part(self.layout.host_start(), self.layout.host_end)
     }
@@ -144,17 +146,17 @@ impl UrlTarget {
         parse_ip_literal(self.host())
     }
 
-    /// The port, the scheme's default included.
+    /// The port, possibly the scheme's default.
     pub fn port(&self) -> u16 {
         self.layout.port
     }
 
-    /// The host, and `:port` where it is not the scheme's default.
+    /// The host, with `:port` unless it is the scheme's default.
     pub fn authority(&self) -> &str {
         self.part(self.layout.host_start(), self.layout.path_start)
     }
 
-    /// All but the scheme: `host[:port]/path[?query]`.
+    /// The URL without its scheme: `host[:port]/path[?query]`.
     pub fn authority_path_query(&self) -> &str {
         self.part(self.layout.host_start(), self.end())
     }
@@ -164,7 +166,7 @@ impl UrlTarget {
         self.part(self.layout.path_start, self.layout.path_end)
     }
 
-    /// Path and query: what stands in a request line.
+    /// The path and query, as in a request line.
     pub fn path_and_query(&self) -> &str {
         self.part(self.layout.path_start, self.end())
     }
@@ -174,14 +176,14 @@ impl UrlTarget {
         self.part(self.layout.path_end.saturating_add(1), self.end())
     }
 
-    /// What every URL of this scheme, host and port begins with: `http://host[:port]/`.
+    /// The common prefix of all URLs with this scheme, host and port: `http://host[:port]/`.
     pub fn base(&self) -> &str {
         self.part(0, self.layout.path_start.saturating_add(1))
     }
 
-    /// The form in which a server that decodes first would read the path, if that may be another (policy.md
-    /// section 7): escapes of `/ \ . ; %`, NUL and unreserved characters decoded once, `\` as `/`, dot segments
-    /// resolved.
+    /// Returns the URL as a server that decodes before it resolves would read it, if that may
+    /// differ: escapes of `/ \ . ; %`, NUL and unreserved characters are decoded once, `\` becomes
+    /// `/`, and dot segments are resolved.
     pub fn decoded(&self) -> Option<Self> {
         let path = decode::decode_leniently(self.path())?;
         let end = self.part(self.layout.path_end, self.end());
@@ -189,17 +191,18 @@ impl UrlTarget {
         Self::from_canonical(&[front, &path, end].concat())
     }
 
-    /// The normalised form: escapes in upper case, those of unreserved characters decoded.
+    /// Returns the normalised form: escapes are in upper case, those of unreserved characters are
+    /// decoded.
     pub fn normalised(&self) -> Cow<'_, str> {
         normalise_text(self.as_str())
     }
 
-    /// Names and values of the query, percent-decoded once, `+` as a space.
+    /// Returns the names and values of the query, percent-decoded once, with `+` as a space.
     pub fn params(&self) -> impl Iterator<Item = (Cow<'_, str>, Cow<'_, str>)> {
         url::form_urlencoded::parse(self.query().as_bytes())
     }
 
-    /// The host and port alone.
+    /// The host and port.
     pub fn host_target(&self) -> HostTarget {
         HostTarget {
             scheme: self.scheme(),
@@ -224,7 +227,7 @@ impl fmt::Debug for UrlTarget {
     }
 }
 
-/// The host and port of a tunnel, or of a URL without the rest.
+/// The host and port of a tunnel, or of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct HostTarget {
     scheme: Scheme,
@@ -234,10 +237,11 @@ pub struct HostTarget {
 }
 
 impl HostTarget {
-    /// Reads the authority of a CONNECT: `host:port`, the port required. The scheme is taken to be https.
+    /// Parses the authority of a CONNECT: `host:port`, with a mandatory port. The scheme is assumed
+    /// to be https.
     ///
     /// # Errors
-    /// The mistake.
+    /// Returns an error if the text is not a valid authority.
     pub fn parse_authority(text: &str) -> Result<Self, TargetError> {
         let (host, port) = text.rsplit_once(':').ok_or(TargetError::Port)?;
         let digits = port.bytes().all(|b| b.is_ascii_digit());
@@ -248,9 +252,9 @@ impl HostTarget {
             .ok_or(TargetError::Port)?;
         let bracketed = host.starts_with('[') && host.ends_with(']');
         if host.contains(['/', '?']) || (host.contains(':') && !bracketed) {
-            return Err(TargetError::Host("a character that no host has".into()));
+            return Err(TargetError::Host(FORBIDDEN_CHARACTER.into()));
         }
-        // Written as the scan takes it, which needs no full parser then.
+        // Written so that the scan accepts it and the full parser is not needed.
         let url = if port == Scheme::Https.default_port() {
             format!("https://{host}/")
         } else {
@@ -259,12 +263,12 @@ impl HostTarget {
         UrlTarget::parse(&url).map(|target| target.host_target())
     }
 
-    /// The scheme.
+    /// The scheme; `https` for a CONNECT.
     pub fn scheme(&self) -> Scheme {
         self.scheme
     }
 
-    /// The host; an IPv6 address in brackets.
+    /// The host; an IPv6 address is in brackets.
     pub fn host(&self) -> &str {
         self.authority.get(..self.host_length).unwrap_or("")
     }
@@ -274,24 +278,24 @@ impl HostTarget {
         parse_ip_literal(self.host())
     }
 
-    /// The port.
+    /// The port, possibly the default of the scheme.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// The host, and `:port` where it is not the scheme's default.
+    /// The host, with `:port` unless it is the scheme's default.
     pub fn authority(&self) -> &str {
         &self.authority
     }
 }
 
-/// The canonical form of a host alone, for values in policies: `FOO.com.` is `foo.com`.
+/// Returns the canonical form of a host, for values in policies: `FOO.com.` becomes `foo.com`.
 ///
 /// # Errors
-/// If it is none.
+/// Returns an error if the text is not a valid host.
 pub fn canonical_host(text: &str) -> Result<String, TargetError> {
     if text.contains(['/', '?', '@']) {
-        return Err(TargetError::Host("a character that no host has".into()));
+        return Err(TargetError::Host(FORBIDDEN_CHARACTER.into()));
     }
     let bare_v6 = text.parse::<std::net::Ipv6Addr>().is_ok();
     let url = if bare_v6 {
@@ -311,7 +315,7 @@ pub fn canonical_host(text: &str) -> Result<String, TargetError> {
     }
 }
 
-/// Only texts that look like one are parsed: names hold a letter, addresses begin with a digit or a bracket.
+/// Parses an IP address. Names are skipped early: only addresses begin with a digit or a bracket.
 fn parse_ip_literal(host: &str) -> Option<IpAddr> {
     match host.as_bytes().first()? {
         b'[' => host.strip_prefix('[')?.strip_suffix(']')?.parse().ok(),
@@ -320,21 +324,25 @@ fn parse_ip_literal(host: &str) -> Option<IpAddr> {
     }
 }
 
-/// What url takes for a host and other parsers, or DNS, do not.
+/// Rejects hosts that url accepts and other parsers, or DNS, do not.
 fn check_host(host: &str) -> Result<(), TargetError> {
     if host.split('.').any(str::is_empty) {
         return Err(TargetError::Host("a host with an empty label".into()));
     }
-    let of_a_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_');
-    let fits = host.starts_with('[') || host.bytes().all(of_a_name);
-    if fits {
+    if host.starts_with('[') || host.bytes().all(is_name_byte) {
         Ok(())
     } else {
-        Err(TargetError::Host("a character that no host has".into()))
+        Err(TargetError::Host(FORBIDDEN_CHARACTER.into()))
     }
 }
 
-/// What url would mend in silence, and what other parsers read otherwise.
+const FORBIDDEN_CHARACTER: &str = "a character that is not allowed";
+
+fn is_name_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_')
+}
+
+/// Rejects texts that url would correct silently, or that other parsers interpret differently.
 fn check_input(input: &str) -> Result<(), TargetError> {
     if let Some(byte) = input.bytes().find(|b| *b <= b' ' || *b == 0x7f) {
         return Err(if byte == b' ' {
@@ -361,10 +369,12 @@ fn check_input(input: &str) -> Result<(), TargetError> {
     check_authority(rest.split(['/', '?']).next().unwrap_or(rest))
 }
 
-/// RFC 3986 section 3.1.
+/// Returns `true` for a scheme by RFC 3986 section 3.1.
 fn is_scheme(text: &str) -> bool {
-    let of_a_scheme = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.');
-    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.bytes().all(of_a_scheme)
+    text.starts_with(|c: char| c.is_ascii_alphabetic())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
 }
 
 fn check_authority(authority: &str) -> Result<(), TargetError> {

@@ -1,35 +1,45 @@
-//! The classes' shares: smooth weighted round robin, as nginx chooses its upstreams.
+//! The classes' shares of the grants, by smooth weighted round-robin as in nginx's choice of
+//! upstreams.
 //!
-//! At each grant every class in which somebody waits gains its weight, and the one that got the grant pays what all of
-//! them gained; the next is who has the most. So a class with a tenth of the weights gets every tenth grant, not a
-//! hundred in a row, and after as many grants as the weights add up to all are where they began. A class in which nobody
-//! waits neither gains nor pays: what it had it still has when somebody comes.
+//! At each grant every class with waiting requests gains its weight, and the class of the grant
+//! pays the sum; the next is the class with the greatest credit. So a class with a tenth of the
+//! weights gets every tenth grant instead of a hundred in a row, and after as many grants as the
+//! sum of the weights all credits are back to their initial values. The credit of a class without
+//! waiting requests does not change.
 
 use super::{PerClass, PriorityClass};
 
-/// What each class has to its credit, in grants times the sum of weights.
+/// The credit of each class, in grants times the sum of the weights.
 #[derive(Debug, Default)]
 pub(super) struct ClassShares {
     credit: PerClass<i64>,
 }
 
 impl ClassShares {
-    /// The class whose turn it is among these; of equals the higher.
+    /// Returns the class whose turn it is among those with waiting requests; the higher one of
+    /// equals.
     pub(super) fn next_class(
         &self,
-        waits: impl Fn(PriorityClass) -> bool,
+        has_waiters: impl Fn(PriorityClass) -> bool,
     ) -> Option<PriorityClass> {
-        let those = PriorityClass::ALL
+        PriorityClass::ALL
             .into_iter()
             .rev()
-            .filter(|class| waits(*class));
-        those.max_by_key(|class| self.credit.get(*class) + i64::from(class.weight()))
+            .filter(|class| has_waiters(*class))
+            .max_by_key(|class| self.credit.get(*class) + i64::from(class.weight()))
     }
 
-    /// One of `class` goes, while somebody waits in these.
-    pub(super) fn charge(&mut self, class: PriorityClass, waits: impl Fn(PriorityClass) -> bool) {
+    /// Charges a grant to `class`.
+    pub(super) fn charge(
+        &mut self,
+        class: PriorityClass,
+        has_waiters: impl Fn(PriorityClass) -> bool,
+    ) {
         let mut gained = 0;
-        for one in PriorityClass::ALL.into_iter().filter(|class| waits(*class)) {
+        for one in PriorityClass::ALL
+            .into_iter()
+            .filter(|class| has_waiters(*class))
+        {
             let weight = i64::from(one.weight());
             *self.credit.get_mut(one) += weight;
             gained += weight;
@@ -42,7 +52,7 @@ impl ClassShares {
 mod tests {
     use super::*;
 
-    /// The example of the commit that brought it to nginx, with weights 5, 1, 1: a a b a c a a. Here 10, 1.
+    /// The example in nginx's commit has weights 5, 1, 1: a a b a c a a. Here they are 10 and 1.
     #[test]
     fn a_class_is_not_served_in_bursts() {
         let waits = |class| matches!(class, PriorityClass::Follow | PriorityClass::Refresh);
@@ -58,8 +68,8 @@ mod tests {
         assert_eq!(refreshed, [5, 16, 27]);
     }
 
-    /// However classes come and go, none gets far ahead of its share or behind it: the debt of one is the credit of the
-    /// others, and a few rounds at the most.
+    /// However classes come and go, none gets far ahead of its share or far below it: the debt of
+    /// one is the credit of the others, at most a few rounds.
     #[test]
     fn credits_stay_within_bounds() {
         let mut rng = fastrand::Rng::with_seed(3);
@@ -71,7 +81,7 @@ mod tests {
             }
             let waits = |class: PriorityClass| waiting & (1 << class as u32) != 0;
             let best = shares.next_class(waits).unwrap();
-            // Now and then another one has got the grant.
+            // Sometimes the grant goes to another class.
             let other = PriorityClass::ALL
                 .into_iter()
                 .find(|class| waits(*class))

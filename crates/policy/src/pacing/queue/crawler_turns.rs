@@ -1,4 +1,5 @@
-//! The crawlers that wait in one class: they take turns, and each sends its requests in the order of their arrival.
+//! The turns of the crawlers that wait in one class. The requests of each crawler go in the order
+//! of arrival.
 
 use std::borrow::Borrow;
 use std::cmp::Ordering;
@@ -6,30 +7,34 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::model::crawler::Crawler;
 
-/// Who waits in one class.
+/// The waiting requests of one class.
 #[derive(Debug, Default)]
 pub(super) struct CrawlerTurns {
-    /// The numbers of each crawler's waiters, the least recently served crawler first.
+    /// The numbers of each crawler's requests, keyed by turn: the least recently served crawler
+    /// first.
     queues: BTreeMap<TurnKey, BTreeSet<u64>>,
-    /// Of the crawlers that wait.
+    /// The turns of the crawlers with waiting requests.
     turns: BTreeMap<CrawlerByName, TurnKey>,
-    /// When crawlers were served, whether they wait now or not.
+    /// The last turns of all served crawlers, including those without waiting requests.
     last_served: BTreeMap<CrawlerByName, TurnKey>,
-    /// The number of who came last, and how many have gone since the beginning.
+    /// The greatest number so far.
     latest_number: u64,
+    /// The number of grants so far.
     granted_count: u64,
     len: usize,
 }
 
-/// When a crawler was served last: behind whoever had come until then. Or, if that is later, when it came.
+/// A crawler's turn: after all requests that had arrived when it was last served or, if that is
+/// later, at its arrival.
 type TurnKey = (u64, u64);
 
-/// Behind everybody.
+/// A turn after all others.
 const LAST_TURN: TurnKey = (u64::MAX, u64::MAX);
 
 impl CrawlerTurns {
-    /// One begins to wait. A crawler of which nobody waits here yet comes behind those of which somebody does, unless this
-    /// one has waited before and been sent away: it is where it would be if it had stayed.
+    /// Adds a waiting request. A crawler without waiting requests gets its turn after those that
+    /// have some, unless the request has waited before and was refused: then its place is where it
+    /// would be if it had stayed.
     pub(super) fn insert(&mut self, crawler: &Crawler, number: u64) {
         self.latest_number = self.latest_number.max(number);
         let turn = self
@@ -42,7 +47,7 @@ impl CrawlerTurns {
         }
     }
 
-    /// One leaves; its crawler keeps its turn.
+    /// Removes a request without a grant. Its crawler keeps its turn.
     pub(super) fn remove(&mut self, crawler: &Crawler, number: u64) {
         let Some(turn) = self.turns.get(crawler.as_str()) else {
             return;
@@ -59,7 +64,7 @@ impl CrawlerTurns {
         }
     }
 
-    /// One goes; its crawler has had its turn.
+    /// Removes a request with a grant. Its crawler has had its turn.
     pub(super) fn record_grant(&mut self, crawler: &Crawler, number: u64) {
         self.remove(crawler, number);
         self.granted_count += 1;
@@ -74,18 +79,17 @@ impl CrawlerTurns {
         }
     }
 
-    /// Who is to go first.
+    /// The number of the request that goes first.
     pub(super) fn first(&self) -> Option<u64> {
         self.queues.first_key_value()?.1.first().copied()
     }
 
-    /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.len
     }
 
-    /// How many go before one of them if nobody comes or leaves: the crawler's own before it, and with each of these, and
-    /// perhaps once more, one of every other crawler.
+    /// Returns how many requests go before one of them if none comes or leaves: the crawler's own
+    /// earlier requests and, with each of these and perhaps once more, one of every other crawler.
     pub(super) fn count_before(&self, crawler: &Crawler, number: u64) -> usize {
         let Some(own) = self.turns.get(crawler.as_str()) else {
             return 0;
@@ -97,7 +101,7 @@ impl CrawlerTurns {
         self.count_served_in(rounds, *own)
     }
 
-    /// How many would go before one that comes now.
+    /// Returns how many requests would go before a new one.
     pub(super) fn count_before_new(&self, crawler: &Crawler) -> usize {
         let own = self.turns.get(crawler.as_str());
         let rounds = own
@@ -106,7 +110,7 @@ impl CrawlerTurns {
         self.count_served_in(rounds, own.copied().unwrap_or(LAST_TURN))
     }
 
-    /// How many go in so many rounds, and before that turn in the next.
+    /// Returns how many requests go in this many rounds, and before `own` in the next one.
     fn count_served_in(&self, rounds: usize, own: TurnKey) -> usize {
         let others = self.queues.iter().filter(|(turn, _)| **turn != own);
         let theirs = others.map(|(turn, queue)| queue.len().min(rounds + usize::from(*turn < own)));
@@ -125,7 +129,7 @@ impl CrawlerTurns {
     }
 }
 
-/// A crawler is its name here, whatever a new configuration lets it do.
+/// A crawler compared by its name only, since its settings change with the configuration.
 #[derive(Debug)]
 struct CrawlerByName(Crawler);
 
@@ -164,7 +168,7 @@ mod tests {
         Crawler::new(&Slug::new(name).unwrap())
     }
 
-    /// Takes the first until nobody waits. `before` must have said of each how many that would be.
+    /// Takes the first request until none waits, and checks `count_before` for each of them.
     fn served(mut turns: CrawlerTurns, of: impl Fn(u64) -> &'static str) -> Vec<u64> {
         let mut order = vec![];
         let told: BTreeMap<u64, usize> = turns
@@ -174,11 +178,7 @@ mod tests {
             .map(|n| (*n, turns.count_before(&crawler(of(*n)), *n)))
             .collect();
         while let Some(first) = turns.first() {
-            assert_eq!(
-                told[&first],
-                order.len(),
-                "{first} was told how many are before it"
-            );
+            assert_eq!(told[&first], order.len(), "{first}: requests before it");
             turns.record_grant(&crawler(of(first)), first);
             order.push(first);
         }
@@ -204,7 +204,7 @@ mod tests {
             served(waiting(&[1, 2, 3, 4, 10, 20, 21]), of),
             [1, 10, 20, 2, 21, 3, 4]
         );
-        // One that was here before has its old number, and the turn that goes with it.
+        // A request that was here before keeps its old number, and thus its turn.
         assert_eq!(served(waiting(&[12, 1, 11]), of), [1, 11, 12]);
         let mut turns = waiting(&[12, 22]);
         turns.record_grant(&crawler("b"), 12);

@@ -1,19 +1,19 @@
-//! Priorities: the words of a policy, and what crawlers say in `Crawl-Priority` and in `Priority` (RFC 9218).
+//! Priorities: the values of the option, of `Crawl-Priority` and of `Priority` (RFC 9218).
 
-/// How many classes a request is moved: from -2, towards the highest, to 2.
+/// The number of classes by which a request is shifted: from -2, towards the highest, to 2.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Priority(i8);
 
 impl Priority {
-    /// No move.
+    /// No shift.
     pub const NORMAL: Self = Self(0);
 
-    /// A priority by its number; none outside -2 to 2.
+    /// Creates a priority. Returns `None` outside -2 to 2.
     pub fn new(steps: i8) -> Option<Self> {
         (-2..=2).contains(&steps).then_some(Self(steps))
     }
 
-    /// A word of the option `priority`; what is none of them moves nothing.
+    /// Parses a value of the option `priority`; an unknown one is [`NORMAL`](Self::NORMAL).
     pub fn from_word(word: &str) -> Self {
         match word {
             "highest" => Self(-2),
@@ -24,15 +24,16 @@ impl Priority {
         }
     }
 
-    /// The value of `Crawl-Priority`; none if it is no such number.
+    /// Parses the value of `Crawl-Priority`.
     pub fn from_number(text: &str) -> Option<Self> {
         Self::new(text.trim().parse().ok()?)
     }
 
-    /// The urgency in the value of `Priority` (RFC 9218 section 4.1): `u=0`, the most urgent, to `u=7`. None if there is
-    /// none in it, or another value: such a one is to be ignored.
+    /// Parses the urgency in a value of `Priority` (RFC 9218 section 4.1): `u=0`, the most urgent,
+    /// to `u=7`. A missing or invalid urgency must be ignored and gives `None`.
     pub fn from_urgency(text: &str) -> Option<Self> {
-        // A dictionary (RFC 8941 section 3.2): the last member of a name counts, parameters say nothing here.
+        // A dictionary (RFC 8941 section 3.2): the last member with a name counts; parameters have
+        // no meaning here.
         let members = text
             .split(',')
             .filter_map(|member| member.split(';').next()?.split_once('='));

@@ -1,7 +1,8 @@
-//! A line: who waits for one key in one kind, and who of them is the best.
+//! The queue of requests that wait for one key in one kind.
 //!
-//! Everything here costs at most the logarithm of how many wait, but [`WaitQueue::count_ahead`] and [`WaitQueue::count_ahead_of_new`], which are asked once
-//! by those that are sent away, and a change of the order, which happens where two policies of one host want different ones.
+//! All operations take logarithmic time, except [`WaitQueue::count_ahead`] and
+//! [`WaitQueue::count_ahead_of_new`], which run once for each refused request, and a change of the
+//! order, which happens where two policies set different orders for one host.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -12,7 +13,7 @@ use super::class_shares::ClassShares;
 use super::crawler_turns::CrawlerTurns;
 use super::{PROMOTION_INTERVAL, PerClass, PriorityClass, QueueRank, QueueTicket, WaitOrder};
 
-/// Who waits, each with what the caller keeps of it.
+/// The waiting requests, each with a value of the caller.
 #[derive(Debug)]
 pub struct WaitQueue<W> {
     waiters: BTreeMap<u64, QueueWaiter<W>>,
@@ -25,39 +26,38 @@ struct QueueWaiter<W> {
     crawler: Crawler,
     rank: QueueRank,
     drawn_at: Instant,
-    /// The class in which it stands: its own, or the one that it has risen to.
+    /// The class that it waits in: its own, or the one that it was promoted to.
     current_class: PriorityClass,
-    /// When it rises next, in strict order.
+    /// The time of its next promotion, in strict order.
     promotes_at: Instant,
     payload: W,
 }
 
-/// Where they stand.
+/// The positions of the waiting requests.
 #[derive(Debug, Default)]
 struct QueuePositions {
     order: WaitOrder,
     classes: PerClass<CrawlerTurns>,
-    /// In strict order those that can rise, the next one first.
+    /// In strict order, the requests that can be promoted, by the time of the promotion.
     promotions: BTreeSet<(Instant, u64)>,
 }
 
 impl<W> WaitQueue<W> {
-    /// One begins to wait.
-    pub fn enqueue(&mut self, ticket: QueueTicket, crawler: &Crawler, rank: QueueRank, kept: W) {
-        let (crawler, drawn) = (crawler.clone(), ticket.drawn_at);
+    /// Adds a waiting request.
+    pub fn enqueue(&mut self, ticket: QueueTicket, crawler: &Crawler, rank: QueueRank, payload: W) {
         let waiter = QueueWaiter {
-            crawler,
+            crawler: crawler.clone(),
             rank,
-            drawn_at: drawn,
+            drawn_at: ticket.drawn_at,
             current_class: rank.class,
-            promotes_at: drawn + PROMOTION_INTERVAL,
-            payload: kept,
+            promotes_at: ticket.drawn_at + PROMOTION_INTERVAL,
+            payload,
         };
         self.positions.insert(ticket.number, &waiter);
         self.waiters.insert(ticket.number, waiter);
     }
 
-    /// One leaves without a grant: nobody's share changes, and nobody's turn.
+    /// Removes a request without a grant; no share and no turn changes.
     pub fn remove(&mut self, number: u64) {
         if let Some(waiter) = self.waiters.remove(&number) {
             self.positions
@@ -70,8 +70,8 @@ impl<W> WaitQueue<W> {
         }
     }
 
-    /// One goes: its class has had a grant, and its crawler a turn. It need not be the best; a better one may have come
-    /// while it asked.
+    /// Removes a request with a grant and charges it to its class and its crawler. It need not be
+    /// the next one: a better one may have arrived in the meantime.
     pub fn record_grant(&mut self, number: u64) {
         let Some(waiter) = self.waiters.remove(&number) else {
             return;
@@ -90,20 +90,23 @@ impl<W> WaitQueue<W> {
             .record_grant(&waiter.crawler, number);
     }
 
-    /// The number of the one that is to go next. Asking changes nothing; time does, in strict order alone, when somebody
-    /// rises.
+    /// Returns the number of the request that goes next. The result changes by itself only in
+    /// strict order, by promotions.
     pub fn next_waiter(&mut self, now: Instant) -> Option<u64> {
         self.adopt_oldest_order();
         self.promote_due(now);
-        let waits = |class: PriorityClass| self.positions.has_waiters(class);
-        let class = match self.positions.order {
-            WaitOrder::Weighted => self.shares.next_class(waits),
-            WaitOrder::Strict => PriorityClass::ALL.into_iter().find(|class| waits(*class)),
+        let positions = &self.positions;
+        let class = match positions.order {
+            WaitOrder::Weighted => self.shares.next_class(|class| positions.has_waiters(class)),
+            WaitOrder::Strict => PriorityClass::ALL
+                .into_iter()
+                .find(|class| positions.has_waiters(*class)),
         };
-        self.positions.classes.get(class?).first()
+        positions.classes.get(class?).first()
     }
 
-    /// How many are likely to go before this one: those of higher classes, and those before it in its own.
+    /// Returns how many requests are likely to go before this one: those of higher classes, and
+    /// those before it in its own.
     pub fn count_ahead(&self, number: u64) -> usize {
         let Some(waiter) = self.waiters.get(&number) else {
             return 0;
@@ -116,33 +119,33 @@ impl<W> WaitQueue<W> {
                 .count_before(&waiter.crawler, number)
     }
 
-    /// The same for one that would come now.
+    /// Returns how many requests are likely to go before a new one.
     pub fn count_ahead_of_new(&self, crawler: &Crawler, class: PriorityClass) -> usize {
         self.count_in_higher_classes(class)
             + self.positions.classes.get(class).count_before_new(crawler)
     }
 
-    /// How many wait.
+    /// The number of waiting requests.
     pub fn len(&self) -> usize {
         self.waiters.len()
     }
 
-    /// Whether nobody waits.
+    /// Returns `true` if no request waits.
     pub fn is_empty(&self) -> bool {
         self.waiters.is_empty()
     }
 
-    /// What the caller keeps of one.
+    /// The caller's value of a request.
     pub fn get(&self, number: u64) -> Option<&W> {
         self.waiters.get(&number).map(|waiter| &waiter.payload)
     }
 
-    /// The crawlers that wait, one entry for each request, by arrival.
+    /// The crawler of each waiting request, by arrival.
     pub fn crawlers(&self) -> impl Iterator<Item = &Crawler> {
         self.waiters.values().map(|waiter| &waiter.crawler)
     }
 
-    /// What the caller keeps of each, by arrival.
+    /// The caller's values, by arrival.
     pub fn payloads(&self) -> impl Iterator<Item = &W> {
         self.waiters.values().map(|waiter| &waiter.payload)
     }
@@ -156,7 +159,8 @@ impl<W> WaitQueue<W> {
             .sum()
     }
 
-    /// Takes the order of whoever has waited longest. The crawlers' turns begin anew with it.
+    /// Adopts the order of the request that has waited longest. A change resets the crawlers'
+    /// turns.
     fn adopt_oldest_order(&mut self) {
         let Some(first) = self.waiters.values().next() else {
             return;
@@ -169,13 +173,13 @@ impl<W> WaitQueue<W> {
             ..QueuePositions::default()
         };
         for (number, waiter) in &mut self.waiters {
-            (waiter.current_class, waiter.promotes_at) =
-                (waiter.rank.class, waiter.drawn_at + PROMOTION_INTERVAL);
+            waiter.current_class = waiter.rank.class;
+            waiter.promotes_at = waiter.drawn_at + PROMOTION_INTERVAL;
             self.positions.insert(*number, waiter);
         }
     }
 
-    /// Lets those rise whose time has come.
+    /// Promotes the requests whose time has come.
     fn promote_due(&mut self, now: Instant) {
         while let Some((at, number)) = self
             .positions

@@ -1,5 +1,5 @@
-//! One stop: what is stopped, why, since when and until when. Every text in it is checked, so that it may stand in an
-//! answer, on a terminal and in a file as it is.
+//! A single emergency stop. All its texts are validated, so that they can be written to responses,
+//! terminals and files without escaping.
 
 use std::fmt;
 use std::time::Duration;
@@ -8,21 +8,20 @@ use crate::model::rule_id::{RuleId, Slug};
 use crate::model::units;
 use crate::urls::target::{TargetError, canonical_host};
 
-/// The longest that a stop may last by itself; one without an end lasts until it is lifted.
+/// The maximum duration of a stop. A stop without an end lasts until it is lifted.
 pub const MAX_STOP_DURATION: Duration = Duration::from_secs(366 * 86_400);
 
-/// A stop as an operator has given it.
+/// A stop as the operator has set it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EmergencyStop {
-    /// Its number; never given twice.
+    /// The unique number; never reused.
     pub id: StopId,
-    /// What is stopped.
     pub target: StopTarget,
-    /// Why; crawlers are told.
+    /// The reason, which crawlers receive.
     pub reason: StopReason,
-    /// When it was given: wall time since 1970.
+    /// The start: wall time since the Unix epoch.
     pub since: Duration,
-    /// When it ends by itself: wall time since 1970.
+    /// The end, if it has one: wall time since the Unix epoch.
     pub until: Option<Duration>,
 }
 
@@ -31,7 +30,7 @@ pub struct EmergencyStop {
 pub struct StopId(pub u64);
 
 impl StopId {
-    /// Reads a number as [`fmt::Display`] writes it.
+    /// Parses a number as written by [`fmt::Display`].
     pub fn parse(text: &str) -> Option<Self> {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse().ok().filter(|_| digits).map(Self)
@@ -44,38 +43,46 @@ impl fmt::Display for StopId {
     }
 }
 
-/// What is stopped.
+/// The target of a stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopTarget {
-    /// This host, on every port, in canonical form.
+    /// A host on every port, in canonical form.
     Host(Box<str>),
-    /// This host and all below it.
+    /// A domain and its subdomains.
     Domain(Box<str>),
-    /// Every request of this crawler; `anonymous` is one, too.
+    /// All requests of a crawler; `anonymous` is allowed.
     Crawler(Slug),
-    /// Every request to which this rule applies.
+    /// All requests that a rule matches.
     Rule(RuleId),
 }
 
-/// Why a text names nothing that could be stopped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The error of [`StopTarget::parse`].
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StopTargetError {
-    /// There is no text.
+    /// The text is empty.
+    #[error("the target is empty; {TARGET_FORMS}")]
     Empty,
-    /// No host.
+    /// The host is invalid.
+    #[error("invalid host: {0}; {TARGET_FORMS}")]
     Host(TargetError),
-    /// No name of a crawler.
+    /// The name of the crawler is invalid.
+    #[error("invalid name of a crawler: use a-z, 0-9 and -, at most 64 characters; {TARGET_FORMS}")]
     Crawler,
-    /// No id of a rule.
+    /// The id of the rule is invalid.
+    #[error(
+        "invalid id of a rule: use letters, digits, _ . and -, at most 128 characters; {TARGET_FORMS}"
+    )]
     Rule,
 }
 
+const TARGET_FORMS: &str = "write HOST, *.HOST, crawler:NAME or rule:ID";
+
 impl StopTarget {
-    /// Reads `HOST`, `host:HOST`, `*.HOST`, `domain:HOST`, `crawler:NAME` or `rule:ID`. `*.HOST` is what `domain:HOST`
-    /// is: the host itself is stopped, too.
+    /// Parses `HOST`, `host:HOST`, `*.HOST`, `domain:HOST`, `crawler:NAME` or `rule:ID`. `*.HOST`
+    /// is a synonym of `domain:HOST`: it includes the host itself.
     ///
     /// # Errors
-    /// If it is none of these.
+    /// Returns an error if the text has none of these forms.
     pub fn parse(text: &str) -> Result<Self, StopTargetError> {
         let text = text.trim();
         if text.is_empty() {
@@ -118,77 +125,45 @@ impl fmt::Display for StopTarget {
     }
 }
 
-impl fmt::Display for StopTargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Empty => f.write_str("nothing is named")?,
-            Self::Host(error) => write!(f, "no host: {error}")?,
-            Self::Crawler => {
-                f.write_str("no name of a crawler: a-z, 0-9 and -, 64 characters at most")?
-            }
-            Self::Rule => {
-                f.write_str("no id of a rule: letters, digits, _ . and -, 128 characters at most")?
-            }
-        }
-        f.write_str("; name HOST, *.HOST, crawler:NAME or rule:ID")
-    }
-}
-
-impl std::error::Error for StopTargetError {}
-
-/// Why something is stopped, in the operator's words: one line of characters that are seen, 1 to 200 of them.
+/// The operator's reason for a stop: one line of 1 to 200 visible characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StopReason(Box<str>);
 
-/// The words are none, too many, or hold what is no character to be seen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// The error of [`StopReason::new`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a reason is one line of 1 to {max} characters without control characters", max = StopReason::MAX_CHARS)]
 pub struct StopReasonError;
 
 impl StopReason {
-    /// The most characters.
+    /// The maximum number of characters.
     pub const MAX_CHARS: usize = 200;
 
-    /// Takes these words; white space around them is cut.
+    /// Validates a reason. White space around it is removed.
     ///
     /// # Errors
-    /// [`StopReasonError`].
+    /// Returns an error if the text is empty, too long or contains an invisible character.
     pub fn new(text: &str) -> Result<Self, StopReasonError> {
         let text = text.trim();
-        let fits = (1..=Self::MAX_CHARS).contains(&text.chars().count())
+        let valid = (1..=Self::MAX_CHARS).contains(&text.chars().count())
             && !text.chars().any(is_invisible);
-        if fits {
-            Ok(Self(text.into()))
-        } else {
-            Err(StopReasonError)
-        }
+        valid.then(|| Self(text.into())).ok_or(StopReasonError)
     }
 
-    /// The words.
+    /// The text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 }
 
-impl fmt::Display for StopReasonError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "a reason is one line of 1 to {} characters, none of them a control",
-            StopReason::MAX_CHARS
-        )
-    }
-}
-
-impl std::error::Error for StopReasonError {}
-
-/// Controls, other ends of lines, and what changes the direction or hides (Unicode, "Bidirectional Algorithm", 2).
+/// Returns `true` for controls, line ends, and characters that change the direction of text or are
+/// invisible (Unicode, "Bidirectional Algorithm", 2).
 fn is_invisible(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}')
         || matches!(c, '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
-/// Reads for how long a stop is to last: `90s`, `1h`, at most [`LONGEST`].
+/// Parses the duration of a stop, such as `90s` or `1h`: at most [`MAX_STOP_DURATION`].
 pub fn parse_stop_duration(text: &str) -> Option<Duration> {
     units::parse_duration(text.trim()).filter(|time| !time.is_zero() && *time <= MAX_STOP_DURATION)
 }

@@ -1,4 +1,4 @@
-//! The facts of one request as `crawlgate decide` and cases give them: an object of known keys.
+//! The facts of one request in `crawlgate decide` and in cases: a JSON object with known keys.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -32,16 +32,16 @@ pub struct CaseFacts {
     document: Option<CaseDocument>,
 }
 
-/// What is asked for.
+/// The target of a request.
 #[derive(Clone, Debug)]
 pub enum CaseTarget {
-    /// One URL.
+    /// A URL.
     Url(UrlTarget),
-    /// A tunnel to the host and port of this URL.
+    /// A tunnel to the host and port of a URL.
     Tunnel(HostTarget, UrlTarget),
 }
 
-/// What is known of the response head.
+/// The known part of the response head.
 #[derive(Clone, Debug, Default)]
 struct CaseResponse {
     status: Option<u16>,
@@ -50,7 +50,7 @@ struct CaseResponse {
     headers: CaseHeaders,
 }
 
-/// What is known of the document.
+/// The known part of the document.
 #[derive(Clone, Debug, Default)]
 struct CaseDocument {
     title: Box<str>,
@@ -59,7 +59,7 @@ struct CaseDocument {
     canonical: Option<Box<str>>,
 }
 
-/// Header fields, their names in lower case, in the order in which they were given.
+/// Header fields in the given order, with names in lower case.
 #[derive(Clone, Debug, Default)]
 struct CaseHeaders(Vec<(String, String)>);
 
@@ -82,7 +82,7 @@ impl HeaderView for CaseHeaders {
     }
 }
 
-/// The keys of the facts, in the order of the documentation.
+/// The keys of the object, in the order of the documentation.
 pub const FACT_KEYS: [&str; 19] = [
     "url",
     "crawler",
@@ -106,7 +106,8 @@ pub const FACT_KEYS: [&str; 19] = [
 ];
 
 impl CaseFacts {
-    /// A GET for a URL by an anonymous crawler, of which nothing else is known. The error is the mistake in the URL.
+    /// Creates the facts of a GET for a URL by an anonymous crawler. The error describes an invalid
+    /// URL.
     pub fn for_url(url: &str) -> Result<Self, String> {
         let target = UrlTarget::parse(url).map_err(|mistake| mistake.to_string())?;
         Ok(Self {
@@ -125,7 +126,7 @@ impl CaseFacts {
         })
     }
 
-    /// Reads an object of facts (operations.md, "Commands"); `null` is the same as no key. The error names the key.
+    /// Reads a JSON object of facts; `null` is the same as a missing key. The error names the key.
     pub fn from_json(facts: &Map<String, Json>) -> Result<Self, String> {
         let Some(url) = facts.get("url") else {
             return Err("the key `url` is missing".into());
@@ -140,7 +141,7 @@ impl CaseFacts {
         Ok(read)
     }
 
-    /// Sets one fact other than `url`. The error says what is wrong with the key or its value.
+    /// Sets a fact other than `url`. The error names the key.
     pub fn set(&mut self, key: &str, value: &Json) -> Result<(), String> {
         match key {
             "crawler" => self.crawler = parse_text(key, value)?.into(),
@@ -163,7 +164,7 @@ impl CaseFacts {
                 self.document
                     .get_or_insert_default()
                     .set(key, parse_text(key, value)?);
-                // A document came in an answer.
+                // A document implies a response.
                 self.response.get_or_insert_default();
             }
             "status" | "content_type" | "size" | "headers" => {
@@ -174,7 +175,7 @@ impl CaseFacts {
         Ok(())
     }
 
-    /// The same in this year, unless another is given.
+    /// Sets the year unless it is given.
     #[must_use]
     pub fn with_default_year(self, year: u16) -> Self {
         Self {
@@ -190,41 +191,45 @@ impl CaseFacts {
         }
     }
 
-    /// What is asked for.
     pub fn target(&self) -> &CaseTarget {
         &self.target
     }
 
-    /// Whether the facts reach the response stage.
+    /// Returns `true` if the facts include a response.
     pub fn has_response(&self) -> bool {
         self.response.is_some()
     }
 
-    /// Whether the status is all that they say of the response.
+    /// Returns `true` if the status is the only fact of the response.
     pub fn has_only_status(&self) -> bool {
-        let only =
-            |r: &CaseResponse| r.status.is_some() && r.headers.0.is_empty() && r.size.is_none();
-        self.document.is_none() && self.usage.is_empty() && self.response.as_ref().is_some_and(only)
+        self.document.is_none()
+            && self.usage.is_empty()
+            && self.response.as_ref().is_some_and(|response| {
+                response.status.is_some()
+                    && response.headers.0.is_empty()
+                    && response.size.is_none()
+            })
     }
 
-    /// The origin's status: 200 where other facts of the response are given, none where there are none.
+    /// The origin's status: 200 if only other facts of the response are given; `None` without a
+    /// response.
     pub fn origin_status(&self) -> Option<u16> {
         self.response.as_ref().map(CaseResponse::status)
     }
 
-    /// Calls a function with the facts as a policy takes them.
-    pub fn with_facts<T>(&self, ask: impl FnOnce(&Facts<'_>) -> T) -> T {
-        ask(&self.facts())
+    /// Calls a function with the facts in the form that a policy evaluates.
+    pub fn with_facts<T>(&self, evaluate: impl FnOnce(&Facts<'_>) -> T) -> T {
+        evaluate(&self.facts())
     }
 
-    /// The facts as a policy takes them.
+    /// The facts in the form that a policy evaluates.
     pub fn facts(&self) -> Facts<'_> {
-        let subject = match &self.target {
+        let target = match &self.target {
             CaseTarget::Url(url) => EvaluationTarget::Url(url),
             CaseTarget::Tunnel(host, _) => EvaluationTarget::Tunnel(host),
         };
         Facts {
-            target: subject,
+            target,
             crawler: &self.crawler,
             method: &self.method,
             referer: &self.referer,
@@ -254,7 +259,7 @@ impl CaseFacts {
         }
     }
 
-    /// `{train-ai: deny}`: what robots.txt and the response's headers say together.
+    /// Reads `{train-ai: deny}`: the combined preferences of robots.txt and the response's headers.
     fn set_usage(&mut self, value: &Json) -> Result<(), String> {
         let Some(preferences) = value.as_object() else {
             return Err("`usage` must be an object".into());
@@ -268,7 +273,7 @@ impl CaseFacts {
                 preference,
             ));
         }
-        // Preferences are known with the answer.
+        // Preferences imply a response.
         self.response.get_or_insert_default();
         Ok(())
     }
@@ -312,7 +317,8 @@ impl CaseResponse {
         self.headers.0.push(("content-type".into(), value.into()));
     }
 
-    /// `{name: value}`, or `{name: [value, value]}`. Facts that headers hold as well are taken from there.
+    /// Reads `{name: value}` or `{name: [value, value]}`. Content type and size are taken from the
+    /// headers unless given.
     fn set_headers(&mut self, value: &Json) -> Result<(), String> {
         let Some(fields) = value.as_object() else {
             return Err("`headers` must be an object".into());
@@ -361,7 +367,10 @@ impl CaseResponse {
 fn unknown_key_message(key: &str) -> String {
     match nearest(key, FACT_KEYS) {
         Some(near) => format!("unknown key `{key}`; did you mean `{near}`?"),
-        None => format!("unknown key `{key}`; known are {}", FACT_KEYS.join(", ")),
+        None => format!(
+            "unknown key `{key}`; allowed keys: {}",
+            FACT_KEYS.join(", ")
+        ),
     }
 }
 

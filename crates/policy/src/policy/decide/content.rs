@@ -1,5 +1,5 @@
-//! What rejects at the response and at the document, in the order of policy.md section 4: rules, and the options that
-//! look at the answer itself.
+//! Rejections at the response and document stages, in order: rules, and the options that check the
+//! response.
 
 use super::Cause;
 use crate::model::reason::Reason;
@@ -14,12 +14,12 @@ use crate::urls::target::UrlTarget;
 
 type Rejection = Option<(Reason, Cause)>;
 
-/// What options with the word `tag` have found in an answer that passes.
+/// The findings of options with the value `tag` in a response that is not rejected.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ContentTags {
-    /// It asks not to be indexed.
+    /// The response asks not to be indexed.
     pub noindex: bool,
-    /// It names this URL as its canonical one, which it is not.
+    /// The other URL that the response names as its canonical one.
     pub canonical: Option<UrlTarget>,
 }
 
@@ -49,7 +49,8 @@ impl Policy {
             .or_else(|| self.rejection_by_rules(trail))
     }
 
-    /// What options with the word `tag` find in an answer, as far as it is known; `None` if that is nothing.
+    /// Returns the findings of options with the value `tag`, as far as the response is known;
+    /// `None` if there are none.
     pub fn content_tags(&self, trail: &Trail, facts: &Facts<'_>) -> Option<ContentTags> {
         let Fact::Known(response) = facts.response else {
             return None;
@@ -57,14 +58,17 @@ impl Policy {
         if !self.document_needs.checks || !response.is_success_with_content() {
             return None;
         }
-        let tags = |slot: OptionSlot| trail.word(self, slot) == Some(schema::TAG_WORD);
-        let canonical = if tags(schema::NONCANONICAL) {
+        let canonical = if self.is_tagged(trail, schema::NONCANONICAL) {
             other_canonical(facts, &response)
         } else {
             None
         };
-        let noindex = tags(schema::NOINDEX) && forbids_indexing(facts, &response);
+        let noindex = self.is_tagged(trail, schema::NOINDEX) && forbids_indexing(facts, &response);
         (noindex || canonical.is_some()).then_some(ContentTags { noindex, canonical })
+    }
+
+    fn is_tagged(&self, trail: &Trail, slot: OptionSlot) -> bool {
+        trail.word(self, slot) == Some(schema::TAG_WORD)
     }
 
     fn rejection_by_size(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
@@ -74,25 +78,18 @@ impl Policy {
         larger.then(|| (Reason::BodyTooLarge, self.cause_of(trail, schema::MAX_BODY)))
     }
 
-    /// `html_only` rejects as the rule that last assigned it; as the default if none did.
+    /// Applies `html_only`. The cause is the rule that set it, else the default.
     fn rejection_by_html_only(&self, trail: &Trail, response: &ResponseFacts<'_>) -> Rejection {
         let rejects = trail.is_on(self, schema::HTML_ONLY)
             && response.is_success_with_content()
             && !response.is_html();
-        rejects.then(|| {
-            let cause = self.cause_of(trail, schema::HTML_ONLY);
-            (
-                if cause == Cause::Default {
-                    Reason::Default
-                } else {
-                    Reason::Rule
-                },
-                cause,
-            )
+        rejects.then(|| match self.cause_of(trail, schema::HTML_ONLY) {
+            Cause::Default => (Reason::Default, Cause::Default),
+            cause @ Cause::Rule(_) => (Reason::Rule, cause),
         })
     }
 
-    /// The answer names another URL as its canonical one.
+    /// Applies `noncanonical`: the response names another canonical URL.
     fn rejection_by_canonical(
         &self,
         trail: &Trail,
@@ -109,20 +106,20 @@ impl Policy {
         })
     }
 
-    /// The answer asks not to be indexed, in a header or in the document.
+    /// Applies `noindex`: a header or the document asks not to be indexed.
     fn rejection_by_noindex(
         &self,
         trail: &Trail,
         facts: &Facts<'_>,
         response: &ResponseFacts<'_>,
     ) -> Rejection {
-        let asked = self.rejects_by_option(trail, schema::NOINDEX, response)
+        let forbidden = self.rejects_by_option(trail, schema::NOINDEX, response)
             && forbids_indexing(facts, response);
-        asked.then(|| (Reason::Noindex, self.cause_of(trail, schema::NOINDEX)))
+        forbidden.then(|| (Reason::Noindex, self.cause_of(trail, schema::NOINDEX)))
     }
 
-    /// The site denies a use that the option `robots.usage` declares: in a header, or in its robots.txt, of which the gate
-    /// asks earlier.
+    /// Applies `robots.usage`: the site denies a declared use in a header or in its robots.txt. The
+    /// robots stage has checked robots.txt before.
     fn rejection_by_usage(
         &self,
         trail: &Trail,
@@ -133,15 +130,12 @@ impl Policy {
         if !option.obeys() || !response.is_success_with_content() {
             return None;
         }
-        let denied =
-            |name: &str| field::usage_preference(response, facts, name) == UsagePreference::Deny;
-        option
-            .uses()
-            .any(denied)
+        let mut uses = option.uses();
+        uses.any(|name| field::usage_preference(response, facts, name) == UsagePreference::Deny)
             .then(|| (Reason::Usage, self.cause_of(trail, schema::ROBOTS_USAGE)))
     }
 
-    /// Whether an option that checks answers rejects, and looks at this one.
+    /// Returns `true` if an option has the value `reject` and applies to this response.
     fn rejects_by_option(
         &self,
         trail: &Trail,
@@ -152,25 +146,24 @@ impl Policy {
     }
 }
 
-/// The URL that the answer names as its canonical one, in a header or else in the document, if that is another.
+/// Returns the canonical URL in the `Link` header, else in the document, if it is not the requested
+/// one.
 fn other_canonical(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> Option<UrlTarget> {
     let EvaluationTarget::Url(target) = facts.target else {
         return None;
     };
     let header = response.headers.header("link");
     let link = header.as_deref().and_then(signals::canonical_link);
-    let of_document = || {
-        if let Fact::Known(document) = facts.document {
-            document.canonical
-        } else {
-            None
-        }
+    let in_document = if let Fact::Known(document) = facts.document {
+        document.canonical
+    } else {
+        None
     };
-    let canonical = target.join(link.or_else(of_document)?).ok()?;
+    let canonical = target.join(link.or(in_document)?).ok()?;
     (canonical != *target).then_some(canonical)
 }
 
-/// Whether the answer asks the crawler not to index it, in a header or in the document.
+/// Returns `true` if a header or the document asks not to be indexed.
 fn forbids_indexing(facts: &Facts<'_>, response: &ResponseFacts<'_>) -> bool {
     let in_document = if let Fact::Known(document) = facts.document {
         document.meta_robots

@@ -1,44 +1,46 @@
-//! Which documents are read: only those of which a rule or an option still waits to hear something.
+//! Selection of the documents that must be read: those that a rule or an option may still depend
+//! on.
 
 use crate::policy::Policy;
 use crate::policy::condition::Truth;
 use crate::policy::fact::{Fact, Facts, ResponseFacts};
 use crate::policy::options::checks::{self, CheckAction};
-use crate::policy::options::{OptionSlot, schema};
+use crate::policy::options::schema;
 use crate::policy::rule::{EnforcementMode, PolicyStage, Rule, RuleBody, RuleIndex};
 use crate::policy::space::RuleRange;
 use crate::policy::trail::{RuleState, Trail};
 
-/// What a policy asks of documents, known when it is loaded.
+/// The parts of documents that a policy needs, known when it is loaded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DocumentNeeds {
-    /// A rule could do something at the document stage, live or in shadow.
+    /// `true` if a rule may take effect at the document stage, including shadow rules.
     pub rules: bool,
-    /// `noindex` or `noncanonical` is set to more than `pass` somewhere.
+    /// `true` if `noindex` or `noncanonical` is set to a value other than `pass` anywhere.
     pub checks: bool,
-    /// A rule names `body_prefix`: the text is read, and not only the head.
+    /// `true` if a rule names `body_prefix`, so that the text is read in addition to the head.
     pub body_prefix: bool,
 }
 
 impl Policy {
-    /// What it asks of documents, of whatever answer.
+    /// The parts of documents that the policy needs.
     pub fn document_needs(&self) -> DocumentNeeds {
         self.document_needs
     }
 
-    /// Whether the document of an answer that passed the response stage has to be read: it is of a kind that is, and
-    /// something still waits for it.
+    /// Returns `true` if the document of a response that passed the response stage has to be read:
+    /// its type can be inspected, and a rule or an option depends on it.
     pub fn needs_document(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
         let Fact::Known(response) = facts.response else {
             return false;
         };
-        let asks = self.document_needs.rules || self.document_needs.checks;
-        asks && is_inspectable(facts.method, &response)
+        let has_use = self.document_needs.rules || self.document_needs.checks;
+        has_use
+            && is_inspectable(facts.method, &response)
             && (self.has_document_check(trail) || self.any_rule_needs_document(trail, facts))
     }
 
-    /// The document stage runs for a GET answered with 2xx and content, in HTML or text; an answer that does not tell its
-    /// type may be either.
+    /// Returns `true` for a GET with a 2xx and content in HTML or text. A response without a type
+    /// may be either.
     pub(super) fn runs_document_stage(&self, facts: &Facts<'_>) -> bool {
         let (Fact::Known(response), Fact::Known(_)) = (facts.response, facts.document) else {
             return false;
@@ -47,20 +49,21 @@ impl Policy {
     }
 
     fn has_document_check(&self, trail: &Trail) -> bool {
-        let checks = |slot: OptionSlot| checks::read_action(self, trail, slot) != CheckAction::Pass;
-        self.document_needs.checks && (checks(schema::NOINDEX) || checks(schema::NONCANONICAL))
+        self.document_needs.checks
+            && [schema::NOINDEX, schema::NONCANONICAL]
+                .into_iter()
+                .any(|slot| checks::read_action(self, trail, slot) != CheckAction::Pass)
     }
 
     fn any_rule_needs_document(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
         if !self.document_needs.rules {
             return false;
         }
-        let of_space = trail
+        let space_rules = trail
             .space()
             .and_then(|space| self.spaces.get(space))
             .map(|space| space.rules);
-        let stretches = [Some(self.spaces.document_rules), of_space];
-        stretches
+        [Some(self.spaces.document_rules), space_rules]
             .into_iter()
             .flatten()
             .any(|range| self.range_needs_document(range, trail, facts))
@@ -98,7 +101,7 @@ impl Policy {
             return DocumentInterest::No;
         }
         match (trail.state(at), rule.mode) {
-            // What stands in shadow has no state here; what contradicts its condition already will do so later.
+            // Shadow rules have no state in this trail. A condition that is false now stays false.
             (_, EnforcementMode::Shadow) | (RuleState::Pending, EnforcementMode::Enforce) => {
                 match self.evaluate_rule(rule, facts) {
                     Truth::No => DocumentInterest::No,
@@ -118,27 +121,26 @@ impl Policy {
         }
     }
 
-    /// Whether it, or a rule in shadow that it contains, could do something at the document stage.
+    /// Returns `true` if the rule, or a shadow rule in it, may take effect at the document stage.
     fn acts_on_document(&self, at: RuleIndex, rule: &Rule) -> bool {
-        let acts = |rule: &Rule| rule.active_stages.contains(PolicyStage::Document);
-        let in_it = |root: &RuleIndex| at < *root && *root < rule.end;
-        let of_shadow = || {
-            self.shadow_rules
-                .iter()
-                .filter(|root| in_it(root))
-                .filter_map(|root| self.rule(*root))
-        };
-        rule.mode != EnforcementMode::Disabled && (acts(rule) || of_shadow().any(acts))
+        rule.mode != EnforcementMode::Disabled
+            && (rule.active_stages.contains(PolicyStage::Document)
+                || self
+                    .shadow_rules
+                    .iter()
+                    .filter(|root| at < **root && **root < rule.end)
+                    .filter_map(|root| self.rule(*root))
+                    .any(|rule| rule.active_stages.contains(PolicyStage::Document)))
     }
 }
 
-/// Whether the document stage still has something to hear from a rule.
+/// The need of a rule for the document.
 enum DocumentInterest {
-    /// It does.
+    /// The rule needs it.
     Yes,
-    /// Neither from it nor from one in it.
+    /// Neither the rule nor its children need it.
     No,
-    /// Perhaps from one in it.
+    /// The rule does not need it, but its children may.
     InChildren,
 }
 

@@ -1,6 +1,7 @@
-//! What becomes of a refused URL that the ledger has: OmniFind's 760 and 761 (policy.md section 6).
+//! Codes of refused URLs that are in the ledger: OmniFind's 760 and 761.
 //!
-//! It changes no verdict: it says whether the URL leaves the index, or stays since another crawler may have it.
+//! A code does not change the verdict. It says whether the URL leaves the index, or stays because
+//! another crawler may have it.
 
 use super::walk::{RuleSelection, Walk};
 use super::{Cause, Decision, Verdict};
@@ -14,12 +15,12 @@ use crate::policy::rule::{PolicyStage, RuleBody, RuleClass, RuleIndex};
 use crate::policy::space::{GlobalSpace, RuleRange, SpaceIndex};
 use crate::policy::trail::Trail;
 
-/// The code of a refused URL of the ledger.
+/// The code of a refused URL that is in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExclusionCode {
-    /// 760: excluded, and to be removed from the index.
+    /// 760: excluded; to be removed from the index.
     Remove,
-    /// 761: excluded here, and kept: it is in another crawler's space.
+    /// 761: excluded here, but in another crawler's space; kept in the index.
     Keep,
 }
 
@@ -32,7 +33,7 @@ impl ExclusionCode {
         }
     }
 
-    /// What it means to the crawler.
+    /// The intent of the refusal.
     pub fn intent(self) -> Intent {
         match self {
             Self::Remove => Intent::Gone,
@@ -41,20 +42,20 @@ impl ExclusionCode {
     }
 }
 
-/// The code, and what in the global space chose it.
+/// A code and its cause in the global space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exclusion {
-    /// The code.
     pub code: ExclusionCode,
-    /// The rule of the global space that applied, if that was asked and one did.
+    /// The rule of the global space that applied, if there was one.
     pub global_rule: Option<RuleIndex>,
 }
 
 impl Policy {
-    /// The code of a decision that refuses a URL of the ledger; none where nothing is refused by rule or default, the
-    /// ledger does not have the URL, or the policy has no spaces.
+    /// Returns the code for a decision that refuses a URL in the ledger; `None` if nothing is
+    /// refused by a rule or by default, the URL is not in the ledger, or the policy has no spaces.
     ///
-    /// The facts are all that are known, the address included: it counts although an earlier stage refused.
+    /// The facts are all known ones, including the address: it counts even if an earlier stage
+    /// refused.
     pub fn exclusion(
         &self,
         trail: &Trail,
@@ -65,16 +66,18 @@ impl Policy {
             .map(|(exclusion, _)| exclusion)
     }
 
-    /// The same; what the rules of the global space did is noted with what the others did.
+    /// Like [`Self::exclusion`], and records the states of the global space's rules in the trail.
     pub(super) fn record_exclusion(
         &self,
         trail: &mut Trail,
         decision: &Decision,
         facts: &Facts<'_>,
     ) -> Option<Exclusion> {
-        let (exclusion, asked) = self.find_exclusion(trail, decision, facts)?;
-        if let (Some(asked), GlobalSpace::Rules(range)) = (asked, self.spaces.global()) {
-            trail.copy_states(&asked, range);
+        let (exclusion, global_trail) = self.find_exclusion(trail, decision, facts)?;
+        if let (Some(global_trail), GlobalSpace::Rules(range)) =
+            (global_trail, self.spaces.global())
+        {
+            trail.copy_states(&global_trail, range);
         }
         Some(exclusion)
     }
@@ -118,8 +121,9 @@ impl Policy {
         })
     }
 
-    /// Which kind of rule refuses: of filters that hit any other than a domain rule counts, and without one of them what
-    /// set the disposition. The default counts as a domain rule.
+    /// Returns the class of the refusing rule: if filters matched, `Other` if one of them is not a
+    /// domain rule; else the class of the rule that set the disposition. The default counts as a
+    /// domain rule.
     fn refusing_class(&self, trail: &Trail, decision: &Decision) -> RuleClass {
         if trail.first_filter.is_some() {
             return self.strictest_class(self.matched_filters(trail));
@@ -128,24 +132,24 @@ impl Policy {
         match (by_disposition, decision.cause) {
             (true, Cause::Default) => RuleClass::Domain,
             (true, Cause::Rule(rule)) => self.strictest_class([rule]),
-            // `html_only` refuses by what the answer is.
+            // `html_only` refuses by the type of the response.
             (false, Cause::Rule(_) | Cause::Default) => RuleClass::Other,
         }
     }
 
     fn matched_filters(&self, trail: &Trail) -> impl Iterator<Item = RuleIndex> {
-        let is_filter = |rule: &RuleIndex| {
-            let rule = self.rules.get(rule.0 as usize);
-            matches!(rule.map(|rule| &rule.body), Some(RuleBody::Filter(_)))
-        };
-        trail.matched_rules().iter().copied().filter(is_filter)
+        trail.matched_rules().iter().copied().filter(|rule| {
+            match self.rule(*rule).map(|rule| &rule.body) {
+                Some(RuleBody::Filter(_)) => true,
+                Some(RuleBody::Group(_)) | None => false,
+            }
+        })
     }
 
     fn strictest_class(&self, rules: impl IntoIterator<Item = RuleIndex>) -> RuleClass {
-        let class = |rule: RuleIndex| self.rules.get(rule.0 as usize).map(|rule| rule.class);
         let all_domain = rules
             .into_iter()
-            .all(|rule| class(rule) == Some(RuleClass::Domain));
+            .all(|rule| self.rule(rule).map(|rule| rule.class) == Some(RuleClass::Domain));
         if all_domain {
             RuleClass::Domain
         } else {
@@ -153,8 +157,8 @@ impl Policy {
         }
     }
 
-    /// Whether address rules refuse as well what domain rules alone have refused: they are tested before the code is
-    /// chosen, although the request got no further.
+    /// Returns `true` if an address rule refuses, too, what only domain rules have refused so far.
+    /// Address rules are tested before the code is chosen, although the request did not reach them.
     fn is_refused_by_address(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
         if facts.address == Fact::Unknown || !self.active_stages.contains(PolicyStage::Destination)
         {
@@ -165,21 +169,27 @@ impl Policy {
             document: Fact::Unknown,
             ..*facts
         };
-        let mut tested = trail.clone();
-        Walk::new(self, &connected, PolicyStage::Destination, &mut tested).run();
-        if self.strictest_class(self.matched_filters(&tested)) == RuleClass::Other {
+        let mut at_destination = trail.clone();
+        Walk::new(
+            self,
+            &connected,
+            PolicyStage::Destination,
+            &mut at_destination,
+        )
+        .run();
+        if self.strictest_class(self.matched_filters(&at_destination)) == RuleClass::Other {
             return true;
         }
-        let cause = self.cause_of(&tested, schema::DISPOSITION);
-        let disposed = cause != self.cause_of(trail, schema::DISPOSITION)
-            && tested.disposition(self).rejects();
+        let cause = self.cause_of(&at_destination, schema::DISPOSITION);
+        let rejects = cause != self.cause_of(trail, schema::DISPOSITION)
+            && at_destination.disposition(self).rejects();
         let Cause::Rule(rule) = cause else {
             return false;
         };
-        disposed && self.strictest_class([rule]) == RuleClass::Other
+        rejects && self.strictest_class([rule]) == RuleClass::Other
     }
 
-    /// Of the global space the first rule that applies decides, and no rule means no.
+    /// In the global space the first matching rule decides; without a match the URL is removed.
     fn decide_by_global_space(
         &self,
         range: RuleRange,
@@ -187,12 +197,10 @@ impl Policy {
     ) -> (Exclusion, Option<Trail>) {
         let mut trail = Trail::new(self, facts.crawler);
         Walk::new(self, facts, PolicyStage::Request, &mut trail).run_first_match(range);
-        let global = trail.matched_rules().first().copied();
         let set_by = self.cause_of(&trail, schema::DISPOSITION);
         let allows =
             matches!(set_by, Cause::Rule(_)) && trail.disposition(self) == Disposition::Allow;
-        let keeps = allows && trail.first_filter.is_none();
-        let code = if keeps {
+        let code = if allows && trail.first_filter.is_none() {
             ExclusionCode::Keep
         } else {
             ExclusionCode::Remove
@@ -200,13 +208,13 @@ impl Policy {
         (
             Exclusion {
                 code,
-                global_rule: global,
+                global_rule: trail.matched_rules().first().copied(),
             },
             Some(trail),
         )
     }
 
-    /// Whether the document's domain rules and those of some other space allow the URL.
+    /// Returns `true` if the document's domain rules and those of another space allow the URL.
     fn is_allowed_by_another_space(&self, trail: &Trail, facts: &Facts<'_>) -> bool {
         let count = u16::try_from(self.spaces.all().len()).unwrap_or(u16::MAX);
         let mut others = (0..count)

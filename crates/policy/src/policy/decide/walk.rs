@@ -1,4 +1,4 @@
-//! One walk over the rules at one stage (policy.md section 2, steps 2 to 4, and section 4).
+//! One walk over the rules at one stage.
 
 use crate::policy::Policy;
 use crate::policy::condition::{Condition, Truth};
@@ -12,47 +12,46 @@ use crate::policy::rule::{
 use crate::policy::space::RuleRange;
 use crate::policy::trail::{RuleState, Trail, disposition_bit};
 
-/// How the rules met from here on count.
+/// The effect of the rules that follow in a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Liveness {
-    /// They do.
+    /// They apply.
     Live,
-    /// Perhaps: a rule before or around them is undecided.
+    /// They may apply: a rule before or around them is undecided.
     Uncertain,
-    /// They do not: a `stop` or the first of a `match: first` list ended their list.
+    /// They do not apply: a `stop`, or the first match of a `match: first` list, ended their list.
     Skipped,
 }
 
-/// Whether a `stop` ended the list.
+/// The flow after a rule: a `stop` ends the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flow {
     Continue,
     Stopped,
 }
 
-/// Which rules take part.
+/// The rules that take part in a walk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RuleSelection {
-    /// All of them.
     All,
-    /// Domain rules alone.
+    /// Domain rules only.
     Domain,
 }
 
-/// The walk's state beside the request's [`Trail`].
+/// The state of a walk, besides the request's [`Trail`].
 pub(super) struct Walk<'a> {
     policy: &'a Policy,
     facts: &'a Facts<'a>,
     stage: PolicyStage,
     trail: &'a mut Trail,
-    /// A `stop` that may or may not apply was met.
+    /// Set if a `stop` was met that may or may not apply.
     possibly_stopped: bool,
     selection: RuleSelection,
-    /// A rule in shadow that is live in this walk.
+    /// A shadow rule that this walk enforces.
     shadow: Option<ShadowRule<'a>>,
 }
 
-/// A rule in shadow, with all that it contains.
+/// A shadow rule with its children.
 #[derive(Clone, Copy)]
 struct ShadowRule<'a> {
     root: RuleIndex,
@@ -87,7 +86,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The same walk with one rule in shadow, and all that it contains, live besides.
+    /// Enforces one shadow rule and its children in this walk.
     pub(super) fn with_shadow_rule(self, root: RuleIndex) -> Self {
         let rule = self.policy.rules.get(root.0 as usize);
         Self {
@@ -96,15 +95,13 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// The same with these rules alone; the others count as absent.
-    pub(super) fn with_selection(self, part: RuleSelection) -> Self {
-        Self {
-            selection: part,
-            ..self
-        }
+    /// Restricts the walk to some rules; the others count as absent.
+    pub(super) fn with_selection(self, selection: RuleSelection) -> Self {
+        Self { selection, ..self }
     }
 
-    /// The document's rules, then those of the crawler's space. A stop among the former never skips the latter.
+    /// Walks the document's rules, then those of the crawler's space. A stop among the former never
+    /// skips the latter.
     pub(super) fn run(mut self) {
         let spaces = &self.policy.spaces;
         self.walk_range(spaces.document_rules);
@@ -118,32 +115,33 @@ impl<'a> Walk<'a> {
         self.walk_list(RuleIndex(from), RuleIndex(to), Liveness::Live);
     }
 
-    /// Of some rules the first that applies.
+    /// Walks a range of rules in which only the first match applies.
     pub(super) fn run_first_match(mut self, RuleRange { from, to }: RuleRange) {
         self.walk_first_match(RuleIndex(from), RuleIndex(to), Liveness::Live);
     }
 
-    /// The rules from one place to another, those that they contain left to themselves.
-    fn walk_list(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Liveness) -> Flow {
+    /// Walks the rules in a range; the children of a rule are walked with it.
+    fn walk_list(&mut self, from: RuleIndex, to: RuleIndex, mut liveness: Liveness) -> Flow {
         let mut flow = Flow::Continue;
         for (at, rule) in siblings(self.policy, from, to) {
             if !self.takes_part(at, rule) || !self.may_act(at, rule) {
                 continue;
             }
-            if self.walk_rule(at, rule, pass) == Flow::Stopped {
-                (pass, flow) = (Liveness::Skipped, Flow::Stopped);
+            if self.walk_rule(at, rule, liveness) == Flow::Stopped {
+                liveness = Liveness::Skipped;
+                flow = Flow::Stopped;
             } else if self.possibly_stopped {
-                pass = pass.max(Liveness::Uncertain);
+                liveness = liveness.max(Liveness::Uncertain);
             }
         }
         flow
     }
 
-    fn walk_rule(&mut self, at: RuleIndex, rule: &'a Rule, pass: Liveness) -> Flow {
+    fn walk_rule(&mut self, at: RuleIndex, rule: &'a Rule, liveness: Liveness) -> Flow {
         match &rule.body {
-            RuleBody::Group(group) => self.walk_group(at, rule, group, pass),
+            RuleBody::Group(group) => self.walk_group(at, rule, group, liveness),
             RuleBody::Filter(filter) => {
-                self.apply_filter(at, rule, filter, pass);
+                self.apply_filter(at, rule, filter, liveness);
                 Flow::Continue
             }
         }
@@ -154,42 +152,40 @@ impl<'a> Walk<'a> {
         at: RuleIndex,
         rule: &'a Rule,
         group: &'a GroupRule,
-        pass: Liveness,
+        liveness: Liveness,
     ) -> Flow {
         let (_, stage) = self.effective_stages(rule);
         match (self.trail.state(at), stage.cmp(&self.stage)) {
             (RuleState::Pending, std::cmp::Ordering::Equal) => {
-                self.apply_group(at, rule, group, pass)
+                self.apply_group(at, rule, group, liveness)
             }
             (RuleState::Pending, std::cmp::Ordering::Greater) => {
-                self.look_ahead(at, rule, group, pass)
+                self.look_ahead(at, rule, group, liveness)
             }
-            (RuleState::Matched, _) => self.walk_children(at, rule, group, pass),
+            (RuleState::Matched, _) => self.walk_children(at, rule, group, liveness),
             (RuleState::Undecided, _) if !self.has_url() => {
-                self.revisit_undecided(at, rule, group, pass)
+                self.revisit_undecided(at, rule, group, liveness)
             }
             (RuleState::Pending, std::cmp::Ordering::Less) => Flow::Continue,
             (RuleState::NoMatch | RuleState::Skipped | RuleState::Undecided, _) => Flow::Continue,
         }
     }
 
-    /// A group at its own stage.
+    /// Evaluates a group at its own stage.
     fn apply_group(
         &mut self,
         at: RuleIndex,
         rule: &'a Rule,
         group: &'a GroupRule,
-        pass: Liveness,
+        liveness: Liveness,
     ) -> Flow {
-        let pass = pass.max(self.liveness_at_stage(rule));
-        if pass == Liveness::Skipped {
+        let liveness = liveness.max(self.liveness_at_stage(rule));
+        if liveness == Liveness::Skipped {
             self.trail.set_state(at, RuleState::Skipped);
             return Flow::Continue;
         }
-        let inner = match (
-            self.apply_content_clause(rule, self.evaluate_guard(&group.guard)),
-            pass,
-        ) {
+        let truth = self.apply_content_clause(rule, self.evaluate_guard(&group.guard));
+        let inner = match (truth, liveness) {
             (Truth::No, _) => {
                 self.trail.set_state(at, RuleState::NoMatch);
                 return Flow::Continue;
@@ -199,7 +195,8 @@ impl<'a> Walk<'a> {
                 self.assign_options(at, group);
                 Liveness::Live
             }
-            // A stage whose facts are missing was not run: its groups do not apply.
+            // The facts of the stage are missing, so the stage was not run and the group does not
+            // apply.
             (Truth::Unknown, _) if self.has_url() => {
                 self.trail.set_state(at, RuleState::Undecided);
                 return Flow::Continue;
@@ -221,33 +218,35 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Inside a tunnel: what is in an undecided group. If it may run at either of two stages, so may what it does itself.
+    /// Walks the children of an undecided group in a tunnel. If the group runs at one of two
+    /// stages, its own effects are uncertain again.
     fn revisit_undecided(
         &mut self,
         at: RuleIndex,
         rule: &'a Rule,
         group: &'a GroupRule,
-        pass: Liveness,
+        liveness: Liveness,
     ) -> Flow {
-        let again = rule.header_stages.is_some() && self.stage == PolicyStage::Document;
-        if again {
+        let is_second_stage = rule.header_stages.is_some() && self.stage == PolicyStage::Document;
+        if is_second_stage {
             self.assign_uncertain(at, group);
         }
-        let flow = self.walk_children(at, rule, group, pass.max(Liveness::Uncertain));
-        self.possibly_stopped |= again && group.stop;
+        let flow = self.walk_children(at, rule, group, liveness.max(Liveness::Uncertain));
+        self.possibly_stopped |= is_second_stage && group.stop;
         flow
     }
 
-    /// A group of a later stage: what its guard says already lets filters inside it be decided early.
+    /// Walks a group of a later stage: if its guard is decided already, the filters in it can be
+    /// decided early.
     fn look_ahead(
         &mut self,
         at: RuleIndex,
         rule: &'a Rule,
         group: &'a GroupRule,
-        pass: Liveness,
+        liveness: Liveness,
     ) -> Flow {
         match self.apply_content_clause(rule, self.evaluate_guard(&group.guard)) {
-            Truth::Yes => self.walk_children(at, rule, group, pass),
+            Truth::Yes => self.walk_children(at, rule, group, liveness),
             Truth::No => {
                 self.trail.set_state(at, RuleState::NoMatch);
                 Flow::Continue
@@ -261,41 +260,48 @@ impl<'a> Walk<'a> {
         at: RuleIndex,
         rule: &'a Rule,
         group: &'a GroupRule,
-        pass: Liveness,
+        liveness: Liveness,
     ) -> Flow {
         let first = RuleIndex(at.0 + 1);
         match group.order {
             ChildOrder::First(stage) if stage == self.stage => {
-                self.walk_first_match(first, rule.end, pass)
+                self.walk_first_match(first, rule.end, liveness)
             }
-            // Headers may have given what the document would have said. If not, no rule in it runs now.
+            // Headers may have provided what the document would. If not, none of the rules runs
+            // now.
             ChildOrder::First(PolicyStage::Document) if self.stage == PolicyStage::Response => {
-                self.walk_first_match(first, rule.end, pass)
+                self.walk_first_match(first, rule.end, liveness)
             }
-            ChildOrder::First(_) | ChildOrder::All => self.walk_list(first, rule.end, pass),
+            ChildOrder::First(_) | ChildOrder::All => self.walk_list(first, rule.end, liveness),
         }
     }
 
-    /// `match: first`: once a child applies, the others are cut off.
-    fn walk_first_match(&mut self, from: RuleIndex, to: RuleIndex, mut pass: Liveness) -> Flow {
+    /// Walks a `match: first` list: after a match the others are skipped.
+    fn walk_first_match(&mut self, from: RuleIndex, to: RuleIndex, mut liveness: Liveness) -> Flow {
         let mut flow = Flow::Continue;
         for (at, rule) in siblings(self.policy, from, to) {
             if !self.takes_part(at, rule) {
                 continue;
             }
-            if self.walk_rule(at, rule, pass) == Flow::Stopped {
+            if self.walk_rule(at, rule, liveness) == Flow::Stopped {
                 flow = Flow::Stopped;
             }
-            pass = match self.trail.state(at) {
+            liveness = match self.trail.state(at) {
                 RuleState::Matched => Liveness::Skipped,
-                RuleState::Undecided => pass.max(Liveness::Uncertain),
-                RuleState::Pending | RuleState::NoMatch | RuleState::Skipped => pass,
+                RuleState::Undecided => liveness.max(Liveness::Uncertain),
+                RuleState::Pending | RuleState::NoMatch | RuleState::Skipped => liveness,
             };
         }
         flow
     }
 
-    fn apply_filter(&mut self, at: RuleIndex, rule: &Rule, filter: &FilterRule, pass: Liveness) {
+    fn apply_filter(
+        &mut self,
+        at: RuleIndex,
+        rule: &Rule,
+        filter: &FilterRule,
+        liveness: Liveness,
+    ) {
         let (floor, stage) = self.effective_stages(rule);
         if self.trail.state(at) != RuleState::Pending || self.stage < floor {
             return;
@@ -305,12 +311,12 @@ impl<'a> Walk<'a> {
             FilterKind::Forbid => holds,
             FilterKind::Require => holds.negate(),
         };
-        let pass = if self.stage < PolicyStage::Response {
-            pass
+        let liveness = if self.stage < PolicyStage::Response {
+            liveness
         } else {
-            pass.max(self.liveness_at_stage(rule))
+            liveness.max(self.liveness_at_stage(rule))
         };
-        match (self.apply_content_clause(rule, hit), pass) {
+        match (self.apply_content_clause(rule, hit), liveness) {
             (Truth::Unknown, Liveness::Skipped | Liveness::Uncertain)
                 if self.stage < stage && self.depends_on_hidden_fields(filter) =>
             {
@@ -348,7 +354,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A group that may apply changes nothing; a disposition that it would change is in doubt.
+    /// Records that a group may apply. This changes no option, but may make the disposition
+    /// uncertain.
     fn assign_uncertain(&mut self, at: RuleIndex, group: &GroupRule) {
         let disposition = group
             .assignments
@@ -369,38 +376,48 @@ impl<'a> Walk<'a> {
             EnforcementMode::Enforce => {
                 self.selection == RuleSelection::All || rule.class == RuleClass::Domain
             }
-            EnforcementMode::Shadow => self.shadow.is_some_and(|beside| beside.contains(at)),
+            EnforcementMode::Shadow => self.shadow.is_some_and(|shadow| shadow.contains(at)),
             EnforcementMode::Disabled => false,
         }
     }
 
-    /// Whether it, or a rule in it, could do something at this stage.
+    /// Returns `true` if the rule or one of its children may take effect at this stage.
     fn may_act(&self, at: RuleIndex, rule: &Rule) -> bool {
-        let by_shadow = |beside: ShadowRule<'_>| {
-            beside.is_within(at, rule) && beside.rule.active_stages.contains(self.stage)
-        };
-        rule.active_stages.contains(self.stage) || self.shadow.is_some_and(by_shadow)
+        rule.active_stages.contains(self.stage)
+            || self.shadow.is_some_and(|shadow| {
+                shadow.is_within(at, rule) && shadow.rule.active_stages.contains(self.stage)
+            })
     }
 
-    /// The floor and the stage of a rule, for this response.
+    /// Returns the earliest stage and the stage of a rule for this response.
     fn effective_stages(&self, rule: &Rule) -> (PolicyStage, PolicyStage) {
         let Some(HeaderStages {
-            earliest_stage: floor,
-            stage,
+            earliest_stage: (earliest_fields, earliest_stage),
+            stage: (fields, stage),
         }) = rule.header_stages
         else {
             return (rule.earliest_stage, rule.stage);
         };
-        let early = |fields| self.may_be_provided() || self.headers_provide(fields);
-        let floor = if early(floor.0) {
-            floor.1
+        let earliest_stage = if self.may_provide(earliest_fields) {
+            earliest_stage
         } else {
             rule.earliest_stage
         };
-        (floor, if early(stage.0) { stage.1 } else { rule.stage })
+        let stage = if self.may_provide(fields) {
+            stage
+        } else {
+            rule.stage
+        };
+        (earliest_stage, stage)
     }
 
-    /// Whether the response's headers give these fields.
+    /// Returns `true` if the response's headers provide these fields or, in a tunnel, may do so.
+    fn may_provide(&self, fields: HeaderFields) -> bool {
+        let is_hidden = !self.has_url() && self.stage == PolicyStage::Response;
+        is_hidden || self.headers_provide(fields)
+    }
+
+    /// Returns `true` if the response's headers provide these fields.
     fn headers_provide(
         &self,
         HeaderFields {
@@ -408,11 +425,11 @@ impl<'a> Walk<'a> {
             canonical,
         }: HeaderFields,
     ) -> bool {
-        let asked = [
+        let fields = [
             (meta_robots, Field::MetaRobots),
             (canonical, Field::Canonical),
         ];
-        // Once the document is known both are; whether headers gave them is asked of the headers alone.
+        // At the document stage both are known from the document, which must not count here.
         let document = if self.stage == PolicyStage::Document {
             Fact::Unknown
         } else {
@@ -423,17 +440,13 @@ impl<'a> Walk<'a> {
             ..*self.facts
         };
         self.stage >= PolicyStage::Response
-            && asked.iter().all(|(asked, field)| {
-                !asked || field.any_text_matches(&headers, |_| false) != Fact::Unknown
+            && fields.iter().all(|(required, field)| {
+                !required || field.any_text_matches(&headers, |_| false) != Fact::Unknown
             })
     }
 
-    /// Inside a tunnel nobody knows which headers a response has.
-    fn may_be_provided(&self) -> bool {
-        !self.has_url() && self.stage == PolicyStage::Response
-    }
-
-    /// Inside a tunnel a rule that headers may bring forward runs perhaps at the response, perhaps at the document.
+    /// In a tunnel, a rule whose stage depends on headers runs either at the response or at the
+    /// document.
     fn liveness_at_stage(&self, rule: &Rule) -> Liveness {
         if rule.header_stages.is_some() && !self.has_url() {
             Liveness::Uncertain
@@ -442,7 +455,8 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whether some URLs of a tunnel might decide a filter here already, where it is cut off, and others not.
+    /// Returns `true` if a skipped filter could be decided here for some URLs of a tunnel and not
+    /// for others.
     fn depends_on_hidden_fields(&self, filter: &FilterRule) -> bool {
         let mut hides = false;
         filter.condition.for_each_field(&mut |field| {
@@ -467,7 +481,8 @@ impl<'a> Walk<'a> {
         condition.evaluate(self.facts, &self.policy.lists)
     }
 
-    /// Rules on type or size judge 2xx with content only, from the response stage on.
+    /// Applies the clause that rules on type or size match only 2xx with content, from the response
+    /// stage on.
     fn apply_content_clause(&self, rule: &Rule, truth: Truth) -> Truth {
         if !rule.content_only || self.stage < PolicyStage::Response || truth == Truth::No {
             return truth;
@@ -484,7 +499,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// The rules from one place to another, without those that they contain.
+/// Returns the rules in a range without their children.
 fn siblings(
     policy: &Policy,
     from: RuleIndex,

@@ -1,7 +1,8 @@
-//! Grounds: on which tests the value of a condition rests, each with what it looked at.
+//! The tests that decide the value of a condition, each with the observed value.
 //!
-//! Unlike the rest of an explanation they are found by asking the conditions again, with the same facts: a trail
-//! remembers what came out, not why. Facts only ever become known, so the answer is the one that was given.
+//! Unlike the rest of an explanation they are found by evaluating the conditions again with the
+//! same facts, since a trail records outcomes only. Facts never change once they are known, so the
+//! result is the same.
 
 use std::fmt;
 
@@ -13,32 +14,32 @@ use crate::policy::list::PolicyList;
 use crate::policy::pattern::{TextForm, TextKind, TextTest};
 use crate::urls::target::normalise_text;
 
-/// One test that had its part in what a condition came to.
+/// A test that decided the value of a condition.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecisiveTest {
-    /// What was looked at: `path`, `param.sid`, `length of url`.
+    /// The observed field: `path`, `param.sid`, `length of url`.
     pub field: String,
-    /// What was there.
+    /// The observed value.
     pub observed: ObservedValue,
-    /// The test. Of one that holds its operands are the values that fit, of any other all of them.
+    /// The test. If it holds, its values are those that match; otherwise all of them.
     pub test: TestDescription,
-    /// Whether the test holds.
+    /// The result of the test.
     pub truth: Truth,
 }
 
 /// The value of a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObservedValue {
-    /// It is known; absent text is empty.
+    /// A known value; missing text is empty.
     Value(String),
-    /// It is known that there is none.
+    /// Known to be missing.
     Absent,
-    /// It is not known: a stage that was not run, or what a tunnel hides.
+    /// Unknown: its stage was not run, or a tunnel hides it.
     Unknown,
 }
 
 impl ObservedValue {
-    /// The value; `None` where there is none, or none is known.
+    /// The value, if it is known and present.
     pub fn value(&self) -> Option<&str> {
         if let Self::Value(value) = self {
             Some(value)
@@ -55,11 +56,11 @@ impl DecisiveTest {
 }
 
 impl fmt::Display for DecisiveTest {
-    /// `path /cgi-bin/x is under /cgi-bin`.
+    /// Writes `path /cgi-bin/x is under /cgi-bin`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ", self.field)?;
         match &self.observed {
-            // It would stand there twice.
+            // The phrase repeats the value.
             ObservedValue::Value(value) if self.restates_value(value) => {}
             ObservedValue::Value(value) if value.is_empty() => f.write_str("(empty) ")?,
             ObservedValue::Value(value) => write!(f, "{value} ")?,
@@ -67,7 +68,7 @@ impl fmt::Display for DecisiveTest {
             ObservedValue::Unknown if self.truth == Truth::Unknown => {
                 return write!(f, "is not known: {}", self.test);
             }
-            // What a tunnel hides is all the same for this test.
+            // The test has the same result for every value that the tunnel may hide.
             ObservedValue::Unknown => f.write_str("(any) ")?,
         }
         f.write_str(self.test.phrase(self.truth))?;
@@ -79,12 +80,12 @@ impl fmt::Display for DecisiveTest {
 }
 
 impl Condition {
-    /// The tests on which its value rests: the first part that decides, or all parts where all had to agree. Where the
-    /// value is unknown, those that are.
+    /// Returns the tests that decide the value: those of the first decisive part, or of all parts
+    /// if all had to agree. If the value is unknown, returns the unknown tests.
     pub fn decisive_tests(&self, facts: &Facts<'_>, lists: &[PolicyList]) -> Vec<DecisiveTest> {
-        let mut grounds = Vec::new();
-        collect_tests(self, facts, lists, &mut grounds);
-        grounds
+        let mut tests = Vec::new();
+        collect_tests(self, facts, lists, &mut tests);
+        tests
     }
 }
 
@@ -92,14 +93,14 @@ fn collect_tests(
     condition: &Condition,
     facts: &Facts<'_>,
     lists: &[PolicyList],
-    grounds: &mut Vec<DecisiveTest>,
+    tests: &mut Vec<DecisiveTest>,
 ) {
     match condition {
         Condition::Always => {}
-        Condition::All(parts) => collect_decisive(parts, Truth::No, facts, lists, grounds),
-        Condition::Any(parts) => collect_decisive(parts, Truth::Yes, facts, lists, grounds),
-        Condition::Not(part) => collect_tests(part, facts, lists, grounds),
-        Condition::Atom(atom) => grounds.push(explain_atom(atom, facts, lists)),
+        Condition::All(parts) => collect_decisive(parts, Truth::No, facts, lists, tests),
+        Condition::Any(parts) => collect_decisive(parts, Truth::Yes, facts, lists, tests),
+        Condition::Not(part) => collect_tests(part, facts, lists, tests),
+        Condition::Atom(atom) => tests.push(explain_atom(atom, facts, lists)),
     }
 }
 
@@ -108,52 +109,44 @@ fn collect_decisive(
     deciding: Truth,
     facts: &Facts<'_>,
     lists: &[PolicyList],
-    grounds: &mut Vec<DecisiveTest>,
+    tests: &mut Vec<DecisiveTest>,
 ) {
-    let truth = |part: &Condition| part.evaluate(facts, lists);
-    if let Some(part) = parts.iter().find(|part| truth(part) == deciding) {
-        return collect_tests(part, facts, lists, grounds);
-    }
-    let open = parts.iter().any(|part| truth(part) == Truth::Unknown);
-    for part in parts
+    let parts: Vec<(&Condition, Truth)> = parts
         .iter()
-        .filter(|part| !open || truth(part) == Truth::Unknown)
-    {
-        collect_tests(part, facts, lists, grounds);
+        .map(|part| (part, part.evaluate(facts, lists)))
+        .collect();
+    if let Some((part, _)) = parts.iter().find(|(_, truth)| *truth == deciding) {
+        return collect_tests(part, facts, lists, tests);
+    }
+    let is_unknown = parts.iter().any(|(_, truth)| *truth == Truth::Unknown);
+    for (part, truth) in parts {
+        if !is_unknown || truth == Truth::Unknown {
+            collect_tests(part, facts, lists, tests);
+        }
     }
 }
 
 fn explain_atom(atom: &Atom, facts: &Facts<'_>, lists: &[PolicyList]) -> DecisiveTest {
     let truth = atom.evaluate(facts, lists);
-    let (field, seen) = (describe_field(atom), observe(atom, facts));
-    let AtomTest::Text(test) = &atom.test else {
-        return DecisiveTest {
-            field,
-            observed: seen,
-            test: describe_test(atom, lists),
-            truth,
-        };
-    };
-    if let Some(count) = seen.value().and_then(|text| test.kind.count(text)) {
-        return DecisiveTest {
-            field,
-            observed: ObservedValue::Value(count.to_string()),
-            test: describe_test(atom, lists),
-            truth,
-        };
+    let mut observed = observe(atom, facts);
+    if let AtomTest::Text(test) = &atom.test {
+        if let Some(count) = observed.value().and_then(|text| test.kind.count(text)) {
+            observed = ObservedValue::Value(count.to_string());
+        } else if truth == Truth::Yes
+            && let Some(texts) = field_texts(&atom.field, facts)
+        {
+            return explain_match(atom, test, texts, lists);
+        }
     }
-    match (truth, field_texts(&atom.field, facts)) {
-        (Truth::Yes, Some(texts)) => explain_match(atom, test, texts, lists),
-        (_, _) => DecisiveTest {
-            field,
-            observed: seen,
-            test: describe_test(atom, lists),
-            truth,
-        },
+    DecisiveTest {
+        field: describe_field(atom),
+        observed,
+        test: describe_test(atom, lists),
+        truth,
     }
 }
 
-/// The text that passes, and the first value that it fits.
+/// Explains a test that holds: by the text that passes and the first value that it matches.
 fn explain_match(
     atom: &Atom,
     test: &TextTest,
@@ -164,40 +157,40 @@ fn explain_match(
         .into_iter()
         .find(|text| test.matches(text))
         .unwrap_or_default();
-    let alone = |at: usize| Atom {
-        field: atom.field.clone(),
-        test: AtomTest::Text(TextTest {
-            kind: with_only_value(&test.kind, at),
-            ..test.clone()
-        }),
-        sources: atom.sources.get(at).cloned().into_iter().collect(),
-    };
-    let passes = |atom: &Atom| {
-        if let AtomTest::Text(test) = &atom.test {
-            test.matches(&text)
-        } else {
-            false
+    let matching = (0..count_values(&test.kind))
+        .map(|at| {
+            let test = TextTest {
+                kind: with_only_value(&test.kind, at),
+                ..test.clone()
+            };
+            (at, test)
+        })
+        .find(|(_, test)| test.matches(&text));
+    let description = match matching {
+        None => describe_test(atom, lists),
+        Some((at, test)) => {
+            let atom = Atom {
+                field: atom.field.clone(),
+                test: AtomTest::Text(test),
+                sources: atom.sources.get(at).cloned().into_iter().collect(),
+            };
+            describe_test(&atom, lists)
         }
     };
-    let value = (0..count_values(&test.kind)).map(alone).find(passes);
-    let words = value.as_ref().map_or_else(
-        || describe_test(atom, lists),
-        |value| describe_test(value, lists),
-    );
-    let seen = ObservedValue::Value(if test.form == TextForm::Normalised {
+    let observed = ObservedValue::Value(if test.form == TextForm::Normalised {
         normalise_text(&text).into()
     } else {
         text
     });
     DecisiveTest {
         field: describe_field(atom),
-        observed: seen,
-        test: words,
+        observed,
+        test: description,
         truth: Truth::Yes,
     }
 }
 
-/// The value of an atom's field.
+/// Returns the value of an atom's field.
 fn observe(atom: &Atom, facts: &Facts<'_>) -> ObservedValue {
     fn from_fact<T: ToString>(fact: Fact<Option<T>>) -> ObservedValue {
         match fact {
@@ -215,7 +208,7 @@ fn observe(atom: &Atom, facts: &Facts<'_>) -> ObservedValue {
     }
 }
 
-/// Every text of a field; `None` if it is not known.
+/// Returns all texts of a field; `None` if it is unknown.
 fn field_texts(field: &Field, facts: &Facts<'_>) -> Option<Vec<String>> {
     let mut all = Vec::new();
     let known = field.any_text_matches(facts, |text| {
@@ -225,7 +218,7 @@ fn field_texts(field: &Field, facts: &Facts<'_>) -> Option<Vec<String>> {
     (known != Fact::Unknown).then_some(all)
 }
 
-/// How many values a test on text has, any of which may fit.
+/// The number of alternative values of a text test.
 fn count_values(kind: &TextKind) -> usize {
     match kind {
         TextKind::Exact(all)
@@ -244,18 +237,20 @@ fn count_values(kind: &TextKind) -> usize {
     }
 }
 
-/// The same test with one of its values.
+/// Returns the test with only one of its values.
 fn with_only_value(kind: &TextKind, at: usize) -> TextKind {
-    let one = |all: &[Box<str>]| all.get(at).cloned().into_iter().collect::<Box<[_]>>();
+    fn one(all: &[Box<str>], at: usize) -> Box<[Box<str>]> {
+        all.get(at).cloned().into_iter().collect()
+    }
     match kind {
-        TextKind::Exact(all) => TextKind::Exact(one(all)),
-        TextKind::Prefix(all) => TextKind::Prefix(one(all)),
-        TextKind::Suffix(all) => TextKind::Suffix(one(all)),
-        TextKind::Contains(all) => TextKind::Contains(one(all)),
-        TextKind::Domain(all) => TextKind::Domain(one(all)),
-        TextKind::Ext(all) => TextKind::Ext(one(all)),
-        TextKind::Under(all) => TextKind::Under(one(all)),
-        TextKind::Surt(all) => TextKind::Surt(one(all)),
+        TextKind::Exact(all) => TextKind::Exact(one(all, at)),
+        TextKind::Prefix(all) => TextKind::Prefix(one(all, at)),
+        TextKind::Suffix(all) => TextKind::Suffix(one(all, at)),
+        TextKind::Contains(all) => TextKind::Contains(one(all, at)),
+        TextKind::Domain(all) => TextKind::Domain(one(all, at)),
+        TextKind::Ext(all) => TextKind::Ext(one(all, at)),
+        TextKind::Under(all) => TextKind::Under(one(all, at)),
+        TextKind::Surt(all) => TextKind::Surt(one(all, at)),
         TextKind::Regex(all) => TextKind::Regex(all.get(at).cloned().into_iter().collect()),
         TextKind::Length(_)
         | TextKind::Segments(_)

@@ -1,4 +1,5 @@
-//! Tests and conditions in words, for explanations and comparisons; not the form that a policy is written in.
+//! Descriptions of tests and conditions for explanations and comparisons. This is not the syntax of
+//! policies.
 
 use std::fmt;
 
@@ -7,45 +8,45 @@ use crate::policy::list::PolicyList;
 use crate::policy::pattern::{Ranges, TextKind};
 use crate::policy::source::word_of_field;
 
-/// The most operands that are listed.
+/// The maximum number of values in a description.
 const MAX_OPERANDS: usize = 4;
 
-/// What a test asks, in words.
+/// The description of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestDescription {
     /// The kind: `under`, `regex`, `cidr`, `in`; `is` for numbers and counts.
     pub kind: &'static str,
-    /// The values, any of which may fit.
+    /// The alternative values.
     pub values: Vec<String>,
 }
 
 impl TestDescription {
-    /// How a sentence goes on between the field's value and the operands.
+    /// Returns the words between the field's value and the test's values.
     pub fn phrase(&self, truth: Truth) -> &'static str {
         let (yes, no) = match self.kind {
             "prefix" => ("begins with", "does not begin with"),
             "suffix" => ("ends with", "does not end with"),
             "contains" => ("contains", "does not contain"),
             "regex" => ("matches", "does not match"),
-            "glob" => ("fits", "does not fit"),
+            "glob" => ("matches", "does not match"),
             "domain" | "cidr" => ("is in", "is not in"),
             "in" => ("is in the list", "is not in the list"),
-            "ext" => ("has the extension", "has not the extension"),
+            "ext" => ("has the extension", "does not have the extension"),
             "under" => ("is under", "is not under"),
             "surt" => (
                 "has a SURT that begins with",
-                "has no SURT that begins with",
+                "has a SURT that does not begin with",
             ),
             CONTENT_KIND => (
                 "is a success with content",
-                "is no success with content, and only those are judged",
+                "is not a success with content, and the rule only matches those",
             ),
             _ => ("is", "is not"),
         };
         if truth == Truth::No { no } else { yes }
     }
 
-    /// The values, the first few of them.
+    /// The first values.
     pub fn operands(&self) -> String {
         let shown = self
             .values
@@ -59,7 +60,7 @@ impl TestDescription {
     }
 }
 
-/// The kind that stands for what rules on type and size judge: 2xx with content.
+/// The kind of the test for 2xx with content, which rules on type and size imply.
 pub const CONTENT_KIND: &str = "content";
 
 impl fmt::Display for TestDescription {
@@ -69,7 +70,7 @@ impl fmt::Display for TestDescription {
 }
 
 impl Condition {
-    /// The condition in one line: `path under /old and not (host exact a.example)`.
+    /// Describes the condition in one line: `path under /old and not (host exact a.example)`.
     pub fn describe(&self, lists: &[PolicyList]) -> String {
         match self {
             Self::Always => "always".into(),
@@ -90,21 +91,24 @@ impl Condition {
 }
 
 fn join_parts(parts: &[Condition], word: &str, lists: &[PolicyList]) -> String {
-    let one = |part: &Condition| match part {
-        Condition::All(_) | Condition::Any(_) => format!("({})", part.describe(lists)),
-        Condition::Always | Condition::Not(_) | Condition::Atom(_) => part.describe(lists),
-    };
-    parts.iter().map(one).collect::<Vec<_>>().join(word)
+    let parts: Vec<String> = parts
+        .iter()
+        .map(|part| match part {
+            Condition::All(_) | Condition::Any(_) => format!("({})", part.describe(lists)),
+            Condition::Always | Condition::Not(_) | Condition::Atom(_) => part.describe(lists),
+        })
+        .collect();
+    parts.join(word)
 }
 
-/// What an atom looks at: `path`, `repeats of path`.
+/// Describes what an atom tests: `path`, `repeats of path`.
 pub(super) fn describe_field(atom: &Atom) -> String {
     let field = word_of_field(&atom.field);
     let AtomTest::Text(test) = &atom.test else {
         return field;
     };
     match count_name(&test.kind) {
-        Some(thing) => format!("{thing} of {field}"),
+        Some(count) => format!("{count} of {field}"),
         None => field,
     }
 }
@@ -126,66 +130,71 @@ fn count_name(kind: &TextKind) -> Option<&'static str> {
     }
 }
 
-/// The test of an atom in words.
+/// Describes the test of an atom.
 pub(super) fn describe_test(atom: &Atom, lists: &[PolicyList]) -> TestDescription {
-    let words = |kind, values| TestDescription { kind, values };
-    match &atom.test {
-        AtomTest::Text(test) => describe_text_test(atom, &test.kind),
-        AtomTest::Number(ranges) => words("is", describe_ranges(ranges)),
+    let (kind, values) = match &atom.test {
+        AtomTest::Text(test) => return describe_text_test(atom, &test.kind),
+        AtomTest::Number(ranges) => ("is", describe_ranges(ranges)),
         AtomTest::Address(networks) => {
-            words("cidr", networks.0.iter().map(ToString::to_string).collect())
+            ("cidr", networks.0.iter().map(ToString::to_string).collect())
         }
-        AtomTest::InList(list) => words(
-            "in",
-            lists
-                .get(*list)
-                .map(|list| list.name.to_string())
-                .into_iter()
-                .collect(),
-        ),
-    }
+        AtomTest::InList(list) => {
+            let name = lists.get(*list).map(|list| list.name.to_string());
+            ("in", name.into_iter().collect())
+        }
+    };
+    TestDescription { kind, values }
 }
 
 fn describe_text_test(atom: &Atom, kind: &TextKind) -> TestDescription {
-    let texts = |kind, all: &[Box<str>]| {
-        let values = all.iter().map(ToString::to_string).collect();
-        TestDescription { kind, values }
-    };
-    match kind {
-        TextKind::Exact(all) => texts("exact", all),
-        TextKind::Prefix(all) => texts("prefix", all),
-        TextKind::Suffix(all) => texts("suffix", all),
-        TextKind::Contains(all) => texts("contains", all),
-        TextKind::Domain(all) => texts("domain", all),
-        TextKind::Ext(all) => texts("ext", all),
-        TextKind::Under(all) => texts("under", all),
-        TextKind::Surt(all) => texts("surt", all),
-        TextKind::Regex(all) => {
-            let kind = atom.sources.first().map_or("regex", |written| written.kind);
-            let written = atom.sources.iter().map(|written| written.text.to_string());
-            let values: Vec<String> = if atom.sources.is_empty() {
-                all.iter().map(|r| r.as_str().into()).collect()
+    let (kind, texts) = match kind {
+        TextKind::Exact(texts) => ("exact", texts),
+        TextKind::Prefix(texts) => ("prefix", texts),
+        TextKind::Suffix(texts) => ("suffix", texts),
+        TextKind::Contains(texts) => ("contains", texts),
+        TextKind::Domain(texts) => ("domain", texts),
+        TextKind::Ext(texts) => ("ext", texts),
+        TextKind::Under(texts) => ("under", texts),
+        TextKind::Surt(texts) => ("surt", texts),
+        TextKind::Regex(regexes) => {
+            let values = if atom.sources.is_empty() {
+                regexes.iter().map(|regex| regex.as_str().into()).collect()
             } else {
-                written.collect()
+                atom.sources
+                    .iter()
+                    .map(|source| source.text.to_string())
+                    .collect()
             };
-            TestDescription { kind, values }
+            return TestDescription {
+                kind: atom.sources.first().map_or("regex", |source| source.kind),
+                values,
+            };
         }
         TextKind::Length(ranges)
         | TextKind::Segments(ranges)
         | TextKind::Repeats(ranges)
-        | TextKind::Params(ranges) => TestDescription {
-            kind: "is",
-            values: describe_ranges(ranges),
-        },
+        | TextKind::Params(ranges) => {
+            return TestDescription {
+                kind: "is",
+                values: describe_ranges(ranges),
+            };
+        }
+    };
+    TestDescription {
+        kind,
+        values: texts.iter().map(ToString::to_string).collect(),
     }
 }
 
 fn describe_ranges(ranges: &Ranges) -> Vec<String> {
-    let one = |(from, to): &(u64, u64)| match (*from, *to) {
-        (from, to) if from == to => from.to_string(),
-        (from, u64::MAX) => format!("{from} or more"),
-        (0, to) => format!("{to} or less"),
-        (from, to) => format!("{from} to {to}"),
-    };
-    ranges.0.iter().map(one).collect()
+    ranges
+        .0
+        .iter()
+        .map(|range| match *range {
+            (from, to) if from == to => from.to_string(),
+            (from, u64::MAX) => format!("{from} or more"),
+            (0, to) => format!("{to} or less"),
+            (from, to) => format!("{from} to {to}"),
+        })
+        .collect()
 }

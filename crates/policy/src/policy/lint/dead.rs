@@ -1,6 +1,7 @@
-//! Rules that can never decide: why, and because of which other rule.
+//! Detection of rules that can never decide, with the reason and the other rule that causes it.
 //!
-//! Each reason has its proof beside it. `R` is the rule, `C` its cause; a filter *hits*, a group *applies*.
+//! Each function states its proof. `R` is the rule and `C` its cause; a filter *hits*, a group
+//! *applies*.
 
 use crate::policy::options::{OptionSlot, schema};
 use crate::policy::rule::{ChildOrder, EnforcementMode, GroupRule, PolicyStage, Rule, RuleBody};
@@ -8,25 +9,25 @@ use crate::policy::rule::{ChildOrder, EnforcementMode, GroupRule, PolicyStage, R
 use super::WorkBudget;
 use super::lint_view::LintView;
 
-/// Why a rule can never decide.
+/// The reason for which a rule can never decide.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DeadReason {
-    /// Its own condition cannot hold.
+    /// Its condition cannot hold.
     Contradiction,
     /// Its condition cannot hold together with those of the groups around it.
     ContradictsParents,
-    /// This group stops before it is reached.
+    /// This group stops before the rule is reached.
     AfterStop(usize),
-    /// This rule of its `match: first` list is taken whenever it could be.
+    /// This rule of its `match: first` list matches wherever the rule would.
     AfterSibling(usize),
-    /// This filter hits whatever it decides.
+    /// This filter hits wherever the rule would decide.
     Filtered(usize),
-    /// This group assigns all of it again.
+    /// This group overwrites all its options.
     Overwritten(usize),
 }
 
 impl DeadReason {
-    /// The rule that is the cause, if it is another one.
+    /// The other rule that is the cause, if there is one.
     pub(super) fn cause(self) -> Option<usize> {
         match self {
             Self::Contradiction | Self::ContradictsParents => None,
@@ -38,7 +39,7 @@ impl DeadReason {
     }
 }
 
-/// Options that mean nothing to a request that a filter refuses.
+/// Options without effect on a request that a filter refuses.
 const ADMITTED_ONLY_OPTIONS: [OptionSlot; 4] = [
     schema::DISPOSITION,
     schema::HTML_ONLY,
@@ -46,14 +47,15 @@ const ADMITTED_ONLY_OPTIONS: [OptionSlot; 4] = [
     schema::slot("follow"),
 ];
 
-/// Why a live rule can never decide, if that can be proved.
+/// Returns the reason for which an enforced rule can never decide, if that can be proved.
 pub(super) fn find_reason(
     view: &LintView<'_>,
     at: usize,
     budget: &WorkBudget,
 ) -> Option<DeadReason> {
     let rule = view.rule(at)?;
-    // In such a list the other rules may take their stage from this one, and would run elsewhere without it.
+    // Other rules in such a list may take their stage from this one, and would run at another stage
+    // without it.
     if view.is_in_first_match(at) && sets_sibling_stages(view, at) {
         return None;
     }
@@ -64,35 +66,45 @@ pub(super) fn find_reason(
         .or_else(|| overwritten(view, at, rule, budget))
 }
 
-/// Whether a rule of a `match: first` list could be what tells a sibling without facts when to run.
+/// Returns `true` if siblings without fields in a `match: first` list may take their stage from a rule.
 fn sets_sibling_stages(view: &LintView<'_>, at: usize) -> bool {
-    let names = |at: usize| {
-        let condition = view.assertion(at).map(|claim| claim.condition);
-        let (mut facts, mut special) = (0_usize, false);
-        if let Some(condition) = condition {
-            condition.for_each_field(&mut |field| {
-                facts += 1;
-                special |= field.needs_content() || field.allows_any_status();
-            });
-        }
-        (facts > 0, special)
-    };
-    let (_, special) = names(at);
-    let takes_part = |other: &usize| {
-        view.rule(*other)
-            .is_some_and(|rule| rule.mode != EnforcementMode::Disabled)
-    };
-    let others = siblings(view, at)
+    let enforced_or_shadow: Vec<usize> = siblings(view, at)
         .filter(|other| *other != at)
-        .filter(takes_part);
-    let others: Vec<bool> = others.map(|other| names(other).0).collect();
-    let borrowers = others.iter().any(|facts| !facts);
-    // Where there are spaces, they may take from it what they count as.
-    let special = special || !view.policy().spaces().all().is_empty();
-    borrowers && (special || !others.iter().any(|facts| *facts))
+        .filter(|other| {
+            view.rule(*other)
+                .is_some_and(|rule| rule.mode != EnforcementMode::Disabled)
+        })
+        .collect();
+    let others: Vec<bool> = enforced_or_shadow
+        .into_iter()
+        .map(|other| condition_fields(view, other).any)
+        .collect();
+    let any_without_fields = others.contains(&false);
+    // In a policy with spaces, siblings may also take their class from it.
+    let is_special = condition_fields(view, at).special || !view.policy().spaces().all().is_empty();
+    any_without_fields && (is_special || !others.contains(&true))
 }
 
-/// The direct children of the group that a rule stands in.
+/// Properties of the fields in a rule's condition.
+#[derive(Default)]
+struct ConditionFields {
+    any: bool,
+    /// Some of them change which responses the rule matches.
+    special: bool,
+}
+
+fn condition_fields(view: &LintView<'_>, at: usize) -> ConditionFields {
+    let mut fields = ConditionFields::default();
+    if let Some(assertion) = view.assertion(at) {
+        assertion.condition.for_each_field(&mut |field| {
+            fields.any = true;
+            fields.special |= field.needs_content() || field.allows_any_status();
+        });
+    }
+    fields
+}
+
+/// Returns the direct children of the group around a rule.
 fn siblings<'v>(view: &'v LintView<'_>, at: usize) -> impl Iterator<Item = usize> + 'v {
     let parent = view
         .rule(at)
@@ -110,7 +122,7 @@ fn siblings<'v>(view: &'v LintView<'_>, at: usize) -> impl Iterator<Item = usize
     })
 }
 
-/// The conditions are never all yes, at any stage: facts only become known.
+/// The conditions never hold together at any stage, since facts never change once they are known.
 fn contradiction(view: &LintView<'_>, at: usize) -> Option<DeadReason> {
     if !view.assumptions(at)?.are_contradictory() {
         return None;
@@ -123,7 +135,8 @@ fn contradiction(view: &LintView<'_>, at: usize) -> Option<DeadReason> {
     })
 }
 
-/// `C` stops and stands before `R`; it applies wherever `R` would, at the one stage at which `R` could do anything.
+/// `C` stops, comes before `R`, and applies wherever `R` would, at the only stage at which `R` can
+/// have an effect.
 fn after_stop(
     view: &LintView<'_>,
     at: usize,
@@ -133,22 +146,26 @@ fn after_stop(
     if view.first_stage(at) != Some(rule.stage) {
         return None;
     }
-    let stops = view.stops().iter().copied();
-    let before = stops
+    view.stops()
+        .iter()
+        .copied()
         .take_while(|stop| *stop < at && budget.try_visit(1))
         .filter(|stop| {
-            let same_stage = view
-                .rule(*stop)
-                .is_some_and(|stop| stop.stage == rule.stage);
-            same_stage && view.share_list(*stop, at) && !view.is_nested(*stop, at)
-        });
-    let mut met = before.filter(|stop| {
-        budget.try_compare() && view.is_reached_with(*stop, at) && view.applies_wherever(*stop, at)
-    });
-    met.next().map(DeadReason::AfterStop)
+            view.rule(*stop)
+                .is_some_and(|stop| stop.stage == rule.stage)
+                && view.share_list(*stop, at)
+                && !view.is_nested(*stop, at)
+        })
+        .find(|stop| {
+            budget.try_compare()
+                && view.is_reached_with(*stop, at)
+                && view.applies_wherever(*stop, at)
+        })
+        .map(DeadReason::AfterStop)
 }
 
-/// `C` stands before `R` in the same `match: first` list, both run at its stage, and `C` applies wherever `R` would.
+/// `C` comes before `R` in the same `match: first` list, both run at the stage of the list, and `C`
+/// applies wherever `R` would.
 fn after_sibling(
     view: &LintView<'_>,
     at: usize,
@@ -163,32 +180,30 @@ fn after_sibling(
     else {
         return None;
     };
-    let premises = view.assumptions(at)?;
-    let gated = view.is_content_only(at);
-    let taken = |other: &usize| {
-        let Some(cause) = view.rule(*other) else {
-            return false;
-        };
-        let judges = gated || !cause.content_only;
-        let together = cause.stage == *stage && rule.stage == *stage && view.is_sound(*other);
-        let together = together
-            && view.has_fixed_stage(*other)
-            && view.has_fixed_stage(at)
-            && view.have_same_class(*other, at);
-        together
-            && judges
-            && budget.try_compare()
-            && view
-                .assertion(*other)
-                .is_none_or(|claim| premises.entail(claim))
-    };
+    let assumptions = view.assumptions(at)?;
+    let content_only = view.is_content_only(at);
     siblings(view, at)
         .take_while(|other| *other < at && budget.try_visit(1))
-        .find(taken)
+        .find(|other| {
+            let Some(cause) = view.rule(*other) else {
+                return false;
+            };
+            cause.stage == *stage
+                && rule.stage == *stage
+                && view.is_sound(*other)
+                && view.has_fixed_stage(*other)
+                && view.has_fixed_stage(at)
+                && view.have_same_class(*other, at)
+                && (content_only || !cause.content_only)
+                && budget.try_compare()
+                && view
+                    .assertion(*other)
+                    .is_none_or(|assertion| assumptions.entail(assertion))
+        })
         .map(DeadReason::AfterSibling)
 }
 
-/// `C` hits wherever `R` would decide, and not later: what is filtered stays so.
+/// `C` hits wherever `R` would decide, and not later; a hit is final.
 fn filtered(
     view: &LintView<'_>,
     at: usize,
@@ -199,42 +214,41 @@ fn filtered(
         return None;
     }
     let first = view.first_stage(at)?;
-    let rules = view
-        .candidate_causes(at, budget)
+    view.candidate_causes(at, budget)
         .into_iter()
-        .filter_map(|other| Some((other, view.rule(other)?)));
-    let filters = rules.filter(|(other, cause)| {
-        let RuleBody::Filter(filter) = &cause.body else {
-            return false;
-        };
-        *other != at
-            && decides_in_time(*other, cause, at, rule, first)
-            && is_log_covered(rule, filter.log)
-    });
-    let mut hits = filters.filter(|(other, _)| {
-        budget.try_compare()
-            && !view.is_nested(*other, at)
-            && view.is_reached_with(*other, at)
-            && view.applies_wherever(*other, at)
-    });
-    hits.next().map(|(other, _)| DeadReason::Filtered(other))
+        .find(|other| {
+            let Some(cause) = view.rule(*other) else {
+                return false;
+            };
+            let RuleBody::Filter(filter) = &cause.body else {
+                return false;
+            };
+            *other != at
+                && decides_in_time(*other, cause, at, rule, first)
+                && is_log_covered(rule, filter.log)
+                && budget.try_compare()
+                && !view.is_nested(*other, at)
+                && view.is_reached_with(*other, at)
+                && view.applies_wherever(*other, at)
+        })
+        .map(DeadReason::Filtered)
 }
 
-/// A filter, or a group of which nothing counts once a filter has hit.
+/// Returns `true` for a filter, and for a group that has no effect after a filter has hit.
 fn is_void_after_filter(rule: &Rule) -> bool {
     match &rule.body {
         RuleBody::Filter(_) => true,
         RuleBody::Group(group) => {
-            let idle = group
+            let has_effect = group
                 .assignments
                 .iter()
-                .all(|assignment| ADMITTED_ONLY_OPTIONS.contains(&assignment.slot));
-            idle && !group.assignments.is_empty() && !group.stop
+                .any(|assignment| !ADMITTED_ONLY_OPTIONS.contains(&assignment.slot));
+            !has_effect && !group.assignments.is_empty() && !group.stop
         }
     }
 }
 
-/// A filter that logs is needed for that even where another one hits.
+/// Returns `false` for a filter that logs if the other one does not log.
 fn is_log_covered(rule: &Rule, log: bool) -> bool {
     match &rule.body {
         RuleBody::Filter(filter) => log || !filter.log,
@@ -242,7 +256,8 @@ fn is_log_covered(rule: &Rule, log: bool) -> bool {
     }
 }
 
-/// Whether the filter `C` has been decided when `R` decides, and before it where both are at one stage.
+/// Returns `true` if the filter `C` is decided when `R` decides, and before `R` if they decide at
+/// the same stage.
 fn decides_in_time(
     cause_at: usize,
     cause: &Rule,
@@ -258,8 +273,8 @@ fn decides_in_time(
     }
 }
 
-/// The group `C` stands behind `R` and applies at the same stage wherever `R` does; it assigns every option that `R`
-/// does, and nothing stops between them.
+/// The group `C` comes after `R` and applies at the same stage wherever `R` does. It assigns every
+/// option that `R` does, and there is no stop between them.
 fn overwritten(
     view: &LintView<'_>,
     at: usize,
@@ -273,42 +288,40 @@ fn overwritten(
     {
         return None;
     }
-    let rules = view
-        .candidate_causes(at, budget)
+    view.candidate_causes(at, budget)
         .into_iter()
-        .filter(|other| *other > at);
-    let rules = rules.filter_map(|other| Some((other, view.rule(other)?)));
-    let later = rules.filter(|(_, cause)| {
-        let RuleBody::Group(last) = &cause.body else {
-            return false;
-        };
-        let assigns = |slot| {
-            last.assignments
-                .iter()
-                .any(|assignment| assignment.slot == slot)
-        };
-        let again = group
-            .assignments
-            .iter()
-            .all(|assignment| assigns(assignment.slot));
-        again && cause.stage == rule.stage
-    });
-    let mut again = later.filter(|(other, _)| {
-        budget.try_compare() && applies_after(view, *other, at) && view.applies_wherever(*other, at)
-    });
-    again
-        .next()
-        .map(|(other, _)| DeadReason::Overwritten(other))
+        .filter(|other| *other > at)
+        .find(|other| {
+            view.rule(*other)
+                .is_some_and(|cause| cause.stage == rule.stage && assigns_all(cause, group))
+                && budget.try_compare()
+                && applies_after(view, *other, at)
+                && view.applies_wherever(*other, at)
+        })
+        .map(DeadReason::Overwritten)
 }
 
-/// Whether nothing that stops keeps a group behind a rule from being met where the rule is.
+/// Returns `true` if a rule assigns every option that a group assigns.
+fn assigns_all(rule: &Rule, group: &GroupRule) -> bool {
+    let RuleBody::Group(last) = &rule.body else {
+        return false;
+    };
+    group.assignments.iter().all(|assignment| {
+        last.assignments
+            .iter()
+            .any(|other| other.slot == assignment.slot)
+    })
+}
+
+/// Returns `true` if no stop keeps the group `cause`, which comes after the rule, from being met
+/// where the rule is met.
 fn applies_after(view: &LintView<'_>, cause: usize, at: usize) -> bool {
     let Some(stage) = view.rule(at).map(|rule| rule.stage) else {
         return false;
     };
-    let together = view
+    let same_stage = view
         .unshared_path(cause, at)
         .iter()
         .all(|at| view.rule(*at).is_some_and(|rule| rule.stage == stage));
-    together && !view.has_stop_between(at, cause)
+    same_stage && !view.has_stop_between(at, cause)
 }

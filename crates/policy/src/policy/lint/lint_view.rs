@@ -1,4 +1,5 @@
-//! The rules as lint looks at them: what must hold where one is met, and which is met before which.
+//! A view of a policy's rules for lint: the assumptions under which a rule is met, and the order of
+//! rules.
 
 use std::collections::HashMap;
 
@@ -13,52 +14,54 @@ use crate::diagnostics::problems::Problems;
 use super::WorkBudget;
 use super::logic::{Assertion, Assumptions, Polarity};
 
-/// A policy, laid out for questions about its rules. Rules are named by their place.
+/// A policy with indexes for lint. Rules are identified by their position.
 pub(super) struct LintView<'p> {
     policy: &'p Policy,
-    /// Its lists; none where they may be wrong.
+    /// The lists; empty if they may be wrong.
     lists: &'p [PolicyList],
     knowledge: Knowledge,
-    /// For each rule whether it takes part and it, and those around it, are as their author wrote them.
+    /// For each rule: `true` if it is enforced, and it and the groups around it have no errors.
     sound: Vec<bool>,
-    /// For each rule the groups around it, from outside, and itself.
+    /// For each rule: the groups around it from the outside in, and the rule itself.
     paths: Vec<Vec<usize>>,
-    /// For each rule what holds where it applies or hits.
+    /// For each rule: the conditions under which it applies or hits.
     assumptions: Vec<Assumptions<'p>>,
-    /// The live groups that stop, in document order.
+    /// The enforced groups that stop, in document order.
     stops: Vec<usize>,
     index: HostIndex,
 }
 
-/// What of a policy is as its author wrote it.
+/// The part of a policy that is as written, without placeholders for errors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Knowledge {
-    /// All of it.
+    /// The whole policy.
     Complete,
-    /// Rules without errors.
+    /// The rules without errors.
     SoundRules,
 }
 
-/// The live rules by the hosts that they name.
+/// The enforced rules by the hosts in their conditions.
 #[derive(Default)]
 struct HostIndex {
     any_host: Vec<usize>,
-    /// Those that name a few hosts, under each of them.
+    /// The rules that name hosts, under each of them.
     by_host: HashMap<String, Vec<usize>>,
 }
 
 impl HostIndex {
-    fn add(&mut self, at: usize, premises: &Assumptions<'_>) {
-        match premises.host_sets().next() {
-            Some(hosts) => hosts
-                .into_iter()
-                .for_each(|host| self.by_host.entry(host).or_default().push(at)),
+    fn add(&mut self, at: usize, assumptions: &Assumptions<'_>) {
+        match assumptions.host_sets().next() {
+            Some(hosts) => {
+                for host in hosts {
+                    self.by_host.entry(host).or_default().push(at);
+                }
+            }
             None => self.any_host.push(at),
         }
     }
 }
 
-/// The lists of a policy's rules that stand for themselves.
+/// The owner of a rule. A stop ends the rules of one owner only.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RuleOwner {
     Document,
@@ -67,7 +70,7 @@ enum RuleOwner {
 
 impl<'p> LintView<'p> {
     pub(super) fn new(policy: &'p Policy, errors: &Problems) -> Self {
-        // Of a policy that is refused, what its lists and its options say may be what is wrong.
+        // If the policy has errors, its lists and options may be wrong.
         let knowledge = if errors.has_errors() {
             Knowledge::SoundRules
         } else {
@@ -93,19 +96,19 @@ impl<'p> LintView<'p> {
                 .and_then(|parent| view.paths.get(parent))
                 .cloned()
                 .unwrap_or_default();
-            let premises = match parent.and_then(|parent| view.assumptions.get(parent)) {
-                Some(premises) => premises.with(rule_assertion(rule)),
+            let assumptions = match parent.and_then(|parent| view.assumptions.get(parent)) {
+                Some(assumptions) => assumptions.with(rule_assertion(rule)),
                 None => Assumptions::new(rule_assertion(rule), lists),
             };
-            let around_is_sound = parent.is_none_or(|parent| view.is_sound(parent));
-            let is_wrong = knowledge == Knowledge::SoundRules && errors.has_errors_in(&rule.id);
-            let is_sound = view.is_live(at) && around_is_sound && !is_wrong;
+            let has_error = knowledge == Knowledge::SoundRules && errors.has_errors_in(&rule.id);
+            let is_sound =
+                view.is_live(at) && parent.is_none_or(|parent| view.is_sound(parent)) && !has_error;
             if is_sound {
-                view.index.add(at, &premises);
+                view.index.add(at, &assumptions);
             }
             view.sound.push(is_sound);
             view.paths.push(around.into_iter().chain([at]).collect());
-            view.assumptions.push(premises);
+            view.assumptions.push(assumptions);
             let stops = matches!(&rule.body, RuleBody::Group(group) if group.stop);
             if stops && rule.mode == EnforcementMode::Enforce {
                 view.stops.push(at);
@@ -122,7 +125,8 @@ impl<'p> LintView<'p> {
         self.policy.rules.get(at)
     }
 
-    /// Whether a rule takes part. Those of the global space decide no request.
+    /// Returns `true` if a rule is enforced and may decide requests. Rules of the global space do
+    /// not.
     pub(super) fn is_live(&self, at: usize) -> bool {
         self.owner(at).is_some()
             && self
@@ -130,7 +134,7 @@ impl<'p> LintView<'p> {
                 .is_some_and(|rule| rule.mode == EnforcementMode::Enforce)
     }
 
-    /// The list that a rule belongs to: the document's, or that of a space.
+    /// The owner of a rule; `None` for the global space.
     fn owner(&self, at: usize) -> Option<RuleOwner> {
         let index = RuleIndex(u32::try_from(at).ok()?);
         let spaces = self.policy.spaces();
@@ -144,28 +148,28 @@ impl<'p> LintView<'p> {
             .map(RuleOwner::Space)
     }
 
-    /// Whether a rule belongs to the space of this number.
+    /// Returns `true` if a rule belongs to the space with this number.
     pub(super) fn belongs_to_space(&self, at: usize, space: usize) -> bool {
         self.owner(at) == Some(RuleOwner::Space(space))
     }
 
-    /// Whether two rules stand in one list, so that a stop among them ends it for both.
+    /// Returns `true` if two rules have the same owner, so that a stop ends the list for both.
     pub(super) fn share_list(&self, at: usize, other: usize) -> bool {
         self.owner(at) == self.owner(other)
     }
 
-    /// Whether two rules count alike for the codes of refusals, which there are only where there are spaces.
+    /// Returns `true` if two rules have the same class, or if classes do not matter because the policy has no spaces.
     pub(super) fn have_same_class(&self, at: usize, other: usize) -> bool {
-        let class = |at| self.rule(at).map(|rule| rule.class);
-        self.policy.spaces().all().is_empty() || class(at) == class(other)
+        self.policy.spaces().all().is_empty()
+            || self.rule(at).map(|rule| rule.class) == self.rule(other).map(|rule| rule.class)
     }
 
-    /// Whether `cause` is asked wherever `rule` is: it stands in the same list, or is for all crawlers.
+    /// Returns `true` if `cause` is met for every crawler for which `rule` is.
     fn runs_with(&self, cause: usize, rule: usize) -> bool {
         self.owner(cause) == Some(RuleOwner::Document) || self.share_list(cause, rule)
     }
 
-    /// Whether a rule takes part and nothing is wrong with it or with those around it.
+    /// Returns `true` if a rule is enforced, and it and the groups around it have no errors.
     pub(super) fn is_sound(&self, at: usize) -> bool {
         self.sound.get(at).copied().unwrap_or(false)
     }
@@ -178,23 +182,23 @@ impl<'p> LintView<'p> {
         self.knowledge
     }
 
-    /// What holds where a rule applies or hits.
+    /// The conditions under which a rule applies or hits.
     pub(super) fn assumptions(&self, at: usize) -> Option<&Assumptions<'p>> {
         self.assumptions.get(at)
     }
 
-    /// The groups around a rule from outside, and itself.
+    /// The groups around a rule from the outside in, and the rule itself.
     pub(super) fn path(&self, at: usize) -> &[usize] {
         self.paths.get(at).map_or(&[], Vec::as_slice)
     }
 
-    /// What a rule itself asks, to apply or to hit.
+    /// The condition of a rule, with the value for which it applies or hits.
     pub(super) fn assertion(&self, at: usize) -> Option<Assertion<'p>> {
         self.rule(at).and_then(rule_assertion)
     }
 
-    /// Whether a rule and those around it run at one stage whatever the response: not those that name what headers or
-    /// else documents give.
+    /// Returns `true` if the stage of a rule and of the groups around it does not depend on
+    /// response headers.
     pub(super) fn has_fixed_stage(&self, at: usize) -> bool {
         self.path(at).iter().all(|at| {
             self.rule(*at)
@@ -202,13 +206,13 @@ impl<'p> LintView<'p> {
         })
     }
 
-    /// Whether a rule contains no others.
+    /// Returns `true` if a rule has no children.
     pub(super) fn is_leaf(&self, at: usize) -> bool {
         self.rule(at)
             .is_some_and(|rule| rule.end.0 as usize == at + 1)
     }
 
-    /// Whether a rule stands in a `match: first` list.
+    /// Returns `true` if a rule is in a `match: first` list.
     pub(super) fn is_in_first_match(&self, at: usize) -> bool {
         let parent = self.rule(at).and_then(|rule| rule.parent);
         parent
@@ -219,14 +223,14 @@ impl<'p> LintView<'p> {
             })
     }
 
-    /// Whether a rule judges 2xx with content only, by itself or by a group around it.
+    /// Returns `true` if a rule or a group around it matches only 2xx with content.
     pub(super) fn is_content_only(&self, at: usize) -> bool {
         self.path(at)
             .iter()
             .any(|at| self.rule(*at).is_some_and(|rule| rule.content_only))
     }
 
-    /// The first stage at which a rule, or one in it, could do something.
+    /// The first stage at which a rule or one of its children may have an effect.
     pub(super) fn first_stage(&self, at: usize) -> Option<PolicyStage> {
         let active = self.rule(at)?.active_stages;
         PolicyStage::ALL
@@ -234,60 +238,72 @@ impl<'p> LintView<'p> {
             .find(|stage| active.contains(*stage))
     }
 
-    /// The groups around a rule that are not around another, and itself.
+    /// The groups around a rule that are not around another, and the rule itself.
     pub(super) fn unshared_path(&self, at: usize, other: usize) -> &[usize] {
-        let (path, other) = (self.path(at), self.path(other));
-        let shared = path.iter().zip(other).take_while(|(a, b)| a == b).count();
+        let path = self.path(at);
+        let shared = path
+            .iter()
+            .zip(self.path(other))
+            .take_while(|(a, b)| a == b)
+            .count();
         path.get(shared..).unwrap_or(&[])
     }
 
-    /// Whether one of two rules stands in the other.
+    /// Returns `true` if one of two rules contains the other.
     pub(super) fn is_nested(&self, at: usize, other: usize) -> bool {
         self.path(at).contains(&other) || self.path(other).contains(&at)
     }
 
-    /// Whether `cause` applies or hits wherever `rule` does, as soon as it is met. Nothing is said of stops.
+    /// Returns `true` if `cause` applies or hits wherever `rule` does, provided that it is met.
+    /// Stops are not considered.
     pub(super) fn applies_wherever(&self, cause: usize, rule: usize) -> bool {
-        let alike = self.has_fixed_stage(cause)
+        let comparable = self.is_sound(cause)
+            && self.has_fixed_stage(cause)
             && self.has_fixed_stage(rule)
-            && self.runs_with(cause, rule);
-        let alike = alike && self.have_same_class(cause, rule);
-        if !self.is_sound(cause) || !alike {
+            && self.runs_with(cause, rule)
+            && self.have_same_class(cause, rule);
+        if !comparable {
             return false;
         }
-        let Some(premises) = self.assumptions(rule) else {
+        let Some(assumptions) = self.assumptions(rule) else {
             return false;
         };
-        let gated = self.is_content_only(rule);
+        let content_only = self.is_content_only(rule);
         self.unshared_path(cause, rule).iter().all(|at| {
-            let judges = gated || !self.rule(*at).is_some_and(|rule| rule.content_only);
-            judges
+            let matches_status =
+                content_only || !self.rule(*at).is_some_and(|rule| rule.content_only);
+            matches_status
                 && !self.is_in_first_match(*at)
                 && self
                     .assertion(*at)
-                    .is_none_or(|claim| premises.entail(claim))
+                    .is_none_or(|assertion| assumptions.entail(assertion))
         })
     }
 
-    /// Whether no stop keeps `cause` from being met where `rule` is met: none stands before it, or both are met at one
-    /// stage only, one behind the other, so that what stops the first stops the second.
+    /// Returns `true` if no stop keeps `cause` from being met where `rule` is met: there is none before it, or both are
+    /// met at one stage only, `cause` first, so that a stop before `cause` also stops `rule`.
     pub(super) fn is_reached_with(&self, cause: usize, rule: usize) -> bool {
-        let before = |stop: &usize| *stop < cause && !self.path(cause).contains(stop);
-        !self.stops.iter().any(before) || self.are_reached_together(cause, rule)
+        let path = self.path(cause);
+        let mut stops_before = self.stops.iter().take_while(|stop| **stop < cause);
+        stops_before.all(|stop| path.contains(stop)) || self.are_reached_together(cause, rule)
     }
 
     fn are_reached_together(&self, cause: usize, rule: usize) -> bool {
         let Some(stage) = self.rule(rule).map(|rule| rule.stage) else {
             return false;
         };
-        let only_then = |at: &usize| {
-            self.rule(*at).is_some_and(|rule| rule.stage == stage) && self.acts_at_one_stage(*at)
-        };
-        let in_line = cause < rule && self.share_list(cause, rule);
-        in_line && only_then(&rule) && self.unshared_path(cause, rule).iter().all(only_then)
+        cause < rule
+            && self.share_list(cause, rule)
+            && [&[rule], self.unshared_path(cause, rule)]
+                .into_iter()
+                .flatten()
+                .all(|at| {
+                    self.rule(*at).is_some_and(|rule| rule.stage == stage)
+                        && self.acts_at_one_stage(*at)
+                })
     }
 
-    /// Whether a rule itself does something at its stage and no other: a filter may be decided early.
+    /// Returns `true` if a rule has effects at its own stage only. A filter may be decided earlier.
     pub(super) fn acts_at_one_stage(&self, at: usize) -> bool {
         let Some(rule) = self.rule(at) else {
             return false;
@@ -298,24 +314,25 @@ impl<'p> LintView<'p> {
         }
     }
 
-    /// Whether what stops could keep a group from being met behind a rule: a stop between them, or around the rule.
+    /// Returns `true` if a stop between `at` and `cause`, or around `at`, may keep the later group
+    /// `cause` from being met.
     pub(super) fn has_stop_between(&self, at: usize, cause: usize) -> bool {
-        let counts = |stop: &&usize| !self.path(cause).contains(stop);
+        let path = self.path(cause);
         let first = self.stops.partition_point(|stop| *stop < at);
         let mut between = self
             .stops
             .iter()
             .skip(first)
             .take_while(|stop| **stop < cause);
-        let around = self
+        let mut around = self
             .path(at)
             .iter()
             .filter(|around| self.stops.binary_search(around).is_ok());
-        between.any(|stop| counts(&stop)) || around.into_iter().any(|stop| counts(&stop))
+        between.any(|stop| !path.contains(stop)) || around.any(|stop| !path.contains(stop))
     }
 
-    /// The rules that could apply wherever a rule does, in document order: all but those of other hosts. None once
-    /// there is no time left to look at them.
+    /// Returns the rules that may apply wherever a rule does, in document order: all except those
+    /// for other hosts. Returns none if the budget is used up.
     pub(super) fn candidate_causes(&self, at: usize, budget: &WorkBudget) -> Vec<usize> {
         let hosts = self
             .assumptions(at)
@@ -340,13 +357,14 @@ impl<'p> LintView<'p> {
         causes
     }
 
-    /// The live groups that stop.
+    /// The enforced groups that stop.
     pub(super) fn stops(&self) -> &[usize] {
         &self.stops
     }
 }
 
-/// What a rule asks, to apply or to hit; none of a group without a condition.
+/// Returns the condition of a rule with the value for which the rule applies or hits; `None` for a
+/// group without a condition.
 fn rule_assertion(rule: &Rule) -> Option<Assertion<'_>> {
     match &rule.body {
         RuleBody::Group(group) => match &group.guard {
@@ -361,13 +379,13 @@ fn rule_assertion(rule: &Rule) -> Option<Assertion<'_>> {
             }),
         },
         RuleBody::Filter(filter) => {
-            let value = match filter.kind {
+            let polarity = match filter.kind {
                 FilterKind::Forbid => Polarity::Yes,
                 FilterKind::Require => Polarity::No,
             };
             Some(Assertion {
                 condition: &filter.condition,
-                polarity: value,
+                polarity,
             })
         }
     }

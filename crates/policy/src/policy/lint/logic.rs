@@ -1,7 +1,8 @@
-//! What follows from conditions, in three values.
+//! Implications between conditions, in three-valued logic.
 //!
-//! *A implies B*: whenever A is yes, B is yes. *A excludes B*: whenever A is yes, B is no. Both hold for every set of
-//! facts about a URL; facts of later stages may be unknown, and those of one field are known together.
+//! *A implies B*: whenever A is yes, B is yes. *A excludes B*: whenever A is yes, B is no. Both
+//! must hold for every set of facts about a URL. Facts of later stages may be unknown, but all
+//! tests of a field are known together.
 
 use crate::policy::condition::{Atom, AtomTest, Condition, Truth};
 use crate::policy::fact::Facts;
@@ -13,17 +14,15 @@ use crate::urls::target::UrlTarget;
 
 use super::text_logic;
 
-/// How deep alternatives are tried one by one.
+/// The maximum depth of nested case distinctions.
 const MAX_BRANCH_DEPTH: u8 = 2;
-/// Of how many alternatives.
+/// The maximum number of cases in each of them.
 const MAX_BRANCHES: usize = 8;
 
-/// Which value a condition has.
+/// The asserted value of a condition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Polarity {
-    /// It holds.
     Yes,
-    /// It does not hold.
     No,
 }
 
@@ -36,46 +35,48 @@ impl Polarity {
     }
 }
 
-/// That a condition has a value.
+/// The assertion that a condition has a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Assertion<'p> {
-    /// The condition.
     pub(super) condition: &'p Condition,
-    /// Its value.
     pub(super) polarity: Polarity,
 }
 
-/// Claims that hold together, laid out for questions.
+/// Assertions that hold together.
 #[derive(Clone, Debug)]
 pub(super) struct Assumptions<'p> {
     lists: &'p [PolicyList],
     atoms: Vec<(&'p Atom, Polarity)>,
-    /// Of each of these at least one part has the value.
+    /// For each of these, at least one part has the value.
     alternatives: Vec<(&'p [Condition], Polarity)>,
-    /// One of the claims cannot hold whatever the facts.
+    /// Set if one of the assertions is false for all facts.
     is_absurd: bool,
 }
 
 impl<'p> Assumptions<'p> {
-    /// All of these claims.
+    /// Creates assumptions from assertions.
     pub(super) fn new(
-        claims: impl IntoIterator<Item = Assertion<'p>>,
+        assertions: impl IntoIterator<Item = Assertion<'p>>,
         lists: &'p [PolicyList],
     ) -> Self {
-        let mut premises = Self {
+        let mut assumptions = Self {
             lists,
             atoms: Vec::new(),
             alternatives: Vec::new(),
             is_absurd: false,
         };
-        claims.into_iter().for_each(|claim| premises.add(claim));
-        premises
+        for assertion in assertions {
+            assumptions.add(assertion);
+        }
+        assumptions
     }
 
-    /// These claims as well.
-    pub(super) fn with(&self, claims: impl IntoIterator<Item = Assertion<'p>>) -> Self {
+    /// Returns the assumptions with additional assertions.
+    pub(super) fn with(&self, assertions: impl IntoIterator<Item = Assertion<'p>>) -> Self {
         let mut more = self.clone();
-        claims.into_iter().for_each(|claim| more.add(claim));
+        for assertion in assertions {
+            more.add(assertion);
+        }
         more
     }
 
@@ -87,7 +88,8 @@ impl<'p> Assumptions<'p> {
             .map(|(atom, _)| *atom)
     }
 
-    /// Of each test that names hosts one by one, those: exact ones, domains, and hosts of whole URLs.
+    /// For each test that enumerates hosts, returns them: exact ones, domains, and hosts of whole
+    /// URLs.
     pub(super) fn host_sets(&self) -> impl Iterator<Item = Vec<String>> {
         self.positive_atoms().filter_map(|atom| {
             let AtomTest::Text(test) = &atom.test else {
@@ -114,77 +116,84 @@ impl<'p> Assumptions<'p> {
         &mut self,
         Assertion {
             condition,
-            polarity: value,
+            polarity,
         }: Assertion<'p>,
     ) {
-        match (condition, value) {
+        match (condition, polarity) {
             (Condition::Always, Polarity::Yes) => {}
             (Condition::Always, Polarity::No) => self.is_absurd = true,
             (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => {
-                parts.iter().for_each(|condition| {
+                for condition in parts {
                     self.add(Assertion {
                         condition,
-                        polarity: value,
-                    })
-                });
+                        polarity,
+                    });
+                }
             }
             (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => {
                 match &**parts {
                     [condition] => self.add(Assertion {
                         condition,
-                        polarity: value,
+                        polarity,
                     }),
-                    parts => self.alternatives.push((parts, value)),
+                    parts => self.alternatives.push((parts, polarity)),
                 }
             }
-            (Condition::Not(part), value) => self.add(Assertion {
+            (Condition::Not(part), polarity) => self.add(Assertion {
                 condition: part,
-                polarity: value.negate(),
+                polarity: polarity.negate(),
             }),
-            (Condition::Atom(atom), value) => self.atoms.push((atom, value)),
+            (Condition::Atom(atom), polarity) => self.atoms.push((atom, polarity)),
         }
     }
 
-    /// Whether the claim follows.
-    pub(super) fn entail(&self, claim: Assertion<'_>) -> bool {
-        self.entail_within(claim, MAX_BRANCH_DEPTH)
+    /// Returns `true` if the assertion follows from the assumptions.
+    pub(super) fn entail(&self, assertion: Assertion<'_>) -> bool {
+        self.entail_within(assertion, MAX_BRANCH_DEPTH)
     }
 
-    fn entail_within(&self, claim: Assertion<'_>, depth: u8) -> bool {
-        self.entail_directly(claim, depth)
-            || self.in_every_branch(depth, |more, depth| more.entail_within(claim, depth))
+    fn entail_within(&self, assertion: Assertion<'_>, depth: u8) -> bool {
+        self.entail_directly(assertion, depth)
+            || self.in_every_branch(depth, |more, depth| more.entail_within(assertion, depth))
     }
 
     fn entail_directly(
         &self,
         Assertion {
             condition,
-            polarity: value,
+            polarity,
         }: Assertion<'_>,
         depth: u8,
     ) -> bool {
-        let mut part = |condition| {
-            self.entail_within(
-                Assertion {
-                    condition,
-                    polarity: value,
-                },
-                depth,
-            )
-        };
-        match (condition, value) {
+        match (condition, polarity) {
             (Condition::Always, Polarity::Yes) => true,
             (Condition::Always, Polarity::No) => false,
             (Condition::All(parts), Polarity::Yes) | (Condition::Any(parts), Polarity::No) => {
-                parts.iter().all(part)
+                parts.iter().all(|condition| {
+                    self.entail_within(
+                        Assertion {
+                            condition,
+                            polarity,
+                        },
+                        depth,
+                    )
+                })
             }
             (Condition::All(parts), Polarity::No) | (Condition::Any(parts), Polarity::Yes) => {
-                parts.iter().any(&mut part)
+                parts.iter().any(|condition| {
+                    self.entail_within(
+                        Assertion {
+                            condition,
+                            polarity,
+                        },
+                        depth,
+                    )
+                })
             }
-            (Condition::Not(condition), value) => self.entail_within(
+            (Condition::Not(condition), polarity) => self.entail_within(
                 Assertion {
                     condition,
-                    polarity: value.negate(),
+                    polarity: polarity.negate(),
                 },
                 depth,
             ),
@@ -203,7 +212,7 @@ impl<'p> Assumptions<'p> {
         }
     }
 
-    /// Whether the claims can never hold together.
+    /// Returns `true` if the assumptions can never hold together.
     pub(super) fn are_contradictory(&self) -> bool {
         self.contradict_within(MAX_BRANCH_DEPTH)
     }
@@ -218,7 +227,7 @@ impl<'p> Assumptions<'p> {
             || self.in_every_branch(depth, Self::contradict_within)
     }
 
-    /// Whether an atom contradicts one before it.
+    /// Returns `true` if an atom contradicts an earlier one.
     fn contradicts(&self, at: usize, (atom, value): (&Atom, Polarity)) -> bool {
         let mut before = self.atoms.iter().take(at);
         match value {
@@ -237,31 +246,31 @@ impl<'p> Assumptions<'p> {
         }
     }
 
-    /// Whether something is so in every branch of one of the alternatives.
-    fn in_every_branch(&self, depth: u8, is_so: impl Fn(&Self, u8) -> bool) -> bool {
+    /// Returns `true` if a property holds in every case of one of the alternatives.
+    fn in_every_branch(&self, depth: u8, holds: impl Fn(&Self, u8) -> bool) -> bool {
         let Some(depth) = depth.checked_sub(1) else {
             return false;
         };
-        let few = self
+        let small = self
             .alternatives
             .iter()
             .enumerate()
             .filter(|(_, (parts, _))| parts.len() <= MAX_BRANCHES);
-        few.into_iter().any(|(at, (parts, value))| {
+        small.into_iter().any(|(at, (parts, polarity))| {
             parts.iter().all(|condition| {
                 let mut more = self.clone();
                 more.alternatives.swap_remove(at);
                 more.add(Assertion {
                     condition,
-                    polarity: *value,
+                    polarity: *polarity,
                 });
-                more.contradict_within(depth) || is_so(&more, depth)
+                more.contradict_within(depth) || holds(&more, depth)
             })
         })
     }
 }
 
-/// Whether a test passes whatever the URL.
+/// Returns `true` if a test holds for every URL.
 fn always_holds(atom: &Atom) -> bool {
     let AtomTest::Text(test) = &atom.test else {
         return false;
@@ -293,7 +302,7 @@ fn excludes(a: &Atom, b: &Atom, lists: &[PolicyList]) -> bool {
         return url_test_decides(a, b, lists, Polarity::No)
             || url_test_decides(b, a, lists, Polarity::No);
     }
-    // A parameter may stand in a URL twice, with two values.
+    // A URL may contain a parameter twice with different values.
     if let Field::Param(_) = a.field {
         return false;
     }
@@ -312,7 +321,7 @@ fn excludes(a: &Atom, b: &Atom, lists: &[PolicyList]) -> bool {
     }
 }
 
-/// Whether every address of some networks is in others.
+/// Returns `true` if every address in `a` is in `b`.
 fn networks_within(a: &Networks, b: &Networks) -> bool {
     a.0.iter()
         .all(|one| b.0.iter().any(|other| other.contains(one)))
@@ -325,7 +334,7 @@ fn networks_disjoint(a: &Networks, b: &Networks) -> bool {
     })
 }
 
-/// Whether every text that passes is in a list.
+/// Returns `true` if every text that passes the test is in the list.
 fn list_contains_all(field: &Field, test: &TextTest, list: &PolicyList) -> bool {
     if let Some(texts) = text_logic::only_texts(field, test) {
         return texts.iter().all(|text| list.matches(field, text));
@@ -352,7 +361,8 @@ fn list_contains_none(field: &Field, test: &TextTest, list: &PolicyList) -> bool
         .is_some_and(|texts| !texts.iter().any(|text| list.matches(field, text)))
 }
 
-/// Whether a test of the whole URL, or of its beginning, gives another test of a URL this value.
+/// Returns `true` if a test of the whole URL or its beginning implies that another test of the URL
+/// has this value.
 fn url_test_decides(a: &Atom, b: &Atom, lists: &[PolicyList], value: Polarity) -> bool {
     let AtomTest::Text(test) = &a.test else {
         return false;
@@ -381,7 +391,7 @@ fn url_test_decides(a: &Atom, b: &Atom, lists: &[PolicyList], value: Polarity) -
     }
 }
 
-/// What a test says of a URL, if the URL alone decides it.
+/// Returns the value of a test for a URL, if the URL alone decides it.
 fn evaluate_for_url(url: &str, atom: &Atom, lists: &[PolicyList]) -> Option<Polarity> {
     let target = UrlTarget::parse(url)
         .ok()
@@ -396,17 +406,13 @@ fn evaluate_for_url(url: &str, atom: &Atom, lists: &[PolicyList]) -> Option<Pola
     }
 }
 
-/// Whether a test has this value for every URL with a beginning. A beginning that goes on behind the host tells
-/// scheme, host and port, and how the path begins.
+/// Returns `true` if a test has this value for every URL with a prefix. A prefix that extends past
+/// the host determines the scheme, host and port, and the beginning of the path.
 fn holds_for_url_prefix(url: &str, atom: &Atom, lists: &[PolicyList], value: Polarity) -> bool {
     let Some((origin, path)) = origin_and_path(url) else {
         return false;
     };
-    let is_of_origin = matches!(
-        atom.field,
-        Field::Scheme | Field::Host | Field::Port | Field::Authority
-    );
-    if is_of_origin {
+    if let Field::Scheme | Field::Host | Field::Port | Field::Authority = atom.field {
         return evaluate_for_url(origin, atom, lists) == Some(value);
     }
     if atom.field != Field::Path {
@@ -416,19 +422,19 @@ fn holds_for_url_prefix(url: &str, atom: &Atom, lists: &[PolicyList], value: Pol
         Some((path, _)) => TextKind::Exact([path.into()].into()),
         None => TextKind::Prefix([path.into()].into()),
     };
-    let begins = TextTest {
+    let test = TextTest {
         kind,
         case: CaseSensitivity::Sensitive,
         form: TextForm::Canonical,
     };
-    let begins = Atom {
+    let prefix = Atom {
         field: Field::Path,
-        test: AtomTest::Text(begins),
+        test: AtomTest::Text(test),
         sources: [].into(),
     };
     match value {
-        Polarity::Yes => implies(&begins, atom, lists),
-        Polarity::No => excludes(&begins, atom, lists),
+        Polarity::Yes => implies(&prefix, atom, lists),
+        Polarity::No => excludes(&prefix, atom, lists),
     }
 }
 
@@ -441,7 +447,7 @@ fn host_of(url: &str) -> Option<String> {
     Some(UrlTarget::parse(origin).ok()?.host().to_owned())
 }
 
-/// `http://h/` and `/a` of `http://h/a`.
+/// Splits `http://h/a` into `http://h/` and `/a`.
 fn origin_and_path(url: &str) -> Option<(&str, &str)> {
     let authority = url.find("://")? + 3;
     let slash = authority + url.get(authority..)?.find('/')?;
@@ -470,18 +476,18 @@ mod tests {
 
     fn relation(a: &str, b: &str) -> &'static str {
         let policy = policy(a, b);
-        let claim = |at: usize| match &policy.rules[at].body {
+        let assertion = |at: usize| match &policy.rules[at].body {
             RuleBody::Filter(filter) => Assertion {
                 condition: &filter.condition,
                 polarity: Polarity::Yes,
             },
             RuleBody::Group(_) => panic!("a filter"),
         };
-        let premises = Assumptions::new([claim(0)], &policy.lists);
-        if premises.entail(claim(1)) {
+        let assumptions = Assumptions::new([assertion(0)], &policy.lists);
+        if assumptions.entail(assertion(1)) {
             return "implies";
         }
-        if premises.with([claim(1)]).are_contradictory() {
+        if assumptions.with([assertion(1)]).are_contradictory() {
             "excludes"
         } else {
             ""

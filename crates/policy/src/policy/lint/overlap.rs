@@ -1,7 +1,7 @@
-//! Overlaps: spaces whose rules allow the same URL, so that two crawlers fetch it.
+//! Detection of spaces whose rules allow the same URL, so that two crawlers fetch it.
 //!
-//! An overlap is shown by a URL that both allow, as far as the request goes; where none is found nothing is claimed.
-//! What the document or a default allows is everybody's, and no overlap.
+//! An overlap is proved by a URL that both spaces allow at the request stage. What the document or
+//! a default allows is common to all spaces and not an overlap.
 
 use crate::policy::decide::{Cause, Verdict};
 use crate::policy::fact::Facts;
@@ -18,20 +18,17 @@ use super::witness;
 pub(super) struct SpaceOverlap {
     /// The rule of the earlier space.
     pub(super) first: usize,
-    /// The rule of the later one.
+    /// The rule of the later space.
     pub(super) second: usize,
-    /// The names of the spaces.
     pub(super) spaces: [String; 2],
-    /// The URL.
     pub(super) url: String,
 }
 
-/// One overlap of each two spaces that have any.
+/// Returns one overlap for each pair of spaces that overlap.
 pub(super) fn find_overlaps(view: &LintView<'_>, budget: &WorkBudget) -> Vec<SpaceOverlap> {
     let spaces = view.policy().spaces().all();
-    let later = |at: usize| (at + 1..spaces.len()).map(move |other| (at, other));
-    let pairs = (0..spaces.len()).flat_map(later);
-    pairs
+    (0..spaces.len())
+        .flat_map(|one| (one + 1..spaces.len()).map(move |other| (one, other)))
         .filter_map(|(one, other)| find_overlap(view, one, other, budget))
         .collect()
 }
@@ -60,7 +57,7 @@ fn find_overlap(
     })
 }
 
-/// The rules of a space that allow.
+/// Returns the rules of a space that allow.
 fn allowing_rules(view: &LintView<'_>, space: usize) -> impl Iterator<Item = usize> {
     let rules = view.policy().rules.iter().enumerate();
     let own = rules.filter(move |(at, _)| view.is_sound(*at) && view.belongs_to_space(*at, space));
@@ -68,16 +65,16 @@ fn allowing_rules(view: &LintView<'_>, space: usize) -> impl Iterator<Item = usi
         .map(|(at, _)| at)
 }
 
-/// A URL that both rules allow, each to a crawler of its space.
+/// Returns a URL that both rules allow, each for a crawler of its space.
 fn find_shared_url(view: &LintView<'_>, rules: [usize; 2], spaces: [&Space; 2]) -> Option<String> {
     let [first, second] = rules;
-    let premises = view.assumptions(first)?.with(
+    let assumptions = view.assumptions(first)?.with(
         view.path(second)
             .iter()
             .filter_map(|at| view.assertion(*at)),
     );
     let target =
-        witness::candidate_url(view, &premises).filter(|_| !premises.are_contradictory())?;
+        witness::candidate_url(view, &assumptions).filter(|_| !assumptions.are_contradictory())?;
     let both = rules
         .into_iter()
         .zip(spaces)
@@ -86,7 +83,7 @@ fn find_shared_url(view: &LintView<'_>, rules: [usize; 2], spaces: [&Space; 2]) 
 }
 
 fn is_allowed_by(view: &LintView<'_>, rule: usize, space: &Space, target: &UrlTarget) -> bool {
-    // A space without crawlers is that of all that are in no other.
+    // A space without crawlers is for all crawlers that are in no other space.
     let crawler = space
         .crawlers
         .first()
@@ -96,6 +93,6 @@ fn is_allowed_by(view: &LintView<'_>, rule: usize, space: &Space, target: &UrlTa
         ..Facts::for_url(target)
     };
     let (_, decision) = view.policy().decide(&facts);
-    let by = matches!(decision.cause, Cause::Rule(cause) if cause.0 as usize == rule);
-    by && decision.verdict == Verdict::Admit
+    let decides = matches!(decision.cause, Cause::Rule(cause) if cause.0 as usize == rule);
+    decides && decision.verdict == Verdict::Admit
 }

@@ -1,18 +1,19 @@
-//! What follows from one test on a text for another test on the same text.
+//! Implications between two tests of the same text.
 
 use std::borrow::Cow;
 
 use crate::policy::field::Field;
 use crate::policy::pattern::{CaseSensitivity, Ranges, TextForm, TextKind, TextTest};
 
-/// Whether every text of a field of URLs passes.
+/// Returns `true` if every text of a URL field passes the test.
 pub(super) fn always_passes(field: &Field, test: &TextTest) -> bool {
-    let any = |values: &[Box<str>], text: &str| values.iter().any(|value| **value == *text);
     match &test.kind {
-        TextKind::Prefix(values) => any(values, "") || *field == Field::Path && any(values, "/"),
-        TextKind::Contains(values) | TextKind::Suffix(values) => any(values, ""),
-        // `under: /` is kept without its slash.
-        TextKind::Under(values) => *field == Field::Path && any(values, ""),
+        TextKind::Prefix(values) => {
+            contains(values, "") || *field == Field::Path && contains(values, "/")
+        }
+        TextKind::Contains(values) | TextKind::Suffix(values) => contains(values, ""),
+        // `under: /` is stored without its slash.
+        TextKind::Under(values) => *field == Field::Path && contains(values, ""),
         TextKind::Exact(_)
         | TextKind::Regex(_)
         | TextKind::Domain(_)
@@ -25,7 +26,11 @@ pub(super) fn always_passes(field: &Field, test: &TextTest) -> bool {
     }
 }
 
-/// The only texts that pass, if they can be told one by one.
+fn contains(values: &[Box<str>], text: &str) -> bool {
+    values.iter().any(|value| **value == *text)
+}
+
+/// Returns the only texts that pass a test, if they can be enumerated.
 pub(super) fn only_texts<'t>(field: &Field, test: &'t TextTest) -> Option<&'t [Box<str>]> {
     match &test.kind {
         TextKind::Exact(texts)
@@ -49,13 +54,13 @@ pub(super) fn only_texts<'t>(field: &Field, test: &'t TextTest) -> Option<&'t [B
     }
 }
 
-/// Whether a text that passes is written as the test says: fields that never distinguish case hold lower case alone,
-/// and so do the values compared with them.
+/// Returns `true` if a passing text is spelled as in the test. Fields that ignore case contain
+/// lower case only, as do the values compared with them.
 fn compares_verbatim(field: &Field, test: &TextTest) -> bool {
     test.case == CaseSensitivity::Sensitive || field.ignores_case()
 }
 
-/// Whether every text of the field that passes `a` passes `b`.
+/// Returns `true` if every text of the field that passes `a` passes `b`.
 pub(super) fn implies(field: &Field, a: &TextTest, b: &TextTest) -> bool {
     if let Some(texts) = only_texts(field, a) {
         return texts.iter().all(|text| b.matches(text));
@@ -67,8 +72,10 @@ pub(super) fn implies(field: &Field, a: &TextTest, b: &TextTest) -> bool {
         return ranges_within(a, b);
     }
     if let (TextKind::Regex(ones), TextKind::Regex(others)) = (&a.kind, &b.kind) {
-        let is_there = |one: &str| others.iter().any(|other| other.as_str() == one);
-        return a.case == b.case && ones.iter().all(|one| is_there(one.as_str()));
+        return a.case == b.case
+            && ones
+                .iter()
+                .all(|one| others.iter().any(|other| other.as_str() == one.as_str()));
     }
     let (Some((one, values)), Some((other, others))) = (comparison(&a.kind), comparison(&b.kind))
     else {
@@ -85,7 +92,7 @@ pub(super) fn implies(field: &Field, a: &TextTest, b: &TextTest) -> bool {
     })
 }
 
-/// Whether no text of the field passes both.
+/// Returns `true` if no text of the field passes both tests.
 pub(super) fn excludes(field: &Field, a: &TextTest, b: &TextTest) -> bool {
     if let Some(texts) = only_texts(field, a) {
         return !texts.iter().any(|text| b.matches(text));
@@ -103,29 +110,29 @@ pub(super) fn excludes(field: &Field, a: &TextTest, b: &TextTest) -> bool {
     else {
         return false;
     };
-    // Texts that are different in lower case are different.
-    let apart =
-        |p: &str, q: &str| value_excludes(one, p, other, q) || value_excludes(other, q, one, p);
+    // Texts that differ in lower case differ.
     values.iter().all(|p| {
-        others
-            .iter()
-            .all(|q| apart(&fold_case(p, true), &fold_case(q, true)))
+        let p = fold_case(p, true);
+        others.iter().all(|q| {
+            let q = fold_case(q, true);
+            value_excludes(one, &p, other, &q) || value_excludes(other, &q, one, &p)
+        })
     })
 }
 
-/// Whether every number of some ranges is in others.
+/// Returns `true` if every number in `a` is in `b`.
 pub(super) fn ranges_within(a: &Ranges, b: &Ranges) -> bool {
     a.0.iter()
         .all(|(from, to)| b.0.iter().any(|(least, most)| least <= from && to <= most))
 }
 
-/// Whether no number is in both.
+/// Returns `true` if no number is in both.
 pub(super) fn ranges_disjoint(a: &Ranges, b: &Ranges) -> bool {
     !a.0.iter()
         .any(|(from, to)| b.0.iter().any(|(least, most)| least <= to && from <= most))
 }
 
-/// The ranges of two tests that count the same.
+/// Returns the ranges of two tests of the same count.
 fn count_ranges<'t>(a: &'t TextKind, b: &'t TextKind) -> Option<(&'t Ranges, &'t Ranges)> {
     match (a, b) {
         (TextKind::Length(a), TextKind::Length(b))
@@ -136,7 +143,7 @@ fn count_ranges<'t>(a: &'t TextKind, b: &'t TextKind) -> Option<(&'t Ranges, &'t
     }
 }
 
-/// The kinds of test that compare with a text.
+/// The kinds of tests that compare with a text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TextComparison {
     Exact,
@@ -175,19 +182,19 @@ fn fold_case(text: &str, folds: bool) -> Cow<'_, str> {
     }
 }
 
-/// Whether `text` is `parent` or goes on with `between` before or behind it.
+/// Returns `true` if `text` is `parent` or a path below it.
 fn is_path_below(text: &str, parent: &str) -> bool {
     text.strip_prefix(parent)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether `text` is `end`, or ends in a dot and `end`.
+/// Returns `true` if `text` is `end`, or ends in a dot and `end`.
 fn ends_in_label(text: &str, end: &str) -> bool {
     text.strip_suffix(end)
         .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// Whether a text ends in a dot and `end`.
+/// Returns `true` if `text` ends in a dot and `end`.
 fn ends_in_dot_and(text: &str, end: &str) -> bool {
     text.strip_suffix(end)
         .is_some_and(|rest| rest.ends_with('.'))
@@ -230,10 +237,10 @@ fn value_implies(a: TextComparison, p: &str, b: TextComparison, q: &str) -> bool
     }
 }
 
-/// As far as it can be told from the first test; the other way round is asked as well.
+/// Returns `true` if the first test rules out the second. Callers check both directions.
 fn value_excludes(a: TextComparison, p: &str, b: TextComparison, q: &str) -> bool {
     match (a, b) {
-        // What passes must be this text.
+        // The only passing text is `p`.
         (
             TextComparison::Exact,
             TextComparison::Exact

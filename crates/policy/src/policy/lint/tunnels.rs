@@ -1,12 +1,12 @@
-//! Tunnels: whether a policy can tell one from another.
+//! Analysis of decisions on tunnels.
 
 use crate::policy::Policy;
 use crate::policy::field::Field;
 use crate::policy::rule::{EnforcementMode, Rule};
 
 impl Policy {
-    /// Whether every blind tunnel gets the same verdict: no rule that takes part names anything that a tunnel shows,
-    /// such as its host.
+    /// Returns `true` if every tunnel that is not intercepted gets the same verdict: no enforced
+    /// rule names a field that differs between tunnels, such as the host.
     pub fn treats_tunnels_alike(&self) -> bool {
         let mut alike = true;
         let rules = self
@@ -20,7 +20,7 @@ impl Policy {
     }
 }
 
-/// Whether a field could have different values for two tunnels, or a test of it different outcomes.
+/// Returns `true` if a field, or the result of a test of it, may differ between two tunnels.
 fn distinguishes_tunnels(field: &Field) -> bool {
     field.is_visible_in_tunnels() || matches!(field, Field::Url | Field::AuthorityPathQuery)
 }

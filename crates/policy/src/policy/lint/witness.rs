@@ -1,4 +1,4 @@
-//! Witnesses: a URL to which a rule applies, made from what its conditions ask and tried on them.
+//! Construction of example URLs that a rule matches, from the values in its conditions.
 
 use crate::policy::condition::{Atom, AtomTest, Truth};
 use crate::policy::fact::Facts;
@@ -8,41 +8,40 @@ use crate::policy::pattern::TextKind;
 use crate::urls::target::UrlTarget;
 
 use super::lint_view::LintView;
-use super::logic::{Assertion, Assumptions, Polarity};
+use super::logic::{Assumptions, Polarity};
 
-/// A URL for which a rule applies or hits, as far as its own condition and those around it go; none if none was
-/// found that a GET of a crawler without a name could ask for.
+/// Returns a URL that a rule and the groups around it match, for a GET by an anonymous crawler, if
+/// one was found.
 pub(super) fn find_url(view: &LintView<'_>, at: usize) -> Option<String> {
     let target = candidate_url(view, view.assumptions(at)?)?;
     let facts = Facts::for_url(&target);
-    let fits = |Assertion {
-                    condition,
-                    polarity: value,
-                }: Assertion<'_>| {
-        let wanted = match value {
-            Polarity::Yes => Truth::Yes,
-            Polarity::No => Truth::No,
-        };
-        condition.evaluate(&facts, view.lists()) == wanted
-    };
-    let fits = view
+    let matches = view
         .path(at)
         .iter()
         .filter_map(|at| view.assertion(*at))
-        .all(fits);
-    fits.then(|| target.as_str().to_owned())
+        .all(|assertion| {
+            let expected = match assertion.polarity {
+                Polarity::Yes => Truth::Yes,
+                Polarity::No => Truth::No,
+            };
+            assertion.condition.evaluate(&facts, view.lists()) == expected
+        });
+    matches.then(|| target.as_str().to_owned())
 }
 
-/// A URL made from what premises ask, which may not fit them.
-pub(super) fn candidate_url(view: &LintView<'_>, premises: &Assumptions<'_>) -> Option<UrlTarget> {
+/// Builds a URL from the values in the assumptions. It may not meet them.
+pub(super) fn candidate_url(
+    view: &LintView<'_>,
+    assumptions: &Assumptions<'_>,
+) -> Option<UrlTarget> {
     let mut draft = UrlDraft::default();
-    premises
-        .positive_atoms()
-        .for_each(|atom| draft.apply_atom(view, atom));
+    for atom in assumptions.positive_atoms() {
+        draft.apply_atom(view, atom);
+    }
     UrlTarget::parse(&draft.into_url()).ok()
 }
 
-/// A URL in parts, each as some condition wants it.
+/// The parts of a URL, each as a condition requires it.
 #[derive(Debug, Default)]
 struct UrlDraft {
     whole: Option<String>,
@@ -83,19 +82,18 @@ impl UrlDraft {
     }
 
     fn apply_text(&mut self, field: &Field, part: TextPart, value: &str) {
-        let owned = || Some(value.to_owned());
         match (field, part) {
-            (Field::Url, TextPart::Whole | TextPart::Beginning) => self.whole = owned(),
-            (Field::Scheme, _) => self.scheme = owned(),
-            (Field::Host | Field::Authority, _) => self.host = owned(),
+            (Field::Url, TextPart::Whole | TextPart::Beginning) => self.whole = Some(value.into()),
+            (Field::Scheme, _) => self.scheme = Some(value.into()),
+            (Field::Host | Field::Authority, _) => self.host = Some(value.into()),
             (Field::Path | Field::PathAndQuery, TextPart::Whole | TextPart::Beginning) => {
-                self.path = owned()
+                self.path = Some(value.into())
             }
             (Field::Path, TextPart::Extension) => self.end.push_str(&format!("a.{value}")),
             (Field::Path | Field::PathAndQuery, TextPart::End | TextPart::Inside) => {
                 self.end.push_str(value)
             }
-            (Field::Query, _) => self.query = owned(),
+            (Field::Query, _) => self.query = Some(value.into()),
             (Field::Param(name), _) => self.query = Some(format!("{name}={value}")),
             _ => {}
         }
@@ -138,7 +136,7 @@ impl UrlDraft {
     }
 }
 
-/// Which part of a text a value is.
+/// The part of a text that a value describes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TextPart {
     Whole,

@@ -1,15 +1,15 @@
-//! Many short texts in little memory: one text that holds them all, and numbers that say where each ends.
+//! Compact storage of many short texts: one buffer with all of them, and the offsets of their ends.
 //!
-//! A list may have a million items; a box for each would take twice the memory and a million allocations. What is
-//! asked of the texts is in [`TextSet`] and [`SortedTexts`].
+//! A list may have a million items. A box for each would take twice the memory and a million
+//! allocations. [`TextSet`] and [`SortedTexts`] add look-ups.
 
 use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 
-/// The most bytes that the items of one list may have together: places are kept in 32 bits.
+/// The maximum total size of a list's items, since offsets have 32 bits.
 pub const MAX_BYTES: usize = u32::MAX as usize;
 
-/// Texts one behind the other.
+/// Texts in one buffer.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct PackedTexts {
     buffer: String,
@@ -17,7 +17,7 @@ pub struct PackedTexts {
 }
 
 impl PackedTexts {
-    /// Room for so many texts of so many bytes together.
+    /// Creates storage with capacity for `count` texts with `bytes` in total.
     pub fn with_capacity(count: usize, bytes: usize) -> Self {
         Self {
             buffer: String::with_capacity(bytes),
@@ -25,7 +25,7 @@ impl PackedTexts {
         }
     }
 
-    /// Adds a text; `false` where it has no room ([`MAX_BYTES`]).
+    /// Adds a text. Returns `false` if there is no room ([`MAX_BYTES`]).
     #[must_use]
     pub fn push(&mut self, text: &str) -> bool {
         let end = self
@@ -40,7 +40,7 @@ impl PackedTexts {
         end.is_some()
     }
 
-    /// The text at a place.
+    /// Returns the text with this index.
     pub fn get(&self, at: usize) -> Option<&str> {
         let to = *self.ends.get(at)?;
         let from = at
@@ -50,22 +50,22 @@ impl PackedTexts {
         self.buffer.get(from as usize..to as usize)
     }
 
-    /// How many there are.
+    /// The number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there are none.
+    /// Returns `true` if there are no texts.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// All of them in their order.
+    /// The texts, in the order of insertion.
     pub fn iter(&self) -> impl Iterator<Item = &str> {
         (0..self.len()).filter_map(|at| self.get(at))
     }
 
-    /// Gives back the memory that was reserved and not used.
+    /// Releases unused capacity.
     fn shrink_to_fit(&mut self) {
         self.buffer.shrink_to_fit();
         self.ends.shrink_to_fit();
@@ -78,31 +78,31 @@ impl fmt::Debug for PackedTexts {
     }
 }
 
-/// A set of texts that are looked up whole: a hash table of places, open, and at most half full.
+/// A set of texts for exact look-ups: an open-addressing hash table of indexes, at most half full.
 #[derive(Clone)]
 pub struct TextSet {
     texts: PackedTexts,
-    /// A place in `texts` plus one, or 0.
+    /// An index in `texts` plus one, or 0.
     slots: Box<[u32]>,
     hasher: RandomState,
 }
 
-/// The same items, in whatever order they were given.
+/// Compares the items, regardless of their order.
 impl PartialEq for TextSet {
     fn eq(&self, other: &Self) -> bool {
-        let within = |a: &Self, b: &Self| a.texts.iter().all(|text| b.contains(text));
-        within(self, other) && within(other, self)
+        self.texts.iter().all(|text| other.contains(text))
+            && other.texts.iter().all(|text| self.contains(text))
     }
 }
 
 impl TextSet {
-    /// The set of these texts; those that stand there twice count once.
+    /// Creates a set. Duplicates count once.
     pub fn new(mut texts: PackedTexts) -> Self {
         texts.shrink_to_fit();
-        let seats = (texts.len() * 2).next_power_of_two().max(2);
+        let slot_count = (texts.len() * 2).next_power_of_two().max(2);
         let mut set = Self {
             texts,
-            slots: vec![0; seats].into(),
+            slots: vec![0; slot_count].into(),
             hasher: RandomState::new(),
         };
         for at in 0..set.texts.len() {
@@ -111,12 +111,12 @@ impl TextSet {
         set
     }
 
-    /// Whether a text is in the set.
+    /// Returns `true` if a text is in the set.
     pub fn contains(&self, text: &str) -> bool {
         self.find(text).is_ok()
     }
 
-    /// Its texts; one that was given twice stands twice.
+    /// The texts, including duplicates.
     pub fn texts(&self) -> &PackedTexts {
         &self.texts
     }
@@ -125,22 +125,22 @@ impl TextSet {
         let Some(Err(free)) = self.texts.get(at).map(|text| self.find(text)) else {
             return;
         };
-        if let (Some(seat), Ok(number)) = (self.slots.get_mut(free), u32::try_from(at + 1)) {
-            *seat = number;
+        if let (Some(slot), Ok(number)) = (self.slots.get_mut(free), u32::try_from(at + 1)) {
+            *slot = number;
         }
     }
 
-    /// Whether a text is there; if not, the free seat at which its search ended.
+    /// Looks a text up. Returns the free slot at which the search ended if the text is missing.
     fn find(&self, text: &str) -> Result<(), usize> {
         let mask = self.slots.len() - 1;
         let hash = self.hasher.hash_one(text.as_bytes());
-        // The lower half of a hash is enough for as many seats as there can be.
-        let mut seat = hash as usize & mask;
+        // The lower half of a hash suffices for the maximum number of slots.
+        let mut slot = hash as usize & mask;
         loop {
-            match self.slots.get(seat) {
-                None | Some(0) => return Err(seat),
+            match self.slots.get(slot) {
+                None | Some(0) => return Err(slot),
                 Some(number) if self.texts.get(*number as usize - 1) == Some(text) => return Ok(()),
-                Some(_) => seat = (seat + 1) & mask,
+                Some(_) => slot = (slot + 1) & mask,
             }
         }
     }
@@ -152,60 +152,63 @@ impl fmt::Debug for TextSet {
     }
 }
 
-/// Texts in byte order, of which none begins another, so that one binary search finds the one that begins a text.
+/// Sorted texts of which none is a prefix of another, so that one binary search finds the prefix of
+/// a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SortedTexts(PackedTexts);
 
 impl SortedTexts {
-    /// Sorts texts, and drops those that a shorter one begins.
+    /// Sorts texts and drops those that have a shorter one as a prefix.
     pub fn new(texts: &PackedTexts) -> Self {
         let mut order: Vec<&str> = texts.iter().collect();
         order.sort_unstable();
-        let mut kept = PackedTexts::with_capacity(order.len(), texts.buffer.len());
+        let mut prefixes = PackedTexts::with_capacity(order.len(), texts.buffer.len());
         for text in order {
-            let covered = kept
-                .get(kept.len().wrapping_sub(1))
+            let covered = prefixes
+                .get(prefixes.len().wrapping_sub(1))
                 .is_some_and(|shorter| text.starts_with(shorter));
-            // There is room: together they are no longer than before.
-            let _ = !covered && kept.push(text);
+            // Cannot fail: the total is not greater than before.
+            let _ = !covered && prefixes.push(text);
         }
-        kept.shrink_to_fit();
-        Self(kept)
+        prefixes.shrink_to_fit();
+        Self(prefixes)
     }
 
-    /// Its texts.
     pub fn texts(&self) -> &PackedTexts {
         &self.0
     }
 
-    /// Whether a text is one of them.
+    /// Returns `true` if a text is one of the items.
     pub fn contains(&self, text: &str) -> bool {
         self.last_not_after(text) == Some(text)
     }
 
-    /// Whether a text begins with one of them.
+    /// Returns `true` if a text begins with an item.
     pub fn has_prefix_of(&self, text: &str) -> bool {
         self.last_not_after(text)
             .is_some_and(|nearest| text.starts_with(nearest))
     }
 
-    /// Whether one of them begins with a text.
+    /// Returns `true` if an item begins with a text.
     pub fn has_any_starting_with(&self, text: &str) -> bool {
         let first = self.count_not_after(text);
-        let here = |at: usize| self.0.get(at).is_some_and(|item| item.starts_with(text));
-        here(first) || first.checked_sub(1).is_some_and(here)
+        [Some(first), first.checked_sub(1)]
+            .into_iter()
+            .flatten()
+            .any(|at| self.0.get(at).is_some_and(|item| item.starts_with(text)))
     }
 
-    /// The last one that does not come after a text.
+    /// Returns the last item that does not sort after a text.
     fn last_not_after(&self, text: &str) -> Option<&str> {
         self.count_not_after(text)
             .checked_sub(1)
             .and_then(|at| self.0.get(at))
     }
 
-    /// How many do not come after a text.
+    /// Returns the number of items that do not sort after a text.
     fn count_not_after(&self, text: &str) -> usize {
-        let (mut from, mut to) = (0, self.0.len());
+        let mut from = 0;
+        let mut to = self.0.len();
         while from < to {
             let middle = from + (to - from) / 2;
             if self.0.get(middle).is_some_and(|item| item <= text) {
@@ -252,9 +255,11 @@ mod tests {
         };
         let given: Vec<String> = (0..60).map(|_| word()).collect();
         let all = texts(&given.iter().map(String::as_str).collect::<Vec<_>>());
-        let (set, sorted) = (TextSet::new(all.clone()), SortedTexts::new(&all));
+        let set = TextSet::new(all.clone());
+        let sorted = SortedTexts::new(&all);
         let tree: BTreeSet<&str> = given.iter().map(String::as_str).collect();
-        let (mut found, mut missed) = (0, 0);
+        let mut found = 0;
+        let mut missed = 0;
         for _ in 0..2_000 {
             let asked = word();
             assert_eq!(set.contains(&asked), tree.contains(&*asked), "{asked}");

@@ -1,5 +1,6 @@
 //! Values of options.
 
+use std::fmt;
 use std::time::Duration;
 
 use serde_json::{Value as Json, json};
@@ -67,6 +68,20 @@ impl OptionValue {
                 .collect(),
             Self::Disposition(value) => json!(value.as_str()),
             Self::Intent(value) => json!(value.as_str()),
+        }
+    }
+}
+
+/// Writes the value as in a policy, and an unset one as `none`.
+impl fmt::Display for OptionValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let json = self.to_json();
+        if json.is_null() {
+            return f.write_str("none");
+        }
+        match json.as_str() {
+            Some(text) => f.write_str(text),
+            None => json.fmt(f),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Calendars that can be paged through for ever: a word that belongs to one, and a year far from this one.
+//! The trap `calendar`: a word that is typical of calendars, and a year far from the current one.
 //!
-//! A crawler comes to such a year from the years between, so that only years that a calendar is likely to show are
-//! looked for: `/day/4711` is the day of something else.
+//! A crawler reaches such a year through the years between, so only years that a calendar is likely
+//! to show count: `/day/4711` is something else.
 
-/// Words that calendars have in their URLs, as whole words.
+/// Words that are typical of calendars, compared as whole words.
 const CALENDAR_WORDS: [&str; 8] = [
     "calendar",
     "year",
@@ -14,34 +14,37 @@ const CALENDAR_WORDS: [&str; 8] = [
     "calendrier",
     "jour",
 ];
-/// How far from this year a calendar may be.
+/// The maximum distance from the current year.
 const MAX_YEAR_DISTANCE: u16 = 5;
 
-/// Whether path and query hold a calendar's word and a year outside this one and five around it.
+/// Returns `true` if path and query contain a calendar word and a year more than five years from
+/// the current one.
 pub(super) fn has_distant_year(path_and_query: &str, now: u16) -> bool {
-    let words = || path_and_query.split(|c: char| !c.is_ascii_alphanumeric());
-    let is_word = |word: &str| {
-        CALENDAR_WORDS
-            .iter()
-            .any(|known| word.eq_ignore_ascii_case(known))
-    };
-    let outside =
-        |word: &str| parse_year(word).is_some_and(|year| year.abs_diff(now) > MAX_YEAR_DISTANCE);
-    words().any(outside) && words().any(is_word)
+    let mut words = path_and_query.split(|c: char| !c.is_ascii_alphanumeric());
+    let has_distant_year = words
+        .clone()
+        .filter_map(parse_year)
+        .any(|year| year.abs_diff(now) > MAX_YEAR_DISTANCE);
+    has_distant_year
+        && words.any(|word| {
+            CALENDAR_WORDS
+                .iter()
+                .any(|known| word.eq_ignore_ascii_case(known))
+        })
 }
 
-/// `2031`, or `20310501`.
+/// Parses the year in `2031` or `20310501`.
 fn parse_year(word: &str) -> Option<u16> {
     if !matches!(word.len(), 4 | 8) || !word.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
     let (year, rest) = word.split_at_checked(4)?;
-    let of_a_date = match rest.split_at_checked(2) {
+    let is_date = match rest.split_at_checked(2) {
         Some((month, day)) => ("01"..="12").contains(&month) && ("01"..="31").contains(&day),
         None => rest.is_empty(),
     };
     let year: u16 = year.parse().ok()?;
-    (of_a_date && (1900..3000).contains(&year)).then_some(year)
+    (is_date && (1900..3000).contains(&year)).then_some(year)
 }
 
 #[cfg(test)]

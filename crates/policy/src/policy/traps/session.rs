@@ -1,8 +1,8 @@
-//! The number of a visit in a URL: each visit makes every page anew.
+//! The trap `session_id`: with a session id, each visit gives every page a new URL.
 
 use crate::urls::target::UrlTarget;
 
-/// Parameters that hold nothing else, without regard to capitals.
+/// Parameters for session ids, compared regardless of case.
 const SESSION_PARAMS: [&str; 6] = [
     "phpsessid",
     "jsessionid",
@@ -11,14 +11,14 @@ const SESSION_PARAMS: [&str; 6] = [
     "cftoken",
     "zenid",
 ];
-/// Parameters that hold such a number if the value looks like one.
+/// Parameters for session ids if the value looks like one.
 const POSSIBLE_SESSION_PARAMS: [&str; 4] = ["sid", "sessionid", "session_id", "sessid"];
-/// What ASP writes begins so; letters follow.
+/// The prefix of ASP's parameters, followed by letters.
 const ASP_PREFIX: &str = "aspsessionid";
-/// The shortest value that looks like such a number: short ones count stories or shops.
+/// The minimum length of a session id: shorter values may be numbers of articles or shops.
 const MIN_ID_LENGTH: usize = 16;
 
-/// Whether a URL holds one.
+/// Returns `true` if a URL contains a session id.
 pub(super) fn has_session_id(target: &UrlTarget) -> bool {
     let in_path = target.path().to_ascii_lowercase().contains(";jsessionid=");
     in_path || target.query().split('&').any(is_session_param)
@@ -29,8 +29,8 @@ fn is_session_param(param: &str) -> bool {
         return false;
     };
     let name = name.to_ascii_lowercase();
-    let known = SESSION_PARAMS.contains(&&*name) || name.starts_with(ASP_PREFIX);
-    (known && !value.is_empty())
+    let is_known = SESSION_PARAMS.contains(&&*name) || name.starts_with(ASP_PREFIX);
+    (is_known && !value.is_empty())
         || (POSSIBLE_SESSION_PARAMS.contains(&&*name) && looks_random(value))
 }
 

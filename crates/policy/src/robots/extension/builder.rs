@@ -1,5 +1,4 @@
-//! Collects the lines beyond RFC 9309 while a robots.txt is read, and bounds how many are kept. What they mean to a crawler
-//! is asked of what this makes.
+//! Collection of extension lines while a robots.txt is parsed, with a limit on their number.
 
 use crate::robots::line::RobotsLine;
 use crate::robots::pattern::RobotsPattern;
@@ -7,18 +6,18 @@ use crate::robots::rules::{AgentLine, TextSpan, sort_agents};
 
 use super::{ExtensionKind, ExtensionLine, Extensions, MAX_LINES};
 
-/// Collects such lines of a file.
+/// Collects the extension lines of a file.
 #[derive(Debug, Default)]
 pub(crate) struct ExtensionsBuilder {
     lines: Vec<ExtensionLine>,
-    /// How many of them are on uses.
+    /// The number of usage lines.
     usage_count: usize,
     agents: Vec<AgentLine>,
     sections: u32,
     agent_list: ExtensionAgentList,
 }
 
-/// What the next user-agent line does.
+/// The state of the current list of user agents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum ExtensionAgentList {
     #[default]
@@ -26,7 +25,7 @@ enum ExtensionAgentList {
     Open,
 }
 
-/// Whether a line was kept.
+/// The result of adding a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineAcceptance {
     Accepted,
@@ -34,7 +33,7 @@ pub(crate) enum LineAcceptance {
 }
 
 impl ExtensionsBuilder {
-    /// A user-agent line.
+    /// Adds a user-agent line.
     pub(crate) fn add_agent(&mut self, token: TextSpan) {
         if self.agent_list == ExtensionAgentList::Closed {
             self.sections = self.sections.saturating_add(1);
@@ -48,12 +47,12 @@ impl ExtensionsBuilder {
         }
     }
 
-    /// An Allow or Disallow line.
+    /// Ends the list of user agents at an Allow or Disallow line.
     pub(crate) fn end_agent_list(&mut self) {
         self.agent_list = ExtensionAgentList::Closed;
     }
 
-    /// A line of its own.
+    /// Adds an extension line.
     pub(crate) fn add(
         &mut self,
         extension: ExtensionKind,
@@ -77,19 +76,19 @@ impl ExtensionsBuilder {
             return LineAcceptance::Ignored;
         }
         let value = TextSpan::new(&(line.value.start + skipped..line.value.end));
-        let whole = TextSpan::new(&line.source);
         self.lines.push(ExtensionLine {
             extension,
             line: line.number,
             section,
-            source: whole,
+            source: TextSpan::new(&line.source),
             value,
             path,
         });
         LineAcceptance::Accepted
     }
 
-    /// What a site denies is not lost behind lines that are only reported, so the two are counted apart.
+    /// Counts usage lines and reported lines separately, so that many reported lines do not hide a
+    /// denial.
     fn reserve_line(&mut self, extension: ExtensionKind) -> bool {
         let reported = self.lines.len() - self.usage_count;
         if extension.usage_syntax().is_none() {
@@ -100,7 +99,8 @@ impl ExtensionsBuilder {
         room
     }
 
-    /// `text` is the file that the spans point into. `None` if there is no such line.
+    /// Finishes the collection; `None` if there are no extension lines. `text` is the file that the
+    /// spans point into.
     pub(crate) fn finish(self, text: &[u8]) -> Option<Box<Extensions>> {
         if self.lines.is_empty() {
             return None;
@@ -112,13 +112,13 @@ impl ExtensionsBuilder {
     }
 }
 
-/// Where a preference holds.
+/// The URLs to which a preference applies.
 enum PathScope {
     All,
     Pattern(RobotsPattern),
 }
 
-/// The path that a value begins with, and how many bytes of the value it takes.
+/// Parses the path at the beginning of a value. Returns it with its length in bytes.
 fn parse_path(value: &[u8]) -> (PathScope, usize) {
     if !matches!(value.first(), Some(b'/' | b'*')) {
         return (PathScope::All, 0);

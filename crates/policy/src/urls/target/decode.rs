@@ -1,9 +1,9 @@
-//! Other readings of a URL's text: normalised, and as a server that decodes too early would take it.
+//! Other forms of a URL's text: normalised, and as read by a server that decodes too early.
 
 use std::borrow::Cow;
 
-/// Escapes in upper case, those of unreserved characters decoded (RFC 3986 section 6.2.2): the form that `norm: true`
-/// compares.
+/// Normalises escapes: upper case, and those of unreserved characters are decoded (RFC 3986 section
+/// 6.2.2). The form that `norm: true` compares.
 pub fn normalise_text(text: &str) -> Cow<'_, str> {
     if !text.contains('%') {
         return Cow::Borrowed(text);
@@ -17,7 +17,8 @@ pub fn normalise_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(normal)
 }
 
-/// The path as a server reads it that decodes before it resolves; `None` if that changes nothing.
+/// Returns the path as read by a server that decodes before it resolves; `None` if that does not
+/// change it.
 pub(super) fn decode_leniently(path: &str) -> Option<String> {
     if !path.contains('%') {
         return None;
@@ -48,27 +49,27 @@ fn is_decoded_early(byte: u8) -> bool {
     is_unreserved(byte) || matches!(byte, b'/' | b'\\' | b';' | b'%' | 0)
 }
 
-fn for_each_escape(text: &str, mut take: impl FnMut(u8)) {
+fn for_each_escape(text: &str, mut visit: impl FnMut(u8)) {
     for_each_piece(text, |piece| match piece {
         EscapePiece::Plain(_) => {}
-        EscapePiece::Escape(byte, _) => take(byte),
+        EscapePiece::Escape(byte, _) => visit(byte),
     });
 }
 
 enum EscapePiece<'a> {
     Plain(&'a str),
-    /// The byte, and how it was written.
+    /// The byte and its escape.
     Escape(u8, &'a str),
 }
 
-fn for_each_piece(text: &str, mut take: impl FnMut(EscapePiece<'_>)) {
+fn for_each_piece(text: &str, mut visit: impl FnMut(EscapePiece<'_>)) {
     let mut rest = text;
     while let Some(at) = rest.find('%') {
         let (plain, from) = rest.split_at_checked(at).unwrap_or((rest, ""));
-        take(EscapePiece::Plain(plain));
+        visit(EscapePiece::Plain(plain));
         let escape = from.get(..3).and_then(|escape| {
             let byte = u8::from_str_radix(escape.get(1..)?, 16).ok()?;
-            // A sign is a digit to no URL.
+            // `from_str_radix` accepts a sign, which is not a digit in a URL.
             escape
                 .as_bytes()
                 .get(1)?
@@ -77,37 +78,37 @@ fn for_each_piece(text: &str, mut take: impl FnMut(EscapePiece<'_>)) {
         });
         let used = match escape {
             Some((byte, escape)) => {
-                take(EscapePiece::Escape(byte, escape));
+                visit(EscapePiece::Escape(byte, escape));
                 3
             }
             None => {
-                take(EscapePiece::Plain("%"));
+                visit(EscapePiece::Plain("%"));
                 1
             }
         };
         rest = from.get(used..).unwrap_or("");
     }
-    take(EscapePiece::Plain(rest));
+    visit(EscapePiece::Plain(rest));
 }
 
-/// RFC 3986 section 5.2.4.
+/// Removes dot segments by RFC 3986 section 5.2.4.
 fn remove_dot_segments(path: &str) -> String {
-    let mut kept: Vec<&str> = Vec::new();
+    let mut resolved: Vec<&str> = Vec::new();
     let segments: Vec<&str> = path.split('/').skip(1).collect();
     let last = segments.len().saturating_sub(1);
     for (at, segment) in segments.into_iter().enumerate() {
         match segment {
             "." => {}
             ".." => {
-                kept.pop();
+                resolved.pop();
             }
-            _ => kept.push(segment),
+            _ => resolved.push(segment),
         }
         if at == last && matches!(segment, "." | "..") {
-            kept.push("");
+            resolved.push("");
         }
     }
-    format!("/{}", kept.join("/"))
+    format!("/{}", resolved.join("/"))
 }
 
 #[cfg(test)]

@@ -1,29 +1,37 @@
-//! What can be wrong with a target.
+//! Errors in targets.
 
-use std::fmt;
-
-/// A mistake in a target.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The error of a target that cannot be parsed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetError {
-    /// It is no absolute URL.
+    /// The text is not an absolute URL.
+    #[error("not an absolute URL: write http://host/path")]
     NotAbsolute,
     /// The scheme is neither `http` nor `https`.
+    #[error("the scheme {0} is neither http nor https")]
     Scheme(Box<str>),
-    /// It carries a user name or password.
+    /// The URL contains a user name or password.
+    #[error("a URL with a user name or password")]
     Userinfo,
-    /// It carries a fragment.
+    /// The URL contains a fragment.
+    #[error("a URL with a fragment")]
     Fragment,
-    /// It has a space.
+    /// The URL contains a space.
+    #[error("a space in the URL: write %20")]
     Space,
-    /// It has a control character.
+    /// The URL contains a control character.
+    #[error("a control character in the URL")]
     Control,
-    /// It has a backslash, which some readers take for a slash.
+    /// The URL contains a backslash, which some parsers treat as a slash.
+    #[error("a backslash in the URL: write / or %5C")]
     Backslash,
     /// The port is missing, or not 1 to 65535.
+    #[error("the port is not a number from 1 to 65535")]
     Port,
-    /// There is no host.
+    /// The host is missing.
+    #[error("a URL without a host")]
     EmptyHost,
-    /// The host is none; what is wrong with it.
+    /// The host is invalid, with the reason.
+    #[error("not a valid host ({0})")]
     Host(Box<str>),
 }
 
@@ -37,11 +45,12 @@ impl TargetError {
         }
         let rest = input.split_once("://").map_or(input, |(_, rest)| rest);
         let authority = rest.split(['/', '?']).next().unwrap_or(rest);
-        // Escaped: it is shown on terminals and in answers, and may hold what turns text round.
+        // Escaped, since it is shown on terminals and in responses and may contain bidirectional
+        // controls.
         Self::Host(format!("{error}: {}", authority.escape_debug()).into())
     }
 
-    /// A stable word for the kind of mistake.
+    /// A stable word for the kind of error.
     pub fn kind_name(&self) -> &'static str {
         match self {
             Self::NotAbsolute => "not_absolute",
@@ -57,22 +66,3 @@ impl TargetError {
         }
     }
 }
-
-impl fmt::Display for TargetError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NotAbsolute => f.write_str("not an absolute URL: write http://host/path"),
-            Self::Scheme(scheme) => write!(f, "the scheme {scheme} is neither http nor https"),
-            Self::Userinfo => f.write_str("a URL with a user name or password"),
-            Self::Fragment => f.write_str("a URL with a fragment"),
-            Self::Space => f.write_str("a space in the URL: write %20"),
-            Self::Control => f.write_str("a control character in the URL"),
-            Self::Backslash => f.write_str("a backslash in the URL: write / or %5C"),
-            Self::Port => f.write_str("the port is not a number from 1 to 65535"),
-            Self::EmptyHost => f.write_str("a URL without a host"),
-            Self::Host(what) => write!(f, "not a valid host ({what})"),
-        }
-    }
-}
-
-impl std::error::Error for TargetError {}

@@ -1,8 +1,8 @@
-//! The fast way to a canonical URL: one look at each byte, to see that nothing has to be changed.
+//! The fast path for URLs that are canonical already: one pass over the bytes.
 
 use super::Scheme;
 
-/// Where the parts of a canonical URL are.
+/// The offsets of the parts of a canonical URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct UrlLayout {
     pub(super) scheme: Scheme,
@@ -13,7 +13,7 @@ pub(super) struct UrlLayout {
 }
 
 impl UrlLayout {
-    /// Behind `http://` or `https://`.
+    /// The offset after `http://` or `https://`.
     pub(super) fn host_start(self) -> u32 {
         match self.scheme {
             Scheme::Http => 7,
@@ -21,7 +21,7 @@ impl UrlLayout {
         }
     }
 
-    /// Cuts a text that is canonical already.
+    /// Splits a canonical text.
     pub(super) fn from_canonical(text: &str) -> Option<Self> {
         let (scheme, start) = scheme(text)?;
         let rest = text.get(start..)?;
@@ -34,15 +34,18 @@ impl UrlLayout {
         };
         let path_start = start + path;
         let path_end = rest.find('?').map_or(text.len(), |mark| start + mark);
-        let at = |place: usize| u32::try_from(place).ok();
         Some(Self {
             scheme,
-            host_end: at(start + colon.unwrap_or(path))?,
+            host_end: offset(start + colon.unwrap_or(path))?,
             port,
-            path_start: at(path_start)?,
-            path_end: at(path_end)?,
+            path_start: offset(path_start)?,
+            path_end: offset(path_end)?,
         })
     }
+}
+
+fn offset(position: usize) -> Option<u32> {
+    u32::try_from(position).ok()
 }
 
 fn scheme(text: &str) -> Option<(Scheme, usize)> {
@@ -55,8 +58,8 @@ fn scheme(text: &str) -> Option<(Scheme, usize)> {
     }
 }
 
-/// Bytes that stay as they are in a host, a path and a query, a bit for each place; and what the scan of a path must
-/// notice besides.
+/// The bytes that need no change in a host, a path and a query, one bit each, and those that the
+/// scan of a path must detect.
 const HOST: u8 = 1;
 const PATH: u8 = 2;
 const QUERY: u8 = 4;
@@ -76,7 +79,8 @@ const TABLE: [u8; 256] = {
         table[byte as usize] = PATH | QUERY;
         byte += 1;
     }
-    // The escaping sets of the URL standard, and what this scan leaves to the full parser on purpose: `|` and `^`.
+    // The percent-encode sets of the URL standard, and the bytes that this scan leaves to the full
+    // parser: `|` and `^`.
     let changed = b"\"#<>\\^`{|}";
     let mut at = 0;
     while at < changed.len() {
@@ -101,7 +105,7 @@ fn traits(byte: u8) -> u8 {
     TABLE.get(usize::from(byte)).copied().unwrap_or(0)
 }
 
-/// The layout of a URL that is canonical as it stands; `None` if it may have to be changed, or is wrong.
+/// Returns the layout of a canonical URL; `None` if the URL may have to be changed, or is invalid.
 pub(super) fn scan(text: &str) -> Option<UrlLayout> {
     let (scheme, start) = scheme(text)?;
     let bytes = text.as_bytes();
@@ -113,32 +117,32 @@ pub(super) fn scan(text: &str) -> Option<UrlLayout> {
     };
     let rest = bytes.get(path_start..)?;
     let (path, query) = rest.split_at_checked(memchr::memchr(b'?', rest).unwrap_or(rest.len()))?;
-    // The `?` itself is a byte that may stand in a query.
-    if !path_stays(path) || !query_stays(query) {
+    // The `?` itself is allowed in a query.
+    if !is_canonical_path(path) || !is_canonical_query(query) {
         return None;
     }
-    let at = |place: usize| u32::try_from(place).ok();
     Some(UrlLayout {
         scheme,
-        host_end: at(host_end)?,
+        host_end: offset(host_end)?,
         port,
-        path_start: at(path_start)?,
-        path_end: at(path_start + path.len())?,
+        path_start: offset(path_start)?,
+        path_end: offset(path_start + path.len())?,
     })
 }
 
-/// Where a name ends that IDNA and the IPv4 parser leave alone: no empty label, no `xn--`, and its last label begins
-/// with a letter.
+/// Returns the end of a host that IDNA and the IPv4 parser do not change: no empty label, no
+/// `xn--`, and a last label that begins with a letter.
 fn host_end(bytes: &[u8], start: usize) -> Option<usize> {
-    let (mut before, mut label_begins_with) = (b'.', 0);
+    let mut before = b'.';
+    let mut label_start = 0;
     for (at, byte) in bytes.iter().enumerate().skip(start) {
         if traits(*byte) & HOST == 0 {
-            let is_name = before != b'.' && u8::is_ascii_lowercase(&label_begins_with);
+            let is_name = before != b'.' && u8::is_ascii_lowercase(&label_start);
             return is_name.then_some(at);
         }
         match (before, *byte) {
             (b'.', b'.') | (b'-', b'-') => return None,
-            (b'.', first) => label_begins_with = first,
+            (b'.', first) => label_start = first,
             _ => {}
         }
         before = *byte;
@@ -146,7 +150,7 @@ fn host_end(bytes: &[u8], start: usize) -> Option<usize> {
     None
 }
 
-/// A port as url would write it, and where the path behind it begins.
+/// Parses a port that is written canonically. Returns it with the offset of the path.
 fn port(bytes: &[u8], from: usize, scheme: Scheme) -> Option<(u16, usize)> {
     let digits = bytes
         .get(from..)?
@@ -155,16 +159,18 @@ fn port(bytes: &[u8], from: usize, scheme: Scheme) -> Option<(u16, usize)> {
     let slash = from + digits;
     let text = std::str::from_utf8(bytes.get(from..slash)?).ok()?;
     let port: u16 = text.parse().ok()?;
-    // No leading zero also means not port 0.
+    // Without a leading zero it is not port 0, either.
     let canonical = !text.starts_with('0') && port != scheme.default_port();
     (canonical && bytes.get(slash) == Some(&b'/')).then_some((port, slash))
 }
 
-/// Whether the path has no byte to be escaped and no segment that begins with a dot, plain or escaped.
+/// Returns `true` if the path contains no byte to escape and no segment that begins with a dot, plain or escaped.
 ///
-/// No branch on a byte: nearly every path passes, and then all of it has to be read anyhow.
-fn path_stays(path: &[u8]) -> bool {
-    let (mut all, mut noticed, mut before) = (PATH, 0, 0);
+/// Without a branch per byte: nearly every path is canonical and has to be read completely anyway.
+fn is_canonical_path(path: &[u8]) -> bool {
+    let mut all = PATH;
+    let mut noticed = 0;
+    let mut before = 0;
     for byte in path {
         let here = traits(*byte);
         all &= here;
@@ -179,6 +185,6 @@ fn has_escaped_dot(path: &[u8]) -> bool {
         .any(|three| matches!(three, [b'%', b'2', b'e' | b'E']))
 }
 
-fn query_stays(query: &[u8]) -> bool {
+fn is_canonical_query(query: &[u8]) -> bool {
     query.iter().fold(QUERY, |all, byte| all & traits(*byte)) != 0
 }

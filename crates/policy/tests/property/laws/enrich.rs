@@ -1,29 +1,29 @@
-//! The generator's policies with what its oracle does not know: rules in shadow, disabled ones, groups in groups in
-//! groups, and more rules on documents; and facts to go with them.
+//! Generated policies with elements that the oracle does not implement: shadow rules, disabled
+//! rules, deeply nested groups, and more rules on documents; and facts for them.
 
-use crawlgate::policy::Policy;
+use crawlgate_policy::internal::policy::Policy;
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 
-use super::judged::compiled;
-use crate::property::generate::{Generator, HOSTS};
+use super::outcome::compiled;
+use crate::generate::{Generator, HOSTS};
 
-/// Which facts belong to the stages behind the request.
+/// The facts of each stage after the request.
 const LATER: [&[&str]; 3] = [
     &["address"],
     &["status", "content_type", "size", "headers", "usage"],
     &["title", "body_prefix", "meta_robots", "canonical"],
 ];
 
-/// How deep rules are packed into further groups.
+/// The maximum depth of added groups.
 const DEEP: usize = 8;
 
-/// A source of policies and facts.
-pub(super) struct Enriched {
+/// A generator of policies and facts.
+pub(super) struct EnrichedGenerator {
     generator: Generator,
 }
 
-impl Enriched {
+impl EnrichedGenerator {
     pub(super) fn new(seed: u64) -> Self {
         Self {
             generator: Generator::whole(seed),
@@ -46,17 +46,17 @@ impl Enriched {
         self.random().choice(from).unwrap().clone()
     }
 
-    /// A policy and its text.
+    /// Generates a policy with its text.
     pub(super) fn policy(&mut self) -> (Json, Policy) {
         self.usable(None)
     }
 
-    /// A policy in which many rules have this key.
+    /// Generates a policy in which many rules have this key.
     pub(super) fn policy_with(&mut self, key: &str, value: &Json) -> (Json, Policy) {
         self.usable(Some((key, value)))
     }
 
-    /// Some rules may not stand in shadow where they were put; a policy with such a rule is passed over.
+    /// Skips policies with errors: shadow mode is not allowed for every rule.
     fn usable(&mut self, often: Option<(&str, &Json)>) -> (Json, Policy) {
         let mut wrong = String::new();
         for _ in 0..100 {
@@ -66,17 +66,17 @@ impl Enriched {
                 Err(problems) => wrong = problems,
             }
         }
-        panic!("no policy of a hundred can be used: {wrong}")
+        panic!("a hundred invalid policies: {wrong}")
     }
 
     fn document(&mut self, often: Option<(&str, &Json)>) -> Json {
-        let mut document = self.generator.made().to_json();
+        let mut document = self.generator.generate_policy().to_json();
         let rules = document["rules"].take();
         document["rules"] = Json::Array(self.list(rules, 0, often));
         document
     }
 
-    /// A list that is not `match: first`: any rule may stand in it.
+    /// Extends a list that is not `match: first`, which may contain any rule.
     fn list(&mut self, rules: Json, depth: usize, often: Option<(&str, &Json)>) -> Vec<Json> {
         let mut list = Vec::new();
         for rule in in_list(rules) {
@@ -129,7 +129,7 @@ impl Enriched {
         rule
     }
 
-    /// The rule, deep in groups that nearly always apply.
+    /// Nests a rule deeply in groups that nearly always apply.
     fn packed(&mut self, mut rule: Json) -> Json {
         for _ in 0..self.random().usize(1..=DEEP) {
             let mut group = json!({ "id": self.generator.id(), "rules": [rule] });
@@ -147,7 +147,7 @@ impl Enriched {
         rule
     }
 
-    /// A rule that asks the document, perhaps beside what is known earlier.
+    /// Generates a rule on the document, possibly combined with earlier facts.
     fn of_documents(&mut self) -> Json {
         let atom = match self.random().u32(0..5) {
             0 => json!({ "title": self.choice(&["not found", "news"]) }),
@@ -179,7 +179,7 @@ impl Enriched {
         rule
     }
 
-    /// Rules that would take a rejection back, if anything could.
+    /// Generates rules that would revoke a rejection if that were possible.
     pub(super) fn forgiving(&mut self) -> Vec<Json> {
         let mut rules = vec![json!({ "id": self.generator.id(), "then": "allow" })];
         if self.coin() {
@@ -201,7 +201,7 @@ impl Enriched {
         self.choice(&HOSTS)
     }
 
-    /// Facts of a URL, as far as some stage.
+    /// Generates facts of a URL up to a random stage.
     pub(super) fn facts(&mut self) -> Json {
         let world = self.generator.world().to_json();
         let whole = self.with_document(world);
@@ -209,7 +209,7 @@ impl Enriched {
         up_to(known, &whole)
     }
 
-    /// Facts of a URL, or now and then those of a tunnel.
+    /// Generates facts of a URL, or sometimes of a tunnel.
     pub(super) fn facts_or_tunnel(&mut self) -> Json {
         if !self.one_in(6) {
             return self.facts();
@@ -219,13 +219,13 @@ impl Enriched {
         tunnel(&facts, &["crawler", "address"])
     }
 
-    /// All facts of a URL of a host, with HTTPS.
+    /// Generates all facts of an HTTPS URL on a host.
     pub(super) fn facts_on(&mut self, host: &str) -> Json {
         let world = self.generator.world_on("https", host, 443).to_json();
         self.with_document(world)
     }
 
-    /// Facts that reach the document: a GET, answered with a page.
+    /// Generates facts up to the document stage: a GET answered with a page.
     pub(super) fn facts_of_a_page(&mut self) -> Json {
         let mut world = self.generator.world();
         world.method = "GET".into();
@@ -255,7 +255,7 @@ impl Enriched {
     }
 }
 
-/// Where it will stand, another stage may be the first.
+/// Removes explicit stages, since the first stage may differ at the new position.
 fn without_stages(rule: &mut Json) {
     rule.as_object_mut().unwrap().remove("stage");
     let inner = rule.get_mut("rules").and_then(Json::as_array_mut);
@@ -270,7 +270,7 @@ fn in_list(rules: Json) -> Vec<Json> {
     }
 }
 
-/// Of all facts those that so many stages behind the request know.
+/// Returns the facts that are known this many stages after the request.
 pub(super) fn up_to(stages: usize, facts: &Json) -> Json {
     let mut known = facts.clone();
     let object = known.as_object_mut().unwrap();
@@ -280,7 +280,7 @@ pub(super) fn up_to(stages: usize, facts: &Json) -> Json {
     known
 }
 
-/// A tunnel to the host of a URL, of which these facts are known.
+/// Returns the facts of a tunnel to the host of a URL.
 pub(super) fn tunnel(facts: &Json, known: &[&str]) -> Json {
     let url = facts["url"].as_str().unwrap();
     let root = url.splitn(4, '/').take(3).collect::<Vec<_>>().join("/") + "/";

@@ -1,28 +1,31 @@
-//! The laws of policy.md sections 2 to 4, over random policies, URLs and facts.
+//! The laws of evaluation over random policies, URLs and facts.
 //!
-//! Unlike the oracle tests beside it nothing here says what a decision should be: each law compares two decisions, of
-//! one policy under more facts or of a policy and a changed text of it. So the laws cover what the oracle does not know:
-//! rules in shadow, deep groups, styles and files. `tests/mutants` breaks each law once.
+//! Unlike the oracle tests, these do not compute expected decisions. Each law compares two
+//! decisions: of one policy with more facts, or of a policy and a variant of its text. So they
+//! cover what the oracle does not implement: shadow rules, deep groups, styles and files.
+//! `tests/mutants/run` breaks each law once.
 //!
-//! `CRAWLGATE_LAWS` says how many policies each law takes.
+//! `CRAWLGATE_LAWS` sets the number of policies for each law.
 
 mod enrich;
-mod judged;
-mod twin;
+mod outcome;
+mod variant;
 
 use serde_json::{Value as Json, json};
 
-use crawlgate::policy::decide::Verdict;
-use crawlgate::policy::rule::RuleBody;
-use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate_policy::internal::policy::decide::Verdict;
+use crawlgate_policy::internal::policy::rule::RuleBody;
+use crawlgate_policy::internal::policy::source::MemoryFileSystem;
 
-use enrich::Enriched;
-use judged::{Judged, compiled, judge};
+use enrich::EnrichedGenerator;
+use outcome::{Outcome, compiled, evaluate};
 
-/// Policies for each law, unless the environment says otherwise; each is asked for [`FACTS`] random sets of facts.
+/// The default number of policies for each law; each is evaluated for [`FACTS`] random sets of
+/// facts.
 const POLICIES: u64 = 1_000;
 const FACTS: usize = 20;
-/// Of so many policies one is also compared with a text that must differ: the laws are no laws about nothing.
+/// One in this many policies is also compared with a variant that must differ, to prove that the
+/// comparison can fail.
 const CONTROL: u64 = 8;
 
 fn policies() -> u64 {
@@ -32,42 +35,43 @@ fn policies() -> u64 {
         .unwrap_or(POLICIES)
 }
 
-/// What a law met: how many judgements were compared, and how many of them are those that could break it.
+/// The number of decisions that a law compared, and of those that could have broken it.
 #[derive(Default)]
-struct Met {
+struct LawStats {
     compared: u64,
-    telling: u64,
+    relevant: u64,
 }
 
-impl Met {
-    /// At least one policy in so many must have told something.
+impl LawStats {
+    /// Requires that at least one in `one_in` policies had a relevant decision.
     fn report(&self, law: &str, one_in: u64) {
-        let (all, told) = (policies(), self.telling);
+        let (all, told) = (policies(), self.relevant);
         println!(
-            "{law}: {all} policies, {} judgements compared, {told} of them telling",
+            "{law}: {all} policies, {} decisions compared, {told} of them relevant",
             self.compared
         );
         assert!(
             told * one_in >= all,
-            "{law}: only {told} telling judgements of {all} policies"
+            "{law}: only {told} relevant decisions of {all} policies"
         );
     }
 }
 
-/// Whatever comes behind a filter that hit, the URL stays rejected; at its stage by the same filter.
+/// Whatever rules follow a filter that hit, the URL stays rejected; at its stage by the same
+/// filter.
 #[test]
 fn a_filter_is_never_undone() {
-    let mut source = Enriched::new(11);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(11);
+    let mut met = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
         let asked: Vec<Json> = (0..FACTS).map(|_| source.facts()).collect();
         let filtered = asked.iter().filter_map(|facts| {
-            let judged = judge(&policy, facts);
+            let judged = evaluate(&policy, facts);
             let rule = judged
                 .cause_of(&policy)
                 .filter(|rule| matches!(rule.body, RuleBody::Filter(_)))?;
-            if !twin::has(&document, rule.id.as_str()) {
+            if !variant::has(&document, rule.id.as_str()) {
                 return None;
             }
             let at = policy
@@ -81,12 +85,12 @@ fn a_filter_is_never_undone() {
             continue;
         };
         let last = policy.rules()[*at].id.as_str();
-        let longer = twin::behind(&document, last, &source.forgiving());
+        let longer = variant::behind(&document, last, &source.forgiving());
         let policy = compiled(&longer).unwrap_or_else(|problems| panic!("{problems}\n{longer}"));
         for (_, facts, before) in &filtered {
-            let after = judge(&policy, facts);
+            let after = evaluate(&policy, facts);
             met.compared += 1;
-            met.telling += 1;
+            met.relevant += 1;
             assert!(
                 after.rejects(),
                 "{facts}\n{before:?}\n{after:?}\n{document}\n{longer}"
@@ -103,20 +107,20 @@ fn a_filter_is_never_undone() {
     met.report("a filter is never undone", 1);
 }
 
-/// Once facts reject, no further fact changes the decision, and a filter that was early would have hit in the end: alone
-/// among the guards around it, it rejects at the document stage as well.
+/// Once facts reject, additional facts do not change the decision. A filter that decided early also
+/// hits with all facts: alone in the groups around it, it rejects at the document stage.
 #[test]
 fn an_early_answer_never_contradicts_the_full_one() {
-    let mut source = Enriched::new(12);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(12);
+    let mut met = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
         for at in 0..FACTS {
             let full = source.facts_of_a_page();
-            let parts: Vec<Judged> = (0..4)
-                .map(|known| judge(&policy, &enrich::up_to(known, &full)))
+            let parts: Vec<Outcome> = (0..4)
+                .map(|known| evaluate(&policy, &enrich::up_to(known, &full)))
                 .collect();
-            let Some(first) = parts.iter().position(Judged::rejects) else {
+            let Some(first) = parts.iter().position(Outcome::rejects) else {
                 continue;
             };
             met.compared += 1;
@@ -132,14 +136,14 @@ fn an_early_answer_never_contradicts_the_full_one() {
                 .filter(|rule| matches!(rule.body, RuleBody::Filter(_)));
             let Some(filter) = filter
                 .filter(|rule| at == 0 && parts[first].stage < rule.stage.to_stage())
-                .filter(|rule| twin::has(&document, rule.id.as_str()))
+                .filter(|rule| variant::has(&document, rule.id.as_str()))
             else {
                 continue;
             };
-            met.telling += 1;
-            let late = twin::waiting(&document, filter.id.as_str());
+            met.relevant += 1;
+            let late = variant::waiting(&document, filter.id.as_str());
             let alone = compiled(&late).unwrap_or_else(|problems| panic!("{problems}\n{late}"));
-            let in_full = judge(&alone, &full);
+            let in_full = evaluate(&alone, &full);
             assert_eq!(
                 in_full.cause.as_deref(),
                 Some(filter.id.as_str()),
@@ -151,11 +155,11 @@ fn an_early_answer_never_contradicts_the_full_one() {
     met.report("an early answer holds", 16);
 }
 
-/// What is said of a tunnel, with its address or without, is said of every URL of its host.
+/// A decision on a tunnel, with or without its address, holds for every URL of its host.
 #[test]
 fn a_tunnels_answer_never_contradicts_that_of_a_url() {
-    let mut source = Enriched::new(13);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(13);
+    let mut met = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
         let host = source.host();
@@ -166,33 +170,34 @@ fn a_tunnels_answer_never_contradicts_that_of_a_url() {
             vec!["crawler", "address"]
         };
         let tunnel = enrich::tunnel(&first, &known);
-        let said = judge(&policy, &tunnel);
+        let said = evaluate(&policy, &tunnel);
         if said.verdict == Verdict::Undecided {
             continue;
         }
-        met.telling += 1;
+        met.relevant += 1;
         for _ in 0..FACTS {
             let mut inside = source.facts_on(host);
             for fact in &known {
                 inside[*fact] = first[*fact].clone();
             }
-            let inside_said = judge(&policy, &inside);
-            // A blind tunnel knows no depth, and `max_depth` has no effect without one.
-            if inside_said.reason == "too_deep" {
+            let inside = evaluate(&policy, &inside);
+            // A tunnel has no depth, and `max_depth` has no effect without one.
+            if inside.reason == "too_deep" {
                 continue;
             }
             met.compared += 1;
             assert_eq!(
-                inside_said.rejects(),
+                inside.rejects(),
                 said.rejects(),
-                "{tunnel} {said:?}\n{inside} {inside_said:?}\n{document}"
+                "{tunnel} {said:?}\n{inside:?}\n{document}"
             );
         }
     }
     met.report("a tunnel's answer holds", 4);
 }
 
-/// With rules in shadow everything is as without them: verdict, cause, options and the trail of live rules.
+/// Shadow rules change nothing: verdict, cause, options and the trail of live rules are those of
+/// the policy without them.
 #[test]
 fn a_shadow_rule_changes_nothing() {
     equals_absent(
@@ -203,7 +208,7 @@ fn a_shadow_rule_changes_nothing() {
     );
 }
 
-/// With disabled rules everything is as without them.
+/// Disabled rules change nothing.
 #[test]
 fn a_disabled_rule_equals_an_absent_one() {
     equals_absent(
@@ -215,21 +220,21 @@ fn a_disabled_rule_equals_an_absent_one() {
 }
 
 fn equals_absent(law: &str, seed: u64, key: &str, value: &Json) {
-    let mut source = Enriched::new(seed);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(seed);
+    let mut met = LawStats::default();
     for number in 0..policies() {
         let (document, policy) = source.policy_with(key, value);
-        let shorter = twin::without(&document, key, value);
-        let counting = (number % CONTROL == 0).then(|| twin::counting(&document, key));
+        let shorter = variant::without(&document, key, value);
+        let counting = (number % CONTROL == 0).then(|| variant::counting(&document, key));
         let counting = counting.and_then(|document| compiled(&document).ok());
         let absent = compiled(&shorter)
             .unwrap_or_else(|problems| panic!("{problems}\n{document}\n{shorter}"));
         for _ in 0..FACTS {
             let facts = source.facts_or_tunnel();
-            let (with, without) = (judge(&policy, &facts), judge(&absent, &facts));
+            let (with, without) = (evaluate(&policy, &facts), evaluate(&absent, &facts));
             met.compared += 1;
-            let differs = |counting| judge(counting, &facts).decision() != with.decision();
-            met.telling += u64::from(counting.as_ref().is_some_and(differs));
+            let differs = |counting| evaluate(counting, &facts).decision() != with.decision();
+            met.relevant += u64::from(counting.as_ref().is_some_and(differs));
             assert_eq!(
                 with.among(&absent),
                 without.among(&absent),
@@ -240,30 +245,31 @@ fn equals_absent(law: &str, seed: u64, key: &str, value: &Json) {
     met.report(law, CONTROL);
 }
 
-/// Ids, texts about rules, the order of keys, style and files are all one: only the order of rules counts.
+/// Ids, descriptions, the order of keys, style and files do not matter; only the order of rules
+/// does.
 #[test]
 fn document_order_is_the_only_order() {
-    let mut source = Enriched::new(16);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(16);
+    let mut met = LawStats::default();
     for number in 0..policies() {
         let (document, policy) = source.policy();
-        let styled = twin::Styled::of(&document, source.random());
+        let styled = variant::Styled::of(&document, source.random());
         let files = styled
             .files
             .iter()
             .fold(MemoryFileSystem::new(), |files, (path, text)| {
                 files.with_file(path, text.as_str())
             });
-        let other = judged::compiled_from(&files, "p")
+        let other = outcome::compiled_from(&files, "p")
             .unwrap_or_else(|problems| panic!("{problems}\n{document}\n{:#?}", styled.files));
-        let reversed = (number % CONTROL == 0).then(|| twin::reversed(&document));
+        let reversed = (number % CONTROL == 0).then(|| variant::reversed(&document));
         let reversed = reversed.and_then(|document| compiled(&document).ok());
         for _ in 0..FACTS {
             let facts = source.facts_or_tunnel();
-            let (ours, theirs) = (judge(&policy, &facts), judge(&other, &facts));
+            let (ours, theirs) = (evaluate(&policy, &facts), evaluate(&other, &facts));
             met.compared += 1;
-            let differs = |reversed| judge(reversed, &facts).decision() != ours.decision();
-            met.telling += u64::from(reversed.as_ref().is_some_and(differs));
+            let differs = |reversed| evaluate(reversed, &facts).decision() != ours.decision();
+            met.relevant += u64::from(reversed.as_ref().is_some_and(differs));
             assert_eq!(
                 theirs.renamed(|id| styled.old_id(id)),
                 ours,
@@ -275,25 +281,25 @@ fn document_order_is_the_only_order() {
     met.report("document order is the only order", CONTROL);
 }
 
-/// Two filters side by side may change places, and so may a filter and a group that only assigns: the verdict and the
-/// options stay, and another cause is one of the two.
+/// Two adjacent filters may be swapped, and so may a filter and a group that only sets options: the
+/// verdict and the options do not change, and a different cause is one of the two.
 #[test]
 fn filters_side_by_side_may_change_places() {
-    let mut source = Enriched::new(17);
-    let mut met = Met::default();
+    let mut source = EnrichedGenerator::new(17);
+    let mut met = LawStats::default();
     for _ in 0..policies() {
         let (document, policy) = source.policy();
-        let Some((swapped, pair)) = twin::swapped(&document, source.random()) else {
+        let Some((swapped, pair)) = variant::swapped(&document, source.random()) else {
             continue;
         };
         let other = compiled(&swapped).unwrap_or_else(|problems| panic!("{problems}\n{swapped}"));
         for _ in 0..FACTS {
             let facts = source.facts();
-            let (before, after) = (judge(&policy, &facts), judge(&other, &facts));
+            let (before, after) = (evaluate(&policy, &facts), evaluate(&other, &facts));
             met.compared += 1;
             let of_the_pair =
-                |judged: &Judged| judged.cause.as_ref().is_some_and(|id| pair.contains(id));
-            met.telling += u64::from(of_the_pair(&before));
+                |judged: &Outcome| judged.cause.as_ref().is_some_and(|id| pair.contains(id));
+            met.relevant += u64::from(of_the_pair(&before));
             assert_eq!(
                 after.verdict_and_options(),
                 before.verdict_and_options(),

@@ -1,28 +1,37 @@
-//! 10,000 random policies and facts against an oracle that follows the text of policy.md.
+//! Random policies and facts against an oracle that follows docs/policy/reference.md.
 //!
-//! `tests/mutants` breaks the evaluator in nine ways, and each must make these tests fail.
+//! `tests/mutants/run` breaks the evaluator in several ways, and each must make these tests fail.
 
-pub(crate) mod generate;
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    reason = "a test that panics has failed, its helpers too"
+)]
+
+mod generate;
 mod laws;
-pub(crate) mod model;
+mod lint;
+mod model;
 mod oracle;
 mod shadow;
 
 use std::collections::BTreeMap;
 
-use crawlgate::model::reason::Reason;
-use crawlgate::policy::Policy;
-use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile;
-use crawlgate::policy::decide::{Cause, Decision, Verdict};
-use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::policy::trail::Trail;
+use crawlgate_policy::internal::model::reason::Reason;
+use crawlgate_policy::internal::policy::Policy;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
+use crawlgate_policy::internal::policy::compile;
+use crawlgate_policy::internal::policy::decide::{Cause, Decision, Verdict};
+use crawlgate_policy::internal::policy::source::MemoryFileSystem;
+use crawlgate_policy::internal::policy::trail::Trail;
 use serde_json::{Value as Json, json};
 
 use generate::{Generator, Spread};
 use model::{Node, World};
 
-/// How many policies each test makes; `POLICIES=100000 cargo test --release` makes more.
+/// The number of policies for each test; `POLICIES=100000 cargo test --release` sets another.
 fn policies() -> u64 {
     std::env::var("POLICIES")
         .ok()
@@ -52,12 +61,15 @@ fn decide(policy: &Policy, facts: &Json) -> (Trail, Decision) {
     facts.with_facts(|facts| policy.decide(facts))
 }
 
-/// The decision in the oracle's words.
-fn said(policy: &Policy, (trail, decision): &(Trail, Decision)) -> oracle::Said {
+/// Returns the decision in the oracle's form.
+fn to_oracle_decision(
+    policy: &Policy,
+    (trail, decision): &(Trail, Decision),
+) -> oracle::OracleDecision {
     let options = policy.options_json(trail);
     let of =
         |name: &str| Some((name.to_owned(), options[name].clone())).filter(|(_, v)| !v.is_null());
-    oracle::Said {
+    oracle::OracleDecision {
         rejects: decision.rejects(),
         stage: model::STAGES
             .iter()
@@ -75,12 +87,13 @@ fn said(policy: &Policy, (trail, decision): &(Trail, Decision)) -> oracle::Said 
     }
 }
 
-/// Options that nobody set have the built-in default, which the oracle does not know.
-fn with_defaults(mut said: oracle::Said) -> oracle::Said {
-    said.options
+/// Adds the built-in defaults of unset options, which the oracle does not know.
+fn with_defaults(mut decision: oracle::OracleDecision) -> oracle::OracleDecision {
+    decision
+        .options
         .entry("html_only".into())
         .or_insert(json!(false));
-    said
+    decision
 }
 
 #[test]
@@ -88,14 +101,14 @@ fn decisions_equal_the_oracles() {
     let mut generator = Generator::whole(1);
     let (mut rejected, mut early) = (0_u64, 0_u64);
     for _ in 0..policies() {
-        let made = generator.made();
+        let made = generator.generate_policy();
         let (document, rules) = (made.to_json(), made.all());
         let policy = compiled(&document);
         for _ in 0..4 {
             let world = generator.world();
             let judged = decide(&policy, &world.to_json());
-            let ours = said(&policy, &judged);
-            let theirs = with_defaults(oracle::judge(&made, &world));
+            let ours = to_oracle_decision(&policy, &judged);
+            let theirs = with_defaults(oracle::decide(&made, &world));
             assert_eq!(
                 with_defaults(ours.clone()),
                 theirs,
@@ -109,9 +122,9 @@ fn decisions_equal_the_oracles() {
     report(&generator.spread, rejected, early);
 }
 
-/// The policy with what became of each rule.
+/// Formats the policy with the outcome of each rule.
 fn shown(policy: &Policy, trail: &Trail) -> String {
-    let line = |line: crawlgate::policy::explain::RuleExplanation<'_>| {
+    let line = |line: crawlgate_policy::internal::policy::explain::RuleExplanation<'_>| {
         format!(
             "{:indent$}{:?} {} {:?}\n",
             "",
@@ -124,17 +137,18 @@ fn shown(policy: &Policy, trail: &Trail) -> String {
     policy.explain_rules(trail).map(line).collect()
 }
 
-/// A rejection at the request by a filter that names later facts, or the first of which stands at all: those decided
-/// before every fact was known.
-fn is_early(rules: &[Node], said: &oracle::Said) -> bool {
+/// Returns `true` for a rejection that was decided before every fact was known: at the request
+/// stage, by a filter that names later facts.
+fn is_early(rules: &[Node], decision: &oracle::OracleDecision) -> bool {
     let stage = |id: &str| stage_of(rules, id, 0);
-    said.cause
+    decision
+        .cause
         .as_deref()
         .and_then(stage)
-        .is_some_and(|stage| said.stage < stage)
+        .is_some_and(|stage| decision.stage < stage)
 }
 
-/// The stage at which all facts of a rule and of the groups around it are known.
+/// Returns the stage at which all facts of a rule and of the groups around it are known.
 fn stage_of(rules: &[Node], id: &str, above: usize) -> Option<usize> {
     rules.iter().find_map(|rule| {
         let own = rule
@@ -164,13 +178,14 @@ fn report(spread: &Spread, rejected: u64, early: u64) {
     assert!(early * 5 >= rejected, "{early} early of {rejected}");
 }
 
-/// What three values say early is what two values say when everything is known.
+/// An early decision in three-valued logic equals the one in two-valued logic when everything is
+/// known.
 #[test]
 fn an_early_answer_never_contradicts_the_full_one() {
     let mut generator = Generator::whole(2);
     let mut checked = 0;
     for _ in 0..policies() {
-        let made = generator.made();
+        let made = generator.generate_policy();
         let (document, rules) = (made.to_json(), made.all());
         let policy = compiled(&document);
         let world = generator.world();
@@ -213,13 +228,13 @@ fn an_early_answer_never_contradicts_the_full_one() {
     assert!(checked > 5_000);
 }
 
-/// A rule that does not take part is not there: not for its list, its siblings, or its stage.
+/// A disabled rule has no effect: neither on its list nor on its siblings nor on their stages.
 #[test]
 fn a_disabled_rule_equals_an_absent_one() {
     let mut generator = Generator::whole(4);
     let mut differing = 0;
     for _ in 0..policies() / 3 {
-        let made = generator.made();
+        let made = generator.generate_policy();
         let without = made.without_disabled();
         if without.all().len() == made.all().len() && without.to_json() == made.to_json() {
             continue;
@@ -232,20 +247,24 @@ fn a_disabled_rule_equals_an_absent_one() {
                 decide(&policy, &world.to_json()),
                 decide(&pruned, &world.to_json()),
             );
-            let (with, without) = (said(&policy, &with), said(&pruned, &without));
+            let (with, without) = (
+                to_oracle_decision(&policy, &with),
+                to_oracle_decision(&pruned, &without),
+            );
             assert_eq!(with, without, "{:#}\n{world:#?}", made.to_json());
         }
     }
     assert!(differing > 300, "{differing}");
 }
 
-/// A tunnel that is admitted or rejected gets that verdict for every URL of its host; else it is undecided.
+/// The verdict on a tunnel that is admitted or rejected holds for every URL of its host; otherwise
+/// it is undecided.
 #[test]
 fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
     let mut generator = Generator::whole(3);
     let mut verdicts: BTreeMap<&str, u32> = BTreeMap::new();
     for _ in 0..policies() {
-        let document = generator.made().to_json();
+        let document = generator.generate_policy().to_json();
         let policy = compiled(&document);
         let seen = generator.world();
         let facts = json!({ "url": format!("https://{}/", seen.host), "tunnel": true, "crawler": seen.crawler });
@@ -265,7 +284,7 @@ fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
                 ..generator.world_on("https", &seen.host, 443)
             };
             let (_, inside) = decide(&policy, &inner.to_json());
-            // A blind tunnel knows no depth, and `max_depth` has no effect without one.
+            // A tunnel has no depth, and `max_depth` has no effect without one.
             if inside.reason() == Reason::TooDeep {
                 continue;
             }

@@ -1,11 +1,12 @@
-//! A policy and facts as the test sees them: plain data, evaluated by the plainest code that follows policy.md.
+//! Policies and facts as plain data, evaluated by code that follows docs/policy/reference.md as
+//! directly as possible.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use serde_json::{Value as Json, json};
 
-/// The value of a condition while facts are missing.
+/// The value of a condition if facts are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tri {
     Yes,
@@ -35,7 +36,7 @@ impl Tri {
     }
 }
 
-/// Response facts.
+/// The response.
 #[derive(Clone, Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
@@ -44,7 +45,7 @@ pub(crate) struct Response {
     pub(crate) headers: BTreeMap<String, String>,
 }
 
-/// What a document says.
+/// The document.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     pub(crate) title: String,
@@ -53,7 +54,7 @@ pub(crate) struct Document {
     pub(crate) canonical: Option<String>,
 }
 
-/// The facts of one request, as far as they are known.
+/// The facts of a request, as far as they are known.
 #[derive(Clone, Debug)]
 pub(crate) struct World {
     pub(crate) scheme: String,
@@ -72,7 +73,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// A header that is there and says something.
+    /// Returns a non-empty header.
     fn header(&self, name: &str) -> Option<&str> {
         self.response
             .as_ref()?
@@ -108,7 +109,7 @@ impl World {
         )
     }
 
-    /// The facts as `crawlgate decide` takes them.
+    /// Returns the facts in the form of `crawlgate decide`.
     pub(crate) fn to_json(&self) -> Json {
         let mut facts =
             json!({ "url": self.url(), "method": self.method, "crawler": self.crawler });
@@ -143,7 +144,7 @@ impl World {
     }
 }
 
-/// One test of one field.
+/// A test of a field.
 #[derive(Clone, Debug)]
 pub(crate) struct Atom {
     pub(crate) field: &'static str,
@@ -171,7 +172,7 @@ pub(crate) struct Node {
     pub(crate) kind: Kind,
 }
 
-/// The kinds of rule.
+/// The kinds of rules.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Group {
@@ -203,7 +204,7 @@ impl Atom {
         }
     }
 
-    /// The same in a world whose headers may give what else the document says.
+    /// The stage for given facts, in which headers may provide fields of the document.
     pub(crate) fn stage_in(&self, world: &World) -> usize {
         let header = match self.field {
             "meta_robots" => world.header("x-robots-tag"),
@@ -234,7 +235,7 @@ impl Atom {
         }
     }
 
-    /// Texts of the field; none if it is not known. Inside a tunnel hardly anything is.
+    /// Returns the texts of the field; `None` if it is unknown, as are most fields in a tunnel.
     fn texts(&self, world: &World) -> Option<Vec<String>> {
         let response = world.response.as_ref();
         let header =
@@ -401,7 +402,7 @@ impl Cond {
         }
     }
 
-    /// The stage at which all its facts are known; none if it names none.
+    /// The stage at which all its facts are known; `None` if it names none.
     pub(crate) fn stage(&self) -> Option<usize> {
         let mut stage = None;
         self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage())));
@@ -415,9 +416,9 @@ impl Cond {
     }
 }
 
-/// A policy: what all crawlers get, and what those of a space get besides.
+/// A policy: the rules for all crawlers, and the spaces.
 #[derive(Clone, Debug)]
-pub(crate) struct Made {
+pub(crate) struct GeneratedPolicy {
     pub(crate) rules: Vec<Node>,
     pub(crate) base: BTreeMap<String, Json>,
     pub(crate) spaces: Vec<Space>,
@@ -431,7 +432,7 @@ pub(crate) struct Space {
     pub(crate) rules: Vec<Node>,
 }
 
-impl Made {
+impl GeneratedPolicy {
     pub(crate) fn to_json(&self) -> Json {
         let list = |nodes: &[Node]| Json::Array(nodes.iter().map(Node::to_json).collect());
         let space = |(at, space): (usize, &Space)| {
@@ -460,7 +461,7 @@ impl Made {
         own.or_else(|| self.spaces.iter().find(|space| space.crawler.is_none()))
     }
 
-    /// The rules of the document and of every space.
+    /// Returns the rules of the document and of all spaces.
     pub(crate) fn all(&self) -> Vec<Node> {
         self.rules
             .iter()
@@ -469,7 +470,7 @@ impl Made {
             .collect()
     }
 
-    /// The same policy without the rules that are disabled.
+    /// Returns the policy without its disabled rules.
     pub(crate) fn without_disabled(&self) -> Self {
         let mut made = self.clone();
         prune(&mut made.rules);
@@ -612,7 +613,7 @@ fn is_status(status: u16, value: &str) -> bool {
     }
 }
 
-/// `7`, or `[2:5]` with either end open; both ends inclusive.
+/// Parses `7`, or `[2:5]` with either end optional; both ends are inclusive.
 fn in_range(number: u64, range: &str) -> bool {
     match range.trim_matches(['[', ']']).split_once(':') {
         None => number.to_string() == range,
@@ -623,7 +624,7 @@ fn in_range(number: u64, range: &str) -> bool {
     }
 }
 
-/// `*` is any run; everything else is itself.
+/// Matches a pattern in which `*` is any text.
 fn glob(pattern: &str, text: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == text,

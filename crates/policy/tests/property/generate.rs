@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 
-use super::model::{Atom, Cond, Document, Kind, Made, Node, Response, Space, World};
+use super::model::{Atom, Cond, Document, GeneratedPolicy, Kind, Node, Response, Space, World};
 
-/// How often each thing was generated: the test prints it and asks for a minimum.
+/// The number of times that each element was generated. The tests print it and require a minimum.
 pub(crate) type Spread = BTreeMap<String, u64>;
 
 pub(super) const HOSTS: [&str; 5] = ["a.test", "www.a.test", "b.test", "x.b.test", "nota.test"];
@@ -31,7 +31,7 @@ const ADDRESSES: [&str; 4] = ["10.0.0.1", "10.9.0.1", "192.0.2.7", "2001:db8::1"
 /// The number of the last stage.
 const LAST: usize = 3;
 
-/// Every field with the kinds that the generator gives it.
+/// Each field with the kinds of tests that are generated for it.
 const ATOMS: [(&str, &[&str]); 27] = [
     (
         "url",
@@ -78,7 +78,7 @@ const ATOMS: [(&str, &[&str]); 27] = [
     ("meta_robots", &["exact", "contains"]),
     ("canonical", &["exact", "prefix"]),
 ];
-/// Kinds that few fields have, so that each occurs often enough.
+/// Kinds that few fields have, generated more often.
 const RARE: [(&str, &str); 8] = [
     ("path", "segments"),
     ("path", "repeats"),
@@ -100,17 +100,17 @@ const SHORTCUTS: [&str; 8] = [
     "in",
 ];
 
-/// A generator with its own count of what it made.
+/// A random generator that counts what it generates.
 pub(crate) struct Generator {
     pub(crate) rng: Rng,
     pub(crate) spread: Spread,
     next_id: u32,
-    /// The last stage whose fields it uses.
+    /// The last stage whose fields are used.
     last: usize,
 }
 
 impl Generator {
-    /// Policies for all crawlers, about requests and responses.
+    /// Generates policies without spaces, about requests and responses.
     pub(crate) fn new(seed: u64) -> Self {
         Self {
             rng: Rng::with_seed(seed),
@@ -120,7 +120,7 @@ impl Generator {
         }
     }
 
-    /// Policies with spaces, about documents too.
+    /// Generates policies with spaces, and about documents, too.
     pub(crate) fn whole(seed: u64) -> Self {
         Self {
             last: LAST,
@@ -146,7 +146,7 @@ impl Generator {
         self.world_on("http", host, port)
     }
 
-    /// Facts with everything known, on a given host.
+    /// Generates facts for a host with all values known.
     pub(crate) fn world_on(&mut self, scheme: &str, host: &str, port: u16) -> World {
         World {
             scheme: scheme.into(),
@@ -197,14 +197,14 @@ impl Generator {
         }
     }
 
-    /// A whole policy: its document and its rules as the oracle reads them.
+    /// Generates a policy: its document, its rules for the oracle, and its options.
     pub(crate) fn policy(&mut self) -> (Json, Vec<Node>, BTreeMap<String, Json>) {
-        let made = self.made();
+        let made = self.generate_policy();
         (made.to_json(), made.rules, made.base)
     }
 
-    /// The same with its parts, for a generator that knows spaces and documents.
-    pub(crate) fn made(&mut self) -> Made {
+    /// Generates a policy with spaces and documents, if enabled.
+    pub(crate) fn generate_policy(&mut self) -> GeneratedPolicy {
         let rules = self.rules(2);
         let mut spaces = Vec::new();
         let whole = self.last == LAST;
@@ -216,7 +216,7 @@ impl Generator {
             self.count("space of all others");
             spaces.push(self.space(None));
         }
-        Made {
+        GeneratedPolicy {
             rules,
             base: self.base(),
             spaces,
@@ -251,7 +251,7 @@ impl Generator {
         format!("r{}", self.next_id)
     }
 
-    /// A rule whose facts are known no earlier than `above` and no later than `latest`.
+    /// Generates a rule whose facts are known no earlier than `above` and no later than `latest`.
     pub(super) fn rule(&mut self, nesting: usize, above: usize, latest: usize) -> Node {
         if nesting < 3 && self.rng.bool() {
             return self.group(nesting, above, latest);
@@ -264,7 +264,7 @@ impl Generator {
         self.filter(cond, above)
     }
 
-    /// A condition that facts of the request may decide although it names later ones.
+    /// Generates a condition that facts of the request may decide although it names later ones.
     fn mixed(&mut self) -> Cond {
         let later = self.rng.usize(1..=self.last);
         let parts = vec![Cond::Atom(self.atom_at(0)), Cond::Atom(self.atom_at(later))];
@@ -292,7 +292,7 @@ impl Generator {
         }
     }
 
-    /// Sometimes a rule is told to wait for a stage at or after its facts.
+    /// Sometimes delays a rule to a stage at or after its facts.
     fn wait(&mut self, earliest: usize) -> Option<usize> {
         if !self.one_in(8) {
             return None;
@@ -341,7 +341,7 @@ impl Generator {
         }
     }
 
-    /// Children that all run at one stage: each names a fact of that stage, or names none.
+    /// Generates children that all run at one stage: each names a fact of that stage, or none.
     fn first_list(&mut self, nesting: usize, above: usize, count: usize) -> Vec<Node> {
         let stage = self.rng.usize(above..=self.last);
         let mut rules: Vec<Node> = (0..count)
@@ -432,7 +432,7 @@ impl Generator {
         }
     }
 
-    /// A test of a field that becomes known exactly at this stage.
+    /// Generates a test of a field that becomes known exactly at this stage.
     fn atom_at(&mut self, stage: usize) -> Atom {
         loop {
             let atom = if stage == 0 && self.one_in(3) {
@@ -522,7 +522,8 @@ impl Generator {
         }
     }
 
-    /// A part of a text that the field really takes, so that tests of every kind hold now and then.
+    /// Generates a part of a text that the field can have, so that tests of every kind hold
+    /// sometimes.
     fn text(&mut self, field: &str, kind: &str) -> String {
         let world = self.world();
         let response = world.response.clone().unwrap();

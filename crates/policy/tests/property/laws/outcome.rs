@@ -1,37 +1,38 @@
-//! A decision in plain words, to be compared with that of another policy: rules by their ids, never by their places.
+//! A decision in a form that can be compared between policies: rules by their ids, not their
+//! positions.
 
 use std::collections::BTreeMap;
 
-use crawlgate::model::stage::Stage;
-use crawlgate::policy::Policy;
-use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile;
-use crawlgate::policy::decide::{Cause, Decision, Verdict};
-use crawlgate::policy::options::OptionSetter;
-use crawlgate::policy::rule::Rule;
-use crawlgate::policy::source::{FileSystem, MemoryFileSystem};
-use crawlgate::policy::trail::Trail;
+use crawlgate_policy::internal::model::stage::Stage;
+use crawlgate_policy::internal::policy::Policy;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
+use crawlgate_policy::internal::policy::compile;
+use crawlgate_policy::internal::policy::decide::{Cause, Decision, Verdict};
+use crawlgate_policy::internal::policy::options::OptionSetter;
+use crawlgate_policy::internal::policy::rule::Rule;
+use crawlgate_policy::internal::policy::source::{FileSystem, MemoryFileSystem};
+use crawlgate_policy::internal::policy::trail::Trail;
 use serde_json::Value as Json;
 
 type Options = BTreeMap<String, (Json, String)>;
 
-/// What a policy says of some facts.
+/// The decision of a policy on some facts.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Judged {
+pub(super) struct Outcome {
     pub(super) verdict: Verdict,
     pub(super) reason: &'static str,
     pub(super) stage: Stage,
     pub(super) cause: Option<String>,
     pub(super) logged: bool,
-    /// Every option that a rule set, with that rule.
+    /// The options that rules set, with those rules.
     options: Options,
-    /// What became of each rule, by its id.
+    /// The outcome of each rule, by its id.
     rules: BTreeMap<String, &'static str>,
-    /// The rules that matched, in the order in which they did.
+    /// The rules that matched, in order.
     matched: Vec<String>,
 }
 
-/// Compiles a document to be studied: its rules may ask what the proxy does not read. The error is all that is wrong.
+/// Compiles a document. The error contains all problems.
 pub(super) fn compiled(document: &Json) -> Result<Policy, String> {
     compiled_from(
         &MemoryFileSystem::new().with_file("policy.yaml", document.to_string()),
@@ -52,14 +53,14 @@ pub(super) fn compiled_from(files: &dyn FileSystem, path: &str) -> Result<Policy
         })
 }
 
-pub(super) fn judge(policy: &Policy, facts: &Json) -> Judged {
+pub(super) fn evaluate(policy: &Policy, facts: &Json) -> Outcome {
     let facts =
         CaseFacts::from_json(facts.as_object().unwrap()).unwrap_or_else(|e| panic!("{facts}: {e}"));
     let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
-    Judged::of(policy, &trail, &decision)
+    Outcome::of(policy, &trail, &decision)
 }
 
-impl Judged {
+impl Outcome {
     fn of(policy: &Policy, trail: &Trail, decision: &Decision) -> Self {
         let id = |rule| policy.rule_id(rule).unwrap().to_owned();
         let cause = match decision.cause {
@@ -93,7 +94,7 @@ impl Judged {
         matches!(self.verdict, Verdict::Reject(_))
     }
 
-    /// The decision without what became of rules and options.
+    /// Returns the decision without the outcomes of rules and options.
     pub(super) fn decision(&self) -> (Verdict, Stage, Option<&str>, bool) {
         (self.verdict, self.stage, self.cause.as_deref(), self.logged)
     }
@@ -107,7 +108,7 @@ impl Judged {
         policy.rules().iter().find(|rule| rule.id.as_str() == id)
     }
 
-    /// The same without what became of rules that another policy does not have.
+    /// Returns the outcome without rules that another policy does not have.
     pub(super) fn among(&self, policy: &Policy) -> Self {
         let known = |id: &str| policy.rules().iter().any(|rule| rule.id.as_str() == id);
         let rules = self.rules.iter().filter(|(id, _)| known(id));
@@ -117,7 +118,7 @@ impl Judged {
         }
     }
 
-    /// The same under other ids.
+    /// Returns the outcome with other ids.
     pub(super) fn renamed(&self, new: impl Fn(&str) -> String) -> Self {
         let options = self.options.iter();
         let options = options.map(|(path, (value, by))| (path.clone(), (value.clone(), new(by))));

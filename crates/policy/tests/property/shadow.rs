@@ -1,16 +1,17 @@
-//! Rules in shadow: they change nothing, and what they say is what the policy would say in which they are live.
+//! Shadow rules change nothing, and their decisions are those of the policy in which they are
+//! enforced.
 
 use std::collections::BTreeSet;
 
-use crawlgate::policy::Policy;
-use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile;
-use crawlgate::policy::decide::{Cause, Decision};
-use crawlgate::policy::fact::{Fact, Facts};
-use crawlgate::policy::rule::{PolicyStage, RuleIndex};
-use crawlgate::policy::shadow::ShadowDecisions;
-use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::policy::trail::Trail;
+use crawlgate_policy::internal::policy::Policy;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
+use crawlgate_policy::internal::policy::compile;
+use crawlgate_policy::internal::policy::decide::{Cause, Decision};
+use crawlgate_policy::internal::policy::fact::{Fact, Facts};
+use crawlgate_policy::internal::policy::rule::{PolicyStage, RuleIndex};
+use crawlgate_policy::internal::policy::shadow::ShadowDecisions;
+use crawlgate_policy::internal::policy::source::MemoryFileSystem;
+use crawlgate_policy::internal::policy::trail::Trail;
 use serde_json::{Value as Json, json};
 
 use super::generate::Generator;
@@ -24,7 +25,7 @@ fn compiled(document: &Json) -> Option<Policy> {
         .map(|compiled| compiled.policy)
 }
 
-/// Every rule of a tree, by a change to it; `None` removes it.
+/// Changes every rule of a tree; `None` removes it.
 fn changed(rules: &Json, change: &mut dyn FnMut(&Json) -> Option<Json>) -> Json {
     let rule = |rule: &Json| {
         let mut rule = change(rule)?;
@@ -50,7 +51,7 @@ fn in_shadow(rule: &Json) -> bool {
     rule.get("mode").is_some()
 }
 
-/// The policy in which one rule in shadow is live besides, and the others in shadow are absent.
+/// Returns the policy in which one shadow rule is enforced, without the other shadow rules.
 fn live_besides(document: &Json, root: &str) -> Json {
     with_rules(document, &mut |rule| {
         let mut rule = rule.clone();
@@ -61,7 +62,7 @@ fn live_besides(document: &Json, root: &str) -> Json {
     })
 }
 
-/// What stands in it in shadow is live with it.
+/// Enforces the shadow rules in it, too.
 fn strip(rule: &mut Json) {
     rule.as_object_mut().unwrap().remove("mode");
     if let Some(rules) = rule.get_mut("rules").and_then(Json::as_array_mut) {
@@ -69,8 +70,8 @@ fn strip(rule: &mut Json) {
     }
 }
 
-/// What a decision says, in words that two policies share.
-fn said(policy: &Policy, decision: &Decision) -> Json {
+/// Returns a decision in a form that can be compared between policies.
+fn comparable(policy: &Policy, decision: &Decision) -> Json {
     let cause = match decision.cause {
         Cause::Rule(rule) => policy.rule_id(rule),
         Cause::Default => None,
@@ -84,16 +85,16 @@ fn said(policy: &Policy, decision: &Decision) -> Json {
     ])
 }
 
-/// A request under a policy, as the proxy judges it: stage by stage until the first rejection.
-struct Judged {
+/// A request as the proxy evaluates it: stage by stage until the first rejection.
+struct EvaluatedRequest {
     trail: Trail,
     decision: Decision,
     shadows: ShadowDecisions,
     last: PolicyStage,
 }
 
-/// `until` is the last stage that is run.
-fn judge(policy: &Policy, facts: &Facts<'_>, until: PolicyStage) -> Judged {
+/// Evaluates a request up to and including the stage `until`.
+fn evaluate(policy: &Policy, facts: &Facts<'_>, until: PolicyStage) -> EvaluatedRequest {
     let connected = Facts {
         response: Fact::Unknown,
         document: Fact::Unknown,
@@ -109,7 +110,7 @@ fn judge(policy: &Policy, facts: &Facts<'_>, until: PolicyStage) -> Judged {
     };
     let (trail, decision) = policy.decide_request(&asked);
     let shadows = ShadowDecisions::for_request(policy, &asked);
-    let mut judged = Judged {
+    let mut evaluated = EvaluatedRequest {
         trail,
         decision,
         shadows,
@@ -118,25 +119,26 @@ fn judge(policy: &Policy, facts: &Facts<'_>, until: PolicyStage) -> Judged {
     let Fact::Known(Some(address)) = facts.address else {
         panic!("no address")
     };
-    if until >= PolicyStage::Destination && !judged.decision.rejects() {
-        judged
+    if until >= PolicyStage::Destination && !evaluated.decision.rejects() {
+        evaluated
             .shadows
-            .decide_addresses(policy, &asked, &[address], &judged.trail);
-        judged.decision =
-            policy.decide_stage(&mut judged.trail, PolicyStage::Destination, &connected);
-        judged.last = PolicyStage::Destination;
+            .decide_addresses(policy, &asked, &[address], &evaluated.trail);
+        evaluated.decision =
+            policy.decide_stage(&mut evaluated.trail, PolicyStage::Destination, &connected);
+        evaluated.last = PolicyStage::Destination;
     }
-    if until >= PolicyStage::Response && !judged.decision.rejects() {
-        judged
+    if until >= PolicyStage::Response && !evaluated.decision.rejects() {
+        evaluated
             .shadows
-            .decide_stage(policy, PolicyStage::Response, &answered, &judged.trail);
-        judged.decision = policy.decide_stage(&mut judged.trail, PolicyStage::Response, &answered);
-        judged.last = PolicyStage::Response;
+            .decide_stage(policy, PolicyStage::Response, &answered, &evaluated.trail);
+        evaluated.decision =
+            policy.decide_stage(&mut evaluated.trail, PolicyStage::Response, &answered);
+        evaluated.last = PolicyStage::Response;
     }
-    judged
+    evaluated
 }
 
-/// How often what was seen.
+/// Counts of what was tested.
 #[derive(Debug, Default)]
 struct Seen {
     policies: u32,
@@ -146,7 +148,8 @@ struct Seen {
     admitting: u32,
 }
 
-/// A policy with rules in shadow, the same without them, and for each of those the one in which it is live.
+/// A policy with shadow rules, the one without them, and for each of them the one in which it is
+/// enforced.
 struct Policies {
     policy: Policy,
     without: Policy,
@@ -155,7 +158,8 @@ struct Policies {
 }
 
 impl Policies {
-    /// `None` if a rule in shadow would move its neighbours in a `match: first` list: it is refused.
+    /// `None` if a shadow rule would change its neighbours in a `match: first` list, which is an
+    /// error.
     fn of(document: Json) -> Option<Self> {
         let absent = with_rules(&document, &mut |rule| {
             (!in_shadow(rule)).then(|| rule.clone())
@@ -178,31 +182,32 @@ impl Policies {
 
     fn check(&self, facts: &Facts<'_>, seen: &mut Seen) {
         let policy = &self.policy;
-        let judged = judge(policy, facts, PolicyStage::Response);
-        let without = judge(&self.without, facts, PolicyStage::Response);
+        let evaluated = evaluate(policy, facts, PolicyStage::Response);
+        let without = evaluate(&self.without, facts, PolicyStage::Response);
         let shown = || format!("{:#}\n{facts:#?}", self.document);
         assert_eq!(
-            said(policy, &judged.decision),
-            said(&self.without, &without.decision),
+            comparable(policy, &evaluated.decision),
+            comparable(&self.without, &without.decision),
             "{}",
             shown()
         );
         assert_eq!(
-            policy.options_json(&judged.trail),
+            policy.options_json(&evaluated.trail),
             self.without.options_json(&without.trail),
             "{}",
             shown()
         );
         for (root, besides) in &self.besides {
-            let expected = judge(besides, facts, judged.last);
-            let shadow = judged.shadows.iter().find(|shadow| shadow.root == *root);
-            let (trail, decision) = shadow.map_or((&judged.trail, &judged.decision), |shadow| {
-                (shadow.trail(), &shadow.decision)
-            });
+            let expected = evaluate(besides, facts, evaluated.last);
+            let shadow = evaluated.shadows.iter().find(|shadow| shadow.root == *root);
+            let (trail, decision) = shadow
+                .map_or((&evaluated.trail, &evaluated.decision), |shadow| {
+                    (shadow.trail(), &shadow.decision)
+                });
             let shown = || format!("{:?} in shadow\n{}", policy.rule_id(*root), shown());
             assert_eq!(
-                said(policy, decision),
-                said(besides, &expected.decision),
+                comparable(policy, decision),
+                comparable(besides, &expected.decision),
                 "{}",
                 shown()
             );
@@ -219,8 +224,8 @@ impl Policies {
                 shown()
             );
             seen.shadows += 1;
-            seen.refusing += u32::from(decision.rejects() && !judged.decision.rejects());
-            seen.admitting += u32::from(!decision.rejects() && judged.decision.rejects());
+            seen.refusing += u32::from(decision.rejects() && !evaluated.decision.rejects());
+            seen.admitting += u32::from(!decision.rejects() && evaluated.decision.rejects());
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The oracle: policy.md sections 2 and 4 as a plain recursion over the tree, one stage after the other.
+//! The oracle: evaluation as a plain recursion over the tree, one stage after the other.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 
-use super::model::{Cond, Kind, Made, Node, Tri, World};
+use super::model::{Cond, GeneratedPolicy, Kind, Node, Tri, World};
 
-/// What the oracle says of a request.
+/// The oracle's decision.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Said {
+pub(super) struct OracleDecision {
     pub(super) rejects: bool,
     pub(super) stage: usize,
     pub(super) cause: Option<String>,
@@ -16,7 +16,7 @@ pub(super) struct Said {
     pub(super) options: BTreeMap<String, Json>,
 }
 
-/// Fields whose rules judge 2xx with content only.
+/// Fields whose rules match only 2xx with content.
 const OF_CONTENT: [&str; 6] = [
     "content_type",
     "size",
@@ -26,12 +26,12 @@ const OF_CONTENT: [&str; 6] = [
     "canonical",
 ];
 
-/// A rule as placed in its tree: what `compile` works out from the text, worked out again.
+/// A rule with what `compile` derives from its position in the tree, computed independently.
 struct Placed<'a> {
     node: &'a Node,
-    /// All facts named by it and the groups around it are known from here on.
+    /// The stage from which on all facts named by it and the groups around it are known.
     stage: usize,
-    /// It may not run before.
+    /// The earliest stage at which it may run.
     floor: usize,
     content_only: bool,
     first_stage: Option<usize>,
@@ -47,8 +47,8 @@ struct Memory<'a> {
     options: BTreeMap<String, (Json, Option<&'a str>)>,
 }
 
-/// Judges a request whose response is known or not; the destination stage runs if the address is known.
-pub(super) fn judge(made: &Made, world: &World) -> Said {
+/// Decides a request. The destination stage runs if the address is known.
+pub(super) fn decide(made: &GeneratedPolicy, world: &World) -> OracleDecision {
     let space = made.space_of(&world.crawler);
     let lists: [&[Node]; 2] = [&made.rules, space.map_or(&[], |space| &space.rules)];
     let placed = lists.map(|rules| -> Vec<Placed<'_>> {
@@ -90,7 +90,7 @@ pub(super) fn judge(made: &Made, world: &World) -> Said {
     last.unwrap()
 }
 
-/// GET, 2xx, HTML or text.
+/// Returns `true` for a GET with 2xx in HTML or text.
 fn reads_document(world: &World) -> bool {
     let kind = world
         .response
@@ -116,7 +116,7 @@ fn at_stage(world: &World, stage: usize) -> World {
     seen
 }
 
-fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> Said {
+fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> OracleDecision {
     let (disposition, by) = memory.options["disposition"].clone();
     let mut rejection = None;
     if memory.filtered.is_some() {
@@ -140,7 +140,7 @@ fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> Said {
         rejection = Some((*by, memory.log));
     }
     let (cause, logged) = rejection.unwrap_or((by, false));
-    Said {
+    OracleDecision {
         rejects: rejection.is_some(),
         stage,
         cause: cause.map(str::to_owned),
@@ -209,7 +209,7 @@ fn place<'a>(
     placed
 }
 
-/// The latest stage and all fields that the direct children of a `match: first` list name.
+/// Returns the latest stage and all fields of the direct children of a `match: first` list.
 fn sibling_facts<'a>(world: &World, rules: &'a [Node]) -> (usize, Vec<&'a str>) {
     let mut fields = vec![];
     let mut stage = 0;
@@ -237,7 +237,8 @@ fn success(world: &World) -> bool {
         && !untyped_head
 }
 
-/// Type and size rules judge 2xx with content only, from the response stage on.
+/// Returns `true` if a rule on type or size matches this response: 2xx with content, from the
+/// response stage on.
 fn judges(rule: &Placed<'_>, stage: usize, world: &World) -> bool {
     !(rule.content_only && stage >= 2 && !success(world))
 }
@@ -250,7 +251,7 @@ fn guard(cond: Option<&Cond>, unless: bool, world: &World) -> Tri {
     }
 }
 
-/// Runs a rule at a stage; says whether a stop ended the list. `cut`: a stop stands before it.
+/// Runs a rule at a stage. Returns `true` if a stop ended the list. `cut`: a stop comes before it.
 fn run<'a>(
     rule: &Placed<'a>,
     stage: usize,
@@ -357,14 +358,15 @@ fn filter<'a>(
     }
     memory.over.insert(id);
     if hits == Tri::Yes && !cut {
-        // A filter that hits applies, which ends a `match: first` list.
+        // A filter that hits counts as applied, which ends a `match: first` list.
         memory.applied.insert(id);
         memory.filtered.get_or_insert(id);
         memory.log |= log;
     }
 }
 
-/// Whether a filter hits when everything is known: its condition and the guards around it, in two values.
+/// Returns whether a filter hits when everything is known: its condition and the guards around it,
+/// in two-valued logic.
 pub(super) fn hits_in_full(rules: &[Node], id: &str, world: &World) -> Option<bool> {
     rules.iter().find_map(|rule| match &rule.kind {
         Kind::Filter { require, cond, .. } if rule.id == id => {

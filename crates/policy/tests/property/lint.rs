@@ -1,21 +1,22 @@
-//! Lint: what it claims of random policies is so, and it finds what it should.
+//! The findings of lint on random policies are true, and lint finds what it should.
 //!
-//! The plain evaluator is the oracle: a rule that is called dead is never a cause, and without it every decision stays.
+//! The evaluator is the oracle: a rule that lint reports as dead is never a cause, and without it
+//! no decision changes.
 
 use std::collections::BTreeMap;
 
-use crawlgate::diagnostics::problem::Severity;
-use crawlgate::policy::Policy;
-use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::{CompiledPolicy, load};
-use crawlgate::policy::decide::{Cause, Decision};
-use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate_policy::internal::diagnostics::problem::Severity;
+use crawlgate_policy::internal::policy::Policy;
+use crawlgate_policy::internal::policy::cases::CaseFacts;
+use crawlgate_policy::internal::policy::compile::{CompiledPolicy, load};
+use crawlgate_policy::internal::policy::decide::{Cause, Decision};
+use crawlgate_policy::internal::policy::source::MemoryFileSystem;
 use serde_json::{Value as Json, json};
 
-use crate::property::generate::Generator;
-use crate::property::model::World;
+use crate::generate::Generator;
+use crate::model::World;
 
-/// Each is compiled once more for every rule that is called dead.
+/// Each policy is compiled once more for every dead rule.
 const POLICIES: u32 = 600;
 
 fn compiled(document: &Json) -> CompiledPolicy {
@@ -31,7 +32,7 @@ fn compiled(document: &Json) -> CompiledPolicy {
     })
 }
 
-/// The rules that are called dead, each with the reason in a word or two.
+/// Returns the rules that lint reports as dead, each with a short reason.
 fn dead(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
     const REASONS: [(&str, &str); 6] = [
         ("its condition cannot hold", "contradiction"),
@@ -40,15 +41,15 @@ fn dead(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
             "against parents",
         ),
         ("stops before it is reached", "behind a stop"),
-        ("is taken instead", "behind a sibling"),
-        ("filters all that it applies to", "filtered"),
-        ("sets all of it again", "overwritten"),
+        ("always matches first", "behind a sibling"),
+        ("filters everything that it matches", "filtered"),
+        ("overwrites all its options", "overwritten"),
     ];
     let claims = compiled
         .problems
         .iter()
         .filter(|p| p.message.starts_with("can never decide"));
-    let read = |p: &crawlgate::diagnostics::problem::Problem| {
+    let read = |p: &crawlgate_policy::internal::diagnostics::problem::Problem| {
         let reason = REASONS.iter().find(|(text, _)| p.message.contains(text));
         (
             p.rule.as_ref().unwrap().as_str().to_owned(),
@@ -58,7 +59,7 @@ fn dead(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
     claims.map(read).collect()
 }
 
-/// The rules of a document without one of them.
+/// Returns the rules of a document without one of them.
 fn without(rules: &Json, id: &str) -> Json {
     let kept = rules
         .as_array()
@@ -79,10 +80,10 @@ fn without(rules: &Json, id: &str) -> Json {
     Json::Array(kept.map(nested).collect())
 }
 
-/// A decision, its cause by name, and how it is answered.
-type Said = (String, Option<String>, String);
+/// A decision, the id of its cause, and its response.
+type NamedDecision = (String, Option<String>, String);
 
-fn decide(policy: &Policy, facts: &Json) -> Said {
+fn decide(policy: &Policy, facts: &Json) -> NamedDecision {
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
     let (trail, decision) = facts.with_facts(|facts| policy.decide(facts));
     let refusing = decision
@@ -108,7 +109,7 @@ fn cause(policy: &Policy, decision: Decision) -> Option<String> {
     }
 }
 
-/// The same request as far as the request, the destination and the response.
+/// Returns the facts of a request up to the request, destination and response stages.
 fn prefixes(world: &World) -> [Json; 3] {
     let asked = World {
         address: None,
@@ -122,7 +123,8 @@ fn prefixes(world: &World) -> [Json; 3] {
     [asked.to_json(), connected.to_json(), world.to_json()]
 }
 
-/// Random rules have little to do with each other: some copy the condition of another, or stand in a list with it.
+/// Relates random rules to each other: some copy the condition of another, or are in a list with
+/// it.
 fn related(generator: &mut Generator, rules: &mut Vec<Json>, name: &str) {
     let count = generator.rng.usize(0..4);
     for at in 0..count {
@@ -162,7 +164,7 @@ fn related(generator: &mut Generator, rules: &mut Vec<Json>, name: &str) {
     }
 }
 
-/// A document with rules that have to do with each other, in every other one of them in two spaces too.
+/// Generates a document with related rules, every other time also in two spaces.
 fn document(generator: &mut Generator) -> Json {
     let (mut document, ..) = generator.policy();
     let mut rules = document["rules"].as_array().unwrap().clone();
@@ -172,7 +174,7 @@ fn document(generator: &mut Generator) -> Json {
         let mut space = |name: &str, crawlers: &[&str]| {
             let (own, ..) = generator.policy();
             let mut own = own["rules"].as_array().unwrap().clone();
-            // Copies of the document's rules stand in the spaces, and may be dead there.
+            // Copies of the document's rules in a space may be dead.
             own.truncate(2);
             let mut all = [rules.clone(), own].concat();
             related(generator, &mut all, name);
@@ -192,7 +194,7 @@ fn document(generator: &mut Generator) -> Json {
     document
 }
 
-/// The document without one of its rules.
+/// Returns the document without one of its rules.
 fn less(document: &Json, id: &str) -> Json {
     let mut less = document.clone();
     less["rules"] = without(&document["rules"], id);
@@ -238,7 +240,7 @@ fn what_is_called_dead_never_decides_and_is_not_missed() {
     );
 }
 
-/// What is allowed in vain is refused whenever the rule would allow it.
+/// A rule that allows without effect is refused wherever it applies.
 #[test]
 fn what_is_allowed_in_vain_is_refused() {
     let mut generator = Generator::new(12);
@@ -249,7 +251,7 @@ fn what_is_allowed_in_vain_is_refused() {
         let vain = policy
             .problems
             .iter()
-            .filter(|p| p.message.starts_with("allows in vain"));
+            .filter(|p| p.message.starts_with("allows without effect"));
         for id in vain.map(|p| p.rule.clone().unwrap()) {
             found += 1;
             for facts in (0..12).map(|_| generator.world().to_json()) {
@@ -263,10 +265,10 @@ fn what_is_allowed_in_vain_is_refused() {
     assert!(found >= 10, "{found}");
 }
 
-/// What two spaces allow is told with a URL, and it is so.
+/// A reported overlap of two spaces names a URL that both allow.
 #[test]
 fn overlaps_of_spaces_have_a_witness() {
-    let told = |news: &str, shop: &str| {
+    let findings = |news: &str, shop: &str| {
         let text = format!(
             "policy: 1\nname: t\noptions: {{ disposition: disallow }}\nspaces:\n\
              - {{ name: news, crawlers: [news-bot], rules: {news} }}\n- {{ name: shop, rules: {shop} }}\n"
@@ -297,7 +299,7 @@ fn overlaps_of_spaces_have_a_witness() {
             None,
         ),
     ] {
-        let found = told(news, shop);
+        let found = findings(news, shop);
         assert_eq!(found.is_some(), witness.is_some(), "{shop}: {found:?}");
         if let (Some((rule, message)), Some(witness)) = (found, witness) {
             assert!(
@@ -306,7 +308,7 @@ fn overlaps_of_spaces_have_a_witness() {
             );
         }
     }
-    // What the document allows is for all.
+    // What the document allows is common to all spaces.
     let text = "policy: 1\nname: t\noptions: { disposition: disallow }\nrules: [{ id: d, then: allow }]\n\
                 spaces: [{ name: a, crawlers: [x], rules: [] }, { name: b, rules: [] }]\n";
     let compiled = load(&MemoryFileSystem::new().with_file("p", text), "p").unwrap();
@@ -318,7 +320,7 @@ fn overlaps_of_spaces_have_a_witness() {
     );
 }
 
-fn told(rules: &str) -> Vec<String> {
+fn findings(rules: &str) -> Vec<String> {
     let text = format!(
         "policy: 1\nname: t\noptions: {{ disposition: allow }}\n\
          lists: {{ l: {{ kind: domains, items: [foo.com] }} }}\nrules: {rules}\n"
@@ -341,40 +343,40 @@ fn what_is_found_and_what_is_left_alone() {
         "{ id: s, when: { domain: foo.com }, set: { politeness: { delay: 2s } }, stop: true }";
     const FORBID: &str = "{ id: f, forbid: { domain: foo.com } }";
     for (rules, expected) in [
-        // A filter behind a wider one, and what is not: one that logs, one of another place.
+        // A filter after a wider one; no finding for a filter that logs or differs.
         (format!("[{FORBID}, {{ id: x, forbid: {{ host: a.foo.com, ext: gif }} }}]"), Some("rule `f`")),
         (format!("[{FORBID}, {{ id: x, forbid: {{ url_prefix: 'http://foo.com/old/' }} }}]"), Some("http://foo.com/old/")),
         (format!("[{FORBID}, {{ id: x, forbid: {{ in: l }}, log: true }}]"), None),
         (format!("[{FORBID}, {{ id: x, forbid: {{ domain: com }} }}]"), None),
         ("[{ id: x, forbid: { host: foo.com } }, { id: f, forbid: { domain: foo.com } }]".into(), None),
-        // An exception that comes too late: filters are never undone.
-        (format!("[{FORBID}, {{ id: x, when: {{ host: www.foo.com }}, then: allow }}]"), Some("filters all")),
+        // An exception that comes too late: a filter is final.
+        (format!("[{FORBID}, {{ id: x, when: {{ host: www.foo.com }}, then: allow }}]"), Some("filters everything")),
         (format!("[{FORBID}, {{ id: x, when: {{ host: www.foo.com }}, set: {{ reject: gone }} }}]"), None),
-        // Behind a stop.
+        // After a stop.
         (format!("[{STOP}, {{ id: x, forbid: {{ host: a.foo.com }} }}]"), Some("stops before")),
         (format!("[{STOP}, {{ id: x, forbid: {{ host: a.foo.com, status: 404 }} }}]"), None),
         (format!("[{STOP}, {{ id: x, forbid: {{ host: bar.com }} }}]"), None),
         (format!("[{{ id: x, forbid: {{ host: a.foo.com }} }}, {STOP}]"), None),
         ("[{ id: s, then: allow, stop: true }, { id: x, forbid: { ext: gif } }]".into(), Some("stops before")),
-        // The first of several.
+        // After a sibling in `match: first`.
         (
             "[{ id: g, match: first, rules: [{ id: w, when: { domain: foo.com }, then: allow }, \
               { id: x, forbid: { host: a.foo.com } }] }]"
                 .into(),
-            Some("is taken instead"),
+            Some("always matches first"),
         ),
-        // Assigned again.
+        // Options that are overwritten.
         (
             "[{ id: x, when: { host: a.foo.com }, then: disallow }, { id: w, when: { domain: foo.com }, then: allow }]"
                 .into(),
-            Some("sets all of it again"),
+            Some("overwrites all its options"),
         ),
         (
             "[{ id: w, when: { domain: foo.com }, then: allow }, { id: x, when: { host: a.foo.com }, then: disallow }]"
                 .into(),
             None,
         ),
-        // Conditions that cannot hold.
+        // Contradictions.
         ("[{ id: x, forbid: { not: { always: true } } }]".into(), Some("cannot hold")),
         ("[{ id: x, require: { always: true } }]".into(), Some("cannot hold")),
         ("[{ id: x, forbid: { all: [{ host: a.com }, { domain: b.com }] } }]".into(), Some("cannot hold")),
@@ -388,14 +390,14 @@ fn what_is_found_and_what_is_left_alone() {
             "[{ id: g, unless: { domain: foo.com }, rules: [{ id: x, forbid: { host: a.foo.com } }] }]".into(),
             Some("around it"),
         ),
-        // Rules that do not take part neither are dead nor kill.
+        // Rules that are not enforced are neither dead nor a cause.
         (format!("[{{ id: f, enabled: false, forbid: {{ domain: foo.com }} }}, {FORBID}]").replacen("id: f", "id: g", 1), None),
     ] {
-        let told = told(&rules);
+        let findings = findings(&rules);
         match expected {
-            None => assert_eq!(told, [""; 0], "{rules}"),
+            None => assert_eq!(findings, [""; 0], "{rules}"),
             Some(text) => {
-                assert!(told.len() == 1 && told[0].starts_with("x: ") && told[0].contains(text), "{rules}: {told:?}");
+                assert!(findings.len() == 1 && findings[0].starts_with("x: ") && findings[0].contains(text), "{rules}: {findings:?}");
             }
         }
     }

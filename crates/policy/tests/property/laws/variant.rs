@@ -1,4 +1,4 @@
-//! Changed texts of one policy: what the laws compare it with. Its spaces stay as they are.
+//! Variants of a policy's text for the laws. Spaces are not changed.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ fn is_first(owner: &Json) -> bool {
     owner.get("match").is_some()
 }
 
-/// The places of a rule and of the groups around it, each in its list.
+/// Returns the positions of a rule and of the groups around it, each in its list.
 fn path_to(owner: &Json, id: &str) -> Option<Vec<usize>> {
     list(owner).iter().enumerate().find_map(|(at, rule)| {
         if rule["id"] == id {
@@ -37,12 +37,13 @@ fn at_mut<'j>(document: &'j mut Json, path: &[usize]) -> &'j mut Json {
         .fold(document, |owner, place| &mut owner["rules"][*place])
 }
 
-/// Whether a rule is one of the document's, not of a space.
+/// Returns `true` if a rule is in the document's list, not in a space.
 pub(super) fn has(document: &Json, id: &str) -> bool {
     path_to(document, id).is_some()
 }
 
-/// With rules right behind a rule: in its own list, or behind the `match: first` group in which it stands.
+/// Inserts rules directly after a rule: in its own list, or after the `match: first` group around
+/// it.
 pub(super) fn behind(document: &Json, id: &str, rules: &[Json]) -> Json {
     let path = path_to(document, id).unwrap();
     let mut longer = document.clone();
@@ -57,7 +58,7 @@ pub(super) fn behind(document: &Json, id: &str, rules: &[Json]) -> Json {
     longer
 }
 
-/// One rule alone, in the guards of the groups around it, at the document stage.
+/// Returns a policy with one rule alone, in the groups around it, at the document stage.
 pub(super) fn waiting(document: &Json, id: &str) -> Json {
     let path = path_to(document, id).unwrap();
     let mut rule = at(document, &path).clone();
@@ -75,7 +76,7 @@ pub(super) fn waiting(document: &Json, id: &str) -> Json {
     json!({ "policy": 1, "name": "late", "options": { "disposition": "allow" }, "lists": document["lists"], "rules": [rule] })
 }
 
-/// Without the rules of which a key has a value.
+/// Removes the rules in which a key has a value.
 pub(super) fn without(document: &Json, key: &str, value: &Json) -> Json {
     let mut shorter = document.clone();
     drop_rules(&mut shorter, key, value);
@@ -90,7 +91,7 @@ fn drop_rules(owner: &mut Json, key: &str, value: &Json) {
         .for_each(|rule| drop_rules(rule, key, value));
 }
 
-/// With a key of rules left out everywhere.
+/// Removes a key from all rules.
 pub(super) fn counting(document: &Json, key: &str) -> Json {
     let mut all = document.clone();
     each_rule(&mut all, &mut |rule| {
@@ -106,15 +107,15 @@ fn each_rule(owner: &mut Json, visit: &mut dyn FnMut(&mut Json)) {
     }
 }
 
-/// With the outermost rules in the opposite order.
+/// Reverses the outermost rules.
 pub(super) fn reversed(document: &Json) -> Json {
     let mut reversed = document.clone();
     list_mut(&mut reversed).unwrap().reverse();
     reversed
 }
 
-/// With two rules side by side in each other's place, filters both, or one of them a group that only assigns; `None` if no
-/// such rules stand side by side. Also their ids.
+/// Swaps two adjacent rules, both filters, or one of them a group that only sets options. Returns
+/// their ids, too; `None` if there are no such rules.
 pub(super) fn swapped(document: &Json, random: &mut Rng) -> Option<(Json, [String; 2])> {
     let mut places = Vec::new();
     pairs(document, &mut Vec::new(), &mut places);
@@ -152,8 +153,8 @@ fn may_swap(one: &Json, other: &Json) -> bool {
         || assigns(one) && filters(other)
 }
 
-/// The same rules in the same order, and nothing else as it was: other ids in the opposite order of names, keys in any order,
-/// texts about rules, block style, several files.
+/// The same rules in the same order in a different style: ids in the reverse order of names, keys
+/// in random order, descriptions, block style, several files.
 pub(super) struct Styled {
     pub(super) files: Vec<(String, String)>,
     old: BTreeMap<String, String>,
@@ -196,7 +197,7 @@ impl Styled {
     }
 }
 
-/// Keys in any order.
+/// Shuffles keys.
 fn shuffle(value: &mut Json, random: &mut Rng) {
     match value {
         Json::Object(map) => {
@@ -210,7 +211,7 @@ fn shuffle(value: &mut Json, random: &mut Rng) {
     }
 }
 
-/// In block style, with comments.
+/// Writes block style with comments.
 fn block(value: &Json) -> String {
     let mut text = String::from("# the same\n---\n");
     write_block(value, 0, &mut text);
