@@ -20,7 +20,6 @@ use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 use crate::ledger::filter::TimeBudget;
-use crate::metrics::policy::PolicyMetrics;
 use crate::model::crawler::Crawler;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::policy::Policy;
@@ -63,7 +62,7 @@ pub struct LedgerApi {
     sweeper: Arc<dyn SweepControl>,
     crawlers: Arc<[Crawler]>,
     clock: Clock,
-    active_policy: Option<Arc<ActivePolicy<Arc<PolicyMetrics>>>>,
+    active_policy: Option<Arc<ActivePolicy>>,
     read_permits: Arc<Semaphore>,
 }
 
@@ -94,7 +93,7 @@ impl LedgerApi {
     }
 
     /// Asks this policy under which URL a request is kept (`strip_params`, `replace`).
-    pub fn with_policy(self, active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>) -> Self {
+    pub fn with_policy(self, active_policy: Arc<ActivePolicy>) -> Self {
         Self {
             active_policy: Some(active_policy),
             ..self

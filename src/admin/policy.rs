@@ -1,6 +1,5 @@
 //! `GET /api/v1/policy`: the policy in force, rule by rule, with what each did.
 
-use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
@@ -35,7 +34,7 @@ impl PolicyApi {
     }
 }
 
-fn document(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>, last: Option<&ReloadAttempt>) -> Json {
+fn document(snapshot: &PolicySnapshot, last: Option<&ReloadAttempt>) -> Json {
     let (policy, written) = (&snapshot.policy, &snapshot.source);
     let disabled = policy
         .rules()
@@ -56,7 +55,7 @@ fn document(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>, last: Option<&ReloadA
     })
 }
 
-fn rules_to_json(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>) -> Vec<Json> {
+fn rules_to_json(snapshot: &PolicySnapshot) -> Vec<Json> {
     let rules = snapshot.policy.rules();
     let mut depths: Vec<usize> = Vec::with_capacity(rules.len());
     for rule in rules {
@@ -69,12 +68,7 @@ fn rules_to_json(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>) -> Vec<Json> {
         .collect()
 }
 
-fn rule_to_json(
-    snapshot: &PolicySnapshot<Arc<PolicyMetrics>>,
-    rule: &Rule,
-    depth: usize,
-    at: u32,
-) -> Json {
+fn rule_to_json(snapshot: &PolicySnapshot, rule: &Rule, depth: usize, at: u32) -> Json {
     let policy = &snapshot.policy;
     let mode = match rule.mode {
         EnforcementMode::Enforce => "enforce",

@@ -69,7 +69,7 @@ impl From<Policy> for LoadedPolicy {
 #[derive(Debug)]
 pub(super) struct PolicyFileReloader {
     settings: PolicyConfig,
-    active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    active_policy: Arc<ActivePolicy>,
     metrics: Metrics,
     clock: Clock,
     /// Who is known, for rules that speak of others.
@@ -83,7 +83,7 @@ pub(super) struct PolicyFileReloader {
 
 /// What was read: problems, or a policy whose cases pass.
 type CompileResult = Result<CompiledPolicy, Vec<Problem>>;
-type OptionalShadowPolicy = Option<Arc<ShadowPolicy<Arc<PolicyMetrics>>>>;
+type OptionalShadowPolicy = Option<Arc<ShadowPolicy>>;
 
 impl PolicyFileReloader {
     /// Puts the first policy in force.
@@ -116,7 +116,7 @@ impl PolicyFileReloader {
     }
 
     /// The policy in force.
-    pub(super) fn active_policy(&self) -> &Arc<ActivePolicy<Arc<PolicyMetrics>>> {
+    pub(super) fn active_policy(&self) -> &Arc<ActivePolicy> {
         &self.active_policy
     }
 
@@ -264,7 +264,7 @@ impl PolicyFileReloader {
         &self,
         read: Option<CompileResult>,
         written: PolicySource,
-        now: &PolicySnapshot<Arc<PolicyMetrics>>,
+        now: &PolicySnapshot,
     ) -> (Option<SnapshotParts>, ReloadOutcome) {
         let compiled = match read {
             None => return (None, ReloadOutcome::NoSource),
@@ -421,7 +421,7 @@ impl SnapshotParts {
     }
 
     /// The one that is in force.
-    fn from_snapshot(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>) -> Self {
+    fn from_snapshot(snapshot: &PolicySnapshot) -> Self {
         Self {
             policy: Arc::clone(&snapshot.policy),
             counters: Arc::clone(&snapshot.counters),
@@ -429,7 +429,7 @@ impl SnapshotParts {
         }
     }
 
-    fn into_snapshot(self, shadow: OptionalShadowPolicy) -> PolicySnapshot<Arc<PolicyMetrics>> {
+    fn into_snapshot(self, shadow: OptionalShadowPolicy) -> PolicySnapshot {
         PolicySnapshot::new(self.policy, self.counters)
             .with_source(self.source)
             .with_shadow(shadow)
@@ -437,11 +437,7 @@ impl SnapshotParts {
 }
 
 /// A policy that is judged in shadow from now on, its book empty: what it would change is asked of the live one of now.
-fn load_shadow_policy(
-    policy: Arc<Policy>,
-    metrics: &Metrics,
-    clock: &Clock,
-) -> Arc<ShadowPolicy<Arc<PolicyMetrics>>> {
+fn load_shadow_policy(policy: Arc<Policy>, metrics: &Metrics, clock: &Clock) -> Arc<ShadowPolicy> {
     let counters = metrics.register_shadow_policy(
         policy.name(),
         policy.revision(),
@@ -468,7 +464,7 @@ fn rule_labels(policy: &Policy) -> impl Iterator<Item = (&RuleId, RuleMode, Rule
 
 /// The shadow policy, for readiness; a warning if a newer one was refused. `None` if there is none.
 pub(super) fn shadow_policy_state(
-    snapshot: &PolicySnapshot<Arc<PolicyMetrics>>,
+    snapshot: &PolicySnapshot,
     last: Option<&ReloadOutcome>,
 ) -> Option<CheckState> {
     let shadow = snapshot.shadow.as_ref()?;
@@ -483,10 +479,7 @@ pub(super) fn shadow_policy_state(
 }
 
 /// The policy in force, for readiness; a warning if a newer one was refused.
-pub(super) fn policy_state(
-    snapshot: &PolicySnapshot<Arc<PolicyMetrics>>,
-    last: Option<&ReloadOutcome>,
-) -> CheckState {
+pub(super) fn policy_state(snapshot: &PolicySnapshot, last: Option<&ReloadOutcome>) -> CheckState {
     let in_force = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
     match last {
         Some(ReloadOutcome::Refused(problems)) => {

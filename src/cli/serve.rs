@@ -19,7 +19,6 @@ use crate::heap::{self, ConnectionBurst};
 use crate::metrics::Metrics;
 use crate::metrics::labels::MetricsMode;
 use crate::metrics::log::{self, DecisionLog, LogSettings, QueryVisibility, SampleRate};
-use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Recorder;
 use crate::model::crawler::Crawler;
 use crate::pipeline::admission::{AdmissionLimits, AdmissionQueue};
@@ -351,7 +350,7 @@ fn local_address(listener: &TcpListener) -> Result<SocketAddr, StartError> {
 
 fn new_exchange(
     settings: &Settings,
-    in_force: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    in_force: Arc<ActivePolicy>,
     recorder: Recorder,
     own: Vec<SocketAddr>,
     interceptor: Option<Interceptor>,
@@ -578,7 +577,7 @@ fn log_settings(logs: &settings::LogsConfig) -> LogSettings {
 /// Sweeps the ledger when the policy has changed.
 async fn sweep_on_policy_change(
     sweeper: LedgerSweeper,
-    in_force: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    in_force: Arc<ActivePolicy>,
     ledger: LedgerCell,
 ) {
     sweeper.serve(&in_force, || ledger.get().cloned()).await;

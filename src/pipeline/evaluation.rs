@@ -216,17 +216,17 @@ fn parse_seconds(value: &HeaderValue) -> Option<Duration> {
 
 /// A request and the decision that stands so far.
 #[derive(Debug)]
-pub struct Evaluation<C> {
+pub struct Evaluation {
     /// The facts.
     pub facts: RequestFacts,
     /// The policy that judges it, from end to end.
-    pub snapshot: Arc<PolicySnapshot<C>>,
+    pub snapshot: Arc<PolicySnapshot>,
     /// What the rules have done.
     pub trail: Trail,
     /// The decision of the last stage that was run.
     pub decision: Decision,
     /// The same request in shadow, if anything stands there.
-    pub(crate) shadow: Option<Box<ShadowEvaluation<C>>>,
+    pub(crate) shadow: Option<Box<ShadowEvaluation>>,
     /// What the host's robots.txt says of uses, if the policy asks that.
     pub(crate) usage: Box<[RobotsUsageStatement]>,
     /// What is remembered of the URL, if the policy asks for that.
@@ -239,7 +239,7 @@ pub struct Evaluation<C> {
     pub robots_fetch_time: Option<TimeSpan>,
 }
 
-impl<C> Evaluation<C> {
+impl Evaluation {
     /// The policy that judges the request.
     pub fn policy(&self) -> &Policy {
         &self.snapshot.policy

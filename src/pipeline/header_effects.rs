@@ -177,7 +177,7 @@ impl<'a> RequestEffects<'a> {
     }
 }
 
-impl<C> Evaluation<C> {
+impl Evaluation {
     /// What the options have come to for this request.
     pub fn effects(&self) -> RequestEffects<'_> {
         RequestEffects {

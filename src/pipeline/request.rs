@@ -30,30 +30,30 @@ pub enum RequestOutcome<V> {
 
 /// A request that has been through the stages before the origin.
 #[derive(Debug)]
-pub struct RequestResult<V, C> {
+pub struct RequestResult<V> {
     /// What becomes of it.
     pub outcome: RequestOutcome<V>,
     /// Its judgement so far; under a newer policy than it began with if that came into force while it waited.
-    pub evaluation: Evaluation<C>,
+    pub evaluation: Evaluation,
     /// For how long it was held, if it had to wait.
     pub wait_time: Option<Duration>,
 }
 
 /// What the stages ask.
-pub struct RequestServices<'a, D, R, C> {
+pub struct RequestServices<'a, D, R> {
     /// Addresses for names.
     pub destinations: &'a D,
     /// Hosts' robots.txt.
     pub robots: &'a R,
     /// The policy that is in force once a hold is over.
-    pub active_policy: &'a ActivePolicy<C>,
+    pub active_policy: &'a ActivePolicy,
     /// Where requests wait for their turn.
     pub wait: WaitContext<'a>,
     /// What is remembered of URLs, if anything is.
     pub ledger: Option<&'a Ledger>,
 }
 
-impl<D, R, C> RequestServices<'_, D, R, C> {
+impl<D, R> RequestServices<'_, D, R> {
     fn ledger_context(&self) -> LedgerContext<'_> {
         LedgerContext {
             ledger: self.ledger,
@@ -67,11 +67,11 @@ impl<D, R, C> RequestServices<'_, D, R, C> {
 /// Cheap and certain first, shared state last: a URL that the policy rejects costs no look-up of a name, and no turn of
 /// its host. If the policy has changed while the request waited, for its turn, for a name or for robots.txt, it is judged
 /// again; so it is if the host's robots.txt, or the URL itself, has been fetched anew while it waited for its turn.
-pub fn admit_request<D: DestinationResolver, R: RobotsProvider, C>(
+pub fn admit_request<D: DestinationResolver, R: RobotsProvider>(
     request_facts: RequestFacts,
-    snapshot: Arc<PolicySnapshot<C>>,
-    services: &RequestServices<'_, D, R, C>,
-) -> impl Future<Output = RequestResult<D::Addresses, C>> {
+    snapshot: Arc<PolicySnapshot>,
+    services: &RequestServices<'_, D, R>,
+) -> impl Future<Output = RequestResult<D::Addresses>> {
     // No `async fn`: that would keep the facts beside the judgement that they become a part of.
     let (mut judged, mut arrival) = (
         scope::evaluate(request_facts, snapshot, services.ledger_context()),
@@ -127,9 +127,9 @@ pub fn admit_request<D: DestinationResolver, R: RobotsProvider, C>(
     }
 }
 
-async fn run_stages<D: DestinationResolver, R: RobotsProvider, C>(
-    evaluation: &mut Evaluation<C>,
-    services: &RequestServices<'_, D, R, C>,
+async fn run_stages<D: DestinationResolver, R: RobotsProvider>(
+    evaluation: &mut Evaluation,
+    services: &RequestServices<'_, D, R>,
     arrival: &mut Option<Arrival>,
 ) -> Result<RequestStageResult<D::Addresses>, Box<Refusal>> {
     if let Err(refusal) = evaluation.ensure_admitted() {

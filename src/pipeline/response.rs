@@ -33,8 +33,8 @@ pub struct ResponseAnnotations {
 ///
 /// # Errors
 /// The refusal that takes the place of the origin's answer.
-pub fn evaluate_response<C>(
-    evaluation: &mut Evaluation<C>,
+pub fn evaluate_response(
+    evaluation: &mut Evaluation,
     head: &Parts,
     conditional: Conditional,
     recorder: Option<&mut OutcomeRecorder>,
@@ -64,8 +64,8 @@ pub fn evaluate_response<C>(
 
 /// What has to be read of the body of an answer that passed, before it may be sent on; `None` if nothing, which is known
 /// without a look at the answer if the policy never asks.
-pub fn document_requirements<'j, C>(
-    evaluation: &'j Evaluation<C>,
+pub fn document_requirements<'j>(
+    evaluation: &'j Evaluation,
     head: &Parts,
 ) -> Option<DocumentRequirements<'j>> {
     document::document_requirements(evaluation, head)
@@ -75,8 +75,8 @@ pub fn document_requirements<'j, C>(
 ///
 /// # Errors
 /// The refusal that takes the place of the origin's answer.
-pub fn evaluate_document<C>(
-    evaluation: &mut Evaluation<C>,
+pub fn evaluate_document(
+    evaluation: &mut Evaluation,
     head: &Parts,
     document: DocumentFacts<'_>,
 ) -> Result<(), Box<Refusal>> {
@@ -84,12 +84,12 @@ pub fn evaluate_document<C>(
 }
 
 /// What is changed in the body of an answer that passed.
-pub fn plan_rewrite<C>(evaluation: &Evaluation<C>, head: &Parts) -> Option<DocumentRewrite> {
+pub fn plan_rewrite(evaluation: &Evaluation, head: &Parts) -> Option<DocumentRewrite> {
     document_rewrite::plan(evaluation, head)
 }
 
 /// What the content of an answer that passed is asked for.
-pub fn content_use<C>(evaluation: &Evaluation<C>, head: &Parts) -> ContentUse {
+pub fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
     recrawl::content_use(evaluation, head)
 }
 
@@ -97,8 +97,8 @@ pub fn content_use<C>(evaluation: &Evaluation<C>, head: &Parts) -> ContentUse {
 ///
 /// # Errors
 /// The refusal that takes the place of the origin's answer.
-pub fn check_content<C>(
-    evaluation: &Evaluation<C>,
+pub fn check_content(
+    evaluation: &Evaluation,
     head: &Parts,
     recorder: &OutcomeRecorder,
     hash: &ContentHash,

@@ -26,32 +26,32 @@ use super::tunnel::TunnelEvaluation;
 
 /// A policy that is judged beside the live one.
 #[derive(Debug)]
-pub struct ShadowPolicy<C> {
+pub struct ShadowPolicy {
     /// The policy.
     pub policy: Arc<Policy>,
-    /// What others keep per policy.
-    pub counters: C,
+    /// The counters of its rules.
+    pub counters: Arc<PolicyMetrics>,
 }
 
 /// A request as it stands in shadow.
 #[derive(Debug)]
-pub struct ShadowEvaluation<C> {
+pub struct ShadowEvaluation {
     rules: ShadowDecisions,
-    policy_evaluation: Option<ShadowPolicyEvaluation<C>>,
+    policy_evaluation: Option<ShadowPolicyEvaluation>,
 }
 
 #[derive(Debug)]
-struct ShadowPolicyEvaluation<C> {
-    shadow: Arc<ShadowPolicy<C>>,
+struct ShadowPolicyEvaluation {
+    shadow: Arc<ShadowPolicy>,
     trail: Trail,
     decision: Decision,
 }
 
-impl<C> ShadowEvaluation<C> {
+impl ShadowEvaluation {
     /// Judges at the request stage; `None` if nothing stands in shadow.
     pub(crate) fn for_request(
         request_facts: &RequestFacts,
-        snapshot: &PolicySnapshot<C>,
+        snapshot: &PolicySnapshot,
     ) -> Option<Box<Self>> {
         if !snapshot.has_shadows() || request_facts.reads_robots_txt() {
             return None;
@@ -72,7 +72,7 @@ impl<C> ShadowEvaluation<C> {
     }
 
     /// Judges a tunnel; `None` if nothing stands in shadow.
-    pub(crate) fn for_tunnel(facts: &Facts<'_>, snapshot: &PolicySnapshot<C>) -> Option<Box<Self>> {
+    pub(crate) fn for_tunnel(facts: &Facts<'_>, snapshot: &PolicySnapshot) -> Option<Box<Self>> {
         if !snapshot.has_shadows() {
             return None;
         }
@@ -131,18 +131,18 @@ impl<C> ShadowEvaluation<C> {
     }
 }
 
-impl<C> ShadowEvaluation<C> {
+impl ShadowEvaluation {
     /// Whether the other policy waits to hear what the document says; the rules in shadow are asked with those that are
     /// live.
     pub(crate) fn awaits_document(&self, facts: &Facts<'_>) -> bool {
-        let waits = |whole: &ShadowPolicyEvaluation<C>| {
+        let waits = |whole: &ShadowPolicyEvaluation| {
             !whole.decision.rejects() && whole.shadow.policy.needs_document(&whole.trail, facts)
         };
         self.policy_evaluation.as_ref().is_some_and(waits)
     }
 }
 
-impl<C> ShadowPolicyEvaluation<C> {
+impl ShadowPolicyEvaluation {
     /// The request goes on with the first address that is not rejected, as in the live policy.
     fn evaluate_addresses(&mut self, facts: &Facts<'_>, addresses: &[IpAddr]) {
         let policy = &self.shadow.policy;
@@ -164,7 +164,7 @@ impl<C> ShadowPolicyEvaluation<C> {
     }
 }
 
-impl<C> PolicySnapshot<C> {
+impl PolicySnapshot {
     /// Whether anything stands in shadow.
     fn has_shadows(&self) -> bool {
         !self.policy.shadow_rules().is_empty() || self.shadow.is_some()
@@ -185,7 +185,7 @@ impl<C> PolicySnapshot<C> {
     }
 }
 
-impl Evaluation<Arc<PolicyMetrics>> {
+impl Evaluation {
     /// What stands in shadow says of the request so far; `None` if nothing stands there.
     pub fn shadow_notes(&self) -> Option<Box<ShadowNotes>> {
         let live = DecisionRef {
@@ -198,7 +198,7 @@ impl Evaluation<Arc<PolicyMetrics>> {
     }
 }
 
-impl TunnelEvaluation<Arc<PolicyMetrics>> {
+impl TunnelEvaluation {
     /// What stands in shadow says of the tunnel; `None` if nothing stands there.
     pub fn shadow_notes(&self) -> Option<Box<ShadowNotes>> {
         let (trail, decision) = self.trail_and_decision();
@@ -246,7 +246,7 @@ impl DecisionRef<'_> {
     }
 }
 
-impl ShadowEvaluation<Arc<PolicyMetrics>> {
+impl ShadowEvaluation {
     fn to_notes(&self, policy: &Policy, live: DecisionRef<'_>) -> Box<ShadowNotes> {
         let live_refuses = live.refuses(policy);
         let of_rules = self.rules.iter().map(|shadow| {
@@ -283,7 +283,7 @@ impl ShadowEvaluation<Arc<PolicyMetrics>> {
     }
 }
 
-impl ShadowPolicyEvaluation<Arc<PolicyMetrics>> {
+impl ShadowPolicyEvaluation {
     fn to_note(&self, live_refuses: bool) -> ShadowNote {
         let said = DecisionRef {
             trail: &self.trail,

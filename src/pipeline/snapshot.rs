@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use crate::metrics::policy::PolicyMetrics;
 use crate::policy::Policy;
 use crate::policy::field::Field;
 use crate::policy::options::OptionValue;
@@ -19,11 +20,11 @@ use super::shadow::ShadowPolicy;
 
 /// A policy and what was resolved for it when it was loaded.
 #[derive(Debug)]
-pub struct PolicySnapshot<C> {
+pub struct PolicySnapshot {
     /// The policy.
     pub policy: Arc<Policy>,
-    /// What others keep per policy: the counters of its rules.
-    pub counters: C,
+    /// The counters of its rules.
+    pub counters: Arc<PolicyMetrics>,
     /// The fields that its options can make.
     pub effects: HeaderEffects,
     /// Whether its options ever change a document.
@@ -31,7 +32,7 @@ pub struct PolicySnapshot<C> {
     /// The limits that its options set by the hour.
     pub schedules: PolicySchedules,
     /// Another policy, judged beside it and without any effect.
-    pub shadow: Option<Arc<ShadowPolicy<C>>>,
+    pub shadow: Option<Arc<ShadowPolicy>>,
     /// How the policy is written.
     pub source: Arc<PolicySource>,
     /// Whether the policy needs the ledger: one that does not spares each request a look.
@@ -79,9 +80,9 @@ impl DepthUse {
     }
 }
 
-impl<C> PolicySnapshot<C> {
+impl PolicySnapshot {
     /// A policy as it takes force.
-    pub fn new(policy: impl Into<Arc<Policy>>, counters: C) -> Self {
+    pub fn new(policy: impl Into<Arc<Policy>>, counters: Arc<PolicyMetrics>) -> Self {
         let policy = policy.into();
         let (effects, schedules) = (
             HeaderEffects::from_policy(&policy),
@@ -173,23 +174,23 @@ impl<C> PolicySnapshot<C> {
 
     /// The same with another policy in its shadow.
     #[must_use]
-    pub fn with_shadow(self, shadow: Option<Arc<ShadowPolicy<C>>>) -> Self {
+    pub fn with_shadow(self, shadow: Option<Arc<ShadowPolicy>>) -> Self {
         Self { shadow, ..self }
     }
 }
 
 /// The place where the snapshot in force stands.
 #[derive(Debug)]
-pub struct ActivePolicy<C> {
-    snapshot: ArcSwap<PolicySnapshot<C>>,
+pub struct ActivePolicy {
+    snapshot: ArcSwap<PolicySnapshot>,
     /// Its policy, for all that was judged under another one.
     policy: Arc<ArcSwap<Policy>>,
     changed: watch::Sender<()>,
 }
 
-impl<C> ActivePolicy<C> {
+impl ActivePolicy {
     /// Puts the first snapshot in force.
-    pub fn new(snapshot: PolicySnapshot<C>) -> Self {
+    pub fn new(snapshot: PolicySnapshot) -> Self {
         let policy = Arc::new(ArcSwap::new(Arc::clone(&snapshot.policy)));
         let snapshot = ArcSwap::from_pointee(snapshot.with_active(&policy));
         Self {
@@ -200,18 +201,18 @@ impl<C> ActivePolicy<C> {
     }
 
     /// The snapshot in force; the old one dies with its last request.
-    pub fn load(&self) -> Arc<PolicySnapshot<C>> {
+    pub fn load(&self) -> Arc<PolicySnapshot> {
         self.snapshot.load_full()
     }
 
     /// The snapshot in force, if it is another one than something was judged under.
-    pub fn newer_than(&self, snapshot: &Arc<PolicySnapshot<C>>) -> Option<Arc<PolicySnapshot<C>>> {
+    pub fn newer_than(&self, snapshot: &Arc<PolicySnapshot>) -> Option<Arc<PolicySnapshot>> {
         let now = self.snapshot.load();
         (!Arc::ptr_eq(&now, snapshot)).then(|| Arc::clone(&now))
     }
 
     /// Puts another snapshot in force, for requests that begin from now on; what watches is told.
-    pub fn replace(&self, snapshot: PolicySnapshot<C>) {
+    pub fn replace(&self, snapshot: PolicySnapshot) {
         self.policy.store(Arc::clone(&snapshot.policy));
         self.snapshot
             .store(Arc::new(snapshot.with_active(&self.policy)));

@@ -113,7 +113,7 @@ impl LedgerSweeper {
 
     /// Sweeps whenever another policy with crawl spaces takes force, or it is asked for; begins with what a restart broke
     /// off. `ledger` says which one is in use. Ends with the task that it runs in.
-    pub async fn serve<C>(&self, in_force: &ActivePolicy<C>, ledger: impl Fn() -> Option<Ledger>) {
+    pub async fn serve(&self, in_force: &ActivePolicy, ledger: impl Fn() -> Option<Ledger>) {
         let mut changes = in_force.subscribe();
         let mut order = None;
         loop {

@@ -51,35 +51,35 @@ pub enum TunnelDecision {
 
 /// A tunnel and the decision that stands, kept for as long as it is open.
 #[derive(Debug)]
-pub struct TunnelEvaluation<C> {
+pub struct TunnelEvaluation {
     /// The facts.
     pub facts: TunnelFacts,
     /// The policy that judged it last.
-    pub snapshot: Arc<PolicySnapshot<C>>,
+    pub snapshot: Arc<PolicySnapshot>,
     /// How long it took to find the host's addresses; `None` if they were known.
     pub lookup_time: Option<TimeSpan>,
-    pub(crate) shadow: Option<Box<ShadowEvaluation<C>>>,
+    pub(crate) shadow: Option<Box<ShadowEvaluation>>,
     trail: Trail,
     decision: Decision,
 }
 
 /// A CONNECT that has been through the gate.
 #[derive(Debug)]
-pub struct TunnelResult<V, C> {
+pub struct TunnelResult<V> {
     /// The permit, or why there is none.
     pub outcome: Result<TunnelPermit<V>, Box<Refusal>>,
     /// Its judgement; under a newer policy than it began with if that came into force while it was held.
-    pub evaluation: TunnelEvaluation<C>,
+    pub evaluation: TunnelEvaluation,
     /// For how long it was held, if it had to wait.
     pub wait_time: Option<Duration>,
 }
 
 /// What the stages of a tunnel ask.
-pub struct TunnelServices<'a, D, C> {
+pub struct TunnelServices<'a, D> {
     /// Addresses for names.
     pub destinations: &'a D,
     /// The policy that is in force once a hold is over.
-    pub active_policy: &'a ActivePolicy<C>,
+    pub active_policy: &'a ActivePolicy,
     /// Where tunnels wait for their host's turn.
     pub admission: &'a Arc<AdmissionQueue>,
     /// For how long, if the policy does not say.
@@ -90,11 +90,11 @@ pub struct TunnelServices<'a, D, C> {
 /// turn of the host. If the policy has changed while it waited for that, it is judged again.
 ///
 /// Robots rules are about paths, so none is asked for here. A host that the policy refuses costs no look-up.
-pub async fn admit_tunnel<D: DestinationResolver, C>(
+pub async fn admit_tunnel<D: DestinationResolver>(
     tunnel_facts: TunnelFacts,
-    snapshot: Arc<PolicySnapshot<C>>,
-    services: &TunnelServices<'_, D, C>,
-) -> TunnelResult<D::Addresses, C> {
+    snapshot: Arc<PolicySnapshot>,
+    services: &TunnelServices<'_, D>,
+) -> TunnelResult<D::Addresses> {
     let (mut judged, mut arrival) = (TunnelEvaluation::new(tunnel_facts, snapshot), None);
     loop {
         let outcome = match run_stages(&mut judged, services, &mut arrival).await {
@@ -123,9 +123,9 @@ pub async fn admit_tunnel<D: DestinationResolver, C>(
     }
 }
 
-async fn run_stages<D: DestinationResolver, C>(
-    evaluation: &mut TunnelEvaluation<C>,
-    services: &TunnelServices<'_, D, C>,
+async fn run_stages<D: DestinationResolver>(
+    evaluation: &mut TunnelEvaluation,
+    services: &TunnelServices<'_, D>,
     arrival: &mut Option<Arrival>,
 ) -> Result<(D::Addresses, HostSlot), Box<Refusal>> {
     let by_address = evaluation
@@ -199,8 +199,8 @@ async fn run_stages<D: DestinationResolver, C>(
     }
 }
 
-impl<C> TunnelEvaluation<C> {
-    fn new(tunnel_facts: TunnelFacts, snapshot: Arc<PolicySnapshot<C>>) -> Self {
+impl TunnelEvaluation {
+    fn new(tunnel_facts: TunnelFacts, snapshot: Arc<PolicySnapshot>) -> Self {
         let (trail, decision) = evaluate(&snapshot.policy, &tunnel_facts);
         let beside =
             ShadowEvaluation::for_tunnel(&policy_facts(&tunnel_facts, Fact::Unknown), &snapshot);
@@ -257,7 +257,7 @@ impl<C> TunnelEvaluation<C> {
     /// If that policy refuses it: the tunnel must be closed.
     pub fn re_evaluate(
         &mut self,
-        snapshot: Arc<PolicySnapshot<C>>,
+        snapshot: Arc<PolicySnapshot>,
         address: IpAddr,
     ) -> Result<(), Box<Refusal>> {
         self.snapshot = snapshot;

@@ -29,10 +29,7 @@ pub enum TlsHandling {
 /// What the policy says of a tunnel's TLS; nothing if it leaves that to the configuration.
 ///
 /// The option may be set only under conditions that a CONNECT answers, so nothing that a tunnel hides can change this.
-pub fn tls_handling<C>(
-    tunnel_facts: &TunnelFacts,
-    snapshot: &PolicySnapshot<C>,
-) -> Option<TlsHandling> {
+pub fn tls_handling(tunnel_facts: &TunnelFacts, snapshot: &PolicySnapshot) -> Option<TlsHandling> {
     let policy = &snapshot.policy;
     let (trail, _) = evaluate(policy, tunnel_facts);
     match trail.word(policy, TLS)? {

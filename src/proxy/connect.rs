@@ -21,7 +21,6 @@ use tokio::net::TcpStream;
 use crate::clock::TimeSpan;
 use crate::metrics::OpenConnection;
 use crate::metrics::labels::{ResponseSource, TunnelVerdictLabel};
-use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::RequestRecord;
 use crate::metrics::trace::TracePart;
 use crate::model::reason::Reason;
@@ -29,6 +28,7 @@ use crate::model::stage::Stage;
 use crate::pipeline::crawlers::{ConnectedClient, CrawlerIdentity};
 use crate::pipeline::permit::TunnelPermit;
 use crate::pipeline::refusal::Refusal;
+use crate::pipeline::snapshot::PolicySnapshot;
 use crate::pipeline::stage::identify::identify;
 use crate::pipeline::tunnel::{
     self as gate, TunnelEvaluation, TunnelFacts, TunnelResult, TunnelServices,
@@ -40,7 +40,7 @@ use crate::urls::target::HostTarget;
 use super::destination::VettedAddresses;
 use super::dial::dial;
 use super::head::ServiceGuard;
-use super::http::{BoxedRefusal, CaughtPanic, ProxyPolicySnapshot, ProxyService, catch_panic};
+use super::http::{BoxedRefusal, CaughtPanic, ProxyService, catch_panic};
 use super::intercept::{self, RefusalDelivery};
 use super::local_reply::ReplyPreferences;
 use super::request_target::{self, EnclosingTunnel};
@@ -89,7 +89,7 @@ enum TunnelMode {
 struct OpaqueTunnel {
     origin: TcpStream,
     address: SocketAddr,
-    evaluation: TunnelEvaluation<Arc<PolicyMetrics>>,
+    evaluation: TunnelEvaluation,
 }
 
 impl ConnectionContext {
@@ -211,7 +211,7 @@ impl ProxyService {
         request: Request<Incoming>,
         context: &ConnectionContext,
         preferences: &mut ReplyPreferences,
-        snapshot: &mut Arc<ProxyPolicySnapshot>,
+        snapshot: &mut Arc<PolicySnapshot>,
         record: &mut RequestRecord,
     ) -> Result<(HostTarget, TunnelMode), BoxedRefusal> {
         let (parts, _) = request.into_parts();
@@ -260,7 +260,7 @@ impl ProxyService {
         host: &HostTarget,
         identity: CrawlerIdentity,
         refusal: Option<BoxedRefusal>,
-        snapshot: &Arc<ProxyPolicySnapshot>,
+        snapshot: &Arc<PolicySnapshot>,
     ) -> Result<TunnelMode, BoxedRefusal> {
         let Some(interceptor) = &self.interceptor else {
             return Err(refusal.unwrap_or_else(|| intercept::interception_unavailable().into()));
@@ -292,7 +292,7 @@ impl ProxyService {
     async fn open_opaque(
         &self,
         facts: TunnelFacts,
-        snapshot: &mut Arc<ProxyPolicySnapshot>,
+        snapshot: &mut Arc<PolicySnapshot>,
         record: &mut RequestRecord,
     ) -> Result<TunnelMode, BoxedRefusal> {
         // Before the gate: a tunnel for which there is no room must not cost its host a turn.
@@ -344,7 +344,7 @@ impl ProxyService {
     async fn dial(
         &self,
         permit: TunnelPermit<VettedAddresses>,
-        evaluation: TunnelEvaluation<Arc<PolicyMetrics>>,
+        evaluation: TunnelEvaluation,
         record: &mut RequestRecord,
     ) -> Result<OpaqueTunnel, Refusal> {
         let (_, vetted, mut slot) = permit.redeem();
@@ -383,10 +383,7 @@ impl ProxyService {
 }
 
 /// Tells the record what the policy says.
-fn record_evaluation(
-    record: &mut RequestRecord,
-    evaluation: &TunnelEvaluation<Arc<PolicyMetrics>>,
-) {
+fn record_evaluation(record: &mut RequestRecord, evaluation: &TunnelEvaluation) {
     record.set_policy(&evaluation.snapshot.counters);
     record.set_matched_rules(evaluation.matched_rules().iter().map(|rule| rule.0));
     record.set_allowed(evaluation.cause().map(|rule| rule.0));

@@ -15,14 +15,11 @@ mod html_head;
 mod prefix;
 mod rewrite;
 
-use std::sync::Arc;
-
 use http::Method;
 use http::response::Parts;
 
 use crate::metrics::Metrics;
 use crate::metrics::labels::DocumentOutcome;
-use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::UrlRetention;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
@@ -53,7 +50,7 @@ pub enum OutgoingBody {
 }
 
 /// Whether an answer's body must be looked at before its head may be sent, or its head be changed with it.
-pub(super) fn is_needed<C>(evaluation: &Evaluation<C>, head: &Parts) -> bool {
+pub(super) fn is_needed(evaluation: &Evaluation, head: &Parts) -> bool {
     response::document_requirements(evaluation, head).is_some()
         || response::plan_rewrite(evaluation, head).is_some()
         || response::content_use(evaluation, head) != ContentUse::Ignore
@@ -65,7 +62,7 @@ pub(super) fn is_needed<C>(evaluation: &Evaluation<C>, head: &Parts) -> bool {
 /// # Errors
 /// The refusal that takes the place of the origin's answer, of which nothing has been sent.
 pub(super) async fn run_stage(
-    evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
+    evaluation: &mut Evaluation,
     head: &mut Parts,
     mut download: Box<ResponseDownload>,
     outcome_recorder: Option<&mut OutcomeRecorder>,

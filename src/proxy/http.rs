@@ -13,7 +13,6 @@ use http::{HeaderValue, Request, Response, request, response};
 use hyper::body::Incoming;
 
 use crate::metrics::labels::ResponseSource;
-use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::{Recorder, RequestRecord};
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
@@ -52,14 +51,11 @@ pub use bare_response::bare_refusal;
 use early_end::discard_body;
 pub(crate) use early_end::{CaughtPanic, catch_panic};
 
-/// The snapshot that the proxy judges under.
-pub type ProxyPolicySnapshot = PolicySnapshot<Arc<PolicyMetrics>>;
-
 /// Everything that an exchange needs.
 #[derive(Debug)]
 pub struct ProxyService {
     /// The policy.
-    pub active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    pub active_policy: Arc<ActivePolicy>,
     /// Where requests wait for their host's turn.
     pub admission_queue: Arc<AdmissionQueue>,
     /// Names, and which addresses may be dialled.
@@ -185,7 +181,7 @@ impl ProxyService {
         body: Incoming,
         context: &ConnectionContext,
         preferences: &mut ReplyPreferences,
-        snapshot: &mut Arc<ProxyPolicySnapshot>,
+        snapshot: &mut Arc<PolicySnapshot>,
         record: &mut RequestRecord,
     ) -> Result<ExchangeOutcome, BoxedRefusal> {
         let who = match identify(&self.crawlers, &context.caller, &parts.headers).await {
@@ -290,7 +286,7 @@ impl ProxyService {
     fn finish_response(
         &self,
         answer: Result<PendingResponse, BoxedRefusal>,
-        evaluation: &Evaluation<Arc<PolicyMetrics>>,
+        evaluation: &Evaluation,
         mut outcome_recorder: Option<Box<OutcomeRecorder>>,
         held: Option<Duration>,
     ) -> Result<ExchangeOutcome, BoxedRefusal> {
@@ -335,7 +331,7 @@ impl ProxyService {
         &self,
         parts: &mut request::Parts,
         body: Incoming,
-        evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
+        evaluation: &mut Evaluation,
         record: &mut RequestRecord,
     ) -> UpstreamRequest {
         record.enter_stage(Stage::Upstream);
@@ -381,7 +377,7 @@ impl ProxyService {
     async fn run_document_stage(
         &self,
         answer: PendingResponse,
-        mut evaluation: Evaluation<Arc<PolicyMetrics>>,
+        mut evaluation: Evaluation,
         record: &mut RequestRecord,
         mut outcome_recorder: Option<Box<OutcomeRecorder>>,
         held: Option<Duration>,
@@ -418,7 +414,7 @@ impl ProxyService {
         &self,
         response: Response<Box<ResponseDownload>>,
         preferences: &ReplyPreferences,
-        evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
+        evaluation: &mut Evaluation,
         record: &mut RequestRecord,
         outcome_recorder: Option<&mut OutcomeRecorder>,
     ) -> Result<PendingResponse, BoxedRefusal> {
@@ -458,7 +454,7 @@ impl ProxyService {
         &self,
         parts: &mut response::Parts,
         marks: ResponseAnnotations,
-        evaluation: &Evaluation<Arc<PolicyMetrics>>,
+        evaluation: &Evaluation,
     ) {
         header_filter::filter_response(&mut parts.headers, parts.status, parts.version, &self.via);
         if let Some(asked) = evaluation.facts.rewritten_from() {
@@ -484,7 +480,7 @@ impl ProxyService {
         &self,
         refusal: &Refusal,
         preferences: &ReplyPreferences,
-        snapshot: &ProxyPolicySnapshot,
+        snapshot: &PolicySnapshot,
         record: &mut RequestRecord,
     ) -> Option<Response<Bytes>> {
         record.enter_stage(refusal.stage);
@@ -570,7 +566,7 @@ fn record_origin_response(
 }
 
 /// Tells the record what the policy has done so far.
-fn record_evaluation(record: &mut RequestRecord, evaluation: &Evaluation<Arc<PolicyMetrics>>) {
+fn record_evaluation(record: &mut RequestRecord, evaluation: &Evaluation) {
     record.set_policy(&evaluation.snapshot.counters);
     record.set_matched_rules(evaluation.matched_rules().iter().map(|rule| rule.0));
     record.set_allowed(evaluation.cause().map(|rule| rule.0));

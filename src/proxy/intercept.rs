@@ -80,10 +80,10 @@ impl Interceptor {
 
 /// What becomes of a tunnel's TLS: what a rule says, else the configuration. Without an authority nothing can be looked
 /// into, and what a rule wants looked into is refused: it must not pass unseen.
-pub fn tls_action<C>(
+pub fn tls_action(
     interceptor: Option<&Interceptor>,
     facts: &TunnelFacts,
-    snapshot: &PolicySnapshot<C>,
+    snapshot: &PolicySnapshot,
 ) -> TlsHandling {
     match (interceptor, tls_handling(facts, snapshot)) {
         (None, Some(TlsHandling::Intercept)) => {

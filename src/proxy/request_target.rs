@@ -13,10 +13,10 @@ use crate::metrics::record::RequestRecord;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::refusal::Refusal;
+use crate::pipeline::snapshot::PolicySnapshot;
 use crate::urls::target::{HostTarget, Scheme, UrlTarget};
 
 use super::header_filter::ViaName;
-use super::http::ProxyPolicySnapshot;
 
 /// What the front gate makes of a request.
 #[derive(Debug)]
@@ -53,7 +53,7 @@ pub struct RefusedTunnel {
     /// The answer to whatever is asked for.
     pub refusal: Box<Refusal>,
     /// The policy that judged the tunnel.
-    pub policy: Arc<ProxyPolicySnapshot>,
+    pub policy: Arc<PolicySnapshot>,
     connect_record: Mutex<Option<RequestRecord>>,
 }
 
@@ -61,7 +61,7 @@ impl RefusedTunnel {
     /// The record is that of the CONNECT: it tells of the refusal if nothing is asked for inside.
     pub fn new(
         refusal: Box<Refusal>,
-        policy: Arc<ProxyPolicySnapshot>,
+        policy: Arc<PolicySnapshot>,
         connect_record: RequestRecord,
     ) -> Self {
         Self {

@@ -22,7 +22,6 @@ use crate::admin::{AdminConnections, AdminServer};
 use crate::cli::reload;
 use crate::config::settings::{self, Settings};
 use crate::metrics::log::DecisionLog;
-use crate::metrics::policy::PolicyMetrics;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::pipeline::reload::ReloadHandle;
@@ -35,7 +34,7 @@ use super::ledger::{LedgerCell, SweepHandle};
 
 /// The parts of a proxy that are shown.
 pub(super) struct AdminParts {
-    pub(super) active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    pub(super) active_policy: Arc<ActivePolicy>,
     pub(super) reloads: ReloadHandle,
     pub(super) exchange: Arc<ProxyService>,
     /// Whether the proxy goes down.

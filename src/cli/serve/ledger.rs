@@ -16,7 +16,6 @@ use crate::ledger::transition::ErrorTolerance;
 use crate::metrics::Metrics;
 use crate::metrics::labels::FeedTarget;
 use crate::metrics::ledger::LedgerCounts;
-use crate::metrics::policy::PolicyMetrics;
 use crate::model::crawl_status::CrawlStatus;
 use crate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crate::pipeline::sweep::{self, LedgerSweeper};
@@ -82,7 +81,7 @@ impl LedgerOpener {
     }
 
     /// The snapshot, remembering whatever its policy says, if the configuration wants that.
-    pub(crate) fn apply_keep_setting<C>(&self, snapshot: PolicySnapshot<C>) -> PolicySnapshot<C> {
+    pub(crate) fn apply_keep_setting(&self, snapshot: PolicySnapshot) -> PolicySnapshot {
         match self.settings.keep {
             LedgerMode::Always => snapshot.with_ledger(),
             LedgerMode::Auto | LedgerMode::Never => snapshot,
@@ -192,7 +191,7 @@ fn timestamp(now: SystemTime) -> UnixMillis {
 #[derive(Debug)]
 pub(super) struct SweepHandle {
     pub(super) sweeper: LedgerSweeper,
-    pub(super) active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    pub(super) active_policy: Arc<ActivePolicy>,
     pub(super) ledger: LedgerCell,
 }
 

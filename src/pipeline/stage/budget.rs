@@ -19,8 +19,8 @@ use crate::policy::options::{OptionSetter, OptionSlot, schema};
 use crate::urls::domain::registrable_domain;
 
 /// Refuses a request for which nothing is left of the day's budget.
-pub(crate) fn check_remaining<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn check_remaining(
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Result<(), Box<Refusal>> {
     match applicable_budget(evaluation) {
@@ -36,8 +36,8 @@ pub(crate) fn check_remaining<C>(
 }
 
 /// Counts a request that goes; its slot counts the bytes. Another may have taken the last of the budget meanwhile.
-pub(crate) fn spend<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn spend(
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
     slot: &mut HostSlot,
 ) -> Result<(), Box<Refusal>> {
@@ -51,13 +51,13 @@ pub(crate) fn spend<C>(
 }
 
 /// The budget of a request; the robots.txt of a host is part of none.
-fn applicable_budget<C>(evaluation: &Evaluation<C>) -> Option<BudgetOption> {
+fn applicable_budget(evaluation: &Evaluation) -> Option<BudgetOption> {
     budget::read(evaluation.policy(), &evaluation.trail)
         .filter(|_| !evaluation.facts.reads_robots_txt())
 }
 
-fn apply<C>(
-    evaluation: &Evaluation<C>,
+fn apply(
+    evaluation: &Evaluation,
     budget: &BudgetOption,
     name: &str,
     admission: &AdmissionQueue,
@@ -93,7 +93,7 @@ fn apply<C>(
 }
 
 /// What is counted as one.
-fn budget_name<C>(evaluation: &Evaluation<C>, per: BudgetScope) -> String {
+fn budget_name(evaluation: &Evaluation, per: BudgetScope) -> String {
     let (policy, host) = (evaluation.policy(), evaluation.facts.target.host());
     match per {
         BudgetScope::Host => format!("host {host}"),
@@ -110,7 +110,7 @@ fn budget_name<C>(evaluation: &Evaluation<C>, per: BudgetScope) -> String {
     }
 }
 
-fn refusal<C>(evaluation: &Evaluation<C>, per: BudgetScope, exhausted: BudgetExhausted) -> Refusal {
+fn refusal(evaluation: &Evaluation, per: BudgetScope, exhausted: BudgetExhausted) -> Refusal {
     let (policy, trail) = (evaluation.policy(), &evaluation.trail);
     let cause = match trail.set_by(policy, limit_slot(exhausted.kind)) {
         OptionSetter::Rule(rule) => Cause::Rule(rule),

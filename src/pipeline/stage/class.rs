@@ -12,8 +12,8 @@ use crate::policy::options::{OptionSetter, schema};
 use super::redirect::RedirectTarget;
 
 /// How a request stands to others that wait.
-pub(crate) fn rank<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn rank(
+    evaluation: &Evaluation,
     politeness: &PolitenessOption<'_>,
     admission: &AdmissionQueue,
 ) -> QueueRank {
@@ -48,8 +48,8 @@ pub(crate) fn order(politeness: &PolitenessOption<'_>) -> WaitOrder {
 }
 
 /// Remembers where an answer redirects to, and how deep that is.
-pub(crate) fn record_redirect<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn record_redirect(
+    evaluation: &Evaluation,
     redirect: &RedirectTarget,
     admission: &AdmissionQueue,
 ) {
@@ -67,7 +67,7 @@ pub(crate) fn record_redirect<C>(
 }
 
 /// In the order of policy.md section 5. Without a ledger nothing is of the class `refresh` by itself.
-fn class<C>(evaluation: &Evaluation<C>, admission: &AdmissionQueue) -> PriorityClass {
+fn class(evaluation: &Evaluation, admission: &AdmissionQueue) -> PriorityClass {
     if evaluation
         .facts
         .urls()
@@ -90,7 +90,7 @@ fn class<C>(evaluation: &Evaluation<C>, admission: &AdmissionQueue) -> PriorityC
 }
 
 /// The policy's priority where it sets one, else the crawler's.
-fn priority<C>(evaluation: &Evaluation<C>) -> Priority {
+fn priority(evaluation: &Evaluation) -> Priority {
     let (policy, trail) = (evaluation.policy(), &evaluation.trail);
     if trail.set_by(policy, schema::PRIORITY) == OptionSetter::BuiltIn {
         return evaluation.facts.priority.unwrap_or_default();

@@ -17,8 +17,8 @@ use crate::policy::rule::PolicyStage;
 use super::{robots, usage};
 
 /// Judges the origin's head; its `Content-Type` is `kind`.
-pub(crate) fn evaluate<C>(
-    evaluation: &mut Evaluation<C>,
+pub(crate) fn evaluate(
+    evaluation: &mut Evaluation,
     head: &Parts,
     content_type: &str,
 ) -> Result<(), Box<Refusal>> {

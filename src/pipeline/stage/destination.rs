@@ -15,8 +15,8 @@ use crate::policy::rule::PolicyStage;
 use crate::policy::trail::Trail;
 
 /// Drops the addresses that the policy rejects; rejects the request if none is left.
-pub(crate) fn evaluate<C>(
-    evaluation: &mut Evaluation<C>,
+pub(crate) fn evaluate(
+    evaluation: &mut Evaluation,
     vetted: &mut impl AddressList,
 ) -> Result<(), Box<Refusal>> {
     evaluate_shadow(evaluation, vetted);
@@ -35,8 +35,8 @@ pub(crate) fn evaluate<C>(
 }
 
 /// Refuses what could only be refused a connection once more: it waits for nothing, and costs its host no turn.
-pub(crate) fn check_reachable<C, D: DestinationResolver>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn check_reachable<D: DestinationResolver>(
+    evaluation: &Evaluation,
     destinations: &D,
     vetted: &D::Addresses,
 ) -> Result<(), Box<Refusal>> {
@@ -51,7 +51,7 @@ pub(crate) fn check_reachable<C, D: DestinationResolver>(
 }
 
 /// What stands in shadow sees all addresses, before any is dropped.
-fn evaluate_shadow<C>(evaluation: &mut Evaluation<C>, vetted: &mut impl AddressList) {
+fn evaluate_shadow(evaluation: &mut Evaluation, vetted: &mut impl AddressList) {
     if !evaluation.snapshot.shadows_use_addresses() {
         return;
     }
@@ -74,7 +74,7 @@ fn evaluate_shadow<C>(evaluation: &mut Evaluation<C>, vetted: &mut impl AddressL
 
 type AddressDecision = (Trail, Decision);
 
-fn evaluate_address<C>(evaluation: &Evaluation<C>, address: IpAddr) -> AddressDecision {
+fn evaluate_address(evaluation: &Evaluation, address: IpAddr) -> AddressDecision {
     let facts = Facts {
         address: Fact::Known(Some(address)),
         ..evaluation.facts.policy_facts()

@@ -24,8 +24,8 @@ pub struct DocumentRequirements<'j> {
 }
 
 /// What has to be read of the body of an answer that passed the response stage; `None` if nothing.
-pub(crate) fn document_requirements<'j, C>(
-    evaluation: &'j Evaluation<C>,
+pub(crate) fn document_requirements<'j>(
+    evaluation: &'j Evaluation,
     head: &Parts,
 ) -> Option<DocumentRequirements<'j>> {
     if !evaluation.snapshot.reads_documents() || evaluation.facts.reads_robots_txt() {
@@ -58,8 +58,8 @@ pub(crate) fn document_requirements<'j, C>(
 }
 
 /// Judges the document.
-pub(crate) fn evaluate<C>(
-    evaluation: &mut Evaluation<C>,
+pub(crate) fn evaluate(
+    evaluation: &mut Evaluation,
     head: &Parts,
     document: DocumentFacts<'_>,
 ) -> Result<(), Box<Refusal>> {
@@ -94,8 +94,8 @@ pub(crate) fn evaluate<C>(
     })
 }
 
-fn with_facts<C, T>(
-    evaluation: &Evaluation<C>,
+fn with_facts<T>(
+    evaluation: &Evaluation,
     response: ResponseFacts<'_>,
     document: Fact<DocumentFacts<'_>>,
     then: impl FnOnce(&Facts<'_>) -> T,
@@ -114,7 +114,7 @@ fn with_facts<C, T>(
     })
 }
 
-fn agent<C>(evaluation: &Evaluation<C>) -> &str {
+fn agent(evaluation: &Evaluation) -> &str {
     robots::robots_agent(
         robots_agent(&evaluation.snapshot.policy, &evaluation.trail),
         &evaluation.facts,

@@ -65,11 +65,7 @@ pub(crate) enum ConditionOwner {
 }
 
 /// Recalls what is known of a request's URL, and has it judged anew where a rule would see that.
-pub(super) fn recall<C>(
-    evaluation: &mut Evaluation<C>,
-    ledger: &Ledger,
-    admission: &AdmissionQueue,
-) {
+pub(super) fn recall(evaluation: &mut Evaluation, ledger: &Ledger, admission: &AdmissionQueue) {
     let said = evaluation.facts.depth();
     let key = url_key(
         evaluation.policy(),
@@ -133,11 +129,7 @@ pub(super) fn url_key(
 
 /// How many links from a start the request's URL was found, as far as this request shows: what the crawler says, else
 /// the least of what its `Referer` and a redirection come to.
-fn find_depth<C>(
-    evaluation: &Evaluation<C>,
-    ledger: &Ledger,
-    admission: &AdmissionQueue,
-) -> Option<u32> {
+fn find_depth(evaluation: &Evaluation, ledger: &Ledger, admission: &AdmissionQueue) -> Option<u32> {
     let asked = &evaluation.facts;
     if asked.depth().is_some() {
         return asked.depth();
@@ -160,14 +152,14 @@ fn find_depth<C>(
 }
 
 /// The request goes to these addresses.
-pub(crate) fn set_address<C>(evaluation: &mut Evaluation<C>, vetted: &impl AddressList) {
+pub(crate) fn set_address(evaluation: &mut Evaluation, vetted: &impl AddressList) {
     if let Some(recalled) = &mut evaluation.ledger_entry {
         recalled.address = vetted.first().or(recalled.address);
     }
 }
 
 /// Whether the URL has become another one, as far as is remembered, since the request was judged.
-pub(crate) fn is_outdated<C>(evaluation: &Evaluation<C>) -> bool {
+pub(crate) fn is_outdated(evaluation: &Evaluation) -> bool {
     evaluation.ledger_entry.as_ref().is_some_and(|recalled| {
         let now = recalled.ledger.look_up(recalled.key);
         let fetched = |record: &Option<Arc<LedgerRecord>>| {
@@ -178,8 +170,8 @@ pub(crate) fn is_outdated<C>(evaluation: &Evaluation<C>) -> bool {
 }
 
 /// Refuses what is asked for again too soon: the option `recrawl`.
-pub(crate) fn check_recrawl_interval<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn check_recrawl_interval(
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Result<(), Box<Refusal>> {
     let Some(recalled) = &evaluation.ledger_entry else {
@@ -227,8 +219,8 @@ pub(crate) fn now(admission: &AdmissionQueue) -> UnixMillis {
 }
 
 /// A refusal by an option: its cause is the rule that set it.
-pub(super) fn attribute_to_option<C>(
-    evaluation: &Evaluation<C>,
+pub(super) fn attribute_to_option(
+    evaluation: &Evaluation,
     slot: OptionSlot,
     refusal: Refusal,
 ) -> Refusal {

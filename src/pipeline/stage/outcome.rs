@@ -106,8 +106,8 @@ enum BodyDelivery {
 }
 
 /// Notes that a request was refused before its origin was asked.
-pub fn record_early_refusal<C>(
-    evaluation: &Evaluation<C>,
+pub fn record_early_refusal(
+    evaluation: &Evaluation,
     refusal: &Refusal,
     admission: &AdmissionQueue,
 ) {
@@ -131,7 +131,7 @@ pub fn record_early_refusal<C>(
 
 impl OutcomeRecorder {
     /// For a request that is sent on; none if nothing is to be learned from it.
-    pub fn for_request<C>(evaluation: &Evaluation<C>) -> Option<Box<Self>> {
+    pub fn for_request(evaluation: &Evaluation) -> Option<Box<Self>> {
         let recalled = evaluation
             .ledger_entry
             .as_ref()
@@ -158,9 +158,9 @@ impl OutcomeRecorder {
     }
 
     /// The head of the origin's answer is here; it names this type.
-    pub(crate) fn record_head<C>(
+    pub(crate) fn record_head(
         &mut self,
-        evaluation: &Evaluation<C>,
+        evaluation: &Evaluation,
         head: &Parts,
         content_type: &str,
         failure: Option<FailureKind>,

@@ -35,8 +35,8 @@ pub struct WaitContext<'a> {
 
 /// Waits for the host's turn. `spacing` is what its robots.txt asks for; `arrival` is when the request first had to
 /// wait, if it was judged before.
-pub(crate) async fn acquire_slot<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) async fn acquire_slot(
+    evaluation: &Evaluation,
     vetted: &impl AddressList,
     spacing: Option<Duration>,
     wait: &WaitContext<'_>,
@@ -55,8 +55,8 @@ pub(crate) async fn acquire_slot<C>(
 }
 
 /// The slot of a request that nothing holds and that is paced with its host alone.
-fn try_acquire_slot<C>(
-    evaluation: &Evaluation<C>,
+fn try_acquire_slot(
+    evaluation: &Evaluation,
     spacing: Option<Duration>,
     wait: &WaitContext<'_>,
     arrival: Option<Arrival>,
@@ -89,8 +89,8 @@ fn try_acquire_slot<C>(
 }
 
 /// As [`hold`], for all others.
-async fn acquire_slot_in_turn<C>(
-    evaluation: &Evaluation<C>,
+async fn acquire_slot_in_turn(
+    evaluation: &Evaluation,
     vetted: &impl AddressList,
     spacing: Option<Duration>,
     wait: &WaitContext<'_>,
@@ -238,8 +238,8 @@ pub(crate) fn pace_name<'a>(key: PaceKey, address: Option<&'a str>, host: &'a st
 
 /// How a request of the proxy's own is paced for this one, as a page, and the order of those it may wait among. `spacing`
 /// is what the host's robots.txt asks for.
-pub(crate) fn page_pacing<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn page_pacing(
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
     spacing: Option<Duration>,
 ) -> (Pacing, WaitOrder) {
@@ -254,7 +254,7 @@ pub(crate) fn page_pacing<C>(
 }
 
 /// The limits that a schedule sets for now.
-fn schedule_limits<C>(evaluation: &Evaluation<C>, admission: &AdmissionQueue) -> ScheduleLimits {
+fn schedule_limits(evaluation: &Evaluation, admission: &AdmissionQueue) -> ScheduleLimits {
     evaluation
         .snapshot
         .schedules

@@ -45,7 +45,7 @@ pub(super) fn is_fetch(method: &Method) -> bool {
 
 /// Adds the validators of the document that the crawler has, so that an origin need not send it again only for it to be
 /// refused: under `unmodified: reject`, to a GET that asks for no part and has no conditions of its own.
-pub fn add_conditions<C>(evaluation: &mut Evaluation<C>, headers: &mut HeaderMap) {
+pub fn add_conditions(evaluation: &mut Evaluation, headers: &mut HeaderMap) {
     let (policy, trail) = (&evaluation.snapshot.policy, &evaluation.trail);
     let Some(recalled) = &mut evaluation.ledger_entry else {
         return;
@@ -82,10 +82,7 @@ pub fn add_conditions<C>(evaluation: &mut Evaluation<C>, headers: &mut HeaderMap
 }
 
 /// Whether a 304 was asked for, be it by the proxy.
-pub(crate) fn effective_conditional<C>(
-    evaluation: &Evaluation<C>,
-    client: Conditional,
-) -> Conditional {
+pub(crate) fn effective_conditional(evaluation: &Evaluation, client: Conditional) -> Conditional {
     match &evaluation.ledger_entry {
         Some(recalled) if recalled.condition_owner == ConditionOwner::Proxy => Conditional::Yes,
         Some(_) | None => client,
@@ -96,8 +93,8 @@ pub(crate) fn effective_conditional<C>(
 ///
 /// # Errors
 /// The refusal of a document that the crawler has.
-pub(crate) fn evaluate<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn evaluate(
+    evaluation: &Evaluation,
     head: &Parts,
 ) -> Result<Vec<HeaderValue>, Box<Refusal>> {
     let mut tags = vec![];
@@ -155,7 +152,7 @@ pub enum ContentUse {
 
 /// What the content of an answer that passed its head's judgement is asked for: of a GET's 200, where `unmodified` or
 /// `duplicate` look at answers.
-pub(crate) fn content_use<C>(evaluation: &Evaluation<C>, head: &Parts) -> ContentUse {
+pub(crate) fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
     let compares = evaluation.ledger_entry.is_some() && evaluation.policy().compares_content();
     if !compares || head.status != StatusCode::OK || evaluation.facts.method != Method::GET {
         return ContentUse::Ignore;
@@ -172,8 +169,8 @@ pub(crate) fn content_use<C>(evaluation: &Evaluation<C>, head: &Parts) -> Conten
 ///
 /// # Errors
 /// The refusal of a document that the crawler has.
-pub(crate) fn check_content<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn check_content(
+    evaluation: &Evaluation,
     head: &Parts,
     recorder: &OutcomeRecorder,
     hash: &ContentHash,
@@ -206,7 +203,7 @@ impl LedgerEntry {
 }
 
 /// The refusal of a document that has not changed: it stays in the index.
-pub(crate) fn unmodified_refusal<C>(evaluation: &Evaluation<C>, stage: Stage) -> Refusal {
+pub(crate) fn unmodified_refusal(evaluation: &Evaluation, stage: Stage) -> Refusal {
     attribute_to_option(
         evaluation,
         UNMODIFIED,
@@ -215,7 +212,7 @@ pub(crate) fn unmodified_refusal<C>(evaluation: &Evaluation<C>, stage: Stage) ->
 }
 
 /// The refusal of a document that another URL has as well.
-pub(crate) fn duplicate_refusal<C>(evaluation: &Evaluation<C>, stage: Stage) -> Refusal {
+pub(crate) fn duplicate_refusal(evaluation: &Evaluation, stage: Stage) -> Refusal {
     let refusal = attribute_to_option(
         evaluation,
         DUPLICATE,
@@ -251,8 +248,8 @@ pub(super) fn strong_etag(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// Another URL of the host whose document has this entity tag.
-fn find_duplicate_by_etag<C>(
-    evaluation: &Evaluation<C>,
+fn find_duplicate_by_etag(
+    evaluation: &Evaluation,
     recalled: &LedgerEntry,
     tag: &str,
 ) -> Option<Box<str>> {

@@ -26,7 +26,7 @@ pub(crate) enum RedirectTarget {
 }
 
 /// Where this answer to a request leads to.
-pub(crate) fn redirect_target<C>(evaluation: &Evaluation<C>, head: &Parts) -> RedirectTarget {
+pub(crate) fn redirect_target(evaluation: &Evaluation, head: &Parts) -> RedirectTarget {
     if !is_redirect(head.status) {
         return RedirectTarget::None;
     }
@@ -63,8 +63,8 @@ fn is_redirect(status: StatusCode) -> bool {
 
 /// The value of `Crawl-Redirect`: `reject; rule=no-cgi; reason=rule`. None if the policy would admit the target at the
 /// request stage.
-pub(crate) fn redirect_refusal<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn redirect_refusal(
+    evaluation: &Evaluation,
     status: StatusCode,
     redirect: &RedirectTarget,
 ) -> Option<HeaderValue> {
@@ -77,8 +77,8 @@ pub(crate) fn redirect_refusal<C>(
 }
 
 /// Without a rule, what has admitted the one URL admits the other, too.
-fn target_refusal<C>(
-    evaluation: &Evaluation<C>,
+fn target_refusal(
+    evaluation: &Evaluation,
     status: StatusCode,
     target: &UrlTarget,
 ) -> Option<String> {

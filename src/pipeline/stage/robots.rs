@@ -51,9 +51,9 @@ pub(crate) struct RobotsAllowance {
 
 impl RobotsAllowance {
     /// Whether something newer is known by now: a request that had to wait is judged by that.
-    pub(crate) fn is_outdated<C, R: RobotsProvider>(
+    pub(crate) fn is_outdated<R: RobotsProvider>(
         &self,
-        evaluation: &Evaluation<C>,
+        evaluation: &Evaluation,
         robots: &R,
     ) -> bool {
         let Some(by) = &self.basis else { return false };
@@ -67,8 +67,8 @@ impl RobotsAllowance {
 }
 
 /// Asks the host's robots.txt.
-pub(crate) async fn evaluate<C, R: RobotsProvider>(
-    evaluation: &mut Evaluation<C>,
+pub(crate) async fn evaluate<R: RobotsProvider>(
+    evaluation: &mut Evaluation,
     robots: &R,
     admission: &Arc<AdmissionQueue>,
 ) -> Result<RobotsVerdict, Box<Refusal>> {
@@ -86,8 +86,8 @@ struct RobotsFindings {
     fetch_time: Option<TimeSpan>,
 }
 
-async fn apply_robots<C, R: RobotsProvider>(
-    evaluation: &Evaluation<C>,
+async fn apply_robots<R: RobotsProvider>(
+    evaluation: &Evaluation,
     robots: &R,
     admission: &Arc<AdmissionQueue>,
     findings: &mut RobotsFindings,
@@ -159,7 +159,7 @@ async fn apply_robots<C, R: RobotsProvider>(
 }
 
 /// Whether a request would have to wait for a fetch.
-pub(crate) fn must_fetch<C, R: RobotsProvider>(evaluation: &Evaluation<C>, robots: &R) -> bool {
+pub(crate) fn must_fetch<R: RobotsProvider>(evaluation: &Evaluation, robots: &R) -> bool {
     let option = RobotsOption::new(evaluation.policy(), &evaluation.trail);
     option.obeys()
         && match robots.cached(&evaluation.facts.target, evaluation.verify()) {
@@ -206,10 +206,10 @@ fn check_rules(known: &RobotsState, agent: &str, url: &str) -> Result<(), Refusa
 
 /// The least time between requests that the file asks for, no longer than the policy's cap. It is for pages, so only pages
 /// are counted where the cap shortens it.
-fn capped_spacing<C>(
+fn capped_spacing(
     known: &RobotsState,
     agent: &str,
-    evaluation: &Evaluation<C>,
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Option<Duration> {
     let asked = requested_spacing(known, agent, evaluation, admission)?;
@@ -221,10 +221,10 @@ fn capped_spacing<C>(
 }
 
 /// By Crawl-delay or by Request-rate, whichever is longer.
-fn requested_spacing<C>(
+fn requested_spacing(
     known: &RobotsState,
     agent: &str,
-    evaluation: &Evaluation<C>,
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Option<Duration> {
     let rules = known.file()?;
@@ -237,7 +237,7 @@ fn requested_spacing<C>(
     rules.crawl_delay(agent).max(by_rate)
 }
 
-fn cap_spacing<C>(requested: Duration, evaluation: &Evaluation<C>) -> Duration {
+fn cap_spacing(requested: Duration, evaluation: &Evaluation) -> Duration {
     requested.min(RobotsOption::new(evaluation.policy(), &evaluation.trail).crawl_delay_cap())
 }
 
@@ -252,8 +252,8 @@ pub(super) fn robots_agent<'a>(
 }
 
 /// What the file in force asks for is for the proxy's own requests too.
-fn refresh_request<C>(
-    evaluation: &Evaluation<C>,
+fn refresh_request(
+    evaluation: &Evaluation,
     agent: &str,
     admission: &Arc<AdmissionQueue>,
     effective: EffectiveRobots<'_>,
@@ -266,8 +266,8 @@ fn refresh_request<C>(
     fetch_request(evaluation, agent, admission, spacing)
 }
 
-fn fetch_request<C>(
-    evaluation: &Evaluation<C>,
+fn fetch_request(
+    evaluation: &Evaluation,
     agent: &str,
     admission: &Arc<AdmissionQueue>,
     spacing: Option<Duration>,

@@ -14,11 +14,11 @@ use super::ledger::{self, LedgerContext};
 /// Judges a request by its URL, method and crawler, and by what is remembered of it if the policy asks for that. Where the
 /// policy fetches another URL in the place of one that it admits, that is judged in its turn, and not rewritten again
 /// (policy.md section 5).
-pub(crate) fn evaluate<C>(
+pub(crate) fn evaluate(
     request_facts: RequestFacts,
-    snapshot: Arc<PolicySnapshot<C>>,
+    snapshot: Arc<PolicySnapshot>,
     ledger_context: LedgerContext<'_>,
-) -> Evaluation<C> {
+) -> Evaluation {
     let year = snapshot
         .asks_year()
         .then(|| utc_year(ledger_context.admission.wall()));
@@ -36,7 +36,7 @@ pub(crate) fn evaluate<C>(
     }
 }
 
-fn rewritten_target<C>(evaluation: &Evaluation<C>) -> Option<UrlTarget> {
+fn rewritten_target(evaluation: &Evaluation) -> Option<UrlTarget> {
     let policy = evaluation.policy();
     if !policy.rewrites_urls()
         || evaluation.decision.rejects()
@@ -47,11 +47,11 @@ fn rewritten_target<C>(evaluation: &Evaluation<C>) -> Option<UrlTarget> {
     policy.rewritten_url(&evaluation.trail, &evaluation.facts.target)
 }
 
-fn evaluate_once<C>(
+fn evaluate_once(
     request_facts: RequestFacts,
-    snapshot: Arc<PolicySnapshot<C>>,
+    snapshot: Arc<PolicySnapshot>,
     ledger_context: LedgerContext<'_>,
-) -> Evaluation<C> {
+) -> Evaluation {
     let (trail, decision) = snapshot
         .policy
         .decide_request(&request_facts.policy_facts());
@@ -80,7 +80,7 @@ fn evaluate_once<C>(
 }
 
 /// Judges a request again, of which more is known now.
-pub(super) fn re_evaluate<C>(evaluation: &mut Evaluation<C>) {
+pub(super) fn re_evaluate(evaluation: &mut Evaluation) {
     (evaluation.trail, evaluation.decision) = evaluation
         .snapshot
         .policy
@@ -101,7 +101,7 @@ pub(crate) enum RobotsTxtHandling {
 }
 
 /// decisions.md section 5.
-pub(crate) fn robots_txt_handling<C>(evaluation: &Evaluation<C>) -> RobotsTxtHandling {
+pub(crate) fn robots_txt_handling(evaluation: &Evaluation) -> RobotsTxtHandling {
     if !evaluation.facts.reads_robots_txt() {
         return RobotsTxtHandling::NotRequested;
     }

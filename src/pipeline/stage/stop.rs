@@ -44,7 +44,7 @@ pub(crate) struct StopSubject<'a> {
 
 impl<'a> StopSubject<'a> {
     /// Of a request.
-    pub(crate) fn for_request<C>(evaluation: &'a Evaluation<C>) -> Self {
+    pub(crate) fn for_request(evaluation: &'a Evaluation) -> Self {
         let (policy, asked) = (evaluation.policy(), &evaluation.facts);
         Self {
             policy,
@@ -59,7 +59,7 @@ impl<'a> StopSubject<'a> {
     }
 
     /// Of a tunnel.
-    pub(crate) fn for_tunnel<C>(evaluation: &'a TunnelEvaluation<C>) -> Self {
+    pub(crate) fn for_tunnel(evaluation: &'a TunnelEvaluation) -> Self {
         let (policy, asked) = (&*evaluation.snapshot.policy, &evaluation.facts);
         Self {
             policy,
@@ -126,8 +126,8 @@ pub(crate) async fn wait_for_stops<'s>(
 
 /// Waits until nothing stops it, before anything is asked of the host for it: its robots.txt comes first, if that is not
 /// known.
-pub(crate) async fn wait_before_robots<C, R: RobotsProvider>(
-    evaluation: &Evaluation<C>,
+pub(crate) async fn wait_before_robots<R: RobotsProvider>(
+    evaluation: &Evaluation,
     files: &R,
     wait: &WaitContext<'_>,
     arrival: &mut Option<Arrival>,

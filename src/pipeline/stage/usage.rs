@@ -39,8 +39,8 @@ impl From<UsageRule<'_>> for RobotsUsageStatement {
 }
 
 /// What the file says of the uses of the URL that a policy asks about, live or in shadow.
-pub(super) fn read_statements<'k, C>(
-    evaluation: &Evaluation<C>,
+pub(super) fn read_statements<'k>(
+    evaluation: &Evaluation,
     known: &'k RobotsState,
     agent: &str,
 ) -> Vec<UsageRule<'k>> {
@@ -75,7 +75,7 @@ pub(super) fn check_denied_uses(
 
 /// Says who denies the use that the policy refuses the answer for: a rule on answers may have declared one that robots.txt
 /// was not asked about, else it is the answer.
-pub(super) fn with_usage_source<C>(evaluation: &Evaluation<C>, refusal: Refusal) -> Refusal {
+pub(super) fn with_usage_source(evaluation: &Evaluation, refusal: Refusal) -> Refusal {
     if refusal.detail.is_some() {
         return refusal;
     }

@@ -30,7 +30,7 @@ const BODY_DEPENDENT_FIELDS: [HeaderName; 7] = [
 
 /// Makes a request one whose answer can be read: in no coding that cannot be undone, and as a whole. Of a part nobody could
 /// say what rules on documents would.
-pub(crate) fn prepare<C>(headers: &mut HeaderMap, evaluation: &Evaluation<C>) {
+pub(crate) fn prepare(headers: &mut HeaderMap, evaluation: &Evaluation) {
     if !evaluation.may_read_document() {
         return;
     }

@@ -22,14 +22,14 @@ use crawlgate::urls::target::{HostTarget, UrlTarget};
 use http::StatusCode;
 use tokio::task::JoinHandle;
 
-use crate::support::way::{Anywhere, Here, NoRobots};
+use crate::support::way::{Anywhere, Here, NoRobots, snapshot_of};
 
 const SOON: Duration = Duration::from_millis(150);
 
 /// A gate under a policy.
 #[derive(Clone)]
 pub(super) struct Bench {
-    pub(super) in_force: Arc<ActivePolicy<()>>,
+    pub(super) in_force: Arc<ActivePolicy>,
     pub(super) hold: Arc<AdmissionQueue>,
     metrics: Metrics,
 }
@@ -57,7 +57,7 @@ impl Bench {
         Self::by_clock(Clock::system(), of_one, snapshot(politeness, ""))
     }
 
-    pub(super) fn by_clock(clock: Clock, of_one: usize, snapshot: PolicySnapshot<()>) -> Self {
+    pub(super) fn by_clock(clock: Clock, of_one: usize, snapshot: PolicySnapshot) -> Self {
         let metrics = Metrics::new(&[], &[]).unwrap();
         let limits = AdmissionLimits {
             per_host: of_one,
@@ -111,7 +111,7 @@ impl Bench {
         crawler: Crawler,
         url: &str,
         fields: &[(&str, &str)],
-    ) -> RequestResult<Here, ()> {
+    ) -> RequestResult<Here> {
         let mut head = http::Request::builder().uri(url);
         for (name, value) in fields {
             head = head.header(*name, *value);
@@ -182,16 +182,15 @@ impl Came {
     }
 }
 
-pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot<()> {
+pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot {
     let text = format!(
         "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
     let compiled = compile::load(&MemoryFileSystem::new().with_file("p.yaml", text), "p.yaml");
-    PolicySnapshot::new(
+    snapshot_of(
         compiled
             .unwrap_or_else(|problems| panic!("{problems:?}"))
             .policy,
-        (),
     )
 }
 
@@ -345,7 +344,7 @@ async fn they_go_in_the_order_of_arrival_and_who_leaves_is_passed_over() {
 }
 
 /// A name that is looked up while the policy changes.
-struct Slow<'a>(&'a ActivePolicy<()>, &'static str);
+struct Slow<'a>(&'a ActivePolicy, &'static str);
 
 impl DestinationResolver for Slow<'_> {
     type Addresses = Here;

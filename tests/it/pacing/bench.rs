@@ -19,7 +19,7 @@ use crawlgate::pipeline::request::{
     RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
 };
 use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
-use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::snapshot::ActivePolicy;
 use crawlgate::pipeline::tunnel::{TunnelFacts, TunnelServices, admit_tunnel};
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
@@ -27,6 +27,8 @@ use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
 use crawlgate::robots::state::{RobotsFetchResult, RobotsState};
 use crawlgate::store::HostStore;
 use crawlgate::urls::target::{HostTarget, UrlTarget};
+
+use crate::support::way::snapshot_of;
 use tokio::task::JoinHandle;
 
 /// Every host has the same robots.txt.
@@ -94,7 +96,7 @@ impl DestinationResolver for TwoAddresses {
 /// The gate.
 #[derive(Clone)]
 pub(super) struct Bench {
-    in_force: Arc<ActivePolicy<()>>,
+    in_force: Arc<ActivePolicy>,
     robots: Arc<OneFile>,
     pub(super) hold: Arc<AdmissionQueue>,
     metrics: Metrics,
@@ -166,7 +168,7 @@ impl Bench {
             clock,
             metrics.clone(),
         ));
-        let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(policy, ())));
+        let in_force = Arc::new(ActivePolicy::new(snapshot_of(policy)));
         Self {
             in_force,
             robots: Arc::new(OneFile(known)),

@@ -12,13 +12,13 @@ use crawlgate::pipeline::request::{
     RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
 };
 use crawlgate::pipeline::robots_fetch::RobotsProvider;
-use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::snapshot::ActivePolicy;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::source::files::MemoryFileSystem;
 use http::Request;
 
 use super::origin::{Origin, Reply, World, answer, target};
-use crate::support::way::{Anywhere, Here};
+use crate::support::way::{Anywhere, Here, snapshot_of};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const OLD: &str = "User-agent: *\nDisallow: /old\nUser-agent: other\nDisallow: /other\n";
@@ -27,7 +27,7 @@ const NEW: &str = "User-agent: *\nDisallow: /new\n";
 /// A world in which an hour is an instant.
 struct Gate {
     world: Arc<World>,
-    in_force: ActivePolicy<()>,
+    in_force: ActivePolicy,
     hand: ManualClock,
 }
 
@@ -45,7 +45,7 @@ impl Gate {
         let policy = load(&files, "p").unwrap().policy;
         Self {
             world: Arc::new(World::new(&clock)),
-            in_force: ActivePolicy::new(PolicySnapshot::new(policy, ())),
+            in_force: ActivePolicy::new(snapshot_of(policy)),
             hand,
         }
     }
@@ -63,7 +63,7 @@ impl Gate {
         }
     }
 
-    async fn passage(&self, url: &str, agent: &str) -> RequestResult<Here, ()> {
+    async fn passage(&self, url: &str, agent: &str) -> RequestResult<Here> {
         let head = Request::builder()
             .uri(url)
             .header("user-agent", agent)

@@ -45,7 +45,7 @@ const PATIENCE: (&str, &str) = ("600", "20");
 
 /// The world under simulation.
 pub(super) struct Crawl {
-    in_force: ActivePolicy<()>,
+    in_force: ActivePolicy,
     hold: Arc<AdmissionQueue>,
     metrics: Metrics,
     clock: Clock,

@@ -28,7 +28,7 @@ use crawlgate::store::HostStore;
 use crawlgate::urls::target::UrlTarget;
 use tokio::task::JoinHandle;
 
-use crate::support::way::Anywhere;
+use crate::support::way::{Anywhere, snapshot_of};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
@@ -82,7 +82,7 @@ impl RobotsProvider for Files {
 
 #[derive(Clone)]
 pub(super) struct Bench {
-    pub(super) in_force: Arc<ActivePolicy<()>>,
+    pub(super) in_force: Arc<ActivePolicy>,
     pub(super) hold: Arc<AdmissionQueue>,
     metrics: Metrics,
     pub(super) files: Files,
@@ -199,16 +199,15 @@ impl Came {
     }
 }
 
-pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot<()> {
+pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot {
     let text = format!(
         "policy: 1\nname: p\noptions: {{ disposition: allow, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
     let compiled = compile::load(&MemoryFileSystem::new().with_file("p.yaml", text), "p.yaml");
-    PolicySnapshot::new(
+    snapshot_of(
         compiled
             .unwrap_or_else(|problems| panic!("{problems:?}"))
             .policy,
-        (),
     )
 }
 

@@ -3,13 +3,25 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use crawlgate::clock::Clock;
+use crawlgate::metrics::Metrics;
 use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::pipeline::destination::{
     AddressList, DestinationError, DestinationResolver, RemainingAddresses,
 };
 use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
+use crawlgate::pipeline::snapshot::PolicySnapshot;
+use crawlgate::policy::Policy;
 use crawlgate::robots::state::RobotsState;
 use crawlgate::urls::target::{HostTarget, UrlTarget};
+
+/// The snapshot of a policy, with counters of its own.
+pub(crate) fn snapshot_of(policy: impl Into<Arc<Policy>>) -> PolicySnapshot {
+    let policy = policy.into();
+    let metrics = Metrics::new(&[], &[]).unwrap();
+    let counters = metrics.register_policy(policy.name(), policy.revision(), [], &Clock::system());
+    PolicySnapshot::new(policy, counters)
+}
 
 /// No host has a robots.txt that anybody asks for.
 pub(crate) struct NoRobots;
