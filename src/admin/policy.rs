@@ -1,6 +1,5 @@
 //! `GET /api/v1/policy`: the policy in force, rule by rule, with what each did.
 
-
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;

@@ -1,7 +1,6 @@
 //! `GET /api/v1/shadow`: what the rules in shadow and the shadow policy would change, since the policies of now stand as
 //! they do.
 
-
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;

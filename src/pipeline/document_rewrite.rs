@@ -86,14 +86,15 @@ impl DocumentRewrite {
 /// What is changed in the body that goes with this head, as far as the policy is heard by now: only HTML of a 2xx answer to
 /// a GET; the head of an answer to HEAD says the same.
 pub(crate) fn plan(evaluation: &Evaluation, head: &Parts) -> Option<DocumentRewrite> {
-    if evaluation.snapshot.rewrite_need == RewriteNeed::Never || evaluation.facts.reads_robots_txt()
+    if evaluation.snapshot().rewrite_need == RewriteNeed::Never
+        || evaluation.facts().reads_robots_txt()
     {
         return None;
     }
-    if body_type(&evaluation.facts.method, head) != BodyType::Html {
+    if body_type(&evaluation.facts().method, head) != BodyType::Html {
         return None;
     }
-    let (policy, trail) = (evaluation.policy(), &evaluation.trail);
+    let (policy, trail) = (evaluation.policy(), evaluation.trail());
     let level = |flag, slot| {
         trail
             .word(policy, slot)

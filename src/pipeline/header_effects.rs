@@ -181,9 +181,9 @@ impl Evaluation {
     /// What the options have come to for this request.
     pub fn effects(&self) -> RequestEffects<'_> {
         RequestEffects {
-            effects: &self.snapshot.effects,
+            effects: &self.snapshot().effects,
             policy: self.policy(),
-            trail: &self.trail,
+            trail: self.trail(),
         }
     }
 }

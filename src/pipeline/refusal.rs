@@ -3,6 +3,8 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use http::response::Parts;
+
 use crate::metrics::record::UrlRetention;
 use crate::model::intent::Intent;
 use crate::model::profile::{Conditional, Profile, WireResponse};
@@ -92,6 +94,15 @@ impl Refusal {
     pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = Some(detail.into());
         self
+    }
+
+    /// Adds the status of the origin's answer.
+    #[must_use]
+    pub(crate) fn with_received_status(self, head: &Parts) -> Self {
+        Self {
+            received_status: Some(head.status.as_u16()),
+            ..self
+        }
     }
 
     /// Adds when to come back, rounded up to whole seconds.

@@ -95,7 +95,7 @@ impl RobotsFetchRequest {
         verify: CertificateVerification,
         destinations: &D,
         patience: Duration,
-    ) -> Result<Permit<D::Addresses>, RobotsPermitError> {
+    ) -> Result<Permit<UrlTarget, D::Addresses>, RobotsPermitError> {
         let vetted = destinations
             .vet(target)
             .await

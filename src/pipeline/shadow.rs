@@ -20,9 +20,8 @@ use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::shadow::{ShadowDecisions, first_admitted};
 use crate::policy::trail::Trail;
 
-use super::evaluation::{Evaluation, RequestFacts};
+use super::facts::RequestFacts;
 use super::snapshot::PolicySnapshot;
-use super::tunnel::TunnelEvaluation;
 
 /// A policy that is judged beside the live one.
 #[derive(Debug)]
@@ -185,29 +184,6 @@ impl PolicySnapshot {
     }
 }
 
-impl Evaluation {
-    /// What stands in shadow says of the request so far; `None` if nothing stands there.
-    pub fn shadow_notes(&self) -> Option<Box<ShadowNotes>> {
-        let live = DecisionRef {
-            trail: &self.trail,
-            decision: &self.decision,
-        };
-        self.shadow
-            .as_ref()
-            .map(|beside| beside.to_notes(self.policy(), live))
-    }
-}
-
-impl TunnelEvaluation {
-    /// What stands in shadow says of the tunnel; `None` if nothing stands there.
-    pub fn shadow_notes(&self) -> Option<Box<ShadowNotes>> {
-        let (trail, decision) = self.trail_and_decision();
-        self.shadow
-            .as_ref()
-            .map(|beside| beside.to_notes(&self.snapshot.policy, DecisionRef { trail, decision }))
-    }
-}
-
 /// What a policy says of a request.
 #[derive(Clone, Copy)]
 struct DecisionRef<'a> {
@@ -247,8 +223,14 @@ impl DecisionRef<'_> {
 }
 
 impl ShadowEvaluation {
-    fn to_notes(&self, policy: &Policy, live: DecisionRef<'_>) -> Box<ShadowNotes> {
-        let live_refuses = live.refuses(policy);
+    /// Returns what the shadows have come to, compared with what the live rules have.
+    pub(crate) fn to_notes(
+        &self,
+        policy: &Policy,
+        trail: &Trail,
+        decision: &Decision,
+    ) -> Box<ShadowNotes> {
+        let live_refuses = DecisionRef { trail, decision }.refuses(policy);
         let of_rules = self.rules.iter().map(|shadow| {
             let said = DecisionRef {
                 trail: shadow.trail(),

@@ -37,8 +37,8 @@ pub struct PolicySnapshot {
     pub source: Arc<PolicySource>,
     /// Whether the policy needs the ledger: one that does not spares each request a look.
     pub uses_ledger: bool,
-    /// Whether it asks how deep URLs are.
-    pub depth_use: DepthUse,
+    /// `true` if a decision may depend on the depth of URLs.
+    pub(crate) uses_depth: bool,
     /// The policy, for what is noted when another one may be in force.
     pub(crate) version: Arc<PolicyVersion>,
 }
@@ -59,54 +59,36 @@ impl PolicyVersion {
     }
 }
 
-/// Whether anything that a policy decides depends on depth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DepthUse {
-    /// A condition names it, or `max_depth` is set.
-    Some,
-    /// Nothing does.
-    None,
-}
-
-impl DepthUse {
-    fn from_policy(policy: &Policy) -> Self {
-        let mut found = policy
-            .possible_values(MAX_DEPTH)
-            .any(|(_, value)| *value != OptionValue::None);
-        for condition in policy.rules().iter().filter_map(Rule::condition) {
-            condition.for_each_field(&mut |field| found |= *field == Field::Depth);
-        }
-        if found { Self::Some } else { Self::None }
+/// Returns `true` if a condition names the depth, or `max_depth` is set.
+fn depends_on_depth(policy: &Policy) -> bool {
+    let mut found = policy
+        .possible_values(MAX_DEPTH)
+        .any(|(_, value)| *value != OptionValue::None);
+    for condition in policy.rules().iter().filter_map(Rule::condition) {
+        condition.for_each_field(&mut |field| found |= *field == Field::Depth);
     }
+    found
 }
 
 impl PolicySnapshot {
     /// A policy as it takes force.
     pub fn new(policy: impl Into<Arc<Policy>>, counters: Arc<PolicyMetrics>) -> Self {
         let policy = policy.into();
-        let (effects, schedules) = (
-            HeaderEffects::from_policy(&policy),
-            PolicySchedules::from_policy(&policy),
-        );
-        let changes = RewriteNeed::from_policy(&policy);
-        let (remembers, depth_rules) = (policy.needs_ledger(), DepthUse::from_policy(&policy));
-        let (shadow, written) = (None, Arc::default());
-        let in_force = Arc::new(ArcSwap::new(Arc::clone(&policy)));
-        let reign = Arc::new(PolicyVersion {
+        let version = PolicyVersion {
             policy: Arc::clone(&policy),
-            active: in_force,
-        });
+            active: Arc::new(ArcSwap::new(Arc::clone(&policy))),
+        };
         Self {
-            policy,
             counters,
-            effects,
-            rewrite_need: changes,
-            schedules,
-            shadow,
-            source: written,
-            uses_ledger: remembers,
-            depth_use: depth_rules,
-            version: reign,
+            effects: HeaderEffects::from_policy(&policy),
+            rewrite_need: RewriteNeed::from_policy(&policy),
+            schedules: PolicySchedules::from_policy(&policy),
+            shadow: None,
+            source: Arc::default(),
+            uses_ledger: policy.needs_ledger(),
+            uses_depth: depends_on_depth(&policy),
+            version: Arc::new(version),
+            policy,
         }
     }
 
@@ -129,13 +111,13 @@ impl PolicySnapshot {
     }
 
     /// The same, which learns from here which policy is in force.
-    fn with_active(self, in_force: &Arc<ArcSwap<Policy>>) -> Self {
-        let (policy, in_force) = (Arc::clone(&self.policy), Arc::clone(in_force));
+    fn with_active(self, active: &Arc<ArcSwap<Policy>>) -> Self {
+        let version = PolicyVersion {
+            policy: Arc::clone(&self.policy),
+            active: Arc::clone(active),
+        };
         Self {
-            version: Arc::new(PolicyVersion {
-                policy,
-                active: in_force,
-            }),
+            version: Arc::new(version),
             ..self
         }
     }

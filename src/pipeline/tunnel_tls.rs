@@ -9,9 +9,9 @@ use crate::policy::options::schema::slot;
 use crate::policy::options::{OptionSetter, OptionSlot};
 use crate::policy::trail::Trail;
 
+use super::facts::{EvaluationFacts, TunnelFacts};
 use super::refusal::{Refusal, recorded_url_detail};
 use super::snapshot::PolicySnapshot;
-use super::tunnel::{TunnelFacts, evaluate};
 
 const TLS: OptionSlot = slot("tls");
 
@@ -31,7 +31,7 @@ pub enum TlsHandling {
 /// The option may be set only under conditions that a CONNECT answers, so nothing that a tunnel hides can change this.
 pub fn tls_handling(tunnel_facts: &TunnelFacts, snapshot: &PolicySnapshot) -> Option<TlsHandling> {
     let policy = &snapshot.policy;
-    let (trail, _) = evaluate(policy, tunnel_facts);
+    let (trail, _) = tunnel_facts.decide(policy);
     match trail.word(policy, TLS)? {
         "intercept" => Some(TlsHandling::Intercept),
         "tunnel" => Some(TlsHandling::Tunnel),

@@ -75,7 +75,7 @@ pub(super) async fn run_stage(
     let mut read = None;
     if let Some(wanted) = response::document_requirements(evaluation, head) {
         let source = DocumentSource {
-            target: &evaluation.facts.target,
+            target: &evaluation.facts().target,
             agent: wanted.agent,
         };
         let plan = ReadPlan::for_document(head, wanted.body_prefix, evaluation.max_buffer());
@@ -119,7 +119,7 @@ pub(super) async fn run_stage(
             hashing,
         ))));
     };
-    if evaluation.facts.method == Method::HEAD {
+    if evaluation.facts().method == Method::HEAD {
         header_fields::adjust_response(&mut head.headers, changes, None);
         return Ok(OutgoingBody::Streamed(download));
     }
@@ -137,7 +137,7 @@ pub(super) async fn run_stage(
         None => {
             let plan = ReadPlan::for_charset(head, evaluation.max_buffer());
             let source = DocumentSource {
-                target: &evaluation.facts.target,
+                target: &evaluation.facts().target,
                 agent: "",
             };
             let kept = read.take().map(|read| read.buffer);

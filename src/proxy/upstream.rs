@@ -142,7 +142,7 @@ impl UpstreamClient {
     /// If no answer's head arrives.
     pub fn send(
         &self,
-        permit: Permit<VettedAddresses>,
+        permit: Permit<UrlTarget, VettedAddresses>,
         mut call: UpstreamRequest,
         now: Instant,
     ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + Send {
@@ -192,7 +192,7 @@ impl UpstreamClient {
 
     fn dispatch(
         &self,
-        permit: Permit<VettedAddresses>,
+        permit: Permit<UrlTarget, VettedAddresses>,
         watch: Option<&UploadWatch>,
     ) -> RequestDispatch {
         let SendOptions { verify, timeouts } = permit.options();

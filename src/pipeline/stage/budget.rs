@@ -52,8 +52,8 @@ pub(crate) fn spend(
 
 /// The budget of a request; the robots.txt of a host is part of none.
 fn applicable_budget(evaluation: &Evaluation) -> Option<BudgetOption> {
-    budget::read(evaluation.policy(), &evaluation.trail)
-        .filter(|_| !evaluation.facts.reads_robots_txt())
+    budget::read(evaluation.policy(), evaluation.trail())
+        .filter(|_| !evaluation.facts().reads_robots_txt())
 }
 
 fn apply(
@@ -70,13 +70,13 @@ fn apply(
         hosts,
         ..
     } = *budget;
-    let novelty = match evaluation.facts.policy_facts().in_ledger {
+    let novelty = match evaluation.facts().policy_facts().in_ledger {
         LedgerPresence::Present => UrlNovelty::Known,
         LedgerPresence::Absent => UrlNovelty::New,
     };
     let request = BudgetRequest {
         novelty,
-        host: host_number(evaluation.facts.target.host()),
+        host: host_number(evaluation.facts().target.host()),
     };
     let asked = admission.budgets().apply(
         name,
@@ -94,14 +94,14 @@ fn apply(
 
 /// What is counted as one.
 fn budget_name(evaluation: &Evaluation, per: BudgetScope) -> String {
-    let (policy, host) = (evaluation.policy(), evaluation.facts.target.host());
+    let (policy, host) = (evaluation.policy(), evaluation.facts().target.host());
     match per {
         BudgetScope::Host => format!("host {host}"),
         BudgetScope::RegistrableDomain => format!("domain {}", registrable_domain(host)),
-        BudgetScope::Crawler => format!("crawler {}", evaluation.facts.crawler.as_str()),
+        BudgetScope::Crawler => format!("crawler {}", evaluation.facts().crawler.as_str()),
         BudgetScope::Space => {
             let space = evaluation
-                .trail
+                .trail()
                 .space()
                 .and_then(|space| policy.spaces().all().get(usize::from(space.0)));
             // Crawlers in no space are counted together, as those of a space are.
@@ -111,7 +111,7 @@ fn budget_name(evaluation: &Evaluation, per: BudgetScope) -> String {
 }
 
 fn refusal(evaluation: &Evaluation, per: BudgetScope, exhausted: BudgetExhausted) -> Refusal {
-    let (policy, trail) = (evaluation.policy(), &evaluation.trail);
+    let (policy, trail) = (evaluation.policy(), evaluation.trail());
     let cause = match trail.set_by(policy, limit_slot(exhausted.kind)) {
         OptionSetter::Rule(rule) => Cause::Rule(rule),
         OptionSetter::BuiltIn | OptionSetter::Document | OptionSetter::Space(_) => Cause::Default,
@@ -122,7 +122,7 @@ fn refusal(evaluation: &Evaluation, per: BudgetScope, exhausted: BudgetExhausted
         stage: Stage::Request,
         cause,
         exclusion: None,
-        ..evaluation.decision
+        ..*evaluation.decision()
     };
     let refusal = Refusal::from_decision(policy, trail, &decision);
     let refusal = refusal.unwrap_or_else(|| Refusal::new(Reason::Budget, Stage::Request));

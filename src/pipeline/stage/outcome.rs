@@ -112,9 +112,8 @@ pub fn record_early_refusal(
     admission: &AdmissionQueue,
 ) {
     let Some(recalled) = evaluation
-        .ledger_entry
-        .as_ref()
-        .filter(|_| evaluation.facts.method == Method::GET)
+        .ledger_entry()
+        .filter(|_| evaluation.facts().method == Method::GET)
     else {
         return;
     };
@@ -133,14 +132,13 @@ impl OutcomeRecorder {
     /// For a request that is sent on; none if nothing is to be learned from it.
     pub fn for_request(evaluation: &Evaluation) -> Option<Box<Self>> {
         let recalled = evaluation
-            .ledger_entry
-            .as_ref()
-            .filter(|_| evaluation.facts.method == Method::GET)?;
+            .ledger_entry()
+            .filter(|_| evaluation.facts().method == Method::GET)?;
         let about = OutcomeSubject {
-            target: evaluation.facts.target.clone(),
-            crawler: evaluation.facts.crawler.clone(),
-            version: Arc::clone(&evaluation.snapshot.version),
-            space: evaluation.trail.space(),
+            target: evaluation.facts().target.clone(),
+            crawler: evaluation.facts().crawler.clone(),
+            version: Arc::clone(&evaluation.snapshot().version),
+            space: evaluation.trail().space(),
             source: evaluation.effects().source().cloned(),
         };
         Some(Box::new(Self {
@@ -175,7 +173,7 @@ impl OutcomeRecorder {
         };
         // Rules on answers may set both.
         self.subject.source = evaluation.effects().source().cloned();
-        self.duplicates = DuplicateLookup::from_options(evaluation.policy(), &evaluation.trail);
+        self.duplicates = DuplicateLookup::from_options(evaluation.policy(), evaluation.trail());
         let etag = self
             .duplicates
             .as_ref()

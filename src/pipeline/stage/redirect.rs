@@ -37,7 +37,7 @@ pub(crate) fn redirect_target(evaluation: &Evaluation, head: &Parts) -> Redirect
     else {
         return RedirectTarget::None;
     };
-    match evaluation.facts.target.join(location.trim()) {
+    match evaluation.facts().target.join(location.trim()) {
         Ok(target) => RedirectTarget::Url(target),
         // It is a URL: of a scheme that has no hosts.
         Err(TargetError::Scheme(_) | TargetError::NotAbsolute) => {
@@ -87,12 +87,12 @@ fn target_refusal(
         return None;
     }
     let (subject, in_ledger) = (EvaluationTarget::Url(target), LedgerPresence::Absent);
-    let method = followed_method(&evaluation.facts.method, status).as_str();
+    let method = followed_method(&evaluation.facts().method, status).as_str();
     let (trail, decision) = policy.decide_request(&Facts {
         target: subject,
         method,
         in_ledger,
-        ..evaluation.facts.policy_facts()
+        ..evaluation.facts().policy_facts()
     });
     let Refusal { rule, reason, .. } = Refusal::from_decision(policy, &trail, &decision)?;
     let rule = rule.map_or(String::new(), |rule| format!("; rule={rule}"));

@@ -44,9 +44,11 @@ pub(super) fn read_statements<'k>(
     known: &'k RobotsState,
     agent: &str,
 ) -> Vec<UsageRule<'k>> {
-    let uses = evaluation.snapshot.uses();
+    let uses = evaluation.snapshot().uses();
     match known.file().filter(|_| uses.clone().next().is_some()) {
-        Some(rules) => rules.usage_rules_for(agent, evaluation.facts.target.path_and_query(), uses),
+        Some(rules) => {
+            rules.usage_rules_for(agent, evaluation.facts().target.path_and_query(), uses)
+        }
         None => vec![],
     }
 }
@@ -79,10 +81,10 @@ pub(super) fn with_usage_source(evaluation: &Evaluation, refusal: Refusal) -> Re
     if refusal.detail.is_some() {
         return refusal;
     }
-    let option = RobotsOption::new(evaluation.policy(), &evaluation.trail);
+    let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
     let declared = |said: &&RobotsUsageStatement| option.uses().any(|name| *name == *said.fact.0);
     let mut denied = evaluation
-        .usage
+        .usage()
         .iter()
         .filter(|said| said.fact.1 == UsagePreference::Deny);
     match denied.find(declared) {
