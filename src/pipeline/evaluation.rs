@@ -59,18 +59,18 @@ pub struct LookupTimes {
     pub robots: Option<TimeSpan>,
 }
 
-/// What the stages have found out about a request.
+/// The findings of the stages about a request.
 #[derive(Debug, Default)]
 pub struct RequestFindings {
     /// The uses of the URL that the host's robots.txt allows or denies, if the policy depends on them.
     usage: Box<[RobotsUsageStatement]>,
-    /// What the ledger has of the URL, if the policy depends on it.
+    /// The ledger's entry of the URL, if the policy depends on it.
     ledger_entry: Option<LedgerEntry>,
-    /// What options with the value `tag` have found in the answer.
+    /// The findings of options with the value `tag` in the answer.
     tags: Option<Box<ContentTags>>,
 }
 
-/// What the rules of one stage have done.
+/// The trail and the decision after a stage.
 #[derive(Debug)]
 pub(crate) struct StageDecision {
     pub(crate) trail: Trail,

@@ -38,7 +38,7 @@ const CRAWL_DEPTH: &str = "crawl-depth";
 pub trait EvaluationFacts: Debug {
     /// The destination that a permit is for.
     type Target: Clone;
-    /// What the pipeline's stages add to an evaluation besides the decision.
+    /// The findings that the stages add to an evaluation besides the decision.
     type Findings: Debug + Default;
 
     /// Returns the destination.

@@ -23,13 +23,13 @@ pub struct PipelineResult<F: EvaluationFacts, V, H> {
 
 /// The stages before the origin, of requests or of tunnels.
 pub(super) trait PipelineStages {
-    /// What is evaluated.
+    /// The facts that are evaluated.
     type Facts: EvaluationFacts;
     /// The addresses that may be dialled.
     type Addresses;
-    /// What the stages have relied on, besides the policy.
+    /// The data that the stages have relied on, besides the policy.
     type Basis;
-    /// Why there is no permit.
+    /// The cause if there is no permit.
     type Halt;
 
     fn active_policy(&self) -> &ActivePolicy;
@@ -61,7 +61,7 @@ pub(super) trait PipelineStages {
     ) -> Result<(), Self::Halt>;
 }
 
-/// What the stages have come to if none of them refuses.
+/// The result of the stages if none of them refuses.
 pub(super) struct Cleared<V, B> {
     pub(super) addresses: V,
     pub(super) slot: HostSlot,

@@ -33,7 +33,7 @@ pub struct Permit<T, V> {
     options: SendOptions,
 }
 
-/// How a request is sent, as far as the policy decides that.
+/// The options for sending a request, as far as the policy decides them.
 #[derive(Clone, Copy, Debug)]
 pub struct SendOptions {
     /// The verification of the origin's certificate.

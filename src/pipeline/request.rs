@@ -38,7 +38,7 @@ pub trait IncomingRequest: Send + Sync {
     fn profile(&self) -> Profile;
 }
 
-/// Why a request is not sent to its origin.
+/// The cause if a request is not sent to its origin.
 #[derive(Debug)]
 pub enum NotForwarded {
     /// The proxy answers with the host's robots.txt as it knows it.
@@ -56,7 +56,7 @@ impl From<Box<Refusal>> for NotForwarded {
 /// A request that has been through the stages before the origin.
 pub type RequestResult<V> = PipelineResult<RequestFacts, V, NotForwarded>;
 
-/// What the stages depend on.
+/// The services that the stages use.
 pub struct RequestServices<'a, D, R> {
     /// Resolves names.
     pub destinations: &'a D,

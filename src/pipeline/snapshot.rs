@@ -1,4 +1,5 @@
-//! The policy in force: one immutable value, swapped whole, under which each request is judged from end to end.
+//! The active policy: one immutable value that is replaced as a whole, so that each request is evaluated under one
+//! policy from end to end.
 
 use std::sync::Arc;
 
@@ -21,29 +22,29 @@ use super::shadow::ShadowPolicy;
 /// A policy and what was resolved for it when it was loaded.
 #[derive(Debug)]
 pub struct PolicySnapshot {
-    /// The policy.
+    /// The compiled policy.
     pub policy: Arc<Policy>,
     /// The counters of its rules.
     pub counters: Arc<PolicyMetrics>,
     /// The fields that its options can make.
     pub effects: HeaderEffects,
-    /// Whether its options ever change a document.
+    /// The need of its options to change documents.
     pub rewrite_need: RewriteNeed,
     /// The limits that its options set by the hour.
     pub schedules: PolicySchedules,
-    /// Another policy, judged beside it and without any effect.
+    /// Another policy that is evaluated on the same requests, without any effect.
     pub shadow: Option<Arc<ShadowPolicy>>,
-    /// How the policy is written.
+    /// The files of the policy.
     pub source: Arc<PolicySource>,
-    /// Whether the policy needs the ledger: one that does not spares each request a look.
+    /// `true` if the policy needs the ledger. Otherwise requests do not look it up.
     pub uses_ledger: bool,
     /// `true` if a decision may depend on the depth of URLs.
     pub(crate) uses_depth: bool,
-    /// The policy, for what is noted when another one may be in force.
+    /// The policy, for records that are written after another policy may have become active.
     pub(crate) version: Arc<PolicyVersion>,
 }
 
-/// A policy, and which one is in force by now.
+/// A policy, and a reference to the one that is active.
 #[derive(Debug)]
 pub(crate) struct PolicyVersion {
     pub(crate) policy: Arc<Policy>,
@@ -51,7 +52,7 @@ pub(crate) struct PolicyVersion {
 }
 
 impl PolicyVersion {
-    /// The policy in force, if it is another one.
+    /// Returns the active policy if it is another one.
     pub(crate) fn successor(&self) -> Option<Arc<Policy>> {
         let now = self.active.load();
         let same = Arc::ptr_eq(&now, &self.policy) || now.revision() == self.policy.revision();
@@ -71,7 +72,7 @@ fn depends_on_depth(policy: &Policy) -> bool {
 }
 
 impl PolicySnapshot {
-    /// A policy as it takes force.
+    /// Prepares a policy for evaluation.
     pub fn new(policy: impl Into<Arc<Policy>>, counters: Arc<PolicyMetrics>) -> Self {
         let policy = policy.into();
         let version = PolicyVersion {
@@ -92,7 +93,7 @@ impl PolicySnapshot {
         }
     }
 
-    /// The same, remembering although its policy does not need that.
+    /// Uses the ledger even if the policy does not need it.
     #[must_use]
     pub fn with_ledger(self) -> Self {
         Self {
@@ -101,7 +102,7 @@ impl PolicySnapshot {
         }
     }
 
-    /// The same, of which is known how it is written.
+    /// Adds the files of the policy.
     #[must_use]
     pub fn with_source(self, written: Arc<PolicySource>) -> Self {
         Self {
@@ -110,7 +111,7 @@ impl PolicySnapshot {
         }
     }
 
-    /// The same, which learns from here which policy is in force.
+    /// Adds the reference to the active policy.
     fn with_active(self, active: &Arc<ArcSwap<Policy>>) -> Self {
         let version = PolicyVersion {
             policy: Arc::clone(&self.policy),
@@ -122,7 +123,7 @@ impl PolicySnapshot {
         }
     }
 
-    /// The uses of which a verdict, live or in shadow, may depend on what a site says.
+    /// Returns the uses of content that a decision, live or in shadow, may depend on.
     pub fn uses(&self) -> impl Iterator<Item = &str> + Clone {
         self.policy.usage_purposes().chain(
             self.shadow
@@ -131,18 +132,18 @@ impl PolicySnapshot {
         )
     }
 
-    /// Whether a decision, live or in shadow, may depend on the year.
+    /// Returns `true` if a decision, live or in shadow, may depend on the year.
     pub(crate) fn asks_year(&self) -> bool {
         self.policies().any(Policy::depends_on_year)
     }
 
-    /// Whether anything, live or in shadow, may want to know what a document says.
+    /// Returns `true` if a decision, live or in shadow, may depend on what a document says.
     pub fn reads_documents(&self) -> bool {
         self.policies()
             .any(|policy| policy.document_needs().rules || policy.document_needs().checks)
     }
 
-    /// Whether anything, live or in shadow, names the text of documents.
+    /// Returns `true` if a condition, live or in shadow, names the text of documents.
     pub fn reads_text(&self) -> bool {
         self.policies()
             .any(|policy| policy.document_needs().body_prefix)
@@ -154,24 +155,24 @@ impl PolicySnapshot {
             .chain(self.shadow.iter().map(|shadow| &*shadow.policy))
     }
 
-    /// The same with another policy in its shadow.
+    /// Adds a shadow policy.
     #[must_use]
     pub fn with_shadow(self, shadow: Option<Arc<ShadowPolicy>>) -> Self {
         Self { shadow, ..self }
     }
 }
 
-/// The place where the snapshot in force stands.
+/// The active snapshot, which a reload replaces.
 #[derive(Debug)]
 pub struct ActivePolicy {
     snapshot: ArcSwap<PolicySnapshot>,
-    /// Its policy, for all that was judged under another one.
+    /// Its policy, to which older snapshots refer, too.
     policy: Arc<ArcSwap<Policy>>,
     changed: watch::Sender<()>,
 }
 
 impl ActivePolicy {
-    /// Puts the first snapshot in force.
+    /// Activates the first snapshot.
     pub fn new(snapshot: PolicySnapshot) -> Self {
         let policy = Arc::new(ArcSwap::new(Arc::clone(&snapshot.policy)));
         let snapshot = ArcSwap::from_pointee(snapshot.with_active(&policy));
@@ -182,18 +183,18 @@ impl ActivePolicy {
         }
     }
 
-    /// The snapshot in force; the old one dies with its last request.
+    /// Returns the active snapshot. A replaced one is dropped with its last request.
     pub fn load(&self) -> Arc<PolicySnapshot> {
         self.snapshot.load_full()
     }
 
-    /// The snapshot in force, if it is another one than something was judged under.
+    /// Returns the active snapshot if it is another one than `snapshot`.
     pub fn newer_than(&self, snapshot: &Arc<PolicySnapshot>) -> Option<Arc<PolicySnapshot>> {
         let now = self.snapshot.load();
         (!Arc::ptr_eq(&now, snapshot)).then(|| Arc::clone(&now))
     }
 
-    /// Puts another snapshot in force, for requests that begin from now on; what watches is told.
+    /// Activates another snapshot for requests that begin from now on, and notifies subscribers.
     pub fn replace(&self, snapshot: PolicySnapshot) {
         self.policy.store(Arc::clone(&snapshot.policy));
         self.snapshot
@@ -201,7 +202,7 @@ impl ActivePolicy {
         self.changed.send_replace(());
     }
 
-    /// Sees each snapshot that is put in force from now on: for what stays open longer than a request.
+    /// Subscribes to replacements of the snapshot, for tunnels and other work that outlives a request.
     pub fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }

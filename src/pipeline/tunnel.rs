@@ -36,7 +36,7 @@ pub enum TunnelDecision {
 /// A CONNECT that has been through the stages before the origin.
 pub type TunnelResult<V> = PipelineResult<TunnelFacts, V, Box<Refusal>>;
 
-/// What the stages of a tunnel depend on.
+/// The services that the stages of a tunnel use.
 pub struct TunnelServices<'a, D> {
     /// Resolves names.
     pub destinations: &'a D,

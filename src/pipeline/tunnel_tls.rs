@@ -1,4 +1,4 @@
-//! What becomes of a tunnel's TLS: the option `tls`, decided once for each CONNECT (decisions.md section 4).
+//! The option `tls`: what happens to a tunnel's TLS, decided once for each CONNECT.
 
 use crate::metrics::record::UrlRetention;
 use crate::model::reason::Reason;
@@ -15,20 +15,20 @@ use super::snapshot::PolicySnapshot;
 
 const TLS: OptionSlot = slot("tls");
 
-/// What is done with a tunnel's TLS.
+/// The handling of a tunnel's TLS.
 #[derive(Clone, Debug)]
 pub enum TlsHandling {
-    /// It ends here, and each request inside is judged whole.
+    /// The proxy terminates it, and evaluates each request inside.
     Intercept,
-    /// It goes on to the origin unseen.
+    /// It is forwarded to the origin without being read.
     Tunnel,
-    /// Neither.
+    /// The tunnel is refused.
     Reject(Box<Refusal>),
 }
 
-/// What the policy says of a tunnel's TLS; nothing if it leaves that to the configuration.
+/// Returns the policy's choice for a tunnel's TLS; `None` if it leaves that to the configuration.
 ///
-/// The option may be set only under conditions that a CONNECT answers, so nothing that a tunnel hides can change this.
+/// The option may be set only under conditions that a CONNECT can answer, so nothing inside the tunnel can change this.
 pub fn tls_handling(tunnel_facts: &TunnelFacts, snapshot: &PolicySnapshot) -> Option<TlsHandling> {
     let policy = &snapshot.policy;
     let (trail, _) = tunnel_facts.decide(policy);
@@ -39,7 +39,7 @@ pub fn tls_handling(tunnel_facts: &TunnelFacts, snapshot: &PolicySnapshot) -> Op
     }
 }
 
-/// A rule's `tls: reject`, or that of the options.
+/// Returns the refusal by `tls: reject` of a rule or of the options.
 fn tls_refusal(policy: &Policy, trail: &Trail) -> Refusal {
     let refusal = Refusal {
         url_detail: recorded_url_detail(policy, trail, UrlRetention::Host),

@@ -22,6 +22,7 @@ use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::crawlers::CrawlerRegistry;
 use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::facts::{EvaluationFacts, RequestFacts};
+use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::{Refusal, RefusalForm};
 use crate::pipeline::request::{
     IncomingRequest, Ledger, NotForwarded, RequestResult, RequestServices, admit_request,
@@ -35,7 +36,7 @@ use crate::urls::target::UrlTarget;
 
 use super::body::{BodyTimeLimits, RequestUpload, ResponseBody, ResponseDownload};
 use super::connect::ConnectionContext;
-use super::destination::AddressVetter;
+use super::destination::{AddressVetter, VettedAddresses};
 use super::document::{self, OutgoingBody};
 use super::head::ServiceGuard;
 use super::header_filter::{self, ResponseFraming, UnknownTransferCoding, ViaName};
@@ -93,7 +94,7 @@ struct OriginResponse {
     outcome_recorder: Option<Box<OutcomeRecorder>>,
 }
 
-/// An answer on its way through the stages behind the origin.
+/// An answer on its way through the stages after the origin.
 struct PendingResponse {
     head: response::Parts,
     body: OutgoingBody,
@@ -103,6 +104,16 @@ struct PendingResponse {
 pub(crate) type BoxedRefusal = Box<Refusal>;
 
 impl ProxyService {
+    fn request_services(&self) -> RequestServices<'_, AddressVetter, RobotsFileCache> {
+        RequestServices {
+            destinations: &self.address_vetter,
+            robots: &self.robots,
+            active_policy: &self.active_policy,
+            admission: &self.admission_queue,
+            ledger: self.ledger.get(),
+        }
+    }
+
     /// Answers one request. Its record ends with the last byte of the answer, or when the client leaves.
     ///
     /// # Errors
@@ -115,14 +126,14 @@ impl ProxyService {
     ) -> impl Future<Output = ServiceResult> + Send + 'a {
         // Not an `async fn`, which would store the request next to its parts; hyper moves the whole future for each
         // request.
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         async move {
             self.recorder.log().wait_if_full().await;
-            let mut exchange = Exchange::new(self, context, parts);
+            let mut exchange = Exchange::new(self, context, &mut parts, body);
             if let Some(ledger) = self.ledger.get().filter(|_| exchange.snapshot.uses_ledger) {
                 ledger.wait_if_full().await;
             }
-            let outcome = catch_panic(pin!(exchange.run(body))).await;
+            let outcome = catch_panic(pin!(exchange.run())).await;
             exchange.into_response(outcome, open)
         }
     }
@@ -172,12 +183,20 @@ enum ExchangeOutcome {
     ClientLeft,
 }
 
+/// The proxy's answer to a request that is not sent on.
+enum LocalReply {
+    Response(Box<Response<Bytes>>),
+    Refused(BoxedRefusal),
+}
+
 /// A request on its way through the proxy.
 struct Exchange<'a> {
     service: &'a ProxyService,
     context: &'a ConnectionContext,
     /// The request's head; what is sent on is taken out of it.
-    parts: request::Parts,
+    parts: &'a mut request::Parts,
+    /// The request's body, until it is sent on.
+    body: Option<Incoming>,
     preferences: ReplyPreferences,
     forward_mode: ForwardMode,
     /// The snapshot that the request was evaluated under last.
@@ -191,6 +210,7 @@ struct ForwardedRequest {
     evaluation: Evaluation,
     outcome_recorder: Option<Box<OutcomeRecorder>>,
     wait_time: Option<Duration>,
+    sent_at: Instant,
 }
 
 impl IncomingRequest for Exchange<'_> {
@@ -213,8 +233,8 @@ impl IncomingRequest for Exchange<'_> {
         let RequestTarget {
             target,
             forward_mode,
-        } = request_target::parse_request(&self.parts, &self.service.via, tunnel)?;
-        if content_length(&self.parts).is_some_and(|size| size > self.service.max_request_body) {
+        } = request_target::parse_request(self.parts, &self.service.via, tunnel)?;
+        if content_length(self.parts).is_some_and(|size| size > self.service.max_request_body) {
             return Err(Box::new(body_too_large()));
         }
         self.forward_mode = forward_mode;
@@ -229,7 +249,7 @@ impl IncomingRequest for Exchange<'_> {
     }
 
     fn facts(&self, target: UrlTarget, crawler: Crawler) -> RequestFacts {
-        RequestFacts::new(target, crawler, &self.parts)
+        RequestFacts::new(target, crawler, self.parts)
     }
 
     fn profile(&self) -> Profile {
@@ -241,7 +261,8 @@ impl<'a> Exchange<'a> {
     fn new(
         service: &'a ProxyService,
         context: &'a ConnectionContext,
-        parts: request::Parts,
+        parts: &'a mut request::Parts,
+        body: Incoming,
     ) -> Self {
         let recorder = &service.recorder;
         let mut record = Box::new(recorder.begin(recorder.clock().now(), &parts.method));
@@ -252,6 +273,7 @@ impl<'a> Exchange<'a> {
             service,
             context,
             parts,
+            body: Some(body),
             preferences,
             forward_mode: ForwardMode::ToOrigin,
             snapshot: service.active_policy.load(),
@@ -259,49 +281,38 @@ impl<'a> Exchange<'a> {
         }
     }
 
+    /// Runs all stages, and reads the body of a request that is refused before it is sent.
+    async fn run(&mut self) -> Result<ExchangeOutcome, BoxedRefusal> {
+        let refusal = match self.run_stages().await {
+            Ok(outcome) => return Ok(outcome),
+            Err(refusal) => refusal,
+        };
+        match self.body.take() {
+            Some(body) => Err(Box::pin(discard_body(refusal, self.parts, body)).await),
+            None => Err(refusal),
+        }
+    }
+
     /// Runs all stages, each of which may refuse the request.
-    async fn run(&mut self, body: Incoming) -> Result<ExchangeOutcome, BoxedRefusal> {
+    ///
+    /// No large value is borrowed or matched across an `await`, since the future would keep room for it.
+    async fn run_stages(&mut self) -> Result<ExchangeOutcome, BoxedRefusal> {
         let service = self.service;
-        let services = RequestServices {
-            destinations: &*service.address_vetter,
-            robots: &service.robots,
-            active_policy: &service.active_policy,
-            admission: &service.admission_queue,
-            ledger: service.ledger.get(),
-        };
+        let services = service.request_services();
         let snapshot = Arc::clone(&self.snapshot);
-        let RequestResult {
-            outcome,
-            evaluation,
-            wait_time,
-        } = match admit_request(self, snapshot, &services).await {
-            Ok(result) => result,
-            Err(refusal) => return Err(Box::pin(discard_body(refusal, &self.parts, body)).await),
+        let result = admit_request(self, snapshot, &services).await?;
+        let (permit, mut forwarded) = match self.take_permit(result) {
+            Ok(admitted) => admitted,
+            Err(LocalReply::Response(response)) => return Ok(ExchangeOutcome::Local(*response)),
+            Err(LocalReply::Refused(refusal)) => return Err(refusal),
         };
-        let sent_at = self.record_admission(&evaluation, wait_time);
-        let permit = match outcome {
-            Ok(_) if self.forward_mode == ForwardMode::AnswerLocally => {
-                return Ok(ExchangeOutcome::Local(options_response()));
-            }
-            Ok(permit) => permit,
-            Err(NotForwarded::ServeRobots(known)) => {
-                return Ok(ExchangeOutcome::Local(local_reply::known_robots_txt(
-                    &known,
-                )));
-            }
-            Err(NotForwarded::Refuse(refusal)) => {
-                outcome::record_early_refusal(&evaluation, &refusal, services.admission);
-                return Err(Box::pin(discard_body(refusal, &self.parts, body)).await);
-            }
-        };
-        let mut forwarded = ForwardedRequest {
-            outcome_recorder: OutcomeRecorder::for_request(&evaluation),
-            evaluation,
-            wait_time,
+        let Some(body) = self.body.take() else {
+            // A request is sent once.
+            return Err(forwarded.evaluation.refuse(internal_error(Stage::Upstream)));
         };
         let call = self.build_upstream_request(body, &mut forwarded.evaluation);
-        let answered = service.upstream.send(permit, call, sent_at).await;
-        let answer = match self.record_origin_response(answered, &mut forwarded, sent_at) {
+        let answered = service.upstream.send(permit, call, forwarded.sent_at).await;
+        let answer = match self.record_origin_response(answered, &mut forwarded) {
             Err(error) if error.is_client_left() => return Ok(ExchangeOutcome::ClientLeft),
             Err(error) => Err(forwarded.evaluation.refuse(Refusal::from(error))),
             Ok(response) => self.run_response_stage(response, &mut forwarded),
@@ -316,17 +327,44 @@ impl<'a> Exchange<'a> {
         document_stage.await
     }
 
-    /// Records the outcome of the stages before the origin. Returns the time of it.
-    fn record_admission(
+    /// Records the result of the stages before the origin. Returns the permit, or else the answer.
+    fn take_permit(
         &mut self,
-        evaluation: &Evaluation,
-        wait_time: Option<Duration>,
-    ) -> Instant {
-        record_evaluation(&mut self.record, evaluation);
+        result: RequestResult<VettedAddresses>,
+    ) -> Result<(Permit<UrlTarget, VettedAddresses>, ForwardedRequest), LocalReply> {
+        let RequestResult {
+            outcome,
+            evaluation,
+            wait_time,
+        } = result;
+        record_evaluation(&mut self.record, &evaluation);
         if !Arc::ptr_eq(&self.snapshot, evaluation.snapshot()) {
             self.snapshot = Arc::clone(evaluation.snapshot());
         }
-        timing::record_decision(&mut self.record, wait_times(evaluation, wait_time))
+        let sent_at = timing::record_decision(&mut self.record, wait_times(&evaluation, wait_time));
+        match outcome {
+            Ok(_) if self.forward_mode == ForwardMode::AnswerLocally => {
+                Err(LocalReply::Response(Box::new(options_response())))
+            }
+            Ok(permit) => {
+                let outcome_recorder = OutcomeRecorder::for_request(&evaluation);
+                let forwarded = ForwardedRequest {
+                    evaluation,
+                    outcome_recorder,
+                    wait_time,
+                    sent_at,
+                };
+                Ok((permit, forwarded))
+            }
+            Err(NotForwarded::ServeRobots(known)) => Err(LocalReply::Response(Box::new(
+                local_reply::known_robots_txt(&known),
+            ))),
+            Err(NotForwarded::Refuse(refusal)) => {
+                let admission = &self.service.admission_queue;
+                outcome::record_early_refusal(&evaluation, &refusal, admission);
+                Err(LocalReply::Refused(refusal))
+            }
+        }
     }
 
     /// Makes the request that the origin gets.
@@ -384,8 +422,8 @@ impl<'a> Exchange<'a> {
         &mut self,
         answered: Result<UpstreamResponse, UpstreamError>,
         forwarded: &mut ForwardedRequest,
-        sent_at: Instant,
     ) -> Result<Response<Box<ResponseDownload>>, UpstreamError> {
+        let sent_at = forwarded.sent_at;
         let answered = answered.inspect_err(|error| {
             if !error.is_client_left() && !matches!(error, UpstreamError::BackingOff(_)) {
                 timing::record_failure(&mut self.record, error, sent_at);
@@ -480,6 +518,7 @@ impl<'a> Exchange<'a> {
             evaluation,
             mut outcome_recorder,
             wait_time,
+            sent_at: _,
         } = forwarded;
         let PendingResponse {
             mut head,
@@ -542,10 +581,8 @@ impl<'a> Exchange<'a> {
             mut record,
             ..
         } = self;
-        let outcome = outcome.unwrap_or_else(|CaughtPanic| {
-            let refusal = Refusal::new(Reason::InternalError, record.stage());
-            Err(Box::new(refusal))
-        });
+        let outcome =
+            outcome.unwrap_or_else(|CaughtPanic| Err(Box::new(internal_error(record.stage()))));
         match outcome {
             Ok(ExchangeOutcome::Origin(OriginResponse {
                 mut head,
@@ -621,6 +658,10 @@ fn options_response() -> Response<Bytes> {
         HeaderValue::from_static(local_reply::ALLOWED_METHODS),
     );
     response
+}
+
+fn internal_error(stage: Stage) -> Refusal {
+    Refusal::new(Reason::InternalError, stage)
 }
 
 fn unreadable_response() -> BoxedRefusal {

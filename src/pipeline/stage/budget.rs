@@ -1,5 +1,5 @@
-//! Budget: what may be fetched in a day (the option `budget`). A request is asked twice: at the request stage, before it
-//! costs anything, and when it goes, which is when it is counted.
+//! Budget: what may be fetched in a day (the option `budget`). It is checked at the request stage, before the request
+//! costs anything, and charged when the request is sent.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::policy::options::budget::{self, BudgetOption, BudgetScope};
 use crate::policy::options::{OptionSetter, OptionSlot, schema};
 use crate::urls::domain::registrable_domain;
 
-/// Refuses a request for which nothing is left of the day's budget.
+/// Refuses a request if its daily budget is used up.
 pub(crate) fn check_remaining(
     evaluation: &Evaluation,
     admission: &AdmissionQueue,
@@ -35,7 +35,8 @@ pub(crate) fn check_remaining(
     }
 }
 
-/// Counts a request that goes; its slot counts the bytes. Another may have taken the last of the budget meanwhile.
+/// Charges a request that is sent; its slot counts the bytes. Another request may have taken the last of the budget
+/// meanwhile.
 pub(crate) fn spend(
     evaluation: &Evaluation,
     admission: &AdmissionQueue,
@@ -50,7 +51,7 @@ pub(crate) fn spend(
     Ok(())
 }
 
-/// The budget of a request; the robots.txt of a host is part of none.
+/// Returns the budget of a request. Requests for robots.txt have none.
 fn applicable_budget(evaluation: &Evaluation) -> Option<BudgetOption> {
     budget::read(evaluation.policy(), evaluation.trail())
         .filter(|_| !evaluation.facts().reads_robots_txt())
@@ -78,7 +79,7 @@ fn apply(
         novelty,
         host: host_number(evaluation.facts().target.host()),
     };
-    let asked = admission.budgets().apply(
+    let result = admission.budgets().apply(
         name,
         BudgetLimits {
             urls,
@@ -89,12 +90,13 @@ fn apply(
         request,
         action,
     );
-    asked.map_err(|used_up| Box::new(refusal(evaluation, budget.per, used_up)))
+    result.map_err(|exhausted| Box::new(refusal(evaluation, budget.per, exhausted)))
 }
 
-/// What is counted as one.
+/// Returns the name that the usage is counted under.
 fn budget_name(evaluation: &Evaluation, per: BudgetScope) -> String {
-    let (policy, host) = (evaluation.policy(), evaluation.facts().target.host());
+    let policy = evaluation.policy();
+    let host = evaluation.facts().target.host();
     match per {
         BudgetScope::Host => format!("host {host}"),
         BudgetScope::RegistrableDomain => format!("domain {}", registrable_domain(host)),
@@ -104,14 +106,15 @@ fn budget_name(evaluation: &Evaluation, per: BudgetScope) -> String {
                 .trail()
                 .space()
                 .and_then(|space| policy.spaces().all().get(usize::from(space.0)));
-            // Crawlers in no space are counted together, as those of a space are.
+            // Crawlers that are not in a space are counted together.
             format!("space {}", space.map_or("", |space| space.name.as_str()))
         }
     }
 }
 
 fn refusal(evaluation: &Evaluation, per: BudgetScope, exhausted: BudgetExhausted) -> Refusal {
-    let (policy, trail) = (evaluation.policy(), evaluation.trail());
+    let policy = evaluation.policy();
+    let trail = evaluation.trail();
     let cause = match trail.set_by(policy, limit_slot(exhausted.kind)) {
         OptionSetter::Rule(rule) => Cause::Rule(rule),
         OptionSetter::BuiltIn | OptionSetter::Document | OptionSetter::Space(_) => Cause::Default,
@@ -126,10 +129,10 @@ fn refusal(evaluation: &Evaluation, per: BudgetScope, exhausted: BudgetExhausted
     };
     let refusal = Refusal::from_decision(policy, trail, &decision);
     let refusal = refusal.unwrap_or_else(|| Refusal::new(Reason::Budget, Stage::Request));
-    let told = exhausted_text(per, exhausted.kind);
+    let text = exhausted_text(per, exhausted.kind);
     let detail = match refusal.detail {
-        Some(about) => Cow::Owned(format!("{told}; {about}")),
-        None => Cow::Borrowed(told),
+        Some(about) => Cow::Owned(format!("{text}; {about}")),
+        None => Cow::Borrowed(text),
     };
     Refusal {
         detail: Some(detail),

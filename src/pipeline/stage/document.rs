@@ -11,7 +11,7 @@ use crate::policy::rule::PolicyStage;
 
 use super::content::{media_type, with_response_facts};
 
-/// What has to be read of a document.
+/// The part of a document that has to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DocumentRequirements<'j> {
     /// If set, the first bytes are needed as text, and not only the head of the document.

@@ -28,7 +28,7 @@ use crate::urls::target::UrlTarget;
 
 use super::recrawl::{has_document, is_fetch};
 
-/// What is remembered of a request's URL, and where the outcome of the request is recorded.
+/// The memory of a request's URL, and the place where the outcome of the request is recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct LedgerEntry {
     pub(crate) ledger: Ledger,
@@ -42,7 +42,7 @@ pub(crate) struct LedgerEntry {
     pub(crate) has_own_conditions: bool,
 }
 
-/// What the ledger adds to a request.
+/// The ledger's additions to a request.
 #[derive(Debug)]
 pub(crate) struct LedgerRecall {
     pub(crate) entry: LedgerEntry,

@@ -25,7 +25,7 @@ use crate::policy::options::politeness::{AddressLimits, Overflow, PaceKey, Polit
 use crate::store::LimiterKey;
 use crate::urls::domain::registrable_domain;
 
-/// What a request that has to wait depends on.
+/// The context of a request that has to wait.
 pub(crate) struct WaitContext<'a> {
     /// Where requests wait.
     pub(crate) admission: &'a Arc<AdmissionQueue>,
@@ -35,7 +35,7 @@ pub(crate) struct WaitContext<'a> {
 
 /// A request or a tunnel that needs a slot of its host.
 pub(crate) trait SlotRequester {
-    /// What is evaluated.
+    /// The facts that are evaluated.
     type Facts: EvaluationFacts;
 
     fn evaluation(&self) -> &Evaluation<Self::Facts>;
@@ -196,7 +196,7 @@ pub(crate) fn longest_wait(evaluation: &Evaluation, wait: &WaitContext<'_>) -> D
 /// A request that a limiter paces.
 pub(crate) struct PaceSubject<'a> {
     pub(crate) pacing: Pacing,
-    /// What happens if it would have to wait.
+    /// The choice between waiting and being refused.
     pub(crate) overflow: Overflow,
     pub(crate) host: &'a str,
     pub(crate) kind: RequestKind,
@@ -289,7 +289,7 @@ pub(super) fn request_kind(request_facts: &RequestFacts) -> RequestKind {
 /// The limits of a request: those of its key and those of its address.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Pacing {
-    /// What has the limits in common.
+    /// The kind of limiter.
     pub(crate) key: PaceKey,
     /// The limits of that.
     pub(crate) pace: HostPace,

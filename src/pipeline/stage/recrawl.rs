@@ -127,7 +127,7 @@ pub(crate) fn evaluate(
     Ok(tags)
 }
 
-/// What the content of a body is needed for, after its validators have been compared.
+/// The use of a body's content, after its validators have been compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentUse {
     /// For nothing.

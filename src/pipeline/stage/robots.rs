@@ -33,7 +33,7 @@ const DEFAULT_AGENT: &str = "crawlgate";
 /// The least `Retry-After`. After a failure that the origin did not cause, the next request may try again.
 const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What happens to a request that robots.txt does not refuse.
+/// The verdict on a request that robots.txt does not refuse.
 #[derive(Debug)]
 pub(crate) enum RobotsVerdict {
     /// It goes on.
@@ -70,7 +70,7 @@ impl RobotsAllowance {
     }
 }
 
-/// What the stage adds to an evaluation, and its verdict.
+/// The verdict of the stage, and its additions to the evaluation.
 pub(crate) struct RobotsStageResult {
     pub(crate) verdict: Result<RobotsVerdict, Box<Refusal>>,
     pub(crate) usage: Vec<RobotsUsageStatement>,
@@ -178,13 +178,13 @@ pub(crate) fn must_fetch<R: RobotsProvider>(evaluation: &Evaluation, robots: &R)
         }
 }
 
-/// What applies to a request.
+/// The state of robots.txt that applies to a request.
 enum EffectiveRobots<'a> {
     /// This state, the newest or an older one.
     Known(&'a RobotsState),
-    /// Nothing is known.
+    /// No file is known.
     Unknown,
-    /// Nothing is known, and the policy allows requests nevertheless.
+    /// No file is known, and the policy allows requests nevertheless.
     Ignored,
 }
 
@@ -218,9 +218,9 @@ fn capped_spacing(
     evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Option<Duration> {
-    let asked = requested_spacing(known, agent, evaluation, admission)?;
-    let spacing = cap_spacing(asked, evaluation);
-    if spacing < asked && pace::request_kind(evaluation.facts()) == RequestKind::Navigation {
+    let requested = requested_spacing(known, agent, evaluation, admission)?;
+    let spacing = cap_spacing(requested, evaluation);
+    if spacing < requested && pace::request_kind(evaluation.facts()) == RequestKind::Navigation {
         admission.record_capped_delay();
     }
     Some(spacing)
@@ -266,7 +266,7 @@ fn refresh_request(
 ) -> RobotsFetchRequest {
     let spacing = match effective {
         EffectiveRobots::Known(known) => requested_spacing(known, agent, evaluation, admission)
-            .map(|asked| cap_spacing(asked, evaluation)),
+            .map(|requested| cap_spacing(requested, evaluation)),
         EffectiveRobots::Unknown | EffectiveRobots::Ignored => None,
     };
     fetch_request(evaluation, agent, admission, spacing)

@@ -26,7 +26,7 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 /// The `Retry-After` of a shutdown: the proxy that replaces this one needs a moment.
 const RESTART_RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// What a stop may cover of a request or a tunnel.
+/// The properties of a request or a tunnel that a stop may match.
 struct StopSubject<'a> {
     host: &'a str,
     crawler: &'a Crawler,
@@ -89,14 +89,10 @@ pub(crate) async fn wait_before_robots<R: RobotsProvider>(
     if wait.admission.stops().is_clear() || !robots::must_fetch(evaluation, robots) {
         return Ok(());
     }
-    let patience = || pace::longest_wait(evaluation, wait);
     // Boxed for the same reason.
-    Box::pin(wait_for_stops(
-        evaluation,
-        wait.admission,
-        arrival,
-        patience,
-    ))
+    Box::pin(wait_for_stops(evaluation, wait.admission, arrival, || {
+        pace::longest_wait(evaluation, wait)
+    }))
     .await
 }
 
