@@ -1,8 +1,8 @@
-//! The gate: which requests may go to an origin, and which answers may come back.
+//! The pipeline: which requests may be sent to an origin, and which answers may be passed on.
 //!
-//! The order of the stages is written once: [`request`] up to the permit, [`response`] from the origin's head on.
-//! The gate knows HTTP's types but no socket; what it needs from above (addresses for a name) is a trait that it
-//! declares and `proxy` implements.
+//! The order of the stages is written once: in [`request`] up to the permit, in [`response`] from the origin's head on.
+//! [`tunnel`] has those of a CONNECT. The pipeline knows the types of HTTP but no sockets; for what it needs from the
+//! proxy (addresses of a name, robots.txt, the sender of a request) it declares traits that `proxy` implements.
 
 pub mod admission;
 pub mod budget;
@@ -10,8 +10,11 @@ pub mod crawlers;
 pub mod destination;
 pub mod document_rewrite;
 pub mod evaluation;
+pub mod facts;
 pub mod failure_class;
 pub mod header_effects;
+pub mod headers;
+pub(crate) mod hold;
 pub mod offline_evaluation;
 pub mod permit;
 pub mod policy_source;

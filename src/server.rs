@@ -25,7 +25,6 @@ use crate::config::settings::{DrainConfig, Settings};
 use crate::heap::{self, ConnectionBurst};
 use crate::metrics::Metrics;
 use crate::metrics::log::DecisionLog;
-use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::Recorder;
 use crate::model::crawler::Crawler;
 use crate::pipeline::admission::AdmissionQueue;
@@ -351,7 +350,7 @@ fn restore_stops_and_budgets(
 fn new_proxy_service(
     settings: &Settings,
     recorder: Recorder,
-    active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    active_policy: Arc<ActivePolicy>,
     ledger: LedgerCell,
     own_listeners: Vec<SocketAddr>,
     authority: Option<CertificateAuthority>,
@@ -481,7 +480,7 @@ async fn reload_and_notify(
 /// Sweeps the ledger whenever the policy has changed.
 async fn sweep_on_policy_change(
     sweeper: LedgerSweeper,
-    active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    active_policy: Arc<ActivePolicy>,
     ledger: LedgerCell,
 ) {
     sweeper

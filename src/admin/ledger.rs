@@ -17,7 +17,6 @@ use tokio::sync::Semaphore;
 
 use crate::clock::Clock;
 use crate::ledger::filter::TimeBudget;
-use crate::metrics::policy::PolicyMetrics;
 use crate::model::crawler::Crawler;
 use crate::pipeline::snapshot::ActivePolicy;
 use crate::pipeline::sweep::LedgerSweeper;
@@ -40,7 +39,7 @@ pub struct LedgerApi {
     sweeper: LedgerSweeper,
     crawlers: Arc<[Crawler]>,
     clock: Clock,
-    active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    active_policy: Arc<ActivePolicy>,
     read_permits: Arc<Semaphore>,
 }
 
@@ -59,7 +58,7 @@ impl LedgerApi {
         ledger: Arc<OnceLock<Ledger>>,
         sweeper: LedgerSweeper,
         crawlers: Arc<[Crawler]>,
-        active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+        active_policy: Arc<ActivePolicy>,
         clock: Clock,
     ) -> Self {
         Self {

@@ -1,7 +1,5 @@
 //! `GET /api/v1/policy`: the active policy, rule by rule, with counters.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
@@ -36,7 +34,7 @@ impl PolicyApi {
     }
 }
 
-fn document(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>, last: Option<&ReloadAttempt>) -> Json {
+fn document(snapshot: &PolicySnapshot, last: Option<&ReloadAttempt>) -> Json {
     let policy = &snapshot.policy;
     let source = &snapshot.source;
     let disabled = policy
@@ -58,7 +56,7 @@ fn document(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>, last: Option<&ReloadA
     })
 }
 
-fn rules_to_json(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>) -> Vec<Json> {
+fn rules_to_json(snapshot: &PolicySnapshot) -> Vec<Json> {
     let rules = snapshot.policy.rules();
     let mut depths: Vec<usize> = Vec::with_capacity(rules.len());
     for rule in rules {
@@ -74,12 +72,7 @@ fn rules_to_json(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>) -> Vec<Json> {
         .collect()
 }
 
-fn rule_to_json(
-    snapshot: &PolicySnapshot<Arc<PolicyMetrics>>,
-    rule: &Rule,
-    depth: usize,
-    index: u32,
-) -> Json {
+fn rule_to_json(snapshot: &PolicySnapshot, rule: &Rule, depth: usize, index: u32) -> Json {
     let policy = &snapshot.policy;
     let mode = match rule.mode {
         EnforcementMode::Enforce => "enforce",

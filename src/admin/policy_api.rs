@@ -9,7 +9,6 @@ use serde_json::{Value as Json, json};
 
 use crate::clock::Rfc3339;
 use crate::diagnostics::problem::Problem;
-use crate::metrics::policy::PolicyMetrics;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::pipeline::reload::{ReloadAttempt, ReloadHandle, ReloadOutcome, ReloadTrigger};
@@ -21,7 +20,7 @@ use super::response::{self, problem};
 #[derive(Clone, Debug)]
 pub struct PolicyApi {
     /// The active policy.
-    pub active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    pub active_policy: Arc<ActivePolicy>,
     /// The handle that reloads it.
     pub reloads: ReloadHandle,
     /// The configured crawlers, each with its profile.

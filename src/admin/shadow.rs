@@ -1,8 +1,6 @@
 //! `GET /api/v1/shadow`: the decisions that the rules in shadow mode and the shadow policy would change, since the active
 //! policies were loaded.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
@@ -34,7 +32,7 @@ impl PolicyApi {
         response::json(StatusCode::OK, &document)
     }
 
-    fn policy_to_json(&self, shadow: &ShadowPolicy<Arc<PolicyMetrics>>) -> Json {
+    fn policy_to_json(&self, shadow: &ShadowPolicy) -> Json {
         let entry = shadow.counters.shadow_stats().tallies(ShadowSource::Policy);
         let last = self.reloads.last_attempt().and_then(|attempt| {
             let outcome = attempt.shadow.as_ref()?;
@@ -55,7 +53,7 @@ impl PolicyApi {
     }
 }
 
-fn rule_to_json(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>, root: RuleIndex) -> Json {
+fn rule_to_json(snapshot: &PolicySnapshot, root: RuleIndex) -> Json {
     let counters = &snapshot.counters;
     let entry = counters.shadow_stats().tallies(ShadowSource::Rule(root.0));
     let rule = snapshot.policy.rule(root);

@@ -13,7 +13,6 @@ use serde::Deserialize;
 use serde_json::{Value as Json, json};
 
 use crate::clock::Rfc3339;
-use crate::metrics::policy::PolicyMetrics;
 use crate::model::crawler::Crawler;
 use crate::model::units::format_duration;
 use crate::pipeline::snapshot::ActivePolicy;
@@ -35,7 +34,7 @@ pub struct StopsApi {
     /// The stops.
     pub stops: Arc<StopRegistry>,
     /// The active policy, to warn of rules that it does not have.
-    pub active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    pub active_policy: Arc<ActivePolicy>,
     /// The configured crawlers, to warn of others.
     pub crawlers: Arc<[Crawler]>,
 }

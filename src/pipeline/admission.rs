@@ -1,9 +1,9 @@
-//! The hold: requests that may not go yet wait here, each in its host's queue, and go in the order of
-//! `politeness/order`: by class, then the crawlers in turn, then by arrival.
+//! The admission queue: requests that may not be sent yet wait here, each in its host's queue, and go in the order of
+//! `crate::pacing::queue`: by class, then the crawlers in turn, then by arrival.
 //!
-//! The best of a queue asks the store, and asks again when its wait is over or something is given up; the others
-//! only wait. Nobody else does anything for them: no task, no timer for requests that go at once. A request that is
-//! dropped leaves its queue by that. What the pace is, and what a refusal looks like, is said in `stage/pace.rs`.
+//! The head of a queue asks the store for a slot, and asks again when its wait is over or a slot is returned; the
+//! others only wait. There is no task for them, and no timer for requests that go at once. A request that is dropped
+//! leaves its queue. `stage/pace.rs` computes the limits and builds the refusals.
 
 mod host_and_address;
 pub mod host_status;
@@ -38,7 +38,7 @@ use returning_tickets::{ReturningTicketKey, ReturningTickets};
 pub use slot::{HostSlot, ResendDecision};
 pub(crate) use stop_wait::StopWaitRequest;
 
-/// The store, and who waits for it.
+/// The store of limiters, and the requests that wait for it.
 #[derive(Debug)]
 pub struct AdmissionQueue {
     store: HostStore,
@@ -52,32 +52,32 @@ pub struct AdmissionQueue {
     closed: AtomicBool,
 }
 
-/// A request that wants to go.
+/// A request for a slot.
 #[derive(Clone, Copy, Debug)]
 pub struct AdmissionRequest<'a> {
-    /// What is paced as one.
+    /// The limiter.
     pub key: LimiterKey<'a>,
-    /// How.
+    /// Its limits.
     pub pace: HostPace,
-    /// Whether it waits at all.
+    /// The choice between waiting and being refused.
     pub overflow: Overflow,
-    /// Who asks.
+    /// The crawler that sent it.
     pub crawler: &'a Crawler,
-    /// What for: a URL, or the host of a tunnel.
+    /// The URL, or the host of a tunnel.
     pub resource: &'a str,
 }
 
-/// What is asked of a request only if it has to wait, or is sent away for it.
+/// The terms of a wait, computed only for a request that has to wait, or is refused because of that.
 #[derive(Clone, Copy, Debug)]
 pub struct WaitTerms {
-    /// For how long at the most, counted from its arrival.
+    /// The longest wait, counted from its arrival.
     pub patience: Duration,
-    /// How it stands to others that wait.
+    /// Its rank among others that wait.
     pub rank: QueueRank,
 }
 
-/// When a request had to wait, and its place among all that did: kept if it is judged again and has to ask again. Its
-/// ticket is older if it was sent away before.
+/// The time at which a request began to wait, and its place among all that did. It is kept if the request is evaluated
+/// again. The ticket is older if the request was refused before and is sent again.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     at: Instant,
@@ -85,36 +85,35 @@ pub struct Arrival {
     turn: HostTurn,
 }
 
-/// Whether a request has had its host's turn already: then it need not stand in line again.
+/// The state of a request in its host's queue: one that has had its turn need not queue again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HostTurn {
     Taken,
     Pending,
 }
 
-/// Why a request does not go, and when it might.
+/// The refusal of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionRefusal {
     /// The reason.
     pub reason: Reason,
-    /// When to come back; whole seconds.
+    /// The time for `Retry-After`, in whole seconds.
     pub retry_after: Duration,
 }
 
 impl AdmissionQueue {
-    /// Nobody waits yet.
+    /// Creates a queue in which no request waits.
     pub fn new(store: HostStore, limits: AdmissionLimits, clock: Clock, metrics: Metrics) -> Self {
         let queue = HostQueues::new(limits, clock.clone());
-        let (returning, redirects) = (ReturningTickets::default(), RecentRedirects::default());
+        let returning = ReturningTickets::default();
+        let redirects = RecentRedirects::default();
         let stops = Arc::new(StopRegistry::new(
             limits.total,
             clock.clone(),
             metrics.clone(),
         ));
-        let (budgets, closed) = (
-            Arc::new(BudgetTracker::new(clock.clone())),
-            AtomicBool::new(false),
-        );
+        let budgets = Arc::new(BudgetTracker::new(clock.clone()));
+        let closed = AtomicBool::new(false);
         Self {
             store,
             queues: queue,
@@ -128,7 +127,8 @@ impl AdmissionQueue {
         }
     }
 
-    /// A slot for a request that need not wait: one look into the store. None for any other, which nothing is told of.
+    /// Returns a slot for a request that need not wait, at the cost of one look into the store. For any other it
+    /// returns `None` and records nothing.
     pub fn try_admit(self: &Arc<Self>, key: LimiterKey<'_>, pace: &HostPace) -> Option<HostSlot> {
         if self.queues.has_waiters(key) {
             return None;
@@ -139,11 +139,11 @@ impl AdmissionQueue {
         }
     }
 
-    /// Asks for a slot, and waits for it by its `terms`. What it costs a request that goes at once is one look into the
-    /// store. One that is sent away and comes again stands where it stood, though its patience begins anew.
+    /// Acquires a slot, and waits for it according to `terms`. A request that goes at once costs one look into the
+    /// store. One that is refused and sent again keeps its place, though its patience begins anew.
     ///
     /// # Errors
-    /// If the wait would be longer, or too many wait already, or the proxy goes down.
+    /// If the wait would be too long, if too many are waiting already, or if the proxy is shutting down.
     pub async fn admit(
         self: &Arc<Self>,
         request: &AdmissionRequest<'_>,
@@ -163,72 +163,74 @@ impl AdmissionQueue {
         } else if request.overflow == Overflow::Refuse {
             return Err(self.refuse_behind_others(request, terms().rank));
         }
-        let who = self
+        let ticket_key = self
             .returning_tickets
             .key(request.crawler, request.resource);
-        let arrival = arrival.get_or_insert_with(|| self.new_arrival(who, now));
+        let arrival = arrival.get_or_insert_with(|| self.new_arrival(ticket_key, now));
         let Arrival { at, ticket, .. } = *arrival;
         let WaitTerms { patience, rank } = terms();
         let until = now.max(at + patience);
         let waited = match self.queues.join(request.key, ticket, request.crawler, rank) {
-            // Boxed, so that those that go at once are not as big as those that wait.
+            // Boxed, so that the future of a request that goes at once stays small.
             Some(place) => Box::pin(self.wait(request, place, until)).await,
             None => Err(self.refuse_full(request, rank)),
         };
         match waited {
             Ok(_) => arrival.turn = HostTurn::Taken,
-            Err(_) => self.returning_tickets.insert(who, ticket, self.clock.now()),
+            Err(_) => self
+                .returning_tickets
+                .insert(ticket_key, ticket, self.clock.now()),
         }
         waited
     }
 
-    /// The longest wait that a crawler can ask for.
+    /// Returns the longest wait that a crawler can ask for.
     pub fn max_wait(&self) -> Duration {
         self.queues.limits().max_wait
     }
 
-    /// For how long a request has waited.
+    /// Returns the time that a request has waited.
     pub fn time_waited(&self, arrival: Arrival) -> Duration {
         self.clock.now().saturating_duration_since(arrival.at)
     }
 
-    /// What was spent of the days' budgets.
+    /// Returns the daily budgets.
     pub fn budgets(&self) -> &Arc<BudgetTracker> {
         &self.budgets
     }
 
-    /// Monotonic time.
+    /// Returns the monotonic time.
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// The time of day, for schedules: nothing that is paced goes by it.
+    /// Returns the time of day, for schedules. Pacing does not depend on it.
     pub fn wall(&self) -> SystemTime {
         self.clock.wall_time()
     }
 
-    /// A request goes sooner than its host's robots.txt asks.
+    /// Counts a request that goes sooner than its host's robots.txt asks for.
     pub fn record_capped_delay(&self) {
         self.metrics.record_capped_crawl_delay();
     }
 
-    /// An origin has redirected somebody to this URL.
+    /// Records that an origin has redirected to this URL.
     pub fn record_redirect(&self, to: &UrlTarget) {
         self.redirects.record(to, self.clock.now());
     }
 
-    /// Whether an origin has, within the last ten minutes.
+    /// Returns `true` if an origin has redirected to this URL within the last ten minutes.
     pub fn is_redirect_target(&self, to: &UrlTarget) -> bool {
         self.redirects.contains(to, self.clock.now())
     }
 
-    /// An origin has redirected this crawler there, from a URL of this depth.
+    /// Records that an origin has redirected this crawler to a URL, from a URL of this depth.
     pub(crate) fn record_redirect_depth(&self, crawler: &Crawler, to: &UrlTarget, depth: u32) {
         self.redirects
             .record_depth(crawler, to, depth, self.clock.now());
     }
 
-    /// The least depth from which the crawler was redirected there within the last ten minutes.
+    /// Returns the least depth from which the crawler was redirected to a URL within the last ten minutes.
     pub(crate) fn redirect_depth(&self, crawler: &Crawler, to: &UrlTarget) -> Option<u32> {
         if self.redirects.has_no_depths() {
             return None;
@@ -236,14 +238,14 @@ impl AdmissionQueue {
         self.redirects.depth(crawler, to, self.clock.now())
     }
 
-    /// Sends away who waits, and from now on who would have to.
+    /// Refuses all requests that wait now or would have to wait later.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.queues.notify_all();
         self.stops.close();
     }
 
-    /// Forgets hosts that are idle and stops that have ended, and tells the metrics how many are left.
+    /// Removes idle hosts and stops that have ended, and updates the gauges of what is left.
     pub fn sweep(&self) {
         self.stops.sweep();
         self.budgets.sweep();
@@ -278,10 +280,10 @@ impl AdmissionQueue {
                 }
             }
             if until <= now {
-                let away = self.refuse_timed_out(request, &waiting.position);
-                return waiting.finish(Err(away));
+                let refused = self.refuse_timed_out(request, &waiting.position);
+                return waiting.finish(Err(refused));
             }
-            // Over or rung: either is a reason to look again.
+            // Both the timeout and the notification are reasons to look again.
             let left = left.min(waiting.position.time_to_promotion(now));
             let _ = tokio::time::timeout(left, waiting.position.notified()).await;
         }
@@ -313,7 +315,7 @@ impl AdmissionQueue {
         }
     }
 
-    /// Its time is over.
+    /// Refuses a request whose patience has ended.
     fn refuse_timed_out(
         &self,
         request: &AdmissionRequest<'_>,
@@ -326,7 +328,7 @@ impl AdmissionQueue {
         refusal_for_wait(wait, position.count_ahead(), request)
     }
 
-    /// Others wait, and it would not.
+    /// Refuses a request after which others would have to be overtaken.
     fn refuse_behind_others(
         &self,
         request: &AdmissionRequest<'_>,
@@ -352,12 +354,12 @@ impl AdmissionQueue {
     }
 }
 
-/// What the best of a queue was told is not known: it has only just come.
+/// The wait of a queue whose head has only just arrived.
 const NO_WAIT: PaceWait = PaceWait {
     duration: Duration::ZERO,
     cause: WaitCause::Time,
 };
-/// Whoever takes this proxy's place needs a moment.
+/// The refusal at shutdown: the proxy that replaces this one needs a moment.
 const SHUTTING_DOWN: AdmissionRefusal = AdmissionRefusal {
     reason: Reason::ShuttingDown,
     retry_after: Duration::from_secs(5),
@@ -378,7 +380,7 @@ fn refusal_for_wait(
     }
 }
 
-/// A request in a queue. If it is dropped before its wait has ended the client has left.
+/// A request in a queue. If it is dropped before its wait has ended, the client has left.
 struct AdmissionWait<'h> {
     admission: &'h AdmissionQueue,
     crawler: &'h Crawler,

@@ -1,14 +1,14 @@
-//! The days' budgets: what was spent for each host, domain, crawler or space that a policy limits, kept over a restart.
+//! Daily budgets: the usage of each host, domain, crawler or space that a policy limits, kept over a restart.
 //!
-//! Only requests that a budget covers come here. Names that no request has asked for since the day before are forgotten;
-//! if there are too many of one day, those that have spent least go first. What is limited is said in
-//! [`crate::pacing::budget`].
+//! Only requests with a budget are counted. Names without requests since the day before are removed; if there are too
+//! many on one day, those with the least usage go first. [`crate::pacing::budget`] defines the limits.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::clock::Clock;
@@ -21,18 +21,18 @@ use super::schedules::unix_time;
 
 /// The most names of one day, 262,144 in all.
 const MAX_NAMES_PER_SHARD: usize = 4_096;
-/// Of so many names the one that has spent least makes room.
+/// The number of names of which the one with the least usage is removed.
 const EVICTION_SAMPLE: usize = 16;
-/// The least time between two writes; a crash loses what was counted in it.
+/// The least time between two writes; a crash loses the usage since the last one.
 const WRITE_INTERVAL: Duration = Duration::from_secs(5);
-/// A write that takes long is made the more seldom: at most this part of the time is spent on them.
+/// The maximum share of time spent on writes, as a divisor: slow writes are less frequent.
 const WRITE_TIME_DIVISOR: u32 = 50;
 const DAY: u64 = 86_400;
 
-/// What was spent.
+/// The usage of all budgets.
 pub struct BudgetTracker {
     usage: ShardedMap<BudgetUsage>,
-    /// Whether something was counted that the disk has not.
+    /// `true` if there is usage that has not been written.
     dirty: AtomicBool,
     storage: Mutex<BudgetStorage>,
     clock: Clock,
@@ -41,30 +41,30 @@ pub struct BudgetTracker {
 #[derive(Debug, Default)]
 struct BudgetStorage {
     file: Option<BudgetsFile>,
-    /// Not before.
+    /// The time before which nothing is written.
     next_write: Option<Instant>,
 }
 
-/// Whether a request that may go is counted.
+/// The choice whether an admitted request is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetAction {
-    /// It is only asked for.
+    /// It is not counted.
     Check,
-    /// It goes.
+    /// It is counted.
     Charge,
 }
 
-/// A day's budget is used up.
+/// A daily budget that is used up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetExhausted {
-    /// Of what.
+    /// The limit.
     pub kind: BudgetKind,
-    /// Until the day ends.
+    /// The time until the end of the day.
     pub resets_in: Duration,
 }
 
 impl BudgetTracker {
-    /// Nothing was spent yet.
+    /// Creates a tracker without usage.
     pub fn new(clock: Clock) -> Self {
         Self {
             usage: ShardedMap::new(),
@@ -74,10 +74,10 @@ impl BudgetTracker {
         }
     }
 
-    /// Whether a request may go; counted if it is to.
+    /// Checks whether a request is within its limits, and counts it if `action` is to charge.
     ///
     /// # Errors
-    /// If something is used up: nothing is counted then.
+    /// If a limit is used up. Nothing is counted then.
     pub fn apply(
         &self,
         name: &str,
@@ -88,94 +88,92 @@ impl BudgetTracker {
         let now = unix_time(self.clock.wall_time());
         let day = now.as_secs() / DAY;
         let mut shard = self.usage.lock_shard(name);
-        let spent = usage_of_day(&mut shard, name, day);
-        if let Some(purse) = spent.exhausted_limit(limits, request) {
+        let usage = usage_of_day(&mut shard, name, day);
+        if let Some(kind) = usage.exhausted_limit(limits, request) {
             let ends = Duration::from_secs((day + 1) * DAY);
             return Err(BudgetExhausted {
-                kind: purse,
+                kind,
                 resets_in: ends.saturating_sub(now),
             });
         }
         if action == BudgetAction::Charge {
-            spent.record_request(limits, request);
+            usage.record_request(limits, request);
             drop(shard);
             self.dirty.store(true, Ordering::Relaxed);
         }
         Ok(())
     }
 
-    /// So many bytes of bodies have passed.
+    /// Adds bytes of bodies.
     pub fn add_bytes(&self, name: &str, bytes: u64) {
         let day = unix_time(self.clock.wall_time()).as_secs() / DAY;
         let mut shard = self.usage.lock_shard(name);
-        let spent = usage_of_day(&mut shard, name, day);
-        spent.bytes = spent.bytes.saturating_add(bytes);
+        let usage = usage_of_day(&mut shard, name, day);
+        usage.bytes = usage.bytes.saturating_add(bytes);
         drop(shard);
         self.dirty.store(true, Ordering::Relaxed);
     }
 
-    /// Forgets what was spent before today.
+    /// Removes the usage before today.
     pub fn sweep(&self) {
         let day = unix_time(self.clock.wall_time()).as_secs() / DAY;
         for mut shard in self.usage.lock_each() {
-            shard.retain(|_, spent| day <= spent.day);
+            shard.retain(|_, usage| day <= usage.day);
             shrink_if_sparse(&mut shard);
         }
     }
 
-    /// Takes over what a file holds of today, and from now on keeps that file.
+    /// Loads today's usage from a file, and writes to that file from now on.
     ///
     /// # Errors
-    /// If the file cannot be read: nothing is taken over then.
+    /// If the file cannot be read. Nothing is loaded then.
     pub fn restore(&self, file: BudgetsFile) -> Result<(), UnreadableFile> {
         let day = unix_time(self.clock.wall_time()).as_secs() / DAY;
-        for (name, spent) in file.read()?.0 {
-            if spent.day == day {
-                self.usage.lock_shard(&name).insert(name, spent);
+        for (name, usage) in file.read()?.0 {
+            if usage.day == day {
+                self.usage.lock_shard(&name).insert(name, usage);
             }
         }
-        self.storage
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .file = Some(file);
+        self.storage.lock().file = Some(file);
         Ok(())
     }
 
-    /// Whether the file has to be written, and may be by now.
+    /// Returns `true` if the file is due to be written.
     pub fn needs_write(&self) -> bool {
         self.dirty.load(Ordering::Relaxed)
-            && self
-                .storage
-                .try_lock()
-                .is_ok_and(|disk| disk.next_write.is_none_or(|next| next <= self.clock.now()))
+            && self.storage.try_lock().is_some_and(|storage| {
+                storage
+                    .next_write
+                    .is_none_or(|next| next <= self.clock.now())
+            })
     }
 
     /// Writes the file. Blocks until it is on the disk.
     ///
     /// # Errors
-    /// If that fails; it is tried again.
+    /// If the write fails. It is repeated later.
     pub fn persist(&self) -> std::io::Result<()> {
-        let mut disk = self.storage.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut storage = self.storage.lock();
         if !self.dirty.swap(false, Ordering::Relaxed) {
             return Ok(());
         }
         let began = self.clock.now();
-        let written = disk
+        let result = storage
             .file
             .as_ref()
             .map_or(Ok(()), |file| file.write(&self.to_saved()));
-        let took = self.clock.now().saturating_duration_since(began);
-        disk.next_write = self
+        let duration = self.clock.now().saturating_duration_since(began);
+        storage.next_write = self
             .clock
             .now()
-            .checked_add(WRITE_INTERVAL.max(took.saturating_mul(WRITE_TIME_DIVISOR)));
-        if written.is_err() {
+            .checked_add(WRITE_INTERVAL.max(duration.saturating_mul(WRITE_TIME_DIVISOR)));
+        if result.is_err() {
             self.dirty.store(true, Ordering::Relaxed);
         }
-        written
+        result
     }
 
-    /// One shard after the other, so that none waits for long.
+    /// Locks one shard after the other, so that no request waits for long.
     fn to_saved(&self) -> SavedBudgets {
         let mut all = Vec::new();
         for shard in self.usage.lock_each() {
@@ -183,7 +181,7 @@ impl BudgetTracker {
             all.extend(
                 shard
                     .iter()
-                    .map(|(name, spent)| (Arc::clone(name), spent.clone())),
+                    .map(|(name, usage)| (Arc::clone(name), usage.clone())),
             );
         }
         all.sort_unstable_by(|(a, _), (b, _)| a.cmp(b));
@@ -197,7 +195,7 @@ impl fmt::Debug for BudgetTracker {
     }
 }
 
-/// A host as a number.
+/// Hashes a host.
 pub fn host_number(host: &str) -> HostHash {
     let hash: [u8; 32] = Sha256::digest(host).into();
     let [a, b, c, d, e, f, g, h, ..] = hash;
@@ -212,16 +210,16 @@ fn usage_of_day<'s>(
     if !shard.contains_key(name) && shard.len() >= MAX_NAMES_PER_SHARD {
         make_room(shard, day);
     }
-    let spent = shard
+    let usage = shard
         .entry(name.into())
         .or_insert_with(|| BudgetUsage::for_day(day));
-    spent.roll_over_to(day);
-    spent
+    usage.roll_over_to(day);
+    usage
 }
 
-/// Forgets the days before; if there is nothing of them, the name that has spent least of some.
+/// Removes the usage of earlier days; if there is none, the name with the least usage of a sample.
 fn make_room(shard: &mut MapShard<BudgetUsage>, day: u64) {
-    shard.retain(|_, spent| day <= spent.day);
+    shard.retain(|_, usage| day <= usage.day);
     if shard.len() < MAX_NAMES_PER_SHARD {
         return;
     }
@@ -229,7 +227,7 @@ fn make_room(shard: &mut MapShard<BudgetUsage>, day: u64) {
     let least = shard
         .iter()
         .take(EVICTION_SAMPLE)
-        .min_by_key(|(_, spent)| (spent.urls, spent.bytes));
+        .min_by_key(|(_, usage)| (usage.urls, usage.bytes));
     if let Some(name) = least.map(|(name, _)| Arc::clone(name)) {
         shard.remove(&name);
     }

@@ -1,11 +1,12 @@
-//! The crawlers that the configuration knows, and how a client is recognised as one of them.
+//! The crawlers of the configuration, and how a client is recognized as one of them.
 //!
-//! A client is, in this order: the crawler whose credentials it sends; the crawler of the listener that it came in by
-//! (if that crawler has source networks: only from there); the crawler whose source network it is in, the smallest
-//! first; anonymous, if that is allowed and it comes from this machine. Credentials that are wrong are never passed
-//! over for a weaker sign: who sends them is refused. Where no crawler has any, they mean nothing and are not read.
+//! A client is the first of these: the crawler whose credentials it sends; the crawler of the listener that it
+//! connected to (if that crawler has source networks: only from there); the crawler whose source network contains its
+//! address, the smallest network first; anonymous, if that is allowed and the client is on this machine. Wrong
+//! credentials are never ignored in favour of a weaker sign: the request is refused. If no crawler has credentials,
+//! they mean nothing and are not read.
 //!
-//! What a request's head says is read here; that a request is refused is `stage/identify`'s doing.
+//! This module reads the request's head; `stage/identify.rs` refuses the request.
 
 mod basic_auth;
 pub mod password;
@@ -28,77 +29,77 @@ use crate::model::rule_id::Slug;
 use password::PasswordHash;
 use verifier::{CredentialVerifier, ReferenceHash, VerificationOutcome};
 
-/// A crawler, and what shows that a client is it.
+/// A crawler, and the signs by which a client is recognized as it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrawlerRegistration {
-    /// The crawler.
+    /// The crawler that is recognized.
     pub crawler: Crawler,
-    /// Its credentials.
+    /// The credentials that it sends.
     pub auth: Option<StoredCredentials>,
-    /// The networks it comes from.
+    /// The networks that it connects from.
     pub sources: Vec<IpNet>,
 }
 
 /// Basic credentials (RFC 7617).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredCredentials {
-    /// The user's name; never with a colon.
+    /// The name of the user, which contains no colon.
     pub user: Box<str>,
     /// The hash of the password.
     pub password: PasswordHash,
 }
 
-/// Whether clients without a name may ask.
+/// The treatment of clients that are not recognized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnonymousAccess {
-    /// Those of this machine may; others need a name, since a proxy for anybody is an open relay.
+    /// Clients on this machine may. Others must be recognized, since a proxy for everyone is an open relay.
     Allow,
-    /// None may.
+    /// No client may.
     Deny,
 }
 
-/// Who is asking, and where that is counted.
+/// The crawler that sends a request, and its index in the metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CrawlerIdentity {
-    /// The crawler.
+    /// The crawler, with its hints and profile.
     pub crawler: Crawler,
-    /// Its place in the metrics.
+    /// Its index in the metrics.
     pub index: CrawlerIndex,
 }
 
-/// Why a client is nobody.
+/// The cause of a failed identification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AuthenticationError {
-    /// It sent no credentials, and nothing else names it.
+    /// The client sent no credentials, and nothing else identifies it.
     MissingCredentials,
-    /// Its credentials cannot be read: what is wrong with them.
+    /// The credentials do not parse, for this reason.
     MalformedCredentials(&'static str),
-    /// No crawler has these credentials.
+    /// The credentials are not those of any crawler.
     InvalidCredentials,
-    /// Too many wrong credentials came from its address: these were not looked at.
+    /// Too many wrong credentials came from the address, so these were not checked.
     Throttled,
-    /// Too many credentials are being checked: these were not looked at.
+    /// Too many credentials are being checked, so these were not.
     Busy,
 }
 
-/// All crawlers of one proxy.
+/// The crawlers of a proxy.
 #[derive(Debug)]
 pub struct CrawlerRegistry {
     identities: Box<[CrawlerIdentity]>,
     users: HashMap<Box<str>, (usize, PasswordHash)>,
-    /// What the passwords of unknown users are compared with; none if there are no users.
+    /// The hash that the passwords of unknown users are compared with; `None` if there are no users.
     decoy: Option<PasswordHash>,
-    /// With the smallest networks first.
+    /// The smallest networks first.
     networks: Box<[(IpNet, usize)]>,
     anonymous: Option<CrawlerIdentity>,
     verifier: CredentialVerifier,
 }
 
 impl CrawlerRegistry {
-    /// The crawlers of a configuration; `metrics` were made for the same ones.
+    /// Registers the crawlers of a configuration. `metrics` must have been created for the same ones.
     ///
     /// # Errors
-    /// If the system gives no random bytes.
+    /// If the system provides no random bytes.
     pub fn new(
         registrations: &[CrawlerRegistration],
         anonymous: AnonymousAccess,
@@ -131,7 +132,7 @@ impl CrawlerRegistry {
         })
     }
 
-    /// A client that has connected, to a listener that may have a crawler of its own.
+    /// Creates the state of a client that has connected to a listener, which may have a crawler of its own.
     pub fn new_client(&self, address: IpAddr, listener: Option<&Slug>) -> ConnectedClient {
         let address = address.to_canonical();
         let by_place = self
@@ -171,10 +172,10 @@ impl CrawlerRegistry {
         self.identities.get(*place)
     }
 
-    /// Who sends a request with these fields.
+    /// Identifies the sender of a request with these header fields.
     ///
     /// # Errors
-    /// Why it is nobody.
+    /// If the sender is not recognized.
     pub async fn identify(
         &self,
         caller: &ConnectedClient,
@@ -231,8 +232,8 @@ impl CrawlerRegistry {
     }
 }
 
-/// A client for as long as its connection lives: what its address and its listener say of it, and the credentials
-/// that it sent last, so that a kept connection pays for them once.
+/// A client for the duration of its connection: what its address and its listener imply, and the credentials that it
+/// sent last, so that a persistent connection pays for their check once.
 #[derive(Debug)]
 pub struct ConnectedClient {
     address: IpAddr,
@@ -241,16 +242,16 @@ pub struct ConnectedClient {
     last_verified: Mutex<Option<VerifiedCredentials>>,
 }
 
-/// Whether credentials are looked for.
+/// Where credentials are read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CredentialSource {
-    /// In each request's head.
+    /// From the head of each request.
     Headers,
-    /// No more: those of the CONNECT cover what is inside its tunnel.
+    /// From nowhere: those of the CONNECT cover what is inside its tunnel.
     Tunnel,
 }
 
-/// Credentials that were right, in the form in which they came.
+/// Credentials that were valid, in the form in which they were sent.
 struct VerifiedCredentials {
     field: Box<[u8]>,
     identity: CrawlerIdentity,
@@ -263,7 +264,8 @@ impl std::fmt::Debug for VerifiedCredentials {
 }
 
 impl ConnectedClient {
-    /// The sender of the requests inside a tunnel: whoever opened it (undici sends credentials with CONNECT only).
+    /// Creates the state of a client inside a tunnel, which is the client that opened it (undici sends credentials with
+    /// CONNECT only).
     pub fn for_tunnel(address: IpAddr, opener: CrawlerIdentity) -> Self {
         let address = address.to_canonical();
         Self {
@@ -274,7 +276,7 @@ impl ConnectedClient {
         }
     }
 
-    /// The client's address; an IPv4 one never in IPv6 form.
+    /// Returns the client's address. An IPv4 address is never in IPv6 form.
     pub fn address(&self) -> IpAddr {
         self.address
     }

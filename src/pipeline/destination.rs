@@ -1,4 +1,4 @@
-//! What the gate asks of whoever resolves names: addresses that may be dialled.
+//! The interface to the proxy's resolver, which returns addresses that may be dialled.
 
 use std::future::Future;
 use std::net::IpAddr;
@@ -12,44 +12,44 @@ use crate::urls::target::{HostTarget, UrlTarget};
 use super::failure_class::FailureKind;
 use super::refusal::Refusal;
 
-/// Finds the addresses of a target and vets each of them.
+/// Resolves a target and checks each of its addresses.
 pub trait DestinationResolver {
-    /// The addresses that may be dialled; only the vetting makes one.
+    /// The addresses that may be dialled, which only the check returns.
     type Addresses: AddressList + Send;
 
-    /// Resolves and vets.
+    /// Resolves a target and checks its addresses.
     fn vet(
         &self,
         target: &UrlTarget,
     ) -> impl Future<Output = Result<Self::Addresses, DestinationError>> + Send;
 
-    /// The time for which nothing is sent there, if every address has refused a connection a moment ago. Asked of every
-    /// request, so it neither waits nor allocates while there is no such address.
+    /// Returns the time for which nothing is sent to a host of which every address has just refused a connection. It is
+    /// called for every request, so it neither waits nor allocates if there is no such address.
     fn connect_cooldown(&self, _vetted: &Self::Addresses) -> Option<Duration> {
         None
     }
 
-    /// The same for the host and port of a tunnel.
+    /// Resolves the host of a tunnel and checks its addresses.
     fn vet_host(
         &self,
         host: &HostTarget,
     ) -> impl Future<Output = Result<Self::Addresses, DestinationError>> + Send;
 }
 
-/// A list of vetted addresses, from which the policy may still take some away.
+/// A list of checked addresses, from which the policy may remove some.
 pub trait AddressList {
-    /// Keeps the addresses for which the function says yes. Says whether any is left.
+    /// Keeps the addresses for which `keep` returns `true`, and returns whether any is left.
     fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses;
 
-    /// The address that is dialled first.
+    /// Returns the address that is dialled first.
     fn first(&self) -> Option<IpAddr>;
 
-    /// How long it took to find them; `None` if they were known.
+    /// Returns the time that the look-up took; `None` if they were cached.
     fn lookup_time(&self) -> Option<TimeSpan>;
 }
 
-/// Drops the addresses whose judgement does not admit them. What counts is the judgement of the first that is kept, and
-/// if none is, of the first.
+/// Removes the addresses whose evaluation does not admit them. Returns the evaluation of the first address that is
+/// kept; if none is, of the first one.
 pub(crate) fn retain_admitted<J>(
     vetted: &mut impl AddressList,
     mut judge: impl FnMut(IpAddr) -> J,
@@ -69,29 +69,29 @@ pub(crate) fn retain_admitted<J>(
     }
 }
 
-/// Whether any address is left.
+/// The result of [`AddressList::retain`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RemainingAddresses {
-    /// At least one.
+    /// At least one address is left.
     Some,
-    /// None.
+    /// No address is left.
     None,
 }
 
-/// Why there is no address to dial.
+/// The cause if there is no address to dial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DestinationError {
     /// All addresses are in ranges that must not be dialled; the name of the first one's range.
     Prohibited(&'static str),
     /// The port is not one of `egress.ports`.
     PortDenied,
-    /// There is no such name; it is asked for again after this time, if at all.
+    /// There is no such name; it is looked up again after this time, if at all.
     NoSuchName(Option<Duration>),
-    /// The name servers failed; they are asked again after this time.
+    /// The name servers failed; the name is looked up again after this time.
     LookupFailed(Option<Duration>),
-    /// The name servers did not answer in time; the same.
+    /// The name servers did not answer in time; the name is looked up again after this time.
     LookupTimeout(Option<Duration>),
-    /// Every address has refused a connection a moment ago, and is not tried again for so long.
+    /// Every address has just refused a connection, and is not tried again for this time.
     ConnectionRefused(Duration),
 }
 

@@ -1,12 +1,12 @@
-//! How `index: false` and `follow: false` are enforced beyond the header (options `enforce_index`, `enforce_follow`): what
-//! is changed in a document for crawlers that read no `X-Robots-Tag`. Each level has those before it: who strips also says
-//! so in the document.
+//! The enforcement of `index: false` and `follow: false` beyond the header (options `enforce_index`, `enforce_follow`):
+//! what is changed in a document for crawlers that do not read `X-Robots-Tag`. Each level includes those before it:
+//! `strip` also adds the meta element.
 
 use http::response::Parts;
 
 use crate::policy::Policy;
 use crate::policy::options::schema::STRIP_WORD;
-use crate::policy::options::{OptionValue, schema};
+use crate::policy::options::{OptionSlot, OptionValue, schema};
 
 use super::evaluation::Evaluation;
 use super::header_effects::RobotsTag;
@@ -14,31 +14,22 @@ use super::stage::content::{BodyType, body_type};
 
 const META: &str = "meta";
 
-/// Whether anything in a policy ever changes a document.
+/// A policy's need to change documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RewriteNeed {
-    /// Nothing does: every document is passed on as it came.
+    /// Every document is passed on unchanged.
     #[default]
     Never,
-    /// An option asks for more than the header.
+    /// An option requires more than the header.
     Possible,
 }
 
 impl RewriteNeed {
-    /// Looks through the options of a policy, wherever they are set.
+    /// Searches all options of a policy.
     pub fn from_policy(policy: &Policy) -> Self {
-        let beyond = |slot| {
-            policy.possible_values(slot).any(|(_, value)| {
-                *value == OptionValue::Word(META) || *value == OptionValue::Word(STRIP_WORD)
-            })
-        };
-        let off = |slot| {
-            policy
-                .possible_values(slot)
-                .any(|(_, value)| *value == OptionValue::Bool(false))
-        };
-        let index = off(schema::INDEX) && beyond(schema::ENFORCE_INDEX);
-        let follow = off(schema::FOLLOW) && beyond(schema::ENFORCE_FOLLOW);
+        let index = may_be_off(policy, schema::INDEX) && may_rewrite(policy, schema::ENFORCE_INDEX);
+        let follow =
+            may_be_off(policy, schema::FOLLOW) && may_rewrite(policy, schema::ENFORCE_FOLLOW);
         if index || follow {
             Self::Possible
         } else {
@@ -47,62 +38,69 @@ impl RewriteNeed {
     }
 }
 
-/// What becomes of links.
+/// Returns `true` if a rule, or the document's options, turn a flag off.
+pub(super) fn may_be_off(policy: &Policy, flag: OptionSlot) -> bool {
+    policy
+        .possible_values(flag)
+        .any(|(_, value)| *value == OptionValue::Bool(false))
+}
+
+fn may_rewrite(policy: &Policy, level: OptionSlot) -> bool {
+    policy.possible_values(level).any(|(_, value)| {
+        *value == OptionValue::Word(META) || *value == OptionValue::Word(STRIP_WORD)
+    })
+}
+
+/// The handling of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkHandling {
     /// They stay.
     Keep,
-    /// They lead nowhere.
+    /// They are removed.
     Strip,
 }
 
-/// What becomes of everything else.
+/// The handling of all other content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextHandling {
     /// It stays.
     Keep,
-    /// It is left out: a body of links only.
+    /// It is removed, which leaves a body of links.
     Strip,
 }
 
-/// What is changed in one document.
+/// The changes to a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DocumentRewrite {
-    /// What the document says to crawlers in `<meta name="robots">`.
+    /// The content of `<meta name="robots">`.
     pub robots_meta: RobotsTag,
-    /// Its links.
+    /// The handling of its links.
     pub links: LinkHandling,
-    /// Its text.
+    /// The handling of its text.
     pub text: TextHandling,
 }
 
 impl DocumentRewrite {
-    /// Whether something has to be gone before the document may be passed on.
+    /// Returns `true` if something must be removed before the document may be passed on.
     pub fn is_stripping(self) -> bool {
         self.links == LinkHandling::Strip || self.text == TextHandling::Strip
     }
 }
 
-/// What is changed in the body that goes with this head, as far as the policy is heard by now: only HTML of a 2xx answer to
-/// a GET; the head of an answer to HEAD says the same.
-pub(crate) fn plan<C>(evaluation: &Evaluation<C>, head: &Parts) -> Option<DocumentRewrite> {
-    if evaluation.snapshot.rewrite_need == RewriteNeed::Never || evaluation.facts.reads_robots_txt()
+/// Returns the changes to the body of this head, as far as the policy has been evaluated: only for HTML of a 2xx answer
+/// to a GET. The answer to a HEAD gets the same header.
+pub(crate) fn plan(evaluation: &Evaluation, head: &Parts) -> Option<DocumentRewrite> {
+    if evaluation.snapshot().rewrite_need == RewriteNeed::Never
+        || evaluation.facts().reads_robots_txt()
     {
         return None;
     }
-    if body_type(&evaluation.facts.method, head) != BodyType::Html {
+    if body_type(&evaluation.facts().method, head) != BodyType::Html {
         return None;
     }
-    let (policy, trail) = (evaluation.policy(), &evaluation.trail);
-    let level = |flag, slot| {
-        trail
-            .word(policy, slot)
-            .filter(|_| !trail.is_on(policy, flag))
-    };
-    let index = level(schema::INDEX, schema::ENFORCE_INDEX);
-    let follow = level(schema::FOLLOW, schema::ENFORCE_FOLLOW);
-    let says = |level| matches!(level, Some(META | STRIP_WORD));
-    let says = match (says(index), says(follow)) {
+    let index = enforcement_level(evaluation, schema::INDEX, schema::ENFORCE_INDEX);
+    let follow = enforcement_level(evaluation, schema::FOLLOW, schema::ENFORCE_FOLLOW);
+    let robots_meta = match (has_meta(index), has_meta(follow)) {
         (true, true) => RobotsTag::Neither,
         (true, false) => RobotsTag::NoIndex,
         (false, true) => RobotsTag::NoFollow,
@@ -119,8 +117,24 @@ pub(crate) fn plan<C>(evaluation: &Evaluation<C>, head: &Parts) -> Option<Docume
         TextHandling::Keep
     };
     Some(DocumentRewrite {
-        robots_meta: says,
+        robots_meta,
         links,
         text,
     })
+}
+
+/// Returns the level at which a flag that is off is enforced.
+fn enforcement_level(
+    evaluation: &Evaluation,
+    flag: OptionSlot,
+    level: OptionSlot,
+) -> Option<&'static str> {
+    let trail = evaluation.trail();
+    trail
+        .word(evaluation.policy(), level)
+        .filter(|_| !trail.is_on(evaluation.policy(), flag))
+}
+
+fn has_meta(level: Option<&str>) -> bool {
+    matches!(level, Some(META | STRIP_WORD))
 }

@@ -1,256 +1,134 @@
-//! A request under judgement: its facts, the policy it is judged under, and what the rules have done so far.
+//! The state of a request or a tunnel in the pipeline: its facts, the policy that it is evaluated under, the decision so
+//! far, and what the stages have found out.
+//!
+//! Only this module writes the fields; each method that changes something says what it adds.
 
-use std::borrow::Cow;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use http::header::{AsHeaderName, HeaderMap, HeaderName, HeaderValue};
-use http::{Method, request};
+use http::Method;
+use http::header::HeaderValue;
 
 use crate::clock::TimeSpan;
+use crate::metrics::record::UrlRetention;
+use crate::metrics::shadow::ShadowNotes;
 use crate::model::certificate_verification::CertificateVerification;
-use crate::model::crawler::{Crawler, CrawlerHint};
-use crate::pacing::queue::Priority;
+use crate::model::stage::Stage;
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, ContentTags, Decision, Verdict};
-use crate::policy::fact::{DEFAULT_YEAR, Fact, Facts, FetchDest, HeaderView, LedgerPresence};
+use crate::policy::fact::{
+    DocumentFacts, Fact, Facts, LedgerPresence, ResponseFacts, UsagePreference,
+};
+use crate::policy::options::robots::robots_agent;
 use crate::policy::options::timeouts::{BodyTimeouts, OriginTimeouts};
 use crate::policy::options::{checks, schema};
-use crate::policy::rule::RuleIndex;
+use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::trail::Trail;
-use crate::robots::product_token::product_token;
-use crate::urls::target::UrlTarget;
 
 use super::document_rewrite::RewriteNeed;
+use super::facts::{EvaluationFacts, RequestFacts, TunnelFacts};
+use super::permit::SendOptions;
 use super::refusal::{Refusal, recorded_url_detail};
 use super::shadow::ShadowEvaluation;
 use super::snapshot::PolicySnapshot;
-use super::stage::ledger::LedgerEntry;
+use super::stage::ledger::{LedgerEntry, LedgerRecall};
+use super::stage::robots;
 use super::stage::usage::RobotsUsageStatement;
-use crate::metrics::record::UrlRetention;
-use crate::model::stage::Stage;
 
-const REFERER: &str = "referer";
-const USER_AGENT: &str = "user-agent";
-const CRAWL_MAX_WAIT: &str = "crawl-max-wait";
-const SEC_FETCH_DEST: &str = "sec-fetch-dest";
-/// How much sooner or later than others the crawler would have the URL, from -2 to 2.
-const CRAWL_PRIORITY: HeaderName = HeaderName::from_static("crawl-priority");
-/// The same in the words of RFC 9218.
-const PRIORITY: HeaderName = HeaderName::from_static("priority");
-/// How many links from a seed the crawler found the URL.
-const CRAWL_DEPTH: &str = "crawl-depth";
-
-/// The facts of a request that later stages ask for again.
-#[derive(Clone, Debug)]
-pub struct RequestFacts {
-    /// The canonical target.
-    pub target: UrlTarget,
-    /// Who is asking.
-    pub crawler: Crawler,
-    /// The method.
-    pub method: Method,
-    /// `Crawl-Max-Wait`: the longest that the client wants to wait for its turn.
-    pub max_wait: Option<Duration>,
-    /// `Crawl-Priority`, else the urgency of `Priority`.
-    pub priority: Option<Priority>,
-    referer: Option<HeaderValue>,
-    user_agent: Option<HeaderValue>,
-    dest: Option<FetchDest>,
-    depth: Option<u32>,
-    in_ledger: LedgerPresence,
-    year: u16,
-    /// What the crawler asked for, where the policy fetches another URL in its place.
-    rewritten_from: Option<Box<UrlTarget>>,
-}
-
-impl RequestFacts {
-    /// Reads the facts from a request's head. A depth and a priority count only from crawlers that may give one; one
-    /// that is no such number is none.
-    pub fn new(target: UrlTarget, crawler: Crawler, parts: &request::Parts) -> Self {
-        let priority = if crawler.allows_hint(CrawlerHint::Priority) {
-            parse_priority(&parts.headers)
-        } else {
-            None
-        };
-        let method = parts.method.clone();
-        let (max_wait, referer, agent, dest, depth) = (None, None, None, None, None);
-        let (year, known, instead_of) = (DEFAULT_YEAR, LedgerPresence::Absent, None);
-        let mut asked = Self {
-            target,
-            crawler,
-            method,
-            max_wait,
-            priority,
-            referer,
-            user_agent: agent,
-            dest,
-            depth,
-            in_ledger: known,
-            year,
-            rewritten_from: instead_of,
-        };
-        for (name, value) in first_values(&parts.headers) {
-            match name.as_str() {
-                REFERER => asked.referer = Some(value.clone()),
-                USER_AGENT => asked.user_agent = Some(value.clone()),
-                SEC_FETCH_DEST => asked.dest = value.to_str().ok().map(FetchDest::from_sec_fetch),
-                CRAWL_MAX_WAIT => asked.max_wait = parse_seconds(value),
-                CRAWL_DEPTH if asked.crawler.allows_hint(CrawlerHint::Depth) => {
-                    asked.depth = parse_depth(value)
-                }
-                _ => {}
-            }
-        }
-        asked
-    }
-
-    /// The same as the crawler asked, in this year: to be judged anew.
-    pub(crate) fn into_original(mut self, year: Option<u16>) -> Self {
-        if let Some(target) = self.rewritten_from.take() {
-            self.target = *target;
-        }
-        Self {
-            year: year.unwrap_or(DEFAULT_YEAR),
-            ..self
-        }
-    }
-
-    /// The same for another URL in place of the one that the crawler asked for.
-    pub(crate) fn with_rewritten_target(self, target: UrlTarget) -> Self {
-        Self {
-            rewritten_from: Some(Box::new(self.target)),
-            target,
-            ..self
-        }
-    }
-
-    /// The URL that the crawler asked for, where another is fetched in its place.
-    pub fn rewritten_from(&self) -> Option<&UrlTarget> {
-        self.rewritten_from.as_deref()
-    }
-
-    /// The URL that is fetched, and before it the one that the crawler asked for, if that is another: by either of them
-    /// a redirection may have led here.
-    pub(crate) fn urls(&self) -> impl Iterator<Item = &UrlTarget> {
-        self.rewritten_from().into_iter().chain([&self.target])
-    }
-
-    /// Whether what the crawler sends of its own was meant for another origin than the one that gets the request.
-    pub fn changes_origin(&self) -> bool {
-        self.rewritten_from()
-            .is_some_and(|asked| asked.base() != self.target.base())
-    }
-
-    /// How many links from a start it was found, where that is known.
-    pub fn depth(&self) -> Option<u32> {
-        self.depth
-    }
-
-    /// The page that it was found on, as the client has it; empty if it does not say.
-    pub(crate) fn referer(&self) -> &str {
-        self.referer
-            .as_ref()
-            .and_then(|referer| referer.to_str().ok())
-            .unwrap_or("")
-    }
-
-    /// Whether the ledger has the URL.
-    pub(crate) fn in_ledger(&self) -> LedgerPresence {
-        self.in_ledger
-    }
-
-    /// Adds what is remembered of the URL.
-    pub(crate) fn set_ledger_facts(&mut self, depth: Option<u32>, in_ledger: LedgerPresence) {
-        (self.depth, self.in_ledger) = (depth, in_ledger);
-    }
-
-    /// The product token that the `User-Agent` begins with; empty if there is none.
-    pub fn product_token(&self) -> &str {
-        self.user_agent
-            .as_ref()
-            .and_then(|agent| agent.to_str().ok())
-            .map_or("", product_token)
-    }
-
-    /// Whether it reads the host's robots.txt, which is never refused like a page. Any other method is judged like
-    /// any request.
-    pub fn reads_robots_txt(&self) -> bool {
-        self.target.path_and_query() == "/robots.txt"
-            && matches!(self.method, Method::GET | Method::HEAD)
-    }
-
-    /// The facts of the request stage.
-    pub fn policy_facts(&self) -> Facts<'_> {
-        Facts {
-            crawler: self.crawler.as_str(),
-            method: self.method.as_str(),
-            referer: self.referer(),
-            dest: self.dest,
-            depth: self.depth.map(u64::from),
-            in_ledger: self.in_ledger,
-            year: self.year,
-            ..Facts::for_url(&self.target)
-        }
-    }
-}
-
-fn parse_priority(headers: &HeaderMap) -> Option<Priority> {
-    let number = headers
-        .get(CRAWL_PRIORITY)
-        .and_then(|value| Priority::from_number(value.to_str().ok()?));
-    number.or_else(|| Priority::from_urgency(&JoinedHeaders(headers).joined(&PRIORITY)?))
-}
-
-/// A whole number; what is larger than any depth is as deep as that.
-fn parse_depth(value: &HeaderValue) -> Option<u32> {
-    let number: u64 = value.to_str().ok()?.trim().parse().ok()?;
-    Some(u32::try_from(number).unwrap_or(u32::MAX))
-}
-
-/// A time in seconds, perhaps with a fraction; what is no time is not there.
-fn parse_seconds(value: &HeaderValue) -> Option<Duration> {
-    let seconds: f64 = value.to_str().ok()?.trim().parse().ok()?;
-    Duration::try_from_secs_f64(seconds).ok()
-}
-
-/// A request and the decision that stands so far.
+/// A request or a tunnel, and the decision of the last stage that has run.
 #[derive(Debug)]
-pub struct Evaluation<C> {
-    /// The facts.
-    pub facts: RequestFacts,
-    /// The policy that judges it, from end to end.
-    pub snapshot: Arc<PolicySnapshot<C>>,
-    /// What the rules have done.
-    pub trail: Trail,
-    /// The decision of the last stage that was run.
-    pub decision: Decision,
-    /// The same request in shadow, if anything stands there.
-    pub(crate) shadow: Option<Box<ShadowEvaluation<C>>>,
-    /// What the host's robots.txt says of uses, if the policy asks that.
-    pub(crate) usage: Box<[RobotsUsageStatement]>,
-    /// What is remembered of the URL, if the policy asks for that.
-    pub(crate) ledger_entry: Option<LedgerEntry>,
-    /// What options with the word `tag` have found in the answer.
-    pub(crate) tags: Option<Box<ContentTags>>,
-    /// How long it took to find the host's addresses; `None` if they were known.
-    pub lookup_time: Option<TimeSpan>,
-    /// How long it took to fetch the host's robots.txt; `None` if it was known.
-    pub robots_fetch_time: Option<TimeSpan>,
+pub struct Evaluation<F: EvaluationFacts = RequestFacts> {
+    facts: F,
+    snapshot: Arc<PolicySnapshot>,
+    trail: Trail,
+    decision: Decision,
+    shadow: Option<Box<ShadowEvaluation>>,
+    times: LookupTimes,
+    findings: F::Findings,
 }
 
-impl<C> Evaluation<C> {
-    /// The policy that judges the request.
+/// A tunnel's evaluation, kept for as long as the tunnel is open.
+pub type TunnelEvaluation = Evaluation<TunnelFacts>;
+
+/// The times that a request has spent on look-ups of others, if it had to wait for them.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct LookupTimes {
+    /// The look-up of the host's addresses; `None` if they were known.
+    pub addresses: Option<TimeSpan>,
+    /// The fetch of the host's robots.txt; `None` if it was known.
+    pub robots: Option<TimeSpan>,
+}
+
+/// The findings of the stages about a request.
+#[derive(Debug, Default)]
+pub struct RequestFindings {
+    /// The uses of the URL that the host's robots.txt allows or denies, if the policy depends on them.
+    usage: Box<[RobotsUsageStatement]>,
+    /// The ledger's entry of the URL, if the policy depends on it.
+    ledger_entry: Option<LedgerEntry>,
+    /// The findings of options with the value `tag` in the answer.
+    tags: Option<Box<ContentTags>>,
+}
+
+/// The trail and the decision after a stage.
+#[derive(Debug)]
+pub(crate) struct StageDecision {
+    pub(crate) trail: Trail,
+    pub(crate) decision: Decision,
+}
+
+impl<F: EvaluationFacts> Evaluation<F> {
+    /// Evaluates the policy and its shadows on the facts.
+    pub(crate) fn new(facts: F, snapshot: Arc<PolicySnapshot>) -> Self {
+        let (trail, decision) = facts.decide(&snapshot.policy);
+        let shadow = facts.decide_shadow(&snapshot);
+        Self {
+            facts,
+            snapshot,
+            trail,
+            decision,
+            shadow,
+            times: LookupTimes::default(),
+            findings: F::Findings::default(),
+        }
+    }
+
+    /// Returns the facts.
+    pub fn facts(&self) -> &F {
+        &self.facts
+    }
+
+    /// Returns the facts without what the pipeline has changed in them.
+    pub(crate) fn into_original_facts(self) -> F {
+        self.facts.into_original()
+    }
+
+    /// Returns the snapshot of the policy that the request is evaluated under.
+    pub fn snapshot(&self) -> &Arc<PolicySnapshot> {
+        &self.snapshot
+    }
+
+    /// Returns the policy that the request is evaluated under.
     pub fn policy(&self) -> &Policy {
         &self.snapshot.policy
     }
 
-    /// The rules that matched so far.
+    /// Returns what the rules have done so far.
+    pub(crate) fn trail(&self) -> &Trail {
+        &self.trail
+    }
+
+    /// Returns the decision of the last stage that has run.
+    pub(crate) fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    /// Returns the rules that have matched so far.
     pub fn matched_rules(&self) -> &[RuleIndex] {
         self.trail.matched_rules()
     }
 
-    /// The rule that decided so far, if one did.
+    /// Returns the rule that made the decision, if a rule did.
     pub fn cause(&self) -> Option<RuleIndex> {
         match self.decision.cause {
             Cause::Rule(rule) => Some(rule),
@@ -258,60 +136,59 @@ impl<C> Evaluation<C> {
         }
     }
 
-    /// What the log keeps of a URL that the policy admitted and something else refuses: all of it if that is the
-    /// origin's doing, as it would have of the answer; the host if it is ours.
+    /// Returns the times that look-ups have taken.
+    pub fn times(&self) -> LookupTimes {
+        self.times
+    }
+
+    /// Takes over the times of an earlier evaluation of the same request.
+    #[must_use]
+    pub(crate) fn with_times(self, times: LookupTimes) -> Self {
+        Self { times, ..self }
+    }
+
+    /// Adds the time that the look-up of the addresses took; one that did not wait keeps the earlier time.
+    pub(crate) fn add_lookup_time(&mut self, time: Option<TimeSpan>) {
+        self.times.addresses = time.or(self.times.addresses);
+    }
+
+    /// Replaces what the rules have done by what they do with more facts.
+    pub(crate) fn set_decision(&mut self, stage: StageDecision) {
+        self.trail = stage.trail;
+        self.decision = stage.decision;
+    }
+
+    /// Returns `true` if there are shadows, and any of them depends on addresses.
+    pub(crate) fn has_address_shadows(&self) -> bool {
+        self.shadow.is_some() && self.snapshot.shadows_use_addresses()
+    }
+
+    /// Returns what the shadow rules and the shadow policy have come to; `None` if there are none.
+    pub fn shadow_notes(&self) -> Option<Box<ShadowNotes>> {
+        self.shadow
+            .as_ref()
+            .map(|shadow| shadow.to_notes(self.policy(), &self.trail, &self.decision))
+    }
+
+    /// Returns what the log keeps of the URL if something other than the policy refuses it at `stage`.
     pub fn url_detail(&self, stage: Stage) -> UrlRetention {
-        let by_log = if stage < Stage::Upstream {
-            UrlRetention::Host
-        } else {
-            UrlRetention::Full
-        };
-        recorded_url_detail(self.policy(), &self.trail, by_log)
+        recorded_url_detail(self.policy(), &self.trail, F::default_retention(stage))
     }
 
-    /// The option `max_body`, for answers that do not tell their length.
-    pub fn max_body(&self) -> Option<u64> {
-        self.trail.number(self.policy(), schema::MAX_BODY)
+    /// Boxes a refusal that the policy has not decided, with what the log keeps of the URL.
+    pub fn refuse(&self, refusal: Refusal) -> Box<Refusal> {
+        Box::new(Refusal {
+            url_detail: self.url_detail(refusal.stage),
+            ..refusal
+        })
     }
 
-    /// The option `max_buffer`: the most of a body that is held back until it is judged.
-    pub fn max_buffer(&self) -> u64 {
-        checks::max_buffer(self.policy(), &self.trail)
-    }
-
-    /// What options with the word `tag` have found in what the answer says: a `Crawl-Tag` each.
-    pub fn crawl_tags(&self) -> impl Iterator<Item = HeaderValue> {
-        let noindex =
-            |tags: &ContentTags| tags.noindex.then(|| HeaderValue::from_static("noindex"));
-        let noncanonical = |tags: &ContentTags| {
-            let of = tags.canonical.as_ref()?.as_str();
-            HeaderValue::from_str(&format!("noncanonical; of={of}")).ok()
-        };
-        self.tags
-            .iter()
-            .flat_map(move |tags| [noindex(tags), noncanonical(tags)])
-            .flatten()
-    }
-
-    /// Whether what the origin sends may have to be read or changed as a document: the request asks for codings that can
-    /// be undone.
-    pub fn may_read_document(&self) -> bool {
-        let asks =
-            self.snapshot.reads_documents() || self.snapshot.rewrite_need != RewriteNeed::Never;
-        asks && self.facts.method == Method::GET && !self.facts.reads_robots_txt()
-    }
-
-    /// The option `timeouts`, up to the head of an answer.
+    /// Returns the option `timeouts`, up to the head of an answer.
     pub fn timeouts(&self) -> OriginTimeouts {
         OriginTimeouts::from_trail(self.policy(), &self.trail)
     }
 
-    /// The option `timeouts`, for bodies.
-    pub fn body_timeouts(&self) -> BodyTimeouts {
-        BodyTimeouts::from_trail(self.policy(), &self.trail)
-    }
-
-    /// The option `verify`. Only the word `skip` of the policy skips.
+    /// Returns the option `verify`. Only the value `skip` skips the verification.
     pub fn verify(&self) -> CertificateVerification {
         match self.trail.word(self.policy(), schema::VERIFY) {
             Some("skip") => CertificateVerification::Skip,
@@ -319,40 +196,192 @@ impl<C> Evaluation<C> {
         }
     }
 
-    /// The refusal that the decision asks for, if it rejects.
-    pub(crate) fn ensure_admitted(&self) -> Result<(), Box<Refusal>> {
-        if self.facts.in_ledger == LedgerPresence::Present && self.decision.rejects() {
-            return Err(self.exclusion_refusal());
-        }
-        match Refusal::from_decision(self.policy(), &self.trail, &self.decision) {
-            Some(refusal) => Err(Box::new(refusal)),
-            None => Ok(()),
+    /// Returns the options that a permit carries.
+    pub(crate) fn send_options(&self) -> SendOptions {
+        SendOptions {
+            verify: self.verify(),
+            timeouts: self.timeouts(),
         }
     }
 
-    /// The refusal of a URL that the ledger has: with OmniFind's code, where the policy has crawl spaces. Their address
-    /// rules are asked about the address that is known.
-    fn exclusion_refusal(&self) -> Box<Refusal> {
-        let address = self
-            .ledger_entry
-            .as_ref()
-            .and_then(|recalled| recalled.address);
-        let address = address.map_or(Fact::Unknown, |address| Fact::Known(Some(address)));
+    /// Returns the refusal that the policy's decision asks for, if it rejects.
+    fn policy_refusal(&self) -> Option<Refusal> {
+        Refusal::from_decision(self.policy(), &self.trail, &self.decision)
+    }
+}
+
+impl Evaluation {
+    /// Returns the entry that the ledger has of the URL, if the policy depends on it.
+    pub(crate) fn ledger_entry(&self) -> Option<&LedgerEntry> {
+        self.findings.ledger_entry.as_ref()
+    }
+
+    /// Returns what the host's robots.txt states about uses of the URL.
+    pub(crate) fn usage(&self) -> &[RobotsUsageStatement] {
+        &self.findings.usage
+    }
+
+    /// Adds what the ledger has of the URL. Returns `true` if rules may depend on what has changed.
+    pub(crate) fn add_ledger_recall(&mut self, recall: LedgerRecall) -> bool {
+        let LedgerRecall {
+            entry,
+            depth,
+            presence,
+        } = recall;
+        let depth_changed = depth != self.facts.depth();
+        self.facts.set_ledger_facts(depth, presence);
+        self.findings.ledger_entry = Some(entry);
+        depth_changed && self.snapshot.uses_depth
+    }
+
+    /// Evaluates the rules of the request stage again, on what is known by now.
+    pub(crate) fn evaluate_again(&mut self) {
+        let (trail, decision) = self.facts.decide(&self.snapshot.policy);
+        self.set_decision(StageDecision { trail, decision });
+        self.shadow = self.facts.decide_shadow(&self.snapshot);
+    }
+
+    /// Adds the address that the request will be sent to.
+    pub(crate) fn add_address(&mut self, address: Option<IpAddr>) {
+        if let Some(entry) = &mut self.findings.ledger_entry {
+            entry.address = address.or(entry.address);
+        }
+    }
+
+    /// Adds that the validators in the request to the origin are the proxy's own.
+    pub fn add_own_conditions(&mut self) {
+        if let Some(entry) = &mut self.findings.ledger_entry {
+            entry.has_own_conditions = true;
+        }
+    }
+
+    /// Adds what the host's robots.txt states about uses of the URL, and the time that a fetch of it took.
+    pub(crate) fn add_robots(
+        &mut self,
+        usage: Vec<RobotsUsageStatement>,
+        fetch_time: Option<TimeSpan>,
+    ) {
+        self.findings.usage = usage.into();
+        self.times.robots = fetch_time.or(self.times.robots);
+    }
+
+    /// Evaluates the shadows at the destination stage, before the policy drops any of the addresses.
+    pub(crate) fn evaluate_address_shadows(&mut self, addresses: &[IpAddr]) {
+        if let Some(shadow) = &mut self.shadow {
+            shadow.evaluate_addresses(
+                &self.snapshot.policy,
+                &self.facts.policy_facts(),
+                addresses,
+                &self.trail,
+            );
+        }
+    }
+
+    /// Evaluates a stage after the origin, and what options with the value `tag` find.
+    pub(crate) fn evaluate_answer(
+        &mut self,
+        stage: PolicyStage,
+        response: ResponseFacts<'_>,
+        document: Fact<DocumentFacts<'_>>,
+    ) {
+        let policy = &self.snapshot.policy;
+        let agent = robots::robots_agent(robots_agent(policy, &self.trail), &self.facts);
+        let usage = usage_facts(&self.findings.usage);
         let facts = Facts {
-            address,
+            response: Fact::Known(response),
+            document,
+            agent,
+            usage_preferences: &usage,
             ..self.facts.policy_facts()
         };
-        let exclusion = self.policy().exclusion(&self.trail, &self.decision, &facts);
+        if let Some(shadow) = &mut self.shadow {
+            shadow.evaluate_stage(policy, stage, &facts, &self.trail);
+        }
+        self.decision = policy.decide_stage(&mut self.trail, stage, &facts);
+        self.findings.tags = policy.content_tags(&self.trail, &facts).map(Box::new);
+    }
+
+    /// Returns `true` if a rule, live or in shadow, depends on what the document of this answer says.
+    pub(crate) fn awaits_document(&self, response: ResponseFacts<'_>) -> bool {
+        let usage = usage_facts(&self.findings.usage);
+        let facts = Facts {
+            response: Fact::Known(response),
+            document: Fact::Unknown,
+            agent: self.robots_agent(),
+            usage_preferences: &usage,
+            ..self.facts.policy_facts()
+        };
+        self.policy().needs_document(&self.trail, &facts)
+            || self
+                .shadow
+                .as_ref()
+                .is_some_and(|shadow| shadow.awaits_document(&facts))
+    }
+
+    /// Returns the crawler's product token: the policy's, else that of its `User-Agent`.
+    pub(crate) fn robots_agent(&self) -> &str {
+        robots::robots_agent(robots_agent(self.policy(), &self.trail), &self.facts)
+    }
+
+    /// Returns the option `max_body`, for answers without a length.
+    pub fn max_body(&self) -> Option<u64> {
+        self.trail.number(self.policy(), schema::MAX_BODY)
+    }
+
+    /// Returns the option `max_buffer`: the most bytes of a body that are held back until it has been evaluated.
+    pub fn max_buffer(&self) -> u64 {
+        checks::max_buffer(self.policy(), &self.trail)
+    }
+
+    /// Returns a `Crawl-Tag` for each finding of an option with the value `tag`.
+    pub fn crawl_tags(&self) -> impl Iterator<Item = HeaderValue> {
+        self.findings
+            .tags
+            .iter()
+            .flat_map(|tags| [noindex_tag(tags), noncanonical_tag(tags)])
+            .flatten()
+    }
+
+    /// Returns `true` if the answer may have to be read or changed as a document. The request then asks for content
+    /// codings that can be decoded.
+    pub fn may_read_document(&self) -> bool {
+        let reads =
+            self.snapshot.reads_documents() || self.snapshot.rewrite_need != RewriteNeed::Never;
+        reads && self.facts.method == Method::GET && !self.facts.reads_robots_txt()
+    }
+
+    /// Returns the option `timeouts`, for bodies.
+    pub fn body_timeouts(&self) -> BodyTimeouts {
+        BodyTimeouts::from_trail(self.policy(), &self.trail)
+    }
+
+    /// # Errors
+    /// The refusal, if the policy rejects the request.
+    pub(crate) fn ensure_admitted(&self) -> Result<(), Box<Refusal>> {
+        if self.facts.in_ledger() == LedgerPresence::Present && self.decision.rejects() {
+            return Err(self.exclusion_refusal());
+        }
+        self.policy_refusal().map_or(Ok(()), |r| Err(Box::new(r)))
+    }
+
+    /// Returns the refusal of a URL that the ledger has. If the policy has crawl spaces, the refusal carries OmniFind's
+    /// code, for which address rules are evaluated on the address of the last fetch.
+    fn exclusion_refusal(&self) -> Box<Refusal> {
+        let address = self.ledger_entry().and_then(|entry| entry.address);
+        let facts = Facts {
+            address: address.map_or(Fact::Unknown, |address| Fact::Known(Some(address))),
+            ..self.facts.policy_facts()
+        };
         let decision = Decision {
-            exclusion,
+            exclusion: self.policy().exclusion(&self.trail, &self.decision, &facts),
             ..self.decision
         };
         let refusal = Refusal::from_decision(self.policy(), &self.trail, &decision);
         Box::new(refusal.unwrap_or_else(|| Refusal::new(decision.reason(), decision.stage)))
     }
 
-    /// Takes back a rejection at the request stage: for `/robots.txt` alone (decisions.md section 5). Rules on its
-    /// address may still reject it.
+    /// Withdraws a rejection at the request stage, which only `/robots.txt` is exempt from. Rules on addresses may
+    /// still reject it.
     pub(crate) fn exempt_robots_txt(&mut self) {
         self.trail.clear_rejection(&self.snapshot.policy);
         self.decision.verdict = Verdict::Admit;
@@ -360,40 +389,52 @@ impl<C> Evaluation<C> {
     }
 }
 
-/// The first value of each field. One walk over the few fields that a request has costs less than to look for several.
-pub fn first_values(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
-    let mut last: Option<&HeaderName> = None;
-    // Values of one name come one after the other.
-    headers
-        .iter()
-        .filter(move |(name, _)| last.replace(*name) != Some(*name))
-}
+impl TunnelEvaluation {
+    /// Replaces the policy that an open tunnel is evaluated under.
+    ///
+    /// # Errors
+    /// The refusal, if that policy rejects the tunnel, which must then be closed.
+    pub fn re_evaluate(
+        &mut self,
+        snapshot: Arc<PolicySnapshot>,
+        address: IpAddr,
+    ) -> Result<(), Box<Refusal>> {
+        self.snapshot = snapshot;
+        let stage = self.decide_address(address);
+        self.set_address_decision(stage, address);
+        self.ensure_admitted()
+    }
 
-/// A header map as the policy sees it: values joined, bytes that are no UTF-8 replaced.
-pub struct JoinedHeaders<'a>(pub &'a HeaderMap);
+    /// Evaluates the policy with one of the host's addresses.
+    pub(crate) fn decide_address(&self, address: IpAddr) -> StageDecision {
+        let facts = self.facts.policy_facts(Fact::Known(Some(address)));
+        let (trail, decision) = self.policy().decide(&facts);
+        StageDecision { trail, decision }
+    }
 
-impl<'a> JoinedHeaders<'a> {
-    /// All values of a field, joined by `", "`; `None` if there is none.
-    pub fn joined(&self, name: impl AsHeaderName) -> Option<Cow<'a, str>> {
-        let mut values = self
-            .0
-            .get_all(name)
-            .iter()
-            .map(|v| String::from_utf8_lossy(v.as_bytes()));
-        let first = values.next()?;
-        Some(values.fold(first, |all, next| Cow::Owned(format!("{all}, {next}"))))
+    /// Sets what the policy decides with the address that the tunnel goes to, and evaluates the shadows with it.
+    pub(crate) fn set_address_decision(&mut self, stage: StageDecision, address: IpAddr) {
+        self.set_decision(stage);
+        let facts = self.facts.policy_facts(Fact::Known(Some(address)));
+        self.shadow = ShadowEvaluation::for_tunnel(&facts, &self.snapshot);
+    }
+
+    /// # Errors
+    /// The refusal, if the policy rejects the tunnel, or leaves it undecided without allowing that.
+    pub(crate) fn ensure_admitted(&self) -> Result<(), Box<Refusal>> {
+        self.policy_refusal().map_or(Ok(()), |r| Err(Box::new(r)))
     }
 }
 
-impl HeaderView for JoinedHeaders<'_> {
-    fn header(&self, name: &str) -> Option<Cow<'_, str>> {
-        self.joined(name)
-    }
+fn usage_facts(statements: &[RobotsUsageStatement]) -> Vec<(Box<str>, UsagePreference)> {
+    statements.iter().map(|s| s.fact.clone()).collect()
+}
 
-    fn for_each_line(&self, name: &str, see: &mut dyn FnMut(&str)) {
-        self.0
-            .get_all(name)
-            .iter()
-            .for_each(|value| see(&String::from_utf8_lossy(value.as_bytes())));
-    }
+fn noindex_tag(tags: &ContentTags) -> Option<HeaderValue> {
+    tags.noindex.then(|| HeaderValue::from_static("noindex"))
+}
+
+fn noncanonical_tag(tags: &ContentTags) -> Option<HeaderValue> {
+    let of = tags.canonical.as_ref()?.as_str();
+    HeaderValue::from_str(&format!("noncanonical; of={of}")).ok()
 }

@@ -1,7 +1,6 @@
-//! How an answer, or the want of one, counts as an error: CloudView's two kinds (seed 002, "Error Handling"; decisions.md
-//! section 2).
+//! The classification of answers and failures as errors, which are either permanent or temporary.
 //!
-//! The value of `Crawl-Error`, and what the ledger is told. What becomes of a URL by that is said in `ledger/transition`.
+//! It is the value of `Crawl-Error`, and the ledger's transitions depend on it.
 
 use http::header::RETRY_AFTER;
 use http::response::Parts;
@@ -12,11 +11,11 @@ use crate::model::reason::Reason;
 
 use super::stage::redirect::RedirectTarget;
 
-/// How an origin's answer counts. `asked` is whether a 304 was asked for, `leads` where the answer leads to.
+/// Classifies an origin's answer. `conditional` is whether a 304 was asked for, `redirect` the target of the answer.
 ///
-/// 503 with `Retry-After`, and 429, are temporary; other 4xx and 5xx are permanent, and so are a 304 that nobody asked for
-/// and a redirection to what is no URL. What is said of the request's own conditions (406, 412, 416, 417) says nothing of
-/// the document.
+/// 503 with `Retry-After`, and 429, are temporary. Other 4xx and 5xx are permanent, and so are a 304 that was not asked
+/// for and a redirection to an invalid URL. Statuses about the conditions of the request (406, 412, 416, 417) say
+/// nothing about the document.
 pub(crate) fn classify_response(
     head: &Parts,
     conditional: Conditional,
@@ -33,8 +32,8 @@ pub(crate) fn classify_response(
     }
 }
 
-/// How an exchange that is refused for this reason counts, where nothing more is known of the failure: time-outs and
-/// refused connections are temporary, and what else goes wrong on a connection is permanent.
+/// Classifies a refusal by its reason, if nothing more is known of the failure: timeouts and refused connections are
+/// temporary, other failures of a connection are permanent.
 pub(crate) fn classify_reason(reason: Reason) -> Option<FailureKind> {
     let temporary = matches!(
         reason,

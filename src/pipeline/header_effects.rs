@@ -1,8 +1,8 @@
-//! What options do to the fields of messages: `request_headers`, `source`, `meta`, `index` and `follow`.
+//! The effects of options on header fields: `request_headers`, `source`, `meta`, `index` and `follow`.
 //!
-//! The fields are made when a policy is loaded; a request looks up which of them the rules have chosen for it. A policy
-//! that sets none of these options pays one look at an empty table. Which fields of a client's or an origin's own travel
-//! is `proxy`'s business.
+//! The fields are prepared when a policy is loaded; a request looks up those that its rules have chosen. A policy that
+//! sets none of these options costs a request one look at an empty table. The proxy decides which fields of clients and
+//! origins are passed on.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 
@@ -12,22 +12,23 @@ use crate::policy::options::schema::{self, META, SET_HEADERS};
 use crate::policy::options::{OptionSlot, OptionValue};
 use crate::policy::trail::Trail;
 
+use super::document_rewrite::may_be_off;
 use super::evaluation::Evaluation;
 
 const CRAWL_SOURCE: HeaderName = HeaderName::from_static("crawl-source");
 
-/// What an origin's answer tells crawlers not to do: the options `index` and `follow`.
+/// The options `index` and `follow` of an answer, if one of them is off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RobotsTag {
-    /// Not to index it.
+    /// Do not index the document.
     NoIndex,
-    /// Not to follow its links.
+    /// Do not follow its links.
     NoFollow,
-    /// Neither.
+    /// Do neither.
     Neither,
 }
 
-/// The fields that a policy's options can make.
+/// The header fields that a policy's options can set.
 #[derive(Debug, Default)]
 pub struct HeaderEffects {
     set: Box<[(HeaderName, PreparedOption<HeaderValue>)]>,
@@ -37,7 +38,7 @@ pub struct HeaderEffects {
     robots_tags: RobotsTagUse,
 }
 
-/// Whether any rule, or the document, turns `index` or `follow` off.
+/// The use of `index: false` or `follow: false` by any rule or by the document's options.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum RobotsTagUse {
     #[default]
@@ -46,14 +47,9 @@ enum RobotsTagUse {
 }
 
 impl HeaderEffects {
-    /// Makes the fields that a policy's options can ask for.
+    /// Prepares the fields of a policy's options.
     pub fn from_policy(policy: &Policy) -> Self {
-        let off = |slot| {
-            policy
-                .possible_values(slot)
-                .any(|(_, value)| *value == OptionValue::Bool(false))
-        };
-        let tags = if off(schema::INDEX) || off(schema::FOLLOW) {
+        let tags = if may_be_off(policy, schema::INDEX) || may_be_off(policy, schema::FOLLOW) {
             RobotsTagUse::Possible
         } else {
             RobotsTagUse::Never
@@ -80,7 +76,7 @@ fn header_fields(
     policy.open_map_keys(map).filter_map(key).collect()
 }
 
-/// `compile` lets no text through that is no value of a field.
+/// Converts a text. Texts that are not valid in a header field do not compile.
 fn header_value(value: &OptionValue) -> Option<HeaderValue> {
     if let OptionValue::Text(text) = value {
         HeaderValue::from_str(text).ok()
@@ -103,19 +99,19 @@ fn header_names(value: &OptionValue) -> Option<Box<[HeaderName]>> {
     Some(names.iter().filter_map(name).collect())
 }
 
-/// What the options have come to for one request.
+/// The options of one request.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestEffects<'a> {
-    /// What the policy can ask for.
+    /// The prepared fields.
     pub effects: &'a HeaderEffects,
-    /// The policy.
+    /// The policy that has set them.
     pub policy: &'a Policy,
-    /// What its rules did.
+    /// The trail of its rules.
     pub trail: &'a Trail,
 }
 
 impl<'a> RequestEffects<'a> {
-    /// Changes the fields of a request to the origin: the option `request_headers`, what is removed before what is set.
+    /// Changes the header of a request to the origin: the option `request_headers`, removals first.
     pub fn apply_to_request(self, headers: &mut HeaderMap) {
         if let Some(names) = self
             .effects
@@ -130,7 +126,7 @@ impl<'a> RequestEffects<'a> {
         self.insert(&self.effects.set, headers);
     }
 
-    /// Adds the fields that an origin's answer gets from the options `source` and `meta`.
+    /// Adds the fields of the options `source` and `meta` to an origin's answer.
     pub fn apply_to_response(self, headers: &mut HeaderMap) {
         if let Some(source) = self.source() {
             headers.insert(CRAWL_SOURCE, source.clone());
@@ -138,7 +134,7 @@ impl<'a> RequestEffects<'a> {
         self.insert(&self.effects.meta, headers);
     }
 
-    /// The option `source`.
+    /// Returns the option `source`.
     pub fn source(self) -> Option<&'a HeaderValue> {
         self.effects
             .source
@@ -146,13 +142,15 @@ impl<'a> RequestEffects<'a> {
             .and_then(|source| self.chosen_value(source))
     }
 
-    /// The options `index` and `follow`, if one of them is off.
+    /// Returns the options `index` and `follow`, if one of them is off.
     pub fn robots_tag(self) -> Option<RobotsTag> {
         if self.effects.robots_tags == RobotsTagUse::Never {
             return None;
         }
-        let is_on = |slot| self.trail.is_on(self.policy, slot);
-        match (is_on(schema::INDEX), is_on(schema::FOLLOW)) {
+        match (
+            self.trail.is_on(self.policy, schema::INDEX),
+            self.trail.is_on(self.policy, schema::FOLLOW),
+        ) {
             (true, true) => None,
             (false, true) => Some(RobotsTag::NoIndex),
             (true, false) => Some(RobotsTag::NoFollow),
@@ -177,13 +175,13 @@ impl<'a> RequestEffects<'a> {
     }
 }
 
-impl<C> Evaluation<C> {
-    /// What the options have come to for this request.
+impl Evaluation {
+    /// Returns the effects of options on this request.
     pub fn effects(&self) -> RequestEffects<'_> {
         RequestEffects {
-            effects: &self.snapshot.effects,
+            effects: &self.snapshot().effects,
             policy: self.policy(),
-            trail: &self.trail,
+            trail: self.trail(),
         }
     }
 }

@@ -1,5 +1,5 @@
-//! A trial: what a policy says of facts that were written down instead of met on a socket, and how the refusal would
-//! be answered. For cases, `decide` and `explain`; requests go through [`super::request`].
+//! The evaluation of a policy on facts that were written down instead of read from a socket, and the answer that a
+//! refusal would get. For cases, `decide` and `explain`; requests go through [`super::request`].
 
 use crate::model::profile::{Conditional, Profile, WireResponse};
 use crate::policy::Policy;
@@ -9,23 +9,23 @@ use crate::policy::trail::Trail;
 
 use super::refusal::Refusal;
 
-/// Facts, judged as far as they reach.
+/// An evaluation, as far as the facts reach.
 #[derive(Debug)]
 pub struct OfflineEvaluation<'p> {
-    /// The policy that judged.
+    /// The policy.
     pub policy: &'p Policy,
-    /// What its rules did.
+    /// The trail of its rules.
     pub trail: Trail,
-    /// What it decided.
+    /// The decision.
     pub decision: Decision,
-    /// The refusal; none if the request would pass, which an undecided tunnel may (`tunnel_undecided: allow`).
+    /// The refusal; `None` if the request would pass, as an undecided tunnel may (`tunnel_undecided: allow`).
     pub refusal: Option<Refusal>,
-    /// The profile that answers.
+    /// The profile of the crawler.
     pub profile: Profile,
 }
 
 impl<'p> OfflineEvaluation<'p> {
-    /// Judges facts.
+    /// Evaluates facts.
     pub fn new(policy: &'p Policy, facts: &CaseFacts, profile: Profile) -> Self {
         let (trail, decision) = policy.decide(&facts.facts());
         let refusal = Refusal::from_decision(policy, &trail, &decision);
@@ -38,7 +38,7 @@ impl<'p> OfflineEvaluation<'p> {
         }
     }
 
-    /// The id of the rule that decided.
+    /// Returns the id of the rule that decided.
     pub fn rule_id(&self) -> Option<&'p str> {
         match self.decision.cause {
             Cause::Rule(rule) => self.policy.rule_id(rule),
@@ -46,7 +46,7 @@ impl<'p> OfflineEvaluation<'p> {
         }
     }
 
-    /// How the refusal would be answered to a request without validators.
+    /// Returns the answer that a request without validators would get.
     pub fn answer(&self) -> CaseRefusal {
         let Some(refusal) = &self.refusal else {
             return CaseRefusal::default();
@@ -63,19 +63,19 @@ impl<'p> OfflineEvaluation<'p> {
     }
 }
 
-/// A case that does not come out as it says.
+/// A case that fails.
 #[derive(Debug)]
 pub struct CaseFailure<'c> {
     /// The case.
     pub case: &'c Case,
-    /// In what it differs; never empty.
+    /// The differences; never empty.
     pub mismatches: Vec<Mismatch>,
 }
 
 /// Runs a case.
 ///
 /// # Errors
-/// In what the decision is not what the case expects.
+/// The differences from what the case expects.
 pub fn run_case<'c>(policy: &Policy, case: &'c Case) -> Result<(), CaseFailure<'c>> {
     let trial = OfflineEvaluation::new(policy, &case.facts, case.profile);
     let mismatches = case.mismatches(policy, &trial.trail, &trial.decision, &trial.answer());

@@ -1,6 +1,6 @@
-//! How the policy in force is written: its files, where its rules stand in them, and how it differs from the one before.
+//! The source of the active policy: its files, the positions of its rules, and the difference from the policy before.
 //!
-//! For those who ask the admin API; no request is judged by it.
+//! It serves the admin API; no evaluation depends on it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,19 +13,20 @@ use crate::policy::Policy;
 use crate::policy::compare::PolicyDiff;
 use crate::policy::compile::CompiledPolicy;
 
-/// So much text is kept of all files of a policy, in bytes; of the others only that they are there.
+/// The maximum text of all files of a policy that is kept, in bytes. Of larger policies only the names of the files are
+/// kept.
 const MAX_TEXT_BYTES: usize = 1 << 20;
 
-/// Where a policy comes from. The default is one that no file stands behind.
+/// The source of a policy. The default is a policy without files.
 #[derive(Debug, Default)]
 pub struct PolicySource {
-    /// When it took force.
+    /// The time at which it became active.
     pub loaded_at: Option<SystemTime>,
-    /// Its files, in the order in which they were read.
+    /// The files in the order in which they were read.
     pub files: Box<[PolicySourceFile]>,
-    /// Where each of its rules begins, in their order.
+    /// The position of each rule, in the order of the rules.
     pub rule_positions: Box<[SourceLocation]>,
-    /// The policy that was in force before.
+    /// The policy that was active before.
     pub previous: Option<PreviousPolicy>,
 }
 
@@ -34,35 +35,35 @@ pub struct PolicySource {
 pub struct PolicySourceFile {
     /// Its path, relative to the policy's directory.
     pub path: Arc<str>,
-    /// What is in it; `None` if all of them together are too long.
+    /// The text; `None` if all files together are too long.
     pub text: Option<Arc<str>>,
     digest: [u8; 32],
 }
 
 impl PolicySourceFile {
-    /// Whether both hold the same text.
+    /// Returns `true` if both have the same text.
     pub fn has_same_text(&self, other: &Self) -> bool {
         self.digest == other.digest
     }
 }
 
-/// A policy that is not in force any more, and how the one that is differs from it.
+/// A policy that is no longer active, and the difference from its successor.
 #[derive(Debug)]
 pub struct PreviousPolicy {
-    /// Its name.
+    /// The name of the policy.
     pub name: Box<str>,
-    /// Its revision.
+    /// The revision of the policy.
     pub revision: Box<str>,
-    /// When it took force.
+    /// The time at which it became active.
     pub loaded_at: Option<SystemTime>,
-    /// Its files.
+    /// The files that it was read from.
     pub files: Box<[PolicySourceFile]>,
-    /// What has changed since.
+    /// The difference from its successor.
     pub structure: PolicyDiff,
 }
 
 impl PolicySource {
-    /// Of a policy that was read from a path, a file or a directory; not in force yet.
+    /// Creates the source of a policy that was read from a file or a directory, and is not active yet.
     pub fn from_compiled(compiled: &CompiledPolicy, path: &Path) -> Self {
         let root = if path.is_dir() {
             path
@@ -87,7 +88,7 @@ impl PolicySource {
         }
     }
 
-    /// The same, behind another policy.
+    /// Adds the policy before.
     #[must_use]
     pub fn with_previous(self, previous: PreviousPolicy) -> Self {
         Self {
@@ -96,7 +97,7 @@ impl PolicySource {
         }
     }
 
-    /// The same, in force from a time on.
+    /// Adds the time at which it became active.
     #[must_use]
     pub fn with_loaded_at(self, time: SystemTime) -> Self {
         Self {
@@ -107,7 +108,7 @@ impl PolicySource {
 }
 
 impl PreviousPolicy {
-    /// A policy as the one before another.
+    /// Creates the record of a policy that another one replaces.
     pub fn new(policy: &Policy, source: &PolicySource, next: &Policy) -> Self {
         Self {
             name: policy.name().into(),
@@ -130,7 +131,7 @@ fn source_file(path: &Arc<str>, text: &Arc<str>, room: &mut usize) -> PolicySour
     }
 }
 
-/// A file's name below the policy's directory, as far as it stands there.
+/// Returns the path of a file relative to the policy's directory, if it is inside.
 fn relative_path(name: &Arc<str>, root: &Path) -> Arc<str> {
     let below = Path::new(&**name)
         .strip_prefix(root)
@@ -156,12 +157,12 @@ mod tests {
             assert_eq!(&*relative_path(&name.into(), Path::new(root)), expected);
         }
         let mut room = 10;
-        let kept = ["12345678", "123", "12", ""]
+        let text = ["12345678", "123", "12", ""]
             .map(|text| source_file(&"f".into(), &text.into(), &mut room));
         assert_eq!(
-            kept.each_ref().map(|file| file.text.is_some()),
+            text.each_ref().map(|file| file.text.is_some()),
             [true, false, true, true]
         );
-        assert!(kept[0].has_same_text(&kept[0]) && !kept[0].has_same_text(&kept[1]));
+        assert!(text[0].has_same_text(&text[0]) && !text[0].has_same_text(&text[1]));
     }
 }

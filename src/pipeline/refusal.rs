@@ -1,7 +1,9 @@
-//! A refusal: everything that an answer, a record and a metric need to say why.
+//! A refusal, with all that its answer, its record and its metrics report.
 
 use std::borrow::Cow;
 use std::time::Duration;
+
+use http::response::Parts;
 
 use crate::metrics::record::UrlRetention;
 use crate::model::intent::Intent;
@@ -18,16 +20,16 @@ use crate::policy::trail::Trail;
 
 use super::failure_class::{self, FailureKind};
 
-/// Why a request is refused, and what is known beyond the reason's row.
+/// The cause of a refusal, and what is known of it beyond the table of reasons.
 #[derive(Clone, Debug)]
 pub struct Refusal {
-    /// The reason.
+    /// The row of the table of reasons.
     pub reason: Reason,
     /// The stage that refused.
     pub stage: Stage,
     /// The rule that decided, if one did.
     pub rule: Option<RuleId>,
-    /// What is to be told beside the reason's title: the rule's `about`, or the mistake in the request.
+    /// The text after the reason's title: the rule's `about`, or the mistake in the request.
     pub detail: Option<Cow<'static, str>>,
     /// The intent that the policy chose for this refusal.
     pub intent: Option<Intent>,
@@ -35,23 +37,23 @@ pub struct Refusal {
     pub status: Option<u16>,
     /// A Proxy-Status error type that fits better than the reason's usual one.
     pub error: Option<&'static str>,
-    /// What exactly failed, for the `details` of Proxy-Status.
+    /// The failure between the proxy and the origin, for the `details` of Proxy-Status.
     pub fault: Option<&'static UpstreamFault>,
     /// A code that fits better than the reason's usual one.
     pub code: Option<u16>,
-    /// The status of the origin's answer, where there was one.
+    /// The status of the origin's answer, if there was one.
     pub received_status: Option<u16>,
-    /// When to come back, in whole seconds, where that is known.
+    /// The time for `Retry-After`, in whole seconds, if it is known.
     pub retry_after: Option<Duration>,
     /// The line of the host's robots.txt that decided.
     pub robots_line: Option<u32>,
-    /// How the exchange counts as an error, if it failed.
+    /// The kind of error that the exchange counts as, if it failed.
     pub failure: Option<FailureKind>,
-    /// The form of the answer.
+    /// The form in which it is answered.
     pub form: RefusalForm,
     /// The rule that is counted as the cause.
     pub cause: Option<RuleIndex>,
-    /// What the log keeps of the URL.
+    /// The part of the URL that the log keeps.
     pub url_detail: UrlRetention,
 }
 
@@ -60,12 +62,12 @@ pub struct Refusal {
 pub enum RefusalForm {
     /// A status, reason headers and a problem document.
     Problem,
-    /// `/robots.txt` of a host that is refused whole: 200 and a file that allows nothing.
+    /// `/robots.txt` of a host that is refused as a whole: 200 and a file that allows nothing.
     RobotsTxt,
 }
 
 impl Refusal {
-    /// A refusal that needs no more than its reason.
+    /// Creates a refusal with the defaults of its reason.
     pub fn new(reason: Reason, stage: Stage) -> Self {
         Self {
             reason,
@@ -87,20 +89,28 @@ impl Refusal {
         }
     }
 
-    /// Adds what is to be told beside the reason's title.
+    /// Adds the text after the reason's title.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<Cow<'static, str>>) -> Self {
         self.detail = Some(detail.into());
         self
     }
 
-    /// Adds when to come back, rounded up to whole seconds.
+    /// Adds the status of the origin's answer.
+    #[must_use]
+    pub(crate) fn with_received_status(self, head: &Parts) -> Self {
+        Self {
+            received_status: Some(head.status.as_u16()),
+            ..self
+        }
+    }
+
+    /// Adds the time for `Retry-After`, rounded up to whole seconds.
     #[must_use]
     pub fn with_retry_after(self, time: Option<Duration>) -> Self {
-        let whole =
-            |time: Duration| Duration::from_secs(time.as_millis().div_ceil(1_000).max(1) as u64);
         Self {
-            retry_after: time.map(whole),
+            retry_after: time
+                .map(|time| Duration::from_secs(time.as_millis().div_ceil(1_000).max(1) as u64)),
             ..self
         }
     }
@@ -122,8 +132,8 @@ impl Refusal {
         }
     }
 
-    /// A policy's rejection; `None` if the decision does not reject. An undecided tunnel is rejected, unless the policy
-    /// lets it pass (`tunnel_undecided: allow`).
+    /// Returns a policy's rejection; `None` if the decision does not reject. An undecided tunnel is rejected unless the
+    /// policy allows such tunnels (`tunnel_undecided: allow`).
     pub fn from_decision(policy: &Policy, trail: &Trail, decision: &Decision) -> Option<Self> {
         let reason = match decision.verdict {
             Verdict::Admit => return None,
@@ -134,7 +144,7 @@ impl Refusal {
             Verdict::Undecided => Reason::Undecided,
         };
         let refusing = policy.refusal(trail, decision);
-        // What a tunnel would be refused for is not known, so neither is what its rule would make of the refusal.
+        // The rule that would refuse a URL inside the tunnel is not known, so its `about` and status do not apply.
         let undecided = reason == Reason::Undecided;
         let profile_decides = matches!(reason.row().status, StatusSource::Profile(_)) && !undecided;
         Some(Self {
@@ -159,12 +169,12 @@ impl Refusal {
         })
     }
 
-    /// The intent of the refusal, where it has one; the `intent` of JSON forms.
+    /// Returns the intent of the refusal, if it has one; the key `intent` of JSON forms.
     pub fn intent(&self) -> Option<Intent> {
         self.intent.or_else(|| self.reason.intent())
     }
 
-    /// What is written to the wire for this crawler.
+    /// Returns what a crawler with this profile gets.
     pub fn to_wire(&self, profile: Profile, conditional: Conditional) -> WireResponse {
         if let Some(status) = self.status {
             return WireResponse::Status(status);
@@ -183,7 +193,7 @@ impl Refusal {
     }
 }
 
-/// The cause's text, behind the trap that caught the URL.
+/// Returns the text of the cause, after that of the trap that caught the URL.
 fn detail_text(trail: &Trail, reason: Reason, about: Option<&str>) -> Option<Cow<'static, str>> {
     match (trail.trap().filter(|_| reason == Reason::Trap), about) {
         (None, about) => about.map(|about| Cow::Owned(about.to_owned())),
@@ -192,16 +202,16 @@ fn detail_text(trail: &Trail, reason: Reason, about: Option<&str>) -> Option<Cow
     }
 }
 
-/// What an undecided tunnel depends on, and the two ways out (policy.md section 4).
+/// Describes what an undecided tunnel depends on, and the two ways to decide it (docs/policy/reference.md "Tunnels").
 fn undecided_text(rule: Option<&str>) -> String {
-    let what = rule.map_or("the policy".to_owned(), |rule| format!("rule {rule}"));
+    let subject = rule.map_or("the policy".to_owned(), |rule| format!("rule {rule}"));
     format!(
-        "{what} judges what a tunnel hides: let the proxy read inside (tls: intercept), or let such tunnels pass \
+        "{subject} depends on what is inside the tunnel: let the proxy read it (tls: intercept), or allow such tunnels \
          (tunnel_undecided: allow)"
     )
 }
 
-/// The option `record`; `by-log` keeps the URL of a logged rejection, and only the host of any other.
+/// Applies the option `record`, where `by-log` keeps the URL of a logged rejection and only the host of any other.
 fn policy_url_detail(policy: &Policy, trail: &Trail, decision: &Decision) -> UrlRetention {
     let by_log = if decision.logged {
         UrlRetention::Full
@@ -211,7 +221,7 @@ fn policy_url_detail(policy: &Policy, trail: &Trail, decision: &Decision) -> Url
     recorded_url_detail(policy, trail, by_log)
 }
 
-/// The option `record`, with what `by-log` comes to.
+/// Applies the option `record`, where `by-log` means the given value.
 pub(crate) fn recorded_url_detail(
     policy: &Policy,
     trail: &Trail,

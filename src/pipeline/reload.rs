@@ -1,22 +1,23 @@
-//! Reloading the policy: one attempt at a time, asked for by a signal, by a changed file or through the admin API.
+//! Reloading the policy: one attempt at a time, triggered by a signal, by a changed file or by the admin API.
 //!
-//! What an attempt does (reading, compiling, running the cases, putting in force) is handed in. Here is who asks, who
-//! waits, and what became of the last attempt. While attempts fail the old policy stays in force.
+//! The caller supplies what an attempt does (reading, compiling, running the cases, activating). This module has the
+//! queue of requests for it, and the outcome of the last attempt. While attempts fail, the old policy stays active.
 
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::SystemTime;
 
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::clock::Clock;
 use crate::diagnostics::problem::Problem;
 
-/// So many may ask at once; who comes beyond is covered by those.
+/// The maximum number of pending requests. Those beyond are covered by the pending ones.
 const MAX_PENDING_REQUESTS: usize = 64;
 
-/// What asked for an attempt.
+/// The trigger of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReloadTrigger {
     /// SIGHUP.
@@ -37,26 +38,26 @@ impl fmt::Display for ReloadTrigger {
     }
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Debug)]
 pub enum ReloadOutcome {
-    /// Another policy is in force.
+    /// Another policy is active.
     Loaded {
-        /// The revision that was in force until then.
+        /// The revision that was active until then.
         previous_revision: String,
-        /// What is doubtful in the new one.
+        /// The warnings about the new policy.
         warnings: Vec<Problem>,
     },
-    /// The files say what is in force already.
+    /// The files are those of the active policy.
     Unchanged,
-    /// No file stands behind the policy in force.
+    /// The active policy has no files.
     NoSource,
-    /// The policy in force stays, for these problems.
+    /// The active policy stays, because of these problems.
     Refused(Vec<Problem>),
 }
 
 impl ReloadOutcome {
-    /// What was found wrong or doubtful.
+    /// Returns the errors or warnings.
     pub fn problems(&self) -> &[Problem] {
         match self {
             Self::Loaded {
@@ -68,12 +69,12 @@ impl ReloadOutcome {
     }
 }
 
-/// What became of an attempt, for the policy in force and the one in its shadow.
+/// The outcomes of an attempt for the active policy and its shadow policy.
 #[derive(Clone, Debug)]
 pub struct ReloadOutcomes {
-    /// The policy in force.
+    /// The outcome for the active policy.
     pub live: ReloadOutcome,
-    /// The shadow policy; `None` if there is none.
+    /// The outcome for the shadow policy; `None` if there is none.
     pub shadow: Option<ReloadOutcome>,
 }
 
@@ -86,25 +87,25 @@ impl From<ReloadOutcome> for ReloadOutcomes {
 /// One attempt to reload.
 #[derive(Clone, Debug)]
 pub struct ReloadAttempt {
-    /// When it ended.
+    /// The time at which it ended.
     pub at: SystemTime,
-    /// What asked for it.
+    /// The trigger.
     pub trigger: ReloadTrigger,
-    /// What became of it.
+    /// The outcome.
     pub outcome: ReloadOutcome,
-    /// What became of the shadow policy, if there is one. A mistake in it keeps the old one, and nothing else from
-    /// being loaded.
+    /// The outcome for the shadow policy, if there is one. A mistake in it keeps the old shadow policy and does not
+    /// affect the active one.
     pub shadow: Option<ReloadOutcome>,
 }
 
-/// Asks for reloads, and knows how the last one went. Cheap to clone.
+/// A handle that triggers reloads and has the outcome of the last one. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct ReloadHandle {
     requests: mpsc::Sender<ReloadRequest>,
     last: Arc<Mutex<Option<Arc<ReloadAttempt>>>>,
 }
 
-/// The other end: makes the attempts.
+/// The receiver of the requests, which makes the attempts.
 #[derive(Debug)]
 pub struct Reloader {
     requests: mpsc::Receiver<ReloadRequest>,
@@ -119,7 +120,7 @@ struct ReloadRequest {
 }
 
 impl ReloadHandle {
-    /// Both ends.
+    /// Creates both ends.
     pub fn new(clock: Clock) -> (Self, Reloader) {
         let (ask, asked) = mpsc::channel(MAX_PENDING_REQUESTS);
         let last = Arc::default();
@@ -136,8 +137,8 @@ impl ReloadHandle {
         )
     }
 
-    /// Asks for an attempt that begins from now on, and waits for it. Those who ask while one is under way share the
-    /// next. `None` if the proxy is going down.
+    /// Requests an attempt that begins after this call, and waits for it. Requests during an attempt share the next
+    /// one. `None` if the proxy is shutting down.
     pub async fn reload(&self, trigger: ReloadTrigger) -> Option<Arc<ReloadAttempt>> {
         let (answer, answered) = oneshot::channel();
         self.requests
@@ -150,17 +151,14 @@ impl ReloadHandle {
         answered.await.ok()
     }
 
-    /// The last attempt; `None` if nobody has asked for one yet.
+    /// Returns the last attempt; `None` if there was none.
     pub fn last_attempt(&self) -> Option<Arc<ReloadAttempt>> {
-        self.last
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        self.last.lock().clone()
     }
 }
 
 impl Reloader {
-    /// Makes attempts for as long as somebody can ask for one.
+    /// Makes attempts until all handles are dropped.
     pub async fn serve<F: Future<Output: Into<ReloadOutcomes>>>(
         mut self,
         attempt: impl Fn(ReloadTrigger) -> F,
@@ -178,9 +176,9 @@ impl Reloader {
                 outcome: live,
                 shadow,
             });
-            *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&made));
+            *self.last.lock() = Some(Arc::clone(&made));
             for ask in asks {
-                // Who asked may have left.
+                // The client may have left.
                 let _ = ask.reply.send(Arc::clone(&made));
             }
         }
@@ -199,9 +197,11 @@ mod tests {
         let made = Arc::new(AtomicUsize::new(0));
         let gate = Arc::new(tokio::sync::Semaphore::new(0));
         let server = tokio::spawn({
-            let (made, gate) = (Arc::clone(&made), Arc::clone(&gate));
+            let made = Arc::clone(&made);
+            let gate = Arc::clone(&gate);
             reloader.serve(move |_| {
-                let (made, gate) = (Arc::clone(&made), Arc::clone(&gate));
+                let made = Arc::clone(&made);
+                let gate = Arc::clone(&gate);
                 async move {
                     made.fetch_add(1, Ordering::Relaxed);
                     gate.acquire().await.unwrap().forget();

@@ -1,181 +1,194 @@
 //! From a request to a permit: the stages before the origin, in their order.
+//!
+//! `identify → target → recall → evaluate → rewrite → evaluate → budget → recrawl interval → destination → robots →
+//! pace → permit`. Cheap and certain stages come first, shared state last: a URL that the policy rejects costs no
+//! look-up of a name and no slot of its host.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use super::admission::{Arrival, HostSlot};
+use super::admission::{AdmissionQueue, Arrival, HostSlot};
 use super::destination::{AddressList, DestinationResolver};
-use super::evaluation::{Evaluation, RequestFacts};
-use super::permit::{Permit, SendOptions};
-use super::refusal::{Refusal, RefusalForm};
+use super::evaluation::Evaluation;
+use super::facts::RequestFacts;
+use super::hold::{Cleared, PipelineResult, PipelineStages, admit};
+use super::refusal::Refusal;
 use super::robots_fetch::RobotsProvider;
 use super::snapshot::{ActivePolicy, PolicySnapshot};
-use super::stage::ledger::LedgerContext;
-pub use super::stage::pace::WaitContext;
+use super::stage::pace::{RequestPacing, WaitContext};
+use super::stage::robots::{RobotsAllowance, RobotsVerdict};
 use super::stage::{budget, destination, ledger, pace, robots, scope, stop};
+use crate::model::crawler::Crawler;
+use crate::model::profile::Profile;
 use crate::robots::state::RobotsState;
 pub use crate::store::ledger::Ledger;
+use crate::urls::target::UrlTarget;
 
-/// What becomes of a request before any byte of it is sent.
+/// A request as it arrives: the proxy knows the connection, the pipeline the order.
+pub trait IncomingRequest: Send + Sync {
+    /// Finds out which crawler sends the request.
+    fn identify(&mut self) -> impl Future<Output = Result<Crawler, Box<Refusal>>> + Send;
+    /// Reads the URL that the request is for.
+    ///
+    /// # Errors
+    /// The refusal of a request that the proxy cannot forward.
+    fn target(&mut self) -> Result<UrlTarget, Box<Refusal>>;
+    /// Reads the facts of the request.
+    fn facts(&self, target: UrlTarget, crawler: Crawler) -> RequestFacts;
+    /// Returns the profile of the crawler, needed only for requests that have to wait.
+    fn profile(&self) -> Profile;
+}
+
+/// The cause if a request is not sent to its origin.
 #[derive(Debug)]
-#[must_use]
-pub enum RequestOutcome<V> {
-    /// It may be sent.
-    Forward(Permit<V>),
-    /// The proxy answers it with what it knows of the host's robots.txt.
+pub enum NotForwarded {
+    /// The proxy answers with the host's robots.txt as it knows it.
     ServeRobots(Arc<RobotsState>),
     /// The proxy refuses it.
     Refuse(Box<Refusal>),
 }
 
-/// A request that has been through the stages before the origin.
-#[derive(Debug)]
-pub struct RequestResult<V, C> {
-    /// What becomes of it.
-    pub outcome: RequestOutcome<V>,
-    /// Its judgement so far; under a newer policy than it began with if that came into force while it waited.
-    pub evaluation: Evaluation<C>,
-    /// For how long it was held, if it had to wait.
-    pub wait_time: Option<Duration>,
+impl From<Box<Refusal>> for NotForwarded {
+    fn from(refusal: Box<Refusal>) -> Self {
+        Self::Refuse(refusal)
+    }
 }
 
-/// What the stages ask.
-pub struct RequestServices<'a, D, R, C> {
-    /// Addresses for names.
+/// A request that has been through the stages before the origin.
+pub type RequestResult<V> = PipelineResult<RequestFacts, V, NotForwarded>;
+
+/// The services that the stages use.
+pub struct RequestServices<'a, D, R> {
+    /// Resolves names.
     pub destinations: &'a D,
-    /// Hosts' robots.txt.
+    /// Knows the robots.txt of hosts.
     pub robots: &'a R,
-    /// The policy that is in force once a hold is over.
-    pub active_policy: &'a ActivePolicy<C>,
-    /// Where requests wait for their turn.
-    pub wait: WaitContext<'a>,
-    /// What is remembered of URLs, if anything is.
+    /// The policy in effect after a wait.
+    pub active_policy: &'a ActivePolicy,
+    /// Where requests wait for their host.
+    pub admission: &'a Arc<AdmissionQueue>,
+    /// The ledger, if there is one.
     pub ledger: Option<&'a Ledger>,
 }
 
-impl<D, R, C> RequestServices<'_, D, R, C> {
-    fn ledger_context(&self) -> LedgerContext<'_> {
-        LedgerContext {
-            ledger: self.ledger,
-            admission: self.wait.admission,
-        }
-    }
-}
-
-/// Takes a request through the stages before the origin.
+/// Takes a request through the stages before the origin. It is evaluated again if the policy has changed while it waited
+/// for a name, for robots.txt or for its host, or if the ledger or robots.txt has changed while it was held.
 ///
-/// Cheap and certain first, shared state last: a URL that the policy rejects costs no look-up of a name, and no turn of
-/// its host. If the policy has changed while the request waited, for its turn, for a name or for robots.txt, it is judged
-/// again; so it is if the host's robots.txt, or the URL itself, has been fetched anew while it waited for its turn.
-pub fn admit_request<D: DestinationResolver, R: RobotsProvider, C>(
-    request_facts: RequestFacts,
-    snapshot: Arc<PolicySnapshot<C>>,
-    services: &RequestServices<'_, D, R, C>,
-) -> impl Future<Output = RequestResult<D::Addresses, C>> {
-    // No `async fn`: that would keep the facts beside the judgement that they become a part of.
-    let (mut judged, mut arrival) = (
-        scope::evaluate(request_facts, snapshot, services.ledger_context()),
-        None,
-    );
-    async move {
-        loop {
-            let outcome = match run_stages(&mut judged, services, &mut arrival).await {
-                Ok(RequestStageResult::ServeRobots(known)) => RequestOutcome::ServeRobots(known),
-                Ok(RequestStageResult::Passed(vetted, mut slot, going)) => {
-                    let newer = services.active_policy.newer_than(&judged.snapshot);
-                    let outdated = || {
-                        going.is_outdated(&judged, services.robots) || ledger::is_outdated(&judged)
-                    };
-                    if newer.is_some() || arrival.is_some() && outdated() {
-                        // Its slot goes back unused; its place in the queue it keeps.
-                        drop(slot);
-                        let snapshot = newer.unwrap_or(judged.snapshot);
-                        let (found_in, fetched_in) = (judged.lookup_time, judged.robots_fetch_time);
-                        let asked = ledger::original_facts(judged.facts, judged.ledger_entry);
-                        judged = Evaluation {
-                            lookup_time: found_in,
-                            robots_fetch_time: fetched_in,
-                            ..scope::evaluate(asked, snapshot, services.ledger_context())
-                        };
-                        continue;
-                    }
-                    match budget::spend(&judged, services.wait.admission, &mut slot) {
-                        Ok(()) => {
-                            let manner = SendOptions {
-                                verify: judged.verify(),
-                                timeouts: judged.timeouts(),
-                            };
-                            RequestOutcome::Forward(Permit::new(
-                                judged.facts.target.clone(),
-                                vetted,
-                                slot,
-                                manner,
-                            ))
-                        }
-                        Err(refusal) => RequestOutcome::Refuse(refusal),
-                    }
-                }
-                Err(refusal) => RequestOutcome::Refuse(refusal),
-            };
-            let held = arrival.map(|arrival| services.wait.admission.time_waited(arrival));
-            return RequestResult {
-                outcome,
-                evaluation: judged,
-                wait_time: held,
-            };
-        }
-    }
-}
-
-async fn run_stages<D: DestinationResolver, R: RobotsProvider, C>(
-    evaluation: &mut Evaluation<C>,
-    services: &RequestServices<'_, D, R, C>,
-    arrival: &mut Option<Arrival>,
-) -> Result<RequestStageResult<D::Addresses>, Box<Refusal>> {
-    if let Err(refusal) = evaluation.ensure_admitted() {
-        match scope::robots_txt_handling(evaluation) {
-            scope::RobotsTxtHandling::NotRequested => return Err(refusal),
-            scope::RobotsTxtHandling::HostRefused => {
-                return Err(Box::new(Refusal {
-                    form: RefusalForm::RobotsTxt,
-                    ..*refusal
-                }));
-            }
-            scope::RobotsTxtHandling::Exempt => evaluation.exempt_robots_txt(),
-        }
-    }
-    budget::check_remaining(evaluation, services.wait.admission)?;
-    ledger::check_recrawl_interval(evaluation, services.wait.admission)?;
-    let vetted = services
-        .destinations
-        .vet(&evaluation.facts.target)
-        .await
-        .map_err(Refusal::from);
-    let mut vetted = vetted.map_err(|refusal| Refusal {
-        url_detail: evaluation.url_detail(refusal.stage),
-        ..refusal
-    })?;
-    evaluation.lookup_time = vetted.lookup_time().or(evaluation.lookup_time);
-    destination::evaluate(evaluation, &mut vetted)?;
-    ledger::set_address(evaluation, &vetted);
-    destination::check_reachable(evaluation, services.destinations, &vetted)?;
-    stop::wait_before_robots(evaluation, services.robots, &services.wait, arrival).await?;
-    let going = match robots::evaluate(evaluation, services.robots, services.wait.admission).await?
-    {
-        robots::RobotsVerdict::Allow(going) => going,
-        robots::RobotsVerdict::Serve(known) => return Ok(RequestStageResult::ServeRobots(known)),
+/// # Errors
+/// The refusal of a request without a crawler or a target, which the policy does not see.
+pub async fn admit_request<I: IncomingRequest, D: DestinationResolver, R: RobotsProvider>(
+    request: &mut I,
+    snapshot: Arc<PolicySnapshot>,
+    services: &RequestServices<'_, D, R>,
+) -> Result<RequestResult<D::Addresses>, Box<Refusal>> {
+    let crawler = request.identify().await?;
+    let target = request.target()?;
+    let facts = request.facts(target, crawler);
+    let profile = || request.profile();
+    let wait = WaitContext {
+        admission: services.admission,
+        profile: &profile,
     };
-    let slot =
-        pace::acquire_slot(evaluation, &vetted, going.spacing, &services.wait, arrival).await?;
-    if arrival.is_some() {
-        // Somebody may have found meanwhile that the host refuses connections.
-        destination::check_reachable(evaluation, services.destinations, &vetted)?;
-    }
-    Ok(RequestStageResult::Passed(vetted, slot, going))
+    Ok(admit(&RequestStages { services, wait }, facts, snapshot).await)
 }
 
-/// What the stages came to.
-enum RequestStageResult<V> {
-    Passed(V, HostSlot, robots::RobotsAllowance),
-    ServeRobots(Arc<RobotsState>),
+struct RequestStages<'a, D, R> {
+    services: &'a RequestServices<'a, D, R>,
+    wait: WaitContext<'a>,
+}
+
+impl<D: DestinationResolver, R: RobotsProvider> RequestStages<'_, D, R> {
+    /// Evaluates the rules on a URL, with what the ledger remembers of it. The rules come first since they choose the
+    /// form of the URL that the ledger knows.
+    fn evaluate_url(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
+        let mut evaluation = Evaluation::new(facts, snapshot);
+        let recall = ledger::recall(&evaluation, self.services.ledger, self.services.admission);
+        if recall.is_some_and(|recall| evaluation.add_ledger_recall(recall)) {
+            evaluation.evaluate_again();
+        }
+        evaluation
+    }
+}
+
+impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages<'_, D, R> {
+    type Facts = RequestFacts;
+    type Addresses = D::Addresses;
+    type Basis = RobotsAllowance;
+    type Halt = NotForwarded;
+
+    fn active_policy(&self) -> &ActivePolicy {
+        self.services.active_policy
+    }
+
+    fn admission(&self) -> &AdmissionQueue {
+        self.services.admission
+    }
+
+    /// A URL that is fetched instead of the one that was asked for is evaluated in its turn, and not rewritten again.
+    fn evaluate(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
+        let year = scope::year(&snapshot, self.services.admission);
+        let evaluation = self.evaluate_url(facts.with_year(year), snapshot);
+        match scope::rewritten_target(&evaluation) {
+            Some(target) => {
+                let snapshot = Arc::clone(evaluation.snapshot());
+                let original = evaluation.into_original_facts();
+                self.evaluate_url(original.with_rewritten_target(target), snapshot)
+            }
+            None => evaluation,
+        }
+    }
+
+    async fn run(
+        &self,
+        evaluation: &mut Evaluation,
+        arrival: &mut Option<Arrival>,
+    ) -> Result<Cleared<D::Addresses, RobotsAllowance>, NotForwarded> {
+        let RequestServices {
+            destinations,
+            robots,
+            admission,
+            ..
+        } = *self.services;
+        if scope::check(evaluation)? == scope::PolicyVerdict::RobotsTxtExempt {
+            evaluation.exempt_robots_txt();
+        }
+        budget::check_remaining(evaluation, admission)?;
+        ledger::check_recrawl_interval(evaluation, admission)?;
+        let mut addresses = destination::resolve(evaluation, destinations).await?;
+        evaluation.add_lookup_time(addresses.lookup_time());
+        if evaluation.has_address_shadows() {
+            evaluation.evaluate_address_shadows(&destination::all_addresses(&mut addresses));
+        }
+        if let Some(decision) = destination::evaluate(evaluation, &mut addresses) {
+            evaluation.set_decision(decision);
+            evaluation.ensure_admitted()?;
+        }
+        evaluation.add_address(addresses.first());
+        destination::check_reachable(evaluation, destinations, &addresses)?;
+        stop::wait_before_robots(evaluation, robots, &self.wait, arrival).await?;
+        let robots_txt = robots::evaluate(evaluation, robots, admission).await;
+        evaluation.add_robots(robots_txt.usage, robots_txt.fetch_time);
+        let basis = match robots_txt.verdict? {
+            RobotsVerdict::Allow(allowance) => allowance,
+            RobotsVerdict::Serve(known) => return Err(NotForwarded::ServeRobots(known)),
+        };
+        let pacing = RequestPacing::new(evaluation, basis.spacing, &self.wait);
+        let slot = pace::acquire_slot(&pacing, &addresses, admission, arrival).await?;
+        if arrival.is_some() {
+            // Another request may meanwhile have found that the host refuses connections.
+            destination::check_reachable(evaluation, destinations, &addresses)?;
+        }
+        Ok(Cleared {
+            addresses,
+            slot,
+            basis,
+        })
+    }
+
+    fn is_outdated(&self, evaluation: &Evaluation, basis: &RobotsAllowance) -> bool {
+        basis.is_outdated(evaluation, self.services.robots) || ledger::is_outdated(evaluation)
+    }
+
+    fn charge(&self, evaluation: &Evaluation, slot: &mut HostSlot) -> Result<(), NotForwarded> {
+        Ok(budget::spend(evaluation, self.services.admission, slot)?)
+    }
 }

@@ -1,4 +1,4 @@
-//! From the origin's answer to the client: the stages behind the origin, in their order.
+//! From the origin's answer to the client: the stages after the origin, in their order.
 
 use http::HeaderValue;
 use http::response::Parts;
@@ -17,24 +17,24 @@ use super::stage::outcome::OutcomeRecorder;
 pub use super::stage::recrawl::ContentUse;
 use super::stage::{class, content, document, ledger, recrawl, redirect};
 
-/// What an answer that is passed on says beside what its origin says.
+/// The proxy's additions to an answer that is passed on.
 #[derive(Debug)]
 pub struct ResponseAnnotations {
-    /// How it counts as an error: `Crawl-Error`.
+    /// The kind of error that it counts as: `Crawl-Error`.
     pub failure: Option<FailureKind>,
-    /// What is found in it: a `Crawl-Tag` each.
+    /// The findings of checks: a `Crawl-Tag` each.
     pub tags: Vec<HeaderValue>,
-    /// Why the policy would refuse what it leads to: `Crawl-Redirect`.
+    /// The cause for which the policy would refuse the target of the redirection: `Crawl-Redirect`.
     pub redirect_refusal: Option<HeaderValue>,
 }
 
-/// Judges the origin's head, before a byte of its body is sent on. `asked` is whether the client asked for a 304. Where an
-/// answer that is passed on leads to is remembered by the hold.
+/// Evaluates the origin's head, before a byte of its body is sent on. `conditional` is whether the client asked for a
+/// 304. The target of a redirection that is passed on is remembered by the admission queue.
 ///
 /// # Errors
-/// The refusal that takes the place of the origin's answer.
-pub fn evaluate_response<C>(
-    evaluation: &mut Evaluation<C>,
+/// The refusal that replaces the origin's answer.
+pub fn evaluate_response(
+    evaluation: &mut Evaluation,
     head: &Parts,
     conditional: Conditional,
     recorder: Option<&mut OutcomeRecorder>,
@@ -62,43 +62,43 @@ pub fn evaluate_response<C>(
     })
 }
 
-/// What has to be read of the body of an answer that passed, before it may be sent on; `None` if nothing, which is known
-/// without a look at the answer if the policy never asks.
-pub fn document_requirements<'j, C>(
-    evaluation: &'j Evaluation<C>,
+/// Returns what has to be read of the body of an answer that passed, before it may be sent on; `None` if nothing, which
+/// costs nothing if the policy never needs it.
+pub fn document_requirements<'j>(
+    evaluation: &'j Evaluation,
     head: &Parts,
 ) -> Option<DocumentRequirements<'j>> {
     document::document_requirements(evaluation, head)
 }
 
-/// Judges the document, of which nothing is sent on yet. `head` is the origin's.
+/// Evaluates the document, of which nothing has been sent on yet. `head` is the origin's.
 ///
 /// # Errors
-/// The refusal that takes the place of the origin's answer.
-pub fn evaluate_document<C>(
-    evaluation: &mut Evaluation<C>,
+/// The refusal that replaces the origin's answer.
+pub fn evaluate_document(
+    evaluation: &mut Evaluation,
     head: &Parts,
     document: DocumentFacts<'_>,
 ) -> Result<(), Box<Refusal>> {
     document::evaluate(evaluation, head, document)
 }
 
-/// What is changed in the body of an answer that passed.
-pub fn plan_rewrite<C>(evaluation: &Evaluation<C>, head: &Parts) -> Option<DocumentRewrite> {
+/// Returns the changes to the body of an answer that passed.
+pub fn plan_rewrite(evaluation: &Evaluation, head: &Parts) -> Option<DocumentRewrite> {
     document_rewrite::plan(evaluation, head)
 }
 
-/// What the content of an answer that passed is asked for.
-pub fn content_use<C>(evaluation: &Evaluation<C>, head: &Parts) -> ContentUse {
+/// Returns what the content of an answer that passed is needed for.
+pub fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
     recrawl::content_use(evaluation, head)
 }
 
-/// Judges the content of a body of which nothing is sent on yet, by its hash.
+/// Compares the content of a body, of which nothing has been sent on yet, by its hash.
 ///
 /// # Errors
-/// The refusal that takes the place of the origin's answer.
-pub fn check_content<C>(
-    evaluation: &Evaluation<C>,
+/// The refusal that replaces the origin's answer.
+pub fn check_content(
+    evaluation: &Evaluation,
     head: &Parts,
     recorder: &OutcomeRecorder,
     hash: &ContentHash,

@@ -1,4 +1,4 @@
-//! What the gate asks of whoever fetches robots.txt, and what it gives him: the right to send that one request.
+//! The interface to the proxy's robots.txt fetcher, and the request by which it gets the permit to fetch one.
 
 pub mod inspection;
 
@@ -21,15 +21,15 @@ use super::permit::{Permit, SendOptions};
 use super::stage::pace::{PaceSubject, Pacing};
 use super::stage::{class, stop};
 
-/// Knows hosts' robots.txt, from memory or by fetching them.
+/// Provides the robots.txt of hosts, from memory or by fetching them.
 pub trait RobotsProvider {
-    /// What is known of the target's host: asked by every request, so it neither waits nor allocates.
+    /// Returns what is known of the target's host. It is called for every request, so it neither waits nor allocates.
     ///
-    /// What came from a host whose certificate was not verified is for requests alone that need no more.
+    /// What came from a host whose certificate was not verified is only for requests that skip the verification, too.
     fn cached(&self, target: &UrlTarget, verify: CertificateVerification) -> Option<CachedRobots>;
 
-    /// Begins to fetch what is past its freshness, for nobody waits; nothing happens while a fetch is under way, and then
-    /// no errand is made.
+    /// Begins to fetch a file that is no longer fresh; no request waits for that. Does nothing, and does not call
+    /// `errand`, while a fetch is running.
     fn refresh(
         &self,
         target: &UrlTarget,
@@ -37,7 +37,8 @@ pub trait RobotsProvider {
         errand: impl FnOnce() -> RobotsFetchRequest,
     );
 
-    /// Fetches what is not known, or waits for a fetch that is under way. A fetch goes on if who began it has left.
+    /// Fetches a file that is not known, or waits for a fetch that is running. A fetch goes on if the request that
+    /// began it has left.
     fn fetch(
         &self,
         target: &UrlTarget,
@@ -45,47 +46,47 @@ pub trait RobotsProvider {
     ) -> impl Future<Output = Arc<RobotsState>> + Send;
 }
 
-/// What is known of a host's robots.txt.
+/// The cached state of a host's robots.txt.
 #[derive(Debug)]
 pub enum CachedRobots {
-    /// It needs no other fetch yet.
+    /// It is fresh.
     Fresh(Arc<RobotsState>),
-    /// It is past that, and holds while a newer one is fetched.
+    /// It is no longer fresh, and applies while a newer one is fetched.
     Expired(Arc<RobotsState>),
 }
 
-/// The right to fetch robots.txt for a crawler: paced and vetted like the request that it is for.
+/// The permission to fetch robots.txt for a crawler: paced and checked like the request that needs it.
 #[derive(Clone, Debug)]
 pub struct RobotsFetchRequest {
     /// The product token of the crawler, for `User-Agent`.
     pub agent: Box<str>,
-    /// Who asks.
+    /// The crawler that it is fetched for.
     pub crawler: Crawler,
-    /// What is paced as one.
+    /// The key of the limiter.
     pub key: PaceKey,
-    /// How its requests are paced.
+    /// The limits of the key.
     pub pace: HostPace,
-    /// How those to its address are.
+    /// The limits of the address, if it has any.
     pub per_address: Option<HostPace>,
-    /// In which order those wait that it may have to wait among.
+    /// The order of the queue that it may have to wait in.
     pub order: WaitOrder,
-    /// Where they wait.
+    /// The admission queue.
     pub admission: Arc<AdmissionQueue>,
-    /// Whether the certificate of the host that is asked first must be verified; of any other it must.
+    /// The verification of the first host's certificate. Those of other hosts are always verified.
     pub verify: CertificateVerification,
 }
 
-/// Why a robots.txt cannot be asked for.
+/// The cause if a robots.txt cannot be requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RobotsPermitError {
     /// There is no address to dial.
     Destination(DestinationError),
-    /// Its turn would not come in time.
+    /// Its turn does not come in time.
     WaitTooLong,
 }
 
 impl RobotsFetchRequest {
-    /// Vets one hop of the fetch and waits for the host's turn, for as long as `patience`.
+    /// Checks one hop of the fetch and waits for the host's turn, for at most `patience`.
     ///
     /// # Errors
     /// If it may not be sent.
@@ -95,7 +96,7 @@ impl RobotsFetchRequest {
         verify: CertificateVerification,
         destinations: &D,
         patience: Duration,
-    ) -> Result<Permit<D::Addresses>, RobotsPermitError> {
+    ) -> Result<Permit<UrlTarget, D::Addresses>, RobotsPermitError> {
         let vetted = destinations
             .vet(target)
             .await
@@ -117,7 +118,8 @@ impl RobotsFetchRequest {
             crawler: &self.crawler,
             resource: target.as_str(),
         };
-        let (mut patience, mut arrival) = (patience, None);
+        let mut patience = patience;
+        let mut arrival = None;
         let slot = loop {
             patience = stop::wait_for_host_stops(target.host(), self, patience)
                 .await
@@ -130,12 +132,12 @@ impl RobotsFetchRequest {
                 .admit(&vetted, &self.admission, &mut arrival, terms)
                 .await;
             let slot = slot.map_err(|_| RobotsPermitError::WaitTooLong)?;
-            // Its turn goes back unused if the host was stopped while it waited for that.
+            // The slot is returned unused if the host was stopped while it waited.
             if !stop::is_host_stopped(target.host(), self) {
                 break slot;
             }
         };
-        // What is fetched is for all who ask, so it takes the configuration's time.
+        // The file is for all crawlers, so the configuration's timeouts apply.
         let manner = SendOptions {
             verify,
             timeouts: OriginTimeouts::default(),

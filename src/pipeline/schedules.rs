@@ -1,7 +1,8 @@
-//! The option `politeness.schedule`, made ready when a policy is loaded: a request only looks which window holds.
+//! The option `politeness.schedule`, prepared when a policy is loaded, so that a request only looks up the current
+//! window.
 //!
-//! A policy that sets none pays one look at nothing, and no wall clock is read for it. What a window means is said in
-//! `politeness/schedule.rs`.
+//! A policy without schedules costs a request one look at an empty table, and no reading of the clock.
+//! `crate::pacing::schedule` defines the windows.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -13,17 +14,17 @@ use crate::policy::options::politeness::{PageLimits, SCHEDULE};
 use crate::policy::options::prepared::PreparedOption;
 use crate::policy::trail::Trail;
 
-/// The schedules of a policy, by who sets them.
+/// The schedules of a policy, by the rule that sets them.
 #[derive(Debug, Default)]
 pub struct PolicySchedules(Option<PreparedOption<Schedule>>);
 
 impl PolicySchedules {
-    /// Makes those that a policy's options can ask for.
+    /// Prepares all schedules of a policy's options.
     pub fn from_policy(policy: &Policy) -> Self {
         Self(PreparedOption::prepare(policy, SCHEDULE, parse_schedule))
     }
 
-    /// The limits that hold for a request now; the wall clock is read only if there is a schedule for it.
+    /// Returns the limits of a request at the moment. The wall clock is read only if there is a schedule.
     pub(crate) fn current_limits(
         &self,
         policy: &Policy,
@@ -40,12 +41,12 @@ impl PolicySchedules {
     }
 }
 
-/// A wall time as the time since 1970; an earlier one counts as 1970.
+/// Converts a wall time to the time since 1970; earlier times count as 1970.
 pub(crate) fn unix_time(wall: SystemTime) -> Duration {
     wall.duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
-/// A policy's limits with those of a window in their place.
+/// Replaces a policy's limits by those of a window.
 pub(crate) fn apply_limits(pages: PageLimits, limits: ScheduleLimits) -> PageLimits {
     let rate = match limits.rate {
         None => pages.rate,
@@ -61,7 +62,7 @@ pub(crate) fn apply_limits(pages: PageLimits, limits: ScheduleLimits) -> PageLim
     }
 }
 
-/// `None` for a list without windows: the one that is set where a rule takes a schedule back.
+/// Returns `None` for a list without windows, by which a rule withdraws a schedule.
 fn parse_schedule(value: &OptionValue) -> Option<Schedule> {
     let OptionValue::List(items) = value else {
         return None;
@@ -69,7 +70,7 @@ fn parse_schedule(value: &OptionValue) -> Option<Schedule> {
     (!items.is_empty()).then(|| Schedule::new(items.iter().filter_map(parse_window)))
 }
 
-/// `compile` lets no item through that is no window.
+/// Parses a window. Items that are not windows do not compile.
 fn parse_window(item: &OptionValue) -> Option<ScheduleWindow> {
     let OptionValue::Map(entries) = item else {
         return None;

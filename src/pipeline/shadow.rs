@@ -1,8 +1,8 @@
-//! What stands in shadow, judged beside a request: rules of the live policy, and a whole second policy.
+//! Shadow rules of the active policy, and a shadow policy: evaluated on the same requests without any effect.
 //!
-//! Both are judged at each stage that the request comes to, before the live rules are asked there, and neither changes
-//! what becomes of it: nothing here is read by a stage. What robots.txt, addresses' ranges and the host's turn would say
-//! under other options is not asked. Requests for `/robots.txt` have no shadow: they are judged by their host alone.
+//! Both are evaluated at each stage that a request reaches, before the live rules of that stage, and no stage reads the
+//! result. What robots.txt, address ranges and pacing would come to under other options is not evaluated. Requests for
+//! `/robots.txt` have no shadow, since they are evaluated by their host alone.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -20,44 +20,43 @@ use crate::policy::rule::{PolicyStage, RuleIndex};
 use crate::policy::shadow::{ShadowDecisions, first_admitted};
 use crate::policy::trail::Trail;
 
-use super::evaluation::{Evaluation, RequestFacts};
+use super::facts::RequestFacts;
 use super::snapshot::PolicySnapshot;
-use super::tunnel::TunnelEvaluation;
 
-/// A policy that is judged beside the live one.
+/// A policy that is evaluated in addition to the active one.
 #[derive(Debug)]
-pub struct ShadowPolicy<C> {
-    /// The policy.
+pub struct ShadowPolicy {
+    /// The compiled policy.
     pub policy: Arc<Policy>,
-    /// What others keep per policy.
-    pub counters: C,
+    /// The counters of its rules.
+    pub counters: Arc<PolicyMetrics>,
 }
 
-/// A request as it stands in shadow.
+/// The shadow decisions on a request or a tunnel.
 #[derive(Debug)]
-pub struct ShadowEvaluation<C> {
+pub struct ShadowEvaluation {
     rules: ShadowDecisions,
-    policy_evaluation: Option<ShadowPolicyEvaluation<C>>,
+    policy_evaluation: Option<ShadowPolicyEvaluation>,
 }
 
 #[derive(Debug)]
-struct ShadowPolicyEvaluation<C> {
-    shadow: Arc<ShadowPolicy<C>>,
+struct ShadowPolicyEvaluation {
+    shadow: Arc<ShadowPolicy>,
     trail: Trail,
     decision: Decision,
 }
 
-impl<C> ShadowEvaluation<C> {
-    /// Judges at the request stage; `None` if nothing stands in shadow.
+impl ShadowEvaluation {
+    /// Evaluates the request stage; `None` if there are no shadows.
     pub(crate) fn for_request(
         request_facts: &RequestFacts,
-        snapshot: &PolicySnapshot<C>,
+        snapshot: &PolicySnapshot,
     ) -> Option<Box<Self>> {
         if !snapshot.has_shadows() || request_facts.reads_robots_txt() {
             return None;
         }
         let facts = request_facts.policy_facts();
-        let whole = snapshot.shadow.as_ref().map(|of| {
+        let other = snapshot.shadow.as_ref().map(|of| {
             let (trail, decision) = of.policy.decide_request(&facts);
             ShadowPolicyEvaluation {
                 shadow: Arc::clone(of),
@@ -67,16 +66,16 @@ impl<C> ShadowEvaluation<C> {
         });
         Some(Box::new(Self {
             rules: ShadowDecisions::for_request(&snapshot.policy, &facts),
-            policy_evaluation: whole,
+            policy_evaluation: other,
         }))
     }
 
-    /// Judges a tunnel; `None` if nothing stands in shadow.
-    pub(crate) fn for_tunnel(facts: &Facts<'_>, snapshot: &PolicySnapshot<C>) -> Option<Box<Self>> {
+    /// Evaluates a tunnel; `None` if there are no shadows.
+    pub(crate) fn for_tunnel(facts: &Facts<'_>, snapshot: &PolicySnapshot) -> Option<Box<Self>> {
         if !snapshot.has_shadows() {
             return None;
         }
-        let whole = snapshot.shadow.as_ref().map(|of| {
+        let other = snapshot.shadow.as_ref().map(|of| {
             let (trail, decision) = of.policy.decide(facts);
             ShadowPolicyEvaluation {
                 shadow: Arc::clone(of),
@@ -86,11 +85,11 @@ impl<C> ShadowEvaluation<C> {
         });
         Some(Box::new(Self {
             rules: ShadowDecisions::for_tunnel(&snapshot.policy, facts),
-            policy_evaluation: whole,
+            policy_evaluation: other,
         }))
     }
 
-    /// Judges at the destination stage. `before` is what the live rules had done before it.
+    /// Evaluates the destination stage. `before` is the trail of the live rules before that stage.
     pub(crate) fn evaluate_addresses(
         &mut self,
         policy: &Policy,
@@ -100,16 +99,16 @@ impl<C> ShadowEvaluation<C> {
     ) {
         self.rules
             .decide_addresses(policy, facts, addresses, before);
-        if let Some(whole) = self
+        if let Some(other) = self
             .policy_evaluation
             .as_mut()
-            .filter(|whole| !whole.decision.rejects())
+            .filter(|other| !other.decision.rejects())
         {
-            whole.evaluate_addresses(facts, addresses);
+            other.evaluate_addresses(facts, addresses);
         }
     }
 
-    /// Judges at a stage behind the origin.
+    /// Evaluates a stage after the origin.
     pub(crate) fn evaluate_stage(
         &mut self,
         policy: &Policy,
@@ -118,38 +117,37 @@ impl<C> ShadowEvaluation<C> {
         before: &Trail,
     ) {
         self.rules.decide_stage(policy, stage, facts, before);
-        if let Some(whole) = self
+        if let Some(other) = self
             .policy_evaluation
             .as_mut()
-            .filter(|whole| !whole.decision.rejects())
+            .filter(|other| !other.decision.rejects())
         {
-            whole.decision = whole
+            other.decision = other
                 .shadow
                 .policy
-                .decide_stage(&mut whole.trail, stage, facts);
+                .decide_stage(&mut other.trail, stage, facts);
         }
     }
 }
 
-impl<C> ShadowEvaluation<C> {
-    /// Whether the other policy waits to hear what the document says; the rules in shadow are asked with those that are
-    /// live.
+impl ShadowEvaluation {
+    /// Returns `true` if the shadow policy depends on what the document says. Shadow rules are covered by the active
+    /// policy.
     pub(crate) fn awaits_document(&self, facts: &Facts<'_>) -> bool {
-        let waits = |whole: &ShadowPolicyEvaluation<C>| {
-            !whole.decision.rejects() && whole.shadow.policy.needs_document(&whole.trail, facts)
-        };
-        self.policy_evaluation.as_ref().is_some_and(waits)
+        self.policy_evaluation.as_ref().is_some_and(|other| {
+            !other.decision.rejects() && other.shadow.policy.needs_document(&other.trail, facts)
+        })
     }
 }
 
-impl<C> ShadowPolicyEvaluation<C> {
-    /// The request goes on with the first address that is not rejected, as in the live policy.
+impl ShadowPolicyEvaluation {
+    /// Continues with the first address that is not rejected, as the active policy does.
     fn evaluate_addresses(&mut self, facts: &Facts<'_>, addresses: &[IpAddr]) {
         let policy = &self.shadow.policy;
         if !policy.is_active_at(PolicyStage::Destination) {
             return;
         }
-        let judged = addresses.iter().map(|address| {
+        let evaluated = addresses.iter().map(|address| {
             let facts = Facts {
                 address: Fact::Known(Some(*address)),
                 ..*facts
@@ -158,26 +156,22 @@ impl<C> ShadowPolicyEvaluation<C> {
             let decision = policy.decide_stage(&mut trail, PolicyStage::Destination, &facts);
             (trail, decision)
         });
-        if let Some((trail, decision)) = first_admitted(judged, |(_, decision)| *decision) {
+        if let Some((trail, decision)) = first_admitted(evaluated, |(_, decision)| *decision) {
             (self.trail, self.decision) = (trail, decision);
         }
     }
 }
 
-impl<C> PolicySnapshot<C> {
-    /// Whether anything stands in shadow.
+impl PolicySnapshot {
+    /// Returns `true` if there are shadow rules or a shadow policy.
     fn has_shadows(&self) -> bool {
         !self.policy.shadow_rules().is_empty() || self.shadow.is_some()
     }
 
-    /// Whether anything in shadow looks at addresses.
+    /// Returns `true` if a shadow rule or the shadow policy depends on addresses.
     pub(crate) fn shadows_use_addresses(&self) -> bool {
-        let acts = |rule: &RuleIndex| {
-            self.policy
-                .rule(*rule)
-                .is_some_and(|rule| rule.active_stages.contains(PolicyStage::Destination))
-        };
-        self.policy.shadow_rules().iter().any(acts)
+        let mut rules = self.policy.shadow_rules().iter();
+        rules.any(|rule| depends_on_address(&self.policy, *rule))
             || self
                 .shadow
                 .as_ref()
@@ -185,30 +179,13 @@ impl<C> PolicySnapshot<C> {
     }
 }
 
-impl Evaluation<Arc<PolicyMetrics>> {
-    /// What stands in shadow says of the request so far; `None` if nothing stands there.
-    pub fn shadow_notes(&self) -> Option<Box<ShadowNotes>> {
-        let live = DecisionRef {
-            trail: &self.trail,
-            decision: &self.decision,
-        };
-        self.shadow
-            .as_ref()
-            .map(|beside| beside.to_notes(self.policy(), live))
-    }
+fn depends_on_address(policy: &Policy, rule: RuleIndex) -> bool {
+    policy
+        .rule(rule)
+        .is_some_and(|rule| rule.active_stages.contains(PolicyStage::Destination))
 }
 
-impl TunnelEvaluation<Arc<PolicyMetrics>> {
-    /// What stands in shadow says of the tunnel; `None` if nothing stands there.
-    pub fn shadow_notes(&self) -> Option<Box<ShadowNotes>> {
-        let (trail, decision) = self.trail_and_decision();
-        self.shadow
-            .as_ref()
-            .map(|beside| beside.to_notes(&self.snapshot.policy, DecisionRef { trail, decision }))
-    }
-}
-
-/// What a policy says of a request.
+/// A policy's decision on a request.
 #[derive(Clone, Copy)]
 struct DecisionRef<'a> {
     trail: &'a Trail,
@@ -216,7 +193,7 @@ struct DecisionRef<'a> {
 }
 
 impl DecisionRef<'_> {
-    /// Whether that refuses it: what is undecided does, unless the policy lets such tunnels pass.
+    /// Returns `true` if the request is refused. An undecided tunnel is, unless the policy allows such tunnels.
     fn refuses(self, policy: &Policy) -> bool {
         match self.decision.verdict {
             Verdict::Admit => false,
@@ -227,7 +204,7 @@ impl DecisionRef<'_> {
         }
     }
 
-    /// What it comes to, for the counters.
+    /// Returns the verdict as the counters name it.
     fn verdict_label(self, policy: &Policy) -> labels::VerdictLabel {
         if self.refuses(policy) {
             labels::VerdictLabel::Reject
@@ -236,7 +213,7 @@ impl DecisionRef<'_> {
         }
     }
 
-    /// What it would change if it were live.
+    /// Returns what would change if the decision were live.
     fn change_from_live(self, policy: &Policy, live_refuses: bool) -> ShadowChange {
         match (self.refuses(policy), live_refuses) {
             (true, false) => ShadowChange::WouldReject,
@@ -246,11 +223,17 @@ impl DecisionRef<'_> {
     }
 }
 
-impl ShadowEvaluation<Arc<PolicyMetrics>> {
-    fn to_notes(&self, policy: &Policy, live: DecisionRef<'_>) -> Box<ShadowNotes> {
-        let live_refuses = live.refuses(policy);
+impl ShadowEvaluation {
+    /// Returns what the shadows have come to, compared with what the live rules have.
+    pub(crate) fn to_notes(
+        &self,
+        policy: &Policy,
+        trail: &Trail,
+        decision: &Decision,
+    ) -> Box<ShadowNotes> {
+        let live_refuses = DecisionRef { trail, decision }.refuses(policy);
         let of_rules = self.rules.iter().map(|shadow| {
-            let said = DecisionRef {
+            let reference = DecisionRef {
                 trail: shadow.trail(),
                 decision: &shadow.decision,
             };
@@ -260,8 +243,8 @@ impl ShadowEvaluation<Arc<PolicyMetrics>> {
                 matched: shadow.matched_rules(policy).map(|rule| rule.0).collect(),
                 rule: Some(rule.0),
                 deciding_rule: Some(rule.0).filter(|_| shadow.decision.cause == Cause::Rule(rule)),
-                verdict: said.verdict_label(policy),
-                change: said.change_from_live(policy, live_refuses),
+                verdict: reference.verdict_label(policy),
+                change: reference.change_from_live(policy, live_refuses),
                 reason: shadow.decision.reason(),
                 stage: shadow.decision.stage,
             }
@@ -270,22 +253,22 @@ impl ShadowEvaluation<Arc<PolicyMetrics>> {
         notes.extend(
             self.policy_evaluation
                 .as_ref()
-                .map(|whole| whole.to_note(live_refuses)),
+                .map(|other| other.to_note(live_refuses)),
         );
-        let whole = self
+        let other = self
             .policy_evaluation
             .as_ref()
-            .map(|whole| Arc::clone(&whole.shadow.counters));
+            .map(|other| Arc::clone(&other.shadow.counters));
         Box::new(ShadowNotes {
-            policy_metrics: whole,
+            policy_metrics: other,
             notes,
         })
     }
 }
 
-impl ShadowPolicyEvaluation<Arc<PolicyMetrics>> {
+impl ShadowPolicyEvaluation {
     fn to_note(&self, live_refuses: bool) -> ShadowNote {
-        let said = DecisionRef {
+        let reference = DecisionRef {
             trail: &self.trail,
             decision: &self.decision,
         };
@@ -303,8 +286,8 @@ impl ShadowPolicyEvaluation<Arc<PolicyMetrics>> {
                 .collect(),
             rule: cause,
             deciding_rule: cause,
-            verdict: said.verdict_label(&self.shadow.policy),
-            change: said.change_from_live(&self.shadow.policy, live_refuses),
+            verdict: reference.verdict_label(&self.shadow.policy),
+            change: reference.change_from_live(&self.shadow.policy, live_refuses),
             reason: self.decision.reason(),
             stage: self.decision.stage,
         }

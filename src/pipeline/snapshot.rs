@@ -1,10 +1,12 @@
-//! The policy in force: one immutable value, swapped whole, under which each request is judged from end to end.
+//! The active policy: one immutable value that is replaced as a whole, so that each request is evaluated under one
+//! policy from end to end.
 
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use tokio::sync::watch;
 
+use crate::metrics::policy::PolicyMetrics;
 use crate::policy::Policy;
 use crate::policy::field::Field;
 use crate::policy::options::OptionValue;
@@ -19,30 +21,30 @@ use super::shadow::ShadowPolicy;
 
 /// A policy and what was resolved for it when it was loaded.
 #[derive(Debug)]
-pub struct PolicySnapshot<C> {
-    /// The policy.
+pub struct PolicySnapshot {
+    /// The compiled policy.
     pub policy: Arc<Policy>,
-    /// What others keep per policy: the counters of its rules.
-    pub counters: C,
+    /// The counters of its rules.
+    pub counters: Arc<PolicyMetrics>,
     /// The fields that its options can make.
     pub effects: HeaderEffects,
-    /// Whether its options ever change a document.
+    /// The need of its options to change documents.
     pub rewrite_need: RewriteNeed,
     /// The limits that its options set by the hour.
     pub schedules: PolicySchedules,
-    /// Another policy, judged beside it and without any effect.
-    pub shadow: Option<Arc<ShadowPolicy<C>>>,
-    /// How the policy is written.
+    /// Another policy that is evaluated on the same requests, without any effect.
+    pub shadow: Option<Arc<ShadowPolicy>>,
+    /// The files of the policy.
     pub source: Arc<PolicySource>,
-    /// Whether the policy needs the ledger: one that does not spares each request a look.
+    /// `true` if the policy needs the ledger. Otherwise requests do not look it up.
     pub uses_ledger: bool,
-    /// Whether it asks how deep URLs are.
-    pub depth_use: DepthUse,
-    /// The policy, for what is noted when another one may be in force.
+    /// `true` if a decision may depend on the depth of URLs.
+    pub(crate) uses_depth: bool,
+    /// The policy, for records that are written after another policy may have become active.
     pub(crate) version: Arc<PolicyVersion>,
 }
 
-/// A policy, and which one is in force by now.
+/// A policy, and a reference to the one that is active.
 #[derive(Debug)]
 pub(crate) struct PolicyVersion {
     pub(crate) policy: Arc<Policy>,
@@ -50,7 +52,7 @@ pub(crate) struct PolicyVersion {
 }
 
 impl PolicyVersion {
-    /// The policy in force, if it is another one.
+    /// Returns the active policy if it is another one.
     pub(crate) fn successor(&self) -> Option<Arc<Policy>> {
         let now = self.active.load();
         let same = Arc::ptr_eq(&now, &self.policy) || now.revision() == self.policy.revision();
@@ -58,58 +60,40 @@ impl PolicyVersion {
     }
 }
 
-/// Whether anything that a policy decides depends on depth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DepthUse {
-    /// A condition names it, or `max_depth` is set.
-    Some,
-    /// Nothing does.
-    None,
-}
-
-impl DepthUse {
-    fn from_policy(policy: &Policy) -> Self {
-        let mut found = policy
-            .possible_values(MAX_DEPTH)
-            .any(|(_, value)| *value != OptionValue::None);
-        for condition in policy.rules().iter().filter_map(Rule::condition) {
-            condition.for_each_field(&mut |field| found |= *field == Field::Depth);
-        }
-        if found { Self::Some } else { Self::None }
+/// Returns `true` if a condition names the depth, or `max_depth` is set.
+fn depends_on_depth(policy: &Policy) -> bool {
+    let mut found = policy
+        .possible_values(MAX_DEPTH)
+        .any(|(_, value)| *value != OptionValue::None);
+    for condition in policy.rules().iter().filter_map(Rule::condition) {
+        condition.for_each_field(&mut |field| found |= *field == Field::Depth);
     }
+    found
 }
 
-impl<C> PolicySnapshot<C> {
-    /// A policy as it takes force.
-    pub fn new(policy: impl Into<Arc<Policy>>, counters: C) -> Self {
+impl PolicySnapshot {
+    /// Prepares a policy for evaluation.
+    pub fn new(policy: impl Into<Arc<Policy>>, counters: Arc<PolicyMetrics>) -> Self {
         let policy = policy.into();
-        let (effects, schedules) = (
-            HeaderEffects::from_policy(&policy),
-            PolicySchedules::from_policy(&policy),
-        );
-        let changes = RewriteNeed::from_policy(&policy);
-        let (remembers, depth_rules) = (policy.needs_ledger(), DepthUse::from_policy(&policy));
-        let (shadow, written) = (None, Arc::default());
-        let in_force = Arc::new(ArcSwap::new(Arc::clone(&policy)));
-        let reign = Arc::new(PolicyVersion {
+        let version = PolicyVersion {
             policy: Arc::clone(&policy),
-            active: in_force,
-        });
+            active: Arc::new(ArcSwap::new(Arc::clone(&policy))),
+        };
         Self {
-            policy,
             counters,
-            effects,
-            rewrite_need: changes,
-            schedules,
-            shadow,
-            source: written,
-            uses_ledger: remembers,
-            depth_use: depth_rules,
-            version: reign,
+            effects: HeaderEffects::from_policy(&policy),
+            rewrite_need: RewriteNeed::from_policy(&policy),
+            schedules: PolicySchedules::from_policy(&policy),
+            shadow: None,
+            source: Arc::default(),
+            uses_ledger: policy.needs_ledger(),
+            uses_depth: depends_on_depth(&policy),
+            version: Arc::new(version),
+            policy,
         }
     }
 
-    /// The same, remembering although its policy does not need that.
+    /// Uses the ledger even if the policy does not need it.
     #[must_use]
     pub fn with_ledger(self) -> Self {
         Self {
@@ -118,7 +102,7 @@ impl<C> PolicySnapshot<C> {
         }
     }
 
-    /// The same, of which is known how it is written.
+    /// Adds the files of the policy.
     #[must_use]
     pub fn with_source(self, written: Arc<PolicySource>) -> Self {
         Self {
@@ -127,19 +111,19 @@ impl<C> PolicySnapshot<C> {
         }
     }
 
-    /// The same, which learns from here which policy is in force.
-    fn with_active(self, in_force: &Arc<ArcSwap<Policy>>) -> Self {
-        let (policy, in_force) = (Arc::clone(&self.policy), Arc::clone(in_force));
+    /// Adds the reference to the active policy.
+    fn with_active(self, active: &Arc<ArcSwap<Policy>>) -> Self {
+        let version = PolicyVersion {
+            policy: Arc::clone(&self.policy),
+            active: Arc::clone(active),
+        };
         Self {
-            version: Arc::new(PolicyVersion {
-                policy,
-                active: in_force,
-            }),
+            version: Arc::new(version),
             ..self
         }
     }
 
-    /// The uses of which a verdict, live or in shadow, may depend on what a site says.
+    /// Returns the uses of content that a decision, live or in shadow, may depend on.
     pub fn uses(&self) -> impl Iterator<Item = &str> + Clone {
         self.policy.usage_purposes().chain(
             self.shadow
@@ -148,18 +132,18 @@ impl<C> PolicySnapshot<C> {
         )
     }
 
-    /// Whether a decision, live or in shadow, may depend on the year.
+    /// Returns `true` if a decision, live or in shadow, may depend on the year.
     pub(crate) fn asks_year(&self) -> bool {
         self.policies().any(Policy::depends_on_year)
     }
 
-    /// Whether anything, live or in shadow, may want to know what a document says.
+    /// Returns `true` if a decision, live or in shadow, may depend on what a document says.
     pub fn reads_documents(&self) -> bool {
         self.policies()
             .any(|policy| policy.document_needs().rules || policy.document_needs().checks)
     }
 
-    /// Whether anything, live or in shadow, names the text of documents.
+    /// Returns `true` if a condition, live or in shadow, names the text of documents.
     pub fn reads_text(&self) -> bool {
         self.policies()
             .any(|policy| policy.document_needs().body_prefix)
@@ -171,25 +155,25 @@ impl<C> PolicySnapshot<C> {
             .chain(self.shadow.iter().map(|shadow| &*shadow.policy))
     }
 
-    /// The same with another policy in its shadow.
+    /// Adds a shadow policy.
     #[must_use]
-    pub fn with_shadow(self, shadow: Option<Arc<ShadowPolicy<C>>>) -> Self {
+    pub fn with_shadow(self, shadow: Option<Arc<ShadowPolicy>>) -> Self {
         Self { shadow, ..self }
     }
 }
 
-/// The place where the snapshot in force stands.
+/// The active snapshot, which a reload replaces.
 #[derive(Debug)]
-pub struct ActivePolicy<C> {
-    snapshot: ArcSwap<PolicySnapshot<C>>,
-    /// Its policy, for all that was judged under another one.
+pub struct ActivePolicy {
+    snapshot: ArcSwap<PolicySnapshot>,
+    /// Its policy, to which older snapshots refer, too.
     policy: Arc<ArcSwap<Policy>>,
     changed: watch::Sender<()>,
 }
 
-impl<C> ActivePolicy<C> {
-    /// Puts the first snapshot in force.
-    pub fn new(snapshot: PolicySnapshot<C>) -> Self {
+impl ActivePolicy {
+    /// Activates the first snapshot.
+    pub fn new(snapshot: PolicySnapshot) -> Self {
         let policy = Arc::new(ArcSwap::new(Arc::clone(&snapshot.policy)));
         let snapshot = ArcSwap::from_pointee(snapshot.with_active(&policy));
         Self {
@@ -199,26 +183,26 @@ impl<C> ActivePolicy<C> {
         }
     }
 
-    /// The snapshot in force; the old one dies with its last request.
-    pub fn load(&self) -> Arc<PolicySnapshot<C>> {
+    /// Returns the active snapshot. A replaced one is dropped with its last request.
+    pub fn load(&self) -> Arc<PolicySnapshot> {
         self.snapshot.load_full()
     }
 
-    /// The snapshot in force, if it is another one than something was judged under.
-    pub fn newer_than(&self, snapshot: &Arc<PolicySnapshot<C>>) -> Option<Arc<PolicySnapshot<C>>> {
+    /// Returns the active snapshot if it is another one than `snapshot`.
+    pub fn newer_than(&self, snapshot: &Arc<PolicySnapshot>) -> Option<Arc<PolicySnapshot>> {
         let now = self.snapshot.load();
         (!Arc::ptr_eq(&now, snapshot)).then(|| Arc::clone(&now))
     }
 
-    /// Puts another snapshot in force, for requests that begin from now on; what watches is told.
-    pub fn replace(&self, snapshot: PolicySnapshot<C>) {
+    /// Activates another snapshot for requests that begin from now on, and notifies subscribers.
+    pub fn replace(&self, snapshot: PolicySnapshot) {
         self.policy.store(Arc::clone(&snapshot.policy));
         self.snapshot
             .store(Arc::new(snapshot.with_active(&self.policy)));
         self.changed.send_replace(());
     }
 
-    /// Sees each snapshot that is put in force from now on: for what stays open longer than a request.
+    /// Subscribes to replacements of the snapshot, for tunnels and other work that outlives a request.
     pub fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }

@@ -1,16 +1,17 @@
-//! The stop button: the stops in force, asked by every request, changed by operators, kept over a restart.
+//! Emergency stops: consulted by every request, changed by operators, kept over a restart.
 //!
-//! While there is no stop a request is asked one flag. Which request a stop covers is said in
-//! [`crate::pacing::stops`], how a request of the gate waits and is refused in `stage/stop.rs` and `hold/stopped.rs`.
-//! What changes stops blocks on the disk; what requests ask never does.
+//! While there is no stop, a request reads one flag. [`crate::pacing::stops`] defines which requests a stop covers,
+//! `stage/stop.rs` and `admission/stop_wait.rs` how a request waits and is refused. Changes block on the disk; the
+//! look-ups of requests never do.
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use arc_swap::ArcSwap;
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tokio::time::timeout;
 
@@ -22,19 +23,20 @@ pub use crate::pacing::stops::{EmergencyStop, MAX_STOPS, StopId, StopReason, Sto
 use crate::pacing::stops::{StopEntry, StopQuery, StopSet};
 use crate::store::stops::{SavedStops, StopsFile, UnreadableFile};
 
-/// The stops in force.
+/// The active stops.
 #[derive(Debug)]
 pub struct StopRegistry {
     set: ArcSwap<StopSet>,
-    /// Whether there is any: all that a request asks as long as there is none.
+    /// `true` if there is a stop: all that a request reads while there is none.
     any: AtomicBool,
     changed: watch::Sender<()>,
-    /// The number of the next one. Whoever changes the set holds it, and never while the disk is waited for.
+    /// The number of the next stop. A thread that changes the set holds the lock, but never while it waits for the
+    /// disk.
     next: Mutex<StopId>,
     disk: Mutex<Option<StopsFile>>,
-    /// Whether the disk has to be told something that nobody is telling it.
+    /// `true` if there are changes to write that no thread is writing.
     dirty: AtomicBool,
-    /// Whether it could not be told the last time.
+    /// `true` if the last write failed.
     write_failed: AtomicBool,
     waiters: Mutex<StopWaiters>,
     max_waiting: usize,
@@ -43,7 +45,7 @@ pub struct StopRegistry {
     metrics: Metrics,
 }
 
-/// Those that wait, in the order in which they came: so they are woken, and so they ask for their host's turn.
+/// The waiting requests in the order of their arrival, in which they are woken and join their host's queue.
 #[derive(Debug, Default)]
 struct StopWaiters {
     waiters: BTreeMap<u64, StopWaiter>,
@@ -57,47 +59,48 @@ struct StopWaiter {
     crawler: Box<str>,
 }
 
-/// How many of which crawler wait.
+/// The number of waiting requests of each crawler.
 pub type WaitingByCrawler = BTreeMap<Box<str>, usize>;
 
-/// A stop that was given or lifted.
+/// A stop that was added or lifted.
 #[derive(Clone, Debug)]
 pub struct StopChange {
     /// The stop.
     pub stop: Arc<EmergencyStop>,
-    /// Whether a restart will know of it.
+    /// The state of the change on the disk.
     pub persistence: StopPersistence,
 }
 
-/// Whether the disk says what is in force.
+/// The state of the active stops on the disk.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopPersistence {
-    /// It does.
+    /// It has them.
     OnDisk,
-    /// It does not, for this reason: a restart would go back to what it says. It is tried again every few seconds.
+    /// It does not, for this reason: a restart would restore an older state. The write is repeated every few seconds.
     InMemory(String),
 }
 
-/// There are [`MAX_STOPS`] stops already.
+/// The error that there are [`MAX_STOPS`] stops already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooManyStops;
 
-/// Why a request that a stop covers does not go.
+/// The cause of the refusal of a request that a stop covers.
 #[derive(Clone, Debug)]
 pub enum StopRefusal {
-    /// The stop lasts longer than the request may wait, or too many wait already.
+    /// The stop lasts longer than the request may wait, or too many requests are waiting already.
     Stopped {
         /// The stop.
         stop: Arc<EmergencyStop>,
-        /// How long it still lasts, if it ends by itself.
+        /// The time until it ends, if it has an end.
         left: Option<Duration>,
     },
-    /// The proxy goes down.
+    /// The proxy is shutting down.
     ShuttingDown,
 }
 
 impl StopRegistry {
-    /// No stops, kept in memory alone. So many requests may wait for the end of one.
+    /// Creates a registry without stops and without a file. At most `max_waiting` requests may wait for the end of a
+    /// stop.
     pub fn new(max_waiting: usize, clock: Clock, metrics: Metrics) -> Self {
         Self {
             set: ArcSwap::default(),
@@ -115,13 +118,15 @@ impl StopRegistry {
         }
     }
 
-    /// Puts in force what this file says, and keeps it there from now on. What has ended meanwhile is left out.
+    /// Activates the stops of a file, and writes changes to it from now on. Stops that have ended meanwhile are
+    /// dropped.
     ///
     /// # Errors
-    /// If the file is there and cannot be read.
+    /// If the file exists and cannot be read.
     pub fn restore(&self, file: StopsFile) -> Result<(), UnreadableFile> {
         let saved = file.read()?;
-        let (now, wall) = (self.clock.now(), self.wall());
+        let now = self.clock.now();
+        let wall = self.wall();
         let entries = saved.stops.into_iter().filter_map(|stop| {
             let ends = match stop.until {
                 Some(until) => {
@@ -135,18 +140,18 @@ impl StopRegistry {
                 ends_at: ends,
             })
         });
-        *lock(&self.disk) = Some(file);
-        let mut next = lock(&self.next);
+        *self.disk.lock() = Some(file);
+        let mut next = self.next.lock();
         *next = StopId(saved.next_id.max(1));
         self.replace(StopSet::new(entries.collect()));
         Ok(())
     }
 
-    /// Stops something from now on, for so long or until it is lifted. Blocks until that is on the disk; it is in force
-    /// before that, and whatever the disk says.
+    /// Adds a stop, with an end or until it is lifted. Blocks until that has been written; the stop is active before,
+    /// and even if the write fails.
     ///
     /// # Errors
-    /// If there are too many.
+    /// If there are too many stops.
     pub fn add(
         &self,
         target: StopTarget,
@@ -160,7 +165,7 @@ impl StopRegistry {
         })
     }
 
-    /// Lifts a stop; `None` if there is none of this id. Blocks until that is on the disk.
+    /// Lifts a stop; `None` if there is none with this id. Blocks until that has been written.
     pub fn lift(&self, id: StopId) -> Option<StopChange> {
         let stop = self.remove(id)?;
         Some(StopChange {
@@ -169,7 +174,7 @@ impl StopRegistry {
         })
     }
 
-    /// The stops in force.
+    /// The active stops.
     pub fn list(&self) -> Vec<Arc<EmergencyStop>> {
         let now = self.clock.now();
         let set = self.set.load();
@@ -180,7 +185,7 @@ impl StopRegistry {
             .collect()
     }
 
-    /// The hosts and domains that are stopped by name.
+    /// Returns the hosts and domains that are stopped by name.
     pub fn stopped_hosts(&self) -> Vec<Box<str>> {
         let stops = self.list();
         let names = stops.iter().filter_map(|stop| match &stop.target {
@@ -190,10 +195,10 @@ impl StopRegistry {
         names.collect()
     }
 
-    /// Who waits for the end of a stop, by host.
+    /// Returns the numbers of requests that wait for the end of a stop, by host.
     pub fn waiting_by_host(&self) -> BTreeMap<Box<str>, WaitingByCrawler> {
         let mut hosts = BTreeMap::<_, WaitingByCrawler>::new();
-        for StopWaiter { host, crawler, .. } in lock(&self.waiters).waiters.values() {
+        for StopWaiter { host, crawler, .. } in self.waiters.lock().waiters.values() {
             *hosts
                 .entry(host.clone())
                 .or_default()
@@ -203,12 +208,12 @@ impl StopRegistry {
         hosts
     }
 
-    /// Whether nothing is stopped.
+    /// Returns `true` if there is no stop.
     pub fn is_clear(&self) -> bool {
         !self.any.load(Ordering::Acquire)
     }
 
-    /// The stop that covers this now.
+    /// Returns the refusal by a stop that covers a request now.
     pub fn find_refusal(&self, covers: &StopQuery<'_>) -> Option<StopRefusal> {
         let now = self.clock.now();
         self.set
@@ -217,11 +222,11 @@ impl StopRegistry {
             .map(|entry| refusal_for(entry, now))
     }
 
-    /// Waits until no stop covers this.
+    /// Waits until no stop covers a request.
     ///
     /// # Errors
-    /// If one does at the time `until`, or too many wait already, or the proxy goes down. Whoever drops this does not
-    /// wait any more, and is counted as a client that has left.
+    /// If a stop still covers it at `until`, if too many requests are waiting, or if the proxy is shutting down. A
+    /// caller that drops the future stops waiting, and is counted as a client that has left.
     pub async fn wait_until_lifted(
         &self,
         covers: &StopQuery<'_>,
@@ -243,7 +248,7 @@ impl StopRegistry {
                 return waiting.finish(Err(refusal_for(&entry, now)));
             }
             let wake = entry.ends_at.map_or(until, |ends| ends.min(until));
-            // Over or told: either is a reason to look again.
+            // Both the timeout and the notification are reasons to look again.
             let _ = timeout(
                 wake.saturating_duration_since(now),
                 waiting.notify.notified(),
@@ -252,10 +257,9 @@ impl StopRegistry {
         }
     }
 
-    /// The same for so long; what is left of it.
+    /// Waits for a duration, and returns what is left of it.
     ///
-    /// # Errors
-    /// As [`Self::wait_until_lifted`].
+    /// # Errors As [`Self::wait_until_lifted`].
     pub async fn wait_until_lifted_for(
         &self,
         covers: &StopQuery<'_>,
@@ -269,47 +273,48 @@ impl StopRegistry {
         Ok(until.saturating_duration_since(self.clock.now()))
     }
 
-    /// Sees each change from now on: for what stays open longer than a request.
+    /// Subscribes to changes, for tunnels, which outlive a request.
     pub fn subscribe(&self) -> watch::Receiver<()> {
         self.changed.subscribe()
     }
 
-    /// Sends away who waits, and from now on who would have to.
+    /// Refuses all that wait now or would have to wait later.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
         self.notify_all();
     }
 
-    /// Forgets stops that have ended.
+    /// Removes stops that have ended.
     pub fn sweep(&self) {
         if self.is_clear() {
             return;
         }
-        let _editing = lock(&self.next);
-        let (now, set) = (self.clock.now(), self.set.load());
+        let _editing = self.next.lock();
+        let now = self.clock.now();
+        let set = self.set.load();
         if set.entries().iter().any(|entry| !entry.is_active(now)) {
             self.replace(set.filtered(|entry| entry.is_active(now)));
             self.dirty.store(true, Ordering::SeqCst);
         }
     }
 
-    /// Whether the disk has to be told something: [`Self::keep`] does.
+    /// `true` if there are changes to write that no thread is writing.
     pub fn needs_write(&self) -> bool {
         self.dirty.load(Ordering::SeqCst)
     }
 
-    /// Whether the disk says something else than what is in force, because it cannot be written.
+    /// Returns `true` if the file differs from the active stops because it cannot be written.
     pub fn has_write_failed(&self) -> bool {
         self.write_failed.load(Ordering::SeqCst)
     }
 
-    /// Writes what is in force to the disk. Blocks.
+    /// Writes the active stops to the disk. Blocks.
     pub fn persist(&self) -> StopPersistence {
-        let disk = lock(&self.disk);
+        let disk = self.disk.lock();
         let Some(file) = disk.as_ref() else {
             return StopPersistence::InMemory("there is no store".into());
         };
-        // Before it is read: a change behind this is written by whoever makes it.
+        // Cleared before the set is read: a later change is written by the thread that makes it.
         self.dirty.store(false, Ordering::SeqCst);
         let written = file.write(&self.to_saved());
         self.write_failed.store(written.is_err(), Ordering::SeqCst);
@@ -323,7 +328,7 @@ impl StopRegistry {
     }
 
     fn to_saved(&self) -> SavedStops {
-        let next = lock(&self.next);
+        let next = self.next.lock();
         SavedStops {
             stops: self
                 .list()
@@ -341,12 +346,14 @@ impl StopRegistry {
         duration: Option<Duration>,
     ) -> Result<Arc<EmergencyStop>, TooManyStops> {
         self.sweep();
-        let mut next = lock(&self.next);
-        let (now, set) = (self.clock.now(), self.set.load());
+        let mut next = self.next.lock();
+        let now = self.clock.now();
+        let set = self.set.load();
         if set.entries().len() >= MAX_STOPS {
             return Err(TooManyStops);
         }
-        let (id, since) = (*next, self.wall());
+        let id = *next;
+        let since = self.wall();
         let until = duration.map(|lasts| since.saturating_add(lasts));
         let stop = Arc::new(EmergencyStop {
             id,
@@ -365,8 +372,9 @@ impl StopRegistry {
     }
 
     fn remove(&self, id: StopId) -> Option<Arc<EmergencyStop>> {
-        let _editing = lock(&self.next);
-        let (now, set) = (self.clock.now(), self.set.load());
+        let _editing = self.next.lock();
+        let now = self.clock.now();
+        let set = self.set.load();
         let stop = set
             .entry(id)
             .filter(|entry| entry.is_active(now))
@@ -375,7 +383,7 @@ impl StopRegistry {
         Some(stop)
     }
 
-    /// Puts a set in force and tells everybody.
+    /// Activates a set and notifies subscribers and waiting requests.
     fn replace(&self, set: StopSet) {
         let count = set.entries().len();
         self.set.store(Arc::new(set));
@@ -385,9 +393,10 @@ impl StopRegistry {
         self.notify_all();
     }
 
-    /// Wakes everybody.
+    /// Wakes all waiting requests.
     fn notify_all(&self) {
-        lock(&self.waiters)
+        self.waiters
+            .lock()
             .waiters
             .values()
             .for_each(|waiting| waiting.notify.notify_one());
@@ -401,13 +410,9 @@ impl StopRegistry {
     }
 }
 
-/// A wall time of a stop.
+/// Converts a time of a stop.
 pub fn wall_time(since_1970: Duration) -> SystemTime {
     UNIX_EPOCH.checked_add(since_1970).unwrap_or(UNIX_EPOCH)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn write_error_text(file: &StopsFile, error: &io::Error) -> String {
@@ -421,7 +426,7 @@ fn refusal_for(entry: &StopEntry, now: Instant) -> StopRefusal {
     }
 }
 
-/// One that waits. If it is dropped before its wait has ended the client has left.
+/// A waiting request. If it is dropped before its wait has ended, the client has left.
 struct StopWait<'s> {
     stops: &'s StopRegistry,
     crawler: &'s Crawler,
@@ -437,15 +442,17 @@ enum StopWaitEnd {
 }
 
 impl<'s> StopWait<'s> {
-    /// A place; none if too many wait already.
+    /// Joins those that wait; `None` if there are too many.
     fn join(stops: &'s StopRegistry, host: &str, crawler: &'s Crawler) -> Option<Self> {
-        let mut waiting = lock(&stops.waiters);
+        let mut waiting = stops.waiters.lock();
         if waiting.waiters.len() >= stops.max_waiting {
             return None;
         }
-        let (number, bell) = (waiting.next, Arc::new(Notify::new()));
+        let number = waiting.next;
+        let bell = Arc::new(Notify::new());
         waiting.next += 1;
-        let (host, name) = (host.into(), crawler.as_str().into());
+        let host = host.into();
+        let name = crawler.as_str().into();
         waiting.waiters.insert(
             number,
             StopWaiter {
@@ -473,7 +480,7 @@ impl<'s> StopWait<'s> {
 impl Drop for StopWait<'_> {
     fn drop(&mut self) {
         self.stops.metrics.dec_held();
-        lock(&self.stops.waiters).waiters.remove(&self.number);
+        self.stops.waiters.lock().waiters.remove(&self.number);
         if self.end == StopWaitEnd::Abandoned {
             self.stops.metrics.record_held_disconnect(self.crawler);
         }

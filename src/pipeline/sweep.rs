@@ -1,19 +1,21 @@
-//! The sweep: after a change of the crawl spaces, every URL that is remembered is judged again, and those that fell out
-//! of their crawler's space are told of: 760 leaves the index, 761 stays, since another crawler has it (policy.md
-//! section 6).
+//! The sweep: after a change of the crawl spaces, every URL in the ledger is evaluated again, and those that are no
+//! longer in their crawler's space get an event: with code 760 the URL leaves the index, with 761 it stays, since
+//! another crawler has it (docs/policy/reference.md "Crawl spaces").
 //!
-//! It runs behind the requests, a part at a time, no faster than it is told to. How far it is stands in the ledger, with
-//! what it has noted: after a restart it goes on there, and what it looks at twice is told of once. No request waits for
-//! it.
+//! It runs in the background in small parts, at a limited rate. Its progress is kept in the ledger, together with what
+//! it has recorded: after a restart it resumes there, and a URL that is examined twice gets one event. No request waits
+//! for it.
 //!
-//! What is noted under a policy that is not in force any more may come when the sweep has passed: `pass_again`.
+//! A record under a policy that is no longer active may be written after the sweep has passed it: see
+//! `sweep_late_record`.
 
 mod evaluation;
 mod progress;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
@@ -27,23 +29,23 @@ use super::snapshot::ActivePolicy;
 use evaluation::SweepVerdict;
 pub use progress::{SweepGap, SweepMode, SweepPhase, SweepProgress};
 
-/// So many parts a second.
+/// The number of parts in a second.
 const PARTS_PER_SECOND: u64 = 10;
-/// The most URLs of one part.
+/// The maximum number of URLs in a part.
 const MAX_PART_SIZE: usize = 1_000;
-/// How long a disk that fails is left alone.
+/// The pause after a failure of the disk.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
-/// The most gaps that are listed.
+/// The maximum number of gaps in a report.
 const MAX_GAPS: usize = 1_000;
 
-/// Sweeps a ledger. Cheap to clone.
+/// The sweep of a ledger. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct LedgerSweeper(Arc<SweeperInner>);
 
 #[derive(Debug)]
 struct SweeperInner {
     clock: Clock,
-    /// URLs a second.
+    /// The number of URLs in a second.
     rate: u64,
     state: Mutex<SweepState>,
     order_notify: Notify,
@@ -52,15 +54,15 @@ struct SweeperInner {
 #[derive(Debug, Default)]
 struct SweepState {
     progress: Option<SweepProgress>,
-    /// What is asked for and has not begun.
+    /// The sweep that was ordered and has not begun.
     order: Option<SweepProgress>,
 }
 
-/// A sweep is under way.
+/// The error that a sweep is already running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepInProgress;
 
-/// Whether a sweep goes on.
+/// The decision whether a sweep continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SweepStep {
     More,
@@ -68,9 +70,10 @@ enum SweepStep {
 }
 
 impl LedgerSweeper {
-    /// One that looks at so many URLs a second at most.
+    /// Creates a sweeper that examines at most `rate` URLs in a second.
     pub fn new(rate: u64, clock: Clock) -> Self {
-        let (state, ordered) = (Mutex::default(), Notify::new());
+        let state = Mutex::default();
+        let ordered = Notify::new();
         Self(Arc::new(SweeperInner {
             clock,
             rate: rate.max(1),
@@ -79,10 +82,10 @@ impl LedgerSweeper {
         }))
     }
 
-    /// Asks for a sweep under the policy in force, of this revision, of about so many URLs.
+    /// Orders a sweep under the active policy, which has this revision, of about `urls` URLs.
     ///
     /// # Errors
-    /// If one is under way, or asked for.
+    /// If a sweep is running or ordered.
     pub fn order(&self, mode: SweepMode, revision: &str, urls: u64) -> Result<(), SweepInProgress> {
         let mut known = self.lock_state();
         let running = known
@@ -98,7 +101,8 @@ impl LedgerSweeper {
         Ok(())
     }
 
-    /// The sweep that runs, or the one that is asked for and runs next, or the last one that did; `None` if none ever has.
+    /// Returns the progress of the sweep that is running, or is ordered and runs next, or was the last; `None` if there
+    /// has been none.
     pub fn progress(&self) -> Option<SweepProgress> {
         let known = self.lock_state();
         let running = known
@@ -111,9 +115,9 @@ impl LedgerSweeper {
             .cloned()
     }
 
-    /// Sweeps whenever another policy with crawl spaces takes force, or it is asked for; begins with what a restart broke
-    /// off. `ledger` says which one is in use. Ends with the task that it runs in.
-    pub async fn serve<C>(&self, in_force: &ActivePolicy<C>, ledger: impl Fn() -> Option<Ledger>) {
+    /// Sweeps after each change of a policy with crawl spaces, and on order; begins with a sweep that a restart
+    /// interrupted. `ledger` returns the ledger in use. Runs until its task is dropped.
+    pub async fn serve(&self, in_force: &ActivePolicy, ledger: impl Fn() -> Option<Ledger>) {
         let mut changes = in_force.subscribe();
         let mut order = None;
         loop {
@@ -131,15 +135,16 @@ impl LedgerSweeper {
                 self.0.order_notify.notified().await;
             };
             order = tokio::select! {
-                // Before an order of the same moment, which would be taken for the sweep that the new policy needs.
+                // A change comes before an order of the same moment, which would otherwise count as the sweep that the
+                // new policy needs.
                 biased;
-                // Another policy makes what is under way pointless.
+                // Another policy makes the running sweep pointless.
                 changed = changes.changed() => {
                     self.abandon();
                     if changed.is_err() {
                         return;
                     }
-                    // What was asked for meanwhile comes behind the sweep that the new policy needs.
+                    // A sweep that was ordered meanwhile runs after the one that the new policy needs.
                     None
                 }
                 () = sweep => self.take_order(),
@@ -147,7 +152,7 @@ impl LedgerSweeper {
         }
     }
 
-    /// What was asked for begins.
+    /// Begins the sweep that was ordered.
     fn take_order(&self) -> Option<SweepMode> {
         let mut known = self.lock_state();
         let order = known.order.take()?;
@@ -156,7 +161,7 @@ impl LedgerSweeper {
         Some(how)
     }
 
-    /// What was under way has ended without an end.
+    /// Forgets the running sweep, which was interrupted.
     fn abandon(&self) {
         let mut known = self.lock_state();
         known
@@ -175,10 +180,10 @@ impl LedgerSweeper {
         .await;
     }
 
-    /// Sweeps for good, unless that was done under this policy; from where it was broken off, if it was.
+    /// Sweeps and records the results, unless that was done under this policy already; resumes an interrupted sweep.
     pub async fn resume(&self, ledger: &Ledger, policy: &Arc<Policy>) {
-        let kept = progress::load(ledger).filter(|kept| &*kept.revision == policy.revision());
-        match kept {
+        let saved = progress::load(ledger).filter(|saved| &*saved.revision == policy.revision());
+        match saved {
             None => self.sweep(ledger, policy, SweepMode::ForGood).await,
             Some(done) if done.state == SweepPhase::Done => self.lock_state().progress = Some(done),
             Some(broken_off) => self.run(ledger, policy, broken_off).await,
@@ -186,7 +191,8 @@ impl LedgerSweeper {
     }
 
     async fn run(&self, ledger: &Ledger, policy: &Arc<Policy>, mut progress: SweepProgress) {
-        let (how, revision) = (progress.mode, &*progress.revision.clone());
+        let how = progress.mode;
+        let revision = &*progress.revision.clone();
         tracing::info!(?how, revision, urls = progress.total, "the ledger is swept");
         self.lock_state().progress = Some(progress.clone());
         if how == SweepMode::ForGood {
@@ -201,21 +207,19 @@ impl LedgerSweeper {
             });
             let part = match part.await {
                 Ok(Ok(part)) => part,
-                // Not the end: it only cannot be read now.
+                // The ledger is unavailable at the moment, so this is not its end.
                 Ok(Err(LedgerUnavailable)) => {
                     tokio::time::sleep(RETRY_DELAY).await;
                     continue;
                 }
                 Err(_) => return self.abandon(),
             };
-            let (next, rows) = (
-                if part.len() < most {
-                    SweepStep::Done
-                } else {
-                    SweepStep::More
-                },
-                part.len(),
-            );
+            let next = if part.len() < most {
+                SweepStep::Done
+            } else {
+                SweepStep::More
+            };
+            let rows = part.len();
             self.record_part(ledger, policy, &mut progress, part).await;
             if next == SweepStep::Done {
                 progress.state = SweepPhase::Done;
@@ -229,7 +233,9 @@ impl LedgerSweeper {
             }
             tokio::time::sleep(self.pause(rows)).await;
         }
-        let (removed, moved, allowed) = (progress.removed, progress.moved, progress.allowed);
+        let removed = progress.removed;
+        let moved = progress.moved;
+        let allowed = progress.allowed;
         tracing::info!(
             ?how,
             revision,
@@ -240,7 +246,7 @@ impl LedgerSweeper {
         );
     }
 
-    /// Counts what was found, and notes it.
+    /// Counts and records the results of a part.
     async fn record_part(
         &self,
         ledger: &Ledger,
@@ -253,15 +259,19 @@ impl LedgerSweeper {
         );
         for (key, record, found) in part {
             progress.resume_after = Some(key);
-            let seen = evaluation::to_observation(policy, &record, &found, at);
-            progress.count(&record, &found, evaluation::record_change(&record, &seen));
+            let observation = evaluation::to_observation(policy, &record, &found, at);
+            progress.count(
+                &record,
+                &found,
+                evaluation::record_change(&record, &observation),
+            );
             if progress.mode == SweepMode::DryRun || is_unchanged(&record, &found) {
                 continue;
             }
             ledger
                 .record_with_retry(LedgerUpdate {
                     key,
-                    observation: seen,
+                    observation: observation,
                     content_key: None,
                 })
                 .await;
@@ -274,18 +284,18 @@ impl LedgerSweeper {
             .min(MAX_PART_SIZE)
     }
 
-    /// How long so many URLs must have taken.
+    /// Returns the least time for a number of URLs.
     fn pause(&self, rows: usize) -> Duration {
         Duration::from_secs(1).mul_f64(rows as f64 / self.0.rate as f64)
     }
 
     fn lock_state(&self) -> MutexGuard<'_, SweepState> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.state.lock()
     }
 }
 
-/// What the sweep under this policy would have done, had it found a URL as it is now: for what was judged under another
-/// one and has only now been noted. A policy without crawl spaces sweeps nothing.
+/// Records what the sweep under the active policy would have recorded for one URL: for an outcome under another policy
+/// that was written only now. A policy without crawl spaces sweeps nothing.
 pub(crate) fn sweep_late_record(ledger: &Ledger, policy: &Policy, key: LedgerKey, at: UnixMillis) {
     if policy.spaces().all().is_empty() {
         return;
@@ -295,21 +305,21 @@ pub(crate) fn sweep_late_record(ledger: &Ledger, policy: &Policy, key: LedgerKey
     };
     let found = evaluation::evaluate_record(policy, &record);
     if !is_unchanged(&record, &found) {
-        let seen = evaluation::to_observation(policy, &record, &found, at);
+        let observation = evaluation::to_observation(policy, &record, &found, at);
         ledger.record(LedgerUpdate {
             key,
-            observation: seen,
+            observation: observation,
             content_key: None,
         });
     }
 }
 
-/// What is as it was is not written again.
+/// Returns `true` if nothing has to be written.
 fn is_unchanged(record: &LedgerRecord, verdict: &SweepVerdict) -> bool {
     *verdict == SweepVerdict::Allowed && record.code.is_none()
 }
 
-/// The next URLs, judged. Blocks.
+/// Evaluates the next URLs. Blocks.
 fn evaluate_part(
     ledger: &Ledger,
     policy: &Policy,

@@ -1,4 +1,4 @@
-//! What becomes of a tunnel's TLS: the option `tls`, decided once for each CONNECT (decisions.md section 4).
+//! The option `tls`: what happens to a tunnel's TLS, decided once for each CONNECT.
 
 use crate::metrics::record::UrlRetention;
 use crate::model::reason::Reason;
@@ -9,32 +9,29 @@ use crate::policy::options::schema::slot;
 use crate::policy::options::{OptionSetter, OptionSlot};
 use crate::policy::trail::Trail;
 
+use super::facts::{EvaluationFacts, TunnelFacts};
 use super::refusal::{Refusal, recorded_url_detail};
 use super::snapshot::PolicySnapshot;
-use super::tunnel::{TunnelFacts, evaluate};
 
 const TLS: OptionSlot = slot("tls");
 
-/// What is done with a tunnel's TLS.
+/// The handling of a tunnel's TLS.
 #[derive(Clone, Debug)]
 pub enum TlsHandling {
-    /// It ends here, and each request inside is judged whole.
+    /// The proxy terminates it, and evaluates each request inside.
     Intercept,
-    /// It goes on to the origin unseen.
+    /// It is forwarded to the origin without being read.
     Tunnel,
-    /// Neither.
+    /// The tunnel is refused.
     Reject(Box<Refusal>),
 }
 
-/// What the policy says of a tunnel's TLS; nothing if it leaves that to the configuration.
+/// Returns the policy's choice for a tunnel's TLS; `None` if it leaves that to the configuration.
 ///
-/// The option may be set only under conditions that a CONNECT answers, so nothing that a tunnel hides can change this.
-pub fn tls_handling<C>(
-    tunnel_facts: &TunnelFacts,
-    snapshot: &PolicySnapshot<C>,
-) -> Option<TlsHandling> {
+/// The option may be set only under conditions that a CONNECT can answer, so nothing inside the tunnel can change this.
+pub fn tls_handling(tunnel_facts: &TunnelFacts, snapshot: &PolicySnapshot) -> Option<TlsHandling> {
     let policy = &snapshot.policy;
-    let (trail, _) = evaluate(policy, tunnel_facts);
+    let (trail, _) = tunnel_facts.decide(policy);
     match trail.word(policy, TLS)? {
         "intercept" => Some(TlsHandling::Intercept),
         "tunnel" => Some(TlsHandling::Tunnel),
@@ -42,7 +39,7 @@ pub fn tls_handling<C>(
     }
 }
 
-/// A rule's `tls: reject`, or that of the options.
+/// Returns the refusal by `tls: reject` of a rule or of the options.
 fn tls_refusal(policy: &Policy, trail: &Trail) -> Refusal {
     let refusal = Refusal {
         url_detail: recorded_url_detail(policy, trail, UrlRetention::Host),

@@ -23,17 +23,17 @@ use tokio::net::TcpStream;
 use crate::clock::TimeSpan;
 use crate::metrics::OpenConnection;
 use crate::metrics::labels::{ResponseSource, TunnelVerdictLabel};
-use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::RequestRecord;
 use crate::metrics::trace::TracePart;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::crawlers::{ConnectedClient, CrawlerIdentity};
-use crate::pipeline::permit::TunnelPermit;
+use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::Refusal;
+use crate::pipeline::snapshot::PolicySnapshot;
 use crate::pipeline::stage::identify::identify;
 use crate::pipeline::tunnel::{
-    self as gate, TunnelEvaluation, TunnelFacts, TunnelResult, TunnelServices,
+    TunnelEvaluation, TunnelFacts, TunnelResult, TunnelServices, admit_tunnel,
 };
 use crate::pipeline::tunnel_tls::TlsHandling;
 use crate::tls::issuer::is_certifiable;
@@ -42,12 +42,14 @@ use crate::urls::target::HostTarget;
 use super::destination::VettedAddresses;
 use super::dial::dial;
 use super::head::ServiceGuard;
-use super::http::{BoxedRefusal, CaughtPanic, ProxyPolicySnapshot, ProxyService, catch_panic};
+use super::http::{
+    BoxedRefusal, CaughtPanic, ProxyService, catch_panic, record_policy, wait_times,
+};
 use super::intercept::{self, RefusalDelivery};
 use super::local_reply::ReplyPreferences;
 use super::request_target::{self, EnclosingTunnel};
 use super::service_response::{Hangup, ServiceResult, established_response, local_response};
-use super::timing::{self, WaitTimes};
+use super::timing;
 use super::tunnel::TunnelSlot;
 use super::upstream::UpstreamError;
 
@@ -92,7 +94,7 @@ enum TunnelMode {
 struct OpaqueTunnel {
     origin: TcpStream,
     address: SocketAddr,
-    evaluation: TunnelEvaluation<Arc<PolicyMetrics>>,
+    evaluation: TunnelEvaluation,
 }
 
 impl ConnectionContext {
@@ -208,7 +210,7 @@ impl ProxyService {
         request: Request<Incoming>,
         context: &ConnectionContext,
         preferences: &mut ReplyPreferences,
-        snapshot: &mut Arc<ProxyPolicySnapshot>,
+        snapshot: &mut Arc<PolicySnapshot>,
         record: &mut RequestRecord,
     ) -> Result<(HostTarget, TunnelMode), BoxedRefusal> {
         let (parts, _) = request.into_parts();
@@ -258,7 +260,7 @@ impl ProxyService {
         host: &HostTarget,
         identity: CrawlerIdentity,
         refusal: Option<BoxedRefusal>,
-        snapshot: &Arc<ProxyPolicySnapshot>,
+        snapshot: &Arc<PolicySnapshot>,
     ) -> Result<TunnelMode, BoxedRefusal> {
         let Some(interceptor) = &self.interceptor else {
             return Err(refusal.unwrap_or_else(|| intercept::interception_unavailable().into()));
@@ -290,12 +292,12 @@ impl ProxyService {
     async fn open_opaque(
         &self,
         facts: TunnelFacts,
-        snapshot: &mut Arc<ProxyPolicySnapshot>,
+        snapshot: &mut Arc<PolicySnapshot>,
         record: &mut RequestRecord,
     ) -> Result<TunnelMode, BoxedRefusal> {
         // Before the gate: a tunnel without a slot must not use up a turn of its host.
         let place = self.acquire_slot(&facts.host)?;
-        let way = TunnelServices {
+        let services = TunnelServices {
             destinations: &*self.address_vetter,
             active_policy: &self.active_policy,
             admission: &self.admission_queue,
@@ -303,31 +305,24 @@ impl ProxyService {
         };
         let TunnelResult {
             outcome,
-            evaluation: judged,
-            wait_time: held,
-        } = gate::admit_tunnel(facts, Arc::clone(snapshot), &way).await;
-        record_evaluation(record, &judged);
-        timing::record_decision(
-            record,
-            WaitTimes {
-                resolved_in: judged.lookup_time,
-                fetched_in: None,
-                held,
-            },
-        );
-        if held.is_some() {
-            *snapshot = Arc::clone(&judged.snapshot);
+            evaluation,
+            wait_time,
+        } = admit_tunnel(facts, Arc::clone(snapshot), &services).await;
+        record_policy(record, &evaluation);
+        timing::record_decision(record, wait_times(&evaluation, wait_time));
+        if !Arc::ptr_eq(snapshot, evaluation.snapshot()) {
+            *snapshot = Arc::clone(evaluation.snapshot());
         }
         let permit = outcome?;
-        let keep = judged.url_detail();
-        let kept = |refusal: Refusal| {
+        let url_detail = evaluation.url_detail(Stage::Upstream);
+        let tunnel = self.dial(permit, evaluation, record).await;
+        let tunnel = tunnel.map_err(|refusal| {
             Box::new(Refusal {
-                url_detail: keep,
+                url_detail,
                 ..refusal
             })
-        };
-        let blind = self.dial(permit, judged, record).await.map_err(kept)?;
-        Ok(TunnelMode::Opaque(Box::new(blind), place))
+        })?;
+        Ok(TunnelMode::Opaque(Box::new(tunnel), place))
     }
 
     fn acquire_slot(&self, host: &HostTarget) -> Result<TunnelSlot, Refusal> {
@@ -342,18 +337,15 @@ impl ProxyService {
     /// Connects to an address of the permit.
     async fn dial(
         &self,
-        permit: TunnelPermit<VettedAddresses>,
-        evaluation: TunnelEvaluation<Arc<PolicyMetrics>>,
+        permit: Permit<HostTarget, VettedAddresses>,
+        evaluation: TunnelEvaluation,
         record: &mut RequestRecord,
     ) -> Result<OpaqueTunnel, Refusal> {
+        let timeouts = permit.options().timeouts;
         let (_, vetted, mut slot) = permit.redeem();
         record.enter_stage(Stage::Upstream);
         let began = record.clock().now();
-        let limits = self
-            .tunnels
-            .settings
-            .dial
-            .with_overrides(evaluation.timeouts());
+        let limits = self.tunnels.settings.dial.with_overrides(timeouts);
         let dialled = dial(&vetted, limits).await;
         self.address_vetter
             .negative_cache()
@@ -379,17 +371,6 @@ impl ProxyService {
             evaluation,
         })
     }
-}
-
-/// Copies the evaluation to the record.
-fn record_evaluation(
-    record: &mut RequestRecord,
-    evaluation: &TunnelEvaluation<Arc<PolicyMetrics>>,
-) {
-    record.set_policy(&evaluation.snapshot.counters);
-    record.set_matched_rules(evaluation.matched_rules().iter().map(|rule| rule.0));
-    record.set_allowed(evaluation.cause().map(|rule| rule.0));
-    record.set_shadows(evaluation.shadow_notes());
 }
 
 fn includes_port(ports: &[RangeInclusive<u16>], port: u16) -> bool {

@@ -18,14 +18,11 @@ mod html_head;
 mod prefix;
 mod rewrite;
 
-use std::sync::Arc;
-
 use http::Method;
 use http::response::Parts;
 
 use crate::metrics::Metrics;
 use crate::metrics::labels::DocumentOutcome;
-use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::UrlRetention;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
@@ -57,7 +54,7 @@ pub enum OutgoingBody {
 
 /// Returns `true` if a response's body must be read before its head can be sent, or if the body or
 /// its head is changed.
-pub(super) fn is_needed<C>(evaluation: &Evaluation<C>, head: &Parts) -> bool {
+pub(super) fn is_needed(evaluation: &Evaluation, head: &Parts) -> bool {
     response::document_requirements(evaluation, head).is_some()
         || response::plan_rewrite(evaluation, head).is_some()
         || response::content_use(evaluation, head) != ContentUse::Ignore
@@ -69,7 +66,7 @@ pub(super) fn is_needed<C>(evaluation: &Evaluation<C>, head: &Parts) -> bool {
 /// # Errors
 /// Returns the refusal that replaces the origin's response, of which nothing has been sent.
 pub(super) async fn run_stage(
-    evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
+    evaluation: &mut Evaluation,
     head: &mut Parts,
     mut download: Box<ResponseDownload>,
     outcome_recorder: Option<&mut OutcomeRecorder>,
@@ -103,7 +100,7 @@ pub(super) async fn run_stage(
         let body = DocumentBody::untouched(buffer_of(read), download, hashing);
         return Ok(OutgoingBody::Document(Box::new(body)));
     };
-    if evaluation.facts.method == Method::HEAD {
+    if evaluation.facts().method == Method::HEAD {
         header_fields::adjust_response(&mut head.headers, changes, None);
         return Ok(OutgoingBody::Streamed(download));
     }
@@ -121,7 +118,7 @@ pub(super) async fn run_stage(
         None => {
             let plan = ReadPlan::for_charset(head, evaluation.max_buffer());
             let source = DocumentSource {
-                target: &evaluation.facts.target,
+                target: &evaluation.facts().target,
                 agent: "",
             };
             let buffer = read.take().map(|read| read.buffer);
@@ -142,7 +139,7 @@ pub(super) async fn run_stage(
 
 /// Reads as much of the document as its rules need, and evaluates them.
 async fn read_facts(
-    evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
+    evaluation: &mut Evaluation,
     head: &Parts,
     download: &mut ResponseDownload,
     coding: Result<ContentCoding, UnsupportedCoding>,
@@ -152,7 +149,7 @@ async fn read_facts(
         return Ok(None);
     };
     let source = DocumentSource {
-        target: &evaluation.facts.target,
+        target: &evaluation.facts().target,
         agent: wanted.agent,
     };
     let plan = ReadPlan::for_document(head, wanted.body_prefix, evaluation.max_buffer());

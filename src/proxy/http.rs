@@ -12,28 +12,30 @@ use http::{HeaderValue, Request, Response, request, response};
 use hyper::body::Incoming;
 
 use crate::metrics::labels::ResponseSource;
-use crate::metrics::policy::PolicyMetrics;
 use crate::metrics::record::{Recorder, RequestRecord};
+use crate::model::crawler::Crawler;
+use crate::model::profile::Profile;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::admission::AdmissionQueue;
 use crate::pipeline::crawlers::CrawlerRegistry;
-use crate::pipeline::evaluation::{Evaluation, RequestFacts};
+use crate::pipeline::evaluation::Evaluation;
+use crate::pipeline::facts::{EvaluationFacts, RequestFacts};
 use crate::pipeline::permit::Permit;
 use crate::pipeline::refusal::{Refusal, RefusalForm};
 use crate::pipeline::request::{
-    Ledger, RequestOutcome, RequestResult, RequestServices, WaitContext,
+    IncomingRequest, Ledger, NotForwarded, RequestResult, RequestServices, admit_request,
 };
-use crate::pipeline::response::ResponseAnnotations;
+use crate::pipeline::response::{ResponseAnnotations, evaluate_response};
 use crate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crate::pipeline::stage::identify::identify;
 use crate::pipeline::stage::outcome::{self, OutcomeRecorder};
 use crate::pipeline::stage::recrawl;
-use crate::pipeline::{request as gate_request, response as gate_response};
+use crate::urls::target::UrlTarget;
 
 use super::body::{BodyTimeLimits, RequestUpload, ResponseBody, ResponseDownload};
 use super::connect::ConnectionContext;
-use super::destination::AddressVetter;
+use super::destination::{AddressVetter, VettedAddresses};
 use super::document::{self, OutgoingBody};
 use super::head::ServiceGuard;
 use super::header_filter::{self, ResponseFraming, UnknownTransferCoding, ViaName};
@@ -50,14 +52,11 @@ use super::upstream::{UpstreamClient, UpstreamError, UpstreamRequest, UpstreamRe
 use early_end::discard_body;
 pub(crate) use early_end::{CaughtPanic, catch_panic};
 
-/// The policy snapshot that the proxy evaluates requests under.
-pub type ProxyPolicySnapshot = PolicySnapshot<Arc<PolicyMetrics>>;
-
 /// The service that answers requests, with everything that it needs.
 #[derive(Debug)]
 pub struct ProxyService {
     /// The active policy.
-    pub active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    pub active_policy: Arc<ActivePolicy>,
     /// The queue in which requests wait for their host's turn.
     pub admission_queue: Arc<AdmissionQueue>,
     /// The resolver of host names, which also decides which addresses may be dialled.
@@ -93,7 +92,7 @@ struct OriginResponse {
     outcome_recorder: Option<Box<OutcomeRecorder>>,
 }
 
-/// An answer on its way through the stages behind the origin.
+/// An answer on its way through the stages after the origin.
 struct PendingResponse {
     head: response::Parts,
     body: OutgoingBody,
@@ -103,7 +102,17 @@ struct PendingResponse {
 pub(crate) type BoxedRefusal = Box<Refusal>;
 
 impl ProxyService {
-    /// Answers one request. Its record ends with the last byte of the answer, or with the client.
+    fn request_services(&self) -> RequestServices<'_, AddressVetter, RobotsFileCache> {
+        RequestServices {
+            destinations: &self.address_vetter,
+            robots: &self.robots,
+            active_policy: &self.active_policy,
+            admission: &self.admission_queue,
+            ledger: self.ledger.get(),
+        }
+    }
+
+    /// Answers one request. Its record ends with the last byte of the answer, or when the client leaves.
     ///
     /// # Errors
     /// [`Hangup`], if this crawler is refused by closing its connection.
@@ -113,368 +122,18 @@ impl ProxyService {
         open: ServiceGuard,
         context: &'a ConnectionContext,
     ) -> impl Future<Output = ServiceResult> + Send + 'a {
-        // No `async fn`: that would keep the request beside its parts, and hyper moves the whole future for each.
+        // Not an `async fn`, which would store the request next to its parts; hyper moves the whole future for each
+        // request.
         let (mut parts, body) = request.into_parts();
         async move {
             self.recorder.log().wait_if_full().await;
-            // Boxed, since hyper moves it with the answer, several times.
-            let mut record = Box::new(
-                self.recorder
-                    .begin(self.recorder.clock().now(), &parts.method),
-            );
-            record.set_client(context.caller.address());
-            let mut snapshot = self.active_policy.load();
-            if let Some(ledger) = self.ledger.get().filter(|_| snapshot.uses_ledger) {
+            let mut exchange = Exchange::new(self, context, &mut parts, body);
+            if let Some(ledger) = self.ledger.get().filter(|_| exchange.snapshot.uses_ledger) {
                 ledger.wait_if_full().await;
             }
-            let mut asker = ReplyPreferences::from_headers(&parts.headers);
-            asker.record_parent_span(&mut record);
-            let made = {
-                let passed = self.process(
-                    &mut parts,
-                    body,
-                    context,
-                    &mut asker,
-                    &mut snapshot,
-                    &mut record,
-                );
-                catch_panic(pin!(passed)).await
-            };
-            let made = made.unwrap_or_else(|CaughtPanic| {
-                Err(Box::new(Refusal::new(
-                    Reason::InternalError,
-                    record.stage(),
-                )))
-            });
-            match made {
-                Ok(ExchangeOutcome::Origin(OriginResponse {
-                    mut head,
-                    body,
-                    outcome_recorder: learning,
-                })) => {
-                    asker.add_trace_headers(&mut head.headers, &record);
-                    record.set_sent_status(head.status.as_u16(), ResponseSource::Origin);
-                    let guard = origin_observer(record, learning, open);
-                    Ok(Response::from_parts(
-                        head,
-                        ResponseBody::streamed(body, guard),
-                    ))
-                }
-                Ok(ExchangeOutcome::Local(mut response)) => {
-                    asker.add_trace_headers(response.headers_mut(), &record);
-                    Ok(local_response(response, &parts.method, record, open))
-                }
-                Ok(ExchangeOutcome::ClientLeft) => Err(Hangup),
-                Err(refusal) => {
-                    match self.refusal_response(&refusal, &asker, &snapshot, &mut record) {
-                        Some(response) => Ok(local_response(response, &parts.method, record, open)),
-                        None => Err(Hangup),
-                    }
-                }
-            }
+            let outcome = catch_panic(pin!(exchange.run())).await;
+            exchange.into_response(outcome, open)
         }
-    }
-
-    /// The whole way of a request: each step may refuse it. The snapshot becomes the one that judged it last. What is
-    /// sent on is taken out of the parts.
-    async fn process(
-        &self,
-        parts: &mut request::Parts,
-        body: Incoming,
-        context: &ConnectionContext,
-        preferences: &mut ReplyPreferences,
-        snapshot: &mut Arc<ProxyPolicySnapshot>,
-        record: &mut RequestRecord,
-    ) -> Result<ExchangeOutcome, BoxedRefusal> {
-        let who = match identify(&self.crawlers, &context.caller, &parts.headers).await {
-            Ok(who) => who,
-            Err(refusal) => return Err(Box::pin(discard_body(refusal, parts, body)).await),
-        };
-        record.set_crawler(who.index);
-        preferences.set_crawler(&who.crawler, record);
-        record.enter_stage(Stage::Target);
-        let (target, journey) = match self.parse_target(parts, context.enclosing_tunnel()) {
-            Ok(RequestTarget {
-                target,
-                forward_mode: journey,
-            }) => (target, journey),
-            Err(refusal) => return Err(Box::pin(discard_body(refusal, parts, body)).await),
-        };
-        record.set_target(&target);
-        if let Some(closed) = context
-            .enclosing_tunnel()
-            .and_then(EnclosingTunnel::refused)
-        {
-            closed.forget_connect_record();
-            *snapshot = Arc::clone(&closed.policy);
-            record.set_policy(&snapshot.counters);
-            return Err(Box::pin(discard_body(closed.refusal.clone(), parts, body)).await);
-        }
-        let asked = RequestFacts::new(target, who.crawler, parts);
-        let RequestResult {
-            outcome,
-            evaluation: mut judged,
-            wait_time: held,
-        } = {
-            let profile = || preferences.refusal_style(self.profile).profile;
-            let waits = WaitContext {
-                admission: &self.admission_queue,
-                profile: &profile,
-            };
-            let (destinations, ledger) = (&*self.address_vetter, self.ledger.get());
-            let way = RequestServices {
-                destinations,
-                robots: &self.robots,
-                active_policy: &self.active_policy,
-                wait: waits,
-                ledger,
-            };
-            gate_request::admit_request(asked, Arc::clone(snapshot), &way).await
-        };
-        record_evaluation(record, &judged);
-        let waited = WaitTimes {
-            resolved_in: judged.lookup_time,
-            fetched_in: judged.robots_fetch_time,
-            held,
-        };
-        let decided = timing::record_decision(record, waited);
-        if !Arc::ptr_eq(snapshot, &judged.snapshot) {
-            *snapshot = Arc::clone(&judged.snapshot);
-        }
-        let permit = match forward_permit(outcome, journey) {
-            Ok(permit) => permit,
-            Err(LocalReply::Response(response)) => return Ok(ExchangeOutcome::Local(*response)),
-            Err(LocalReply::Refused(refusal)) => {
-                outcome::record_early_refusal(&judged, &refusal, &self.admission_queue);
-                return Err(Box::pin(discard_body(refusal, parts, body)).await);
-            }
-        };
-        let mut learning = OutcomeRecorder::for_request(&judged);
-        let call = self.build_upstream_request(parts, body, &mut judged, record);
-        let answered = self.upstream.send(permit, call, decided).await;
-        if let (Some(learning), Ok(answered)) = (&mut learning, &answered) {
-            learning.set_address(answered.address.ip());
-        }
-        let answer = match record_origin_response(answered, decided, record) {
-            Err(error) if error.is_client_left() => return Ok(ExchangeOutcome::ClientLeft),
-            answer => answer.map_err(Refusal::from),
-        };
-        let answer = answer.map_err(|r| {
-            Box::new(Refusal {
-                url_detail: judged.url_detail(r.stage),
-                ..r
-            })
-        });
-        let answer = answer.and_then(|answer| {
-            self.run_response_stage(
-                answer,
-                preferences,
-                &mut judged,
-                record,
-                learning.as_deref_mut(),
-            )
-        });
-        // What stays in the request's future is big enough without a document: those are settled in one of their own.
-        let staged = match answer {
-            Ok(answer) if document::is_needed(&judged, &answer.head) => {
-                Box::pin(self.run_document_stage(answer, judged, record, learning, held))
-            }
-            answer => return self.finish_response(answer, &judged, learning, held),
-        };
-        staged.await
-    }
-
-    /// The end of the way: the answer as it is passed on, or its refusal.
-    fn finish_response(
-        &self,
-        answer: Result<PendingResponse, BoxedRefusal>,
-        evaluation: &Evaluation<Arc<PolicyMetrics>>,
-        mut outcome_recorder: Option<Box<OutcomeRecorder>>,
-        held: Option<Duration>,
-    ) -> Result<ExchangeOutcome, BoxedRefusal> {
-        let PendingResponse {
-            mut head,
-            body,
-            marks,
-        } = answer.inspect_err(|refusal| {
-            outcome_recorder
-                .iter_mut()
-                .for_each(|learning| learning.record_refusal(refusal, &self.admission_queue));
-        })?;
-        self.prepare_response_head(&mut head, marks, evaluation);
-        if let Some(held) = held {
-            local_reply::set_held(&mut head.headers, held);
-        }
-        Ok(ExchangeOutcome::Origin(OriginResponse {
-            head,
-            body,
-            outcome_recorder,
-        }))
-    }
-
-    fn parse_target(
-        &self,
-        parts: &request::Parts,
-        tunnel: Option<&EnclosingTunnel>,
-    ) -> Result<RequestTarget, BoxedRefusal> {
-        let entry = request_target::parse_request(parts, &self.via, tunnel)?;
-        let length = parts
-            .headers
-            .get(CONTENT_LENGTH)
-            .and_then(|v| v.to_str().ok()?.parse::<u64>().ok());
-        if length.is_some_and(|length| length > self.max_request_body) {
-            return Err(Box::new(body_too_large()));
-        }
-        Ok(entry)
-    }
-
-    /// A client's request as the origin gets it.
-    fn build_upstream_request(
-        &self,
-        parts: &mut request::Parts,
-        body: Incoming,
-        evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
-        record: &mut RequestRecord,
-    ) -> UpstreamRequest {
-        record.enter_stage(Stage::Upstream);
-        let mut headers = std::mem::take(&mut parts.headers);
-        request_target::decrement_max_forwards(&parts.method, &mut headers);
-        header_filter::filter_request(
-            &mut headers,
-            evaluation.facts.target.authority(),
-            parts.version,
-            &self.via,
-        );
-        if evaluation.facts.changes_origin() {
-            // They were meant for the origin that the crawler named.
-            headers.remove(AUTHORIZATION);
-            headers.remove(COOKIE);
-        }
-        evaluation.effects().apply_to_request(&mut headers);
-        document::prepare_request(&mut headers, evaluation);
-        recrawl::add_conditions(evaluation, &mut headers);
-        let target = &evaluation.facts.target;
-        let received = std::mem::take(&mut parts.uri).into_parts().path_and_query;
-        let uri = received
-            .filter(|p| p.as_str() == target.path_and_query())
-            .map(Into::into);
-        let body = RequestUpload::new(
-            body,
-            self.max_request_body,
-            self.body_time_limits
-                .with_overrides(evaluation.body_timeouts()),
-        );
-        if let Some(watch) = body.watch() {
-            record.set_upload_meter(Arc::clone(watch.byte_counter()));
-        }
-        UpstreamRequest {
-            method: parts.method.clone(),
-            headers,
-            body,
-            uri,
-        }
-    }
-
-    /// The document stage, for the few answers that come to it, and the end of their way.
-    async fn run_document_stage(
-        &self,
-        answer: PendingResponse,
-        mut evaluation: Evaluation<Arc<PolicyMetrics>>,
-        record: &mut RequestRecord,
-        mut outcome_recorder: Option<Box<OutcomeRecorder>>,
-        held: Option<Duration>,
-    ) -> Result<ExchangeOutcome, BoxedRefusal> {
-        let PendingResponse {
-            mut head,
-            body: OutgoingBody::Streamed(download),
-            marks,
-        } = answer
-        else {
-            return self.finish_response(Ok(answer), &evaluation, outcome_recorder, held);
-        };
-        record.enter_stage(Stage::Document);
-        let metrics = self.recorder.metrics();
-        let staged = document::run_stage(
-            &mut evaluation,
-            &mut head,
-            download,
-            outcome_recorder.as_deref_mut(),
-            metrics,
-        )
-        .await;
-        record_evaluation(record, &evaluation);
-        self.finish_response(
-            staged.map(|body| PendingResponse { head, body, marks }),
-            &evaluation,
-            outcome_recorder,
-            held,
-        )
-    }
-
-    /// The response stage.
-    fn run_response_stage(
-        &self,
-        response: Response<Box<ResponseDownload>>,
-        preferences: &ReplyPreferences,
-        evaluation: &mut Evaluation<Arc<PolicyMetrics>>,
-        record: &mut RequestRecord,
-        outcome_recorder: Option<&mut OutcomeRecorder>,
-    ) -> Result<PendingResponse, BoxedRefusal> {
-        let (mut head, mut download) = response.into_parts();
-        match header_filter::normalize_framing(&mut head.headers) {
-            Ok(_) if head.status.is_informational() => return Err(unreadable_response()),
-            Ok(ResponseFraming::Unambiguous) => {}
-            Ok(ResponseFraming::Ambiguous) => download.forbid_reuse(),
-            Err(UnknownTransferCoding) => return Err(unreadable_response()),
-        }
-        record.enter_stage(Stage::Response);
-        let asked = preferences.conditional();
-        let verdict = gate_response::evaluate_response(
-            evaluation,
-            &head,
-            asked,
-            outcome_recorder,
-            &self.admission_queue,
-        );
-        record_evaluation(record, evaluation);
-        // Refused: the connection is dropped with the body, of which no byte was passed on.
-        let marks = verdict?;
-        // As the rules on sizes: an error page is passed on.
-        if let Some(most) = evaluation.max_body().filter(|_| head.status.is_success()) {
-            download.set_limit(most);
-        }
-        download.set_timeouts(evaluation.body_timeouts());
-        Ok(PendingResponse {
-            head,
-            body: OutgoingBody::Streamed(download),
-            marks,
-        })
-    }
-
-    /// The head of an answer that passed, as the client gets it.
-    fn prepare_response_head(
-        &self,
-        parts: &mut response::Parts,
-        marks: ResponseAnnotations,
-        evaluation: &Evaluation<Arc<PolicyMetrics>>,
-    ) {
-        header_filter::filter_response(&mut parts.headers, parts.status, parts.version, &self.via);
-        if let Some(asked) = evaluation.facts.rewritten_from() {
-            header_filter::rewrite_for_requested_url(
-                &mut parts.headers,
-                asked,
-                &evaluation.facts.target,
-            );
-        }
-        local_reply::set_marks(&mut parts.headers, marks);
-        evaluation
-            .crawl_tags()
-            .for_each(|tag| local_reply::append_tag(&mut parts.headers, tag));
-        evaluation.effects().apply_to_response(&mut parts.headers);
-        if let Some(tag) = evaluation.effects().robots_tag() {
-            robots_tag::merge(&mut parts.headers, tag);
-        }
-        parts.version = http::Version::HTTP_11;
     }
 
     /// The answer to a refused request; none for a crawler that is hung up on.
@@ -482,7 +141,7 @@ impl ProxyService {
         &self,
         refusal: &Refusal,
         preferences: &ReplyPreferences,
-        snapshot: &ProxyPolicySnapshot,
+        snapshot: &PolicySnapshot,
         record: &mut RequestRecord,
     ) -> Option<Response<Bytes>> {
         record.enter_stage(refusal.stage);
@@ -512,67 +171,478 @@ impl ProxyService {
     }
 }
 
-/// What became of a request that was not refused.
+/// The outcome of a request that is not refused.
 enum ExchangeOutcome {
     /// The origin's answer.
     Origin(OriginResponse),
-    /// One of our own.
+    /// An answer by the proxy.
     Local(Response<Bytes>),
-    /// None: the client left in the middle of its request.
+    /// No answer, since the client left in the middle of its request.
     ClientLeft,
 }
 
-/// What is said in place of sending a request on.
+/// The proxy's answer to a request that is not sent on.
 enum LocalReply {
     Response(Box<Response<Bytes>>),
     Refused(BoxedRefusal),
 }
 
-/// The permit of a request that goes on to the origin.
-fn forward_permit<V>(
-    outcome: RequestOutcome<V>,
+/// A request on its way through the proxy.
+struct Exchange<'a> {
+    service: &'a ProxyService,
+    context: &'a ConnectionContext,
+    /// The request's head; what is sent on is taken out of it.
+    parts: &'a mut request::Parts,
+    /// The request's body, until it is sent on.
+    body: Option<Incoming>,
+    preferences: ReplyPreferences,
     forward_mode: ForwardMode,
-) -> Result<Permit<V>, LocalReply> {
-    match outcome {
-        RequestOutcome::Forward(_) if forward_mode == ForwardMode::AnswerLocally => {
-            Err(LocalReply::Response(options_response().into()))
+    /// The snapshot that the request was evaluated under last.
+    snapshot: Arc<PolicySnapshot>,
+    /// Boxed, since hyper moves it with the answer, several times.
+    record: Box<RequestRecord>,
+}
+
+/// What is needed of a request until its answer has been evaluated.
+struct ForwardedRequest {
+    evaluation: Evaluation,
+    outcome_recorder: Option<Box<OutcomeRecorder>>,
+    wait_time: Option<Duration>,
+    sent_at: Instant,
+}
+
+impl IncomingRequest for Exchange<'_> {
+    async fn identify(&mut self) -> Result<Crawler, BoxedRefusal> {
+        let identity = identify(
+            &self.service.crawlers,
+            &self.context.caller,
+            &self.parts.headers,
+        )
+        .await?;
+        self.record.set_crawler(identity.index);
+        self.preferences
+            .set_crawler(&identity.crawler, &mut self.record);
+        Ok(identity.crawler)
+    }
+
+    fn target(&mut self) -> Result<UrlTarget, BoxedRefusal> {
+        self.record.enter_stage(Stage::Target);
+        let tunnel = self.context.enclosing_tunnel();
+        let RequestTarget {
+            target,
+            forward_mode,
+        } = request_target::parse_request(self.parts, &self.service.via, tunnel)?;
+        if content_length(self.parts).is_some_and(|size| size > self.service.max_request_body) {
+            return Err(Box::new(body_too_large()));
         }
-        RequestOutcome::Forward(permit) => Ok(permit),
-        RequestOutcome::ServeRobots(known) => Err(LocalReply::Response(
-            local_reply::known_robots_txt(&known).into(),
-        )),
-        RequestOutcome::Refuse(refusal) => Err(LocalReply::Refused(refusal)),
+        self.forward_mode = forward_mode;
+        self.record.set_target(&target);
+        if let Some(refused) = tunnel.and_then(EnclosingTunnel::refused) {
+            refused.forget_connect_record();
+            self.snapshot = Arc::clone(&refused.policy);
+            self.record.set_policy(&self.snapshot.counters);
+            return Err(refused.refusal.clone());
+        }
+        Ok(target)
+    }
+
+    fn facts(&self, target: UrlTarget, crawler: Crawler) -> RequestFacts {
+        RequestFacts::new(target, crawler, self.parts)
+    }
+
+    fn profile(&self) -> Profile {
+        self.preferences.refusal_style(self.service.profile).profile
     }
 }
 
-/// Tells the record what has come from the origin.
-fn record_origin_response(
-    answered: Result<UpstreamResponse, UpstreamError>,
-    began: Instant,
-    record: &mut RequestRecord,
-) -> Result<Response<Box<ResponseDownload>>, UpstreamError> {
-    let answered = answered.inspect_err(|error| {
-        if !error.is_client_left() && !matches!(error, UpstreamError::BackingOff(_)) {
-            timing::record_failure(record, error, began);
+impl<'a> Exchange<'a> {
+    fn new(
+        service: &'a ProxyService,
+        context: &'a ConnectionContext,
+        parts: &'a mut request::Parts,
+        body: Incoming,
+    ) -> Self {
+        let recorder = &service.recorder;
+        let mut record = Box::new(recorder.begin(recorder.clock().now(), &parts.method));
+        record.set_client(context.caller.address());
+        let preferences = ReplyPreferences::from_headers(&parts.headers);
+        preferences.record_parent_span(&mut record);
+        Self {
+            service,
+            context,
+            parts,
+            body: Some(body),
+            preferences,
+            forward_mode: ForwardMode::ToOrigin,
+            snapshot: service.active_policy.load(),
+            record,
         }
-    })?;
-    record.set_address(answered.address.ip());
-    let ttfb = timing::record_first_byte(record, &answered, began);
-    let response = answered.response;
-    record.set_origin_response(
-        response.status().as_u16(),
-        response.headers().get(CONTENT_TYPE),
-        ttfb,
-    );
-    Ok(response)
+    }
+
+    /// Runs all stages, and reads the body of a request that is refused before it is sent.
+    async fn run(&mut self) -> Result<ExchangeOutcome, BoxedRefusal> {
+        let refusal = match self.run_stages().await {
+            Ok(outcome) => return Ok(outcome),
+            Err(refusal) => refusal,
+        };
+        match self.body.take() {
+            Some(body) => Err(Box::pin(discard_body(refusal, self.parts, body)).await),
+            None => Err(refusal),
+        }
+    }
+
+    /// Runs all stages, each of which may refuse the request.
+    ///
+    /// No large value is borrowed or matched across an `await`, since the future would keep room for it.
+    async fn run_stages(&mut self) -> Result<ExchangeOutcome, BoxedRefusal> {
+        let service = self.service;
+        let services = service.request_services();
+        let snapshot = Arc::clone(&self.snapshot);
+        let result = admit_request(self, snapshot, &services).await?;
+        let (permit, mut forwarded) = match self.take_permit(result) {
+            Ok(admitted) => admitted,
+            Err(LocalReply::Response(response)) => return Ok(ExchangeOutcome::Local(*response)),
+            Err(LocalReply::Refused(refusal)) => return Err(refusal),
+        };
+        let Some(body) = self.body.take() else {
+            // A request is sent once.
+            return Err(forwarded.evaluation.refuse(internal_error(Stage::Upstream)));
+        };
+        let call = self.build_upstream_request(body, &mut forwarded.evaluation);
+        let answered = service.upstream.send(permit, call, forwarded.sent_at).await;
+        let answer = match self.record_origin_response(answered, &mut forwarded) {
+            Err(error) if error.is_client_left() => return Ok(ExchangeOutcome::ClientLeft),
+            Err(error) => Err(forwarded.evaluation.refuse(Refusal::from(error))),
+            Ok(response) => self.run_response_stage(response, &mut forwarded),
+        };
+        // Boxed, since few answers are read as documents, and what that takes would make the future of each larger.
+        let document_stage = match answer {
+            Ok(answer) if document::is_needed(&forwarded.evaluation, &answer.head) => {
+                Box::pin(self.run_document_stage(answer, forwarded))
+            }
+            answer => return self.finish_response(answer, forwarded),
+        };
+        document_stage.await
+    }
+
+    /// Records the result of the stages before the origin. Returns the permit, or else the answer.
+    fn take_permit(
+        &mut self,
+        result: RequestResult<VettedAddresses>,
+    ) -> Result<(Permit<UrlTarget, VettedAddresses>, ForwardedRequest), LocalReply> {
+        let RequestResult {
+            outcome,
+            evaluation,
+            wait_time,
+        } = result;
+        record_evaluation(&mut self.record, &evaluation);
+        if !Arc::ptr_eq(&self.snapshot, evaluation.snapshot()) {
+            self.snapshot = Arc::clone(evaluation.snapshot());
+        }
+        let sent_at = timing::record_decision(&mut self.record, wait_times(&evaluation, wait_time));
+        match outcome {
+            Ok(_) if self.forward_mode == ForwardMode::AnswerLocally => {
+                Err(LocalReply::Response(Box::new(options_response())))
+            }
+            Ok(permit) => {
+                let outcome_recorder = OutcomeRecorder::for_request(&evaluation);
+                let forwarded = ForwardedRequest {
+                    evaluation,
+                    outcome_recorder,
+                    wait_time,
+                    sent_at,
+                };
+                Ok((permit, forwarded))
+            }
+            Err(NotForwarded::ServeRobots(known)) => Err(LocalReply::Response(Box::new(
+                local_reply::known_robots_txt(&known),
+            ))),
+            Err(NotForwarded::Refuse(refusal)) => {
+                let admission = &self.service.admission_queue;
+                outcome::record_early_refusal(&evaluation, &refusal, admission);
+                Err(LocalReply::Refused(refusal))
+            }
+        }
+    }
+
+    /// Makes the request that the origin gets.
+    fn build_upstream_request(
+        &mut self,
+        body: Incoming,
+        evaluation: &mut Evaluation,
+    ) -> UpstreamRequest {
+        self.record.enter_stage(Stage::Upstream);
+        let target = &evaluation.facts().target;
+        let mut headers = std::mem::take(&mut self.parts.headers);
+        request_target::decrement_max_forwards(&self.parts.method, &mut headers);
+        header_filter::filter_request(
+            &mut headers,
+            target.authority(),
+            self.parts.version,
+            &self.service.via,
+        );
+        if evaluation.facts().changes_origin() {
+            // They were meant for the origin that the crawler named.
+            headers.remove(AUTHORIZATION);
+            headers.remove(COOKIE);
+        }
+        evaluation.effects().apply_to_request(&mut headers);
+        document::prepare_request(&mut headers, evaluation);
+        let received = std::mem::take(&mut self.parts.uri).into_parts();
+        let uri = received
+            .path_and_query
+            .filter(|path| path.as_str() == target.path_and_query())
+            .map(Into::into);
+        if recrawl::add_conditions(evaluation, &mut headers) {
+            evaluation.add_own_conditions();
+        }
+        let body = RequestUpload::new(
+            body,
+            self.service.max_request_body,
+            self.service
+                .body_time_limits
+                .with_overrides(evaluation.body_timeouts()),
+        );
+        if let Some(watch) = body.watch() {
+            self.record
+                .set_upload_meter(Arc::clone(watch.byte_counter()));
+        }
+        UpstreamRequest {
+            method: self.parts.method.clone(),
+            headers,
+            body,
+            uri,
+        }
+    }
+
+    /// Records what has come from the origin.
+    fn record_origin_response(
+        &mut self,
+        answered: Result<UpstreamResponse, UpstreamError>,
+        forwarded: &mut ForwardedRequest,
+    ) -> Result<Response<Box<ResponseDownload>>, UpstreamError> {
+        let sent_at = forwarded.sent_at;
+        let answered = answered.inspect_err(|error| {
+            if !error.is_client_left() && !matches!(error, UpstreamError::BackingOff(_)) {
+                timing::record_failure(&mut self.record, error, sent_at);
+            }
+        })?;
+        let address = answered.address.ip();
+        if let Some(recorder) = &mut forwarded.outcome_recorder {
+            recorder.set_address(address);
+        }
+        self.record.set_address(address);
+        let first_byte = timing::record_first_byte(&mut self.record, &answered, sent_at);
+        let response = answered.response;
+        self.record.set_origin_response(
+            response.status().as_u16(),
+            response.headers().get(CONTENT_TYPE),
+            first_byte,
+        );
+        Ok(response)
+    }
+
+    fn run_response_stage(
+        &mut self,
+        response: Response<Box<ResponseDownload>>,
+        forwarded: &mut ForwardedRequest,
+    ) -> Result<PendingResponse, BoxedRefusal> {
+        let (mut head, mut download) = response.into_parts();
+        match header_filter::normalize_framing(&mut head.headers) {
+            Ok(_) if head.status.is_informational() => return Err(unreadable_response()),
+            Ok(ResponseFraming::Unambiguous) => {}
+            Ok(ResponseFraming::Ambiguous) => download.forbid_reuse(),
+            Err(UnknownTransferCoding) => return Err(unreadable_response()),
+        }
+        self.record.enter_stage(Stage::Response);
+        let evaluation = &mut forwarded.evaluation;
+        let verdict = evaluate_response(
+            evaluation,
+            &head,
+            self.preferences.conditional(),
+            forwarded.outcome_recorder.as_deref_mut(),
+            &self.service.admission_queue,
+        );
+        record_evaluation(&mut self.record, evaluation);
+        // If it is refused, the connection is dropped with the body, of which no byte was passed on.
+        let marks = verdict?;
+        // An error page is passed on whatever its size, as by the rules on sizes.
+        if let Some(limit) = evaluation.max_body().filter(|_| head.status.is_success()) {
+            download.set_limit(limit);
+        }
+        download.set_timeouts(evaluation.body_timeouts());
+        Ok(PendingResponse {
+            head,
+            body: OutgoingBody::Streamed(download),
+            marks,
+        })
+    }
+
+    /// Runs the document stage, which few answers need, and finishes the answer.
+    async fn run_document_stage(
+        &mut self,
+        answer: PendingResponse,
+        mut forwarded: ForwardedRequest,
+    ) -> Result<ExchangeOutcome, BoxedRefusal> {
+        let PendingResponse {
+            mut head,
+            body: OutgoingBody::Streamed(download),
+            marks,
+        } = answer
+        else {
+            return self.finish_response(Ok(answer), forwarded);
+        };
+        self.record.enter_stage(Stage::Document);
+        let body = document::run_stage(
+            &mut forwarded.evaluation,
+            &mut head,
+            download,
+            forwarded.outcome_recorder.as_deref_mut(),
+            self.service.recorder.metrics(),
+        )
+        .await;
+        record_evaluation(&mut self.record, &forwarded.evaluation);
+        let answer = body.map(|body| PendingResponse { head, body, marks });
+        self.finish_response(answer, forwarded)
+    }
+
+    /// Prepares the answer for the client, or records that it is refused.
+    fn finish_response(
+        &self,
+        answer: Result<PendingResponse, BoxedRefusal>,
+        forwarded: ForwardedRequest,
+    ) -> Result<ExchangeOutcome, BoxedRefusal> {
+        let ForwardedRequest {
+            evaluation,
+            mut outcome_recorder,
+            wait_time,
+            sent_at: _,
+        } = forwarded;
+        let PendingResponse {
+            mut head,
+            body,
+            marks,
+        } = answer.inspect_err(|refusal| {
+            if let Some(recorder) = &mut outcome_recorder {
+                recorder.record_refusal(refusal, &self.service.admission_queue);
+            }
+        })?;
+        self.prepare_response_head(&mut head, marks, &evaluation);
+        if let Some(wait_time) = wait_time {
+            local_reply::set_held(&mut head.headers, wait_time);
+        }
+        Ok(ExchangeOutcome::Origin(OriginResponse {
+            head,
+            body,
+            outcome_recorder,
+        }))
+    }
+
+    /// Turns the head of an origin's answer into the one that the client gets.
+    fn prepare_response_head(
+        &self,
+        head: &mut response::Parts,
+        marks: ResponseAnnotations,
+        evaluation: &Evaluation,
+    ) {
+        let via = &self.service.via;
+        header_filter::filter_response(&mut head.headers, head.status, head.version, via);
+        if let Some(requested) = evaluation.facts().rewritten_from() {
+            header_filter::rewrite_for_requested_url(
+                &mut head.headers,
+                requested,
+                &evaluation.facts().target,
+            );
+        }
+        local_reply::set_marks(&mut head.headers, marks);
+        evaluation
+            .crawl_tags()
+            .for_each(|tag| local_reply::append_tag(&mut head.headers, tag));
+        evaluation.effects().apply_to_response(&mut head.headers);
+        if let Some(tag) = evaluation.effects().robots_tag() {
+            robots_tag::merge(&mut head.headers, tag);
+        }
+        head.version = http::Version::HTTP_11;
+    }
+
+    /// Answers the client, and hands the record to the answer's body.
+    fn into_response(
+        self,
+        outcome: Result<Result<ExchangeOutcome, BoxedRefusal>, CaughtPanic>,
+        open: ServiceGuard,
+    ) -> ServiceResult {
+        let Self {
+            service,
+            parts,
+            preferences,
+            snapshot,
+            mut record,
+            ..
+        } = self;
+        let outcome =
+            outcome.unwrap_or_else(|CaughtPanic| Err(Box::new(internal_error(record.stage()))));
+        match outcome {
+            Ok(ExchangeOutcome::Origin(OriginResponse {
+                mut head,
+                body,
+                outcome_recorder,
+            })) => {
+                preferences.add_trace_headers(&mut head.headers, &record);
+                record.set_sent_status(head.status.as_u16(), ResponseSource::Origin);
+                let observer = origin_observer(record, outcome_recorder, open);
+                let body = ResponseBody::streamed(body, observer);
+                Ok(Response::from_parts(head, body))
+            }
+            Ok(ExchangeOutcome::Local(mut response)) => {
+                preferences.add_trace_headers(response.headers_mut(), &record);
+                Ok(local_response(response, &parts.method, record, open))
+            }
+            Ok(ExchangeOutcome::ClientLeft) => Err(Hangup),
+            Err(refusal) => {
+                let response =
+                    service.refusal_response(&refusal, &preferences, &snapshot, &mut record);
+                let response = response.ok_or(Hangup)?;
+                Ok(local_response(response, &parts.method, record, open))
+            }
+        }
+    }
 }
 
-/// Tells the record what the policy has done so far.
-fn record_evaluation(record: &mut RequestRecord, evaluation: &Evaluation<Arc<PolicyMetrics>>) {
-    record.set_policy(&evaluation.snapshot.counters);
+fn content_length(parts: &request::Parts) -> Option<u64> {
+    parts
+        .headers
+        .get(CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
+}
+
+/// Returns the times that a request or a tunnel has waited before it was decided.
+pub(super) fn wait_times<F: EvaluationFacts>(
+    evaluation: &Evaluation<F>,
+    wait_time: Option<Duration>,
+) -> WaitTimes {
+    WaitTimes {
+        resolved_in: evaluation.times().addresses,
+        fetched_in: evaluation.times().robots,
+        held: wait_time,
+    }
+}
+
+/// Records what the policy has done with a request or a tunnel so far.
+pub(super) fn record_policy<F: EvaluationFacts>(
+    record: &mut RequestRecord,
+    evaluation: &Evaluation<F>,
+) {
+    record.set_policy(&evaluation.snapshot().counters);
     record.set_matched_rules(evaluation.matched_rules().iter().map(|rule| rule.0));
     record.set_allowed(evaluation.cause().map(|rule| rule.0));
     record.set_shadows(evaluation.shadow_notes());
+}
+
+fn record_evaluation(record: &mut RequestRecord, evaluation: &Evaluation) {
+    record_policy(record, evaluation);
     if let Some(source) = evaluation.effects().source() {
         record.set_source(source);
     }
@@ -586,6 +656,10 @@ fn options_response() -> Response<Bytes> {
         HeaderValue::from_static(local_reply::ALLOWED_METHODS),
     );
     response
+}
+
+fn internal_error(stage: Stage) -> Refusal {
+    Refusal::new(Reason::InternalError, stage)
 }
 
 fn unreadable_response() -> BoxedRefusal {

@@ -82,10 +82,10 @@ impl Interceptor {
 /// Decides the handling of a tunnel's TLS: by a rule, else by the configuration. Without a
 /// certificate authority no tunnel can be intercepted, and one that a rule wants intercepted is
 /// refused: it must not pass uninspected.
-pub fn tls_action<C>(
+pub fn tls_action(
     interceptor: Option<&Interceptor>,
     facts: &TunnelFacts,
-    snapshot: &PolicySnapshot<C>,
+    snapshot: &PolicySnapshot,
 ) -> TlsHandling {
     match (interceptor, tls_handling(facts, snapshot)) {
         (None, Some(TlsHandling::Intercept)) => {

@@ -18,7 +18,7 @@ use crate::model::crawler::Crawler;
 use crate::model::intent::Intent;
 use crate::model::profile::{Conditional, Profile, WireResponse};
 use crate::model::rule_id::RuleId;
-use crate::pipeline::evaluation::first_values;
+use crate::pipeline::headers::first_values;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::response::ResponseAnnotations;
 use crate::robots::state::{RobotsRules, RobotsState};

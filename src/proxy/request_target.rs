@@ -14,10 +14,10 @@ use crate::metrics::record::RequestRecord;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::refusal::Refusal;
+use crate::pipeline::snapshot::PolicySnapshot;
 use crate::urls::target::{HostTarget, Scheme, UrlTarget};
 
 use super::header_filter::ViaName;
-use super::http::ProxyPolicySnapshot;
 
 /// The target of a request.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub struct RefusedTunnel {
     /// The response to every request.
     pub refusal: Box<Refusal>,
     /// The policy that evaluated the tunnel.
-    pub policy: Arc<ProxyPolicySnapshot>,
+    pub policy: Arc<PolicySnapshot>,
     connect_record: Mutex<Option<RequestRecord>>,
 }
 
@@ -64,7 +64,7 @@ impl RefusedTunnel {
     /// refusal if no request follows inside.
     pub fn new(
         refusal: Box<Refusal>,
-        policy: Arc<ProxyPolicySnapshot>,
+        policy: Arc<PolicySnapshot>,
         connect_record: RequestRecord,
     ) -> Self {
         Self {

@@ -146,7 +146,7 @@ impl UpstreamClient {
     /// Returns an error if no response head arrives.
     pub fn send(
         &self,
-        permit: Permit<VettedAddresses>,
+        permit: Permit<UrlTarget, VettedAddresses>,
         mut call: UpstreamRequest,
         now: Instant,
     ) -> impl Future<Output = Result<UpstreamResponse, UpstreamError>> + Send {
@@ -201,7 +201,7 @@ impl UpstreamClient {
 
     fn dispatch(
         &self,
-        permit: Permit<VettedAddresses>,
+        permit: Permit<UrlTarget, VettedAddresses>,
         watch: Option<&UploadWatch>,
     ) -> RequestDispatch {
         let SendOptions { verify, timeouts } = permit.options();

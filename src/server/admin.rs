@@ -20,7 +20,6 @@ use crate::admin::{AdminApis, AdminConnections, AdminServer};
 use crate::config::settings::Settings;
 use crate::metrics::log::DecisionLog;
 use crate::metrics::log::tap::{LogTap, TapBounds};
-use crate::metrics::policy::PolicyMetrics;
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::pipeline::reload::ReloadHandle;
@@ -35,7 +34,7 @@ use super::reload;
 
 /// The parts of a proxy that the admin listener shows.
 pub(super) struct AdminParts {
-    pub(super) active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    pub(super) active_policy: Arc<ActivePolicy>,
     pub(super) reloads: ReloadHandle,
     pub(super) exchange: Arc<ProxyService>,
     /// Set when the proxy shuts down.

@@ -74,7 +74,7 @@ impl LedgerOpener {
     }
 
     /// Makes the snapshot use the ledger even if its policy does not need it, with `ledger.keep: always`.
-    pub(crate) fn apply_keep_setting<C>(&self, snapshot: PolicySnapshot<C>) -> PolicySnapshot<C> {
+    pub(crate) fn apply_keep_setting(&self, snapshot: PolicySnapshot) -> PolicySnapshot {
         match self.settings.keep {
             LedgerMode::Always => snapshot.with_ledger(),
             LedgerMode::Auto | LedgerMode::Never => snapshot,

@@ -71,7 +71,7 @@ impl From<Policy> for LoadedPolicy {
 #[derive(Debug)]
 pub(super) struct PolicyFileReloader {
     settings: PolicyConfig,
-    active_policy: Arc<ActivePolicy<Arc<PolicyMetrics>>>,
+    active_policy: Arc<ActivePolicy>,
     metrics: Metrics,
     clock: Clock,
     /// The known crawlers, for warnings about rules that name others.
@@ -84,7 +84,7 @@ pub(super) struct PolicyFileReloader {
 
 /// The result of reading a policy: problems, or a policy whose cases pass.
 type CompileResult = Result<CompiledPolicy, Vec<Problem>>;
-type OptionalShadowPolicy = Option<Arc<ShadowPolicy<Arc<PolicyMetrics>>>>;
+type OptionalShadowPolicy = Option<Arc<ShadowPolicy>>;
 
 /// The results of reading both policies; `None` for a policy that has no file.
 struct ReadPolicies {
@@ -124,7 +124,7 @@ impl PolicyFileReloader {
         }
     }
 
-    pub(super) fn active_policy(&self) -> &Arc<ActivePolicy<Arc<PolicyMetrics>>> {
+    pub(super) fn active_policy(&self) -> &Arc<ActivePolicy> {
         &self.active_policy
     }
 
@@ -245,7 +245,7 @@ impl PolicyFileReloader {
         &self,
         read: Option<CompileResult>,
         source: PolicySource,
-        active: &PolicySnapshot<Arc<PolicyMetrics>>,
+        active: &PolicySnapshot,
     ) -> (Option<SnapshotParts>, ReloadOutcome) {
         let compiled = match read {
             None => return (None, ReloadOutcome::NoSource),
@@ -263,7 +263,7 @@ impl PolicyFileReloader {
     fn apply_shadow(
         &self,
         read: Option<CompileResult>,
-        active: &PolicySnapshot<Arc<PolicyMetrics>>,
+        active: &PolicySnapshot,
         live_changes: bool,
     ) -> (OptionalShadowPolicy, Option<ReloadOutcome>) {
         let old = &active.shadow;
@@ -416,7 +416,7 @@ impl SnapshotParts {
         }
     }
 
-    fn from_snapshot(snapshot: &PolicySnapshot<Arc<PolicyMetrics>>) -> Self {
+    fn from_snapshot(snapshot: &PolicySnapshot) -> Self {
         Self {
             policy: Arc::clone(&snapshot.policy),
             counters: Arc::clone(&snapshot.counters),
@@ -424,7 +424,7 @@ impl SnapshotParts {
         }
     }
 
-    fn into_snapshot(self, shadow: OptionalShadowPolicy) -> PolicySnapshot<Arc<PolicyMetrics>> {
+    fn into_snapshot(self, shadow: OptionalShadowPolicy) -> PolicySnapshot {
         PolicySnapshot::new(self.policy, self.counters)
             .with_source(self.source)
             .with_shadow(shadow)
@@ -432,11 +432,7 @@ impl SnapshotParts {
 }
 
 /// Registers the counters of a shadow policy, which start at zero.
-fn load_shadow_policy(
-    policy: Policy,
-    metrics: &Metrics,
-    clock: &Clock,
-) -> Arc<ShadowPolicy<Arc<PolicyMetrics>>> {
+fn load_shadow_policy(policy: Policy, metrics: &Metrics, clock: &Clock) -> Arc<ShadowPolicy> {
     let counters = metrics.register_shadow_policy(
         policy.name(),
         policy.revision(),
@@ -466,7 +462,7 @@ fn rule_labels(policy: &Policy) -> impl Iterator<Item = (&RuleId, RuleMode, Rule
 
 /// Returns the readiness of the shadow policy, if there is one: a warning if a newer one was refused.
 pub(super) fn shadow_policy_state(
-    snapshot: &PolicySnapshot<Arc<PolicyMetrics>>,
+    snapshot: &PolicySnapshot,
     last: Option<&ReloadOutcome>,
 ) -> Option<CheckState> {
     let shadow = snapshot.shadow.as_ref()?;
@@ -481,10 +477,7 @@ pub(super) fn shadow_policy_state(
 }
 
 /// Returns the readiness of the policy: a warning if a newer one was refused.
-pub(super) fn policy_state(
-    snapshot: &PolicySnapshot<Arc<PolicyMetrics>>,
-    last: Option<&ReloadOutcome>,
-) -> CheckState {
+pub(super) fn policy_state(snapshot: &PolicySnapshot, last: Option<&ReloadOutcome>) -> CheckState {
     let active = format!("{}@{}", snapshot.policy.name(), snapshot.policy.revision());
     match last {
         Some(ReloadOutcome::Refused(problems)) => {

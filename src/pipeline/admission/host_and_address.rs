@@ -1,6 +1,7 @@
-//! Two turns for one request: its host's, and then that of the address behind it, which other hosts may share.
+//! Two turns for one request: that of its host, and then that of its address, which other hosts may share.
 //!
-//! Always in this order, so that no two requests can wait for each other. How one turn is waited for is said in `hold`.
+//! The order is always the same, so that no two requests can wait for each other. `admission.rs` implements the wait
+//! for one turn.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,16 +13,16 @@ use super::{
     AdmissionQueue, AdmissionRefusal, AdmissionRequest, Arrival, HostSlot, HostTurn, WaitTerms,
 };
 
-/// For how long a host's slot is kept for a request that waits for its address: well below the time of a lease. Then
-/// the host's others have their chance.
+/// The time for which a host's slot is kept for a request that waits for its address: well below the duration of a
+/// lease. Then other requests for the host have their chance.
 const MAX_ADDRESS_WAIT: Duration = Duration::from_secs(30);
 
 impl AdmissionQueue {
-    /// As [`Self::admit`], for both: the slot is one of the host and one of the address. The patience is for the two
-    /// waits together. If the address says no the host's slot goes back unused.
+    /// Like [`Self::admit`], for both: the slot is one of the host and one of the address. The patience covers both
+    /// waits together. If the address refuses, the host's slot is returned unused.
     ///
     /// # Errors
-    /// As [`Self::admit`], of whichever says no.
+    /// As [`Self::admit`], of the host or of the address.
     pub async fn admit_host_and_address(
         self: &Arc<Self>,
         host: &AdmissionRequest<'_>,
@@ -36,7 +37,7 @@ impl AdmissionQueue {
             let patience_left = self
                 .remaining_patience(*arrival, patience)
                 .min(MAX_ADDRESS_WAIT);
-            // It keeps its place at the address, and waits there anew.
+            // It keeps its place at the address, and waits there again.
             if let Some(second) = &mut second {
                 second.at = self.clock.now();
             }
@@ -47,21 +48,23 @@ impl AdmissionQueue {
             let admitted = self.admit(address, &mut second, at_address).await;
             *arrival = arrival.or(second);
             match admitted {
-                // The host may have begun to rest meanwhile.
+                // The host may have entered a backoff meanwhile.
                 Ok(at_address) if slot.backoff_left().is_none() => {
                     return Ok(slot.with_address(at_address));
                 }
                 Ok(_) => {}
-                Err(away) if self.is_final(away, address, *arrival, patience) => return Err(away),
-                // It does not go away: its place is not for the next that asks for the same.
+                Err(refused) if self.is_final(refused, address, *arrival, patience) => {
+                    return Err(refused);
+                }
+                // It has not left: its place is not for the next request for the same URL.
                 Err(_) => {
-                    let who = self
+                    let ticket_key = self
                         .returning_tickets
                         .key(address.crawler, address.resource);
-                    let _ = self.returning_tickets.take(who, self.clock.now());
+                    let _ = self.returning_tickets.take(ticket_key, self.clock.now());
                 }
             }
-            // Others of the host go before it now.
+            // Other requests for the host go before it now.
             for arrival in arrival.iter_mut().chain(&mut second) {
                 arrival.turn = HostTurn::Pending;
             }
@@ -74,7 +77,7 @@ impl AdmissionQueue {
         })
     }
 
-    /// Whether the request has to go, or only gives up the host's slot for a moment.
+    /// Returns `true` if the request is refused, and does not only return the host's slot for a moment.
     fn is_final(
         &self,
         refusal: AdmissionRefusal,

@@ -1,8 +1,8 @@
-//! What is remembered of hosts and who waits for them, for operators who look on. Nothing is changed by looking.
+//! The state of hosts and of the requests that wait for them, for operators. Reading it changes nothing.
 //!
-//! A look takes the lock of one shard of the table at a time, for as long as its names are copied, and then that of each host
-//! for as long as its state is; the lines of those who wait likewise; and that of those who wait for the end of a stop once,
-//! while they are counted. So requests go on while a hundred thousand hosts are listed.
+//! A read locks one shard of the table at a time, for as long as its names are copied, and then each host while its
+//! state is copied; the queues likewise; and once the requests that wait for the end of a stop, while they are counted.
+//! So requests go on while a hundred thousand hosts are listed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,98 +17,98 @@ use super::AdmissionQueue;
 use super::queue::WaitCounts;
 use crate::pipeline::stop_registry::WaitingByCrawler;
 
-/// Whether anything but stops is known of a host.
+/// The source of a host's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tracking {
     /// It is paced.
     Yes,
-    /// It was stopped before anything was asked of it, or is paced under another name.
+    /// It was stopped before any request, or is paced under another name.
     No,
 }
 
-/// A host, an address or a domain: what is paced as one.
+/// The state of a limiter: of a host, an address or a domain.
 #[derive(Clone, Debug)]
 pub struct HostStatus {
-    /// Its name; that of an address which is paced beside its hosts begins with `@`.
+    /// The name; that of an address that is paced in addition to its hosts begins with `@`.
     pub name: Arc<str>,
-    /// Whether the rest says anything; if not, only who waits and whether it is stopped.
+    /// The source of the status: without a limiter only the waiting requests and the stop are known.
     pub tracking: Tracking,
-    /// Requests that wait for it, or for the end of a stop.
+    /// The number of requests that wait for it, or for the end of a stop.
     pub waiting: usize,
-    /// How many of them are of which crawler.
+    /// The number of those of each crawler.
     pub crawlers: WaitingByCrawler,
-    /// Requests under way.
+    /// The number of requests in flight.
     pub in_flight: usize,
-    /// How many may be; none if there is no bound.
+    /// The maximum number in flight; `None` if there is no limit.
     pub slots: Option<u32>,
-    /// The time until another may go, as far as it is known.
+    /// The time until another request may go, as far as it is known.
     pub next_in: Duration,
-    /// The delay between two requests now, what was learned of its latency included.
+    /// The current delay between two requests, adapted to the latency.
     pub delay: Duration,
-    /// Its rest, if nobody may go to it.
+    /// The backoff, if there is one.
     pub backoff: Option<HostBackoffStatus>,
-    /// When the last request's head was sent.
+    /// The time at which the head of the last request was sent.
     pub last_request: Option<SystemTime>,
-    /// Bad answers and failures in a row.
+    /// The number of bad answers and failures in a row.
     pub failures: u8,
-    /// Rests that are remembered; the next one without a time is twice as long for each.
+    /// The number of backoffs that are remembered; the next one without a stated time is twice as long for each.
     pub backoff_count: u8,
-    /// Whether an operator has stopped it.
+    /// `true` if an operator has stopped it.
     pub stopped: bool,
-    /// What the policy wanted of it last.
+    /// The limits that the policy set last.
     pub pace: Option<PaceStatus>,
-    /// How long it takes to answer, on average; kept where the delay follows it.
+    /// The average latency, if the delay adapts to it.
     pub latency: Option<Duration>,
-    /// The time until its bodies are paid for, where they have a budget.
+    /// The time until the bytes of its bodies are worked off, if they are limited.
     pub byte_debt: Option<Duration>,
 }
 
-/// Why nobody goes to a host, and for how long.
+/// A backoff.
 #[derive(Clone, Copy, Debug)]
 pub struct HostBackoffStatus {
-    /// What is left.
+    /// The time left.
     pub left: Duration,
-    /// When it ends.
+    /// The time at which it ends.
     pub until: SystemTime,
-    /// In words.
+    /// The cause in words.
     pub cause: &'static str,
 }
 
-/// What a policy wants of a host: the option `politeness`.
+/// The limits of a host: the option `politeness`.
 #[derive(Clone, Copy, Debug)]
 pub struct PaceStatus {
-    /// The least time between two requests, that of the host's robots.txt included.
+    /// The least time between two requests, including that of the host's robots.txt.
     pub delay: Duration,
-    /// The factors by which it is multiplied.
+    /// The range of the factor that it is multiplied by.
     pub jitter: (f32, f32),
-    /// The time in which one more may go, and how many may go at once.
+    /// The interval of the rate, and the burst.
     pub rate: Option<(Duration, u32)>,
-    /// Requests under way at once; none if there is no bound.
+    /// The maximum number of requests in flight; `None` if there is no limit.
     pub concurrency: Option<u32>,
-    /// Bytes of bodies a second.
+    /// The bytes of bodies per second.
     pub bytes_per_second: Option<u64>,
-    /// A delay that follows latency.
+    /// The delay that adapts to the latency.
     pub adaptive: Option<AdaptivePaceStatus>,
 }
 
 /// The option `politeness.adaptive`.
 #[derive(Clone, Copy, Debug)]
 pub struct AdaptivePaceStatus {
-    /// By what the latency is multiplied.
+    /// The factor of the latency.
     pub factor: f32,
     /// The least delay.
     pub min: Duration,
-    /// The longest.
+    /// The longest delay.
     pub max: Duration,
 }
 
 impl HostStatus {
-    /// Whether there is anything to show.
+    /// Returns `true` if anything is known.
     pub fn is_known(&self) -> bool {
         self.tracking == Tracking::Yes || self.stopped || self.waiting > 0
     }
 
-    /// What a host is paced as, with what is known of the host itself.
+    /// Adds what is known of the host itself to the state of its limiter.
     #[must_use]
     pub fn merge_host(mut self, host: HostStatus) -> Self {
         if self.name != host.name {
@@ -144,10 +144,11 @@ fn bounded_concurrency(concurrency: u32) -> Option<u32> {
 }
 
 impl AdmissionQueue {
-    /// Shows every host whose name this keeps, in no order. It takes a while where there are many: not for a thread that
-    /// serves.
+    /// Returns the state of each host whose name `keeps` accepts, in no particular order. It takes a while if there are
+    /// many, so it must not run on a thread that serves connections.
     pub fn host_statuses(&self, keeps: impl Fn(&str) -> bool) -> Vec<HostStatus> {
-        let (now, wall) = (self.clock.now(), self.clock.wall_time());
+        let now = self.clock.now();
+        let wall = self.clock.wall_time();
         let mut waits = HashMap::new();
         self.queues
             .for_each_wait_counts(|name, who| drop(waits.insert(Arc::clone(name), who)));
@@ -168,9 +169,10 @@ impl AdmissionQueue {
         hosts
     }
 
-    /// Shows one host; none if it is not tracked.
+    /// Returns the state of a host; `None` if it has no limiter.
     pub fn host_status(&self, name: &str) -> Option<HostStatus> {
-        let (now, wall) = (self.clock.now(), self.clock.wall_time());
+        let now = self.clock.now();
+        let wall = self.clock.wall_time();
         let seen = self.store.host_snapshot(name, now)?;
         let mut who = self.queues.wait_counts(name);
         who.add(
@@ -182,7 +184,8 @@ impl AdmissionQueue {
         Some(self.tracked_status(&name.into(), &seen, who, (now, wall)))
     }
 
-    /// What is known of a host beyond its pace: whether it is stopped, and who waits for the end of that.
+    /// Returns what is known of a host without a limiter: whether it is stopped, and the requests that wait for the end
+    /// of that.
     pub fn untracked_host_status(&self, name: &str) -> HostStatus {
         self.untracked_status(
             name,
@@ -201,7 +204,7 @@ impl AdmissionQueue {
             crawlers,
             in_flight: 0,
             slots: None,
-            // Not known: behind all of which it is.
+            // Unknown, so it sorts after those for which it is known.
             next_in: Duration::MAX,
             delay: Duration::ZERO,
             backoff: None,

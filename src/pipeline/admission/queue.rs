@@ -1,8 +1,9 @@
-//! Who waits for which host. A host that nobody waits for is not in here; who of those that wait is the best is said in
-//! `politeness/order`.
+//! The requests that wait for each host. A host without waiting requests has no entry; `crate::pacing::queue` orders
+//! the others.
 //!
-//! Whoever comes to be the best of a line is rung, unless it looks by itself: who comes looks, and so does who rises by
-//! having waited. So there is always one that asks the store, or sleeps until the store has told it to ask again.
+//! A request that becomes the head of its queue is notified, unless it looks by itself, as a new request and one that
+//! is promoted by age do. So there is always one request that asks the store, or sleeps until the time at which the
+//! store has told it to ask again.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,18 +19,18 @@ use crate::pacing::queue::{self, PriorityClass, QueueRank, QueueTicket};
 use crate::store::LimiterKey;
 use crate::store::sharded_map::{ShardedMap, shrink_if_sparse};
 
-/// How many may wait, and how long.
+/// The limits of the queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionLimits {
-    /// For one host, address or domain.
+    /// The maximum number of waiting requests for a host, address or domain.
     pub per_host: usize,
-    /// In all.
+    /// The maximum number of waiting requests.
     pub total: usize,
     /// The longest wait that a crawler can ask for.
     pub max_wait: Duration,
 }
 
-/// All queues.
+/// The queues of all limiters.
 #[derive(Debug)]
 pub(super) struct HostQueues {
     queues: ShardedMap<HostQueue>,
@@ -39,7 +40,7 @@ pub(super) struct HostQueues {
     clock: Clock,
 }
 
-/// The queues of one key: of pages, and of what belongs to them.
+/// The queues of a limiter: of pages, and of what is embedded in them.
 #[derive(Debug, Default)]
 struct HostQueue {
     navigations: KindQueue,
@@ -49,13 +50,13 @@ struct HostQueue {
 #[derive(Debug, Default)]
 struct KindQueue {
     waiters: queue::WaitQueue<Arc<Notify>>,
-    /// The best when somebody last looked: it knows that it is.
+    /// The head at the last look, which knows that it is the head.
     head: Option<u64>,
-    /// What the head was told, and when.
+    /// The wait that the store has asked of the head, and the time of that.
     last_wait: Option<(PaceWait, Instant)>,
 }
 
-/// Who waits for a name, for who looks on.
+/// The number of requests that wait for a name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct WaitCounts {
     pub(super) total: usize,
@@ -63,7 +64,7 @@ pub(super) struct WaitCounts {
 }
 
 impl WaitCounts {
-    /// These wait, too.
+    /// Adds other waiting requests.
     pub(super) fn add(&mut self, others: BTreeMap<Box<str>, usize>) {
         for (crawler, waiting) in others {
             self.total += waiting;
@@ -120,9 +121,10 @@ impl HostQueue {
 }
 
 impl KindQueue {
-    /// Whether one is the best. If another one has come to be, that one is rung.
+    /// Returns `true` if a request is the head. If another one has become the head, it is notified.
     fn is_headed_by(&mut self, number: u64, now: Instant) -> bool {
-        let (best, before) = (self.waiters.next_waiter(now), self.head);
+        let best = self.waiters.next_waiter(now);
+        let before = self.head;
         self.head = best;
         if best != before && best != Some(number) {
             self.notify();
@@ -130,7 +132,7 @@ impl KindQueue {
         best == Some(number)
     }
 
-    /// Rings the best, whether it knows or not.
+    /// Notifies the head, even if it knows that it is.
     fn notify_head(&mut self, now: Instant) {
         self.head = self.waiters.next_waiter(now);
         self.notify();
@@ -145,7 +147,8 @@ impl KindQueue {
 
 impl HostQueues {
     pub(super) fn new(limits: AdmissionLimits, clock: Clock) -> Self {
-        let (waiting, numbers) = (AtomicUsize::new(0), AtomicU64::new(0));
+        let waiting = AtomicUsize::new(0);
+        let numbers = AtomicU64::new(0);
         Self {
             queues: ShardedMap::new(),
             waiting,
@@ -159,12 +162,12 @@ impl HostQueues {
         self.limits
     }
 
-    /// Whether somebody waits for this key; nobody overtakes them.
+    /// Returns `true` if requests wait for this limiter, which must not be overtaken.
     pub(super) fn has_waiters(&self, key: LimiterKey<'_>) -> bool {
         self.has_any_waiters() && self.len_for(key) > 0
     }
 
-    /// How many wait for this key.
+    /// Returns the number of requests that wait for this limiter.
     pub(super) fn len_for(&self, key: LimiterKey<'_>) -> usize {
         self.queues
             .lock_shard(key.name)
@@ -172,7 +175,7 @@ impl HostQueues {
             .map_or(0, |lines| lines.for_kind(key.kind).waiters.len())
     }
 
-    /// How many are likely to go before one that comes now.
+    /// Estimates the number of requests that go before one that arrives now.
     pub(super) fn count_ahead_of_new(
         &self,
         key: LimiterKey<'_>,
@@ -188,7 +191,7 @@ impl HostQueues {
         })
     }
 
-    /// The place of one that has come now.
+    /// Returns the ticket of a request that has arrived now.
     pub(super) fn next_ticket(&self, now: Instant) -> QueueTicket {
         QueueTicket {
             number: self.next_number.fetch_add(1, Ordering::Relaxed),
@@ -196,7 +199,7 @@ impl HostQueues {
         }
     }
 
-    /// Takes a place; none if too many wait already. Who has one looks at once whether it is the first.
+    /// Joins a queue; `None` if too many are waiting. The caller must then look at once whether it is the head.
     pub(super) fn join(
         &self,
         key: LimiterKey<'_>,
@@ -230,10 +233,10 @@ impl HostQueues {
         })
     }
 
-    /// Something was given up: the heads of both queues may ask again.
+    /// Notifies the heads of both queues that a slot was returned.
     ///
-    /// Who waits is counted before it asks the store, and who gives up tells the store before it looks here; so one
-    /// of them sees the other.
+    /// A waiting request is counted before it asks the store, and a slot is returned to the store before this is
+    /// called; so one of them sees the other.
     pub(super) fn notify(&self, name: &str) {
         if self.has_any_waiters()
             && let Some(lines) = self.queues.lock_shard(name).get_mut(name)
@@ -242,7 +245,7 @@ impl HostQueues {
         }
     }
 
-    /// Shows how many wait for each name, and of which crawlers; one shard at a time is locked.
+    /// Counts the waiting requests of each name and crawler. One shard at a time is locked.
     #[allow(clippy::disallowed_methods, reason = "who asks puts them in order")]
     pub(super) fn for_each_wait_counts(&self, mut show: impl FnMut(&Arc<str>, WaitCounts)) {
         if !self.has_any_waiters() {
@@ -259,7 +262,7 @@ impl HostQueues {
         }
     }
 
-    /// How many wait for a name, and of which crawlers.
+    /// Counts the waiting requests of a name, by crawler.
     pub(super) fn wait_counts(&self, name: &str) -> WaitCounts {
         self.queues
             .lock_shard(name)
@@ -268,7 +271,7 @@ impl HostQueues {
             .unwrap_or_default()
     }
 
-    /// Wakes everybody.
+    /// Notifies all waiting requests.
     #[allow(
         clippy::disallowed_methods,
         reason = "all of them are woken, whatever the order"
@@ -279,7 +282,7 @@ impl HostQueues {
         }
     }
 
-    /// What the head was told, less the time since.
+    /// Returns the wait that the store has asked of the head, less the time since.
     pub(super) fn last_wait(&self, key: LimiterKey<'_>, now: Instant) -> Option<PaceWait> {
         let (wait, at) = self
             .queues
@@ -300,7 +303,7 @@ impl HostQueues {
     }
 }
 
-/// A place in a queue, left by dropping it.
+/// A place in a queue, which is left by dropping it.
 #[derive(Debug)]
 pub(super) struct QueuePosition<'q> {
     queues: &'q HostQueues,
@@ -311,7 +314,7 @@ pub(super) struct QueuePosition<'q> {
     end: QueuePositionEnd,
 }
 
-/// How a place is left.
+/// The way in which a place was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueuePositionEnd {
     Abandoned,
@@ -319,7 +322,7 @@ enum QueuePositionEnd {
 }
 
 impl QueuePosition<'_> {
-    /// Whether it is the first.
+    /// Returns `true` if it is the head.
     pub(super) fn is_head(&self, now: Instant) -> bool {
         let mut shard = self.queues.queues.lock_shard(&self.name);
         let lines = shard.get_mut(&self.name);
@@ -330,12 +333,12 @@ impl QueuePosition<'_> {
         })
     }
 
-    /// The time until it is worth a look whether it has risen to be the first.
+    /// Returns the time after which it may have been promoted to the head.
     pub(super) fn time_to_promotion(&self, now: Instant) -> Duration {
         self.ticket.time_to_promotion(now)
     }
 
-    /// How many are likely to go before it.
+    /// Estimates the number of requests that go before it.
     pub(super) fn count_ahead(&self) -> usize {
         let shard = self.queues.queues.lock_shard(&self.name);
         shard.get(&self.name).map_or(0, |lines| {
@@ -346,7 +349,7 @@ impl QueuePosition<'_> {
         })
     }
 
-    /// Notes what the store has told it, for those behind.
+    /// Records the wait that the store has asked for, for the estimates of those behind it.
     pub(super) fn record_wait(&self, wait: PaceWait, now: Instant) {
         if let Some(lines) = self
             .queues
@@ -358,12 +361,12 @@ impl QueuePosition<'_> {
         }
     }
 
-    /// Notes that it goes, by the store's leave: its class and its crawler have had a turn.
+    /// Records that the store has admitted it: its class and its crawler have had a turn.
     pub(super) fn mark_granted(&mut self) {
         self.end = QueuePositionEnd::Granted;
     }
 
-    /// Ready once it should look again. A ring that comes before is not lost.
+    /// Waits until it should look again. An earlier notification is not lost.
     pub(super) async fn notified(&self) {
         self.notify.notified().await;
     }
@@ -371,7 +374,8 @@ impl QueuePosition<'_> {
 
 impl Drop for QueuePosition<'_> {
     fn drop(&mut self) {
-        let (now, number) = (self.queues.clock.now(), self.ticket.number);
+        let now = self.queues.clock.now();
+        let number = self.ticket.number;
         let mut shard = self.queues.queues.lock_shard(&self.name);
         if let Some(lines) = shard.get_mut(&self.name) {
             let line = lines.for_kind_mut(self.kind);

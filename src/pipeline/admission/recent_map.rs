@@ -1,33 +1,34 @@
-//! What is remembered for ten minutes: at most so many things, the oldest go first.
+//! A map of what is remembered for ten minutes, of limited size: the oldest entries are dropped first.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// For how long a thing is remembered.
+use parking_lot::{Mutex, MutexGuard};
+
+/// The lifetime of an entry.
 const TTL: Duration = Duration::from_secs(600);
-/// How many are.
+/// The maximum number of entries.
 const CAPACITY: usize = 10_000;
 
-/// A value for each of the things that were noted last.
+/// The values of the keys that were inserted last.
 #[derive(Debug)]
 pub(super) struct RecentMap<V> {
     hasher: RandomState,
     entries: Mutex<RecentEntries<V>>,
-    /// Nothing was noted yet, or all of it was forgotten; known without the lock.
+    /// `true` if there are no entries; readable without the lock.
     empty: AtomicBool,
 }
 
 #[derive(Debug)]
 struct RecentEntries<V> {
     values: HashMap<u64, (V, Instant)>,
-    /// In the order in which they were noted; one that was noted again, or taken since, is in here still.
+    /// The keys in the order of insertion, including those that were inserted again or taken since.
     by_age: VecDeque<(u64, Instant)>,
 }
 
-/// A thing as one number: two that share one by chance are taken for each other, which must be harmless.
+/// A hashed key. Two keys with the same hash are mistaken for each other, which must be harmless.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RecentKey(u64);
 
@@ -36,7 +37,7 @@ impl<V: Copy> RecentMap<V> {
         RecentKey(self.hasher.hash_one(value))
     }
 
-    /// Remembers a value from now on, in place of an earlier one.
+    /// Inserts a value, in place of an earlier one.
     pub(super) fn insert(&self, key: RecentKey, value: V, now: Instant) {
         let mut things = self.lock();
         things.evict_expired(now);
@@ -45,14 +46,14 @@ impl<V: Copy> RecentMap<V> {
         things.by_age.push_back((key.0, now));
     }
 
-    /// What is remembered, once.
+    /// Removes and returns a value.
     pub(super) fn take(&self, key: RecentKey, now: Instant) -> Option<V> {
         let mut things = self.lock();
         things.evict_expired(now);
         things.values.remove(&key.0).map(|(value, _)| value)
     }
 
-    /// What is remembered.
+    /// Returns a value.
     pub(super) fn get(&self, key: RecentKey, now: Instant) -> Option<V> {
         let mut things = self.lock();
         things.evict_expired(now);
@@ -61,13 +62,13 @@ impl<V: Copy> RecentMap<V> {
         things.values.get(&key.0).map(|(value, _)| *value)
     }
 
-    /// Whether nothing is remembered.
+    /// Returns `true` if there are no entries.
     pub(super) fn is_empty(&self) -> bool {
         self.empty.load(Ordering::Acquire)
     }
 
     fn lock(&self) -> MutexGuard<'_, RecentEntries<V>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+        self.entries.lock()
     }
 }
 
@@ -97,7 +98,7 @@ impl<V> RecentEntries<V> {
                 self.values.remove(&thing);
             }
         }
-        // Whoever notes one thing over and over must not crowd out the others.
+        // A key that is inserted over and over must not displace the others.
         if self.by_age.len() >= 2 * CAPACITY {
             let oldest = std::mem::take(&mut self.by_age);
             self.by_age = oldest

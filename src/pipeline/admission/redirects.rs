@@ -1,7 +1,7 @@
-//! Where origins have redirected to within the last ten minutes: the class `redir` of the queue.
+//! The redirections of the last ten minutes: the class `redir` of the queue.
 //!
-//! For the class it does not matter who was redirected. A URL that shares a number with such a one by chance only waits
-//! in a higher class than its own, or counts as less deep.
+//! The class is the same for all crawlers. A URL whose hash collides with another one only waits in a higher class than
+//! its own, or counts as less deep.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::urls::target::UrlTarget;
 
 use super::recent_map::RecentMap;
 
-/// The targets of redirections, and for each crawler how deep what redirected it was.
+/// The targets of redirections, and for each crawler the depth of the URL that redirected it.
 #[derive(Debug, Default)]
 pub(super) struct RecentRedirects {
     targets: RecentMap<()>,
@@ -18,20 +18,20 @@ pub(super) struct RecentRedirects {
 }
 
 impl RecentRedirects {
-    /// An answer has this URL as its Location.
+    /// Records that an answer has this URL as its `Location`.
     pub(super) fn record(&self, target: &UrlTarget, now: Instant) {
         self.targets
             .insert(self.targets.key(target.as_str()), (), now);
     }
 
-    /// Whether one had.
+    /// Returns `true` if an answer had this URL as its `Location`.
     pub(super) fn contains(&self, target: &UrlTarget, now: Instant) -> bool {
         self.targets
             .get(self.targets.key(target.as_str()), now)
             .is_some()
     }
 
-    /// The crawler got there from a URL of this depth.
+    /// Records that a crawler was redirected to a URL from one of this depth.
     pub(super) fn record_depth(
         &self,
         crawler: &Crawler,
@@ -47,12 +47,12 @@ impl RecentRedirects {
         self.depths.insert(thing, least, now);
     }
 
-    /// Whether no crawler was redirected to any URL, as far as is remembered: most often there is nothing to look for.
+    /// Returns `true` if no depth is remembered, as is usual.
     pub(super) fn has_no_depths(&self) -> bool {
         self.depths.is_empty()
     }
 
-    /// The least depth of those from which the crawler got there.
+    /// Returns the least depth from which the crawler was redirected to a URL.
     pub(super) fn depth(&self, crawler: &Crawler, target: &UrlTarget, now: Instant) -> Option<u32> {
         self.depths
             .get(self.depths.key((crawler.as_str(), target.as_str())), now)

@@ -1,4 +1,5 @@
-//! Who was sent away keeps its place: a crawler that asks again for a URL within ten minutes stands where it stood.
+//! The places of refused requests: a crawler that sends a request for the same URL again within ten minutes keeps its
+//! place.
 
 use std::time::Instant;
 
@@ -7,11 +8,11 @@ use crate::pacing::queue::QueueTicket;
 
 use super::recent_map::{RecentKey, RecentMap};
 
-/// The tickets of those who were sent away, by crawler and URL. Two that share a number by chance change places.
+/// The tickets of refused requests, by crawler and URL. Two with the same hash swap places.
 #[derive(Debug, Default)]
 pub(super) struct ReturningTickets(RecentMap<QueueTicket>);
 
-/// Who asks for what.
+/// The crawler and the URL.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReturningTicketKey(RecentKey);
 
@@ -20,12 +21,12 @@ impl ReturningTickets {
         ReturningTicketKey(self.0.key((crawler.as_str(), url)))
     }
 
-    /// It is sent away.
+    /// Remembers the ticket of a refused request.
     pub(super) fn insert(&self, key: ReturningTicketKey, ticket: QueueTicket, now: Instant) {
         self.0.insert(key.0, ticket, now);
     }
 
-    /// It is here again: the ticket that it had.
+    /// Returns the ticket of a request that is sent again.
     pub(super) fn take(&self, key: ReturningTicketKey, now: Instant) -> Option<QueueTicket> {
         self.0.take(key.0, now)
     }

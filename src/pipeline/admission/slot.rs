@@ -1,4 +1,4 @@
-//! A slot of a host: held from the permit to the origin's last byte, and given back however that ends.
+//! The slot of a host, held from the permit to the origin's last byte, and returned however that ends.
 
 use std::fmt;
 use std::num::NonZeroU64;
@@ -18,32 +18,32 @@ use crate::store::{Lease, LeaseOutcome};
 
 use super::AdmissionQueue;
 
-/// Where Cloudflare says that it has answered in the origin's place.
+/// The header field by which Cloudflare marks answers that are not the origin's.
 const CF_MITIGATED: HeaderName = HeaderName::from_static("cf-mitigated");
 
-/// The right to have one request under way. Dropping it gives it back; before [`Self::begin`], as unused, and behind it
-/// as abandoned, unless somebody says what came of it.
+/// The right to have one request in flight. Dropping it returns it: before [`Self::begin`] as unused, after that as
+/// abandoned, unless the outcome has been recorded.
 #[must_use]
 pub struct HostSlot {
     admission: Arc<AdmissionQueue>,
     lease: Option<Lease>,
-    /// Of the address, where that is paced too.
+    /// The lease of the address, if that is paced too.
     address_lease: Option<Lease>,
     /// Boxed, so that slots without a budget stay small.
     byte_account: Option<Box<ByteAccount>>,
     outcome: LeaseOutcome,
-    /// What the host has been told of already.
+    /// The part of the answer that has been reported to the limiter already.
     reported: ReportedAnswer,
     send_timing: SendTiming,
     answer_timing: AnswerTiming,
     granted_at: Instant,
 }
 
-/// What bodies cost: `bytes_per_second`, and the bytes of a day's budget.
+/// The cost of bodies: `bytes_per_second`, and the bytes of a daily budget.
 #[derive(Debug, Default)]
 struct ByteAccount {
     per_second: Option<NonZeroU64>,
-    /// Whose budget it is.
+    /// The name of the budget.
     budget_name: Option<Arc<str>>,
     downloaded: u64,
     uploaded: Option<Arc<AtomicU64>>,
@@ -66,14 +66,14 @@ impl ByteAccount {
     }
 }
 
-/// Whether it matters when the request is sent.
+/// The limiter's dependence on the time at which the request is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SendTiming {
     Tracked,
     Ignored,
 }
 
-/// Whether it matters when it is answered.
+/// The limiter's dependence on the time of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AnswerTiming {
     Tracked,
@@ -117,37 +117,38 @@ impl HostSlot {
         }
     }
 
-    /// This slot of a host together with one of its address.
+    /// Adds the slot of the address.
     pub(super) fn with_address(mut self, mut at_address: Self) -> Self {
         self.address_lease = at_address.lease.take();
         self
     }
 
-    /// The request is on its way to the origin: from here on the slot counts as used.
+    /// Marks the slot as used, since the request is on its way to the origin.
     pub fn begin(&mut self) {
         self.outcome = LeaseOutcome::Abandoned;
     }
 
-    /// So many bytes of the answer's body have come.
+    /// Adds bytes of the answer's body.
     pub fn record_received(&mut self, bytes: usize) {
         if let Some(bill) = &mut self.byte_account {
             bill.downloaded = bill.downloaded.saturating_add(bytes as u64);
         }
     }
 
-    /// What it costs counts for this one's budget too.
+    /// Sets the daily budget that the bytes count for.
     pub(crate) fn set_budget(&mut self, name: Arc<str>) {
         self.byte_account.get_or_insert_default().budget_name = Some(name);
     }
 
-    /// The bytes of the request's body are counted there.
+    /// Sets the counter of the bytes of the request's body.
     pub fn set_upload_counter(&mut self, bytes: &Arc<AtomicU64>) {
         if let Some(bill) = &mut self.byte_account {
             bill.uploaded = Some(Arc::clone(bytes));
         }
     }
 
-    /// The last byte of the request's head is written: the next one's delay begins.
+    /// Records that the last byte of the request's head has been written, at which the delay of the next request
+    /// begins.
     pub fn record_sent(&self) {
         if let Some(lease) = &self.address_lease {
             lease.renew(self.admission.clock.now());
@@ -164,8 +165,8 @@ impl HostSlot {
         self.admission.queues.notify(lease.key().name);
     }
 
-    /// The request has to be sent once more, on another connection, since its origin closed the one that it was sent on:
-    /// whether it may, and when.
+    /// Returns whether and when the request may be sent again, on another connection, since its origin closed the first
+    /// one.
     pub fn retry_advice(&self) -> ResendDecision {
         let Some(lease) = &self.lease else {
             return ResendDecision::Never;
@@ -182,15 +183,15 @@ impl HostSlot {
         }
     }
 
-    /// What is left of a rest that the host has begun since this was granted. Asked by those that wait on with their slot:
-    /// for their address, or to be sent once more.
+    /// Returns what is left of a backoff that the host has entered since this slot was granted, for requests that wait
+    /// with their slot: for their address, or to be sent again.
     pub fn backoff_left(&self) -> Option<Duration> {
         self.lease
             .as_ref()?
             .backoff_remaining(self.admission.clock.now())
     }
 
-    /// The head of the origin's answer is here. 429 and 503 ask for rest, and three bad answers in a row bring it about.
+    /// Records the head of the origin's answer. 429 and 503 cause a backoff, and so do three bad answers in a row.
     pub fn record_answer(&mut self, status: StatusCode, headers: &HeaderMap) {
         let answer = ResponseClass::from_status(status.as_u16());
         let usual = matches!(answer, ResponseClass::Ok | ResponseClass::Other)
@@ -202,42 +203,44 @@ impl HostSlot {
         }
     }
 
-    /// What was asked of the origin is done, and no answer is waited for: a tunnel is open. That says nothing of what the
-    /// origin would answer, so behind a rest it proves nothing.
+    /// Records that a tunnel is open. That says nothing about the answers of the origin, so it does not end a backoff.
     pub fn record_tunnel_opened(&mut self) {
         if !self.lease.as_ref().is_some_and(Lease::is_probe) {
             self.outcome = LeaseOutcome::Answered;
         }
     }
 
-    /// The origin has failed: no connection, no answer, or one that broke off. Not for a client that has left.
+    /// Records that the origin has failed: no connection, no answer, or one that broke off. Not for a client that has
+    /// left.
     pub fn record_failure(&mut self) {
         if self.reported != ReportedAnswer::Bad {
             self.outcome = LeaseOutcome::Failed;
         }
     }
 
-    /// Tells the host at once: a rest must begin, or end, before the last byte of the answer.
+    /// Reports to the limiter at once, since a backoff must begin or end before the last byte of the answer.
     fn report_answer(&mut self, answer: ResponseClass, headers: &HeaderMap) {
         let Some(lease) = &self.lease else { return };
-        let (hold, field) = (&self.admission, |name: &HeaderName| headers.get(name));
+        let admission = &self.admission;
         let answer = match answer {
             ResponseClass::Rest(_) => ResponseClass::Rest(
-                field(&RETRY_AFTER).and_then(|value| hold.parse_retry_after(value)),
+                headers
+                    .get(RETRY_AFTER)
+                    .and_then(|value| admission.parse_retry_after(value)),
             ),
             ResponseClass::Ok
             | ResponseClass::Other
             | ResponseClass::Forbidden
             | ResponseClass::Error => answer,
         };
-        let made = answer != ResponseClass::Ok && field(&CF_MITIGATED).is_some();
-        let challenge = if made {
+        let is_synthetic = answer != ResponseClass::Ok && headers.contains_key(CF_MITIGATED);
+        let challenge = if is_synthetic {
             Challenge::Present
         } else {
             Challenge::None
         };
-        if lease.record_response(answer, challenge, hold.clock.now()) == BanSuspicion::Ban {
-            hold.warn_suspected_ban(lease);
+        if lease.record_response(answer, challenge, admission.clock.now()) == BanSuspicion::Ban {
+            admission.warn_suspected_ban(lease);
         }
         self.outcome = LeaseOutcome::Abandoned;
         self.reported = if answer.is_good() {
@@ -246,17 +249,17 @@ impl HostSlot {
             ReportedAnswer::Bad
         };
         if lease.is_probe() {
-            hold.queues.notify(lease.key().name);
+            admission.queues.notify(lease.key().name);
         }
     }
 }
 
 impl AdmissionQueue {
-    /// How long a Retry-After asks to wait.
+    /// Returns the duration that a Retry-After asks for.
     fn parse_retry_after(&self, value: &HeaderValue) -> Option<Duration> {
-        let told = RetryAfter::parse(value.to_str().ok()?)?;
+        let retry_after = RetryAfter::parse(value.to_str().ok()?)?;
         Some(
-            told.to_delay(
+            retry_after.to_delay(
                 self.clock
                     .wall_time()
                     .duration_since(UNIX_EPOCH)
@@ -276,7 +279,8 @@ impl AdmissionQueue {
 }
 
 impl HostSlot {
-    /// How the request ended is the host's affair: an address that many hosts share asks for no rest.
+    /// Returns the slot of the address. The outcome counts for the host only: an address that many hosts share has no
+    /// backoff.
     fn release_address(&self, lease: Lease, now: Instant) {
         let name = lease.name();
         let outcome = match self.outcome {
@@ -307,7 +311,7 @@ impl Drop for HostSlot {
             return;
         };
         let name = lease.name();
-        // The clock is read only where the time says more than that the slot was granted before.
+        // The clock is read only if the time matters beyond that of the grant.
         let now = match (self.outcome, self.reported) {
             (LeaseOutcome::Unused | LeaseOutcome::Answered, _)
             | (LeaseOutcome::Abandoned, ReportedAnswer::Good | ReportedAnswer::Bad) => {

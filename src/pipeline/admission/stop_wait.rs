@@ -1,4 +1,4 @@
-//! The wait for the end of a stop: before the wait for the host's turn, and with the same patience.
+//! The wait for the end of a stop, before the wait for the host's turn and with the same patience.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,50 +13,50 @@ use super::{AdmissionQueue, Arrival};
 /// A request that a stop may cover.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StopWaitRequest<'a> {
-    /// What a stop may cover of it.
+    /// The properties that a stop may match.
     pub(crate) coverage: StopQuery<'a>,
-    /// Who asks.
+    /// The crawler that sent it.
     pub(crate) crawler: &'a Crawler,
-    /// What for: a URL, or the host of a tunnel.
+    /// The URL, or the host of a tunnel.
     pub(crate) resource: &'a str,
-    /// Whether it waits at all.
+    /// The choice between waiting and being refused.
     pub(crate) overflow: Overflow,
 }
 
 impl AdmissionQueue {
-    /// What an operator has stopped.
+    /// Returns the registry of stops.
     pub fn stops(&self) -> &Arc<StopRegistry> {
         &self.stops
     }
 
-    /// Waits until no stop covers the request, as long as `patience` says, counted from its first arrival. One that is
-    /// sent away and comes again stands where it stood.
+    /// Waits until no stop covers the request, for at most `patience` since its first arrival. A request that is
+    /// refused and sent again keeps its place.
     pub(crate) async fn wait_for_stops(
         &self,
         request: &StopWaitRequest<'_>,
         arrival: &mut Option<Arrival>,
         patience: Duration,
     ) -> Result<(), StopRefusal> {
-        let Some(turned) = self.stops.find_refusal(&request.coverage) else {
+        let Some(stopped) = self.stops.find_refusal(&request.coverage) else {
             return Ok(());
         };
         if request.overflow == Overflow::Refuse {
-            return Err(turned);
+            return Err(stopped);
         }
         let now = self.clock.now();
-        let who = self
+        let ticket_key = self
             .returning_tickets
             .key(request.crawler, request.resource);
-        let arrival = *arrival.get_or_insert_with(|| self.new_arrival(who, now));
+        let arrival = *arrival.get_or_insert_with(|| self.new_arrival(ticket_key, now));
         let until = now.max(arrival.at + patience);
-        let outlasted = self
+        let waited = self
             .stops
             .wait_until_lifted(&request.coverage, request.crawler, until)
             .await;
-        if outlasted.is_err() {
+        if waited.is_err() {
             self.returning_tickets
-                .insert(who, arrival.ticket, self.clock.now());
+                .insert(ticket_key, arrival.ticket, self.clock.now());
         }
-        outlasted
+        waited
     }
 }

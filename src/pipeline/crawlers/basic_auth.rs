@@ -6,10 +6,10 @@ use base64::Engine as _;
 use base64::alphabet::STANDARD;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 
-/// Neither a name nor a password is longer.
+/// The maximum length of a name or a password.
 const MAX_LENGTH: usize = 1024;
 
-/// Some clients leave the padding out, or fill the last letter's unused bits.
+/// Some clients omit the padding, or set the unused bits of the last letter.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -17,7 +17,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// What a client says it is.
+/// The credentials that a client sends.
 #[derive(PartialEq, Eq)]
 pub(super) struct BasicCredentials {
     pub(super) user: String,
@@ -31,10 +31,10 @@ impl fmt::Debug for BasicCredentials {
 }
 
 impl BasicCredentials {
-    /// Reads a field's value.
+    /// Parses the value of the header field.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The mistake in the value.
     pub(super) fn parse(field: &[u8]) -> Result<Self, &'static str> {
         let field = field.trim_ascii();
         let end = field
@@ -51,7 +51,7 @@ impl BasicCredentials {
         let text = decode_text(decoded);
         let (user, password) = text
             .split_once(':')
-            .ok_or("credentials without a colon behind the user")?;
+            .ok_or("credentials without a colon after the user")?;
         if text.chars().any(char::is_control) {
             return Err("credentials with a control character");
         }
@@ -65,7 +65,7 @@ impl BasicCredentials {
     }
 }
 
-/// UTF-8 is asked for; who cannot send it (Python's `requests`) sends Latin-1.
+/// Decodes text. The proxy asks for UTF-8; clients that cannot send it (Python's `requests`) send Latin-1.
 fn decode_text(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes)
         .unwrap_or_else(|error| error.as_bytes().iter().map(|b| char::from(*b)).collect())

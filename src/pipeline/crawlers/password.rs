@@ -1,7 +1,7 @@
-//! Hashes of passwords: Argon2 (PHC strings) and bcrypt, as `htpasswd -B` makes it.
+//! Hashes of passwords: Argon2 (PHC strings) and bcrypt as `htpasswd -B` creates it.
 //!
-//! Checking one is slow by intention, so nobody does it on a thread that serves connections; that is `check`'s
-//! business.
+//! Verification is slow on purpose, so it never runs on a thread that serves connections; `verifier.rs` takes care of
+//! that.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,10 +14,10 @@ use argon2::{Argon2, Params};
 const MAX_MEMORY_KIB: u32 = 1 << 20;
 /// The most passes over that memory.
 const MAX_PASSES: u32 = 64;
-/// bcrypt's cost doubles the time with each step: this is about ten seconds.
+/// bcrypt's cost doubles the time with each step. This one takes about ten seconds.
 const MAX_BCRYPT_COST: u32 = 17;
 
-/// The hash of a password. It shows itself to nobody.
+/// The hash of a password. Its `Debug` output is redacted.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordHash(PasswordHashKind);
 
@@ -27,12 +27,12 @@ enum PasswordHashKind {
     Bcrypt(Box<str>),
 }
 
-/// Whether a password is the one.
+/// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordMatch {
-    /// It is.
+    /// The password matches.
     Match,
-    /// It is not.
+    /// The password does not match.
     Mismatch,
 }
 
@@ -43,10 +43,10 @@ impl fmt::Debug for PasswordHash {
 }
 
 impl PasswordHash {
-    /// Reads a hash.
+    /// Parses a hash.
     ///
     /// # Errors
-    /// What is wrong with it, without a part of it: it may be a password.
+    /// The mistake, without quoting the text, which may be a password.
     pub fn parse(text: &str) -> Result<Self, &'static str> {
         let kind = text
             .strip_prefix('$')
@@ -58,15 +58,14 @@ impl PasswordHash {
             "apr1" | "1" | "5" | "6" | "y" | "scrypt" => {
                 Err("a hash of a kind that is not read here: Argon2 and bcrypt (`htpasswd -B`) are")
             }
-            _ => Err("this is no password hash; a password itself must not stand here"),
+            _ => Err("this is not a password hash; the password itself must not be written here"),
         }
     }
 
-    /// Makes a hash with a salt of its own: Argon2id with 19 MiB and two passes (RFC 9106 and OWASP's advice), as a PHC
+    /// Hashes a password with a new salt: Argon2id with 19 MiB and two passes (RFC 9106 and OWASP's advice), as a PHC
     /// string.
     ///
-    /// # Errors
-    /// If the system gives no random bytes.
+    /// # Errors If the system gives no random bytes.
     pub fn generate(password: &str) -> Result<String, String> {
         let hashed: phc::PasswordHash = Argon2::default()
             .hash_password(password.as_bytes())
@@ -74,8 +73,8 @@ impl PasswordHash {
         Ok(hashed.to_string())
     }
 
-    /// Compares a password with the hash, in a time that does not tell how much of it is right. Takes some 10 to 100
-    /// milliseconds and the memory that the hash asks for.
+    /// Compares a password with the hash, in constant time. Takes some 10 to 100 milliseconds and the memory that the
+    /// hash demands.
     pub fn verify(&self, password: &str) -> PasswordMatch {
         let right = match &self.0 {
             PasswordHashKind::Argon2(hash) => Argon2::default()
@@ -116,7 +115,7 @@ fn parse_bcrypt(text: &str) -> Result<PasswordHash, &'static str> {
 mod tests {
     use super::*;
 
-    /// Made by libcrypt, as `htpasswd -nbB -C 4` does.
+    /// Created by libcrypt, as `htpasswd -nbB -C 4` does.
     const BCRYPT: &str = "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO";
 
     #[test]
@@ -155,9 +154,9 @@ mod tests {
     #[test]
     fn what_is_no_hash_is_refused_and_not_quoted() {
         for (text, said) in [
-            ("hunter2", "no password hash"),
-            ("", "no password hash"),
-            ("$hunter2", "no password hash"),
+            ("hunter2", "not a password hash"),
+            ("", "not a password hash"),
+            ("$hunter2", "not a password hash"),
             ("$apr1$abc$def", "kind that is not read"),
             ("$6$abc$def", "kind that is not read"),
             ("$2y$04$short", "malformed bcrypt"),

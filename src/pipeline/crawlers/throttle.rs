@@ -1,32 +1,32 @@
-//! How often a source may be wrong about a password: ten times at once, then once in six seconds.
+//! The limit of wrong passwords from a source: ten at once, then one in six seconds.
 //!
-//! Governor's limiters take a cell before it is known what becomes of it and give none back. Here an attempt is
-//! charged before it is checked, so that many at once count, and paid back if it was right.
+//! An attempt is charged before it is checked, so that many at once count, and refunded if it was right. Governor's
+//! limiters cannot refund.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Sources that can be told apart. Two that share a place share their attempts; the hash is keyed at random, so that
-/// nobody can choose to share.
+/// The number of cells. Two sources that share a cell share their attempts; the hash is keyed at random, so that no
+/// source can choose its cell.
 const CELL_COUNT: usize = 4096;
-/// One attempt, in milliseconds.
+/// The time that an attempt costs, in milliseconds.
 const ATTEMPT_COST_MS: u64 = 6_000;
-/// Attempts at once.
+/// The number of attempts at once.
 const BURST: u64 = 10;
 
-/// Whether an attempt may be made.
+/// The answer about an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ThrottleDecision {
-    /// It may, and is charged.
+    /// It may be made, and has been charged.
     Charged,
-    /// Too many were wrong.
+    /// Too many attempts were wrong.
     Refused,
 }
 
-/// The generic cell rate algorithm (ITU-T I.371), one cell a place: the time, in milliseconds from the beginning, at
-/// which everything that was charged will be worked off.
+/// The generic cell rate algorithm (ITU-T I.371). Each cell has the time, in milliseconds since the start, at which all
+/// that was charged will have been worked off.
 #[derive(Debug)]
 pub(super) struct LoginThrottle {
     hasher: RandomState,
@@ -44,7 +44,7 @@ impl LoginThrottle {
         }
     }
 
-    /// Charges an attempt of this source.
+    /// Charges an attempt to a source.
     pub(super) fn charge(&self, source: IpAddr, now: Instant) -> ThrottleDecision {
         let Some(place) = self.cell(source) else {
             return ThrottleDecision::Refused;
@@ -61,11 +61,12 @@ impl LoginThrottle {
         }
     }
 
-    /// Pays an attempt back.
+    /// Refunds an attempt.
     pub(super) fn refund(&self, source: IpAddr) {
         if let Some(place) = self.cell(source) {
-            let paid = |done: u64| Some(done.saturating_sub(ATTEMPT_COST_MS));
-            let _ = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, paid);
+            let _ = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done: u64| {
+                Some(done.saturating_sub(ATTEMPT_COST_MS))
+            });
         }
     }
 
@@ -80,7 +81,7 @@ impl LoginThrottle {
     }
 }
 
-/// An IPv6 client has a whole /64 of addresses to come from.
+/// Returns what counts as one source. An IPv6 client has a whole /64 of addresses.
 fn network_key(source: IpAddr) -> u128 {
     match source.to_canonical() {
         IpAddr::V4(address) => u128::from(address.to_bits()),

@@ -1,9 +1,9 @@
-//! Checks credentials against a slow hash, once: the outcome is kept for a while under a keyed digest, and nothing of
-//! the password is.
+//! Verifies credentials against a slow hash, once: the outcome is cached for a while under a keyed digest, and nothing
+//! of the password is stored.
 //!
-//! The hash is computed on the blocking pool, a few at a time. Equal credentials that come at once are checked once.
-//! A wrong guess counts against the address it came from, but the same guess again does not: it teaches nobody
-//! anything, and a crawler with a stale password must not shut its neighbours out.
+//! The hash is computed on the blocking pool, a few at a time. Equal credentials that arrive at the same time are
+//! verified once. A wrong guess counts against the source address, but the same guess again does not: an attacker
+//! learns nothing from it, and a crawler with an outdated password must not lock its neighbours out.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -19,46 +19,46 @@ use super::basic_auth::BasicCredentials;
 use super::password::{PasswordHash, PasswordMatch};
 use super::throttle::{LoginThrottle, ThrottleDecision};
 
-/// Outcomes that are kept.
+/// The maximum number of cached outcomes.
 const CACHE_CAPACITY: u64 = 4_096;
-/// How long one is kept that was right, and one that was wrong.
+/// The lifetimes of a valid and of an invalid outcome.
 const VALID_TTL: Duration = Duration::from_secs(600);
 const INVALID_TTL: Duration = Duration::from_secs(60);
-/// Hashes computed at once; each takes a core and some memory.
+/// The number of hashes computed at once; each occupies a core and some memory.
 const MAX_CONCURRENT_HASHES: usize = 2;
-/// Checks that may wait for that.
+/// The maximum number of verifications that wait.
 const MAX_WAITING_CHECKS: usize = 128;
 
-/// What came of a check.
+/// The outcome of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VerificationOutcome {
-    /// The password is the hash's.
+    /// The password matches.
     Valid,
-    /// It is not.
+    /// The password does not match.
     Invalid,
-    /// It was not checked: too many from this address were wrong.
+    /// It was not verified, since too many from this address were wrong.
     Throttled,
-    /// It was not checked: too many are being checked.
+    /// It was not verified, since too many verifications are waiting.
     Busy,
 }
 
-/// What a password is compared with.
+/// The hash that a password is compared with.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ReferenceHash<'a> {
-    /// The hash of its user.
+    /// The hash of the user.
     User(&'a PasswordHash),
-    /// Somebody's hash, since there is no such user: it takes as long, so that names cannot be told by the time.
+    /// Another hash, since there is no such user: it takes as long, so that the time does not reveal which names exist.
     Decoy(&'a PasswordHash),
 }
 
-/// An outcome, and until when it holds.
+/// An outcome and its expiry.
 #[derive(Clone, Copy, Debug)]
 struct CachedVerification {
     outcome: VerificationOutcome,
     until: Instant,
 }
 
-/// The checks of one proxy.
+/// The credential verifier of a proxy.
 #[derive(Debug)]
 pub(super) struct CredentialVerifier {
     clock: Clock,
@@ -84,7 +84,7 @@ impl CredentialVerifier {
         })
     }
 
-    /// Checks a password, or finds what came of it before.
+    /// Verifies a password, or returns the cached outcome.
     pub(super) async fn verify(
         &self,
         source: IpAddr,
@@ -118,7 +118,7 @@ impl CredentialVerifier {
             outcome,
             until: now,
         };
-        // Who leaves before the outcome has paid all the same, or guessing and leaving would be free.
+        // A client that leaves before the outcome is charged too; otherwise guessing and leaving would be free.
         let Ok(_room) = self.queue_permits.try_acquire() else {
             return not_kept(VerificationOutcome::Busy);
         };
@@ -141,8 +141,8 @@ impl CredentialVerifier {
         }
     }
 
-    /// The slow part. Who leaves does not stop it, and its place stays taken until it is done. `None` if the process is
-    /// going down.
+    /// Computes the hash. A client that leaves does not stop it, and its permit stays taken until it is done. `None` if
+    /// the process is shutting down.
     async fn compute(&self, password: String, against: ReferenceHash<'_>) -> Option<PasswordMatch> {
         let place = Arc::clone(&self.hash_permits).acquire_owned().await.ok()?;
         let (ReferenceHash::User(hash) | ReferenceHash::Decoy(hash)) = against;
@@ -160,7 +160,7 @@ impl CredentialVerifier {
     }
 }
 
-/// What makes digests worth nothing outside this process.
+/// The key of the digests, which makes them worthless outside this process.
 struct CredentialDigestKey([u8; 32]);
 
 impl std::fmt::Debug for CredentialDigestKey {
@@ -177,7 +177,7 @@ impl CredentialDigestKey {
         Ok(Self(key))
     }
 
-    /// The user's length keeps `ab:c` apart from `a:bc`.
+    /// Returns a digest of the credentials. The length of the name distinguishes `ab:c` from `a:bc`.
     fn digest(&self, given: &BasicCredentials) -> [u8; 32] {
         let mut digest = Sha256::new();
         digest.update(self.0);

@@ -1,5 +1,4 @@
-//! What is remembered of an origin beyond the gate, for operators who look on: its robots.txt, and which of its addresses
-//! refuse connections.
+//! The proxy's memory of an origin, for operators: its robots.txt, and which of its addresses refuse connections.
 
 use std::fmt::Debug;
 use std::net::{IpAddr, SocketAddr};
@@ -14,39 +13,39 @@ use crate::robots::product_token::product_token;
 use crate::robots::state::{RobotsRules, RobotsState};
 use crate::robots::{RobotsAccess, RobotsFile};
 
-/// Shows what is remembered of a host, given in canonical form, and asks nobody.
+/// Returns what is remembered of a host, given in canonical form, without any network traffic.
 pub trait OriginInspector: Debug + Send + Sync {
-    /// Its robots.txt, under every scheme and port that was asked for. It may take a while where many hosts are known.
+    /// Returns its robots.txt for each scheme and port that was requested. May take a while if many hosts are known.
     fn robots(&self, host: &str) -> Vec<RobotsFileStatus>;
 
-    /// Its addresses, as far as they are known without asking.
+    /// Returns its addresses, as far as they are cached.
     fn addresses(&self, host: &str) -> Vec<IpAddr>;
 
-    /// Those of its addresses that refuse connections, and for how long they are taken to.
+    /// Returns those of its addresses that refuse connections, and for how long they are not tried.
     fn refusing_addresses(&self, host: &str) -> Vec<(SocketAddr, Duration)>;
 }
 
-/// What is known of a robots.txt.
+/// The state of a robots.txt.
 #[derive(Clone, Debug)]
 pub struct RobotsFileStatus {
     /// `http` or `https`.
     pub scheme: Box<str>,
-    /// The host, and the port where it is not the scheme's.
+    /// The host, and the port if it is not the default of the scheme.
     pub authority: Box<str>,
-    /// Whether the host has proved who it is, or need not.
+    /// The verification of the host's certificate.
     pub verify: CertificateVerification,
-    /// One word for what holds: `known`, `none` (there is no such file), `allow-all` (what there is counts as none),
-    /// `stale` (an old file, since the host cannot be reached) or `unreachable`.
+    /// The state in a word: `known`, `none` (there is no such file), `allow-all` (the file counts as none), `stale` (an
+    /// old file, since the host is unavailable) or `unreachable`.
     pub status: &'static str,
-    /// How the last fetch ended; the words of `crawlgate robots fetch`.
+    /// The outcome of the last fetch, in the words of `crawlgate robots fetch`.
     pub outcome: &'static str,
-    /// The status of its answer.
+    /// The status of the answer.
     pub http_status: Option<u16>,
-    /// When that was.
+    /// The time of the last fetch.
     pub fetched: SystemTime,
-    /// Until when nobody asks again.
+    /// The time until which it is not fetched again.
     pub fresh_until: SystemTime,
-    /// The file whose rules hold.
+    /// The file whose rules apply.
     pub file: Option<RobotsFileText>,
 }
 
@@ -54,19 +53,19 @@ pub struct RobotsFileStatus {
 #[derive(Clone, Debug)]
 pub struct RobotsFileText(Arc<RobotsState>);
 
-/// What it says of a URL to a crawler.
+/// The decision about a URL for a crawler.
 #[derive(Clone, Debug)]
 pub struct UrlRuling {
-    /// Whether it may be fetched.
+    /// `true` if it may be fetched.
     pub allow: bool,
-    /// The line that decided, by number from 1, and its text; none if none did.
+    /// The line that decided, counted from 1, and its text; `None` if none did.
     pub cause: Option<(u32, String)>,
-    /// The user agent whose group was asked; none if no group is for the crawler.
+    /// The user agent of the group that applies; `None` if there is none for the crawler.
     pub group: Option<String>,
 }
 
 impl RobotsFileStatus {
-    /// What is known under `scheme://authority/`; `None` if that is nothing of the kind.
+    /// Returns the state for `scheme://authority/`; `None` if that is not a URL of a host.
     pub fn new(
         base: &str,
         verify: CertificateVerification,
@@ -98,14 +97,14 @@ impl RobotsFileStatus {
 }
 
 impl RobotsFileStatus {
-    /// What the URLs of which it speaks begin with: `http://host[:port]/`.
+    /// Returns the prefix of the URLs that it applies to: `http://host[:port]/`.
     pub fn base_url(&self) -> String {
         format!("{}://{}/", self.scheme, self.authority)
     }
 }
 
 impl RobotsFileText {
-    /// The file that holds: the one that is known, or the last that was while the host cannot be reached.
+    /// Returns the file that applies: the current one, or the last one while the host is unavailable.
     fn from_known(known: &Arc<RobotsState>) -> Option<Self> {
         let file = Self(Arc::clone(known));
         file.rules().is_some().then_some(file)
@@ -118,14 +117,14 @@ impl RobotsFileText {
         }
     }
 
-    /// The text, as far as it is read.
+    /// Returns the text, as far as it is read.
     pub fn text(&self) -> Bytes {
         self.rules()
             .map(|rules| rules.text().clone())
             .unwrap_or_default()
     }
 
-    /// Where it says that sitemaps are.
+    /// Returns the URLs of its sitemaps.
     pub fn sitemaps(&self) -> Vec<String> {
         self.rules()
             .into_iter()
@@ -133,12 +132,12 @@ impl RobotsFileText {
             .collect()
     }
 
-    /// The Crawl-delay for a crawler.
+    /// Returns the Crawl-delay for a crawler.
     pub fn crawl_delay(&self, agent: &str) -> Option<Duration> {
         self.rules()?.crawl_delay(product_token(agent))
     }
 
-    /// What it says of a path and query to a crawler.
+    /// Returns the decision about a path and query for a crawler.
     pub fn ruling(&self, agent: &str, path_and_query: &str) -> Option<UrlRuling> {
         let ruling = self.rules()?.decide(product_token(agent), path_and_query);
         Some(UrlRuling {

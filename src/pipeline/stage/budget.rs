@@ -1,5 +1,5 @@
-//! Budget: what may be fetched in a day (the option `budget`). A request is asked twice: at the request stage, before it
-//! costs anything, and when it goes, which is when it is counted.
+//! Budget: what may be fetched in a day (the option `budget`). It is checked at the request stage, before the request
+//! costs anything, and charged when the request is sent.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -18,9 +18,9 @@ use crate::policy::options::budget::{self, BudgetOption, BudgetScope};
 use crate::policy::options::{OptionSetter, OptionSlot, schema};
 use crate::urls::domain::registrable_domain;
 
-/// Refuses a request for which nothing is left of the day's budget.
-pub(crate) fn check_remaining<C>(
-    evaluation: &Evaluation<C>,
+/// Refuses a request if its daily budget is used up.
+pub(crate) fn check_remaining(
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Result<(), Box<Refusal>> {
     match applicable_budget(evaluation) {
@@ -35,9 +35,10 @@ pub(crate) fn check_remaining<C>(
     }
 }
 
-/// Counts a request that goes; its slot counts the bytes. Another may have taken the last of the budget meanwhile.
-pub(crate) fn spend<C>(
-    evaluation: &Evaluation<C>,
+/// Charges a request that is sent; its slot counts the bytes. Another request may have taken the last of the budget
+/// meanwhile.
+pub(crate) fn spend(
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
     slot: &mut HostSlot,
 ) -> Result<(), Box<Refusal>> {
@@ -50,14 +51,14 @@ pub(crate) fn spend<C>(
     Ok(())
 }
 
-/// The budget of a request; the robots.txt of a host is part of none.
-fn applicable_budget<C>(evaluation: &Evaluation<C>) -> Option<BudgetOption> {
-    budget::read(evaluation.policy(), &evaluation.trail)
-        .filter(|_| !evaluation.facts.reads_robots_txt())
+/// Returns the budget of a request. Requests for robots.txt have none.
+fn applicable_budget(evaluation: &Evaluation) -> Option<BudgetOption> {
+    budget::read(evaluation.policy(), evaluation.trail())
+        .filter(|_| !evaluation.facts().reads_robots_txt())
 }
 
-fn apply<C>(
-    evaluation: &Evaluation<C>,
+fn apply(
+    evaluation: &Evaluation,
     budget: &BudgetOption,
     name: &str,
     admission: &AdmissionQueue,
@@ -70,15 +71,15 @@ fn apply<C>(
         hosts,
         ..
     } = *budget;
-    let novelty = match evaluation.facts.policy_facts().in_ledger {
+    let novelty = match evaluation.facts().policy_facts().in_ledger {
         LedgerPresence::Present => UrlNovelty::Known,
         LedgerPresence::Absent => UrlNovelty::New,
     };
     let request = BudgetRequest {
         novelty,
-        host: host_number(evaluation.facts.target.host()),
+        host: host_number(evaluation.facts().target.host()),
     };
-    let asked = admission.budgets().apply(
+    let result = admission.budgets().apply(
         name,
         BudgetLimits {
             urls,
@@ -89,29 +90,31 @@ fn apply<C>(
         request,
         action,
     );
-    asked.map_err(|used_up| Box::new(refusal(evaluation, budget.per, used_up)))
+    result.map_err(|exhausted| Box::new(refusal(evaluation, budget.per, exhausted)))
 }
 
-/// What is counted as one.
-fn budget_name<C>(evaluation: &Evaluation<C>, per: BudgetScope) -> String {
-    let (policy, host) = (evaluation.policy(), evaluation.facts.target.host());
+/// Returns the name that the usage is counted under.
+fn budget_name(evaluation: &Evaluation, per: BudgetScope) -> String {
+    let policy = evaluation.policy();
+    let host = evaluation.facts().target.host();
     match per {
         BudgetScope::Host => format!("host {host}"),
         BudgetScope::RegistrableDomain => format!("domain {}", registrable_domain(host)),
-        BudgetScope::Crawler => format!("crawler {}", evaluation.facts.crawler.as_str()),
+        BudgetScope::Crawler => format!("crawler {}", evaluation.facts().crawler.as_str()),
         BudgetScope::Space => {
             let space = evaluation
-                .trail
+                .trail()
                 .space()
                 .and_then(|space| policy.spaces().all().get(usize::from(space.0)));
-            // Crawlers in no space are counted together, as those of a space are.
+            // Crawlers that are not in a space are counted together.
             format!("space {}", space.map_or("", |space| space.name.as_str()))
         }
     }
 }
 
-fn refusal<C>(evaluation: &Evaluation<C>, per: BudgetScope, exhausted: BudgetExhausted) -> Refusal {
-    let (policy, trail) = (evaluation.policy(), &evaluation.trail);
+fn refusal(evaluation: &Evaluation, per: BudgetScope, exhausted: BudgetExhausted) -> Refusal {
+    let policy = evaluation.policy();
+    let trail = evaluation.trail();
     let cause = match trail.set_by(policy, limit_slot(exhausted.kind)) {
         OptionSetter::Rule(rule) => Cause::Rule(rule),
         OptionSetter::BuiltIn | OptionSetter::Document | OptionSetter::Space(_) => Cause::Default,
@@ -122,14 +125,14 @@ fn refusal<C>(evaluation: &Evaluation<C>, per: BudgetScope, exhausted: BudgetExh
         stage: Stage::Request,
         cause,
         exclusion: None,
-        ..evaluation.decision
+        ..*evaluation.decision()
     };
     let refusal = Refusal::from_decision(policy, trail, &decision);
     let refusal = refusal.unwrap_or_else(|| Refusal::new(Reason::Budget, Stage::Request));
-    let told = exhausted_text(per, exhausted.kind);
+    let text = exhausted_text(per, exhausted.kind);
     let detail = match refusal.detail {
-        Some(about) => Cow::Owned(format!("{told}; {about}")),
-        None => Cow::Borrowed(told),
+        Some(about) => Cow::Owned(format!("{text}; {about}")),
+        None => Cow::Borrowed(text),
     };
     Refusal {
         detail: Some(detail),

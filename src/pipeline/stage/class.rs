@@ -1,6 +1,6 @@
-//! The class of a request that must wait (policy.md section 5, "Class in the hold queue"), and its priority.
+//! The class and the priority of a request that has to wait (docs/policy/reference.md "Who goes first").
 //!
-//! Asked for only by those that wait. That a class goes before another is said in `politeness/order`.
+//! Computed only for requests that wait. `crate::pacing::queue` orders the classes.
 
 use crate::pacing::queue::{Priority, PriorityClass, QueueRank, WaitOrder};
 use crate::pipeline::admission::AdmissionQueue;
@@ -11,19 +11,16 @@ use crate::policy::options::{OptionSetter, schema};
 
 use super::redirect::RedirectTarget;
 
-/// How a request stands to others that wait.
-pub(crate) fn rank<C>(
-    evaluation: &Evaluation<C>,
-    politeness: &PolitenessOption<'_>,
-    admission: &AdmissionQueue,
-) -> QueueRank {
+/// Returns the rank of a request among others that wait.
+pub(crate) fn rank(evaluation: &Evaluation, admission: &AdmissionQueue) -> QueueRank {
+    let politeness = PolitenessOption::new(evaluation.policy(), evaluation.trail());
     QueueRank {
         class: class(evaluation, admission).shifted(priority(evaluation)),
-        order: order(politeness),
+        order: order(&politeness),
     }
 }
 
-/// How a tunnel does: as a page, since nothing is known of what it is for.
+/// Returns the rank of a tunnel, which is that of a page, since its purpose is unknown.
 pub(crate) fn tunnel_rank(politeness: &PolitenessOption<'_>) -> QueueRank {
     QueueRank {
         class: PriorityClass::IndexFollow,
@@ -31,7 +28,7 @@ pub(crate) fn tunnel_rank(politeness: &PolitenessOption<'_>) -> QueueRank {
     }
 }
 
-/// How a fetch of robots.txt does: everybody who asks for the host waits for it.
+/// Returns the rank of a fetch of robots.txt, which all requests for the host wait for.
 pub(crate) fn robots_rank(order: WaitOrder) -> QueueRank {
     QueueRank {
         class: PriorityClass::User,
@@ -39,7 +36,7 @@ pub(crate) fn robots_rank(order: WaitOrder) -> QueueRank {
     }
 }
 
-/// The option `politeness.order`.
+/// Returns the option `politeness.order`.
 pub(crate) fn order(politeness: &PolitenessOption<'_>) -> WaitOrder {
     match politeness.order() {
         QueueOrder::Weighted => WaitOrder::Weighted,
@@ -47,9 +44,9 @@ pub(crate) fn order(politeness: &PolitenessOption<'_>) -> WaitOrder {
     }
 }
 
-/// Remembers where an answer redirects to, and how deep that is.
-pub(crate) fn record_redirect<C>(
-    evaluation: &Evaluation<C>,
+/// Remembers the target of a redirection, and its depth.
+pub(crate) fn record_redirect(
+    evaluation: &Evaluation,
     redirect: &RedirectTarget,
     admission: &AdmissionQueue,
 ) {
@@ -57,43 +54,45 @@ pub(crate) fn record_redirect<C>(
         return;
     };
     admission.record_redirect(target);
-    if let Some(depth) = evaluation
-        .ledger_entry
-        .as_ref()
-        .and_then(|recalled| recalled.base_depth)
-    {
-        admission.record_redirect_depth(&evaluation.facts.crawler, target, depth);
+    if let Some(depth) = evaluation.ledger_entry().and_then(|entry| entry.base_depth) {
+        admission.record_redirect_depth(&evaluation.facts().crawler, target, depth);
     }
 }
 
-/// In the order of policy.md section 5. Without a ledger nothing is of the class `refresh` by itself.
-fn class<C>(evaluation: &Evaluation<C>, admission: &AdmissionQueue) -> PriorityClass {
+/// Returns the first class that applies. Without a ledger no request is of the class `refresh` unless its priority
+/// shifts it there.
+fn class(evaluation: &Evaluation, admission: &AdmissionQueue) -> PriorityClass {
     if evaluation
-        .facts
+        .facts()
         .urls()
         .any(|url| admission.is_redirect_target(url))
     {
         return PriorityClass::Redir;
     }
-    if evaluation.facts.in_ledger() == LedgerPresence::Present {
+    if evaluation.facts().in_ledger() == LedgerPresence::Present {
         return PriorityClass::Refresh;
     }
-    if evaluation.facts.depth() == Some(0) {
+    if evaluation.facts().depth() == Some(0) {
         return PriorityClass::User;
     }
-    let is_on = |slot| evaluation.trail.is_on(evaluation.policy(), slot);
-    match (is_on(schema::INDEX), is_on(schema::FOLLOW)) {
+    let policy = evaluation.policy();
+    let trail = evaluation.trail();
+    match (
+        trail.is_on(policy, schema::INDEX),
+        trail.is_on(policy, schema::FOLLOW),
+    ) {
         (true, true) => PriorityClass::IndexFollow,
         (true, false) => PriorityClass::Index,
         (false, true | false) => PriorityClass::Follow,
     }
 }
 
-/// The policy's priority where it sets one, else the crawler's.
-fn priority<C>(evaluation: &Evaluation<C>) -> Priority {
-    let (policy, trail) = (evaluation.policy(), &evaluation.trail);
+/// Returns the policy's priority if it sets one, else the crawler's.
+fn priority(evaluation: &Evaluation) -> Priority {
+    let policy = evaluation.policy();
+    let trail = evaluation.trail();
     if trail.set_by(policy, schema::PRIORITY) == OptionSetter::BuiltIn {
-        return evaluation.facts.priority.unwrap_or_default();
+        return evaluation.facts().priority.unwrap_or_default();
     }
     trail
         .word(policy, schema::PRIORITY)

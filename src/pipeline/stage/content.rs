@@ -8,59 +8,27 @@ use http::response::Parts;
 
 use crate::model::media_type::essence;
 use crate::model::reason::Reason;
-use crate::pipeline::evaluation::{Evaluation, JoinedHeaders};
+use crate::pipeline::evaluation::Evaluation;
+use crate::pipeline::headers::JoinedHeaders;
 use crate::pipeline::refusal::Refusal;
-use crate::policy::fact::{ContentAvailability, Fact, Facts, ResponseFacts};
-use crate::policy::options::robots::robots_agent;
+use crate::policy::fact::{ContentAvailability, Fact, ResponseFacts};
 use crate::policy::rule::PolicyStage;
 
-use super::{robots, usage};
+use super::usage;
 
-/// Judges the origin's head; its `Content-Type` is `kind`.
-pub(crate) fn evaluate<C>(
-    evaluation: &mut Evaluation<C>,
+/// Evaluates the origin's head, of which the media type is `content_type`.
+pub(crate) fn evaluate(
+    evaluation: &mut Evaluation,
     head: &Parts,
     content_type: &str,
 ) -> Result<(), Box<Refusal>> {
-    // The robots.txt of a host is passed on whatever the policy says of text files (decisions.md section 5).
-    if evaluation.facts.reads_robots_txt() {
+    // The robots.txt of a host is passed on whatever the policy says about text files.
+    if evaluation.facts().reads_robots_txt() {
         return Ok(());
     }
-    let method = evaluation.facts.method.clone();
+    let method = evaluation.facts().method.clone();
     with_response_facts(&method, head, content_type, |response| {
-        let agent = robots::robots_agent(
-            robots_agent(&evaluation.snapshot.policy, &evaluation.trail),
-            &evaluation.facts,
-        );
-        let usage: Vec<_> = evaluation
-            .usage
-            .iter()
-            .map(|said| said.fact.clone())
-            .collect();
-        let facts = Facts {
-            response: Fact::Known(response),
-            agent,
-            usage_preferences: &usage,
-            ..evaluation.facts.policy_facts()
-        };
-        if let Some(beside) = &mut evaluation.shadow {
-            beside.evaluate_stage(
-                &evaluation.snapshot.policy,
-                PolicyStage::Response,
-                &facts,
-                &evaluation.trail,
-            );
-        }
-        evaluation.decision = evaluation.snapshot.policy.decide_stage(
-            &mut evaluation.trail,
-            PolicyStage::Response,
-            &facts,
-        );
-        evaluation.tags = evaluation
-            .snapshot
-            .policy
-            .content_tags(&evaluation.trail, &facts)
-            .map(Box::new);
+        evaluation.evaluate_answer(PolicyStage::Response, response, Fact::Unknown);
     });
     evaluation.ensure_admitted().map_err(|refusal| {
         let refusal = if refusal.reason == Reason::Usage {
@@ -68,16 +36,13 @@ pub(crate) fn evaluate<C>(
         } else {
             *refusal
         };
-        Box::new(Refusal {
-            received_status: Some(head.status.as_u16()),
-            ..refusal
-        })
+        Box::new(refusal.with_received_status(head))
     })
 }
 
-/// The type that the head names, without parameters; empty if it names none.
+/// Returns the media type of the head, without parameters; empty if it has none.
 pub(crate) fn media_type(head: &Parts) -> Cow<'_, str> {
-    // All fields of that name, joined: a second one must not hide what a browser would go by.
+    // All fields of that name are joined, so that a second one cannot hide the type that a browser would use.
     match JoinedHeaders(&head.headers).joined(CONTENT_TYPE) {
         Some(Cow::Borrowed(value)) => essence(value),
         Some(Cow::Owned(values)) => Cow::Owned(essence(&values).into_owned()),
@@ -85,7 +50,7 @@ pub(crate) fn media_type(head: &Parts) -> Cow<'_, str> {
     }
 }
 
-/// Does something with what the head of an answer says.
+/// Calls a function with the facts of an answer's head.
 pub(super) fn with_response_facts<T>(
     method: &Method,
     head: &Parts,
@@ -110,16 +75,16 @@ pub(super) fn with_response_facts<T>(
     })
 }
 
-/// What a body is, as far as its head tells.
+/// The type of a body according to its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyType {
-    /// HTML of a 2xx answer to GET, or what HEAD says of it.
+    /// HTML of a 2xx answer to GET, or the answer to a HEAD for it.
     Html,
-    /// Anything else.
+    /// Any other body.
     Other,
 }
 
-/// What the body that goes with a head is.
+/// Returns the type of the body that belongs to a head.
 pub(crate) fn body_type(method: &Method, head: &Parts) -> BodyType {
     let fetched = matches!(*method, Method::GET | Method::HEAD);
     let is_html = with_response_facts(method, head, &media_type(head), |response| {

@@ -1,4 +1,4 @@
-//! Destination: the policy's rules on addresses, asked of every address that passed the vetting.
+//! Destination: the addresses of the host, and the policy's rules on each of them.
 
 use std::net::IpAddr;
 
@@ -7,81 +7,77 @@ use smallvec::SmallVec;
 use crate::pipeline::destination::{
     AddressList, DestinationError, DestinationResolver, retain_admitted,
 };
-use crate::pipeline::evaluation::Evaluation;
+use crate::pipeline::evaluation::{Evaluation, StageDecision, TunnelEvaluation};
+use crate::pipeline::facts::EvaluationFacts;
 use crate::pipeline::refusal::Refusal;
-use crate::policy::decide::Decision;
 use crate::policy::fact::{Fact, Facts};
 use crate::policy::rule::PolicyStage;
-use crate::policy::trail::Trail;
 
-/// Drops the addresses that the policy rejects; rejects the request if none is left.
-pub(crate) fn evaluate<C>(
-    evaluation: &mut Evaluation<C>,
-    vetted: &mut impl AddressList,
-) -> Result<(), Box<Refusal>> {
-    evaluate_shadow(evaluation, vetted);
-    if !evaluation.policy().is_active_at(PolicyStage::Destination) {
-        return Ok(());
-    }
-    let standing = retain_admitted(
-        vetted,
-        |address| evaluate_address(evaluation, address),
-        |(_, decision)| !decision.rejects(),
-    );
-    if let Some((trail, decision)) = standing {
-        (evaluation.trail, evaluation.decision) = (trail, decision);
-    }
-    evaluation.ensure_admitted()
-}
-
-/// Refuses what could only be refused a connection once more: it waits for nothing, and costs its host no turn.
-pub(crate) fn check_reachable<C, D: DestinationResolver>(
-    evaluation: &Evaluation<C>,
+/// Resolves the host of a request, and drops the addresses that must not be dialled.
+pub(crate) async fn resolve<D: DestinationResolver>(
+    evaluation: &Evaluation,
     destinations: &D,
-    vetted: &D::Addresses,
-) -> Result<(), Box<Refusal>> {
-    let Some(left) = destinations.connect_cooldown(vetted) else {
-        return Ok(());
-    };
-    let refusal = Refusal::from(DestinationError::ConnectionRefused(left));
-    Err(Box::new(Refusal {
-        url_detail: evaluation.url_detail(refusal.stage),
-        ..refusal
-    }))
+) -> Result<D::Addresses, Box<Refusal>> {
+    let vetted = destinations.vet(&evaluation.facts().target).await;
+    vetted.map_err(|error| evaluation.refuse(error.into()))
 }
 
-/// What stands in shadow sees all addresses, before any is dropped.
-fn evaluate_shadow<C>(evaluation: &mut Evaluation<C>, vetted: &mut impl AddressList) {
-    if !evaluation.snapshot.shadows_use_addresses() {
-        return;
+/// Resolves the host of a tunnel, and drops the addresses that must not be dialled.
+pub(crate) async fn resolve_host<D: DestinationResolver>(
+    evaluation: &TunnelEvaluation,
+    destinations: &D,
+) -> Result<D::Addresses, Box<Refusal>> {
+    let vetted = destinations.vet_host(&evaluation.facts().host).await;
+    vetted.map_err(|error| evaluation.refuse(error.into()))
+}
+
+/// Drops the addresses that the policy rejects. Returns the decision on the address that is used, or that of the first
+/// one if none is left; `None` if no rule depends on addresses.
+pub(crate) fn evaluate(
+    evaluation: &Evaluation,
+    addresses: &mut impl AddressList,
+) -> Option<StageDecision> {
+    if !evaluation.policy().is_active_at(PolicyStage::Destination) {
+        return None;
     }
-    let Some(mut beside) = evaluation.shadow.take() else {
-        return;
-    };
-    let mut addresses: SmallVec<[IpAddr; 8]> = SmallVec::new();
-    vetted.retain(&mut |address| {
-        addresses.push(address);
+    retain_admitted(
+        addresses,
+        |address| evaluate_address(evaluation, address),
+        |stage| !stage.decision.rejects(),
+    )
+}
+
+/// Refuses a host that has just refused connections. The request waits for nothing and takes no slot.
+pub(crate) fn check_reachable<F: EvaluationFacts, D: DestinationResolver>(
+    evaluation: &Evaluation<F>,
+    destinations: &D,
+    addresses: &D::Addresses,
+) -> Result<(), Box<Refusal>> {
+    match destinations.connect_cooldown(addresses) {
+        Some(left) => {
+            Err(evaluation.refuse(Refusal::from(DestinationError::ConnectionRefused(left))))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Copies a list of addresses.
+pub(crate) fn all_addresses(addresses: &mut impl AddressList) -> SmallVec<[IpAddr; 8]> {
+    let mut all = SmallVec::new();
+    addresses.retain(&mut |address| {
+        all.push(address);
         true
     });
-    beside.evaluate_addresses(
-        evaluation.policy(),
-        &evaluation.facts.policy_facts(),
-        &addresses,
-        &evaluation.trail,
-    );
-    evaluation.shadow = Some(beside);
+    all
 }
 
-type AddressDecision = (Trail, Decision);
-
-fn evaluate_address<C>(evaluation: &Evaluation<C>, address: IpAddr) -> AddressDecision {
+fn evaluate_address(evaluation: &Evaluation, address: IpAddr) -> StageDecision {
     let facts = Facts {
         address: Fact::Known(Some(address)),
-        ..evaluation.facts.policy_facts()
+        ..evaluation.facts().policy_facts()
     };
-    let mut trail = evaluation.trail.clone();
-    let decision = evaluation
-        .policy()
-        .decide_stage(&mut trail, PolicyStage::Destination, &facts);
-    (trail, decision)
+    let mut trail = evaluation.trail().clone();
+    let policy = evaluation.policy();
+    let decision = policy.decide_stage(&mut trail, PolicyStage::Destination, &facts);
+    StageDecision { trail, decision }
 }

@@ -1,4 +1,5 @@
-//! Identify: which crawler sends a request. It comes first, also for CONNECT: nothing else is told to a stranger.
+//! Identify: which crawler sends a request. This stage is the first, also for CONNECT, so that unidentified clients
+//! learn nothing else.
 
 use http::HeaderMap;
 
@@ -9,10 +10,9 @@ use crate::pipeline::crawlers::{
 };
 use crate::pipeline::refusal::Refusal;
 
-/// Who sends a request with these fields, on this connection.
+/// Identifies the sender of a request with these header fields on this connection.
 ///
-/// # Errors
-/// `unauthorized`; `overloaded` if too many credentials are being checked.
+/// # Errors `unauthorized`; `overloaded` if too many credentials are being checked.
 pub async fn identify(
     crawlers: &CrawlerRegistry,
     caller: &ConnectedClient,
@@ -27,11 +27,11 @@ pub async fn identify(
 fn refusal(stranger: AuthenticationError) -> Refusal {
     let unauthorized = Refusal::new(Reason::Unauthorized, Stage::Identify);
     match stranger {
-        AuthenticationError::MissingCredentials => unauthorized.with_detail("this proxy asks for a user and a password"),
+        AuthenticationError::MissingCredentials => unauthorized.with_detail("this proxy requires a user and a password"),
         AuthenticationError::MalformedCredentials(mistake) => unauthorized.with_detail(mistake),
         AuthenticationError::InvalidCredentials => unauthorized.with_detail("the user or the password is wrong"),
         AuthenticationError::Throttled => unauthorized.with_detail(
-            "too many wrong passwords came from this address: these credentials were not looked at; wait a minute",
+            "too many wrong passwords came from this address: these credentials were not checked; wait a minute",
         ),
         AuthenticationError::Busy => Refusal::new(Reason::Overloaded, Stage::Identify)
             .with_detail("too many passwords are being checked"),

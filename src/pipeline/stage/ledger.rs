@@ -1,7 +1,7 @@
-//! Ledger: what is remembered of the URL: whether it is known, how deep it is, and whether it is asked for too soon.
+//! Ledger: what is remembered of the URL: whether it is known, its depth, and whether it is requested again too soon.
 //!
-//! Every crawler has records of its own. What is noted of a request is `learn`'s; what answers are told to be is
-//! `recrawl`'s.
+//! Every crawler has its own records. [`outcome`](super::outcome) writes them, [`recrawl`](super::recrawl) compares
+//! answers with them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,11 +14,9 @@ use crate::model::reason::Reason;
 use crate::model::rule_id::RuleId;
 use crate::model::stage::Stage;
 use crate::pipeline::admission::AdmissionQueue;
-use crate::pipeline::destination::AddressList;
-use crate::pipeline::evaluation::{Evaluation, RequestFacts};
+use crate::pipeline::evaluation::Evaluation;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::schedules::unix_time;
-use crate::pipeline::snapshot::DepthUse;
 use crate::policy::Policy;
 use crate::policy::decide::{Cause, Decision};
 use crate::policy::fact::LedgerPresence;
@@ -30,98 +28,75 @@ use crate::urls::target::UrlTarget;
 
 use super::recrawl::{has_document, is_fetch};
 
-/// Where to look for what came before.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct LedgerContext<'a> {
-    /// The ledger, if there is one.
-    pub(crate) ledger: Option<&'a Ledger>,
-    /// The redirections of the last ten minutes.
-    pub(crate) admission: &'a AdmissionQueue,
-}
-
-/// What is remembered of a request's URL, and where what becomes of it is noted.
+/// The memory of a request's URL, and the place where the outcome of the request is recorded.
 #[derive(Clone, Debug)]
 pub(crate) struct LedgerEntry {
     pub(crate) ledger: Ledger,
     pub(crate) key: LedgerKey,
     pub(crate) record: Option<Arc<LedgerRecord>>,
-    /// The depth that the crawler itself has said.
-    stated_depth: Option<u32>,
     /// The depth that links in the document are counted from.
     pub(crate) base_depth: Option<u32>,
-    /// The address that is asked, and before that is known the one that was asked last.
+    /// The address that the request is sent to; before that is known, the address of the last fetch.
     pub(crate) address: Option<IpAddr>,
-    /// Whether the conditions of the request are the proxy's own.
-    pub(crate) condition_owner: ConditionOwner,
+    /// `true` if the request carries validators that the proxy has added.
+    pub(crate) has_own_conditions: bool,
 }
 
-/// Whose question it is whether a document has changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ConditionOwner {
-    /// The client's, or nobody's.
-    Client,
-    /// The proxy's.
-    Proxy,
+/// The ledger's additions to a request.
+#[derive(Debug)]
+pub(crate) struct LedgerRecall {
+    pub(crate) entry: LedgerEntry,
+    pub(crate) depth: Option<u32>,
+    pub(crate) presence: LedgerPresence,
 }
 
-/// Recalls what is known of a request's URL, and has it judged anew where a rule would see that.
-pub(super) fn recall<C>(
-    evaluation: &mut Evaluation<C>,
-    ledger: &Ledger,
+/// Looks up a request's URL, if the policy needs that.
+pub(crate) fn recall(
+    evaluation: &Evaluation,
+    ledger: Option<&Ledger>,
     admission: &AdmissionQueue,
-) {
-    let said = evaluation.facts.depth();
-    let key = url_key(
-        evaluation.policy(),
-        &evaluation.trail,
-        &evaluation.facts.crawler,
-        &evaluation.facts.target,
-    );
+) -> Option<LedgerRecall> {
+    let ledger = ledger.filter(|_| evaluation.snapshot().uses_ledger)?;
+    let facts = evaluation.facts();
+    if facts.reads_robots_txt() {
+        return None;
+    }
+    let key = request_key(evaluation, &facts.target);
     let record = ledger.look_up(key);
-    let known = record.as_ref().is_some_and(|record| record.is_known());
+    let is_known = record.as_ref().is_some_and(|record| record.is_known());
     let remembered = record.as_ref().and_then(|record| record.depth);
     let found = find_depth(evaluation, ledger, admission);
     let depth = found.map(|found| remembered.map_or(found, |remembered| found.min(remembered)));
-    // A request that comes from nowhere is a start for what it leads to, unless it is known better.
-    let start = evaluation.facts.referer().is_empty().then_some(0);
-    let base = depth.or(remembered).or(start);
-    let changed = depth != evaluation.facts.depth();
-    evaluation.facts.set_ledger_facts(
+    // A request without a referer is a seed for what it links to, unless more is known.
+    let seed = facts.referer().is_empty().then_some(0);
+    Some(LedgerRecall {
         depth,
-        if known {
+        presence: if is_known {
             LedgerPresence::Present
         } else {
             LedgerPresence::Absent
         },
-    );
-    if changed && evaluation.snapshot.depth_use == DepthUse::Some {
-        super::scope::re_evaluate(evaluation);
-    }
-    let address = record.as_ref().and_then(|record| record.address);
-    let (ledger, conditions) = (ledger.clone(), ConditionOwner::Client);
-    evaluation.ledger_entry = Some(LedgerEntry {
-        ledger,
-        key,
-        record,
-        stated_depth: said,
-        base_depth: base,
-        address,
-        condition_owner: conditions,
-    });
+        entry: LedgerEntry {
+            ledger: ledger.clone(),
+            key,
+            base_depth: depth.or(remembered).or(seed),
+            address: record.as_ref().and_then(|record| record.address),
+            record,
+            has_own_conditions: false,
+        },
+    })
 }
 
-/// A request as it was before anything was remembered of it, to be judged again.
-pub(crate) fn original_facts(
-    mut request_facts: RequestFacts,
-    ledger_entry: Option<LedgerEntry>,
-) -> RequestFacts {
-    if let Some(recalled) = ledger_entry {
-        request_facts.set_ledger_facts(recalled.stated_depth, LedgerPresence::Absent);
-    }
-    request_facts
+fn request_key(evaluation: &Evaluation, target: &UrlTarget) -> LedgerKey {
+    url_key(
+        evaluation.policy(),
+        evaluation.trail(),
+        &evaluation.facts().crawler,
+        target,
+    )
 }
 
-/// The key of a URL after what the rules have done for one request.
+/// Returns the key of a URL, of which the rules that matched a request choose the form.
 pub(super) fn url_key(
     policy: &Policy,
     trail: &Trail,
@@ -131,75 +106,60 @@ pub(super) fn url_key(
     LedgerKey::for_url(crawler.as_str(), &policy.key_url(trail, target))
 }
 
-/// How many links from a start the request's URL was found, as far as this request shows: what the crawler says, else
-/// the least of what its `Referer` and a redirection come to.
-fn find_depth<C>(
-    evaluation: &Evaluation<C>,
-    ledger: &Ledger,
-    admission: &AdmissionQueue,
-) -> Option<u32> {
-    let asked = &evaluation.facts;
-    if asked.depth().is_some() {
-        return asked.depth();
+/// Returns the number of links between a seed and the URL, as far as this request shows it: what the crawler states, else
+/// the least that follows from its `Referer` and from redirections.
+fn find_depth(evaluation: &Evaluation, ledger: &Ledger, admission: &AdmissionQueue) -> Option<u32> {
+    let facts = evaluation.facts();
+    if facts.depth().is_some() {
+        return facts.depth();
     }
-    let linked = || {
-        let page = Some(asked.referer()).filter(|page| !page.is_empty());
-        let page = page.and_then(|page| UrlTarget::parse(page).ok())?;
-        let record = ledger.look_up(url_key(
-            evaluation.policy(),
-            &evaluation.trail,
-            &asked.crawler,
-            &page,
-        ))?;
-        record.depth.map(|depth| depth.saturating_add(1))
-    };
-    let redirected = asked
+    let redirected = facts
         .urls()
-        .filter_map(|url| admission.redirect_depth(&asked.crawler, url));
-    linked().into_iter().chain(redirected).min()
+        .filter_map(|url| admission.redirect_depth(&facts.crawler, url));
+    depth_after_referer(evaluation, ledger)
+        .into_iter()
+        .chain(redirected)
+        .min()
 }
 
-/// The request goes to these addresses.
-pub(crate) fn set_address<C>(evaluation: &mut Evaluation<C>, vetted: &impl AddressList) {
-    if let Some(recalled) = &mut evaluation.ledger_entry {
-        recalled.address = vetted.first().or(recalled.address);
-    }
+fn depth_after_referer(evaluation: &Evaluation, ledger: &Ledger) -> Option<u32> {
+    let referer = Some(evaluation.facts().referer()).filter(|referer| !referer.is_empty())?;
+    let page = UrlTarget::parse(referer).ok()?;
+    let record = ledger.look_up(request_key(evaluation, &page))?;
+    record.depth.map(|depth| depth.saturating_add(1))
 }
 
-/// Whether the URL has become another one, as far as is remembered, since the request was judged.
-pub(crate) fn is_outdated<C>(evaluation: &Evaluation<C>) -> bool {
-    evaluation.ledger_entry.as_ref().is_some_and(|recalled| {
-        let now = recalled.ledger.look_up(recalled.key);
-        let fetched = |record: &Option<Arc<LedgerRecord>>| {
-            record.as_ref().and_then(|record| record.last_fetched)
-        };
-        now.is_some() != recalled.record.is_some() || fetched(&now) != fetched(&recalled.record)
+/// Returns `true` if the record of the URL has changed since the look-up.
+pub(crate) fn is_outdated(evaluation: &Evaluation) -> bool {
+    evaluation.ledger_entry().is_some_and(|entry| {
+        let now = entry.ledger.look_up(entry.key);
+        now.is_some() != entry.record.is_some() || last_fetched(&now) != last_fetched(&entry.record)
     })
 }
 
-/// Refuses what is asked for again too soon: the option `recrawl`.
-pub(crate) fn check_recrawl_interval<C>(
-    evaluation: &Evaluation<C>,
+fn last_fetched(record: &Option<Arc<LedgerRecord>>) -> Option<UnixMillis> {
+    record.as_ref().and_then(|record| record.last_fetched)
+}
+
+/// Refuses a URL that is requested again too soon: the option `recrawl`.
+pub(crate) fn check_recrawl_interval(
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Result<(), Box<Refusal>> {
-    let Some(recalled) = &evaluation.ledger_entry else {
-        return Ok(());
-    };
-    let Some(record) = recalled
-        .record
-        .as_ref()
-        .filter(|_| is_fetch(&evaluation.facts.method))
+    let Some(record) = evaluation
+        .ledger_entry()
+        .and_then(|entry| entry.record.as_ref())
+        .filter(|_| is_fetch(&evaluation.facts().method))
     else {
         return Ok(());
     };
-    let option = options::recrawl::read(evaluation.policy(), &evaluation.trail);
+    let option = options::recrawl::read(evaluation.policy(), evaluation.trail());
     if option.is_none() {
         return Ok(());
     }
-    // What had to leave the index is fetched anew when it may be.
-    let min_interval = option.min_interval.filter(|_| has_document(record));
     let intervals = recrawl::RecrawlIntervals {
-        min_interval,
+        // A document that had to leave the index may be fetched again at once.
+        min_interval: option.min_interval.filter(|_| has_document(record)),
         after_error: option.after_error,
     };
     let Some(left) = recrawl::time_until_recrawl(record, intervals, now(admission)) else {
@@ -211,47 +171,40 @@ pub(crate) fn check_recrawl_interval<C>(
     };
     let by_error = recrawl::time_until_recrawl(record, after_error, now(admission)) == Some(left);
     let slot = if by_error { AFTER_ERROR } else { MIN_INTERVAL };
+    let refusal = Refusal::new(Reason::Premature, Stage::Ledger);
     Err(Box::new(
-        attribute_to_option(
-            evaluation,
-            slot,
-            Refusal::new(Reason::Premature, Stage::Ledger),
-        )
-        .with_retry_after(Some(left)),
+        attribute_to_option(evaluation, slot, refusal).with_retry_after(Some(left)),
     ))
 }
 
-/// The time of day, as records have it.
+/// Returns the time of day as records have it.
 pub(crate) fn now(admission: &AdmissionQueue) -> UnixMillis {
     UnixMillis(u64::try_from(unix_time(admission.wall()).as_millis()).unwrap_or(u64::MAX))
 }
 
-/// A refusal by an option: its cause is the rule that set it.
-pub(super) fn attribute_to_option<C>(
-    evaluation: &Evaluation<C>,
+/// Names the rule that has set an option as the cause of a refusal.
+pub(super) fn attribute_to_option(
+    evaluation: &Evaluation,
     slot: OptionSlot,
     refusal: Refusal,
 ) -> Refusal {
-    let OptionSetter::Rule(index) = evaluation.trail.set_by(evaluation.policy(), slot) else {
-        return Refusal {
-            url_detail: evaluation.url_detail(refusal.stage),
-            ..refusal
-        };
-    };
-    let by = evaluation.policy().refusal(
-        &evaluation.trail,
-        &Decision {
-            cause: Cause::Rule(index),
-            ..evaluation.decision
-        },
-    );
-    let detail = by.about.map(|about| about.to_owned().into());
-    let (rule, cause) = (by.rule.and_then(RuleId::new), Some(index));
-    Refusal {
-        rule,
-        cause,
-        detail,
+    let refusal = Refusal {
         url_detail: evaluation.url_detail(refusal.stage),
+        ..refusal
+    };
+    let policy = evaluation.policy();
+    let OptionSetter::Rule(index) = evaluation.trail().set_by(policy, slot) else {
+        return refusal;
+    };
+    let decision = Decision {
+        cause: Cause::Rule(index),
+        ..*evaluation.decision()
+    };
+    let by_rule = policy.refusal(evaluation.trail(), &decision);
+    Refusal {
+        rule: by_rule.rule.and_then(RuleId::new),
+        cause: Some(index),
+        detail: by_rule.about.map(|about| about.to_owned().into()),
         ..refusal
     }
 }

@@ -1,7 +1,6 @@
-//! Learn: what is noted in the ledger of a request when it is over.
+//! Outcome: what is recorded in the ledger about a request when it is over.
 //!
-//! Of a GET only; a HEAD and every other method change nothing. What a look makes of a record is said in
-//! `ledger/transition`; here it is told what was seen.
+//! Only for a GET; other methods change nothing. `ledger/transition` defines how an observation changes a record.
 
 use std::mem::replace;
 use std::net::IpAddr;
@@ -42,38 +41,39 @@ use crate::urls::target::UrlTarget;
 use super::ledger::{self, LedgerEntry, url_key};
 use super::recrawl::{has_document, may_be_indexed, read_validators, strong_etag};
 
-/// OmniFind's "parse error, body": an answer that broke off.
+/// OmniFind's code "parse error, body", for an answer that broke off.
 const BROKEN_BODY: u16 = 730;
 
-/// Notes what becomes of a GET when it is dropped. It goes with the answer's body to its last byte: of a document whose
-/// delivery nobody has told it ([`Self::mark_delivered`]), nothing is noted.
+/// Records the outcome of a GET when it is dropped. It accompanies the answer's body to its last byte: for a document
+/// whose delivery was not marked ([`Self::mark_delivered`]), nothing is recorded.
 #[derive(Debug)]
 pub struct OutcomeRecorder {
     subject: OutcomeSubject,
     ledger_entry: LedgerEntry,
-    /// By what other URLs find the document, once its head is here; none unless the option `duplicate` asks for it.
+    /// The look-up of other URLs with the same document, once the head has arrived; `None` unless the option
+    /// `duplicate` needs it.
     duplicates: Option<Box<DuplicateLookup>>,
     rule: Option<RuleId>,
     progress: OutcomeProgress,
 }
 
-/// Whose look it is, and at what.
+/// The request that is observed.
 #[derive(Debug)]
 struct OutcomeSubject {
     target: UrlTarget,
     crawler: Crawler,
-    /// The policy that judged it.
+    /// The policy that it was evaluated under.
     version: Arc<PolicyVersion>,
     space: Option<SpaceIndex>,
     source: Option<HeaderValue>,
 }
 
-/// How documents that several URLs have are told.
+/// The look-up of documents with several URLs.
 #[derive(Debug)]
 struct DuplicateLookup {
-    /// What the rules have done, for the keys of other URLs.
+    /// The trail of the rules, on which the keys of other URLs depend.
     trail: Trail,
-    /// Bodies of up to so many bytes are judged before they are sent on.
+    /// The size up to which bodies are compared before they are sent on.
     max_checked_body: u64,
 }
 
@@ -81,9 +81,9 @@ struct DuplicateLookup {
 enum OutcomeProgress {
     /// No answer yet.
     Pending,
-    /// This answer is on its way to the client.
+    /// The answer is on its way to the client.
     Answered(OriginAnswer),
-    /// It has ended so, then.
+    /// It has ended, with this outcome at this time.
     Finished(ObservationOutcome, UnixMillis),
 }
 
@@ -105,62 +105,60 @@ enum BodyDelivery {
     Complete,
 }
 
-/// Notes that a request was refused before its origin was asked.
-pub fn record_early_refusal<C>(
-    evaluation: &Evaluation<C>,
+/// Records that a request was refused before it was sent to its origin.
+pub fn record_early_refusal(
+    evaluation: &Evaluation,
     refusal: &Refusal,
     admission: &AdmissionQueue,
 ) {
-    let Some(recalled) = evaluation
-        .ledger_entry
-        .as_ref()
-        .filter(|_| evaluation.facts.method == Method::GET)
+    let Some(entry) = evaluation
+        .ledger_entry()
+        .filter(|_| evaluation.facts().method == Method::GET)
     else {
         return;
     };
-    // A look at nothing but the memory of an address that refused somebody else is no look.
+    // A refusal only because the address has refused another request is not an observation.
     let unasked = refusal.reason == Reason::UpstreamConnect && refusal.stage == Stage::Destination;
-    let new = recalled.record.is_none() && refusal.failure.is_none();
+    let new = entry.record.is_none() && refusal.failure.is_none();
     if unasked || new && record_choice(refusal) == RefusalRecording::Skip {
         return;
     }
-    if let Some(mut learning) = OutcomeRecorder::for_request(evaluation) {
-        learning.record_refusal(refusal, admission);
+    if let Some(mut recorder) = OutcomeRecorder::for_request(evaluation) {
+        recorder.record_refusal(refusal, admission);
     }
 }
 
 impl OutcomeRecorder {
-    /// For a request that is sent on; none if nothing is to be learned from it.
-    pub fn for_request<C>(evaluation: &Evaluation<C>) -> Option<Box<Self>> {
-        let recalled = evaluation
-            .ledger_entry
-            .as_ref()
-            .filter(|_| evaluation.facts.method == Method::GET)?;
+    /// Creates a recorder for a request that is sent on; `None` if its outcome is not recorded.
+    pub fn for_request(evaluation: &Evaluation) -> Option<Box<Self>> {
+        let entry = evaluation
+            .ledger_entry()
+            .filter(|_| evaluation.facts().method == Method::GET)?;
         let about = OutcomeSubject {
-            target: evaluation.facts.target.clone(),
-            crawler: evaluation.facts.crawler.clone(),
-            version: Arc::clone(&evaluation.snapshot.version),
-            space: evaluation.trail.space(),
+            target: evaluation.facts().target.clone(),
+            crawler: evaluation.facts().crawler.clone(),
+            version: Arc::clone(&evaluation.snapshot().version),
+            space: evaluation.trail().space(),
             source: evaluation.effects().source().cloned(),
         };
         Some(Box::new(Self {
             subject: about,
-            ledger_entry: recalled.clone(),
+            ledger_entry: entry.clone(),
             duplicates: None,
             rule: None,
             progress: OutcomeProgress::Pending,
         }))
     }
 
-    /// This address has answered.
+    /// Sets the address that has answered.
     pub fn set_address(&mut self, address: IpAddr) {
         self.ledger_entry.address = Some(address);
     }
 
-    /// The head of the origin's answer is here; it names this type.
-    pub(crate) fn record_head<C>(
+    /// Records the head of the origin's answer, with its media type.
+    pub(crate) fn record_head(
         &mut self,
-        evaluation: &Evaluation<C>,
+        evaluation: &Evaluation,
         head: &Parts,
         content_type: &str,
         failure: Option<FailureKind>,
@@ -173,9 +171,9 @@ impl OutcomeRecorder {
             content_type: content_type.into(),
             size: 0,
         };
-        // Rules on answers may set both.
+        // Rules on answers may set these options.
         self.subject.source = evaluation.effects().source().cloned();
-        self.duplicates = DuplicateLookup::from_options(evaluation.policy(), &evaluation.trail);
+        self.duplicates = DuplicateLookup::from_options(evaluation.policy(), evaluation.trail());
         let etag = self
             .duplicates
             .as_ref()
@@ -192,28 +190,28 @@ impl OutcomeRecorder {
         });
     }
 
-    /// So many bytes of the answer's body were handed to the client.
+    /// Adds bytes of the answer's body that were sent to the client.
     pub fn add_sent_bytes(&mut self, bytes: u64) {
-        if let OutcomeProgress::Answered(heard) = &mut self.progress {
-            heard.document.size += bytes;
+        if let OutcomeProgress::Answered(answer) = &mut self.progress {
+            answer.document.size += bytes;
         }
     }
 
-    /// The SHA-256 of the answer's whole body, content codings undone.
+    /// Sets the SHA-256 of the answer's whole decoded body.
     pub fn set_content_hash(&mut self, hash: ContentHash) {
-        if let OutcomeProgress::Answered(heard) = &mut self.progress {
-            heard.document.content_hash = Some(hash);
+        if let OutcomeProgress::Answered(answer) = &mut self.progress {
+            answer.document.content_hash = Some(hash);
         }
     }
 
-    /// The last byte was handed to the client.
+    /// Records that the last byte was sent to the client.
     pub fn mark_delivered(&mut self) {
-        if let OutcomeProgress::Answered(heard) = &mut self.progress {
-            heard.delivery = BodyDelivery::Complete;
+        if let OutcomeProgress::Answered(answer) = &mut self.progress {
+            answer.delivery = BodyDelivery::Complete;
         }
     }
 
-    /// The origin's body broke off.
+    /// Records that the origin's body broke off.
     pub fn record_broken_body(&mut self) {
         if let OutcomeProgress::Answered(OriginAnswer {
             at, failure: None, ..
@@ -230,7 +228,7 @@ impl OutcomeRecorder {
         }
     }
 
-    /// The request is refused, or its answer is.
+    /// Records that the request or its answer is refused.
     pub fn record_refusal(&mut self, refusal: &Refusal, admission: &AdmissionQueue) {
         match self.progress {
             OutcomeProgress::Pending => self.finish_refused(refusal, ledger::now(admission)),
@@ -240,7 +238,7 @@ impl OutcomeRecorder {
         }
     }
 
-    /// The answer is refused while it is on its way.
+    /// Records that the answer is refused while it is on its way.
     pub fn record_late_refusal(&mut self, refusal: &Refusal) {
         if let OutcomeProgress::Answered(OriginAnswer { at, .. }) = self.progress {
             self.finish_refused(refusal, at);
@@ -250,7 +248,8 @@ impl OutcomeRecorder {
     fn finish_refused(&mut self, refusal: &Refusal, at: UnixMillis) {
         self.rule.clone_from(&refusal.rule);
         let row = refusal.reason.row();
-        let (outcome, code) = (row.crawl_status, refusal.code.or(row.code));
+        let outcome = row.crawl_status;
+        let code = refusal.code.or(row.code);
         let what = match (&self.progress, refusal.failure) {
             (_, Some(failing)) => ObservationOutcome::Failed {
                 failure: failing,
@@ -265,15 +264,16 @@ impl OutcomeRecorder {
                     recording: record_choice(refusal),
                 })
             }
-            (OutcomeProgress::Answered(heard), None) => {
-                // A page that says that it is an error is taken for one.
+            (OutcomeProgress::Answered(answer), None) => {
+                // A page that says that it is an error counts as one.
                 let soft = refusal.reason == Reason::SoftError;
                 let failing = if soft {
                     Some(FailureKind::Permanent)
                 } else {
-                    heard.failure
+                    answer.failure
                 };
-                let (status, intent) = (heard.status.as_u16(), refusal.intent());
+                let status = answer.status.as_u16();
+                let intent = refusal.intent();
                 ObservationOutcome::Answered(ObservedAnswer {
                     status,
                     crawl_status: outcome,
@@ -287,7 +287,7 @@ impl OutcomeRecorder {
         self.progress = OutcomeProgress::Finished(what, at);
     }
 
-    /// Whether the body is that of the document that was delivered last.
+    /// Returns `true` if the body is that of the document that was delivered last.
     pub fn is_unmodified(&self, hash: &ContentHash) -> bool {
         let record = self
             .ledger_entry
@@ -297,7 +297,7 @@ impl OutcomeRecorder {
         record.is_some_and(|record| is_same_content(record, hash))
     }
 
-    /// Another URL of the host whose document has the same body. None unless the option `duplicate` asks for it.
+    /// Returns another URL of the host whose document has the same body; `None` unless the option `duplicate` needs it.
     pub fn find_duplicate(&self, hash: &ContentHash) -> Option<Arc<str>> {
         let other = self
             .ledger_entry
@@ -326,43 +326,47 @@ impl OutcomeRecorder {
         )
     }
 
-    /// By which the document is found by other URLs: the hash of a body that is judged before it is sent on, and the
-    /// strong entity tag of any other, of which only the head can tell.
-    fn content_key(&self, heard: &OriginAnswer) -> Option<LedgerKey> {
-        let judged = heard.document.size <= self.duplicates.as_ref()?.max_checked_body;
-        let hash = heard
+    /// Returns the key by which other URLs find the document: the hash of a body that is compared before it is sent on,
+    /// and the strong entity tag of any other, of which only the head is known in time.
+    fn content_key(&self, answer: &OriginAnswer) -> Option<LedgerKey> {
+        let is_checked = answer.document.size <= self.duplicates.as_ref()?.max_checked_body;
+        let hash = answer
             .document
             .content_hash
             .as_ref()
             .map(|hash| Arc::from(hex(hash)));
-        let etag = heard.etag.clone();
-        let version = if judged { hash.or(etag) } else { etag.or(hash) };
+        let etag = answer.etag.clone();
+        let version = if is_checked {
+            hash.or(etag)
+        } else {
+            etag.or(hash)
+        };
         version.map(|version| self.version_key(&version))
     }
 
-    /// What has become of it, if that is anything to note. Nothing else does from now on.
+    /// Takes the outcome, if there is one to record. Later calls return `None`.
     fn take_outcome(&mut self) -> Option<(UnixMillis, ObservationOutcome, Option<LedgerKey>)> {
-        let heard = match replace(&mut self.progress, OutcomeProgress::Pending) {
+        let answer = match replace(&mut self.progress, OutcomeProgress::Pending) {
             OutcomeProgress::Pending => return None,
             OutcomeProgress::Finished(what, at) => return Some((at, what, None)),
-            OutcomeProgress::Answered(heard) => heard,
+            OutcomeProgress::Answered(answer) => answer,
         };
-        let status = heard.status;
-        if status.is_success() && heard.delivery != BodyDelivery::Complete {
+        let status = answer.status;
+        if status.is_success() && answer.delivery != BodyDelivery::Complete {
             return None;
         }
         let is_document = status == StatusCode::OK;
         let content = if is_document {
-            self.content_key(&heard)
+            self.content_key(&answer)
         } else {
             None
         };
-        let document = is_document.then_some(heard.document);
-        let (outcome, failing) = (
-            CrawlStatus::from_origin_status(status.as_u16()),
-            heard.failure,
-        );
-        let (status, intent, code) = (status.as_u16(), None, None);
+        let document = is_document.then_some(answer.document);
+        let outcome = CrawlStatus::from_origin_status(status.as_u16());
+        let failing = answer.failure;
+        let status = status.as_u16();
+        let intent = None;
+        let code = None;
         let what = ObservationOutcome::Answered(ObservedAnswer {
             status,
             crawl_status: outcome,
@@ -371,18 +375,18 @@ impl OutcomeRecorder {
             failure: failing,
             document,
         });
-        Some((heard.at, what, content))
+        Some((answer.at, what, content))
     }
 
     fn to_observation(&self, at: UnixMillis, what: ObservationOutcome) -> UrlObservation {
         let OutcomeSubject {
             target,
             crawler,
-            version: reign,
+            version,
             space,
             source,
         } = &self.subject;
-        let policy = &reign.policy;
+        let policy = &version.policy;
         let space = space.and_then(|space| policy.spaces().get(space));
         let source = source.as_ref().and_then(|source| source.to_str().ok());
         UrlObservation {
@@ -405,19 +409,19 @@ impl DuplicateLookup {
         if !policy.compares_content() {
             return None;
         }
-        let judged = match checks::read_action(policy, trail, DUPLICATE) {
+        let max_checked_body = match checks::read_action(policy, trail, DUPLICATE) {
             CheckAction::Pass => return None,
             CheckAction::Tag => 0,
             CheckAction::Reject => checks::max_buffer(policy, trail),
         };
         Some(Box::new(Self {
             trail: trail.clone(),
-            max_checked_body: judged,
+            max_checked_body,
         }))
     }
 }
 
-/// The option `record`, for the ledger: what the log keeps whole gets a record.
+/// Applies the option `record` to the ledger: what the log keeps in full gets a record.
 fn record_choice(refusal: &Refusal) -> RefusalRecording {
     match refusal.url_detail {
         UrlRetention::Full => RefusalRecording::Keep,
@@ -432,13 +436,14 @@ fn hex(hash: &ContentHash) -> String {
 impl Drop for OutcomeRecorder {
     fn drop(&mut self) {
         if let Some((at, what, content)) = self.take_outcome() {
-            let (key, seen) = (self.ledger_entry.key, self.to_observation(at, what));
+            let key = self.ledger_entry.key;
+            let observation = self.to_observation(at, what);
             self.ledger_entry.ledger.record(LedgerUpdate {
                 key,
-                observation: seen,
+                observation: observation,
                 content_key: content,
             });
-            // Behind the note: a policy that takes force from now on is swept for with it.
+            // After the record is written: a policy that becomes active from now on sweeps it.
             if let Some(successor) = self.subject.version.successor() {
                 sweep_late_record(&self.ledger_entry.ledger, &successor, key, at);
             }

@@ -1,22 +1,22 @@
-//! Pace: the last stage before the origin. The policy's politeness, and the wait that it asks for.
+//! Pace: the last stage before the origin, which waits as long as the policy's politeness requires.
 
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::metrics::record::UrlRetention;
 use crate::model::crawler::{Crawler, CrawlerHint};
 use crate::model::profile::Profile;
 use crate::model::stage::Stage;
 use crate::pacing::adaptive::AdaptiveDelay;
 use crate::pacing::pace::{HostPace, Jitter, MAX_WAIT, RateLimit, RequestKind};
-use crate::pacing::queue::WaitOrder;
+use crate::pacing::queue::{QueueRank, WaitOrder};
 use crate::pacing::schedule::ScheduleLimits;
 use crate::pipeline::admission::{
     AdmissionQueue, AdmissionRefusal, AdmissionRequest, Arrival, HostSlot, WaitTerms,
 };
 use crate::pipeline::destination::AddressList;
-use crate::pipeline::evaluation::{Evaluation, RequestFacts};
+use crate::pipeline::evaluation::Evaluation;
+use crate::pipeline::facts::{EvaluationFacts, RequestFacts};
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::schedules::apply_limits;
 use crate::pipeline::stage::{class, stop};
@@ -25,209 +25,230 @@ use crate::policy::options::politeness::{AddressLimits, Overflow, PaceKey, Polit
 use crate::store::LimiterKey;
 use crate::urls::domain::registrable_domain;
 
-/// What a wait needs to know beside the request.
-pub struct WaitContext<'a> {
+/// The context of a request that has to wait.
+pub(crate) struct WaitContext<'a> {
     /// Where requests wait.
-    pub admission: &'a Arc<AdmissionQueue>,
-    /// The crawler's profile: asked only for requests that have to wait.
-    pub profile: &'a (dyn Fn() -> Profile + Send + Sync),
+    pub(crate) admission: &'a Arc<AdmissionQueue>,
+    /// Returns the crawler's profile; called only for requests that have to wait.
+    pub(crate) profile: &'a (dyn Fn() -> Profile + Send + Sync),
 }
 
-/// Waits for the host's turn. `spacing` is what its robots.txt asks for; `arrival` is when the request first had to
-/// wait, if it was judged before.
-pub(crate) async fn acquire_slot<C>(
-    evaluation: &Evaluation<C>,
-    vetted: &impl AddressList,
+/// A request or a tunnel that needs a slot of its host.
+pub(crate) trait SlotRequester {
+    /// The facts that are evaluated.
+    type Facts: EvaluationFacts;
+
+    fn evaluation(&self) -> &Evaluation<Self::Facts>;
+    /// Returns whether it is a page, or embedded in one.
+    fn kind(&self) -> RequestKind;
+    /// Returns its limits at the moment.
+    fn pacing(&self) -> Pacing;
+    /// Returns the longest time that it may be held.
+    fn patience(&self) -> Duration;
+    /// Returns its rank among others that wait.
+    fn rank(&self) -> QueueRank;
+}
+
+/// A request that needs a slot of its host.
+pub(crate) struct RequestPacing<'a> {
+    evaluation: &'a Evaluation,
+    /// The time between requests that the host's robots.txt asks for.
     spacing: Option<Duration>,
-    wait: &WaitContext<'_>,
+    wait: &'a WaitContext<'a>,
+}
+
+impl<'a> RequestPacing<'a> {
+    pub(crate) fn new(
+        evaluation: &'a Evaluation,
+        spacing: Option<Duration>,
+        wait: &'a WaitContext<'a>,
+    ) -> Self {
+        Self {
+            evaluation,
+            spacing,
+            wait,
+        }
+    }
+}
+
+impl SlotRequester for RequestPacing<'_> {
+    type Facts = RequestFacts;
+
+    fn evaluation(&self) -> &Evaluation {
+        self.evaluation
+    }
+
+    fn kind(&self) -> RequestKind {
+        request_kind(self.evaluation.facts())
+    }
+
+    fn pacing(&self) -> Pacing {
+        let limits = schedule_limits(self.evaluation, self.wait.admission);
+        Pacing::new(
+            &politeness(self.evaluation),
+            self.kind(),
+            limits,
+            self.spacing,
+        )
+    }
+
+    fn patience(&self) -> Duration {
+        longest_wait(self.evaluation, self.wait)
+    }
+
+    fn rank(&self) -> QueueRank {
+        class::rank(self.evaluation, self.wait.admission)
+    }
+}
+
+/// Waits for a slot of the host. `arrival` is set if it has to wait, or had to before it was evaluated again.
+pub(crate) async fn acquire_slot<S: SlotRequester>(
+    requester: &S,
+    addresses: &impl AddressList,
+    admission: &Arc<AdmissionQueue>,
     arrival: &mut Option<Arrival>,
 ) -> Result<HostSlot, Box<Refusal>> {
-    match try_acquire_slot(evaluation, spacing, wait, *arrival) {
+    match try_acquire_slot(requester, admission, *arrival) {
         Some(slot) => Ok(slot),
-        // Boxed, so that those that go at once are not as big as those that wait.
+        // Boxed, so that the future of a request that is not held stays small.
         None => {
             Box::pin(acquire_slot_in_turn(
-                evaluation, vetted, spacing, wait, arrival,
+                requester, addresses, admission, arrival,
             ))
             .await
         }
     }
 }
 
-/// The slot of a request that nothing holds and that is paced with its host alone.
-fn try_acquire_slot<C>(
-    evaluation: &Evaluation<C>,
-    spacing: Option<Duration>,
-    wait: &WaitContext<'_>,
+/// Returns a slot if nothing holds the request and it is paced with its host alone.
+fn try_acquire_slot<S: SlotRequester>(
+    requester: &S,
+    admission: &Arc<AdmissionQueue>,
     arrival: Option<Arrival>,
 ) -> Option<HostSlot> {
-    if arrival.is_some() || !wait.admission.stops().is_clear() {
+    if arrival.is_some() || !admission.stops().is_clear() {
         return None;
     }
-    let politeness = PolitenessOption::new(evaluation.policy(), &evaluation.trail);
-    let (asked, kind) = (&evaluation.facts, request_kind(&evaluation.facts));
     let Pacing {
         key,
         pace,
         per_address,
-    } = Pacing::new(
-        &politeness,
-        kind,
-        schedule_limits(evaluation, wait.admission),
-        spacing,
-    );
+    } = requester.pacing();
     if key == PaceKey::Address || per_address.is_some() {
         return None;
     }
-    wait.admission.try_admit(
-        LimiterKey {
-            name: pace_name(key, None, asked.target.host()),
-            kind,
-        },
-        &pace,
-    )
+    let key = LimiterKey {
+        name: pace_name(key, None, requester.evaluation().facts().host()),
+        kind: requester.kind(),
+    };
+    admission.try_admit(key, &pace)
 }
 
-/// As [`hold`], for all others.
-async fn acquire_slot_in_turn<C>(
-    evaluation: &Evaluation<C>,
-    vetted: &impl AddressList,
-    spacing: Option<Duration>,
-    wait: &WaitContext<'_>,
+/// Waits for the end of a stop and for the host's turn, until both are over at the same time.
+async fn acquire_slot_in_turn<S: SlotRequester>(
+    requester: &S,
+    addresses: &impl AddressList,
+    admission: &Arc<AdmissionQueue>,
     arrival: &mut Option<Arrival>,
 ) -> Result<HostSlot, Box<Refusal>> {
-    let politeness = PolitenessOption::new(evaluation.policy(), &evaluation.trail);
-    let asked = &evaluation.facts;
-    let (host, kind, crawler) = (asked.target.host(), request_kind(asked), &asked.crawler);
-    let pacing = || {
-        Pacing::new(
-            &politeness,
-            kind,
-            schedule_limits(evaluation, wait.admission),
-            spacing,
-        )
-    };
-    let patience = || longest_wait(&politeness, asked, wait);
-    let terms = || WaitTerms {
-        patience: patience(),
-        rank: class::rank(evaluation, &politeness, wait.admission),
-    };
-    let overflow = politeness.overflow();
+    let evaluation = requester.evaluation();
+    let facts = evaluation.facts();
     let mut subject = PaceSubject {
-        pacing: pacing(),
-        overflow,
-        host,
-        kind,
-        crawler,
-        resource: asked.target.as_str(),
+        pacing: requester.pacing(),
+        overflow: politeness(evaluation).overflow(),
+        host: facts.host(),
+        kind: requester.kind(),
+        crawler: facts.crawler(),
+        resource: facts.resource(),
     };
-    let stoppable = || stop::StopSubject::for_request(evaluation);
     loop {
-        stop::wait_for_stops(stoppable, wait.admission, arrival, patience).await?;
-        let slot = subject.admit(vetted, wait.admission, arrival, terms).await;
-        let slot =
-            slot.map_err(|away| Box::new(refusal(away, evaluation.url_detail(Stage::Pace))))?;
+        stop::wait_for_stops(evaluation, admission, arrival, || requester.patience()).await?;
+        let terms = || WaitTerms {
+            patience: requester.patience(),
+            rank: requester.rank(),
+        };
+        let slot = subject.admit(addresses, admission, arrival, terms).await;
+        let slot = slot.map_err(|refused| evaluation.refuse(refusal(refused)))?;
         if arrival.is_none() {
             return Ok(slot);
         }
-        // Its turn goes back unused if it was stopped while it waited for that, or if a window of the schedule has begun
-        // or ended.
-        let before = std::mem::replace(&mut subject.pacing, pacing());
-        if before == subject.pacing && stop::current_refusal(stoppable, wait.admission).is_none() {
+        // The slot is returned unused if a stop was given while it waited, or if a window of the schedule has begun or
+        // ended.
+        let before = std::mem::replace(&mut subject.pacing, requester.pacing());
+        if before == subject.pacing && stop::current_refusal(evaluation, admission).is_none() {
             return Ok(slot);
         }
     }
 }
 
-/// For how long a request may wait, for its turn and for the end of a stop together.
-pub(crate) fn longest_wait(
-    politeness: &PolitenessOption<'_>,
-    request_facts: &RequestFacts,
-    wait: &WaitContext<'_>,
-) -> Duration {
-    let max_hold = politeness
+fn politeness<F: EvaluationFacts>(evaluation: &Evaluation<F>) -> PolitenessOption<'_> {
+    PolitenessOption::new(evaluation.policy(), evaluation.trail())
+}
+
+/// Returns the longest time that a request may be held, for its host's turn and for the end of a stop together.
+pub(crate) fn longest_wait(evaluation: &Evaluation, wait: &WaitContext<'_>) -> Duration {
+    let max_hold = politeness(evaluation)
         .max_hold()
         .unwrap_or_else(|| (wait.profile)().max_hold());
-    effective_patience(max_hold, request_facts, wait.admission.max_wait())
+    effective_patience(max_hold, evaluation.facts(), wait.admission.max_wait())
 }
 
-/// Waits until a tunnel may be opened: one turn of its host, though none of the slots that requests have.
-pub(crate) async fn acquire_tunnel_slot(
-    subject: &PaceSubject<'_>,
-    vetted: &impl AddressList,
-    admission: &Arc<AdmissionQueue>,
-    arrival: &mut Option<Arrival>,
-    terms: WaitTerms,
-) -> Result<HostSlot, Refusal> {
-    let slot = subject.admit(vetted, admission, arrival, || terms).await;
-    slot.map_err(|away| refusal(away, UrlRetention::Host))
-}
-
-/// Who wants to go where.
+/// A request that a limiter paces.
 pub(crate) struct PaceSubject<'a> {
-    /// How it is paced.
     pub(crate) pacing: Pacing,
-    /// Whether it waits at all.
+    /// The choice between waiting and being refused.
     pub(crate) overflow: Overflow,
-    /// The host in canonical form.
     pub(crate) host: &'a str,
-    /// A page, or what belongs to one.
     pub(crate) kind: RequestKind,
-    /// Who asks.
     pub(crate) crawler: &'a Crawler,
-    /// What for.
+    /// The URL, or the host of a tunnel.
     pub(crate) resource: &'a str,
 }
 
 impl PaceSubject<'_> {
-    /// Waits for the turn of its host and, where that is paced too, of its address.
+    /// Waits for the turn of the host and, if it is paced too, of the address.
     pub(crate) async fn admit(
         &self,
-        vetted: &impl AddressList,
+        addresses: &impl AddressList,
         admission: &Arc<AdmissionQueue>,
         arrival: &mut Option<Arrival>,
         terms: impl FnOnce() -> WaitTerms,
     ) -> Result<HostSlot, AdmissionRefusal> {
         let key = self.pacing.key;
         let address = if key == PaceKey::Address {
-            vetted.first()
+            addresses.first()
         } else {
             None
         };
         let address = address.as_ref().map(IpAddr::to_string);
-        let asking = self.admission_request(
+        let at_host = self.admission_request(
             pace_name(key, address.as_deref(), self.host),
             self.pacing.pace,
         );
-        let dialled = self.pacing.per_address.zip(vetted.first());
-        let Some((pace, address)) = dialled else {
-            return admission.admit(&asking, arrival, terms).await;
+        let Some((pace, address)) = self.pacing.per_address.zip(addresses.first()) else {
+            return admission.admit(&at_host, arrival, terms).await;
         };
-        // No host has such a name.
+        // Not the name of any host.
         let name = format!("@{address}");
         let at_address = self.admission_request(&name, pace);
-        Box::pin(admission.admit_host_and_address(&asking, &at_address, arrival, terms())).await
+        Box::pin(admission.admit_host_and_address(&at_host, &at_address, arrival, terms())).await
     }
 
     fn admission_request<'s>(&'s self, name: &'s str, pace: HostPace) -> AdmissionRequest<'s> {
-        let (key, overflow) = (
-            LimiterKey {
+        AdmissionRequest {
+            key: LimiterKey {
                 name,
                 kind: self.kind,
             },
-            self.overflow,
-        );
-        AdmissionRequest {
-            key,
             pace,
-            overflow,
+            overflow: self.overflow,
             crawler: self.crawler,
             resource: self.resource,
         }
     }
 }
 
-/// What is paced as one with a host; the address is asked for only where it is the key.
+/// Returns the name of the limiter for a host. The address is used only if it is the key.
 pub(crate) fn pace_name<'a>(key: PaceKey, address: Option<&'a str>, host: &'a str) -> &'a str {
     match (key, address) {
         (PaceKey::Address, Some(address)) => address,
@@ -236,29 +257,26 @@ pub(crate) fn pace_name<'a>(key: PaceKey, address: Option<&'a str>, host: &'a st
     }
 }
 
-/// How a request of the proxy's own is paced for this one, as a page, and the order of those it may wait among. `spacing`
-/// is what the host's robots.txt asks for.
-pub(crate) fn page_pacing<C>(
-    evaluation: &Evaluation<C>,
+/// Returns the limits of a request that the proxy makes on behalf of this one, as a page, and the order that it waits
+/// in. `spacing` is the time between requests that the host's robots.txt asks for.
+pub(crate) fn page_pacing(
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
     spacing: Option<Duration>,
 ) -> (Pacing, WaitOrder) {
-    let politeness = PolitenessOption::new(evaluation.policy(), &evaluation.trail);
-    let pacing = Pacing::new(
-        &politeness,
-        RequestKind::Navigation,
-        schedule_limits(evaluation, admission),
-        spacing,
-    );
+    let politeness = politeness(evaluation);
+    let limits = schedule_limits(evaluation, admission);
+    let pacing = Pacing::new(&politeness, RequestKind::Navigation, limits, spacing);
     (pacing, class::order(&politeness))
 }
 
-/// The limits that a schedule sets for now.
-fn schedule_limits<C>(evaluation: &Evaluation<C>, admission: &AdmissionQueue) -> ScheduleLimits {
-    evaluation
-        .snapshot
-        .schedules
-        .current_limits(evaluation.policy(), &evaluation.trail, || admission.wall())
+/// Returns the limits that a schedule sets at the moment.
+pub(crate) fn schedule_limits<F: EvaluationFacts>(
+    evaluation: &Evaluation<F>,
+    admission: &AdmissionQueue,
+) -> ScheduleLimits {
+    let schedules = &evaluation.snapshot().schedules;
+    schedules.current_limits(evaluation.policy(), evaluation.trail(), || admission.wall())
 }
 
 pub(super) fn request_kind(request_facts: &RequestFacts) -> RequestKind {
@@ -268,19 +286,19 @@ pub(super) fn request_kind(request_facts: &RequestFacts) -> RequestKind {
     }
 }
 
-/// How a request is paced: with those of its key, and with those of its address.
+/// The limits of a request: those of its key and those of its address.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Pacing {
-    /// What is paced as one.
+    /// The kind of limiter.
     pub(crate) key: PaceKey,
-    /// The limits of the key.
+    /// The limits of that.
     pub(crate) pace: HostPace,
     /// The limits of the address, if it has any.
     pub(crate) per_address: Option<HostPace>,
 }
 
 impl Pacing {
-    /// What the option says, with what a schedule puts in its place, and with what a robots.txt asks for.
+    /// Combines the option, the limits of its schedule, and the spacing that robots.txt asks for.
     pub(crate) fn new(
         politeness: &PolitenessOption<'_>,
         kind: RequestKind,
@@ -298,12 +316,8 @@ impl Pacing {
         }
     }
 
-    /// The same for a tunnel: a turn, though none of the slots that requests have.
+    /// Returns the limits of a tunnel, which takes a turn of its host but none of the slots that requests take.
     pub(crate) fn for_tunnel(politeness: &PolitenessOption<'_>, limits: ScheduleLimits) -> Self {
-        let slotless = |pace| HostPace {
-            concurrency: u32::MAX,
-            ..pace
-        };
         let Self {
             key,
             pace,
@@ -311,14 +325,21 @@ impl Pacing {
         } = Self::new(politeness, RequestKind::Navigation, limits, None);
         Self {
             key,
-            pace: slotless(pace),
-            per_address: per_address.map(slotless),
+            pace: without_slots(pace),
+            per_address: per_address.map(without_slots),
         }
     }
 }
 
-/// The limits of the kind. A Crawl-delay is about pages: with it on what belongs to them none would be complete. So are
-/// the limits of a schedule.
+fn without_slots(pace: HostPace) -> HostPace {
+    HostPace {
+        concurrency: u32::MAX,
+        ..pace
+    }
+}
+
+/// Returns the limits of the kind. A Crawl-delay and the limits of a schedule apply to pages only: with a delay on what
+/// is embedded in them no page would be complete.
 fn build_pace(
     politeness: &PolitenessOption<'_>,
     kind: RequestKind,
@@ -335,15 +356,14 @@ fn build_pace(
             let rate = pages
                 .rate
                 .map(|(count, per)| RateLimit::new(count, per, pages.burst));
-            let (delay, concurrency) = (pages.delay.min(MAX_WAIT), pages.concurrency);
             let adaptive = politeness
                 .adaptive()
                 .map(|(factor, min, max)| AdaptiveDelay::new(factor, min, max));
             HostPace {
-                delay,
+                delay: pages.delay.min(MAX_WAIT),
                 jitter,
                 rate,
-                concurrency,
+                concurrency: pages.concurrency,
                 adaptive,
                 bytes_per_second: bytes,
             }
@@ -351,11 +371,10 @@ fn build_pace(
         }
         RequestKind::Embed => {
             let embeds = politeness.embeds();
-            let (delay, concurrency) = (embeds.delay.min(MAX_WAIT), embeds.concurrency);
             HostPace {
-                delay,
+                delay: embeds.delay.min(MAX_WAIT),
                 jitter,
-                concurrency,
+                concurrency: embeds.concurrency,
                 bytes_per_second: bytes,
                 ..HostPace::UNLIMITED
             }
@@ -363,7 +382,8 @@ fn build_pace(
     }
 }
 
-/// The delay of an address is for pages, as a Crawl-delay is; its hosts have jitter enough.
+/// Returns the limits of an address. Its delay applies to pages only, as a Crawl-delay does; the jitter of its hosts is
+/// enough.
 fn address_pace(limits: AddressLimits, kind: RequestKind) -> HostPace {
     let delay = match kind {
         RequestKind::Navigation => limits.delay.min(MAX_WAIT),
@@ -376,13 +396,14 @@ fn address_pace(limits: AddressLimits, kind: RequestKind) -> HostPace {
     }
 }
 
-/// `Crawl-Max-Wait` shortens what the policy or the profile allows; for crawlers that may, it lengthens it up to a limit.
+/// Applies `Crawl-Max-Wait`, which shortens what the policy or the profile allows; for crawlers that may do so, it also
+/// lengthens it, up to `longest`.
 fn effective_patience(
     max_hold: Duration,
     request_facts: &RequestFacts,
     longest: Duration,
 ) -> Duration {
-    let most = if request_facts.crawler.allows_hint(CrawlerHint::Wait) {
+    let limit = if request_facts.crawler.allows_hint(CrawlerHint::Wait) {
         max_hold.max(longest)
     } else {
         max_hold
@@ -390,14 +411,13 @@ fn effective_patience(
     request_facts
         .max_wait
         .unwrap_or(max_hold)
-        .min(most)
+        .min(limit)
         .min(MAX_WAIT)
 }
 
-fn refusal(admission_refusal: AdmissionRefusal, keep: UrlRetention) -> Refusal {
+fn refusal(refused: AdmissionRefusal) -> Refusal {
     Refusal {
-        retry_after: Some(admission_refusal.retry_after),
-        url_detail: keep,
-        ..Refusal::new(admission_refusal.reason, Stage::Pace)
+        retry_after: Some(refused.retry_after),
+        ..Refusal::new(refused.reason, Stage::Pace)
     }
 }

@@ -1,7 +1,7 @@
-//! Recrawl: whether a document is one that the crawler has: the options `unmodified` and `duplicate`.
+//! Recrawl: whether the crawler already has a document: the options `unmodified` and `duplicate`.
 //!
-//! By validators, before a byte of the body is sent on. By the body itself it is told where documents are read, which asks
-//! [`OutcomeRecorder`].
+//! Validators are compared before a byte of the body is sent on. The body itself is compared where documents are read,
+//! with the help of [`OutcomeRecorder`].
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ use crate::policy::options::checks::{self, CheckAction};
 use crate::policy::options::schema::{DUPLICATE, UNMODIFIED};
 use crate::urls::target::UrlTarget;
 
-use super::ledger::{ConditionOwner, LedgerEntry, attribute_to_option, url_key};
+use super::ledger::{LedgerEntry, attribute_to_option, url_key};
 use super::outcome::OutcomeRecorder;
 
-/// What a request must have none of to be asked with the proxy's own conditions.
+/// Header fields of which a request must have none for the proxy to add conditions of its own.
 const CONDITION_HEADERS: [HeaderName; 6] = [
     IF_NONE_MATCH,
     IF_MODIFIED_SINCE,
@@ -38,34 +38,30 @@ const CONDITION_HEADERS: [HeaderName; 6] = [
     RANGE,
 ];
 
-/// Whether a method fetches a document, or asks about one: others are no recrawl.
+/// Returns `true` for methods that fetch a document or its head.
 pub(super) fn is_fetch(method: &Method) -> bool {
     matches!(*method, Method::GET | Method::HEAD)
 }
 
-/// Adds the validators of the document that the crawler has, so that an origin need not send it again only for it to be
-/// refused: under `unmodified: reject`, to a GET that asks for no part and has no conditions of its own.
-pub fn add_conditions<C>(evaluation: &mut Evaluation<C>, headers: &mut HeaderMap) {
-    let (policy, trail) = (&evaluation.snapshot.policy, &evaluation.trail);
-    let Some(recalled) = &mut evaluation.ledger_entry else {
-        return;
-    };
-    let Some(record) = recalled
-        .record
-        .as_ref()
+/// Adds the validators of the document that the crawler has, so that the origin does not send it again only for it to be
+/// refused: under `unmodified: reject`, to a GET without conditions or ranges of its own. Returns `true` if it did.
+pub fn add_conditions(evaluation: &Evaluation, headers: &mut HeaderMap) -> bool {
+    let Some(record) = evaluation
+        .ledger_entry()
+        .and_then(|entry| entry.record.as_ref())
         .filter(|record| has_document(record))
     else {
-        return;
+        return false;
     };
-    let asks = evaluation.facts.method == Method::GET
-        && checks::read_action(policy, trail, UNMODIFIED) == CheckAction::Reject;
-    if !asks
-        || CONDITION_HEADERS
+    let is_conditional = evaluation.facts().method == Method::GET
+        && check_action(evaluation, UNMODIFIED) == CheckAction::Reject
+        && !CONDITION_HEADERS
             .iter()
-            .any(|name| headers.contains_key(name))
-    {
-        return;
+            .any(|name| headers.contains_key(name));
+    if !is_conditional {
+        return false;
     }
+    let mut added = false;
     let DocumentValidators {
         etag,
         last_modified,
@@ -76,128 +72,116 @@ pub fn add_conditions<C>(evaluation: &mut Evaluation<C>, headers: &mut HeaderMap
             .and_then(|value| HeaderValue::from_str(value).ok())
         {
             headers.insert(name, value);
-            recalled.condition_owner = ConditionOwner::Proxy;
+            added = true;
         }
     }
+    added
 }
 
-/// Whether a 304 was asked for, be it by the proxy.
-pub(crate) fn effective_conditional<C>(
-    evaluation: &Evaluation<C>,
-    client: Conditional,
-) -> Conditional {
-    match &evaluation.ledger_entry {
-        Some(recalled) if recalled.condition_owner == ConditionOwner::Proxy => Conditional::Yes,
+/// Returns whether a 304 was asked for, by the client or by the proxy.
+pub(crate) fn effective_conditional(evaluation: &Evaluation, client: Conditional) -> Conditional {
+    match evaluation.ledger_entry() {
+        Some(entry) if entry.has_own_conditions => Conditional::Yes,
         Some(_) | None => client,
     }
 }
 
-/// The values of `Crawl-Tag` for an answer that the policy admits.
+/// Returns the values of `Crawl-Tag` for an answer that the policy admits.
 ///
 /// # Errors
 /// The refusal of a document that the crawler has.
-pub(crate) fn evaluate<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn evaluate(
+    evaluation: &Evaluation,
     head: &Parts,
 ) -> Result<Vec<HeaderValue>, Box<Refusal>> {
     let mut tags = vec![];
-    let Some(recalled) = &evaluation.ledger_entry else {
+    let Some(entry) = evaluation.ledger_entry() else {
         return Ok(tags);
     };
-    let received = |refusal: Refusal| {
-        Box::new(Refusal {
-            received_status: Some(head.status.as_u16()),
-            ..refusal
-        })
-    };
-    if head.status == StatusCode::NOT_MODIFIED && recalled.condition_owner == ConditionOwner::Proxy
-    {
-        return Err(received(unmodified_refusal(evaluation, Stage::Response)));
+    if head.status == StatusCode::NOT_MODIFIED && entry.has_own_conditions {
+        return Err(unmodified_refusal(evaluation, Stage::Response, head));
     }
     if !evaluation.policy().compares_content()
         || head.status != StatusCode::OK
-        || !is_fetch(&evaluation.facts.method)
+        || !is_fetch(&evaluation.facts().method)
     {
         return Ok(tags);
     }
-    let check = |slot| checks::read_action(evaluation.policy(), &evaluation.trail, slot);
-    let found = |slot: OptionSlot| check(slot) != CheckAction::Pass;
-    if found(UNMODIFIED) && recalled.matches_version(&read_validators(&head.headers)) {
-        if check(UNMODIFIED) == CheckAction::Reject {
-            return Err(received(unmodified_refusal(evaluation, Stage::Response)));
+    let unmodified = check_action(evaluation, UNMODIFIED);
+    if unmodified != CheckAction::Pass && entry.matches_version(&read_validators(&head.headers)) {
+        if unmodified == CheckAction::Reject {
+            return Err(unmodified_refusal(evaluation, Stage::Response, head));
         }
         tags.push(HeaderValue::from_static("unmodified"));
     }
-    let tag = if found(DUPLICATE) {
-        strong_etag(&head.headers)
-    } else {
-        None
-    };
-    if let Some(other) = tag.and_then(|tag| find_duplicate_by_etag(evaluation, recalled, tag)) {
-        if check(DUPLICATE) == CheckAction::Reject {
-            return Err(received(duplicate_refusal(evaluation, Stage::Response)));
+    let duplicate = check_action(evaluation, DUPLICATE);
+    if duplicate != CheckAction::Pass
+        && let Some(tag) = strong_etag(&head.headers)
+        && let Some(other) = find_duplicate_by_etag(evaluation, entry, tag)
+    {
+        if duplicate == CheckAction::Reject {
+            return Err(duplicate_refusal(evaluation, Stage::Response, head));
         }
         tags.extend(duplicate_tag(&other));
     }
     Ok(tags)
 }
 
-/// What a body's content is asked for, beside what its validators say.
+/// The use of a body's content, after its validators have been compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentUse {
-    /// Nothing.
+    /// For nothing.
     Ignore,
-    /// To be remembered, once it has been sent on.
+    /// To be remembered after it has been sent on.
     Remember,
-    /// Whether it may be sent on at all.
+    /// To decide whether it may be sent on.
     Check,
 }
 
-/// What the content of an answer that passed its head's judgement is asked for: of a GET's 200, where `unmodified` or
-/// `duplicate` look at answers.
-pub(crate) fn content_use<C>(evaluation: &Evaluation<C>, head: &Parts) -> ContentUse {
-    let compares = evaluation.ledger_entry.is_some() && evaluation.policy().compares_content();
-    if !compares || head.status != StatusCode::OK || evaluation.facts.method != Method::GET {
+/// Returns what the content of an answer is needed for: only that of a 200 to a GET, if `unmodified` or `duplicate` look
+/// at answers.
+pub(crate) fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
+    let compares = evaluation.ledger_entry().is_some() && evaluation.policy().compares_content();
+    if !compares || head.status != StatusCode::OK || evaluation.facts().method != Method::GET {
         return ContentUse::Ignore;
     }
-    let check = |slot| checks::read_action(evaluation.policy(), &evaluation.trail, slot);
-    match (check(UNMODIFIED), check(DUPLICATE)) {
+    match (
+        check_action(evaluation, UNMODIFIED),
+        check_action(evaluation, DUPLICATE),
+    ) {
         (CheckAction::Reject, _) | (_, CheckAction::Reject) => ContentUse::Check,
         (CheckAction::Tag, _) | (_, CheckAction::Tag) => ContentUse::Remember,
         (CheckAction::Pass, CheckAction::Pass) => ContentUse::Ignore,
     }
 }
 
-/// Judges the content of a body of which nothing is sent on yet.
+/// Compares the content of a body of which nothing has been sent on yet.
 ///
 /// # Errors
 /// The refusal of a document that the crawler has.
-pub(crate) fn check_content<C>(
-    evaluation: &Evaluation<C>,
+pub(crate) fn check_content(
+    evaluation: &Evaluation,
     head: &Parts,
     recorder: &OutcomeRecorder,
     hash: &ContentHash,
 ) -> Result<(), Box<Refusal>> {
-    let rejects = |slot| {
-        checks::read_action(evaluation.policy(), &evaluation.trail, slot) == CheckAction::Reject
-    };
-    let received = |refusal: Refusal| {
-        Box::new(Refusal {
-            received_status: Some(head.status.as_u16()),
-            ..refusal
-        })
-    };
-    if rejects(UNMODIFIED) && recorder.is_unmodified(hash) {
-        return Err(received(unmodified_refusal(evaluation, Stage::Document)));
+    if check_action(evaluation, UNMODIFIED) == CheckAction::Reject && recorder.is_unmodified(hash) {
+        return Err(unmodified_refusal(evaluation, Stage::Document, head));
     }
-    if rejects(DUPLICATE) && recorder.find_duplicate(hash).is_some() {
-        return Err(received(duplicate_refusal(evaluation, Stage::Document)));
+    if check_action(evaluation, DUPLICATE) == CheckAction::Reject
+        && recorder.find_duplicate(hash).is_some()
+    {
+        return Err(duplicate_refusal(evaluation, Stage::Document, head));
     }
     Ok(())
 }
 
+fn check_action(evaluation: &Evaluation, option: OptionSlot) -> CheckAction {
+    checks::read_action(evaluation.policy(), evaluation.trail(), option)
+}
+
 impl LedgerEntry {
-    /// Whether these are the validators of the document that was delivered last.
+    /// Returns `true` if these are the validators of the document that was delivered last.
     fn matches_version(&self, validators: &DocumentValidators) -> bool {
         self.record
             .as_ref()
@@ -205,83 +189,74 @@ impl LedgerEntry {
     }
 }
 
-/// The refusal of a document that has not changed: it stays in the index.
-pub(crate) fn unmodified_refusal<C>(evaluation: &Evaluation<C>, stage: Stage) -> Refusal {
-    attribute_to_option(
-        evaluation,
-        UNMODIFIED,
-        Refusal::new(Reason::Unmodified, stage),
-    )
+/// Returns the refusal of a document that has not changed, which stays in the index.
+fn unmodified_refusal(evaluation: &Evaluation, stage: Stage, head: &Parts) -> Box<Refusal> {
+    let refusal = Refusal::new(Reason::Unmodified, stage);
+    Box::new(attribute_to_option(evaluation, UNMODIFIED, refusal).with_received_status(head))
 }
 
-/// The refusal of a document that another URL has as well.
-pub(crate) fn duplicate_refusal<C>(evaluation: &Evaluation<C>, stage: Stage) -> Refusal {
-    let refusal = attribute_to_option(
-        evaluation,
-        DUPLICATE,
-        Refusal::new(Reason::Duplicate, stage),
-    );
-    let intent = evaluation.trail.reject_intent(evaluation.policy());
-    Refusal { intent, ..refusal }
+/// Returns the refusal of a document that another URL has, too.
+fn duplicate_refusal(evaluation: &Evaluation, stage: Stage, head: &Parts) -> Box<Refusal> {
+    let refusal = Refusal::new(Reason::Duplicate, stage);
+    Box::new(Refusal {
+        intent: evaluation.trail().reject_intent(evaluation.policy()),
+        ..attribute_to_option(evaluation, DUPLICATE, refusal).with_received_status(head)
+    })
 }
 
-/// `duplicate; of=http://example.com/`.
+/// Formats `duplicate; of=http://example.com/`.
 pub(crate) fn duplicate_tag(of: &str) -> Option<HeaderValue> {
     HeaderValue::from_str(&format!("duplicate; of={of}")).ok()
 }
 
-/// By what a later answer is told to be the same.
+/// Reads the validators by which a later answer is recognized as the same.
 pub(super) fn read_validators(headers: &HeaderMap) -> DocumentValidators {
-    let text = |name| {
-        headers
-            .get(name)
-            .and_then(|value: &HeaderValue| value.to_str().ok())
-            .map(Arc::from)
-    };
     DocumentValidators {
-        etag: text(ETAG),
-        last_modified: text(LAST_MODIFIED),
+        etag: header_text(headers, ETAG),
+        last_modified: header_text(headers, LAST_MODIFIED),
     }
 }
 
-/// An entity tag that two documents share only if they are the same, byte for byte (RFC 9110 section 8.8.3).
+fn header_text(headers: &HeaderMap, name: HeaderName) -> Option<Arc<str>> {
+    headers.get(name)?.to_str().ok().map(Arc::from)
+}
+
+/// Returns an entity tag that two documents share only if they are the same, byte for byte (RFC 9110 section 8.8.3).
 pub(super) fn strong_etag(headers: &HeaderMap) -> Option<&str> {
     let tag = headers.get(ETAG)?.to_str().ok()?;
     (tag.len() > 2 && tag.starts_with('"') && tag.ends_with('"')).then_some(tag)
 }
 
-/// Another URL of the host whose document has this entity tag.
-fn find_duplicate_by_etag<C>(
-    evaluation: &Evaluation<C>,
-    recalled: &LedgerEntry,
+/// Returns another URL of the host whose document has this entity tag.
+fn find_duplicate_by_etag(
+    evaluation: &Evaluation,
+    entry: &LedgerEntry,
     tag: &str,
 ) -> Option<Box<str>> {
-    let asked = &evaluation.facts;
-    let key = LedgerKey::for_content(asked.crawler.as_str(), asked.target.host(), tag);
-    let other = recalled.ledger.url_with_content(key)?;
+    let facts = evaluation.facts();
+    let key = LedgerKey::for_content(facts.crawler.as_str(), facts.target.host(), tag);
+    let other = entry.ledger.url_with_content(key)?;
     let target = UrlTarget::parse(&other).ok()?;
     let other_key = url_key(
         evaluation.policy(),
-        &evaluation.trail,
-        &asked.crawler,
+        evaluation.trail(),
+        &facts.crawler,
         &target,
     );
-    let stands = |record: &LedgerRecord| {
-        record.validators.etag.as_deref() == Some(tag) && may_be_indexed(record)
-    };
-    let record = recalled
+    let record = entry
         .ledger
         .look_up(other_key)
-        .filter(|_| other_key != recalled.key)?;
-    stands(&record).then(|| Box::from(&*other))
+        .filter(|_| other_key != entry.key)?;
+    let has_tag = record.validators.etag.as_deref() == Some(tag);
+    (has_tag && may_be_indexed(&record)).then(|| Box::from(&*other))
 }
 
-/// Whether the crawler has a document of this URL: one that had to leave its index is fetched anew when it may be.
+/// Returns `true` if the crawler has a document of this URL. A document that had to leave its index may be fetched again.
 pub(super) fn has_document(record: &LedgerRecord) -> bool {
     record.last_fetched.is_some() && may_be_indexed(record)
 }
 
-/// Whether an index may still have the document of a record: what has left it has no duplicates.
+/// Returns `true` if an index may still have the document of a record. What has left the index has no duplicates.
 pub(super) fn may_be_indexed(record: &LedgerRecord) -> bool {
     record.is_known() && record.index_state == IndexState::Possible
 }

@@ -1,6 +1,6 @@
-//! Redirect: where an answer leads to, and whether the policy would let the crawler go there.
+//! Redirect: the target of a redirection, and whether the policy would admit it.
 //!
-//! The target is judged for good only when it is asked for: this tells a crawler beforehand (policy.md section 4).
+//! The decision is made when the target is requested; this informs the crawler beforehand.
 
 use http::header::{HeaderValue, LOCATION};
 use http::response::Parts;
@@ -12,34 +12,34 @@ use crate::pipeline::refusal::Refusal;
 use crate::policy::fact::{EvaluationTarget, Facts, LedgerPresence};
 use crate::urls::target::{TargetError, UrlTarget};
 
-/// Where an answer leads to.
+/// The target of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RedirectTarget {
-    /// Nowhere: it is no redirection, or does not say where to.
+    /// The answer is not a redirection, or has no target.
     None,
-    /// To what is no URL.
+    /// The target is not a URL.
     Invalid,
-    /// To a URL that nobody can ask this proxy for.
+    /// The target is a URL that this proxy cannot fetch.
     Unsupported(Reason),
-    /// There.
+    /// The target.
     Url(UrlTarget),
 }
 
-/// Where this answer to a request leads to.
-pub(crate) fn redirect_target<C>(evaluation: &Evaluation<C>, head: &Parts) -> RedirectTarget {
+/// Returns the target of an answer.
+pub(crate) fn redirect_target(evaluation: &Evaluation, head: &Parts) -> RedirectTarget {
     if !is_redirect(head.status) {
         return RedirectTarget::None;
     }
     let location = head.headers.get(LOCATION);
-    // Of bytes that are no UTF-8, clients make different URLs.
+    // Clients interpret bytes that are not UTF-8 in different ways.
     let Some(location) =
         location.and_then(|location| std::str::from_utf8(location.as_bytes()).ok())
     else {
         return RedirectTarget::None;
     };
-    match evaluation.facts.target.join(location.trim()) {
+    match evaluation.facts().target.join(location.trim()) {
         Ok(target) => RedirectTarget::Url(target),
-        // It is a URL: of a scheme that has no hosts.
+        // It is a URL, of a scheme without hosts.
         Err(TargetError::Scheme(_) | TargetError::NotAbsolute) => {
             RedirectTarget::Unsupported(Reason::SchemeDenied)
         }
@@ -56,15 +56,15 @@ pub(crate) fn redirect_target<C>(evaluation: &Evaluation<C>, head: &Parts) -> Re
     }
 }
 
-/// The statuses that a client goes on from (RFC 9110 section 15.4).
+/// Returns `true` for the statuses that a client follows (RFC 9110 section 15.4).
 fn is_redirect(status: StatusCode) -> bool {
     matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308)
 }
 
-/// The value of `Crawl-Redirect`: `reject; rule=no-cgi; reason=rule`. None if the policy would admit the target at the
-/// request stage.
-pub(crate) fn redirect_refusal<C>(
-    evaluation: &Evaluation<C>,
+/// Returns the value of `Crawl-Redirect`, such as `reject; rule=no-cgi; reason=rule`; `None` if the policy would admit
+/// the target at the request stage.
+pub(crate) fn redirect_refusal(
+    evaluation: &Evaluation,
     status: StatusCode,
     redirect: &RedirectTarget,
 ) -> Option<HeaderValue> {
@@ -76,9 +76,9 @@ pub(crate) fn redirect_refusal<C>(
     HeaderValue::from_str(&words).ok()
 }
 
-/// Without a rule, what has admitted the one URL admits the other, too.
-fn target_refusal<C>(
-    evaluation: &Evaluation<C>,
+/// Returns the words of the refusal. A policy without rules admits the target as it admitted the URL.
+fn target_refusal(
+    evaluation: &Evaluation,
     status: StatusCode,
     target: &UrlTarget,
 ) -> Option<String> {
@@ -86,20 +86,22 @@ fn target_refusal<C>(
     if policy.rules().is_empty() {
         return None;
     }
-    let (subject, in_ledger) = (EvaluationTarget::Url(target), LedgerPresence::Absent);
-    let method = followed_method(&evaluation.facts.method, status).as_str();
+    let subject = EvaluationTarget::Url(target);
+    let in_ledger = LedgerPresence::Absent;
+    let method = followed_method(&evaluation.facts().method, status).as_str();
     let (trail, decision) = policy.decide_request(&Facts {
         target: subject,
         method,
         in_ledger,
-        ..evaluation.facts.policy_facts()
+        ..evaluation.facts().policy_facts()
     });
     let Refusal { rule, reason, .. } = Refusal::from_decision(policy, &trail, &decision)?;
     let rule = rule.map_or(String::new(), |rule| format!("; rule={rule}"));
     Some(format!("reject{rule}; reason={}", reason.as_str()))
 }
 
-/// The method with which clients follow: 307 and 308 keep it, and so do all for HEAD (RFC 9110 section 15.4).
+/// Returns the method with which clients follow: 307 and 308 keep the method, and so do all redirections of a HEAD (RFC
+/// 9110 section 15.4).
 fn followed_method(method: &Method, status: StatusCode) -> &Method {
     let kept = matches!(status.as_u16(), 307 | 308) || *method == Method::HEAD;
     if kept { method } else { &Method::GET }

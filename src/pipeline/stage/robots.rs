@@ -1,7 +1,8 @@
-//! Robots: what the host's robots.txt says to the crawler, whether the crawler has read it or not.
+//! Robots: what the host's robots.txt says to the crawler, whether or not the crawler has read it.
 //!
-//! One look-up a request; only the first ones for a host wait for a fetch. Behind the end of its freshness a file holds on
-//! for a while, as long as a newer one is fetched. What a robots.txt and a failed fetch mean is in `crate::robots`; here it meets the option `robots`.
+//! Each request looks up the file once; only the first requests for a host wait for a fetch. After its freshness has
+//! ended a file still applies for a while, during which a newer one is fetched. `crate::robots` defines what a robots.txt
+//! and a failed fetch mean; here that is combined with the option `robots`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pacing::pace::RequestKind;
 use crate::pipeline::admission::AdmissionQueue;
-use crate::pipeline::evaluation::{Evaluation, RequestFacts};
+use crate::pipeline::evaluation::Evaluation;
+use crate::pipeline::facts::RequestFacts;
 use crate::pipeline::refusal::Refusal;
 use crate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crate::pipeline::schedules::unix_time;
@@ -26,143 +28,147 @@ use super::pace::Pacing;
 use super::usage::RobotsUsageStatement;
 use super::{pace, usage};
 
-/// The crawler's name towards origins if neither the policy nor its `User-Agent` has one.
+/// The product token of a crawler if neither the policy nor its `User-Agent` has one.
 const DEFAULT_AGENT: &str = "crawlgate";
-/// A failure that was none of the origin's: the next request may try again.
+/// The least `Retry-After`. After a failure that the origin did not cause, the next request may try again.
 const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What becomes of a request that robots.txt does not refuse.
+/// The verdict on a request that robots.txt does not refuse.
 #[derive(Debug)]
 pub(crate) enum RobotsVerdict {
     /// It goes on.
     Allow(RobotsAllowance),
-    /// It asks for the robots.txt, and gets what the proxy knows.
+    /// It asks for the robots.txt itself, and gets what the proxy knows.
     Serve(Arc<RobotsState>),
 }
 
-/// How a request goes on.
+/// The conditions under which a request goes on.
 #[derive(Debug, Default)]
 pub(crate) struct RobotsAllowance {
-    /// The time between requests that its group asks for, by Crawl-delay or Request-rate, no longer than the policy's cap.
+    /// The time between requests that the crawler's group asks for, by Crawl-delay or Request-rate, capped by the policy.
     pub(crate) spacing: Option<Duration>,
-    /// What is known that it goes by; nothing if the policy does not ask.
+    /// The state that the verdict relies on; `None` if the policy ignores robots.txt.
     basis: Option<Arc<RobotsState>>,
 }
 
 impl RobotsAllowance {
-    /// Whether something newer is known by now: a request that had to wait is judged by that.
-    pub(crate) fn is_outdated<C, R: RobotsProvider>(
+    /// Returns `true` if a newer state is known by now. A request that had to wait is then evaluated again.
+    pub(crate) fn is_outdated<R: RobotsProvider>(
         &self,
-        evaluation: &Evaluation<C>,
+        evaluation: &Evaluation,
         robots: &R,
     ) -> bool {
-        let Some(by) = &self.basis else { return false };
-        match robots.cached(&evaluation.facts.target, evaluation.verify()) {
+        let Some(basis) = &self.basis else {
+            return false;
+        };
+        match robots.cached(&evaluation.facts().target, evaluation.verify()) {
             Some(CachedRobots::Fresh(known) | CachedRobots::Expired(known)) => {
-                known.is_newer_than(by)
+                known.is_newer_than(basis)
             }
             None => false,
         }
     }
 }
 
-/// Asks the host's robots.txt.
-pub(crate) async fn evaluate<C, R: RobotsProvider>(
-    evaluation: &mut Evaluation<C>,
-    robots: &R,
-    admission: &Arc<AdmissionQueue>,
-) -> Result<RobotsVerdict, Box<Refusal>> {
-    let mut heard = RobotsFindings::default();
-    let ruled = apply_robots(evaluation, robots, admission, &mut heard).await;
-    evaluation.usage = heard.usage.into();
-    evaluation.robots_fetch_time = heard.fetch_time.or(evaluation.robots_fetch_time);
-    ruled
+/// The verdict of the stage, and its additions to the evaluation.
+pub(crate) struct RobotsStageResult {
+    pub(crate) verdict: Result<RobotsVerdict, Box<Refusal>>,
+    pub(crate) usage: Vec<RobotsUsageStatement>,
+    pub(crate) fetch_time: Option<TimeSpan>,
 }
 
-/// What comes of asking, beside the ruling.
-#[derive(Default)]
-struct RobotsFindings {
-    usage: Vec<RobotsUsageStatement>,
-    fetch_time: Option<TimeSpan>,
-}
-
-async fn apply_robots<C, R: RobotsProvider>(
-    evaluation: &Evaluation<C>,
+/// Looks up the host's robots.txt and applies it.
+pub(crate) async fn evaluate<R: RobotsProvider>(
+    evaluation: &Evaluation,
     robots: &R,
     admission: &Arc<AdmissionQueue>,
-    findings: &mut RobotsFindings,
-) -> Result<RobotsVerdict, Box<Refusal>> {
-    let option = RobotsOption::new(evaluation.policy(), &evaluation.trail);
+) -> RobotsStageResult {
+    let mut result = RobotsStageResult {
+        verdict: Ok(RobotsVerdict::Allow(RobotsAllowance::default())),
+        usage: vec![],
+        fetch_time: None,
+    };
+    let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
     if !option.obeys() {
-        return Ok(RobotsVerdict::Allow(RobotsAllowance::default()));
+        return result;
     }
-    let target = &evaluation.facts.target;
-    let agent = robots_agent(option.agent(), &evaluation.facts);
-    let (verify, minds) = (evaluation.verify(), option.on_unreachable());
+    let target = &evaluation.facts().target;
+    let agent = evaluation.robots_agent();
+    let verify = evaluation.verify();
+    let on_unreachable = option.on_unreachable();
     let known = match robots.cached(target, verify) {
         Some(CachedRobots::Fresh(known)) => known,
         Some(CachedRobots::Expired(known))
-            if matches!(effective_robots(&known, minds), EffectiveRobots::Known(_)) =>
+            if matches!(
+                effective_robots(&known, on_unreachable),
+                EffectiveRobots::Known(_)
+            ) =>
         {
             robots.refresh(target, verify, || {
-                refresh_request(
-                    evaluation,
-                    agent,
-                    admission,
-                    effective_robots(&known, minds),
-                )
+                let effective = effective_robots(&known, on_unreachable);
+                refresh_request(evaluation, agent, admission, effective)
             });
             known
         }
         Some(CachedRobots::Expired(_)) | None => {
             let began = admission.now();
-            let known =
-                Box::pin(robots.fetch(target, fetch_request(evaluation, agent, admission, None)))
-                    .await;
-            findings.fetch_time = Some(TimeSpan::between(began, admission.now()));
+            let request = fetch_request(evaluation, agent, admission, None);
+            let known = Box::pin(robots.fetch(target, request)).await;
+            result.fetch_time = Some(TimeSpan::between(began, admission.now()));
             known
         }
     };
-    let standing = effective_robots(&known, minds);
-    let refusal = |refusal: Refusal| {
-        Box::new(Refusal {
-            url_detail: evaluation.url_detail(Stage::Robots),
-            ..refusal
-        })
-    };
-    if evaluation.facts.reads_robots_txt() {
-        return match standing {
-            EffectiveRobots::Unknown | EffectiveRobots::Ignored => {
-                Err(refusal(fetch_failure_refusal(&known)))
-            }
-            EffectiveRobots::Known(_) => Ok(RobotsVerdict::Serve(known)),
-        };
+    result.verdict = if evaluation.facts().reads_robots_txt() {
+        serve(known, on_unreachable)
+    } else {
+        apply(evaluation, &option, known, &mut result.usage, admission)
     }
-    match standing {
-        EffectiveRobots::Ignored => Ok(RobotsVerdict::Allow(RobotsAllowance {
-            spacing: None,
-            basis: Some(known),
-        })),
-        EffectiveRobots::Unknown => Err(refusal(unreachable_refusal(&known))),
-        EffectiveRobots::Known(holding) => {
-            check_rules(holding, agent, target.path_and_query()).map_err(refusal)?;
-            let stated = usage::read_statements(evaluation, holding, agent);
-            usage::check_denied_uses(&option, &stated).map_err(refusal)?;
-            findings.usage = stated.into_iter().map(RobotsUsageStatement::from).collect();
-            let spacing = capped_spacing(holding, agent, evaluation, admission);
-            Ok(RobotsVerdict::Allow(RobotsAllowance {
-                spacing,
-                basis: Some(known),
-            }))
-        }
+    .map_err(|refusal| evaluation.refuse(refusal));
+    result
+}
+
+/// Returns the file for a crawler that asks for it.
+fn serve(known: Arc<RobotsState>, on_unreachable: OnUnreachable) -> Result<RobotsVerdict, Refusal> {
+    match effective_robots(&known, on_unreachable) {
+        EffectiveRobots::Unknown | EffectiveRobots::Ignored => Err(fetch_failure_refusal(&known)),
+        EffectiveRobots::Known(_) => Ok(RobotsVerdict::Serve(known)),
     }
 }
 
-/// Whether a request would have to wait for a fetch.
-pub(crate) fn must_fetch<C, R: RobotsProvider>(evaluation: &Evaluation<C>, robots: &R) -> bool {
-    let option = RobotsOption::new(evaluation.policy(), &evaluation.trail);
+/// Applies the file to a request for another URL.
+fn apply(
+    evaluation: &Evaluation,
+    option: &RobotsOption<'_>,
+    known: Arc<RobotsState>,
+    usage: &mut Vec<RobotsUsageStatement>,
+    admission: &AdmissionQueue,
+) -> Result<RobotsVerdict, Refusal> {
+    let spacing = match effective_robots(&known, option.on_unreachable()) {
+        EffectiveRobots::Ignored => None,
+        EffectiveRobots::Unknown => return Err(unreachable_refusal(&known)),
+        EffectiveRobots::Known(state) => {
+            let agent = evaluation.robots_agent();
+            check_rules(state, agent, evaluation.facts().target.path_and_query())?;
+            let statements = usage::read_statements(evaluation, state, agent);
+            usage::check_denied_uses(option, &statements)?;
+            *usage = statements
+                .into_iter()
+                .map(RobotsUsageStatement::from)
+                .collect();
+            capped_spacing(state, agent, evaluation, admission)
+        }
+    };
+    Ok(RobotsVerdict::Allow(RobotsAllowance {
+        spacing,
+        basis: Some(known),
+    }))
+}
+
+/// Returns `true` if the request has to wait for a fetch.
+pub(crate) fn must_fetch<R: RobotsProvider>(evaluation: &Evaluation, robots: &R) -> bool {
+    let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
     option.obeys()
-        && match robots.cached(&evaluation.facts.target, evaluation.verify()) {
+        && match robots.cached(&evaluation.facts().target, evaluation.verify()) {
             Some(CachedRobots::Fresh(_)) => false,
             Some(CachedRobots::Expired(known)) => !matches!(
                 effective_robots(&known, option.on_unreachable()),
@@ -172,13 +178,13 @@ pub(crate) fn must_fetch<C, R: RobotsProvider>(evaluation: &Evaluation<C>, robot
         }
 }
 
-/// What holds for a request.
+/// The state of robots.txt that applies to a request.
 enum EffectiveRobots<'a> {
-    /// This, the newest or an older one.
+    /// This state, the newest or an older one.
     Known(&'a RobotsState),
-    /// Nothing is known.
+    /// No file is known.
     Unknown,
-    /// Nothing is known, and the policy does not mind.
+    /// No file is known, and the policy allows requests nevertheless.
     Ignored,
 }
 
@@ -204,78 +210,75 @@ fn check_rules(known: &RobotsState, agent: &str, url: &str) -> Result<(), Refusa
     }
 }
 
-/// The least time between requests that the file asks for, no longer than the policy's cap. It is for pages, so only pages
-/// are counted where the cap shortens it.
-fn capped_spacing<C>(
+/// Returns the time between requests that the file asks for, at most the policy's cap. It applies to pages, so only pages
+/// are counted if the cap shortens it.
+fn capped_spacing(
     known: &RobotsState,
     agent: &str,
-    evaluation: &Evaluation<C>,
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Option<Duration> {
-    let asked = requested_spacing(known, agent, evaluation, admission)?;
-    let spacing = cap_spacing(asked, evaluation);
-    if spacing < asked && pace::request_kind(&evaluation.facts) == RequestKind::Navigation {
+    let requested = requested_spacing(known, agent, evaluation, admission)?;
+    let spacing = cap_spacing(requested, evaluation);
+    if spacing < requested && pace::request_kind(evaluation.facts()) == RequestKind::Navigation {
         admission.record_capped_delay();
     }
     Some(spacing)
 }
 
-/// By Crawl-delay or by Request-rate, whichever is longer.
-fn requested_spacing<C>(
+/// Returns the time between requests by Crawl-delay or by Request-rate, whichever is longer.
+fn requested_spacing(
     known: &RobotsState,
     agent: &str,
-    evaluation: &Evaluation<C>,
+    evaluation: &Evaluation,
     admission: &AdmissionQueue,
 ) -> Option<Duration> {
     let rules = known.file()?;
-    let obeys = |_: &Duration| {
-        PolitenessOption::new(evaluation.policy(), &evaluation.trail).obeys_request_rate()
-    };
+    let politeness = PolitenessOption::new(evaluation.policy(), evaluation.trail());
     let by_rate = rules
         .request_interval(agent, || unix_time(admission.wall()))
-        .filter(obeys);
+        .filter(|_| politeness.obeys_request_rate());
     rules.crawl_delay(agent).max(by_rate)
 }
 
-fn cap_spacing<C>(requested: Duration, evaluation: &Evaluation<C>) -> Duration {
-    requested.min(RobotsOption::new(evaluation.policy(), &evaluation.trail).crawl_delay_cap())
+fn cap_spacing(requested: Duration, evaluation: &Evaluation) -> Duration {
+    requested.min(RobotsOption::new(evaluation.policy(), evaluation.trail()).crawl_delay_cap())
 }
 
-/// The crawler's product token: the policy's, else the first of its `User-Agent`.
-pub(super) fn robots_agent<'a>(
+/// Returns the crawler's product token: the policy's, else that of its `User-Agent`.
+pub(crate) fn robots_agent<'a>(
     option: Option<&'a str>,
     request_facts: &'a RequestFacts,
 ) -> &'a str {
-    let given = option.map(product_token).filter(|token| !token.is_empty());
-    let own = || Some(request_facts.product_token()).filter(|token| !token.is_empty());
-    given.or_else(own).unwrap_or(DEFAULT_AGENT)
+    option
+        .map(product_token)
+        .filter(|token| !token.is_empty())
+        .or_else(|| Some(request_facts.product_token()).filter(|token| !token.is_empty()))
+        .unwrap_or(DEFAULT_AGENT)
 }
 
-/// What the file in force asks for is for the proxy's own requests too.
-fn refresh_request<C>(
-    evaluation: &Evaluation<C>,
+/// Makes a request for a newer file. The proxy's own request respects the spacing that the known file asks for.
+fn refresh_request(
+    evaluation: &Evaluation,
     agent: &str,
     admission: &Arc<AdmissionQueue>,
     effective: EffectiveRobots<'_>,
 ) -> RobotsFetchRequest {
     let spacing = match effective {
         EffectiveRobots::Known(known) => requested_spacing(known, agent, evaluation, admission)
-            .map(|asked| cap_spacing(asked, evaluation)),
+            .map(|requested| cap_spacing(requested, evaluation)),
         EffectiveRobots::Unknown | EffectiveRobots::Ignored => None,
     };
     fetch_request(evaluation, agent, admission, spacing)
 }
 
-fn fetch_request<C>(
-    evaluation: &Evaluation<C>,
+fn fetch_request(
+    evaluation: &Evaluation,
     agent: &str,
     admission: &Arc<AdmissionQueue>,
     spacing: Option<Duration>,
 ) -> RobotsFetchRequest {
-    let ((pacing, order), crawler) = (
-        pace::page_pacing(evaluation, admission, spacing),
-        evaluation.facts.crawler.clone(),
-    );
+    let (pacing, order) = pace::page_pacing(evaluation, admission, spacing);
     let Pacing {
         key,
         pace,
@@ -283,7 +286,7 @@ fn fetch_request<C>(
     } = pacing;
     RobotsFetchRequest {
         agent: agent.into(),
-        crawler,
+        crawler: evaluation.facts().crawler.clone(),
         key,
         pace,
         per_address,
@@ -309,8 +312,8 @@ fn disallowed_refusal(ruling: &RobotsDecision<'_>) -> Refusal {
     }
 }
 
-/// The file cannot be had, so nothing may be fetched; a host that refuses connections, or that TLS fails with, says so
-/// itself.
+/// Returns the refusal if the file is unavailable, so that nothing may be fetched. A refused connection and a TLS failure
+/// have reasons of their own.
 fn unreachable_refusal(known: &RobotsState) -> Refusal {
     if known.outcome == RobotsFetchOutcome::Refused {
         return Refusal::new(Reason::UpstreamConnect, Stage::Robots);
@@ -320,7 +323,7 @@ fn unreachable_refusal(known: &RobotsState) -> Refusal {
     }
     let retry_after = Some(known.fresh_for.max(MIN_RETRY_AFTER));
     let why = format!(
-        "the host's robots.txt cannot be had: {}",
+        "the host's robots.txt is unavailable: {}",
         known.outcome.as_str()
     );
     Refusal {
@@ -329,7 +332,7 @@ fn unreachable_refusal(known: &RobotsState) -> Refusal {
     }
 }
 
-/// The answer to a crawler that asks for a file which cannot be had: the origin's failure (decisions.md section 5).
+/// Returns the refusal for a crawler that asks for a file that is unavailable, which names the origin's failure.
 fn fetch_failure_refusal(known: &RobotsState) -> Refusal {
     match known.outcome {
         RobotsFetchOutcome::Timeout => Refusal::new(Reason::UpstreamTimeout, Stage::Robots),

@@ -1,119 +1,66 @@
-//! Scope: the policy at the request stage, and `/robots.txt`, which is never refused like a page.
-
-use std::sync::Arc;
+//! Scope: what the policy's request stage comes to, and `/robots.txt`, which is never refused like a page.
 
 use crate::clock::utc_year;
-use crate::pipeline::evaluation::{Evaluation, RequestFacts};
-use crate::pipeline::shadow::ShadowEvaluation;
+use crate::pipeline::admission::AdmissionQueue;
+use crate::pipeline::evaluation::Evaluation;
+use crate::pipeline::refusal::{Refusal, RefusalForm};
 use crate::pipeline::snapshot::PolicySnapshot;
 use crate::policy::fact::Facts;
 use crate::urls::target::UrlTarget;
 
-use super::ledger::{self, LedgerContext};
-
-/// Judges a request by its URL, method and crawler, and by what is remembered of it if the policy asks for that. Where the
-/// policy fetches another URL in the place of one that it admits, that is judged in its turn, and not rewritten again
-/// (policy.md section 5).
-pub(crate) fn evaluate<C>(
-    request_facts: RequestFacts,
-    snapshot: Arc<PolicySnapshot<C>>,
-    ledger_context: LedgerContext<'_>,
-) -> Evaluation<C> {
-    let year = snapshot
-        .asks_year()
-        .then(|| utc_year(ledger_context.admission.wall()));
-    let judged = evaluate_once(request_facts.into_original(year), snapshot, ledger_context);
-    match rewritten_target(&judged) {
-        Some(target) => {
-            let asked = ledger::original_facts(judged.facts, judged.ledger_entry);
-            evaluate_once(
-                asked.with_rewritten_target(target),
-                judged.snapshot,
-                ledger_context,
-            )
-        }
-        None => judged,
-    }
+/// Returns the year, if a decision may depend on it.
+pub(crate) fn year(snapshot: &PolicySnapshot, admission: &AdmissionQueue) -> Option<u16> {
+    snapshot.asks_year().then(|| utc_year(admission.wall()))
 }
 
-fn rewritten_target<C>(evaluation: &Evaluation<C>) -> Option<UrlTarget> {
+/// Returns the URL that the policy fetches instead of the one that it has admitted (docs/policy/reference.md
+/// "One page, several URLs").
+pub(crate) fn rewritten_target(evaluation: &Evaluation) -> Option<UrlTarget> {
     let policy = evaluation.policy();
     if !policy.rewrites_urls()
-        || evaluation.decision.rejects()
-        || evaluation.facts.reads_robots_txt()
+        || evaluation.decision().rejects()
+        || evaluation.facts().reads_robots_txt()
     {
         return None;
     }
-    policy.rewritten_url(&evaluation.trail, &evaluation.facts.target)
+    policy.rewritten_url(evaluation.trail(), &evaluation.facts().target)
 }
 
-fn evaluate_once<C>(
-    request_facts: RequestFacts,
-    snapshot: Arc<PolicySnapshot<C>>,
-    ledger_context: LedgerContext<'_>,
-) -> Evaluation<C> {
-    let (trail, decision) = snapshot
-        .policy
-        .decide_request(&request_facts.policy_facts());
-    let beside = ShadowEvaluation::for_request(&request_facts, &snapshot);
-    let (usage, recalled, tags) = (Box::default(), None, None);
-    let (found_in, fetched_in) = (None, None);
-    let mut judged = Evaluation {
-        facts: request_facts,
-        snapshot,
-        trail,
-        decision,
-        shadow: beside,
-        usage,
-        ledger_entry: recalled,
-        tags,
-        lookup_time: found_in,
-        robots_fetch_time: fetched_in,
-    };
-    if let Some(kept) = ledger_context.ledger
-        && judged.snapshot.uses_ledger
-        && !judged.facts.reads_robots_txt()
-    {
-        ledger::recall(&mut judged, kept, ledger_context.admission);
-    }
-    judged
-}
-
-/// Judges a request again, of which more is known now.
-pub(super) fn re_evaluate<C>(evaluation: &mut Evaluation<C>) {
-    (evaluation.trail, evaluation.decision) = evaluation
-        .snapshot
-        .policy
-        .decide_request(&evaluation.facts.policy_facts());
-    evaluation.shadow = ShadowEvaluation::for_request(&evaluation.facts, &evaluation.snapshot);
-}
-
-/// How a rejected request for `/robots.txt` is answered.
+/// The result of the request stage for a request that goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RobotsTxtHandling {
-    /// It was a request for something else.
-    NotRequested,
-    /// Every URL of the host is refused: it gets a file that says so, since crawlers take any 4xx for "all allowed".
-    HostRefused,
-    /// Other URLs of the host are admitted: the origin's file is passed on, since some crawlers drop a host whose
-    /// file they cannot have.
-    Exempt,
+pub(crate) enum PolicyVerdict {
+    /// The policy admits it.
+    Admitted,
+    /// The policy rejects it, but it reads the robots.txt of a host of which other URLs are admitted. It goes on, since
+    /// some crawlers drop a host whose robots.txt they cannot read.
+    RobotsTxtExempt,
 }
 
-/// decisions.md section 5.
-pub(crate) fn robots_txt_handling<C>(evaluation: &Evaluation<C>) -> RobotsTxtHandling {
-    if !evaluation.facts.reads_robots_txt() {
-        return RobotsTxtHandling::NotRequested;
+/// Refuses what the policy rejects at the request stage.
+pub(crate) fn check(evaluation: &Evaluation) -> Result<PolicyVerdict, Box<Refusal>> {
+    let Err(refusal) = evaluation.ensure_admitted() else {
+        return Ok(PolicyVerdict::Admitted);
+    };
+    if !evaluation.facts().reads_robots_txt() {
+        return Err(refusal);
     }
-    let host = evaluation.facts.target.host_target();
+    if !rejects_whole_host(evaluation) {
+        return Ok(PolicyVerdict::RobotsTxtExempt);
+    }
+    // Crawlers take any 4xx for "all allowed", so the answer is a file that allows nothing.
+    Err(Box::new(Refusal {
+        form: RefusalForm::RobotsTxt,
+        ..*refusal
+    }))
+}
+
+/// Returns `true` if the policy rejects every URL of the host.
+fn rejects_whole_host(evaluation: &Evaluation) -> bool {
+    let host = evaluation.facts().target.host_target();
     let facts = Facts {
-        crawler: evaluation.facts.crawler.as_str(),
+        crawler: evaluation.facts().crawler.as_str(),
         ..Facts::for_tunnel(&host)
     };
     let (_, decision) = evaluation.policy().decide(&facts);
-    if decision.rejects() {
-        RobotsTxtHandling::HostRefused
-    } else {
-        RobotsTxtHandling::Exempt
-    }
+    decision.rejects()
 }

@@ -1,5 +1,5 @@
-//! Usage: what the host's robots.txt says that its pages may be used for. What an answer's headers say is judged with the
-//! answer, by the policy.
+//! Usage: the uses of its pages that the host's robots.txt allows or denies. The policy evaluates what the header of an
+//! answer says of uses.
 
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
@@ -13,10 +13,10 @@ use crate::robots::state::RobotsState;
 const BY_THE_ANSWER: &str =
     "the answer denies a use that the policy declares, in Content-Usage or Content-Signal";
 
-/// What the file says of one use of the URL, for the stages that come later.
+/// A statement of the file about one use of the URL, kept for later stages.
 #[derive(Debug)]
 pub(crate) struct RobotsUsageStatement {
-    /// The use and what is said of it.
+    /// The use, and whether it is allowed.
     pub(crate) fact: (Box<str>, UsagePreference),
     line: u32,
     rule: Box<str>,
@@ -38,55 +38,60 @@ impl From<UsageRule<'_>> for RobotsUsageStatement {
     }
 }
 
-/// What the file says of the uses of the URL that a policy asks about, live or in shadow.
-pub(super) fn read_statements<'k, C>(
-    evaluation: &Evaluation<C>,
+/// Returns what the file says of the uses that a policy, live or in shadow, depends on.
+pub(super) fn read_statements<'k>(
+    evaluation: &Evaluation,
     known: &'k RobotsState,
     agent: &str,
 ) -> Vec<UsageRule<'k>> {
-    let uses = evaluation.snapshot.uses();
+    let uses = evaluation.snapshot().uses();
     match known.file().filter(|_| uses.clone().next().is_some()) {
-        Some(rules) => rules.usage_rules_for(agent, evaluation.facts.target.path_and_query(), uses),
+        Some(rules) => {
+            rules.usage_rules_for(agent, evaluation.facts().target.path_and_query(), uses)
+        }
         None => vec![],
     }
 }
 
-/// Refuses what is asked for a use that the file denies.
+/// Refuses a request for a use that the file denies.
 pub(super) fn check_denied_uses(
     option: &RobotsOption<'_>,
     statements: &[UsageRule<'_>],
 ) -> Result<(), Refusal> {
-    let declared = |stated: &&UsageRule<'_>| option.uses().any(|name| *name == *stated.purpose);
     let mut denied = statements
         .iter()
-        .filter(|stated| stated.preference == UsagePreference::Deny);
-    let refused = |s: &UsageRule<'_>| {
-        with_usage_detail(
+        .filter(|statement| statement.preference == UsagePreference::Deny);
+    match denied.find(|statement| is_declared(option, &statement.purpose)) {
+        Some(statement) => Err(with_usage_detail(
             Refusal::new(Reason::Usage, Stage::Robots),
-            &s.purpose,
-            s.line,
-            &s.line_text,
-        )
-    };
-    denied
-        .find(declared)
-        .map_or(Ok(()), |stated| Err(refused(stated)))
+            &statement.purpose,
+            statement.line,
+            &statement.line_text,
+        )),
+        None => Ok(()),
+    }
 }
 
-/// Says who denies the use that the policy refuses the answer for: a rule on answers may have declared one that robots.txt
-/// was not asked about, else it is the answer.
-pub(super) fn with_usage_source<C>(evaluation: &Evaluation<C>, refusal: Refusal) -> Refusal {
+/// Returns `true` if the policy declares a use.
+fn is_declared(option: &RobotsOption<'_>, purpose: &str) -> bool {
+    option.uses().any(|name| name == purpose)
+}
+
+/// Adds the source of the denial for which the policy refuses an answer: a line of robots.txt, for a use that a rule on
+/// answers has declared, else the answer itself.
+pub(super) fn with_usage_source(evaluation: &Evaluation, refusal: Refusal) -> Refusal {
     if refusal.detail.is_some() {
         return refusal;
     }
-    let option = RobotsOption::new(evaluation.policy(), &evaluation.trail);
-    let declared = |said: &&RobotsUsageStatement| option.uses().any(|name| *name == *said.fact.0);
+    let option = RobotsOption::new(evaluation.policy(), evaluation.trail());
     let mut denied = evaluation
-        .usage
+        .usage()
         .iter()
-        .filter(|said| said.fact.1 == UsagePreference::Deny);
-    match denied.find(declared) {
-        Some(said) => with_usage_detail(refusal, &said.fact.0, said.line, &said.rule),
+        .filter(|statement| statement.fact.1 == UsagePreference::Deny);
+    match denied.find(|statement| is_declared(&option, &statement.fact.0)) {
+        Some(statement) => {
+            with_usage_detail(refusal, &statement.fact.0, statement.line, &statement.rule)
+        }
         None => refusal.with_detail(BY_THE_ANSWER),
     }
 }

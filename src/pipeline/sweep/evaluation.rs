@@ -1,4 +1,4 @@
-//! What the policy says of a URL that is remembered: as if it were asked for again, with the address that it had.
+//! The evaluation of a URL in the ledger, as if it were requested again, with the address of its last fetch.
 
 use std::sync::Arc;
 
@@ -16,48 +16,47 @@ use crate::policy::fact::{Fact, Facts, LedgerPresence};
 use crate::policy::rule::PolicyStage;
 use crate::urls::target::UrlTarget;
 
-/// OmniFind's code of what leaves the index.
+/// OmniFind's code for a URL that leaves the index.
 const REMOVED: u16 = 760;
 
-/// What becomes of a URL.
+/// The result for a URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SweepVerdict {
-    /// It is allowed, or refused for something else than where it is.
+    /// The URL is allowed, or refused for another reason than its location.
     Allowed,
-    /// It is excluded from its crawler's space.
+    /// The URL is excluded from its crawler's space.
     Excluded(SpaceExclusion),
 }
 
-/// Why a URL is excluded.
+/// The cause of an exclusion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct SpaceExclusion {
     /// 760 or 761.
     pub(super) code: u16,
-    /// What that means.
+    /// The intent of that code.
     pub(super) intent: Intent,
-    /// The rule that decided.
     pub(super) rule: Option<Arc<str>>,
 }
 
 impl SpaceExclusion {
-    /// Whether it leaves the index.
+    /// Returns `true` if the URL leaves the index.
     pub(super) fn is_removal(&self) -> bool {
         self.code == REMOVED
     }
 }
 
-/// Whether a sweep changes anything of a URL.
+/// The change that a sweep makes to a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordChange {
-    /// Its code, or there is somebody to be told.
+    /// The code changes, or an event is due.
     Some,
-    /// It is as an earlier sweep, or a request, has left it.
+    /// The record is as an earlier sweep or a request has left it.
     None,
 }
 
-/// What a look of the sweep would change of a record.
+/// Returns whether an observation by the sweep would change a record.
 pub(super) fn record_change(record: &LedgerRecord, seen: &UrlObservation) -> RecordChange {
-    // Errors have no part in what a sweep sees.
+    // A sweep observes no errors.
     let noted = transition::apply_observation(
         Some(record),
         seen.clone(),
@@ -76,7 +75,7 @@ pub(super) fn record_change(record: &LedgerRecord, seen: &UrlObservation) -> Rec
     }
 }
 
-/// Judges a URL for its crawler. A record of a URL that was never admitted is excluded from nothing.
+/// Evaluates a URL for its crawler. A record of a URL that was never admitted is not excluded from anything.
 pub(super) fn evaluate_record(policy: &Policy, record: &LedgerRecord) -> SweepVerdict {
     let Ok(target) = UrlTarget::parse(&record.url) else {
         return SweepVerdict::Allowed;
@@ -120,7 +119,7 @@ pub(super) fn evaluate_record(policy: &Policy, record: &LedgerRecord) -> SweepVe
     excluded.map_or(SweepVerdict::Allowed, SweepVerdict::Excluded)
 }
 
-/// What the ledger is told of it.
+/// Returns the observation for the ledger.
 pub(super) fn to_observation(
     policy: &Policy,
     record: &LedgerRecord,

@@ -1,4 +1,4 @@
-//! How far a sweep is, and how that is kept in the ledger.
+//! The progress of a sweep, and how it is kept in the ledger.
 
 use std::sync::Arc;
 
@@ -11,61 +11,61 @@ use crate::store::ledger::Ledger;
 use super::MAX_GAPS;
 use super::evaluation::{RecordChange, SweepVerdict};
 
-/// The name under which the ledger keeps it.
+/// The key of the progress in the ledger.
 const NAME: &str = "sweep";
 
-/// How far a sweep is.
+/// The progress of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SweepProgress {
-    /// Whether it is still under way.
+    /// The state of the sweep.
     pub state: SweepPhase,
-    /// What it does with what it finds.
+    /// The use of the results.
     pub mode: SweepMode,
     /// The revision of the policy.
     pub revision: Arc<str>,
-    /// URLs that it has seen.
+    /// The number of URLs examined so far.
     pub examined: u64,
-    /// URLs that there were when it began.
+    /// The number of URLs at the beginning.
     pub total: u64,
-    /// Those that get 760: they leave.
+    /// The number of URLs that get 760 and leave the index.
     pub removed: u64,
-    /// Those that get 761: they stay, in another crawler's space.
+    /// The number of URLs that get 761, since they are in another crawler's space.
     pub moved: u64,
-    /// Those that have the one or the other from before.
+    /// The number of URLs that already had one of these codes.
     pub unchanged: u64,
-    /// The others.
+    /// The number of URLs that are still in their crawler's space.
     pub allowed: u64,
-    /// The first thousand URLs that a dry run found newly outside of their crawler's space.
+    /// The first thousand URLs that a dry run found to have left their crawler's space.
     pub gaps: Vec<SweepGap>,
     pub(super) resume_after: Option<LedgerKey>,
 }
 
-/// Whether a sweep is under way.
+/// The state of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepPhase {
-    /// It is.
+    /// The sweep is running, or about to begin.
     Running,
-    /// It is over.
+    /// The sweep has ended.
     Done,
 }
 
-/// What a sweep does with what it finds.
+/// The use of a sweep's results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SweepMode {
-    /// Counts it.
+    /// It counts them.
     DryRun,
-    /// Writes it down, and orders removals.
+    /// It records them, so that URLs are removed.
     ForGood,
 }
 
 /// A URL outside of its crawler's space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SweepGap {
-    /// The crawler.
+    /// The crawler that the URL is in the ledger for.
     pub crawler: Arc<str>,
-    /// The URL.
+    /// The URL as the ledger has it.
     pub url: Arc<str>,
-    /// The rule that decides; none where the default does.
+    /// The rule that decided; `None` if the default did.
     pub rule: Option<Arc<str>>,
     /// 760 or 761.
     pub code: u16,
@@ -140,7 +140,7 @@ impl SweepProgress {
     }
 }
 
-/// Keeps how far it is, behind what it has noted so far.
+/// Writes the progress after the results so far.
 pub(super) fn save(ledger: &Ledger, progress: &SweepProgress) {
     let form = StoredSweepProgress {
         revision: progress.revision.to_string(),
@@ -159,14 +159,14 @@ pub(super) fn save(ledger: &Ledger, progress: &SweepProgress) {
     ledger.store_value(NAME, form.encode_to_vec());
 }
 
-/// Another policy is in force, which needs no sweep: what was swept under the one before it is not swept any more.
+/// Records that the active policy needs no sweep. A sweep of the policy before it then counts as not done.
 pub(super) fn reset_for_policy(ledger: &Ledger, revision: &str) {
     if load(ledger).is_some_and(|kept| &*kept.revision != revision) {
         save(ledger, &SweepProgress::new(SweepMode::ForGood, revision, 0));
     }
 }
 
-/// The last sweep for good, as far as it came.
+/// Returns the progress of the last sweep that was not a dry run.
 pub(super) fn load(ledger: &Ledger) -> Option<SweepProgress> {
     let form = StoredSweepProgress::decode(&*ledger.load_value(NAME)?).ok()?;
     Some(SweepProgress {

@@ -15,7 +15,7 @@ use crate::pipeline::crawlers::ConnectedClient;
 use crate::proxy::accept::close_lingering;
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::head::ClientSocket;
-use crate::proxy::http::ProxyService;
+use crate::proxy::http::{ProxyService, record_policy};
 use crate::proxy::request_target::EnclosingTunnel;
 use crate::proxy::sniff::{self, SniffResult, Sniffer};
 use crate::proxy::tunnel::{
@@ -23,7 +23,7 @@ use crate::proxy::tunnel::{
 };
 use crate::urls::target::HostTarget;
 
-use super::{ConnectionContext, GrantedTunnel, OpaqueTunnel, TunnelMode, record_evaluation};
+use super::{ConnectionContext, GrantedTunnel, OpaqueTunnel, TunnelMode};
 
 /// The number of bytes received at a time before the protocol is known.
 const READ_SIZE: usize = 2048;
@@ -73,7 +73,12 @@ impl ProxyService {
                     Box::pin(self.relay_opaque(client, *blind, record, drain)).await;
                 } else {
                     let (reason, why) = close_reason(check);
-                    record_rejected(record, reason, blind.evaluation.url_detail(), why);
+                    record_rejected(
+                        record,
+                        reason,
+                        blind.evaluation.url_detail(Stage::Connect),
+                        why,
+                    );
                 }
                 None
             }
@@ -201,7 +206,7 @@ impl ProxyService {
         let mut refused = None;
         let judge = || {
             let now = self.active_policy.load();
-            if !Arc::ptr_eq(&now, &judged.snapshot) {
+            if !Arc::ptr_eq(&now, judged.snapshot()) {
                 refused = judged.re_evaluate(now, address.ip()).err();
             }
             if refused.is_some() {
@@ -233,7 +238,7 @@ impl ProxyService {
         record.add_received_bytes(up);
         record.add_sent_bytes(down);
         if let Some(refusal) = refused {
-            record_evaluation(&mut record, &judged);
+            record_policy(&mut record, &judged);
             record.enter_stage(refusal.stage);
             record.set_rejected(
                 refusal.reason,

@@ -11,9 +11,10 @@ use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::pipeline::crawlers::{ConnectedClient, CrawlerIdentity};
 use crate::pipeline::refusal::Refusal;
+use crate::pipeline::snapshot::PolicySnapshot;
 use crate::proxy::drain::DrainWatch;
 use crate::proxy::head::{ClientSocket, client_tls};
-use crate::proxy::http::{ProxyPolicySnapshot, ProxyService};
+use crate::proxy::http::ProxyService;
 use crate::proxy::intercept::{Interceptor, handshake_failure};
 use crate::proxy::request_target::{EnclosingTunnel, RefusedTunnel};
 use crate::proxy::sniff::SniffResult;
@@ -33,7 +34,7 @@ pub(super) struct InterceptedTunnel {
     pub(super) refusal: Option<Box<Refusal>>,
     pub(super) interceptor: Arc<Interceptor>,
     /// The policy that evaluated the CONNECT.
-    pub(super) policy: Arc<ProxyPolicySnapshot>,
+    pub(super) policy: Arc<PolicySnapshot>,
 }
 
 /// The cause of a failed handshake.

@@ -30,7 +30,7 @@ const BODY_DEPENDENT_FIELDS: [HeaderName; 7] = [
 
 /// Adjusts a request so that the proxy can read the response: only codings that it can decode, and
 /// no range. Rules on documents cannot be evaluated on a part.
-pub(crate) fn prepare<C>(headers: &mut HeaderMap, evaluation: &Evaluation<C>) {
+pub(crate) fn prepare(headers: &mut HeaderMap, evaluation: &Evaluation) {
     if !evaluation.may_read_document() {
         return;
     }

@@ -8,7 +8,7 @@ use http::response::Parts;
 
 use crate::metrics::labels::DocumentOutcome;
 use crate::model::media_type::essence;
-use crate::pipeline::evaluation::JoinedHeaders;
+use crate::pipeline::headers::JoinedHeaders;
 use crate::urls::target::UrlTarget;
 
 use super::buffer::BodyBuffer;

@@ -204,7 +204,7 @@ impl RobotsFetcher {
 
     async fn send_request(
         &self,
-        permit: Permit<VettedAddresses>,
+        permit: Permit<UrlTarget, VettedAddresses>,
         call: UpstreamRequest,
     ) -> Result<Response<Box<ResponseDownload>>, HopError> {
         let sent = self.upstream.send(permit, call, self.clock.now()).await;

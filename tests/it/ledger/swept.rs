@@ -7,12 +7,14 @@ use crawlgate::clock::Clock;
 use crawlgate::ledger::event::LedgerEventKind;
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::transition::ErrorTolerance;
-use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::snapshot::ActivePolicy;
 use crawlgate::pipeline::sweep::{LedgerSweeper, SweepGap, SweepMode, SweepPhase, SweepProgress};
 use crawlgate::policy::Policy;
 use crawlgate::policy::compile::{load, load_builtin};
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
+
+use crate::support::way::snapshot_of;
 
 use super::answered;
 use crate::support::folder::Folder;
@@ -240,7 +242,7 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
         crawled(&ledger);
         let open =
             policy("  - { name: all, rules: [{ id: all, forbid: { host: nowhere.test } }] }\n");
-        let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(open, ())));
+        let in_force = Arc::new(ActivePolicy::new(snapshot_of(open)));
         let sweeper = LedgerSweeper::new(10, Clock::system());
         let task = {
             let (sweeper, in_force, ledger) =
@@ -263,7 +265,7 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
             "one is under way"
         );
         let split = split();
-        in_force.replace(PolicySnapshot::new(Arc::clone(&split), ()));
+        in_force.replace(snapshot_of(Arc::clone(&split)));
         until(&|progress| {
             *progress.revision == *split.revision() && progress.state == SweepPhase::Done
         })
@@ -288,7 +290,7 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
         ledger.flush().await;
         assert_eq!(told(&ledger, LedgerEventKind::Removal, "/c."), URLS / 3);
         // A policy without spaces sweeps nothing.
-        in_force.replace(PolicySnapshot::new(load_builtin().unwrap().policy, ()));
+        in_force.replace(snapshot_of(load_builtin().unwrap().policy));
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(sweeper.progress().unwrap().mode, SweepMode::DryRun);
         task.abort();
@@ -303,10 +305,7 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
         });
         crawled(&ledger);
         let (split, plain) = (split(), Arc::new(load_builtin().unwrap().policy));
-        let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(
-            Arc::clone(&split),
-            (),
-        )));
+        let in_force = Arc::new(ActivePolicy::new(snapshot_of(Arc::clone(&split))));
         let sweeper = LedgerSweeper::new(10, Clock::system());
         let task = {
             let (sweeper, in_force, ledger) =
@@ -325,16 +324,16 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
         };
         until(&|progress| progress.is_some_and(|progress| progress.examined > 20)).await;
         // Without spaces nothing is swept, and what was under way is over: it may be asked for.
-        in_force.replace(PolicySnapshot::new(Arc::clone(&plain), ()));
+        in_force.replace(snapshot_of(Arc::clone(&plain)));
         until(&|progress| progress.is_none()).await;
         // What was swept under the first policy is not taken for done when that comes back.
-        in_force.replace(PolicySnapshot::new(Arc::clone(&split), ()));
+        in_force.replace(snapshot_of(Arc::clone(&split)));
         until(&|progress| progress.is_some_and(|progress| progress.state == SweepPhase::Done))
             .await;
         ledger.record(answered("news", "http://c.test/later", 200));
-        in_force.replace(PolicySnapshot::new(plain, ()));
+        in_force.replace(snapshot_of(plain));
         tokio::time::sleep(Duration::from_secs(60)).await;
-        in_force.replace(PolicySnapshot::new(split, ()));
+        in_force.replace(snapshot_of(split));
         let later = LedgerKey::for_url("news", "http://c.test/later");
         until(&|_| {
             ledger

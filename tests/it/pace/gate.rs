@@ -6,15 +6,14 @@ use std::time::{Duration, Instant};
 use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
 use crawlgate::model::crawler::{Crawler, CrawlerHint};
-use crawlgate::model::profile::Profile;
 use crawlgate::model::reason::Reason;
 use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
 use crawlgate::pipeline::destination::{DestinationError, DestinationResolver};
-use crawlgate::pipeline::evaluation::RequestFacts;
-use crawlgate::pipeline::request::{
-    RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
-};
+use crawlgate::pipeline::facts::RequestFacts;
+use crawlgate::pipeline::request::{NotForwarded, RequestResult, RequestServices, admit_request};
+use crawlgate::pipeline::shadow::ShadowPolicy;
 use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::tunnel::{TunnelFacts, TunnelServices, admit_tunnel};
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::store::HostStore;
@@ -22,14 +21,14 @@ use crawlgate::urls::target::{HostTarget, UrlTarget};
 use http::StatusCode;
 use tokio::task::JoinHandle;
 
-use crate::support::way::{Anywhere, Here, NoRobots};
+use crate::support::way::{Anywhere, Here, KnownRequest, NoRobots, snapshot_of};
 
 const SOON: Duration = Duration::from_millis(150);
 
 /// A gate under a policy.
 #[derive(Clone)]
 pub(super) struct Bench {
-    pub(super) in_force: Arc<ActivePolicy<()>>,
+    pub(super) in_force: Arc<ActivePolicy>,
     pub(super) hold: Arc<AdmissionQueue>,
     metrics: Metrics,
 }
@@ -57,7 +56,7 @@ impl Bench {
         Self::by_clock(Clock::system(), of_one, snapshot(politeness, ""))
     }
 
-    pub(super) fn by_clock(clock: Clock, of_one: usize, snapshot: PolicySnapshot<()>) -> Self {
+    pub(super) fn by_clock(clock: Clock, of_one: usize, snapshot: PolicySnapshot) -> Self {
         let metrics = Metrics::new(&[], &[]).unwrap();
         let limits = AdmissionLimits {
             per_host: of_one,
@@ -94,11 +93,11 @@ impl Bench {
             wait_time: held,
         } = passage;
         match outcome {
-            RequestOutcome::Forward(permit) => Came::Went(permit.redeem().2, held),
-            RequestOutcome::ServeRobots(_) => {
+            Ok(permit) => Came::Went(permit.redeem().2, held),
+            Err(NotForwarded::ServeRobots(_)) => {
                 unreachable!("the policies of these tests do not obey")
             }
-            RequestOutcome::Refuse(refusal) => Came::Refused(
+            Err(NotForwarded::Refuse(refusal)) => Came::Refused(
                 refusal.reason,
                 refusal.retry_after,
                 judged.policy().revision().to_owned(),
@@ -111,25 +110,35 @@ impl Bench {
         crawler: Crawler,
         url: &str,
         fields: &[(&str, &str)],
-    ) -> RequestResult<Here, ()> {
+    ) -> RequestResult<Here> {
         let mut head = http::Request::builder().uri(url);
         for (name, value) in fields {
             head = head.header(*name, *value);
         }
         let (parts, ()) = head.body(()).unwrap().into_parts();
         let asked = RequestFacts::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
-        let waits = WaitContext {
-            admission: &self.hold,
-            profile: &|| Profile::Generic,
-        };
         let way = RequestServices {
             destinations: &Anywhere,
             robots: &NoRobots,
             active_policy: &self.in_force,
-            wait: waits,
+            admission: &self.hold,
             ledger: None,
         };
-        admit_request(asked, self.in_force.load(), &way).await
+        admit_request(&mut KnownRequest(asked), self.in_force.load(), &way)
+            .await
+            .unwrap()
+    }
+
+    /// Reloads the same policy with a shadow policy after half a second.
+    async fn add_shadow_later(&self, politeness: &str) {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let shadow = snapshot(politeness, "{ id: no, forbid: { host: a.test } }");
+        let shadow = ShadowPolicy {
+            policy: Arc::clone(&shadow.policy),
+            counters: Arc::clone(&shadow.counters),
+        };
+        let live = snapshot(politeness, "").with_shadow(Some(Arc::new(shadow)));
+        self.in_force.replace(live);
     }
 
     /// One that goes, is sent, and ends at once.
@@ -182,16 +191,15 @@ impl Came {
     }
 }
 
-pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot<()> {
+pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot {
     let text = format!(
         "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
     let compiled = compile::load(&MemoryFileSystem::new().with_file("p.yaml", text), "p.yaml");
-    PolicySnapshot::new(
+    snapshot_of(
         compiled
             .unwrap_or_else(|problems| panic!("{problems:?}"))
             .policy,
-        (),
     )
 }
 
@@ -345,7 +353,7 @@ async fn they_go_in_the_order_of_arrival_and_who_leaves_is_passed_over() {
 }
 
 /// A name that is looked up while the policy changes.
-struct Slow<'a>(&'a ActivePolicy<()>, &'static str);
+struct Slow<'a>(&'a ActivePolicy, &'static str);
 
 impl DestinationResolver for Slow<'_> {
     type Addresses = Here;
@@ -379,25 +387,23 @@ async fn a_policy_that_changes_while_anything_is_waited_for_judges_again() {
             Crawler::anonymous(),
             &parts,
         );
-        let wait = WaitContext {
-            admission: &bench.hold,
-            profile: &|| Profile::Generic,
-        };
         let slow = Slow(&bench.in_force, rule);
         let way = RequestServices {
             destinations: &slow,
             robots: &NoRobots,
             active_policy: &bench.in_force,
-            wait,
+            admission: &bench.hold,
             ledger: None,
         };
         let RequestResult {
             outcome,
             evaluation,
             ..
-        } = admit_request(asked, bench.in_force.load(), &way).await;
+        } = admit_request(&mut KnownRequest(asked), bench.in_force.load(), &way)
+            .await
+            .unwrap();
         assert_eq!(
-            matches!(outcome, RequestOutcome::Refuse(_)),
+            matches!(outcome, Err(NotForwarded::Refuse(_))),
             refused,
             "{rule}"
         );
@@ -408,6 +414,35 @@ async fn a_policy_that_changes_while_anything_is_waited_for_judges_again() {
         drop(outcome);
         assert_eq!(bench.gauge("crawlgate_leases"), 0.0);
     }
+}
+
+/// A reload that only adds a shadow policy leaves the revision of the active policy as it is.
+#[tokio::test(start_paused = true)]
+async fn a_held_request_and_a_held_tunnel_see_a_shadow_policy_that_was_added_meanwhile() {
+    let politeness = "{ delay: 1s, jitter: none, max_hold: 60s }";
+    let bench = Bench::of_runtime(politeness);
+    bench.pass("http://a.test/1").await;
+    let request = bench.passage(Crawler::anonymous(), "http://a.test/2", &[]);
+    let (request, ()) = tokio::join!(request, bench.add_shadow_later(politeness));
+    assert!(request.outcome.is_ok() && request.wait_time.is_some());
+    assert!(request.evaluation.shadow_notes().is_some());
+
+    let bench = Bench::of_runtime(politeness);
+    bench.pass("http://a.test/1").await;
+    let facts = TunnelFacts {
+        host: HostTarget::parse_authority("a.test:443").unwrap(),
+        crawler: Crawler::anonymous(),
+    };
+    let services = TunnelServices {
+        destinations: &Anywhere,
+        active_policy: &bench.in_force,
+        admission: &bench.hold,
+        patience: Duration::from_secs(10),
+    };
+    let tunnel = admit_tunnel(facts, bench.in_force.load(), &services);
+    let (tunnel, ()) = tokio::join!(tunnel, bench.add_shadow_later(politeness));
+    assert!(tunnel.outcome.is_ok() && tunnel.wait_time.is_some());
+    assert!(tunnel.evaluation.shadow_notes().is_some());
 }
 
 #[tokio::test]

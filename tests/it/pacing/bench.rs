@@ -8,18 +8,15 @@ use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
 use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::model::crawler::Crawler;
-use crawlgate::model::profile::Profile;
 use crawlgate::model::reason::Reason;
 use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
 use crawlgate::pipeline::destination::{
     AddressList, DestinationError, DestinationResolver, RemainingAddresses,
 };
-use crawlgate::pipeline::evaluation::RequestFacts;
-use crawlgate::pipeline::request::{
-    RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
-};
+use crawlgate::pipeline::facts::RequestFacts;
+use crawlgate::pipeline::request::{NotForwarded, RequestResult, RequestServices, admit_request};
 use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
-use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::snapshot::ActivePolicy;
 use crawlgate::pipeline::tunnel::{TunnelFacts, TunnelServices, admit_tunnel};
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
@@ -27,6 +24,8 @@ use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
 use crawlgate::robots::state::{RobotsFetchResult, RobotsState};
 use crawlgate::store::HostStore;
 use crawlgate::urls::target::{HostTarget, UrlTarget};
+
+use crate::support::way::{KnownRequest, snapshot_of};
 use tokio::task::JoinHandle;
 
 /// Every host has the same robots.txt.
@@ -94,7 +93,7 @@ impl DestinationResolver for TwoAddresses {
 /// The gate.
 #[derive(Clone)]
 pub(super) struct Bench {
-    in_force: Arc<ActivePolicy<()>>,
+    in_force: Arc<ActivePolicy>,
     robots: Arc<OneFile>,
     pub(super) hold: Arc<AdmissionQueue>,
     metrics: Metrics,
@@ -166,7 +165,7 @@ impl Bench {
             clock,
             metrics.clone(),
         ));
-        let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(policy, ())));
+        let in_force = Arc::new(ActivePolicy::new(snapshot_of(policy)));
         Self {
             in_force,
             robots: Arc::new(OneFile(known)),
@@ -186,26 +185,24 @@ impl Bench {
             .header("sec-fetch-dest", dest);
         let (parts, ()) = head.body(()).unwrap().into_parts();
         let asked = RequestFacts::new(UrlTarget::parse(url).unwrap(), Crawler::anonymous(), &parts);
-        let waits = WaitContext {
-            admission: &self.hold,
-            profile: &|| Profile::Generic,
-        };
         let way = RequestServices {
             destinations: &TwoAddresses,
             robots: &*self.robots,
             active_policy: &self.in_force,
-            wait: waits,
+            admission: &self.hold,
             ledger: None,
         };
         let RequestResult {
             outcome,
             wait_time: held,
             ..
-        } = admit_request(asked, self.in_force.load(), &way).await;
+        } = admit_request(&mut KnownRequest(asked), self.in_force.load(), &way)
+            .await
+            .unwrap();
         match outcome {
-            RequestOutcome::Forward(permit) => Came::Went(permit.redeem().2, held),
-            RequestOutcome::ServeRobots(_) => unreachable!("nobody asks for it"),
-            RequestOutcome::Refuse(refusal) => Came::Refused(
+            Ok(permit) => Came::Went(permit.redeem().2, held),
+            Err(NotForwarded::ServeRobots(_)) => unreachable!("nobody asks for it"),
+            Err(NotForwarded::Refuse(refusal)) => Came::Refused(
                 refusal.reason,
                 refusal.retry_after.map(|after| after.as_secs()),
             ),

@@ -6,19 +6,16 @@ use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::model::crawler::Crawler;
-use crawlgate::model::profile::Profile;
-use crawlgate::pipeline::evaluation::RequestFacts;
-use crawlgate::pipeline::request::{
-    RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
-};
+use crawlgate::pipeline::facts::RequestFacts;
+use crawlgate::pipeline::request::{NotForwarded, RequestResult, RequestServices, admit_request};
 use crawlgate::pipeline::robots_fetch::RobotsProvider;
-use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
+use crawlgate::pipeline::snapshot::ActivePolicy;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::source::files::MemoryFileSystem;
 use http::Request;
 
 use super::origin::{Origin, Reply, World, answer, target};
-use crate::support::way::{Anywhere, Here};
+use crate::support::way::{Anywhere, Here, KnownRequest, snapshot_of};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const OLD: &str = "User-agent: *\nDisallow: /old\nUser-agent: other\nDisallow: /other\n";
@@ -27,7 +24,7 @@ const NEW: &str = "User-agent: *\nDisallow: /new\n";
 /// A world in which an hour is an instant.
 struct Gate {
     world: Arc<World>,
-    in_force: ActivePolicy<()>,
+    in_force: ActivePolicy,
     hand: ManualClock,
 }
 
@@ -45,7 +42,7 @@ impl Gate {
         let policy = load(&files, "p").unwrap().policy;
         Self {
             world: Arc::new(World::new(&clock)),
-            in_force: ActivePolicy::new(PolicySnapshot::new(policy, ())),
+            in_force: ActivePolicy::new(snapshot_of(policy)),
             hand,
         }
     }
@@ -57,31 +54,29 @@ impl Gate {
 
     async fn ask_as(&self, url: &str, agent: &str) -> &'static str {
         match self.passage(url, agent).await.outcome {
-            RequestOutcome::Forward(_) => "go",
-            RequestOutcome::ServeRobots(_) => "robots.txt",
-            RequestOutcome::Refuse(refusal) => refusal.reason.as_str(),
+            Ok(_) => "go",
+            Err(NotForwarded::ServeRobots(_)) => "robots.txt",
+            Err(NotForwarded::Refuse(refusal)) => refusal.reason.as_str(),
         }
     }
 
-    async fn passage(&self, url: &str, agent: &str) -> RequestResult<Here, ()> {
+    async fn passage(&self, url: &str, agent: &str) -> RequestResult<Here> {
         let head = Request::builder()
             .uri(url)
             .header("user-agent", agent)
             .body(())
             .unwrap();
         let asked = RequestFacts::new(target(url), Crawler::anonymous(), &head.into_parts().0);
-        let waits = WaitContext {
-            admission: self.world.hold(),
-            profile: &|| Profile::Generic,
-        };
         let way = RequestServices {
             destinations: &Anywhere,
             robots: &*self.world.robots,
             active_policy: &self.in_force,
-            wait: waits,
+            admission: self.world.hold(),
             ledger: None,
         };
-        admit_request(asked, self.in_force.load(), &way).await
+        admit_request(&mut KnownRequest(asked), self.in_force.load(), &way)
+            .await
+            .unwrap()
     }
 
     /// Waits until so many requests have arrived and what they fetch is known.
@@ -155,7 +150,7 @@ async fn what_was_held_goes_under_the_file_that_is_known_when_its_turn_comes() {
         Some(Duration::from_millis(200)),
         "the renewal had the turn"
     );
-    let RequestOutcome::Refuse(refusal) = passage.outcome else {
+    let Err(NotForwarded::Refuse(refusal)) = passage.outcome else {
         panic!("it went under the old file")
     };
     assert_eq!(refusal.reason.as_str(), "robots_txt");
@@ -173,7 +168,7 @@ async fn a_renewal_without_a_turn_changes_nothing_and_is_not_repeated_at_once() 
     gate.hand.advance(HOUR);
     let slow = gate.passage(&new, "bot").await;
     assert!(
-        matches!(slow.outcome, RequestOutcome::Forward(_)),
+        slow.outcome.is_ok(),
         "it has the slot that the renewal waits for"
     );
     tokio::time::sleep(Duration::from_millis(20)).await;

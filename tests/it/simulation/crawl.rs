@@ -6,12 +6,11 @@ use std::time::{Duration, Instant};
 use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
 use crawlgate::model::crawler::{Crawler, CrawlerHint};
-use crawlgate::model::profile::Profile;
 use crawlgate::model::rule_id::Slug;
 use crawlgate::pacing::stops::StopReason;
 use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
-use crawlgate::pipeline::evaluation::RequestFacts;
-use crawlgate::pipeline::request::{RequestOutcome, RequestServices, WaitContext, admit_request};
+use crawlgate::pipeline::facts::RequestFacts;
+use crawlgate::pipeline::request::{NotForwarded, RequestServices, admit_request};
 use crawlgate::pipeline::snapshot::ActivePolicy;
 use crawlgate::pipeline::stop_registry::StopTarget;
 use crawlgate::store::HostStore;
@@ -24,7 +23,7 @@ use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 use super::laws::{Grant, Kind, Laws, Verdict};
 use super::places::Places;
 use super::sites::{CLASSES, Extra, STOPPED, STOPS, Sort, Temper, policy, sort_of};
-use crate::support::way::NoRobots;
+use crate::support::way::{KnownRequest, NoRobots};
 
 /// How large the world is.
 #[derive(Clone, Copy)]
@@ -45,7 +44,7 @@ const PATIENCE: (&str, &str) = ("600", "20");
 
 /// The world under simulation.
 pub(super) struct Crawl {
-    in_force: ActivePolicy<()>,
+    in_force: ActivePolicy,
     hold: Arc<AdmissionQueue>,
     metrics: Metrics,
     clock: Clock,
@@ -363,23 +362,20 @@ async fn ask(
     let head = head.body(()).unwrap();
     let (parts, ()) = head.into_parts();
     let asked = RequestFacts::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
-    let waits = WaitContext {
-        admission: &crawl.hold,
-        profile: &|| Profile::Generic,
-    };
     let way = RequestServices {
         destinations: &Places,
         robots: &NoRobots,
         active_policy: &crawl.in_force,
-        wait: waits,
+        admission: &crawl.hold,
         ledger: None,
     };
-    match admit_request(asked, crawl.in_force.load(), &way)
+    match admit_request(&mut KnownRequest(asked), crawl.in_force.load(), &way)
         .await
+        .unwrap()
         .outcome
     {
-        RequestOutcome::Forward(permit) => Ok(permit.redeem().2),
-        RequestOutcome::ServeRobots(_) => unreachable!("the policy does not obey"),
-        RequestOutcome::Refuse(refusal) => Err(refusal.retry_after.expect("only for some time")),
+        Ok(permit) => Ok(permit.redeem().2),
+        Err(NotForwarded::ServeRobots(_)) => unreachable!("the policy does not obey"),
+        Err(NotForwarded::Refuse(refusal)) => Err(refusal.retry_after.expect("only for some time")),
     }
 }

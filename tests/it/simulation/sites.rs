@@ -7,6 +7,8 @@ use crawlgate::pipeline::snapshot::PolicySnapshot;
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
 
+use crate::support::way::snapshot_of;
+
 /// A sort of host. Its hosts are `hNUMBER.NAME.test`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sort {
@@ -293,7 +295,7 @@ pub(super) fn sort_of(host: usize) -> &'static Sort {
 }
 
 /// A policy with a rule for each sort. Another `version` is another revision that says the same.
-pub(super) fn policy(version: usize) -> PolicySnapshot<()> {
+pub(super) fn policy(version: usize) -> PolicySnapshot {
     let rules: String = SORTS
         .iter()
         .map(|Sort { name, politeness, .. }| {
@@ -310,10 +312,9 @@ pub(super) fn policy(version: usize) -> PolicySnapshot<()> {
     );
     let files = MemoryFileSystem::new().with_file("p.yaml", text);
     let compiled = compile::load(&files, "p.yaml");
-    PolicySnapshot::new(
+    snapshot_of(
         compiled
             .unwrap_or_else(|problems| panic!("{problems:?}"))
             .policy,
-        (),
     )
 }

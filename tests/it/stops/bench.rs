@@ -8,15 +8,12 @@ use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
 use crawlgate::model::certificate_verification::CertificateVerification;
 use crawlgate::model::crawler::Crawler;
-use crawlgate::model::profile::Profile;
 use crawlgate::model::reason::Reason;
 use crawlgate::model::rule_id::Slug;
 use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
-use crawlgate::pipeline::evaluation::RequestFacts;
+use crawlgate::pipeline::facts::RequestFacts;
 use crawlgate::pipeline::refusal::Refusal;
-use crawlgate::pipeline::request::{
-    RequestOutcome, RequestResult, RequestServices, WaitContext, admit_request,
-};
+use crawlgate::pipeline::request::{NotForwarded, RequestResult, RequestServices, admit_request};
 use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
 use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crawlgate::pipeline::stop_registry::StopRegistry;
@@ -28,7 +25,7 @@ use crawlgate::store::HostStore;
 use crawlgate::urls::target::UrlTarget;
 use tokio::task::JoinHandle;
 
-use crate::support::way::Anywhere;
+use crate::support::way::{Anywhere, KnownRequest, snapshot_of};
 
 pub(super) const SECOND: Duration = Duration::from_secs(1);
 
@@ -82,7 +79,7 @@ impl RobotsProvider for Files {
 
 #[derive(Clone)]
 pub(super) struct Bench {
-    pub(super) in_force: Arc<ActivePolicy<()>>,
+    pub(super) in_force: Arc<ActivePolicy>,
     pub(super) hold: Arc<AdmissionQueue>,
     metrics: Metrics,
     pub(super) files: Files,
@@ -136,26 +133,24 @@ impl Bench {
         }
         let (parts, ()) = head.body(()).unwrap().into_parts();
         let asked = RequestFacts::new(UrlTarget::parse(url).unwrap(), crawler.clone(), &parts);
-        let waits = WaitContext {
-            admission: &self.hold,
-            profile: &|| Profile::Generic,
-        };
         let way = RequestServices {
             destinations: &Anywhere,
             robots: &self.files,
             active_policy: &self.in_force,
-            wait: waits,
+            admission: &self.hold,
             ledger: None,
         };
         let RequestResult {
             outcome,
             evaluation: judged,
             wait_time: held,
-        } = admit_request(asked, self.in_force.load(), &way).await;
+        } = admit_request(&mut KnownRequest(asked), self.in_force.load(), &way)
+            .await
+            .unwrap();
         let outcome = match outcome {
-            RequestOutcome::Forward(permit) => Ok(permit.redeem().2),
-            RequestOutcome::ServeRobots(_) => panic!("nobody asks for a robots.txt"),
-            RequestOutcome::Refuse(refusal) => Err(refusal),
+            Ok(permit) => Ok(permit.redeem().2),
+            Err(NotForwarded::ServeRobots(_)) => panic!("nobody asks for a robots.txt"),
+            Err(NotForwarded::Refuse(refusal)) => Err(refusal),
         };
         let revision = judged.policy().revision().to_owned();
         Came {
@@ -199,16 +194,15 @@ impl Came {
     }
 }
 
-pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot<()> {
+pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot {
     let text = format!(
         "policy: 1\nname: p\noptions: {{ disposition: allow, politeness: {politeness} }}\nrules: [{rules}]\n"
     );
     let compiled = compile::load(&MemoryFileSystem::new().with_file("p.yaml", text), "p.yaml");
-    PolicySnapshot::new(
+    snapshot_of(
         compiled
             .unwrap_or_else(|problems| panic!("{problems:?}"))
             .policy,
-        (),
     )
 }
 

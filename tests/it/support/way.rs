@@ -3,13 +3,51 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use crawlgate::clock::Clock;
+use crawlgate::metrics::Metrics;
 use crawlgate::model::certificate_verification::CertificateVerification;
+use crawlgate::model::crawler::Crawler;
+use crawlgate::model::profile::Profile;
 use crawlgate::pipeline::destination::{
     AddressList, DestinationError, DestinationResolver, RemainingAddresses,
 };
+use crawlgate::pipeline::facts::RequestFacts;
+use crawlgate::pipeline::refusal::Refusal;
+use crawlgate::pipeline::request::IncomingRequest;
 use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsFetchRequest, RobotsProvider};
+use crawlgate::pipeline::snapshot::PolicySnapshot;
+use crawlgate::policy::Policy;
 use crawlgate::robots::state::RobotsState;
 use crawlgate::urls::target::{HostTarget, UrlTarget};
+
+/// The snapshot of a policy, with counters of its own.
+pub(crate) fn snapshot_of(policy: impl Into<Arc<Policy>>) -> PolicySnapshot {
+    let policy = policy.into();
+    let metrics = Metrics::new(&[], &[]).unwrap();
+    let counters = metrics.register_policy(policy.name(), policy.revision(), [], &Clock::system());
+    PolicySnapshot::new(policy, counters)
+}
+
+/// A request of which crawler and target are known.
+pub(crate) struct KnownRequest(pub(crate) RequestFacts);
+
+impl IncomingRequest for KnownRequest {
+    async fn identify(&mut self) -> Result<Crawler, Box<Refusal>> {
+        Ok(self.0.crawler.clone())
+    }
+
+    fn target(&mut self) -> Result<UrlTarget, Box<Refusal>> {
+        Ok(self.0.target.clone())
+    }
+
+    fn facts(&self, _target: UrlTarget, _crawler: Crawler) -> RequestFacts {
+        self.0.clone()
+    }
+
+    fn profile(&self) -> Profile {
+        Profile::Generic
+    }
+}
 
 /// No host has a robots.txt that anybody asks for.
 pub(crate) struct NoRobots;

@@ -21,6 +21,8 @@ use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::store::HostStore;
 use crawlgate::urls::target::{HostTarget, UrlTarget};
 
+use crate::support::way::snapshot_of;
+
 /// Answers every look-up with the same addresses, and counts them.
 struct Names {
     addresses: Vec<IpAddr>,
@@ -63,12 +65,12 @@ impl DestinationResolver for Names {
 }
 
 /// A policy that allows what none of these rules refuses.
-fn snapshot(rules: &str) -> PolicySnapshot<()> {
+fn snapshot(rules: &str) -> PolicySnapshot {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nrules:\n{rules}\n");
     let files = MemoryFileSystem::new().with_file("p.yaml", text);
     let compiled =
         load(&files, "p.yaml").unwrap_or_else(|problems| panic!("{rules}: {problems:?}"));
-    PolicySnapshot::new(compiled.policy, ())
+    snapshot_of(compiled.policy)
 }
 
 fn asked(authority: &str) -> TunnelFacts {
@@ -85,7 +87,7 @@ fn names(addresses: &[&str]) -> Names {
     }
 }
 
-async fn passage(rules: &str, authority: &str, names: &Names) -> TunnelResult<Found, ()> {
+async fn passage(rules: &str, authority: &str, names: &Names) -> TunnelResult<Found> {
     let in_force = ActivePolicy::new(snapshot(rules));
     let limits = AdmissionLimits {
         per_host: 1,

@@ -1,0 +1,340 @@
+//! The facts that a policy is evaluated on: those of a request, and the few that a CONNECT shows.
+
+use std::fmt::Debug;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use http::header::{HeaderMap, HeaderName, HeaderValue};
+use http::{Method, request};
+
+use crate::metrics::record::UrlRetention;
+use crate::model::crawler::{Crawler, CrawlerHint};
+use crate::model::stage::Stage;
+use crate::pacing::queue::Priority;
+use crate::policy::Policy;
+use crate::policy::decide::Decision;
+use crate::policy::fact::{DEFAULT_YEAR, Fact, Facts, FetchDest, LedgerPresence};
+use crate::policy::trail::Trail;
+use crate::robots::product_token::product_token;
+use crate::urls::target::{HostTarget, UrlTarget};
+
+use super::evaluation::RequestFindings;
+use super::headers::{JoinedHeaders, first_values};
+use super::shadow::ShadowEvaluation;
+use super::snapshot::PolicySnapshot;
+
+const REFERER: &str = "referer";
+const USER_AGENT: &str = "user-agent";
+const CRAWL_MAX_WAIT: &str = "crawl-max-wait";
+const SEC_FETCH_DEST: &str = "sec-fetch-dest";
+/// The crawler's priority for the URL, from -2 to 2.
+const CRAWL_PRIORITY: HeaderName = HeaderName::from_static("crawl-priority");
+/// The priority of RFC 9218, read if `Crawl-Priority` is absent.
+const PRIORITY: HeaderName = HeaderName::from_static("priority");
+/// The number of links between a seed and the URL.
+const CRAWL_DEPTH: &str = "crawl-depth";
+
+/// Facts of which an [`Evaluation`](super::evaluation::Evaluation) can be made.
+pub trait EvaluationFacts: Debug {
+    /// The destination that a permit is for.
+    type Target: Clone;
+    /// The findings that the stages add to an evaluation besides the decision.
+    type Findings: Debug + Default;
+
+    /// Returns the destination.
+    fn target(&self) -> &Self::Target;
+    /// Returns the crawler that sent the request.
+    fn crawler(&self) -> &Crawler;
+    /// Returns the host in canonical form.
+    fn host(&self) -> &str;
+    /// Returns the URL of a request or the host of a tunnel, by which a client that comes back is recognized.
+    fn resource(&self) -> &str;
+    /// Evaluates the policy as far as these facts reach.
+    fn decide(&self, policy: &Policy) -> (Trail, Decision);
+    /// Evaluates the shadow rules and the shadow policy; `None` if there are none.
+    fn decide_shadow(&self, snapshot: &PolicySnapshot) -> Option<Box<ShadowEvaluation>>;
+    /// Returns what `record: by-log` keeps of the URL if something other than the policy refuses it at `stage`.
+    fn default_retention(stage: Stage) -> UrlRetention;
+    /// Undoes what the pipeline has changed in the facts, for a second evaluation.
+    #[must_use]
+    fn into_original(self) -> Self;
+}
+
+/// The facts of a request that later stages need again.
+#[derive(Clone, Debug)]
+pub struct RequestFacts {
+    /// The canonical target.
+    pub target: UrlTarget,
+    /// The crawler that sent the request.
+    pub crawler: Crawler,
+    /// The method.
+    pub method: Method,
+    /// `Crawl-Max-Wait`: the longest time that the client is willing to be held.
+    pub max_wait: Option<Duration>,
+    /// `Crawl-Priority`, else the urgency of `Priority`.
+    pub priority: Option<Priority>,
+    referer: Option<HeaderValue>,
+    user_agent: Option<HeaderValue>,
+    dest: Option<FetchDest>,
+    /// The depth that the crawler has stated.
+    stated_depth: Option<u32>,
+    depth: Option<u32>,
+    in_ledger: LedgerPresence,
+    year: u16,
+    /// The URL that the crawler asked for, if the policy fetches another one instead.
+    rewritten_from: Option<Box<UrlTarget>>,
+}
+
+impl RequestFacts {
+    /// Reads the facts from a request's head. A depth and a priority are read only for crawlers that may state them;
+    /// values that do not parse are ignored.
+    pub fn new(target: UrlTarget, crawler: Crawler, parts: &request::Parts) -> Self {
+        let priority = if crawler.allows_hint(CrawlerHint::Priority) {
+            parse_priority(&parts.headers)
+        } else {
+            None
+        };
+        let mut facts = Self {
+            target,
+            crawler,
+            method: parts.method.clone(),
+            max_wait: None,
+            priority,
+            referer: None,
+            user_agent: None,
+            dest: None,
+            stated_depth: None,
+            depth: None,
+            in_ledger: LedgerPresence::Absent,
+            year: DEFAULT_YEAR,
+            rewritten_from: None,
+        };
+        for (name, value) in first_values(&parts.headers) {
+            match name.as_str() {
+                REFERER => facts.referer = Some(value.clone()),
+                USER_AGENT => facts.user_agent = Some(value.clone()),
+                SEC_FETCH_DEST => facts.dest = value.to_str().ok().map(FetchDest::from_sec_fetch),
+                CRAWL_MAX_WAIT => facts.max_wait = parse_seconds(value),
+                CRAWL_DEPTH if facts.crawler.allows_hint(CrawlerHint::Depth) => {
+                    facts.stated_depth = parse_depth(value);
+                }
+                _ => {}
+            }
+        }
+        facts.depth = facts.stated_depth;
+        facts
+    }
+
+    /// Sets the year that rules see.
+    #[must_use]
+    pub(crate) fn with_year(self, year: Option<u16>) -> Self {
+        Self {
+            year: year.unwrap_or(DEFAULT_YEAR),
+            ..self
+        }
+    }
+
+    /// Replaces the URL by the one that the policy fetches instead.
+    #[must_use]
+    pub(crate) fn with_rewritten_target(self, target: UrlTarget) -> Self {
+        let original = self.into_original();
+        Self {
+            rewritten_from: Some(Box::new(original.target)),
+            target,
+            ..original
+        }
+    }
+
+    /// Returns the URL that the crawler asked for, if another one is fetched instead.
+    pub fn rewritten_from(&self) -> Option<&UrlTarget> {
+        self.rewritten_from.as_deref()
+    }
+
+    /// Returns the URL that the crawler asked for, if it was rewritten, and the URL that is fetched. A redirection may
+    /// have led to either.
+    pub(crate) fn urls(&self) -> impl Iterator<Item = &UrlTarget> {
+        self.rewritten_from().into_iter().chain([&self.target])
+    }
+
+    /// Returns `true` if the request goes to another origin than the one that the crawler meant its credentials for.
+    pub fn changes_origin(&self) -> bool {
+        self.rewritten_from()
+            .is_some_and(|original| original.base() != self.target.base())
+    }
+
+    /// Returns the number of links between a seed and the URL, if it is known.
+    pub fn depth(&self) -> Option<u32> {
+        self.depth
+    }
+
+    /// Returns the `Referer`; empty if there is none.
+    pub(crate) fn referer(&self) -> &str {
+        self.referer
+            .as_ref()
+            .and_then(|referer| referer.to_str().ok())
+            .unwrap_or("")
+    }
+
+    /// Returns whether the ledger has the URL.
+    pub(crate) fn in_ledger(&self) -> LedgerPresence {
+        self.in_ledger
+    }
+
+    /// Adds what the ledger has of the URL.
+    pub(crate) fn set_ledger_facts(&mut self, depth: Option<u32>, in_ledger: LedgerPresence) {
+        self.depth = depth;
+        self.in_ledger = in_ledger;
+    }
+
+    /// Returns the product token at the start of the `User-Agent`; empty if there is none.
+    pub(crate) fn product_token(&self) -> &str {
+        self.user_agent
+            .as_ref()
+            .and_then(|agent| agent.to_str().ok())
+            .map_or("", product_token)
+    }
+
+    /// Returns `true` for a GET or HEAD of `/robots.txt`, which is not refused like a page. Other methods are evaluated
+    /// like any request.
+    pub fn reads_robots_txt(&self) -> bool {
+        self.target.path_and_query() == "/robots.txt"
+            && matches!(self.method, Method::GET | Method::HEAD)
+    }
+
+    /// Returns the facts of the request stage as the policy takes them.
+    pub fn policy_facts(&self) -> Facts<'_> {
+        Facts {
+            crawler: self.crawler.as_str(),
+            method: self.method.as_str(),
+            referer: self.referer(),
+            dest: self.dest,
+            depth: self.depth.map(u64::from),
+            in_ledger: self.in_ledger,
+            year: self.year,
+            ..Facts::for_url(&self.target)
+        }
+    }
+}
+
+impl EvaluationFacts for RequestFacts {
+    type Target = UrlTarget;
+    type Findings = RequestFindings;
+
+    fn target(&self) -> &UrlTarget {
+        &self.target
+    }
+
+    fn crawler(&self) -> &Crawler {
+        &self.crawler
+    }
+
+    fn host(&self) -> &str {
+        self.target.host()
+    }
+
+    fn resource(&self) -> &str {
+        self.target.as_str()
+    }
+
+    fn decide(&self, policy: &Policy) -> (Trail, Decision) {
+        policy.decide_request(&self.policy_facts())
+    }
+
+    fn decide_shadow(&self, snapshot: &PolicySnapshot) -> Option<Box<ShadowEvaluation>> {
+        ShadowEvaluation::for_request(self, snapshot)
+    }
+
+    /// The whole URL if the origin caused the refusal, as for an answer; the host if the proxy did.
+    fn default_retention(stage: Stage) -> UrlRetention {
+        if stage < Stage::Upstream {
+            UrlRetention::Host
+        } else {
+            UrlRetention::Full
+        }
+    }
+
+    fn into_original(mut self) -> Self {
+        if let Some(target) = self.rewritten_from.take() {
+            self.target = *target;
+        }
+        self.set_ledger_facts(self.stated_depth, LedgerPresence::Absent);
+        self
+    }
+}
+
+/// The facts that a CONNECT shows.
+#[derive(Clone, Debug)]
+pub struct TunnelFacts {
+    /// Host and port in canonical form.
+    pub host: HostTarget,
+    /// The crawler that sent the CONNECT.
+    pub crawler: Crawler,
+}
+
+impl TunnelFacts {
+    /// Returns the facts as the policy takes them. The address is not known until the name has been resolved.
+    pub(crate) fn policy_facts(&self, address: Fact<Option<IpAddr>>) -> Facts<'_> {
+        Facts {
+            crawler: self.crawler.as_str(),
+            address,
+            ..Facts::for_tunnel(&self.host)
+        }
+    }
+}
+
+impl EvaluationFacts for TunnelFacts {
+    type Target = HostTarget;
+    type Findings = ();
+
+    fn target(&self) -> &HostTarget {
+        &self.host
+    }
+
+    fn crawler(&self) -> &Crawler {
+        &self.crawler
+    }
+
+    fn host(&self) -> &str {
+        self.host.host()
+    }
+
+    fn resource(&self) -> &str {
+        self.host.host()
+    }
+
+    fn decide(&self, policy: &Policy) -> (Trail, Decision) {
+        policy.decide(&self.policy_facts(Fact::Unknown))
+    }
+
+    fn decide_shadow(&self, snapshot: &PolicySnapshot) -> Option<Box<ShadowEvaluation>> {
+        ShadowEvaluation::for_tunnel(&self.policy_facts(Fact::Unknown), snapshot)
+    }
+
+    /// A tunnel shows nothing but its host.
+    fn default_retention(_stage: Stage) -> UrlRetention {
+        UrlRetention::Host
+    }
+
+    fn into_original(self) -> Self {
+        self
+    }
+}
+
+fn parse_priority(headers: &HeaderMap) -> Option<Priority> {
+    let number = headers
+        .get(CRAWL_PRIORITY)
+        .and_then(|value| Priority::from_number(value.to_str().ok()?));
+    number.or_else(|| Priority::from_urgency(&JoinedHeaders(headers).joined(&PRIORITY)?))
+}
+
+/// Parses a whole number; a larger one than any depth counts as the largest.
+fn parse_depth(value: &HeaderValue) -> Option<u32> {
+    let number: u64 = value.to_str().ok()?.trim().parse().ok()?;
+    Some(u32::try_from(number).unwrap_or(u32::MAX))
+}
+
+/// Parses a number of seconds, which may have a fraction.
+fn parse_seconds(value: &HeaderValue) -> Option<Duration> {
+    let seconds: f64 = value.to_str().ok()?.trim().parse().ok()?;
+    Duration::try_from_secs_f64(seconds).ok()
+}
