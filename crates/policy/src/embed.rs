@@ -85,7 +85,8 @@ pub fn explain<'a>(policy: &'a Policy, facts: &'a Facts<'a>) -> Explanation<'a> 
     }
 }
 
-/// The pace at which the policy lets the crawler send requests to the host, after a decision with this trail.
+/// The pace at which the policy lets the crawler send requests to the host, after a decision with
+/// this trail.
 pub fn host_pace(policy: &Policy, trail: &Trail) -> HostPace {
     let option = PolitenessOption::new(policy, trail);
     let pages = option.pages();

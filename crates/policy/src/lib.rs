@@ -1,12 +1,14 @@
-//! The policy engine of crawlgate, for crawlers that decide without a proxy: policy text to decisions, robots.txt, and
-//! the pacing of requests to a host.
+//! The policy engine of crawlgate, for crawlers that decide without a proxy: policy text to
+//! decisions, robots.txt, and the pacing of requests to a host.
 //!
-//! The engine is pure: it opens no file or socket and reads no clock. Files are read through a [`FileSystem`], and time
-//! and randomness are arguments. The language of policies is described in crawlgate's `docs/policy/reference.md`.
+//! The engine is pure: it opens no file or socket and reads no clock. Files are read through a
+//! [`FileSystem`], and time and randomness are arguments. The language of policies is described in
+//! crawlgate's `docs/policy/reference.md`.
 //!
 //! # Decisions
 //!
-//! [`load`] compiles a policy, [`Policy::decide`] decides a request by its [`Facts`], and [`explain`] says why:
+//! [`load`] compiles a policy, [`Policy::decide`] decides a request by its [`Facts`], and
+//! [`explain`] says why:
 //!
 //! ```
 //! use crawlgate_policy::{Facts, UrlTarget, explain, load};
@@ -31,9 +33,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`Policy::decide`] evaluates all stages whose facts are known. A crawler that wants to decide before it sends a
-//! request calls [`Policy::decide_request`] first and, when the response head has arrived, [`Policy::decide_stage`]
-//! with the same [`Trail`] and the additional facts.
+//! [`Policy::decide`] evaluates all stages whose facts are known. A crawler that wants to decide
+//! before it sends a request calls [`Policy::decide_request`] first and, when the response head has
+//! arrived, [`Policy::decide_stage`] with the same [`Trail`] and the additional facts.
 //!
 //! # robots.txt
 //!
@@ -47,7 +49,8 @@
 //!
 //! # Pacing
 //!
-//! A [`HostLimiter`] for each host grants requests at the [`HostPace`] that [`host_pace`] reads from the policy:
+//! A [`HostLimiter`] for each host grants requests at the [`HostPace`] that [`host_pace`] reads
+//! from the policy:
 //!
 //! ```
 //! use std::time::Instant;

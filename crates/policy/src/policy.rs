@@ -1,7 +1,8 @@
 //! The policy engine: from text to a decision, pure.
 //!
 //! The same facts give the same decision on every machine. Nothing here opens a file, reads a clock
-//! or uses a socket: files are read through a [`source::FileSystem`] value, and time is an argument.
+//! or uses a socket: files are read through a [`source::FileSystem`] value, and time is an
+//! argument.
 //!
 //! The path of a policy: [`source`] (text to tree) → [`compile`] (tree to [`Policy`], with all
 //! problems) → [`decide`] (facts to [`decide::Decision`]) → [`explain`] (the explanation).

@@ -5,15 +5,17 @@
 //! fetch. Parsing and matching are linear in the input and do not use regular expressions.
 //!
 //! Choices where the standard leaves one, or where real files differ:
-//! - Lenient like Google's parser: a missing colon between two words, common misspellings of `Disallow` and `User-agent`,
-//!   keys by their prefix, any of CR, LF and CRLF, a byte order mark or its beginning, 16,663 bytes a line;
-//!   `Allow: /dir/index.html` allows `/dir/` too. A pattern that starts with neither `/` nor `*` matches nothing.
-//! - Product tokens may contain digits (`MJ12bot`). Text after a token on its line (`Foo/1.0`, `Foo Bar`) is ignored.
-//! - Escapes follow section 2.2.2: `%62` is `b`, `%7e` is `~`, and a byte that is not allowed in URLs equals its escape.
-//!   Reserved characters are compared as written, except that `:`, `/`, `@`, `[` and `]` after the `?` of a rule equal
-//!   their escapes.
-//! - `Crawl-delay`, `Request-rate` and `Sitemap` are stored; they never end a list of user agents. Other extensions are
-//!   in [`extension`]. Unknown keys are counted and dropped.
+//! - Lenient like Google's parser: a missing colon between two words, common misspellings of
+//!   `Disallow` and `User-agent`, keys by their prefix, any of CR, LF and CRLF, a byte order mark
+//!   or its beginning, 16,663 bytes a line; `Allow: /dir/index.html` allows `/dir/` too. A pattern
+//!   that starts with neither `/` nor `*` matches nothing.
+//! - Product tokens may contain digits (`MJ12bot`). Text after a token on its line (`Foo/1.0`,
+//!   `Foo Bar`) is ignored.
+//! - Escapes follow section 2.2.2: `%62` is `b`, `%7e` is `~`, and a byte that is not allowed in
+//!   URLs equals its escape. Reserved characters are compared as written, except that `:`, `/`,
+//!   `@`, `[` and `]` after the `?` of a rule equal their escapes.
+//! - `Crawl-delay`, `Request-rate` and `Sitemap` are stored; they never end a list of user agents.
+//!   Other extensions are in [`extension`]. Unknown keys are counted and dropped.
 
 mod escape;
 pub mod extension;

@@ -1,4 +1,5 @@
-//! Canonical URLs and hosts, registrable domains, and the ranges of IP addresses that are not public.
+//! Canonical URLs and hosts, registrable domains, and the ranges of IP addresses that are not
+//! public.
 
 pub mod address;
 pub mod domain;

@@ -1,4 +1,5 @@
-//! The public items of the crate are few and listed in `lib.rs`; everything else is under `internal`.
+//! The public items of the crate are few and listed in `lib.rs`; everything else is under
+//! `internal`.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 

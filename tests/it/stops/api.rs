@@ -249,23 +249,23 @@ async fn a_body_that_is_no_stop_stops_nothing_and_is_told_why() {
         (fine.replace("a.test", ""), "not a JSON object"),
         (
             r#"{"what": "", "reason": "x"}"#.into(),
-            "`what`: nothing is named; name HOST, *.HOST, crawler:NAME or rule:ID",
+            "`what`: the target is empty; write HOST, *.HOST, crawler:NAME or rule:ID",
         ),
         (
             r#"{"what": "http://a.test/", "reason": "x"}"#.into(),
-            "`what`: no host",
+            "`what`: invalid host",
         ),
         (
             r#"{"what": "a.test\r\nX: y", "reason": "x"}"#.into(),
-            "`what`: no host",
+            "`what`: invalid host",
         ),
         (
             r#"{"what": "crawler:A B", "reason": "x"}"#.into(),
-            "`what`: no name of a crawler",
+            "`what`: invalid name of a crawler",
         ),
         (
             r#"{"what": "rule:a\u0000", "reason": "x"}"#.into(),
-            "`what`: no id of a rule",
+            "`what`: invalid id of a rule",
         ),
         (
             r#"{"what": "a.test", "reason": " "}"#.into(),

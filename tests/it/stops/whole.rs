@@ -299,11 +299,11 @@ fn the_command_says_what_is_wrong() {
         (&["a.test", "--list"], 2, "cannot be used with"),
         (&["--list", "--lift", "1"], 2, "cannot be used with"),
         (&["--lift", "1", "--reason", "x"], 2, "cannot be used with"),
-        (&["a b", "--reason", "x"], 2, "error: no host: "),
+        (&["a b", "--reason", "x"], 2, "error: invalid host: "),
         (
             &["crawler:A", "--reason", "x"],
             2,
-            "error: no name of a crawler",
+            "error: invalid name of a crawler",
         ),
         (
             &["a.test", "--reason", "a\nb"],

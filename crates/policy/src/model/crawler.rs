@@ -75,7 +75,8 @@ impl Crawler {
         self.0.profile
     }
 
-    /// Returns `true` if this crawler may use a request header. Headers that do not count are stripped as well.
+    /// Returns `true` if this crawler may use a request header. Headers that do not count are
+    /// stripped as well.
     pub fn allows_hint(&self, hint: CrawlerHint) -> bool {
         self.0.hints.contains(&hint)
     }

@@ -126,8 +126,8 @@ impl Backoff {
         self.epoch
     }
 
-    /// Records a complaint of the origin, with the value of `Retry-After`. If the request was sent before the current
-    /// rest began, it can only lengthen the rest.
+    /// Records a complaint of the origin, with the value of `Retry-After`. If the request was sent
+    /// before the current rest began, it can only lengthen the rest.
     pub fn record_complaint(
         &mut self,
         retry_after: Option<Duration>,

@@ -95,7 +95,8 @@ impl HostLimiter {
         }
     }
 
-    /// Requests to resend a request on another connection. It keeps its slot and waits like a new request otherwise.
+    /// Requests to resend a request on another connection. It keeps its slot and waits like a new
+    /// request otherwise.
     pub fn try_resend(&mut self, id: LeaseId, now: Instant) -> ResendDecision {
         let other_unsent = self
             .leases
@@ -153,8 +154,8 @@ impl HostLimiter {
         self.last_sent
     }
 
-    /// Returns the wait that [`try_acquire`](Self::try_acquire) would report, without a change; `None` if a request
-    /// could go now.
+    /// Returns the wait that [`try_acquire`](Self::try_acquire) would report, without a change;
+    /// `None` if a request could go now.
     pub fn peek(&self, pace: &HostPace, now: Instant) -> Option<PaceWait> {
         if let Some(wait) = self.due(pace, now) {
             return Some(wait);

@@ -46,8 +46,8 @@ impl Schedule {
         Self(windows.into_iter().collect())
     }
 
-    /// Returns the limits at a time, counted from 1970 in UTC. As with rules, each limit is that of the last matching
-    /// window that sets it.
+    /// Returns the limits at a time, counted from 1970 in UTC. As with rules, each limit is that of
+    /// the last matching window that sets it.
     pub fn limits_at(&self, wall: Duration) -> ScheduleLimits {
         self.0
             .iter()

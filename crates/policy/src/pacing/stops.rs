@@ -104,7 +104,8 @@ impl StopSet {
         )
     }
 
-    /// Returns the active stop that covers a request. If there are several, returns the one that lasts longest.
+    /// Returns the active stop that covers a request. If there are several, returns the one that
+    /// lasts longest.
     pub fn find_covering(&self, query: &StopQuery<'_>, now: Instant) -> Option<&StopEntry> {
         let host = self.hosts.get(query.host);
         let domains = domain_suffixes(query.host).filter_map(|domain| self.domains.get(domain));

@@ -18,8 +18,8 @@ pub struct Coverage {
 /// An outcome of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Branch {
-    /// `applied` or `not applied` for a group; `hit` or `passed` for a filter; `taken` or `not
-    /// taken` in `match: first`.
+    /// `applied` or `not applied` for a group; `hit` or `passed` for a filter; `taken` or
+    /// `not taken` in `match: first`.
     pub name: &'static str,
     /// The number of trails that reached it.
     pub reached: u64,

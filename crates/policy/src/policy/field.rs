@@ -1,7 +1,7 @@
 //! The fields that a condition can name, and the facts that they read.
 //!
-//! A new field is a variant of [`Field`], a row in `Field::row`, and an arm in the function that reads its fact. Its
-//! name in policies is in `source::condition`.
+//! A new field is a variant of [`Field`], a row in `Field::row`, and an arm in the function that
+//! reads its fact. Its name in policies is in `source::condition`.
 
 use std::net::IpAddr;
 

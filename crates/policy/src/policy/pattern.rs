@@ -197,7 +197,8 @@ fn count_params(query: &str) -> u64 {
 /// Returns the SURT form of a URL without its scheme: `http://www.example.com/a` gives
 /// `com,example,www,)/a`.
 ///
-/// The port of an authority follows its labels, `com,example,:8080)/`, as the Internet Archive writes it.
+/// The port of an authority follows its labels, `com,example,:8080)/`, as the Internet Archive
+/// writes it.
 pub fn to_surt(url: &str) -> Option<String> {
     let (_, rest) = url.split_once("://")?;
     let slash = rest.find('/').unwrap_or(rest.len());

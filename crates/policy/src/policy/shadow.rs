@@ -210,7 +210,8 @@ fn with_address<'a>(facts: &Facts<'a>, address: IpAddr) -> Facts<'a> {
     }
 }
 
-/// Returns the first item that is not rejected, else the first item: the decision on a host with several addresses.
+/// Returns the first item that is not rejected, else the first item: the decision on a host with
+/// several addresses.
 pub fn first_admitted<T>(
     mut items: impl Iterator<Item = T>,
     decision: impl Fn(&T) -> Decision,

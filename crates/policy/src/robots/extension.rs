@@ -5,12 +5,14 @@
 //! such lines stores nothing for them. A file with very many stores the first usage lines and the
 //! first reported lines.
 //!
-//! - `Content-Usage: /path train-ai=n` and `Content-Signal: train-ai=n` are rules of their group; before the first group,
-//!   of all crawlers. In both the path may be missing and is `/` then. Of the Content-Usage lines in a group those with
-//!   the longest matching path apply, regardless of Allow and Disallow; all matching Content-Signal lines apply. If
-//!   several lines apply, the strictest preference for each purpose wins.
+//! - `Content-Usage: /path train-ai=n` and `Content-Signal: train-ai=n` are rules of their group;
+//!   before the first group, of all crawlers. In both the path may be missing and is `/` then. Of
+//!   the Content-Usage lines in a group those with the longest matching path apply, regardless of
+//!   Allow and Disallow; all matching Content-Signal lines apply. If several lines apply, the
+//!   strictest preference for each purpose wins.
 //! - Such a line ends a list of user agents, but for these lines only.
-//! - `Visit-time: 0600-0845` belongs to its group; `Clean-param: sid&sort /shop/` and `Host: example.com` to the site.
+//! - `Visit-time: 0600-0845` belongs to its group; `Clean-param: sid&sort /shop/` and
+//!   `Host: example.com` to the site.
 
 mod builder;
 

@@ -4,9 +4,10 @@
 //!
 //! Choices where the drafts leave one:
 //! - `30/1m` means one document every two seconds, since nobody who writes it wants thirty at once.
-//! - Of several lines in a group, the longest interval that applies at the time counts. A group that occurs several times
-//!   is one, as for Crawl-delay.
-//! - Zero documents or no time have no effect. A number that is too large counts as the largest possible.
+//! - Of several lines in a group, the longest interval that applies at the time counts. A group
+//!   that occurs several times is one, as for Crawl-delay.
+//! - Zero documents or no time have no effect. A number that is too large counts as the largest
+//!   possible.
 
 use std::time::Duration;
 

@@ -2,8 +2,8 @@
 //! decides their effect.
 //!
 //! A line contains directives for all crawlers. The name of an agent with a colon makes the
-//! directives after it, up to the next name, apply to that agent only: `noarchive, googlebot:
-//! noindex, nofollow, otherbot: none`.
+//! directives after it, up to the next name, apply to that agent only:
+//! `noarchive, googlebot: noindex, nofollow, otherbot: none`.
 
 /// The directives of a line with the same addressee.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,8 @@ pub fn directive_groups(line: &str) -> impl Iterator<Item = DirectiveGroup<'_>> 
     })
 }
 
-/// Appends the directives of a line that address a crawler, given by its product token; all joined by `", "`.
+/// Appends the directives of a line that address a crawler, given by its product token; all joined
+/// by `", "`.
 pub fn append_directives(directives: &mut String, line: &str, agent: &str) {
     for group in directive_groups(line).filter(|group| group.applies_to(agent)) {
         if !directives.is_empty() {
@@ -138,7 +139,8 @@ fn directive_end(text: &str) -> usize {
     }
 }
 
-/// Returns `true` for `unavailable_after: Friday`, possibly after an agent's name: the comma after it is in the date.
+/// Returns `true` for `unavailable_after: Friday`, possibly after an agent's name: the comma after
+/// it is in the date.
 fn ends_in_weekday(directive: &str) -> bool {
     let mut parts = directive.rsplit(':').map(str::trim);
     let day = parts.next().unwrap_or_default();

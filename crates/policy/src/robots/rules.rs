@@ -181,7 +181,8 @@ pub(super) fn agents_with_token<'a>(
     rest.get(..length).unwrap_or_default()
 }
 
-/// Sorts user-agent lines by token regardless of case, then by position. Duplicates in a section are removed.
+/// Sorts user-agent lines by token regardless of case, then by position. Duplicates in a section
+/// are removed.
 pub(super) fn sort_agents(mut agents: Vec<AgentLine>, text: &[u8]) -> Box<[AgentLine]> {
     agents.sort_by(|a, b| {
         lowercase_bytes(a.token_text(text)).cmp(lowercase_bytes(b.token_text(text)))
@@ -367,7 +368,8 @@ impl RuleTableBuilder {
         }
     }
 
-    /// Adds an Allow or Disallow line, which ends the list of user agents. Before the first list it is ignored.
+    /// Adds an Allow or Disallow line, which ends the list of user agents. Before the first list it
+    /// is ignored.
     pub(super) fn add_rule(
         &mut self,
         line: u32,

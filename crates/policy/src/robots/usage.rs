@@ -2,10 +2,10 @@
 //! module parses and combines statements; `extension` finds them in a robots.txt.
 //!
 //! Two syntaxes are supported: `Content-Usage` (draft-ietf-aipref-attach and -vocab: a structured
-//! dictionary, `train-ai=n, search=y`) and `Content-Signal` (Cloudflare: `ai-train=no,
-//! search=yes`). Both are parsed more leniently than the drafts, member by member and regardless of
-//! case, so that one mistake does not invalidate the rest: a member that cannot be parsed has no
-//! effect.
+//! dictionary, `train-ai=n, search=y`) and `Content-Signal` (Cloudflare:
+//! `ai-train=no, search=yes`). Both are parsed more leniently than the drafts, member by member and
+//! regardless of case, so that one mistake does not invalidate the rest: a member that cannot be
+//! parsed has no effect.
 
 /// The preference of a site for one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -71,7 +71,8 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'.' | b'*')
 }
 
-/// Returns the preferences of a statement, one per purpose. The list is limited and meant for display.
+/// Returns the preferences of a statement, one per purpose. The list is limited and meant for
+/// display.
 pub fn parse_statement(syntax: UsageSyntax, text: &str) -> Vec<(Box<str>, UsagePreference)> {
     let mut found: Vec<(Box<str>, UsagePreference)> = Vec::new();
     for (name, preference) in text.split(',').map(parse_member) {

@@ -45,14 +45,15 @@ struct LawStats {
 impl LawStats {
     /// Requires that at least one in `one_in` policies had a relevant decision.
     fn report(&self, law: &str, one_in: u64) {
-        let (all, told) = (policies(), self.relevant);
+        let all = policies();
+        let relevant = self.relevant;
         println!(
-            "{law}: {all} policies, {} decisions compared, {told} of them relevant",
+            "{law}: {all} policies, {} decisions compared, {relevant} of them relevant",
             self.compared
         );
         assert!(
-            told * one_in >= all,
-            "{law}: only {told} relevant decisions of {all} policies"
+            relevant * one_in >= all,
+            "{law}: only {relevant} relevant decisions of {all} policies"
         );
     }
 }
@@ -231,7 +232,8 @@ fn equals_absent(law: &str, seed: u64, key: &str, value: &Json) {
             .unwrap_or_else(|problems| panic!("{problems}\n{document}\n{shorter}"));
         for _ in 0..FACTS {
             let facts = source.facts_or_tunnel();
-            let (with, without) = (evaluate(&policy, &facts), evaluate(&absent, &facts));
+            let with = evaluate(&policy, &facts);
+            let without = evaluate(&absent, &facts);
             met.compared += 1;
             let differs = |counting| evaluate(counting, &facts).decision() != with.decision();
             met.relevant += u64::from(counting.as_ref().is_some_and(differs));
@@ -266,7 +268,8 @@ fn document_order_is_the_only_order() {
         let reversed = reversed.and_then(|document| compiled(&document).ok());
         for _ in 0..FACTS {
             let facts = source.facts_or_tunnel();
-            let (ours, theirs) = (evaluate(&policy, &facts), evaluate(&other, &facts));
+            let ours = evaluate(&policy, &facts);
+            let theirs = evaluate(&other, &facts);
             met.compared += 1;
             let differs = |reversed| evaluate(reversed, &facts).decision() != ours.decision();
             met.relevant += u64::from(reversed.as_ref().is_some_and(differs));
@@ -295,7 +298,8 @@ fn filters_side_by_side_may_change_places() {
         let other = compiled(&swapped).unwrap_or_else(|problems| panic!("{problems}\n{swapped}"));
         for _ in 0..FACTS {
             let facts = source.facts();
-            let (before, after) = (evaluate(&policy, &facts), evaluate(&other, &facts));
+            let before = evaluate(&policy, &facts);
+            let after = evaluate(&other, &facts);
             met.compared += 1;
             let of_the_pair =
                 |judged: &Outcome| judged.cause.as_ref().is_some_and(|id| pair.contains(id));

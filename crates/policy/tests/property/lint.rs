@@ -40,8 +40,8 @@ fn dead(compiled: &CompiledPolicy) -> Vec<(String, &'static str)> {
             "contradicts those of the rules around it",
             "against parents",
         ),
-        ("stops before it is reached", "behind a stop"),
-        ("always matches first", "behind a sibling"),
+        ("stops before it is reached", "after a stop"),
+        ("always matches first", "after a sibling"),
         ("filters everything that it matches", "filtered"),
         ("overwrites all its options", "overwritten"),
     ];
@@ -244,7 +244,8 @@ fn what_is_called_dead_never_decides_and_is_not_missed() {
 #[test]
 fn what_is_allowed_in_vain_is_refused() {
     let mut generator = Generator::new(12);
-    let (mut found, mut refused) = (0, 0);
+    let mut found = 0;
+    let mut refused = 0;
     for _ in 0..POLICIES {
         let document = document(&mut generator);
         let policy = compiled(&document);

@@ -99,10 +99,12 @@ fn with_defaults(mut decision: oracle::OracleDecision) -> oracle::OracleDecision
 #[test]
 fn decisions_equal_the_oracles() {
     let mut generator = Generator::whole(1);
-    let (mut rejected, mut early) = (0_u64, 0_u64);
+    let mut rejected = 0_u64;
+    let mut early = 0_u64;
     for _ in 0..policies() {
         let made = generator.generate_policy();
-        let (document, rules) = (made.to_json(), made.all());
+        let document = made.to_json();
+        let rules = made.all();
         let policy = compiled(&document);
         for _ in 0..4 {
             let world = generator.world();
@@ -186,7 +188,8 @@ fn an_early_answer_never_contradicts_the_full_one() {
     let mut checked = 0;
     for _ in 0..policies() {
         let made = generator.generate_policy();
-        let (document, rules) = (made.to_json(), made.all());
+        let document = made.to_json();
+        let rules = made.all();
         let policy = compiled(&document);
         let world = generator.world();
         let asked = World {
@@ -240,7 +243,8 @@ fn a_disabled_rule_equals_an_absent_one() {
             continue;
         }
         differing += 1;
-        let (policy, pruned) = (compiled(&made.to_json()), compiled(&without.to_json()));
+        let policy = compiled(&made.to_json());
+        let pruned = compiled(&without.to_json());
         for _ in 0..4 {
             let world = generator.world();
             let (with, without) = (

@@ -352,7 +352,8 @@ impl Atom {
                 t.to_owned()
             }
         };
-        let (text, value) = (&fold(text), &fold(value));
+        let text = &fold(text);
+        let value = &fold(value);
         match kind {
             "exact" => match value.strip_suffix("/*") {
                 Some(family) if self.field == "content_type" => {

@@ -164,7 +164,8 @@ impl Policies {
         let absent = with_rules(&document, &mut |rule| {
             (!in_shadow(rule)).then(|| rule.clone())
         });
-        let (policy, without) = (compiled(&document)?, compiled(&absent)?);
+        let policy = compiled(&document)?;
+        let without = compiled(&absent)?;
         let besides = policy.shadow_rules().iter().map(|root| {
             let besides = live_besides(&document, policy.rule_id(*root).unwrap());
             (

@@ -66,7 +66,8 @@ pub(super) fn find_reason(
         .or_else(|| overwritten(view, at, rule, budget))
 }
 
-/// Returns `true` if siblings without fields in a `match: first` list may take their stage from a rule.
+/// Returns `true` if siblings without fields in a `match: first` list may take their stage from a
+/// rule.
 fn sets_sibling_stages(view: &LintView<'_>, at: usize) -> bool {
     let enforced_or_shadow: Vec<usize> = siblings(view, at)
         .filter(|other| *other != at)

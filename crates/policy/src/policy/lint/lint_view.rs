@@ -158,7 +158,8 @@ impl<'p> LintView<'p> {
         self.owner(at) == self.owner(other)
     }
 
-    /// Returns `true` if two rules have the same class, or if classes do not matter because the policy has no spaces.
+    /// Returns `true` if two rules have the same class, or if classes do not matter because the
+    /// policy has no spaces.
     pub(super) fn have_same_class(&self, at: usize, other: usize) -> bool {
         self.policy.spaces().all().is_empty()
             || self.rule(at).map(|rule| rule.class) == self.rule(other).map(|rule| rule.class)
@@ -280,8 +281,9 @@ impl<'p> LintView<'p> {
         })
     }
 
-    /// Returns `true` if no stop keeps `cause` from being met where `rule` is met: there is none before it, or both are
-    /// met at one stage only, `cause` first, so that a stop before `cause` also stops `rule`.
+    /// Returns `true` if no stop keeps `cause` from being met where `rule` is met: there is none
+    /// before it, or both are met at one stage only, `cause` first, so that a stop before `cause`
+    /// also stops `rule`.
     pub(super) fn is_reached_with(&self, cause: usize, rule: usize) -> bool {
         let path = self.path(cause);
         let mut stops_before = self.stops.iter().take_while(|stop| **stop < cause);

@@ -164,7 +164,8 @@ fn port(bytes: &[u8], from: usize, scheme: Scheme) -> Option<(u16, usize)> {
     (canonical && bytes.get(slash) == Some(&b'/')).then_some((port, slash))
 }
 
-/// Returns `true` if the path contains no byte to escape and no segment that begins with a dot, plain or escaped.
+/// Returns `true` if the path contains no byte to escape and no segment that begins with a dot,
+/// plain or escaped.
 ///
 /// Without a branch per byte: nearly every path is canonical and has to be read completely anyway.
 fn is_canonical_path(path: &[u8]) -> bool {

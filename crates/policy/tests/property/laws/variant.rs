@@ -238,7 +238,7 @@ fn write_entry(head: &str, value: &Json, indent: usize, text: &mut String) {
         || value.as_array().is_some_and(|a| !a.is_empty());
     text.push_str(head);
     if nested {
-        text.push_str("   # behind it\n\n");
+        text.push_str("   # after it\n\n");
         write_block(value, indent + 2, text);
     } else {
         text.push_str(&format!(" {value}\n"));
