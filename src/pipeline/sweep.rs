@@ -271,7 +271,7 @@ impl LedgerSweeper {
             ledger
                 .record_with_retry(LedgerUpdate {
                     key,
-                    observation: observation,
+                    observation,
                     content_key: None,
                 })
                 .await;
@@ -308,7 +308,7 @@ pub(crate) fn sweep_late_record(ledger: &Ledger, policy: &Policy, key: LedgerKey
         let observation = evaluation::to_observation(policy, &record, &found, at);
         ledger.record(LedgerUpdate {
             key,
-            observation: observation,
+            observation,
             content_key: None,
         });
     }

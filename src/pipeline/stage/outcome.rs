@@ -440,7 +440,7 @@ impl Drop for OutcomeRecorder {
             let observation = self.to_observation(at, what);
             self.ledger_entry.ledger.record(LedgerUpdate {
                 key,
-                observation: observation,
+                observation,
                 content_key: content,
             });
             // After the record is written: a policy that becomes active from now on sweeps it.
