@@ -1,7 +1,7 @@
-//! The command line: arguments in, exit code out.
+//! The command line.
 //!
-//! One file a command. A command prints its answer on standard output and its mistakes on standard error, and
-//! says with its [`Exit`] what a script needs to know.
+//! Each command has a file of its own. A command writes its result to standard output and errors to standard error,
+//! and returns an [`Exit`] code for scripts.
 
 mod admin_client;
 pub mod args;
@@ -38,11 +38,11 @@ use clap::Parser;
 use args::{Arguments, Command, OutputFormat, TargetArgs};
 pub use exit::Exit;
 
-/// Runs the command that the arguments name (the first of them is the program's own name).
+/// Parses the arguments, of which the first is the program's name, and runs the command.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match Arguments::try_parse_from(arguments) {
         Ok(arguments) => dispatch(arguments.command),
-        Err(asked) => print_usage(&asked),
+        Err(error) => print_usage(&error),
     }
 }
 
@@ -69,13 +69,14 @@ fn dispatch(command: Command) -> Exit {
     }
 }
 
-/// Exit 1 if any input is no URL, as for `decide`.
+/// Runs `target`. Exits with 1 if any input is not a URL, as `decide` does.
 fn show_targets(args: &TargetArgs) -> Exit {
     let format = match args.format {
         OutputFormat::Text => target::TargetFormat::Text,
         OutputFormat::Json => target::TargetFormat::Json,
     };
-    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
+    let mut input = std::io::stdin().lock();
+    let mut output = std::io::stdout().lock();
     match target::run(&args.urls, format, &mut input, &mut output) {
         Ok(0) => Exit::Success,
         Ok(_) => Exit::Negative,
@@ -83,9 +84,9 @@ fn show_targets(args: &TargetArgs) -> Exit {
     }
 }
 
-/// Prints what clap has to say: help and version on standard output, mistakes on standard error.
+/// Prints clap's output: help and version on standard output, usage errors on standard error.
 fn print_usage(error: &clap::Error) -> Exit {
-    // Nothing is left to do when even this cannot be written.
+    // If this cannot be written, no channel is left to report it on.
     let _ = error.print();
     if error.use_stderr() {
         Exit::Invalid
