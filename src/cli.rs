@@ -4,39 +4,56 @@
 //! and returns an [`Exit`] code for scripts.
 
 mod admin_client;
-pub mod args;
+mod args;
 mod ca;
 mod check;
-mod color;
-mod completions;
 mod console;
 mod decide;
-pub mod decisions;
+mod decisions;
 mod demo;
 mod diff;
 mod env;
-mod exit;
 mod explain;
+mod generate;
 mod inputs;
 mod ledger;
 mod logging;
 mod password;
 mod progress;
-pub mod robots;
+mod robots;
 mod run;
-mod sanitize;
-mod schema;
 mod shadow;
 mod stop;
-pub mod target;
+mod target;
 mod test;
+mod text;
 
 use std::ffi::OsString;
+use std::process::{ExitCode, Termination};
 
 use clap::Parser;
 
-use args::{Arguments, Command, OutputFormat, TargetArgs};
-pub use exit::Exit;
+use args::{Arguments, Command};
+
+/// The exit code of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// The command succeeded.
+    Success = 0,
+    /// The result is negative: a failing case, a rejected URL with `--exit-code`, warnings with `--strict`, an input
+    /// line that cannot be read.
+    Negative = 1,
+    /// The usage is wrong, or a file is missing or invalid.
+    Invalid = 2,
+    /// The command cannot run: a port is in use, there is no certificate authority.
+    CannotRun = 3,
+}
+
+impl Termination for Exit {
+    fn report(self) -> ExitCode {
+        ExitCode::from(self as u8)
+    }
+}
 
 /// Parses the arguments, of which the first is the program's name, and runs the command.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
@@ -57,30 +74,15 @@ fn dispatch(command: Command) -> Exit {
         Command::Test(args) => test::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Robots(args) => robots::run(&args),
-        Command::Target(args) => show_targets(&args),
+        Command::Target(args) => target::run(&args),
         Command::Ca(args) => ca::run(&args),
         Command::Env(args) => env::run(&args),
-        Command::Schema(args) => schema::run(&args),
-        Command::Completions(args) => completions::run(&args),
+        Command::Schema(args) => generate::print_schema(&args),
+        Command::Completions(args) => generate::print_completions(&args),
         Command::Password => password::run(),
         Command::Shadow(args) => shadow::run(&args),
         Command::Ledger(args) => ledger::run(&args.command),
         Command::Stop(args) => stop::run(&args),
-    }
-}
-
-/// Runs `target`. Exits with 1 if any input is not a URL, as `decide` does.
-fn show_targets(args: &TargetArgs) -> Exit {
-    let format = match args.format {
-        OutputFormat::Text => target::TargetFormat::Text,
-        OutputFormat::Json => target::TargetFormat::Json,
-    };
-    let mut input = std::io::stdin().lock();
-    let mut output = std::io::stdout().lock();
-    match target::run(&args.urls, format, &mut input, &mut output) {
-        Ok(0) => Exit::Success,
-        Ok(_) => Exit::Negative,
-        Err(error) => console::report_io_error(&error),
     }
 }
 

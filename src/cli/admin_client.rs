@@ -132,3 +132,44 @@ fn parse_response(response: &str) -> Option<Result<Json, AdminClientError>> {
         .unwrap_or_default();
     Some(Err(AdminClientError::Status(status, detail.to_owned())))
 }
+
+/// Returns the value of a key, or null if the key does not exist.
+pub(super) fn get_or_null<'j>(document: &'j Json, key: &str) -> &'j Json {
+    document.get(key).unwrap_or(&Json::Null)
+}
+
+/// Returns the text of a key, or an empty string if the key has no text.
+pub(super) fn get_str<'j>(document: &'j Json, key: &str) -> &'j str {
+    get_or_null(document, key).as_str().unwrap_or_default()
+}
+
+/// Returns the number of a key, or 0 if the key has no number.
+pub(super) fn get_u64(document: &Json, key: &str) -> u64 {
+    get_or_null(document, key).as_u64().unwrap_or_default()
+}
+
+/// Returns the elements of an array, or none if the key has no array.
+pub(super) fn get_array<'j>(document: &'j Json, key: &str) -> &'j [Json] {
+    get_or_null(document, key)
+        .as_array()
+        .map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_on_all_addresses_is_reached_on_loopback() {
+        for (listener, address) in [
+            ("0.0.0.0:3128", "127.0.0.1:3128"),
+            ("[::]:3128", "[::1]:3128"),
+            ("192.0.2.1:1", "192.0.2.1:1"),
+        ] {
+            assert_eq!(
+                client_address(listener.parse().unwrap()),
+                address.parse().unwrap()
+            );
+        }
+    }
+}

@@ -13,17 +13,17 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use admin::{ProxyArgs, ShadowArgs, StopArgs};
-pub use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
-pub use decisions::{DecisionsArgs, RowLimit, SummaryBy};
-pub use ledger::{
+pub(crate) use admin::{ProxyArgs, ShadowArgs, StopArgs};
+pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
+pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
+pub(crate) use ledger::{
     LedgerArgs, LedgerCommand, LedgerExportArgs, LedgerExportFormat, LedgerFilterArgs,
     LedgerListArgs, LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs, LedgerSweepArgs,
 };
-pub use policy::{
+pub(crate) use policy::{
     CheckArgs, DecideArgs, DecideFormat, DiffArgs, ExplainArgs, TestArgs, TestFormat,
 };
-pub use robots::{RobotsArgs, RobotsCheckArgs, RobotsCommand, RobotsFetchArgs};
+pub(crate) use robots::{RobotsArgs, RobotsCheckArgs, RobotsCommand, RobotsFetchArgs};
 
 use help::{
     CA_HELP, CHECK_HELP, COMPLETIONS_HELP, DECIDE_HELP, DECISIONS_HELP, DEMO_HELP, DIFF_HELP,
@@ -45,7 +45,7 @@ use help::{
     arg_required_else_help = true,
     max_term_width = 110
 )]
-pub struct Arguments {
+pub(crate) struct Arguments {
     /// The command to run.
     #[command(subcommand)]
     pub command: Command,
@@ -53,7 +53,7 @@ pub struct Arguments {
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the proxy
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
@@ -111,7 +111,7 @@ pub enum Command {
 
 /// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
+pub(crate) enum OutputFormat {
     /// Text for a terminal.
     Text,
     /// JSON for programs.
@@ -120,7 +120,7 @@ pub enum OutputFormat {
 
 /// Arguments of `run`.
 #[derive(Args, Debug, Default)]
-pub struct RunArgs {
+pub(crate) struct RunArgs {
     /// Configuration file [default: $CRAWLGATE_CONFIG, else config/crawlgate.yaml if it exists, else no file]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -138,7 +138,7 @@ pub struct RunArgs {
 
 /// Arguments of `schema`.
 #[derive(Args, Debug)]
-pub struct SchemaArgs {
+pub(crate) struct SchemaArgs {
     /// Kind of file that the schema describes
     #[arg(value_enum, value_name = "WHAT")]
     pub of: SchemaKind,
@@ -146,7 +146,7 @@ pub struct SchemaArgs {
 
 /// Arguments of `completions`.
 #[derive(Args, Debug)]
-pub struct CompletionsArgs {
+pub(crate) struct CompletionsArgs {
     /// Shell to print the script for
     #[arg(value_enum, value_name = "SHELL")]
     pub shell: CompletionShell,
@@ -154,7 +154,7 @@ pub struct CompletionsArgs {
 
 /// The shells with completion scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CompletionShell {
+pub(crate) enum CompletionShell {
     /// bash
     Bash,
     /// zsh
@@ -167,7 +167,7 @@ pub enum CompletionShell {
 
 /// The kinds of files with a JSON Schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SchemaKind {
+pub(crate) enum SchemaKind {
     /// Policies, the files of a policy directory, and case files.
     Policy,
     /// Configuration files.
@@ -176,7 +176,7 @@ pub enum SchemaKind {
 
 /// Arguments of `target`.
 #[derive(Args, Debug)]
-pub struct TargetArgs {
+pub(crate) struct TargetArgs {
     /// URLs [default: read from standard input, one per line]
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,

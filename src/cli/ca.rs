@@ -12,8 +12,7 @@ use crate::server::{authority, ca_bundle};
 use crate::tls::{CaCertificate, CaError, CertificateAuthority};
 
 use super::args::{CaArgs, CaCommand, CaExportArgs, CaFormat};
-use super::exit::Exit;
-use super::{console, inputs};
+use super::{Exit, console, inputs};
 
 /// Runs the command. Exits with 2 for files that exist already or are invalid, with 3 if there is no authority.
 pub(super) fn run(args: &CaArgs) -> Exit {

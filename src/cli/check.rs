@@ -22,8 +22,9 @@ use crate::yaml::{YamlValue, parse};
 
 use super::Exit;
 use super::args::{CheckArgs, OutputFormat};
-use super::color::{ConsoleColors, Tone};
+use crate::console::{ConsoleColors, Tone};
 use super::console::{self, print_problems};
+use super::text::pluralize;
 
 /// Runs the command.
 pub(super) fn run(args: &CheckArgs) -> Exit {
@@ -262,7 +263,7 @@ impl CheckReport {
         }
     }
 
-    fn summary(&self, paint: ConsoleColors) -> String {
+    fn summary(&self, colors: ConsoleColors) -> String {
         let mut text: String = self
             .summary_lines
             .iter()
@@ -280,7 +281,7 @@ impl CheckReport {
             pluralize(errors, "error"),
             pluralize(warnings, "warning")
         );
-        text.push_str(&paint.paint(tone, counts));
+        text.push_str(&colors.paint(tone, counts));
         text.push('\n');
         text
     }
@@ -356,12 +357,4 @@ fn find_undecided_tunnels(policy: &Policy, location: &SourceLocation) -> Option<
     Some(problem.with_help(
         "set `tunnel_undecided: allow` where such tunnels are acceptable, or intercept TLS (`tls.intercept`)",
     ))
-}
-
-fn pluralize(number: usize, word: &str) -> String {
-    if number == 1 {
-        format!("1 {word}")
-    } else {
-        format!("{number} {word}s")
-    }
 }

@@ -1,4 +1,4 @@
-//! What commands open before they work: configurations and policies, with their problems told on standard error.
+//! The configurations and policies that commands read, with their problems reported on standard error.
 
 use std::path::Path;
 
@@ -24,7 +24,7 @@ impl From<&RunArgs> for Overrides {
     }
 }
 
-/// The policy that is named, else the one that `run` would use.
+/// Returns the named policy, or the one that `run` would use.
 pub(super) fn policy_origin(named: Option<&Path>) -> Result<PolicyOrigin, Exit> {
     match named {
         Some(path) => Ok(PolicyOrigin::Path(path.to_owned())),
@@ -32,16 +32,17 @@ pub(super) fn policy_origin(named: Option<&Path>) -> Result<PolicyOrigin, Exit> 
     }
 }
 
-/// A policy to ask, whatever becomes of its cases. Errors are told; what is only doubtful is for `check`.
+/// Loads a policy without running its cases. Reports errors, but no warnings, which `check` reports.
 pub(super) fn load_policy(named: Option<&Path>) -> Result<Policy, Exit> {
     compile_policy(&policy_origin(named)?).map(|compiled| compiled.policy)
 }
 
-/// A policy with its cases, to be asked for given facts.
+/// Compiles a policy, and its cases without running them.
 pub(super) fn compile_policy(origin: &PolicyOrigin) -> Result<CompiledPolicy, Exit> {
     policy::open(origin).map_err(|problems| report_errors(&problems))
 }
 
+/// Loads the configuration, and reports its errors and warnings.
 pub(super) fn load_settings(overrides: &Overrides) -> Result<LoadedConfig, Exit> {
     let loaded = load::load(overrides, &Environment::from_process())
         .map_err(|problems| report_errors(&problems))?;
@@ -49,7 +50,7 @@ pub(super) fn load_settings(overrides: &Overrides) -> Result<LoadedConfig, Exit>
     Ok(loaded)
 }
 
-/// The same, and what is only doubtful is for those who run under it.
+/// Loads the configuration, and reports its errors only: warnings matter to the proxy, not to its clients.
 pub(super) fn load_settings_quietly(overrides: &Overrides) -> Result<Settings, Exit> {
     let loaded = load::load(overrides, &Environment::from_process());
     loaded
@@ -57,9 +58,13 @@ pub(super) fn load_settings_quietly(overrides: &Overrides) -> Result<Settings, E
         .map_err(|problems| report_errors(&problems))
 }
 
-/// Tells the errors, and leaves the warnings beside them to `check`.
+/// Reports the errors of a list of problems, but no warnings, which `check` reports.
 pub(super) fn report_errors(problems: &[Problem]) -> Exit {
-    let errors: Vec<Problem> = problems.iter().filter(|p| p.is_error()).cloned().collect();
+    let errors: Vec<Problem> = problems
+        .iter()
+        .filter(|problem| problem.is_error())
+        .cloned()
+        .collect();
     print_problems(&errors);
     report_invalid(&match errors.len() {
         1 => "1 error, nothing was done".to_owned(),

@@ -56,15 +56,16 @@ fn check_tells_what_tunnels_are_judged_by() {
             "policy: 1\nname: p\noptions: {{ disposition: allow{more} }}\nrules: [{{ id: cgi, forbid: {{ under: /cgi }} }}]\n"
         )
     };
-    let warning = "warning: every tunnel (CONNECT) is refused as undecided, since rule `cgi` judges what it hides";
-    let advice = "advice: tunnels (CONNECT) are refused as undecided, since rule `cgi` judges what they hide";
-    let blind = "tunnels to port 443: judged by host, address and pace; robots.txt and rules on URLs do not reach inside";
-    let seen = "tunnels to port 443: looked into (tls.intercept), so that robots.txt and rules on URLs reach inside";
+    let warning = "warning: every tunnel (CONNECT) is refused as undecided, since rule `cgi` depends on what it hides";
+    let advice = "advice: tunnels (CONNECT) are refused as undecided, since rule `cgi` depends on what they hide";
+    let blind = "tunnels to port 443: only host, address and pace are checked; robots.txt and rules on URLs do not apply";
+    let intercepted =
+        "tunnels to port 443: intercepted (tls.intercept): robots.txt and rules on URLs apply";
     for (config, options, told, warned) in [
         ("{}", "", Some(blind), true),
         ("{}", ", tunnel_undecided: allow", Some(blind), false),
         ("egress: { connect_ports: [80] }", "", None, false),
-        ("tls: { intercept: true }", "", Some(seen), false),
+        ("tls: { intercept: true }", "", Some(intercepted), false),
     ] {
         folder.write(
             "c.yaml",
@@ -277,7 +278,7 @@ fn decide_goes_on_after_a_line_that_cannot_be_read() {
         "empty",
         "`url` must be text",
         "did you mean `depth`",
-        "no JSON object",
+        "not a JSON object",
         "not UTF-8",
         "http",
         "",
@@ -353,8 +354,9 @@ Rules
         said.out
     );
     assert!(
-        said.out
-            .ends_with("Answer\n  the origin's, with\n  crawl-status: ACCEPTED\n"),
+        said.out.ends_with(
+            "Answer\n  the response of the origin, with these headers\n  crawl-status: ACCEPTED\n"
+        ),
         "{}",
         said.out
     );
@@ -832,7 +834,7 @@ fn explain_shows_what_an_origins_answer_gets() {
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let answer = "Answer\n  the origin's, with\n  crawl-status: ACCEPTED\n  crawl-source: ours\n  \
+    let answer = "Answer\n  the response of the origin, with these headers\n  crawl-status: ACCEPTED\n  crawl-source: ours\n  \
                   crawl-meta-team: news\n  x-robots-tag: nofollow\n";
     assert!(text.ends_with(answer), "{text}");
 }

@@ -348,7 +348,7 @@ fn mistakes_are_told_with_their_cure() {
             "",
             &["--summary", "rule", "--limit", "0"],
             2,
-            "a number from 1 on",
+            "a number of at least 1",
         ),
         (
             "",
@@ -356,7 +356,7 @@ fn mistakes_are_told_with_their_cure() {
             2,
             "did you mean `verdict`?",
         ),
-        ("", &["--since", "yesterday"], 2, "write how long ago"),
+        ("", &["--since", "yesterday"], 2, "write a duration"),
     ] {
         folder.write(
             "c.yaml",

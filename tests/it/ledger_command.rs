@@ -244,7 +244,7 @@ fn a_running_proxy_is_asked() {
     assert_eq!(stats["by_status"]["ACCEPTED"], 1, "{stats}");
     let swept = run(&["sweep", "--dry-run"]);
     assert!(
-        swept.code == 0 && swept.out.contains("1 of 1 URLs were looked at"),
+        swept.code == 0 && swept.out.contains("1 of 1 URLs were evaluated"),
         "{swept:?}"
     );
 }

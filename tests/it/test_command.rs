@@ -121,7 +121,7 @@ fn what_cannot_be_run_is_told() {
         ),
         ("typo.yaml", "did you mean `expect`?"),
         ("stray", "stray/part.yaml: error: neither a policy"),
-        ("empty", "no policy and no case file is in it"),
+        ("empty", "the directory contains no policy and no case file"),
     ] {
         let said = crawlgate(folder.path(), &["test", path], "");
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{path} {said:?}");
@@ -137,7 +137,7 @@ fn coverage_names_what_no_case_reached() {
         policy_with(&(case("/", "allow") + &case("/old/x", "reject"))),
     );
     let said = crawlgate(folder.path(), &["test", "p.yaml", "--coverage"], "");
-    let expected = "  cases reach 4 of 6 (66.6 %) of the branches, 1 of 3 (33.3 %) of the rules\n    \
+    let expected = "  cases cover 4 of 6 (66.6 %) of the branches, 1 of 3 (33.3 %) of the rules\n    \
                     p.yaml:5  cgi   never hit\n    p.yaml:10  keep  never applied\n";
     let squeezed = |text: &str| text.replace("p.yaml:5   cgi", "p.yaml:5  cgi");
     assert!(
@@ -199,7 +199,7 @@ fn junit_is_what_continuous_integration_reads() {
       <failure message="expect: expected allow, found reject" type="case">expect: expected allow, found reject</failure>
     </testcase>
     <testcase classname="coverage" name="at least 90 % of the branches">
-      <failure message="the cases reach 66.6 %" type="case">rule cgi: never hit
+      <failure message="the cases cover 66.6 %" type="case">rule cgi: never hit
 rule keep: never applied</failure>
     </testcase>
   </testsuite>

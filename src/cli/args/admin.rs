@@ -11,7 +11,7 @@ use super::OutputFormat;
 
 /// The running proxy to query.
 #[derive(Args, Debug)]
-pub struct ProxyArgs {
+pub(crate) struct ProxyArgs {
     /// Configuration file [default: the one that `run` would use]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -33,7 +33,7 @@ impl ProxyArgs {
 
 /// Arguments of `shadow`.
 #[derive(Args, Debug)]
-pub struct ShadowArgs {
+pub(crate) struct ShadowArgs {
     /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,
@@ -45,7 +45,7 @@ pub struct ShadowArgs {
 /// Arguments of `stop`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("deed").required(true).args(["what", "list", "lift"]))]
-pub struct StopArgs {
+pub(crate) struct StopArgs {
     /// Requests to stop: HOST, *.HOST (the host and all subdomains), crawler:NAME or rule:ID
     #[arg(value_name = "WHAT", requires = "reason")]
     pub what: Option<String>,

@@ -6,7 +6,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 /// Arguments of `ca`.
 #[derive(Args, Debug)]
-pub struct CaArgs {
+pub(crate) struct CaArgs {
     /// The command to run.
     #[command(subcommand)]
     pub command: CaCommand,
@@ -17,7 +17,7 @@ pub struct CaArgs {
 
 /// The commands under `ca`.
 #[derive(Debug, Subcommand)]
-pub enum CaCommand {
+pub(crate) enum CaCommand {
     /// Create the first certificate authority of `tls.ca`
     Init,
     /// Show the subject, validity, fingerprint and files of each certificate authority
@@ -28,7 +28,7 @@ pub enum CaCommand {
 
 /// Arguments of `ca export`.
 #[derive(Args, Debug)]
-pub struct CaExportArgs {
+pub(crate) struct CaExportArgs {
     /// Format of the certificates
     #[arg(long, value_enum, default_value = "pem")]
     pub format: CaFormat,
@@ -39,7 +39,7 @@ pub struct CaExportArgs {
 
 /// The format of exported certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CaFormat {
+pub(crate) enum CaFormat {
     /// PEM, with the certificates of all authorities.
     Pem,
     /// DER, with the certificate of the authority that signs.
@@ -48,7 +48,7 @@ pub enum CaFormat {
 
 /// Arguments of `env`.
 #[derive(Args, Debug)]
-pub struct EnvArgs {
+pub(crate) struct EnvArgs {
     /// Configuration file [default: the one that `run` would use]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -62,7 +62,7 @@ pub struct EnvArgs {
 
 /// A shell syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Shell {
+pub(crate) enum Shell {
     /// POSIX shells: sh, bash, zsh, dash.
     Sh,
     /// fish

@@ -11,7 +11,7 @@ use super::OutputFormat;
 
 /// Arguments of `decisions`.
 #[derive(Args, Debug)]
-pub struct DecisionsArgs {
+pub(crate) struct DecisionsArgs {
     /// Decision log to read, `-` for standard input [default: `logs.decisions` of the configuration]
     #[arg(long, value_name = "FILE")]
     pub log: Option<PathBuf>,
@@ -43,11 +43,11 @@ pub struct DecisionsArgs {
 
 /// The maximum number of rows to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RowLimit(pub usize);
+pub(crate) struct RowLimit(pub usize);
 
 /// The field that a summary groups decisions by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SummaryBy {
+pub(crate) enum SummaryBy {
     /// By deciding rule.
     Rule,
     /// By host.

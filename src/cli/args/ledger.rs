@@ -11,7 +11,7 @@ use super::{OutputFormat, ProxyArgs, RowLimit};
 
 /// Arguments of `ledger`.
 #[derive(Args, Debug)]
-pub struct LedgerArgs {
+pub(crate) struct LedgerArgs {
     /// The command to run.
     #[command(subcommand)]
     pub command: LedgerCommand,
@@ -19,7 +19,7 @@ pub struct LedgerArgs {
 
 /// The commands under `ledger`.
 #[derive(Debug, Subcommand)]
-pub enum LedgerCommand {
+pub(crate) enum LedgerCommand {
     /// List URLs of the ledger
     #[command(after_help = LEDGER_LIST_HELP)]
     List(LedgerListArgs),
@@ -36,7 +36,7 @@ pub enum LedgerCommand {
 
 /// A filter of URLs.
 #[derive(Args, Debug, Default)]
-pub struct LedgerFilterArgs {
+pub(crate) struct LedgerFilterArgs {
     /// Only URLs of this crawler
     #[arg(long, value_name = "NAME")]
     pub crawler: Option<String>,
@@ -77,7 +77,7 @@ impl LedgerFilterArgs {
 
 /// The ledger to read.
 #[derive(Args, Debug)]
-pub struct LedgerSourceArgs {
+pub(crate) struct LedgerSourceArgs {
     /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,
@@ -88,7 +88,7 @@ pub struct LedgerSourceArgs {
 
 /// Arguments of `ledger list`.
 #[derive(Args, Debug)]
-pub struct LedgerListArgs {
+pub(crate) struct LedgerListArgs {
     /// The URLs to list.
     #[command(flatten)]
     pub filter: LedgerFilterArgs,
@@ -105,7 +105,7 @@ pub struct LedgerListArgs {
 
 /// The formats of `ledger list`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LedgerListFormat {
+pub(crate) enum LedgerListFormat {
     /// Text for a terminal.
     Text,
     /// One JSON array.
@@ -118,7 +118,7 @@ pub enum LedgerListFormat {
 
 /// The formats of `ledger export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LedgerExportFormat {
+pub(crate) enum LedgerExportFormat {
     /// One JSON object per line.
     Ndjson,
     /// CSV (RFC 4180) with a header line.
@@ -127,7 +127,7 @@ pub enum LedgerExportFormat {
 
 /// Arguments of `ledger stats`.
 #[derive(Args, Debug)]
-pub struct LedgerStatsArgs {
+pub(crate) struct LedgerStatsArgs {
     /// Format of the output
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
@@ -138,7 +138,7 @@ pub struct LedgerStatsArgs {
 
 /// Arguments of `ledger export`.
 #[derive(Args, Debug)]
-pub struct LedgerExportArgs {
+pub(crate) struct LedgerExportArgs {
     /// The URLs to export.
     #[command(flatten)]
     pub filter: LedgerFilterArgs,
@@ -155,7 +155,7 @@ pub struct LedgerExportArgs {
 
 /// Arguments of `ledger sweep`.
 #[derive(Args, Debug)]
-pub struct LedgerSweepArgs {
+pub(crate) struct LedgerSweepArgs {
     /// Change nothing: count, and list the URLs that would be in no crawl space
     #[arg(long)]
     pub dry_run: bool,

@@ -11,7 +11,7 @@ use super::OutputFormat;
 
 /// Arguments of `check`.
 #[derive(Args, Debug)]
-pub struct CheckArgs {
+pub(crate) struct CheckArgs {
     /// Policies and configurations [default: the configuration that `run` would use, and its policy]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
@@ -25,7 +25,7 @@ pub struct CheckArgs {
 
 /// Arguments of `explain`.
 #[derive(Args, Debug)]
-pub struct ExplainArgs {
+pub(crate) struct ExplainArgs {
     /// URL, as a crawler would request it
     #[arg(value_name = "URL")]
     pub url: String,
@@ -102,7 +102,7 @@ pub struct ExplainArgs {
 
 /// Arguments of `decide`.
 #[derive(Args, Debug)]
-pub struct DecideArgs {
+pub(crate) struct DecideArgs {
     /// Policy: a file, or a directory of *.yaml files
     #[arg(long, value_name = "PATH")]
     pub policy: PathBuf,
@@ -113,7 +113,7 @@ pub struct DecideArgs {
 
 /// The formats of `decide`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DecideFormat {
+pub(crate) enum DecideFormat {
     /// One JSON object per line.
     Json,
     /// URL, verdict, stage, reason, rule and status, separated by tabs.
@@ -122,7 +122,7 @@ pub enum DecideFormat {
 
 /// Arguments of `test`.
 #[derive(Args, Debug)]
-pub struct TestArgs {
+pub(crate) struct TestArgs {
     /// Policies, case files, and directories of them [default: the policy that `run` would use]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
@@ -139,7 +139,7 @@ pub struct TestArgs {
 
 /// The formats of the report of `test`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TestFormat {
+pub(crate) enum TestFormat {
     /// Text for a terminal.
     Text,
     /// JSON for programs.
@@ -150,7 +150,7 @@ pub enum TestFormat {
 
 /// Arguments of `diff`.
 #[derive(Args, Debug)]
-pub struct DiffArgs {
+pub(crate) struct DiffArgs {
     /// Old policy: a file, or a directory of *.yaml files
     #[arg(value_name = "OLD")]
     pub old: PathBuf,

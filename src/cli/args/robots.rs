@@ -8,7 +8,7 @@ use super::OutputFormat;
 
 /// Arguments of `robots`.
 #[derive(Args, Debug)]
-pub struct RobotsArgs {
+pub(crate) struct RobotsArgs {
     /// The command to run.
     #[command(subcommand)]
     pub command: RobotsCommand,
@@ -16,7 +16,7 @@ pub struct RobotsArgs {
 
 /// The commands under `robots`.
 #[derive(Debug, Subcommand)]
-pub enum RobotsCommand {
+pub(crate) enum RobotsCommand {
     /// Check URLs against a robots.txt file
     Check(RobotsCheckArgs),
     /// Fetch a host's robots.txt as the proxy would, and show what it allows
@@ -25,7 +25,7 @@ pub enum RobotsCommand {
 
 /// Arguments of `robots check`.
 #[derive(Args, Debug)]
-pub struct RobotsCheckArgs {
+pub(crate) struct RobotsCheckArgs {
     /// robots.txt file, `-` for standard input
     #[arg(long, value_name = "FILE")]
     pub file: PathBuf,
@@ -42,7 +42,7 @@ pub struct RobotsCheckArgs {
 
 /// Arguments of `robots fetch`.
 #[derive(Args, Debug)]
-pub struct RobotsFetchArgs {
+pub(crate) struct RobotsFetchArgs {
     /// URL of the host; its path is checked against the robots.txt
     #[arg(value_name = "URL")]
     pub url: String,

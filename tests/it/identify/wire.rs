@@ -544,7 +544,7 @@ fn unknown_names_are_told_where_a_configuration_is_read() {
     );
     let (code, said) = status(&["newz"]);
     assert!(
-        code == 451 && said.contains("warning: the configuration knows no crawler newz"),
+        code == 451 && said.contains("warning: the configuration has no crawler newz"),
         "{said}"
     );
     assert_eq!(

@@ -182,7 +182,7 @@ fn a_shell_that_runs_env_has_the_variables() {
         before.code == 0
             && before
                 .err
-                .contains("all.pem is not there yet: `crawlgate run`"),
+                .contains("all.pem does not exist yet: `crawlgate run`"),
         "{before:?}"
     );
     assert_eq!(
