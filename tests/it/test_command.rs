@@ -1,4 +1,4 @@
-//! `crawlgate test`: which cases are run, what they reach, and the forms of the report.
+//! `crawlgate test`: the selection of cases, their coverage, and the formats of the report.
 
 use serde_json::{Value as Json, json};
 
@@ -17,7 +17,7 @@ rules:
       - { id: keep, when: { path: /old/keep.html }, then: allow }
 "#;
 
-/// A case of this URL, as a line of a list.
+/// Formats a case as an item of a YAML list.
 fn case(path: &str, expect: &str) -> String {
     format!("  - {{ url: \"http://a.example{path}\", expect: {expect} }}\n")
 }
@@ -94,7 +94,7 @@ fn a_directory_is_one_policy_or_several() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told() {
+fn cases_that_cannot_be_run_are_reported() {
     let folder = Folder::new();
     folder.write("p.yaml", POLICY);
     folder.write("none.yaml", "policy: q.yaml\ncases: []\n");
@@ -130,7 +130,7 @@ fn what_cannot_be_run_is_told() {
 }
 
 #[test]
-fn coverage_names_what_no_case_reached() {
+fn coverage_names_the_branches_that_no_case_covers() {
     let folder = Folder::new();
     folder.write(
         "p.yaml",
@@ -176,7 +176,7 @@ fn coverage_names_what_no_case_reached() {
 }
 
 #[test]
-fn junit_is_what_continuous_integration_reads() {
+fn the_junit_report_has_a_test_for_each_case() {
     let folder = Folder::new();
     folder.write(
         "p.yaml",

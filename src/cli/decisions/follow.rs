@@ -40,7 +40,7 @@ pub(super) enum FollowStart {
 pub(super) enum FollowUntil {
     /// The end of the current file.
     End,
-    /// None, unless reading or writing fails.
+    /// Never, unless reading or writing fails.
     Forever,
 }
 

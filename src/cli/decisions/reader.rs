@@ -46,7 +46,7 @@ enum UnreadableLineWarning {
 /// The meaning of the end of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogInputEnd {
-    /// Nothing follows: the text after the last line feed is a complete or a truncated line.
+    /// The end is final: the text after the last line feed is a complete or a truncated line.
     Final,
     /// The rest of the last line may still be written.
     Growing,

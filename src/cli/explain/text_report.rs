@@ -152,13 +152,13 @@ impl ExplanationText<'_> {
             OptionDetail::All => built_in.as_slice(),
             OptionDetail::SetOnly => &[],
         };
-        let shown = || set.iter().chain(shown_built_in);
-        let longest_path = shown().map(|option| option.path.len()).max().unwrap_or(0);
-        let longest_value = shown()
-            .map(|option| format_value(option.value).chars().count())
-            .max()
-            .unwrap_or(0)
-            .min(MAX_OPTION_VALUE_COLUMNS);
+        let mut longest_path = 0;
+        let mut longest_value = 0;
+        for option in set.iter().chain(shown_built_in) {
+            let value = format_value(option.value).chars().count();
+            longest_path = longest_path.max(option.path.len());
+            longest_value = longest_value.max(value.min(MAX_OPTION_VALUE_COLUMNS));
+        }
         self.report.push_headline("Options");
         for option in &set {
             let row = self.option_row(option, longest_path, longest_value);

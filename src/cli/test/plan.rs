@@ -1,7 +1,7 @@
 //! The plan of a test run: the policies and cases that the paths of the command line name.
 //!
 //! A path is a policy, a case file, or a directory. A directory whose files form one policy is that policy; any other
-//! directory stands for each policy and each case file in it. Subdirectories are included. Case files that name the same
+//! directory means each policy and each case file in it. Subdirectories are included. Case files that name the same
 //! policy are run with it.
 
 use std::fs;

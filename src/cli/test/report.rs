@@ -144,8 +144,10 @@ fn run_json(run: &PolicyTestRun, options: CoverageOptions) -> Json {
         "failed": failed,
         "cases": cases,
     });
-    if options.coverage {
-        document["coverage"] = coverage_json(run, options);
+    if options.coverage
+        && let Some(entries) = document.as_object_mut()
+    {
+        entries.insert("coverage".to_owned(), coverage_json(run, options));
     }
     document
 }

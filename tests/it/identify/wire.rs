@@ -480,8 +480,8 @@ fn a_password_in_a_hash_out() {
     let said = crawlgate(folder.path(), &["check", "c.yaml"], "");
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     for (input, mistake) in [
-        ("", "no password"),
-        ("\n", "no password"),
+        ("", "the password is empty"),
+        ("\n", "the password is empty"),
         ("a\tb\n", "control"),
     ] {
         let said = crawlgate(folder.path(), &["password"], input);

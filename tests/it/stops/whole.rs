@@ -313,7 +313,7 @@ fn the_command_says_what_is_wrong() {
         (
             &["a.test", "--reason", "x", "--for", "1"],
             2,
-            "error: --for: write a time such as 90s",
+            "error: --for: write a duration such as 90s",
         ),
         (&["--lift", "one"], 2, "error: --lift: one is not an id"),
         (&["--lift", "1", "--config", "none.yaml"], 2, "none.yaml"),

@@ -256,8 +256,8 @@ fn env_names_a_crawler_s_own_listener_and_no_authority_without_interception() {
             .contains("http://127.0.0.1:4001")
     );
     for (name, expected) in [
-        ("lab", "no listener of its own"),
-        ("nobody", "there are: own, lab"),
+        ("lab", "crawler `lab` has no listener"),
+        ("nobody", "the crawlers are: own, lab"),
     ] {
         let said = env(&["--crawler", name]);
         assert!(
