@@ -93,10 +93,10 @@ pub(crate) enum Command {
     /// Show what rules and policies in shadow mode would change in a running proxy
     #[command(after_help = SHADOW_HELP)]
     Shadow(ShadowArgs),
-    /// Stop the requests of a host, a crawler or a rule in a running proxy; list and lift stops
+    /// Stop requests by host, crawler or rule in a running proxy; list and lift stops
     #[command(after_help = STOP_HELP)]
     Stop(StopArgs),
-    /// List, count and export the URLs in the ledger; sweep it after a change of the crawl spaces
+    /// List, count, export and sweep the URLs in the ledger
     Ledger(LedgerArgs),
     /// Print the JSON Schema of policies or configurations, for editors
     #[command(after_help = SCHEMA_HELP)]
@@ -118,7 +118,6 @@ pub(crate) enum OutputFormat {
     Json,
 }
 
-/// Arguments of `run`.
 #[derive(Args, Debug, Default)]
 pub(crate) struct RunArgs {
     /// Configuration file [default: $CRAWLGATE_CONFIG, else config/crawlgate.yaml if it exists, else no file]
@@ -136,7 +135,6 @@ pub(crate) struct RunArgs {
     pub admin: Option<SocketAddr>,
 }
 
-/// Arguments of `schema`.
 #[derive(Args, Debug)]
 pub(crate) struct SchemaArgs {
     /// Kind of file that the schema describes
@@ -144,7 +142,6 @@ pub(crate) struct SchemaArgs {
     pub of: SchemaKind,
 }
 
-/// Arguments of `completions`.
 #[derive(Args, Debug)]
 pub(crate) struct CompletionsArgs {
     /// Shell to print the script for
@@ -174,7 +171,6 @@ pub(crate) enum SchemaKind {
     Config,
 }
 
-/// Arguments of `target`.
 #[derive(Args, Debug)]
 pub(crate) struct TargetArgs {
     /// URLs [default: read from standard input, one per line]

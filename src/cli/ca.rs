@@ -6,7 +6,6 @@ use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use crate::clock::{Clock, Rfc3339};
-use crate::config::load::Overrides;
 use crate::config::settings::{AuthorityFiles, TlsConfig};
 use crate::server::{authority, ca_bundle};
 use crate::tls::{CaCertificate, CaError, CertificateAuthority};
@@ -16,12 +15,8 @@ use super::{Exit, console, inputs};
 
 /// Runs the command. Exits with 2 for files that exist already or are invalid, with 3 if there is no authority.
 pub(super) fn run(args: &CaArgs) -> Exit {
-    let overrides = Overrides {
-        config: args.config.clone(),
-        ..Overrides::default()
-    };
-    let settings = match inputs::load_settings(&overrides) {
-        Ok(loaded) => loaded.settings,
+    let settings = match inputs::load_config(args.config.as_deref()) {
+        Ok(settings) => settings,
         Err(exit) => return exit,
     };
     let tls = &settings.tls;

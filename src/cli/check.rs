@@ -22,11 +22,10 @@ use crate::yaml::{YamlValue, parse};
 
 use super::Exit;
 use super::args::{CheckArgs, OutputFormat};
-use crate::console::{ConsoleColors, Tone};
 use super::console::{self, print_problems};
 use super::text::pluralize;
+use crate::console::{ConsoleColors, Tone};
 
-/// Runs the command.
 pub(super) fn run(args: &CheckArgs) -> Exit {
     let mut report = CheckReport::default();
     for path in &args.paths {

@@ -18,7 +18,6 @@ use super::console;
 use super::inputs;
 use super::text::replace_controls;
 
-/// Runs the command.
 pub(super) fn run(args: &DecideArgs) -> Exit {
     let policy = match inputs::load_policy(Some(&args.policy)) {
         Ok(policy) => policy,

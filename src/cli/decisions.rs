@@ -16,14 +16,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::clock::Clock;
-use crate::config::load::Overrides;
 use crate::metrics::log::{LogDestination, LogLineFormat};
 
 use super::Exit;
 use super::args::{DecisionsArgs, OutputFormat, SummaryBy};
-use crate::console::ConsoleColors;
 use super::console::{self, report_invalid, warn};
 use super::inputs;
+use crate::console::ConsoleColors;
 use follow::{FollowStart, FollowUntil};
 use line_reader::LogLineReader;
 use log_files::LogInput;
@@ -34,7 +33,6 @@ use writers::{DecisionLineWriter, DecisionTextWriter};
 /// The size of the output buffer.
 const BUFFER: usize = 64 << 10;
 
-/// Runs the command.
 pub(super) fn run(args: &DecisionsArgs) -> Exit {
     let input = match log_input(args) {
         Ok(input) => input,
@@ -70,11 +68,7 @@ fn log_input(args: &DecisionsArgs) -> Result<LogInput, Exit> {
         }
         return Ok(LogInput::Stdin);
     }
-    let overrides = Overrides {
-        config: args.config.clone(),
-        ..Overrides::default()
-    };
-    let logs = inputs::load_settings(&overrides)?.settings.logs;
+    let logs = inputs::load_config(args.config.as_deref())?.logs;
     let problem = match (logs.destination, logs.format) {
         (LogDestination::Path(path), LogLineFormat::Json) => return Ok(LogInput::File(path)),
         (LogDestination::Path(path), LogLineFormat::Squid) => {

@@ -49,7 +49,6 @@ const EXPECTED_REASONS: [&str; 18] = [
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Runs the command.
 pub(super) fn run() -> Exit {
     let policy = match compile::load(
         &MemoryFileSystem::new().with_file("demo.yaml", POLICY),

@@ -16,14 +16,13 @@ use crate::policy::compile::CompiledPolicy;
 
 use super::Exit;
 use super::args::{DiffArgs, OutputFormat};
-use crate::console::ConsoleColors;
 use super::console;
 use super::{inputs, text};
+use crate::console::ConsoleColors;
 use change::{DecisionChange, OptionPairs};
 use requests::{DiffRequests, InvalidDiffLine};
 use summary::DiffSummary;
 
-/// Runs the command.
 pub(super) fn run(args: &DiffArgs) -> Exit {
     let (old, new) = match (compile_policy(&args.old), compile_policy(&args.new)) {
         (Ok(old), Ok(new)) => (old, new),

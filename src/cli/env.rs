@@ -8,7 +8,6 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::config::load::Overrides;
 use crate::config::settings::{ListenerConfig, Settings, TlsConfig};
 
 use super::admin_client::client_address;
@@ -24,12 +23,8 @@ const EXTRA_ROOTS_VARIABLE: &str = "NODE_EXTRA_CA_CERTS";
 
 /// Runs the command. Exits with 2 if the crawler has no listener, with 3 if a path is not valid UTF-8.
 pub(super) fn run(args: &EnvArgs) -> Exit {
-    let overrides = Overrides {
-        config: args.config.clone(),
-        ..Overrides::default()
-    };
-    let settings = match inputs::load_settings(&overrides) {
-        Ok(loaded) => loaded.settings,
+    let settings = match inputs::load_config(args.config.as_deref()) {
+        Ok(settings) => settings,
         Err(exit) => return exit,
     };
     let listener = match select_listener(&settings, args.crawler.as_deref()) {

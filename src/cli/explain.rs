@@ -17,12 +17,11 @@ use crate::report::response::ProfileResponses;
 
 use super::Exit;
 use super::args::{ExplainArgs, OutputFormat};
-use crate::console::ConsoleColors;
 use super::console::{self, report_invalid, warn};
 use super::{inputs, text};
+use crate::console::ConsoleColors;
 use text_report::OptionDetail;
 
-/// Runs the command.
 pub(super) fn run(args: &ExplainArgs) -> Exit {
     let facts = match CaseFacts::from_json(&build_facts(args)) {
         Ok(facts) => facts.with_default_year(utc_year(Clock::system().wall_time())),

@@ -1,5 +1,6 @@
 //! The configurations and policies that commands read, with their problems reported on standard error.
 
+use std::io::{self, BufRead};
 use std::path::Path;
 
 use crate::config::load::{self, Environment, LoadedConfig, Overrides};
@@ -50,12 +51,41 @@ pub(super) fn load_settings(overrides: &Overrides) -> Result<LoadedConfig, Exit>
     Ok(loaded)
 }
 
+/// Loads the named configuration, or the one that `run` would use, and reports its errors and warnings.
+pub(super) fn load_config(named: Option<&Path>) -> Result<Settings, Exit> {
+    let overrides = Overrides {
+        config: named.map(Path::to_owned),
+        ..Overrides::default()
+    };
+    load_settings(&overrides).map(|loaded| loaded.settings)
+}
+
 /// Loads the configuration, and reports its errors only: warnings matter to the proxy, not to its clients.
 pub(super) fn load_settings_quietly(overrides: &Overrides) -> Result<Settings, Exit> {
     let loaded = load::load(overrides, &Environment::from_process());
     loaded
         .map(|loaded| loaded.settings)
         .map_err(|problems| report_errors(&problems))
+}
+
+/// Calls a function for each URL, or for each line of `stdin` without its end if there are no URLs.
+///
+/// Spaces at the end of a line are kept: they are an error to report.
+pub(super) fn for_each_url(
+    urls: &[String],
+    stdin: &mut dyn BufRead,
+    mut check: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    if !urls.is_empty() {
+        return urls.iter().try_for_each(|url| check(url.as_bytes()));
+    }
+    let mut line = Vec::new();
+    while stdin.read_until(b'\n', &mut line)? > 0 {
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        check(text.strip_suffix(b"\r").unwrap_or(text))?;
+        line.clear();
+    }
+    Ok(())
 }
 
 /// Reports the errors of a list of problems, but no warnings, which `check` reports.

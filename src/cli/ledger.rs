@@ -27,7 +27,6 @@ use source::{LedgerSource, LedgerSourceError};
 /// The size of the output buffer.
 const BUFFER: usize = 64 << 10;
 
-/// Runs the command.
 pub(super) fn run(command: &LedgerCommand) -> Exit {
     let result = match command {
         LedgerCommand::List(args) => list(args),

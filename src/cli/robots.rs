@@ -21,9 +21,8 @@ use crate::urls::target::UrlTarget;
 
 use super::args::{OutputFormat, RobotsArgs, RobotsCheckArgs, RobotsCommand};
 use super::text::sanitize_text;
-use super::{Exit, console};
+use super::{Exit, console, inputs};
 
-/// Runs the command.
 pub(super) fn run(args: &RobotsArgs) -> Exit {
     match &args.command {
         RobotsCommand::Check(args) => check(args),
@@ -32,12 +31,10 @@ pub(super) fn run(args: &RobotsArgs) -> Exit {
 }
 
 fn check(args: &RobotsCheckArgs) -> Exit {
-    let agent = product_token(&args.agent);
-    if agent.is_empty() {
-        return console::report_invalid(
-            &"--agent must start with a product token: letters, digits, - and _",
-        );
-    }
+    let agent = match parse_agent(&args.agent) {
+        Ok(agent) => agent,
+        Err(exit) => return exit,
+    };
     if args.file == Path::new("-") && args.urls.is_empty() {
         return console::report_invalid(
             &"standard input is the robots.txt (--file -): write the URLs as arguments",
@@ -58,6 +55,17 @@ fn check(args: &RobotsCheckArgs) -> Exit {
         Ok(_) => Exit::Negative,
         Err(error) => console::report_io_error(&error),
     }
+}
+
+/// Returns the product token of `--agent`.
+fn parse_agent(agent: &str) -> Result<&str, Exit> {
+    let token = product_token(agent);
+    if token.is_empty() {
+        return Err(console::report_invalid(
+            &"--agent must start with a product token: letters, digits, - and _",
+        ));
+    }
+    Ok(token)
 }
 
 /// Reads a file, up to one byte more than the parser uses, so that the parser detects a file that is too long.
@@ -85,17 +93,10 @@ impl RobotsUrlChecker<'_> {
     fn check_all(&mut self, urls: &[String], stdin: &mut dyn BufRead) -> io::Result<usize> {
         let mut invalid = 0;
         self.write_extensions()?;
-        for url in urls {
-            invalid += self.check_url(url)?;
-        }
-        if urls.is_empty() {
-            let mut line = Vec::new();
-            while stdin.read_until(b'\n', &mut line)? > 0 {
-                invalid +=
-                    self.check_url(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']))?;
-                line.clear();
-            }
-        }
+        inputs::for_each_url(urls, stdin, |input| {
+            invalid += self.check_url(&String::from_utf8_lossy(input))?;
+            Ok(())
+        })?;
         self.out.flush()?;
         Ok(invalid)
     }

@@ -7,14 +7,13 @@ use serde_json::Value as Json;
 use super::Exit;
 use super::admin_client::{self, AdminClientRequest, get_array, get_or_null, get_str, get_u64};
 use super::args::{OutputFormat, ShadowArgs};
-use crate::console::{ConsoleColors, Tone};
 use super::console::{self, report_cannot_run};
 use super::inputs;
+use crate::console::{ConsoleColors, Tone};
 
 /// The maximum number of examples for each change.
 const MAX_EXAMPLES: usize = 5;
 
-/// Runs the command.
 pub(super) fn run(args: &ShadowArgs) -> Exit {
     let overrides = args.proxy.overrides();
     let settings = match inputs::load_settings(&overrides) {

@@ -10,7 +10,7 @@ use crate::urls::address::{classification_source, classify};
 use crate::urls::target::UrlTarget;
 
 use super::args::{OutputFormat, TargetArgs};
-use super::{Exit, console};
+use super::{Exit, console, inputs};
 
 /// Runs the command. Exits with 1 if any input is not a URL, as `decide` does.
 pub(super) fn run(args: &TargetArgs) -> Exit {
@@ -32,34 +32,16 @@ fn show_targets(
     out: &mut dyn Write,
 ) -> io::Result<usize> {
     let mut invalid = 0;
-    for url in urls {
-        invalid += write_report(url.as_bytes(), format, out)?;
-    }
-    if urls.is_empty() {
-        let mut line = Vec::new();
-        while stdin.read_until(b'\n', &mut line)? > 0 {
-            invalid += write_report(trim_line_end(&line), format, out)?;
-            line.clear();
+    inputs::for_each_url(urls, stdin, |input| {
+        let report = TargetReport::new(input);
+        invalid += usize::from(report.target.is_err());
+        match format {
+            OutputFormat::Text => writeln!(out, "{}", report.to_text()),
+            OutputFormat::Json => writeln!(out, "{}", report.to_json()),
         }
-    }
+    })?;
     out.flush()?;
     Ok(invalid)
-}
-
-/// Removes only the end of the line: a space at the end of a URL is an error to report.
-fn trim_line_end(line: &[u8]) -> &[u8] {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    line.strip_suffix(b"\r").unwrap_or(line)
-}
-
-/// Writes the report for one input, and returns 1 if it is not a URL, else 0.
-fn write_report(input: &[u8], format: OutputFormat, out: &mut dyn Write) -> io::Result<usize> {
-    let report = TargetReport::new(input);
-    match format {
-        OutputFormat::Text => writeln!(out, "{}", report.to_text())?,
-        OutputFormat::Json => writeln!(out, "{}", report.to_json())?,
-    }
-    Ok(usize::from(report.target.is_err()))
 }
 
 /// An input with the parsed URL or the error.

@@ -15,12 +15,11 @@ use crate::policy::coverage::{Coverage, CoverageRatio};
 
 use super::Exit;
 use super::args::{TestArgs, TestFormat};
-use crate::console::ConsoleColors;
 use super::console;
 use super::inputs;
+use crate::console::ConsoleColors;
 use plan::{OwnCases, TestSuite};
 
-/// Runs the command.
 pub(super) fn run(args: &TestArgs) -> Exit {
     let suites = match plan::plan_suites(&args.paths) {
         Ok(suites) => suites,

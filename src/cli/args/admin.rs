@@ -31,7 +31,6 @@ impl ProxyArgs {
     }
 }
 
-/// Arguments of `shadow`.
 #[derive(Args, Debug)]
 pub(crate) struct ShadowArgs {
     /// The proxy to query.
@@ -42,7 +41,6 @@ pub(crate) struct ShadowArgs {
     pub format: OutputFormat,
 }
 
-/// Arguments of `stop`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("deed").required(true).args(["what", "list", "lift"]))]
 pub(crate) struct StopArgs {

@@ -4,7 +4,6 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Arguments of `ca`.
 #[derive(Args, Debug)]
 pub(crate) struct CaArgs {
     /// The command to run.
@@ -26,7 +25,6 @@ pub(crate) enum CaCommand {
     Export(CaExportArgs),
 }
 
-/// Arguments of `ca export`.
 #[derive(Args, Debug)]
 pub(crate) struct CaExportArgs {
     /// Format of the certificates
@@ -46,7 +44,6 @@ pub(crate) enum CaFormat {
     Der,
 }
 
-/// Arguments of `env`.
 #[derive(Args, Debug)]
 pub(crate) struct EnvArgs {
     /// Configuration file [default: the one that `run` would use]

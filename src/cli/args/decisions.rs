@@ -9,7 +9,6 @@ use crate::metrics::log::filter::{LogFilter, LogFilterError};
 
 use super::OutputFormat;
 
-/// Arguments of `decisions`.
 #[derive(Args, Debug)]
 pub(crate) struct DecisionsArgs {
     /// Decision log to read, `-` for standard input [default: `logs.decisions` of the configuration]

@@ -5,14 +5,14 @@ Example:
   crawlgate shadow
   crawlgate shadow --admin 127.0.0.1:3129 --format json
 
-For each rule with `mode: shadow`, and for the policy of `policy.shadow`, the report shows how many
-admitted requests it would refuse, how many refused requests it would admit, for which reasons, and
-the most recent of these requests. Counting starts when the current policies are loaded. Rules and
-policies in shadow mode never change a response.
+For each rule with `mode: shadow`, and for the policy of `policy.shadow`, the report shows how
+many admitted requests it would refuse, how many refused requests it would admit, for which
+reasons, and the most recent of these requests. Counting starts when the current policies are
+loaded. Rules and policies in shadow mode never change a response.
 
-The command queries the admin API at `admin.listen`, with the token of `admin.token_file`. Requests
-that were refused because of robots.txt, an address range or the pace of the host are not counted.
-Options that a shadow policy would set differently are not evaluated.
+The command queries the admin API at `admin.listen`, with the token of `admin.token_file`.
+Requests that were refused because of robots.txt, an address range or the pace of the host are
+not counted. Options that a shadow policy would set differently are not evaluated.
 
 Exit codes: 0 shown, 2 wrong usage or configuration, 3 the proxy cannot be queried.";
 
@@ -24,12 +24,12 @@ Example:
   crawlgate stop --lift 3
 
 The proxy sends no further requests that the stop covers. Such a request waits, at most for its
-`max_hold`, and is then refused with the reason `stopped` and a Retry-After. Requests in progress are
-finished; tunnels whose TLS is not intercepted are closed. A stopped rule stops every request that
-it matches, even requests that another rule allows.
+`max_hold`, and is then refused with the reason `stopped` and a Retry-After. Requests in
+progress are finished; tunnels whose TLS is not intercepted are closed. A stopped rule stops
+every request that it matches, even requests that another rule allows.
 
-The command uses the admin API at `admin.listen`, with the token of `admin.token_file`. Stops survive
-a restart of the proxy, in stops.json under `store.path`.
+The command uses the admin API at `admin.listen`, with the token of `admin.token_file`. Stops
+survive a restart of the proxy, in stops.json under `store.path`.
 
 Exit codes: 0 done, 1 there is no stop with this id, 2 wrong usage or configuration, 3 the proxy
 cannot be reached, or refuses the command.";
@@ -40,12 +40,12 @@ Example:
   crawlgate ledger list --crawler news-bot --code 760 --limit all --format csv
 
 A line of text has these columns: time of the last request, crawler, Crawl-Status, status of the
-origin, OmniFind code, URL. The other formats contain all fields (docs/ledger.md). In CSV, text that
-a spreadsheet would read as a formula is prefixed with an apostrophe.
+origin, OmniFind code, URL. The other formats contain all fields (docs/ledger.md). In CSV, text
+that a spreadsheet would read as a formula is prefixed with an apostrophe.
 
-URLs are sorted by their keys, in no meaningful order. The command queries the admin API of a running
-proxy at `admin.listen`, with the token of `admin.token_file`; if no proxy is running, it reads the
-files under `store.path`.
+URLs are sorted by their keys, in no meaningful order. The command queries the admin API of a
+running proxy at `admin.listen`, with the token of `admin.token_file`; if no proxy is running,
+it reads the files under `store.path`.
 
 Exit codes: 0 shown, 2 wrong usage or configuration, 3 there is no ledger, or it cannot be read.";
 
@@ -63,25 +63,26 @@ Example:
   crawlgate ledger export -o urls.ndjson
   crawlgate ledger export --format csv --status ACCEPTED > accepted.csv
 
-Writes all URLs that match the filters, in bounded memory, with progress on standard error if that is
-a terminal. URLs that are recorded during the export may be missing; no URL is written twice.
+Writes all URLs that match the filters, in bounded memory, with progress on standard error if
+that is a terminal. URLs that are recorded during the export may be missing; no URL is written
+twice.
 
-Exit codes: 0 written, 2 wrong usage or configuration, 3 there is no ledger, it cannot be read, or
-the output cannot be written.";
+Exit codes: 0 written, 2 wrong usage or configuration, 3 there is no ledger, it cannot be read,
+or the output cannot be written.";
 
 pub(super) const LEDGER_SWEEP_HELP: &str = "\
 Example:
   crawlgate ledger sweep --dry-run
   crawlgate ledger sweep
 
-Evaluates each URL under the active policy. A URL that the policy excludes gets the code 760 and a
-removal event; a URL in the crawl space of another crawler gets 761 and stays in the index; a URL that
-the policy allows loses an earlier code. A reload that shrinks a crawl space starts a sweep
-automatically. --dry-run changes nothing: it shows the counts, and up to 1,000 URLs that would be in
-no crawl space, each with the rule that excludes it.
+Evaluates each URL under the active policy. A URL that the policy excludes gets the code 760 and
+a removal event; a URL in the crawl space of another crawler gets 761 and stays in the index; a
+URL that the policy allows loses an earlier code. A reload that shrinks a crawl space starts a
+sweep automatically. --dry-run changes nothing: it shows the counts, and up to 1,000 URLs that
+would be in no crawl space, each with the rule that excludes it.
 
-The command waits until the sweep is finished. If you interrupt the command, the proxy continues the
-sweep.
+The command waits until the sweep is finished. If you interrupt the command, the proxy continues
+the sweep.
 
 Exit codes: 0 done, 2 wrong usage or configuration, 3 there is no ledger, another sweep is in
 progress, or the proxy cannot be queried.";
@@ -92,8 +93,8 @@ Example:
   printf '%s' \"$PASSWORD\" | crawlgate password
 
 Prints an Argon2id hash for `password_hash` under `crawlers: [{name, auth: {user,
-password_hash}}]`. Write the hash in quotes, unchanged. The password is the first line of standard
-input. Hashes of `htpasswd -B` ($2y$...) are accepted there as well.";
+password_hash}}]`. Write the hash in quotes, unchanged. The password is the first line of
+standard input. Hashes of `htpasswd -B` ($2y$...) are accepted there as well.";
 
 pub(super) const SCHEMA_HELP: &str = "\
 Example:
@@ -104,8 +105,8 @@ document and check a policy with this first line:
 
   # yaml-language-server: $schema=policy.schema.json
 
-The path is relative to the policy. A schema cannot express every rule of the language; `crawlgate
-check` verifies all of them.
+The path is relative to the policy. A schema cannot express every rule of the language;
+`crawlgate check` verifies all of them.
 
 Exit codes: 0 printed, 2 wrong usage.";
 
@@ -124,16 +125,16 @@ Example:
   crawlgate ca show
   crawlgate ca export -o crawlgate-ca.pem
 
-The files are those of `tls.ca` in the configuration. The key file is readable only by its owner, and
-no command copies the key. Existing files are never overwritten. `run` creates an authority as well,
-if it intercepts TLS (`tls.intercept`) and the files do not exist.
+The files are those of `tls.ca` in the configuration. The key file is readable only by its
+owner, and no command copies the key. Existing files are never overwritten. `run` creates an
+authority as well, if it intercepts TLS (`tls.intercept`) and the files do not exist.
 
-To replace an authority, add a new one to the end of `tls.ca` and make clients trust both (`ca export`
-and the file of `tls.bundle` contain all authorities). Then move the new one to the top: the first
-authority signs.
+To replace an authority, add a new one to the end of `tls.ca` and make clients trust both (`ca
+export` and the file of `tls.bundle` contain all authorities). Then move the new one to the top:
+the first authority signs.
 
-Exit codes: 0 done, 2 wrong usage, files that exist already or are invalid, 3 there is no authority,
-or it cannot be used.";
+Exit codes: 0 done, 2 wrong usage, files that exist already or are invalid, 3 there is no
+authority, or it cannot be used.";
 
 pub(super) const ENV_HELP: &str = "\
 Example:
@@ -142,24 +143,27 @@ Example:
   crawlgate env --shell powershell | Out-String | Invoke-Expression
 
 Sets the proxy for http and https. If the proxy intercepts TLS (`tls.intercept`), also sets the
-certificates to trust: the file of `tls.bundle` for clients whose variable replaces the roots of the
-system, and the certificate of the authority for Node.js, which adds it to its roots. For clients
-that read none of these variables (wget, aria2, Java, Chromium), see docs/clients.md.
+certificates to trust: the file of `tls.bundle` for clients whose variable replaces the roots of
+the system, and the certificate of the authority for Node.js, which adds it to its roots. For
+clients that read none of these variables (wget, aria2, Java, Chromium), see docs/clients.md.
 
-Exit codes: 0 printed, 2 wrong usage, configuration or crawler, 3 the variables cannot be printed.";
+Exit codes: 0 printed, 2 wrong usage, configuration or crawler, 3 the variables cannot be
+printed.";
 
 pub(super) const CHECK_HELP: &str = "\
 Example:
   crawlgate check config/crawlgate.yaml config/policy.yaml
 
-A file with `policy: 1` is checked as a policy, a directory as the policy that its files form, and
-any other file as a configuration, together with the policy that it names.
+A file with `policy: 1` is checked as a policy, a directory as the policy that its files form,
+and any other file as a configuration, together with the policy that it names.
 
-An error prevents the proxy from starting. A warning marks something that probably does not do what
-its author intended, such as a rule that can never decide; it is reported only if this is proved.
+An error prevents the proxy from starting. A warning marks something that probably does not do
+what its author intended, such as a rule that can never decide; it is reported only if this is
+proved.
 
-With --format json, each problem has file, line, column, end (the column after the last character,
-in the same line), severity, rule, message, found, help and near; fields without a value are null.
+With --format json, each problem has file, line, column, end (the column after the last
+character, in the same line), severity, rule, message, found, help and near; fields without a
+value are null.
 
 Exit codes: 0 no errors, 1 warnings with --strict, 2 errors.";
 
@@ -169,12 +173,12 @@ Example:
   crawlgate explain http://a.example/film --content-type video/mp4
 
 The options decide which stages run: --address the destination stage; --status, --content-type,
---size, --header or --usage the response stage; --title, --body-prefix, --meta-robots or --canonical
-the document stage.
+--size, --header or --usage the response stage; --title, --body-prefix, --meta-robots or
+--canonical the document stage.
 
-The explanation shows each rule with its outcome and the values that decided, each option with the
-rule that set it last, the decision, and the response that the proxy would send. Text is formatted
-for the width in $COLUMNS, else that of the terminal.
+The explanation shows each rule with its outcome and the values that decided, each option with
+the rule that set it last, the decision, and the response that the proxy would send. Text is
+formatted for the width in $COLUMNS, else that of the terminal.
 
 Exit codes: 0 explained, 1 rejected or undecided with --exit-code, 2 wrong usage, URL,
 configuration or policy.";
@@ -197,19 +201,20 @@ Example:
   crawlgate decisions --all --since 24h --summary rule
   zcat old.gz | crawlgate decisions --log - --filter 'status>=500' --format json
 
-A line has these columns: time, crawler, verdict, status, reason, rule, URL (or the host, if the log
-does not contain the URL), time held, error. The verdict `shadow` is an allowed request that a rule
-or policy in shadow mode would refuse.
+A line has these columns: time, crawler, verdict, status, reason, rule, URL (or the host, if the
+log does not contain the URL), time held, error. The verdict `shadow` is an allowed request that
+a rule or policy in shadow mode would refuse.
 
-A filter names any field of the log: K=V and K!=V (`*` matches any text; an empty V matches a missing
-value), K~REGEX and K!~REGEX, K>N K>=N K<N K<=N. `status` means sent_status, `held` means held_ms.
+A filter names any field of the log: K=V and K!=V (`*` matches any text; an empty V matches a
+missing value), K~REGEX and K!~REGEX, K>N K>=N K<N K<=N. `status` means sent_status, `held`
+means held_ms.
 
---follow starts with the last 10 lines; with --since or --all it starts at the beginning. A summary
-counts the lines of the log; `logs.allows` may leave out allowed requests. A summary distinguishes
-100,000 names and counts all further names as `__other__`.
+--follow starts with the last 10 lines; with --since or --all it starts at the beginning. A
+summary counts the lines of the log; `logs.allows` may leave out allowed requests. A summary
+distinguishes 100,000 names and counts all further names as `__other__`.
 
-Exit codes: 0 shown, 1 a line could not be read, 2 wrong usage or configuration, or no log, 3 the
-log cannot be read to its end.";
+Exit codes: 0 shown, 1 a line could not be read, 2 wrong usage or configuration, or no log, 3
+the log cannot be read to its end.";
 
 pub(super) const TEST_HELP: &str = "\
 Example:
@@ -222,12 +227,13 @@ Cases are part of the policy, or of separate files that name it:
   cases:
     - { url: \"http://a.example/cgi-bin/x\", expect: reject, rule: no-cgi }
 
-Such a file is run if the command names it or a directory above it. A directory whose files form one
-policy is that policy. Each rule has two branches: a group applied or not, a filter hit or passed, a
-rule of `match: first` was taken or not. Rules that can have no effect are not counted.
+Such a file is run if the command names it or a directory above it. A directory whose files form
+one policy is that policy. Each rule has two branches: a group applied or not, a filter hit or
+passed, a rule of `match: first` was taken or not. Rules that can have no effect are not
+counted.
 
-Exit codes: 0 every case passed, 1 a case failed or the threshold was not reached, 2 wrong usage,
-policy or cases.";
+Exit codes: 0 every case passed, 1 a case failed or the threshold was not reached, 2 wrong
+usage, policy or cases.";
 
 pub(super) const DIFF_HELP: &str = "\
 Example:
@@ -235,10 +241,10 @@ Example:
   crawlgate diff old.yaml new.yaml --urls crawled.txt
   cut -f1 crawl.log | crawlgate diff old.yaml new.yaml --urls
 
-A line of --urls is a URL or a JSON object with facts, as for `decide`. A decision has changed if its
-verdict, reason, rule or response differs, or an option of a URL that both policies allow. Without
---urls, the command compares the decisions for the cases of both policies, and also shows the rules,
-options and lists that were added, removed or changed.
+A line of --urls is a URL or a JSON object with facts, as for `decide`. A decision has changed
+if its verdict, reason, rule or response differs, or an option of a URL that both policies
+allow. Without --urls, the command compares the decisions for the cases of both policies, and
+also shows the rules, options and lists that were added, removed or changed.
 
 Exit codes: 0 no changes, 1 changes, 2 wrong usage or policy, or a line that could not be read.";
 
@@ -249,10 +255,10 @@ Example:
 
   crawlgate robots fetch http://a.example/x --agent news-bot
 
-`check` prints one line for each URL: allow or disallow, the line that decided and its group, the
-Crawl-delay and Request-rate of the group, and the preferences of Content-Usage and Content-Signal
-lines. Above them (not in JSON), and in the output of `fetch`, are the sitemaps of the file and its
-Visit-time, Clean-param and Host lines, which the proxy does not apply.
+`check` prints one line for each URL: allow or disallow, the line that decided and its group,
+the Crawl-delay and Request-rate of the group, and the preferences of Content-Usage and
+Content-Signal lines. Above them (not in JSON), and in the output of `fetch`, are the sitemaps
+of the file and its Visit-time, Clean-param and Host lines, which the proxy does not apply.
 
 Exit codes: 0 every URL was checked, 1 an input is not a URL, or the robots.txt is unavailable,
 2 wrong usage, or a file that cannot be read.";
@@ -276,8 +282,8 @@ The policy is reloaded on SIGHUP and when its files change. If the new policy ha
 previous policy stays active. On SIGTERM, the proxy accepts no new connections, refuses requests
 that wait, and finishes requests in progress; a second SIGTERM closes them.
 
-$CRAWLGATE_LOG sets the log level on standard error: off, error, warn, info (the default), debug,
-trace.
+$CRAWLGATE_LOG sets the log level on standard error: off, error, warn, info (the default),
+debug, trace.
 
 Exit codes: 0 stopped, 2 invalid configuration or policy, 3 cannot start (an address is in use)";
 

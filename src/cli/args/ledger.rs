@@ -9,7 +9,6 @@ use crate::ledger::filter::LedgerFilter;
 use super::help::{LEDGER_EXPORT_HELP, LEDGER_LIST_HELP, LEDGER_STATS_HELP, LEDGER_SWEEP_HELP};
 use super::{OutputFormat, ProxyArgs, RowLimit};
 
-/// Arguments of `ledger`.
 #[derive(Args, Debug)]
 pub(crate) struct LedgerArgs {
     /// The command to run.
@@ -86,7 +85,6 @@ pub(crate) struct LedgerSourceArgs {
     pub offline: bool,
 }
 
-/// Arguments of `ledger list`.
 #[derive(Args, Debug)]
 pub(crate) struct LedgerListArgs {
     /// The URLs to list.
@@ -125,7 +123,6 @@ pub(crate) enum LedgerExportFormat {
     Csv,
 }
 
-/// Arguments of `ledger stats`.
 #[derive(Args, Debug)]
 pub(crate) struct LedgerStatsArgs {
     /// Format of the output
@@ -136,7 +133,6 @@ pub(crate) struct LedgerStatsArgs {
     pub source: LedgerSourceArgs,
 }
 
-/// Arguments of `ledger export`.
 #[derive(Args, Debug)]
 pub(crate) struct LedgerExportArgs {
     /// The URLs to export.
@@ -153,7 +149,6 @@ pub(crate) struct LedgerExportArgs {
     pub source: LedgerSourceArgs,
 }
 
-/// Arguments of `ledger sweep`.
 #[derive(Args, Debug)]
 pub(crate) struct LedgerSweepArgs {
     /// Change nothing: count, and list the URLs that would be in no crawl space

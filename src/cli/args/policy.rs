@@ -9,7 +9,6 @@ use crate::model::profile::Profile;
 
 use super::OutputFormat;
 
-/// Arguments of `check`.
 #[derive(Args, Debug)]
 pub(crate) struct CheckArgs {
     /// Policies and configurations [default: the configuration that `run` would use, and its policy]
@@ -23,7 +22,6 @@ pub(crate) struct CheckArgs {
     pub format: OutputFormat,
 }
 
-/// Arguments of `explain`.
 #[derive(Args, Debug)]
 pub(crate) struct ExplainArgs {
     /// URL, as a crawler would request it
@@ -100,7 +98,6 @@ pub(crate) struct ExplainArgs {
     pub format: OutputFormat,
 }
 
-/// Arguments of `decide`.
 #[derive(Args, Debug)]
 pub(crate) struct DecideArgs {
     /// Policy: a file, or a directory of *.yaml files
@@ -120,7 +117,6 @@ pub(crate) enum DecideFormat {
     Tsv,
 }
 
-/// Arguments of `test`.
 #[derive(Args, Debug)]
 pub(crate) struct TestArgs {
     /// Policies, case files, and directories of them [default: the policy that `run` would use]
@@ -148,7 +144,6 @@ pub(crate) enum TestFormat {
     Junit,
 }
 
-/// Arguments of `diff`.
 #[derive(Args, Debug)]
 pub(crate) struct DiffArgs {
     /// Old policy: a file, or a directory of *.yaml files

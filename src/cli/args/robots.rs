@@ -6,7 +6,6 @@ use clap::{Args, Subcommand};
 
 use super::OutputFormat;
 
-/// Arguments of `robots`.
 #[derive(Args, Debug)]
 pub(crate) struct RobotsArgs {
     /// The command to run.
@@ -23,7 +22,6 @@ pub(crate) enum RobotsCommand {
     Fetch(RobotsFetchArgs),
 }
 
-/// Arguments of `robots check`.
 #[derive(Args, Debug)]
 pub(crate) struct RobotsCheckArgs {
     /// robots.txt file, `-` for standard input
@@ -40,7 +38,6 @@ pub(crate) struct RobotsCheckArgs {
     pub format: OutputFormat,
 }
 
-/// Arguments of `robots fetch`.
 #[derive(Args, Debug)]
 pub(crate) struct RobotsFetchArgs {
     /// URL of the host; its path is checked against the robots.txt

@@ -43,7 +43,6 @@ impl<R: Read> LogLineReader<R> {
         }
     }
 
-    /// Returns the input.
     pub(super) fn input(&mut self) -> &mut R {
         &mut self.input
     }

@@ -12,7 +12,6 @@ use crate::model::units;
 pub(crate) enum Since {
     /// A duration before now.
     Ago(Duration),
-    /// A time.
     At(SystemTime),
 }
 

@@ -9,8 +9,8 @@ use serde_json::{Value as Json, json};
 
 use super::reader::DecisionConsumer;
 use crate::cli::args::SummaryBy;
-use crate::console::{ConsoleColors, Tone};
 use crate::cli::text::{sanitize_text, truncate};
+use crate::console::{ConsoleColors, Tone};
 use crate::metrics::log::entry::{LogEntry, LogField};
 
 /// The maximum number of names that are counted separately.

@@ -7,8 +7,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::reader::DecisionConsumer;
-use crate::console::{ConsoleColors, Tone};
 use crate::cli::text::{is_harmful, sanitize_text};
+use crate::console::{ConsoleColors, Tone};
 use crate::metrics::log::entry::{LogEntry, LogField, LogValue};
 
 /// The width up to which a column grows with its values; longer values are not cut.

@@ -19,7 +19,6 @@ pub(super) const HOSTS: [&str; 10] = [
     "elsewhere.test",
 ];
 
-/// A running site.
 pub(super) struct DemoSite {
     /// The port of all hosts.
     pub(super) port: u16,

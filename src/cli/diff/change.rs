@@ -9,7 +9,6 @@ use crate::report::decision;
 
 /// The decisions of two policies for one request, which differ.
 pub(super) struct DecisionChange<'a> {
-    /// The request.
     pub(super) facts: &'a CaseFacts,
     pub(super) old: DiffOutcome<'a>,
     pub(super) new: DiffOutcome<'a>,

@@ -51,7 +51,6 @@ struct ChangeGroupKey<'a> {
 }
 
 impl<'a> DiffSummary<'a> {
-    /// Counts changes.
     pub(super) fn from_changes(changes: &[DecisionChange<'a>]) -> Self {
         let mut kinds: BTreeMap<DecisionChangeKind, BTreeMap<ChangeGroupKey<'a>, Vec<&'a str>>> =
             BTreeMap::new();

@@ -2,8 +2,8 @@
 
 use crate::policy::compare::{self, PolicyChangeKind, PolicyDiff};
 
-use crate::console::{ConsoleColors, Tone};
 use crate::cli::text::{ReportText, group_digits, pluralize, replace_controls, truncate};
+use crate::console::{ConsoleColors, Tone};
 
 use super::DiffReport;
 use super::change::DecisionChangeKind;
@@ -15,7 +15,6 @@ const MAX_HOSTS: usize = 10;
 const MAX_INVALID_LINES: usize = 5;
 const MIN_COLUMNS: usize = 24;
 
-/// Renders a report.
 pub(super) fn render(
     report: &DiffReport<'_>,
     examples: usize,

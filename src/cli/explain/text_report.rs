@@ -17,15 +17,14 @@ use crate::report::decision;
 use crate::report::explanation::set_by;
 use crate::report::response::{PredictedResponse, ProfileResponses};
 
-use crate::console::{ConsoleColors, Tone};
 use crate::cli::text::{ReportText, replace_controls, truncate, wrap};
+use crate::console::{ConsoleColors, Tone};
 
 /// The options that an explanation shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OptionDetail {
     /// The options that the policy sets, and the number of the others.
     SetOnly,
-    /// All options.
     All,
 }
 
@@ -37,7 +36,6 @@ const MIN_NOTE_COLUMNS: usize = 44;
 const MIN_COLUMNS: usize = 24;
 const MAX_OPTION_VALUE_COLUMNS: usize = 32;
 
-/// Explains an evaluation.
 pub(super) fn render(
     evaluation: &OfflineEvaluation<'_>,
     facts: &CaseFacts,

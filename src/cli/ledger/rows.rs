@@ -9,7 +9,6 @@ use crate::cli::text::sanitize_text;
 use crate::report::csv;
 use crate::report::record::COLUMNS;
 
-/// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LedgerRowFormat {
     /// A line of columns per URL.
@@ -41,7 +40,6 @@ impl<W: Write> LedgerRowWriter<W> {
         self.count
     }
 
-    /// Writes a URL.
     pub(super) fn write_row(&mut self, url: &Json) -> io::Result<()> {
         let first = self.count == 0;
         self.count += 1;

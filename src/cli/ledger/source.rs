@@ -119,7 +119,6 @@ impl LedgerSource {
         }
     }
 
-    /// Reads the statistics.
     pub(super) fn stats(&self) -> Result<Json, LedgerSourceError> {
         match self {
             Self::Proxy(admin) => Ok(admin_client::send(

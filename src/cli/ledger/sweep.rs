@@ -20,7 +20,6 @@ use super::source::LedgerSourceError;
 
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Runs the command.
 pub(super) fn run(args: &LedgerSweepArgs) -> Result<Exit, Exit> {
     let settings = inputs::load_settings_quietly(&args.proxy.overrides())?;
     let sweep = run_sweep(&settings.admin, args.dry_run).map_err(|error| report_error(&error))?;

@@ -13,7 +13,6 @@ use crate::cli::args::{OutputFormat, RobotsFetchArgs};
 use crate::cli::text::sanitize_text;
 use crate::cli::{Exit, console, inputs};
 use crate::clock::Clock;
-use crate::config::load::Overrides;
 use crate::config::settings::Settings;
 use crate::metrics::Metrics;
 use crate::model::certificate_verification::CertificateVerification;
@@ -27,32 +26,25 @@ use crate::policy::options::politeness::PaceKey;
 use crate::proxy::header_filter::ViaName;
 use crate::proxy::robots::RobotsFetch;
 use crate::robots::RobotsFile;
-use crate::robots::product_token::product_token;
 use crate::robots::state::{RobotsRules, RobotsState, RobotsValidators};
 use crate::server::new_robots_fetcher;
 use crate::store::HostStore;
 use crate::urls::target::UrlTarget;
 
-use super::{RobotsCheckAnswer, extensions};
+use super::{RobotsCheckAnswer, extensions, parse_agent};
 
 /// Runs the command. Exits with 1 if the file is unavailable.
 pub(super) fn run(args: &RobotsFetchArgs) -> Exit {
-    let agent = product_token(&args.agent);
-    if agent.is_empty() {
-        return console::report_invalid(
-            &"--agent must start with a product token: letters, digits, - and _",
-        );
-    }
+    let agent = match parse_agent(&args.agent) {
+        Ok(agent) => agent,
+        Err(exit) => return exit,
+    };
     let target = match UrlTarget::parse(&args.url) {
         Ok(target) => target,
         Err(error) => return console::report_invalid(&format!("{error}: {:?}", args.url)),
     };
-    let overrides = Overrides {
-        config: args.config.clone(),
-        ..Overrides::default()
-    };
-    let settings = match inputs::load_settings(&overrides) {
-        Ok(loaded) => loaded.settings,
+    let settings = match inputs::load_config(args.config.as_deref()) {
+        Ok(settings) => settings,
         Err(exit) => return exit,
     };
     let clock = Clock::system();

@@ -8,7 +8,6 @@ use crate::policy::cases::{Case, Mismatch};
 
 use super::{CoverageOptions, PolicyTestRun};
 
-/// Renders the document.
 pub(super) fn render(runs: &[PolicyTestRun], options: CoverageOptions) -> String {
     let suites: Vec<JunitSuite> = runs
         .iter()

@@ -7,8 +7,8 @@ use crate::diagnostics::problem::SourceLocation;
 use crate::policy::cases::{Case, Mismatch};
 use crate::policy::coverage::{CoverageRatio, RuleCoverage};
 
-use crate::console::{ConsoleColors, Tone};
 use crate::cli::text::replace_controls;
+use crate::console::{ConsoleColors, Tone};
 
 use super::{CoverageOptions, PolicyTestRun};
 
