@@ -1,48 +1,65 @@
-//! The command line: arguments in, exit code out.
+//! The command line.
 //!
-//! One file a command. A command prints its answer on standard output and its mistakes on standard error, and
-//! says with its [`Exit`] what a script needs to know.
+//! Each command has a file of its own. A command writes its result to standard output and errors to standard error,
+//! and returns an [`Exit`] code for scripts.
 
 mod admin_client;
-pub mod args;
+mod args;
 mod ca;
 mod check;
-mod color;
-mod completions;
 mod console;
 mod decide;
-pub mod decisions;
+mod decisions;
 mod demo;
 mod diff;
 mod env;
-mod exit;
 mod explain;
+mod generate;
 mod inputs;
 mod ledger;
 mod logging;
 mod password;
 mod progress;
-pub mod robots;
+mod robots;
 mod run;
-mod sanitize;
-mod schema;
 mod shadow;
 mod stop;
-pub mod target;
+mod target;
 mod test;
+mod text;
 
 use std::ffi::OsString;
+use std::process::{ExitCode, Termination};
 
 use clap::Parser;
 
-use args::{Arguments, Command, OutputFormat, TargetArgs};
-pub use exit::Exit;
+use args::{Arguments, Command};
 
-/// Runs the command that the arguments name (the first of them is the program's own name).
+/// The exit code of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Exit {
+    /// The command succeeded.
+    Success = 0,
+    /// The result is negative: a failing case, a rejected URL with `--exit-code`, warnings with `--strict`, an input
+    /// line that cannot be read.
+    Negative = 1,
+    /// The usage is wrong, or a file is missing or invalid.
+    Invalid = 2,
+    /// The command cannot run: a port is in use, there is no certificate authority.
+    CannotRun = 3,
+}
+
+impl Termination for Exit {
+    fn report(self) -> ExitCode {
+        ExitCode::from(self as u8)
+    }
+}
+
+/// Parses the arguments, of which the first is the program's name, and runs the command.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> Exit {
     match Arguments::try_parse_from(arguments) {
         Ok(arguments) => dispatch(arguments.command),
-        Err(asked) => print_usage(&asked),
+        Err(error) => print_usage(&error),
     }
 }
 
@@ -57,11 +74,11 @@ fn dispatch(command: Command) -> Exit {
         Command::Test(args) => test::run(&args),
         Command::Diff(args) => diff::run(&args),
         Command::Robots(args) => robots::run(&args),
-        Command::Target(args) => show_targets(&args),
+        Command::Target(args) => target::run(&args),
         Command::Ca(args) => ca::run(&args),
         Command::Env(args) => env::run(&args),
-        Command::Schema(args) => schema::run(&args),
-        Command::Completions(args) => completions::run(&args),
+        Command::Schema(args) => generate::print_schema(&args),
+        Command::Completions(args) => generate::print_completions(&args),
         Command::Password => password::run(),
         Command::Shadow(args) => shadow::run(&args),
         Command::Ledger(args) => ledger::run(&args.command),
@@ -69,23 +86,9 @@ fn dispatch(command: Command) -> Exit {
     }
 }
 
-/// Exit 1 if any input is no URL, as for `decide`.
-fn show_targets(args: &TargetArgs) -> Exit {
-    let format = match args.format {
-        OutputFormat::Text => target::TargetFormat::Text,
-        OutputFormat::Json => target::TargetFormat::Json,
-    };
-    let (mut input, mut output) = (std::io::stdin().lock(), std::io::stdout().lock());
-    match target::run(&args.urls, format, &mut input, &mut output) {
-        Ok(0) => Exit::Success,
-        Ok(_) => Exit::Negative,
-        Err(error) => console::report_io_error(&error),
-    }
-}
-
-/// Prints what clap has to say: help and version on standard output, mistakes on standard error.
+/// Prints clap's output: help and version on standard output, usage errors on standard error.
 fn print_usage(error: &clap::Error) -> Exit {
-    // Nothing is left to do when even this cannot be written.
+    // If this cannot be written, no channel is left to report it on.
     let _ = error.print();
     if error.use_stderr() {
         Exit::Invalid

@@ -1,4 +1,4 @@
-//! Arguments in, exit code out.
+//! The `crawlgate` binary.
 
 use crawlgate::cli::{self, Exit};
 

@@ -1,6 +1,5 @@
-//! Asks the admin API of a running proxy: one request on a connection of its own.
+//! A client of the admin API of a running proxy, with one connection per request.
 
-use std::fmt;
 use std::fs;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream};
@@ -10,24 +9,19 @@ use serde_json::Value as Json;
 
 use crate::config::settings::AdminConfig;
 
-/// How long the proxy may take to answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The longest answer.
 const MAX_RESPONSE_BYTES: u64 = 64 << 20;
 
-/// What is asked.
+/// A request to the admin API.
 #[derive(Clone, Debug)]
 pub(super) struct AdminClientRequest<'a> {
-    /// The method.
     pub(super) method: &'static str,
-    /// The path.
     pub(super) path: &'a str,
-    /// The body: JSON.
+    /// The JSON body.
     pub(super) body: Option<String>,
 }
 
 impl<'a> AdminClientRequest<'a> {
-    /// The document at a path.
     pub(super) fn get(path: &'a str) -> Self {
         Self {
             method: "GET",
@@ -37,36 +31,21 @@ impl<'a> AdminClientRequest<'a> {
     }
 }
 
-/// Why there is no document.
-#[derive(Clone, Debug)]
+/// An error of a request to the admin API.
+#[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum AdminClientError {
-    /// The proxy could not be asked, for this reason.
+    /// There was no response of an admin API, for this reason.
+    #[error("{0}")]
     Unavailable(String),
-    /// It has answered with this status and these words.
+    /// The response has an error status, and this detail.
+    #[error("the proxy responds with status {0}: {1}")]
     Status(u16, String),
 }
 
-impl fmt::Display for AdminClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unavailable(why) => f.write_str(why),
-            Self::Status(status, words) => write!(f, "the proxy answers {status}: {words}"),
-        }
-    }
-}
-
-/// The document at a path.
+/// Sends a request, and returns the JSON document of the response.
 ///
 /// # Errors
-/// Why there is none, in words.
-pub(super) fn get(admin: &AdminConfig, path: &str) -> Result<Json, String> {
-    send(admin, &AdminClientRequest::get(path)).map_err(|refused| refused.to_string())
-}
-
-/// The document that the proxy answers with.
-///
-/// # Errors
-/// If it answers with none, or not at all.
+/// If there is no response, or its status is not 2xx.
 pub(super) fn send(
     admin: &AdminConfig,
     request: &AdminClientRequest<'_>,
@@ -74,26 +53,27 @@ pub(super) fn send(
     let address = client_address(admin.listen);
     let authorization = match &admin.token_file {
         Some(file) => {
-            let unread =
-                |error| format!("the token file {} cannot be read: {error}", file.display());
-            let token = fs::read_to_string(file)
-                .map_err(|error| AdminClientError::Unavailable(unread(error)))?;
+            let token = fs::read_to_string(file).map_err(|error| {
+                AdminClientError::Unavailable(format!(
+                    "the token file {} (admin.token_file) cannot be read: {error}",
+                    file.display()
+                ))
+            })?;
             format!("Authorization: Bearer {}\r\n", token.trim())
         }
         None => String::new(),
     };
-    let answer =
+    let response =
         exchange(address, &format_request(request, address, &authorization)).map_err(|error| {
             AdminClientError::Unavailable(format!(
                 "the proxy does not answer at {address} (admin.listen): {error}"
             ))
         })?;
-    let foreign = || {
+    parse_response(&response).ok_or_else(|| {
         AdminClientError::Unavailable(format!(
-            "what answers at {address} is not crawlgate's admin API"
+            "the server at {address} (admin.listen) is not crawlgate's admin API"
         ))
-    };
-    parse_response(&answer).ok_or_else(foreign)?
+    })?
 }
 
 fn format_request(
@@ -112,30 +92,30 @@ fn format_request(
     )
 }
 
-/// What listens on every address is asked on loopback.
-fn client_address(listen: SocketAddr) -> SocketAddr {
-    let ip = match listen.ip() {
+/// Returns the address at which a client on this machine reaches a listener: loopback, if it listens on all addresses.
+pub(super) fn client_address(listener: SocketAddr) -> SocketAddr {
+    let ip = match listener.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
         ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
     };
-    SocketAddr::new(ip, listen.port())
+    SocketAddr::new(ip, listener.port())
 }
 
 fn exchange(address: SocketAddr, request: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect_timeout(&address, TIMEOUT)?;
     stream.set_read_timeout(Some(TIMEOUT))?;
     stream.write_all(request.as_bytes())?;
-    let mut answer = String::new();
+    let mut response = String::new();
     stream
         .take(MAX_RESPONSE_BYTES)
-        .read_to_string(&mut answer)?;
-    Ok(answer)
+        .read_to_string(&mut response)?;
+    Ok(response)
 }
 
-/// The document of a 2xx, or the words of a refusal; `None` if it is neither.
-fn parse_response(answer: &str) -> Option<Result<Json, AdminClientError>> {
-    let (head, body) = answer.split_once("\r\n\r\n")?;
+/// Returns the document of a 2xx response, or the detail of any other; `None` if the response is not from an admin API.
+fn parse_response(response: &str) -> Option<Result<Json, AdminClientError>> {
+    let (head, body) = response.split_once("\r\n\r\n")?;
     let status: u16 = head
         .strip_prefix("HTTP/1.1 ")?
         .split(' ')
@@ -151,4 +131,45 @@ fn parse_response(answer: &str) -> Option<Result<Json, AdminClientError>> {
         .and_then(Json::as_str)
         .unwrap_or_default();
     Some(Err(AdminClientError::Status(status, detail.to_owned())))
+}
+
+/// Returns the value of a key, or null if the key does not exist.
+pub(super) fn get_or_null<'j>(document: &'j Json, key: &str) -> &'j Json {
+    document.get(key).unwrap_or(&Json::Null)
+}
+
+/// Returns the text of a key, or an empty string if the key has no text.
+pub(super) fn get_str<'j>(document: &'j Json, key: &str) -> &'j str {
+    get_or_null(document, key).as_str().unwrap_or_default()
+}
+
+/// Returns the number of a key, or 0 if the key has no number.
+pub(super) fn get_u64(document: &Json, key: &str) -> u64 {
+    get_or_null(document, key).as_u64().unwrap_or_default()
+}
+
+/// Returns the elements of an array, or none if the key has no array.
+pub(super) fn get_array<'j>(document: &'j Json, key: &str) -> &'j [Json] {
+    get_or_null(document, key)
+        .as_array()
+        .map_or(&[], Vec::as_slice)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listener_on_all_addresses_is_reached_on_loopback() {
+        for (listener, address) in [
+            ("0.0.0.0:3128", "127.0.0.1:3128"),
+            ("[::]:3128", "[::1]:3128"),
+            ("192.0.2.1:1", "192.0.2.1:1"),
+        ] {
+            assert_eq!(
+                client_address(listener.parse().unwrap()),
+                address.parse().unwrap()
+            );
+        }
+    }
 }

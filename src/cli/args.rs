@@ -1,4 +1,4 @@
-//! What can be written after `crawlgate`, and the help that teaches it. No command's work is done here.
+//! Command-line arguments and help texts.
 
 mod admin;
 mod clients;
@@ -13,17 +13,17 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub use admin::{ProxyArgs, ShadowArgs, StopArgs};
-pub use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
-pub use decisions::{DecisionsArgs, RowLimit, SummaryBy};
-pub use ledger::{
+pub(crate) use admin::{ProxyArgs, ShadowArgs, StopArgs};
+pub(crate) use clients::{CaArgs, CaCommand, CaExportArgs, CaFormat, EnvArgs, Shell};
+pub(crate) use decisions::{DecisionsArgs, RowLimit, SummaryBy};
+pub(crate) use ledger::{
     LedgerArgs, LedgerCommand, LedgerExportArgs, LedgerExportFormat, LedgerFilterArgs,
     LedgerListArgs, LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs, LedgerSweepArgs,
 };
-pub use policy::{
+pub(crate) use policy::{
     CheckArgs, DecideArgs, DecideFormat, DiffArgs, ExplainArgs, TestArgs, TestFormat,
 };
-pub use robots::{RobotsArgs, RobotsCheckArgs, RobotsCommand, RobotsFetchArgs};
+pub(crate) use robots::{RobotsArgs, RobotsCheckArgs, RobotsCommand, RobotsFetchArgs};
 
 use help::{
     CA_HELP, CHECK_HELP, COMPLETIONS_HELP, DECIDE_HELP, DECISIONS_HELP, DEMO_HELP, DIFF_HELP,
@@ -38,148 +38,145 @@ use help::{
     version,
     about = "An HTTP forward proxy that enforces crawl policy",
     long_about = "An HTTP forward proxy that enforces crawl policy.\n\n\
-                  Point a crawler's http_proxy at it; every URL that the crawler asks for is judged by one policy, \
-                  and every refusal says which rule refused it.",
-    after_help = "Exit codes: 0 success, 1 a negative answer, 2 wrong usage or invalid input, 3 cannot run.\n\
-                  `crawlgate help COMMAND` shows an example of each command.",
+                  Set a crawler's http_proxy to its address: each URL that the crawler requests is checked against \
+                  one policy, and each refusal names the rule that caused it.",
+    after_help = "Exit codes: 0 success, 1 negative result, 2 wrong usage or invalid input, 3 cannot run.\n\
+                  `crawlgate help COMMAND` shows the options of a command, with examples.",
     arg_required_else_help = true,
     max_term_width = 110
 )]
-pub struct Arguments {
-    /// What to do.
+pub(crate) struct Arguments {
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
 /// The commands.
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Run the proxy
     #[command(after_help = RUN_HELP)]
     Run(RunArgs),
-    /// A tour without a network: a small site, the proxy, a crawl, and what was refused
+    /// Crawl a small built-in site through the proxy, offline, and show what is refused
     #[command(after_help = DEMO_HELP)]
     Demo,
-    /// Check policies and configurations, all mistakes in one run
+    /// Check policies and configurations, and report all errors in one run
     #[command(after_help = CHECK_HELP)]
     Check(CheckArgs),
-    /// Show why a URL is allowed or refused, rule by rule
+    /// Explain why a URL is allowed or refused, rule by rule
     #[command(after_help = EXPLAIN_HELP)]
     Explain(Box<ExplainArgs>),
-    /// Judge every line of standard input
+    /// Print the decision for each line of standard input
     #[command(after_help = DECIDE_HELP)]
     Decide(DecideArgs),
-    /// Read the decision log: show, follow, sift, sum up
+    /// Show, follow, filter and summarize the decision log
     #[command(after_help = DECISIONS_HELP)]
     Decisions(DecisionsArgs),
-    /// Run the cases of policies, and show what they do not reach
+    /// Run the test cases of policies, and show which rules they do not cover
     #[command(after_help = TEST_HELP)]
     Test(TestArgs),
-    /// Compare two policies: whose decision changes, by rule and by host
+    /// Compare two policies: which decisions change, by rule and by host
     #[command(after_help = DIFF_HELP)]
     Diff(DiffArgs),
-    /// Ask a robots.txt about URLs
+    /// Check URLs against a robots.txt
     #[command(after_help = ROBOTS_HELP)]
     Robots(RobotsArgs),
-    /// Show the canonical form of URLs, and the range of an address
+    /// Show the canonical form of URLs, and the range of IP addresses
     #[command(after_help = TARGET_HELP)]
     Target(TargetArgs),
-    /// Make, show and export the certificate authority that clients trust
+    /// Create, show and export the certificate authority that clients trust
     #[command(after_help = CA_HELP)]
     Ca(CaArgs),
-    /// Print the variables that send a shell's clients through the proxy
+    /// Print the environment variables that make a shell's clients use the proxy
     #[command(after_help = ENV_HELP)]
     Env(EnvArgs),
-    /// Show what rules and policies in shadow would change in a running proxy
+    /// Show what rules and policies in shadow mode would change in a running proxy
     #[command(after_help = SHADOW_HELP)]
     Shadow(ShadowArgs),
-    /// Stop a host, a crawler or a rule in a running proxy, show what is stopped, or let it go on
+    /// Stop requests by host, crawler or rule in a running proxy; list and lift stops
     #[command(after_help = STOP_HELP)]
     Stop(StopArgs),
-    /// The URLs that are remembered: show, count, export; sweep them after a change of the crawl spaces
+    /// List, count, export and sweep the URLs in the ledger
     Ledger(LedgerArgs),
     /// Print the JSON Schema of policies or configurations, for editors
     #[command(after_help = SCHEMA_HELP)]
     Schema(SchemaArgs),
-    /// Print what a shell needs to complete commands
+    /// Print the completion script for a shell
     #[command(after_help = COMPLETIONS_HELP)]
     Completions(CompletionsArgs),
-    /// Make the hash of a password, for `crawlers` in the configuration
+    /// Hash a crawler's password, for `crawlers` in the configuration
     #[command(after_help = PASSWORD_HELP)]
     Password,
 }
 
-/// The form of an answer.
+/// An output format.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OutputFormat {
-    /// For people.
+pub(crate) enum OutputFormat {
+    /// Text for a terminal.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
 }
 
-/// Arguments of `run`.
 #[derive(Args, Debug, Default)]
-pub struct RunArgs {
-    /// The configuration; else $CRAWLGATE_CONFIG, else config/crawlgate.yaml, else all defaults
+pub(crate) struct RunArgs {
+    /// Configuration file [default: $CRAWLGATE_CONFIG, else config/crawlgate.yaml if it exists, else no file]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The policy, in place of the configuration's: a file, or a directory of *.yaml files
+    /// Policy: a file, or a directory of *.yaml files [default: `policy.path` of the configuration]
     #[arg(long, value_name = "PATH")]
     pub policy: Option<PathBuf>,
-    /// Where crawlers connect, in place of the configuration's
+    /// Address and port for crawlers [default: `listen` of the configuration, else 127.0.0.1:3128]
     #[arg(long, value_name = "ADDR")]
     pub listen: Option<SocketAddr>,
-    /// Where metrics, health and the admin API are, in place of the configuration's
+    /// Address and port for metrics, health checks and the admin API [default: `admin.listen` of the configuration,
+    /// else 127.0.0.1:3129]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
 }
 
-/// Arguments of `schema`.
 #[derive(Args, Debug)]
-pub struct SchemaArgs {
-    /// Of what
+pub(crate) struct SchemaArgs {
+    /// Kind of file that the schema describes
     #[arg(value_enum, value_name = "WHAT")]
     pub of: SchemaKind,
 }
 
-/// Arguments of `completions`.
 #[derive(Args, Debug)]
-pub struct CompletionsArgs {
-    /// The shell
+pub(crate) struct CompletionsArgs {
+    /// Shell to print the script for
     #[arg(value_enum, value_name = "SHELL")]
     pub shell: CompletionShell,
 }
 
-/// The shells that can complete.
+/// The shells with completion scripts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CompletionShell {
-    /// bash.
+pub(crate) enum CompletionShell {
+    /// bash
     Bash,
-    /// zsh.
+    /// zsh
     Zsh,
-    /// fish.
+    /// fish
     Fish,
-    /// PowerShell.
+    /// PowerShell
     Powershell,
 }
 
-/// What has a schema.
+/// The kinds of files with a JSON Schema.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum SchemaKind {
-    /// Policies, parts of them, and case files.
+pub(crate) enum SchemaKind {
+    /// Policies, the files of a policy directory, and case files.
     Policy,
-    /// Configurations.
+    /// Configuration files.
     Config,
 }
 
-/// Arguments of `target`.
 #[derive(Args, Debug)]
-pub struct TargetArgs {
-    /// The URLs; without one, they are read from standard input, one a line
+pub(crate) struct TargetArgs {
+    /// URLs [default: read from standard input, one per line]
     #[arg(value_name = "URL")]
     pub urls: Vec<String>,
-    /// The form of a line
+    /// Format of each line of output
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
 }

@@ -1,4 +1,4 @@
-//! `crawlgate ca`: makes, shows and exports the certificate authorities of the configuration.
+//! `crawlgate ca`: creates, shows and exports the certificate authorities of the configuration.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -6,35 +6,30 @@ use std::io::{self, Write as _};
 use std::time::SystemTime;
 
 use crate::clock::{Clock, Rfc3339};
-use crate::config::load::Overrides;
 use crate::config::settings::{AuthorityFiles, TlsConfig};
 use crate::server::{authority, ca_bundle};
 use crate::tls::{CaCertificate, CaError, CertificateAuthority};
 
 use super::args::{CaArgs, CaCommand, CaExportArgs, CaFormat};
-use super::exit::Exit;
-use super::{console, inputs};
+use super::{Exit, console, inputs};
 
-/// Runs the command. Exit 2 for files that are there already or have mistakes, 3 if there is no authority.
+/// Runs the command. Exits with 2 for files that exist already or are invalid, with 3 if there is no authority.
 pub(super) fn run(args: &CaArgs) -> Exit {
-    let overrides = Overrides {
-        config: args.config.clone(),
-        ..Overrides::default()
-    };
-    let settings = match inputs::load_settings(&overrides) {
-        Ok(loaded) => loaded.settings,
+    let settings = match inputs::load_config(args.config.as_deref()) {
+        Ok(settings) => settings,
         Err(exit) => return exit,
     };
-    let (tls, now) = (&settings.tls, Clock::system().wall_time());
-    let done = match &args.command {
+    let tls = &settings.tls;
+    let now = Clock::system().wall_time();
+    let result = match &args.command {
         CaCommand::Init => init(tls, now),
         CaCommand::Show => show(tls, now),
         CaCommand::Export(args) => export(tls, args),
     };
-    done.unwrap_or_else(|error| report_error(&error))
+    result.unwrap_or_else(|error| report_error(&error))
 }
 
-/// Tells why an authority cannot be used: files with mistakes are invalid input, all else keeps from running.
+/// Reports an error: invalid files are invalid input, any other error means that the command cannot run.
 fn report_error(error: &CaError) -> Exit {
     match error {
         CaError::Exists(_)
@@ -51,10 +46,10 @@ fn report_error(error: &CaError) -> Exit {
     }
 }
 
-/// Makes the first authority, and the bundle.
+/// Creates the first authority, and the bundle.
 fn init(tls: &TlsConfig, now: SystemTime) -> Result<Exit, CaError> {
     let files = authority::signing_files(tls)?;
-    let made = CertificateAuthority::create(&files.cert, &files.key, now)?;
+    let created = CertificateAuthority::create(&files.cert, &files.key, now)?;
     authority::announce_created(files);
     match authority::load_certificates(tls).map(|all| ca_bundle::write(&tls.bundle, &all)) {
         Ok(Ok(())) => {}
@@ -62,17 +57,17 @@ fn init(tls: &TlsConfig, now: SystemTime) -> Result<Exit, CaError> {
         Err(error) => console::warn(&format!("tls.bundle was not written: {error}")),
     }
     Ok(console::print(
-        &describe(made.certificate(), files, AuthorityRole::Signing, now),
+        &describe(created.certificate(), files, AuthorityRole::Signing, now),
         Exit::Success,
     ))
 }
 
-/// Shows all that can be read, then says what is wrong with the one that signs.
+/// Shows all certificates that can be read, then reports an error of the authority that signs.
 fn show(tls: &TlsConfig, now: SystemTime) -> Result<Exit, CaError> {
     let certificates = authority::load_certificates(tls)?;
     let mut text = String::new();
-    for (place, (certificate, files)) in certificates.iter().zip(&tls.authorities).enumerate() {
-        let role = if place == 0 {
+    for (index, (certificate, files)) in certificates.iter().zip(&tls.authorities).enumerate() {
+        let role = if index == 0 {
             AuthorityRole::Signing
         } else {
             AuthorityRole::Trusted
@@ -92,7 +87,7 @@ fn export(tls: &TlsConfig, args: &CaExportArgs) -> Result<Exit, CaError> {
         CaFormat::Pem => ca_bundle::join_pem(&certificates).into_bytes(),
         CaFormat::Der => {
             if certificates.len() > 1 {
-                console::warn(&"DER holds one certificate: this is the authority that signs");
+                console::warn(&"DER contains one certificate: that of the authority that signs");
             }
             certificates
                 .first()
@@ -121,10 +116,12 @@ fn export(tls: &TlsConfig, args: &CaExportArgs) -> Result<Exit, CaError> {
     Ok(Exit::Success)
 }
 
-/// What an authority is for.
+/// The role of an authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AuthorityRole {
+    /// The first authority, which signs certificates.
     Signing,
+    /// Any other authority, which clients trust.
     Trusted,
 }
 
@@ -143,7 +140,7 @@ fn describe(
         Some(days) => format!("{days} days left"),
         None => "expired".to_owned(),
     };
-    for (word, value) in [
+    for (label, value) in [
         ("subject", certificate.subject().to_owned()),
         ("role", role.to_owned()),
         (
@@ -158,7 +155,7 @@ fn describe(
         ("certificate", files.cert.display().to_string()),
         ("key", files.key.display().to_string()),
     ] {
-        let _ = writeln!(text, "{word:<12}{value}");
+        let _ = writeln!(text, "{label:<12}{value}");
     }
     text
 }

@@ -1,4 +1,4 @@
-//! `crawlgate check`: everything that is wrong with policies and configurations, in one run.
+//! `crawlgate check`: reports all problems of policies and configurations in one run.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -22,10 +22,10 @@ use crate::yaml::{YamlValue, parse};
 
 use super::Exit;
 use super::args::{CheckArgs, OutputFormat};
-use super::color::{ConsoleColors, Tone};
 use super::console::{self, print_problems};
+use super::text::pluralize;
+use crate::console::{ConsoleColors, Tone};
 
-/// Runs the command.
 pub(super) fn run(args: &CheckArgs) -> Exit {
     let mut report = CheckReport::default();
     for path in &args.paths {
@@ -48,14 +48,14 @@ pub(super) fn run(args: &CheckArgs) -> Exit {
     }
 }
 
-/// What a file is.
+/// The kind of a file to check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum CheckInputKind {
     Policy,
     Configuration,
 }
 
-/// Keys that only a policy has.
+/// Keys that occur only in policies.
 const POLICY_KEYS: [&str; 7] = [
     "name",
     "on_invalid_rule",
@@ -67,9 +67,9 @@ const POLICY_KEYS: [&str; 7] = [
 ];
 
 impl CheckInputKind {
-    /// Tells a policy from a configuration by what is in it: `policy: 1` or one of a policy's own keys.
+    /// Detects the kind by the content: a policy has `policy: 1` or one of the [`POLICY_KEYS`].
     ///
-    /// A file that cannot be read or parsed gets the same messages either way.
+    /// The result does not matter for a file that cannot be read or parsed: both kinds report the same errors.
     fn detect(path: &Path) -> Self {
         if path.is_dir() {
             return Self::Policy;
@@ -90,33 +90,31 @@ impl CheckInputKind {
     }
 }
 
-/// What was checked, and what was found.
+/// The report of all checks.
 #[derive(Default)]
 struct CheckReport {
-    /// One line a checked thing.
+    /// One line per checked file.
     summary_lines: Vec<String>,
     problems: Vec<Problem>,
-    /// The policies that were checked, so that none is checked twice.
+    /// The checked policies, so that none is checked twice.
     policies: Vec<CheckedPolicy>,
 }
 
-/// A policy that was checked, and what a configuration that names it has to know.
+/// A checked policy, with the facts that matter for a configuration that names it.
 struct CheckedPolicy {
     origin: PolicyOrigin,
     /// The crawlers that its rules name.
     crawlers: Vec<LocatedText>,
-    /// That it refuses most tunnels, or all, if it does.
+    /// The problem that it refuses most or all tunnels, if it does.
     undecided_tunnels: Option<Problem>,
-    /// Whether it needs a ledger.
     needs_ledger: bool,
-    /// Its files.
     texts: SourceTexts,
-    /// Whether a configuration names it, which says what becomes of tunnels.
+    /// `true` if a configuration names the policy; the configuration decides how tunnels are handled.
     in_configuration: bool,
 }
 
 impl CheckReport {
-    /// A configuration, and the policies that it names.
+    /// Checks a configuration, and the policies that it names.
     fn check_configuration(&mut self, path: Option<PathBuf>) {
         let overrides = Overrides {
             config: path.clone(),
@@ -131,9 +129,9 @@ impl CheckReport {
         };
         let name = match &loaded.file {
             Some(file) => file.display().to_string(),
-            None => "no configuration: all defaults".to_owned(),
+            None => "no configuration file: all settings have their defaults".to_owned(),
         };
-        let place = SourceLocation::for_file(&Arc::from(name.as_str()));
+        let location = SourceLocation::for_file(&Arc::from(name.as_str()));
         self.summary_lines.push(name);
         let tunnels = describe_tunnels(&loaded.settings);
         let opens_tunnels = tunnels.is_some();
@@ -144,7 +142,7 @@ impl CheckReport {
                 .settings
                 .safety_errors()
                 .into_iter()
-                .map(|danger| Problem::error(&place, danger)),
+                .map(|error| Problem::error(&location, error)),
         );
         let origin = &loaded.settings.policy.origin;
         self.check_policy(origin);
@@ -154,7 +152,7 @@ impl CheckReport {
             self.policies
                 .iter_mut()
                 .filter(|checked| checked.origin == shadow)
-                .for_each(|c| c.in_configuration = true);
+                .for_each(|checked| checked.in_configuration = true);
         }
         let Some(checked) = self
             .policies
@@ -168,7 +166,8 @@ impl CheckReport {
             self.problems.extend(checked.undecided_tunnels.clone());
         }
         if checked.needs_ledger && loaded.settings.ledger.keep == LedgerMode::Never {
-            self.problems.push(Problem::error(&place, LEDGER_REQUIRED));
+            self.problems
+                .push(Problem::error(&location, LEDGER_REQUIRED));
         }
         if loaded.file.is_some() {
             let mut unknown =
@@ -194,20 +193,22 @@ impl CheckReport {
         match opened {
             Ok((compiled, failures)) => {
                 let policy = &compiled.policy;
-                let (rules, cases) = (policy.rules().len(), compiled.cases.len());
-                let (name, revision) = (policy.name(), policy.revision());
-                let place = match origin {
+                let path = match origin {
                     PolicyOrigin::Path(path) => path.display().to_string(),
                     PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
                 };
                 self.summary_lines.push(format!(
-                    "{place}: {name}@{revision}, {rules} rules, {cases} cases"
+                    "{path}: {}@{}, {} rules, {} cases",
+                    policy.name(),
+                    policy.revision(),
+                    policy.rules().len(),
+                    compiled.cases.len()
                 ));
-                let place = SourceLocation::for_file(&Arc::from(place.as_str()));
+                let location = SourceLocation::for_file(&Arc::from(path.as_str()));
                 self.policies.push(CheckedPolicy {
                     origin: origin.clone(),
                     crawlers: compiled.named_crawlers,
-                    undecided_tunnels: find_undecided_tunnels(&compiled.policy, &place),
+                    undecided_tunnels: find_undecided_tunnels(&compiled.policy, &location),
                     needs_ledger: compiled.policy.needs_ledger(),
                     texts: compiled.texts,
                     in_configuration: false,
@@ -216,14 +217,12 @@ impl CheckReport {
                 self.problems.extend(failures);
             }
             Err(problems) => {
-                let origin = origin.clone();
-                let (crawlers, texts) = (Vec::new(), SourceTexts::default());
                 self.policies.push(CheckedPolicy {
-                    origin,
-                    crawlers,
+                    origin: origin.clone(),
+                    crawlers: Vec::new(),
                     undecided_tunnels: None,
                     needs_ledger: false,
-                    texts,
+                    texts: SourceTexts::default(),
                     in_configuration: false,
                 });
                 self.problems.extend(problems);
@@ -231,16 +230,17 @@ impl CheckReport {
         }
     }
 
-    /// Of policies that no configuration names: that every tunnel is undecided under them, which is of no weight where
-    /// TLS is looked into.
+    /// Adds an advice for each policy that leaves every tunnel undecided and that no configuration names.
+    ///
+    /// It is not a warning, since tunnels are decided if the proxy intercepts TLS.
     fn advise_unconfigured(&mut self) {
-        let alone = self
+        let problems = self
             .policies
             .iter()
-            .filter(|checked| !checked.in_configuration);
-        let doubts = alone.filter_map(|checked| checked.undecided_tunnels.clone());
-        let every = doubts.filter(|problem| problem.severity == Severity::Warning);
-        self.problems.extend(every.map(|problem| Problem {
+            .filter(|checked| !checked.in_configuration)
+            .filter_map(|checked| checked.undecided_tunnels.clone())
+            .filter(|problem| problem.severity == Severity::Warning);
+        self.problems.extend(problems.map(|problem| Problem {
             severity: Severity::Advice,
             ..problem
         }));
@@ -262,13 +262,14 @@ impl CheckReport {
         }
     }
 
-    fn summary(&self, paint: ConsoleColors) -> String {
+    fn summary(&self, colors: ConsoleColors) -> String {
         let mut text: String = self
             .summary_lines
             .iter()
             .map(|line| format!("{line}\n"))
             .collect();
-        let (errors, warnings) = (self.count(Severity::Error), self.count(Severity::Warning));
+        let errors = self.count(Severity::Error);
+        let warnings = self.count(Severity::Warning);
         let tone = match (errors, warnings) {
             (0, 0) => Tone::Good,
             (0, _) => Tone::Warning,
@@ -279,7 +280,7 @@ impl CheckReport {
             pluralize(errors, "error"),
             pluralize(warnings, "warning")
         );
-        text.push_str(&paint.paint(tone, counts));
+        text.push_str(&colors.paint(tone, counts));
         text.push('\n');
         text
     }
@@ -293,27 +294,30 @@ impl CheckReport {
     }
 }
 
-/// Where tunnels may go, and what reaches inside.
+/// Returns the ports that tunnels for TLS may use, and the rules that apply to them; `None` if there are no such ports.
 fn describe_tunnels(settings: &Settings) -> Option<String> {
     let tunnels = &settings.tunnels;
-    let has_port =
-        |ranges: &[RangeInclusive<u16>], port| ranges.iter().any(|range| range.contains(&port));
-    let tls = (1..=u16::MAX).any(|port| {
-        has_port(&tunnels.connect_ports, port)
-            && has_port(&settings.egress.ports, port)
-            && has_port(&tunnels.tls_ports, port)
+    let opens_tls = (1..=u16::MAX).any(|port| {
+        contains_port(&tunnels.connect_ports, port)
+            && contains_port(&settings.egress.ports, port)
+            && contains_port(&tunnels.tls_ports, port)
     });
-    tls.then(|| {
-        let ports: Vec<String> = tunnels.tls_ports.iter().map(format_port_range).collect();
-        let judged = if settings.tls.intercept {
-            "looked into (tls.intercept), so that robots.txt and rules on URLs reach inside; where a rule sets \
-             `tls: tunnel`, judged by host, address and pace only"
-        } else {
-            "judged by host, address and pace; robots.txt and rules on URLs do not reach inside, except where a rule sets \
-             `tls: intercept`"
-        };
-        format!("tunnels to port {}: {judged}", ports.join(", "))
-    })
+    if !opens_tls {
+        return None;
+    }
+    let ports: Vec<String> = tunnels.tls_ports.iter().map(format_port_range).collect();
+    let rules = if settings.tls.intercept {
+        "intercepted (tls.intercept): robots.txt and rules on URLs apply; where a rule sets `tls: tunnel`, only host, \
+         address and pace are checked"
+    } else {
+        "only host, address and pace are checked; robots.txt and rules on URLs do not apply, except where a rule sets \
+         `tls: intercept`"
+    };
+    Some(format!("tunnels to port {}: {rules}", ports.join(", ")))
+}
+
+fn contains_port(ranges: &[RangeInclusive<u16>], port: u16) -> bool {
+    ranges.iter().any(|range| range.contains(&port))
 }
 
 fn format_port_range(range: &RangeInclusive<u16>) -> String {
@@ -324,12 +328,14 @@ fn format_port_range(range: &RangeInclusive<u16>) -> String {
     }
 }
 
-/// Whether a tunnel to a host that no rule names is refused because the policy judges what it hides: that is most hosts.
-fn find_undecided_tunnels(policy: &Policy, place: &SourceLocation) -> Option<Problem> {
+/// Returns a problem if a tunnel to a host that no rule names, as most hosts are, is refused as undecided.
+fn find_undecided_tunnels(policy: &Policy, location: &SourceLocation) -> Option<Problem> {
     let host = HostTarget::parse_authority("a-host-that-no-rule-names.invalid:443").ok()?;
     let (trail, decision) = policy.decide(&Facts::for_tunnel(&host));
     let refusal = Refusal::from_decision(policy, &trail, &decision)?;
-    let undecided = refusal.reason == Reason::Undecided;
+    if refusal.reason != Reason::Undecided {
+        return None;
+    }
     let rule = refusal
         .rule
         .as_ref()
@@ -338,23 +344,16 @@ fn find_undecided_tunnels(policy: &Policy, place: &SourceLocation) -> Option<Pro
         });
     let problem = if policy.treats_tunnels_alike() {
         let message = format!(
-            "every tunnel (CONNECT) is refused as undecided, since {rule} judges what it hides"
+            "every tunnel (CONNECT) is refused as undecided, since {rule} depends on what it hides"
         );
-        Problem::warning(place, message)
+        Problem::warning(location, message)
     } else {
         let message = format!(
-            "tunnels (CONNECT) are refused as undecided, since {rule} judges what they hide"
+            "tunnels (CONNECT) are refused as undecided, since {rule} depends on what they hide"
         );
-        Problem::advice(place, message)
+        Problem::advice(location, message)
     };
-    let help = "set `tunnel_undecided: allow` where such tunnels may pass, or look into TLS (`tls.intercept`)";
-    undecided.then(|| problem.with_help(help))
-}
-
-fn pluralize(number: usize, word: &str) -> String {
-    if number == 1 {
-        format!("1 {word}")
-    } else {
-        format!("{number} {word}s")
-    }
+    Some(problem.with_help(
+        "set `tunnel_undecided: allow` where such tunnels are acceptable, or intercept TLS (`tls.intercept`)",
+    ))
 }

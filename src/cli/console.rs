@@ -1,4 +1,4 @@
-//! Writing to standard output and standard error.
+//! Output to standard output and standard error.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -7,7 +7,7 @@ pub(super) use crate::console::{print_problems, warn};
 
 use super::Exit;
 
-/// Writes an answer to standard output; `exit` if that works.
+/// Writes a result to standard output, and returns `exit` if that succeeds.
 pub(super) fn print(text: &str, exit: Exit) -> Exit {
     let mut output = io::stdout().lock();
     match output
@@ -19,7 +19,9 @@ pub(super) fn print(text: &str, exit: Exit) -> Exit {
     }
 }
 
-/// Reading or writing failed. A reader that has left (`| head`) is an end, not a failure: nobody is there to be told.
+/// Reports a failed read or write on standard error.
+///
+/// A broken pipe is not a failure: the reader of the output (`| head`) has seen enough.
 pub(super) fn report_io_error(error: &io::Error) -> Exit {
     if error.kind() == io::ErrorKind::BrokenPipe {
         return Exit::Success;
@@ -27,14 +29,14 @@ pub(super) fn report_io_error(error: &io::Error) -> Exit {
     report_cannot_run(error)
 }
 
-/// Tells on standard error why the command cannot run.
-pub(super) fn report_cannot_run(mistake: &dyn Display) -> Exit {
-    crate::console::error(mistake);
+/// Reports on standard error that the command cannot run.
+pub(super) fn report_cannot_run(error: &dyn Display) -> Exit {
+    crate::console::error(error);
     Exit::CannotRun
 }
 
-/// Tells on standard error why the command was not done.
-pub(super) fn report_invalid(mistake: &dyn Display) -> Exit {
-    crate::console::error(mistake);
+/// Reports wrong usage or invalid input on standard error.
+pub(super) fn report_invalid(error: &dyn Display) -> Exit {
+    crate::console::error(error);
     Exit::Invalid
 }

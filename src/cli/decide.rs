@@ -1,6 +1,6 @@
-//! `crawlgate decide`: one decision a line, for each line of standard input.
+//! `crawlgate decide`: prints the decision for each line of standard input.
 //!
-//! It reads and writes as a stream, so that a program can keep it running and ask it line by line.
+//! The command streams, so that a program can keep it running and send it one line at a time.
 
 use std::io::{self, BufRead, BufReader, BufWriter, Write};
 
@@ -16,17 +16,15 @@ use super::Exit;
 use super::args::{DecideArgs, DecideFormat};
 use super::console;
 use super::inputs;
+use super::text::replace_controls;
 
-/// Runs the command.
 pub(super) fn run(args: &DecideArgs) -> Exit {
     let policy = match inputs::load_policy(Some(&args.policy)) {
         Ok(policy) => policy,
         Err(exit) => return exit,
     };
-    let (input, output) = (
-        BufReader::new(io::stdin().lock()),
-        BufWriter::new(io::stdout().lock()),
-    );
+    let input = BufReader::new(io::stdin().lock());
+    let output = BufWriter::new(io::stdout().lock());
     match decide_all(&policy, args.format, input, output) {
         Ok(exit) => exit,
         Err(error) => console::report_io_error(&error),
@@ -39,14 +37,15 @@ fn decide_all(
     mut input: BufReader<impl io::Read>,
     mut output: impl Write,
 ) -> io::Result<Exit> {
-    let (mut line, mut exit) = (Vec::new(), Exit::Success);
+    let mut line = Vec::new();
+    let mut exit = Exit::Success;
     while input.read_until(b'\n', &mut line)? > 0 {
-        let answer = decide_line(policy, format, line.trim_ascii()).unwrap_or_else(|unread| {
+        let decision = decide_line(policy, format, line.trim_ascii()).unwrap_or_else(|invalid| {
             exit = Exit::Negative;
-            unread.render(format)
+            invalid.render(format)
         });
-        writeln!(output, "{answer}")?;
-        // Whoever waits for this answer before the next question gets it now.
+        writeln!(output, "{decision}")?;
+        // A program may wait for this decision before it writes its next line.
         if input.buffer().is_empty() {
             output.flush()?;
         }
@@ -56,7 +55,7 @@ fn decide_all(
     Ok(exit)
 }
 
-/// A line that cannot be read.
+/// An input line that cannot be read.
 struct InvalidDecideLine {
     input: String,
     error: String,
@@ -67,15 +66,10 @@ impl InvalidDecideLine {
         match format {
             DecideFormat::Json => json!({ "input": self.input, "error": self.error }).to_string(),
             DecideFormat::Tsv => [&self.input, "error", "", &self.error, "", ""]
-                .map(to_cell)
+                .map(replace_controls)
                 .join("\t"),
         }
     }
-}
-
-/// Text that stays in its column.
-fn to_cell(text: &str) -> String {
-    text.replace(|c: char| c.is_control(), " ")
 }
 
 fn decide_line(
@@ -83,19 +77,18 @@ fn decide_line(
     format: DecideFormat,
     line: &[u8],
 ) -> Result<String, InvalidDecideLine> {
-    let unread = |error| InvalidDecideLine {
+    let facts = parse_facts(line).map_err(|error| InvalidDecideLine {
         input: String::from_utf8_lossy(line).into_owned(),
         error,
-    };
-    let facts = parse_facts(line).map_err(unread)?;
-    let trial = OfflineEvaluation::new(policy, &facts, Profile::Generic);
+    })?;
+    let evaluation = OfflineEvaluation::new(policy, &facts, Profile::Generic);
     Ok(match format {
-        DecideFormat::Json => decision::to_json(&trial, &facts).to_string(),
-        DecideFormat::Tsv => decision::to_tsv(&trial, &facts),
+        DecideFormat::Json => decision::to_json(&evaluation, &facts).to_string(),
+        DecideFormat::Tsv => decision::to_tsv(&evaluation, &facts),
     })
 }
 
-/// The facts of a line: a URL, or a JSON object. The error says what is wrong with it.
+/// Parses the facts of a line: a URL, or a JSON object.
 pub(super) fn parse_facts(line: &[u8]) -> Result<CaseFacts, String> {
     let text = std::str::from_utf8(line).map_err(|_| "the line is not UTF-8".to_owned())?;
     if text.is_empty() {
@@ -105,6 +98,6 @@ pub(super) fn parse_facts(line: &[u8]) -> Result<CaseFacts, String> {
         return CaseFacts::for_url(text);
     }
     let facts: Map<String, Json> =
-        serde_json::from_str(text).map_err(|e| format!("no JSON object: {e}"))?;
+        serde_json::from_str(text).map_err(|error| format!("not a JSON object: {error}"))?;
     CaseFacts::from_json(&facts)
 }

@@ -1,12 +1,13 @@
-//! `crawlgate decisions`: reads the decision log: shows it, follows it, sifts it, sums it up.
+//! `crawlgate decisions`: shows, follows, filters and summarizes the decision log.
 //!
-//! One pass, whatever its size, in bounded memory. What is in a line is `docs/decision-log.md`'s business.
+//! The command reads a log of any size in one pass and in bounded memory. `docs/decision-log.md` describes the fields of
+//! a line.
 
 mod follow;
 mod line_reader;
 mod log_files;
 mod reader;
-pub mod since;
+pub(in crate::cli) mod since;
 mod summary;
 mod writers;
 
@@ -15,14 +16,13 @@ use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
 use crate::clock::Clock;
-use crate::config::load::Overrides;
 use crate::metrics::log::{LogDestination, LogLineFormat};
 
 use super::Exit;
 use super::args::{DecisionsArgs, OutputFormat, SummaryBy};
-use super::color::ConsoleColors;
 use super::console::{self, report_invalid, warn};
 use super::inputs;
+use crate::console::ConsoleColors;
 use follow::{FollowStart, FollowUntil};
 use line_reader::LogLineReader;
 use log_files::LogInput;
@@ -30,111 +30,97 @@ use reader::{DecisionConsumer, DecisionLogReader, LogInputEnd};
 use summary::DecisionSummary;
 use writers::{DecisionLineWriter, DecisionTextWriter};
 
-/// What is written at once.
+/// The size of the output buffer.
 const BUFFER: usize = 64 << 10;
 
-/// Runs the command.
 pub(super) fn run(args: &DecisionsArgs) -> Exit {
-    let place = match log_input(args) {
-        Ok(place) => place,
+    let input = match log_input(args) {
+        Ok(input) => input,
         Err(exit) => return exit,
     };
-    if let LogInput::File(path) = &place
+    if let LogInput::File(path) = &input
         && let Err(error) = std::fs::metadata(path)
     {
         return report_invalid(&missing_log_message(path, &error));
     }
     let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
     match (args.summary, args.format) {
-        (Some(by), format) => summarize(args, &place, by, format),
+        (Some(by), format) => summarize(args, &input, by, format),
         (None, OutputFormat::Text) => show(
             args,
-            &place,
+            &input,
             DecisionTextWriter::new(output, ConsoleColors::for_stdout()),
         ),
-        (None, OutputFormat::Json) => show(args, &place, DecisionLineWriter(output)),
+        (None, OutputFormat::Json) => show(args, &input, DecisionLineWriter(output)),
     }
 }
 
-/// Where the log is: what `--log` says, else what the configuration does.
+/// Returns the log of `--log`, or else of the configuration.
 fn log_input(args: &DecisionsArgs) -> Result<LogInput, Exit> {
-    if let Some(named) = &args.log {
-        return match named == Path::new("-") {
-            true if args.all => Err(report_invalid(
-                &"--all: beside standard input (--log -) no rotated files are",
-            )),
-            true => Ok(LogInput::Stdin),
-            false => Ok(LogInput::File(named.clone())),
-        };
+    if let Some(path) = &args.log {
+        if path != Path::new("-") {
+            return Ok(LogInput::File(path.clone()));
+        }
+        if args.all {
+            return Err(report_invalid(
+                &"--all: standard input (--log -) has no rotated files",
+            ));
+        }
+        return Ok(LogInput::Stdin);
     }
-    let overrides = Overrides {
-        config: args.config.clone(),
-        ..Overrides::default()
+    let logs = inputs::load_config(args.config.as_deref())?.logs;
+    let problem = match (logs.destination, logs.format) {
+        (LogDestination::Path(path), LogLineFormat::Json) => return Ok(LogInput::File(path)),
+        (LogDestination::Path(path), LogLineFormat::Squid) => {
+            return Err(report_invalid(&format!(
+                "logs.format is squid, which lacks fields that this command shows: set it to json, or name a log with \
+                 --log FILE ({} is for tools that read Squid's access.log)",
+                path.display()
+            )));
+        }
+        (LogDestination::Stderr, _) => "logs.decisions is stderr, which cannot be read",
+        (LogDestination::Stdout, _) => "logs.decisions is stdout, which cannot be read",
+        (LogDestination::None, _) => "logs.decisions is none, so there is no log",
     };
-    let logs = inputs::load_settings(&overrides)?.settings.logs;
-    let cure = "set it to a file, or name a log with --log FILE (--log - is standard input)";
-    let path = match logs.destination {
-        LogDestination::Path(path) => path,
-        LogDestination::Stderr => {
-            return Err(report_invalid(&format!(
-                "logs.decisions is stderr, which cannot be read: {cure}"
-            )));
-        }
-        LogDestination::Stdout => {
-            return Err(report_invalid(&format!(
-                "logs.decisions is stdout, which cannot be read: {cure}"
-            )));
-        }
-        LogDestination::None => {
-            return Err(report_invalid(&format!(
-                "logs.decisions is none, so there is no log: {cure}"
-            )));
-        }
-    };
-    match logs.format {
-        LogLineFormat::Json => Ok(LogInput::File(path)),
-        LogLineFormat::Squid => Err(report_invalid(&format!(
-            "logs.format is squid, which lacks what this command shows: set it to json, or name a log with --log FILE ({} \
-             is for tools that read Squid's access.log)",
-            path.display()
-        ))),
-    }
+    Err(report_invalid(&format!(
+        "{problem}: set it to a file, or name a log with --log FILE (--log - is standard input)"
+    )))
 }
 
 fn missing_log_message(path: &Path, error: &dyn Display) -> String {
     format!(
-        "the decision log {} cannot be read: {error}; the proxy makes it when it starts with this file as logs.decisions, \
-         --log FILE names another",
+        "the decision log {} cannot be read: {error}; the proxy creates it when it starts with this file as \
+         logs.decisions, --log FILE names another",
         path.display()
     )
 }
 
-fn show<S: DecisionConsumer>(args: &DecisionsArgs, input: &LogInput, sink: S) -> Exit {
-    let mut reading = new_reader(args, sink);
-    let done = read_log(args, input, &mut reading).and_then(|()| reading.consumer.flush());
-    exit_after(&reading, done)
+fn show<S: DecisionConsumer>(args: &DecisionsArgs, input: &LogInput, consumer: S) -> Exit {
+    let mut reader = new_reader(args, consumer);
+    let result = read_log(args, input, &mut reader).and_then(|()| reader.consumer.flush());
+    exit_after(&reader, result)
 }
 
 fn summarize(args: &DecisionsArgs, input: &LogInput, by: SummaryBy, format: OutputFormat) -> Exit {
-    let mut reading = new_reader(args, DecisionSummary::new(by));
-    let done = read_log(args, input, &mut reading).and_then(|()| {
+    let mut reader = new_reader(args, DecisionSummary::new(by));
+    let result = read_log(args, input, &mut reader).and_then(|()| {
         let limit = args.limit.0;
         let text = match format {
-            OutputFormat::Text => reading.consumer.to_text(limit, ConsoleColors::for_stdout()),
-            OutputFormat::Json => format!("{:#}\n", reading.consumer.to_json(limit)),
+            OutputFormat::Text => reader.consumer.to_text(limit, ConsoleColors::for_stdout()),
+            OutputFormat::Json => format!("{:#}\n", reader.consumer.to_json(limit)),
         };
         io::stdout().lock().write_all(text.as_bytes())
     });
-    exit_after(&reading, done)
+    exit_after(&reader, result)
 }
 
 fn new_reader<'a, S: DecisionConsumer>(
     args: &'a DecisionsArgs,
-    sink: S,
+    consumer: S,
 ) -> DecisionLogReader<'a, S> {
     let now = Clock::system().wall_time();
     DecisionLogReader::new(
-        sink,
+        consumer,
         &args.filters,
         args.since.map(|since| since.to_timestamp(now)),
     )
@@ -168,18 +154,18 @@ fn read_log<S: DecisionConsumer>(
     follow::read(path, start, until, reader)
 }
 
-/// A line that cannot be read makes the answer a negative one, as for `decide`.
+/// Returns the exit code. A line that cannot be read makes the result negative, as for `decide`.
 fn exit_after<S: DecisionConsumer>(
     reader: &DecisionLogReader<'_, S>,
-    done: io::Result<()>,
+    result: io::Result<()>,
 ) -> Exit {
-    if let Err(error) = done {
+    if let Err(error) = result {
         return console::report_io_error(&error);
     }
     match reader.unreadable_summary() {
         None => Exit::Success,
-        Some(words) => {
-            warn(&words);
+        Some(summary) => {
+            warn(&summary);
             Exit::Negative
         }
     }

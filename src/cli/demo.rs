@@ -1,5 +1,7 @@
-//! `crawlgate demo`: a tour without a network. A small shop of several hosts, a proxy before it and a crawler behind,
-//! all on loopback; what was refused is printed with its reason.
+//! `crawlgate demo`: a tour without a network.
+//!
+//! A crawler visits a small shop of several hosts through the proxy, all on loopback. Each refusal is printed with its
+//! reason.
 
 mod crawler;
 mod site;
@@ -16,15 +18,14 @@ use crate::policy::source::MemoryFileSystem;
 use crate::policy::{Policy, compile};
 use crate::server::Server;
 
+use super::Exit;
 use super::console::report_cannot_run;
-use super::exit::Exit;
 use super::inputs;
 use crawler::CrawledPage;
 
-/// The demo's policy.
 const POLICY: &str = include_str!("demo/policy.yaml");
 
-/// What a site can provoke of the reasons that are built so far; the demo fails if one does not occur.
+/// The reasons that the site provokes; the demo fails if one does not occur.
 const EXPECTED_REASONS: [&str; 18] = [
     "rule",
     "default",
@@ -48,7 +49,6 @@ const EXPECTED_REASONS: [&str; 18] = [
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
-/// Runs the tour.
 pub(super) fn run() -> Exit {
     let policy = match compile::load(
         &MemoryFileSystem::new().with_file("demo.yaml", POLICY),
@@ -81,7 +81,7 @@ async fn run_tour(policy: Policy) -> Result<Vec<CrawledPage>, String> {
         .copied()
         .ok_or("the proxy does not listen")?;
     print(&format!(
-        "A shop of {} hosts on loopback, a crawler that follows every link, crawlgate between them (http://{proxy}).\n\n",
+        "A crawler follows every link of a shop of {} hosts on loopback, through crawlgate at http://{proxy}.\n\n",
         site::HOSTS.len()
     ));
     let pages = crawler::crawl(proxy, &site.start_url(), |page| print(&format_page(page))).await;
@@ -106,7 +106,7 @@ fn demo_settings(site: &site::DemoSite) -> Settings {
         .iter()
         .map(|host| ((*host).to_owned(), vec![LOOPBACK]))
         .collect();
-    // A name that leads to where cloud machines keep their credentials.
+    // The address of the metadata service of cloud machines, which hands out credentials.
     settings.dns.hosts.insert(
         "metadata.shop.test".into(),
         vec![Ipv4Addr::new(169, 254, 169, 254).into()],
@@ -129,18 +129,17 @@ fn format_page(page: &CrawledPage) -> String {
     line
 }
 
-/// What was refused and why; exit 1 if a reason that the site provokes did not occur.
+/// Prints the number of refusals by reason. Exits with 1 if one of the [`EXPECTED_REASONS`] did not occur.
 fn print_report(pages: &[CrawledPage]) -> Exit {
-    let refused: Vec<&CrawledPage> = pages.iter().filter(|page| page.reason.is_some()).collect();
     let mut by_reason: BTreeMap<&str, usize> = BTreeMap::new();
-    for reason in refused.iter().filter_map(|page| page.reason.as_deref()) {
+    for reason in pages.iter().filter_map(|page| page.reason.as_deref()) {
         *by_reason.entry(reason).or_default() += 1;
     }
+    let refused: usize = by_reason.values().sum();
     let mut text = format!(
-        "\n{} URLs asked for, {} passed on, {} refused:\n",
+        "\n{} URLs requested, {} forwarded, {refused} refused:\n",
         pages.len(),
-        pages.len() - refused.len(),
-        refused.len()
+        pages.len() - refused
     );
     for (reason, count) in &by_reason {
         let _ = writeln!(text, "{count:>6}  {reason}");
@@ -152,12 +151,12 @@ fn print_report(pages: &[CrawledPage]) -> Exit {
         .collect();
     if missing.is_empty() {
         text.push_str(
-            "\nYour own crawler: start `crawlgate run`, then set http_proxy=http://127.0.0.1:3128\n",
+            "\nTo use your own crawler, start `crawlgate run` and set http_proxy=http://127.0.0.1:3128\n",
         );
     } else {
         let _ = writeln!(
             text,
-            "\nnot seen, though the site provokes it: {}",
+            "\nexpected reasons that did not occur: {}",
             missing.join(", ")
         );
     }
@@ -170,6 +169,6 @@ fn print_report(pages: &[CrawledPage]) -> Exit {
 }
 
 fn print(text: &str) {
-    // A reader that has gone (`demo | head`) is no mistake of the demo.
+    // A closed pipe (`demo | head`) is not an error.
     let _ = std::io::stdout().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! `crawlgate diff`: whose decision changes from one policy to another, by rule and by host.
+//! `crawlgate diff`: reports which decisions differ between two policies, by rule and by host.
 
 mod change;
 mod json_report;
@@ -9,43 +9,40 @@ mod text_report;
 use std::path::{Path, PathBuf};
 
 use crate::config::settings::PolicyOrigin;
-use crate::model::profile::Profile;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
 use crate::policy::Policy;
-use crate::policy::cases::CaseFacts;
 use crate::policy::compare::PolicyDiff;
 use crate::policy::compile::CompiledPolicy;
 
 use super::Exit;
 use super::args::{DiffArgs, OutputFormat};
-use super::color::{self, ConsoleColors};
 use super::console;
-use super::inputs;
+use super::{inputs, text};
+use crate::console::ConsoleColors;
 use change::{DecisionChange, OptionPairs};
 use requests::{DiffRequests, InvalidDiffLine};
 use summary::DiffSummary;
 
-/// Runs the command.
 pub(super) fn run(args: &DiffArgs) -> Exit {
     let (old, new) = match (compile_policy(&args.old), compile_policy(&args.new)) {
         (Ok(old), Ok(new)) => (old, new),
         (Err(exit), _) | (_, Err(exit)) => return exit,
     };
-    let asked = match &args.urls {
+    let requests = match &args.urls {
         Some(path) => requests::read_requests(path),
         None => Ok(requests::from_cases(&old.cases, &new.cases)),
     };
-    let asked = match asked {
-        Ok(asked) => asked,
-        Err(mistake) => return console::report_invalid(&mistake),
+    let requests = match requests {
+        Ok(requests) => requests,
+        Err(error) => return console::report_invalid(&error),
     };
-    let report = DiffReport::new(args, &old.policy, &new.policy, &asked);
+    let report = DiffReport::new(args, &old.policy, &new.policy, &requests);
     let text = match args.format {
         OutputFormat::Text => text_report::render(
             &report,
             args.examples,
             ConsoleColors::for_stdout(),
-            color::output_width(),
+            text::output_width(),
         ),
         OutputFormat::Json => format!("{:#}\n", json_report::to_json(&report, args.examples)),
     };
@@ -56,7 +53,7 @@ fn compile_policy(path: &Path) -> Result<CompiledPolicy, Exit> {
     inputs::compile_policy(&PolicyOrigin::Path(path.to_owned()))
 }
 
-/// Everything that differs.
+/// The differences between two policies.
 struct DiffReport<'a> {
     old: DiffSide<'a>,
     new: DiffSide<'a>,
@@ -64,7 +61,7 @@ struct DiffReport<'a> {
     invalid_lines: &'a [InvalidDiffLine],
     changes: Vec<DecisionChange<'a>>,
     summary: DiffSummary<'a>,
-    /// How the policies differ as they are written; only where no URLs were given.
+    /// The differences between the rules, options and lists; `None` with `--urls`.
     structure: Option<PolicyDiff>,
 }
 
@@ -88,15 +85,13 @@ impl<'a> DiffReport<'a> {
         requests: &'a DiffRequests,
     ) -> Self {
         let options = OptionPairs::new(old, new);
-        let judge = |(facts, profile): &'a (CaseFacts, Option<Profile>)| {
+        let mut changes: Vec<DecisionChange<'_>> = Vec::new();
+        for (facts, profile) in &requests.facts {
             let profile = profile.unwrap_or(args.profile);
-            let (was, is) = (
-                OfflineEvaluation::new(old, facts, profile),
-                OfflineEvaluation::new(new, facts, profile),
-            );
-            DecisionChange::between(facts, &was, &is, &options)
-        };
-        let changes: Vec<DecisionChange<'_>> = requests.facts.iter().filter_map(judge).collect();
+            let before = OfflineEvaluation::new(old, facts, profile);
+            let after = OfflineEvaluation::new(new, facts, profile);
+            changes.extend(DecisionChange::between(facts, &before, &after, &options));
+        }
         Self {
             old: DiffSide {
                 policy: old,
@@ -115,17 +110,13 @@ impl<'a> DiffReport<'a> {
     }
 
     fn exit(&self) -> Exit {
-        let rewritten = self
-            .structure
-            .as_ref()
-            .is_some_and(|structure| !structure.is_empty());
-        match (
-            self.invalid_lines.is_empty(),
-            self.changes.is_empty() && !rewritten,
-        ) {
-            (false, _) => Exit::Invalid,
-            (true, true) => Exit::Success,
-            (true, false) => Exit::Negative,
+        let same_structure = self.structure.as_ref().is_none_or(PolicyDiff::is_empty);
+        if !self.invalid_lines.is_empty() {
+            Exit::Invalid
+        } else if self.changes.is_empty() && same_structure {
+            Exit::Success
+        } else {
+            Exit::Negative
         }
     }
 }

@@ -1,47 +1,42 @@
-//! `crawlgate env`: the variables that send the clients of a shell through the proxy, and let them trust it.
+//! `crawlgate env`: prints the environment variables that make the clients of a shell use and trust the proxy.
 //!
-//! It only prints: a process cannot change the environment of the shell that started it.
+//! The command only prints them, since a process cannot change the environment of the shell that started it.
 
 use std::env;
 use std::fmt::Write as _;
 use std::fs;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use crate::config::load::Overrides;
 use crate::config::settings::{ListenerConfig, Settings, TlsConfig};
 
+use super::admin_client::client_address;
 use super::args::{EnvArgs, Shell};
-use super::exit::Exit;
-use super::{console, inputs};
+use super::{Exit, console, inputs};
 
-/// What is not sent to the proxy.
+/// The hosts that clients connect to directly.
 const NO_PROXY: &str = "localhost,127.0.0.1,::1";
-/// Variables that replace a client's roots, so they name the system's roots and ours together.
+/// Variables that replace the roots of a client; their value contains the roots of the system as well.
 const ROOT_FILE_VARIABLES: [&str; 3] = ["SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"];
-/// The variable that adds to a client's roots.
+/// The variable that adds to the roots of a client.
 const EXTRA_ROOTS_VARIABLE: &str = "NODE_EXTRA_CA_CERTS";
 
-/// Runs the command. Exit 2 if the crawler has no listener, 3 if a path cannot be written down.
+/// Runs the command. Exits with 2 if the crawler has no listener, with 3 if a path is not valid UTF-8.
 pub(super) fn run(args: &EnvArgs) -> Exit {
-    let overrides = Overrides {
-        config: args.config.clone(),
-        ..Overrides::default()
-    };
-    let settings = match inputs::load_settings(&overrides) {
-        Ok(loaded) => loaded.settings,
+    let settings = match inputs::load_config(args.config.as_deref()) {
+        Ok(settings) => settings,
         Err(exit) => return exit,
     };
     let listener = match select_listener(&settings, args.crawler.as_deref()) {
         Ok(listener) => listener,
-        Err(mistake) => return console::report_invalid(&mistake),
+        Err(error) => return console::report_invalid(&error),
     };
     let shell = args
         .shell
         .unwrap_or_else(|| detect_shell(env::var("SHELL").ok().as_deref()));
     match client_variables(listener.address, &settings.tls) {
         Ok(variables) => console::print(&render_commands(shell, &variables), Exit::Success),
-        Err(mistake) => console::report_cannot_run(&mistake),
+        Err(error) => console::report_cannot_run(&error),
     }
 }
 
@@ -54,23 +49,30 @@ fn select_listener<'s>(
         let general = all.iter().find(|listener| listener.crawler.is_none());
         return general
             .or(all.first())
-            .ok_or_else(|| "nothing listens".to_owned());
+            .ok_or_else(|| "`listen` of the configuration has no listener".to_owned());
     };
-    let own = |listener: &&ListenerConfig| {
+    let own_listener = all.iter().find(|listener| {
         listener
             .crawler
             .as_ref()
-            .is_some_and(|slug| slug.as_str() == name)
-    };
-    all.iter().find(own).ok_or_else(|| {
-        if settings.crawlers.iter().any(|registration| registration.crawler.as_str() == name) {
+            .is_some_and(|crawler| crawler.as_str() == name)
+    });
+    own_listener.ok_or_else(|| {
+        let known: Vec<&str> = settings
+            .crawlers
+            .iter()
+            .map(|registration| registration.crawler.as_str())
+            .collect();
+        if known.contains(&name) {
             format!(
-                "crawler `{name}` has no listener of its own; if it has a password, put both into the proxy's URL: \
-                 http://USER:PASSWORD@HOST:PORT"
+                "crawler `{name}` has no listener in `listen`; if it has a password, write the user and the password \
+                 into the URL of the proxy: http://USER:PASSWORD@HOST:PORT"
             )
         } else {
-            let known: Vec<&str> = settings.crawlers.iter().map(|r| r.crawler.as_str()).collect();
-            format!("no crawler is called `{name}`; there are: {}", known.join(", "))
+            format!(
+                "there is no crawler `{name}` in the configuration; the crawlers are: {}",
+                known.join(", ")
+            )
         }
     })
 }
@@ -80,56 +82,54 @@ fn client_variables(
     tls: &TlsConfig,
 ) -> Result<Vec<(&'static str, String)>, String> {
     let proxy = format!("http://{}", client_address(listener));
-    let mut all: Vec<(&str, String)> = ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"]
-        .map(|name| (name, proxy.clone()))
-        .into();
-    all.extend(["no_proxy", "NO_PROXY"].map(|name| (name, NO_PROXY.to_owned())));
+    let mut variables: Vec<(&str, String)> =
+        ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"]
+            .map(|name| (name, proxy.clone()))
+            .into();
+    variables.extend(["no_proxy", "NO_PROXY"].map(|name| (name, NO_PROXY.to_owned())));
     if !tls.intercept {
-        return Ok(all);
+        return Ok(variables);
     }
     let bundle = absolute_path(&tls.bundle)?;
-    // One file each: of several authorities a client may meet any, so it gets them with the roots.
-    let added = match tls.authorities.as_slice() {
-        [one] => absolute_path(&one.cert)?,
+    // The variable takes one file. With several authorities, only the bundle contains all of them.
+    let extra_roots = match tls.authorities.as_slice() {
+        [authority] => absolute_path(&authority.cert)?,
         _ => bundle.clone(),
     };
-    for file in [&bundle, &added] {
+    for file in [&bundle, &extra_roots] {
         if !Path::new(file).exists() {
             console::warn(&format!(
-                "{file} is not there yet: `crawlgate run` makes it, and `crawlgate ca init`"
+                "{file} does not exist yet: `crawlgate run` or `crawlgate ca init` creates it"
             ));
         }
     }
-    all.extend(ROOT_FILE_VARIABLES.map(|name| (name, bundle.clone())));
-    all.push((EXTRA_ROOTS_VARIABLE, added));
-    Ok(all)
+    variables.extend(ROOT_FILE_VARIABLES.map(|name| (name, bundle.clone())));
+    variables.push((EXTRA_ROOTS_VARIABLE, extra_roots));
+    Ok(variables)
 }
 
-/// Where a client on this machine reaches a listener.
-fn client_address(listener: SocketAddr) -> SocketAddr {
-    let home = match listener.ip() {
-        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
-        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
-        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
-    };
-    SocketAddr::new(home, listener.port())
-}
-
-/// A path that is right in every directory, without detours as far as it is there.
+/// Returns the absolute path of a file, with symbolic links resolved as far as the path exists.
 fn absolute_path(path: &Path) -> Result<String, String> {
-    let unfit = || format!("{} cannot be written into a variable", path.display());
-    let whole = |path: &Path| fs::canonicalize(path).ok();
-    let found = whole(path).or_else(|| {
-        let directory = path
-            .parent()
-            .filter(|directory| !directory.as_os_str().is_empty());
-        Some(whole(directory.unwrap_or(Path::new(".")))?.join(path.file_name()?))
-    });
-    let found: PathBuf = match found {
-        Some(found) => found,
-        None => std::path::absolute(path).map_err(|_| unfit())?,
-    };
-    found.into_os_string().into_string().map_err(|_| unfit())
+    canonical_path(path)
+        .or_else(|| std::path::absolute(path).ok())
+        .and_then(|absolute| absolute.into_os_string().into_string().ok())
+        .ok_or_else(|| {
+            format!(
+                "the path {} cannot be written into an environment variable",
+                path.display()
+            )
+        })
+}
+
+fn canonical_path(path: &Path) -> Option<PathBuf> {
+    if let Ok(path) = fs::canonicalize(path) {
+        return Some(path);
+    }
+    let directory = path
+        .parent()
+        .filter(|directory| !directory.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    Some(fs::canonicalize(directory).ok()?.join(path.file_name()?))
 }
 
 fn detect_shell(program: Option<&str>) -> Shell {
@@ -140,7 +140,9 @@ fn detect_shell(program: Option<&str>) -> Shell {
     }
 }
 
-/// The commands, then how to use them: a comment in front would swallow all that follows where `eval` joins lines.
+/// Renders the commands that set the variables, then a comment with their usage.
+///
+/// The comment comes last, since `eval` may join the lines, and all text after a comment would be part of it.
 fn render_commands(shell: Shell, variables: &[(&str, String)]) -> String {
     let mut text = String::new();
     for (name, value) in variables {
@@ -163,17 +165,20 @@ fn render_commands(shell: Shell, variables: &[(&str, String)]) -> String {
         Shell::Fish => "crawlgate env --shell fish | source",
         Shell::Powershell => "crawlgate env --shell powershell | Out-String | Invoke-Expression",
     };
-    let _ = writeln!(text, "# Run this to set them in this shell:\n#   {usage}");
+    let _ = writeln!(
+        text,
+        "# To set these variables in this shell, run:\n#   {usage}"
+    );
     text
 }
 
-/// A value in single quotes, with what would end them written as the shell wants it.
-fn quote(value: &str, special: &[(char, &str)]) -> String {
+/// Quotes a value with single quotes, and replaces the special characters with their escapes.
+fn quote(value: &str, escapes: &[(char, &str)]) -> String {
     let mut text = String::from("'");
-    for letter in value.chars() {
-        match special.iter().find(|(plain, _)| *plain == letter) {
-            Some((_, instead)) => text.push_str(instead),
-            None => text.push(letter),
+    for character in value.chars() {
+        match escapes.iter().find(|(special, _)| *special == character) {
+            Some((_, escape)) => text.push_str(escape),
+            None => text.push(character),
         }
     }
     text.push('\'');
@@ -197,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_is_told_by_its_program() {
+    fn the_shell_is_detected_by_its_program() {
         for (program, shell) in [
             (None, Shell::Sh),
             (Some("/bin/bash"), Shell::Sh),
@@ -205,20 +210,6 @@ mod tests {
             (Some("pwsh"), Shell::Powershell),
         ] {
             assert_eq!(detect_shell(program), shell, "{program:?}");
-        }
-    }
-
-    #[test]
-    fn a_listener_on_all_addresses_is_reached_at_home() {
-        for (listener, home) in [
-            ("0.0.0.0:3128", "127.0.0.1:3128"),
-            ("[::]:3128", "[::1]:3128"),
-            ("192.0.2.1:1", "192.0.2.1:1"),
-        ] {
-            assert_eq!(
-                client_address(listener.parse().unwrap()),
-                home.parse().unwrap()
-            );
         }
     }
 }

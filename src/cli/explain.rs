@@ -1,4 +1,4 @@
-//! `crawlgate explain`: why one request is allowed or refused, rule by rule.
+//! `crawlgate explain`: explains why a request is allowed or refused, rule by rule.
 
 mod text_report;
 
@@ -17,42 +17,45 @@ use crate::report::response::ProfileResponses;
 
 use super::Exit;
 use super::args::{ExplainArgs, OutputFormat};
-use super::color::{self, ConsoleColors};
 use super::console::{self, report_invalid, warn};
-use super::inputs;
-use text_report::{ExplanationText, OptionDetail};
+use super::{inputs, text};
+use crate::console::ConsoleColors;
+use text_report::OptionDetail;
 
-/// Runs the command.
 pub(super) fn run(args: &ExplainArgs) -> Exit {
     let facts = match CaseFacts::from_json(&build_facts(args)) {
         Ok(facts) => facts.with_default_year(utc_year(Clock::system().wall_time())),
-        Err(mistake) => return report_invalid(&format!("{}: {mistake}", args.url)),
+        Err(error) => return report_invalid(&format!("{}: {error}", args.url)),
     };
     let (policy, crawler) = match load(args) {
-        Ok(opened) => opened,
+        Ok(loaded) => loaded,
         Err(exit) => return exit,
     };
     let profile = args
         .profile
         .or_else(|| crawler?.profile())
         .unwrap_or(Profile::Generic);
-    let trial = OfflineEvaluation::new(&policy, &facts, profile);
+    let evaluation = OfflineEvaluation::new(&policy, &facts, profile);
     let text = match args.format {
         OutputFormat::Text => {
-            let depth = if args.all {
+            let detail = if args.all {
                 OptionDetail::All
             } else {
                 OptionDetail::SetOnly
             };
-            ExplanationText::new(ConsoleColors::for_stdout(), color::output_width(), depth)
-                .render(&trial, &facts)
+            let colors = ConsoleColors::for_stdout();
+            text_report::render(&evaluation, &facts, detail, colors, text::output_width())
         }
         OutputFormat::Json => format!(
             "{:#}\n",
-            explanation::to_json(&trial, &facts, &ProfileResponses::for_trial(&trial, &facts))
+            explanation::to_json(
+                &evaluation,
+                &facts,
+                &ProfileResponses::for_trial(&evaluation, &facts)
+            )
         ),
     };
-    let refused = trial.decision.verdict != Verdict::Admit;
+    let refused = evaluation.decision.verdict != Verdict::Admit;
     let exit = if args.exit_code && refused {
         Exit::Negative
     } else {
@@ -61,21 +64,21 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
     console::print(&text, exit)
 }
 
-/// The policy, and what the configuration says of the crawler, if it is the configuration that names the policy.
+/// Loads the policy, and the settings of the crawler if the policy is that of the configuration.
 fn load(args: &ExplainArgs) -> Result<(Policy, Option<Crawler>), Exit> {
     let loaded = match &args.policy {
         Some(path) => return Ok((inputs::load_policy(Some(path))?, None)),
         None => inputs::load_settings(&Overrides::default())?,
     };
-    let known = loaded
+    let name = args.crawler.as_deref().unwrap_or(Crawler::ANONYMOUS);
+    let crawler = loaded
         .settings
         .crawlers
         .into_iter()
-        .map(|known| known.crawler);
-    let name = args.crawler.as_deref().unwrap_or(Crawler::ANONYMOUS);
-    let crawler = known.into_iter().find(|known| known.as_str() == name);
+        .map(|registration| registration.crawler)
+        .find(|crawler| crawler.as_str() == name);
     if crawler.is_none() && name != Crawler::ANONYMOUS && loaded.file.is_some() {
-        warn(&format!("the configuration knows no crawler {name}"));
+        warn(&format!("the configuration has no crawler {name}"));
     }
     Ok((
         inputs::compile_policy(&loaded.settings.policy.origin)?.policy,
@@ -83,7 +86,7 @@ fn load(args: &ExplainArgs) -> Result<(Policy, Option<Crawler>), Exit> {
     ))
 }
 
-/// The arguments as the facts of `decide`, so that both mean the same.
+/// Converts the arguments to the JSON facts of `decide`, so that both commands read them in the same way.
 fn build_facts(args: &ExplainArgs) -> Map<String, Json> {
     let mut headers = Map::new();
     for (name, value) in &args.headers {

@@ -1,5 +1,6 @@
-//! What commands open before they work: configurations and policies, with their problems told on standard error.
+//! The configurations and policies that commands read, with their problems reported on standard error.
 
+use std::io::{self, BufRead};
 use std::path::Path;
 
 use crate::config::load::{self, Environment, LoadedConfig, Overrides};
@@ -24,7 +25,7 @@ impl From<&RunArgs> for Overrides {
     }
 }
 
-/// The policy that is named, else the one that `run` would use.
+/// Returns the named policy, or the one that `run` would use.
 pub(super) fn policy_origin(named: Option<&Path>) -> Result<PolicyOrigin, Exit> {
     match named {
         Some(path) => Ok(PolicyOrigin::Path(path.to_owned())),
@@ -32,16 +33,17 @@ pub(super) fn policy_origin(named: Option<&Path>) -> Result<PolicyOrigin, Exit> 
     }
 }
 
-/// A policy to ask, whatever becomes of its cases. Errors are told; what is only doubtful is for `check`.
+/// Loads a policy without running its cases. Reports errors, but no warnings, which `check` reports.
 pub(super) fn load_policy(named: Option<&Path>) -> Result<Policy, Exit> {
     compile_policy(&policy_origin(named)?).map(|compiled| compiled.policy)
 }
 
-/// A policy with its cases, to be asked for given facts.
+/// Compiles a policy, and its cases without running them.
 pub(super) fn compile_policy(origin: &PolicyOrigin) -> Result<CompiledPolicy, Exit> {
     policy::open(origin).map_err(|problems| report_errors(&problems))
 }
 
+/// Loads the configuration, and reports its errors and warnings.
 pub(super) fn load_settings(overrides: &Overrides) -> Result<LoadedConfig, Exit> {
     let loaded = load::load(overrides, &Environment::from_process())
         .map_err(|problems| report_errors(&problems))?;
@@ -49,7 +51,16 @@ pub(super) fn load_settings(overrides: &Overrides) -> Result<LoadedConfig, Exit>
     Ok(loaded)
 }
 
-/// The same, and what is only doubtful is for those who run under it.
+/// Loads the named configuration, or the one that `run` would use, and reports its errors and warnings.
+pub(super) fn load_config(named: Option<&Path>) -> Result<Settings, Exit> {
+    let overrides = Overrides {
+        config: named.map(Path::to_owned),
+        ..Overrides::default()
+    };
+    load_settings(&overrides).map(|loaded| loaded.settings)
+}
+
+/// Loads the configuration, and reports its errors only: warnings matter to the proxy, not to its clients.
 pub(super) fn load_settings_quietly(overrides: &Overrides) -> Result<Settings, Exit> {
     let loaded = load::load(overrides, &Environment::from_process());
     loaded
@@ -57,9 +68,33 @@ pub(super) fn load_settings_quietly(overrides: &Overrides) -> Result<Settings, E
         .map_err(|problems| report_errors(&problems))
 }
 
-/// Tells the errors, and leaves the warnings beside them to `check`.
+/// Calls a function for each URL, or for each line of `stdin` without its end if there are no URLs.
+///
+/// Spaces at the end of a line are kept: they are an error to report.
+pub(super) fn for_each_url(
+    urls: &[String],
+    stdin: &mut dyn BufRead,
+    mut check: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    if !urls.is_empty() {
+        return urls.iter().try_for_each(|url| check(url.as_bytes()));
+    }
+    let mut line = Vec::new();
+    while stdin.read_until(b'\n', &mut line)? > 0 {
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        check(text.strip_suffix(b"\r").unwrap_or(text))?;
+        line.clear();
+    }
+    Ok(())
+}
+
+/// Reports the errors of a list of problems, but no warnings, which `check` reports.
 pub(super) fn report_errors(problems: &[Problem]) -> Exit {
-    let errors: Vec<Problem> = problems.iter().filter(|p| p.is_error()).cloned().collect();
+    let errors: Vec<Problem> = problems
+        .iter()
+        .filter(|problem| problem.is_error())
+        .cloned()
+        .collect();
     print_problems(&errors);
     report_invalid(&match errors.len() {
         1 => "1 error, nothing was done".to_owned(),

@@ -1,4 +1,4 @@
-//! `crawlgate ledger`: the URLs that are remembered, shown, counted, exported and swept.
+//! `crawlgate ledger`: lists, counts, exports and sweeps the URLs of the ledger.
 
 mod rows;
 mod source;
@@ -14,47 +14,47 @@ use serde_json::Value as Json;
 use crate::ledger::filter::LedgerFilter;
 
 use super::Exit;
+use super::admin_client::get_u64;
 use super::args::{
     LedgerCommand, LedgerExportArgs, LedgerExportFormat, LedgerFilterArgs, LedgerListArgs,
     LedgerListFormat, LedgerSourceArgs, LedgerStatsArgs, OutputFormat,
 };
 use super::console::{self, report_cannot_run, report_invalid};
 use super::progress::ProgressBar;
-use rows::LedgerRowWriter;
+use rows::{LedgerRowFormat, LedgerRowWriter};
 use source::{LedgerSource, LedgerSourceError};
 
-/// What is written at once.
+/// The size of the output buffer.
 const BUFFER: usize = 64 << 10;
 
-/// Runs the command.
 pub(super) fn run(command: &LedgerCommand) -> Exit {
-    let done = match command {
+    let result = match command {
         LedgerCommand::List(args) => list(args),
         LedgerCommand::Stats(args) => show_stats(args),
         LedgerCommand::Export(args) => export(args),
         LedgerCommand::Sweep(args) => sweep::run(args),
     };
-    done.unwrap_or_else(|exit| exit)
+    result.unwrap_or_else(|exit| exit)
 }
 
 fn list(args: &LedgerListArgs) -> Result<Exit, Exit> {
     let output = BufWriter::with_capacity(BUFFER, io::stdout().lock());
     let rows = match args.format {
-        LedgerListFormat::Text => LedgerRowWriter::text(output),
-        LedgerListFormat::Json => LedgerRowWriter::json_array(output),
-        LedgerListFormat::Ndjson => LedgerRowWriter::ndjson(output),
-        LedgerListFormat::Csv => LedgerRowWriter::csv(output),
+        LedgerListFormat::Text => LedgerRowWriter::new(output, LedgerRowFormat::Text),
+        LedgerListFormat::Json => LedgerRowWriter::new(output, LedgerRowFormat::JsonArray),
+        LedgerListFormat::Ndjson => LedgerRowWriter::new(output, LedgerRowFormat::Ndjson),
+        LedgerListFormat::Csv => LedgerRowWriter::new(output, LedgerRowFormat::Csv),
     };
-    let (source, sought) = open_source(&args.source, &args.filter)?;
-    Ok(write_records(&source, &sought, args.limit.0, rows, None))
+    let (source, filter) = open_source(&args.source, &args.filter)?;
+    Ok(write_records(&source, &filter, args.limit.0, rows, None))
 }
 
 fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
-    let (source, sought) = open_source(&args.source, &args.filter)?;
+    let (source, filter) = open_source(&args.source, &args.filter)?;
     let output: Box<dyn Write> = match &args.output {
         None => Box::new(io::stdout().lock()),
         Some(path) => {
-            // As the ledger's own file: URLs may hold secrets.
+            // The file is private, as the ledger is: URLs may contain secrets.
             let file = OpenOptions::new()
                 .write(true)
                 .create_new(true)
@@ -67,39 +67,36 @@ fn export(args: &LedgerExportArgs) -> Result<Exit, Exit> {
     };
     let output = BufWriter::with_capacity(BUFFER, output);
     let rows = match args.format {
-        LedgerExportFormat::Ndjson => LedgerRowWriter::ndjson(output),
-        LedgerExportFormat::Csv => LedgerRowWriter::csv(output),
+        LedgerExportFormat::Ndjson => LedgerRowWriter::new(output, LedgerRowFormat::Ndjson),
+        LedgerExportFormat::Csv => LedgerRowWriter::new(output, LedgerRowFormat::Csv),
     };
     let total = source
         .stats()
         .ok()
         .and_then(|stats| stats.get("urls").and_then(Json::as_u64));
-    let exit = write_records(&source, &sought, usize::MAX, rows, total);
+    let exit = write_records(&source, &filter, usize::MAX, rows, total);
     Ok(exit)
 }
 
-/// Filters are read before anybody is asked.
+/// Parses the filters, then opens the ledger.
 fn open_source(
     source_args: &LedgerSourceArgs,
     filter_args: &LedgerFilterArgs,
 ) -> Result<(LedgerSource, LedgerFilterInput), Exit> {
-    let said = filter_args.to_pairs();
-    let mut sought = LedgerFilter::default();
-    for (key, value) in &said {
-        sought
+    let pairs = filter_args.to_pairs();
+    let mut parsed = LedgerFilter::default();
+    for (key, value) in &pairs {
+        parsed
             .set(key, value)
             .map_err(|error| report_invalid(&format!("--{key}: {error}")))?;
     }
     Ok((
         LedgerSource::open(source_args)?,
-        LedgerFilterInput {
-            pairs: said,
-            parsed: sought,
-        },
+        LedgerFilterInput { pairs, parsed },
     ))
 }
 
-/// Filters in both their forms.
+/// Filters as text for the admin API, and parsed for the files.
 struct LedgerFilterInput {
     pairs: Vec<(&'static str, String)>,
     parsed: LedgerFilter,
@@ -112,25 +109,27 @@ fn write_records<W: Write>(
     mut rows: LedgerRowWriter<W>,
     total: Option<u64>,
 ) -> Exit {
-    let (mut left, mut after, mut bar) = (limit, None, ProgressBar::new("URLs"));
+    let mut remaining = limit;
+    let mut after = None;
+    let mut progress = ProgressBar::new("URLs");
     loop {
-        let page = match source.read_page(filter, after.as_deref(), left) {
+        let page = match source.read_page(filter, after.as_deref(), remaining) {
             Ok(page) => page,
-            Err(failure) => return report_failure(&failure),
+            Err(error) => return report_error(&error),
         };
-        left = left.saturating_sub(page.urls.len());
+        remaining = remaining.saturating_sub(page.urls.len());
         if let Err(error) = page.urls.iter().try_for_each(|url| rows.write_row(url)) {
             return console::report_io_error(&error);
         }
         after = page.next;
-        if after.is_none() || left == 0 {
+        if after.is_none() || remaining == 0 {
             break;
         }
         if let Some(total) = total {
-            bar.update(rows.count(), total);
+            progress.update(rows.count(), total);
         }
     }
-    drop(bar);
+    drop(progress);
     match rows.finish() {
         Ok(()) => Exit::Success,
         Err(error) => console::report_io_error(&error),
@@ -140,7 +139,7 @@ fn write_records<W: Write>(
 fn show_stats(args: &LedgerStatsArgs) -> Result<Exit, Exit> {
     let document = LedgerSource::open(&args.source)?
         .stats()
-        .map_err(|failure| report_failure(&failure))?;
+        .map_err(|error| report_error(&error))?;
     let text = match args.format {
         OutputFormat::Json => format!("{document:#}\n"),
         OutputFormat::Text => stats_text(&document),
@@ -148,11 +147,12 @@ fn show_stats(args: &LedgerStatsArgs) -> Result<Exit, Exit> {
     Ok(console::print(&text, Exit::Success))
 }
 
-/// What the proxy does not understand is wrong usage; everything else is that there is nothing to show.
-fn report_failure(failure: &LedgerSourceError) -> Exit {
-    match failure {
-        LedgerSourceError::Usage(words) => report_invalid(words),
-        LedgerSourceError::Other(words) => report_cannot_run(words),
+/// Reports an error. A request that the proxy rejects as invalid is wrong usage; any other error means that the ledger
+/// cannot be read.
+fn report_error(error: &LedgerSourceError) -> Exit {
+    match error {
+        LedgerSourceError::Usage(message) => report_invalid(message),
+        LedgerSourceError::Other(message) => report_cannot_run(message),
     }
 }
 
@@ -162,30 +162,26 @@ fn stats_text(stats: &Json) -> String {
     let mut counts: Vec<(&String, u64)> = by_status
         .into_iter()
         .flatten()
-        .map(|(word, count)| (word, count.as_u64().unwrap_or(0)))
+        .map(|(status, count)| (status, count.as_u64().unwrap_or(0)))
         .collect();
-    counts.sort_by_key(|(word, count)| (std::cmp::Reverse(*count), *word));
-    for (word, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-        let _ = writeln!(text, "{count:>14}    {word}");
+    counts.sort_by_key(|(status, count)| (std::cmp::Reverse(*count), *status));
+    for (status, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
+        let _ = writeln!(text, "{count:>14}    {status}");
     }
-    for (key, words) in [
-        ("last_event", "events were told"),
+    for (key, label) in [
+        ("last_event", "events were emitted"),
         ("queue", "changes wait to be written"),
-        ("waits", "times a request waited for room"),
-        ("dropped", "looks were dropped"),
+        ("waits", "requests waited for space in the write queue"),
+        ("dropped", "observations were dropped"),
         ("failures", "commits failed"),
-        ("bytes", "bytes on the disk"),
+        ("bytes", "bytes on disk"),
     ] {
-        let _ = writeln!(text, "{:>14}  {words}", get_u64(stats, key));
+        let _ = writeln!(text, "{:>14}  {label}", get_u64(stats, key));
     }
     if let Some(sweep) = stats.get("sweep").filter(|sweep| !sweep.is_null()) {
         text.push_str(&sweep::sweep_text(sweep));
     }
     text
-}
-
-fn get_u64(document: &Json, key: &str) -> u64 {
-    document.get(key).and_then(Json::as_u64).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -195,34 +191,33 @@ mod tests {
 
     use super::*;
 
-    /// A ledger that is closed reads as one whose disk fails does.
+    /// A closed ledger fails in the same way as one on a broken disk.
     #[test]
-    fn what_cannot_be_read_ends_in_a_failure_and_not_quietly() {
+    fn a_ledger_that_cannot_be_read_is_an_error() {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });
         let source = LedgerSource::Files(ledger.clone());
-        let sought = LedgerFilterInput {
+        let filter = LedgerFilterInput {
             pairs: vec![],
             parsed: LedgerFilter::default(),
         };
-        let written = || {
+        let write = || {
             let mut output = vec![];
-            let exit = write_records(
-                &source,
-                &sought,
-                usize::MAX,
-                LedgerRowWriter::json_array(&mut output),
-                None,
-            );
+            let rows = LedgerRowWriter::new(&mut output, LedgerRowFormat::JsonArray);
+            let exit = write_records(&source, &filter, usize::MAX, rows, None);
             (exit, String::from_utf8(output).unwrap())
         };
-        assert_eq!(written(), (Exit::Success, "[]\n".to_owned()));
+        assert_eq!(write(), (Exit::Success, "[]\n".to_owned()));
         ledger.close();
-        assert_eq!(written(), (Exit::CannotRun, String::new()), "no whole list");
-        let Err(LedgerSourceError::Other(words)) = source.read_page(&sought, None, 1) else {
-            panic!("it is read")
+        assert_eq!(
+            write(),
+            (Exit::CannotRun, String::new()),
+            "no complete list"
+        );
+        let Err(LedgerSourceError::Other(message)) = source.read_page(&filter, None, 1) else {
+            panic!("the ledger is readable")
         };
-        assert!(words.contains("can no longer be read"), "{words}");
+        assert!(message.contains("can no longer be read"), "{message}");
     }
 }

@@ -1,4 +1,4 @@
-//! `crawlgate password`: a password in, its hash out.
+//! `crawlgate password`: hashes a password.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
@@ -9,53 +9,55 @@ use crate::pipeline::crawlers::password::PasswordHash;
 use super::Exit;
 use super::console::{print, report_cannot_run, report_invalid, report_io_error};
 
-/// Prints the hash of the first line of standard input; exit 2 if there is no password in it.
+/// Prints the hash of the first line of standard input. Exits with 2 if the line is not a valid password.
 pub(super) fn run() -> Exit {
     let password = match read_password() {
         Ok(password) => password,
         Err(error) => return report_io_error(&error),
     };
     if password.is_empty() {
-        return report_invalid(&"no password was given");
+        return report_invalid(&"the password is empty");
     }
     if password.chars().any(char::is_control) {
-        return report_invalid(&"a password with a control character cannot be sent (RFC 7617)");
+        return report_invalid(
+            &"the password contains a control character, which HTTP Basic authentication does not allow (RFC 7617)",
+        );
     }
     match PasswordHash::generate(&password) {
         Ok(hash) => print(&format!("{hash}\n"), Exit::Success),
-        Err(mistake) => report_cannot_run(&mistake),
+        Err(error) => report_cannot_run(&error),
     }
 }
 
 fn read_password() -> io::Result<String> {
     let input = io::stdin();
-    let silence = if input.is_terminal() {
+    let no_echo = if input.is_terminal() {
         NoEcho::for_stdin()
     } else {
         None
     };
-    if silence.is_some() {
+    if no_echo.is_some() {
         eprint!("Password: ");
         io::stderr().flush()?;
     }
     let mut line = String::new();
     input.lock().read_line(&mut line)?;
-    if silence.is_some() {
+    if no_echo.is_some() {
         eprintln!();
     }
     Ok(line.trim_end_matches(['\n', '\r']).to_owned())
 }
 
-/// A terminal that does not show what is typed, until this is dropped.
+/// A guard that disables the echo of the terminal until it is dropped.
 struct NoEcho(Termios);
 
 impl NoEcho {
     fn for_stdin() -> Option<Self> {
-        let before = tcgetattr(io::stdin()).ok()?;
-        let mut silent = before.clone();
-        silent.local_modes.remove(LocalModes::ECHO);
-        tcsetattr(io::stdin(), OptionalActions::Now, &silent).ok()?;
-        Some(Self(before))
+        let original = tcgetattr(io::stdin()).ok()?;
+        let mut modes = original.clone();
+        modes.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(io::stdin(), OptionalActions::Now, &modes).ok()?;
+        Some(Self(original))
     }
 }
 

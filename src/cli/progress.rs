@@ -1,16 +1,15 @@
-//! How far long work is, on standard error, and only if that is a terminal.
+//! A progress bar on standard error, if that is a terminal.
 
 use std::io::{self, IsTerminal, Write as _};
 use std::time::{Duration, Instant};
 
 use crate::clock::Clock;
 
-/// How often it is said.
 const REDRAW_INTERVAL: Duration = Duration::from_millis(200);
-/// Cells of the bar.
+/// The number of characters of the bar.
 const CELLS: u64 = 30;
 
-/// A bar in one line, which is wiped out at the end.
+/// A progress bar in one line, which is erased on drop.
 #[derive(Debug)]
 pub(super) struct ProgressBar {
     clock: Clock,
@@ -20,21 +19,23 @@ pub(super) struct ProgressBar {
 }
 
 impl ProgressBar {
-    /// Nothing is shown yet. `what` is what is counted: `URLs`.
-    pub(super) fn new(what: &'static str) -> Self {
+    /// Creates a bar that is not drawn yet. `unit` is the counted thing, such as `URLs`.
+    pub(super) fn new(unit: &'static str) -> Self {
         Self {
             clock: Clock::system(),
-            unit: what,
+            unit,
             drawn_at: None,
             terminal: io::stderr().is_terminal(),
         }
     }
 
-    /// So many are done of so many; a total of zero is none that is known.
+    /// Updates the progress. A total of zero means that the total is unknown.
     pub(super) fn update(&mut self, done: u64, total: u64) {
         let now = self.clock.now();
-        let lately = |shown: Instant| now.saturating_duration_since(shown) < REDRAW_INTERVAL;
-        if !self.terminal || self.drawn_at.is_some_and(lately) {
+        let drawn_recently = self
+            .drawn_at
+            .is_some_and(|drawn_at| now.saturating_duration_since(drawn_at) < REDRAW_INTERVAL);
+        if !self.terminal || drawn_recently {
             return;
         }
         self.drawn_at = Some(now);
@@ -54,14 +55,14 @@ impl Drop for ProgressBar {
     }
 }
 
-fn render(done: u64, total: u64, what: &str) -> String {
-    let Some(share) = (done.min(total) * 100).checked_div(total) else {
-        return format!("{done} {what}");
+fn render(done: u64, total: u64, unit: &str) -> String {
+    let Some(percent) = (done.min(total) * 100).checked_div(total) else {
+        return format!("{done} {unit}");
     };
-    let cells = usize::try_from(share * CELLS / 100).unwrap_or(0);
+    let cells = usize::try_from(percent * CELLS / 100).unwrap_or(0);
     let rest = usize::try_from(CELLS).unwrap_or(0) - cells;
     format!(
-        "[{}{}] {share:>3} %  {done} of {total} {what}",
+        "[{}{}] {percent:>3} %  {done} of {total} {unit}",
         "#".repeat(cells),
         ".".repeat(rest)
     )
@@ -72,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_bar_says_how_far_it_is() {
+    fn a_bar_shows_the_progress() {
         assert_eq!(render(7, 0, "URLs"), "7 URLs");
         assert_eq!(
             render(0, 2, "URLs"),

@@ -1,5 +1,6 @@
-//! `crawlgate robots`: what a robots.txt says, without a policy. `check` reads a file and asks nobody; `fetch` asks the
-//! host.
+//! `crawlgate robots`: evaluates a robots.txt, without a policy.
+//!
+//! `check` reads a file and uses no network; `fetch` requests the robots.txt of a host.
 
 mod extensions;
 mod fetch;
@@ -19,8 +20,8 @@ use crate::robots::{MAX_FILE_BYTES, RobotsAccess, RobotsDecision, RobotsFile};
 use crate::urls::target::UrlTarget;
 
 use super::args::{OutputFormat, RobotsArgs, RobotsCheckArgs, RobotsCommand};
-use super::sanitize::sanitize_text;
-use super::{Exit, console};
+use super::text::sanitize_text;
+use super::{Exit, console, inputs};
 
 pub(super) fn run(args: &RobotsArgs) -> Exit {
     match &args.command {
@@ -30,43 +31,56 @@ pub(super) fn run(args: &RobotsArgs) -> Exit {
 }
 
 fn check(args: &RobotsCheckArgs) -> Exit {
-    let agent = product_token(&args.agent);
-    if agent.is_empty() {
-        return console::report_invalid(
-            &"--agent has to begin with a product token: letters, digits, - and _",
-        );
-    }
+    let agent = match parse_agent(&args.agent) {
+        Ok(agent) => agent,
+        Err(exit) => return exit,
+    };
     if args.file == Path::new("-") && args.urls.is_empty() {
-        return console::report_invalid(&"standard input is the file: write the URLs as arguments");
+        return console::report_invalid(
+            &"standard input is the robots.txt (--file -): write the URLs as arguments",
+        );
     }
     let parsed = match read_file(&args.file) {
         Ok(body) => RobotsFile::parse(&body),
         Err(error) => return console::report_invalid(&format!("{}: {error}", args.file.display())),
     };
-    let mut asked = RobotsUrlChecker {
+    let mut checker = RobotsUrlChecker {
         parsed: &parsed,
         agent,
         format: args.format,
         out: &mut io::stdout().lock(),
     };
-    match asked.check_all(&args.urls, &mut io::stdin().lock()) {
+    match checker.check_all(&args.urls, &mut io::stdin().lock()) {
         Ok(0) => Exit::Success,
         Ok(_) => Exit::Negative,
         Err(error) => console::report_io_error(&error),
     }
 }
 
-/// One byte more than is used, so that a longer file is seen to be longer.
+/// Returns the product token of `--agent`.
+fn parse_agent(agent: &str) -> Result<&str, Exit> {
+    let token = product_token(agent);
+    if token.is_empty() {
+        return Err(console::report_invalid(
+            &"--agent must start with a product token: letters, digits, - and _",
+        ));
+    }
+    Ok(token)
+}
+
+/// Reads a file, up to one byte more than the parser uses, so that the parser detects a file that is too long.
 fn read_file(path: &Path) -> io::Result<Vec<u8>> {
-    let (limit, mut body) = (MAX_FILE_BYTES as u64 + 1, vec![]);
-    match path == Path::new("-") {
-        true => io::stdin().lock().take(limit).read_to_end(&mut body)?,
-        false => File::open(path)?.take(limit).read_to_end(&mut body)?,
-    };
+    let limit = MAX_FILE_BYTES as u64 + 1;
+    let mut body = vec![];
+    if path == Path::new("-") {
+        io::stdin().lock().take(limit).read_to_end(&mut body)?;
+    } else {
+        File::open(path)?.take(limit).read_to_end(&mut body)?;
+    }
     Ok(body)
 }
 
-/// URLs asked of one file for one crawler.
+/// A checker of URLs against one file for one user agent.
 struct RobotsUrlChecker<'a> {
     parsed: &'a RobotsFile,
     agent: &'a str,
@@ -75,41 +89,33 @@ struct RobotsUrlChecker<'a> {
 }
 
 impl RobotsUrlChecker<'_> {
-    /// Writes one line for each URL, and says how many of them are none.
+    /// Writes one line for each URL, and returns the number of inputs that are not URLs.
     fn check_all(&mut self, urls: &[String], stdin: &mut dyn BufRead) -> io::Result<usize> {
-        let mut mistakes = 0;
-        self.write_file_notes()?;
-        for url in urls {
-            mistakes += self.check_url(url)?;
-        }
-        if urls.is_empty() {
-            let mut line = Vec::new();
-            while stdin.read_until(b'\n', &mut line)? > 0 {
-                mistakes +=
-                    self.check_url(String::from_utf8_lossy(&line).trim_end_matches(['\r', '\n']))?;
-                line.clear();
-            }
-        }
+        let mut invalid = 0;
+        self.write_extensions()?;
+        inputs::for_each_url(urls, stdin, |input| {
+            invalid += self.check_url(&String::from_utf8_lossy(input))?;
+            Ok(())
+        })?;
         self.out.flush()?;
-        Ok(mistakes)
+        Ok(invalid)
     }
 
-    /// What the file says beside its rules, for people; in JSON `fetch` tells it, since here each line is an answer.
-    fn write_file_notes(&mut self) -> io::Result<()> {
-        let noted = match self.format {
-            OutputFormat::Text => extensions::labeled_lines(self.parsed, self.agent),
-            OutputFormat::Json => vec![],
-        };
-        noted
-            .iter()
-            .try_for_each(|(word, value)| writeln!(self.out, "{word:<9} {value}"))
+    /// Writes the other lines of the file as text. JSON leaves them to `fetch`, since here each line is for a URL.
+    fn write_extensions(&mut self) -> io::Result<()> {
+        if self.format == OutputFormat::Text {
+            for (label, value) in extensions::labeled_lines(self.parsed, self.agent) {
+                writeln!(self.out, "{label:<9} {value}")?;
+            }
+        }
+        Ok(())
     }
 
     fn check_url(&mut self, input: &str) -> io::Result<usize> {
         let path = match path_and_query(input) {
             Ok(path) => path,
-            Err(mistake) => {
-                self.write_mistake(input, &mistake)?;
+            Err(error) => {
+                self.write_error(input, &error)?;
                 return Ok(1);
             }
         };
@@ -121,90 +127,84 @@ impl RobotsUrlChecker<'_> {
         Ok(0)
     }
 
-    fn write_mistake(&mut self, input: &str, mistake: &str) -> io::Result<()> {
+    fn write_error(&mut self, input: &str, error: &str) -> io::Result<()> {
         match self.format {
-            // Quoted, so that a space or a control character is seen and does nothing.
-            OutputFormat::Text => writeln!(self.out, "{:<9} {mistake}: {input:?}", "error"),
+            // Debug formatting makes spaces visible and control characters harmless.
+            OutputFormat::Text => writeln!(self.out, "{:<9} {error}: {input:?}", "error"),
             OutputFormat::Json => {
-                writeln!(self.out, "{}", json!({ "input": input, "error": mistake }))
+                writeln!(self.out, "{}", json!({ "input": input, "error": error }))
             }
         }
     }
 }
 
-/// The path and query of a URL as the proxy would send it; a path alone is taken for one on some host.
+/// Returns the path and query of a URL in the form that the proxy would send. The input may be a path without a host.
 fn path_and_query(input: &str) -> Result<String, String> {
-    let url = match input.starts_with('/') && !input.starts_with("//") {
-        true => format!("http://host.invalid{input}"),
-        false => input.to_owned(),
+    let url = if input.starts_with('/') && !input.starts_with("//") {
+        format!("http://host.invalid{input}")
+    } else {
+        input.to_owned()
     };
-    let target = UrlTarget::parse(&url).map_err(|mistake| mistake.to_string())?;
+    let target = UrlTarget::parse(&url).map_err(|error| error.to_string())?;
     Ok(target.path_and_query().to_owned())
 }
 
-/// What the file says of one URL.
+/// The directives of a file that apply to one URL.
 struct RobotsCheckAnswer<'a> {
-    ruling: RobotsDecision<'a>,
+    decision: RobotsDecision<'a>,
     delay: Option<Duration>,
-    /// The time between requests that Request-rate asks for now.
+    /// The interval between requests that Request-rate demands at this time of day.
     rate: Option<Duration>,
     usage: Vec<UsageRule<'a>>,
 }
 
 impl<'a> RobotsCheckAnswer<'a> {
     fn new(parsed: &'a RobotsFile, agent: &str, path_and_query: &str) -> Self {
-        let now = || {
-            Clock::system()
-                .wall_time()
-                .duration_since(UNIX_EPOCH)
-                .unwrap_or_default()
-        };
         Self {
-            ruling: parsed.decide(agent, path_and_query),
+            decision: parsed.decide(agent, path_and_query),
             delay: parsed.crawl_delay(agent),
-            rate: parsed.request_interval(agent, now),
+            rate: parsed.request_interval(agent, || {
+                Clock::system()
+                    .wall_time()
+                    .duration_since(UNIX_EPOCH)
+                    .unwrap_or_default()
+            }),
             usage: parsed.usage_rules(agent, path_and_query),
         }
     }
 
     fn to_text(&self, input: &str) -> String {
-        let cause = match (&self.ruling.deciding_line, &self.ruling.group) {
-            (Some(cause), _) => format!("line {}: {}", cause.line, sanitize_text(&cause.text)),
+        let rule = match (&self.decision.deciding_line, &self.decision.group) {
+            (Some(rule), _) => format!("line {}: {}", rule.line, sanitize_text(&rule.text)),
             (None, Some(_)) => "no rule matches".to_owned(),
             (None, None) => "no group".to_owned(),
         };
-        let group = self
-            .ruling
-            .group
-            .as_deref()
-            .map(|g| format!("  (group {})", sanitize_text(g)));
-        let delay = self
-            .delay
-            .map(|d| format!("  crawl-delay {}", format_duration(d)));
-        let rate = self
-            .rate
-            .map(|interval| format!("  request-rate 1/{}", format_duration(interval)));
-        let (group, delay, rate) = (
-            group.unwrap_or_default(),
-            delay.unwrap_or_default(),
-            rate.unwrap_or_default(),
-        );
-        let usage = extensions::usage_to_text(&self.usage);
-        format!(
-            "{:<9} {}  {cause}{group}{delay}{rate}{usage}",
-            access_word(self.ruling.access),
+        let mut text = format!(
+            "{:<9} {}  {rule}",
+            access_word(self.decision.access),
             sanitize_text(input)
-        )
+        );
+        if let Some(group) = &self.decision.group {
+            text.push_str(&format!("  (group {})", sanitize_text(group)));
+        }
+        if let Some(delay) = self.delay {
+            text.push_str(&format!("  crawl-delay {}", format_duration(delay)));
+        }
+        if let Some(interval) = self.rate {
+            text.push_str(&format!("  request-rate 1/{}", format_duration(interval)));
+        }
+        text.push_str(&extensions::usage_to_text(&self.usage));
+        text
     }
 
     fn to_json(&self, input: &str) -> Map<String, Json> {
-        let cause = self.ruling.deciding_line.as_ref();
+        let rule = self.decision.deciding_line.as_ref();
         let entries = [
             ("url", json!(input)),
-            ("allow", json!(self.ruling.access == RobotsAccess::Allow)),
-            ("line", json!(cause.map(|cause| cause.line))),
-            ("rule", json!(cause.map(|cause| &cause.text))),
-            ("group", json!(self.ruling.group)),
+            ("allow", json!(self.decision.access == RobotsAccess::Allow)),
+            ("line", json!(rule.map(|rule| rule.line))),
+            ("rule", json!(rule.map(|rule| &rule.text))),
+            ("group", json!(self.decision.group)),
             ("crawl_delay", json!(self.delay.map(format_duration))),
             (
                 "request_rate",

@@ -1,4 +1,4 @@
-//! `crawlgate run`: the proxy, until it is told to stop.
+//! `crawlgate run`: runs the proxy until it receives a signal to stop.
 
 use std::io;
 use std::path::Path;
@@ -14,20 +14,20 @@ use crate::pipeline::reload::{ReloadHandle, ReloadTrigger};
 use crate::server::reload::{self, LoadedPolicy, LoadedShadowPolicy};
 use crate::server::{Server, systemd};
 
+use super::Exit;
 use super::args::RunArgs;
 use super::console::{print_problems, report_cannot_run, report_invalid};
-use super::exit::Exit;
 use super::inputs;
 use super::logging;
 
-/// How long what blocks a thread (a disk that hangs, a look through what is kept) may hold up the end of the process.
+/// The time for which a blocked thread (a disk that hangs, a scan of the store) may delay the end of the process.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Runs the proxy. Exit 2 if the configuration or the policy is invalid, 3 if it cannot start.
+/// Runs the command. Exits with 2 if the configuration or the policy is invalid, with 3 if the proxy cannot start.
 pub(super) fn run(args: &RunArgs) -> Exit {
     let level = match logging::level_from_env() {
         Ok(level) => level,
-        Err(words) => return report_invalid(&words),
+        Err(error) => return report_invalid(&error),
     };
     match load_inputs(args) {
         Ok((settings, policy)) => match build_runtime(settings.workers) {
@@ -42,14 +42,14 @@ pub(super) fn run(args: &RunArgs) -> Exit {
     }
 }
 
-/// Settings without danger and a policy whose cases pass.
+/// Loads settings that are safe, and policies whose cases pass.
 fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy), Exit> {
     let settings = inputs::load_settings(&args.into())?.settings;
-    if let Some(danger) = settings.safety_errors().first() {
-        return Err(report_invalid(danger));
+    if let Some(error) = settings.safety_errors().first() {
+        return Err(report_invalid(error));
     }
-    let (read, footprint) = policy::open_and_test_watched(&settings.policy.origin);
-    let compiled = read.map_err(|problems| inputs::report_errors(&problems))?;
+    let (result, files) = policy::open_and_test_watched(&settings.policy.origin);
+    let compiled = result.map_err(|problems| inputs::report_errors(&problems))?;
     print_problems(&compiled.problems);
     print_problems(&policy::unknown_crawlers(
         &compiled.named_crawlers,
@@ -59,22 +59,22 @@ fn load_inputs(args: &RunArgs) -> Result<(Settings, LoadedPolicy), Exit> {
         Some(path) => Some(load_shadow_policy(path, &settings)?),
         None => None,
     };
-    let written = reload::policy_source(&settings.policy.origin, &compiled);
+    let source = reload::policy_source(&settings.policy.origin, &compiled);
     Ok((
         settings,
         LoadedPolicy {
             policy: compiled.policy,
-            source: written,
-            files: footprint,
+            source,
+            files,
             shadow,
         },
     ))
 }
 
-/// The policy that is judged beside it: at the start a mistake in it is one, too.
+/// Loads the policy of `policy.shadow`. At the start of the proxy, an error in it is fatal as well.
 fn load_shadow_policy(path: &Path, settings: &Settings) -> Result<LoadedShadowPolicy, Exit> {
-    let (read, footprint) = policy::open_and_test_watched(&PolicyOrigin::Path(path.to_owned()));
-    let compiled = read.map_err(|problems| inputs::report_errors(&problems))?;
+    let (result, files) = policy::open_and_test_watched(&PolicyOrigin::Path(path.to_owned()));
+    let compiled = result.map_err(|problems| inputs::report_errors(&problems))?;
     print_problems(&compiled.problems);
     print_problems(&policy::unknown_crawlers(
         &compiled.named_crawlers,
@@ -82,11 +82,11 @@ fn load_shadow_policy(path: &Path, settings: &Settings) -> Result<LoadedShadowPo
     ));
     Ok(LoadedShadowPolicy {
         policy: compiled.policy,
-        files: footprint,
+        files,
     })
 }
 
-/// With one worker everything runs on this thread, and no task ever moves to another.
+/// Builds the runtime. With one worker, all tasks run on this thread and never move to another.
 fn build_runtime(workers: WorkerCount) -> io::Result<Runtime> {
     match workers {
         WorkerCount::Count(1) => Builder::new_current_thread().enable_all().build(),
@@ -98,39 +98,39 @@ fn build_runtime(workers: WorkerCount) -> io::Result<Runtime> {
     }
 }
 
-async fn serve(settings: &Settings, opened: LoadedPolicy, level: LevelFilter) -> Exit {
-    let _told = logging::start(level);
+async fn serve(settings: &Settings, loaded: LoadedPolicy, level: LevelFilter) -> Exit {
+    let _logging_guard = logging::start(level);
     let policy = format!(
         "policy {}@{} is active",
-        opened.policy.name(),
-        opened.policy.revision()
+        loaded.policy.name(),
+        loaded.policy.revision()
     );
-    // Before anybody can know that it runs: a signal without a handler would end it.
+    // The handlers must exist before the listeners: a signal without a handler would end the process.
     let signals = match Signals::new() {
         Ok(signals) => signals,
         Err(error) => return report_cannot_run(&error),
     };
-    let server = match Server::start(settings, opened) {
+    let server = match Server::start(settings, loaded) {
         Ok(server) => server,
         Err(error) => return report_cannot_run(&error),
     };
-    // Scripts read these two lines; they are plain text whatever the form of the messages.
+    // Scripts read these two lines, which are plain text regardless of the log format.
     for address in &server.proxy {
         eprintln!("proxy listening on {address}");
     }
     eprintln!("admin listening on {}", server.admin);
     tracing::info!("{policy}");
     systemd::notify_ready(&policy);
-    let alive = tokio::spawn(systemd::run_watchdog());
+    let watchdog = tokio::spawn(systemd::run_watchdog());
     let exit = run_until_stopped(server, signals, settings).await;
-    alive.abort();
+    watchdog.abort();
     exit
 }
 
 async fn run_until_stopped(server: Server, mut signals: Signals, settings: &Settings) -> Exit {
-    let what = signals.wait_for_stop(server.reloads()).await;
+    let signal = signals.wait_for_stop(server.reloads()).await;
     tracing::info!(
-        "{what}: completing running requests, for at most {:?}",
+        "{signal}: completing running requests, for at most {:?}",
         settings.drain.timeout
     );
     systemd::notify_stopping();
@@ -139,7 +139,7 @@ async fn run_until_stopped(server: Server, mut signals: Signals, settings: &Sett
     Exit::Success
 }
 
-/// What the process is told from outside.
+/// The handlers of the signals to the process.
 struct Signals {
     terminate: Signal,
     interrupt: Signal,
@@ -155,7 +155,7 @@ impl Signals {
         })
     }
 
-    /// Waits until the process is told to stop; asks for a reload whenever it is told to hang up.
+    /// Waits for a signal to stop, and starts a reload at each SIGHUP.
     async fn wait_for_stop(&mut self, reloads: &ReloadHandle) -> &'static str {
         loop {
             tokio::select! {

@@ -1,7 +1,6 @@
-//! `crawlgate target`: what the proxy makes of a URL, without asking anybody for anything.
+//! `crawlgate target`: shows how the proxy reads URLs, without a policy or the network.
 //!
-//! It shows the one form that is judged, looked up and sent, and for an address the range that it is in. No policy is
-//! asked and no name is resolved.
+//! The output is the canonical form that the proxy evaluates, looks up and sends, and the range of an IP address.
 
 use std::io::{self, BufRead, Write};
 
@@ -10,60 +9,42 @@ use serde_json::{Value as Json, json};
 use crate::urls::address::{classification_source, classify};
 use crate::urls::target::UrlTarget;
 
-/// The form of a line.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TargetFormat {
-    /// Columns: range, host, port, canonical form; or `error`, the mistake and the input.
-    Text,
-    /// `{"input", "canonical", "scheme", "host", "port", "path_and_query", "address_class", "error"}`.
-    Json,
+use super::args::{OutputFormat, TargetArgs};
+use super::{Exit, console, inputs};
+
+/// Runs the command. Exits with 1 if any input is not a URL, as `decide` does.
+pub(super) fn run(args: &TargetArgs) -> Exit {
+    let mut stdin = io::stdin().lock();
+    let mut stdout = io::stdout().lock();
+    match show_targets(&args.urls, args.format, &mut stdin, &mut stdout) {
+        Ok(0) => Exit::Success,
+        Ok(_) => Exit::Negative,
+        Err(error) => console::report_io_error(&error),
+    }
 }
 
-/// Writes one line for each URL, and says how many of them are none.
-///
-/// Without URLs it reads them from `stdin`, one a line; the answers keep the order of the lines, an empty one
-/// included.
-///
-/// # Errors
-/// What reading or writing fails with; a reader that left is [`io::ErrorKind::BrokenPipe`].
-pub fn run(
+/// Writes one line for each URL, or for each line of `stdin` if there are no URLs, and returns the number of inputs that
+/// are not URLs.
+fn show_targets(
     urls: &[String],
-    format: TargetFormat,
+    format: OutputFormat,
     stdin: &mut dyn BufRead,
     out: &mut dyn Write,
 ) -> io::Result<usize> {
-    let mut mistakes = 0;
-    for url in urls {
-        mistakes += write_answer(url.as_bytes(), format, out)?;
-    }
-    if urls.is_empty() {
-        let mut line = Vec::new();
-        while stdin.read_until(b'\n', &mut line)? > 0 {
-            mistakes += write_answer(trim_line_end(&line), format, out)?;
-            line.clear();
+    let mut invalid = 0;
+    inputs::for_each_url(urls, stdin, |input| {
+        let report = TargetReport::new(input);
+        invalid += usize::from(report.target.is_err());
+        match format {
+            OutputFormat::Text => writeln!(out, "{}", report.to_text()),
+            OutputFormat::Json => writeln!(out, "{}", report.to_json()),
         }
-    }
+    })?;
     out.flush()?;
-    Ok(mistakes)
+    Ok(invalid)
 }
 
-/// Only the end of the line goes: a space at the end of a URL is a mistake to be shown.
-fn trim_line_end(line: &[u8]) -> &[u8] {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    line.strip_suffix(b"\r").unwrap_or(line)
-}
-
-/// Writes the answer for one input; the number of mistakes in it, 0 or 1.
-fn write_answer(input: &[u8], format: TargetFormat, out: &mut dyn Write) -> io::Result<usize> {
-    let read = TargetReport::new(input);
-    match format {
-        TargetFormat::Text => writeln!(out, "{}", read.to_text())?,
-        TargetFormat::Json => writeln!(out, "{}", read.to_json())?,
-    }
-    Ok(usize::from(read.target.is_err()))
-}
-
-/// An input and what it is read as.
+/// An input with the parsed URL or the error.
 struct TargetReport {
     input: String,
     target: Result<UrlTarget, String>,
@@ -72,8 +53,8 @@ struct TargetReport {
 impl TargetReport {
     fn new(input: &[u8]) -> Self {
         let target = match std::str::from_utf8(input) {
-            Ok(text) => UrlTarget::parse(text).map_err(|mistake| mistake.to_string()),
-            Err(_) => Err("bytes that are not UTF-8: write each as %XX".to_owned()),
+            Ok(text) => UrlTarget::parse(text).map_err(|error| error.to_string()),
+            Err(_) => Err("the URL is not UTF-8: percent-encode its bytes as %XX".to_owned()),
         };
         Self {
             input: String::from_utf8_lossy(input).into_owned(),
@@ -84,17 +65,16 @@ impl TargetReport {
     fn to_text(&self) -> String {
         let target = match &self.target {
             Ok(target) => target,
-            // Quoted, so that a space or a control character is seen and does nothing.
-            Err(mistake) => return format!("{:<14} {mistake}: {:?}", "error", self.input),
+            // Debug formatting makes spaces visible and control characters harmless.
+            Err(error) => return format!("{:<14} {error}: {:?}", "error", self.input),
         };
         let class = target.ip().map_or("name", |ip| classify(ip).as_str());
-        let because = target
+        let source = target
             .ip()
             .and_then(classification_source)
-            .map(|source| format!("  ({source})"));
-        let because = because.unwrap_or_default();
+            .map_or(String::new(), |source| format!("  ({source})"));
         format!(
-            "{class:<14} {:<28} {:>5}  {target:?}{because}",
+            "{class:<14} {:<28} {:>5}  {target:?}{source}",
             target.host(),
             target.port()
         )
@@ -105,7 +85,7 @@ impl TargetReport {
         json!({
             "input": self.input,
             "canonical": target.map(UrlTarget::as_str),
-            "scheme": target.map(|t| t.scheme().as_str()),
+            "scheme": target.map(|target| target.scheme().as_str()),
             "host": target.map(UrlTarget::host),
             "port": target.map(UrlTarget::port),
             "path_and_query": target.map(UrlTarget::path_and_query),
@@ -119,18 +99,12 @@ impl TargetReport {
 mod tests {
     use super::*;
 
-    fn check(urls: &[&str], stdin: &[u8], format: TargetFormat) -> (Vec<String>, usize) {
+    fn check(urls: &[&str], mut stdin: &[u8], format: OutputFormat) -> (Vec<String>, usize) {
         let urls: Vec<String> = urls.iter().map(|url| (*url).to_owned()).collect();
-        let (mut input, mut out) = (stdin, Vec::new());
-        let mistakes = run(&urls, format, &mut input, &mut out).unwrap();
-        (
-            String::from_utf8(out)
-                .unwrap()
-                .lines()
-                .map(str::to_owned)
-                .collect(),
-            mistakes,
-        )
+        let mut out = Vec::new();
+        let invalid = show_targets(&urls, format, &mut stdin, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        (text.lines().map(str::to_owned).collect(), invalid)
     }
 
     #[test]
@@ -141,8 +115,8 @@ mod tests {
             "http://[64:ff9b::8.8.8.8]/",
             "x\u{9b}\t",
         ];
-        let (lines, mistakes) = check(&urls, b"http://not.read/", TargetFormat::Text);
-        assert_eq!(mistakes, 1);
+        let (lines, invalid) = check(&urls, b"http://not.read/", OutputFormat::Text);
+        assert_eq!(invalid, 1);
         assert_eq!(
             lines,
             [
@@ -156,12 +130,12 @@ mod tests {
 
     #[test]
     fn json_lines_are_as_documented() {
-        let (lines, mistakes) = check(
+        let (lines, invalid) = check(
             &["https://Example.com/a?b", "http://10.1/", "http://h:0/"],
             b"",
-            TargetFormat::Json,
+            OutputFormat::Json,
         );
-        assert_eq!(mistakes, 1);
+        assert_eq!(invalid, 1);
         assert_eq!(
             lines,
             [
@@ -174,25 +148,25 @@ mod tests {
 
     #[test]
     fn standard_input_is_answered_line_by_line() {
-        let (lines, mistakes) = check(
+        let (lines, invalid) = check(
             &[],
             b"http://a/\r\n\nhttp://b/ \nhttp://\xe9/\nhttp://c/",
-            TargetFormat::Text,
+            OutputFormat::Text,
         );
         let heads: Vec<_> = lines
             .iter()
             .map(|line| line.split_whitespace().next().unwrap())
             .collect();
         assert_eq!(
-            (heads.as_slice(), mistakes),
+            (heads.as_slice(), invalid),
             (["name", "error", "error", "error", "name"].as_slice(), 3)
         );
         assert!(lines[3].contains("not UTF-8"), "{}", lines[3]);
     }
 
-    /// A reader that left ends the command.
+    /// A reader that closes the pipe ends the command.
     #[test]
-    fn a_broken_pipe_is_told() {
+    fn a_broken_pipe_is_reported() {
         struct ClosedPipe;
         impl Write for ClosedPipe {
             fn write(&mut self, _: &[u8]) -> io::Result<usize> {
@@ -202,14 +176,14 @@ mod tests {
                 Ok(())
             }
         }
-        let told = run(
+        let result = show_targets(
             &["http://a/".to_owned()],
-            TargetFormat::Json,
+            OutputFormat::Json,
             &mut io::empty(),
             &mut ClosedPipe,
         );
         assert_eq!(
-            told.map_err(|error| error.kind()),
+            result.map_err(|error| error.kind()),
             Err(io::ErrorKind::BrokenPipe)
         );
     }

@@ -1,5 +1,4 @@
-//! `crawlgate test`: runs the cases of policies, those in them and those in files of their own, and says what they
-//! reach.
+//! `crawlgate test`: runs the cases of policies and of case files, and reports their coverage.
 
 mod junit;
 mod plan;
@@ -16,12 +15,11 @@ use crate::policy::coverage::{Coverage, CoverageRatio};
 
 use super::Exit;
 use super::args::{TestArgs, TestFormat};
-use super::color::ConsoleColors;
 use super::console;
 use super::inputs;
+use crate::console::ConsoleColors;
 use plan::{OwnCases, TestSuite};
 
-/// Runs the command.
 pub(super) fn run(args: &TestArgs) -> Exit {
     let suites = match plan::plan_suites(&args.paths) {
         Ok(suites) => suites,
@@ -34,48 +32,50 @@ pub(super) fn run(args: &TestArgs) -> Exit {
             Err(exit) => return exit,
         }
     }
-    let asked = CoverageOptions {
+    let coverage = CoverageOptions {
         coverage: args.coverage || args.threshold.is_some(),
         threshold: args.threshold,
     };
     let passed = runs
         .iter()
-        .all(|run| run.failed_count() == 0 && !asked.is_missed_by(run));
+        .all(|run| run.failed_count() == 0 && !coverage.is_missed_by(run));
     let exit = if passed {
         Exit::Success
     } else {
         Exit::Negative
     };
     let text = match args.format {
-        TestFormat::Text => report::render_text(&runs, asked, ConsoleColors::for_stdout()),
-        TestFormat::Json => format!("{:#}\n", report::to_json(&runs, asked)),
-        TestFormat::Junit => junit::render(&runs, asked),
+        TestFormat::Text => report::render_text(&runs, coverage, ConsoleColors::for_stdout()),
+        TestFormat::Json => format!("{:#}\n", report::to_json(&runs, coverage)),
+        TestFormat::Junit => junit::render(&runs, coverage),
     };
     console::print(&text, exit)
 }
 
-/// What is asked beside whether the cases pass.
+/// The options for coverage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct CoverageOptions {
-    /// Whether coverage is shown.
+    /// If set, the report shows the coverage.
     coverage: bool,
-    /// The least share of branches that must be reached, in hundredths.
+    /// The minimum share of covered branches in percent.
     threshold: Option<f64>,
 }
 
 impl CoverageOptions {
     fn is_missed_by(self, run: &PolicyTestRun) -> bool {
         self.threshold
-            .is_some_and(|least| run.branch_coverage().percent() < least)
+            .is_some_and(|threshold| run.branch_coverage().percent() < threshold)
     }
 }
 
-/// The cases of one policy, each with what is wrong with it.
+/// The results of the cases of one policy.
 struct PolicyTestRun {
-    /// Where the policy is.
+    /// The path of the policy.
     location: String,
     policy: Policy,
+    /// The locations of the rules.
     places: Vec<SourceLocation>,
+    /// The cases, each with its mismatches.
     cases: Vec<(Case, Vec<Mismatch>)>,
     coverage: Coverage,
 }
@@ -97,22 +97,26 @@ impl PolicyTestRun {
             return Err(inputs::report_errors(&problems.into_vec()));
         }
         let mut coverage = Coverage::new(&policy);
-        let cases = cases.into_iter().map(|case| {
-            let trial = OfflineEvaluation::new(&policy, &case.facts, case.profile);
-            coverage.record(&trial.trail);
-            let mismatches =
-                case.mismatches(&policy, &trial.trail, &trial.decision, &trial.answer());
-            (case, mismatches)
-        });
-        let cases = cases.collect();
-        let shown = match suite.origin {
+        let mut results = Vec::with_capacity(cases.len());
+        for case in cases {
+            let evaluation = OfflineEvaluation::new(&policy, &case.facts, case.profile);
+            coverage.record(&evaluation.trail);
+            let mismatches = case.mismatches(
+                &policy,
+                &evaluation.trail,
+                &evaluation.decision,
+                &evaluation.answer(),
+            );
+            results.push((case, mismatches));
+        }
+        let location = match suite.origin {
             PolicyOrigin::Path(path) => path.display().to_string(),
             PolicyOrigin::BuiltIn => "the built-in policy".to_owned(),
         };
         Ok(Self {
-            location: shown,
+            location,
             places: compiled.rule_places,
-            cases,
+            cases: results,
             coverage,
             policy,
         })

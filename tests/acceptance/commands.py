@@ -1,4 +1,4 @@
-"""The commands that judge without a network, held against the same table: check, test, decide, explain."""
+"""The commands that evaluate a policy without a network (check, test, decide, explain), compared with the table."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def run(report: Report, binary: pathlib.Path, policy: pathlib.Path, table: Table
         ("http://www.crawl.test/", 0, ("ours", "allow")),
     ):
         done = crawlgate("explain", url, "--policy", str(policy), "--exit-code")
-        problems = [f"{word!r} is not in it" for word in words if word not in done.stdout.lower()]
+        problems = [f"{word!r} is missing" for word in words if word not in done.stdout.lower()]
         problems += [f"exit code {done.returncode}: {done.stderr}"] if done.returncode != code else []
         report.check(f"crawlgate explain {url}: names rule and verdict, exit code {code}", problems)
 
 
 def _decide(report: Report, crawlgate, policy: pathlib.Path, table: Table) -> None:
-    """One line a URL; `ambiguous_url` and addresses need more facts than a URL, so those rows are left out."""
+    """Decides the URL of each row, except rows for `ambiguous_url` and addresses, which need more facts than a URL."""
     rows = [
         row
         for row in table.get.values()

@@ -1,4 +1,4 @@
-//! The commands as scripts meet them: the binary, its output and its exit codes.
+//! The commands of the binary: their output and exit codes.
 
 use serde_json::{Value as Json, json};
 
@@ -47,24 +47,25 @@ fn lines(said: &Said) -> Vec<Json> {
         .collect()
 }
 
-/// What a proxy of this configuration does with https is told where the configuration is read.
+/// `check` of a configuration reports which rules apply to tunnels.
 #[test]
-fn check_tells_what_tunnels_are_judged_by() {
+fn check_reports_which_rules_apply_to_tunnels() {
     let folder = Folder::new();
     let policy = |more: &str| {
         format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow{more} }}\nrules: [{{ id: cgi, forbid: {{ under: /cgi }} }}]\n"
         )
     };
-    let warning = "warning: every tunnel (CONNECT) is refused as undecided, since rule `cgi` judges what it hides";
-    let advice = "advice: tunnels (CONNECT) are refused as undecided, since rule `cgi` judges what they hide";
-    let blind = "tunnels to port 443: judged by host, address and pace; robots.txt and rules on URLs do not reach inside";
-    let seen = "tunnels to port 443: looked into (tls.intercept), so that robots.txt and rules on URLs reach inside";
-    for (config, options, told, warned) in [
+    let warning = "warning: every tunnel (CONNECT) is refused as undecided, since rule `cgi` depends on what it hides";
+    let advice = "advice: tunnels (CONNECT) are refused as undecided, since rule `cgi` depends on what they hide";
+    let blind = "tunnels to port 443: only host, address and pace are checked; robots.txt and rules on URLs do not apply";
+    let intercepted =
+        "tunnels to port 443: intercepted (tls.intercept): robots.txt and rules on URLs apply";
+    for (config, options, summary, warned) in [
         ("{}", "", Some(blind), true),
         ("{}", ", tunnel_undecided: allow", Some(blind), false),
         ("egress: { connect_ports: [80] }", "", None, false),
-        ("tls: { intercept: true }", "", Some(seen), false),
+        ("tls: { intercept: true }", "", Some(intercepted), false),
     ] {
         folder.write(
             "c.yaml",
@@ -83,11 +84,11 @@ fn check_tells_what_tunnels_are_judged_by() {
             .filter(|line| line.starts_with("tunnels"))
             .collect();
         assert!(
-            lines.len() == usize::from(told.is_some())
-                && told.is_none_or(|told| lines[0].starts_with(told)),
+            lines.len() == usize::from(summary.is_some())
+                && summary.is_none_or(|summary| lines[0].starts_with(summary)),
             "{said:?}"
         );
-        // A policy alone does not say whether tunnels are blind.
+        // The policy alone does not decide whether TLS is intercepted.
         let said = crawlgate(folder.path(), &["check", "p.yaml", "--strict"], "");
         assert_eq!(
             (said.code, said.err.contains("advice: every tunnel")),
@@ -95,7 +96,7 @@ fn check_tells_what_tunnels_are_judged_by() {
             "{said:?}"
         );
     }
-    // Where the policy tells hosts apart, some tunnels may be decided.
+    // If the policy distinguishes hosts, some tunnels may be decided.
     folder.write(
         "p.yaml",
         policy("").replace("[{ id: cgi", "[{ id: h, forbid: { host: h } }, { id: cgi"),
@@ -133,7 +134,7 @@ fn decide_writes_every_key_of_the_contract() {
     assert_eq!(keys, order);
 }
 
-/// Facts, and verdict, stage, reason, rule, status and `crawl_status`.
+/// Each row has facts, then verdict, stage, reason, rule, status and `crawl_status`.
 #[test]
 fn decide_runs_the_stages_as_far_as_the_facts_reach() {
     let table = [
@@ -277,7 +278,7 @@ fn decide_goes_on_after_a_line_that_cannot_be_read() {
         "empty",
         "`url` must be text",
         "did you mean `depth`",
-        "no JSON object",
+        "not a JSON object",
         "not UTF-8",
         "http",
         "",
@@ -306,7 +307,7 @@ fn decide_as_columns() {
 }
 
 #[test]
-fn explain_tells_what_became_of_every_rule() {
+fn explain_shows_the_outcome_of_every_rule() {
     let url = "http://intra.example.com/old/keep.html";
     let said = run(
         &["explain", url, "--policy", "p.yaml", "--status", "200"],
@@ -353,8 +354,9 @@ Rules
         said.out
     );
     assert!(
-        said.out
-            .ends_with("Answer\n  the origin's, with\n  crawl-status: ACCEPTED\n"),
+        said.out.ends_with(
+            "Answer\n  the response of the origin, with these headers\n  crawl-status: ACCEPTED\n"
+        ),
         "{}",
         said.out
     );
@@ -369,7 +371,7 @@ Rules
 }
 
 #[test]
-fn explain_as_json_holds_all_of_it() {
+fn explain_as_json_is_complete() {
     let url = "http://intra.example.com/gone/x";
     let said = run(
         &[
@@ -414,7 +416,7 @@ fn explain_as_json_holds_all_of_it() {
     );
     assert_eq!(
         all["decision"]["status"], 404,
-        "heritrix is told 404 for what is gone"
+        "heritrix gets 404 for the intent gone"
     );
     let because = &all["rules"][3]["because"][0];
     let expected = json!({
@@ -437,7 +439,7 @@ fn explain_as_json_holds_all_of_it() {
 }
 
 #[test]
-fn explain_answers_scripts_by_its_exit_code() {
+fn explain_reports_the_verdict_by_its_exit_code() {
     for (arguments, code) in [
         (&["http://intra.example.com/a"][..], 0),
         (&["http://intra.example.com/cgi-bin/x"], 1),
@@ -544,7 +546,7 @@ fn test_runs_the_cases() {
 }
 
 #[test]
-fn check_tells_policies_from_configurations() {
+fn check_distinguishes_policies_from_configurations() {
     let folder = folder();
     folder.write("c.yaml", "policy: { path: p.yaml }\n");
     folder.write("rules/a.yaml", POLICY);
@@ -562,13 +564,13 @@ fn check_tells_policies_from_configurations() {
         );
         assert_eq!(said.code, 0, "{paths:?} {said:?}");
     }
-    // The configuration and the policy that it names are two things; named again it is not checked again.
+    // A policy that the configuration names and the command line repeats is checked once.
     let said = crawlgate(folder.path(), &["check", "c.yaml", "p.yaml"], "");
     assert_eq!(said.out.matches("p.yaml: acme@").count(), 1, "{}", said.out);
 }
 
 #[test]
-fn check_finds_a_policy_that_the_configuration_leaves_without_a_ledger() {
+fn check_reports_a_policy_that_needs_a_ledger_and_a_configuration_without_one() {
     let folder = Folder::new();
     folder.write(
         "p.yaml",
@@ -590,7 +592,7 @@ fn check_finds_a_policy_that_the_configuration_leaves_without_a_ledger() {
 }
 
 #[test]
-fn check_makes_warnings_fail_only_when_asked() {
+fn check_fails_on_warnings_only_with_strict() {
     let folder = Folder::new();
     for (arguments, code) in [(&["check"][..], 0), (&["check", "--strict"], 1)] {
         let said = crawlgate(folder.path(), arguments, "");
@@ -624,9 +626,9 @@ fn check_as_json_is_for_editors() {
     );
 }
 
-/// Whatever is broken, each command says what and where, does nothing and exits 2.
+/// Each command reports the error with its location, does nothing else, and exits with 2.
 #[test]
-fn broken_input_is_told_and_nothing_is_done() {
+fn broken_input_is_reported_and_nothing_is_done() {
     let folder = folder();
     folder.write("broken.yaml", "policy: 1\nname: a\nrules: [{ id: x\n");
     folder.write(
@@ -657,7 +659,7 @@ fn broken_input_is_told_and_nothing_is_done() {
             &["test", name],
             &["run", "--policy", name],
         ] {
-            // `check` takes a file that is neither for a configuration.
+            // `check` reads a file that is neither as a configuration.
             if command[0] == "check" && matches!(name, "broken.yaml" | "latin.yaml" | "none.yaml") {
                 continue;
             }
@@ -704,7 +706,7 @@ fn broken_input_is_told_and_nothing_is_done() {
 }
 
 #[test]
-fn run_refuses_what_would_be_dangerous_or_cannot_work() {
+fn run_refuses_settings_that_are_dangerous_or_cannot_work() {
     let folder = folder();
     let busy = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let busy = busy.local_addr().unwrap().to_string();
@@ -760,9 +762,9 @@ fn target_shows_canonical_forms() {
     );
 }
 
-/// Every command has an example and its exit codes, and nothing is listed that does not work.
+/// The help of every command has an example and the exit codes.
 #[test]
-fn help_teaches() {
+fn help_has_examples_and_exit_codes() {
     let said = run(&["--help"], "");
     assert!(
         said.code == 0 && said.out.contains("Exit codes: 0 success"),
@@ -820,9 +822,9 @@ fn help_teaches() {
     }
 }
 
-/// What options add to an origin's answer is shown as it is sent.
+/// `explain` shows the headers that options add to the response of the origin.
 #[test]
-fn explain_shows_what_an_origins_answer_gets() {
+fn explain_shows_the_headers_added_to_a_response() {
     let folder = folder();
     let policy = "policy: 1\nname: p\noptions: { disposition: allow, source: ours, meta: { team: news }, follow: false }\n";
     std::fs::write(folder.path().join("q.yaml"), policy).unwrap();
@@ -832,12 +834,12 @@ fn explain_shows_what_an_origins_answer_gets() {
         .output()
         .unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
-    let answer = "Answer\n  the origin's, with\n  crawl-status: ACCEPTED\n  crawl-source: ours\n  \
+    let answer = "Answer\n  the response of the origin, with these headers\n  crawl-status: ACCEPTED\n  crawl-source: ours\n  \
                   crawl-meta-team: news\n  x-robots-tag: nofollow\n";
     assert!(text.ends_with(answer), "{text}");
 }
 
-/// In 60 columns the reasons stand below the rules, and no line is longer.
+/// In 60 columns, reasons are shown below the rules, and no line is longer.
 #[test]
 fn explain_fits_a_narrow_terminal() {
     let folder = folder();
@@ -890,9 +892,9 @@ fn shells_complete_commands() {
     assert_eq!(run(&["completions", "csh"], "").code, 2);
 }
 
-/// A reader that leaves early ends the command without a complaint.
+/// A closed output pipe ends the command without an error.
 #[test]
-fn a_reader_may_leave() {
+fn a_closed_pipe_is_not_an_error() {
     use std::process::{Command, Stdio};
     let folder = folder();
     let mut child = Command::new(env!("CARGO_BIN_EXE_crawlgate"))

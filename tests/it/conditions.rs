@@ -1,4 +1,4 @@
-//! Every field, kind, shortcut and modifier of conditions, from text to a verdict, as a table.
+//! Tables of all fields, kinds, shortcuts and modifiers of conditions, from their text to the verdict.
 
 use crawlgate::policy::cases::CaseFacts;
 use crawlgate::policy::compile::load;
@@ -16,7 +16,7 @@ lists:
   words: { kind: values, items: [POST, 8080, Text/HTML, x] }
 ";
 
-/// Whether the condition holds for a URL and perhaps more facts.
+/// Returns `true` if the condition holds for the facts.
 fn holds(condition: &str, facts: Json) -> bool {
     let text = format!(
         "policy: 1\nname: t\noptions: {{ disposition: allow }}\n{LISTS}\nrules:\n  - {{ id: x, forbid: {condition} }}\n"

@@ -1,4 +1,4 @@
-//! `crawlgate decisions`: what it shows of a log, what it leaves out, what it counts, and what no log can make it do.
+//! `crawlgate decisions`: output, filters, summaries, rotation, and logs with harmful content.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,7 +25,7 @@ use crate::support::gate::Gate;
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// A line as the proxy writes it; `change` replaces some of its fields.
+/// Returns a line as the proxy writes it; `change` replaces some of its fields.
 fn line(second: u32, change: Json) -> String {
     let mut line = json!({
         "ts": format!("2026-01-01T00:00:{second:02}.500Z"), "decision": "9f3c01ab-1f", "crawler": "anonymous",
@@ -71,7 +71,7 @@ fn log() -> String {
     lines.join("\n") + "\n"
 }
 
-/// Runs the command on standard input.
+/// Runs the command with a log on standard input.
 fn run(arguments: &[&str], input: impl AsRef<[u8]>) -> Said {
     crawlgate(
         Folder::new().path(),
@@ -100,13 +100,13 @@ fn a_decision_is_one_aligned_line() {
 fn as_json_it_is_the_line_of_the_log() {
     let said = run(&["--format", "json"], log());
     assert_eq!((said.code, said.out), (0, log()));
-    // The last line need not have an end.
+    // The last line may lack its line feed.
     let said = run(&["--format", "json"], log().trim_end());
     assert_eq!((said.code, said.out), (0, log()));
 }
 
 #[test]
-fn what_does_not_pass_is_left_out() {
+fn decisions_that_do_not_match_are_left_out() {
     for (arguments, seconds) in [
         (&["--filter", "verdict=reject"][..], &[1, 5][..]),
         (
@@ -155,7 +155,7 @@ fn what_does_not_pass_is_left_out() {
 }
 
 #[test]
-fn a_summary_counts() {
+fn a_summary_counts_decisions() {
     let said = run(&["--summary", "rule"], log());
     assert_eq!((said.code, said.err.as_str()), (0, ""));
     let expected = "\
@@ -200,7 +200,7 @@ tried                                    1          1          0          1   14
 }
 
 #[test]
-fn what_is_no_decision_is_counted_and_told() {
+fn lines_that_cannot_be_read_are_counted_and_reported() {
     let mut input = log().into_bytes();
     let evil = json!({
         "url": "http://h/\u{1b}]0;evil\u{7}\u{1b}[2J\u{9b}31m", "crawler": "\u{202e}bot\u{0}", "rule": "a\r\nb",
@@ -220,9 +220,9 @@ fn what_is_no_decision_is_counted_and_told() {
         &["--summary", "host"],
     ] {
         let said = run(form, &input);
-        let told = "8 of 16 lines cannot be read; the first is standard input:10: ";
+        let summary = "8 of 16 lines cannot be read; the first is standard input:10: ";
         assert!(
-            said.code == 1 && said.err.contains(told),
+            said.code == 1 && said.err.contains(summary),
             "{form:?} {}",
             said.err
         );
@@ -242,10 +242,10 @@ fn what_is_no_decision_is_counted_and_told() {
     );
 }
 
-fn packed(text: &str) -> Vec<u8> {
-    let mut packer = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
-    packer.write_all(text.as_bytes()).unwrap();
-    packer.finish().unwrap()
+fn gzip(text: &str) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(vec![], flate2::Compression::fast());
+    encoder.write_all(text.as_bytes()).unwrap();
+    encoder.finish().unwrap()
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn rotated_files_are_read_in_order() {
     ] {
         folder.write(name, line(second, json!({})) + "\n");
     }
-    folder.write("d.jsonl.10.gz", packed(&(line(2, json!({})) + "\n")));
+    folder.write("d.jsonl.10.gz", gzip(&(line(2, json!({})) + "\n")));
     let seconds = |said: &Said| -> Vec<u32> {
         said.out
             .lines()
@@ -281,12 +281,12 @@ fn rotated_files_are_read_in_order() {
     assert_eq!(seconds(&said), [5]);
     let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl.10.gz"], "");
     assert_eq!(seconds(&said), [2]);
-    // Packed, it has no last lines to begin with.
+    // A compressed file is read from its beginning, since its last lines are not known.
     assert_eq!(
         Follower::start(folder.path(), &["d.jsonl.10.gz", "--follow"]).second(),
         "02"
     );
-    // The last line of a file that grows is not there yet.
+    // The last line of the current file may still be incomplete.
     folder.write("d.jsonl", line(5, json!({})) + "\n{\"ts\":\"20");
     let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl"], "");
     assert_eq!((said.code, seconds(&said)), (0, vec![5]));
@@ -303,7 +303,7 @@ fn rotated_files_are_read_in_order() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_cure() {
+fn errors_say_what_to_do() {
     let folder = Folder::new();
     folder.write(
         "policy.yaml",
@@ -348,7 +348,7 @@ fn mistakes_are_told_with_their_cure() {
             "",
             &["--summary", "rule", "--limit", "0"],
             2,
-            "a number from 1 on",
+            "a number of at least 1",
         ),
         (
             "",
@@ -356,7 +356,7 @@ fn mistakes_are_told_with_their_cure() {
             2,
             "did you mean `verdict`?",
         ),
-        ("", &["--since", "yesterday"], 2, "write how long ago"),
+        ("", &["--since", "yesterday"], 2, "write a duration"),
     ] {
         folder.write(
             "c.yaml",
@@ -391,9 +391,9 @@ fn start(folder: &Path, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// As with `| head -1`.
+/// The reader closes the pipe, as `| head -1` does.
 #[test]
-fn a_reader_that_has_enough_ends_it_quietly() {
+fn a_closed_pipe_ends_the_command_without_an_error() {
     let folder = Folder::new();
     folder.write("d.jsonl", log().repeat(2_000));
     for form in ["text", "json"] {
@@ -403,18 +403,18 @@ fn a_reader_that_has_enough_ends_it_quietly() {
             .read_line(&mut first)
             .unwrap();
         let status = child.wait().unwrap();
-        let mut told = String::new();
+        let mut stderr = String::new();
         child
             .stderr
             .take()
             .unwrap()
-            .read_to_string(&mut told)
+            .read_to_string(&mut stderr)
             .unwrap();
-        assert_eq!((status.code(), told.as_str()), (Some(0), ""), "{first}");
+        assert_eq!((status.code(), stderr.as_str()), (Some(0), ""), "{first}");
     }
 }
 
-/// A command that follows, and the lines that it shows.
+/// A running `decisions --follow`, and the lines of its output.
 struct Follower {
     child: Child,
     lines: Receiver<String>,
@@ -423,13 +423,13 @@ struct Follower {
 impl Follower {
     fn start(folder: &Path, arguments: &[&str]) -> Self {
         let mut child = start(folder, arguments);
-        let (here, lines) = channel();
+        let (sender, lines) = channel();
         let output = BufReader::new(child.stdout.take().unwrap());
         std::thread::spawn(move || {
             output
                 .lines()
                 .map_while(Result::ok)
-                .for_each(|line| drop(here.send(line)));
+                .for_each(|line| drop(sender.send(line)));
         });
         Self { child, lines }
     }
@@ -451,7 +451,7 @@ impl Drop for Follower {
 }
 
 #[test]
-fn following_goes_over_moves_and_cuts() {
+fn following_survives_moves_and_truncations() {
     let folder = Folder::new();
     let path = folder.path().join("d.jsonl");
     let text = |seconds: std::ops::Range<u32>| {
@@ -476,22 +476,22 @@ fn following_goes_over_moves_and_cuts() {
     let shown: Vec<String> = (5..15).map(|_| follower.second()).collect();
     assert_eq!((shown[0].as_str(), shown[9].as_str()), ("05", "14"));
     append("no decision\n");
-    // In two halves.
-    let whole = text(15..16);
-    append(&whole[..50]);
-    append(&whole[50..]);
+    // The line is written in two parts.
+    let line = text(15..16);
+    append(&line[..50]);
+    append(&line[50..]);
     assert_eq!(follower.second(), "15");
     fs::rename(&path, folder.path().join("elsewhere")).unwrap();
     fs::write(&path, text(16..17)).unwrap();
     assert_eq!(follower.second(), "16");
     append(&text(17..18));
     assert_eq!(follower.second(), "17");
-    // Cut: shorter than what was read.
+    // The file is truncated, so that it is shorter than the part that has been read.
     fs::write(&path, text(18..19)).unwrap();
     assert_eq!(follower.second(), "18");
     append(&text(19..20));
     assert_eq!(follower.second(), "19");
-    // Rotated twice since the last look, perhaps.
+    // The file may be rotated twice between two polls.
     fs::rename(&path, folder.path().join("d.jsonl.1")).unwrap();
     fs::write(folder.path().join("new"), text(20..21)).unwrap();
     fs::rename(
@@ -507,14 +507,14 @@ fn following_goes_over_moves_and_cuts() {
     );
 }
 
-/// Where it begins with the last lines nobody knows their numbers.
+/// If the command starts with the last lines, their numbers are unknown.
 #[test]
-fn following_tells_no_number_of_a_line_that_it_did_not_count_to() {
+fn following_reports_line_numbers_only_if_it_counted_from_the_beginning() {
     let folder = Folder::new();
     let lines: String = (0..15)
         .map(|second| line(second, json!({})) + "\n")
         .collect();
-    for (arguments, told) in [
+    for (arguments, location) in [
         (&["d.jsonl", "--follow"][..], "d.jsonl: "),
         (&["d.jsonl", "--follow", "--all"], "d.jsonl:16: "),
     ] {
@@ -526,16 +526,16 @@ fn following_tells_no_number_of_a_line_that_it_did_not_count_to() {
             .unwrap();
         child.kill().unwrap();
         child.wait().unwrap();
-        assert!(warning.contains(told), "{told} {warning}");
+        assert!(warning.contains(location), "{location} {warning}");
     }
 }
 
-/// The log itself rotates, faster than anybody looks: no line is missed and none comes twice.
+/// The log rotates faster than it is polled: no line is missed, and none is shown twice.
 #[test]
 fn following_misses_nothing_of_a_log_that_rotates() {
     let folder = Folder::new();
     let path = folder.path().join("d.jsonl");
-    let (clock, _hand) = Clock::manual();
+    let (clock, _manual_clock) = Clock::manual();
     let metrics = Metrics::new(&[], &[]).unwrap();
     let rotate = Some(LogFileRotation {
         size: 20_000,
@@ -571,9 +571,9 @@ fn following_misses_nothing_of_a_log_that_rotates() {
     assert!(folder.path().join("d.jsonl.20").exists());
 }
 
-/// Loses nothing silently: a proxy whose log has no room tells it where people look, and how much it was at last.
+/// A proxy that cannot write its log reports it in its messages and in `/readyz`, with the number of lost lines at the end.
 #[test]
-fn losses_are_told() {
+fn lost_lines_are_reported() {
     let config =
         "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nlogs: { decisions: /dev/full }\n";
     let mut gate = Gate::start(
@@ -651,9 +651,9 @@ fn exchange(to: std::net::SocketAddr, head: &str) -> String {
     answer
 }
 
-/// The log of a real proxy: what a request tells of secrets is not in it, and the command finds it by the configuration.
+/// The command finds the log of a proxy by the configuration, and the log contains no secrets of requests.
 #[test]
-fn the_log_of_a_proxy_is_found_and_holds_no_query() {
+fn the_log_of_a_proxy_is_found_and_contains_no_query() {
     let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\n\
                   logs: { decisions: decisions.jsonl, redact_query: true }\n\
                   egress: { allow_loopback: true, ports: [1-65535] }\n";
@@ -672,7 +672,7 @@ fn the_log_of_a_proxy_is_found_and_holds_no_query() {
         );
         exchange(gate.proxy, &head);
     }
-    // Allowed, and answered here: one that the shadow would refuse.
+    // This request is allowed and answered by the proxy, but the shadow rule would refuse it.
     let head = "OPTIONS http://127.0.0.1:9/?token=s3cret HTTP/1.1\r\nHost: 127.0.0.1:9\r\nMax-Forwards: 0\r\n\
                 Connection: close\r\n\r\n";
     exchange(gate.proxy, head);
@@ -708,13 +708,13 @@ fn the_log_of_a_proxy_is_found_and_holds_no_query() {
         said.out
     );
     assert!(!gate.said().contains("s3cret"), "{}", gate.said());
-    // Every field of a line can be asked for, and is written down.
+    // Every field of a line can be used in a filter, and is documented.
     let documented = fs::read_to_string("docs/decision-log.md").unwrap();
     let shadowed = said
         .out
         .lines()
         .find(|line| line.contains("\"shadow\":["))
-        .expect("one that a shadow would refuse");
+        .expect("a request that the shadow rule would refuse");
     let line: Json = serde_json::from_str(shadowed).unwrap();
     let mut filters = vec![];
     for key in line.as_object().unwrap().keys() {

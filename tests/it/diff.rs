@@ -1,4 +1,4 @@
-//! `crawlgate diff`: whose decision changes, counted by rule and by host.
+//! `crawlgate diff`: the changed decisions by rule and by host.
 
 use serde_json::{Value as Json, json};
 
@@ -46,7 +46,7 @@ const URLS: &str = "http://a.example/x.zip\nhttp://b.example/y.ZIP\nhttp://a.exa
                     http://slow.example/\nhttp://a.example/old/\nhttp://c.example/old/\nhttp://a.example/\n";
 
 #[test]
-fn changes_are_told_by_rule_and_host() {
+fn changes_are_reported_by_rule_and_host() {
     let said = diff(&["--urls"], URLS);
     let expected = "\
 7 URLs: 6 decisions change
@@ -110,7 +110,7 @@ fn the_same_policy_changes_nothing() {
 }
 
 #[test]
-fn without_urls_the_cases_are_asked_and_the_text_is_compared() {
+fn without_urls_the_cases_and_the_structure_are_compared() {
     let said = diff(&[], "");
     let expected = "\
 2 cases: 1 decision changes
@@ -142,7 +142,7 @@ refused otherwise  1
 }
 
 #[test]
-fn lines_are_those_of_decide() {
+fn lines_have_the_format_of_decide() {
     let folder = folder();
     folder.write(
         "urls.txt",
@@ -186,9 +186,9 @@ fn lines_are_those_of_decide() {
     assert_eq!(all["by_host"][0]["count"], 3);
 }
 
-/// The tool is for lists of URLs from real crawls.
+/// The command is for lists of URLs from real crawls.
 #[test]
-fn ten_thousand_urls_are_no_wait() {
+fn ten_thousand_urls_are_compared_quickly() {
     let urls: String = (0..10_000)
         .map(|n| format!("http://h{}.example/{n}/x.zip\n", n % 100))
         .collect();

@@ -1,7 +1,7 @@
-//! Every policy that the repository shows, with its cases: the shipped ones, those in which the five systems are said
+//! The policies of the repository with their cases: the shipped policies, the translations of the five systems
 //! (`tests/policies/README.md`), and the examples of the documentation.
 //!
-//! What a policy means is tested elsewhere; here the texts are held to what they claim.
+//! The meaning of the language is tested elsewhere; these tests check that the policies do what their texts claim.
 
 mod coverage;
 mod fences;
@@ -20,38 +20,39 @@ use crawlgate::pipeline::offline_evaluation::run_case;
 use crawlgate::policy::compile::{CompiledPolicy, load};
 use crawlgate::policy::source::FileSystem;
 
-/// The systems whose texts are held here.
+/// The systems whose rules are translated into policies.
 const SYSTEMS: [&str; 5] = ["velocity", "webcopy", "exalead", "omnifind", "norconex"];
 
-/// Compiles a policy to be studied: also what the proxy does not enforce yet is judged.
+/// Compiles a policy, including options that the proxy does not enforce.
 fn compiled(files: &dyn FileSystem, path: &str) -> Result<CompiledPolicy, String> {
-    load(files, path).map_err(|problems| said(&problems))
+    load(files, path).map_err(|problems| render(&problems))
 }
 
 fn compiled_file(path: &Path) -> Result<CompiledPolicy, String> {
     compiled(&PolicyFiles::for_policy(path), path.to_str().unwrap())
 }
 
-/// What is said of a policy, one problem after another.
-fn said(problems: &[Problem]) -> String {
+/// Renders the problems of a policy.
+fn render(problems: &[Problem]) -> String {
     problems
         .iter()
         .map(|problem| problem.render() + "\n")
         .collect()
 }
 
-/// In what the cases of a policy fail, one line a case.
+/// Returns a line for each failing case of a policy.
 fn failing(compiled: &CompiledPolicy) -> Vec<String> {
     let failures = compiled
         .cases
         .iter()
         .filter_map(|case| run_case(&compiled.policy, case).err());
-    let line = |m: &crawlgate::policy::cases::Mismatch| {
-        format!("{}: {} not {}", m.key, m.actual, m.expected)
-    };
     failures
         .map(|failure| {
-            let differences: Vec<String> = failure.mismatches.iter().map(line).collect();
+            let differences: Vec<String> = failure
+                .mismatches
+                .iter()
+                .map(|m| format!("{}: {} not {}", m.key, m.actual, m.expected))
+                .collect();
             format!(
                 "{} {}: {}",
                 failure.case.place,
@@ -62,14 +63,14 @@ fn failing(compiled: &CompiledPolicy) -> Vec<String> {
         .collect()
 }
 
-/// The files of a directory that end in this, in order.
-fn files(directory: &str, ending: &str) -> Vec<PathBuf> {
+/// Returns the files of a directory with this extension, sorted.
+fn files(directory: &str, extension: &str) -> Vec<PathBuf> {
     let Ok(entries) = fs::read_dir(directory) else {
         return Vec::new();
     };
     let paths = entries.map(|entry| entry.unwrap().path());
     let mut files: Vec<PathBuf> = paths
-        .filter(|p| p.extension().is_some_and(|e| e == ending))
+        .filter(|path| path.extension().is_some_and(|e| e == extension))
         .collect();
     files.sort();
     files
@@ -87,12 +88,12 @@ fn shipped() -> impl Iterator<Item = PathBuf> {
         .filter(|path| !path.ends_with("crawlgate.yaml"))
 }
 
-/// The worked examples, one a system.
+/// The worked examples, one for each system.
 fn worked_examples() -> Vec<PathBuf> {
     files("config/policies", "yaml")
 }
 
-/// Whether the policy is one that must be refused.
+/// Returns `true` if the policy must be refused.
 fn is_refused(path: &Path) -> bool {
     path.with_extension("expect").exists()
 }
@@ -103,7 +104,9 @@ fn every_policy_passes_its_cases() {
         .iter()
         .flat_map(|system| policies_of(system))
         .filter(|path| !is_refused(path));
-    let (mut policies, mut cases, mut wrong) = (0, 0, vec![]);
+    let mut policies = 0;
+    let mut cases = 0;
+    let mut wrong = vec![];
     for path in shipped().chain(worked_examples()).chain(of_systems) {
         policies += 1;
         match compiled_file(&path) {
@@ -114,52 +117,51 @@ fn every_policy_passes_its_cases() {
                 cases += compiled.cases.len();
                 wrong.extend(failing(&compiled));
             }
-            Err(said) => wrong.push(said),
+            Err(errors) => wrong.push(errors),
         }
     }
     println!("{policies} policies, {cases} cases");
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A policy with a file `.expect` beside it is refused, and every line of that file is said.
+/// A policy with a file `.expect` next to it is refused, and each line of that file is part of the errors.
 #[test]
-fn what_a_system_refuses_is_refused() {
+fn policies_that_a_system_refuses_are_refused() {
     for path in SYSTEMS
         .iter()
         .flat_map(|system| policies_of(system))
         .filter(|path| is_refused(path))
     {
-        let Err(said) = compiled_file(&path) else {
+        let Err(errors) = compiled_file(&path) else {
             panic!("{} is accepted", path.display())
         };
         let expected = fs::read_to_string(path.with_extension("expect")).unwrap();
         for line in expected.lines() {
             assert!(
-                said.contains(line),
-                "{}: not said: {line}\n{said}",
+                errors.contains(line),
+                "{}: missing: {line}\n{errors}",
                 path.display()
             );
         }
     }
 }
 
-/// What is shipped as an example is more than a text to study: the proxy runs under it, and nothing is said against it
-/// but that this version leaves something of it without effect.
+/// The proxy can run with each shipped policy, without problems other than options that this version does not apply.
 #[test]
 fn the_shipped_policies_can_be_served() {
     for path in shipped().chain(worked_examples()) {
         let loaded = load(&PolicyFiles::for_policy(&path), path.to_str().unwrap());
-        let compiled = loaded.unwrap_or_else(|problems| panic!("{}", said(&problems)));
-        let doubts = compiled
+        let compiled = loaded.unwrap_or_else(|problems| panic!("{}", render(&problems)));
+        let problems: Vec<Problem> = compiled
             .problems
             .into_iter()
-            .filter(|problem| !problem.message.contains("in this version"));
-        let doubts: Vec<Problem> = doubts.collect();
-        assert!(doubts.is_empty(), "{}", said(&doubts));
+            .filter(|problem| !problem.message.contains("in this version"))
+            .collect();
+        assert!(problems.is_empty(), "{}", render(&problems));
     }
 }
 
-/// Five folders, five worked examples, five pages: none is missing, and there is no other.
+/// Each of the five systems has a folder of policies, a worked example and a page.
 #[test]
 fn each_system_has_its_policies_its_example_and_its_page() {
     let mut systems = SYSTEMS.map(String::from);

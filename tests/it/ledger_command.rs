@@ -1,4 +1,4 @@
-//! `crawlgate ledger` on the files of a proxy that does not run, by the binary.
+//! `crawlgate ledger`, on files and against a running proxy.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::support::gate::Gate;
 use crate::support::look::{self, look};
 use crate::upstream::scripted::{Origin, until};
 
-/// Nobody listens at port 1.
+/// No server listens on port 1.
 const CONFIG: &str = "admin: { listen: 127.0.0.1:1 }\nstore: { path: state }\n";
 
 fn note(ledger: &Ledger, crawler: &str, url: &str, what: ObservationOutcome) {
@@ -40,7 +40,8 @@ fn delivered(etag: &str) -> ObservationOutcome {
     look::delivered(document)
 }
 
-/// 2,500 URLs, one of them refused, one with an `ETag` that a spreadsheet would take for a formula.
+/// Creates a ledger of 2,500 URLs, of which one is refused, and one has an `ETag` that a spreadsheet would read as a
+/// formula.
 fn folder() -> Folder {
     let folder = Folder::new();
     folder.write("crawlgate.yaml", CONFIG);
@@ -79,7 +80,7 @@ fn ledger(folder: &Path, arguments: &[&str]) -> Said {
 }
 
 #[test]
-fn what_is_kept_is_listed_and_exported_whole() {
+fn the_whole_ledger_is_listed_and_exported() {
     let folder = folder();
     let run = |arguments: &[&str]| {
         let said = ledger(folder.path(), arguments);
@@ -90,7 +91,7 @@ fn what_is_kept_is_listed_and_exported_whole() {
     assert_eq!(
         run(&["list", "--limit", "all"]).lines().count(),
         2_500,
-        "no proxy runs: the files are read"
+        "no proxy is running, so the files are read"
     );
     assert_eq!(
         run(&["list", "--offline", "--host", "*.b.test", "--code", "760"]),
@@ -155,11 +156,11 @@ fn what_is_kept_is_listed_and_exported_whole() {
         1
     );
     let mode = std::fs::metadata(&exported).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "URLs may hold secrets");
+    assert_eq!(mode & 0o777, 0o600, "URLs may contain secrets");
 }
 
 #[test]
-fn mistakes_have_their_exit_codes() {
+fn errors_have_their_exit_codes() {
     let folder = folder();
     folder.write("there", "");
     for (arguments, code, part) in [
@@ -182,9 +183,9 @@ fn mistakes_have_their_exit_codes() {
 }
 
 #[test]
-fn files_that_a_proxy_has_are_left_to_it() {
+fn files_that_a_proxy_uses_are_not_opened() {
     let folder = folder();
-    let _held = Ledger::open(&folder.path().join("state"), LedgerSettings::default()).unwrap();
+    let _ledger = Ledger::open(&folder.path().join("state"), LedgerSettings::default()).unwrap();
     let said = ledger(folder.path(), &["list"]);
     assert_eq!(said.code, 3);
     assert!(
@@ -214,10 +215,11 @@ rules:
   - { id: sessions, set: { strip_params: [sid] } }
 ";
 
-/// What a running proxy remembers is asked of it, under the key that its policy makes; what it owes is in the file.
+/// The command queries a running proxy, whose URLs are stored under the keys of its policy.
 #[test]
-fn a_running_proxy_is_asked() {
-    let (gate, origin) = (Gate::start(WHOLE, POLICY), Origin::plain());
+fn a_running_proxy_is_queried() {
+    let gate = Gate::start(WHOLE, POLICY);
+    let origin = Origin::plain();
     let url = |path: &str| format!("http://a.test:{}{path}", origin.port);
     assert_eq!(Client::new(gate.proxy).get(&url("/x?sid=7")).status, 200);
     let address = gate.admin.to_string();
@@ -228,7 +230,7 @@ fn a_running_proxy_is_asked() {
             "",
         )
     };
-    until("it is remembered", || {
+    until("the URL is in the ledger", || {
         run(&["list", "--format", "ndjson"]).out.lines().count() == 1
     });
     let said = run(&["list"]);
@@ -236,15 +238,15 @@ fn a_running_proxy_is_asked() {
         said.code == 0 && said.out.contains("ACCEPTED") && said.out.contains("/x?sid=7"),
         "{said:?}"
     );
-    let asked = url("/x?sid=8").replace(':', "%3A").replace('?', "%3F");
-    let found = admin(&gate, &format!("GET /api/v1/urls?url={asked}")).body;
+    let encoded = url("/x?sid=8").replace(':', "%3A").replace('?', "%3F");
+    let found = admin(&gate, &format!("GET /api/v1/urls?url={encoded}")).body;
     let found: Json = serde_json::from_str(&found).unwrap();
     assert_eq!(found["urls"][0]["url"], url("/x?sid=7"), "{found}");
     let stats: Json = serde_json::from_str(&run(&["stats", "--format", "json"]).out).unwrap();
     assert_eq!(stats["by_status"]["ACCEPTED"], 1, "{stats}");
     let swept = run(&["sweep", "--dry-run"]);
     assert!(
-        swept.code == 0 && swept.out.contains("1 of 1 URLs were looked at"),
+        swept.code == 0 && swept.out.contains("1 of 1 URLs were evaluated"),
         "{swept:?}"
     );
 }

@@ -1,4 +1,4 @@
-//! Lists from files: every kind, written and packed, looked up as policy.md says.
+//! Lists from files: every kind, plain and compressed (docs/policy/reference.md, "Lists").
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::json;
 
-/// The kind, a condition, the file, URLs that are in it, URLs that are not.
+/// The kind, a condition, the file, URLs that are in the list, and URLs that are not.
 type Row = (
     &'static str,
     &'static str,
@@ -18,7 +18,7 @@ type Row = (
     &'static [&'static str],
 );
 
-/// A list of each kind, the condition that asks it, and URLs that are in it and that are not.
+/// The kinds of lists.
 const KINDS: &[Row] = &[
     (
         "domains",
@@ -86,16 +86,16 @@ const KINDS: &[Row] = &[
     ),
 ];
 
-fn packed(text: &str) -> Vec<u8> {
+fn gzip(text: &str) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text.as_bytes()).unwrap();
     encoder.finish().unwrap()
 }
 
 #[test]
-fn every_kind_is_read_from_files_written_and_packed() {
+fn every_kind_is_read_from_plain_and_compressed_files() {
     for (kind, condition, list, inside, outside) in KINDS {
-        for bytes in [list.as_bytes().to_vec(), packed(list)] {
+        for bytes in [list.as_bytes().to_vec(), gzip(list)] {
             let text = format!(
                 "policy: 1\nname: l\noptions: {{ disposition: allow }}\n\
                  lists: {{ l: {{ kind: {kind}, file: lists/l }} }}\nrules: [{{ id: r, forbid: {condition} }}]\n"
@@ -122,7 +122,7 @@ fn every_kind_is_read_from_files_written_and_packed() {
 fn addresses_are_read_from_files_too() {
     let text = "policy: 1\nname: l\noptions: { disposition: allow }\n\
                 lists: { l: { kind: addresses, file: l } }\nrules: [{ id: r, forbid: { in: l } }]\n";
-    let list = packed("10.0.0.0/8\n2001:db8::/32 # documentation\n192.0.2.1\n");
+    let list = gzip("10.0.0.0/8\n2001:db8::/32 # documentation\n192.0.2.1\n");
     let files = MemoryFileSystem::new()
         .with_file("p.yaml", text)
         .with_file("l", list);
@@ -144,14 +144,14 @@ fn addresses_are_read_from_files_too() {
     }
 }
 
-/// The place of a wrong item is worked out from the text, packed or not.
+/// The location of a wrong item refers to the decompressed text.
 #[test]
 fn wrong_items_have_their_lines() {
     let text = "policy: 1\nname: l\noptions: { disposition: allow }\n\
                 lists: { l: { kind: hosts, file: l.gz } }\nrules: [{ id: r, forbid: { in: l } }]\n";
     let files = MemoryFileSystem::new()
         .with_file("p.yaml", text)
-        .with_file("l.gz", packed("a.example\n\n  http://b/ # x\n"));
+        .with_file("l.gz", gzip("a.example\n\n  http://b/ # x\n"));
     let problems = load(&files, "p.yaml").unwrap_err();
     assert_eq!(problems.len(), 1);
     let expected = "l.gz:3:3: error: not a host but a URL; found `http://b/`\n  |\n3 |   http://b/ # x\n  |   ^^^^^^^^^\n";
@@ -162,10 +162,9 @@ fn wrong_items_have_their_lines() {
     );
 }
 
-/// A policy may be many things, but not packed.
 #[test]
-fn a_policy_is_not_packed() {
-    let files = MemoryFileSystem::new().with_file("p.yaml", packed("policy: 1\n"));
+fn a_policy_cannot_be_compressed() {
+    let files = MemoryFileSystem::new().with_file("p.yaml", gzip("policy: 1\n"));
     let problems = load(&files, "p.yaml").unwrap_err();
     assert!(
         problems[0].message.contains("which only lists may be"),

@@ -1,4 +1,5 @@
-//! Crawl spaces: whose rules and options run, and the code of a refused URL of the ledger (policy.md section 6).
+//! Crawl spaces: the rules and options that apply to a crawler, and the codes of refused URLs of the ledger
+//! (docs/policy/reference.md, "Crawl spaces").
 
 use crawlgate::diagnostics::problem::Problem;
 use crawlgate::model::profile::Profile;
@@ -27,8 +28,8 @@ fn compiled(text: &str) -> Policy {
     compiled.policy
 }
 
-/// What is said of a policy that is refused.
-fn mistakes(text: &str) -> String {
+/// Returns the errors of a policy.
+fn errors(text: &str) -> String {
     let files = MemoryFileSystem::new().with_file("p.yaml", text);
     let problems = load(&files, "p.yaml").map(|_| ()).unwrap_err();
     problems
@@ -38,16 +39,16 @@ fn mistakes(text: &str) -> String {
         .collect()
 }
 
-/// The verdict in words, with the rule: `allow`, `reject old`, `reject -`; with code and intent where there is one.
-fn said(policy: &Policy, mut facts: Json, url: &str) -> String {
+/// Formats the verdict and the rule, such as `allow`, `reject old` or `reject -`, and the code and intent if there is one.
+fn verdict(policy: &Policy, mut facts: Json, url: &str) -> String {
     facts["url"] = json!(url);
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
-    let trial = OfflineEvaluation::new(policy, &facts, Profile::Generic);
-    let answer = trial.answer();
-    if !trial.decision.rejects() {
+    let evaluation = OfflineEvaluation::new(policy, &facts, Profile::Generic);
+    let answer = evaluation.answer();
+    if !evaluation.decision.rejects() {
         return "allow".to_owned();
     }
-    let rule = trial.rule_id().unwrap_or("-");
+    let rule = evaluation.rule_id().unwrap_or("-");
     let code = match (answer.code, answer.intent) {
         (Some(code), Some(intent)) => format!(" {code} {}", intent.as_str()),
         _ => String::new(),
@@ -76,19 +77,19 @@ spaces:
 "
     ));
     for (crawler, path, expected) in [
-        // The stop of the document's rules does not skip the space, whose assignment is the later one.
+        // A stop in the rules of the document does not skip the rules of the space, which assign later.
         ("news-bot", "/a", "allow"),
         ("other-bot", "/b", "allow"),
-        // Its options are assigned before all rules.
+        // The options of the space are assigned before all rules.
         ("news-bot", "/c", "reject -"),
-        // A crawler that no space names is in the one without names, and so is one without a name.
+        // Crawlers that no space names, and requests without a crawler, are in the space without names.
         ("anybody", "/x.gif", "reject no-gif"),
         ("anonymous", "/x.gif", "reject no-gif"),
         ("news-bot", "/a/x.gif", "allow"),
         ("anybody", "/a", "reject all"),
     ] {
         assert_eq!(
-            said(
+            verdict(
                 &policy,
                 json!({ "crawler": crawler }),
                 &format!("http://h{path}")
@@ -117,14 +118,14 @@ spaces:
         .explain_rules(&trail)
         .map(|line| (line.rule.id.to_string(), line.status))
         .collect();
-    let of = |id: &str| lines.iter().find(|(name, _)| name == id).unwrap().1;
+    let status = |id: &str| lines.iter().find(|(name, _)| name == id).unwrap().1;
     assert_eq!(
-        of("spaces.news.rules.2"),
+        status("spaces.news.rules.2"),
         RuleStatus::NoMatch,
         "a position names its space"
     );
     assert_eq!(
-        of("no-gif"),
+        status("no-gif"),
         RuleStatus::Parent,
         "a rule of another space does not run"
     );
@@ -144,7 +145,7 @@ spaces: [{{ name: news, crawlers: news-bot, rules: [{{ id: mine, forbid: {{ ext:
         ("x", "a.png", "allow"),
     ] {
         assert_eq!(
-            said(
+            verdict(
                 &policy,
                 json!({ "crawler": crawler }),
                 &format!("http://h/{file}")
@@ -155,19 +156,19 @@ spaces: [{{ name: news, crawlers: news-bot, rules: [{{ id: mine, forbid: {{ ext:
 }
 
 #[test]
-fn tunnels_are_judged_in_their_crawlers_space() {
+fn tunnels_are_evaluated_in_the_space_of_their_crawler() {
     let policy = compiled(&format!(
         "{HEAD}spaces: [{{ name: news, crawlers: [news-bot], rules: [{{ id: mine, forbid: {{ host: h }} }}] }}]\n"
     ));
     let tunnel = |crawler: &str| json!({ "crawler": crawler, "tunnel": true });
     assert_eq!(
-        said(&policy, tunnel("news-bot"), "https://h/"),
+        verdict(&policy, tunnel("news-bot"), "https://h/"),
         "reject mine"
     );
-    assert_eq!(said(&policy, tunnel("x"), "https://h/"), "allow");
+    assert_eq!(verdict(&policy, tunnel("x"), "https://h/"), "allow");
 }
 
-/// The crawl space of the vectors in OmniFind's words: `forbid domain old`, `allow domain *.ibm`, `forbid domain *`,
+/// A crawl space that is in OmniFind's language: `forbid domain old`, `allow domain *.ibm`, `forbid domain *`,
 /// `forbid prefix /cgi-bin/`, `allow address 10/8`, `forbid address *`.
 fn omnifind(global: &str) -> Policy {
     compiled(&format!(
@@ -202,7 +203,7 @@ fn the_table_of_omnifind() {
     const NULL: &str = "global_space:\n";
     for (global, url, address, expected) in [
         (GLOBAL, "http://www.ibm.test/a", Some("10.1.1.1"), "allow"),
-        // A prefix rule, whatever the global space says.
+        // A prefix rule, regardless of the global space.
         (
             GLOBAL,
             "http://www.ibm.test/cgi-bin/x",
@@ -216,7 +217,7 @@ fn the_table_of_omnifind() {
             Some("11.1.1.1"),
             "reject ten 760 gone",
         ),
-        // A domain rule only: explicitly allowed, forbidden, nothing said, empty, not defined.
+        // Only a domain rule; the global space allows the URL, forbids it, has no rule for it, is empty, is not defined.
         (GLOBAL, "http://old.ibm.test/", None, "reject old 761 keep"),
         (
             GLOBAL,
@@ -240,7 +241,7 @@ fn the_table_of_omnifind() {
         (EMPTY, "http://old.ibm.test/", None, "reject old 760 gone"),
         (NULL, "http://old.ibm.test/", None, "reject old 760 gone"),
         (NONE, "http://old.ibm.test/", None, "reject old 760 gone"),
-        // Domain rules refuse, and the address rules are tested too.
+        // The domain rules refuse, and the address rules are evaluated as well.
         (
             GLOBAL,
             "http://a.other.test/",
@@ -265,14 +266,14 @@ fn the_table_of_omnifind() {
         let policy = omnifind(global);
         let facts = json!({ "crawler": "bot", "known": true, "address": address });
         assert_eq!(
-            said(&policy, facts, url),
+            verdict(&policy, facts, url),
             expected,
             "{global}{url} {address:?}"
         );
     }
-    // A URL that the ledger does not have gets no code.
+    // A URL that is not in the ledger gets no code.
     assert_eq!(
-        said(
+        verdict(
             &omnifind(GLOBAL),
             json!({ "crawler": "bot" }),
             "http://old.ibm.test/"
@@ -287,14 +288,14 @@ fn a_policy_without_spaces_has_no_codes() {
         "{HEAD}rules: [{{ id: x, forbid: {{ host: h }} }}]\nglobal_space: {{}}\n"
     ));
     assert_eq!(
-        said(&policy, json!({ "known": true }), "http://h/"),
+        verdict(&policy, json!({ "known": true }), "http://h/"),
         "reject x"
     );
 }
 
-/// Which rules count as domain rules, one policy each: 761 is for them alone.
+/// Only a refusal by domain rules gets the code 761.
 #[test]
-fn what_a_domain_rule_is() {
+fn rules_about_scheme_host_and_port_are_domain_rules() {
     let allow_all = "global_space: { rules: [{ when: { domain: h.test }, then: allow }] }\n";
     for (rules, expected) in [
         ("[{ id: x, forbid: { host: h.test } }]", 761),
@@ -304,7 +305,7 @@ fn what_a_domain_rule_is() {
         ("[{ id: x, forbid: { host: h.test, scheme: http } }]", 760),
         ("[{ id: x, forbid: { crawler: anonymous } }]", 760),
         ("[{ id: x, forbid: { under: /a } }]", 760),
-        // The conditions of the groups around it count.
+        // The conditions of the enclosing groups count.
         (
             "[{ when: { under: /a }, rules: [{ id: x, forbid: { host: h.test } }] }]",
             760,
@@ -329,12 +330,12 @@ fn what_a_domain_rule_is() {
             "[{ when: { under: /a }, then: disallow }, { id: x, when: { host: h.test }, then: disallow }]",
             761,
         ),
-        // If filters hit, only they count.
+        // If filters match, only filters count.
         (
             "[{ when: { under: /a }, then: disallow }, { id: x, forbid: { host: h.test } }]",
             761,
         ),
-        // Of several filters any other than a domain rule counts.
+        // If several filters match, one that is not a domain rule decides.
         (
             "[{ id: x, forbid: { host: h.test } }, { forbid: { under: /a } }]",
             760,
@@ -352,7 +353,7 @@ fn what_a_domain_rule_is() {
         } else {
             facts
         };
-        let found = said(&policy, facts, "http://h.test/a");
+        let found = verdict(&policy, facts, "http://h.test/a");
         assert!(found.contains(&format!(" {expected} ")), "{rules}: {found}");
     }
 }
@@ -363,14 +364,14 @@ fn the_default_counts_as_a_domain_rule_and_the_documents_rules_as_part_of_every_
     let refuses = "policy: 1\nname: t\noptions: { disposition: disallow }\n";
     let policy = compiled(&format!("{refuses}spaces: [{{ name: s }}]\n{global}"));
     assert_eq!(
-        said(&policy, known("a"), "http://h.test/"),
+        verdict(&policy, known("a"), "http://h.test/"),
         "reject - 761 keep"
     );
     let policy = compiled(&format!(
         "{HEAD}spaces: [{{ name: s, options: {{ disposition: disallow }} }}]\n{global}"
     ));
     assert_eq!(
-        said(&policy, known("a"), "http://h.test/"),
+        verdict(&policy, known("a"), "http://h.test/"),
         "reject - 761 keep"
     );
     let policy = compiled(&format!(
@@ -378,11 +379,11 @@ fn the_default_counts_as_a_domain_rule_and_the_documents_rules_as_part_of_every_
     ));
     let at = |address: &str| json!({ "known": true, "address": address });
     assert_eq!(
-        said(&policy, at("10.0.0.1"), "http://h.test/"),
+        verdict(&policy, at("10.0.0.1"), "http://h.test/"),
         "reject d 761 keep"
     );
     assert_eq!(
-        said(&policy, at("11.0.0.1"), "http://h.test/"),
+        verdict(&policy, at("11.0.0.1"), "http://h.test/"),
         "reject d 760 gone"
     );
 }
@@ -395,11 +396,11 @@ global_space: {{ rules: [{{ when: {{ domain: h.test }}, then: allow }}] }}\n"
     ));
     let at = |address: &str| json!({ "known": true, "address": address });
     assert_eq!(
-        said(&policy, at("10.0.0.1"), "http://h.test/"),
+        verdict(&policy, at("10.0.0.1"), "http://h.test/"),
         "reject d 761 keep"
     );
     assert_eq!(
-        said(&policy, at("11.0.0.1"), "http://h.test/"),
+        verdict(&policy, at("11.0.0.1"), "http://h.test/"),
         "reject d 760 gone"
     );
 }
@@ -429,7 +430,7 @@ fn the_causes_own_intent_wins_and_the_options_does_not() {
         ),
     ] {
         assert_eq!(
-            said(&spaces(rule, options), known("a"), "http://h/"),
+            verdict(&spaces(rule, options), known("a"), "http://h/"),
             expected,
             "{rule}"
         );
@@ -447,9 +448,12 @@ fn other_reasons_have_no_code() {
             .unwrap(),
     )
     .unwrap();
-    let trial = OfflineEvaluation::new(&policy, &facts, Profile::Generic);
+    let evaluation = OfflineEvaluation::new(&policy, &facts, Profile::Generic);
     assert_eq!(
-        (trial.decision.reason().as_str(), trial.answer().code),
+        (
+            evaluation.decision.reason().as_str(),
+            evaluation.answer().code
+        ),
         ("too_deep", None)
     );
 }
@@ -471,11 +475,11 @@ global_space: union
     ));
     for (crawler, url, expected) in [
         ("one", "http://two.test/", "reject mine 761 keep"),
-        // Only the domain rules of the others are asked.
+        // Only the domain rules of the other spaces are evaluated.
         ("one", "http://two.test/x", "reject mine 761 keep"),
         ("one", "http://rest.test/", "reject mine 761 keep"),
         ("one", "http://none.test/", "reject mine 760 gone"),
-        // Its own space does not count, nor may the document's rules refuse.
+        // The crawler's own space does not count, and the rules of the document must not refuse the URL.
         (
             "two",
             "http://two.test/x",
@@ -486,7 +490,7 @@ global_space: union
         ("anybody", "http://one.test/", "reject - 761 keep"),
     ] {
         assert_eq!(
-            said(&policy, known(crawler), url),
+            verdict(&policy, known(crawler), url),
             expected,
             "{crawler} {url}"
         );
@@ -525,7 +529,7 @@ fn the_rule_of_the_global_space_is_named() {
 }
 
 #[test]
-fn mistakes_in_spaces_are_load_errors() {
+fn errors_in_spaces_are_load_errors() {
     for (body, expected) in [
         (
             "spaces: [{ name: a, crawlers: [x] }, { name: b, crawlers: [x] }]",
@@ -577,8 +581,8 @@ fn mistakes_in_spaces_are_load_errors() {
         ("global_space: unoin", "did you mean `union`"),
         ("global_space: { rule: [] }", "did you mean `rules`"),
     ] {
-        let said = mistakes(&format!("{HEAD}{body}\n"));
-        assert!(said.contains(expected), "{body}\n{said}");
+        let errors = errors(&format!("{HEAD}{body}\n"));
+        assert!(errors.contains(expected), "{body}\n{errors}");
     }
 }
 
@@ -613,9 +617,9 @@ fn files_of_a_directory_join_their_spaces() {
     );
 }
 
-/// A space's connect options are settled by the crawler, whatever stops in the document's rules.
+/// The crawler selects the space, so its connect options apply even if a rule of the document stops.
 #[test]
-fn connect_options_may_stand_in_a_space() {
+fn connect_options_may_be_set_in_a_space() {
     compiled(&format!(
         "{HEAD}rules: [{{ when: {{ under: /a }}, then: allow, stop: true }}]
 spaces: [{{ name: s, options: {{ tls: tunnel }}, rules: [{{ when: {{ host: h }}, set: {{ tls: intercept }} }}] }}]\n"

@@ -1,4 +1,4 @@
-//! `crawlgate test`: which cases are run, what they reach, and the forms of the report.
+//! `crawlgate test`: the selection of cases, their coverage, and the formats of the report.
 
 use serde_json::{Value as Json, json};
 
@@ -17,7 +17,7 @@ rules:
       - { id: keep, when: { path: /old/keep.html }, then: allow }
 "#;
 
-/// A case of this URL, as a line of a list.
+/// Formats a case as an item of a YAML list.
 fn case(path: &str, expect: &str) -> String {
     format!("  - {{ url: \"http://a.example{path}\", expect: {expect} }}\n")
 }
@@ -94,7 +94,7 @@ fn a_directory_is_one_policy_or_several() {
 }
 
 #[test]
-fn what_cannot_be_run_is_told() {
+fn cases_that_cannot_be_run_are_reported() {
     let folder = Folder::new();
     folder.write("p.yaml", POLICY);
     folder.write("none.yaml", "policy: q.yaml\ncases: []\n");
@@ -121,7 +121,7 @@ fn what_cannot_be_run_is_told() {
         ),
         ("typo.yaml", "did you mean `expect`?"),
         ("stray", "stray/part.yaml: error: neither a policy"),
-        ("empty", "no policy and no case file is in it"),
+        ("empty", "the directory contains no policy and no case file"),
     ] {
         let said = crawlgate(folder.path(), &["test", path], "");
         assert_eq!((said.code, said.out.as_str()), (2, ""), "{path} {said:?}");
@@ -130,14 +130,14 @@ fn what_cannot_be_run_is_told() {
 }
 
 #[test]
-fn coverage_names_what_no_case_reached() {
+fn coverage_names_the_branches_that_no_case_covers() {
     let folder = Folder::new();
     folder.write(
         "p.yaml",
         policy_with(&(case("/", "allow") + &case("/old/x", "reject"))),
     );
     let said = crawlgate(folder.path(), &["test", "p.yaml", "--coverage"], "");
-    let expected = "  cases reach 4 of 6 (66.6 %) of the branches, 1 of 3 (33.3 %) of the rules\n    \
+    let expected = "  cases cover 4 of 6 (66.6 %) of the branches, 1 of 3 (33.3 %) of the rules\n    \
                     p.yaml:5  cgi   never hit\n    p.yaml:10  keep  never applied\n";
     let squeezed = |text: &str| text.replace("p.yaml:5   cgi", "p.yaml:5  cgi");
     assert!(
@@ -176,7 +176,7 @@ fn coverage_names_what_no_case_reached() {
 }
 
 #[test]
-fn junit_is_what_continuous_integration_reads() {
+fn the_junit_report_has_a_test_for_each_case() {
     let folder = Folder::new();
     folder.write(
         "p.yaml",
@@ -199,7 +199,7 @@ fn junit_is_what_continuous_integration_reads() {
       <failure message="expect: expected allow, found reject" type="case">expect: expected allow, found reject</failure>
     </testcase>
     <testcase classname="coverage" name="at least 90 % of the branches">
-      <failure message="the cases reach 66.6 %" type="case">rule cgi: never hit
+      <failure message="the cases cover 66.6 %" type="case">rule cgi: never hit
 rule keep: never applied</failure>
     </testcase>
   </testsuite>

@@ -1,4 +1,4 @@
-//! Traps and keys of 20,000 random URLs against oracles that are written another way.
+//! Traps and URL keys of 20,000 random URLs, compared with independent oracles.
 
 use std::collections::BTreeMap;
 
@@ -12,15 +12,15 @@ use regex::Regex;
 const URLS: usize = 20_000;
 const YEAR: u16 = 2026;
 
-/// The same numbers in every run (splitmix64).
-struct Chance(u64);
+/// A random number generator with a fixed seed (splitmix64).
+struct Random(u64);
 
-impl Chance {
-    fn below(&mut self, most: u64) -> u64 {
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % most
+        (z ^ (z >> 31)) % limit
     }
 
     fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
@@ -58,14 +58,12 @@ impl Chance {
             "day",
         ];
         const VALUES: [&str; 6] = ["=1", "=", "", "=2040", "=0123456789abcdef", "=a%26b"];
-        let (longest, most) = (
-            [4, 10, 30][self.below(3) as usize],
-            [3, 8, 40][self.below(3) as usize],
-        );
-        let path: String = (0..self.below(longest))
+        let max_segments = [4, 10, 30][self.below(3) as usize];
+        let max_params = [3, 8, 40][self.below(3) as usize];
+        let path: String = (0..self.below(max_segments))
             .map(|_| format!("/{}", self.pick(&SEGMENTS)))
             .collect();
-        let query: Vec<String> = (0..self.below(most))
+        let query: Vec<String> = (0..self.below(max_params))
             .map(|_| format!("{}{}", self.pick(&NAMES), self.pick(&VALUES)))
             .collect();
         let query = if query.is_empty() {
@@ -86,9 +84,10 @@ impl Chance {
     }
 }
 
-fn most<'a>(all: impl Iterator<Item = &'a str>) -> usize {
+/// Returns how often the most frequent item occurs.
+fn max_count<'a>(items: impl Iterator<Item = &'a str>) -> usize {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    all.for_each(|one| *counts.entry(one).or_default() += 1);
+    items.for_each(|item| *counts.entry(item).or_default() += 1);
     counts.into_values().max().unwrap_or(0)
 }
 
@@ -108,7 +107,7 @@ fn oracle(trap: Trap, target: &UrlTarget) -> bool {
     let count = |pattern: &str, text: &str| Regex::new(pattern).unwrap().find_iter(text).count();
     let path_and_query = &url[url::Position::BeforePath..];
     match trap {
-        Trap::RepeatedSegment => most(segments.iter().copied()) >= 3,
+        Trap::RepeatedSegment => max_count(segments.iter().copied()) >= 3,
         Trap::RepeatedRun => (0..segments.len()).any(|from| {
             (1..segments.len()).any(|n| {
                 let part = |k: usize| segments.get(from + k * n..from + (k + 1) * n);
@@ -120,9 +119,9 @@ fn oracle(trap: Trap, target: &UrlTarget) -> bool {
         Trap::LongUrl => target.as_str().chars().count() > 2_048,
         Trap::ManySegments => segments.len() > 20,
         Trap::ManyParams => raw.len() > 32,
-        // Of the first 64 parameters.
+        // Only the first 64 parameters count.
         Trap::RepeatedParam => {
-            most(
+            max_count(
                 raw.iter()
                     .take(64)
                     .map(|p| p.split_once('=').map_or(*p, |(n, _)| n)),
@@ -150,24 +149,25 @@ fn oracle(trap: Trap, target: &UrlTarget) -> bool {
 
 #[test]
 fn traps_equal_their_oracles() {
-    let (mut chance, mut caught) = (Chance(1), BTreeMap::<&str, usize>::new());
+    let mut random = Random(1);
+    let mut matches = BTreeMap::<&str, usize>::new();
     for _ in 0..URLS {
-        let target = chance.url();
+        let target = random.url();
         for trap in Trap::ALL {
-            let catches = trap.matches(&target, YEAR);
+            let matched = trap.matches(&target, YEAR);
             assert_eq!(
-                catches,
+                matched,
                 oracle(trap, &target),
                 "{} {target:?}",
                 trap.as_str()
             );
-            *caught.entry(trap.as_str()).or_default() += usize::from(catches);
+            *matches.entry(trap.as_str()).or_default() += usize::from(matched);
         }
     }
-    caught.remove("long_url");
+    matches.remove("long_url");
     assert!(
-        caught.values().all(|times| (100..URLS).contains(times)),
-        "{caught:?}"
+        matches.values().all(|count| (100..URLS).contains(count)),
+        "{matches:?}"
     );
 }
 
@@ -179,22 +179,21 @@ fn keys_equal_their_oracle() {
         .unwrap()
         .policy;
     let stripped = Regex::new("^(sid|utm_.*)$").unwrap();
-    let (mut chance, mut changed) = (Chance(2), 0);
+    let mut random = Random(2);
+    let mut changed = 0;
     for _ in 0..URLS {
-        let target = chance.url();
+        let target = random.url();
         let (trail, _) = policy.decide_request(&Facts::for_url(&target));
         let key = policy.key_url(&trail, &target);
-        let (before, after) = (
-            url::Url::parse(target.as_str()).unwrap(),
-            url::Url::parse(&key).unwrap(),
-        );
-        let kept: Vec<_> = before
+        let before = url::Url::parse(target.as_str()).unwrap();
+        let after = url::Url::parse(&key).unwrap();
+        let expected: Vec<_> = before
             .query_pairs()
             .filter(|(name, _)| !stripped.is_match(name))
             .collect();
         assert_eq!(
             after.query_pairs().collect::<Vec<_>>(),
-            kept,
+            expected,
             "{target:?} {key}"
         );
         assert_eq!(
@@ -206,21 +205,21 @@ fn keys_equal_their_oracle() {
         assert_eq!(
             policy.key_url(&trail, &again),
             key,
-            "the key of a key is that key"
+            "the key of a key is the same key"
         );
         changed += usize::from(*key != *target.as_str());
     }
     assert!((1_000..URLS).contains(&changed), "{changed}");
 }
 
-/// Whatever a policy looks for, a URL is refused by the first trap that catches it, and by none that is not looked for.
+/// A URL is refused by the first enabled trap that matches it, and never by a disabled trap.
 #[test]
-fn the_first_trap_that_is_looked_for_decides() {
-    let mut chance = Chance(3);
+fn the_first_enabled_trap_that_matches_decides() {
+    let mut random = Random(3);
     for _ in 0..200 {
         let names: Vec<&str> = Trap::ALL
             .iter()
-            .filter(|_| chance.below(2) == 0)
+            .filter(|_| random.below(2) == 0)
             .map(|t| t.as_str())
             .collect();
         let text = format!(
@@ -231,17 +230,16 @@ fn the_first_trap_that_is_looked_for_decides() {
             .unwrap()
             .policy;
         for _ in 0..50 {
-            let target = chance.url();
+            let target = random.url();
             let (trail, decision) = policy.decide_request(&Facts::for_url(&target));
             if decision.reason().as_str() == "ambiguous_url" {
                 continue;
             }
-            let looked_for =
-                |trap: &&Trap| names.contains(&trap.as_str()) && !target.path().starts_with("/b");
-            let first = Trap::ALL
-                .iter()
-                .filter(looked_for)
-                .find(|trap| oracle(**trap, &target));
+            let first = Trap::ALL.iter().find(|trap| {
+                names.contains(&trap.as_str())
+                    && !target.path().starts_with("/b")
+                    && oracle(**trap, &target)
+            });
             assert_eq!(trail.trap(), first.copied(), "{names:?} {target:?}");
             assert_eq!(decision.rejects(), first.is_some());
         }

@@ -1,4 +1,4 @@
-//! What can be written after the commands that ask a running proxy: `shadow` and `stop`.
+//! Arguments of the commands that query a running proxy: `shadow` and `stop`.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -9,19 +9,19 @@ use crate::config::load::Overrides;
 
 use super::OutputFormat;
 
-/// Which running proxy is asked.
+/// The running proxy to query.
 #[derive(Args, Debug)]
-pub struct ProxyArgs {
-    /// The configuration; else the one that `run` would use
+pub(crate) struct ProxyArgs {
+    /// Configuration file [default: the one that `run` would use]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where the admin API is, in place of the configuration's
+    /// Address and port of the proxy's admin API [default: `admin.listen` of the configuration]
     #[arg(long, value_name = "ADDR")]
     pub admin: Option<SocketAddr>,
 }
 
 impl ProxyArgs {
-    /// What they change of the configuration.
+    /// Returns the overrides of the configuration.
     pub(crate) fn overrides(&self) -> Overrides {
         Overrides {
             config: self.config.clone(),
@@ -31,40 +31,38 @@ impl ProxyArgs {
     }
 }
 
-/// Arguments of `shadow`.
 #[derive(Args, Debug)]
-pub struct ShadowArgs {
-    /// The proxy that is asked
+pub(crate) struct ShadowArgs {
+    /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,
-    /// The form of the report
+    /// Format of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
 }
 
-/// Arguments of `stop`.
 #[derive(Args, Debug)]
 #[command(group = ArgGroup::new("deed").required(true).args(["what", "list", "lift"]))]
-pub struct StopArgs {
-    /// What to stop: HOST, *.HOST (it and all below it), crawler:NAME or rule:ID
+pub(crate) struct StopArgs {
+    /// Requests to stop: HOST, *.HOST (the host and all subdomains), crawler:NAME or rule:ID
     #[arg(value_name = "WHAT", requires = "reason")]
     pub what: Option<String>,
-    /// Why: one line, which crawlers are told
+    /// Reason of the stop: one line, which refused requests report to the crawler
     #[arg(long, value_name = "TEXT", conflicts_with_all = ["list", "lift"])]
     pub reason: Option<String>,
-    /// For how long, such as 90s, 10m, 1h, 7d; without it, until it is lifted
+    /// Duration of the stop, such as 90s, 10m, 1h, 7d; at most 366d [default: until it is lifted]
     #[arg(long = "for", value_name = "TIME", conflicts_with_all = ["list", "lift"])]
     pub duration: Option<String>,
-    /// Show what is stopped
+    /// List the current stops
     #[arg(long)]
     pub list: bool,
-    /// Let what was stopped under this id go on
+    /// Lift the stop with this id
     #[arg(long, value_name = "ID")]
     pub lift: Option<String>,
-    /// The proxy that is asked
+    /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,
-    /// The form of the answer
+    /// Format of the output
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
 }

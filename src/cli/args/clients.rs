@@ -1,72 +1,69 @@
-//! What can be written after the commands that set clients up: `ca` and `env`.
+//! Arguments of the commands that set up clients: `ca` and `env`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-/// Arguments of `ca`.
 #[derive(Args, Debug)]
-pub struct CaArgs {
-    /// What to do.
+pub(crate) struct CaArgs {
+    /// The command to run.
     #[command(subcommand)]
     pub command: CaCommand,
-    /// The configuration; else the one that `run` would use
+    /// Configuration file [default: the one that `run` would use]
     #[arg(long, value_name = "FILE", global = true)]
     pub config: Option<PathBuf>,
 }
 
 /// The commands under `ca`.
 #[derive(Debug, Subcommand)]
-pub enum CaCommand {
-    /// Make the first authority of the configuration
+pub(crate) enum CaCommand {
+    /// Create the first certificate authority of `tls.ca`
     Init,
-    /// Show who they are, how long they are valid and where they are
+    /// Show the subject, validity, fingerprint and files of each certificate authority
     Show,
-    /// Write the certificates, for clients that shall trust them
+    /// Write the certificates, for installation on clients
     Export(CaExportArgs),
 }
 
-/// Arguments of `ca export`.
 #[derive(Args, Debug)]
-pub struct CaExportArgs {
-    /// PEM holds all authorities, DER the one that signs
+pub(crate) struct CaExportArgs {
+    /// Format of the certificates
     #[arg(long, value_enum, default_value = "pem")]
     pub format: CaFormat,
-    /// Where to; else standard output
+    /// File to write, which must not exist [default: standard output]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }
 
-/// The form of an exported certificate.
+/// The format of exported certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CaFormat {
-    /// Text, one certificate after another.
+pub(crate) enum CaFormat {
+    /// PEM, with the certificates of all authorities.
     Pem,
-    /// The bytes of one.
+    /// DER, with the certificate of the authority that signs.
     Der,
 }
 
-/// Arguments of `env`.
 #[derive(Args, Debug)]
-pub struct EnvArgs {
-    /// The configuration; else the one that `run` would use
+pub(crate) struct EnvArgs {
+    /// Configuration file [default: the one that `run` would use]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Whose language to print; else that of $SHELL, else sh
+    /// Shell syntax to print [default: the shell in $SHELL, else sh]
     #[arg(long, value_enum)]
     pub shell: Option<Shell>,
-    /// The crawler whose own listener to name
+    /// Use the listener of this crawler [default: the first listener for all crawlers]
     #[arg(long, value_name = "NAME")]
     pub crawler: Option<String>,
 }
 
-/// A shell's language.
+/// A shell syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Shell {
-    /// POSIX: sh, bash, zsh, dash.
+pub(crate) enum Shell {
+    /// POSIX shells: sh, bash, zsh, dash.
     Sh,
-    /// fish.
+    /// fish
     Fish,
-    /// PowerShell.
+    /// PowerShell
     Powershell,
 }

@@ -1,19 +1,20 @@
-//! What `crawlgate help COMMAND` says below the options: an example, what the command does, and its exit codes.
+//! The texts that `crawlgate help COMMAND` shows below the options: examples, details and exit codes.
 
 pub(super) const SHADOW_HELP: &str = "\
 Example:
   crawlgate shadow
   crawlgate shadow --admin 127.0.0.1:3129 --format json
 
-For each rule with `mode: shadow`, and for the policy of `policy.shadow`: how many requests it
-would refuse that were admitted, how many it would admit that were refused, why, and the latest of
-them. Counted since the policies of now are in force; nothing of it has changed an answer.
+For each rule with `mode: shadow`, and for the policy of `policy.shadow`, the report shows how
+many admitted requests it would refuse, how many refused requests it would admit, for which
+reasons, and the most recent of these requests. Counting starts when the current policies are
+loaded. Rules and policies in shadow mode never change a response.
 
-The proxy is asked at `admin.listen`, with the token of `admin.token_file`. Requests that
-robots.txt, an address's range or the host's turn refused are not counted, and what those would
-say under other options is not asked.
+The command queries the admin API at `admin.listen`, with the token of `admin.token_file`.
+Requests that were refused because of robots.txt, an address range or the pace of the host are
+not counted. Options that a shadow policy would set differently are not evaluated.
 
-Exit codes: 0 shown, 2 wrong usage or configuration, 3 the proxy cannot be asked.";
+Exit codes: 0 shown, 2 wrong usage or configuration, 3 the proxy cannot be queried.";
 
 pub(super) const STOP_HELP: &str = "\
 Example:
@@ -22,86 +23,90 @@ Example:
   crawlgate stop --list
   crawlgate stop --lift 3
 
-From that moment no request that it covers is sent: it waits as long as it may (`max_hold`), then
-gets the reason `stopped` and is told to come again. What is under way is finished; blind tunnels
-are closed. A rule stops every request to which it applies, whatever it says of them.
+The proxy sends no further requests that the stop covers. Such a request waits, at most for its
+`max_hold`, and is then refused with the reason `stopped` and a Retry-After. Requests in
+progress are finished; tunnels whose TLS is not intercepted are closed. A stopped rule stops
+every request that it matches, even requests that another rule allows.
 
-The proxy is asked at `admin.listen`, with the token of `admin.token_file`. Stops are kept over a
-restart, in stops.json under `store.path`.
+The command uses the admin API at `admin.listen`, with the token of `admin.token_file`. Stops
+survive a restart of the proxy, in stops.json under `store.path`.
 
-Exit codes: 0 done, 1 there is no such stop to lift, 2 wrong usage or configuration, 3 the proxy
-cannot be asked, or refuses.";
+Exit codes: 0 done, 1 there is no stop with this id, 2 wrong usage or configuration, 3 the proxy
+cannot be reached, or refuses the command.";
 
 pub(super) const LEDGER_LIST_HELP: &str = "\
 Example:
   crawlgate ledger list --host '*.example.com' --status REJECTED_FILTER
   crawlgate ledger list --crawler news-bot --code 760 --limit all --format csv
 
-A line is: when it was last asked for, crawler, what became of it, the origin's status, OmniFind's
-code, URL. The other forms have every field (docs/ledger.md). In CSV a text that a spreadsheet would
-take for a formula has an apostrophe in front.
+A line of text has these columns: time of the last request, crawler, Crawl-Status, status of the
+origin, OmniFind code, URL. The other formats contain all fields (docs/ledger.md). In CSV, text
+that a spreadsheet would read as a formula is prefixed with an apostrophe.
 
-URLs come in the order of their keys, which is none that means anything. Those of a running proxy
-are asked for at `admin.listen`, with the token of `admin.token_file`; if none runs, the files under
-`store.path` are read.
+URLs are sorted by their keys, in no meaningful order. The command queries the admin API of a
+running proxy at `admin.listen`, with the token of `admin.token_file`; if no proxy is running,
+it reads the files under `store.path`.
 
-Exit codes: 0 shown, 2 wrong usage or configuration, 3 no ledger is kept, or it cannot be read.";
+Exit codes: 0 shown, 2 wrong usage or configuration, 3 there is no ledger, or it cannot be read.";
 
 pub(super) const LEDGER_STATS_HELP: &str = "\
 Example:
   crawlgate ledger stats
   crawlgate ledger stats --format json | jq '.by_status.ACCEPTED'
 
-How many URLs there are, by what became of them, and the sweep that runs or ran last.
+Shows the number of URLs for each Crawl-Status, and the current or last sweep.
 
-Exit codes: 0 shown, 2 wrong usage or configuration, 3 no ledger is kept, or it cannot be read.";
+Exit codes: 0 shown, 2 wrong usage or configuration, 3 there is no ledger, or it cannot be read.";
 
 pub(super) const LEDGER_EXPORT_HELP: &str = "\
 Example:
   crawlgate ledger export -o urls.ndjson
   crawlgate ledger export --format csv --status ACCEPTED > accepted.csv
 
-Everything that fits, whatever its number, in bounded memory. On a terminal standard error says how
-far it is. What is noted while it runs may be in it or not; nothing is in it twice.
+Writes all URLs that match the filters, in bounded memory, with progress on standard error if
+that is a terminal. URLs that are recorded during the export may be missing; no URL is written
+twice.
 
-Exit codes: 0 written, 2 wrong usage or configuration, 3 no ledger is kept, or it cannot be read, or
-the output cannot be written.";
+Exit codes: 0 written, 2 wrong usage or configuration, 3 there is no ledger, it cannot be read,
+or the output cannot be written.";
 
 pub(super) const LEDGER_SWEEP_HELP: &str = "\
 Example:
   crawlgate ledger sweep --dry-run
   crawlgate ledger sweep
 
-Each URL is judged by the policy in force: what it excludes gets 760 and a removal order, what is in
-another crawler's space gets 761 and stays in the index, what it allows loses an earlier code. A
-reload that shrinks a space does this by itself. --dry-run writes nothing: it shows counts, and the
-URLs that no space has any more, with what decides (1,000 of them at most).
+Evaluates each URL under the active policy. A URL that the policy excludes gets the code 760 and
+a removal event; a URL in the crawl space of another crawler gets 761 and stays in the index; a
+URL that the policy allows loses an earlier code. A reload that shrinks a crawl space starts a
+sweep automatically. --dry-run changes nothing: it shows the counts, and up to 1,000 URLs that
+would be in no crawl space, each with the rule that excludes it.
 
-The command follows the sweep to its end. Broken off, the sweep goes on in the proxy.
+The command waits until the sweep is finished. If you interrupt the command, the proxy continues
+the sweep.
 
-Exit codes: 0 done, 2 wrong usage or configuration, 3 no ledger is kept, a sweep is under way
-already, or the proxy cannot be asked.";
+Exit codes: 0 done, 2 wrong usage or configuration, 3 there is no ledger, another sweep is in
+progress, or the proxy cannot be queried.";
 
 pub(super) const PASSWORD_HELP: &str = "\
 Example:
-  crawlgate password                     asks for it without showing it
+  crawlgate password                     prompts for the password without showing it
   printf '%s' \"$PASSWORD\" | crawlgate password
 
 Prints an Argon2id hash for `password_hash` under `crawlers: [{name, auth: {user,
-password_hash}}]`. Put it in quotes, as it is. Of standard input the first line is read. Hashes
-that `htpasswd -B` makes ($2y$...) can stand there too.";
+password_hash}}]`. Write the hash in quotes, unchanged. The password is the first line of
+standard input. Hashes of `htpasswd -B` ($2y$...) are accepted there as well.";
 
 pub(super) const SCHEMA_HELP: &str = "\
 Example:
   crawlgate schema policy > policy.schema.json
 
-A policy whose first line is
+Editors that use the YAML language server (VS Code, Neovim, Helix, Emacs and others) complete,
+document and check a policy with this first line:
 
   # yaml-language-server: $schema=policy.schema.json
 
-is completed, explained and checked by editors that use the YAML language server (VS Code, Neovim,
-Helix, Emacs and others). The path is relative to the policy. What a schema cannot say is for
-`crawlgate check`.
+The path is relative to the policy. A schema cannot express every rule of the language;
+`crawlgate check` verifies all of them.
 
 Exit codes: 0 printed, 2 wrong usage.";
 
@@ -120,15 +125,16 @@ Example:
   crawlgate ca show
   crawlgate ca export -o crawlgate-ca.pem
 
-The files are those of `tls.ca` in the configuration. The key never leaves its file, which nobody
-but its owner may read; no file is overwritten. `run` makes an authority too, if it looks into TLS
-(`tls.intercept`) and there is none.
+The files are those of `tls.ca` in the configuration. The key file is readable only by its
+owner, and no command copies the key. Existing files are never overwritten. `run` creates an
+authority as well, if it intercepts TLS (`tls.intercept`) and the files do not exist.
 
-To change it: list a new one behind the old one under `tls.ca`, let clients trust both (the export
-and tls.bundle hold all), then put the new one first: the first signs.
+To replace an authority, add a new one to the end of `tls.ca` and make clients trust both (`ca
+export` and the file of `tls.bundle` contain all authorities). Then move the new one to the top:
+the first authority signs.
 
-Exit codes: 0 done, 2 wrong usage, files that are there already or have mistakes, 3 no authority,
-or it cannot be used.";
+Exit codes: 0 done, 2 wrong usage, files that exist already or are invalid, 3 there is no
+authority, or it cannot be used.";
 
 pub(super) const ENV_HELP: &str = "\
 Example:
@@ -136,40 +142,43 @@ Example:
   crawlgate env --shell fish | source
   crawlgate env --shell powershell | Out-String | Invoke-Expression
 
-The proxy for http and https, and if it looks into TLS (`tls.intercept`) whom to trust: the file
-of `tls.bundle` for clients whose variable replaces the system's roots, the certificate alone for
-Node, which adds it. Clients that read no such variable (wget, aria2, Java, Chromium) are told in
-their own way; see README.
+Sets the proxy for http and https. If the proxy intercepts TLS (`tls.intercept`), also sets the
+certificates to trust: the file of `tls.bundle` for clients whose variable replaces the roots of
+the system, and the certificate of the authority for Node.js, which adds it to its roots. For
+clients that read none of these variables (wget, aria2, Java, Chromium), see docs/clients.md.
 
-Exit codes: 0 printed, 2 wrong usage, configuration or crawler, 3 cannot print.";
+Exit codes: 0 printed, 2 wrong usage, configuration or crawler, 3 the variables cannot be
+printed.";
 
 pub(super) const CHECK_HELP: &str = "\
 Example:
   crawlgate check config/crawlgate.yaml config/policy.yaml
 
-A file with `policy: 1` is checked as a policy, a directory as the policy that its files make, any
-other file as a configuration together with the policy that it names.
+A file with `policy: 1` is checked as a policy, a directory as the policy that its files form,
+and any other file as a configuration, together with the policy that it names.
 
-Errors are what the proxy refuses to run under. Warnings are what probably does something else
-than its author wants, among it rules that can never decide; of those only what is proved is told.
+An error prevents the proxy from starting. A warning marks something that probably does not do
+what its author intended, such as a rule that can never decide; it is reported only if this is
+proved.
 
-With --format json each problem has file, line, column, end (the column behind the last character,
-in the same line), severity, rule, message, found, help and near; what there is not is null.
+With --format json, each problem has file, line, column, end (the column after the last
+character, in the same line), severity, rule, message, found, help and near; fields without a
+value are null.
 
-Exit codes: 0 no errors, 1 warnings under --strict, 2 errors.";
+Exit codes: 0 no errors, 1 warnings with --strict, 2 errors.";
 
 pub(super) const EXPLAIN_HELP: &str = "\
 Example:
   crawlgate explain http://intra.example.com/cgi-bin/x --policy config/policy.yaml
   crawlgate explain http://a.example/film --content-type video/mp4
 
-A stage runs if it has facts: --address for the destination stage; --status, --content-type,
---size, --header or --usage for the response stage; --title, --body-prefix, --meta-robots or
---canonical for the document stage.
+The options decide which stages run: --address the destination stage; --status, --content-type,
+--size, --header or --usage the response stage; --title, --body-prefix, --meta-robots or
+--canonical the document stage.
 
-Each rule is shown with what became of it and the values that decided; options with the rule that
-set them last; then the decision, and the answer as the proxy would send it. The text has the
-width of $COLUMNS or of the terminal.
+The explanation shows each rule with its outcome and the values that decided, each option with
+the rule that set it last, the decision, and the response that the proxy would send. Text is
+formatted for the width in $COLUMNS, else that of the terminal.
 
 Exit codes: 0 explained, 1 rejected or undecided with --exit-code, 2 wrong usage, URL,
 configuration or policy.";
@@ -181,9 +190,10 @@ Example:
 
 A line is a URL or a JSON object with facts: url, crawler, method, depth, referer, dest, tunnel,
 address, known, year, status, content_type, size, headers, usage, title, body_prefix,
-meta_robots, canonical. Without year it is 2026, so that the same lines give the same decisions.
+meta_robots, canonical. The default of year is 2026, so that the same lines always have the same
+decisions.
 
-Exit codes: 0 every line was judged, 1 a line could not be read, 2 wrong usage or policy.";
+Exit codes: 0 every line was evaluated, 1 a line could not be read, 2 wrong usage or policy.";
 
 pub(super) const DECISIONS_HELP: &str = "\
 Example:
@@ -191,37 +201,39 @@ Example:
   crawlgate decisions --all --since 24h --summary rule
   zcat old.gz | crawlgate decisions --log - --filter 'status>=500' --format json
 
-A line is: time, crawler, verdict, status, reason, rule, URL (or host, where the log keeps no
-more), how long it was held, error. `shadow` is a request that was let through and that a rule in
-shadow would refuse.
+A line has these columns: time, crawler, verdict, status, reason, rule, URL (or the host, if the
+log does not contain the URL), time held, error. The verdict `shadow` is an allowed request that
+a rule or policy in shadow mode would refuse.
 
-A filter names any field of the log: K=V and K!=V (`*` stands for anything, nothing for no value),
-K~REGEX and K!~REGEX, K>N K>=N K<N K<=N. `status` is sent_status, `held` is held_ms.
+A filter names any field of the log: K=V and K!=V (`*` matches any text; an empty V matches a
+missing value), K~REGEX and K!~REGEX, K>N K>=N K<N K<=N. `status` means sent_status, `held`
+means held_ms.
 
---follow begins with the last 10 lines, or with --since or --all at the beginning. A summary counts
-what the log holds: `logs.allows` may leave out allowed requests. It tells 100,000 names apart;
-more of them are `__other__`.
+--follow starts with the last 10 lines; with --since or --all it starts at the beginning. A
+summary counts the lines of the log; `logs.allows` may leave out allowed requests. A summary
+distinguishes 100,000 names and counts all further names as `__other__`.
 
-Exit codes: 0 shown, 1 a line could not be read, 2 wrong usage or configuration, or no log, 3 the
-log cannot be read to its end.";
+Exit codes: 0 shown, 1 a line could not be read, 2 wrong usage or configuration, or no log, 3
+the log cannot be read to its end.";
 
 pub(super) const TEST_HELP: &str = "\
 Example:
   crawlgate test config/policy.yaml --coverage
   crawlgate test policies/ --threshold 100 --format junit > report.xml
 
-Cases stand in the policy, or in files of their own that name it:
+Cases are part of the policy, or of separate files that name it:
 
   policy: ../policy.yaml
   cases:
     - { url: \"http://a.example/cgi-bin/x\", expect: reject, rule: no-cgi }
 
-Those files are run if they, or a directory above them, are named. A directory whose files make
+Such a file is run if the command names it or a directory above it. A directory whose files form
 one policy is that policy. Each rule has two branches: a group applied or not, a filter hit or
-passed, a rule of `match: first` was taken or not; rules that take no part are not counted.
+passed, a rule of `match: first` was taken or not. Rules that can have no effect are not
+counted.
 
-Exit codes: 0 every case passed, 1 a case failed or the threshold was not reached, 2 wrong usage,
-policy or cases.";
+Exit codes: 0 every case passed, 1 a case failed or the threshold was not reached, 2 wrong
+usage, policy or cases.";
 
 pub(super) const DIFF_HELP: &str = "\
 Example:
@@ -229,13 +241,12 @@ Example:
   crawlgate diff old.yaml new.yaml --urls crawled.txt
   cut -f1 crawl.log | crawlgate diff old.yaml new.yaml --urls
 
-A line of the URLs is what a line of `decide` is: a URL, or a JSON object with facts. A decision
-has changed if its verdict, its reason, its rule or the answer has, or an option of a URL that
-both policies allow. Without --urls it is the cases of both policies that are judged, and rules,
-options and lists that were added, removed or changed are shown too.
+A line of --urls is a URL or a JSON object with facts, as for `decide`. A decision has changed
+if its verdict, reason, rule or response differs, or an option of a URL that both policies
+allow. Without --urls, the command compares the decisions for the cases of both policies, and
+also shows the rules, options and lists that were added, removed or changed.
 
-Exit codes: 0 nothing changes, 1 something does, 2 wrong usage or policy, or a line that could not
-be read.";
+Exit codes: 0 no changes, 1 changes, 2 wrong usage or policy, or a line that could not be read.";
 
 pub(super) const ROBOTS_HELP: &str = "\
 Example:
@@ -244,42 +255,42 @@ Example:
 
   crawlgate robots fetch http://a.example/x --agent news-bot
 
-Each line of `check` is one URL: allow or disallow, the line that decided with its group, the
-group's Crawl-delay and Request-rate, and what Content-Usage and Content-Signal lines say of uses.
-Before them (not in JSON), and in the answer of `fetch`, stand the file's sitemaps and its
-Visit-time, Clean-param and Host lines, which are reported only.
+`check` prints one line for each URL: allow or disallow, the line that decided and its group,
+the Crawl-delay and Request-rate of the group, and the preferences of Content-Usage and
+Content-Signal lines. Above them (not in JSON), and in the output of `fetch`, are the sitemaps
+of the file and its Visit-time, Clean-param and Host lines, which the proxy does not apply.
 
-Exit codes: 0 every URL was answered, 1 one is no URL, or the host's file cannot be had, 2 wrong
-usage, or a file that cannot be read.";
+Exit codes: 0 every URL was checked, 1 an input is not a URL, or the robots.txt is unavailable,
+2 wrong usage, or a file that cannot be read.";
 
 pub(super) const TARGET_HELP: &str = "\
 Example:
   crawlgate target 'HTTP://Example.COM:80/a/../b' http://0x7f.1/
 
-Nothing is asked of anybody: no policy, no name server.
+The command evaluates no policy and resolves no names.
 
-Exit codes: 0 every input is a URL, 1 one is not, 2 wrong usage.";
+Exit codes: 0 every input is a URL, 1 an input is not a URL, 2 wrong usage.";
 
 pub(super) const RUN_HELP: &str = "\
 Example:
   crawlgate run --policy config/policy.yaml
   http_proxy=http://127.0.0.1:3128 curl -i http://example.com/
 
-Without arguments it listens on loopback only.
+Without arguments and configuration, the proxy listens on loopback only.
 
-SIGHUP reads the policy again, as a change of its files does; one with a mistake leaves the old
-one in force. SIGTERM drains: no new connections, what waits is sent away, what is under way is
-finished. A second one cuts it off.
+The policy is reloaded on SIGHUP and when its files change. If the new policy has an error, the
+previous policy stays active. On SIGTERM, the proxy accepts no new connections, refuses requests
+that wait, and finishes requests in progress; a second SIGTERM closes them.
 
-$CRAWLGATE_LOG says how much is told on standard error: off, error, warn, info (the default),
+$CRAWLGATE_LOG sets the log level on standard error: off, error, warn, info (the default),
 debug, trace.
 
-Exit codes: 0 stopped, 2 invalid configuration or policy, 3 cannot start (an address is taken)";
+Exit codes: 0 stopped, 2 invalid configuration or policy, 3 cannot start (an address is in use)";
 
 pub(super) const DEMO_HELP: &str = "\
 Example:
   crawlgate demo
 
-Each line is one URL: the status, the reason and rule of a refusal, the URL.
+Each line shows one URL: the status, the reason and rule of a refusal, and the URL.
 
-Exit codes: 0 every reason that the site provokes was seen, 1 one was not, 3 cannot start";
+Exit codes: 0 every expected reason occurred, 1 an expected reason did not occur, 3 cannot start";

@@ -1,4 +1,4 @@
-//! What can be written after `crawlgate ledger`.
+//! Arguments of `crawlgate ledger`.
 
 use std::path::PathBuf;
 
@@ -9,56 +9,55 @@ use crate::ledger::filter::LedgerFilter;
 use super::help::{LEDGER_EXPORT_HELP, LEDGER_LIST_HELP, LEDGER_STATS_HELP, LEDGER_SWEEP_HELP};
 use super::{OutputFormat, ProxyArgs, RowLimit};
 
-/// Arguments of `ledger`.
 #[derive(Args, Debug)]
-pub struct LedgerArgs {
-    /// What to do
+pub(crate) struct LedgerArgs {
+    /// The command to run.
     #[command(subcommand)]
     pub command: LedgerCommand,
 }
 
-/// What can be done with the ledger.
+/// The commands under `ledger`.
 #[derive(Debug, Subcommand)]
-pub enum LedgerCommand {
-    /// Show URLs that are remembered
+pub(crate) enum LedgerCommand {
+    /// List URLs of the ledger
     #[command(after_help = LEDGER_LIST_HELP)]
     List(LedgerListArgs),
-    /// Show how many there are, by what became of them
+    /// Show the number of URLs, by status
     #[command(after_help = LEDGER_STATS_HELP)]
     Stats(LedgerStatsArgs),
-    /// Write all of them for another program
+    /// Write URLs of the ledger for other programs
     #[command(after_help = LEDGER_EXPORT_HELP)]
     Export(LedgerExportArgs),
-    /// Look at all of them under the policy in force: what it excludes by now leaves the indexes
+    /// Evaluate all URLs under the active policy, so that URLs that it excludes leave the indexes
     #[command(after_help = LEDGER_SWEEP_HELP)]
     Sweep(LedgerSweepArgs),
 }
 
-/// Which URLs.
+/// A filter of URLs.
 #[derive(Args, Debug, Default)]
-pub struct LedgerFilterArgs {
-    /// Only those of this crawler
+pub(crate) struct LedgerFilterArgs {
+    /// Only URLs of this crawler
     #[arg(long, value_name = "NAME")]
     pub crawler: Option<String>,
-    /// Only those of this host; *.HOST is it and all below it
+    /// Only URLs of this host; *.HOST is the host and all subdomains
     #[arg(long, value_name = "HOST")]
     pub host: Option<String>,
-    /// Only those of which this became, a word of Crawl-Status: ACCEPTED, REJECTED_FILTER and so on
+    /// Only URLs with this last Crawl-Status, such as ACCEPTED or REJECTED_FILTER
     #[arg(long, value_name = "WORD")]
     pub status: Option<String>,
-    /// Only those with this number of OmniFind, such as 760
+    /// Only URLs with this OmniFind code, such as 760
     #[arg(long, value_name = "NUMBER")]
     pub code: Option<String>,
-    /// Only those that begin so
+    /// Only URLs that start with this text
     #[arg(long, value_name = "TEXT")]
     pub prefix: Option<String>,
-    /// Only those that were ever fetched (true), or of which only refusals are known (false)
+    /// Only URLs that have been fetched at least once (true), or that have only been refused (false)
     #[arg(long, value_name = "BOOL")]
     pub known: Option<String>,
 }
 
 impl LedgerFilterArgs {
-    /// What was said, by the names of the filters.
+    /// Returns the filters that are set, with their names in the admin API.
     pub(crate) fn to_pairs(&self) -> Vec<(&'static str, String)> {
         let values = [
             &self.crawler,
@@ -75,94 +74,90 @@ impl LedgerFilterArgs {
     }
 }
 
-/// Where the ledger is.
+/// The ledger to read.
 #[derive(Args, Debug)]
-pub struct LedgerSourceArgs {
-    /// The proxy that is asked
+pub(crate) struct LedgerSourceArgs {
+    /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,
-    /// Read the files under store.path, which takes that no proxy has them
+    /// Read the files under `store.path`; no proxy may be using them
     #[arg(long, conflicts_with = "admin")]
     pub offline: bool,
 }
 
-/// Arguments of `ledger list`.
 #[derive(Args, Debug)]
-pub struct LedgerListArgs {
-    /// Which
+pub(crate) struct LedgerListArgs {
+    /// The URLs to list.
     #[command(flatten)]
     pub filter: LedgerFilterArgs,
-    /// How many at most, or `all`
+    /// Maximum number of URLs, or `all`
     #[arg(long, value_name = "N", default_value = "100", value_parser = super::decisions::parse_limit)]
     pub limit: RowLimit,
-    /// The form of the answer
+    /// Format of the output
     #[arg(long, value_enum, default_value = "text")]
     pub format: LedgerListFormat,
-    /// Where
+    /// The ledger to read.
     #[command(flatten)]
     pub source: LedgerSourceArgs,
 }
 
-/// The forms of a list of URLs.
+/// The formats of `ledger list`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LedgerListFormat {
-    /// For people.
+pub(crate) enum LedgerListFormat {
+    /// Text for a terminal.
     Text,
-    /// One array.
+    /// One JSON array.
     Json,
-    /// An object a line.
+    /// One JSON object per line.
     Ndjson,
-    /// RFC 4180, with a line of names.
+    /// CSV (RFC 4180) with a header line.
     Csv,
 }
 
-/// The forms of an export.
+/// The formats of `ledger export`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum LedgerExportFormat {
-    /// An object a line.
+pub(crate) enum LedgerExportFormat {
+    /// One JSON object per line.
     Ndjson,
-    /// RFC 4180, with a line of names.
+    /// CSV (RFC 4180) with a header line.
     Csv,
 }
 
-/// Arguments of `ledger stats`.
 #[derive(Args, Debug)]
-pub struct LedgerStatsArgs {
-    /// The form of the answer
+pub(crate) struct LedgerStatsArgs {
+    /// Format of the output
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
-    /// Where
+    /// The ledger to read.
     #[command(flatten)]
     pub source: LedgerSourceArgs,
 }
 
-/// Arguments of `ledger export`.
 #[derive(Args, Debug)]
-pub struct LedgerExportArgs {
-    /// Which
+pub(crate) struct LedgerExportArgs {
+    /// The URLs to export.
     #[command(flatten)]
     pub filter: LedgerFilterArgs,
-    /// The form
+    /// Format of the export
     #[arg(long, value_enum, default_value = "ndjson")]
     pub format: LedgerExportFormat,
-    /// To this file, which must not be there yet; else to standard output
+    /// File to write, which must not exist [default: standard output]
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Where
+    /// The ledger to read.
     #[command(flatten)]
     pub source: LedgerSourceArgs,
 }
 
-/// Arguments of `ledger sweep`.
 #[derive(Args, Debug)]
-pub struct LedgerSweepArgs {
-    /// Only count, and show the URLs that fall between the spaces
+pub(crate) struct LedgerSweepArgs {
+    /// Change nothing: count, and list the URLs that would be in no crawl space
     #[arg(long)]
     pub dry_run: bool,
-    /// The form of the answer
+    /// Format of the output
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
-    /// The proxy that is asked
+    /// The proxy to query.
     #[command(flatten)]
     pub proxy: ProxyArgs,
 }

@@ -1,4 +1,4 @@
-//! What can be written after the commands that read policies: `check`, `explain`, `decide`, `test`, `diff`.
+//! Arguments of the commands that read policies: `check`, `explain`, `decide`, `test`, `diff`.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,171 +9,169 @@ use crate::model::profile::Profile;
 
 use super::OutputFormat;
 
-/// Arguments of `check`.
 #[derive(Args, Debug)]
-pub struct CheckArgs {
-    /// Policies and configurations; without one, the configuration that `run` would use, and its policy
+pub(crate) struct CheckArgs {
+    /// Policies and configurations [default: the configuration that `run` would use, and its policy]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Exit 1 if there are warnings
+    /// Exit with 1 if there are warnings
     #[arg(long)]
     pub strict: bool,
-    /// The form of the report
+    /// Format of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
 }
 
-/// Arguments of `explain`.
 #[derive(Args, Debug)]
-pub struct ExplainArgs {
-    /// The URL, as a crawler would ask for it
+pub(crate) struct ExplainArgs {
+    /// URL, as a crawler would request it
     #[arg(value_name = "URL")]
     pub url: String,
-    /// The policy; without one, the policy that `run` would use
+    /// Policy: a file, or a directory of *.yaml files [default: the policy that `run` would use]
     #[arg(long, value_name = "PATH")]
     pub policy: Option<PathBuf>,
-    /// The profile that answers; without one, that of the crawler, else generic
+    /// Profile of the response [default: the profile of the crawler, else generic]
     #[arg(long, value_parser = parse_profile)]
     pub profile: Option<Profile>,
-    /// The crawler's name; without --policy, what the configuration says of it holds
+    /// Name of the crawler; without --policy, its settings in the configuration apply
     #[arg(long, value_name = "NAME")]
     pub crawler: Option<String>,
-    /// The method
+    /// HTTP method
     #[arg(long, default_value = "GET")]
     pub method: String,
-    /// The response's Content-Type
+    /// Content-Type of the response
     #[arg(long, value_name = "TYPE")]
     pub content_type: Option<String>,
-    /// The response's status
+    /// Status of the response
     #[arg(long, value_name = "N")]
     pub status: Option<u16>,
-    /// The response's size in bytes
+    /// Size of the response in bytes
     #[arg(long, value_name = "BYTES")]
     pub size: Option<u64>,
-    /// A header of the response; may be repeated
+    /// Header of the response; may be repeated
     #[arg(long = "header", value_name = "NAME:VALUE", value_parser = parse_header)]
     pub headers: Vec<(String, String)>,
-    /// The title of the document
+    /// Title of the document
     #[arg(long, value_name = "TEXT")]
     pub title: Option<String>,
-    /// The first bytes of the document
+    /// First bytes of the document
     #[arg(long, value_name = "TEXT")]
     pub body_prefix: Option<String>,
-    /// The directives of the document's <meta name="robots">
+    /// Directives of the document's <meta name="robots">
     #[arg(long, value_name = "TEXT")]
     pub meta_robots: Option<String>,
-    /// The target of the document's <link rel="canonical">
+    /// Target of the document's <link rel="canonical">
     #[arg(long, value_name = "URL")]
     pub canonical: Option<String>,
-    /// What the site says of a use: allow, deny or unset; may be repeated
+    /// Usage preference of the site, such as train-ai=deny; the value is allow, deny or unset; may be repeated
     #[arg(long, value_name = "NAME=WORD", value_parser = parse_usage)]
     pub usage: Vec<(String, String)>,
-    /// The address that would be dialled
+    /// IP address that the proxy would connect to
     #[arg(long, value_name = "IP")]
     pub address: Option<IpAddr>,
-    /// Links from a start page
+    /// Number of links from a start page
     #[arg(long, value_name = "N")]
     pub depth: Option<u64>,
-    /// The Referer
+    /// Referer of the request
     #[arg(long, value_name = "URL")]
     pub referer: Option<String>,
-    /// What the answer is wanted for: navigation or embed
+    /// Destination of the request: navigation or embed
     #[arg(long, value_name = "WORD")]
     pub dest: Option<String>,
-    /// The URL is in the ledger: it was fetched before
+    /// Treat the URL as fetched before, that is, as known to the ledger
     #[arg(long)]
     pub known: bool,
-    /// The year, for calendars without end; this one by default
+    /// Current year, for the detection of endless calendars [default: this year]
     #[arg(long, value_name = "N")]
     pub year: Option<u16>,
-    /// Judge a tunnel to the URL's host and port, which hides the rest
+    /// Evaluate a tunnel (CONNECT) to the URL's host and port, which hides the rest of the URL
     #[arg(long)]
     pub tunnel: bool,
-    /// Exit 1 unless the URL is allowed
+    /// Exit with 1 unless the URL is allowed
     #[arg(long)]
     pub exit_code: bool,
-    /// Show the options that nobody set, too
+    /// Also show options that have their built-in values
     #[arg(long)]
     pub all: bool,
-    /// The form of the explanation
+    /// Format of the explanation
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
 }
 
-/// Arguments of `decide`.
 #[derive(Args, Debug)]
-pub struct DecideArgs {
-    /// The policy: a file, or a directory of *.yaml files
+pub(crate) struct DecideArgs {
+    /// Policy: a file, or a directory of *.yaml files
     #[arg(long, value_name = "PATH")]
     pub policy: PathBuf,
-    /// The form of a line
+    /// Format of each line of output
     #[arg(long, value_enum, default_value = "json")]
     pub format: DecideFormat,
 }
 
-/// The form of a line of `decide`.
+/// The formats of `decide`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum DecideFormat {
-    /// One JSON object a line.
+pub(crate) enum DecideFormat {
+    /// One JSON object per line.
     Json,
     /// URL, verdict, stage, reason, rule and status, separated by tabs.
     Tsv,
 }
 
-/// Arguments of `test`.
 #[derive(Args, Debug)]
-pub struct TestArgs {
-    /// Policies, case files, and directories of them; without one, the policy that `run` would use
+pub(crate) struct TestArgs {
+    /// Policies, case files, and directories of them [default: the policy that `run` would use]
     #[arg(value_name = "PATH")]
     pub paths: Vec<PathBuf>,
-    /// Show how much of each policy its cases reach, and what none of them does
+    /// Show the coverage of each policy, and the branches that no case covers
     #[arg(long)]
     pub coverage: bool,
-    /// Exit 1 if the cases reach less of the branches
+    /// Exit with 1 if the cases cover less than this share of the branches (0 to 100); implies --coverage
     #[arg(long, value_name = "PERCENT", value_parser = parse_percent)]
     pub threshold: Option<f64>,
-    /// The form of the report
+    /// Format of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: TestFormat,
 }
 
-/// The form of the report of `test`.
+/// The formats of the report of `test`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum TestFormat {
-    /// For people.
+pub(crate) enum TestFormat {
+    /// Text for a terminal.
     Text,
-    /// For programs.
+    /// JSON for programs.
     Json,
-    /// XML for continuous integration.
+    /// JUnit XML for continuous integration.
     Junit,
 }
 
-/// Arguments of `diff`.
 #[derive(Args, Debug)]
-pub struct DiffArgs {
-    /// The policy as it was: a file, or a directory of *.yaml files
+pub(crate) struct DiffArgs {
+    /// Old policy: a file, or a directory of *.yaml files
     #[arg(value_name = "OLD")]
     pub old: PathBuf,
-    /// The policy as it is to be
+    /// New policy
     #[arg(value_name = "NEW")]
     pub new: PathBuf,
-    /// Judge these URLs, one a line; without FILE those of standard input
+    /// Compare the decisions for the URLs in FILE, one per line, or on standard input if FILE is left out [default: the
+    /// cases of both policies]
     #[arg(long, value_name = "FILE", num_args = 0..=1, default_missing_value = "-")]
     pub urls: Option<PathBuf>,
-    /// The profile that answers
+    /// Profile of the responses to URLs
     #[arg(long, value_parser = parse_profile, default_value = "generic")]
     pub profile: Profile,
-    /// How many examples are shown of each change
+    /// Maximum number of example URLs to show for each change
     #[arg(long, value_name = "N", default_value = "3")]
     pub examples: usize,
-    /// The form of the report
+    /// Format of the report
     #[arg(long, value_enum, default_value = "text")]
     pub format: OutputFormat,
 }
 
 fn parse_profile(word: &str) -> Result<Profile, String> {
-    let known = || Profile::ALL.map(Profile::as_str).join(", ");
-    Profile::from_word(word).ok_or_else(|| format!("known profiles: {}", known()))
+    Profile::from_word(word).ok_or_else(|| {
+        let known = Profile::ALL.map(Profile::as_str).join(", ");
+        format!("known profiles: {known}")
+    })
 }
 
 fn parse_usage(text: &str) -> Result<(String, String), String> {

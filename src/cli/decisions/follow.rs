@@ -1,6 +1,6 @@
-//! From file to file: the log over rotations, moves and cuts, once to its end (`--all`) or for ever (`--follow`).
+//! Reads the log across rotations, moves and truncations, once to its end (`--all`) or continuously (`--follow`).
 //!
-//! Files are known by their inodes, since their names change while they are read.
+//! Files are identified by their inodes, since their names may change while they are read.
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
@@ -13,43 +13,44 @@ use super::line_reader::LogLineReader;
 use super::log_files::{NamedFile, files_oldest_first, with_path};
 use super::reader::{DecisionConsumer, DecisionLogReader, LogInputEnd};
 
-/// How often the end of the file is looked at.
+/// The interval at which the end of the file is checked.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
-/// How often, and how many times, the oldest file is looked for while names change.
+/// The interval between attempts to list the files during a rotation.
 const RETRY_INTERVAL: Duration = Duration::from_millis(10);
+/// The maximum number of attempts to find the oldest file.
 const MAX_TRIES: usize = 200;
-/// Lines that are shown of what is there already, and the bytes in which they are looked for.
+/// The number of existing lines with which [`FollowStart::Tail`] starts.
 const TAIL_LINES: usize = 10;
+/// The number of bytes at the end of the file in which these lines are searched.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// Where to begin.
+/// The start of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FollowStart {
-    /// With the oldest of the rotated files.
+    /// The oldest of the rotated files.
     Oldest,
-    /// With the whole file.
+    /// The beginning of the current file.
     Beginning,
-    /// With its last lines.
+    /// The last lines of the current file.
     Tail,
 }
 
-/// When to end.
+/// The end of reading.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FollowUntil {
-    /// Where the file that is written now ends.
+    /// The end of the current file.
     End,
-    /// Never, unless reading or showing fails.
+    /// Never, unless reading or writing fails.
     Forever,
 }
 
-/// Reads the log from file to file.
+/// Reads the files of the log in order.
 pub(super) fn read<S: DecisionConsumer>(
     path: &Path,
     start: FollowStart,
     until: FollowUntil,
     reader: &mut DecisionLogReader<'_, S>,
 ) -> io::Result<()> {
-    let failed = |error: io::Error| with_path(path, &error);
     let mut first = match start {
         FollowStart::Oldest => open_oldest(path)?,
         FollowStart::Beginning | FollowStart::Tail => NamedFile::open(path)?,
@@ -57,10 +58,10 @@ pub(super) fn read<S: DecisionConsumer>(
     if until == FollowUntil::Forever {
         reader.set_endless();
     }
-    // What is packed has no last lines before all of it is unpacked.
+    // The last lines of a compressed file are known only after all of it is decompressed.
     let tail = start == FollowStart::Tail && !first.is_compressed();
     if tail {
-        seek_tail(first.file()).map_err(failed)?;
+        seek_tail(first.file()).map_err(|error| with_path(path, &error))?;
     }
     let mut lines = begin_file(first, reader);
     if tail {
@@ -68,21 +69,25 @@ pub(super) fn read<S: DecisionConsumer>(
     }
     loop {
         reader.read_rest(&mut lines, LogInputEnd::Growing)?;
-        match next_step(path, lines.input().file()).map_err(failed)? {
+        let step =
+            next_step(path, lines.input().file()).map_err(|error| with_path(path, &error))?;
+        match step {
             FollowStep::Wait if until == FollowUntil::End => return Ok(()),
             FollowStep::Wait => thread::sleep(POLL_INTERVAL),
             FollowStep::Truncated => {
-                lines.input().file().rewind().map_err(failed)?;
+                let file = lines.input().file();
+                file.rewind().map_err(|error| with_path(path, &error))?;
                 lines.restart();
                 reader.begin_file(path.display().to_string());
             }
             FollowStep::Rotated => {
-                let ours = lines.input().file().metadata().map_err(failed)?;
-                let Some(next) = open_next(path, Some(&ours))? else {
+                let current = lines.input().file().metadata();
+                let current = current.map_err(|error| with_path(path, &error))?;
+                let Some(next) = open_next(path, Some(&current))? else {
                     thread::sleep(RETRY_INTERVAL);
                     continue;
                 };
-                // Its last lines may have come between the look at its end and the look at its name.
+                // Lines may have been appended to the old file after its end was read and before it was renamed.
                 reader.read_rest(&mut lines, LogInputEnd::Final)?;
                 lines = begin_file(next, reader);
             }
@@ -98,38 +103,38 @@ fn begin_file<S: DecisionConsumer>(
     LogLineReader::new(file)
 }
 
-/// What is read once a file's end is reached.
+/// The next step at the end of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum FollowStep {
-    /// What is written next, if anything.
+    /// Wait until more is written.
     Wait,
-    /// The file again, from its beginning.
+    /// Read the file again, since it was truncated.
     Truncated,
-    /// The file that was begun after it.
+    /// Read the next file, since this one was rotated.
     Rotated,
 }
 
 fn next_step(path: &Path, file: &mut File) -> io::Result<FollowStep> {
-    let ours = file.metadata()?;
+    let current = file.metadata()?;
     match fs::metadata(path) {
-        Ok(found) if file_id(&found) == file_id(&ours) => {
-            let cut = found.is_file() && found.len() < file.stream_position()?;
-            Ok(if cut {
+        Ok(found) if file_id(&found) == file_id(&current) => {
+            let truncated = found.is_file() && found.len() < file.stream_position()?;
+            Ok(if truncated {
                 FollowStep::Truncated
             } else {
                 FollowStep::Wait
             })
         }
         Ok(_) => Ok(FollowStep::Rotated),
-        // In the middle of a rotation there is none.
+        // The file does not exist for a moment during a rotation.
         Err(_) => Ok(FollowStep::Wait),
     }
 }
 
-/// What tells a file from another that has its name.
+/// The device and inode of a file, which stay the same when it is renamed.
 type LogFileId = (u64, u64);
 
-/// A file of the log, as it was found under a name.
+/// A file of the log with the name at which it was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct LogFileEntry {
     path: PathBuf,
@@ -147,73 +152,72 @@ fn open_oldest(path: &Path) -> io::Result<NamedFile> {
     NamedFile::open(path)
 }
 
-/// Opens the file that was begun after this one, which may have been rotated several times since; for none the oldest.
+/// Opens the file that was started after the current one, which may have been rotated several times since, or the oldest
+/// file if there is no current one.
 ///
-/// None in the middle of a rotation, when names change or one is missing: to be asked again.
+/// Returns `None` during a rotation, when names change or a file is missing. The caller then tries again.
 fn open_next(path: &Path, current: Option<&Metadata>) -> io::Result<Option<NamedFile>> {
     let files = stable_files(path);
-    let Some(behind) = current.map_or_else(|| files.first(), |ours| next_after(&files, ours))
-    else {
+    let next = match current {
+        Some(current) => next_after(&files, current),
+        None => files.first(),
+    };
+    let Some(next) = next else {
         return Ok(None);
     };
-    let mut opened = match NamedFile::open(&behind.path) {
+    let mut opened = match NamedFile::open(&next.path) {
         Ok(opened) => opened,
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),
     };
-    let found = file_id(&opened.file().metadata()?);
-    Ok((found == behind.id).then_some(opened))
+    let id = file_id(&opened.file().metadata()?);
+    Ok((id == next.id).then_some(opened))
 }
 
-/// The log's files, the oldest first; empty if names changed between two looks.
+/// Lists the files of the log twice, the oldest first; empty if the names differ between the two lists.
 fn stable_files(path: &Path) -> Vec<LogFileEntry> {
-    let names = |files: &[LogFileEntry]| -> Vec<(PathBuf, LogFileId)> {
-        files
+    let before = list_files(path);
+    let after = list_files(path);
+    let same_names = before.len() == after.len()
+        && before
             .iter()
-            .map(|found| (found.path.clone(), found.id))
-            .collect()
-    };
-    let (before, after) = (list_files(path), list_files(path));
-    if names(&before) == names(&after) {
-        after
-    } else {
-        Vec::new()
-    }
+            .zip(&after)
+            .all(|(a, b)| a.path == b.path && a.id == b.id);
+    if same_names { after } else { Vec::new() }
 }
 
-/// Empty if a name is missing.
+/// Lists the files of the log, the oldest first; empty if a file disappears meanwhile.
 fn list_files(path: &Path) -> Vec<LogFileEntry> {
     let names = match files_oldest_first(path) {
         Ok(names) => names,
         Err(error) if error.kind() == ErrorKind::NotFound => Vec::new(),
-        // A directory that cannot be listed.
+        // The directory cannot be listed.
         Err(_) => vec![path.to_owned()],
     };
-    let found = |path: PathBuf| {
-        let metadata = fs::metadata(&path).ok()?;
-        Some(LogFileEntry {
+    let mut files = Vec::with_capacity(names.len());
+    for path in names {
+        let Ok(metadata) = fs::metadata(&path) else {
+            return Vec::new();
+        };
+        files.push(LogFileEntry {
             path,
             id: file_id(&metadata),
             modified: metadata.modified().ok(),
-        })
-    };
-    names
-        .into_iter()
-        .map(found)
-        .collect::<Option<_>>()
-        .unwrap_or_default()
+        });
+    }
+    files
 }
 
-/// The one behind ours; if ours is not among them any more (removed as the oldest, packed, or moved away) the first
-/// that was written later, or else the last.
+/// Returns the file after the current one. If the current one is no longer listed (deleted as the oldest, compressed, or
+/// moved away), returns the first file that was modified later, or else the last.
 fn next_after<'f>(files: &'f [LogFileEntry], current: &Metadata) -> Option<&'f LogFileEntry> {
-    if let Some(place) = files.iter().position(|file| file.id == file_id(current)) {
-        return files.get(place + 1);
+    if let Some(index) = files.iter().position(|file| file.id == file_id(current)) {
+        return files.get(index + 1);
     }
-    let written = current.modified().ok();
+    let modified = current.modified().ok();
     files
         .iter()
-        .find(|file| file.modified > written)
+        .find(|file| file.modified > modified)
         .or(files.last())
 }
 
@@ -221,21 +225,21 @@ fn file_id(metadata: &Metadata) -> LogFileId {
     (metadata.dev(), metadata.ino())
 }
 
-/// Goes to where the last lines begin.
+/// Seeks to the start of the last lines.
 fn seek_tail(file: &mut File) -> io::Result<()> {
     let length = file.metadata()?.len();
-    let begin = length.saturating_sub(TAIL_BYTES);
-    file.seek(SeekFrom::Start(begin))?;
+    let start = length.saturating_sub(TAIL_BYTES);
+    file.seek(SeekFrom::Start(start))?;
     let mut tail = Vec::new();
     Read::by_ref(file).take(TAIL_BYTES).read_to_end(&mut tail)?;
     let mut ends = memchr::memrchr_iter(b'\n', &tail).skip(TAIL_LINES);
     let first = match ends.next() {
         Some(end) => end + 1,
-        None if begin == 0 => 0,
-        // Fewer lines than that: the first of them is cut.
+        None if start == 0 => 0,
+        // There are fewer complete lines, and the first line is cut.
         None => memchr::memchr(b'\n', &tail).map_or(tail.len(), |end| end + 1),
     };
-    file.seek(SeekFrom::Start(begin + first as u64))?;
+    file.seek(SeekFrom::Start(start + first as u64))?;
     Ok(())
 }
 
@@ -244,10 +248,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_behind_ours_is_known_by_its_inode_or_else_by_its_time() {
-        let folder = std::env::temp_dir().join(format!("crawlgate-behind-{}", std::process::id()));
+    fn the_next_file_is_found_by_its_inode_or_else_by_its_time() {
+        let folder = std::env::temp_dir().join(format!("crawlgate-next-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let make = |name: &str, minutes: u64| {
+        let create = |name: &str, minutes: u64| {
             let file = File::create(folder.join(name)).unwrap();
             file.set_modified(
                 std::time::SystemTime::UNIX_EPOCH + Duration::from_secs(60 * minutes),
@@ -256,13 +260,13 @@ mod tests {
             file.metadata().unwrap()
         };
         let path = folder.join("d");
-        let behind = |ours: Option<&Metadata>| {
-            open_next(&path, ours)
+        let next_path = |current: Option<&Metadata>| {
+            open_next(&path, current)
                 .unwrap()
                 .map(|opened| opened.path().to_owned())
         };
-        let named = |name: &str| Some(fs::canonicalize(&folder).unwrap().join(name));
-        for (ours, minutes, next) in [
+        let expected = |name: &str| Some(fs::canonicalize(&folder).unwrap().join(name));
+        for (current, minutes, next) in [
             ("d.2", 20, "d.1"),
             ("d.1", 30, "d"),
             ("removed", 10, "d.2"),
@@ -271,19 +275,24 @@ mod tests {
             ("late", 50, "d"),
         ] {
             for (name, minutes) in [("d", 40), ("d.1", 30), ("d.2", 20)] {
-                make(name, minutes);
+                create(name, minutes);
             }
-            let ours = make(ours, minutes);
-            assert_eq!(behind(Some(&ours)), named(next), "{next} {minutes}");
+            let current = create(current, minutes);
+            assert_eq!(
+                next_path(Some(&current)),
+                expected(next),
+                "{next} {minutes}"
+            );
         }
-        assert_eq!(behind(None), named("d.2"));
+        assert_eq!(next_path(None), expected("d.2"));
         let [current, older] = ["d", "d.1"].map(|name| fs::metadata(folder.join(name)).unwrap());
-        assert_eq!(behind(Some(&current)), None);
-        // In the middle of a rotation, for however long, there is none; the caller asks again.
+        assert_eq!(next_path(Some(&current)), None);
+        // During a rotation, there is no next file; the caller tries again.
         fs::rename(&path, folder.join("d.0")).unwrap();
-        assert_eq!((behind(Some(&older)), behind(None)), (None, None));
+        assert_eq!(next_path(Some(&older)), None);
+        assert_eq!(next_path(None), None);
         fs::rename(folder.join("d.0"), &path).unwrap();
-        assert_eq!(behind(Some(&older)), named("d"));
+        assert_eq!(next_path(Some(&older)), expected("d"));
         fs::remove_dir_all(folder).unwrap();
     }
 

@@ -1,40 +1,34 @@
-//! Lines of any reader, without a copy of each, and without ever holding more than one long line.
+//! A line reader that does not copy lines, and that holds at most one long line in memory.
 
 use std::io::{self, ErrorKind, Read};
 use std::ops::Range;
 
-/// A line that is longer is none of the log; it is passed over.
+/// The maximum length of a line. The proxy writes no longer lines, so longer ones are skipped.
 const MAX_LINE_BYTES: usize = 32 << 20;
-/// What is read at once.
+/// The number of bytes to read at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Reads lines.
+/// A reader of lines.
 #[derive(Debug)]
 pub(super) struct LogLineReader<R> {
     input: R,
     buffer: Vec<u8>,
-    /// What is in the buffer and was not given out.
+    /// The part of the buffer that has been read but not returned.
     pending: Range<usize>,
-    /// How far a line feed was looked for.
+    /// The position in the buffer up to which there is no line feed.
     searched: usize,
-    skip: SkipLine,
+    /// `true` while the rest of a line that is too long is skipped.
+    skips_line: bool,
 }
 
-/// Whether the rest of a line that is too long is passed over.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum SkipLine {
-    No,
-    Yes,
-}
-
-/// What is next. A range is one of [`LogLineReader::at`], until the next line is asked for.
+/// The next line. A range is for [`LogLineReader::bytes`], and valid until the next line is read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NextLogLine {
     /// A line without its line feed.
     Line(Range<usize>),
     /// A line that was too long.
     TooLong,
-    /// The input ends here, for now at least; behind these bytes there is no line feed yet.
+    /// The end of the input, at least for now. The range contains the bytes after the last line feed.
     End(Range<usize>),
 }
 
@@ -45,29 +39,30 @@ impl<R: Read> LogLineReader<R> {
             buffer: vec![0; CHUNK_BYTES],
             pending: 0..0,
             searched: 0,
-            skip: SkipLine::No,
+            skips_line: false,
         }
     }
 
-    /// What is read from.
     pub(super) fn input(&mut self) -> &mut R {
         &mut self.input
     }
 
-    /// Forgets what was read and not given out: the input goes on at another place.
+    /// Discards the buffer, since the input continues at another position.
     pub(super) fn restart(&mut self) {
-        (self.pending, self.searched, self.skip) = (0..0, 0, SkipLine::No);
+        self.pending = 0..0;
+        self.searched = 0;
+        self.skips_line = false;
     }
 
-    /// The bytes of a range that [`Self::next`] gave.
+    /// Returns the bytes of a range that [`Self::next_line`] has returned.
     pub(super) fn bytes(&self, range: &Range<usize>) -> &[u8] {
         self.buffer.get(range.clone()).unwrap_or_default()
     }
 
-    /// The next line. `before_reading` is called before the input is, which may wait.
+    /// Reads the next line, and calls `before_reading` before each read of the input, which may block.
     ///
     /// # Errors
-    /// Those of the input and of `before_reading`.
+    /// If reading the input or `before_reading` fails.
     pub(super) fn next_line(
         &mut self,
         mut before_reading: impl FnMut() -> io::Result<()>,
@@ -81,16 +76,17 @@ impl<R: Read> LogLineReader<R> {
                 let line = self.pending.start..self.searched + at;
                 self.pending.start = line.end + 1;
                 self.searched = self.pending.start;
-                return Ok(match std::mem::replace(&mut self.skip, SkipLine::No) {
-                    SkipLine::No => NextLogLine::Line(line),
-                    SkipLine::Yes => NextLogLine::TooLong,
+                return Ok(if std::mem::take(&mut self.skips_line) {
+                    NextLogLine::TooLong
+                } else {
+                    NextLogLine::Line(line)
                 });
             }
             self.searched = self.pending.end;
             if self.pending.len() >= MAX_LINE_BYTES {
-                self.skip = SkipLine::Yes;
+                self.skips_line = true;
             }
-            if self.skip == SkipLine::Yes {
+            if self.skips_line {
                 self.pending.start = self.pending.end;
             }
             self.make_room();
@@ -132,7 +128,7 @@ impl<R: Read> LogLineReader<R> {
 mod tests {
     use super::*;
 
-    /// Gives one byte at a time.
+    /// A reader that returns one byte at a time.
     struct OneByteReader<'b>(&'b [u8]);
 
     impl Read for OneByteReader<'_> {
@@ -146,49 +142,52 @@ mod tests {
         }
     }
 
-    fn all(input: impl Read) -> (Vec<String>, String, usize) {
-        let (mut lines, mut whole, mut long) = (LogLineReader::new(input), vec![], 0);
+    /// Returns the lines, the rest, and the number of lines that are too long.
+    fn read_all(input: impl Read) -> (Vec<String>, String, usize) {
+        let mut reader = LogLineReader::new(input);
+        let mut lines = vec![];
+        let mut too_long = 0;
         loop {
-            match lines.next_line(|| Ok(())).unwrap() {
+            match reader.next_line(|| Ok(())).unwrap() {
                 NextLogLine::Line(range) => {
-                    whole.push(String::from_utf8(lines.bytes(&range).to_vec()).unwrap())
+                    lines.push(String::from_utf8(reader.bytes(&range).to_vec()).unwrap())
                 }
-                NextLogLine::TooLong => long += 1,
+                NextLogLine::TooLong => too_long += 1,
                 NextLogLine::End(range) => {
-                    let rest = String::from_utf8(lines.bytes(&range).to_vec()).unwrap();
-                    return (whole, rest, long);
+                    let rest = String::from_utf8(reader.bytes(&range).to_vec()).unwrap();
+                    return (lines, rest, too_long);
                 }
             }
         }
     }
 
     #[test]
-    fn lines_come_whole_however_they_arrive() {
+    fn lines_are_complete_however_they_arrive() {
         let text = "a\n\nbb\nccc";
         let expected = (
             ["a", "", "bb"].map(String::from).to_vec(),
             "ccc".to_owned(),
             0,
         );
-        assert_eq!(all(text.as_bytes()), expected);
-        assert_eq!(all(OneByteReader(text.as_bytes())), expected);
+        assert_eq!(read_all(text.as_bytes()), expected);
+        assert_eq!(read_all(OneByteReader(text.as_bytes())), expected);
     }
 
     #[test]
-    fn long_lines_are_whole_and_longer_ones_passed_over() {
+    fn long_lines_are_complete_and_longer_ones_are_skipped() {
         let long = "x".repeat(3 * CHUNK_BYTES);
-        let (lines, rest, passed) = all(format!("a\n{long}\nb\n{long}").as_bytes());
+        let (lines, rest, skipped) = read_all(format!("a\n{long}\nb\n{long}").as_bytes());
         assert_eq!(
-            (lines.len(), lines[1].len(), rest.len(), passed),
+            (lines.len(), lines[1].len(), rest.len(), skipped),
             (3, long.len(), long.len(), 0)
         );
         let input = io::Read::chain(
             &b"a\n"[..],
             io::Read::take(io::repeat(b'x'), 3 * MAX_LINE_BYTES as u64),
         );
-        let (lines, rest, passed) = all(io::Read::chain(input, &b"\nb\n"[..]));
+        let (lines, rest, skipped) = read_all(io::Read::chain(input, &b"\nb\n"[..]));
         assert_eq!(
-            (lines, rest, passed),
+            (lines, rest, skipped),
             (vec!["a".to_owned(), "b".to_owned()], String::new(), 1)
         );
     }

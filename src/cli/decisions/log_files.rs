@@ -1,4 +1,4 @@
-//! Where the log is: a file, those that were rotated before it, or standard input.
+//! The files of the log: the current file, the rotated files, or standard input.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 
-/// Where the log is.
+/// The input of the command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LogInput {
     Stdin,
     File(PathBuf),
 }
 
-/// A file that is read, and whose errors tell its name.
+/// An open file, whose errors contain its path.
 pub(super) struct NamedFile {
     path: PathBuf,
     file: File,
@@ -23,35 +23,35 @@ pub(super) struct NamedFile {
 }
 
 impl NamedFile {
-    /// Opens a file; one that ends in `.gz` is unpacked.
+    /// Opens a file, and decompresses it if its name ends in `.gz`.
     pub(super) fn open(path: &Path) -> io::Result<Self> {
         let file = File::open(path).map_err(|error| with_path(path, &error))?;
-        let read = file.try_clone().map_err(|error| with_path(path, &error))?;
-        let packed = path.extension() == Some(OsStr::new("gz"));
-        let bytes: Box<dyn Read> = if packed {
-            Box::new(MultiGzDecoder::new(read))
+        let reader = file.try_clone().map_err(|error| with_path(path, &error))?;
+        let compressed = path.extension() == Some(OsStr::new("gz"));
+        let bytes: Box<dyn Read> = if compressed {
+            Box::new(MultiGzDecoder::new(reader))
         } else {
-            Box::new(read)
+            Box::new(reader)
         };
         Ok(Self {
             path: path.to_owned(),
             file,
             bytes,
-            compressed: packed,
+            compressed,
         })
     }
 
-    /// Its path as it was opened.
+    /// Returns the path at which the file was opened.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Whether it is unpacked as it is read: then a place in the file is none in its lines.
+    /// Returns `true` if the file is compressed, so that positions in the file are not positions in its text.
     pub(super) fn is_compressed(&self) -> bool {
         self.compressed
     }
 
-    /// The file, at the place up to which it was read.
+    /// Returns the underlying file, which is positioned after the bytes that have been read.
     pub(super) fn file(&mut self) -> &mut File {
         &mut self.file
     }
@@ -65,14 +65,14 @@ impl Read for NamedFile {
     }
 }
 
-/// An error with the file that it is about.
+/// Adds a path to an error.
 pub(super) fn with_path(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }
 
-/// The file and those that were rotated before it (`PATH.1`, or `PATH.1.gz`, is the latest of them), the oldest first.
+/// Lists the rotated files (`PATH.1` or `PATH.1.gz` is the most recent) and the current file, the oldest first.
 pub(super) fn files_oldest_first(path: &Path) -> io::Result<Vec<PathBuf>> {
-    // A link is rotated where it leads to.
+    // The rotated files of a symbolic link are next to its target.
     let path = fs::canonicalize(path).map_err(|error| with_path(path, &error))?;
     let (Some(folder), Some(name)) = (path.parent(), path.file_name()) else {
         return Ok(vec![path]);
@@ -92,7 +92,7 @@ pub(super) fn files_oldest_first(path: &Path) -> io::Result<Vec<PathBuf>> {
         .collect())
 }
 
-/// `3` for `NAME.3` and `NAME.3.gz`.
+/// Returns the number of a rotated file, such as 3 for `NAME.3` and `NAME.3.gz`.
 fn rotation_number(name: &OsStr, other: &OsStr) -> Option<u32> {
     let rest = other
         .to_str()?
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rotated_files_are_known_by_their_numbers() {
+    fn rotated_files_are_identified_by_their_numbers() {
         for (other, expected) in [
             ("d.jsonl.1", Some(1)),
             ("d.jsonl.10.gz", Some(10)),

@@ -1,4 +1,4 @@
-//! Lines of the log on their way: read, sifted, handed on; and what of them cannot be read.
+//! Reads the lines of the log, filters them, passes them to a consumer, and counts the lines that cannot be read.
 
 use std::io::{self, Read};
 
@@ -7,91 +7,92 @@ use crate::cli::console::warn;
 use crate::metrics::log::entry::{LogEntry, LogField, LogFieldSet};
 use crate::metrics::log::filter::LogFilter;
 
-/// Where decisions go that pass.
+/// A consumer of the decisions that match the filters.
 pub(super) trait DecisionConsumer {
-    /// The fields that it looks at.
+    /// Returns the fields that the consumer needs.
     fn fields(&self) -> Vec<LogField>;
 
-    /// Takes a decision; `line` is as it was read.
+    /// Accepts a decision, and its line in the log.
     fn accept(&mut self, line: &[u8], entry: &LogEntry<'_>) -> io::Result<()>;
 
-    /// The next decision may be long in coming.
+    /// Flushes the output, since the next read may block.
     fn flush(&mut self) -> io::Result<()>;
 }
 
-/// Reads one log after another, and keeps count.
+/// A reader of one or several log files.
 #[derive(Debug)]
 pub(super) struct DecisionLogReader<'f, S> {
     pub(super) consumer: S,
     filters: &'f [LogFilter],
     since: Option<String>,
     wanted_fields: LogFieldSet,
-    /// Lines, but for blank ones.
+    /// The number of lines that are not blank.
     lines: u64,
     unreadable: u64,
     first_unreadable: Option<String>,
     warning: UnreadableLineWarning,
     file: String,
-    /// The number of the last line; none in a file that is not read from its first.
+    /// The number of the last line; `None` in a file that is not read from its beginning.
     line: Option<u64>,
 }
 
-/// When it is told that a line cannot be read.
+/// The time at which the first line that cannot be read is reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum UnreadableLineWarning {
     AtTheEnd,
     AtOnce,
 }
 
-/// What the end of an input means.
+/// The meaning of the end of an input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogInputEnd {
-    /// Nothing follows: what stands behind the last line feed is a line, or torn.
+    /// The end is final: the text after the last line feed is a complete or a truncated line.
     Final,
-    /// Somebody may be about to write the rest of the last line.
+    /// The rest of the last line may still be written.
     Growing,
 }
 
 impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
-    /// What comes before `since`, or does not pass every filter, is left out.
-    pub(super) fn new(sink: S, filters: &'f [LogFilter], since: Option<String>) -> Self {
-        let wanted = LogFieldSet::from_fields(
-            sink.fields()
+    /// Creates a reader of the decisions that are not older than `since` and match all filters.
+    pub(super) fn new(consumer: S, filters: &'f [LogFilter], since: Option<String>) -> Self {
+        let wanted_fields = LogFieldSet::from_fields(
+            consumer
+                .fields()
                 .into_iter()
                 .chain(filters.iter().map(LogFilter::field)),
         );
-        let (lines, unread, line) = (0, 0, Some(0));
-        let (first_unread, telling, file) = (None, UnreadableLineWarning::AtTheEnd, String::new());
         Self {
-            consumer: sink,
+            consumer,
             filters,
             since,
-            wanted_fields: wanted,
-            lines,
-            unreadable: unread,
-            first_unreadable: first_unread,
-            warning: telling,
-            file,
-            line,
+            wanted_fields,
+            lines: 0,
+            unreadable: 0,
+            first_unreadable: None,
+            warning: UnreadableLineWarning::AtTheEnd,
+            file: String::new(),
+            line: Some(0),
         }
     }
 
-    /// There will be no end: the first line that cannot be read is told when it comes.
+    /// Reports the first line that cannot be read at once, since reading does not end.
     pub(super) fn set_endless(&mut self) {
         self.warning = UnreadableLineWarning::AtOnce;
     }
 
-    /// From here on lines are those of this file, counted from its first.
+    /// Starts a file at its beginning.
     pub(super) fn begin_file(&mut self, file: impl Into<String>) {
-        (self.file, self.line) = (file.into(), Some(0));
+        self.file = file.into();
+        self.line = Some(0);
     }
 
-    /// From here on lines are those of this file, from a place in it: their numbers are not known.
+    /// Starts a file at a later position, so that the line numbers are unknown.
     pub(super) fn begin_mid_file(&mut self, file: impl Into<String>) {
-        (self.file, self.line) = (file.into(), None);
+        self.file = file.into();
+        self.line = None;
     }
 
-    /// Reads to the end.
+    /// Reads an input to its end.
     pub(super) fn read_rest<R: Read>(
         &mut self,
         lines: &mut LogLineReader<R>,
@@ -101,19 +102,19 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
             match lines.next_line(|| self.consumer.flush())? {
                 NextLogLine::Line(range) => self.read_line(lines.bytes(&range))?,
                 NextLogLine::TooLong => {
-                    self.record_unreadable("the line is longer than any of the log")
+                    self.record_unreadable("the line is longer than any line of a decision log")
                 }
                 NextLogLine::End(range) => return self.finish(lines.bytes(&range), ending),
             }
         }
     }
 
-    /// How many lines there were, and of those that are no decisions how many and which was the first.
+    /// Returns a summary of the lines that cannot be read, or `None` if there are none.
     pub(super) fn unreadable_summary(&self) -> Option<String> {
         let first = self.first_unreadable.as_ref()?;
-        let (unread, lines) = (self.unreadable, self.lines);
         Some(format!(
-            "{unread} of {lines} lines cannot be read; the first is {first}"
+            "{} of {} lines cannot be read; the first is {first}",
+            self.unreadable, self.lines
         ))
     }
 
@@ -138,11 +139,11 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
         };
         self.count_line();
         self.lines += 1;
-        let early = self
+        let too_old = self
             .since
             .as_ref()
             .is_some_and(|since| *entry.text(LogField::Ts) < **since);
-        if early || !self.filters.iter().all(|filter| filter.matches(&entry)) {
+        if too_old || !self.filters.iter().all(|filter| filter.matches(&entry)) {
             return Ok(());
         }
         self.consumer.accept(line, &entry)
@@ -152,20 +153,19 @@ impl<'f, S: DecisionConsumer> DecisionLogReader<'f, S> {
         self.line = self.line.map(|line| line + 1);
     }
 
-    fn record_unreadable(&mut self, why: &str) {
+    fn record_unreadable(&mut self, error: &str) {
         self.count_line();
-        (self.lines, self.unreadable) = (self.lines + 1, self.unreadable + 1);
-        // serde_json tells a line of its own, which is always the first.
-        let why = why.split(" at line ").next().unwrap_or(why);
+        self.lines += 1;
+        self.unreadable += 1;
         if self.first_unreadable.is_some() {
             return;
         }
+        // The line number of serde_json is always 1, since it parses a single line.
+        let error = error.split(" at line ").next().unwrap_or(error);
         let line = self.line.map(|line| format!(":{line}")).unwrap_or_default();
-        let first = format!("{}{line}: {why}", self.file);
+        let first = format!("{}{line}: {error}", self.file);
         if self.warning == UnreadableLineWarning::AtOnce {
-            warn(&format!(
-                "{first}; lines that cannot be read are passed over"
-            ));
+            warn(&format!("{first}; lines that cannot be read are skipped"));
         }
         self.first_unreadable = Some(first);
     }

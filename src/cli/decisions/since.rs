@@ -1,4 +1,4 @@
-//! `--since`: a time, or how long ago.
+//! The value of `--since`: a time, or a duration before now.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,30 +7,29 @@ use time::{Date, Month};
 use crate::clock::Rfc3339;
 use crate::model::units;
 
-/// From when on decisions are shown.
+/// The time from which decisions are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Since {
-    /// So long ago.
+pub(crate) enum Since {
+    /// A duration before now.
     Ago(Duration),
-    /// From this time on.
     At(SystemTime),
 }
 
 impl Since {
-    /// Reads `10m`, `2026-11-21`, `2026-11-21T08:30:00Z` or the like; without a zone it is UTC.
+    /// Parses `10m`, `2026-11-21`, `2026-11-21T08:30:00Z` and the like. A time without a zone is in UTC.
     ///
     /// # Errors
-    /// What can be written.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// The accepted forms, if the text is not one of them.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let ago = units::parse_duration(text).map(Self::Ago);
         let at = || parse_date_time(text).map(Self::At);
         ago.or_else(at).ok_or_else(|| {
-            "write how long ago (10m, 24h, 7d) or a time (2026-11-21T08:30:00Z, 2026-11-21)"
+            "write a duration (10m, 24h, 7d) or a time (2026-11-21T08:30:00Z, 2026-11-21)"
                 .to_owned()
         })
     }
 
-    /// The time as lines have it: text that sorts as times do.
+    /// Returns the time in the format of the log, whose text sorts in the order of time.
     pub(super) fn to_timestamp(self, now: SystemTime) -> String {
         let at = match self {
             Self::Ago(time) => now.checked_sub(time).unwrap_or(SystemTime::UNIX_EPOCH),
@@ -40,7 +39,7 @@ impl Since {
     }
 }
 
-/// A time by RFC 3339, with a blank for the `T` if you like, or a date alone. Nothing before 1970.
+/// Parses a time of RFC 3339, which may have a space in place of the `T`, or a date. Times before 1970 are invalid.
 fn parse_date_time(text: &str) -> Option<SystemTime> {
     let (date, time) = match text.split_once(['T', 't', ' ']) {
         Some((date, time)) => (date, Some(time)),
@@ -60,7 +59,7 @@ fn parse_date_time(text: &str) -> Option<SystemTime> {
     Some(SystemTime::UNIX_EPOCH + Duration::from_secs(since) + fraction)
 }
 
-/// Seconds since midnight UTC, and the part of a second.
+/// Parses a time of day to seconds since midnight UTC, and the fraction of a second.
 fn parse_time_of_day(text: &str) -> Option<(i64, Duration)> {
     let (text, offset) = split_zone(text)?;
     let (text, fraction) = match text.split_once('.') {
@@ -86,7 +85,7 @@ fn parse_time_of_day(text: &str) -> Option<(i64, Duration)> {
         .then_some((hour * 3_600 + minute * 60 + second - offset, fraction))
 }
 
-/// What stands before the zone, and the zone's offset from UTC in seconds.
+/// Splits off the zone, and returns its offset from UTC in seconds.
 fn split_zone(text: &str) -> Option<(&str, i64)> {
     if let Some(text) = text.strip_suffix(['Z', 'z']) {
         return Some((text, 0));

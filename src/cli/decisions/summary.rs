@@ -1,4 +1,4 @@
-//! `--summary`: how many decisions were made, by rule, host, crawler or reason.
+//! `--summary`: the number of decisions by rule, host, crawler or reason.
 
 use std::cmp::Reverse;
 use std::fmt::Write as _;
@@ -9,20 +9,20 @@ use serde_json::{Value as Json, json};
 
 use super::reader::DecisionConsumer;
 use crate::cli::args::SummaryBy;
-use crate::cli::color::{ConsoleColors, Tone, truncate};
-use crate::cli::sanitize::sanitize_text;
+use crate::cli::text::{sanitize_text, truncate};
+use crate::console::{ConsoleColors, Tone};
 use crate::metrics::log::entry::{LogEntry, LogField};
 
-/// Names that are counted apart; more of them are counted together.
+/// The maximum number of names that are counted separately.
 const MAX_NAMES: usize = 100_000;
-/// Bytes of a name that tell it from others.
+/// The length to which names are cut.
 const MAX_NAME_BYTES: usize = 512;
-/// Where those are counted that find no room.
+/// The name under which all further names are counted.
 const OTHER: &str = "__other__";
-/// Columns of a name.
+/// The maximum width of a name in text.
 const NAME_WIDTH: usize = 60;
 
-/// Counts decisions.
+/// The counts of decisions by name.
 #[derive(Debug)]
 pub(super) struct DecisionSummary {
     by: SummaryBy,
@@ -32,7 +32,7 @@ pub(super) struct DecisionSummary {
     first: String,
 }
 
-/// Counts of one name.
+/// The counts of one name.
 #[derive(Clone, Debug, Default)]
 struct DecisionTally {
     decisions: u64,
@@ -59,12 +59,11 @@ impl DecisionTally {
 
 impl DecisionSummary {
     pub(super) fn new(by: SummaryBy) -> Self {
-        let (others, all) = (DecisionTally::default(), DecisionTally::default());
         Self {
             by,
             tallies: IndexMap::new(),
-            others,
-            all,
+            others: DecisionTally::default(),
+            all: DecisionTally::default(),
             first: String::new(),
         }
     }
@@ -88,8 +87,8 @@ impl DecisionSummary {
     }
 
     fn tally_mut(&mut self, name: &str) -> &mut DecisionTally {
-        let place = match self.tallies.get_index_of(name) {
-            Some(place) => place,
+        let index = match self.tallies.get_index_of(name) {
+            Some(index) => index,
             None if self.tallies.len() >= MAX_NAMES => return &mut self.others,
             None => {
                 self.tallies
@@ -97,13 +96,13 @@ impl DecisionSummary {
                     .0
             }
         };
-        match self.tallies.get_index_mut(place) {
+        match self.tallies.get_index_mut(index) {
             Some((_, tally)) => tally,
             None => &mut self.others,
         }
     }
 
-    /// The names with the most decisions, what is left out summed up behind them.
+    /// Returns the names with the most decisions, and the number of names that are left out.
     fn rows(&self, limit: usize) -> (Vec<(&str, &DecisionTally)>, usize) {
         let named = self.tallies.iter().map(|(name, tally)| (&**name, tally));
         let mut rows: Vec<(&str, &DecisionTally)> = named.collect();
@@ -120,25 +119,15 @@ impl DecisionSummary {
         tally.decisions as f64 / self.all.decisions.max(1) as f64
     }
 
-    /// For people.
-    pub(super) fn to_text(&self, limit: usize, paint: ConsoleColors) -> String {
+    /// Formats the summary as text.
+    pub(super) fn to_text(&self, limit: usize, colors: ConsoleColors) -> String {
         let (rows, left_out) = self.rows(limit);
-        let shown = |name: &str| {
-            truncate(
-                &if name.is_empty() {
-                    "-".into()
-                } else {
-                    sanitize_text(name)
-                },
-                NAME_WIDTH,
-            )
-        };
         let width = rows
             .iter()
-            .map(|(name, _)| shown(name).chars().count())
+            .map(|(name, _)| name_cell(name).chars().count())
             .max()
-            .unwrap_or(0);
-        let width = width.max(self.label().len());
+            .unwrap_or(0)
+            .max(self.label().len());
         let title = format!(
             "{:<width$}  {:>9}  {:>9}  {:>9}  {:>9}  {:>6}  last",
             self.label(),
@@ -148,7 +137,7 @@ impl DecisionSummary {
             "in shadow",
             "share"
         );
-        let mut text = format!("{}\n", paint.paint(Tone::Strong, title));
+        let mut text = format!("{}\n", colors.paint(Tone::Strong, title));
         for (name, tally) in rows {
             let DecisionTally {
                 decisions,
@@ -156,11 +145,14 @@ impl DecisionSummary {
                 shadow,
                 last,
             } = tally;
-            let (name, allowed, last) = (shown(name), tally.allowed(), sanitize_text(last));
+            let allowed = tally.allowed();
             let share = format!("{:.1}%", self.share(tally) * 100.0);
-            let counts =
-                format!("{decisions:>9}  {allowed:>9}  {refused:>9}  {shadow:>9}  {share:>6}");
-            let _ = writeln!(text, "{name:<width$}  {counts}  {last}");
+            let _ = writeln!(
+                text,
+                "{:<width$}  {decisions:>9}  {allowed:>9}  {refused:>9}  {shadow:>9}  {share:>6}  {}",
+                name_cell(name),
+                sanitize_text(last)
+            );
         }
         if left_out > 0 {
             let _ = writeln!(text, "{left_out} more (--limit)");
@@ -183,31 +175,21 @@ impl DecisionSummary {
         text
     }
 
-    /// For programs.
+    /// Formats the summary as JSON.
     pub(super) fn to_json(&self, limit: usize) -> Json {
         let (rows, left_out) = self.rows(limit);
-        let row = |name: Json, tally: &DecisionTally| {
-            json!({
-                "name": name,
-                "decisions": tally.decisions,
-                "allowed": tally.allowed(),
-                "refused": tally.refused,
-                "shadow": tally.shadow,
-                "share": self.share(tally),
-                "last": tally.last,
-            })
-        };
-        let rows = rows.into_iter();
         let rows: Vec<Json> = rows
+            .into_iter()
             .map(|(name, tally)| {
-                row(
-                    if name.is_empty() {
-                        Json::Null
-                    } else {
-                        name.into()
-                    },
-                    tally,
-                )
+                json!({
+                    "name": Some(name).filter(|name| !name.is_empty()),
+                    "decisions": tally.decisions,
+                    "allowed": tally.allowed(),
+                    "refused": tally.refused,
+                    "shadow": tally.shadow,
+                    "share": self.share(tally),
+                    "last": tally.last,
+                })
             })
             .collect();
         json!({
@@ -229,11 +211,9 @@ impl DecisionConsumer for DecisionSummary {
     }
 
     fn accept(&mut self, _: &[u8], entry: &LogEntry<'_>) -> io::Result<()> {
-        let (verdict, ts, name) = (
-            entry.text(LogField::Verdict),
-            entry.text(LogField::Ts),
-            entry.text(self.field()),
-        );
+        let verdict = entry.text(LogField::Verdict);
+        let ts = entry.text(LogField::Ts);
+        let name = entry.text(self.field());
         let name = name
             .get(..name.floor_char_boundary(MAX_NAME_BYTES))
             .unwrap_or(&name);
@@ -251,13 +231,22 @@ impl DecisionConsumer for DecisionSummary {
     }
 }
 
+/// Formats a name for text; an empty name is `-`.
+fn name_cell(name: &str) -> String {
+    if name.is_empty() {
+        "-".to_owned()
+    } else {
+        truncate(&sanitize_text(name), NAME_WIDTH)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::metrics::log::entry::LogFieldSet;
 
     #[test]
-    fn names_beyond_the_bound_are_counted_together() {
+    fn names_beyond_the_limit_are_counted_together() {
         let mut summary = DecisionSummary::new(SummaryBy::Host);
         let wanted = LogFieldSet::from_fields(summary.fields());
         for n in 0..MAX_NAMES + 50 {
@@ -281,7 +270,7 @@ mod tests {
             .accept(b"", &LogEntry::parse(long.as_bytes(), wanted).unwrap())
             .unwrap();
         assert_eq!(summary.rows(1).0[0].0.len(), MAX_NAME_BYTES);
-        // Cut between characters.
+        // A name is cut between characters.
         let wide = format!(
             "{{\"ts\":\"t\",\"verdict\":\"x\",\"host\":\"h{}\"}}",
             "ü".repeat(MAX_NAME_BYTES)

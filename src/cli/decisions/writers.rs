@@ -1,43 +1,43 @@
-//! Decisions as they are shown: one aligned line each for people, or the line of the log for programs.
+//! Output of decisions: an aligned line of text, or the line of the log for programs.
 //!
-//! What a log holds may come from anybody: no control character of it reaches a terminal.
+//! Clients and origins control much of the text in a log, so control characters are escaped.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
 use super::reader::DecisionConsumer;
-use crate::cli::color::{ConsoleColors, Tone};
-use crate::cli::sanitize::{is_harmful, sanitize_text};
+use crate::cli::text::{is_harmful, sanitize_text};
+use crate::console::{ConsoleColors, Tone};
 use crate::metrics::log::entry::{LogEntry, LogField, LogValue};
 
-/// Columns grow with what they hold, up to here; what is longer is not cut.
+/// The width up to which a column grows with its values; longer values are not cut.
 const MAX_COLUMN_WIDTH: usize = 24;
 
-/// Shows decisions to people.
+/// A writer of decisions as text.
 #[derive(Debug)]
 pub(super) struct DecisionTextWriter<W> {
     output: W,
-    paint: ConsoleColors,
-    /// Of the columns crawler, reason and rule.
+    colors: ConsoleColors,
+    /// The widths of the columns crawler, reason and rule.
     widths: [usize; 3],
     line: String,
 }
 
 impl<W: Write> DecisionTextWriter<W> {
-    pub(super) fn new(output: W, paint: ConsoleColors) -> Self {
+    pub(super) fn new(output: W, colors: ConsoleColors) -> Self {
         Self {
             output,
-            paint,
+            colors,
             widths: [9, 10, 10],
             line: String::new(),
         }
     }
 
     fn push_faint(&mut self, text: &str) {
-        match self.paint {
+        match self.colors {
             ConsoleColors::Plain => self.line.push_str(text),
-            ConsoleColors::Ansi => self.line.push_str(&self.paint.paint(Tone::Faint, text)),
+            ConsoleColors::Ansi => self.line.push_str(&self.colors.paint(Tone::Faint, text)),
         }
     }
 
@@ -53,7 +53,7 @@ impl<W: Write> DecisionTextWriter<W> {
                 .clamp(*width, MAX_COLUMN_WIDTH.max(*width));
             let _ = write!(self.line, "  {text:<width$}", width = *width);
             if field == LogField::Crawler {
-                push_verdict(&mut self.line, entry, self.paint);
+                push_verdict(&mut self.line, entry, self.colors);
             }
         }
     }
@@ -113,8 +113,8 @@ impl<W: Write> DecisionConsumer for DecisionTextWriter<W> {
     }
 }
 
-/// `allow   200`.
-fn push_verdict(line: &mut String, entry: &LogEntry<'_>, paint: ConsoleColors) {
+/// Adds the verdict and the status, such as `allow   200`.
+fn push_verdict(line: &mut String, entry: &LogEntry<'_>, colors: ConsoleColors) {
     let (tone, word) = match &*entry.text(LogField::Verdict) {
         "allow" => (Tone::Good, Cow::Borrowed("allow")),
         "reject" => (Tone::Bad, "reject".into()),
@@ -125,7 +125,7 @@ fn push_verdict(line: &mut String, entry: &LogEntry<'_>, paint: ConsoleColors) {
     let _ = write!(
         line,
         "  {}  {:<3}",
-        paint.paint(tone, word),
+        colors.paint(tone, word),
         cell_text(entry, LogField::SentStatus)
     );
 }
@@ -139,7 +139,7 @@ fn cell_text(entry: &LogEntry<'_>, field: LogField) -> String {
     }
 }
 
-/// `35 ms`, `1.25 s`.
+/// Formats milliseconds, such as `35 ms` or `1.25 s`.
 fn format_duration(ms: f64) -> String {
     if ms < 1_000.0 {
         format!("{ms:.0} ms")
@@ -148,7 +148,7 @@ fn format_duration(ms: f64) -> String {
     }
 }
 
-/// Shows the lines of the log.
+/// A writer of the lines of the log.
 #[derive(Debug)]
 pub(super) struct DecisionLineWriter<W>(pub(super) W);
 
@@ -171,7 +171,8 @@ impl<W: Write> DecisionConsumer for DecisionLineWriter<W> {
     }
 }
 
-/// The same JSON without what is harmful: controls between values become blanks, within text there are escapes.
+/// Returns equivalent JSON without harmful characters: control characters between values become spaces, harmful
+/// characters in text become escapes.
 fn escape_harmful(line: &[u8]) -> String {
     let mut clean = String::with_capacity(line.len());
     for character in String::from_utf8_lossy(line).chars() {
@@ -189,15 +190,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_reaches_a_terminal_that_changes_it() {
+    fn text_that_changes_a_terminal_is_escaped() {
         let line = "{\"a\":\t\"\u{9b}\u{e9}\"}\r";
         let clean = escape_harmful(line.as_bytes());
         assert_eq!(clean, "{\"a\": \"\\u009b\u{e9}\"} ");
-        let (a, b): (serde_json::Value, serde_json::Value) = (
-            serde_json::from_str(line).unwrap(),
-            serde_json::from_str(&clean).unwrap(),
+        let original: serde_json::Value = serde_json::from_str(line).unwrap();
+        assert_eq!(
+            serde_json::from_str::<serde_json::Value>(&clean).unwrap(),
+            original
         );
-        assert_eq!(a, b);
     }
 
     #[test]

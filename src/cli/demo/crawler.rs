@@ -1,4 +1,4 @@
-//! The crawler of the demo: breadth first, every link, no opinion of its own.
+//! The crawler of the demo, which follows every link, breadth first.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -6,30 +6,30 @@ use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-/// What the crawler got for a URL.
+/// The response to a URL.
 pub(super) struct CrawledPage {
     pub(super) url: String,
-    /// The status; 0 if the answer broke off or never came.
+    /// The status; 0 if the response is incomplete or missing.
     pub(super) status: u16,
-    /// `Crawl-Reason`.
+    /// The value of `Crawl-Reason`.
     pub(super) reason: Option<String>,
-    /// `Crawl-Rule`.
+    /// The value of `Crawl-Rule`.
     pub(super) rule: Option<String>,
     links: Vec<String>,
 }
 
-/// Crawls through the proxy until no link is new; tells of each page as it comes.
+/// Crawls through the proxy until there are no new links, and calls `on_page` for each page.
 pub(super) async fn crawl(
     proxy: SocketAddr,
     start: &str,
-    mut tell: impl FnMut(&CrawledPage),
+    mut on_page: impl FnMut(&CrawledPage),
 ) -> Vec<CrawledPage> {
     let mut known = BTreeSet::from([start.to_owned()]);
     let mut frontier = VecDeque::from([start.to_owned()]);
     let mut pages = vec![];
     while let Some(url) = frontier.pop_front() {
         let page = fetch(proxy, url).await;
-        tell(&page);
+        on_page(&page);
         for link in &page.links {
             let link = resolve_link(&page.url, link);
             if known.insert(link.clone()) {
@@ -42,23 +42,18 @@ pub(super) async fn crawl(
 }
 
 async fn fetch(proxy: SocketAddr, url: String) -> CrawledPage {
-    let answer = send_request(proxy, &url).await.unwrap_or_default();
-    let answer = String::from_utf8_lossy(&answer);
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let field = |name: &str| {
-        let mut fields = head.lines().filter_map(|line| line.split_once(": "));
-        fields
-            .find(|(n, _)| n.eq_ignore_ascii_case(name))
-            .map(|(_, value)| value.to_owned())
-    };
-    let whole = field("content-length").is_none_or(|length| length == body.len().to_string());
+    let response = send_request(proxy, &url).await.unwrap_or_default();
+    let response = String::from_utf8_lossy(&response);
+    let (head, body) = response.split_once("\r\n\r\n").unwrap_or((&response, ""));
+    let complete =
+        header(head, "content-length").is_none_or(|length| length == body.len().to_string());
     let status = head
         .split(' ')
         .nth(1)
-        .and_then(|s| s.parse().ok())
-        .filter(|_| whole);
-    let (reason, rule) = (field("crawl-reason"), field("crawl-rule"));
-    // A refusal is no page: its body is not read for links.
+        .and_then(|status| status.parse().ok())
+        .filter(|_| complete);
+    let reason = header(head, "crawl-reason");
+    // The body of a refusal contains no links of the site.
     let links = if reason.is_none() {
         extract_links(body)
     } else {
@@ -67,23 +62,30 @@ async fn fetch(proxy: SocketAddr, url: String) -> CrawledPage {
     CrawledPage {
         status: status.unwrap_or(0),
         reason,
-        rule,
+        rule: header(head, "crawl-rule"),
         links,
         url,
     }
 }
 
-/// One request a connection, as many simple crawlers do.
+fn header(head: &str, name: &str) -> Option<String> {
+    head.lines()
+        .filter_map(|line| line.split_once(": "))
+        .find(|(found, _)| found.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.to_owned())
+}
+
+/// Sends a request on a new connection, as many simple crawlers do.
 async fn send_request(proxy: SocketAddr, url: &str) -> std::io::Result<Vec<u8>> {
     let mut socket = TcpStream::connect(proxy).await?;
     let request = format!(
         "GET {url} HTTP/1.1\r\nHost: demo\r\nUser-Agent: demo\r\nConnection: close\r\n\r\n"
     );
     socket.write_all(request.as_bytes()).await?;
-    let mut answer = vec![];
-    // What came before a break is kept: the length tells that something is missing.
-    let _ = socket.read_to_end(&mut answer).await;
-    Ok(answer)
+    let mut response = vec![];
+    // The caller detects a truncated response by its Content-Length.
+    let _ = socket.read_to_end(&mut response).await;
+    Ok(response)
 }
 
 fn extract_links(html: &str) -> Vec<String> {
@@ -94,7 +96,7 @@ fn extract_links(html: &str) -> Vec<String> {
         .collect()
 }
 
-/// A link as written on a page: absolute, or a path on the same host.
+/// Resolves a link of a page: an absolute URL, or a path on the same host.
 fn resolve_link(page: &str, link: &str) -> String {
     if link.contains("://") {
         return link.to_owned();

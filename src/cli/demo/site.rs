@@ -1,11 +1,11 @@
-//! The shop that the demo crawls: pages in code, an origin that also misbehaves.
+//! The shop that the demo crawls: generated pages, and hosts that misbehave.
 
 use std::io;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The hosts of the shop, and one beside it.
+/// The hosts of the shop, and one host outside it.
 pub(super) const HOSTS: [&str; 10] = [
     "www.shop.test",
     "shop.test",
@@ -19,22 +19,21 @@ pub(super) const HOSTS: [&str; 10] = [
     "elsewhere.test",
 ];
 
-/// A site that runs.
 pub(super) struct DemoSite {
-    /// Its port, the same for all hosts.
+    /// The port of all hosts.
     pub(super) port: u16,
-    /// A port where nobody listens.
+    /// A port on which no server listens.
     pub(super) closed_port: u16,
 }
 
 impl DemoSite {
-    /// Where a crawl begins.
+    /// Returns the URL at which a crawl starts.
     pub(super) fn start_url(&self) -> String {
         format!("http://www.shop.test:{}/", self.port)
     }
 }
 
-/// Starts the site on a free port of loopback.
+/// Starts the site on a free port on loopback.
 pub(super) async fn start() -> io::Result<DemoSite> {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await?;
     let closed = TcpListener::bind(("127.0.0.1", 0)).await?;
@@ -43,7 +42,8 @@ pub(super) async fn start() -> io::Result<DemoSite> {
         closed_port: closed.local_addr()?.port(),
     };
     drop(closed);
-    let (port, closed_port) = (site.port, site.closed_port);
+    let port = site.port;
+    let closed_port = site.closed_port;
     tokio::spawn(async move {
         while let Ok((socket, _)) = listener.accept().await {
             tokio::spawn(serve(socket, port, closed_port));
@@ -52,10 +52,10 @@ pub(super) async fn start() -> io::Result<DemoSite> {
     Ok(site)
 }
 
-/// What a handshake begins with. The shop speaks none, and says so as web servers do.
+/// The first byte of a TLS handshake. The site does not support TLS, and responds with 400 as web servers do.
 const TLS: &[u8] = &[0x16];
 
-/// One request a connection.
+/// Handles one request, and closes the connection.
 async fn serve(mut socket: TcpStream, port: u16, closed_port: u16) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && !head.starts_with(TLS) {
@@ -74,11 +74,11 @@ async fn serve(mut socket: TcpStream, port: u16, closed_port: u16) {
     let path = head.split(' ').nth(1).unwrap_or("/").to_owned();
     let host = head
         .lines()
-        .find_map(|l| l.strip_prefix("host: "))
+        .find_map(|line| line.strip_prefix("host: "))
         .unwrap_or("");
     let name = host.split(':').next().unwrap_or(host);
     if path == "/hang" {
-        // Longer than the proxy waits; it closes the connection, which ends the read.
+        // Sends nothing until the proxy times out and closes the connection.
         let _ = socket.read_u8().await;
         return;
     }
@@ -117,7 +117,7 @@ fn response_for(host: &str, path: &str, port: u16, closed_port: u16) -> Vec<u8> 
     }
 }
 
-/// An answer that asks for a minute of rest.
+/// Returns a 429 response with a Retry-After of one minute.
 fn rate_limited_response() -> Vec<u8> {
     b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: 60\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
         .to_vec()
@@ -131,7 +131,9 @@ fn response(status: &str, content_type: &str, body: &str) -> Vec<u8> {
     [head.as_bytes(), body.as_bytes()].concat()
 }
 
-/// A page is a list of links; `:P` stands for the site's port, `:X` for the closed one, `/L` for a path without end.
+/// Generates a page, which is a list of links.
+///
+/// In the table, `:P` means the port of the site, `:X` the closed port, and `/L` a path that is too long.
 fn page_html(host: &str, path: &str, port: u16, closed_port: u16) -> String {
     let links: &[&str] = match (host, path) {
         ("www.shop.test", "/") => &[

@@ -1,4 +1,4 @@
-//! One changed decision.
+//! A decision that differs between two policies.
 
 use crate::model::intent::Intent;
 use crate::pipeline::offline_evaluation::OfflineEvaluation;
@@ -7,21 +7,16 @@ use crate::policy::cases::{CaseFacts, CaseRefusal, CaseTarget};
 use crate::policy::options::{OptionSlot, OptionValue};
 use crate::report::decision;
 
-/// What the two policies say of one request, where that differs.
+/// The decisions of two policies for one request, which differ.
 pub(super) struct DecisionChange<'a> {
-    /// The request.
     pub(super) facts: &'a CaseFacts,
-    /// What was decided.
     pub(super) old: DiffOutcome<'a>,
-    /// What is decided.
     pub(super) new: DiffOutcome<'a>,
-    /// In which way it differs.
     pub(super) kind: DecisionChangeKind,
-    /// Every difference: key, old and new value.
     pub(super) differences: Vec<Difference>,
 }
 
-/// The parts of a decision by which changes are told.
+/// The parts of a decision that are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DiffOutcome<'a> {
     pub(super) verdict: &'static str,
@@ -31,20 +26,20 @@ pub(super) struct DiffOutcome<'a> {
     pub(super) logged: bool,
 }
 
-/// The ways in which a decision changes, the gravest first.
+/// The kinds of changes, the most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum DecisionChangeKind {
-    /// Another verdict.
+    /// The verdict changes, from the first to the second.
     Verdict(&'static str, &'static str),
-    /// Refused as before, for another reason or with another answer.
+    /// The request is refused by both, for another reason or with another response.
     Refusal,
-    /// Allowed as before, with other options.
+    /// The request is allowed by both, with other options.
     Options,
-    /// All the same, but for the rule that decided.
+    /// Only the rule that decides changes.
     Rule,
 }
 
-/// One thing that differs.
+/// A value that differs.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Difference {
     pub(super) key: String,
@@ -53,7 +48,7 @@ pub(super) struct Difference {
 }
 
 impl DecisionChangeKind {
-    /// The headline of such changes.
+    /// Returns the name of the kind, which is also its value in JSON.
     pub(super) fn headline(self) -> String {
         match self {
             Self::Verdict(old, new) => format!("{old} -> {new}"),
@@ -65,30 +60,31 @@ impl DecisionChangeKind {
 }
 
 impl<'a> DecisionChange<'a> {
-    /// Compares two trials of one request; `None` if nothing differs that matters.
+    /// Compares two evaluations of one request, and returns `None` if they do not differ in any value that matters.
     pub(super) fn between(
         facts: &'a CaseFacts,
         old: &OfflineEvaluation<'a>,
         new: &OfflineEvaluation<'a>,
         options: &OptionPairs<'_>,
     ) -> Option<Self> {
-        let (was, is) = (DiffOutcome::from_trial(old), DiffOutcome::from_trial(new));
-        let mut differences = was.differences(&is);
-        // What is assigned to a URL that is refused has no effect.
+        let old_outcome = DiffOutcome::from_evaluation(old);
+        let new_outcome = DiffOutcome::from_evaluation(new);
+        let mut differences = old_outcome.differences(&new_outcome);
+        // The options of a URL that is refused have no effect.
         if old.refusal.is_none() && new.refusal.is_none() {
             differences.extend(options.differences(old, new));
         }
-        let kind = classify_change(&was, &is, &differences)?;
+        let kind = classify_change(&old_outcome, &new_outcome, &differences)?;
         Some(Self {
             facts,
-            old: was,
-            new: is,
+            old: old_outcome,
+            new: new_outcome,
             kind,
             differences,
         })
     }
 
-    /// The host that is asked.
+    /// Returns the host of the request.
     pub(super) fn host(&self) -> &'a str {
         match self.facts.target() {
             CaseTarget::Url(url) | CaseTarget::Tunnel(_, url) => url.host(),
@@ -97,26 +93,27 @@ impl<'a> DecisionChange<'a> {
 }
 
 fn classify_change(
-    was: &DiffOutcome<'_>,
-    is: &DiffOutcome<'_>,
+    old: &DiffOutcome<'_>,
+    new: &DiffOutcome<'_>,
     differences: &[Difference],
 ) -> Option<DecisionChangeKind> {
-    let differs =
-        |test: fn(&str) -> bool| differences.iter().any(|difference| test(&difference.key));
-    if was.effect() != is.effect() {
-        return Some(DecisionChangeKind::Verdict(was.effect(), is.effect()));
+    if old.effect() != new.effect() {
+        return Some(DecisionChangeKind::Verdict(old.effect(), new.effect()));
     }
-    if differs(|key| !key.starts_with("options.") && key != "rule") && was.verdict != "allow" {
+    let mut keys = differences.iter().map(|difference| &*difference.key);
+    let options_differ = keys.clone().any(|key| key.starts_with("options."));
+    let answer_differs = keys.any(|key| !key.starts_with("options.") && key != "rule");
+    if answer_differs && old.verdict != "allow" {
         return Some(DecisionChangeKind::Refusal);
     }
-    if differs(|key| key.starts_with("options.")) {
+    if options_differ {
         return Some(DecisionChangeKind::Options);
     }
     (!differences.is_empty()).then_some(DecisionChangeKind::Rule)
 }
 
 impl<'a> DiffOutcome<'a> {
-    /// The verdict; of a tunnel that is undecided also what becomes of it.
+    /// Returns the verdict, and for an undecided tunnel also the outcome.
     fn effect(&self) -> &'static str {
         match (self.verdict, self.answer.status) {
             ("undecided", None) => "undecided and let through",
@@ -125,55 +122,55 @@ impl<'a> DiffOutcome<'a> {
         }
     }
 
-    fn from_trial(trial: &OfflineEvaluation<'a>) -> Self {
+    fn from_evaluation(evaluation: &OfflineEvaluation<'a>) -> Self {
         Self {
-            verdict: decision::verdict(trial),
-            reason: trial.decision.reason().as_str(),
-            rule: trial.rule_id(),
-            answer: trial.answer(),
-            logged: trial.decision.logged,
+            verdict: decision::verdict(evaluation),
+            reason: evaluation.decision.reason().as_str(),
+            rule: evaluation.rule_id(),
+            answer: evaluation.answer(),
+            logged: evaluation.decision.logged,
         }
     }
 
     fn differences(&self, new: &Self) -> Vec<Difference> {
-        let text = |value: Option<&str>| value.unwrap_or("none").to_owned();
-        let number =
-            |value: Option<u16>| value.map_or_else(|| "none".to_owned(), |n| n.to_string());
-        let intent = |value: Option<Intent>| text(value.map(Intent::as_str));
-        let all = [
-            ("verdict", self.verdict.to_owned(), new.verdict.to_owned()),
-            ("reason", self.reason.to_owned(), new.reason.to_owned()),
-            ("rule", text(self.rule), text(new.rule)),
-            (
-                "status",
-                number(self.answer.status),
-                number(new.answer.status),
-            ),
-            (
-                "intent",
-                intent(self.answer.intent),
-                intent(new.answer.intent),
-            ),
-            ("code", number(self.answer.code), number(new.answer.code)),
-            ("logged", self.logged.to_string(), new.logged.to_string()),
-        ];
-        let differ = all.into_iter().filter(|(_, old, new)| old != new);
-        differ
-            .map(|(key, old, new)| Difference {
+        self.values()
+            .into_iter()
+            .zip(new.values())
+            .filter(|((_, old), (_, new))| old != new)
+            .map(|((key, old), (_, new))| Difference {
                 key: key.to_owned(),
                 old,
                 new,
             })
             .collect()
     }
+
+    fn values(&self) -> [(&'static str, String); 7] {
+        [
+            ("verdict", self.verdict.to_owned()),
+            ("reason", self.reason.to_owned()),
+            ("rule", text_or_none(self.rule)),
+            ("status", text_or_none(self.answer.status)),
+            (
+                "intent",
+                text_or_none(self.answer.intent.map(Intent::as_str)),
+            ),
+            ("code", text_or_none(self.answer.code)),
+            ("logged", self.logged.to_string()),
+        ]
+    }
 }
 
-/// The options of two policies side by side.
+fn text_or_none(value: Option<impl ToString>) -> String {
+    value.map_or_else(|| "none".to_owned(), |value| value.to_string())
+}
+
+/// The options of two policies, paired by their paths.
 pub(super) struct OptionPairs<'p> {
     pairs: Vec<(&'p str, Option<OptionSlot>, Option<OptionSlot>)>,
 }
 
-/// Options that say nothing of a URL that is allowed.
+/// Options without an effect on allowed URLs.
 const REFUSAL_OPTIONS: [&str; 5] = [
     "disposition",
     "reject",
@@ -183,7 +180,7 @@ const REFUSAL_OPTIONS: [&str; 5] = [
 ];
 
 impl<'p> OptionPairs<'p> {
-    /// Finds which option of one policy is which of the other.
+    /// Pairs the options of two policies.
     pub(super) fn new(old: &'p Policy, new: &'p Policy) -> Self {
         let mut pairs: Vec<(&str, Option<OptionSlot>, Option<OptionSlot>)> = slots(old)
             .map(|(path, slot)| (path, Some(slot), new.option_slot(path)))
@@ -199,17 +196,21 @@ impl<'p> OptionPairs<'p> {
         old: &OfflineEvaluation<'_>,
         new: &OfflineEvaluation<'_>,
     ) -> Vec<Difference> {
-        let differ = self.pairs.iter().filter_map(|(path, was, is)| {
-            let was = was.map_or(&OptionValue::None, |slot| old.trail.value(old.policy, slot));
-            let is = is.map_or(&OptionValue::None, |slot| new.trail.value(new.policy, slot));
-            let differ = was != is;
-            differ.then(|| Difference {
-                key: format!("options.{path}"),
-                old: was.to_string(),
-                new: is.to_string(),
-            })
-        });
-        differ.collect()
+        let mut differences = Vec::new();
+        for (path, old_slot, new_slot) in &self.pairs {
+            let old_value =
+                old_slot.map_or(&OptionValue::None, |slot| old.trail.value(old.policy, slot));
+            let new_value =
+                new_slot.map_or(&OptionValue::None, |slot| new.trail.value(new.policy, slot));
+            if old_value != new_value {
+                differences.push(Difference {
+                    key: format!("options.{path}"),
+                    old: old_value.to_string(),
+                    new: new_value.to_string(),
+                });
+            }
+        }
+        differences
     }
 }
 
@@ -217,5 +218,5 @@ fn slots(policy: &Policy) -> impl Iterator<Item = (&str, OptionSlot)> {
     policy
         .option_paths()
         .zip(0..)
-        .map(|(path, at)| (path, OptionSlot(at)))
+        .map(|(path, index)| (path, OptionSlot(index)))
 }

@@ -8,12 +8,12 @@ use super::DiffReport;
 use super::change::{DecisionChange, DiffOutcome, Difference};
 use super::summary::{ChangeGroup, DiffHostSummary, DiffKindSummary};
 
-/// All of it, every changed URL included.
+/// Converts a report, with all changed URLs.
 pub(super) fn to_json(report: &DiffReport<'_>, examples: usize) -> Json {
-    let unread = report
+    let invalid_lines = report
         .invalid_lines
         .iter()
-        .map(|unread| json!({ "line": unread.line, "error": unread.error }));
+        .map(|invalid| json!({ "line": invalid.line, "error": invalid.error }));
     let by_rule = report
         .summary
         .kinds
@@ -24,7 +24,7 @@ pub(super) fn to_json(report: &DiffReport<'_>, examples: usize) -> Json {
         "new": report.new.name(),
         "urls": report.request_count,
         "changed": report.changes.len(),
-        "unread": unread.collect::<Vec<_>>(),
+        "unread": invalid_lines.collect::<Vec<_>>(),
         "by_rule": by_rule.collect::<Vec<_>>(),
         "by_host": report.summary.hosts.iter().map(host_json).collect::<Vec<_>>(),
         "changes": report.changes.iter().map(change_json).collect::<Vec<_>>(),
@@ -77,38 +77,40 @@ fn outcome_json(outcome: &DiffOutcome<'_>) -> Json {
     })
 }
 
-fn differences_json(all: &[Difference]) -> Json {
-    all.iter()
-        .map(|one| json!({ "key": one.key, "old": one.old, "new": one.new }))
+fn differences_json(differences: &[Difference]) -> Json {
+    differences
+        .iter()
+        .map(|difference| {
+            json!({ "key": difference.key, "old": difference.old, "new": difference.new })
+        })
         .collect()
 }
 
 fn structure_json(structure: &PolicyDiff) -> Json {
-    let all = |changes: &[compare::PolicyChange]| {
-        changes
-            .iter()
-            .map(structure_change_json)
-            .collect::<Vec<_>>()
-    };
     json!({
-        "rules": all(&structure.rules),
-        "options": all(&structure.options),
-        "lists": all(&structure.lists),
+        "rules": structure_changes_json(&structure.rules),
+        "options": structure_changes_json(&structure.options),
+        "lists": structure_changes_json(&structure.lists),
     })
+}
+
+fn structure_changes_json(changes: &[compare::PolicyChange]) -> Json {
+    changes.iter().map(structure_change_json).collect()
 }
 
 fn structure_change_json(change: &compare::PolicyChange) -> Json {
     let name = &change.name;
     match &change.kind {
-        PolicyChangeKind::Added(words) => json!({ "name": name, "change": "added", "new": words }),
-        PolicyChangeKind::Removed(words) => {
-            json!({ "name": name, "change": "removed", "old": words })
+        PolicyChangeKind::Added(text) => json!({ "name": name, "change": "added", "new": text }),
+        PolicyChangeKind::Removed(text) => {
+            json!({ "name": name, "change": "removed", "old": text })
         }
         PolicyChangeKind::Moved => json!({ "name": name, "change": "moved" }),
         PolicyChangeKind::Changed(aspects) => {
-            let one =
-                |a: &compare::AspectChange| json!({ "part": a.name, "old": a.old, "new": a.new });
-            let parts: Vec<Json> = aspects.iter().map(one).collect();
+            let parts: Vec<Json> = aspects
+                .iter()
+                .map(|aspect| json!({ "part": aspect.name, "old": aspect.old, "new": aspect.new }))
+                .collect();
             json!({ "name": name, "change": "changed", "parts": parts })
         }
     }

@@ -1,4 +1,4 @@
-//! What the two policies are asked: lines of a file, or the cases that they bring.
+//! The requests to compare: the lines of a file, or the cases of the policies.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -10,57 +10,61 @@ use crate::policy::cases::{Case, CaseFacts};
 
 use super::super::decide;
 
-/// The questions.
+/// The requests to compare.
 #[derive(Default)]
 pub(super) struct DiffRequests {
-    /// Facts, and the profile by which they are to be answered if that is given.
+    /// The facts of the requests, each with its profile if it has one.
     pub(super) facts: Vec<(CaseFacts, Option<Profile>)>,
-    /// Lines that are no question.
     pub(super) invalid_lines: Vec<InvalidDiffLine>,
 }
 
 /// A line that could not be read.
 pub(super) struct InvalidDiffLine {
-    /// Its number, from 1.
+    /// The line number, starting at 1.
     pub(super) line: usize,
-    /// What is wrong with it.
     pub(super) error: String,
 }
 
-/// Reads lines of a file; `-` is standard input. Empty lines say nothing. The error is for people.
+/// Reads the lines of a file, or of standard input for `-`. Skips empty lines.
 pub(super) fn read_requests(path: &Path) -> Result<DiffRequests, String> {
-    let told = |error: io::Error| format!("{}: {error}", path.display());
-    let input: Box<dyn Read> = match path == Path::new("-") {
-        true => Box::new(io::stdin()),
-        false => Box::new(File::open(path).map_err(told)?),
+    read_lines(path).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn read_lines(path: &Path) -> io::Result<DiffRequests> {
+    let input: Box<dyn Read> = if path == Path::new("-") {
+        Box::new(io::stdin())
+    } else {
+        Box::new(File::open(path)?)
     };
-    let mut asked = DiffRequests::default();
+    let mut requests = DiffRequests::default();
     for (line, number) in BufReader::new(input).split(b'\n').zip(1..) {
-        let line = line.map_err(told)?;
+        let line = line?;
         let line = line.trim_ascii();
+        if line.is_empty() {
+            continue;
+        }
         match decide::parse_facts(line) {
-            _ if line.is_empty() => {}
-            Ok(facts) => asked.facts.push((facts, None)),
-            Err(error) => asked.invalid_lines.push(InvalidDiffLine {
+            Ok(facts) => requests.facts.push((facts, None)),
+            Err(error) => requests.invalid_lines.push(InvalidDiffLine {
                 line: number,
                 error,
             }),
         }
     }
-    Ok(asked)
+    Ok(requests)
 }
 
-/// The cases of both policies, each question once.
+/// Returns the requests of the cases of both policies, each request once.
 pub(super) fn from_cases(old: &[Case], new: &[Case]) -> DiffRequests {
     let mut seen = BTreeSet::new();
-    let cases = old
+    let facts = old
         .iter()
         .chain(new)
-        .filter(|case| seen.insert(format!("{:?} {:?}", case.facts, case.profile)));
+        .filter(|case| seen.insert(format!("{:?} {:?}", case.facts, case.profile)))
+        .map(|case| (case.facts.clone(), Some(case.profile)))
+        .collect();
     DiffRequests {
-        facts: cases
-            .map(|case| (case.facts.clone(), Some(case.profile)))
-            .collect(),
+        facts,
         invalid_lines: Vec::new(),
     }
 }

@@ -1,52 +1,48 @@
-//! Changes by what they are, by rule, and by host, the commonest first.
+//! The changes by kind, by rule and by host, the most frequent first.
 
 use std::collections::BTreeMap;
 
 use super::change::{DecisionChange, DecisionChangeKind, Difference};
 
-/// All changes in short.
+/// A summary of all changes.
 pub(super) struct DiffSummary<'a> {
-    /// By kind, each by rule.
     pub(super) kinds: Vec<DiffKindSummary<'a>>,
-    /// By host.
     pub(super) hosts: Vec<DiffHostSummary<'a>>,
 }
 
 /// The changes of one kind.
 pub(super) struct DiffKindSummary<'a> {
-    /// The kind.
     pub(super) kind: DecisionChangeKind,
-    /// How many there are.
+    /// The number of changes.
     pub(super) count: usize,
-    /// By the rules that decided, and by what differs where the verdict does not.
+    /// The changes by the rules that decide, and by the differences if the verdict does not change.
     pub(super) groups: Vec<ChangeGroup<'a>>,
 }
 
-/// Changes that have one cause.
+/// Changes with the same cause.
 pub(super) struct ChangeGroup<'a> {
     /// The rule that decided before; `None` for the default.
     pub(super) old_rule: Option<&'a str>,
-    /// The rule that decides now.
+    /// The rule that decides now; `None` for the default.
     pub(super) new_rule: Option<&'a str>,
-    /// What differs beside verdict and rule.
+    /// The differences other than verdict and rule.
     pub(super) differences: Vec<Difference>,
-    /// How many there are.
+    /// The number of changes.
     pub(super) count: usize,
-    /// Their URLs, in the order in which they were asked.
+    /// The URLs, in the order of the input.
     pub(super) urls: Vec<&'a str>,
 }
 
 /// The changes of one host.
 pub(super) struct DiffHostSummary<'a> {
-    /// The host.
     pub(super) host: &'a str,
-    /// How many there are.
+    /// The number of changes.
     pub(super) count: usize,
-    /// How many of each kind.
+    /// The number of changes of each kind.
     pub(super) kinds: BTreeMap<DecisionChangeKind, usize>,
 }
 
-/// What makes changes one group.
+/// The key by which changes are grouped.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct ChangeGroupKey<'a> {
     old_rule: Option<&'a str>,
@@ -55,7 +51,6 @@ struct ChangeGroupKey<'a> {
 }
 
 impl<'a> DiffSummary<'a> {
-    /// Counts changes.
     pub(super) fn from_changes(changes: &[DecisionChange<'a>]) -> Self {
         let mut kinds: BTreeMap<DecisionChangeKind, BTreeMap<ChangeGroupKey<'a>, Vec<&'a str>>> =
             BTreeMap::new();
@@ -93,15 +88,14 @@ impl<'a> DiffSummary<'a> {
 }
 
 fn group_key<'a>(change: &DecisionChange<'a>) -> ChangeGroupKey<'a> {
-    let told = |key: &str| matches!(key, "verdict" | "rule");
-    // Of another verdict the rules say all; that status and intent differ too is no news.
+    // If the verdict changes, the rules are the cause: status and intent always change with it.
     let differences = match change.kind {
         DecisionChangeKind::Verdict(..) => Vec::new(),
         DecisionChangeKind::Refusal | DecisionChangeKind::Options | DecisionChangeKind::Rule => {
             change
                 .differences
                 .iter()
-                .filter(|difference| !told(&difference.key))
+                .filter(|difference| !matches!(&*difference.key, "verdict" | "rule"))
                 .cloned()
                 .collect()
         }
@@ -119,22 +113,13 @@ fn summarize_kind<'a>(
 ) -> DiffKindSummary<'a> {
     let mut groups: Vec<ChangeGroup<'a>> = groups
         .into_iter()
-        .map(
-            |(
-                ChangeGroupKey {
-                    old_rule,
-                    new_rule,
-                    differences,
-                },
-                urls,
-            )| ChangeGroup {
-                old_rule,
-                new_rule,
-                differences,
-                count: urls.len(),
-                urls,
-            },
-        )
+        .map(|(key, urls)| ChangeGroup {
+            old_rule: key.old_rule,
+            new_rule: key.new_rule,
+            differences: key.differences,
+            count: urls.len(),
+            urls,
+        })
         .collect();
     groups.sort_by_key(|group| std::cmp::Reverse(group.count));
     DiffKindSummary {

@@ -1,7 +1,7 @@
-//! An explanation for a terminal: the rules as a tree with what became of each and why, the options with who set them,
-//! the decision and its answer.
+//! An explanation as text: the tree of rules with outcomes and reasons, the options with the rules that set them, the
+//! decision and the response.
 //!
-//! Long values are cut to the width of the terminal; JSON has them whole.
+//! Long values are cut to the width of the terminal. JSON contains the complete values.
 
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
@@ -17,356 +17,367 @@ use crate::report::decision;
 use crate::report::explanation::set_by;
 use crate::report::response::{PredictedResponse, ProfileResponses};
 
-use super::super::color::{ConsoleColors, Tone, replace_controls, truncate, wrap};
+use crate::cli::text::{ReportText, replace_controls, truncate, wrap};
+use crate::console::{ConsoleColors, Tone};
 
-/// How much is shown of the options.
+/// The options that an explanation shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OptionDetail {
-    /// Those that the policy sets; of the others how many there are.
+    /// The options that the policy sets, and the number of the others.
     SetOnly,
-    /// All of them.
     All,
 }
 
-/// The most reasons shown of one rule.
+/// The maximum number of reasons shown for a rule.
 const MAX_REASONS: usize = 3;
-/// With less room than this beside the rules, reasons stand below them.
+/// With less room than this to the right of the rules, reasons are shown below them.
 const MIN_NOTE_COLUMNS: usize = 44;
-/// The least width for reasons, however narrow the terminal is.
+/// The minimum width of a reason, however narrow the terminal is.
 const MIN_COLUMNS: usize = 24;
+const MAX_OPTION_VALUE_COLUMNS: usize = 32;
 
-/// A text being written.
-pub(super) struct ExplanationText {
-    text: String,
-    paint: ConsoleColors,
+pub(super) fn render(
+    evaluation: &OfflineEvaluation<'_>,
+    facts: &CaseFacts,
+    detail: OptionDetail,
+    colors: ConsoleColors,
     width: usize,
+) -> String {
+    let mut text = ExplanationText {
+        report: ReportText::new(colors, width),
+        evaluation,
+        facts,
+        detail,
+    };
+    text.write_summary();
+    text.write_rules();
+    text.write_options();
+    text.write_decision();
+    text.write_answer();
+    text.report.into_string()
+}
+
+/// An explanation under construction.
+struct ExplanationText<'a> {
+    report: ReportText,
+    evaluation: &'a OfflineEvaluation<'a>,
+    facts: &'a CaseFacts,
     detail: OptionDetail,
 }
 
-impl ExplanationText {
-    /// An empty one.
-    pub(super) fn new(paint: ConsoleColors, width: usize, depth: OptionDetail) -> Self {
-        Self {
-            text: String::new(),
-            paint,
-            width,
-            detail: depth,
+/// The widths of the columns in the list of rules.
+#[derive(Clone, Copy)]
+struct RuleColumns {
+    names: usize,
+    statuses: usize,
+}
+
+impl ExplanationText<'_> {
+    fn write_summary(&mut self) {
+        let url = replace_controls(self.facts.url());
+        self.report.push_line(&self.paint(Tone::Strong, &url));
+        let summary = replace_controls(&summary_sentence(self.evaluation));
+        for line in wrap(&summary, self.report.width) {
+            let line = self.paint(verdict_tone(self.evaluation), &line);
+            self.report.push_line(&line);
         }
     }
 
-    /// The whole explanation.
-    pub(super) fn render(mut self, trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> String {
-        let url = self
-            .paint
-            .paint(Tone::Strong, replace_controls(facts.url()));
-        self.push_line(&url);
-        for line in wrap(&replace_controls(&summary_sentence(trial)), self.width) {
-            self.push_line(&self.paint.paint(verdict_tone(trial), line));
+    fn write_rules(&mut self) {
+        let evaluation = self.evaluation;
+        let rules: Vec<RuleExplanation<'_>> =
+            evaluation.policy.explain_rules(&evaluation.trail).collect();
+        self.report.push_headline("Rules");
+        if rules.is_empty() {
+            self.report.push_line("  none");
         }
-        self.write_rules(trial, facts);
-        self.write_options(trial);
-        self.write_decision(trial);
-        self.write_answer(trial, facts);
-        self.text
-    }
-
-    fn push_line(&mut self, line: &str) {
-        self.text.push_str(line.trim_end());
-        self.text.push('\n');
-    }
-
-    fn push_headline(&mut self, words: &str) {
-        let words = self.paint.paint(Tone::Strong, words);
-        self.push_line("");
-        self.push_line(&words);
-    }
-
-    fn write_rules(&mut self, trial: &OfflineEvaluation<'_>, facts: &CaseFacts) {
-        let lines: Vec<RuleExplanation<'_>> = trial.policy.explain_rules(&trial.trail).collect();
-        self.push_headline("Rules");
-        if lines.is_empty() {
-            self.push_line("  none");
-        }
-        let name =
-            |line: &RuleExplanation<'_>| format!("{:1$}{2}", "", 2 * line.depth, line.rule.id);
-        let longest = lines.iter().map(|line| name(line).len()).max().unwrap_or(0);
-        let names = longest.min(self.width / 3).max(12);
-        let states = lines
-            .iter()
-            .map(|line| line.status.as_str().len())
-            .max()
-            .unwrap_or(0);
-        for line in &lines {
-            self.write_rule(trial, facts, line, &name(line), (names, states));
-        }
-    }
-
-    fn write_rule(
-        &mut self,
-        trial: &OfflineEvaluation<'_>,
-        facts: &CaseFacts,
-        line: &RuleExplanation<'_>,
-        name: &str,
-        (names, states): (usize, usize),
-    ) {
-        let beside = 2 + names + 2 + states + 2;
-        // In a narrow terminal the notes get lines of their own.
-        let own_lines = self.width < beside + MIN_NOTE_COLUMNS;
-        let indent = if own_lines {
-            2 + 2 * line.depth + 4
-        } else {
-            beside
+        let longest_name = rules.iter().map(|rule| indented_id(rule).len()).max();
+        let longest_status = rules.iter().map(|rule| rule.status.as_str().len()).max();
+        let columns = RuleColumns {
+            names: longest_name.unwrap_or(0).min(self.report.width / 3).max(12),
+            statuses: longest_status.unwrap_or(0),
         };
-        let room = self.width.saturating_sub(indent).max(MIN_COLUMNS);
-        let notes: Vec<String> = rule_notes(trial, facts, line, room)
-            .iter()
-            .map(|note| truncate(note, room))
-            .collect();
-        let notes = notes.into_iter().map(|note| match line.status {
-            RuleStatus::Matched => note,
-            RuleStatus::NoMatch
-            | RuleStatus::Stopped
-            | RuleStatus::Disabled
-            | RuleStatus::Parent
-            | RuleStatus::Undecided => self.paint.paint(Tone::Faint, note),
-        });
-        let mut notes: Vec<String> = notes.collect();
+        for rule in &rules {
+            self.write_rule(rule, columns);
+        }
+    }
+
+    fn write_rule(&mut self, rule: &RuleExplanation<'_>, columns: RuleColumns) {
+        let RuleColumns { names, statuses } = columns;
+        let note_column = 2 + names + 2 + statuses + 2;
+        // In a narrow terminal, notes get lines of their own.
+        let own_lines = self.report.width < note_column + MIN_NOTE_COLUMNS;
+        let indent = if own_lines {
+            2 + 2 * rule.depth + 4
+        } else {
+            note_column
+        };
+        let note_width = self.report.width.saturating_sub(indent).max(MIN_COLUMNS);
+        let mut notes = rule_notes(self.evaluation, self.facts, rule, note_width);
+        for note in &mut notes {
+            *note = truncate(note, note_width);
+            if rule.status != RuleStatus::Matched {
+                *note = self.paint(Tone::Faint, note);
+            }
+        }
         let first = if own_lines || notes.is_empty() {
             String::new()
         } else {
             notes.remove(0)
         };
-        let decided = trial.rule_id() == Some(line.rule.id.as_str());
-        // A name that is too long for its column pushes the rest of its line to the right.
-        let name = format!("{name:names$}");
-        let name = if decided {
-            self.paint.paint(verdict_tone(trial), name)
-        } else {
-            name
-        };
-        let state = self.paint.paint(
-            status_tone(line.status),
-            format!("{:states$}", line.status.as_str()),
-        );
-        self.push_line(&format!("  {name}  {state}  {first}"));
-        notes
-            .iter()
-            .for_each(|note| self.push_line(&format!("{:indent$}{note}", "")));
-    }
-
-    /// First what the policy sets, then, faint, the rest or how many there are.
-    fn write_options(&mut self, trial: &OfflineEvaluation<'_>) {
-        let (set, built_in): (Vec<_>, Vec<_>) = trial
-            .policy
-            .explain_options(&trial.trail)
-            .partition(|line| line.set_by != OptionSetter::BuiltIn);
-        let shown = || {
-            set.iter()
-                .chain(built_in.iter().filter(|_| self.detail == OptionDetail::All))
-        };
-        let paths = shown().map(|line| line.path.len()).max().unwrap_or(0);
-        let values = shown()
-            .map(|line| format_value(line.value).chars().count())
-            .max()
-            .unwrap_or(0)
-            .min(32);
-        let row = |line: &OptionExplanation<'_>| {
-            let value = truncate(
-                &format_value(line.value),
-                self.width.saturating_sub(paths + 24).max(MIN_COLUMNS),
-            );
-            format!(
-                "  {:paths$}  {value:values$}  {}",
-                line.path,
-                set_by(trial, line)
-            )
-        };
-        let rows: Vec<String> = set.iter().map(row).collect();
-        let rest = match self.detail {
-            OptionDetail::All => built_in.iter().map(row).collect(),
-            OptionDetail::SetOnly => {
-                vec![format!(
-                    "  {} more with their built-in values (--all shows them)",
-                    built_in.len()
-                )]
-            }
-        };
-        self.push_headline("Options");
-        rows.iter().for_each(|row| self.push_line(row));
-        for row in rest {
-            self.push_line(&self.paint.paint(Tone::Faint, row));
+        // A name that is too long for its column moves the rest of its line to the right.
+        let mut name = format!("{:names$}", indented_id(rule));
+        if self.evaluation.rule_id() == Some(rule.rule.id.as_str()) {
+            name = self.paint(verdict_tone(self.evaluation), &name);
+        }
+        let status = format!("{:statuses$}", rule.status.as_str());
+        let status = self.paint(status_tone(rule.status), &status);
+        self.report
+            .push_line(&format!("  {name}  {status}  {first}"));
+        for note in notes {
+            self.report.push_line(&format!("{:indent$}{note}", ""));
         }
     }
 
-    fn write_decision(&mut self, trial: &OfflineEvaluation<'_>) {
-        let decision = &trial.decision;
-        self.push_headline("Decision");
-        self.write_field(
-            "verdict",
-            &self
-                .paint
-                .paint(verdict_tone(trial), decision::verdict(trial)),
-        );
+    /// Writes the options that the policy sets, then the built-in values or their number.
+    fn write_options(&mut self) {
+        let evaluation = self.evaluation;
+        let (set, built_in): (Vec<_>, Vec<_>) = evaluation
+            .policy
+            .explain_options(&evaluation.trail)
+            .partition(|option| option.set_by != OptionSetter::BuiltIn);
+        let shown_built_in = match self.detail {
+            OptionDetail::All => built_in.as_slice(),
+            OptionDetail::SetOnly => &[],
+        };
+        let mut longest_path = 0;
+        let mut longest_value = 0;
+        for option in set.iter().chain(shown_built_in) {
+            let value = format_value(option.value).chars().count();
+            longest_path = longest_path.max(option.path.len());
+            longest_value = longest_value.max(value.min(MAX_OPTION_VALUE_COLUMNS));
+        }
+        self.report.push_headline("Options");
+        for option in &set {
+            let row = self.option_row(option, longest_path, longest_value);
+            self.report.push_line(&row);
+        }
+        for option in shown_built_in {
+            let row = self.option_row(option, longest_path, longest_value);
+            self.report.push_line(&self.paint(Tone::Faint, &row));
+        }
+        if self.detail == OptionDetail::SetOnly {
+            let more = format!(
+                "  {} more with their built-in values (--all shows them)",
+                built_in.len()
+            );
+            self.report.push_line(&self.paint(Tone::Faint, &more));
+        }
+    }
+
+    fn option_row(&self, option: &OptionExplanation<'_>, paths: usize, values: usize) -> String {
+        let value_width = self
+            .report
+            .width
+            .saturating_sub(paths + 24)
+            .max(MIN_COLUMNS);
+        format!(
+            "  {:paths$}  {:values$}  {}",
+            option.path,
+            truncate(&format_value(option.value), value_width),
+            set_by(self.evaluation, option)
+        )
+    }
+
+    fn write_decision(&mut self) {
+        let evaluation = self.evaluation;
+        let decision = &evaluation.decision;
+        self.report.push_headline("Decision");
+        let verdict = self.paint(verdict_tone(evaluation), decision::verdict(evaluation));
+        self.write_field("verdict", &verdict);
         self.write_field("reason", decision.reason().as_str());
-        if let Some(rule) = trial.rule_id() {
+        if let Some(rule) = evaluation.rule_id() {
             self.write_field("rule", rule);
         }
         self.write_field("stage", decision.stage.as_str());
         if decision.rejects() {
             self.write_field("logged", if decision.logged { "yes" } else { "no" });
         }
-        self.write_field("policy", &decision::policy_name(trial));
+        self.write_field("policy", &decision::policy_name(evaluation));
     }
 
     fn write_field(&mut self, name: &str, value: &str) {
-        self.push_line(&format!("  {name:8} {value}"));
+        self.report.push_line(&format!("  {name:8} {value}"));
     }
 
-    fn write_answer(&mut self, trial: &OfflineEvaluation<'_>, facts: &CaseFacts) {
-        self.push_headline("Answer");
-        let profile = self
-            .paint
-            .paint(Tone::Faint, format!("(profile {})", trial.profile.as_str()));
-        match ProfileResponses::for_trial(trial, facts).for_profile(trial.profile) {
+    fn write_answer(&mut self) {
+        let evaluation = self.evaluation;
+        self.report.push_headline("Answer");
+        let profile = format!("(profile {})", evaluation.profile.as_str());
+        let profile = self.paint(Tone::Faint, &profile);
+        match ProfileResponses::for_trial(evaluation, self.facts).for_profile(evaluation.profile) {
             PredictedResponse::Refused {
                 status_line,
                 headers,
             } => {
-                self.push_line(&format!(
-                    "  {}  {profile}",
-                    self.paint.paint(Tone::Bad, status_line)
-                ));
+                let status_line = self.paint(Tone::Bad, &status_line);
+                self.report
+                    .push_line(&format!("  {status_line}  {profile}"));
                 self.write_headers(&headers);
             }
             PredictedResponse::Closed => {
-                self.push_line(&format!(
-                    "  the connection is closed without an answer  {profile}"
+                self.report.push_line(&format!(
+                    "  the connection is closed without a response  {profile}"
                 ));
             }
             PredictedResponse::Forwarded { headers } => {
-                self.push_line("  the origin's, with");
+                self.report
+                    .push_line("  the response of the origin, with these headers");
                 self.write_headers(&headers);
             }
-            PredictedResponse::Tunnel => self.push_line("  200 OK, and a tunnel to the host"),
+            PredictedResponse::Tunnel => {
+                self.report.push_line("  200 OK, then a tunnel to the host")
+            }
         }
     }
 
     fn write_headers(&mut self, headers: &[(String, String)]) {
-        headers.iter().for_each(|(name, value)| {
-            self.push_line(&format!("  {name}: {}", replace_controls(value)))
-        });
+        for (name, value) in headers {
+            self.report
+                .push_line(&format!("  {name}: {}", replace_controls(value)));
+        }
+    }
+
+    fn paint(&self, tone: Tone, text: &str) -> String {
+        self.report.colors.paint(tone, text)
     }
 }
 
-/// The decision in one sentence.
-fn summary_sentence(trial: &OfflineEvaluation<'_>) -> String {
-    let about = trial
+/// Returns the id of a rule, indented by its nesting depth.
+fn indented_id(rule: &RuleExplanation<'_>) -> String {
+    format!("{:indent$}{}", "", rule.rule.id, indent = 2 * rule.depth)
+}
+
+/// Returns the decision in one sentence.
+fn summary_sentence(evaluation: &OfflineEvaluation<'_>) -> String {
+    let detail = evaluation
         .refusal
         .as_ref()
-        .and_then(|refusal| refusal.detail.as_deref());
-    let about = about.map_or(String::new(), |about| format!(": {about}"));
-    let by = match trial.rule_id() {
+        .and_then(|refusal| refusal.detail.as_deref())
+        .map_or(String::new(), |detail| format!(": {detail}"));
+    let by = match evaluation.rule_id() {
         Some(rule) => format!("by rule {rule}"),
         None => "by the policy's default".to_owned(),
     };
-    match trial.decision.verdict {
+    match evaluation.decision.verdict {
         Verdict::Admit => format!("allowed {by}"),
-        Verdict::Reject(Reason::Rule | Reason::Default) => format!("rejected {by}{about}"),
-        Verdict::Reject(reason) => format!("rejected {by}, as {}{about}", reason.as_str()),
-        Verdict::Undecided if trial.refusal.is_none() => {
-            "undecided, and let through: tunnel_undecided is allow".to_owned()
+        Verdict::Reject(Reason::Rule | Reason::Default) => format!("rejected {by}{detail}"),
+        Verdict::Reject(reason) => format!("rejected {by}, as {}{detail}", reason.as_str()),
+        Verdict::Undecided if evaluation.refusal.is_none() => {
+            "undecided, but allowed since tunnel_undecided is allow".to_owned()
         }
-        Verdict::Undecided => format!("undecided, and so refused{about}"),
+        Verdict::Undecided => format!("undecided, and therefore refused{detail}"),
     }
 }
 
-/// Why a rule has its state, and what it did.
+/// Returns the reasons for the status of a rule, and its effect.
 fn rule_notes(
-    trial: &OfflineEvaluation<'_>,
+    evaluation: &OfflineEvaluation<'_>,
     facts: &CaseFacts,
-    line: &RuleExplanation<'_>,
-    room: usize,
+    rule: &RuleExplanation<'_>,
+    width: usize,
 ) -> Vec<String> {
-    let grounds = trial.policy.decisive_tests(line, &facts.facts());
-    let shown = grounds.len().min(MAX_REASONS);
-    let mut notes: Vec<String> = grounds
-        .iter()
-        .take(shown)
-        .map(|ground| replace_controls(&shorten_ground(ground, room)))
-        .collect();
-    if let (true, Some(last)) = (grounds.len() > shown, notes.last_mut()) {
-        last.push_str(&format!(", and {} more", grounds.len() - shown));
-    }
-    // A stage that was not run says more than the facts that it would have brought.
-    notes = match line
+    let pending_stage = rule
         .pending_stage()
-        .filter(|stage| !was_run(trial, facts, *stage))
-    {
-        Some(stage) => vec![not_run_note(trial, stage)],
-        None => notes,
+        .filter(|stage| !was_run(evaluation, facts, *stage));
+    let mut notes = match pending_stage {
+        // That the stage was not run is more useful than the facts that it lacks.
+        Some(stage) => vec![not_run_note(evaluation, stage)],
+        None => reason_notes(evaluation, facts, rule, width),
     };
-    if line.rule.mode == EnforcementMode::Shadow {
-        notes.push("in shadow: judged beside the policy, and changes nothing".to_owned());
+    if rule.rule.mode == EnforcementMode::Shadow {
+        notes.push("shadow mode: evaluated, but without effect".to_owned());
     }
-    if line.status == RuleStatus::Matched {
-        notes.extend(describe_effect(trial, &line.rule.body));
+    if rule.status == RuleStatus::Matched {
+        notes.extend(describe_effect(evaluation, &rule.rule.body));
     }
     notes
 }
 
-/// Whether the policy was asked at a stage; of a tunnel it is asked at all of them.
-fn was_run(trial: &OfflineEvaluation<'_>, facts: &CaseFacts, stage: PolicyStage) -> bool {
+fn reason_notes(
+    evaluation: &OfflineEvaluation<'_>,
+    facts: &CaseFacts,
+    rule: &RuleExplanation<'_>,
+    width: usize,
+) -> Vec<String> {
+    let tests = evaluation.policy.decisive_tests(rule, &facts.facts());
+    let mut notes: Vec<String> = tests
+        .iter()
+        .take(MAX_REASONS)
+        .map(|test| replace_controls(&shorten_test(test, width)))
+        .collect();
+    let more = tests.len() - notes.len();
+    if let Some(last) = notes.last_mut()
+        && more > 0
+    {
+        last.push_str(&format!(", and {more} more"));
+    }
+    notes
+}
+
+/// Returns `true` if the policy was evaluated at a stage. A tunnel is evaluated at all stages.
+fn was_run(evaluation: &OfflineEvaluation<'_>, facts: &CaseFacts, stage: PolicyStage) -> bool {
     let given = facts.facts();
     match (facts.target(), stage) {
         (CaseTarget::Tunnel(..), _) | (CaseTarget::Url(_), PolicyStage::Request) => true,
         (CaseTarget::Url(_), PolicyStage::Destination) => {
-            given.address != Fact::Unknown && trial.decision.stage >= Stage::Destination
+            given.address != Fact::Unknown && evaluation.decision.stage >= Stage::Destination
         }
         (CaseTarget::Url(_), PolicyStage::Response | PolicyStage::Document) => {
-            trial.decision.stage >= stage.to_stage()
+            evaluation.decision.stage >= stage.to_stage()
         }
     }
 }
 
-fn not_run_note(trial: &OfflineEvaluation<'_>, stage: PolicyStage) -> String {
-    let over = trial.decision.rejects() && trial.decision.stage < stage.to_stage();
-    let why = if over {
+fn not_run_note(evaluation: &OfflineEvaluation<'_>, stage: PolicyStage) -> String {
+    let refused_before =
+        evaluation.decision.rejects() && evaluation.decision.stage < stage.to_stage();
+    let reason = if refused_before {
         "was not reached"
     } else {
         "was not run: none of its facts are given"
     };
-    format!("the {} stage {why}", stage.as_str())
+    format!("the {} stage {reason}", stage.as_str())
 }
 
-/// A reason with its value shortened, so that the test behind it can be read.
-fn shorten_ground(ground: &DecisiveTest, room: usize) -> String {
-    let whole = ground.to_string();
-    let (ObservedValue::Value(value), Some(over)) =
-        (&ground.observed, whole.chars().count().checked_sub(room))
+/// Formats a test in at most `width` columns if possible, by shortening the observed value rather than the operands.
+fn shorten_test(test: &DecisiveTest, width: usize) -> String {
+    let whole = test.to_string();
+    let (ObservedValue::Value(value), Some(excess)) =
+        (&test.observed, whole.chars().count().checked_sub(width))
     else {
         return whole;
     };
     let length = value.chars().count();
-    let left = length.saturating_sub(over).max(room / 3);
-    let seen = ObservedValue::Value(truncate(value, left.min(length)));
+    let rest = length.saturating_sub(excess).max(width / 3);
     DecisiveTest {
-        observed: seen,
-        ..ground.clone()
+        observed: ObservedValue::Value(truncate(value, rest.min(length))),
+        ..test.clone()
     }
     .to_string()
 }
 
-/// What a rule that matched did, where it did anything.
-fn describe_effect(trial: &OfflineEvaluation<'_>, body: &RuleBody) -> Option<String> {
-    let all: Vec<String> = match body {
+/// Returns the effect of a rule that matched, if it has one.
+fn describe_effect(evaluation: &OfflineEvaluation<'_>, body: &RuleBody) -> Option<String> {
+    let effects: Vec<String> = match body {
         RuleBody::Filter(filter) if filter.log => vec!["filters, and logs it".to_owned()],
         RuleBody::Filter(_) => vec!["filters".to_owned()],
         RuleBody::Group(group) => {
-            let assigned = group.assignments.iter().map(|a| {
+            let assigned = group.assignments.iter().map(|assignment| {
                 format!(
                     "{} {}",
-                    trial.policy.option_path(a.slot),
-                    format_value(&a.value)
+                    evaluation.policy.option_path(assignment.slot),
+                    format_value(&assignment.value)
                 )
             });
             assigned
@@ -374,15 +385,15 @@ fn describe_effect(trial: &OfflineEvaluation<'_>, body: &RuleBody) -> Option<Str
                 .collect()
         }
     };
-    (!all.is_empty()).then(|| replace_controls(&format!("-> {}", all.join(", "))))
+    (!effects.is_empty()).then(|| replace_controls(&format!("-> {}", effects.join(", "))))
 }
 
 fn format_value(value: &OptionValue) -> String {
     replace_controls(&value.to_string())
 }
 
-fn verdict_tone(trial: &OfflineEvaluation<'_>) -> Tone {
-    match trial.decision.verdict {
+fn verdict_tone(evaluation: &OfflineEvaluation<'_>) -> Tone {
+    match evaluation.decision.verdict {
         Verdict::Admit => Tone::Good,
         Verdict::Reject(_) => Tone::Bad,
         Verdict::Undecided => Tone::Warning,

@@ -1,23 +1,24 @@
-//! URLs of the ledger as they are written, one after the other: for people, or for programs.
+//! Output of the URLs of the ledger, as text or in a format for programs.
 
 use std::io::{self, Write};
 
 use serde_json::Value as Json;
 
-use crate::cli::sanitize::sanitize_text;
+use crate::cli::admin_client::get_or_null;
+use crate::cli::text::sanitize_text;
 use crate::report::csv;
 use crate::report::record::COLUMNS;
 
-/// What is written of each URL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum LedgerRowFormat {
+pub(super) enum LedgerRowFormat {
+    /// A line of columns per URL.
     Text,
     JsonArray,
     Ndjson,
     Csv,
 }
 
-/// Writes URLs.
+/// A writer of URLs.
 #[derive(Debug)]
 pub(super) struct LedgerRowWriter<W> {
     output: W,
@@ -26,48 +27,19 @@ pub(super) struct LedgerRowWriter<W> {
 }
 
 impl<W: Write> LedgerRowWriter<W> {
-    /// A line each, in columns.
-    pub(super) fn text(output: W) -> Self {
+    pub(super) fn new(output: W, format: LedgerRowFormat) -> Self {
         Self {
             output,
-            format: LedgerRowFormat::Text,
+            format,
             count: 0,
         }
     }
 
-    /// One array.
-    pub(super) fn json_array(output: W) -> Self {
-        Self {
-            output,
-            format: LedgerRowFormat::JsonArray,
-            count: 0,
-        }
-    }
-
-    /// An object a line.
-    pub(super) fn ndjson(output: W) -> Self {
-        Self {
-            output,
-            format: LedgerRowFormat::Ndjson,
-            count: 0,
-        }
-    }
-
-    /// A table.
-    pub(super) fn csv(output: W) -> Self {
-        Self {
-            output,
-            format: LedgerRowFormat::Csv,
-            count: 0,
-        }
-    }
-
-    /// How many were written.
+    /// Returns the number of URLs that have been written.
     pub(super) fn count(&self) -> u64 {
         self.count
     }
 
-    /// Writes one.
     pub(super) fn write_row(&mut self, url: &Json) -> io::Result<()> {
         let first = self.count == 0;
         self.count += 1;
@@ -78,64 +50,58 @@ impl<W: Write> LedgerRowWriter<W> {
             }
             LedgerRowFormat::Ndjson => writeln!(self.output, "{url}"),
             LedgerRowFormat::Csv => {
-                self.write_header(if first {
-                    RowPosition::First
-                } else {
-                    RowPosition::Later
-                })?;
+                if first {
+                    self.write_csv_header()?;
+                }
                 self.output
                     .write_all(csv::record_line(url, &COLUMNS).as_bytes())
             }
         }
     }
 
-    /// Writes what stands behind the last one.
+    /// Writes the end of the output, and flushes it.
     pub(super) fn finish(mut self) -> io::Result<()> {
-        let none = self.count == 0;
-        match (self.format, none) {
+        let empty = self.count == 0;
+        match (self.format, empty) {
             (LedgerRowFormat::Text, true) => {
-                self.output.write_all(b"no URL that is remembered fits\n")?
+                self.output.write_all(b"no URL of the ledger matches\n")?
             }
             (LedgerRowFormat::JsonArray, true) => self.output.write_all(b"[]\n")?,
             (LedgerRowFormat::JsonArray, false) => self.output.write_all(b"\n]\n")?,
-            (LedgerRowFormat::Csv, true) => self.write_header(RowPosition::First)?,
+            (LedgerRowFormat::Csv, true) => self.write_csv_header()?,
             (LedgerRowFormat::Text | LedgerRowFormat::Ndjson | LedgerRowFormat::Csv, _) => {}
         }
         self.output.flush()
     }
 
-    fn write_header(&mut self, at: RowPosition) -> io::Result<()> {
-        match at {
-            RowPosition::First => self.output.write_all(csv::header_line(&COLUMNS).as_bytes()),
-            RowPosition::Later => Ok(()),
-        }
+    fn write_csv_header(&mut self) -> io::Result<()> {
+        self.output.write_all(csv::header_line(&COLUMNS).as_bytes())
     }
 }
 
-/// Whether anything was written before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RowPosition {
-    First,
-    Later,
-}
-
-/// The longest words of a status and of a crawler's usual name; what is longer is not cut.
+/// Formats a URL as a line of text. The columns have the widths of the longest status and of a usual crawler name;
+/// longer values are not cut.
 fn row_text(url: &Json) -> String {
-    let word = |key| url.get(key).and_then(Json::as_str).unwrap_or("-");
-    let number = |key| {
-        url.get(key)
-            .and_then(Json::as_u64)
-            .map_or("-".to_owned(), |number| number.to_string())
-    };
     format!(
         "{}  {:<12}  {:<26}  {:>3}  {:>3}  {}\n",
-        word("last_seen"),
-        sanitize_text(word("crawler")),
-        word("status"),
-        number("origin_status"),
-        number("code"),
-        sanitize_text(word("url"))
+        text_cell(url, "last_seen"),
+        sanitize_text(text_cell(url, "crawler")),
+        text_cell(url, "status"),
+        number_cell(url, "origin_status"),
+        number_cell(url, "code"),
+        sanitize_text(text_cell(url, "url"))
     )
+}
+
+/// Returns the text of a key, or `-` if it has none.
+pub(super) fn text_cell<'j>(row: &'j Json, key: &str) -> &'j str {
+    get_or_null(row, key).as_str().unwrap_or("-")
+}
+
+fn number_cell(row: &Json, key: &str) -> String {
+    get_or_null(row, key)
+        .as_u64()
+        .map_or("-".to_owned(), |number| number.to_string())
 }
 
 #[cfg(test)]
@@ -144,41 +110,37 @@ mod tests {
 
     use super::*;
 
-    fn written(form: LedgerRowFormat, urls: &[Json]) -> String {
+    fn write(format: LedgerRowFormat, urls: &[Json]) -> String {
         let mut output = vec![];
-        let mut rows = LedgerRowWriter {
-            output: &mut output,
-            format: form,
-            count: 0,
-        };
+        let mut rows = LedgerRowWriter::new(&mut output, format);
         urls.iter().try_for_each(|url| rows.write_row(url)).unwrap();
         rows.finish().unwrap();
         String::from_utf8(output).unwrap()
     }
 
     #[test]
-    fn each_form_is_whole_with_and_without_urls() {
+    fn each_format_is_complete_with_and_without_urls() {
         let two = [json!({ "url": "http://a/" }), json!({ "url": "http://b/" })];
         let names = csv::header_line(&COLUMNS);
-        assert_eq!(written(LedgerRowFormat::JsonArray, &[]), "[]\n");
+        assert_eq!(write(LedgerRowFormat::JsonArray, &[]), "[]\n");
         assert_eq!(
-            written(LedgerRowFormat::JsonArray, &two),
+            write(LedgerRowFormat::JsonArray, &two),
             "[\n{\"url\":\"http://a/\"},\n{\"url\":\"http://b/\"}\n]\n"
         );
-        assert_eq!(written(LedgerRowFormat::Ndjson, &[]), "");
+        assert_eq!(write(LedgerRowFormat::Ndjson, &[]), "");
         assert_eq!(
-            written(LedgerRowFormat::Ndjson, &two),
+            write(LedgerRowFormat::Ndjson, &two),
             "{\"url\":\"http://a/\"}\n{\"url\":\"http://b/\"}\n"
         );
-        assert_eq!(written(LedgerRowFormat::Csv, &[]), names);
+        assert_eq!(write(LedgerRowFormat::Csv, &[]), names);
         assert_eq!(
-            written(LedgerRowFormat::Csv, &two)
+            write(LedgerRowFormat::Csv, &two)
                 .matches("key,crawler,url")
                 .count(),
             1
         );
-        assert_eq!(written(LedgerRowFormat::Csv, &two).lines().count(), 3);
-        assert!(written(LedgerRowFormat::Text, &[]).contains("no URL"));
+        assert_eq!(write(LedgerRowFormat::Csv, &two).lines().count(), 3);
+        assert!(write(LedgerRowFormat::Text, &[]).contains("no URL"));
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Where the ledger is read: in the proxy that has it, or in its files.
+//! The source of the ledger: the running proxy, or the files.
 
 use std::fmt::Write as _;
 
@@ -17,10 +17,10 @@ use crate::store::ledger::{Ledger, LedgerSettings, LedgerUnavailable};
 
 use super::LedgerFilterInput;
 
-/// URLs that one answer brings at most.
+/// The maximum number of URLs per page.
 const PAGE_SIZE: usize = 1_000;
 
-/// Who is asked.
+/// The source of the ledger.
 #[derive(Debug)]
 pub(super) enum LedgerSource {
     /// The admin API of a running proxy.
@@ -29,12 +29,12 @@ pub(super) enum LedgerSource {
     Files(Ledger),
 }
 
-/// Why there is no answer.
+/// An error of reading the ledger.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum LedgerSourceError {
-    /// What was asked for is not understood.
+    /// The proxy rejects the request as invalid.
     Usage(String),
-    /// Anything else, in words.
+    /// Any other error.
     Other(String),
 }
 
@@ -42,15 +42,15 @@ pub(super) enum LedgerSourceError {
 #[derive(Debug)]
 pub(super) struct LedgerSourcePage {
     pub(super) urls: Vec<Json>,
-    /// Behind which key to go on; none at the end.
+    /// The key after which the next page starts; `None` on the last page.
     pub(super) next: Option<String>,
 }
 
 impl From<AdminClientError> for LedgerSourceError {
-    fn from(refused: AdminClientError) -> Self {
-        match refused {
-            AdminClientError::Status(400, words) => Self::Usage(words),
-            AdminClientError::Status(404 | 409, words) => Self::Other(words),
+    fn from(error: AdminClientError) -> Self {
+        match error {
+            AdminClientError::Status(400, message) => Self::Usage(message),
+            AdminClientError::Status(404 | 409, message) => Self::Other(message),
             other @ (AdminClientError::Status(..) | AdminClientError::Unavailable(_)) => {
                 Self::Other(other.to_string())
             }
@@ -61,28 +61,28 @@ impl From<AdminClientError> for LedgerSourceError {
 impl From<LedgerUnavailable> for LedgerSourceError {
     fn from(_: LedgerUnavailable) -> Self {
         Self::Other(
-            "the ledger can no longer be read (does its disk fail?): what was written so far is not all of it"
+            "the ledger can no longer be read (check the disk of store.path): the output is incomplete"
                 .into(),
         )
     }
 }
 
 impl LedgerSource {
-    /// Finds out who has it.
+    /// Selects the running proxy, or else the files.
     pub(super) fn open(args: &LedgerSourceArgs) -> Result<Self, Exit> {
         let settings = inputs::load_settings_quietly(&args.proxy.overrides())?;
         if args.offline {
-            return open_files(&settings).map_err(|words| report_cannot_run(&words));
+            return open_files(&settings).map_err(|error| report_cannot_run(&error));
         }
         match admin_client::send(&settings.admin, &AdminClientRequest::get("/api/v1/ledger")) {
-            // Whoever runs there has the files.
+            // Even a proxy that refuses the request has locked the files.
             Ok(_) | Err(AdminClientError::Status(..)) => Ok(Self::Proxy(settings.admin)),
-            Err(AdminClientError::Unavailable(why)) => open_files(&settings)
-                .map_err(|words| report_cannot_run(&format!("{why}; and {words}"))),
+            Err(AdminClientError::Unavailable(reason)) => open_files(&settings)
+                .map_err(|error| report_cannot_run(&format!("{reason}; and {error}"))),
         }
     }
 
-    /// At most so many of the URLs that fit, behind a key.
+    /// Reads at most `limit` URLs that match the filter, starting after a key.
     pub(super) fn read_page(
         &self,
         filter: &LedgerFilterInput,
@@ -99,23 +99,26 @@ impl LedgerSource {
                 parse_page(&admin_client::send(admin, &AdminClientRequest::get(&path))?)
             }
             Self::Files(ledger) => {
-                let read = |after, most| ledger.records(after, most);
-                let (after, most) = (after.and_then(LedgerKey::from_hex), limit.min(PAGE_SIZE));
-                let piece = read_page(read, &filter.parsed, after, most, || TimeBudget::Remaining)?;
-                let urls = piece
+                let page = read_page(
+                    |after, limit| ledger.records(after, limit),
+                    &filter.parsed,
+                    after.and_then(LedgerKey::from_hex),
+                    limit.min(PAGE_SIZE),
+                    || TimeBudget::Remaining,
+                )?;
+                let urls = page
                     .records
                     .iter()
-                    .map(|(key, found)| record::to_json(*key, found))
+                    .map(|(key, record)| record::to_json(*key, record))
                     .collect();
                 Ok(LedgerSourcePage {
                     urls,
-                    next: piece.next.map(|key| key.to_string()),
+                    next: page.next.map(|key| key.to_string()),
                 })
             }
         }
     }
 
-    /// How many there are.
     pub(super) fn stats(&self) -> Result<Json, LedgerSourceError> {
         match self {
             Self::Proxy(admin) => Ok(admin_client::send(
@@ -131,13 +134,13 @@ impl LedgerSource {
     }
 }
 
-/// The ledger of a proxy that does not run.
+/// Opens the ledger of a proxy that is not running.
 fn open_files(settings: &settings::Settings) -> Result<LedgerSource, String> {
     let directory = settings
         .store
         .path
         .as_deref()
-        .ok_or("store.path is not set, so no files are kept")?;
+        .ok_or("store.path is not set, so there are no files")?;
     let ledger = Ledger::open_existing(directory, LedgerSettings::default());
     ledger
         .map(LedgerSource::Files)
@@ -145,12 +148,13 @@ fn open_files(settings: &settings::Settings) -> Result<LedgerSource, String> {
 }
 
 fn parse_page(document: &Json) -> Result<LedgerSourcePage, LedgerSourceError> {
-    let no_page = || LedgerSourceError::Other("what the proxy answers is no page of URLs".into());
     let urls = document
         .get("urls")
         .and_then(Json::as_array)
         .cloned()
-        .ok_or_else(no_page)?;
+        .ok_or_else(|| {
+            LedgerSourceError::Other("the response of the proxy is not a page of URLs".into())
+        })?;
     Ok(LedgerSourcePage {
         urls,
         next: document
@@ -160,7 +164,7 @@ fn parse_page(document: &Json) -> Result<LedgerSourcePage, LedgerSourceError> {
     })
 }
 
-/// A value of a query.
+/// Percent-encodes a value of a query.
 fn percent_encode(text: &str) -> String {
     text.bytes().fold(String::new(), |mut escaped, byte| {
         if byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_' | b'~') {
@@ -177,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_go_into_a_query_whole() {
+    fn values_of_a_query_are_percent_encoded() {
         assert_eq!(
             percent_encode("*.a.test/x?y&z=ä %"),
             "%2A.a.test%2Fx%3Fy%26z%3D%C3%A4%20%25"

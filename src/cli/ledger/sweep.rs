@@ -1,4 +1,4 @@
-//! `crawlgate ledger sweep`: starts a sweep in the running proxy and follows it to its end.
+//! `crawlgate ledger sweep`: starts a sweep in the running proxy, and waits until it is finished.
 
 use std::fmt::Write as _;
 use std::thread;
@@ -7,24 +7,22 @@ use std::time::Duration;
 use serde_json::{Value as Json, json};
 
 use crate::cli::Exit;
-use crate::cli::admin_client::{self, AdminClientRequest};
+use crate::cli::admin_client::{self, AdminClientRequest, get_array, get_u64};
 use crate::cli::args::{LedgerSweepArgs, OutputFormat};
 use crate::cli::progress::ProgressBar;
-use crate::cli::sanitize::sanitize_text;
+use crate::cli::text::sanitize_text;
 use crate::cli::{console, inputs};
 use crate::config::settings;
 
+use super::report_error;
+use super::rows::text_cell;
 use super::source::LedgerSourceError;
-use super::{get_u64, report_failure};
 
-/// How often the proxy is asked how far it is.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Runs the command.
 pub(super) fn run(args: &LedgerSweepArgs) -> Result<Exit, Exit> {
     let settings = inputs::load_settings_quietly(&args.proxy.overrides())?;
-    let sweep =
-        run_sweep(&settings.admin, args.dry_run).map_err(|failure| report_failure(&failure))?;
+    let sweep = run_sweep(&settings.admin, args.dry_run).map_err(|error| report_error(&error))?;
     let text = match args.format {
         OutputFormat::Json => format!("{sweep:#}\n"),
         OutputFormat::Text => format!("{}{}", sweep_text(&sweep), gaps_text(&sweep)),
@@ -32,10 +30,10 @@ pub(super) fn run(args: &LedgerSweepArgs) -> Result<Exit, Exit> {
     Ok(console::print(&text, Exit::Success))
 }
 
-/// The sweep, once it is over.
+/// Starts a sweep, and returns its result when it is finished.
 fn run_sweep(admin: &settings::AdminConfig, dry_run: bool) -> Result<Json, LedgerSourceError> {
     let body = Some(json!({ "dry_run": dry_run }).to_string());
-    let begun = admin_client::send(
+    let started = admin_client::send(
         admin,
         &AdminClientRequest {
             method: "POST",
@@ -43,53 +41,52 @@ fn run_sweep(admin: &settings::AdminConfig, dry_run: bool) -> Result<Json, Ledge
             ..AdminClientRequest::get("/api/v1/ledger/sweep")
         },
     )?;
-    let mut bar = ProgressBar::new("URLs");
+    let mut progress = ProgressBar::new("URLs");
     loop {
         let stats = admin_client::send(admin, &AdminClientRequest::get("/api/v1/ledger"))?;
         let sweep = stats.get("sweep").cloned().unwrap_or(Json::Null);
-        if !is_same_sweep(&begun, &stats) {
-            let broken_off =
-                "the sweep was broken off: another policy was loaded meanwhile. Ask for it again";
-            return Err(LedgerSourceError::Other(broken_off.into()));
+        if !is_same_sweep(&started, &stats) {
+            return Err(LedgerSourceError::Other(
+                "the sweep was canceled, since another policy was loaded: start a new sweep".into(),
+            ));
         }
         if sweep.get("state").and_then(Json::as_str) != Some("running") {
             return Ok(sweep);
         }
-        bar.update(get_u64(&sweep, "looked_at"), get_u64(&sweep, "total"));
+        progress.update(get_u64(&sweep, "looked_at"), get_u64(&sweep, "total"));
         thread::sleep(POLL_INTERVAL);
     }
 }
 
-/// Whether two answers of the proxy tell of one sweep.
-fn is_same_sweep(begun: &Json, now: &Json) -> bool {
+/// Returns `true` if two responses of the proxy are about the same sweep.
+fn is_same_sweep(started: &Json, current: &Json) -> bool {
     ["/sweep/dry_run", "/sweep/revision"]
         .into_iter()
-        .all(|place| begun.pointer(place) == now.pointer(place))
+        .all(|pointer| started.pointer(pointer) == current.pointer(pointer))
 }
 
-/// A sweep in a few lines.
+/// Formats the state and the counts of a sweep.
 pub(super) fn sweep_text(sweep: &Json) -> String {
-    let word = |key| sweep.get(key).and_then(Json::as_str).unwrap_or("-");
-    let dry = sweep.get("dry_run").and_then(Json::as_bool) == Some(true);
-    let (what, verb) = if dry {
+    let dry_run = sweep.get("dry_run").and_then(Json::as_bool) == Some(true);
+    let (name, verb) = if dry_run {
         ("dry run", "would leave")
     } else {
         ("sweep", "leave")
     };
-    let over = if word("state") == "running" {
-        "is under way"
+    let state = if text_cell(sweep, "state") == "running" {
+        "is in progress"
     } else {
-        "is over"
+        "is finished"
     };
     let mut text = String::new();
     let _ = writeln!(
         text,
-        "the {what} under revision {} {over}: {} of {} URLs were looked at",
-        word("revision"),
+        "the {name} under revision {} {state}: {} of {} URLs were evaluated",
+        text_cell(sweep, "revision"),
         get_u64(sweep, "looked_at"),
         get_u64(sweep, "total")
     );
-    for (key, words) in [
+    for (key, label) in [
         ("removed", format!("{verb} the index (760)")),
         (
             "moved",
@@ -98,27 +95,22 @@ pub(super) fn sweep_text(sweep: &Json) -> String {
         ("unchanged", "have 760 or 761 from before".to_owned()),
         ("allowed", "are allowed".to_owned()),
     ] {
-        let _ = writeln!(text, "  {:>12}  {words}", get_u64(sweep, key));
+        let _ = writeln!(text, "  {:>12}  {label}", get_u64(sweep, key));
     }
     text
 }
 
-/// URLs that no space has.
+/// Formats the URLs that are in no crawl space.
 fn gaps_text(sweep: &Json) -> String {
-    let gaps = sweep
-        .get("gaps")
-        .and_then(Json::as_array)
-        .map_or(&[][..], Vec::as_slice);
     let mut text = String::new();
-    for gap in gaps {
-        let word = |key| sanitize_text(gap.get(key).and_then(Json::as_str).unwrap_or("-"));
-        let code = gap.get("code").and_then(Json::as_u64).unwrap_or(0);
+    for gap in get_array(sweep, "gaps") {
         let _ = writeln!(
             text,
-            "{code}  {:<12}  {:<24}  {}",
-            word("crawler"),
-            word("rule"),
-            word("url")
+            "{}  {:<12}  {:<24}  {}",
+            get_u64(gap, "code"),
+            sanitize_text(text_cell(gap, "crawler")),
+            sanitize_text(text_cell(gap, "rule")),
+            sanitize_text(text_cell(gap, "url"))
         );
     }
     text
@@ -129,21 +121,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_sweep_is_not_taken_for_the_one_that_was_asked_for() {
-        let sweep = |dry_run, revision| json!({ "sweep": { "dry_run": dry_run, "revision": revision, "total": 9 } });
-        let begun = sweep(true, "3f9c2a1b");
-        assert!(is_same_sweep(&begun, &sweep(true, "3f9c2a1b")));
+    fn another_sweep_is_not_mistaken_for_the_one_that_was_started() {
+        fn sweep(dry_run: bool, revision: &str) -> Json {
+            json!({ "sweep": { "dry_run": dry_run, "revision": revision, "total": 9 } })
+        }
+        let started = sweep(true, "3f9c2a1b");
+        assert!(is_same_sweep(&started, &sweep(true, "3f9c2a1b")));
         for other in [
             sweep(true, "00000000"),
             sweep(false, "3f9c2a1b"),
             json!({ "sweep": null }),
         ] {
-            assert!(!is_same_sweep(&begun, &other), "{other}");
+            assert!(!is_same_sweep(&started, &other), "{other}");
         }
     }
 
     #[test]
-    fn a_dry_run_is_told_as_one() {
+    fn a_dry_run_is_reported_as_one() {
         let sweep = json!({
             "state": "done", "dry_run": true, "revision": "3f9c2a1b", "looked_at": 9, "total": 9, "removed": 1,
             "moved": 0, "unchanged": 2, "allowed": 6,
@@ -151,7 +145,7 @@ mod tests {
         });
         let text = sweep_text(&sweep);
         assert!(
-            text.starts_with("the dry run under revision 3f9c2a1b is over: 9 of 9 URLs"),
+            text.starts_with("the dry run under revision 3f9c2a1b is finished: 9 of 9 URLs"),
             "{text}"
         );
         assert!(text.contains("1  would leave the index (760)"), "{text}");

@@ -1,74 +1,77 @@
-//! What a robots.txt says beyond Allow and Disallow, in words and in JSON: uses, hours, parameters, names, sitemaps.
+//! Output of the lines of a robots.txt other than Allow and Disallow: usage preferences, visit times, parameters, hosts
+//! and sitemaps.
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::cli::sanitize::sanitize_text;
+use crate::cli::text::sanitize_text;
 use crate::robots::RobotsFile;
 use crate::robots::extension::{ExtensionKind, ReportedLine, UsageRule};
 
-/// The uses that it allows or denies for a URL, as the end of a line; empty if it says nothing.
-pub(super) fn usage_to_text(stated: &[UsageRule<'_>]) -> String {
-    let words =
-        |s: &UsageRule<'_>| format!("{}={} (line {})", s.purpose, s.preference.as_str(), s.line);
-    let words: Vec<String> = stated.iter().map(words).collect();
-    if words.is_empty() {
+/// Formats the usage preferences for a URL as the end of a line; empty if there are none.
+pub(super) fn usage_to_text(rules: &[UsageRule<'_>]) -> String {
+    let preferences: Vec<String> = rules
+        .iter()
+        .map(|rule| {
+            format!(
+                "{}={} (line {})",
+                rule.purpose,
+                rule.preference.as_str(),
+                rule.line
+            )
+        })
+        .collect();
+    if preferences.is_empty() {
         String::new()
     } else {
-        format!("  usage {}", words.join(", "))
+        format!("  usage {}", preferences.join(", "))
     }
 }
 
-/// The same as an object: `{"train-ai": {"preference": "deny", "line": 3}}`.
-pub(super) fn usage_to_json(stated: &[UsageRule<'_>]) -> Json {
-    let entry = |s: &UsageRule<'_>| {
-        (
-            s.purpose.to_string(),
-            json!({ "preference": s.preference.as_str(), "line": s.line }),
-        )
-    };
-    Json::Object(stated.iter().map(entry).collect())
+/// Converts the usage preferences for a URL, for example to `{"train-ai": {"preference": "deny", "line": 3}}`.
+pub(super) fn usage_to_json(rules: &[UsageRule<'_>]) -> Json {
+    let entries = rules.iter().map(|rule| {
+        let value = json!({ "preference": rule.preference.as_str(), "line": rule.line });
+        (rule.purpose.to_string(), value)
+    });
+    Json::Object(entries.collect())
 }
 
-/// What it says of the site and to the crawler, each with the word for it.
+/// Returns the sitemaps, and the lines that are reported only, each with its label.
 pub(super) fn labeled_lines(rules: &RobotsFile, agent: &str) -> Vec<(&'static str, String)> {
-    let noted = |word, lines: Vec<ReportedLine<'_>>| -> Vec<(&'static str, String)> {
-        lines
-            .iter()
-            .map(|noted| (word, sanitize_text(&noted.value).into_owned()))
-            .collect()
-    };
-    let sitemaps = rules
+    let mut lines: Vec<(&str, String)> = rules
         .sitemaps()
-        .map(|sitemap| ("sitemap", sanitize_text(&sitemap).into_owned()));
-    let visits = noted("visit", rules.visit_times(agent));
-    let params = noted("clean", rules.extension_lines(ExtensionKind::CleanParam));
-    let hosts = noted("host", rules.extension_lines(ExtensionKind::Host));
-    sitemaps.chain(visits).chain(params).chain(hosts).collect()
+        .map(|sitemap| ("sitemap", sanitize_text(&sitemap).into_owned()))
+        .collect();
+    for (label, reported) in [
+        ("visit", rules.visit_times(agent)),
+        ("clean", rules.extension_lines(ExtensionKind::CleanParam)),
+        ("host", rules.extension_lines(ExtensionKind::Host)),
+    ] {
+        for line in reported {
+            lines.push((label, sanitize_text(&line.value).into_owned()));
+        }
+    }
+    lines
 }
 
-/// The same as keys of an object; each is null where there is no file.
+/// Returns the same lines as the keys of an object; the values are null if there is no file.
 pub(super) fn to_json(rules: Option<&RobotsFile>, agent: &str) -> Map<String, Json> {
-    let values = |lines: Vec<ReportedLine<'_>>| -> Json {
-        lines.into_iter().map(|noted| noted.value).collect()
-    };
-    let told = |of: &dyn Fn(&RobotsFile) -> Json| rules.map_or(Json::Null, of);
-    let entries = [
-        ("sitemaps", told(&|rules| rules.sitemaps().collect())),
-        (
-            "visit_time",
-            told(&|rules| values(rules.visit_times(agent))),
-        ),
-        (
-            "clean_param",
-            told(&|rules| values(rules.extension_lines(ExtensionKind::CleanParam))),
-        ),
-        (
-            "host",
-            told(&|rules| values(rules.extension_lines(ExtensionKind::Host))),
-        ),
-    ];
-    entries
-        .into_iter()
-        .map(|(key, value)| (key.to_owned(), value))
-        .collect()
+    let sitemaps = rules.map(|rules| rules.sitemaps().collect::<Json>());
+    let visit_times = rules.map(|rules| values_json(rules.visit_times(agent)));
+    let clean_params =
+        rules.map(|rules| values_json(rules.extension_lines(ExtensionKind::CleanParam)));
+    let hosts = rules.map(|rules| values_json(rules.extension_lines(ExtensionKind::Host)));
+    [
+        ("sitemaps", sitemaps),
+        ("visit_time", visit_times),
+        ("clean_param", clean_params),
+        ("host", hosts),
+    ]
+    .into_iter()
+    .map(|(key, value)| (key.to_owned(), value.unwrap_or_default()))
+    .collect()
+}
+
+fn values_json(lines: Vec<ReportedLine<'_>>) -> Json {
+    lines.into_iter().map(|line| line.value).collect()
 }

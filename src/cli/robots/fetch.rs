@@ -1,6 +1,8 @@
-//! `crawlgate robots fetch`: a host's robots.txt, fetched as the proxy would, and what it means. Nobody's pace is known
-//! here, so it is asked at once.
+//! `crawlgate robots fetch`: fetches the robots.txt of a host as the proxy would, and shows what it allows.
+//!
+//! The pace of a running proxy is not known here, so the request is sent at once.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +10,9 @@ use serde_json::{Value as Json, json};
 use tokio::runtime::Builder;
 
 use crate::cli::args::{OutputFormat, RobotsFetchArgs};
-use crate::cli::sanitize::sanitize_text;
+use crate::cli::text::sanitize_text;
 use crate::cli::{Exit, console, inputs};
 use crate::clock::Clock;
-use crate::config::load::Overrides;
 use crate::config::settings::Settings;
 use crate::metrics::Metrics;
 use crate::model::certificate_verification::CertificateVerification;
@@ -25,38 +26,31 @@ use crate::policy::options::politeness::PaceKey;
 use crate::proxy::header_filter::ViaName;
 use crate::proxy::robots::RobotsFetch;
 use crate::robots::RobotsFile;
-use crate::robots::product_token::product_token;
 use crate::robots::state::{RobotsRules, RobotsState, RobotsValidators};
 use crate::server::new_robots_fetcher;
 use crate::store::HostStore;
 use crate::urls::target::UrlTarget;
 
-use super::{RobotsCheckAnswer, extensions};
+use super::{RobotsCheckAnswer, extensions, parse_agent};
 
-/// Exit 1 if the file cannot be had.
+/// Runs the command. Exits with 1 if the file is unavailable.
 pub(super) fn run(args: &RobotsFetchArgs) -> Exit {
-    let agent = product_token(&args.agent);
-    if agent.is_empty() {
-        return console::report_invalid(
-            &"--agent has to begin with a product token: letters, digits, - and _",
-        );
-    }
+    let agent = match parse_agent(&args.agent) {
+        Ok(agent) => agent,
+        Err(exit) => return exit,
+    };
     let target = match UrlTarget::parse(&args.url) {
         Ok(target) => target,
-        Err(mistake) => return console::report_invalid(&format!("{mistake}: {:?}", args.url)),
+        Err(error) => return console::report_invalid(&format!("{error}: {:?}", args.url)),
     };
-    let overrides = Overrides {
-        config: args.config.clone(),
-        ..Overrides::default()
-    };
-    let settings = match inputs::load_settings(&overrides) {
-        Ok(loaded) => loaded.settings,
+    let settings = match inputs::load_config(args.config.as_deref()) {
+        Ok(settings) => settings,
         Err(exit) => return exit,
     };
     let clock = Clock::system();
     match fetch_robots(&settings, &target, agent, &clock) {
         Ok(fetch) => print_report(&fetch, &target, agent, args.format, &clock),
-        Err(mistake) => console::report_cannot_run(&mistake),
+        Err(error) => console::report_cannot_run(&error),
     }
 }
 
@@ -76,22 +70,22 @@ fn fetch_robots(
         total: 1,
         max_wait: Duration::ZERO,
     };
-    let hold = AdmissionQueue::new(HostStore::new(), limits, clock.clone(), metrics.clone());
-    let errand = RobotsFetchRequest {
+    let admission = AdmissionQueue::new(HostStore::new(), limits, clock.clone(), metrics.clone());
+    let request = RobotsFetchRequest {
         agent: agent.into(),
         crawler: Crawler::anonymous(),
         key: PaceKey::Host,
         pace: HostPace::UNLIMITED,
         per_address: None,
         order: WaitOrder::Weighted,
-        admission: Arc::new(hold),
+        admission: Arc::new(admission),
         verify: CertificateVerification::On,
     };
     runtime.block_on(async {
         let fetcher = new_robots_fetcher(settings, &metrics, clock, ViaName::new("robots"), vec![]);
         let fetcher = fetcher.map_err(|error| error.to_string())?;
         Ok(fetcher
-            .fetch(target, &errand, RobotsValidators::default())
+            .fetch(target, &request, RobotsValidators::default())
             .await)
     })
 }
@@ -103,28 +97,28 @@ fn print_report(
     format: OutputFormat,
     clock: &Clock,
 ) -> Exit {
-    let known = RobotsState::from_fetch(None, &fetch.fetched(), clock.now());
-    let exit = match known.rules {
+    let state = RobotsState::from_fetch(None, &fetch.fetched(), clock.now());
+    let exit = match state.rules {
         RobotsRules::File(_) | RobotsRules::AllowAll => Exit::Success,
         RobotsRules::Unknown => Exit::Negative,
     };
-    let told = RobotsFetchReport {
+    let report = RobotsFetchReport {
         fetch,
-        known: &known,
+        state: &state,
         target,
         agent,
     };
     let text = match format {
-        OutputFormat::Text => told.to_text(),
-        OutputFormat::Json => format!("{}\n", told.to_json()),
+        OutputFormat::Text => report.to_text(),
+        OutputFormat::Json => format!("{}\n", report.to_json()),
     };
     console::print(&text, exit)
 }
 
-/// What is told of a fetch.
+/// The report of a fetch.
 struct RobotsFetchReport<'a> {
     fetch: &'a RobotsFetch,
-    known: &'a RobotsState,
+    state: &'a RobotsState,
     target: &'a UrlTarget,
     agent: &'a str,
 }
@@ -132,51 +126,39 @@ struct RobotsFetchReport<'a> {
 impl RobotsFetchReport<'_> {
     fn to_text(&self) -> String {
         let url = self.fetch.url.as_ref().unwrap_or(self.target);
+        let outcome = self.state.outcome.as_str();
         let status = self
-            .known
+            .state
             .status
             .map_or(String::new(), |status| format!(", status {status}"));
         let mut text = format!("{}\n", sanitize_text(url.as_str()));
-        text.push_str(&format!(
-            "  outcome  {}{status}\n",
-            self.known.outcome.as_str()
-        ));
-        if let Some(fault) = self.known.fault {
-            text.push_str(&format!("  failure  {}\n", fault.description));
+        let _ = writeln!(text, "  outcome  {outcome}{status}");
+        if let Some(fault) = self.state.fault {
+            let _ = writeln!(text, "  failure  {}", fault.description);
         }
-        text.push_str(&format!("  meaning  {}\n", self.meaning()));
-        text.push_str(&format!(
-            "  holds    {}\n",
-            format_duration(self.known.fresh_for)
-        ));
-        let past = format_duration(self.known.stale_for());
-        text.push_str(&format!(
-            "  then     {past} more while it is fetched anew\n"
-        ));
-        if let Some(rules) = self.known.file() {
+        let fresh = format_duration(self.state.fresh_for);
+        let stale = format_duration(self.state.stale_for());
+        let _ = writeln!(text, "  meaning  {}", self.meaning());
+        let _ = writeln!(text, "  valid    {fresh}");
+        let _ = writeln!(text, "  stale    {stale} more, while it is fetched again");
+        if let Some(rules) = self.state.file() {
             text.push_str(&self.file_text(rules));
         }
         text
     }
 
     fn file_text(&self, rules: &RobotsFile) -> String {
-        let (bytes, lines, unknown) = (
+        let mut text = format!(
+            "  file     {} bytes, {} known lines, {} unknown lines\n",
             rules.text().len(),
             rules.directives(),
-            rules.unknown_lines(),
+            rules.unknown_lines()
         );
-        let mut text = format!(
-            "  file     {bytes} bytes, {lines} lines that are read, {unknown} with other keys\n"
-        );
-        for (word, value) in extensions::labeled_lines(rules, self.agent) {
-            text.push_str(&format!("  {word:<8} {value}\n"));
+        for (label, value) in extensions::labeled_lines(rules, self.agent) {
+            let _ = writeln!(text, "  {label:<8} {value}");
         }
-        let answer = self.answer(rules);
-        text.push_str(&format!(
-            "  {:<8} {}\n",
-            self.agent,
-            answer.to_text(self.target.as_str())
-        ));
+        let answer = self.answer(rules).to_text(self.target.as_str());
+        let _ = writeln!(text, "  {:<8} {answer}", self.agent);
         text
     }
 
@@ -185,32 +167,32 @@ impl RobotsFetchReport<'_> {
     }
 
     fn meaning(&self) -> &'static str {
-        match self.known.rules {
-            RobotsRules::File(_) => "its rules hold",
-            RobotsRules::AllowAll => "everything may be fetched",
-            RobotsRules::Unknown => "nothing may be fetched until it can be had",
+        match self.state.rules {
+            RobotsRules::File(_) => "the rules of the file apply",
+            RobotsRules::AllowAll => "all URLs are allowed",
+            RobotsRules::Unknown => "no URL is allowed until the file is available",
         }
     }
 
     fn to_json(&self) -> Json {
-        let rules = self.known.file();
-        let mut told = json!({
+        let rules = self.state.file();
+        let mut document = json!({
             "url": self.fetch.url.as_ref().map(UrlTarget::as_str),
-            "outcome": self.known.outcome.as_str(),
-            "status": self.known.status,
-            "standing": match self.known.rules {
+            "outcome": self.state.outcome.as_str(),
+            "status": self.state.status,
+            "standing": match self.state.rules {
                 RobotsRules::File(_) => "rules",
                 RobotsRules::AllowAll => "allow_all",
                 RobotsRules::Unknown => "unknown",
             },
-            "holds": format_duration(self.known.fresh_for),
-            "holds_on": format_duration(self.known.stale_for()),
+            "holds": format_duration(self.state.fresh_for),
+            "holds_on": format_duration(self.state.stale_for()),
             "bytes": rules.map(|rules| rules.text().len()),
             "ruling": rules.map(|rules| self.answer(rules).to_json(self.target.as_str())),
         });
-        if let Json::Object(told) = &mut told {
-            told.extend(extensions::to_json(rules, self.agent));
+        if let Json::Object(entries) = &mut document {
+            entries.extend(extensions::to_json(rules, self.agent));
         }
-        told
+        document
     }
 }

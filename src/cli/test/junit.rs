@@ -1,25 +1,27 @@
-//! What the cases came to as JUnit XML, which continuous integration reads: one suite a policy, one test a case.
+//! The results as JUnit XML for continuous integration: a suite per policy, a test per case.
 //!
-//! There is no standard; elements and attributes are those that Jenkins, GitLab and GitHub's readers share.
+//! There is no standard for JUnit XML. The elements and attributes are those that Jenkins, GitLab and GitHub have in
+//! common.
 
 use crate::config::policy::describe_mismatch;
 use crate::policy::cases::{Case, Mismatch};
 
 use super::{CoverageOptions, PolicyTestRun};
 
-/// The document.
 pub(super) fn render(runs: &[PolicyTestRun], options: CoverageOptions) -> String {
     let suites: Vec<JunitSuite> = runs
         .iter()
         .map(|run| JunitSuite::from_run(run, options))
         .collect();
-    let total = |of: fn(&JunitSuite) -> usize| suites.iter().map(of).sum::<usize>();
+    let tests: usize = suites.iter().map(|suite| suite.tests).sum();
+    let failures: usize = suites.iter().map(|suite| suite.failures).sum();
     let mut text = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
-    let (tests, failures) = (total(|suite| suite.tests), total(|suite| suite.failures));
     text.push_str(&format!(
         "<testsuites name=\"crawlgate\" tests=\"{tests}\" failures=\"{failures}\" errors=\"0\">\n"
     ));
-    suites.iter().for_each(|suite| text.push_str(&suite.text));
+    for suite in &suites {
+        text.push_str(&suite.text);
+    }
     text.push_str("</testsuites>\n");
     text
 }
@@ -39,10 +41,10 @@ impl JunitSuite {
             .iter()
             .map(|(case, mismatches)| testcase(case, mismatches))
             .collect();
-        if let Some(least) = options.threshold {
+        if let Some(threshold) = options.threshold {
             tests += 1;
             failures += usize::from(options.is_missed_by(run));
-            body.push_str(&threshold_testcase(run, options, least));
+            body.push_str(&threshold_testcase(run, options, threshold));
         }
         let name = escape_xml(&format!("{} ({})", run.policy.name(), run.location));
         let properties = if options.coverage {
@@ -63,49 +65,51 @@ impl JunitSuite {
 }
 
 fn properties(run: &PolicyTestRun) -> String {
-    let (rules, branches) = (run.coverage.rule_ratio(&run.policy), run.branch_coverage());
-    let property =
-        |name, value: f64| format!("      <property name=\"{name}\" value=\"{value:.1}\"/>\n");
     format!(
-        "    <properties>\n{}{}    </properties>\n",
-        property("coverage.branches", branches.percent()),
-        property("coverage.rules", rules.percent())
+        "    <properties>\n\
+         \x20     <property name=\"coverage.branches\" value=\"{:.1}\"/>\n\
+         \x20     <property name=\"coverage.rules\" value=\"{:.1}\"/>\n\
+         \x20   </properties>\n",
+        run.branch_coverage().percent(),
+        run.coverage.rule_ratio(&run.policy).percent()
     )
 }
 
-/// The line is part of the name: two cases may ask for one URL.
+/// Renders a case. The line is part of the name, since several cases may have the same URL.
 fn testcase(case: &Case, mismatches: &[Mismatch]) -> String {
-    let (file, line) = (escape_xml(&case.place.file), case.place.line);
+    let file = escape_xml(&case.place.file);
+    let line = case.place.line;
     let name = escape_xml(&format!("{}:{line} {}", case.place.file, case.facts.url()));
     let open = format!(
         "    <testcase classname=\"{file}\" name=\"{name}\" file=\"{file}\" line=\"{line}\""
     );
-    let said: Vec<String> = mismatches.iter().map(describe_mismatch).collect();
-    match said.first() {
+    let messages: Vec<String> = mismatches.iter().map(describe_mismatch).collect();
+    match messages.first() {
         None => format!("{open}/>\n"),
         Some(first) => format!(
             "{open}>\n{}    </testcase>\n",
-            failure_element(first, &said.join("\n"))
+            failure_element(first, &messages.join("\n"))
         ),
     }
 }
 
-fn threshold_testcase(run: &PolicyTestRun, options: CoverageOptions, least: f64) -> String {
-    let open =
-        format!("    <testcase classname=\"coverage\" name=\"at least {least} % of the branches\"");
+fn threshold_testcase(run: &PolicyTestRun, options: CoverageOptions, threshold: f64) -> String {
+    let open = format!(
+        "    <testcase classname=\"coverage\" name=\"at least {threshold} % of the branches\""
+    );
     if !options.is_missed_by(run) {
         return format!("{open}/>\n");
     }
-    let found = format!("the cases reach {:.1} %", run.branch_coverage().percent());
-    let covered = run.coverage.rule_coverage(&run.policy);
-    let missed = covered.iter().flat_map(|rule| {
-        rule.missed_branches()
-            .map(|branch| format!("rule {}: never {}", rule.rule.id, branch.name))
-    });
-    let all: Vec<String> = missed.collect();
+    let message = format!("the cases cover {:.1} %", run.branch_coverage().percent());
+    let mut missed = Vec::new();
+    for rule in run.coverage.rule_coverage(&run.policy) {
+        for branch in rule.missed_branches() {
+            missed.push(format!("rule {}: never {}", rule.rule.id, branch.name));
+        }
+    }
     format!(
         "{open}>\n{}    </testcase>\n",
-        failure_element(&found, &all.join("\n"))
+        failure_element(&message, &missed.join("\n"))
     )
 }
 
@@ -117,7 +121,7 @@ fn failure_element(message: &str, text: &str) -> String {
     )
 }
 
-/// Text for attributes and elements; what XML 1.0 cannot hold is left out.
+/// Escapes text for attributes and elements, and removes characters that XML 1.0 does not allow.
 fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
@@ -139,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_breaks_the_document() {
+    fn text_is_escaped() {
         assert_eq!(
             escape_xml("a<b>&\"c\u{1b}\u{0}\n"),
             "a&lt;b&gt;&amp;&quot;c\n"

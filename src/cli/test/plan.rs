@@ -1,7 +1,7 @@
-//! Which policies and which cases the paths of a command line mean.
+//! The plan of a test run: the policies and cases that the paths of the command line name.
 //!
-//! A path is a policy, a case file, or a directory. A directory whose files make one policy is that policy; of any
-//! other each policy and each case file in it counts. What is below it counts as well. Case files that name the same
+//! A path is a policy, a case file, or a directory. A directory whose files form one policy is that policy; any other
+//! directory means each policy and each case file in it. Subdirectories are included. Case files that name the same
 //! policy are run with it.
 
 use std::fs;
@@ -19,24 +19,22 @@ use super::Exit;
 
 /// A policy and the cases to run under it.
 pub(super) struct TestSuite {
-    /// The policy.
     pub(super) origin: PolicyOrigin,
-    /// Whether the cases in it are run.
     pub(super) own_cases: OwnCases,
-    /// Cases beside those in it.
+    /// Case files for the policy.
     pub(super) files: Vec<CaseFile>,
 }
 
-/// What becomes of the cases in a policy.
+/// The handling of the cases in the policy itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OwnCases {
-    /// They are run.
+    /// Run them.
     Run,
-    /// Only a case file was named.
+    /// Skip them, since only a case file was named.
     Skip,
 }
 
-/// The suites that paths mean; without one, the policy that `run` would use.
+/// Plans the suites for the paths, or for the policy that `run` would use if there are none.
 pub(super) fn plan_suites(paths: &[PathBuf]) -> Result<Vec<TestSuite>, Exit> {
     if paths.is_empty() {
         let origin = inputs::policy_origin(None)?;
@@ -67,7 +65,7 @@ struct TestPlanBuilder {
 }
 
 impl TestPlanBuilder {
-    /// What is no case file is a policy, and if it is neither, opening it will say why.
+    /// Adds a file. A file that is not a case file is added as a policy; if it is neither, compiling it reports why.
     fn add_file(&mut self, path: &Path) {
         match text_and_kind(path) {
             (Some(text), FileKind::Cases) => self.add_cases(path, &text),
@@ -80,7 +78,7 @@ impl TestPlanBuilder {
         self.add_directory(path);
         if self.suites.len() == before && !self.problems.has_errors() {
             return Err(report_invalid(&format!(
-                "{}: no policy and no case file is in it",
+                "{}: the directory contains no policy and no case file",
                 path.display()
             )));
         }
@@ -89,19 +87,17 @@ impl TestPlanBuilder {
 
     fn add_directory(&mut self, path: &Path) {
         let (files, directories) = list_directory(path);
-        let kinds: Vec<(PathBuf, Option<String>, FileKind)> = files
+        let files: Vec<(PathBuf, Option<String>, FileKind)> = files
             .into_iter()
             .map(|file| {
                 let (text, kind) = text_and_kind(&file);
                 (file, text, kind)
             })
             .collect();
-        let count = |kind| kinds.iter().filter(|(.., k)| *k == kind).count();
-        let whole = count(FileKind::Policy) == 1 && count(FileKind::Cases) == 0;
-        if whole && count(FileKind::Part) > 0 {
+        if is_one_policy(files.iter().map(|(.., kind)| *kind)) {
             self.add_policy(path);
         } else {
-            for (file, text, kind) in &kinds {
+            for (file, text, kind) in &files {
                 match kind {
                     FileKind::Policy => self.add_policy(file),
                     FileKind::Cases => self.add_cases(file, text.as_deref().unwrap_or_default()),
@@ -110,9 +106,9 @@ impl TestPlanBuilder {
                 }
             }
         }
-        directories
-            .iter()
-            .for_each(|directory| self.add_directory(directory));
+        for directory in &directories {
+            self.add_directory(directory);
+        }
     }
 
     fn add_policy(&mut self, path: &Path) {
@@ -140,29 +136,49 @@ impl TestPlanBuilder {
         self.suite_for(&policy).files.push(file);
     }
 
-    /// The suite of a policy, new if there is none.
+    /// Returns the suite of a policy, and creates it if it does not exist.
     fn suite_for(&mut self, path: &Path) -> &mut TestSuite {
-        let real = |path: &Path| fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let same = |suite: &TestSuite| matches!(&suite.origin, PolicyOrigin::Path(known) if real(known) == real(path));
-        let at = self
+        let real = real_path(path);
+        let index = self
             .suites
             .iter()
-            .position(same)
+            .position(|suite| match &suite.origin {
+                PolicyOrigin::Path(known) => real_path(known) == real,
+                PolicyOrigin::BuiltIn => false,
+            })
             .unwrap_or(self.suites.len());
-        if at == self.suites.len() {
-            let origin = PolicyOrigin::Path(path.to_owned());
+        if index == self.suites.len() {
             self.suites.push(TestSuite {
-                origin,
+                origin: PolicyOrigin::Path(path.to_owned()),
                 own_cases: OwnCases::Skip,
                 files: Vec::new(),
             });
         }
         #[allow(
             clippy::indexing_slicing,
-            reason = "it was found there, or has just been put there"
+            reason = "the suite was found at this index, or has just been added there"
         )]
-        &mut self.suites[at]
+        &mut self.suites[index]
     }
+}
+
+fn real_path(path: &Path) -> PathBuf {
+    fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Returns `true` if the files of a directory form one policy: a policy, at least one part of it, and no case files.
+fn is_one_policy(kinds: impl Iterator<Item = FileKind>) -> bool {
+    let mut policies = 0;
+    let mut parts = 0;
+    for kind in kinds {
+        match kind {
+            FileKind::Policy => policies += 1,
+            FileKind::Part => parts += 1,
+            FileKind::Cases => return false,
+            FileKind::Other => {}
+        }
+    }
+    policies == 1 && parts > 0
 }
 
 fn text_and_kind(path: &Path) -> (Option<String>, FileKind) {
@@ -174,34 +190,34 @@ fn text_and_kind(path: &Path) -> (Option<String>, FileKind) {
     (text, kind)
 }
 
-/// The YAML files in a directory and the directories in it, both in the order of their names.
+/// Returns the YAML files and the subdirectories of a directory, both sorted by name.
 fn list_directory(path: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
-    let entries = fs::read_dir(path)
+    let mut entries: Vec<PathBuf> = fs::read_dir(path)
         .into_iter()
         .flatten()
-        .filter_map(Result::ok);
-    let shown = entries.filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'));
-    let mut all: Vec<PathBuf> = shown.map(|entry| entry.path()).collect();
-    all.sort();
-    let (directories, files): (Vec<PathBuf>, Vec<PathBuf>) =
-        all.into_iter().partition(|path| path.is_dir());
-    (
-        files
-            .into_iter()
-            .filter(|file| file.extension().is_some_and(|e| e == "yaml"))
-            .collect(),
-        directories,
-    )
+        .filter_map(Result::ok)
+        .filter(|entry| !entry.file_name().to_string_lossy().starts_with('.'))
+        .map(|entry| entry.path())
+        .collect();
+    entries.sort();
+    let (directories, mut files): (Vec<PathBuf>, Vec<PathBuf>) =
+        entries.into_iter().partition(|path| path.is_dir());
+    files.retain(|file| {
+        file.extension()
+            .is_some_and(|extension| extension == "yaml")
+    });
+    (files, directories)
 }
 
 fn stray_file_problem(path: &Path) -> Problem {
-    let place = SourceLocation::for_file(&path.display().to_string().into());
+    let location = SourceLocation::for_file(&path.display().to_string().into());
     let message = "neither a policy (`policy: 1`) nor a case file (`policy: PATH` and `cases`)";
-    Problem::error(&place, message)
-        .with_help("a policy of several files needs a directory of its own")
+    Problem::error(&location, message).with_help(
+        "put the files of one policy into a directory without other policies or case files",
+    )
 }
 
-/// A path without `x/..`, if that leads to the same file.
+/// Returns a path without `x/..`, if that is the same file.
 fn simplify_path(path: &Path) -> PathBuf {
     let mut short = PathBuf::new();
     for part in path.components() {

@@ -1,4 +1,4 @@
-//! What the cases came to, for people and for programs.
+//! The results as text and as JSON.
 
 use serde_json::{Value as Json, json};
 
@@ -7,36 +7,39 @@ use crate::diagnostics::problem::SourceLocation;
 use crate::policy::cases::{Case, Mismatch};
 use crate::policy::coverage::{CoverageRatio, RuleCoverage};
 
-use super::super::color::{ConsoleColors, Tone, replace_controls};
+use crate::cli::text::replace_controls;
+use crate::console::{ConsoleColors, Tone};
+
 use super::{CoverageOptions, PolicyTestRun};
 
-/// A line for each failing case, one for each difference below it, and the counts of each policy.
+/// Renders the failing cases with their differences, and the counts of each policy.
 pub(super) fn render_text(
     runs: &[PolicyTestRun],
     options: CoverageOptions,
-    paint: ConsoleColors,
+    colors: ConsoleColors,
 ) -> String {
     runs.iter()
-        .map(|run| render_run(run, options, paint))
+        .map(|run| render_run(run, options, colors))
         .collect()
 }
 
-fn render_run(run: &PolicyTestRun, options: CoverageOptions, paint: ConsoleColors) -> String {
+fn render_run(run: &PolicyTestRun, options: CoverageOptions, colors: ConsoleColors) -> String {
     let mut text = String::new();
     for (case, mismatches) in run
         .cases
         .iter()
         .filter(|(_, mismatches)| !mismatches.is_empty())
     {
-        let failed = paint.paint(Tone::Bad, "FAILED");
+        let failed = colors.paint(Tone::Bad, "FAILED");
         text.push_str(&format!(
             "{}: {failed} {}\n",
             case.place,
             replace_controls(case.facts.url())
         ));
-        mismatches.iter().for_each(|m| {
-            text.push_str(&format!("  {}\n", replace_controls(&describe_mismatch(m))))
-        });
+        for mismatch in mismatches {
+            let mismatch = replace_controls(&describe_mismatch(mismatch));
+            text.push_str(&format!("  {mismatch}\n"));
+        }
     }
     let failed = run.failed_count();
     let tone = if failed == 0 { Tone::Good } else { Tone::Bad };
@@ -45,10 +48,10 @@ fn render_run(run: &PolicyTestRun, options: CoverageOptions, paint: ConsoleColor
         "{} ({}): {}\n",
         run.name(),
         run.location,
-        paint.paint(tone, counts)
+        colors.paint(tone, counts)
     ));
     if options.coverage {
-        add_coverage(&mut text, run, options, paint);
+        add_coverage(&mut text, run, options, colors);
     }
     text
 }
@@ -57,62 +60,57 @@ fn add_coverage(
     text: &mut String,
     run: &PolicyTestRun,
     options: CoverageOptions,
-    paint: ConsoleColors,
+    colors: ConsoleColors,
 ) {
-    let (rules, branches) = (run.coverage.rule_ratio(&run.policy), run.branch_coverage());
-    let tone = match (
-        options.is_missed_by(run),
-        branches.reached == branches.total,
-    ) {
-        (true, _) => Tone::Bad,
-        (false, true) => Tone::Good,
-        (false, false) => Tone::Warning,
+    let branches = run.branch_coverage();
+    let rules = run.coverage.rule_ratio(&run.policy);
+    let tone = if options.is_missed_by(run) {
+        Tone::Bad
+    } else if branches.reached == branches.total {
+        Tone::Good
+    } else {
+        Tone::Warning
     };
-    let shares = format!(
+    let ratios = format!(
         "{} of the branches, {} of the rules",
-        format_share(branches),
-        format_share(rules)
+        format_ratio(branches),
+        format_ratio(rules)
     );
-    let least = options.threshold.map_or(String::new(), |least| {
-        format!("; at least {least} % asked for")
+    let threshold = options.threshold.map_or(String::new(), |threshold| {
+        format!("; the threshold is {threshold} %")
     });
     text.push_str(&format!(
-        "  cases reach {}{least}\n",
-        paint.paint(tone, shares)
+        "  cases cover {}{threshold}\n",
+        colors.paint(tone, ratios)
     ));
-    let covered = run.coverage.rule_coverage(&run.policy);
-    let missed: Vec<(String, &RuleCoverage<'_>)> = covered
+    let mut missed = run.coverage.rule_coverage(&run.policy);
+    missed.retain(|rule| rule.missed_branches().next().is_some());
+    let places: Vec<String> = missed
         .iter()
-        .filter(|rule| rule.missed_branches().next().is_some())
-        .map(|rule| {
-            (
-                rule_place(run, rule).map_or(String::new(), format_place),
-                rule,
-            )
-        })
+        .map(|rule| rule_place(run, rule).map_or(String::new(), format_place))
         .collect();
-    let width =
-        |of: fn(&(String, &RuleCoverage<'_>)) -> usize| missed.iter().map(of).max().unwrap_or(0);
-    let (places, ids) = (
-        width(|(place, _)| place.len()),
-        width(|(_, rule)| rule.rule.id.as_str().len()),
-    );
-    for (place, rule) in &missed {
+    let place_width = places.iter().map(String::len).max().unwrap_or(0);
+    let id_width = missed
+        .iter()
+        .map(|rule| rule.rule.id.as_str().len())
+        .max()
+        .unwrap_or(0);
+    for (rule, place) in missed.iter().zip(&places) {
         let names: Vec<&str> = rule.missed_branches().map(|branch| branch.name).collect();
-        let never = paint.paint(Tone::Warning, format!("never {}", names.join(", never ")));
+        let never = colors.paint(Tone::Warning, format!("never {}", names.join(", never ")));
         text.push_str(&format!(
-            "    {place:places$}  {:ids$}  {never}\n",
+            "    {place:place_width$}  {:id_width$}  {never}\n",
             rule.rule.id.as_str()
         ));
     }
 }
 
-fn format_share(share: CoverageRatio) -> String {
+fn format_ratio(ratio: CoverageRatio) -> String {
     format!(
         "{} of {} ({:.1} %)",
-        share.reached,
-        share.total,
-        share.percent()
+        ratio.reached,
+        ratio.total,
+        ratio.percent()
     )
 }
 
@@ -124,7 +122,7 @@ fn format_place(place: &SourceLocation) -> String {
     format!("{}:{}", place.file, place.line)
 }
 
-/// All of it.
+/// Converts the results of all policies.
 pub(super) fn to_json(runs: &[PolicyTestRun], options: CoverageOptions) -> Json {
     let failed: usize = runs.iter().map(PolicyTestRun::failed_count).sum();
     let passed = runs.iter().map(|run| run.cases.len()).sum::<usize>() - failed;
@@ -139,50 +137,71 @@ fn run_json(run: &PolicyTestRun, options: CoverageOptions) -> Json {
         .map(|(case, mismatches)| case_json(case, mismatches))
         .collect();
     let failed = run.failed_count();
-    let mut all = json!({
+    let mut document = json!({
         "policy": run.name(),
         "path": run.location,
         "passed": run.cases.len() - failed,
         "failed": failed,
         "cases": cases,
     });
-    if let (true, Some(all)) = (options.coverage, all.as_object_mut()) {
-        all.insert("coverage".to_owned(), coverage_json(run, options));
+    if options.coverage
+        && let Some(entries) = document.as_object_mut()
+    {
+        entries.insert("coverage".to_owned(), coverage_json(run, options));
     }
-    all
+    document
 }
 
 fn case_json(case: &Case, mismatches: &[Mismatch]) -> Json {
-    let difference =
-        |m: &Mismatch| json!({ "key": m.key, "expected": m.expected, "found": m.actual });
+    let differences: Vec<Json> = mismatches
+        .iter()
+        .map(|mismatch| {
+            json!({
+                "key": mismatch.key,
+                "expected": mismatch.expected,
+                "found": mismatch.actual,
+            })
+        })
+        .collect();
     json!({
         "url": case.facts.url(),
         "file": &*case.place.file,
         "line": case.place.line,
         "passed": mismatches.is_empty(),
-        "differences": mismatches.iter().map(difference).collect::<Vec<_>>(),
+        "differences": differences,
     })
 }
 
 fn coverage_json(run: &PolicyTestRun, options: CoverageOptions) -> Json {
-    let share = |share: CoverageRatio| json!({ "reached": share.reached, "of": share.total, "percent": share.percent() });
-    let rule = |rule: &RuleCoverage<'_>| {
-        let place = rule_place(run, rule);
-        let branches = rule
-            .branches
-            .iter()
-            .map(|b| (b.name.to_owned(), Json::from(b.reached)));
-        json!({
-            "rule": rule.rule.id.as_str(),
-            "file": place.map(|place| &*place.file),
-            "line": place.map(|place| place.line),
-            "branches": branches.collect::<serde_json::Map<_, _>>(),
-        })
-    };
+    let rules: Vec<Json> = run
+        .coverage
+        .rule_coverage(&run.policy)
+        .iter()
+        .map(|rule| rule_coverage_json(run, rule))
+        .collect();
     json!({
-        "branches": share(run.branch_coverage()),
-        "rules": share(run.coverage.rule_ratio(&run.policy)),
+        "branches": ratio_json(run.branch_coverage()),
+        "rules": ratio_json(run.coverage.rule_ratio(&run.policy)),
         "threshold": options.threshold,
-        "by_rule": run.coverage.rule_coverage(&run.policy).iter().map(rule).collect::<Vec<_>>(),
+        "by_rule": rules,
+    })
+}
+
+fn ratio_json(ratio: CoverageRatio) -> Json {
+    json!({ "reached": ratio.reached, "of": ratio.total, "percent": ratio.percent() })
+}
+
+fn rule_coverage_json(run: &PolicyTestRun, rule: &RuleCoverage<'_>) -> Json {
+    let place = rule_place(run, rule);
+    let branches: serde_json::Map<String, Json> = rule
+        .branches
+        .iter()
+        .map(|branch| (branch.name.to_owned(), branch.reached.into()))
+        .collect();
+    json!({
+        "rule": rule.rule.id.as_str(),
+        "file": place.map(|place| &*place.file),
+        "line": place.map(|place| place.line),
+        "branches": branches,
     })
 }

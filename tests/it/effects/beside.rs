@@ -214,11 +214,11 @@ fn the_report_tells_what_would_change() {
     let lines: Vec<&str> = said.out.lines().collect();
     assert_eq!(
         lines[1],
-        "in shadow             judged  would refuse  would admit  why"
+        "in shadow             evaluated  would refuse  would admit  reasons"
     );
     assert_eq!(
         lines[2],
-        "try                        6             1            0  refuse: rule 1, try 1"
+        "try                           6             1            0  refuse: rule 1, try 1"
     );
     assert!(
         lines[3].starts_with("policy next@") && lines[3].contains("admit: rule 1"),
@@ -226,7 +226,7 @@ fn the_report_tells_what_would_change() {
         said.out
     );
     assert!(
-        said.out.contains(&url) && said.out.contains("next would admit, at last:"),
+        said.out.contains(&url) && said.out.contains("next would admit, most recently:"),
         "{}",
         said.out
     );

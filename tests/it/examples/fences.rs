@@ -1,19 +1,19 @@
-//! The examples of the documentation: every fence of `docs/policy/*.md` with YAML in it is a policy, and is run.
+//! The examples of the documentation: each YAML code block of `docs/policy/*.md` is compiled as a policy.
 //!
-//! | info string | what must hold |
+//! | info string | expectation |
 //! |---|---|
-//! | `yaml policy` | it compiles, has cases, and they pass; what its comments `# warning: …` tell is said |
-//! | `yaml policy error` | it is refused; what its comments `# error: …` tell is said |
-//! | `yaml` | a part of a policy, keys of a document or a list of rules: with the usual head it compiles |
+//! | `yaml policy` | it compiles, has cases, and the cases pass; each comment `# warning: …` is part of a reported warning |
+//! | `yaml policy error` | it is refused; each comment `# error: …` is part of a reported error |
+//! | `yaml` | keys of a document or a list of rules, which compile after the usual head |
 
 use std::fs;
 use std::path::Path;
 
 use crawlgate::policy::source::MemoryFileSystem;
 
-use super::{compiled, failing, files, said};
+use super::{compiled, failing, files, render};
 
-/// One fence.
+/// A fenced code block.
 struct Fence {
     /// The file and the line of the info string.
     place: String,
@@ -50,8 +50,8 @@ fn fences(path: &Path) -> Vec<Fence> {
 }
 
 impl Fence {
-    /// The example as a whole policy.
-    fn whole(&self) -> String {
+    /// Returns the example as a complete policy.
+    fn policy_text(&self) -> String {
         const HEAD: &str = "policy: 1\nname: part\noptions: { disposition: allow }\n";
         match self.info.as_str() {
             "yaml" if self.text.starts_with('-') => format!("{HEAD}rules:\n{}", self.text),
@@ -60,15 +60,15 @@ impl Fence {
         }
     }
 
-    /// What is wrong with the example.
+    /// Returns the problem of the example, if it has one.
     fn fault(&self) -> Option<String> {
-        let files = MemoryFileSystem::new().with_file("policy.yaml", self.whole());
+        let files = MemoryFileSystem::new().with_file("policy.yaml", self.policy_text());
         let compiled = compiled(&files, "policy.yaml");
         let fault = match (self.info.as_str(), compiled) {
-            ("yaml policy", Err(said)) => Some(said),
+            ("yaml policy", Err(errors)) => Some(errors),
             ("yaml policy", Ok(compiled)) if compiled.cases.is_empty() => Some("no cases".into()),
             ("yaml policy", Ok(compiled)) => {
-                let missing = self.missing("# warning: ", &said(&compiled.problems));
+                let missing = self.missing("# warning: ", &render(&compiled.problems));
                 Some(
                     missing
                         .into_iter()
@@ -81,9 +81,11 @@ impl Fence {
             ("yaml policy error", Err(_)) if !self.text.contains("# error: ") => {
                 Some("names no message".into())
             }
-            ("yaml policy error", Err(said)) => Some(self.missing("# error: ", &said).join("\n")),
+            ("yaml policy error", Err(errors)) => {
+                Some(self.missing("# error: ", &errors).join("\n"))
+            }
             ("yaml", Ok(_)) => None,
-            ("yaml", Err(said)) => Some(said),
+            ("yaml", Err(errors)) => Some(errors),
             _ => Some("YAML is `yaml`, `yaml policy` or `yaml policy error`".into()),
         };
         fault
@@ -91,12 +93,13 @@ impl Fence {
             .map(|fault| format!("{}: {fault}", self.place))
     }
 
-    /// The messages that its comments promise and that are not said.
-    fn missing(&self, mark: &str, said: &str) -> Vec<String> {
-        let promised = self.text.lines().filter_map(|line| line.split_once(mark));
-        let missing = promised.filter(|(_, message)| !said.contains(message.trim()));
-        missing
-            .map(|(_, message)| format!("not said: {message}\n{said}"))
+    /// Returns the messages that the comments of the example name, but that are not reported.
+    fn missing(&self, mark: &str, reported: &str) -> Vec<String> {
+        self.text
+            .lines()
+            .filter_map(|line| line.split_once(mark))
+            .filter(|(_, message)| !reported.contains(message.trim()))
+            .map(|(_, message)| format!("missing: {message}\n{reported}"))
             .collect()
     }
 }

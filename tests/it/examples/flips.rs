@@ -1,4 +1,4 @@
-//! The cases of a worked example notice when the sense of any one rule is turned round.
+//! The cases of a worked example fail if the condition of any one rule is negated.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crawlgate::yaml::{Node, YamlValue, parse};
 
 use super::{compiled, compiled_file, failing, worked_examples};
 
-/// A key of a rule and the one that says the opposite.
+/// The keys of conditions, each with its opposite.
 const OPPOSITES: [(&str, &str); 4] = [
     ("when", "unless"),
     ("unless", "when"),
@@ -18,15 +18,15 @@ const OPPOSITES: [(&str, &str); 4] = [
     ("require", "forbid"),
 ];
 
-/// Where a rule's sense is written, and what the opposite is.
-struct Sense {
+/// The key of a condition in the text of a policy.
+struct ConditionKey {
     place: SourceLocation,
     word: &'static str,
     opposite: &'static str,
 }
 
-/// The senses of all rules of a document, those of spaces and of the global space too.
-fn senses(document: &Node) -> Vec<Sense> {
+/// Returns the condition keys of all rules of a document, including those of spaces and of the global space.
+fn condition_keys(document: &Node) -> Vec<ConditionKey> {
     let mut found = vec![];
     collect(document.get("rules"), &mut found);
     for space in items(document.get("spaces")) {
@@ -41,19 +41,21 @@ fn senses(document: &Node) -> Vec<Sense> {
     found
 }
 
-fn collect(rules: Option<&Node>, found: &mut Vec<Sense>) {
+fn collect(rules: Option<&Node>, found: &mut Vec<ConditionKey>) {
     for rule in items(rules) {
         let YamlValue::Mapping(entries) = &rule.value else {
             continue;
         };
         for entry in entries {
-            let opposite = OPPOSITES.iter().find(|(word, _)| *word == &*entry.key.text);
-            let sense = |&(word, opposite): &(_, _)| Sense {
-                place: entry.key.place.clone(),
-                word,
-                opposite,
-            };
-            found.extend(opposite.map(sense));
+            for (word, opposite) in OPPOSITES {
+                if word == &*entry.key.text {
+                    found.push(ConditionKey {
+                        place: entry.key.place.clone(),
+                        word,
+                        opposite,
+                    });
+                }
+            }
         }
         collect(rule.get("rules"), found);
     }
@@ -66,56 +68,54 @@ fn items(node: Option<&Node>) -> &[Node] {
     }
 }
 
-/// The text with one sense turned round.
-fn flipped(text: &str, sense: &Sense) -> String {
-    let (line, column) = (
-        sense.place.line as usize - 1,
-        sense.place.column as usize - 1,
-    );
+/// Replaces a condition key with its opposite.
+fn negated(text: &str, key: &ConditionKey) -> String {
+    let line = key.place.line as usize - 1;
+    let column = key.place.column as usize - 1;
     let mut lines: Vec<String> = text.split('\n').map(String::from).collect();
-    let (before, rest): (String, String) = (
-        lines[line].chars().take(column).collect(),
-        lines[line].chars().skip(column).collect(),
-    );
+    let before: String = lines[line].chars().take(column).collect();
+    let rest: String = lines[line].chars().skip(column).collect();
     let after = rest
-        .strip_prefix(sense.word)
-        .expect("the word stands at its place");
-    lines[line] = format!("{before}{}{after}", sense.opposite);
+        .strip_prefix(key.word)
+        .expect("the key is at its location");
+    lines[line] = format!("{before}{}{after}", key.opposite);
     lines.join("\n")
 }
 
-/// The places at which turning the sense round goes unnoticed.
-fn unnoticed(path: &Path) -> Vec<SourceLocation> {
+/// Returns the locations of the conditions that can be negated without a failing case.
+fn undetected_negations(path: &Path) -> Vec<SourceLocation> {
     let text = std::fs::read_to_string(path).unwrap();
     let document = parse(&Arc::from("policy.yaml"), &text, &mut Problems::new()).unwrap();
-    let senses = senses(&document);
+    let keys = condition_keys(&document);
     let compiled_rules = compiled_file(path).unwrap().policy.rules().len();
     assert!(
-        senses.len() * 2 > compiled_rules,
-        "{}: {} senses",
+        keys.len() * 2 > compiled_rules,
+        "{}: {} conditions",
         path.display(),
-        senses.len()
+        keys.len()
     );
-    let goes_unnoticed = |sense: &&Sense| {
-        let files = MemoryFileSystem::new().with_file("policy.yaml", flipped(&text, sense));
+    let mut undetected = vec![];
+    for key in keys {
+        let files = MemoryFileSystem::new().with_file("policy.yaml", negated(&text, &key));
         let changed = compiled(&files, "policy.yaml")
-            .unwrap_or_else(|said| panic!("{}: {said}", path.display()));
-        failing(&changed).is_empty()
-    };
-    senses
-        .iter()
-        .filter(goes_unnoticed)
-        .map(|sense| sense.place.clone())
-        .collect()
+            .unwrap_or_else(|errors| panic!("{}: {errors}", path.display()));
+        if failing(&changed).is_empty() {
+            undetected.push(key.place);
+        }
+    }
+    undetected
 }
 
 #[test]
-fn turning_any_rule_of_a_worked_example_round_fails_a_case() {
+fn negating_any_condition_of_a_worked_example_fails_a_case() {
     for path in worked_examples() {
-        let places: Vec<String> = unnoticed(&path).iter().map(ToString::to_string).collect();
+        let places: Vec<String> = undetected_negations(&path)
+            .iter()
+            .map(ToString::to_string)
+            .collect();
         assert!(
             places.is_empty(),
-            "{}: no case notices {}",
+            "{}: no case fails if these conditions are negated: {}",
             path.display(),
             places.join(", ")
         );

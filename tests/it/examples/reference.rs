@@ -1,7 +1,7 @@
-//! The language reference says what the program knows: every word of the language, and every option with its default,
-//! the stage at which it acts, and what this version does with it.
+//! The language reference names every word of the language, and every option with its default, its stage, and its support
+//! in this version.
 //!
-//! `UPDATE_EXPECT=1 cargo test --test it reference` writes these columns of its table of options anew.
+//! `UPDATE_EXPECT=1 cargo test --test it reference` rewrites these columns of the table of options.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,15 +18,15 @@ const PATH: &str = "docs/policy/reference.md";
 const BEGIN: &str = "<!-- options -->\n";
 const END: &str = "<!-- /options -->";
 
-/// The last three columns of an option's row.
+/// Returns the last three columns of the row of an option.
 fn columns(spec: &OptionSpec) -> [String; 3] {
-    let default = shown(spec.default);
-    let here = match spec.support {
+    let default = format_default(spec.default);
+    let support = match spec.support {
         OptionSupport::Supported => "yes".to_owned(),
         OptionSupport::Ignored => "no".to_owned(),
         OptionSupport::IgnoredExcept(counted) => refused("no", counted),
     };
-    [default, acts_at(spec.deadline).to_owned(), here]
+    [default, acts_at(spec.deadline).to_owned(), support]
 }
 
 fn acts_at(acts: OptionDeadline) -> &'static str {
@@ -36,7 +36,7 @@ fn acts_at(acts: OptionDeadline) -> &'static str {
     }
 }
 
-/// What is said of values that a policy to serve under cannot have.
+/// Describes the values that a policy of the proxy cannot have.
 fn refused(otherwise: &str, counted: EssentialValues) -> String {
     match counted {
         EssentialValues::AllButDefault => "refused".to_owned(),
@@ -45,8 +45,8 @@ fn refused(otherwise: &str, counted: EssentialValues) -> String {
     }
 }
 
-/// A default as the table shows it.
-fn shown(default: OptionDefault) -> String {
+/// Formats a default for the table.
+fn format_default(default: OptionDefault) -> String {
     let json = default.to_value().to_json();
     if matches!(default, OptionDefault::Required) {
         return "must be given".to_owned();
@@ -58,7 +58,7 @@ fn shown(default: OptionDefault) -> String {
     }
 }
 
-/// Values of several options in one row: one if they are equal.
+/// Joins the values of several options of one row, or returns a single value if all are equal.
 fn joined(mut values: Vec<String>) -> String {
     if values.iter().all(|value| *value == values[0]) {
         values.truncate(1);
@@ -66,7 +66,7 @@ fn joined(mut values: Vec<String>) -> String {
     values.join(", ")
 }
 
-/// A row with the last three columns as they must be; a row of no option stays as it is.
+/// Returns a row with the correct last three columns; a row without an option is returned unchanged.
 fn expected(row: &str, specs: &mut BTreeMap<&str, &OptionSpec>) -> String {
     let cells: Vec<&str> = row.trim_matches('|').split('|').map(str::trim).collect();
     let [paths, values, ..] = cells.as_slice() else {
@@ -80,7 +80,7 @@ fn expected(row: &str, specs: &mut BTreeMap<&str, &OptionSpec>) -> String {
         return row.to_owned();
     }
     let all: Vec<[String; 3]> = of_row.iter().map(|spec| columns(spec)).collect();
-    let column = |at: usize| joined(all.iter().map(|columns| columns[at].clone()).collect());
+    let column = |index: usize| joined(all.iter().map(|columns| columns[index].clone()).collect());
     format!(
         "| {paths} | {values} | {} | {} | {} |",
         column(0),
@@ -115,27 +115,27 @@ fn the_table_of_options_is_the_programs() {
         return;
     }
     for (row, expected) in table.lines().zip(expected.lines()) {
-        assert_eq!(row, expected, "{PATH}; UPDATE_EXPECT=1 writes it anew");
+        assert_eq!(row, expected, "{PATH}; UPDATE_EXPECT=1 rewrites it");
     }
 }
 
-/// The words that a message allows where the policy has `nonsense`.
+/// Returns the words that an error message lists as allowed in place of `nonsense`.
 fn allowed(body: &str) -> Vec<String> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\n{body}\n");
     let files = MemoryFileSystem::new().with_file("policy.yaml", text);
-    let Err(said) = compiled(&files, "policy.yaml") else {
+    let Err(errors) = compiled(&files, "policy.yaml") else {
         panic!("{body} is accepted")
     };
-    let (_, rest) = said
+    let (_, rest) = errors
         .split_once("allowed: ")
-        .unwrap_or_else(|| panic!("{body}: {said}"));
+        .unwrap_or_else(|| panic!("{body}: {errors}"));
     let list = rest.lines().next().unwrap().split("; ").next().unwrap();
     list.split(", ").map(String::from).collect()
 }
 
 #[test]
 fn every_word_of_the_language_is_in_the_reference() {
-    // The file is being written.
+    // Another test is rewriting the file.
     if std::env::var_os("UPDATE_EXPECT").is_some() {
         return;
     }

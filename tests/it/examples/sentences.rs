@@ -1,7 +1,7 @@
-//! Nothing of the systems' texts is left out: every sentence has a case, or a reason why it has none.
+//! Every sentence of the documentation of the five systems has a case, or a reason why it has none.
 //!
-//! The texts are not here; `sentences.tsv` is their index. With the texts at hand, `SEED_TEXTS` names the directory in
-//! which each lies as `SYSTEM.txt`, and the ignored test compares.
+//! The texts are not in the repository; `sentences.tsv` is their index. The ignored test compares the index with the
+//! texts, which are the files `SYSTEM.txt` in the directory `SEED_TEXTS`.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -13,9 +13,9 @@ use super::sources::{Comments, Source};
 /// The index of one text.
 struct Index {
     system: &'static str,
-    /// How many lines the text has.
+    /// The number of lines of the text.
     lines: u32,
-    /// Its empty lines.
+    /// The numbers of the empty lines.
     blank: BTreeSet<u32>,
     rows: Vec<Row>,
 }
@@ -26,14 +26,14 @@ struct Row {
     kind: Kind,
 }
 
-/// Where a sentence is proved.
+/// The kind of proof for a sentence.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// By a case here.
+    /// A case of a policy.
     Case,
-    /// By tests with a memory, which `wire.md` names.
+    /// A test with a ledger, which `wire.md` names.
     Wire,
-    /// Nowhere, with a reason.
+    /// None, for a reason that `unused.md` names.
     Unused,
 }
 
@@ -68,7 +68,7 @@ impl Index {
             .find(|row| row.line == line && row.words == words)
     }
 
-    /// What is wrong with the index itself.
+    /// Returns the errors of the index itself.
     fn faults(&self) -> Vec<String> {
         let mut seen = BTreeSet::new();
         let mut wrong: Vec<String> = self
@@ -126,7 +126,7 @@ fn indexes() -> Vec<Index> {
         .collect()
 }
 
-/// The sources that the policies of a system name.
+/// Returns the sources that the policies of a system name.
 fn named(system: &str) -> Vec<Source> {
     let comments = super::policies_of(system)
         .into_iter()
@@ -138,7 +138,7 @@ fn named(system: &str) -> Vec<Source> {
 }
 
 #[test]
-fn the_indexes_are_whole() {
+fn the_indexes_are_complete() {
     let wrong: Vec<String> = indexes().iter().flat_map(Index::faults).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
@@ -168,8 +168,8 @@ fn every_sentence_that_says_what_is_crawled_has_a_case() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// `unused.md` lists exactly the sentences without a case, in the order of the text, each with a reason; `wire.md` those
-/// that tests with a memory prove.
+/// `unused.md` lists exactly the sentences without a case, in the order of the text, each with a reason; `wire.md` lists
+/// those that tests with a ledger prove.
 #[test]
 fn every_other_sentence_has_a_reason() {
     for index in indexes() {
@@ -189,7 +189,7 @@ fn every_other_sentence_has_a_reason() {
     }
 }
 
-/// Every line of a `wire.md` names a test, and each of those exists: `module::file::name` in `tests/it`, or in `src`.
+/// Each line of a `wire.md` names an existing test, as `module::file::name` in `tests/it` or in `src`.
 #[test]
 fn the_tests_that_prove_sentences_exist() {
     let mut named = 0;
@@ -197,8 +197,7 @@ fn the_tests_that_prove_sentences_exist() {
         let path = format!("tests/policies/{}/wire.md", index.system);
         let text = fs::read_to_string(&path).unwrap_or_default();
         for line in text.lines().filter(|line| line.starts_with("- ")) {
-            let tests = line.split('`').filter(|part| part.contains("::"));
-            let tests: Vec<&str> = tests.collect();
+            let tests: Vec<&str> = line.split('`').filter(|part| part.contains("::")).collect();
             assert!(
                 !tests.is_empty() && tests.iter().all(|test| is_a_test(test)),
                 "{path}: {line}"
@@ -222,7 +221,7 @@ fn is_a_test(name: &str) -> bool {
         .any(|text| text.contains(&format!("fn {function}()")))
 }
 
-/// Reads `- L3 "You can configure": introduction.`
+/// Parses a line such as `- L3 "You can configure": introduction.`
 fn unused(path: &str, line: &str) -> (u32, String) {
     let parts = line.strip_prefix("- L").and_then(|rest| {
         let (number, rest) = rest.split_once(" \"")?;
@@ -232,7 +231,7 @@ fn unused(path: &str, line: &str) -> (u32, String) {
     parts.unwrap_or_else(|| panic!("{path}: {line}"))
 }
 
-/// The words of the index stand in the text, as often as the index counts them.
+/// The words of the index occur in the text as often as the index says.
 #[test]
 #[ignore = "needs the texts: SEED_TEXTS=DIRECTORY"]
 fn the_indexes_are_those_of_the_texts() {

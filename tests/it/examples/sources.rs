@@ -1,32 +1,31 @@
-//! The comments in which policies name the sentences that their cases come from.
+//! The comments of policies that name the sentences from which the cases are derived.
 
 use std::fs;
 use std::path::Path;
 
 use super::{SYSTEMS, is_refused};
 
-/// A sentence of a system's text, named in a comment.
+/// A sentence of the documentation of a system, named in a comment.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Source {
-    /// The system.
     pub(super) system: String,
-    /// The line in the system's text.
+    /// The line in the text of the system.
     pub(super) line: u32,
-    /// The sentence's first words.
+    /// The first words of the sentence.
     pub(super) words: String,
 }
 
 /// The comments of a policy.
 #[derive(Debug, Default)]
 pub(super) struct Comments {
-    /// Each comment with its line in the policy.
+    /// The sources, each with its line in the policy.
     pub(super) all: Vec<(u32, Source)>,
-    /// What is wrong with their form.
+    /// The comments that are not well-formed.
     pub(super) malformed: Vec<String>,
 }
 
 impl Source {
-    /// Reads `omnifind L22 "If a URL from"`; none if it is not well-formed.
+    /// Parses a comment such as `omnifind L22 "If a URL from"`; `None` if it is not well-formed.
     fn parse(comment: &str) -> Option<Self> {
         let (system, rest) = comment.split_once(" L")?;
         let (line, words) = rest.split_once(" \"")?;
@@ -45,7 +44,7 @@ impl Source {
 }
 
 impl Comments {
-    /// Reads the comments of a policy. A comment that begins with the name of a system names a source.
+    /// Reads the comments of a policy. A comment that starts with the name of a system names a source.
     pub(super) fn of(path: &Path) -> Self {
         let text = fs::read_to_string(path).unwrap();
         let mut comments = Self::default();
@@ -67,27 +66,26 @@ impl Comments {
         comments
     }
 
-    /// The sources of what stands at this line of the policy: the nearest block of comments above it that names any.
+    /// Returns the sources of a line of the policy, which are in the nearest block of comments above it.
     pub(super) fn above(&self, text: &str, line: u32) -> Vec<&Source> {
         let lines: Vec<&str> = text.lines().collect();
-        let is_comment = |number: u32| lines[number as usize - 1].trim_start().starts_with('#');
         let Some((nearest, _)) = self.all.iter().rev().find(|(number, _)| *number < line) else {
             return vec![];
         };
         let first = (1..=*nearest)
             .rev()
-            .take_while(|number| is_comment(*number))
+            .take_while(|number| lines[*number as usize - 1].trim_start().starts_with('#'))
             .last()
             .unwrap_or(*nearest);
-        let block = self
-            .all
+        self.all
             .iter()
-            .filter(|(number, _)| (first..=*nearest).contains(number));
-        block.map(|(_, source)| source).collect()
+            .filter(|(number, _)| (first..=*nearest).contains(number))
+            .map(|(_, source)| source)
+            .collect()
     }
 }
 
-/// Every case stands below a source, and every source above a case.
+/// Each case is below a source, and each source is above a case.
 #[test]
 fn every_case_names_its_source() {
     let mut wrong = vec![];
@@ -114,19 +112,20 @@ fn every_case_names_its_source() {
         wrong.extend(
             without.map(|line| format!("{}:{line}: a case without a source", path.display())),
         );
-        let idle = comments
+        let unused = comments
             .all
             .iter()
             .filter(|(line, _)| !cases.contains(&next_content(&text, *line)));
-        wrong.extend(idle.map(|(line, _)| format!("{}:{line}: no case below", path.display())));
+        wrong.extend(unused.map(|(line, _)| format!("{}:{line}: no case below", path.display())));
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// The first line behind this one that holds more than a comment.
+/// Returns the first line after this one that is neither empty nor a comment.
 fn next_content(text: &str, line: u32) -> u32 {
-    let behind = text.lines().zip(1..).skip(line as usize);
-    let mut content =
-        behind.filter(|(text, _)| !text.trim().is_empty() && !text.trim_start().starts_with('#'));
-    content.next().map_or(0, |(_, number)| number)
+    text.lines()
+        .zip(1..)
+        .skip(line as usize)
+        .find(|(text, _)| !text.trim().is_empty() && !text.trim_start().starts_with('#'))
+        .map_or(0, |(_, number)| number)
 }

@@ -1,4 +1,4 @@
-//! The status words of the Norconex chart are ours: what a case names as its source is what the answer says.
+//! `Crawl-Status` uses the status words of the Norconex chart: each case has the status that its source names.
 
 use std::fs;
 use std::path::Path;
@@ -14,16 +14,16 @@ use super::sources::Comments;
 use super::{is_refused, policies_of};
 use crate::support::command::crawlgate;
 
-/// Labels of what an origin answered; no reason of ours.
+/// Statuses of responses of the origin, which have no reason.
 const OF_ORIGINS: [&str; 2] = ["REJECTED_NOTFOUND", "REJECTED_BAD_STATUS"];
-/// Statuses that need a memory of earlier visits.
+/// Statuses that need a ledger.
 const OF_THE_LEDGER: [&str; 3] = [
     "REJECTED_PREMATURE",
     "REJECTED_UNMODIFIED",
     "REJECTED_DUPLICATE",
 ];
 
-/// The cases of a policy, as written.
+/// Returns the cases of a policy as YAML.
 fn cases(path: &Path) -> Vec<Node> {
     let text = fs::read_to_string(path).unwrap();
     let document = parse(&Arc::from("policy.yaml"), &text, &mut Problems::new()).unwrap();
@@ -37,7 +37,7 @@ fn cases(path: &Path) -> Vec<Node> {
     cases.clone()
 }
 
-/// The facts of a case, as `decide` reads them.
+/// Returns the facts of a case in the format of `decide`.
 fn facts(case: &Node) -> Json {
     let facts = FACT_KEYS
         .iter()
@@ -60,7 +60,7 @@ fn json(node: &Node) -> Json {
     }
 }
 
-/// The `Crawl-Status` of each case.
+/// Returns the `Crawl-Status` of each case.
 fn statuses(path: &Path, cases: &[Node]) -> Vec<String> {
     let input: String = cases
         .iter()
@@ -72,21 +72,24 @@ fn statuses(path: &Path, cases: &[Node]) -> Vec<String> {
         input,
     );
     assert_eq!(said.code, 0, "{}: {}", path.display(), said.err);
-    let status = |line: &str| {
-        let decision: Json = serde_json::from_str(line).unwrap();
-        decision["crawl_status"].as_str().unwrap().to_owned()
-    };
-    said.out.lines().map(status).collect()
+    said.out
+        .lines()
+        .map(|line| {
+            let decision: Json = serde_json::from_str(line).unwrap();
+            decision["crawl_status"].as_str().unwrap().to_owned()
+        })
+        .collect()
 }
 
 #[test]
-fn a_case_of_a_status_word_is_answered_with_it() {
+fn a_case_has_the_status_word_of_its_source() {
     let mut checked = 0;
     for path in policies_of("norconex")
         .into_iter()
         .filter(|path| !is_refused(path))
     {
-        let (cases, comments) = (cases(&path), Comments::of(&path));
+        let cases = cases(&path);
+        let comments = Comments::of(&path);
         let text = fs::read_to_string(&path).unwrap();
         for (case, status) in cases.iter().zip(statuses(&path, &cases)) {
             let sources = comments.above(&text, case.place.line);

@@ -480,8 +480,8 @@ fn a_password_in_a_hash_out() {
     let said = crawlgate(folder.path(), &["check", "c.yaml"], "");
     assert_eq!(said.code, 0, "{}{}", said.out, said.err);
     for (input, mistake) in [
-        ("", "no password"),
-        ("\n", "no password"),
+        ("", "the password is empty"),
+        ("\n", "the password is empty"),
         ("a\tb\n", "control"),
     ] {
         let said = crawlgate(folder.path(), &["password"], input);
@@ -544,7 +544,7 @@ fn unknown_names_are_told_where_a_configuration_is_read() {
     );
     let (code, said) = status(&["newz"]);
     assert!(
-        code == 451 && said.contains("warning: the configuration knows no crawler newz"),
+        code == 451 && said.contains("warning: the configuration has no crawler newz"),
         "{said}"
     );
     assert_eq!(

@@ -260,8 +260,8 @@ fn the_command_fetches_and_says_what_it_means() {
     for part in [
         "/robots.txt\n",
         "outcome  file, status 200\n",
-        "its rules hold",
-        "holds    18h",
+        "the rules of the file apply",
+        "valid    18h",
         "disallow",
     ] {
         assert!(said.out.contains(part), "{part} in {}", said.out);

@@ -70,7 +70,7 @@ fn the_command_stops_and_lifts_and_crawlers_are_told() {
     );
     assert!(
         said.out
-            .ends_with(": they have called\nlift it with: crawlgate stop --lift 1\n"),
+            .ends_with(": they have called\nto lift the stop: crawlgate stop --lift 1\n"),
         "{said:?}"
     );
     let refused = get(&gate, &origin, "a.test", "/x");
@@ -144,7 +144,7 @@ fn the_command_stops_and_lifts_and_crawlers_are_told() {
     let said = stop(&gate, &["--lift", "1"]);
     assert_eq!(
         (said.code, said.out.as_str()),
-        (0, "host:a.test goes on: stop 1 is lifted\n")
+        (0, "host:a.test continues: stop 1 is lifted\n")
     );
     assert_eq!(get(&gate, &origin, "a.test", "/x").status, 200);
     let again = stop(&gate, &["--lift", "1"]);
@@ -313,9 +313,9 @@ fn the_command_says_what_is_wrong() {
         (
             &["a.test", "--reason", "x", "--for", "1"],
             2,
-            "error: --for: write a time such as 90s",
+            "error: --for: write a duration such as 90s",
         ),
-        (&["--lift", "one"], 2, "error: one is no id"),
+        (&["--lift", "one"], 2, "error: --lift: one is not an id"),
         (&["--lift", "1", "--config", "none.yaml"], 2, "none.yaml"),
     ] {
         let said = stop(&gate, arguments);

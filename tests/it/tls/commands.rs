@@ -182,7 +182,7 @@ fn a_shell_that_runs_env_has_the_variables() {
         before.code == 0
             && before
                 .err
-                .contains("all.pem is not there yet: `crawlgate run`"),
+                .contains("all.pem does not exist yet: `crawlgate run`"),
         "{before:?}"
     );
     assert_eq!(
@@ -256,8 +256,8 @@ fn env_names_a_crawler_s_own_listener_and_no_authority_without_interception() {
             .contains("http://127.0.0.1:4001")
     );
     for (name, expected) in [
-        ("lab", "no listener of its own"),
-        ("nobody", "there are: own, lab"),
+        ("lab", "crawler `lab` has no listener"),
+        ("nobody", "the crawlers are: own, lab"),
     ] {
         let said = env(&["--crawler", name]);
         assert!(
