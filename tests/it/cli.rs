@@ -646,10 +646,10 @@ fn broken_input_is_reported_and_nothing_is_done() {
         ("unknown.yaml", "did you mean `forbid`?"),
         ("latin.yaml", "line 2 is not UTF-8"),
         ("regex.yaml", "regex.yaml:5:"),
-        ("list.yaml", "there is no such file"),
+        ("list.yaml", "no such file"),
         (
             "none.yaml",
-            "none.yaml: error: the policy cannot be read: there is no such file",
+            "none.yaml: error: the policy cannot be read: no such file",
         ),
         ("empty", "no policy"),
     ] {

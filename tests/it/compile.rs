@@ -539,7 +539,7 @@ cases:
         "did you mean `host`",
         "did you mean `allow`",
         "found `log`",
-        "no list of this name",
+        "no list with this name",
         "did you mean `stage`",
         "not a URL",
         "found `maybe`",
@@ -617,7 +617,7 @@ fn a_directory_is_one_document() {
         .collect();
     assert_eq!(
         missing,
-        ["q: error: the policy cannot be read: there is no such file; found `q`"]
+        ["q: error: the policy cannot be read: no such file; found `q`"]
     );
 }
 
@@ -660,12 +660,12 @@ fn list_files_may_be_odd_but_not_anything() {
     for (bytes, expected) in [
         (
             b"\x1f\x8b\x08\x00".to_vec(),
-            "the file cannot be unpacked: ",
+            "the file cannot be decompressed: ",
         ),
         (b"a.com\nb\xff.com\n".to_vec(), "line 2 is not UTF-8"),
         (
             b"a.com\n http://x/ \n".to_vec(),
-            "l.txt:2:2: error: not a host but a URL",
+            "l.txt:2:2: error: a URL, not a host",
         ),
     ] {
         let files = one_file(&format!("{HEAD}{body}")).with_file("l.txt", bytes);
@@ -838,7 +838,7 @@ rules:
     assert!(
         lines
             .iter()
-            .any(|l| l.contains("error: rule f: no such field")),
+            .any(|l| l.contains("error: rule f: unknown field")),
         "any other error still refuses"
     );
 }

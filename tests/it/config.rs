@@ -410,7 +410,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "- a",
-        "c.yaml:1:1: error: the configuration is a mapping (`key: value`); found `a list`",
+        "c.yaml:1:1: error: the configuration must be a mapping (`key: value`); found `a list`",
     ),
     (
         "listen: []",
@@ -450,7 +450,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "admin: 127.0.0.1:1",
-        "c.yaml:1:8: error: `admin` is a mapping (`key: value`); found `127.0.0.1:1`",
+        "c.yaml:1:8: error: `admin` must be a mapping (`key: value`); found `127.0.0.1:1`",
     ),
     (
         "policy: { url: \"https://p.example/\" }",
@@ -458,15 +458,15 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "policy: { shadow: [other.yaml] }",
-        "c.yaml:1:19: error: text is needed here; found `a list`",
+        "c.yaml:1:19: error: expected text; found `a list`",
     ),
     (
         "policy: { watch: yes }",
-        "c.yaml:1:18: error: true or false is needed here; found `yes`; allowed: true, false; did you mean `true`?",
+        "c.yaml:1:18: error: expected true or false; found `yes`; allowed: true, false; did you mean `true`?",
     ),
     (
         "profile: scapy",
-        "c.yaml:1:10: error: not one of the words that are allowed here; found `scapy`; allowed: by-user-agent, generic, strict-http, scrapy, crawlee, browsertrix, warcprox, heritrix, nutch, stormcrawler, norconex; did you mean `scrapy`?",
+        "c.yaml:1:10: error: not an allowed value; found `scapy`; allowed: by-user-agent, generic, strict-http, scrapy, crawlee, browsertrix, warcprox, heritrix, nutch, stormcrawler, norconex; did you mean `scrapy`?",
     ),
     (
         "tls: { ca: [] }",
@@ -482,7 +482,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "tls: { roots: mozilla }",
-        "c.yaml:1:15: error: not one of the words that are allowed here; found `mozilla`; allowed: native, webpki",
+        "c.yaml:1:15: error: not an allowed value; found `mozilla`; allowed: native, webpki",
     ),
     (
         "tls: { leaf_cache: 0 }",
@@ -546,7 +546,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "limits: { head: 32 }",
-        "c.yaml:1:17: error: a size is needed here; found `32`; written like 512B, 64KiB, 10MiB, 1GiB; did you mean `32B`?",
+        "c.yaml:1:17: error: expected a size; found `32`; written like 512B, 64KiB, 10MiB, 1GiB; did you mean `32B`?",
     ),
     (
         "limits: { origin_head: 4KiB }",
@@ -558,7 +558,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "logs: { format: squib }",
-        "c.yaml:1:17: error: not one of the words that are allowed here; found `squib`; allowed: json, squid; did you mean `squid`?",
+        "c.yaml:1:17: error: not an allowed value; found `squib`; allowed: json, squid; did you mean `squid`?",
     ),
     (
         "logs: { rotate: { size: 4KiB } }",
@@ -570,7 +570,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "logs: { rotate: none }",
-        "c.yaml:1:17: error: `logs.rotate` is a mapping (`key: value`); found `none`",
+        "c.yaml:1:17: error: `logs.rotate` must be a mapping (`key: value`); found `none`",
     ),
     (
         "logs: { rotate: { sise: 1GiB } }",
@@ -594,11 +594,11 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "logs: { on_full: drpo }",
-        "c.yaml:1:18: error: not one of the words that are allowed here; found `drpo`; allowed: drop, wait; did you mean `drop`?",
+        "c.yaml:1:18: error: not an allowed value; found `drpo`; allowed: drop, wait; did you mean `drop`?",
     ),
     (
         "ledger: { keep: sometimes }",
-        "c.yaml:1:17: error: not one of the words that are allowed here; found `sometimes`; allowed: auto, always, never",
+        "c.yaml:1:17: error: not an allowed value; found `sometimes`; allowed: auto, always, never",
     ),
     (
         "ledger: { cache: 1KiB }",
@@ -614,7 +614,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "telemetry: { metrics: some }",
-        "c.yaml:1:23: error: not one of the words that are allowed here; found `some`; allowed: full, none",
+        "c.yaml:1:23: error: not an allowed value; found `some`; allowed: full, none",
     ),
     (
         "admin: { names: [gate, \"*.corp.example\"] }",
@@ -630,7 +630,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "telemetry: { otlp: \"http://o:4317\" }",
-        "c.yaml:1:20: error: `telemetry.otlp`, if not `none`, is a mapping (`key: value`); found `http://o:4317`",
+        "c.yaml:1:20: error: `telemetry.otlp`, if not `none`, must be a mapping (`key: value`); found `http://o:4317`",
     ),
     (
         "logs: { decisions: \"${HOME_OF_LOGS}/d\" }",

@@ -264,7 +264,7 @@ fn a_soft_error_has_its_own_reason_and_status() {
         ("{ forbid: { title: x }, as: 407 }", "407"),
         (
             "{ forbid: { title: x }, as: 404, reject: gone }",
-            "leave one of them out",
+            "remove one of them",
         ),
         ("{ when: { title: x }, as: 404 }", "not a key of"),
         (

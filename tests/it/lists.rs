@@ -154,7 +154,7 @@ fn wrong_items_have_their_lines() {
         .with_file("l.gz", gzip("a.example\n\n  http://b/ # x\n"));
     let problems = load(&files, "p.yaml").unwrap_err();
     assert_eq!(problems.len(), 1);
-    let expected = "l.gz:3:3: error: not a host but a URL; found `http://b/`\n  |\n3 |   http://b/ # x\n  |   ^^^^^^^^^\n";
+    let expected = "l.gz:3:3: error: a URL, not a host; found `http://b/`\n  |\n3 |   http://b/ # x\n  |   ^^^^^^^^^\n";
     assert!(
         problems[0].render().starts_with(expected),
         "{}",

@@ -548,7 +548,7 @@ fn errors_in_spaces_are_load_errors() {
             "a space of this name is there already",
         ),
         ("spaces: [{ crawlers: [x] }]", "name"),
-        ("spaces: [{ name: A }]", "not a name for a space"),
+        ("spaces: [{ name: A }]", "not a valid space name"),
         (
             "spaces: [{ name: a, crawler: x }]",
             "did you mean `crawlers`",

@@ -1,7 +1,7 @@
-//! YAML with places: text to a tree of [`Node`]s, and readers that report every mistake in it.
+//! YAML with locations: a parser that produces a tree of [`Node`]s, and readers that report every
+//! mistake.
 //!
-//! The only module that names the YAML crate. Only the policy's source and the configuration file use it; neither
-//! knows which crate parses.
+//! No other module uses the YAML crate.
 
 mod node;
 mod parse;

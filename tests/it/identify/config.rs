@@ -30,11 +30,11 @@ fn said(text: &str) -> String {
 const MISTAKES: [(&str, &str); 19] = [
     (
         "crawlers: news",
-        "c.yaml:1:11: error: `crawlers` is a list (`[a, b]`); found `news`",
+        "c.yaml:1:11: error: `crawlers` must be a list (`[a, b]`); found `news`",
     ),
     (
         "crawlers: [news]",
-        "c.yaml:1:12: error: a crawler is a mapping (`key: value`); found `news`",
+        "c.yaml:1:12: error: a crawler must be a mapping (`key: value`); found `news`",
     ),
     (
         "crawlers: [{ sources: [10.0.0.1] }]",
@@ -76,13 +76,13 @@ const MISTAKES: [(&str, &str); 19] = [
     ),
     (
         "crawlers: [{ name: a, sources: [10.0.0.1], profile: scapy }]",
-        "c.yaml:1:53: error: not one of the words that are allowed here; found `scapy`; allowed: generic, \
+        "c.yaml:1:53: error: not an allowed value; found `scapy`; allowed: generic, \
              strict-http, scrapy, crawlee, browsertrix, warcprox, heritrix, nutch, stormcrawler, norconex; \
              did you mean `scrapy`?",
     ),
     (
         "crawlers: [{ name: a, sources: [10.0.0.1], may: [deph] }]",
-        "c.yaml:1:50: error: not one of the words that are allowed here; found `deph`; allowed: priority, wait, \
+        "c.yaml:1:50: error: not an allowed value; found `deph`; allowed: priority, wait, \
              depth, trace, warcprox; did you mean `depth`?",
     ),
     (
@@ -91,7 +91,7 @@ const MISTAKES: [(&str, &str); 19] = [
     ),
     (
         "anonymous: maybe",
-        "c.yaml:1:12: error: not one of the words that are allowed here; found `maybe`; allowed: allow, deny",
+        "c.yaml:1:12: error: not an allowed value; found `maybe`; allowed: allow, deny",
     ),
     (
         "anonymous: deny",

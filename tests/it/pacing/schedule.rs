@@ -93,14 +93,14 @@ async fn rate_and_concurrency_are_limits_too_and_a_rule_may_take_a_schedule_back
 #[test]
 fn mistakes_in_windows_are_told() {
     for (window, told) in [
-        ("{ hours: \"22:00\" }", "hours are needed here"),
-        ("{ hours: \"06:00-06:00\" }", "hours are needed here"),
-        ("{ hours: \"24:00-06:00\" }", "hours are needed here"),
+        ("{ hours: \"22:00\" }", "expected hours"),
+        ("{ hours: \"06:00-06:00\" }", "expected hours"),
+        ("{ hours: \"24:00-06:00\" }", "expected hours"),
         (
             "{ tz: Europe/Berlin }",
             "this version knows no names of time zones",
         ),
-        ("{ tz: +15:00 }", "a time zone is needed here"),
+        ("{ tz: +15:00 }", "expected a time zone"),
         ("{ days: [] }", "at least one day"),
         ("{ days: [someday] }", "someday"),
         ("{ concurrency: 0 }", "0"),

@@ -1,7 +1,7 @@
-//! What is wrong with a text that a person wrote, and what to write instead.
+//! A problem in a text that the user wrote, with its location and a suggestion for the fix.
 //!
-//! One shape for the policy, its lists and the configuration. It does not know YAML: a place is a file, a line and
-//! a column, wherever they come from.
+//! The policy, its lists and the configuration share this type. It is independent of YAML: a
+//! location is a file, a line and a column.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use super::nearest::nearest;
 use super::snippet::{self, ColourMode};
 use crate::model::rule_id::RuleId;
 
-/// A place in a file.
+/// A location in a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceLocation {
-    /// The file's name as it is shown.
+    /// The file name as displayed to the user.
     pub file: Arc<str>,
-    /// The line, from 1; 0 for the file as a whole.
+    /// The line, from 1; 0 means the whole file.
     pub line: u32,
-    /// The column in characters, from 1; 0 for the line as a whole.
+    /// The column in characters, from 1; 0 means the whole line.
     pub column: u32,
 }
 
 impl SourceLocation {
-    /// The file as a whole.
+    /// Returns the location that means the whole file.
     pub fn for_file(file: &Arc<str>) -> Self {
         Self {
             file: Arc::clone(file),
@@ -47,19 +47,20 @@ impl fmt::Display for SourceLocation {
     }
 }
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// The text is refused.
+    /// The text is rejected.
     Error,
-    /// The text is accepted, and probably does not do what its author wants; `--strict` refuses it.
+    /// The text is accepted, but probably does not do what its author intended; `--strict` rejects
+    /// it.
     Warning,
-    /// The text is fine and could be better; nothing refuses it.
+    /// The text is correct but could be improved; nothing rejects it.
     Advice,
 }
 
 impl Severity {
-    /// The word of `check`.
+    /// Returns the word that `check` prints.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
@@ -69,52 +70,48 @@ impl Severity {
     }
 }
 
-/// One problem.
+/// A problem in a policy, a list or the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// How bad it is.
     pub severity: Severity,
-    /// Where it is.
     pub location: SourceLocation,
-    /// The rule it is in: its id, or its position.
+    /// The rule that contains the problem: its id, or its position.
     pub rule: Option<RuleId>,
-    /// What is wrong, in a sentence without a full stop.
+    /// The problem in one sentence, without a full stop.
     pub message: String,
     /// The offending text.
     pub found: Option<String>,
-    /// What to write instead: `allowed: a, b`, or advice.
+    /// The fix: `allowed: a, b`, or advice.
     pub help: Option<String>,
-    /// The word that was probably meant.
+    /// The word that the author probably meant.
     pub suggestion: Option<String>,
-    /// How many characters behind the beginning of the scalar at [`Self::location`] it is; for patterns.
+    /// For patterns: the offset of the problem within the scalar at [`Self::location`], in
+    /// characters.
     pub scalar_offset: Option<usize>,
-    /// The line it is in, once a [`super::problems::Problems`] that knows the text has it.
+    /// The source line, added by a [`super::problems::Problems`] that has the text.
     pub excerpt: Option<Excerpt>,
 }
 
 /// The source line of a problem.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
-    /// The line, or the part of a long one around the place.
+    /// The line, or the part of a long line around the location.
     pub text: String,
-    /// How many characters stand before the place.
+    /// The number of characters before the location.
     pub offset: usize,
-    /// How many characters the place covers, at least one, also where the line is cut.
+    /// The number of characters that the location covers. At least one, even if the line is cut.
     pub width: usize,
 }
 
 impl Problem {
-    /// An error.
     pub fn error(place: &SourceLocation, message: impl Into<String>) -> Self {
         Self::new(Severity::Error, place, message)
     }
 
-    /// A warning.
     pub fn warning(place: &SourceLocation, message: impl Into<String>) -> Self {
         Self::new(Severity::Warning, place, message)
     }
 
-    /// Advice.
     pub fn advice(place: &SourceLocation, message: impl Into<String>) -> Self {
         Self::new(Severity::Advice, place, message)
     }
@@ -140,14 +137,14 @@ impl Problem {
         self
     }
 
-    /// Adds what to write instead.
+    /// Adds the fix.
     #[must_use]
     pub fn with_help(mut self, text: impl Into<String>) -> Self {
         self.help = Some(text.into());
         self
     }
 
-    /// Adds the words that are allowed, and the one nearest to what was found.
+    /// Adds the allowed words, and suggests the one nearest to the offending text.
     #[must_use]
     pub fn with_allowed_words<'w>(mut self, words: impl IntoIterator<Item = &'w str>) -> Self {
         let words: Vec<&str> = words.into_iter().collect();
@@ -157,28 +154,27 @@ impl Problem {
         self
     }
 
-    /// Adds the nearest of some words without listing them all.
+    /// Suggests the nearest of these words without listing them.
     #[must_use]
     pub fn with_suggestion_from<'w>(mut self, words: impl IntoIterator<Item = &'w str>) -> Self {
         self.suggestion = nearest(self.found.as_deref().unwrap_or(""), words).map(Into::into);
         self
     }
 
-    /// Adds how many characters behind the beginning of the scalar it is.
+    /// Adds the offset of the problem within its scalar, in characters.
     #[must_use]
     pub fn with_scalar_offset(mut self, characters: usize) -> Self {
         self.scalar_offset = Some(characters);
         self
     }
 
-    /// Adds the rule.
     #[must_use]
     pub fn with_rule(mut self, rule: Option<&RuleId>) -> Self {
         self.rule = rule.cloned();
         self
     }
 
-    /// What is wrong and where, in one line, without what to write instead.
+    /// Returns the location and the message in one line, without the fix.
     pub(super) fn headline(&self) -> String {
         let mut line = format!("{}: {}: ", self.location, self.severity.as_str());
         if let Some(rule) = &self.rule {
@@ -191,23 +187,23 @@ impl Problem {
         line
     }
 
-    /// The problem as [`super::snippet`] shows it, without colours.
+    /// Formats the problem with its source line, without colours.
     pub fn render(&self) -> String {
         snippet::render(self, ColourMode::Plain)
     }
 
-    /// Whether the text is refused for it.
     pub fn is_error(&self) -> bool {
         self.severity == Severity::Error
     }
 
-    /// The column behind the last character that is meant, in the same line; none for a line or a file as a whole.
+    /// Returns the column after the last covered character; `None` if the location is a whole line
+    /// or file.
     fn end_column(&self) -> Option<usize> {
         let column = (self.location.column as usize).checked_sub(1)?;
         Some(column + 1 + self.excerpt.as_ref().map_or(0, |excerpt| excerpt.width))
     }
 
-    /// The form of `check --format json`; what is not there is `null`.
+    /// Returns the object of `check --format json`; missing values are `null`.
     pub fn to_json(&self) -> Json {
         json!({
             "severity": self.severity.as_str(),
@@ -237,7 +233,8 @@ impl fmt::Display for Problem {
     }
 }
 
-/// The text with control characters escaped, so that a policy cannot write to a terminal, and not too long.
+/// Escapes control characters, so that a policy cannot send escape sequences to a terminal, and
+/// cuts the text after `most` characters.
 pub(super) fn to_printable(text: &str, most: usize) -> String {
     let mut shown = String::with_capacity(text.len());
     for (at, c) in text.chars().enumerate() {

@@ -1,4 +1,4 @@
-//! A collector of problems, so that all of them are shown in one run.
+//! A collector of problems, so that one run reports all of them.
 
 use std::sync::Arc;
 
@@ -6,10 +6,10 @@ use super::problem::{Excerpt, Problem};
 use super::secret::SecretLines;
 use crate::model::rule_id::RuleId;
 
-/// How much of a long line is shown.
+/// The number of characters of a long line that are shown.
 const MAX_EXCERPT_CHARS: usize = 120;
 
-/// The problems found so far, with the texts in which they were found.
+/// The problems found so far, and the texts in which they were found.
 #[derive(Debug, Default)]
 pub struct Problems {
     problems: Vec<Problem>,
@@ -17,12 +17,12 @@ pub struct Problems {
     rule: Option<RuleId>,
 }
 
-/// The texts of files by their names, to show the lines of problems.
+/// The texts of files by name, used to show the source lines of problems.
 #[derive(Clone, Debug, Default)]
 pub struct SourceTexts(Vec<(Arc<str>, Arc<str>)>);
 
 impl SourceTexts {
-    /// Gives each problem its source line, in the order in which they are.
+    /// Adds its source line to each problem. Fastest if the problems are sorted by location.
     pub fn add_excerpts(&self, problems: &mut [Problem]) {
         let mut lines = LineCursor::default();
         for problem in problems {
@@ -37,7 +37,7 @@ impl SourceTexts {
         }
     }
 
-    /// Every file with its text, in the order in which they were read.
+    /// Returns every file with its text, in the order in which they were read.
     pub fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Arc<str>)> {
         self.0.iter().map(|(name, text)| (name, text))
     }
@@ -51,22 +51,21 @@ impl SourceTexts {
 }
 
 impl Problems {
-    /// None yet.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Names a file's text, so that its problems can show the line they are in.
+    /// Registers the text of a file, so that problems in it can show their source lines.
     pub fn add_text(&mut self, file: &Arc<str>, text: impl Into<Arc<str>>) {
         self.texts.0.push((Arc::clone(file), text.into()));
     }
 
-    /// From now on problems are in this rule; returns the one before, to be put back.
+    /// Attributes the problems that follow to this rule, and returns the previous rule, to be
+    /// restored afterwards.
     pub fn enter_rule(&mut self, rule: Option<RuleId>) -> Option<RuleId> {
         std::mem::replace(&mut self.rule, rule)
     }
 
-    /// Adds a problem.
     pub fn push(&mut self, mut problem: Problem) {
         if problem.rule.is_none() {
             problem.rule.clone_from(&self.rule);
@@ -74,34 +73,31 @@ impl Problems {
         self.problems.push(problem);
     }
 
-    /// How many there are.
     pub fn len(&self) -> usize {
         self.problems.len()
     }
 
-    /// Whether there are none.
     pub fn is_empty(&self) -> bool {
         self.problems.is_empty()
     }
 
-    /// Whether any of them is an error.
     pub fn has_errors(&self) -> bool {
         self.problems.iter().any(Problem::is_error)
     }
 
-    /// Whether any of them is an error in this rule.
+    /// Returns `true` if this rule has an error.
     pub fn has_errors_in(&self, rule: &RuleId) -> bool {
         self.problems
             .iter()
             .any(|problem| problem.is_error() && problem.rule.as_ref() == Some(rule))
     }
 
-    /// The texts that were named, for problems that are found later.
+    /// Returns the registered texts, for problems that are found later.
     pub fn texts(&self) -> SourceTexts {
         self.texts.clone()
     }
 
-    /// All of them, in the order of their files and places, each with its source line.
+    /// Returns all problems without duplicates, sorted by location, each with its source line.
     pub fn into_vec(self) -> Vec<Problem> {
         let Self {
             problems: mut found,
@@ -116,7 +112,7 @@ impl Problems {
     }
 }
 
-/// Finds lines of texts that are asked for in rising order, without beginning again each time.
+/// Finds lines of a text. Lines that are requested in rising order are found in one pass.
 #[derive(Default)]
 struct LineCursor {
     text: Option<Arc<str>>,
@@ -149,7 +145,7 @@ impl LineCursor {
     }
 }
 
-/// Puts the caret in its place, and the source line below.
+/// Adds the source line, and moves the location to the offending character within a scalar.
 fn add_excerpt(problem: &mut Problem, line: Option<&str>, secrets: &SecretLines) {
     let Some(line) = line else { return };
     let mut characters: Vec<char> = line.chars().collect();
@@ -178,7 +174,7 @@ fn add_excerpt(problem: &mut Problem, line: Option<&str>, secrets: &SecretLines)
     problem.excerpt = Some(build_excerpt(&characters, at, width));
 }
 
-/// How many characters the offending text covers where it stands.
+/// Returns the number of characters that the offending text covers in the source.
 fn covered_width(scalar: &[char], found: Option<&str>) -> usize {
     let Some(found) = found else { return 1 };
     let quotes = usize::from(matches!(scalar.first(), Some('"' | '\'')));
@@ -194,7 +190,8 @@ fn covered_width(scalar: &[char], found: Option<&str>) -> usize {
     }
 }
 
-/// How many characters of source stand before the character that is `within` the scalar's value.
+/// Returns the number of source characters before the character at offset `within` of the scalar's
+/// value.
 fn source_offset(scalar: &[char], within: usize) -> Option<usize> {
     let quote = *scalar.first()?;
     if matches!(quote, '|' | '>') {

@@ -1,36 +1,36 @@
-//! What of a source line nobody may read when a mistake in it is shown: values of keys that name a password, and what
-//! `telemetry.otlp.headers` sends.
+//! Hides secrets in the source lines of problems: the values of keys whose names contain a password
+//! word, and the headers in `telemetry.otlp.headers`.
 //!
-//! It goes by the text, which may have any mistake: it would rather hide too much. Messages have care of their own.
+//! Works on the text, since the text may have any syntax error, and hides too much rather than too
+//! little. Messages themselves must not quote secrets.
 
-/// Words of keys whose values are secrets.
+/// Words in key names that mark the value as a secret.
 const SECRET_WORDS: [&str; 3] = ["password", "passwd", "secret"];
 
-/// The lines of a text that may hold header values for a collector.
+/// The lines of a text that may contain header values for a collector.
 #[derive(Debug, Default)]
 pub(super) struct SecretLines {
-    /// Counted from 1, in order.
+    /// Line numbers from 1, in ascending order.
     header_lines: Vec<(u32, HiddenPart)>,
 }
 
-/// How much of a line is hidden.
+/// The part of a line that is hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum HiddenPart {
-    /// What is behind the key `headers`.
+    /// Everything after the key `headers`.
     AfterKey,
     All,
 }
 
-/// A value that goes on over lines.
+/// A value that continues on the next lines.
 enum MultilineValue {
-    /// As far as lines are indented like the key, or deeper.
+    /// Continues while lines are indented like the key or deeper.
     Block { indentation: usize },
-    /// Until so many brackets are closed.
+    /// Continues until all open brackets are closed.
     Flow { open: usize },
 }
 
 impl SecretLines {
-    /// Looks through a text once.
     pub(super) fn scan(text: &str) -> Self {
         let mut secrets = Self::default();
         let (mut behind_otlp, mut value) = (false, None::<MultilineValue>);
@@ -53,7 +53,7 @@ impl SecretLines {
         secrets
     }
 
-    /// How many characters of this line may be read; `None` if all may.
+    /// Returns the number of leading characters that may be shown; `None` if all may be.
     pub(super) fn visible_chars(&self, line: &str, number: u32) -> Option<usize> {
         let by_word = SECRET_WORDS
             .into_iter()
@@ -74,7 +74,7 @@ impl SecretLines {
 }
 
 impl MultilineValue {
-    /// The value of a key whose colon ends here.
+    /// Creates the state for a value that begins after the colon at this offset.
     fn starting_at(line: &str, colon: usize) -> Self {
         let behind: String = line.chars().skip(colon).collect();
         match behind.trim_start().chars().next() {
@@ -87,7 +87,7 @@ impl MultilineValue {
         }
     }
 
-    /// Whether the next line belongs to it.
+    /// Returns `true` if the value continues on the next line.
     fn continues_on(&mut self, line: &str) -> bool {
         match self {
             Self::Block { indentation: key } => line.trim().is_empty() || indentation(line) >= *key,
@@ -100,7 +100,7 @@ impl MultilineValue {
     }
 }
 
-/// How many brackets are open behind a text. Those in quoted text count too.
+/// Returns the number of open brackets after a text. Brackets in quoted text are counted, too.
 fn open_brackets(before: usize, text: &str) -> usize {
     text.chars()
         .fold(before, |open, character| match character {
@@ -114,7 +114,7 @@ fn indentation(line: &str) -> usize {
     line.chars().take_while(|c| *c == ' ').count()
 }
 
-/// Where the value of the first key that has this word in it begins, in characters.
+/// Returns the offset, in characters, of the value of the first key that contains the word.
 fn value_start(line: &str, word: &str) -> Option<usize> {
     let lower = line.to_ascii_lowercase();
     lower.match_indices(word).find_map(|(found, _)| {

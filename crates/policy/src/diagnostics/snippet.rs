@@ -1,25 +1,23 @@
-//! A problem as people read it: one line that says what and where, and below it the source with a caret.
+//! Formats a problem for people: one line with location and message, and below it the source line
+//! with a caret.
 //!
-//! `annotate-snippets` draws what stands below; the first line is ours, since editors and scripts look there for
-//! `file:line:column: error: …`.
+//! `annotate-snippets` draws the part below. The first line is formatted here, since editors and
+//! scripts parse `file:line:column: error: …`.
 
 use annotate_snippets::{AnnotationKind, Element, Group, Level, Renderer, Snippet};
 
 use super::problem::{Excerpt, Problem, Severity, to_printable};
 
-/// Wider than what is shown of a long line, so that nothing is cut a second time.
+/// Wider than the longest excerpt, so that the renderer does not cut a line a second time.
 const WIDTH: usize = 1_000;
 
-/// Whether colours are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColourMode {
-    /// For a terminal.
     Coloured,
-    /// For files and pipes.
     Plain,
 }
 
-/// The problem with the source line it is in, where that is known; no line break at the end.
+/// Formats a problem with its source line, if it is known, without a trailing line break.
 pub fn render(problem: &Problem, ink: ColourMode) -> String {
     let Some(excerpt) = &problem.excerpt else {
         return problem.to_string();
@@ -57,7 +55,7 @@ fn level(severity: Severity) -> Level<'static> {
     }
 }
 
-/// The bytes that the place covers, within the line.
+/// Returns the byte range within the line that the location covers.
 fn span(excerpt: &Excerpt) -> std::ops::Range<usize> {
     let byte = |characters: usize| {
         excerpt

@@ -1,8 +1,10 @@
-//! Options: what a policy assigns to a URL besides its verdict (policy.md section 5).
+//! Options: the settings that a policy assigns to a URL besides its verdict
+//! (docs/policy/reference.md, "Options").
 //!
-//! In an option that is a map each key is an option of its own, so a policy has a flat table of *slots*
-//! (`disposition`, `politeness.delay`, `meta.team` …). A rule assigns values to slots; while a request is judged
-//! only the rule that last assigned each slot is kept, which is also what explain shows.
+//! Each key of a map of options is an option, so a policy has a flat table of *slots*
+//! (`disposition`, `politeness.delay`, `meta.team` …). Rules assign values to slots. During an
+//! evaluation only the last rule that assigned each slot is recorded, which is also what `explain`
+//! shows.
 
 pub mod budget;
 pub mod checks;
@@ -21,45 +23,44 @@ pub use value::OptionValue;
 use super::rule::{Rule, RuleBody, RuleIndex};
 use super::space::SpaceIndex;
 
-/// The place of an option in an [`OptionTable`].
+/// The index of an option in an [`OptionTable`].
 ///
-/// The options of [`schema`] come first and in its order, so that their slots are constants; keys of open maps
-/// (`meta.*`) follow.
+/// The options of [`schema`] come first, in its order, so that their slots are constants; the keys
+/// of open maps (`meta.*`) follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OptionSlot(pub u16);
 
-/// One assignment of a rule.
+/// An assignment of a rule or a space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Assignment {
-    /// The option.
     pub slot: OptionSlot,
-    /// Its value; `null` in a policy has become the option's default.
+    /// The value; `null` in a policy has been replaced by the option's default.
     pub value: OptionValue,
 }
 
-/// Every option of a policy with its value before the first rule runs.
+/// Every option of a policy with its value before the first rule.
 #[derive(Debug)]
 pub struct OptionTable {
-    /// In the order of their slots.
+    /// The options, indexed by slot.
     pub entries: Box<[OptionEntry]>,
-    /// For each slot its seat among those that rules assign: only they need memory while a request is judged.
+    /// For each slot its index among the options that rules assign: an evaluation needs memory only
+    /// for those.
     assigned_indexes: Box<[Option<u16>]>,
     assigned_count: u16,
 }
 
-/// One option.
 #[derive(Debug)]
 pub struct OptionEntry {
-    /// Its path: `politeness.delay`.
+    /// The path: `politeness.delay`.
     pub path: Box<str>,
     /// The value before the first rule.
     pub base: OptionValue,
-    /// Who set that value.
+    /// The origin of that value.
     pub set_by: OptionSetter,
 }
 
 impl OptionTable {
-    /// A table of every option, in the order of their slots, for these rules.
+    /// Creates a table of all options, indexed by slot, for these rules.
     pub fn new(entries: Vec<OptionEntry>, rules: &[Rule]) -> Self {
         let mut table = Self {
             assigned_indexes: vec![None; entries.len()].into(),
@@ -77,12 +78,12 @@ impl OptionTable {
         table
     }
 
-    /// How many options rules assign.
+    /// Returns the number of options that rules assign.
     pub fn assigned_count(&self) -> usize {
         usize::from(self.assigned_count)
     }
 
-    /// The seat of an option that a rule assigns.
+    /// Returns the index of an option among those that rules assign.
     pub fn assigned_index(&self, slot: OptionSlot) -> Option<usize> {
         self.assigned_indexes
             .get(usize::from(slot.0))
@@ -99,10 +100,10 @@ impl OptionTable {
     }
 }
 
-/// Who set an option's value.
+/// The origin of an option's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OptionSetter {
-    /// Nobody: it is the built-in default.
+    /// The built-in default.
     BuiltIn,
     /// The document's `options`.
     Document,

@@ -1,7 +1,7 @@
-//! The source of a policy: its text as a tree of rules, conditions and options, before anything is compiled.
+//! The source of a policy: its text as a tree of rules, conditions and options, before compilation.
 //!
-//! The tree says what was written, with the place of every value; names are checked, meaning is not. Importers of
-//! other formats can build the same tree. Only this module and what is below it knows that policies are YAML.
+//! The tree records what was written, with the location of every value. Names are checked, meaning
+//! is not. Importers of other formats can build the same tree. Only this module depends on YAML.
 
 mod case;
 mod case_file;

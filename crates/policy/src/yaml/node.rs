@@ -1,58 +1,50 @@
-//! The tree: values with the places at which they are written.
+//! The tree: values with their locations.
 
 use crate::diagnostics::problem::SourceLocation;
 
-/// A value and where it is written.
+/// A value and its location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Node {
-    /// Where it begins.
+    /// The location of its first character.
     pub place: SourceLocation,
-    /// What it is.
     pub value: YamlValue,
 }
 
-/// What a node is.
+/// The value of a node.
 ///
-/// Scalars without quotes keep their spelling: `1.10` is a number in one place and text in another, and only the
-/// reader knows which.
+/// Scalars without quotes keep their spelling: `1.10` may be a number or text, depending on the
+/// key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum YamlValue {
-    /// Nothing, `null` or `~`.
+    /// An empty value, `null` or `~`.
     Null,
-    /// `true` or `false`.
     Bool(bool),
-    /// A whole number, and how it is written.
+    /// An integer, and its spelling.
     Int(i64, Box<str>),
-    /// Any other number, and how it is written.
+    /// Any other number, and its spelling.
     Float(f64, Box<str>),
-    /// Text.
     Text(Box<str>),
-    /// `[…]` or lines with `-`.
+    /// `[…]`, or lines that begin with `-`.
     Sequence(Vec<Node>),
-    /// `{…}` or lines with keys; no key stands twice.
+    /// `{…}`, or lines with keys. Keys are unique.
     Mapping(Vec<MappingEntry>),
 }
 
 /// A key of a mapping with its value.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MappingEntry {
-    /// The key.
     pub key: MappingKey,
-    /// Its value.
     pub value: Node,
 }
 
-/// The key of a mapping.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MappingKey {
-    /// Where it begins.
     pub place: SourceLocation,
-    /// Its text.
     pub text: Box<str>,
 }
 
 impl Node {
-    /// What the node is, in the words of a message.
+    /// Returns the type of the value as messages name it.
     pub fn kind_name(&self) -> &'static str {
         match &self.value {
             YamlValue::Null => "nothing",
@@ -64,7 +56,7 @@ impl Node {
         }
     }
 
-    /// A scalar as it is written, without quotes; `None` for nothing, lists and mappings.
+    /// Returns the spelling of a scalar, without quotes; `None` for null, sequences and mappings.
     pub fn spelling(&self) -> Option<&str> {
         match &self.value {
             YamlValue::Bool(true) => Some("true"),
@@ -76,7 +68,7 @@ impl Node {
         }
     }
 
-    /// What to quote in a message: the scalar, or what kind of thing it is.
+    /// Returns the text to quote in a message: the scalar, or a placeholder for its type.
     pub fn display_text(&self) -> &str {
         self.spelling().unwrap_or(match self.value {
             YamlValue::Sequence(_) => "[…]",
@@ -89,12 +81,11 @@ impl Node {
         })
     }
 
-    /// Whether it is nothing, `null` or `~`.
     pub fn is_null(&self) -> bool {
         self.value == YamlValue::Null
     }
 
-    /// The value of a key, if the node is a mapping that has it.
+    /// Returns the value of a key, if the node is a mapping that has the key.
     pub fn get(&self, key: &str) -> Option<&Node> {
         let YamlValue::Mapping(entries) = &self.value else {
             return None;

@@ -1,4 +1,4 @@
-//! Text to tree. Nothing outside this file names the YAML crate.
+//! The parser. No other file uses the YAML crate.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,19 +12,22 @@ use super::node::{MappingEntry, MappingKey, Node, YamlValue};
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 
-/// The largest text that is read, in bytes. Big data belongs in list files.
+/// The largest accepted text, in bytes. Large data belongs in list files.
 const MAX_BYTES: usize = 64 << 20;
-/// The most values and keys in one text: room for about 200,000 rules.
+/// The maximum number of keys and values in a text: enough for about 200,000 rules.
 const MAX_NODES: usize = 4_000_000;
-/// The deepest nesting; conditions and rules nest, and whoever reads the tree does it by recursion.
+/// The maximum nesting depth. Conditions and rules nest, and code that reads the tree is recursive.
 const MAX_DEPTH: usize = 64;
-/// Stack for the parser, in bytes; [`MAX_DEPTH`] levels take an eighth of it in an unoptimised build.
+/// The stack of the parser thread, in bytes. [`MAX_DEPTH`] levels take an eighth of it in an
+/// unoptimised build.
 const STACK_SIZE: usize = 16 << 20;
-/// The most values that `*alias` may repeat, in all.
+/// The maximum number of values that aliases (`*name`) may repeat in total.
 const MAX_ALIAS_EVENTS: usize = 1_000_000;
 
-/// Parses one document. `None` if it has no tree at all; a key that stands twice is reported, and its first value
-/// counts, so that the rest of the text can be checked as well.
+/// Parses one document.
+///
+/// Returns `None` if no tree can be built. A duplicate key is reported and its first value is used,
+/// so that the rest of the text can be checked as well.
 pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Node> {
     problems.add_text(file, text);
     if text.len() > MAX_BYTES {
@@ -36,7 +39,7 @@ pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Nod
     }
     let parsed =
         run_on_large_stack(|| parse_tolerating_duplicates(file, text)).unwrap_or_else(|error| {
-            let message = format!("no thread to read the file in: {error}");
+            let message = format!("cannot start a thread to parse the file:  {error}");
             YamlParseResult {
                 tree: None,
                 problems: vec![Problem::error(&SourceLocation::for_file(file), message)],
@@ -51,13 +54,13 @@ pub fn parse(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<Nod
         .map(|tree| NodeBuilder { file, text }.build_node(tree))
 }
 
-/// What one text gave.
 struct YamlParseResult {
     tree: Option<Spanned<RawValue>>,
     problems: Vec<Problem>,
 }
 
-/// Strict about keys that stand twice; where there are some, once more with the first of them.
+/// Parses strictly; if there are duplicate keys, reports the first and parses again with the first
+/// value of each.
 fn parse_tolerating_duplicates(file: &Arc<str>, text: &str) -> YamlParseResult {
     let mut problems = Vec::new();
     let tree = match parse_raw(text, DuplicateKeyPolicy::Error) {
@@ -73,8 +76,8 @@ fn parse_tolerating_duplicates(file: &Arc<str>, text: &str) -> YamlParseResult {
     YamlParseResult { tree, problems }
 }
 
-/// Calls a function on a stack of its own: the parser recurses with large frames, and whoever calls may be a worker
-/// thread with little stack left.
+/// Calls a function in a new thread with a large stack: the parser recurses with large frames, and
+/// the caller may be a worker thread with little stack left.
 fn run_on_large_stack<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Result<T> {
     std::thread::scope(|scope| {
         let thread = std::thread::Builder::new()
@@ -88,7 +91,7 @@ fn run_on_large_stack<T: Send>(call: impl FnOnce() -> T + Send) -> std::io::Resu
 }
 
 const BIG_DATA_HELP: &str =
-    "put big data into list files (`lists: { name: { kind: domains, file: … } }`)";
+    "move large data into list files (`lists: { name: { kind: domains, file: … } }`)";
 
 fn parse_raw(text: &str, duplicates: DuplicateKeyPolicy) -> Result<Spanned<RawValue>, Error> {
     serde_saphyr::from_str_with_options(text, parser_options(duplicates))
@@ -111,7 +114,7 @@ fn parser_options(duplicates: DuplicateKeyPolicy) -> Options {
     }
 }
 
-/// The tree as the YAML crate gives it.
+/// The tree as the YAML crate produces it.
 enum RawValue {
     Null,
     Bool(bool),
@@ -150,7 +153,8 @@ impl<'de> Visitor<'de> for RawValueVisitor {
     }
 
     fn visit_u64<E>(self, value: u64) -> Result<RawValue, E> {
-        // A number above the largest that is used anywhere is still a number, only not a usable one.
+        // A number above every limit in use; as a float it is still reported as a number that is
+        // out of range.
         Ok(i64::try_from(value).map_or(RawValue::Float(value as f64), RawValue::Int))
     }
 
@@ -179,7 +183,7 @@ impl<'de> Visitor<'de> for RawValueVisitor {
     }
 }
 
-/// A text, to give places their file and numbers their spelling.
+/// The source of a tree: the file for locations, the text for the spelling of numbers.
 struct NodeBuilder<'a> {
     file: &'a Arc<str>,
     text: &'a str,
@@ -252,7 +256,7 @@ fn is_duplicate(error: &Error) -> bool {
     matches!(innermost_error(error), Error::DuplicateMappingKey { .. })
 }
 
-/// The error itself, without what the crate wraps around errors inside aliases.
+/// Unwraps errors inside aliases, which the crate wraps.
 fn innermost_error(error: &Error) -> &Error {
     if let Error::AliasError { error, .. } = error {
         innermost_error(error)
@@ -267,7 +271,7 @@ fn problem_from_error(file: &Arc<str>, error: &Error) -> Problem {
         .location()
         .map_or_else(|| SourceLocation::for_file(file), |at| place_at(file, &at));
     if let Error::DuplicateMappingKey { key, .. } = error {
-        let problem = Problem::error(&place, "a key stands twice in one mapping");
+        let problem = Problem::error(&place, "duplicate key in a mapping");
         return key
             .iter()
             .fold(problem, |problem, key| problem.with_found(key.clone()));
@@ -284,7 +288,8 @@ fn problem_from_error(file: &Arc<str>, error: &Error) -> Problem {
     )
 }
 
-const SECOND_DOCUMENT_MESSAGE: &str = "a second document begins (`---`); one file is one document";
+const SECOND_DOCUMENT_MESSAGE: &str =
+    "a second document begins (`---`); a file may contain only one";
 
 fn budget_problem(place: &SourceLocation, breach: &BudgetBreach) -> Problem {
     let too_many = matches!(
@@ -301,7 +306,7 @@ fn budget_problem(place: &SourceLocation, breach: &BudgetBreach) -> Problem {
     if matches!(breach, BudgetBreach::Documents { .. }) {
         return Problem::error(place, SECOND_DOCUMENT_MESSAGE);
     }
-    Problem::error(place, "aliases (`*name`) repeat too much")
+    Problem::error(place, "aliases (`*name`) expand to too many values")
 }
 
 #[cfg(test)]
@@ -382,7 +387,7 @@ mod tests {
         assert_eq!(node.unwrap().get("x").unwrap().spelling(), Some("1"));
         assert_eq!(
             problems,
-            ["p:3:1: error: a key stands twice in one mapping; found `x`"]
+            ["p:3:1: error: duplicate key in a mapping; found `x`"]
         );
     }
 

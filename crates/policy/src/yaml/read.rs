@@ -1,7 +1,7 @@
-//! Readers: from nodes to values, every mistake reported and none the last.
+//! Readers: from nodes to values. Every mistake is reported, and reading goes on.
 //!
-//! Each reader gives `None` where it reported a problem, so that the caller goes on and reports more. Which keys a
-//! mapping has and what they mean is the caller's business.
+//! A reader returns `None` after it has reported a problem, so that the caller can continue and
+//! report more.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::units;
 
-/// Reads one mapping key by key; what nobody asked for is reported at the end.
+/// Reads a mapping key by key; [`Self::finish`] reports the keys that were never requested.
 #[derive(Debug)]
 pub struct MapReader<'n> {
     place: &'n SourceLocation,
@@ -20,7 +20,7 @@ pub struct MapReader<'n> {
 }
 
 impl<'n> MapReader<'n> {
-    /// Opens a mapping; `what` names it in the message if the node is none.
+    /// Opens a mapping; `what` names it in the message if the node is not a mapping.
     pub fn open(node: &'n Node, what: &str, problems: &mut Problems) -> Option<Self> {
         if let YamlValue::Mapping(entries) = &node.value {
             return Some(Self {
@@ -31,22 +31,23 @@ impl<'n> MapReader<'n> {
         }
         problems.push(wrong_type(
             node,
-            &format!("{what} is a mapping (`key: value`)"),
+            &format!("{what} must be a mapping (`key: value`)"),
         ));
         None
     }
 
-    /// Where the mapping begins.
+    /// Returns the location of the mapping.
     pub fn place(&self) -> &'n SourceLocation {
         self.place
     }
 
-    /// The value of a key; `None` if it is not there. `key:` with nothing behind it is there, as null.
+    /// Returns the value of a key; `None` if the key is missing. A key without a value has the
+    /// value null.
     pub fn take(&mut self, key: &'static str) -> Option<&'n Node> {
         self.take_entry(key).map(|entry| &entry.value)
     }
 
-    /// The key and its value.
+    /// Returns the key and its value.
     pub fn take_entry(&mut self, key: &'static str) -> Option<&'n MappingEntry> {
         if !self.known_keys.contains(&key) {
             self.known_keys.push(key);
@@ -54,7 +55,7 @@ impl<'n> MapReader<'n> {
         self.entries.iter().find(|e| *e.key.text == *key)
     }
 
-    /// The value of a key that must be there.
+    /// Returns the value of a required key.
     pub fn require(&mut self, key: &'static str, problems: &mut Problems) -> Option<&'n Node> {
         let found = self.take(key);
         if found.is_none() {
@@ -63,7 +64,7 @@ impl<'n> MapReader<'n> {
         found
     }
 
-    /// Reports every key that was not asked for, with the nearest one that was.
+    /// Reports every key that was never requested, with the nearest one that was.
     pub fn finish(self, problems: &mut Problems) {
         for entry in self
             .entries
@@ -75,41 +76,44 @@ impl<'n> MapReader<'n> {
     }
 }
 
-/// The problem of a key that is none of these.
+/// Returns the problem of an unknown key.
 pub fn unknown_key(key: &MappingKey, allowed: &[&str]) -> Problem {
     Problem::error(&key.place, "unknown key")
         .with_found(&*key.text)
         .with_allowed_words(allowed.iter().copied())
 }
 
-/// The problem of a node that is not what it should be; `expected` is a whole clause.
+/// Returns the problem of a node with a wrong value; `expected` is a complete clause.
 pub fn wrong_type(node: &Node, expected: &str) -> Problem {
     let found = node.spelling().unwrap_or_else(|| node.kind_name());
     Problem::error(&node.place, expected).with_found(found)
 }
 
-/// The keys and values of a mapping whose keys are names of the writer's own.
+/// Returns the entries of a mapping whose keys are names chosen by the author.
 pub fn entries<'n>(node: &'n Node, what: &str, problems: &mut Problems) -> &'n [MappingEntry] {
     if let YamlValue::Mapping(entries) = &node.value {
         return entries;
     }
     problems.push(wrong_type(
         node,
-        &format!("{what} is a mapping (`name: value`)"),
+        &format!("{what} must be a mapping (`name: value`)"),
     ));
     &[]
 }
 
-/// The items of a list.
+/// Returns the items of a list.
 pub fn items<'n>(node: &'n Node, what: &str, problems: &mut Problems) -> &'n [Node] {
     if let YamlValue::Sequence(items) = &node.value {
         return items;
     }
-    problems.push(wrong_type(node, &format!("{what} is a list (`[a, b]`)")));
+    problems.push(wrong_type(
+        node,
+        &format!("{what} must be a list (`[a, b]`)"),
+    ));
     &[]
 }
 
-/// The items of a list, or the one value that stands in place of a list.
+/// Returns the items of a list, or a single value as a list of one.
 pub fn one_or_many(node: &Node) -> &[Node] {
     if let YamlValue::Sequence(items) = &node.value {
         items
@@ -118,12 +122,12 @@ pub fn one_or_many(node: &Node) -> &[Node] {
     }
 }
 
-/// Text; a number or a boolean must be in quotes.
+/// Reads text; numbers and booleans must be quoted.
 pub fn text<'n>(node: &'n Node, problems: &mut Problems) -> Option<&'n str> {
     if let YamlValue::Text(text) = &node.value {
         return Some(text);
     }
-    let problem = wrong_type(node, "text is needed here");
+    let problem = wrong_type(node, "expected text");
     problems.push(match node.spelling() {
         Some(spelling) => problem.with_help(format!("write \"{spelling}\" in quotes")),
         None => problem,
@@ -131,16 +135,15 @@ pub fn text<'n>(node: &'n Node, problems: &mut Problems) -> Option<&'n str> {
     None
 }
 
-/// Any scalar as it is written: where text is meant, and what is written may look like a number.
+/// Reads any scalar as it is spelled, for text that may look like a number.
 pub fn spelling<'n>(node: &'n Node, problems: &mut Problems) -> Option<&'n str> {
     let found = node.spelling();
     if found.is_none() {
-        problems.push(wrong_type(node, "text is needed here"));
+        problems.push(wrong_type(node, "expected text"));
     }
     found
 }
 
-/// `true` or `false`.
 pub fn boolean(node: &Node, problems: &mut Problems) -> Option<bool> {
     if let YamlValue::Bool(value) = node.value {
         return Some(value);
@@ -150,7 +153,7 @@ pub fn boolean(node: &Node, problems: &mut Problems) -> Option<bool> {
         Some("no" | "off" | "No" | "Off" | "n" | "0") => Some("false"),
         _ => None,
     };
-    let problem = wrong_type(node, "true or false is needed here");
+    let problem = wrong_type(node, "expected true or false");
     problems.push(Problem {
         suggestion: near.map(Into::into),
         help: Some("allowed: true, false".into()),
@@ -159,7 +162,7 @@ pub fn boolean(node: &Node, problems: &mut Problems) -> Option<bool> {
     None
 }
 
-/// A whole number in a range.
+/// Reads an integer in a range.
 pub fn integer(node: &Node, range: RangeInclusive<i64>, problems: &mut Problems) -> Option<i64> {
     if let YamlValue::Int(number, _) = node.value
         && range.contains(&number)
@@ -168,14 +171,14 @@ pub fn integer(node: &Node, range: RangeInclusive<i64>, problems: &mut Problems)
     }
     let (from, to) = range.into_inner();
     let expected = match (from, to) {
-        (_, i64::MAX) => format!("a whole number of at least {from} is needed here"),
-        (_, _) => format!("a whole number from {from} to {to} is needed here"),
+        (_, i64::MAX) => format!("expected an integer of at least {from}"),
+        (_, _) => format!("expected an integer from {from} to {to}"),
     };
     problems.push(wrong_type(node, &expected));
     None
 }
 
-/// A number, fractions allowed, in a range.
+/// Reads a number, which may have a fraction, in a range.
 pub fn decimal(node: &Node, range: RangeInclusive<f64>, problems: &mut Problems) -> Option<f64> {
     let number = match node.value {
         YamlValue::Int(number, _) => Some(number as f64),
@@ -191,19 +194,19 @@ pub fn decimal(node: &Node, range: RangeInclusive<f64>, problems: &mut Problems)
         let (from, to) = range.into_inner();
         problems.push(wrong_type(
             node,
-            &format!("a number from {from} to {to} is needed here"),
+            &format!("expected a number from {from} to {to}"),
         ));
     }
     fitting
 }
 
-/// A duration: `250ms`, `1.5s`, `10m`, `24h`, `7d`.
+/// Reads a duration: `250ms`, `1.5s`, `10m`, `24h`, `7d`.
 pub fn duration(node: &Node, problems: &mut Problems) -> Option<Duration> {
     let found = node.spelling().and_then(units::parse_duration);
     if found.is_none() {
         problems.push(missing_unit_problem(
             node,
-            "a duration is needed here",
+            "expected a duration",
             "250ms, 1.5s, 10m, 24h, 7d",
             "s",
         ));
@@ -211,13 +214,13 @@ pub fn duration(node: &Node, problems: &mut Problems) -> Option<Duration> {
     found
 }
 
-/// A size in bytes: `512B`, `64KiB`, `10MiB`, `1GiB`.
+/// Reads a size in bytes: `512B`, `64KiB`, `10MiB`, `1GiB`.
 pub fn size(node: &Node, problems: &mut Problems) -> Option<u64> {
     let found = node.spelling().and_then(units::parse_size);
     if found.is_none() {
         problems.push(missing_unit_problem(
             node,
-            "a size is needed here",
+            "expected a size",
             "512B, 64KiB, 10MiB, 1GiB",
             "B",
         ));
@@ -241,7 +244,7 @@ fn missing_unit_problem(node: &Node, expected: &str, examples: &str, unit: &str)
     }
 }
 
-/// One of a closed set of words.
+/// Reads one of a closed set of words.
 pub fn word<T>(
     node: &Node,
     words: &[&'static str],
@@ -250,7 +253,7 @@ pub fn word<T>(
 ) -> Option<T> {
     let value = node.spelling().and_then(from_word);
     if value.is_none() {
-        let problem = wrong_type(node, "not one of the words that are allowed here");
+        let problem = wrong_type(node, "not an allowed value");
         problems.push(problem.with_allowed_words(words.iter().copied()));
     }
     value
@@ -261,7 +264,7 @@ mod tests {
     use super::*;
     use crate::yaml::parse;
 
-    /// Reads one value and gives the messages.
+    /// Reads one value and returns it with the messages.
     fn read<T>(
         text: &str,
         reader: impl Fn(&Node, &mut Problems) -> Option<T>,
@@ -293,12 +296,12 @@ mod tests {
         for (text, shown) in [
             (
                 "5",
-                "p:1:1: error: a duration is needed here; found `5`; written like 250ms, 1.5s, 10m, 24h, 7d; \
+                "p:1:1: error: expected a duration; found `5`; written like 250ms, 1.5s, 10m, 24h, 7d; \
                    did you mean `5s`?",
             ),
             (
                 "[1]",
-                "p:1:1: error: a duration is needed here; found `a list`; written like 250ms, 1.5s, 10m, 24h, 7d",
+                "p:1:1: error: expected a duration; found `a list`; written like 250ms, 1.5s, 10m, 24h, 7d",
             ),
         ] {
             assert_eq!(read(text, duration).1, [shown], "{text}");
@@ -307,7 +310,7 @@ mod tests {
         assert_eq!(
             problems,
             [
-                "p:1:1: error: true or false is needed here; found `yes`; allowed: true, false; did you mean `true`?"
+                "p:1:1: error: expected true or false; found `yes`; allowed: true, false; did you mean `true`?"
             ]
         );
         let (_, problems) = read("11", |n, p| integer(n, 0..=10, p));
@@ -318,7 +321,7 @@ mod tests {
         let (_, problems) = read("5", |n, p| text(n, p).map(String::from));
         assert_eq!(
             problems,
-            ["p:1:1: error: text is needed here; found `5`; write \"5\" in quotes"]
+            ["p:1:1: error: expected text; found `5`; write \"5\" in quotes"]
         );
     }
 
@@ -336,7 +339,7 @@ mod tests {
             [
                 "p:1:1: error: `listen` is missing",
                 "p:1:1: error: unknown key; found `lisen`; allowed: listen, admin; did you mean `listen`?",
-                "p:2:8: error: true or false is needed here; found `x`; allowed: true, false",
+                "p:2:8: error: expected true or false; found `x`; allowed: true, false",
                 "p:3:1: error: unknown key; found `foo`; allowed: listen, admin",
             ]
         );

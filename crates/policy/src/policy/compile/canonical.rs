@@ -1,4 +1,5 @@
-//! Values of conditions and items of lists, brought to the form that the fields have (policy.md section 7).
+//! Values of conditions and items of lists, converted to the canonical form of the fields
+//! (docs/policy/reference.md, "Canonical form").
 
 use crate::policy::field::Field;
 use crate::policy::pattern::{CaseSensitivity, TextForm};
@@ -7,7 +8,7 @@ use crate::urls::target::{UrlTarget, canonical_host, normalise_text};
 
 use super::escape::{EscapedText, UrlRegion};
 
-/// What is wrong with a value, and what to write instead.
+/// The reason why a value is invalid, and the fix.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct InvalidValue {
     pub(super) message: String,
@@ -30,7 +31,7 @@ impl InvalidValue {
     }
 }
 
-/// A value of a test on text, other than a regular expression or a glob, in canonical form.
+/// Converts a value of a text test, other than a regular expression or a glob, to canonical form.
 pub(super) fn value(
     field: &Field,
     kind: TextTestKind,
@@ -56,7 +57,8 @@ pub(super) fn value(
     if field.ignores_case() {
         escaped.text.make_ascii_lowercase();
     }
-    // Without regard to letters' case one form of an escape is as good as the other, unless one is no escape.
+    // If case is ignored, the text covers every form of an escape, unless the character may also be
+    // unescaped.
     let only_case = escaped
         .pattern
         .as_ref()
@@ -74,7 +76,8 @@ fn plain_text(text: String) -> EscapedText {
     }
 }
 
-/// The region of a field whose texts are parts of a URL; `None` for fields whose texts nobody escapes.
+/// Returns the URL region of a field; `None` for fields that are not part of a URL and contain no
+/// escapes.
 pub(super) fn url_region(field: &Field) -> Option<UrlRegion> {
     match field {
         Field::Path | Field::RelPath => Some(UrlRegion::Path),
@@ -105,8 +108,8 @@ pub(super) fn url_region(field: &Field) -> Option<UrlRegion> {
     }
 }
 
-/// Text of a field without a form of its own. What stands before a `?` is path if the text begins where the
-/// field does, and what stands behind it is query in any case.
+/// Escapes the value of a field without a special form. The text before a `?` is path if the value
+/// is compared from the beginning of the field; the text after it is always query.
 fn escape_by_region(field: &Field, kind: TextTestKind, text: &str) -> EscapedText {
     let Some(region) = url_region(field) else {
         return plain_text(text.into());
@@ -135,7 +138,7 @@ fn escape_by_region(field: &Field, kind: TextTestKind, text: &str) -> EscapedTex
     escaped
 }
 
-/// A host, or a part of one.
+/// Converts a host, or a part of one.
 fn host(kind: TextTestKind, text: &str) -> Result<String, InvalidValue> {
     if !matches!(kind, TextTestKind::Exact | TextTestKind::Domain) {
         return host_part(text);
@@ -143,7 +146,7 @@ fn host(kind: TextTestKind, text: &str) -> Result<String, InvalidValue> {
     whole_host(text)
 }
 
-/// A whole host: `FOO.com.` is `foo.com`.
+/// Converts a whole host: `FOO.com.` becomes `foo.com`.
 pub(super) fn whole_host(text: &str) -> Result<String, InvalidValue> {
     if is_plain_host(text) {
         return Ok(text.to_owned());
@@ -151,39 +154,39 @@ pub(super) fn whole_host(text: &str) -> Result<String, InvalidValue> {
     if text.contains('*') {
         let instead = "write `domain: example.com` for a host and all below it, or `host: { glob: \"*.example.com\" }`";
         return Err(InvalidValue::with_help(
-            "a `*` stands for nothing here",
+            "`*` is not a wildcard here",
             instead,
         ));
     }
     if let Some(rest) = text.strip_prefix('.') {
-        let instead = format!("write {rest}; `domain` takes in all hosts below");
+        let instead = format!("write {rest}; `domain` also matches all hosts below it");
         return Err(InvalidValue::with_help(
-            "a host does not begin with a dot",
+            "a host must not begin with a dot",
             instead,
         ));
     }
     if text.contains("://") {
         return Err(InvalidValue::with_help(
-            "not a host but a URL",
+            "a URL, not a host",
             "write the host alone, or use `site` or `url_prefix`",
         ));
     }
     let port = text.rsplit_once(':').map(|(_, port)| port);
     if port.is_some_and(|port| port.bytes().all(|b| b.is_ascii_digit())) && !text.contains("::") {
         return Err(InvalidValue::with_help(
-            "a host with a port",
+            "a host must not include a port",
             "write the host alone, or use `authority`",
         ));
     }
     canonical_host(text).map_err(|error| InvalidValue::new(format!("not a host: {error}")))
 }
 
-/// Names in lower case that no parser would change: most of what big lists hold.
+/// Returns `true` for lower-case host names that no parser would change: most items of big lists.
 pub(super) fn is_plain_host(text: &str) -> bool {
     let of_a_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
     let label =
         |label: &str| !label.is_empty() && label.bytes().all(of_a_name) && !label.contains("--");
-    // An address in any spelling ends in a label that begins with a digit.
+    // An IPv4 address in any notation ends in a label that begins with a digit.
     let last = text.rsplit('.').next().unwrap_or(text);
     last.bytes().next().is_some_and(|b| b.is_ascii_lowercase()) && text.split('.').all(label)
 }
@@ -193,13 +196,13 @@ fn host_part(text: &str) -> Result<String, InvalidValue> {
         return Ok(text.to_ascii_lowercase());
     }
     let name = text.trim_matches('.');
-    let cannot = "a part of a host with letters outside ASCII must be whole labels";
+    let cannot = "a part of a host with non-ASCII letters must consist of whole labels";
     let ascii = canonical_host(name)
         .map_err(|_| InvalidValue::with_help(cannot, "write them as `xn--…`"))?;
     Ok(text.replace(name, &ascii))
 }
 
-/// Host and port: the port stays as it is written.
+/// Converts host and port; the port keeps its spelling.
 fn authority(kind: TextTestKind, text: &str) -> Result<String, InvalidValue> {
     if kind != TextTestKind::Exact {
         return host_part(text);
@@ -216,15 +219,15 @@ fn authority(kind: TextTestKind, text: &str) -> Result<String, InvalidValue> {
     Ok(format!("{host}:{port}"))
 }
 
-/// A whole URL: `http://h` is `http://h/`.
+/// Converts a whole URL: `http://h` becomes `http://h/`.
 pub(super) fn whole_url(text: &str) -> Result<EscapedText, InvalidValue> {
     let Some((front, rest)) = split_authority(text) else {
         return Err(not_a_url(text));
     };
     if rest.contains('#') {
-        let instead = "leave out the `#` and what follows it; a `#` in a URL is written %23";
+        let instead = "remove the `#` and everything after it; for a literal `#` write %23";
         return Err(InvalidValue::with_help(
-            "a URL is judged without its fragment",
+            "URLs are matched without their fragment",
             instead,
         ));
     }
@@ -252,7 +255,7 @@ fn not_a_url(text: &str) -> InvalidValue {
     InvalidValue::with_help("not a URL", instead)
 }
 
-/// Scheme and authority, and what follows.
+/// Splits a URL after its authority.
 fn split_authority(url: &str) -> Option<(&str, &str)> {
     let authority = url.find("://")? + 3;
     let length = url.get(authority..)?.find(['/', '?']);
@@ -270,8 +273,8 @@ fn push_path_and_query(escaped: &mut EscapedText, text: &str) {
     }
 }
 
-/// The beginning of a URL. Its host is brought to canonical form only if something follows it, since it may be a
-/// part of one; the rest gets its escapes and nothing else.
+/// Converts the beginning of a URL. The host is converted only if something follows it, since it
+/// may be incomplete; the rest is escaped and otherwise unchanged.
 pub(super) fn url_prefix(text: &str) -> EscapedText {
     let mut escaped = EscapedText::default();
     let Some((front, rest)) = split_authority(text) else {
@@ -294,7 +297,7 @@ pub(super) fn url_prefix(text: &str) -> EscapedText {
     escaped
 }
 
-/// The beginnings of the URLs of a site: also of its `www.` twin if it has no path.
+/// Returns the prefixes of a site's URLs: with and without `www.` if the site has no path.
 pub(super) fn site_prefixes(text: &str) -> Result<Vec<EscapedText>, InvalidValue> {
     let url = whole_url(text)?;
     let target = UrlTarget::parse(&url.text)
@@ -308,7 +311,7 @@ pub(super) fn site_prefixes(text: &str) -> Result<Vec<EscapedText>, InvalidValue
         Some(bare) => format!("{scheme}://{bare}/"),
         None => format!("{scheme}://www.{authority}/"),
     };
-    // An address has no such twin.
+    // An address has no `www.` variant.
     if target.ip().is_some() {
         Ok(vec![url])
     } else {
@@ -316,7 +319,7 @@ pub(super) fn site_prefixes(text: &str) -> Result<Vec<EscapedText>, InvalidValue
     }
 }
 
-/// A path from its beginning to its end, dot segments resolved.
+/// Converts a complete path: dot segments are resolved.
 fn path(text: &str) -> EscapedText {
     let mut escaped = EscapedText::default();
     push_path_and_query(&mut escaped, text);
@@ -328,28 +331,28 @@ fn path(text: &str) -> EscapedText {
     }
 }
 
-/// The end of a name: the dot in front is optional.
+/// Converts a file name extension: the leading dot is optional.
 fn extension(text: &str) -> Result<EscapedText, InvalidValue> {
     let bare = text.strip_prefix('.').unwrap_or(text);
     let bare = bare.strip_prefix("*.").unwrap_or(bare);
     if bare.is_empty() || bare.contains(['/', '?', '*']) {
         return Err(InvalidValue::with_help(
-            "not the extension of a name",
+            "not a file name extension",
             "written like gif, tar.gz",
         ));
     }
     let mut escaped = EscapedText::default();
     escaped.push_escaped(UrlRegion::Path, &bare.to_ascii_lowercase());
-    // Extensions are compared without regard to case, escapes included.
+    // Extensions are compared without regard to case, including escapes.
     Ok(plain_text(escaped.text))
 }
 
-/// A directory: a final slash is cut.
+/// Converts a directory: a final slash is removed.
 fn directory(text: &str) -> Result<EscapedText, InvalidValue> {
     if !text.starts_with('/') {
         let instead = format!("write /{text}");
         return Err(InvalidValue::with_help(
-            "a directory begins with `/`",
+            "a directory must begin with `/`",
             instead,
         ));
     }
@@ -358,7 +361,8 @@ fn directory(text: &str) -> Result<EscapedText, InvalidValue> {
     Ok(escaped)
 }
 
-/// The beginning of a SURT form, without its scheme: `http://(COM,Example,)/A` is `com,example,)/A`.
+/// Converts the beginning of a SURT, without its scheme: `http://(COM,Example,)/A` becomes
+/// `com,example,)/A`.
 pub(super) fn surt_prefix(text: &str) -> Result<String, InvalidValue> {
     let bare = text.split_once("://").map_or(text, |(_, rest)| rest);
     let bare = bare.strip_prefix('(').unwrap_or(bare);
@@ -374,7 +378,7 @@ pub(super) fn surt_prefix(text: &str) -> Result<String, InvalidValue> {
     if host.contains('.') && !host.contains(',') {
         let turned: Vec<&str> = host.rsplit('.').collect();
         return Err(InvalidValue::with_help(
-            "a SURT has its host backwards",
+            "a SURT has the labels of its host in reverse order",
             format!("write {},)/", turned.join(",")),
         ));
     }

@@ -1,4 +1,4 @@
-//! Checks of whole rules and of the policy as a whole (policy.md section 9).
+//! Checks of rules and of the policy as a whole.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,8 @@ use crate::policy::source::tree::SourceFilter;
 
 use super::drafts::RuleDrafts;
 
-/// Ids are unique; a rule without one is known by its position, which changes whenever rules move.
+/// Reports duplicate ids, and advises to name rules without an id: their positions change when
+/// rules move.
 pub(super) fn check_ids(drafts: &RuleDrafts<'_>, problems: &mut Problems) {
     let mut seen: HashMap<&str, &SourceLocation> = HashMap::new();
     let mut nameless: Vec<&SourceLocation> = Vec::new();
@@ -25,26 +26,25 @@ pub(super) fn check_ids(drafts: &RuleDrafts<'_>, problems: &mut Problems) {
             nameless.push(place);
         }
         if let Some(first) = seen.insert(rule.name().as_str(), place) {
-            let message = format!("this id is taken: another rule has it at {first}");
+            let message = format!("duplicate id: another rule has it at {first}");
             let problem = Problem::error(place, message).with_found(rule.name().as_str());
             problems.push(problem.with_rule(Some(rule.name())));
         }
     }
-    // Of a policy that is refused the ids may be what is wrong.
+    // If the policy is rejected, an id may be what is wrong.
     if let Some(first) = nameless.first().filter(|_| !problems.has_errors()) {
         let message = match nameless.len() {
-            1 => {
-                "a rule without an id: its name in headers, logs and metrics is its position".into()
-            }
+            1 => "a rule has no id, so headers, logs and metrics name it by its position".into(),
             n => format!(
-                "{n} rules without an id: their names in headers, logs and metrics are their positions"
+                "{n} rules have no id, so headers, logs and metrics name them by their positions"
             ),
         };
         problems.push(Problem::advice(first, message).with_help("write `id: a-name`"));
     }
 }
 
-/// `require` filters where its condition does not hold, also because nobody knows the fact.
+/// Warns of `require` on facts that are often unknown: it refuses a request unless its condition
+/// holds.
 pub(super) fn check_filter(filter: &SourceFilter, problems: &mut Problems) {
     if filter.sense != FilterKind::Require {
         return;
@@ -60,15 +60,16 @@ pub(super) fn check_filter(filter: &SourceFilter, problems: &mut Problems) {
     });
     for atom in found {
         let message = format!(
-            "`require` on `{}` filters every request that does not tell it",
+            "`require` on `{}` refuses every request for which it is unknown",
             atom.word
         );
         let problem = Problem::warning(&atom.place, message).with_found(&*atom.word);
-        problems.push(problem.with_help("write `forbid` with what is not wanted"));
+        problems.push(problem.with_help("use `forbid` with the unwanted values"));
     }
 }
 
-/// Cases name rules that exist, and give a status where it can count.
+/// Reports cases that expect a rule that does not exist, or that give an origin status that cannot
+/// matter.
 pub(super) fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
     let ids = || policy.rules.iter().map(|rule| rule.id.as_str());
     for case in cases {
@@ -85,7 +86,7 @@ pub(super) fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Proble
             );
         }
     }
-    // What the policy would say means nothing while it has errors.
+    // The decisions of a policy with errors are meaningless.
     if problems.has_errors() {
         return;
     }
@@ -93,16 +94,15 @@ pub(super) fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Proble
         .iter()
         .filter(|case| expects_answer_status(policy, case))
     {
-        let message =
-            "`status` is the origin's, and the case is refused before the origin is asked";
+        let message = "`status` is the origin's status, but the request is refused before it reaches the origin";
         let problem = Problem::warning(&case.place, message);
         problems.push(problem.with_help(
-            "for the status of the answer write `expect: { verdict: reject, status: … }`",
+            "for the status of the response write `expect: { verdict: reject, status: … }`",
         ));
     }
 }
 
-/// Whether the author seems to have meant the status of the answer.
+/// Returns `true` if the author probably meant the status of the response.
 fn expects_answer_status(policy: &Policy, case: &Case) -> bool {
     if case.expect.verdict != ExpectedVerdict::Reject || !case.facts.has_only_status() {
         return false;

@@ -1,4 +1,4 @@
-//! From conditions as written to conditions that can be evaluated.
+//! Compiles conditions of the source tree.
 
 mod range;
 mod warnings;
@@ -24,18 +24,18 @@ use super::escape::EscapedText;
 use super::lists::ListTable;
 use super::regex::{self, PatternError};
 
-/// Compiles conditions one after the other.
+/// Compiles conditions one at a time.
 pub(super) struct ConditionCompiler<'a> {
-    /// The lists that they may name.
+    /// The lists that conditions may name.
     pub(super) lists: &'a mut ListTable,
-    /// What is wrong however `on_invalid_rule` stands.
+    /// Errors that are reported regardless of `on_invalid_rule`.
     pub(super) problems: &'a mut Problems,
-    /// What cannot be compiled: `on_invalid_rule` decides what becomes of it.
+    /// Parts that cannot be compiled: `on_invalid_rule` determines their severity.
     pub(super) invalid: Vec<Problem>,
 }
 
 impl ConditionCompiler<'_> {
-    /// The condition. A part that is wrong was reported, and `always` stands in its place.
+    /// Compiles a condition. An invalid part is reported and replaced by `always`.
     pub(super) fn compile(&mut self, source: &SourceCondition) -> Condition {
         match source {
             SourceCondition::Always => Condition::Always,
@@ -91,7 +91,8 @@ impl ConditionCompiler<'_> {
         }
     }
 
-    /// One test for the values that are plain text, and one for those that became expressions.
+    /// Returns up to two tests: one for the values that are plain text, one for those that became
+    /// regular expressions.
     fn compile_text(
         &mut self,
         atom: &SourceAtom,
@@ -198,7 +199,8 @@ impl ConditionCompiler<'_> {
         });
     }
 
-    /// What is counted is a thing of the path or the query, whichever part of the URL the kind stands under.
+    /// Compiles a count. Segments and repeats are counted in the path and parameters in the query,
+    /// whichever part of the URL is named.
     fn compile_count(
         &mut self,
         field: &Field,
@@ -231,7 +233,7 @@ impl ConditionCompiler<'_> {
         Ranges(all.into())
     }
 
-    /// `10.0.0.0/8`, one address, or an address and its netmask.
+    /// Parses `10.0.0.0/8`, a single address, or an address with its netmask.
     fn compile_network(&mut self, value: &LocatedText) -> Option<IpNet> {
         let found = parse_network(&value.value);
         if found.is_none() {
@@ -243,7 +245,7 @@ impl ConditionCompiler<'_> {
         found
     }
 
-    /// Membership in any of some lists.
+    /// Compiles membership in any of these lists.
     fn compile_membership(
         &mut self,
         atom: &SourceAtom,
@@ -251,8 +253,7 @@ impl ConditionCompiler<'_> {
         field: Option<&Field>,
     ) -> Condition {
         if atom.case == CaseSensitivity::Insensitive || atom.form == TextForm::Normalised {
-            let message =
-                "`case` and `norm` do not work with `in`: items are compared as their kind says";
+            let message = "`case` and `norm` cannot be used with `in`: the kind of the list determines how items are compared";
             self.problems.push(Problem::error(&atom.place, message));
         }
         let tests: Vec<Condition> = names
@@ -273,7 +274,7 @@ impl ConditionCompiler<'_> {
     ) -> Option<Condition> {
         let Some((place, kind)) = self.lists.find(&name.value) else {
             let problem =
-                Problem::error(&name.place, "no list of this name").with_found(&*name.value);
+                Problem::error(&name.place, "no list with this name").with_found(&*name.value);
             let names: Vec<&str> = self.lists.names().collect();
             self.problems.push(if names.is_empty() {
                 problem
@@ -286,7 +287,7 @@ impl ConditionCompiler<'_> {
         let Some(field) = field.cloned().or_else(|| default_field(kind)) else {
             let problem = Problem::error(
                 &name.place,
-                "a list of values does not say which field it is compared with",
+                "a list of values needs a field to be compared with",
             );
             self.problems.push(
                 problem
@@ -298,7 +299,7 @@ impl ConditionCompiler<'_> {
         if (kind == ListKind::Addresses) != (field.value_type() == ValueType::Address) {
             let problem = Problem::error(
                 &name.place,
-                "only `address` and lists of addresses go together",
+                "lists of addresses can be used with `address` only, and `address` with no other lists",
             );
             self.problems.push(problem.with_found(&*name.value));
             return None;
@@ -318,13 +319,13 @@ impl ConditionCompiler<'_> {
     }
 }
 
-/// A value after compilation.
+/// A compiled value.
 enum CompiledText {
     Plain(Vec<Box<str>>),
     Regex(Regex),
 }
 
-/// An atom whose test says itself what was written.
+/// Creates a test that needs no [`PatternSource`], since it contains its values as written.
 fn plain_atom(field: Field, test: AtomTest) -> Atom {
     Atom {
         field,
@@ -345,7 +346,7 @@ pub(super) fn value_problem(value: &LocatedText, mistake: InvalidValue) -> Probl
     }
 }
 
-/// The kind of test on plain values.
+/// Returns the constructor of a test on plain values.
 fn text_kind(word: TextTestKind) -> fn(Box<[Box<str>]>) -> TextKind {
     match word {
         TextTestKind::Exact | TextTestKind::Regex | TextTestKind::Glob => TextKind::Exact,
@@ -359,7 +360,8 @@ fn text_kind(word: TextTestKind) -> fn(Box<[Box<str>]>) -> TextKind {
     }
 }
 
-/// A value with one form stays text; one with several becomes an expression for all of them.
+/// Keeps a value with a single form as text; builds a regular expression for one with several
+/// forms.
 fn plain_or_regex(
     word: TextTestKind,
     value: EscapedText,
@@ -408,7 +410,7 @@ fn compile_glob(
     }
 }
 
-/// The field that a list is compared with when the condition names none.
+/// Returns the field that a list is compared with if the condition names none.
 fn default_field(kind: ListKind) -> Option<Field> {
     match kind {
         ListKind::Domains | ListKind::Hosts => Some(Field::Host),
@@ -418,7 +420,7 @@ fn default_field(kind: ListKind) -> Option<Field> {
     }
 }
 
-/// A network as written; of an IPv4-mapped one the IPv4 network, as addresses are compared.
+/// Parses a network; an IPv4-mapped one becomes the IPv4 network, as with addresses.
 pub(super) fn parse_network(text: &str) -> Option<IpNet> {
     if let Ok(network) = text.parse::<IpNet>() {
         return Some(unmap_ipv4(network.trunc()));

@@ -1,5 +1,5 @@
-//! The crawlers that a policy names. Which there are is the configuration's to say, so nobody here can tell whether a
-//! name is misspelt; who reads both can.
+//! The crawlers that a policy names. The caller compares them with the configuration, which defines
+//! the crawlers.
 
 use crate::policy::field::Field;
 use crate::policy::source::tree::{
@@ -7,7 +7,8 @@ use crate::policy::source::tree::{
     SourceRuleBody, SourceTest, TextTestKind,
 };
 
-/// The crawlers of spaces and the whole names in conditions on the crawler, those of disabled rules aside.
+/// Returns the crawlers of spaces, and the complete names in conditions on the crawler, except in
+/// disabled rules.
 pub(super) fn collect_names(source: &SourcePolicy) -> Vec<LocatedText> {
     let mut names = Vec::new();
     source

@@ -1,4 +1,5 @@
-//! What a policy asks of documents: one that asks for nothing spares each answer the question.
+//! The parts of a document that a policy needs. Responses skip whatever no rule and no option
+//! needs.
 
 use crate::policy::Policy;
 use crate::policy::decide::DocumentNeeds;
@@ -6,7 +7,7 @@ use crate::policy::field::Field;
 use crate::policy::options::schema;
 use crate::policy::rule::{EnforcementMode, PolicyStage};
 
-/// What rules, those in shadow too, and options of a policy ask of documents.
+/// Collects the needs of rules, including those in shadow mode, and of options.
 pub(super) fn collect(policy: &Policy) -> DocumentNeeds {
     let taking_part = || {
         policy

@@ -1,4 +1,4 @@
-//! Drafts: the rules laid out flat, parents before children, with their conditions compiled.
+//! Drafts: the rules as a flat list, parents before children, with compiled conditions.
 
 use crate::diagnostics::problem::{Problem, Severity};
 use crate::diagnostics::problems::Problems;
@@ -13,43 +13,39 @@ use crate::policy::space::RuleRange;
 use super::condition::ConditionCompiler;
 use super::lists::ListTable;
 
-/// All rules of a policy.
 pub(super) struct RuleDrafts<'s> {
-    /// In document order.
+    /// The rules in document order.
     pub(super) all: Vec<RuleDraft<'s>>,
-    /// How many rules `on_invalid_rule: disable` disabled, those in them aside.
+    /// The number of rules that `on_invalid_rule: disable` disabled, without the rules in them.
     pub(super) disabled_rules: u32,
 }
 
-/// Where a rule belongs.
+/// The list of rules that a rule belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RuleScope {
-    /// To the document: it is for all crawlers.
+    /// The document, which applies to all crawlers.
     Document,
-    /// To the space of this number.
+    /// The space with this index.
     Space(usize),
-    /// To the global space.
+    /// The global space.
     Global,
 }
 
 /// A rule between its source and its compiled form.
 pub(super) struct RuleDraft<'s> {
-    /// As written.
     pub(super) source: &'s SourceRule,
-    /// Where it belongs.
     pub(super) scope: RuleScope,
-    /// The group it stands in.
+    /// The index of the group that contains it.
     pub(super) parent: Option<usize>,
-    /// The place after the last rule that it contains.
+    /// The index after the last rule that it contains.
     pub(super) end: usize,
-    /// Its condition; `always` where it has none.
+    /// The condition; `Always` if the rule has none.
     pub(super) condition: Condition,
-    /// Whether it takes part.
     pub(super) mode: EnforcementMode,
 }
 
 impl<'s> RuleDrafts<'s> {
-    /// Lays out the rules of a policy.
+    /// Builds the drafts of a policy.
     pub(super) fn from_source(
         source: &'s SourcePolicy,
         lists: &mut ListTable,
@@ -81,7 +77,7 @@ impl<'s> RuleDrafts<'s> {
         layout.drafts
     }
 
-    /// The stretch of the rules that belong together.
+    /// Returns the range of the rules of a scope.
     pub(super) fn range(&self, scope: RuleScope) -> RuleRange {
         let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         let from = self
@@ -100,7 +96,8 @@ impl<'s> RuleDrafts<'s> {
         }
     }
 
-    /// Those among which a rule is chosen, if it stands in a `match: first` list.
+    /// Returns the siblings of a rule in a `match: first` list, including itself; `None` if it is
+    /// not in one.
     pub(super) fn first_match_siblings(
         &self,
         draft: &RuleDraft<'s>,
@@ -117,14 +114,14 @@ impl<'s> RuleDrafts<'s> {
         }
     }
 
-    /// The rules of a home that stand in no group.
+    /// Returns the rules of a scope that are in no group.
     pub(super) fn outermost(&self, scope: RuleScope) -> impl Iterator<Item = &RuleDraft<'s>> {
         self.all
             .iter()
             .filter(move |draft| draft.scope == scope && draft.parent.is_none())
     }
 
-    /// The direct children of a rule.
+    /// Returns the direct children of a rule, with their indexes.
     pub(super) fn children(&self, place: usize) -> impl Iterator<Item = (usize, &RuleDraft<'s>)> {
         let end = self.all.get(place).map_or(0, |draft| draft.end);
         let mut at = place + 1;
@@ -138,12 +135,12 @@ impl<'s> RuleDrafts<'s> {
 }
 
 impl RuleDraft<'_> {
-    /// Whether it is `match: first`.
+    /// Returns `true` if the rule is a `match: first` group.
     pub(super) fn is_first_match(&self) -> bool {
         matches!(&self.source.body, SourceRuleBody::Group(group) if group.match_first.is_some())
     }
 
-    /// The stage for which it waits by its own word: `stage`, or that of `as`.
+    /// Returns the stage that the rule sets itself: with `stage`, or implied by `as`.
     pub(super) fn explicit_stage(&self) -> Option<PolicyStage> {
         let soft = matches!(&self.source.body, SourceRuleBody::Filter(filter) if filter.soft_error.is_some());
         let of_soft = soft.then_some(PolicyStage::Document);
@@ -155,7 +152,7 @@ impl RuleDraft<'_> {
     }
 }
 
-/// The condition of a rule, if it has one.
+/// Returns the condition of a rule, if it has one.
 pub(super) fn rule_condition(rule: &SourceRule) -> Option<&SourceCondition> {
     match &rule.body {
         SourceRuleBody::Filter(filter) => Some(&filter.condition),
@@ -219,7 +216,7 @@ impl<'s> DraftBuilder<'s, '_> {
         (condition, conditions.invalid)
     }
 
-    /// Says what cannot be compiled, and what becomes of the rule.
+    /// Reports what cannot be compiled, and that the rule is disabled.
     fn report_invalid(&mut self, rule: &SourceRule, mut invalid: Vec<Problem>) {
         if invalid.is_empty() {
             return;
@@ -229,8 +226,7 @@ impl<'s> DraftBuilder<'s, '_> {
             invalid
                 .iter_mut()
                 .for_each(|problem| problem.severity = Severity::Warning);
-            let message =
-                "the rule and all in it is disabled, since its condition cannot be compiled";
+            let message = "the rule and all rules in it are disabled, because its condition cannot be compiled";
             invalid.push(Problem::warning(&rule.place, message));
         }
         invalid
@@ -239,7 +235,7 @@ impl<'s> DraftBuilder<'s, '_> {
     }
 }
 
-/// A rule takes part if nothing around it and nothing of its own says otherwise.
+/// Returns the mode of a rule from its own keys and the mode of the group around it.
 fn rule_mode(rule: &SourceRule, around: EnforcementMode, invalid: &[Problem]) -> EnforcementMode {
     match around {
         EnforcementMode::Disabled => EnforcementMode::Disabled,

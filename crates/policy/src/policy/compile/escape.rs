@@ -1,28 +1,26 @@
-//! Characters of a pattern that the canonical form of a URL escapes: each stands for its escape, hex digits in
-//! either case (policy.md section 7).
+//! Characters of a value that canonical URLs contain in escaped form: each represents its escape,
+//! with hex digits in either case (docs/policy/reference.md, "Canonical form").
 
-/// Which part of a URL a piece of text is compared with.
+/// The part of a URL that a text is compared with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UrlRegion {
-    /// The path.
     Path,
-    /// The query.
     Query,
-    /// Either of them: a character that only one of them escapes stands for both forms.
+    /// Path or query: a character that only one of them escapes represents both forms.
     Either,
 }
 
-/// A text whose characters may stand for several forms.
+/// A text whose characters may have several forms.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct EscapedText {
     /// The text with every escape in upper case.
     pub(super) text: String,
-    /// The same as a regular expression that takes every form; `None` if the text is the only one.
+    /// A regular expression that matches every form; `None` if the text is the only form.
     pub(super) pattern: Option<String>,
 }
 
 impl EscapedText {
-    /// Adds text that has one form.
+    /// Appends text with a single form.
     pub(super) fn push(&mut self, text: &str) {
         if let Some(pattern) = &mut self.pattern {
             pattern.push_str(&regex_syntax::escape(text));
@@ -30,7 +28,7 @@ impl EscapedText {
         self.text.push_str(text);
     }
 
-    /// Adds text of one region of a URL.
+    /// Appends text of a URL region.
     pub(super) fn push_escaped(&mut self, region: UrlRegion, text: &str) {
         for c in text.chars() {
             match char_forms(region, c) {
@@ -79,7 +77,7 @@ fn char_forms(region: UrlRegion, c: char) -> CharForms {
     }
 }
 
-/// The path percent-encode set of the WHATWG URL standard, `?` aside, which ends the path.
+/// The path percent-encode set of the WHATWG URL standard, without `?`, which ends the path.
 fn is_escaped_in_path(c: char) -> bool {
     is_escaped_everywhere(c) || matches!(c, '`' | '{' | '}')
 }
@@ -100,7 +98,7 @@ fn percent_encode(c: char) -> String {
         .collect()
 }
 
-/// `%3[Cc]` for `<`.
+/// Returns a pattern for the escape of a character in either case: `%3[Cc]` for `<`.
 fn escape_pattern(c: char) -> String {
     let either = |digit: char| match digit {
         '0'..='9' | '%' => digit.to_string(),
@@ -109,7 +107,8 @@ fn escape_pattern(c: char) -> String {
     percent_encode(c).chars().map(either).collect()
 }
 
-/// What a character of a regular expression is to be replaced by, if it stands for more than itself.
+/// Returns the pattern that replaces a character of a regular expression; `None` if the character
+/// represents only itself.
 pub(super) fn char_pattern(region: UrlRegion, c: char) -> Option<String> {
     match char_forms(region, c) {
         CharForms::Itself => None,

@@ -1,4 +1,5 @@
-//! Whether a policy needs the ledger: one that does not spares each request the look-up and the note.
+//! Detects if a policy needs the ledger. Without the need, requests are neither looked up nor
+//! recorded.
 
 use crate::policy::Policy;
 use crate::policy::field::Field;
@@ -6,7 +7,8 @@ use crate::policy::options::recrawl::{AFTER_ERROR, MIN_INTERVAL};
 use crate::policy::options::schema::{self, DUPLICATE, MAX_DEPTH, UNMODIFIED};
 use crate::policy::options::{OptionSlot, OptionValue};
 
-/// What no rule and no option sets, and no condition asks for, nobody needs to remember. Rules in shadow count too.
+/// Returns `true` if a rule, including those in shadow mode, an option or a condition uses the
+/// ledger.
 pub(super) fn needs_ledger(policy: &Policy) -> bool {
     let any = |slot: OptionSlot| {
         policy
@@ -26,7 +28,7 @@ pub(super) fn needs_ledger(policy: &Policy) -> bool {
         || tests_depth(policy)
 }
 
-/// Whether documents are told from those before.
+/// Returns `true` if documents are compared with earlier ones.
 pub(super) fn compares_content(policy: &Policy) -> bool {
     policy.ever_checks(UNMODIFIED) || policy.ever_checks(DUPLICATE)
 }

@@ -1,4 +1,5 @@
-//! Lists: items brought to canonical form and laid out for the questions that their kind is asked.
+//! Compiles lists: items are brought to canonical form and stored for the lookups of the list's
+//! kind.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -14,20 +15,21 @@ use crate::policy::source::tree::{LocatedText, SourceList, SourceListItems};
 use super::canonical::{self, InvalidValue};
 use super::condition::{parse_network, value_problem};
 
-/// How many wrong items of one list are shown.
+/// The maximum number of invalid items of one list that are reported one by one.
 const MAX_REPORTED: usize = 20;
 
 /// The lists of a policy by name.
 pub(super) struct ListTable {
     all: Vec<PolicyList>,
     by_name: HashMap<Box<str>, (usize, Option<ListKind>)>,
-    /// The form in lower case of a list of values, for fields that do not distinguish case.
+    /// Lower-case copies of lists of values, for fields that ignore case: index of the list to
+    /// index of the copy.
     lowercase_copies: HashMap<usize, usize>,
     used: Vec<bool>,
 }
 
 impl ListTable {
-    /// Compiles all lists; wrong items are reported.
+    /// Compiles all lists and reports invalid items.
     pub(super) fn compile(sources: &[SourceList], problems: &mut Problems) -> Self {
         let mut lists = Self {
             all: Vec::new(),
@@ -57,7 +59,8 @@ impl ListTable {
         lists
     }
 
-    /// The place and kind of a list; the kind is none if it could not be read.
+    /// Returns the index and kind of a list, and marks it as used. The kind is `None` if it could
+    /// not be read.
     pub(super) fn find(&mut self, name: &str) -> Option<(usize, Option<ListKind>)> {
         let found = self.by_name.get(name).copied()?;
         if let Some(used) = self.used.get_mut(found.0) {
@@ -66,12 +69,12 @@ impl ListTable {
         Some(found)
     }
 
-    /// The names of all lists, in the order of the policy.
+    /// Returns the names of all lists, in the order of the policy.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.all.iter().map(|list| &*list.name)
     }
 
-    /// The place of a list whose items are in lower case: that of a copy if some are not.
+    /// Returns the index of a list whose items are lower case: a copy if some are not.
     pub(super) fn lowercase_copy(&mut self, place: usize) -> usize {
         let Some(list) = self
             .all
@@ -94,7 +97,7 @@ impl ListTable {
             return *copy;
         }
         let mut lower = PackedTexts::default();
-        // There is room: together they are as long as before.
+        // `push` cannot fail: the copies together are as long as the originals.
         let _ = items
             .texts()
             .iter()
@@ -109,16 +112,15 @@ impl ListTable {
         self.all.len() - 1
     }
 
-    /// Advice about lists that no condition names.
+    /// Advises to remove lists that no condition uses.
     pub(super) fn report_unused(&self, sources: &[SourceList], problems: &mut Problems) {
         let unused = sources.iter().zip(&self.used).filter(|(_, used)| !**used);
         for (list, _) in unused {
-            let problem = Problem::advice(&list.name.place, "a list that no condition names");
+            let problem = Problem::advice(&list.name.place, "no condition uses this list");
             problems.push(problem.with_found(&*list.name.value));
         }
     }
 
-    /// The lists themselves.
     pub(super) fn into_lists(self) -> Box<[PolicyList]> {
         self.all.into()
     }
@@ -146,7 +148,7 @@ fn compile_items(kind: ListKind, source: &SourceList, problems: &mut Problems) -
             texts::MAX_BYTES >> 20
         );
         problems.push(
-            Problem::error(&source.name.place, message).with_help("spread them over several lists"),
+            Problem::error(&source.name.place, message).with_help("split them into several lists"),
         );
     }
     match kind {
@@ -159,7 +161,7 @@ fn compile_items(kind: ListKind, source: &SourceList, problems: &mut Problems) -
     }
 }
 
-/// Most items are hosts or longer, and most stay as they are written.
+/// Allocates storage for items that are hosts or longer, and mostly unchanged.
 fn allocate_texts(items: &SourceListItems) -> PackedTexts {
     match items {
         SourceListItems::Inline(items) => PackedTexts::with_capacity(items.len(), 0),
@@ -180,7 +182,8 @@ fn compile_item(kind: ListKind, text: &str) -> Result<Cow<'_, str>, InvalidValue
     })
 }
 
-/// Takes each item. A wrong one gets its place only now: of a million right ones none is worked out.
+/// Calls a function for each item. Only an invalid item gets a location, so that a million valid
+/// ones cost nothing.
 fn for_each_item(
     items: &SourceListItems,
     problems: &mut Problems,
@@ -218,7 +221,7 @@ fn for_each_item(
     wrong.report_remaining();
 }
 
-/// The wrong items of one list: some are shown, the others counted.
+/// The invalid items of one list: the first [`MAX_REPORTED`] are reported, the others counted.
 struct InvalidItems<'p> {
     problems: &'p mut Problems,
     count: usize,
@@ -237,7 +240,7 @@ impl InvalidItems<'_> {
     fn report_remaining(self) {
         if let Some(last) = self.last.filter(|_| self.count > MAX_REPORTED) {
             let message = format!(
-                "{} more items of this list are wrong",
+                "{} more items of this list are invalid",
                 self.count - MAX_REPORTED
             );
             self.problems.push(Problem::error(&last, message));

@@ -1,4 +1,5 @@
-//! Options: the table of a policy, what rules assign, and what this version does not do with them.
+//! Compiles options: the table of the policy, the assignments of rules, and warnings about options
+//! that have no effect.
 
 use std::collections::BTreeMap;
 
@@ -18,19 +19,19 @@ use crate::policy::source::tree::{
 use super::replacements;
 use super::stages::StageBounds;
 
-/// The options of a policy while it is compiled.
+/// The options of a policy during compilation.
 pub(super) struct OptionCompiler {
     entries: Vec<OptionEntry>,
-    /// The keys of open maps.
+    /// The slots of the keys of open maps.
     open_slots: BTreeMap<Box<str>, OptionSlot>,
     /// Options without effect, by the first part of their paths.
     ineffective: BTreeMap<Box<str>, IneffectiveOption>,
 }
 
-const UNVERIFIED: &str = "`verify: skip`: what origins show of themselves is not verified here, and answers may come \
-                          from anybody";
+const UNVERIFIED: &str = "`verify: skip`: certificates of origins are not verified, so responses may \
+                          come from anyone";
 
-/// Where an option without effect is set.
+/// The assignments of an option without effect.
 struct IneffectiveOption {
     first_place: SourceLocation,
     set_count: usize,
@@ -38,7 +39,7 @@ struct IneffectiveOption {
 }
 
 impl OptionCompiler {
-    /// The table with the defaults and what the document's `options` assign.
+    /// Creates the table from the defaults and the document's `options`.
     pub(super) fn from_document(source: &SourcePolicy, problems: &mut Problems) -> Self {
         let entries = schema::SPECS.iter().map(|spec| OptionEntry {
             path: spec.path.into(),
@@ -65,7 +66,7 @@ impl OptionCompiler {
                 entry.set_by = OptionSetter::Document;
             }
         }
-        // Whoever read the source has reported this already, with the rest that is wrong.
+        // The reader reports this for texts; a source that was built otherwise is checked here.
         let given = source
             .options
             .iter()
@@ -76,7 +77,7 @@ impl OptionCompiler {
         options
     }
 
-    /// What the options of a space assign.
+    /// Returns the assignments of a space's options.
     pub(super) fn space_assignments(
         &mut self,
         given: &[SourceOption],
@@ -100,7 +101,7 @@ impl OptionCompiler {
         all.into()
     }
 
-    /// What a group assigns: first what `then` stands for, then `set`.
+    /// Returns the assignments of a group: first those that `then` implies, then `set`.
     pub(super) fn assignments(
         &mut self,
         group: &SourceGroup,
@@ -135,9 +136,9 @@ impl OptionCompiler {
                 .iter()
                 .any(|assignment| assignment.slot == slot)
             {
-                let problem = Problem::error(&option.place, "`then` assigns this option too")
+                let problem = Problem::error(&option.place, "`then` already assigns this option")
                     .with_found(&*option.path);
-                problems.push(problem.with_help("leave one of them out"));
+                problems.push(problem.with_help("remove one of them"));
             }
             check_stage(option, placing, problems);
             all.push(Assignment {
@@ -148,7 +149,7 @@ impl OptionCompiler {
         all.into()
     }
 
-    /// Warns once for each option without effect.
+    /// Reports each option without effect once.
     pub(super) fn report_ineffective(&mut self, problems: &mut Problems) {
         for (head, idle) in std::mem::take(&mut self.ineffective) {
             let keys: Vec<&str> = idle
@@ -172,12 +173,11 @@ impl OptionCompiler {
         }
     }
 
-    /// The finished table.
     pub(super) fn into_table(self, rules: &[Rule]) -> OptionTable {
         OptionTable::new(self.entries, rules)
     }
 
-    /// The slot of an option, after a look at what this version does with it.
+    /// Returns the slot of an option, and reports problems with its value.
     fn resolve_slot(
         &mut self,
         option: &SourceOption,
@@ -187,7 +187,7 @@ impl OptionCompiler {
             return self.open_slots.get(&option.path).copied();
         }
         let Some((slot, spec)) = schema::find_spec(&option.path) else {
-            let problem = Problem::error(&option.place, "no such option").with_found(&*option.path);
+            let problem = Problem::error(&option.place, "unknown option").with_found(&*option.path);
             problems.push(problem.with_suggestion_from(schema::SPECS.iter().map(|spec| spec.path)));
             return None;
         };
@@ -208,8 +208,8 @@ impl OptionCompiler {
         }
     }
 
-    /// Gives every key of an open map in these rules a slot, before any of them is compiled: `null` for the whole map
-    /// takes them all back.
+    /// Registers every key of an open map in these rules before any rule is compiled: `null` for a
+    /// whole map resets all of its keys.
     fn register_open_keys_of_rules(&mut self, rules: &[SourceRule], problems: &mut Problems) {
         for rule in rules {
             if let SourceRuleBody::Group(group) = &rule.body {
@@ -274,7 +274,7 @@ impl OptionCompiler {
         let default = spec.default.to_value();
         if counted.is_some_and(|counted| counted.contains(&option.value, &default)) {
             let message = format!(
-                "`{}` is not in this version, and leaving it out could let something through",
+                "`{}` is not supported in this version, and ignoring it could allow what it is meant to stop",
                 spec.path
             );
             let problem = Problem::error(&option.place, message);
@@ -302,7 +302,7 @@ impl OptionCompiler {
     }
 }
 
-/// Whether an option that a rule sets still acts when the rule runs.
+/// Reports an option that takes effect before the rule that sets it runs.
 fn check_stage(option: &SourceOption, placing: &StageBounds, problems: &mut Problems) {
     let row = schema::find_spec(&option.path).map(|(_, spec)| (spec.path, spec.deadline));
     let open = || schema::split_open_key(&option.path).map(|(map, _)| (map.path, map.deadline));
@@ -312,7 +312,7 @@ fn check_stage(option: &SourceOption, placing: &StageBounds, problems: &mut Prob
     match acts {
         OptionDeadline::Connect if !placing.host_only => {
             let message = format!(
-                "`{path}` acts before more than scheme, host, port and crawler is known; this rule, or one \
+                "`{path}` takes effect when only scheme, host, port and crawler are known, but this rule, or one \
                  that stops before it, depends on other facts"
             );
             problems.push(Problem::error(&option.place, message));
@@ -320,7 +320,7 @@ fn check_stage(option: &SourceOption, placing: &StageBounds, problems: &mut Prob
         OptionDeadline::Until(stage) if placing.with_headers.stage > stage => {
             let (acts, runs) = (stage.as_str(), placing.with_headers.stage.as_str());
             let message = format!(
-                "`{path}` acts at the {acts} stage, and the rule runs only at the {runs} stage"
+                "`{path}` acts at the {acts} stage, but the rule runs only at the {runs} stage"
             );
             problems.push(Problem::warning(&option.place, message));
         }
@@ -328,7 +328,7 @@ fn check_stage(option: &SourceOption, placing: &StageBounds, problems: &mut Prob
     }
 }
 
-/// What `then` stands for (policy.md section 2).
+/// Returns the options that `then` sets (docs/policy/reference.md, "Rules").
 fn expand_then(then: &Located<ThenAction>) -> Vec<SourceOption> {
     use Disposition::{Allow, Disallow, DisallowLog};
     let option = |path: &str, value| SourceOption {

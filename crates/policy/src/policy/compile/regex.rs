@@ -1,7 +1,8 @@
-//! Regular expressions and globs: RE2-like, linear in time, bounded in size (policy.md section 3).
+//! Regular expressions and globs: RE2-like, matched in linear time, and limited in size.
 //!
-//! What the language says beyond the library's syntax is done by rewriting the text between parsing and building:
-//! a backslash before punctuation is that character, and a character that canonical URLs escape stands for its escape.
+//! The policy language differs from the library in two points, for which the pattern is rewritten
+//! after parsing: a backslash before punctuation yields that character, and a character that
+//! canonical URLs escape represents its escape.
 
 use regex::{Regex, RegexBuilder};
 use regex_syntax::ast::{self, Ast, ClassSet, ClassSetItem};
@@ -11,19 +12,19 @@ use crate::policy::pattern::CaseSensitivity;
 use super::canonical::InvalidValue;
 use super::escape::{UrlRegion, char_pattern};
 
-/// The most memory that one compiled expression may take, in bytes.
+/// The maximum memory of one compiled expression, in bytes.
 const SIZE_LIMIT: usize = 2 << 20;
-/// The deepest nesting of an expression.
+/// The maximum nesting depth of an expression.
 const NEST_LIMIT: u32 = 64;
 
-/// What is wrong with an expression, and how many characters from its beginning.
+/// The reason why an expression is invalid, and the offset of the error in characters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PatternError {
     pub(super) error: InvalidValue,
     pub(super) offset: Option<usize>,
 }
 
-/// Compiles a regular expression that a policy gives, not anchored.
+/// Compiles a regular expression of a policy, not anchored.
 pub(super) fn compile(
     pattern: &str,
     region: Option<UrlRegion>,
@@ -37,7 +38,7 @@ pub(super) fn compile(
     rewriting.visit(&tree);
     let rewritten = rewriting.apply(pattern);
     build(&rewritten, case).map_err(|mistake| {
-        // Only in an expression that stayed as it was does the library's place mean something to its author.
+        // The library's offset is useful only if the expression was not rewritten.
         let at = (rewritten == pattern)
             .then(|| translation_error_offset(pattern))
             .flatten();
@@ -48,7 +49,7 @@ pub(super) fn compile(
     })
 }
 
-/// Compiles a text that holds expressions of our own making, to be found at one end, both or anywhere.
+/// Compiles an expression that this program generated.
 pub(super) fn compile_generated(
     pattern: &str,
     case: CaseSensitivity,
@@ -56,7 +57,8 @@ pub(super) fn compile_generated(
     build(pattern, case)
 }
 
-/// A glob as an expression: `*` any run, `\*` a star, everything else itself, the whole field.
+/// Converts a glob to a regular expression for the whole field: `*` matches any run of characters,
+/// `\*` a star, everything else itself.
 pub(super) fn glob_to_pattern(glob: &str, mut escaped: impl FnMut(&str) -> String) -> String {
     let mut pattern = String::from(r"\A(?s:");
     let mut literal = String::new();
@@ -93,11 +95,11 @@ fn syntax_error(kind: &ast::ErrorKind) -> InvalidValue {
     let message = format!("not a regular expression: {kind}");
     let unsupported = "is not supported, since matching must take linear time";
     if *kind == ast::ErrorKind::UnsupportedLookAround {
-        let instead = "write a second condition beside it: `all: [{ path: { regex: … } }, { not: { path: { regex: … } } }]`";
+        let instead = "use a second condition: `all: [{ path: { regex: … } }, { not: { path: { regex: … } } }]`";
         return InvalidValue::with_help(format!("look-around {unsupported}"), instead);
     }
     if *kind == ast::ErrorKind::UnsupportedBackreference {
-        let instead = "for segments of a path that repeat write `path: { repeats: \"[3:]\" }`";
+        let instead = "to match repeated path segments write `path: { repeats: \"[3:]\" }`";
         return InvalidValue::with_help(format!("a back-reference {unsupported}"), instead);
     }
     InvalidValue::new(message)
@@ -107,7 +109,7 @@ fn char_offset(pattern: &str, offset: usize) -> Option<usize> {
     pattern.get(..offset).map(|head| head.chars().count())
 }
 
-/// Where the library finds a mistake that is not one of syntax, such as an unknown Unicode class.
+/// Returns the offset of an error that is not a syntax error, such as an unknown Unicode class.
 fn translation_error_offset(pattern: &str) -> Option<usize> {
     match regex_syntax::Parser::new().parse(pattern) {
         Err(regex_syntax::Error::Translate(error)) => {
@@ -129,7 +131,7 @@ fn build(pattern: &str, case: CaseSensitivity) -> Result<Regex, InvalidValue> {
                 "the regular expression takes more than {} MiB when compiled",
                 SIZE_LIMIT >> 20
             );
-            return InvalidValue::with_help(message, "write smaller repetitions, or a list");
+            return InvalidValue::with_help(message, "use smaller repetition counts, or a list");
         }
         let text = error.to_string();
         let last = text
@@ -141,7 +143,7 @@ fn build(pattern: &str, case: CaseSensitivity) -> Result<Regex, InvalidValue> {
     })
 }
 
-/// Collects what to replace: byte ranges of the pattern and their new texts.
+/// Collects replacements in a pattern: byte ranges and their new texts.
 struct PatternRewriter {
     region: Option<UrlRegion>,
     edits: Vec<(usize, usize, String)>,
@@ -179,7 +181,7 @@ impl PatternRewriter {
         self.edits.push((span.start.offset, span.end.offset, text));
     }
 
-    /// `\<` and `\>` are word boundaries to the library; here they are the characters.
+    /// Replaces `\<` and `\>`, which are word boundaries in the library, by the characters.
     fn visit_assertion(&mut self, assertion: &ast::Assertion) {
         let c = match assertion.kind {
             ast::AssertionKind::WordBoundaryStartAngle => '<',
@@ -201,7 +203,8 @@ impl PatternRewriter {
         );
     }
 
-    /// `[a<]` is `(?:[a<]|%3[Cc])`. A negated class needs nothing: the characters are not in the text at all.
+    /// Replaces `[a<]` by `(?:[a<]|%3[Cc])`. A negated class needs no change: canonical URLs do not
+    /// contain the characters.
     fn visit_class(&mut self, class: &ast::ClassBracketed) {
         let ClassSet::Item(item) = &class.kind else {
             return;
@@ -219,7 +222,7 @@ impl PatternRewriter {
         }
     }
 
-    /// The pattern with every edit made; they were collected from left to right.
+    /// Returns the rewritten pattern. The edits are in ascending order.
     fn apply(self, pattern: &str) -> String {
         let mut out = String::with_capacity(pattern.len());
         let mut from = 0;

@@ -1,4 +1,4 @@
-//! `replace`: its expressions, compiled; and what of a list can be seen to go wrong before any URL is known.
+//! Compiles `replace`, and detects mistakes in it that do not depend on a URL.
 
 use std::borrow::Cow;
 
@@ -15,7 +15,7 @@ use crate::policy::source::tree::SourceOption;
 use super::canonical;
 use super::regex;
 
-/// One item, unless something is wrong with it.
+/// Compiles one item; `None` if it is invalid.
 pub(super) fn compile_replacement(item: &OptionValue) -> Option<UrlReplacement> {
     let compiled = regex::compile(
         get_text(item, "regex")?,
@@ -34,7 +34,7 @@ pub(super) fn compile_replacement(item: &OptionValue) -> Option<UrlReplacement> 
     })
 }
 
-/// What is wrong with a value of `replace`.
+/// Reports what is wrong with a value of `replace`.
 pub(super) fn check_replacements(option: &SourceOption, problems: &mut Problems) {
     let OptionValue::List(items) = &option.value else {
         return;
@@ -69,8 +69,9 @@ fn check_replacement(option: &SourceOption, item: &OptionValue, problems: &mut P
         }
         Ok(regex) => {
             if let Some(name) = find_unknown_group(&regex, with) {
-                let message = format!("`with` names a group that `regex` does not have: `{name}`");
-                let help = "write ${1} before a letter, a digit or `_`, and $$ for a dollar";
+                let message =
+                    format!("`with` refers to a group that `regex` does not have: `{name}`");
+                let help = "write ${1} before a letter, a digit or `_`, and $$ for a dollar sign";
                 problems.push(
                     Problem::error(&option.place, message)
                         .with_found(with)
@@ -81,7 +82,8 @@ fn check_replacement(option: &SourceOption, item: &OptionValue, problems: &mut P
     }
 }
 
-/// The first group of `with` that the expression does not have; the library would put nothing in its place.
+/// Returns the first group in `with` that the expression does not have; the library would silently
+/// insert nothing.
 fn find_unknown_group<'w>(regex: &Regex, with: &'w str) -> Option<&'w str> {
     group_references(with).find(|name| match name.parse::<usize>() {
         Ok(number) => number >= regex.captures_len(),
@@ -89,7 +91,7 @@ fn find_unknown_group<'w>(regex: &Regex, with: &'w str) -> Option<&'w str> {
     })
 }
 
-/// The groups that a replacement names: `$1`, `$name`, `${name}`; `$$` is a dollar.
+/// Returns the groups that a replacement names: `$1`, `$name`, `${name}`; `$$` is a dollar sign.
 fn group_references(with: &str) -> impl Iterator<Item = &str> {
     let mut rest = with;
     std::iter::from_fn(move || {
@@ -114,8 +116,9 @@ fn group_references(with: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A URL is rewritten once. A text that the list would change again wherever it stands shows a mistake at load; what
-/// depends on the URL does not show, and there the second change is not made.
+/// Reports a list that would change its own result. A URL is rewritten only once: a replacement
+/// text that the list would change wherever it occurs is a mistake that can be detected here.
+/// Changes that depend on the URL are not detected; the second change is not made.
 fn check_applied_once(option: &SourceOption, items: &[OptionValue], problems: &mut Problems) {
     let all: Vec<UrlReplacement> = items.iter().filter_map(compile_replacement).collect();
     let all: Vec<&UrlReplacement> = all
@@ -139,9 +142,9 @@ fn check_applied_once(option: &SourceOption, items: &[OptionValue], problems: &m
         let again = through(&once, &all);
         if again != once {
             let message =
-                "a URL is rewritten once, and this list would change its own outcome again";
+                "a URL is rewritten once, but this list would change its own result again";
             let problem = Problem::error(&option.place, message).with_found(&*once);
-            problems.push(problem.with_help(format!("write what it comes to at last: `{again}`")));
+            problems.push(problem.with_help(format!("write the final result: `{again}`")));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! From drafts to rules: assignments, effects, and the stages at which each could do something.
+//! Builds rules from drafts: assignments, effects, and the stages at which each rule is active.
 
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
@@ -14,7 +14,6 @@ use super::drafts::{RuleDraft, RuleDrafts};
 use super::options::OptionCompiler;
 use super::stages::StageBounds;
 
-/// The rules of the policy.
 pub(super) fn compile_rules(
     drafts: &RuleDrafts<'_>,
     placings: &[StageBounds],
@@ -85,16 +84,15 @@ fn build_group(
     problems: &mut Problems,
 ) -> GroupRule {
     let assign: Box<[Assignment]> = options.assignments(group, placing, problems);
-    // Among those of a `match: first` list such a group does something: it keeps the later ones out.
+    // In a `match: first` list an empty group has an effect: it keeps later rules from being
+    // processed.
     let idle =
         assign.is_empty() && !group.stop && group.rules.is_empty() && !placing.in_first_match;
-    // What it was to do may be what was reported.
+    // The reported part may be what the group was meant to do.
     if idle && !problems.has_errors_in(draft.source.name()) {
-        let problem = Problem::warning(&draft.source.place, "a group that does nothing");
+        let problem = Problem::warning(&draft.source.place, "the group has no effect");
         problems.push(
-            problem.with_help(
-                "it needs `then`, `set`, `rules` or `stop`; to refuse URLs write `forbid`",
-            ),
+            problem.with_help("add `then`, `set`, `rules` or `stop`; to refuse URLs use `forbid`"),
         );
     }
     let condition = || draft.condition.clone();
@@ -123,7 +121,8 @@ fn build_filter(draft: &RuleDraft<'_>, filter: &SourceFilter) -> FilterRule {
     }
 }
 
-/// A group does something at its stages; a filter from the first stage at which it could be decided.
+/// Returns the stages at which a rule is active: a group at the stages at which it may run, a
+/// filter from the first stage at which its condition may be decided.
 fn active_stages(draft: &RuleDraft<'_>, placing: &StageBounds) -> StageSet {
     let first = match &draft.source.body {
         SourceRuleBody::Group(_) => placing.with_headers.stage,
@@ -139,8 +138,8 @@ fn active_stages(draft: &RuleDraft<'_>, placing: &StageBounds) -> StageSet {
     active
 }
 
-/// A group is active wherever a rule in it is, unless only that one is in shadow. Children stand behind their parents,
-/// so one way back is enough.
+/// Activates each group at the stages of the rules in it, unless only the child is in shadow mode.
+/// Children follow their parents, so that one pass in reverse order is sufficient.
 fn propagate_stages_to_parents(rules: &mut [Rule]) {
     for at in (0..rules.len()).rev() {
         let Some((active, mode, Some(parent))) = rules

@@ -1,4 +1,5 @@
-//! Crawl spaces: which rules and options are whose, and what the global space may hold (policy.md section 6).
+//! Compiles crawl spaces: their rules and options, and the restrictions of the global space
+//! (docs/policy/reference.md, "Crawl spaces").
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,6 @@ use crate::policy::space::{GlobalSpace, Space, SpaceIndex, Spaces};
 use super::drafts::{RuleDraft, RuleDrafts, RuleScope, rule_condition};
 use super::options::OptionCompiler;
 
-/// The spaces of a policy.
 pub(super) fn compile_spaces(
     source: &SourcePolicy,
     drafts: &RuleDrafts<'_>,
@@ -65,7 +65,8 @@ fn numbered(spaces: &[SourceSpace]) -> impl Iterator<Item = (SpaceIndex, &Source
     (0..u16::MAX).map(SpaceIndex).zip(spaces)
 }
 
-/// Names are unique, a crawler is in one space, and one space at most is the default.
+/// Checks that names are unique, that each crawler is in only one space, and that at most one space
+/// has no crawlers.
 fn check_unique(spaces: &[SourceSpace], problems: &mut Problems) {
     let mut names: BTreeMap<&str, &SourceLocation> = BTreeMap::new();
     let mut crawlers: BTreeMap<&str, &LocatedText> = BTreeMap::new();
@@ -73,13 +74,13 @@ fn check_unique(spaces: &[SourceSpace], problems: &mut Problems) {
     for space in spaces {
         let (name, place) = (space.name.value.as_str(), &space.name.place);
         if let Some(first) = names.insert(name, place) {
-            let message = format!("a space of this name is there already, at {first}");
+            let message = format!("a space with this name already exists at {first}");
             problems.push(Problem::error(place, message).with_found(name));
         }
         for crawler in &space.crawlers {
             if let Some(first) = crawlers.insert(&crawler.value, crawler) {
                 let message = format!(
-                    "a crawler is in one space, and this one is in another at {}",
+                    "a crawler can be in only one space, and this one is already in another at {}",
                     first.place
                 );
                 problems.push(Problem::error(&crawler.place, message).with_found(&*crawler.value));
@@ -88,17 +89,18 @@ fn check_unique(spaces: &[SourceSpace], problems: &mut Problems) {
         if space.crawlers.is_empty()
             && let Some(first) = fallback.replace(place)
         {
-            let message = format!("a second space for all other crawlers; the first is at {first}");
+            let message = format!("a second space without `crawlers`; the first is at {first}");
             problems.push(
                 Problem::error(place, message)
                     .with_found(name)
-                    .with_help("name its `crawlers`"),
+                    .with_help("list its `crawlers`"),
             );
         }
     }
 }
 
-/// The global space holds domain rules only, which say no more than whether a URL is allowed.
+/// Checks that the global space contains only domain rules, which do nothing but allow or refuse a
+/// URL.
 fn check_global_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) {
     for draft in drafts
         .all
@@ -117,15 +119,15 @@ fn check_global_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) {
         };
         let stage = rule.stage.as_ref().map(|stage| &stage.place);
         for place in [wrong, set, stage].into_iter().flatten() {
-            let message =
-                "the global space has domain rules only: `host`, `domain`, `authority`, `port`";
+            let message = "the global space can contain only domain rules: `host`, `domain`, `authority`, `port`";
             let problem = Problem::error(place, message).with_rule(Some(rule.name()));
-            problems.push(problem.with_help("write other rules under `rules`, or in a space"));
+            problems.push(problem.with_help("move other rules to `rules` or to a space"));
         }
     }
 }
 
-/// The first atom that is not one of a domain rule; a list says only by its kind what it is.
+/// Returns the location of the first test that is not allowed in a domain rule. The field of a list
+/// test depends on the list's kind, so that it is the fallback.
 fn find_offending_atom(rule: &SourceRule) -> Option<&SourceLocation> {
     let (mut named, mut first) = (None, None);
     rule_condition(rule)?.for_each_atom(&mut |atom| {
@@ -141,7 +143,7 @@ fn find_offending_atom(rule: &SourceRule) -> Option<&SourceLocation> {
     named.or(first)
 }
 
-/// Whether a condition names no field but those of a domain rule.
+/// Returns `true` if a condition uses only the fields of domain rules.
 fn is_domain_condition(condition: &Condition) -> bool {
     let mut domain = true;
     condition.for_each_field(&mut |field| {
@@ -154,7 +156,8 @@ fn is_domain_field(field: &Field) -> bool {
     matches!(field, Field::Host | Field::Authority | Field::Port)
 }
 
-/// The class of each rule. One that names no fact counts in a `match: first` list as naming what its siblings name.
+/// Classifies each rule. A rule without facts in a `match: first` list takes the class of its
+/// siblings.
 pub(super) fn classify_rules(drafts: &RuleDrafts<'_>) -> Vec<RuleClass> {
     let mut classes: Vec<RuleClass> = Vec::with_capacity(drafts.all.len());
     for draft in &drafts.all {

@@ -155,13 +155,12 @@ fn rule_bounds(draft: &RuleDraft<'_>, above: &StageBounds, problems: &mut Proble
         .max(names.header_stage.unwrap_or(PolicyStage::Request));
     if let Some(stage) = explicit.filter(|stage| stage.value < early) {
         let word = stage.value.as_str();
-        let message =
-            format!("`stage: {word}` is before the facts that the rule, or one around it, names");
+        let message = format!(
+            "`stage: {word}` is too early: facts that the rule, or a group around it, tests are known only later"
+        );
         let problem = Problem::error(&stage.place, message).with_found(word);
-        problems.push(problem.with_help(format!(
-            "write `stage: {}`, or leave it out",
-            early.as_str()
-        )));
+        problems
+            .push(problem.with_help(format!("write `stage: {}`, or remove it", early.as_str())));
     }
     check_soft_error_stage(draft, facts, problems);
     let explicit = draft.explicit_stage().unwrap_or(PolicyStage::Request);
@@ -215,10 +214,9 @@ fn check_soft_error_stage(draft: &RuleDraft<'_>, facts: PolicyStage, problems: &
         .map(|stage| stage.value)
         .max(Some(facts));
     if said != Some(PolicyStage::Document) {
-        let message = "`as` is for rules of the document stage, and this one names nothing that a document says";
-        problems.push(
-            Problem::error(&soft.place, message).with_help("write `stage: document` beside it"),
-        );
+        let message =
+            "`as` applies only at the document stage, and this rule tests nothing in the document";
+        problems.push(Problem::error(&soft.place, message).with_help("add `stage: document`"));
     }
 }
 
@@ -288,11 +286,11 @@ fn first_match_bounds(
             .find(|(_, stage)| *stage == latest)
             .map_or("", |(id, _)| id);
         let message = format!(
-            "the rules of `match: first` must run at one stage; `{early}` runs at {}, `{late}` at {}",
+            "the rules of `match: first` must all run at the same stage; `{early}` runs at {}, `{late}` at {}",
             stage.as_str(),
             latest.as_str()
         );
-        let instead = format!("write `stage: {}` beside `match`", latest.as_str());
+        let instead = format!("add `stage: {}` to the group", latest.as_str());
         problems.push(Problem::error(place, message).with_help(instead));
     }
     let list = FirstMatchBounds {
@@ -332,11 +330,12 @@ fn check_shadow_rules(
         let others = moved
             && (names.names_content && !list.names_content || names.any_status && !list.any_status);
         if elsewhere || others {
-            let message = "in this `match: first` list the rule would move the rules beside it to another stage or \
-                           to other responses, so it cannot be tried in shadow";
+            let message = "if it were enforced, this rule would move the other rules of its `match: first` list to \
+                           another stage or to other responses, so it cannot be in shadow mode alone";
             let problem =
                 Problem::error(&child.source.place, message).with_rule(Some(child.source.name()));
-            problems.push(problem.with_help("write the list a second time, in shadow as a whole"));
+            problems
+                .push(problem.with_help("copy the list, and put the whole copy in shadow mode"));
         }
     }
 }

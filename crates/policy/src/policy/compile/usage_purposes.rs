@@ -1,4 +1,5 @@
-//! Which uses a policy asks sites about: one that asks of none spares each request the question.
+//! The uses whose permission a policy needs to know. Requests skip the evaluation of usage
+//! preferences if there are none.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +8,8 @@ use crate::policy::field::Field;
 use crate::policy::options::{OptionValue, schema};
 use crate::policy::rule::Rule;
 
-/// The uses that a rule names with `usage.NAME`, in shadow too, and those that anything sets `robots.usage` to.
+/// Collects the uses that rules name with `usage.NAME`, including those in shadow mode, and the
+/// values of `robots.usage`.
 pub(super) fn collect(policy: &Policy) -> Box<[Box<str>]> {
     let mut names = BTreeSet::new();
     for (_, value) in policy.possible_values(schema::ROBOTS_USAGE) {

@@ -1,4 +1,4 @@
-//! The option `budget`, read for one request.
+//! The option `budget`.
 
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
@@ -6,15 +6,15 @@ use crate::policy::trail::Trail;
 use super::schema::{BUDGET_BYTES, BUDGET_HOSTS, BUDGET_NEW_URLS, BUDGET_PER, BUDGET_URLS};
 use super::{OptionSlot, OptionValue};
 
-/// The limits, in the order in which they are looked at.
+/// The slots of the limits, in the order in which they are checked.
 pub const LIMITS: [OptionSlot; 4] = [BUDGET_URLS, BUDGET_NEW_URLS, BUDGET_BYTES, BUDGET_HOSTS];
 
-/// What a budget is counted for.
+/// The unit that a budget applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetScope {
     /// A host.
     Host,
-    /// What one owner has registered.
+    /// All hosts under one registrable domain.
     RegistrableDomain,
     /// A crawler.
     Crawler,
@@ -22,22 +22,18 @@ pub enum BudgetScope {
     Space,
 }
 
-/// What may be fetched in a day.
+/// The limits for one day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BudgetOption {
-    /// `urls`.
     pub urls: Option<u64>,
-    /// `new_urls`.
     pub new_urls: Option<u64>,
-    /// `bytes`.
     pub bytes: Option<u64>,
-    /// `hosts`.
     pub hosts: Option<u64>,
-    /// `per`: a host, or a registrable domain where hosts are counted, unless it says.
+    /// `per`. Defaults to the registrable domain if hosts are limited, otherwise to the host.
     pub per: BudgetScope,
 }
 
-/// The option as it stands; `None` if nothing is limited.
+/// Reads the option for a request; `None` if nothing is limited.
 pub fn read(policy: &Policy, trail: &Trail) -> Option<BudgetOption> {
     if !policy.has_budgets() {
         return None;
@@ -64,7 +60,7 @@ pub fn read(policy: &Policy, trail: &Trail) -> Option<BudgetOption> {
         .then_some(budget)
 }
 
-/// Whether anything in a policy sets a limit.
+/// Returns `true` if the policy can set a limit.
 pub(crate) fn has_limits(policy: &Policy) -> bool {
     LIMITS.into_iter().any(|slot| {
         policy

@@ -1,5 +1,5 @@
-//! The options that check answers, `unmodified`, `duplicate`, `noncanonical` and `noindex`, read for one request, and how
-//! much of a body may be held back for them.
+//! The options that check responses (`unmodified`, `duplicate`, `noncanonical` and `noindex`), and
+//! the number of bytes that may be buffered for these checks.
 
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
@@ -7,19 +7,19 @@ use crate::policy::trail::Trail;
 use super::OptionSlot;
 use super::schema::{self, MAX_BUFFER, REJECT_WORD, TAG_WORD};
 
-/// What becomes of an answer that a check finds something in.
+/// The action for a response that fails a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CheckAction {
-    /// Nothing: it is not looked for.
+    /// Pass it on; the check is not run.
     #[default]
     Pass,
-    /// It is passed on, and says so in `Crawl-Tag`.
+    /// Pass it on, marked in `Crawl-Tag`.
     Tag,
-    /// It is refused.
+    /// Refuse it.
     Reject,
 }
 
-/// The option at this slot as it stands.
+/// Reads the option at this slot for a request.
 pub fn read_action(policy: &Policy, trail: &Trail, slot: OptionSlot) -> CheckAction {
     match trail.word(policy, slot) {
         Some(REJECT_WORD) => CheckAction::Reject,
@@ -28,15 +28,16 @@ pub fn read_action(policy: &Policy, trail: &Trail, slot: OptionSlot) -> CheckAct
     }
 }
 
-/// `max_buffer`: the most bytes of a body that are held back until it is judged.
+/// Returns `max_buffer`: the maximum number of bytes of a body that are buffered for its
+/// evaluation.
 pub fn max_buffer(policy: &Policy, trail: &Trail) -> u64 {
-    // `compile` lets no other value than a size into this slot; the safe reading of one would be to hold nothing.
+    // `compile` accepts only sizes for this slot; the safe default is to buffer nothing.
     trail.number(policy, MAX_BUFFER).unwrap_or(0)
 }
 
 impl Policy {
-    /// Whether anything in the policy sets this check to more than `pass`: a policy that does not spares every answer the
-    /// work for it.
+    /// Returns `true` if the policy can set this check to anything but `pass`. Otherwise no
+    /// response needs it.
     pub fn ever_checks(&self, slot: OptionSlot) -> bool {
         self.possible_values(slot).any(|(_, value)| {
             let word = schema::as_word(value);

@@ -1,7 +1,8 @@
-//! Options that become header fields: which names and values they may have, and every value that a rule could choose.
+//! Options that become header fields: the names and values that are allowed, and every value that a
+//! policy can choose.
 //!
-//! Whoever loads a policy makes the fields of it once; a request only looks up which of them it gets. Nothing here
-//! knows HTTP's types.
+//! The fields are built once when a policy is loaded, so that a request only looks them up.
+//! Independent of HTTP types.
 
 use crate::policy::Policy;
 use crate::policy::space::SpaceIndex;
@@ -9,16 +10,17 @@ use crate::policy::space::SpaceIndex;
 use super::schema::{self, META, SET_HEADERS};
 use super::{OptionSetter, OptionSlot, OptionValue};
 
-/// The longest name of a field, or part of one.
+/// The maximum length of a field name, or of a part of one.
 const MAX_NAME: usize = 64;
-/// The longest `source`.
+/// The maximum length of `source`.
 const MAX_SOURCE: usize = 128;
-/// The longest value of a `Crawl-Meta-` field.
+/// The maximum length of the value of a `Crawl-Meta-` field.
 const MAX_META_VALUE: usize = 1_024;
-/// The longest value of a field that origins get.
+/// The maximum length of the value of a field that is sent to origins.
 const MAX_FIELD_VALUE: usize = 4_096;
 
-/// Fields that say where a message goes and where it ends, or that belong to one connection: no policy changes them.
+/// Fields that frame or route a message, or that belong to one connection: policies cannot change
+/// them.
 const RESERVED_HEADERS: [&str; 12] = [
     "host",
     "content-length",
@@ -34,36 +36,36 @@ const RESERVED_HEADERS: [&str; 12] = [
     "max-forwards",
 ];
 
-/// Why a key of an open map is no name for it.
+/// Returns the reason why a key is not allowed in an open map.
 pub fn invalid_key_reason(map: &str, key: &str) -> Option<&'static str> {
     if map == SET_HEADERS {
         return invalid_name_reason(key);
     }
     let fits = is_short(key) && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
     (!fits).then_some(
-        "not a name that can end a `Crawl-Meta-` header: letters, digits and `-`, at most 64 of them",
+        "not valid at the end of a `Crawl-Meta-` header name: use letters, digits and `-`, at most 64",
     )
 }
 
-/// Why a name is none of a field that `request_headers` may change.
+/// Returns the reason why `request_headers` may not change a field.
 pub fn invalid_name_reason(name: &str) -> Option<&'static str> {
     let fits = is_short(name)
         && name
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'));
     if !fits {
-        return Some("not a name of a header: letters, digits, `-` and `_`, at most 64 of them");
+        return Some("not a valid header name: use letters, digits, `-` and `_`, at most 64");
     }
     let lower = name.to_ascii_lowercase();
     if lower.starts_with("crawl-") || lower.starts_with("proxy-") {
-        return Some("a header of the proxy's own, which origins never get");
+        return Some("a header reserved for the proxy, which is never sent to origins");
     }
     RESERVED_HEADERS
         .contains(&lower.as_str())
-        .then_some("the proxy writes this header itself: it frames or routes the message")
+        .then_some("the proxy sets this header itself, since it frames or routes the message")
 }
 
-/// Why a text cannot be the value of the field that an option makes.
+/// Returns the reason why a text cannot be the value of the header field that an option sets.
 pub fn invalid_value_reason(path: &str, text: &str) -> Option<&'static str> {
     let most = match schema::split_open_key(path) {
         Some((map, _)) if map.path == META => MAX_META_VALUE,
@@ -71,13 +73,13 @@ pub fn invalid_value_reason(path: &str, text: &str) -> Option<&'static str> {
         None => MAX_SOURCE,
     };
     if text.len() > most {
-        return Some("too long for a header");
+        return Some("too long for a header value");
     }
     if text != text.trim_matches([' ', '\t']) {
-        return Some("the value of a header neither begins nor ends with a space");
+        return Some("a header value must not begin or end with a space");
     }
     let fits = text.bytes().all(|b| matches!(b, b'\t' | b' '..=b'~'));
-    (!fits).then_some("the value of a header has visible ASCII characters and spaces only; write others as escapes (%C3%A9)")
+    (!fits).then_some("a header value may contain only visible ASCII characters and spaces; percent-encode others (%C3%A9)")
 }
 
 fn is_short(name: &str) -> bool {
@@ -85,7 +87,7 @@ fn is_short(name: &str) -> bool {
 }
 
 impl Policy {
-    /// Every value that an option can come to have, with who would set it.
+    /// Returns every value that an option can have, each with its origin.
     pub fn possible_values(
         &self,
         slot: OptionSlot,
@@ -110,7 +112,7 @@ impl Policy {
         base.into_iter().chain(spaces).chain(rules)
     }
 
-    /// The keys of an open map that the policy names, with their slots.
+    /// Returns the keys of an open map that the policy uses, with their slots.
     pub fn open_map_keys(&self, map: &'static str) -> impl Iterator<Item = (OptionSlot, &str)> {
         self.options
             .entries

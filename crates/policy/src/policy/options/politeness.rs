@@ -1,4 +1,4 @@
-//! The option `politeness`, read for one request.
+//! The option `politeness`.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
@@ -24,73 +24,67 @@ const ADDRESS_DELAY: OptionSlot = slot("politeness.per_address.delay");
 const ADDRESS_CONCURRENCY: OptionSlot = slot("politeness.per_address.concurrency");
 const BYTES: OptionSlot = slot("politeness.bytes_per_second");
 const REQUEST_RATE: OptionSlot = slot("politeness.request_rate");
-/// `schedule`: prepared when a policy is loaded.
+/// `politeness.schedule`; prepared when a policy is loaded.
 pub const SCHEDULE: OptionSlot = slot("politeness.schedule");
 const ORDER: OptionSlot = slot("politeness.order");
 const EMBEDS_DELAY: OptionSlot = slot("politeness.embeds.delay");
 const EMBEDS_CONCURRENCY: OptionSlot = slot("politeness.embeds.concurrency");
 
-/// What is paced as one.
+/// The unit that shares one pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaceKey {
     /// A host.
     Host,
-    /// The address that is dialled.
+    /// The address that is connected to.
     Address,
-    /// What one owner has registered.
+    /// All hosts under one registrable domain.
     RegistrableDomain,
 }
 
-/// What becomes of a request that cannot go at once.
+/// The action for a request that cannot be sent at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Overflow {
-    /// It waits, up to `max_hold`.
+    /// Hold it, for at most `max_hold`.
     Hold,
-    /// It is refused.
+    /// Refuse it.
     Refuse,
 }
 
-/// Who of those that wait goes first.
+/// The order in which waiting requests are sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueOrder {
     /// Each class gets its share.
     Weighted,
-    /// The highest class.
+    /// The highest class first.
     Strict,
 }
 
-/// The limits of pages.
+/// The limits for pages.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PageLimits {
-    /// `delay`.
     pub delay: Duration,
-    /// `rate`: so many in so long.
+    /// `rate`: a number of requests in a period.
     pub rate: Option<(u32, Duration)>,
-    /// `burst`.
     pub burst: u32,
-    /// `concurrency`.
     pub concurrency: u32,
 }
 
-/// The limits of what belongs to pages: `embeds`.
+/// The limits for embedded resources: `embeds`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct EmbedLimits {
-    /// `embeds.delay`.
     pub delay: Duration,
-    /// `embeds.concurrency`.
     pub concurrency: u32,
 }
 
-/// The limits of an address, whatever hosts it has: `per_address`.
+/// The limits for an address, regardless of the host: `per_address`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct AddressLimits {
-    /// `per_address.delay`: of pages only.
+    /// `per_address.delay`; applies to pages only.
     pub delay: Duration,
-    /// `per_address.concurrency`.
     pub concurrency: u32,
 }
 
-/// Reads the option for a request from what the rules have assigned.
+/// Reads the option for a request.
 #[derive(Clone, Copy, Debug)]
 pub struct PolitenessOption<'a> {
     policy: &'a Policy,
@@ -98,12 +92,10 @@ pub struct PolitenessOption<'a> {
 }
 
 impl<'a> PolitenessOption<'a> {
-    /// The option as it stands.
     pub fn new(policy: &'a Policy, trail: &'a Trail) -> Self {
         Self { policy, trail }
     }
 
-    /// `key`.
     pub fn key(&self) -> PaceKey {
         match self.trail.word(self.policy, KEY) {
             Some("address") => PaceKey::Address,
@@ -112,7 +104,6 @@ impl<'a> PolitenessOption<'a> {
         }
     }
 
-    /// The limits of pages.
     pub fn pages(&self) -> PageLimits {
         let rate = if let OptionValue::Rate { count, per } = self.value(RATE) {
             Some((*count, *per))
@@ -127,7 +118,6 @@ impl<'a> PolitenessOption<'a> {
         }
     }
 
-    /// The limits of embeds.
     pub fn embeds(&self) -> EmbedLimits {
         let delay = self.duration(EMBEDS_DELAY).unwrap_or_default();
         EmbedLimits {
@@ -136,7 +126,7 @@ impl<'a> PolitenessOption<'a> {
         }
     }
 
-    /// `jitter`: factors from and to.
+    /// Returns `jitter`: the lowest and the highest factor.
     pub fn jitter(&self) -> Option<(f64, f64)> {
         if let OptionValue::Range(from, to) = self.value(JITTER) {
             Some((*from, *to))
@@ -145,8 +135,8 @@ impl<'a> PolitenessOption<'a> {
         }
     }
 
-    /// `adaptive`: the factor, the least and the longest delay. One key switches it on; the others are 1, 1 s and 30 s
-    /// then.
+    /// Returns `adaptive`: the factor, the minimum and the maximum delay. Setting one key enables
+    /// it; the others then default to 1, 1 s and 30 s.
     pub fn adaptive(&self) -> Option<(f64, Duration, Duration)> {
         let factor = if let OptionValue::Decimal(factor) = self.value(ADAPTIVE_FACTOR) {
             Some(*factor)
@@ -165,12 +155,11 @@ impl<'a> PolitenessOption<'a> {
         ))
     }
 
-    /// `max_hold`, if a rule or the document says.
+    /// Returns `max_hold`, if the policy sets it.
     pub fn max_hold(&self) -> Option<Duration> {
         self.duration(MAX_HOLD)
     }
 
-    /// `overflow`.
     pub fn overflow(&self) -> Overflow {
         if self.trail.word(self.policy, OVERFLOW) == Some("refuse") {
             Overflow::Refuse
@@ -179,7 +168,7 @@ impl<'a> PolitenessOption<'a> {
         }
     }
 
-    /// `per_address`, if any of it is set.
+    /// Returns `per_address`, if the policy sets any part of it.
     pub fn per_address(&self) -> Option<AddressLimits> {
         let (delay, concurrency) = (
             self.duration(ADDRESS_DELAY),
@@ -195,19 +184,17 @@ impl<'a> PolitenessOption<'a> {
         })
     }
 
-    /// `bytes_per_second`.
     pub fn bytes_per_second(&self) -> Option<NonZeroU64> {
         self.trail
             .number(self.policy, BYTES)
             .and_then(NonZeroU64::new)
     }
 
-    /// `request_rate`: whether that of robots.txt counts.
+    /// Returns `true` if Request-rate of robots.txt is obeyed (`request_rate`).
     pub fn obeys_request_rate(&self) -> bool {
         self.trail.word(self.policy, REQUEST_RATE) != Some("ignore")
     }
 
-    /// `order`.
     pub fn order(&self) -> QueueOrder {
         if self.trail.word(self.policy, ORDER) == Some("strict") {
             QueueOrder::Strict

@@ -1,4 +1,5 @@
-//! What is made of an option's values when a policy is loaded, so that a request only looks up which one holds for it.
+//! Values that are derived from an option when a policy is loaded, so that a request only looks
+//! them up.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use crate::policy::trail::Trail;
 
 use super::{OptionSetter, OptionSlot, OptionValue};
 
-/// What becomes of an option, by who set it last.
+/// The values derived from an option, by the origin of the option's value.
 #[derive(Debug)]
 pub struct PreparedOption<T> {
     slot: OptionSlot,
@@ -15,7 +16,7 @@ pub struct PreparedOption<T> {
 }
 
 impl<T> PreparedOption<T> {
-    /// `None` if nobody chooses anything.
+    /// Derives the values; `None` if no value of the option yields one.
     pub fn prepare(
         policy: &Policy,
         slot: OptionSlot,
@@ -31,12 +32,12 @@ impl<T> PreparedOption<T> {
         })
     }
 
-    /// What whoever set it last chooses.
+    /// Returns the value that applies to a request.
     pub fn current(&self, policy: &Policy, trail: &Trail) -> Option<&T> {
         self.by_setter.get(&trail.set_by(policy, self.slot))
     }
 
-    /// Everything that could be chosen.
+    /// Returns every value that can apply.
     pub fn values(&self) -> impl Iterator<Item = &T> {
         self.by_setter.values()
     }

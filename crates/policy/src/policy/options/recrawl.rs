@@ -1,4 +1,4 @@
-//! The option `recrawl`, read for one request. What the ledger makes of it is said in `ledger/verdict.rs`.
+//! The option `recrawl`. `ledger/recrawl.rs` enforces it.
 
 use std::time::Duration;
 
@@ -8,28 +8,25 @@ use crate::policy::trail::Trail;
 use super::schema::slot;
 use super::{OptionSlot, OptionValue};
 
-/// `recrawl.min_interval`.
 pub const MIN_INTERVAL: OptionSlot = slot("recrawl.min_interval");
-/// `recrawl.after_error`.
 pub const AFTER_ERROR: OptionSlot = slot("recrawl.after_error");
 
-/// When a URL may be fetched again.
+/// The minimum times between two fetches of a URL.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RecrawlOption {
-    /// `min_interval`: the least time after a document was delivered.
+    /// `min_interval`: the minimum time after a document was delivered.
     pub min_interval: Option<Duration>,
-    /// `after_error`: the least time after an error.
+    /// `after_error`: the minimum time after an error.
     pub after_error: Option<Duration>,
 }
 
 impl RecrawlOption {
-    /// Whether nothing is asked for.
     pub fn is_none(self) -> bool {
         self == Self::default()
     }
 }
 
-/// The option as it stands.
+/// Reads the option for a request.
 pub fn read(policy: &Policy, trail: &Trail) -> RecrawlOption {
     let time = |slot| {
         if let OptionValue::Duration(time) = trail.value(policy, slot) {

@@ -1,4 +1,4 @@
-//! The option `robots`, read for one request.
+//! The option `robots`.
 
 use std::time::Duration;
 
@@ -14,18 +14,18 @@ const USAGE: OptionSlot = super::schema::ROBOTS_USAGE;
 const ON_UNREACHABLE: OptionSlot = slot("robots.on_unreachable");
 const CRAWL_DELAY_CAP: OptionSlot = slot("robots.crawl_delay_cap");
 
-/// What holds for a host whose robots.txt cannot be had.
+/// The rules for a host whose robots.txt is unavailable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnUnreachable {
-    /// What was known before, for 30 days; without that, nothing may be fetched.
+    /// Use the last known robots.txt for 30 days, then deny everything.
     StaleThenDeny,
-    /// Nothing may be fetched.
+    /// Deny everything.
     Deny,
-    /// Everything may.
+    /// Allow everything.
     Allow,
 }
 
-/// The option `robots.agent`, if the policy names one.
+/// Returns `robots.agent`, if the policy sets it.
 pub fn robots_agent<'p>(policy: &'p Policy, trail: &Trail) -> Option<&'p str> {
     if let OptionValue::Text(agent) = trail.value(policy, AGENT) {
         Some(agent)
@@ -34,7 +34,7 @@ pub fn robots_agent<'p>(policy: &'p Policy, trail: &Trail) -> Option<&'p str> {
     }
 }
 
-/// Reads the option for a request from what the rules have assigned.
+/// Reads the option for a request.
 #[derive(Clone, Copy, Debug)]
 pub struct RobotsOption<'a> {
     policy: &'a Policy,
@@ -42,22 +42,21 @@ pub struct RobotsOption<'a> {
 }
 
 impl<'a> RobotsOption<'a> {
-    /// The option as it stands.
     pub fn new(policy: &'a Policy, trail: &'a Trail) -> Self {
         Self { policy, trail }
     }
 
-    /// `obey`.
     pub fn obeys(&self) -> bool {
         self.trail.is_on(self.policy, OBEY)
     }
 
-    /// `agent`, if the policy names one.
+    /// Returns `agent`, if the policy sets it.
     pub fn agent(&self) -> Option<&'a str> {
         robots_agent(self.policy, self.trail)
     }
 
-    /// `usage`: the uses that the crawler declares, named as `robots::usage::purpose` does.
+    /// Returns `usage`: the uses that the crawler declares, normalised by
+    /// `robots::usage::normalise_purpose`.
     pub fn uses(&self) -> impl Iterator<Item = &'a str> {
         let items = if let OptionValue::List(items) = self.trail.value(self.policy, USAGE) {
             &**items
@@ -73,7 +72,6 @@ impl<'a> RobotsOption<'a> {
         })
     }
 
-    /// `on_unreachable`.
     pub fn on_unreachable(&self) -> OnUnreachable {
         match self.trail.word(self.policy, ON_UNREACHABLE) {
             Some("allow") => OnUnreachable::Allow,
@@ -82,7 +80,7 @@ impl<'a> RobotsOption<'a> {
         }
     }
 
-    /// `crawl_delay_cap`: the longest Crawl-delay that counts.
+    /// Returns `crawl_delay_cap`: the longest Crawl-delay that is obeyed.
     pub fn crawl_delay_cap(&self) -> Duration {
         let value = self.trail.value(self.policy, CRAWL_DELAY_CAP);
         if let OptionValue::Duration(cap) = value {

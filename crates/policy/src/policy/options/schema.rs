@@ -87,7 +87,7 @@ pub const fn slot(path: &str) -> OptionSlot {
         }
         at += 1;
     }
-    panic!("there is no such option")
+    panic!("there is unknown option")
 }
 
 const fn bytes_equal(a: &[u8], b: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! The option `timeouts`, read for one request: what it says in place of the configuration.
+//! The option `timeouts`, which overrides the configuration.
 
 use std::time::Duration;
 
@@ -14,28 +14,26 @@ const RESPONSE_HEAD: OptionSlot = slot("timeouts.response_head");
 const BODY_IDLE: OptionSlot = slot("timeouts.body_idle");
 const REQUEST: OptionSlot = slot("timeouts.request");
 
-/// Time-outs up to an answer's head; where there is none the configuration's holds.
+/// The time-outs up to the response head. `None` means the value of the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OriginTimeouts {
     /// `connect`: one attempt.
     pub connect: Option<Duration>,
     /// `connect_total`: all attempts together.
     pub connect_total: Option<Duration>,
-    /// `response_head`.
     pub response_head: Option<Duration>,
 }
 
-/// Time-outs of bodies; where there is none the configuration's holds.
+/// The time-outs of bodies. `None` means the value of the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BodyTimeouts {
-    /// `body_idle`: between two parts.
+    /// `body_idle`: between two chunks.
     pub idle: Option<Duration>,
-    /// `request`: all of a body.
+    /// `request`: the whole body.
     pub whole: Option<Duration>,
 }
 
 impl OriginTimeouts {
-    /// The option as it stands.
     pub fn from_trail(policy: &Policy, trail: &Trail) -> Self {
         let time = |slot| read_duration(policy, trail, slot);
         Self {
@@ -47,7 +45,6 @@ impl OriginTimeouts {
 }
 
 impl BodyTimeouts {
-    /// The option as it stands.
     pub fn from_trail(policy: &Policy, trail: &Trail) -> Self {
         Self {
             idle: read_duration(policy, trail, BODY_IDLE),

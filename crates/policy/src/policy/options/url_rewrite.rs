@@ -1,8 +1,8 @@
-//! The options `strip_params` and `replace`: under which URL the ledger keeps a request, and, where they say
-//! `rewrite: true`, which URL is fetched in its place (policy.md section 5).
+//! The options `strip_params` and `replace`: the URL under which the ledger records a request and,
+//! with `rewrite: true`, the URL that is fetched instead (docs/policy/reference.md, "Options").
 //!
-//! Prepared when a policy is loaded; one that sets neither pays a look at two empty places. That the URL in place of
-//! another is judged again, and once, is `gate`'s business.
+//! Prepared when a policy is loaded; if a policy sets neither, a request costs two checks. The
+//! caller evaluates a rewritten URL again, once.
 
 use std::borrow::Cow;
 
@@ -16,30 +16,30 @@ use super::OptionValue;
 use super::prepared::PreparedOption;
 use super::schema::{REPLACE, STRIP_PARAMS};
 
-/// What a policy's `strip_params` and `replace` have become.
+/// The prepared `strip_params` and `replace` of a policy.
 #[derive(Debug, Default)]
 pub struct UrlRewriter {
     strip_params: Option<PreparedOption<StripParams>>,
     replacements: Option<PreparedOption<Box<[UrlReplacement]>>>,
 }
 
-/// For what a URL is changed.
+/// The purpose for which a URL is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RewriteScope {
-    /// For the ledger's key alone.
+    /// The ledger key only.
     Key,
-    /// For the fetch too: `rewrite: true`.
+    /// The fetch as well: `rewrite: true`.
     Fetch,
 }
 
-/// Parameters that do not tell URLs apart.
+/// Query parameters that do not distinguish URLs.
 #[derive(Debug)]
 struct StripParams {
     names: Box<[ParamNamePattern]>,
     scope: RewriteScope,
 }
 
-/// A name of parameters, cut at its stars: one piece is the name itself.
+/// A pattern for parameter names, split at its stars: a single piece is the name itself.
 #[derive(Debug)]
 struct ParamNamePattern(Box<[Box<str>]>);
 
@@ -70,7 +70,7 @@ impl UrlRewriter {
         }
     }
 
-    /// Whether any URL is ever fetched in the place of another.
+    /// Returns `true` if a URL may be fetched in place of another.
     fn rewrites_urls(&self) -> bool {
         let by_name = self
             .strip_params
@@ -88,7 +88,7 @@ impl UrlRewriter {
                 .any(|reach| reach == RewriteScope::Fetch)
     }
 
-    /// What a URL becomes for the key, or for the fetch.
+    /// Returns the URL as changed for a purpose.
     fn apply<'t>(
         &self,
         policy: &Policy,
@@ -117,7 +117,8 @@ impl UrlRewriter {
 }
 
 impl RewriteScope {
-    /// Whether what reaches so far has a part in this: what is fetched has one in both.
+    /// Returns `true` if a change with this scope applies to the wanted purpose: a change for the
+    /// fetch applies to both.
     pub(crate) fn covers(self, wanted: Self) -> bool {
         self == Self::Fetch || wanted == Self::Key
     }
@@ -166,7 +167,7 @@ impl StripParams {
         })
     }
 
-    /// The URL without these parameters; the others stay as they are written, in their order.
+    /// Returns the URL without these parameters; the others keep their spelling and order.
     fn apply<'t>(&self, url: &'t str) -> Cow<'t, str> {
         let Some((front, query)) = url.split_once('?') else {
             return Cow::Borrowed(url);
@@ -187,7 +188,7 @@ impl StripParams {
     }
 }
 
-/// The name of a parameter as `param.NAME` reads it: percent-decoded once, `+` as a space.
+/// Returns the name of a parameter as `param.NAME` reads it: percent-decoded once, `+` as a space.
 fn param_name(param: &str) -> Cow<'_, str> {
     let name = param.split('=').next().unwrap_or(param);
     url::form_urlencoded::parse(name.as_bytes())
@@ -203,7 +204,8 @@ impl ParamNamePattern {
         Some(Self(name.split('*').map(Box::from).collect()))
     }
 
-    /// `*` stands for any run of characters, capital letters for themselves. Of an empty name nothing fits but `*`.
+    /// Matches a name, with regard to case; `*` matches any run of characters. An empty name is
+    /// matched by `*` only.
     fn matches(&self, name: &str) -> bool {
         let Some((first, rest)) = self.0.split_first() else {
             return false;
@@ -225,15 +227,15 @@ impl ParamNamePattern {
 }
 
 impl Policy {
-    /// Under which URL the ledger keeps this one: its canonical form after `strip_params` and `replace`. It need not be a
-    /// URL any more.
+    /// Returns the URL under which the ledger records this one: its canonical form after
+    /// `strip_params` and `replace`. The result may not be a valid URL.
     pub fn key_url<'t>(&self, trail: &Trail, target: &'t UrlTarget) -> Cow<'t, str> {
         self.url_rewriter
             .apply(self, trail, target.as_str(), RewriteScope::Key)
     }
 
-    /// Which URL is fetched in place of this one: what the parts with `rewrite: true` make of it. `None` if that is the
-    /// same, or no URL that could be fetched.
+    /// Returns the URL that is fetched in place of this one, after the changes with `rewrite:
+    /// true`. `None` if it is the same, or not a URL that can be fetched.
     pub fn rewritten_url(&self, trail: &Trail, target: &UrlTarget) -> Option<UrlTarget> {
         match self
             .url_rewriter
@@ -244,7 +246,7 @@ impl Policy {
         }
     }
 
-    /// Whether it ever fetches a URL in the place of another.
+    /// Returns `true` if the policy may fetch a URL in place of another.
     pub fn rewrites_urls(&self) -> bool {
         self.rewrites_urls
     }

@@ -1,5 +1,3 @@
-//! Values of options.
-
 use std::fmt;
 use std::time::Duration;
 
@@ -14,32 +12,26 @@ use crate::model::units::{format_duration, format_size};
 pub enum OptionValue {
     /// `none`, and the default of options that have no other.
     None,
-    /// True or false.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Integer(i64),
-    /// A number.
     Decimal(f64),
     /// One of a closed set of words.
     Word(&'static str),
-    /// Any text.
     Text(Box<str>),
-    /// A time.
     Duration(Duration),
     /// A size in bytes.
     Size(u64),
-    /// So many in so long: `5/s`.
+    /// A number of requests in a period: `5/s`.
     Rate {
-        /// How many.
         count: u32,
-        /// In how long.
         per: Duration,
     },
     /// `1.0..1.5`.
     Range(f64, f64),
     /// Several values; an assignment replaces all of them.
     List(Box<[OptionValue]>),
-    /// An item of a list that has keys of its own.
+    /// A list item with keys.
     Map(Box<[(Box<str>, OptionValue)]>),
     /// The value of `disposition`.
     Disposition(Disposition),
@@ -48,7 +40,7 @@ pub enum OptionValue {
 }
 
 impl OptionValue {
-    /// The value as every JSON form of crawlgate shows it: durations, sizes, rates and ranges as text.
+    /// Returns the JSON representation of the value: durations, sizes, rates and ranges are text.
     pub fn to_json(&self) -> Json {
         match self {
             Self::None => Json::Null,

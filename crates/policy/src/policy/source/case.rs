@@ -1,4 +1,4 @@
-//! Cases as they are written.
+//! The reader of test cases.
 
 use serde_json::Value as Json;
 
@@ -13,7 +13,7 @@ use crate::yaml::{Node, YamlValue};
 
 use super::option::read_options;
 
-/// Reads a case; `None` if any part of it was reported.
+/// Reads a case; `None` if it has errors, which were reported.
 pub(super) fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
     let before = problems.len();
     let mut map = MapReader::open(node, "a case", problems)?;
@@ -47,7 +47,7 @@ fn read_facts(url: &Node, map: &mut MapReader<'_>, problems: &mut Problems) -> O
         Ok(facts) => facts,
         Err(mistake) => {
             problems.push(wrong_type(url, &format!("not a URL: {mistake}")));
-            // The other keys are read all the same, so that they are not reported as unknown.
+            // Read the other keys as well, so that they are not reported as unknown.
             CaseFacts::for_url("http://unreadable.invalid/").ok()?
         }
     };
@@ -62,7 +62,7 @@ fn read_facts(url: &Node, map: &mut MapReader<'_>, problems: &mut Problems) -> O
     Some(facts)
 }
 
-/// A node as JSON, so that a case and a line of `decide` are read by the same code.
+/// Converts a node to JSON, so that cases and the lines of `decide` share one reader.
 fn to_json(node: &Node) -> Json {
     match &node.value {
         YamlValue::Null => Json::Null,
@@ -78,8 +78,9 @@ fn to_json(node: &Node) -> Json {
     }
 }
 
-/// What is expected: a verdict with further keys beside it, or all of them in one mapping. Only there can the
-/// status of the answer be given: beside the verdict `status` is the origin's.
+/// Reads the expectation: a verdict, with further keys in the case itself, or a mapping of all.
+/// Only the mapping can give the status of the response: in the case itself, `status` is the
+/// origin's.
 fn read_expect(
     node: &Node,
     case: &mut MapReader<'_>,

@@ -1,12 +1,12 @@
-//! Case files: tests of a policy that are written apart from it.
+//! Case files: tests that are not part of the policy.
 //!
 //! ```yaml
-//! policy: ../policy.yaml        # relative to this file: a policy, or the directory of one
+//! policy: ../policy.yaml    # relative to this file: a policy, or the directory of one
 //! cases:
 //!   - { url: "http://a.example/cgi-bin/x", expect: reject, rule: no-cgi }
 //! ```
 //!
-//! Unlike the cases in a policy they do not travel with it: only `crawlgate test` runs them.
+//! Only `crawlgate test` runs them; loading a policy runs only the cases in the policy.
 
 use std::sync::Arc;
 
@@ -18,21 +18,20 @@ use crate::yaml::{self, Node, YamlValue};
 use super::case::read_case;
 use super::tree::{Located, LocatedText};
 
-/// What a case file says.
+/// The content of a case file.
 #[derive(Clone, Debug)]
 pub struct CaseFile {
     /// The path of its policy, as written.
     pub policy: LocatedText,
-    /// Its cases.
     pub cases: Vec<Case>,
 }
 
-/// What kind of YAML a file is, by its outermost keys.
+/// The kind of a YAML file, detected by its top-level keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileKind {
     /// A policy: `policy: 1`.
     Policy,
-    /// A part of a policy that several files of a directory make.
+    /// A part of a policy that consists of several files in a directory.
     Part,
     /// A case file: `policy: PATH` and `cases`.
     Cases,
@@ -40,13 +39,13 @@ pub enum FileKind {
     Other,
 }
 
-/// The keys that a part of a policy can have.
+/// Keys of a part of a policy.
 const PART_KEYS: [&str; 5] = ["rules", "lists", "spaces", "options", "cases"];
-/// The keys that a case file has.
+/// Keys of a case file.
 const CASE_FILE_KEYS: [&str; 2] = ["policy", "cases"];
 
 impl FileKind {
-    /// Tells what a text is; one that is no YAML is anything else.
+    /// Detects the kind of a text; text that is not YAML is [`Self::Other`].
     pub fn from_text(file: &Arc<str>, text: &str) -> Self {
         yaml::parse(file, text, &mut Problems::new())
             .map_or(Self::Other, |tree| Self::from_tree(&tree))
@@ -69,7 +68,7 @@ impl FileKind {
     }
 }
 
-/// Reads a case file; `None` if any part of it was reported.
+/// Reads a case file; `None` if it has errors, which were reported.
 pub fn read_case_file(file: &Arc<str>, text: &str, problems: &mut Problems) -> Option<CaseFile> {
     let before = problems.len();
     let tree = yaml::parse(file, text, problems)?;

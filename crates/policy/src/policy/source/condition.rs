@@ -1,4 +1,4 @@
-//! Conditions as they are written.
+//! The reader of conditions.
 
 mod atom;
 pub(crate) mod keywords;
@@ -11,34 +11,34 @@ use crate::yaml::{MappingEntry, Node, YamlValue};
 use super::tree::SourceCondition;
 pub(crate) use keywords::word_of_field;
 
-/// The deepest nesting of conditions.
+/// The maximum nesting depth of conditions.
 const MAX_DEPTH: usize = 32;
 
-/// Reads a condition; `None` if any part of it was reported.
+/// Reads a condition; `None` if it has errors, which were reported.
 pub(super) fn read_condition(node: &Node, problems: &mut Problems) -> Option<SourceCondition> {
     read_nested(node, 0, problems)
 }
 
 fn read_nested(node: &Node, depth: usize, problems: &mut Problems) -> Option<SourceCondition> {
     let YamlValue::Mapping(entries) = &node.value else {
-        let problem = wrong_type(node, "a condition is a mapping (`host: example.com`)");
+        let problem = wrong_type(node, "a condition must be a mapping (`host: example.com`)");
         problems.push(if node.is_null() {
             problem
         } else {
-            problem.with_help("write `any: […]` or `all: […]` around a list")
+            problem.with_help("to combine several conditions write `any: […]` or `all: […]`")
         });
         return None;
     };
     if entries.is_empty() {
         problems.push(
-            Problem::error(&node.place, "an empty condition").with_help("write `always: true`"),
+            Problem::error(&node.place, "the condition is empty").with_help("write `always: true`"),
         );
         return None;
     }
     if depth > MAX_DEPTH {
         problems.push(Problem::error(
             &node.place,
-            format!("conditions nested more than {MAX_DEPTH} deep"),
+            format!("conditions are nested more than {MAX_DEPTH} levels deep"),
         ));
         return None;
     }
@@ -83,7 +83,7 @@ fn read_parts(
         if let YamlValue::Sequence(_) = entry.value.value {
             problems.push(Problem::error(
                 &entry.value.place,
-                format!("`{word}` without conditions"),
+                format!("`{word}` has no conditions"),
             ));
         }
         return None;
@@ -99,16 +99,17 @@ fn read_always(node: &Node, problems: &mut Problems) -> Option<SourceCondition> 
     if node.value == YamlValue::Bool(true) {
         return Some(SourceCondition::Always);
     }
-    let problem = wrong_type(node, "`always` is `true`");
-    problems.push(problem.with_help("for a rule that never applies: `enabled: false`"));
+    let problem = wrong_type(node, "`always` must be `true`");
+    problems.push(problem.with_help("to turn a rule off write `enabled: false`"));
     None
 }
 
-/// The values of a key that takes one or several; an empty list is a mistake, since it fits nothing.
+/// Returns the values of a key that takes one or several. An empty list is an error, since it
+/// matches nothing.
 fn read_values<'n>(node: &'n Node, problems: &mut Problems) -> Option<&'n [Node]> {
     let all = one_or_many(node);
     if all.is_empty() {
-        problems.push(Problem::error(&node.place, "an empty list fits nothing"));
+        problems.push(Problem::error(&node.place, "an empty list matches nothing"));
         return None;
     }
     Some(all)

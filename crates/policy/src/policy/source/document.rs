@@ -1,4 +1,4 @@
-//! A document: the keys of a policy file.
+//! The reader of a document: the top-level keys of a policy file.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use super::tree::{
     SourceOption, SourceRule, SourceSpace,
 };
 
-/// The version of the language that this program speaks.
+/// The supported version of the policy language.
 const VERSION: i64 = 1;
 
-/// The keys that stand in exactly one file of a directory.
+/// The keys that only one file of a directory may have.
 const HEADER_KEYS: [&str; 5] = [
     "policy",
     "name",
@@ -33,7 +33,7 @@ const HEADER_KEYS: [&str; 5] = [
     "global_space",
 ];
 
-/// What one head says.
+/// The header of a policy: the values of [`HEADER_KEYS`].
 #[derive(Debug)]
 pub(super) struct PolicyHeader {
     pub(super) name: Option<Slug>,
@@ -44,7 +44,7 @@ pub(super) struct PolicyHeader {
 }
 
 impl PolicyHeader {
-    /// The head of a policy that has none.
+    /// Returns a header for a policy that has none.
     pub(super) fn missing(file: &Arc<str>) -> Self {
         let options_place = SourceLocation::for_file(file);
         let on_invalid_rule = OnInvalidRule::default();
@@ -58,7 +58,7 @@ impl PolicyHeader {
     }
 }
 
-/// What the files of a policy say together.
+/// The parts of a policy, collected from its files.
 #[derive(Debug, Default)]
 pub(super) struct PolicyParts {
     pub(super) header: Option<PolicyHeader>,
@@ -69,7 +69,7 @@ pub(super) struct PolicyParts {
 }
 
 impl PolicyParts {
-    /// Adds a file's document.
+    /// Adds the document of one file.
     pub(super) fn add_document(
         &mut self,
         node: &Node,
@@ -109,7 +109,8 @@ impl PolicyParts {
         if self.header.is_some() {
             let present = HEADER_KEYS.into_iter().find_map(|key| map.take_entry(key));
             if let Some(entry) = present {
-                let message = "a key that only one file of a policy has, and another has it";
+                let message =
+                    "only one file of a policy may have this key, and another file has it already";
                 problems
                     .push(Problem::error(&entry.key.place, message).with_found(&*entry.key.text));
             }
@@ -157,12 +158,13 @@ impl PolicyParts {
             };
             if self.lists.iter().any(|list| list.name.value == name.value) {
                 problems.push(
-                    Problem::error(&name.place, "a list of this name is there already")
+                    Problem::error(&name.place, "a list with this name already exists")
                         .with_found(&*name.value),
                 );
             }
             let (kind, items) = read_list(&entry.value, reader, problems);
-            // A list that could not be read still has its name, so that rules that use it are not wrong as well.
+            // A list that cannot be read keeps its name, so that no further errors are reported for
+            // the rules that use it.
             self.lists.push(SourceList {
                 name,
                 kind,
@@ -174,7 +176,7 @@ impl PolicyParts {
 
 fn check_version(node: &Node, problems: &mut Problems) {
     if node.value != crate::yaml::YamlValue::Int(VERSION, VERSION.to_string().into()) {
-        let problem = wrong_type(node, "not a language version that this program speaks");
+        let problem = wrong_type(node, "unsupported version of the policy language");
         problems.push(problem.with_help(format!("allowed: {VERSION}")));
     }
 }
@@ -183,10 +185,10 @@ fn read_name(node: &Node, problems: &mut Problems) -> Option<Slug> {
     let text = read::spelling(node, problems)?;
     let name = Slug::new(text);
     if name.is_none() {
-        let problem = wrong_type(node, "not a name for a policy");
-        problems.push(
-            problem.with_help("lower-case letters, digits and `-`, at most 64, not `-` first"),
-        );
+        let problem = wrong_type(node, "not a valid policy name");
+        problems.push(problem.with_help(
+            "use lower-case letters, digits and `-`, at most 64, not starting with `-`",
+        ));
     }
     name
 }
@@ -230,7 +232,7 @@ fn read_list(
         (Some(_), Some(items)) => {
             problems.push(Problem::error(
                 &items.place,
-                "a list has `file` or `items`, not both",
+                "a list has either `file` or `items`, not both",
             ));
             None
         }
@@ -260,9 +262,9 @@ fn read_inline_items(node: &Node, problems: &mut Problems) -> Vec<LocatedText> {
         .collect()
 }
 
-/// The problem of a policy that does not say what becomes of URLs that no rule decides.
+/// Returns the problem of a policy without a default disposition.
 pub(crate) fn missing_disposition(place: &SourceLocation) -> Problem {
-    let message = "`options.disposition` is missing: what becomes of a URL that no rule decides";
+    let message = "`options.disposition` is missing: it applies to URLs that no rule decides";
     let problem = Problem::error(place, message)
         .with_allowed_words(Disposition::ALL.map(Disposition::as_str));
     Problem {
@@ -271,15 +273,15 @@ pub(crate) fn missing_disposition(place: &SourceLocation) -> Problem {
     }
 }
 
-/// The problem of a policy without a head.
+/// Returns the problem of a policy without a header.
 pub(super) fn missing_header(path: &Arc<str>, names: &[String]) -> Problem {
     let problem = Problem::error(
         &SourceLocation::for_file(path),
-        "no file of the policy has `policy: 1` and `name`",
+        "no file of the policy contains `policy: 1` and `name`",
     );
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     problem.with_help(format!(
-        "write `policy: 1`, `name: …` and `options: {{ disposition: … }}` in one of: {}",
+        "add `policy: 1`, `name: …` and `options: {{ disposition: … }}` to one of: {}",
         names.join(", ")
     ))
 }

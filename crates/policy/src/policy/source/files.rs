@@ -1,37 +1,37 @@
-//! Where policy text comes from: a value that the caller hands in, so that nothing here opens a file.
+//! The file system that policies are read from, passed in by the caller: this crate opens no file.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Reads files. Paths are relative to whatever the caller says, with `/` between their parts.
+/// Reads files. Paths are relative to a base that the caller chooses, with `/` as separator.
 ///
-/// The implementation decides what a symbolic link may point to.
+/// The implementation decides which symbolic links it follows.
 pub trait FileSystem {
-    /// The bytes of a file.
+    /// Reads a file.
     fn read(&self, path: &str) -> Result<Vec<u8>, FileError>;
 
-    /// The names of the files in a directory, in any order, without those of directories below it.
+    /// Returns the names of the files in a directory, in any order, without those in
+    /// subdirectories.
     ///
-    /// [`FileError::NotADirectory`] tells that the path is a file.
+    /// Returns [`FileError::NotADirectory`] if the path is a file.
     fn list(&self, directory: &str) -> Result<Vec<String>, FileError>;
 }
 
-/// Why a file was not read.
+/// The reason why a file could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileError {
-    /// There is nothing at the path.
     NotFound,
-    /// It is a file where a directory is meant.
+    /// The path is a file, but a directory is expected.
     NotADirectory,
-    /// Anything else, in the words of the system.
+    /// Any other error, as the system describes it.
     Other(String),
 }
 
 impl fmt::Display for FileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NotFound => f.write_str("there is no such file"),
-            Self::NotADirectory => f.write_str("it is not a directory"),
+            Self::NotFound => f.write_str("no such file"),
+            Self::NotADirectory => f.write_str("not a directory"),
             Self::Other(text) => f.write_str(text),
         }
     }
@@ -39,17 +39,16 @@ impl fmt::Display for FileError {
 
 impl std::error::Error for FileError {}
 
-/// Files that are not files: for texts that are at hand, and for tests.
+/// Files in memory: for embedded texts, and for tests.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryFileSystem(BTreeMap<String, Vec<u8>>);
 
 impl MemoryFileSystem {
-    /// None yet.
+    /// Creates an empty file system.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a file.
     #[must_use]
     pub fn with_file(mut self, path: &str, bytes: impl Into<Vec<u8>>) -> Self {
         self.0.insert(path.to_owned(), bytes.into());

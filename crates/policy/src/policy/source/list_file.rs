@@ -1,29 +1,27 @@
-//! List files: what is in one, packed or not, and which of its lines are items.
-//!
-//! Whether the items are right is for `compile` to say.
+//! List files: decompression, and splitting into items. `compile` validates the items.
 
 use std::io::{self, Read as _};
 
 use flate2::read::MultiGzDecoder;
 
-/// The longest text of a list, in bytes, unpacked: room for about 10,000,000 hosts.
+/// The maximum size of a list's text, uncompressed, in bytes: enough for about 10,000,000 hosts.
 pub(super) const MAX_BYTES: usize = 256 << 20;
 
-/// Whether these are the first bytes of a gzip file (RFC 1952, section 2.3.1).
+/// Returns `true` if the bytes begin like a gzip file (RFC 1952, section 2.3.1).
 pub(super) fn is_gzip(bytes: &[u8]) -> bool {
     bytes.starts_with(&[0x1f, 0x8b])
 }
 
-/// Why a list file has no text.
+/// The reason why a list file cannot be read.
 #[derive(Debug)]
 pub(super) enum ListFileError {
-    /// The text is longer than [`MAX_BYTES`]; of a packed one no more than that was unpacked.
+    /// The text is longer than [`MAX_BYTES`]; decompression stops there.
     TooLarge,
-    /// It is no whole gzip file.
+    /// The file is not a complete gzip file.
     Corrupt(io::Error),
 }
 
-/// The bytes of a list file as they are written, or unpacked.
+/// Returns the text of a list file, decompressed if necessary.
 pub(super) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ListFileError> {
     if !is_gzip(bytes) {
         return if bytes.len() > MAX_BYTES {
@@ -44,19 +42,19 @@ pub(super) fn decompress(bytes: &[u8]) -> Result<Vec<u8>, ListFileError> {
     }
 }
 
-/// An item of a list file, where it stands.
+/// An item of a list file, with its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListFileItem<'t> {
-    /// From 1.
+    /// The line number, from 1.
     pub(crate) number: u32,
-    /// The line without its comment and the space around it.
+    /// The line without comment and surrounding white space.
     pub(crate) text: &'t str,
-    /// How many characters stand before the item.
+    /// The number of characters before the item.
     pub(crate) indent: usize,
 }
 
-/// The items of a list file, without empty lines and comments: a comment is a `#` that begins the line or follows
-/// white space, and what stands behind it.
+/// Returns the items of a list file, without empty lines and comments. A comment begins with a `#`
+/// at the beginning of the line or after white space.
 pub(crate) fn items(text: &str) -> impl Iterator<Item = ListFileItem<'_>> {
     text.lines().zip(1..).filter_map(|(line, number)| {
         let content = strip_comment(line);
@@ -79,7 +77,7 @@ fn strip_comment(line: &str) -> &str {
             .and_then(|head| head.chars().next_back())
             .is_none_or(char::is_whitespace)
     };
-    // Most lines have none, which is found out quickly.
+    // Most lines have no `#`, which `memchr` finds out quickly.
     let end = memchr::memchr_iter(b'#', line.as_bytes()).find(begins);
     end.and_then(|end| line.get(..end)).unwrap_or(line)
 }

@@ -1,4 +1,4 @@
-//! Options as they are written: maps become paths, values get the types of the schema.
+//! The reader of options: flattens maps to paths, and gives values the types of the schema.
 
 mod header_field;
 mod value;
@@ -12,7 +12,7 @@ use crate::yaml::{MappingEntry, Node};
 
 use super::tree::SourceOption;
 
-/// Reads a map of options; each key of a map in it is an option of its own.
+/// Reads a map of options; each key of a nested map is an option.
 pub(super) fn read_options(node: &Node, problems: &mut Problems) -> Vec<SourceOption> {
     let mut all = Vec::new();
     read_map(node, "", &mut all, problems);
@@ -67,14 +67,14 @@ fn read_option(
     all.extend(
         keys.map(|spec| source_option(&entry.key.place, spec.path, spec.default.to_value())),
     );
-    // Which keys they have is known only when all of the policy has been read.
+    // The keys of open maps are known only after the whole policy has been read.
     all.extend(
         schema::open_maps_in(&path)
             .map(|open| source_option(&entry.key.place, open.path, OptionValue::None)),
     );
 }
 
-/// Names of fields that differ in capitals only are one name: which of them counts would be chance.
+/// Rejects header names that differ only in case: which of them wins would depend on chance.
 fn check_unique(
     read: &SourceOption,
     entry: &MappingEntry,
@@ -83,13 +83,14 @@ fn check_unique(
 ) -> bool {
     let taken = all.iter().any(|other| other.path == read.path);
     if taken {
-        let message = "this field stands here already, in other letters";
+        let message = "this header is already set here with different capitalisation";
         problems.push(Problem::error(&entry.key.place, message).with_found(&*entry.key.text));
     }
     !taken
 }
 
-/// `null` takes every key of a map back to its default, and so does `none` where the default is that there is none.
+/// Returns `true` if the value resets every key of a map to its default: `null` always does, `none`
+/// only if all defaults are `none`.
 fn resets_map(node: &Node, path: &str) -> bool {
     let none_by_default =
         schema::specs_below(path).all(|spec| spec.default.to_value() == OptionValue::None);
@@ -108,7 +109,7 @@ fn source_option(
     }
 }
 
-/// The value of one option where it stands alone, such as `reject` of a filter.
+/// Reads the value of a single option outside a map, such as `reject` of a filter.
 pub(super) fn read_option_value(
     node: &Node,
     path: &str,

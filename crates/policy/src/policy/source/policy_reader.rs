@@ -1,4 +1,4 @@
-//! Gathering: which files make a policy, and what their bytes are.
+//! Reads the files that make up a policy.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,8 +16,9 @@ use super::files::{FileError, FileSystem};
 use super::list_file::{self, ListFileError};
 use super::tree::{SourceListItems, SourcePolicy};
 
-/// Reads a policy: a file, or a directory whose `*.yaml` files make one document. `None` if there is
-/// nothing to read; all that is wrong goes to `problems`.
+/// Reads a policy: a file, or a directory whose `*.yaml` files make up one document.
+///
+/// Returns `None` if nothing can be read; every error is added to `problems`.
 pub fn read_policy(
     files: &dyn FileSystem,
     path: &str,
@@ -57,14 +58,14 @@ pub fn read_policy(
         }
     }
     let head = parts.header.unwrap_or_else(|| {
-        // Files that could not be read may hold it.
+        // The header may be in a file that could not be read.
         if !problems.has_errors() {
             problems.push(missing_header(&path.into(), &names));
         }
         PolicyHeader::missing(&path.into())
     });
     Some(SourcePolicy {
-        // What has no name was reported; the rest is checked under another.
+        // A missing name was reported; checks continue with a placeholder.
         name: head.name.or_else(|| Slug::new("unnamed"))?,
         on_invalid_rule: head.on_invalid_rule,
         options_place: head.options_place,
@@ -78,7 +79,7 @@ pub fn read_policy(
     })
 }
 
-/// The directory and the name of a file.
+/// Splits a path into directory and file name.
 fn split_path(path: &str) -> (&str, Vec<String>) {
     match path.rsplit_once('/') {
         Some(("", name)) => ("/", vec![name.to_owned()]),
@@ -87,7 +88,7 @@ fn split_path(path: &str) -> (&str, Vec<String>) {
     }
 }
 
-/// The policy's files of a directory, in byte order of their names.
+/// Returns the policy files of a directory, in byte order of their names.
 fn select_policy_files(
     directory: &str,
     names: Vec<String>,
@@ -102,14 +103,14 @@ fn select_policy_files(
     for other in others.iter().filter(|name| name.ends_with(".yml")) {
         let problem = Problem::warning(
             &place,
-            "a file that is not read: only `*.yaml` make a policy",
+            "this file is ignored: only `*.yaml` files are part of a policy",
         );
         problems.push(problem.with_found(other));
     }
     if kept.is_empty() {
         problems.push(Problem::error(
             &place,
-            "a directory without `*.yaml` files is no policy",
+            "the directory contains no `*.yaml` files, so it is not a policy",
         ));
     }
     kept
@@ -119,11 +120,11 @@ fn unreadable(place: &SourceLocation, message: &str, path: &str, error: &FileErr
     Problem::error(place, format!("{message}: {error}")).with_found(path)
 }
 
-/// A policy being read: its files, and what was read of them.
+/// Reads the files of one policy and records their contents.
 pub(super) struct PolicyFileReader<'f> {
     files: &'f dyn FileSystem,
     directory: &'f str,
-    /// The bytes, by paths relative to the directory.
+    /// The contents of the files read, by path relative to the directory.
     contents: BTreeMap<String, Vec<u8>>,
 }
 
@@ -136,7 +137,7 @@ impl PolicyFileReader<'_> {
         }
     }
 
-    /// The text of a file that the policy is made of.
+    /// Reads a file of the policy as text.
     fn read_text(
         &mut self,
         relative: &str,
@@ -147,7 +148,7 @@ impl PolicyFileReader<'_> {
         let text = if list_file::is_gzip(bytes) {
             Err(Box::new(Problem::error(
                 place,
-                "the file is compressed, which only lists may be",
+                "the file is compressed; only list files may be",
             )))
         } else {
             decode_utf8(bytes, place)
@@ -155,7 +156,7 @@ impl PolicyFileReader<'_> {
         ok_or_report(text, relative, problems)
     }
 
-    /// The bytes of a file, noted for the revision.
+    /// Reads a file and records it for the revision.
     fn read_bytes(
         &mut self,
         relative: &str,
@@ -179,7 +180,7 @@ impl PolicyFileReader<'_> {
         }
     }
 
-    /// A list file, packed or not.
+    /// Reads a list file, compressed or not.
     pub(super) fn read_list_file(
         &mut self,
         node: &Node,
@@ -189,7 +190,7 @@ impl PolicyFileReader<'_> {
         if !is_inside_directory(relative) {
             let problem = Problem::error(
                 &node.place,
-                "a list file must not leave the policy's directory",
+                "a list file must be inside the policy's directory",
             );
             problems.push(
                 problem
@@ -211,7 +212,8 @@ impl PolicyFileReader<'_> {
         Some(SourceListItems::File { file, text })
     }
 
-    /// The first 8 hex digits of SHA-256 over all files, in the order of their relative paths.
+    /// Returns the first 8 hex digits of SHA-256 over all files, in the order of their relative
+    /// paths.
     fn revision(&self) -> Arc<str> {
         let mut hash = Sha256::new();
         for (path, bytes) in &self.contents {
@@ -234,7 +236,7 @@ fn is_inside_directory(path: &str) -> bool {
     plain && !drive && !path.contains('\\')
 }
 
-/// The text of a file's bytes, without the mark that some editors put before it.
+/// Decodes a file, without the byte order mark that some editors write.
 fn decode_utf8(bytes: &[u8], place: &SourceLocation) -> Result<Arc<str>, Box<Problem>> {
     let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     std::str::from_utf8(bytes).map(Arc::from).map_err(|error| {
@@ -247,17 +249,17 @@ fn decode_utf8(bytes: &[u8], place: &SourceLocation) -> Result<Arc<str>, Box<Pro
 fn list_file_problem(place: &SourceLocation, why: &ListFileError) -> Problem {
     match why {
         ListFileError::TooLarge => {
-            let message = format!("a list of more than {} MiB", list_file::MAX_BYTES >> 20);
+            let message = format!("the list is larger than {} MiB", list_file::MAX_BYTES >> 20);
             Problem::error(place, message)
-                .with_help("spread it over several lists (`in: [one, two]`)")
+                .with_help("split it into several lists (`in: [one, two]`)")
         }
         ListFileError::Corrupt(error) => {
-            Problem::error(place, format!("the file cannot be unpacked: {error}"))
+            Problem::error(place, format!("the file cannot be decompressed: {error}"))
         }
     }
 }
 
-/// What was found, or `None` once its problem was told.
+/// Returns the value, or reports the problem and returns `None`.
 fn ok_or_report<T>(
     found: Result<T, Box<Problem>>,
     file: &str,

@@ -1,4 +1,4 @@
-//! Rules as they are written.
+//! The reader of rules.
 
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
@@ -16,15 +16,16 @@ use super::tree::{
     ThenAction,
 };
 
-/// The deepest nesting of rules.
+/// The maximum nesting depth of rules.
 const MAX_DEPTH: usize = 24;
 
-/// The keys that make a rule what it is; at most one of them stands in a rule.
+/// The keys that determine the kind of a rule; a rule has at most one of them.
 const KIND_KEYS: [&str; 4] = ["when", "unless", "forbid", "require"];
 const GROUP_KEYS: [&str; 5] = ["then", "set", "stop", "match", "rules"];
 const FILTER_KEYS: [&str; 4] = ["log", "reject", "reject_status", "as"];
 
-/// Reads a list of rules. `prefix` is the position of what contains them, `first` the number of the first.
+/// Reads a list of rules. `prefix` is the position of the list, `first` the number of the first
+/// rule.
 pub(super) fn read_rules(
     node: &Node,
     prefix: &str,
@@ -35,7 +36,7 @@ pub(super) fn read_rules(
     if prefix.split('.').count() > MAX_DEPTH {
         problems.push(Problem::error(
             &node.place,
-            format!("rules nested more than {MAX_DEPTH} deep"),
+            format!("rules are nested more than {MAX_DEPTH} levels deep"),
         ));
         return Vec::new();
     }
@@ -83,7 +84,8 @@ fn read_rule_mapping(node: &Node, position: RuleId, problems: &mut Problems) -> 
         body: read_body(&mut map, &position, problems),
         position,
     };
-    // What was reported must not be reported again as unknown.
+    // Mark all keys as known, so that misplaced ones, which were reported, are not reported as
+    // unknown as well.
     for key in KIND_KEYS.into_iter().chain(GROUP_KEYS).chain(FILTER_KEYS) {
         map.take(key);
     }
@@ -95,8 +97,8 @@ fn read_rule_id(node: &Node, problems: &mut Problems) -> Option<Located<RuleId>>
     let text = read::spelling(node, problems)?;
     let id = RuleId::new(text);
     if id.is_none() {
-        let problem = Problem::error(&node.place, "not an id").with_found(text);
-        problems.push(problem.with_help("letters, digits, `_`, `.` and `-`, at most 128 of them"));
+        let problem = Problem::error(&node.place, "not a valid id").with_found(text);
+        problems.push(problem.with_help("use letters, digits, `_`, `.` and `-`, at most 128"));
     }
     id.map(|value| Located {
         place: node.place.clone(),
@@ -134,15 +136,16 @@ fn read_body(
         .collect();
     if let [(first, _), (second, entry), ..] = kinds.as_slice() {
         let message = format!(
-            "a rule has one of `when`, `unless`, `forbid`, `require`; `{first}` is there too"
+            "a rule can have only one of `when`, `unless`, `forbid`, `require`; `{first}` is present as well"
         );
         let both = Problem::error(&entry.key.place, message).with_found(*second);
-        problems
-            .push(both.with_help("nest one rule in the other, or join the conditions with `all`"));
+        problems.push(
+            both.with_help("nest one rule inside the other, or combine the conditions with `all`"),
+        );
     }
     let guard = kinds.into_iter().next().map(|(kind, entry)| {
         let condition = read_condition(&entry.value, problems);
-        // What could not be read was reported; `always` stands in its place so that the rest is checked as well.
+        // A condition that cannot be read was reported; checks of the rest continue with `always`.
         (kind, condition.unwrap_or(SourceCondition::Always))
     });
     match guard {
@@ -186,8 +189,9 @@ fn read_filter(
         .as_ref()
         .filter(|_| reject.is_some() || reject_status.is_some())
     {
-        let message = "`as` says how the page is answered, so `reject` and `reject_status` do not";
-        problems.push(Problem::error(&soft.place, message).with_help("leave one of them out"));
+        let message =
+            "`as` sets the status of the response, so `reject` and `reject_status` cannot";
+        problems.push(Problem::error(&soft.place, message).with_help("remove one of them"));
     }
     SourceRuleBody::Filter(SourceFilter {
         sense,
@@ -199,12 +203,13 @@ fn read_filter(
     })
 }
 
-/// The status of an error: a page is no challenge for credentials.
+/// Reads the status of a soft error. 407 is not allowed: a page is no challenge for credentials.
 fn read_soft_error(node: &Node, problems: &mut Problems) -> Option<Located<u16>> {
     let status = read::integer(node, 400..=599, problems)?;
     if status == 407 {
-        let problem = Problem::error(&node.place, "not a status for a page").with_found("407");
-        problems.push(problem.with_help("allowed: 400 to 599, and not 407"));
+        let problem =
+            Problem::error(&node.place, "not a valid status for a page").with_found("407");
+        problems.push(problem.with_help("allowed: 400 to 599, except 407"));
         return None;
     }
     u16::try_from(status).ok().map(|value| Located {
@@ -268,7 +273,7 @@ fn read_group(
     })
 }
 
-/// Keys that belong to the other kind of rule.
+/// Reports keys that belong to the other kind of rule.
 fn report_misplaced(
     map: &mut MapReader<'_>,
     keys: &[&'static str],
@@ -313,10 +318,8 @@ fn read_match(node: &Node, problems: &mut Problems) -> Option<SourceLocation> {
         return Some(node.place.clone());
     }
     if node.spelling() != Some("all") {
-        problems.push(
-            wrong_type(node, "not one of the words that are allowed here")
-                .with_allowed_words(["first", "all"]),
-        );
+        problems
+            .push(wrong_type(node, "not an allowed value").with_allowed_words(["first", "all"]));
     }
     None
 }

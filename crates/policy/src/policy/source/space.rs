@@ -1,4 +1,4 @@
-//! Crawl spaces as they are written.
+//! The reader of crawl spaces.
 
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
@@ -26,7 +26,7 @@ fn read_space(node: &Node, number: usize, problems: &mut Problems) -> Option<Sou
     let name = named
         .and_then(|node| read_name(node, problems))
         .or_else(|| {
-            // The rest is read under its number, so that all that is wrong is said at once.
+            // Checks continue with the number as name, so that one run reports all errors.
             let value = Slug::new(&number.to_string())?;
             Some(Located {
                 place: node.place.clone(),
@@ -59,10 +59,10 @@ fn read_name(node: &Node, problems: &mut Problems) -> Option<Located<Slug>> {
     let text = read::spelling(node, problems)?;
     let name = Slug::new(text);
     if name.is_none() {
-        let problem = wrong_type(node, "not a name for a space");
-        problems.push(
-            problem.with_help("lower-case letters, digits and `-`, at most 64, not `-` first"),
-        );
+        let problem = wrong_type(node, "not a valid space name");
+        problems.push(problem.with_help(
+            "use lower-case letters, digits and `-`, at most 64, not starting with `-`",
+        ));
     }
     name.map(|value| Located {
         place: node.place.clone(),
@@ -84,7 +84,7 @@ fn read_crawlers(node: &Node, problems: &mut Problems) -> Vec<LocatedText> {
         .collect()
 }
 
-/// Reads `global_space`: its rules, nothing, or `union`.
+/// Reads `global_space`: a mapping with rules, null, or `union`.
 pub(super) fn read_global_space(
     entry: &MappingEntry,
     problems: &mut Problems,
@@ -104,7 +104,7 @@ fn read_global_value(node: &Node, problems: &mut Problems) -> Option<SourceGloba
     if let Some(word) = node.spelling() {
         let is_union = word == "union";
         if !is_union {
-            let problem = Problem::error(&node.place, "neither `union` nor a mapping with `rules`");
+            let problem = Problem::error(&node.place, "expected `union` or a mapping with `rules`");
             problems.push(problem.with_found(word).with_suggestion_from(["union"]));
         }
         return is_union.then_some(SourceGlobalSpace::Union);

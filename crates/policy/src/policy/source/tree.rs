@@ -12,85 +12,77 @@ use crate::policy::options::OptionValue;
 use crate::policy::pattern::{CaseSensitivity as LetterCase, TextForm};
 use crate::policy::rule::{FilterKind, PolicyStage};
 
-/// A value and where it is written.
+/// A value and its location.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Located<T> {
-    /// Where.
     pub place: SourceLocation,
-    /// What.
     pub value: T,
 }
 
-/// Text and where it is written.
+/// Text and its location.
 pub type LocatedText = Located<Box<str>>;
 
-/// A policy as it was written: one document, or the files of a directory joined.
+/// A policy as it was written: one document, or the joined files of a directory.
 #[derive(Clone, Debug)]
 pub struct SourcePolicy {
-    /// The policy's name.
     pub name: Slug,
-    /// What becomes of a rule whose own condition cannot be compiled.
+    /// The handling of rules with conditions that cannot be compiled.
     pub on_invalid_rule: OnInvalidRule,
-    /// Where the document's options stand, or would stand.
+    /// The location of the document's `options`, or of the place where they belong.
     pub options_place: SourceLocation,
-    /// The document's options.
     pub options: Vec<SourceOption>,
-    /// Named sets.
     pub lists: Vec<SourceList>,
     /// The rules that apply to every crawler.
     pub rules: Vec<SourceRule>,
-    /// The crawl spaces.
     pub spaces: Vec<SourceSpace>,
-    /// `global_space`, where its key stands and what it says.
+    /// `global_space`, with the location of its key.
     pub global: Option<Located<SourceGlobalSpace>>,
-    /// Tests that travel with the policy.
+    /// Tests that are part of the policy.
     pub cases: Vec<Case>,
     /// The first 8 hex digits of SHA-256 over the policy's files and lists.
     pub revision: Arc<str>,
 }
 
-/// `on_invalid_rule`: what becomes of a rule whose own condition cannot be compiled.
+/// The value of `on_invalid_rule`: the handling of a rule whose own condition cannot be compiled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OnInvalidRule {
-    /// The whole policy is refused.
+    /// Refuse the whole policy.
     #[default]
     Refuse,
-    /// The rule and all in it is disabled.
+    /// Disable the rule and all rules in it.
     Disable,
 }
 
-/// One assignment of an option.
+/// An assignment of an option.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceOption {
-    /// Where its key stands.
+    /// The location of its key.
     pub place: SourceLocation,
-    /// Its path: `politeness.delay`, `meta.team`.
+    /// The path: `politeness.delay`, `meta.team`.
     pub path: Box<str>,
-    /// Its value, of the right type and in range; `null` has become the default.
+    /// The value, of the right type and in range; `null` has been replaced by the default.
     pub value: OptionValue,
 }
 
-/// A named set.
+/// A named list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceList {
-    /// Its name.
     pub name: LocatedText,
-    /// How it is compared; none if that could not be read.
+    /// `None` if the kind could not be read.
     pub kind: Option<ListKind>,
-    /// Its items as written.
+    /// The items as written.
     pub items: SourceListItems,
 }
 
 /// The items of a list before they are brought to canonical form.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceListItems {
-    /// `items: […]`, each with its place.
+    /// `items: […]`, each with its location.
     Inline(Vec<LocatedText>),
-    /// The text of a list file, one item a line. The place of an item is worked out only for one that is wrong.
+    /// The text of a list file, one item per line. Locations are computed for invalid items only.
     File {
-        /// The file's name as it is shown.
+        /// The file name as displayed to the user.
         file: Arc<str>,
-        /// What is in it.
         text: Arc<str>,
     },
 }
@@ -98,48 +90,39 @@ pub enum SourceListItems {
 /// A crawl space.
 #[derive(Clone, Debug)]
 pub struct SourceSpace {
-    /// Its name.
     pub name: Located<Slug>,
-    /// The crawlers in it; none: all that are in no other.
+    /// The crawlers in it. Empty for the space of all crawlers that are in no other space.
     pub crawlers: Vec<LocatedText>,
-    /// Its options.
     pub options: Vec<SourceOption>,
-    /// Its rules.
     pub rules: Vec<SourceRule>,
 }
 
-/// `global_space`.
+/// The value of `global_space`.
 #[derive(Clone, Debug)]
 pub enum SourceGlobalSpace {
-    /// `union`.
     Union,
-    /// Its rules, perhaps none.
+    /// Its rules, which may be empty.
     Rules(Vec<SourceRule>),
 }
 
-/// A rule.
 #[derive(Clone, Debug)]
 pub struct SourceRule {
-    /// Where it begins.
     pub place: SourceLocation,
-    /// Its own id.
+    /// The id that the policy gives it.
     pub id: Option<Located<RuleId>>,
-    /// Its place in the policy, from 1: `rules.3.1`.
+    /// The position in the policy, from 1: `rules.3.1`.
     pub position: RuleId,
-    /// The text shown by explain and in the reason.
+    /// The text of `about`, shown by `explain` and in refusals.
     pub about: Option<Box<str>>,
-    /// `enabled`.
     pub enabled: bool,
-    /// `mode: shadow`, and where it stands.
+    /// The location of `mode: shadow`.
     pub shadow: Option<SourceLocation>,
-    /// `stage`.
     pub stage: Option<Located<PolicyStage>>,
-    /// What it is.
     pub body: SourceRuleBody,
 }
 
 impl SourceRule {
-    /// Its id, or its position.
+    /// Returns the id, or the position if there is none.
     pub fn name(&self) -> &RuleId {
         self.id.as_ref().map_or(&self.position, |id| &id.value)
     }
@@ -154,46 +137,35 @@ pub enum SourceRuleBody {
     Filter(SourceFilter),
 }
 
-/// `when`, `unless`, or neither.
+/// A rule with `when`, `unless`, or neither.
 #[derive(Clone, Debug)]
 pub struct SourceGroup {
-    /// When it applies.
     pub guard: SourceGuard,
-    /// `then`.
     pub then: Option<Located<ThenAction>>,
-    /// `set`.
     pub set: Vec<SourceOption>,
-    /// `stop`.
     pub stop: bool,
-    /// `match: first`, and where it stands.
+    /// The location of `match: first`.
     pub match_first: Option<SourceLocation>,
-    /// The rules in it.
     pub rules: Vec<SourceRule>,
 }
 
-/// When a group applies.
+/// The condition under which a group applies.
 #[derive(Clone, Debug)]
 pub enum SourceGuard {
-    /// Always.
     Always,
-    /// If the condition holds.
+    /// Applies if the condition is true.
     When(SourceCondition),
-    /// If it does not.
+    /// Applies if the condition is false.
     Unless(SourceCondition),
 }
 
-/// `forbid` or `require`.
+/// A rule with `forbid` or `require`.
 #[derive(Clone, Debug)]
 pub struct SourceFilter {
-    /// Which of the two.
     pub sense: FilterKind,
-    /// Its condition.
     pub condition: SourceCondition,
-    /// `log`.
     pub log: bool,
-    /// `reject`.
     pub reject: Option<Intent>,
-    /// `reject_status`.
     pub reject_status: Option<u16>,
     /// `as`.
     pub soft_error: Option<Located<u16>>,
@@ -204,18 +176,17 @@ pub struct SourceFilter {
 pub enum SourceCondition {
     /// `always: true`.
     Always,
-    /// `all`, and the keys of one mapping.
+    /// `all`, or several keys in one mapping.
     All(Vec<SourceCondition>),
     /// `any`.
     Any(Vec<SourceCondition>),
     /// `not`.
     Not(Box<SourceCondition>),
-    /// A test of a field.
     Atom(SourceAtom),
 }
 
 impl SourceCondition {
-    /// Calls a function for every atom.
+    /// Calls a function for every test.
     pub fn for_each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a SourceAtom)) {
         match self {
             Self::Always => {}
@@ -228,67 +199,58 @@ impl SourceCondition {
     }
 }
 
-/// One test of one field.
+/// A test of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceAtom {
-    /// Where its field stands.
+    /// The location of its field.
     pub place: SourceLocation,
-    /// The word by which the field or shortcut is named: `host`, `domain`.
+    /// The keyword by which the policy names the field or shortcut: `host`, `domain`.
     pub word: Box<str>,
-    /// The field; none for `in: LIST`, which takes the one of the list's kind.
+    /// `None` for `in: LIST`, which tests the field that the list's kind implies.
     pub field: Option<Field>,
-    /// The test.
     pub test: SourceTest,
-    /// `case`.
     pub case: LetterCase,
     /// `norm`.
     pub form: TextForm,
 }
 
-/// What an atom asks. Several values: any of them.
+/// The kind and values of a test. A test with several values holds if any of them does.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceTest {
-    /// Of text.
     Text(TextTestKind, Vec<LocatedText>),
-    /// How many of something: a number or a range.
+    /// A count of something, compared with numbers or ranges.
     Count(CountTestKind, Vec<Located<SourceRange>>),
-    /// Of a number.
     Number(Vec<Located<SourceRange>>),
-    /// Of the address: networks.
+    /// An address, compared with networks.
     Networks(Vec<LocatedText>),
     /// Membership in one of these lists.
     In(Vec<LocatedText>),
 }
 
-/// The kinds of test on text, with the shortcuts that are kinds of their own.
+/// The kinds of test on text, including the shortcuts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextTestKind {
-    /// The whole text.
     Exact,
-    /// Its beginning.
     Prefix,
-    /// Its end.
     Suffix,
-    /// Any part of it.
     Contains,
-    /// A regular expression.
     Regex,
-    /// `*` for any run.
+    /// A pattern in which `*` matches any run of characters.
     Glob,
-    /// The host or any below it.
+    /// The host is the value, or below it.
     Domain,
-    /// The end of the path's name.
+    /// The extension at the end of the path.
     Ext,
-    /// A directory.
+    /// The path is a directory or below it.
     Under,
-    /// A site: the URL begins with it.
+    /// The URL begins with a site.
     Site,
-    /// The beginning of the SURT form.
+    /// The SURT form of the URL begins with the value.
     Surt,
 }
 
 impl TextTestKind {
-    /// The word in a policy.
+    /// Returns the keyword in a policy.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -306,56 +268,42 @@ impl TextTestKind {
     }
 }
 
-/// What can be counted.
+/// The quantities that a test can count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountTestKind {
-    /// Characters of the field.
     Length,
-    /// Segments of the path.
     Segments,
-    /// The commonest segment of the path.
+    /// Occurrences of the most frequent path segment.
     Repeats,
-    /// Query parameters.
     Params,
 }
 
-/// A number or a range of numbers as it was written.
+/// A number or a range of numbers as written.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceRange {
     /// `404`, `5xx`, `"[30:]"`, `10MiB`.
     Literal(Box<str>),
-    /// `{min, max}`, either of them in the same way.
+    /// `{min, max}`, each end written like a literal.
     Between(Option<LocatedText>, Option<LocatedText>),
 }
 
 /// The value of `then`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ThenAction {
-    /// `allow`.
     Allow,
-    /// `disallow`.
     Disallow,
-    /// `disallow-log`.
     DisallowLog,
     /// `download`, `index-and-follow`.
     Download,
-    /// `exclude`.
     Exclude,
-    /// `ignore`.
     Ignore,
-    /// `exclude-but-scan`.
     ExcludeButScan,
-    /// `follow-only`.
     FollowOnly,
     /// `download-no-scan`, `index-only`.
     DownloadNoScan,
-    /// `index`.
     Index,
-    /// `follow`.
     Follow,
-    /// `no-index`.
     NoIndex,
-    /// `no-follow`.
     NoFollow,
 }
 

@@ -5,7 +5,7 @@ use crate::model::units;
 use crate::policy::field::Field;
 use crate::policy::source::tree::{Located, LocatedText, SourceRange};
 
-/// The range, both ends inclusive.
+/// Compiles a range; both ends are inclusive.
 pub(super) fn compile_range(
     range: &Located<SourceRange>,
     field: &Field,
@@ -22,7 +22,7 @@ pub(super) fn compile_range(
     if from > to {
         let problem = Problem::error(
             &range.place,
-            "a range that ends before it begins fits nothing",
+            "a range that ends before it begins matches nothing",
         );
         return Err(Box::new(problem.with_found(range_text(range))));
     }
@@ -55,7 +55,7 @@ fn compile_bound(
     let Some(text) = text else { return Ok(open) };
     parse_number(&text.value, field).ok_or_else(|| {
         Box::new(
-            Problem::error(&text.place, "a number is needed here")
+            Problem::error(&text.place, "expected a number")
                 .with_found(&*text.value)
                 .with_help(example(field)),
         )
@@ -63,8 +63,7 @@ fn compile_bound(
 }
 
 fn not_a_range(range: &Located<SourceRange>, text: &str, field: &Field) -> Box<Problem> {
-    let problem =
-        Problem::error(&range.place, "a number or a range is needed here").with_found(text);
+    let problem = Problem::error(&range.place, "expected a number or a range").with_found(text);
     Box::new(problem.with_help(example(field)))
 }
 
@@ -87,7 +86,7 @@ fn parse_range(text: &str, field: &Field) -> Option<(u64, u64)> {
     Some((end(from, 0)?, end(to, u64::MAX)?))
 }
 
-/// A number; a size may have a unit.
+/// Parses a number; a size may have a unit.
 fn parse_number(text: &str, field: &Field) -> Option<u64> {
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let plain = digits.then(|| text.parse().ok()).flatten();

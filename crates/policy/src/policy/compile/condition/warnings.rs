@@ -1,11 +1,12 @@
-//! Warnings about single values: those that fit nothing, and those that fit more than their author thinks.
+//! Warnings about single values: those that match nothing, and those that match more than the
+//! author intended.
 
 use crate::diagnostics::problem::Problem;
 use crate::policy::fact::FetchDest;
 use crate::policy::field::Field;
 use crate::policy::source::tree::{LocatedText, TextTestKind};
 
-/// What is doubtful about a value of a test on text.
+/// Returns warnings about a value of a text test.
 pub(super) fn value_warnings(
     field: &Field,
     word: TextTestKind,
@@ -14,7 +15,7 @@ pub(super) fn value_warnings(
     let text = &*value.value;
     let fits_nothing = never_matches(field, word, text).map(|(why, help)| {
         let problem =
-            Problem::warning(&value.place, format!("fits nothing: {why}")).with_found(text);
+            Problem::warning(&value.place, format!("matches nothing: {why}")).with_found(text);
         Problem {
             help: Some(help).filter(|help| !help.is_empty()),
             ..problem
@@ -33,7 +34,7 @@ pub(super) fn value_warnings(
     others.into_iter().flatten().collect()
 }
 
-/// Why no text of the field can pass, and what to write instead.
+/// Returns the reason why no text of the field can match, and the fix.
 fn never_matches(field: &Field, word: TextTestKind, text: &str) -> Option<(&'static str, String)> {
     let exact = word == TextTestKind::Exact;
     let from_start = exact || word == TextTestKind::Prefix;
@@ -44,7 +45,7 @@ fn never_matches(field: &Field, word: TextTestKind, text: &str) -> Option<(&'sta
     }
     if matches!(field, Field::Path | Field::RelPath) && plain && text.contains('?') {
         return Some((
-            "a path ends before the `?`",
+            "a path does not include the query",
             "use `path_and_query` or `query`".into(),
         ));
     }
@@ -53,13 +54,13 @@ fn never_matches(field: &Field, word: TextTestKind, text: &str) -> Option<(&'sta
         && text.starts_with('/')
     {
         return Some((
-            "the slash at the beginning is left out here",
-            "use `path`, or leave it out".into(),
+            "this field has no leading slash",
+            "use `path`, or remove the slash".into(),
         ));
     }
     if *field == Field::Query && from_start && text.starts_with('?') {
         return Some((
-            "the query is without its `?`",
+            "the query does not include the `?`",
             format!("write {}", text.trim_start_matches('?')),
         ));
     }
@@ -76,7 +77,7 @@ fn never_matches(field: &Field, word: TextTestKind, text: &str) -> Option<(&'sta
     }
 }
 
-/// What a canonical URL does not hold: a fragment, and segments `.` and `..` in its path.
+/// Detects parts that canonical URLs never contain: a fragment, and the path segments `.` and `..`.
 fn not_canonical(field: &Field, word: TextTestKind, text: &str) -> Option<(&'static str, String)> {
     let of_url = matches!(
         field,
@@ -92,8 +93,8 @@ fn not_canonical(field: &Field, word: TextTestKind, text: &str) -> Option<(&'sta
     }
     if *field == Field::Url && word == TextTestKind::Prefix && text.contains('#') {
         return Some((
-            "a URL is judged without its fragment",
-            "leave out the `#` and what follows it".into(),
+            "URLs are matched without their fragment",
+            "remove the `#` and everything after it".into(),
         ));
     }
     let path = text.split_once('?').map_or(text, |(path, _)| path);
@@ -101,7 +102,7 @@ fn not_canonical(field: &Field, word: TextTestKind, text: &str) -> Option<(&'sta
         || word == TextTestKind::Under && ["/.", "/.."].iter().any(|dots| path.ends_with(dots));
     resolved.then(|| {
         (
-            "segments `.` and `..` are resolved before a URL is judged",
+            "segments `.` and `..` are resolved before a URL is matched",
             "write the path without them".into(),
         )
     })
@@ -114,7 +115,7 @@ fn is_url_prefix(prefix: &str) -> bool {
         .any(|url| prefix.starts_with(url) || url.starts_with(&prefix))
 }
 
-/// Fields with a closed set of words, or a form of their own.
+/// Checks values of fields with a closed set of words, or with a fixed form.
 fn invalid_exact_value(field: &Field, text: &str) -> Option<(&'static str, String)> {
     let allowed = |words: &[&str]| format!("allowed: {}", words.join(", "));
     let is = |words: &[&str], given: &str| words.contains(&given);
@@ -127,7 +128,7 @@ fn invalid_exact_value(field: &Field, text: &str) -> Option<(&'static str, Strin
     let lower = text.to_ascii_lowercase();
     if *field == Field::Scheme && !is(&["http", "https"], &lower) {
         return Some((
-            "only http and https are asked for",
+            "only http and https are supported",
             allowed(&["http", "https"]),
         ));
     }
@@ -139,7 +140,7 @@ fn invalid_exact_value(field: &Field, text: &str) -> Option<(&'static str, Strin
     }
     if *field == Field::Method && text.bytes().any(|b| b.is_ascii_lowercase()) {
         return Some((
-            "methods are in capital letters",
+            "methods are in upper case",
             format!("write {}", text.to_ascii_uppercase()),
         ));
     }
@@ -155,7 +156,7 @@ fn invalid_exact_value(field: &Field, text: &str) -> Option<(&'static str, Strin
     None
 }
 
-/// Hosts are compared in lower case, so capitals in them say that somebody thinks otherwise.
+/// Warns of upper-case letters: hosts are compared in lower case.
 fn uppercase_host_warning(
     field: &Field,
     word: TextTestKind,
@@ -172,7 +173,7 @@ fn uppercase_host_warning(
         (Field::Url, _) => text.split_once("://")?.1.split(['/', '?']).next()?,
         _ => return None,
     };
-    // In an expression a capital may be part of an escape such as `\W`.
+    // In a regular expression an upper-case letter may belong to an escape such as `\W`.
     let mut before = ' ';
     let capital = host.chars().any(|c| {
         let found = c.is_ascii_uppercase() && before != '\\';
@@ -181,12 +182,12 @@ fn uppercase_host_warning(
     });
     let problem = Problem::warning(
         &value.place,
-        "capital letters in a host, which is compared in lower case",
+        "upper-case letters in a host, which is compared in lower case",
     );
     capital.then(|| problem.with_found(text))
 }
 
-/// `http://foo.com` is also the beginning of `http://foo.com.evil/`.
+/// Warns of prefixes such as `http://foo.com`, which also match `http://foo.com.evil/`.
 fn open_host_prefix_warning(
     field: &Field,
     word: TextTestKind,
@@ -199,7 +200,7 @@ fn open_host_prefix_warning(
     let host = text.split_once("://")?.1;
     let problem = Problem::warning(
         &value.place,
-        "a prefix that ends in a host also fits longer hosts",
+        "a prefix that ends in a host also matches longer hosts",
     );
     let open = !host.is_empty() && !host.contains(['/', '?']);
     open.then(|| {
@@ -209,20 +210,14 @@ fn open_host_prefix_warning(
     })
 }
 
-/// An unescaped `.`, `+` or `?` where a host, a file name or a media type seems to be meant.
+/// Warns of an unescaped `.`, `+` or `?` in what is probably a host, a file name or a media type.
 fn unescaped_warning(value: &LocatedText) -> Option<Problem> {
     let characters: Vec<char> = value.value.chars().collect();
     let (at, c) = find_suspicious_char(&characters)?;
     let what = match c {
-        '.' => {
-            "`.` fits any character; in a host or a file name it stands for itself only behind a backslash"
-        }
-        '+' => {
-            "`+` repeats the letter before it; in a media type it stands for itself only behind a backslash"
-        }
-        _ => {
-            "`?` makes the letter before it optional; before a query it stands for itself only behind a backslash"
-        }
+        '.' => "`.` matches any character; escape it with a backslash in a host or a file name",
+        '+' => "`+` repeats the letter before it; escape it with a backslash in a media type",
+        _ => "`?` makes the letter before it optional; escape it with a backslash before a query",
     };
     let mut fixed = characters;
     fixed.insert(at, '\\');

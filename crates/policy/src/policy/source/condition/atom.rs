@@ -1,4 +1,4 @@
-//! Atoms as they are written: `FIELD: VALUE`, `FIELD: { KIND: VALUE }`, and the shortcuts.
+//! The reader of tests: `FIELD: VALUE`, `FIELD: { KIND: VALUE }`, and the shortcuts.
 
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
@@ -13,7 +13,7 @@ use crate::yaml::{MappingEntry, Node, YamlValue};
 
 use super::{keywords, read_values};
 
-/// Reads a key of a condition that is not one of `all`, `any`, `not`, `always`.
+/// Reads a key of a condition other than `all`, `any`, `not` and `always`.
 pub(super) fn read_atom(entry: &MappingEntry, problems: &mut Problems) -> Option<SourceCondition> {
     let word = &*entry.key.text;
     if word == "in" {
@@ -46,13 +46,13 @@ pub(super) fn read_atom(entry: &MappingEntry, problems: &mut Problems) -> Option
 fn unknown_word(entry: &MappingEntry) -> Problem {
     let word = &*entry.key.text;
     if keywords::TEXT_KINDS.iter().any(|(kind, _)| *kind == word) {
-        let problem = Problem::error(&entry.key.place, "a kind of test stands inside a field")
+        let problem = Problem::error(&entry.key.place, "a kind of test belongs inside a field")
             .with_found(word);
         return problem.with_help(format!("write `path: {{ {word}: … }}`"));
     }
     let allowed: Vec<&str> = keywords::all_keywords().collect();
     Problem {
-        message: "no such field".into(),
+        message: "unknown field".into(),
         ..unknown_key(&entry.key, &allowed)
     }
 }
@@ -68,7 +68,7 @@ fn new_atom(entry: &MappingEntry, field: Option<Field>, test: SourceTest) -> Sou
     }
 }
 
-/// One condition of several that must all hold.
+/// Combines conditions that must all hold.
 fn join_all(mut parts: Vec<SourceCondition>) -> Option<SourceCondition> {
     if parts.len() < 2 {
         parts.pop()
@@ -97,7 +97,8 @@ fn read_text_field(
     )))
 }
 
-/// Bare media types: `image/*` stands for all that begin with `image/`.
+/// Builds the test of media types without a kind: `image/*` matches all types that begin with
+/// `image/`.
 fn media_type_condition(
     entry: &MappingEntry,
     field: &Field,
@@ -153,8 +154,8 @@ fn read_text_kinds(
         }
     }
     if parts.is_empty() && problems.len() == before {
-        let problem =
-            Problem::error(&entry.value.place, "no kind of test").with_found(&*entry.key.text);
+        let problem = Problem::error(&entry.value.place, "a kind of test is missing")
+            .with_found(&*entry.key.text);
         problems.push(Problem {
             suggestion: None,
             ..problem.with_allowed_words(keywords::allowed_kinds(field))
@@ -212,7 +213,7 @@ fn read_text_kind(
         _ => {
             let problem = unknown_key(&kind.key, &keywords::allowed_kinds(field));
             problems.push(Problem {
-                message: "no such kind of test for this field".into(),
+                message: "unknown kind of test for this field".into(),
                 ..problem
             });
             None
@@ -241,7 +242,7 @@ fn read_number_field(
     )))
 }
 
-/// `{exact: 404}` says the same as `404`.
+/// Unwraps `{exact: 404}`, which means the same as `404`.
 fn unwrap_exact(node: &Node) -> &Node {
     let YamlValue::Mapping(entries) = &node.value else {
         return node;
@@ -277,8 +278,10 @@ fn read_address_field(
         parts.extend(test.map(|test| SourceCondition::Atom(new_atom(entry, field(), test))));
     }
     if kinds.is_empty() {
-        problems
-            .push(wrong_type(&entry.value, "no kind of test").with_allowed_words(["cidr", "in"]));
+        problems.push(
+            wrong_type(&entry.value, "a kind of test is missing")
+                .with_allowed_words(["cidr", "in"]),
+        );
     }
     if problems.len() == before {
         join_all(parts)
@@ -287,7 +290,7 @@ fn read_address_field(
     }
 }
 
-/// One text or several; numbers and booleans count as they are written.
+/// Reads one text or several; numbers and booleans are taken as spelled.
 fn read_texts(node: &Node, problems: &mut Problems) -> Option<Vec<LocatedText>> {
     let nodes = read_values(node, problems)?;
     let read = nodes.iter().map(|node| {
@@ -297,7 +300,7 @@ fn read_texts(node: &Node, problems: &mut Problems) -> Option<Vec<LocatedText>> 
             value,
         })
     });
-    // Every mistake is reported, not only the first.
+    // Collect first, so that every mistake is reported, not only the first.
     read.collect::<Vec<_>>().into_iter().collect()
 }
 
@@ -331,20 +334,15 @@ fn read_range(node: &Node, problems: &mut Problems) -> Option<SourceRange> {
         );
         map.finish(problems);
         if min.is_none() && max.is_none() && problems.len() == before {
-            problems.push(Problem::error(
-                &node.place,
-                "a range without `min` and `max`",
-            ));
+            problems.push(Problem::error(&node.place, "a range needs `min` or `max`"));
         }
         return (problems.len() == before).then_some(SourceRange::Between(min, max));
     }
     if let YamlValue::Sequence(_) = node.value {
-        let problem = wrong_type(node, "a number or a range is needed here");
-        problems.push(
-            problem.with_help(
-                "ranges are text in quotes: \"[30:]\", \"[:5]\", or `{ min: 1, max: 5 }`",
-            ),
-        );
+        let problem = wrong_type(node, "expected a number or a range");
+        problems.push(problem.with_help(
+            "write a range as quoted text: \"[30:]\", \"[:5]\", or `{ min: 1, max: 5 }`",
+        ));
         return None;
     }
     read::spelling(node, problems).map(|text| SourceRange::Literal(text.into()))

@@ -1,13 +1,13 @@
-//! The words of conditions: fields, shortcuts and kinds.
+//! The keywords of conditions: fields, shortcuts and kinds of test.
 
 use crate::policy::field::{Field, ValueType};
 use crate::policy::source::tree::{CountTestKind, TextTestKind};
 use crate::robots::usage::normalise_purpose;
 
-/// Words that combine conditions.
+/// Keywords that combine conditions.
 pub(crate) const BOOLEAN: [&str; 4] = ["all", "any", "not", "always"];
 
-/// Shortcuts: the field and the kind that each stands for.
+/// Shortcuts: a field and a kind of test in one keyword.
 pub(crate) static SHORTCUTS: [(&str, Field, TextTestKind); 7] = [
     ("domain", Field::Host, TextTestKind::Domain),
     ("ext", Field::Path, TextTestKind::Ext),
@@ -18,7 +18,7 @@ pub(crate) static SHORTCUTS: [(&str, Field, TextTestKind); 7] = [
     ("surt", Field::Url, TextTestKind::Surt),
 ];
 
-/// Fields with a name of their own.
+/// Fields with a fixed name.
 pub(crate) static FIELDS: [(&str, Field); 24] = [
     ("url", Field::Url),
     ("scheme", Field::Scheme),
@@ -46,7 +46,7 @@ pub(crate) static FIELDS: [(&str, Field); 24] = [
     ("canonical", Field::Canonical),
 ];
 
-/// Fields whose names go on after a dot.
+/// Fields whose keyword includes a name.
 pub(crate) const FAMILIES: [&str; 3] = ["param.NAME", "header.NAME", "usage.NAME"];
 
 /// Kinds of test on text.
@@ -59,7 +59,7 @@ pub(crate) const TEXT_KINDS: [(&str, TextTestKind); 6] = [
     ("glob", TextTestKind::Glob),
 ];
 
-/// Kinds that count something.
+/// Kinds of test that count.
 pub(crate) const COUNT_KINDS: [(&str, CountTestKind); 4] = [
     ("length", CountTestKind::Length),
     ("segments", CountTestKind::Segments),
@@ -67,7 +67,7 @@ pub(crate) const COUNT_KINDS: [(&str, CountTestKind); 4] = [
     ("params", CountTestKind::Params),
 ];
 
-/// Every word that can be a key of a condition.
+/// Returns every keyword that can be a key of a condition.
 pub(crate) fn all_keywords() -> impl Iterator<Item = &'static str> {
     let fields = FIELDS.iter().map(|(word, _)| *word);
     let shortcuts = SHORTCUTS.iter().map(|(word, ..)| *word);
@@ -79,7 +79,7 @@ pub(crate) fn all_keywords() -> impl Iterator<Item = &'static str> {
         .chain(FAMILIES)
 }
 
-/// The field that a word names.
+/// Returns the field that a keyword names.
 pub(crate) fn field_from_word(word: &str) -> Option<Field> {
     if let Some((_, field)) = FIELDS.iter().find(|(name, _)| *name == word) {
         return Some(field.clone());
@@ -96,7 +96,7 @@ pub(crate) fn field_from_word(word: &str) -> Option<Field> {
     }
 }
 
-/// The word by which a policy names a field.
+/// Returns the keyword of a field.
 pub(crate) fn word_of_field(field: &Field) -> String {
     if let Field::Param(name) = field {
         return format!("param.{name}");
@@ -113,7 +113,7 @@ pub(crate) fn word_of_field(field: &Field) -> String {
         .map_or_else(String::new, |(word, _)| (*word).to_owned())
 }
 
-/// The kinds that fit a field, with the two words that may stand beside them.
+/// Returns the kinds of test that a field accepts, and the modifiers `case` and `norm`.
 pub(crate) fn allowed_kinds(field: &Field) -> Vec<&'static str> {
     match field.value_type() {
         ValueType::Number => vec!["exact", "min", "max", "in"],
@@ -127,7 +127,8 @@ pub(crate) fn allowed_kinds(field: &Field) -> Vec<&'static str> {
     }
 }
 
-/// Whether a field is part of a URL with a path or a query, so that its segments or parameters can be counted.
+/// Returns `true` if the field is a part of a URL with a path or a query, so that segments or
+/// parameters can be counted.
 pub(crate) fn is_url_part(field: &Field) -> bool {
     matches!(
         field,
@@ -141,7 +142,7 @@ pub(crate) fn is_url_part(field: &Field) -> bool {
     )
 }
 
-/// The kind of a bare value.
+/// Returns the kind of test of a value without a kind.
 pub(crate) fn default_kind(field: &Field) -> TextTestKind {
     if matches!(field, Field::Path | Field::PathAndQuery) {
         TextTestKind::Prefix

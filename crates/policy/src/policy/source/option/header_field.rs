@@ -1,4 +1,4 @@
-//! Options that become header fields or time-outs: the keys of open maps, and checks of what a row's shape cannot say.
+//! Checks of option values beyond their shape, and the keys of open maps.
 
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
@@ -11,7 +11,8 @@ use crate::policy::source::tree::SourceOption;
 use crate::yaml::read::{self, wrong_type};
 use crate::yaml::{MappingEntry, Node};
 
-/// A key of an open map: text, or `null` for nothing. Names of fields are told apart without their capitals.
+/// Reads a key of an open map: text, or `null` to remove it. Field names are compared without
+/// regard to case.
 pub(super) fn read_open_key(
     entry: &MappingEntry,
     map: &OpenMap,
@@ -40,7 +41,8 @@ pub(super) fn read_open_key(
     })
 }
 
-/// The value of an option with a row, unless something is wrong with it that its shape does not say.
+/// Returns the value of an option unless it is invalid for a reason that its shape does not
+/// express.
 pub(super) fn check_value(
     path: &str,
     value: OptionValue,
@@ -51,19 +53,19 @@ pub(super) fn check_value(
         return check_names(value, node, problems);
     }
     let mistake = match (path, &value) {
-        ("source", OptionValue::Text(text)) if text.is_empty() => Some("a name is needed here"),
+        ("source", OptionValue::Text(text)) if text.is_empty() => Some("expected a name"),
         ("source", OptionValue::Text(text)) => invalid_value_reason(path, text),
         ("politeness.per_address.concurrency", OptionValue::Integer(0)) => {
-            Some("nothing goes if no request may; write at least 1, or none")
+            Some("a limit of 0 would stop every request; write at least 1, or none")
         }
         ("politeness.bytes_per_second", OptionValue::Size(0)) => {
-            Some("nothing goes if no byte may; write at least 1B, or none")
+            Some("a limit of 0 would stop every request; write at least 1B, or none")
         }
         ("budget.hosts", OptionValue::Integer(10_001..)) => {
-            Some("at most 10000 hosts can be told apart")
+            Some("at most 10000 hosts can be counted")
         }
         (_, OptionValue::Duration(time)) if time.is_zero() && path.starts_with("timeouts.") => {
-            Some("nothing is done in no time; write at least 1ms, or none")
+            Some("a time-out of 0 would end every request; write at least 1ms, or none")
         }
         _ => None,
     };
@@ -74,7 +76,7 @@ pub(super) fn check_value(
     None
 }
 
-/// Names of fields, each of which may be removed.
+/// Checks the names of `request_headers.remove`.
 fn check_names(value: OptionValue, node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     let before = problems.len();
     for item in read::one_or_many(node) {

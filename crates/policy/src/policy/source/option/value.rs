@@ -1,4 +1,4 @@
-//! One value of an option, read by its row in the schema.
+//! The reader of option values, by the shape in the schema.
 
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
@@ -12,7 +12,7 @@ use crate::robots::usage::normalise_purpose;
 use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader, wrong_type};
 
-/// The value, or `None` where it was reported.
+/// Reads a value; `None` if it has errors, which were reported.
 pub(super) fn read_value(
     node: &Node,
     spec: &OptionSpec,
@@ -113,19 +113,20 @@ fn read_intent(node: &Node, problems: &mut Problems) -> Option<Intent> {
     )
 }
 
-/// A wire status: never 407, which would make crawlers look for credentials, no 1xx, and of 3xx only 304.
+/// Reads a wire status. Not 407, which would make crawlers look for credentials, no 1xx, and of 3xx
+/// only 304.
 fn read_reject_status(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     let status = read::integer(node, 200..=599, problems)?;
     if status == 407 || (300..400).contains(&status) && status != 304 {
-        let problem = Problem::error(&node.place, "not a status for a rejection")
+        let problem = Problem::error(&node.place, "not a valid status for a rejection")
             .with_found(status.to_string());
-        problems.push(problem.with_help("allowed: 200 to 599, of 3xx only 304, and not 407"));
+        problems.push(problem.with_help("allowed: 200 to 599, except 407 and all of 3xx but 304"));
         return None;
     }
     Some(OptionValue::Integer(status))
 }
 
-/// A word, `true` and `false` as written: `verify: on` is a word here whatever it is elsewhere.
+/// Reads a word. Booleans are taken as spelled, so that `verify: on` is a word.
 fn read_word(node: &Node, words: &[&'static str], problems: &mut Problems) -> Option<OptionValue> {
     let find = |given: &str| words.iter().find(|word| **word == given).copied();
     read::word(node, words, find, problems).map(OptionValue::Word)
@@ -161,14 +162,13 @@ fn read_rate(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     });
     if parsed.is_none() {
         problems.push(
-            wrong_type(node, "a rate is needed here")
-                .with_help("written like 5/s, 30/m, 100/h, none"),
+            wrong_type(node, "expected a rate").with_help("written like 5/s, 30/m, 100/h, none"),
         );
     }
     parsed
 }
 
-/// `1.0..1.5`: two factors, neither below 1, since a delay is a floor.
+/// Reads two factors (`1.0..1.5`), neither below 1, since a delay is a minimum.
 fn read_factors(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     let parsed = node.spelling().and_then(|text| {
         let (from, to) = text.split_once("..")?;
@@ -176,7 +176,7 @@ fn read_factors(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
         (1.0 <= from && from <= to && to <= 100.0).then_some(OptionValue::Range(from, to))
     });
     if parsed.is_none() {
-        let problem = wrong_type(node, "two factors from 1.0 to 100.0 are needed here");
+        let problem = wrong_type(node, "expected two factors from 1.0 to 100.0");
         problems.push(problem.with_help("written like 1.0..1.5, or none"));
     }
     parsed
@@ -191,7 +191,7 @@ fn read_names(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     (all.len() == items.len()).then_some(OptionValue::List(all.into()))
 }
 
-/// `builtin`, or `[long_url, calendar]`.
+/// Reads `builtin`, or `[long_url, calendar]`.
 fn read_words(node: &Node, words: &[&'static str], problems: &mut Problems) -> Option<OptionValue> {
     let items = read::one_or_many(node);
     let all: Vec<OptionValue> = items
@@ -201,7 +201,7 @@ fn read_words(node: &Node, words: &[&'static str], problems: &mut Problems) -> O
     (all.len() == items.len()).then_some(OptionValue::List(all.into()))
 }
 
-/// `[train-ai, search]`, each as facts name it.
+/// Reads `[train-ai, search]`; each name is normalised as in facts.
 fn read_uses(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     let items = read::one_or_many(node);
     let mut one = |item: &Node| {
@@ -209,7 +209,7 @@ fn read_uses(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
         let purpose = normalise_purpose(name);
         if purpose.is_none() {
             problems.push(
-                wrong_type(item, "the name of a use is needed here")
+                wrong_type(item, "expected the name of a use")
                     .with_help("written like train-ai, search"),
             );
         }
@@ -233,7 +233,7 @@ fn read_list(
     (problems.len() == before).then_some(OptionValue::List(all.into()))
 }
 
-/// `[sid, utm_source]`, or `{names: [sid], rewrite: true}`.
+/// Reads `[sid, utm_source]`, or `{names: [sid], rewrite: true}`.
 fn read_strip_params(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     if node.get("names").is_none() && node.get("rewrite").is_none() {
         return read_names(node, problems);
@@ -249,7 +249,6 @@ fn read_strip_params(node: &Node, problems: &mut Problems) -> Option<OptionValue
     Some(to_map([("names", Some(names)), ("rewrite", rewrite)]))
 }
 
-/// `{regex, with, rewrite}`.
 fn read_replacement(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     let mut map = MapReader::open(node, "an item of `replace`", problems)?;
     let regex = map
@@ -269,7 +268,7 @@ fn read_replacement(node: &Node, problems: &mut Problems) -> Option<OptionValue>
     ]))
 }
 
-/// `{days: [sat, sun], hours: "22:00-06:00", tz: UTC, delay: 500ms}`.
+/// Reads `{days: [sat, sun], hours: "22:00-06:00", tz: UTC, delay: 500ms}`.
 fn read_time_window(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     let mut map = MapReader::open(node, "an item of `schedule`", problems)?;
     let days = map.take("days").map(|node| read_days(node, problems));
@@ -299,13 +298,10 @@ fn read_time_window(node: &Node, problems: &mut Problems) -> Option<OptionValue>
     ))
 }
 
-/// `[sat, sun]`.
 fn read_days(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     let items = read::one_or_many(node);
     if items.is_empty() {
-        problems.push(
-            wrong_type(node, "at least one day is needed here").with_allowed_words(DAY_NAMES),
-        );
+        problems.push(wrong_type(node, "expected at least one day").with_allowed_words(DAY_NAMES));
         return None;
     }
     Some(OptionValue::List(
@@ -316,31 +312,30 @@ fn read_days(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     ))
 }
 
-/// `22:00-06:00`.
 fn read_hours(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     let given = node
         .spelling()
         .filter(|text| HourRange::parse(text).is_some());
     if given.is_none() {
         let help = "written like \"22:00-06:00\", or \"00:00-24:00\" for a whole day";
-        problems.push(wrong_type(node, "hours are needed here").with_help(help));
+        problems.push(wrong_type(node, "expected hours").with_help(help));
     }
     given.map(text_value)
 }
 
-/// `UTC`, `+02:00`.
+/// Reads `UTC` or `+02:00`.
 fn read_offset(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     let given = node
         .spelling()
         .filter(|text| UtcOffset::parse(text).is_some());
     if given.is_none() {
-        let help = "written like UTC, +02:00, -05:30; this version knows no names of time zones";
-        problems.push(wrong_type(node, "a time zone is needed here").with_help(help));
+        let help = "written like UTC, +02:00, -05:30; names of time zones are not supported";
+        problems.push(wrong_type(node, "expected a time zone").with_help(help));
     }
     given.map(text_value)
 }
 
-/// The entries that are there and were read.
+/// Builds a map of the entries that are present and were read without errors.
 fn to_map<'k>(
     all: impl IntoIterator<Item = (&'k str, Option<Option<OptionValue>>)>,
 ) -> OptionValue {
