@@ -1,23 +1,27 @@
-//! The nearest word of a list: what a misspelt key or value was probably meant to be.
+//! Suggestions for misspelt keys and values.
 
-/// The word with the least edit distance to `given`, if it is near enough to be a slip of the fingers.
+/// The number of characters of a word that are compared.
+const MAX_COMPARED: usize = 64;
+
+/// Returns the word with the smallest edit distance to `given`, if it is close enough for a typo.
 ///
-/// Letters' case, and `-` against `_`, count as no difference. Of equally near words the first in the list wins.
+/// Case, and `-` versus `_`, make no difference. If several words are equally close, the first wins.
 pub fn nearest<'w>(given: &str, words: impl IntoIterator<Item = &'w str>) -> Option<&'w str> {
     let given = fold(given);
-    // A word of one letter is near to every other.
-    let limit = (given.len() / 3).max(1).min(given.len().saturating_sub(1));
-    let near = words
+    let length = given.chars().count();
+    // Every word is within distance 1 of a word of one letter, so the limit is below the length.
+    let limit = (length / 3).max(1).min(length.saturating_sub(1));
+    words
         .into_iter()
-        .map(|word| (edit_distance(&given, &fold(word)), word));
-    near.filter(|(distance, _)| *distance <= limit)
+        .map(|word| (strsim::osa_distance(&given, &fold(word)), word))
+        .filter(|(distance, _)| *distance <= limit)
         .min_by_key(|(distance, _)| *distance)
         .map(|(_, word)| word)
 }
 
-fn fold(word: &str) -> Vec<char> {
+fn fold(word: &str) -> String {
     word.chars()
-        .take(64)
+        .take(MAX_COMPARED)
         .map(|c| {
             if c == '-' {
                 '_'
@@ -28,35 +32,12 @@ fn fold(word: &str) -> Vec<char> {
         .collect()
 }
 
-/// Insertions, deletions, replacements, and swaps of neighbours (optimal string alignment).
-fn edit_distance(a: &[char], b: &[char]) -> usize {
-    let mut before: Vec<usize> = Vec::new();
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    let mut last_a = None;
-    for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
-        let mut last_b = None;
-        for (j, y) in b.iter().enumerate() {
-            let at = |row: &[usize], k: usize| row.get(k).copied().unwrap_or(usize::MAX - 1);
-            let replaced = at(&above, j) + usize::from(x != y);
-            let mut best = replaced.min(at(&above, j + 1) + 1).min(at(&row, j) + 1);
-            if last_a == Some(y) && last_b == Some(x) {
-                best = best.min(at(&before, j.saturating_sub(1)) + 1);
-            }
-            row.push(best);
-            last_b = Some(y);
-        }
-        (before, above, last_a) = (above, row, Some(x));
-    }
-    above.last().copied().unwrap_or(0)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn slips_are_found_and_other_words_are_not() {
+    fn typos_are_found_and_other_words_are_not() {
         let words = [
             "b",
             "allow",
@@ -77,20 +58,6 @@ mod tests {
             ("a", None),
         ] {
             assert_eq!(nearest(given, words), expected, "{given}");
-        }
-    }
-
-    #[test]
-    fn distances() {
-        let chars = |s: &str| s.chars().collect::<Vec<_>>();
-        for (a, b, expected) in [
-            ("", "", 0),
-            ("", "abc", 3),
-            ("abc", "", 3),
-            ("abc", "acb", 1),
-            ("kitten", "sitting", 3),
-        ] {
-            assert_eq!(edit_distance(&chars(a), &chars(b)), expected, "{a} {b}");
         }
     }
 }

@@ -20,8 +20,9 @@ mod value;
 
 pub use value::OptionValue;
 
+use super::Policy;
 use super::rule::{Rule, RuleBody, RuleIndex};
-use super::space::SpaceIndex;
+use super::space::{SpaceIndex, Spaces};
 
 /// The index of an option in an [`OptionTable`].
 ///
@@ -93,8 +94,8 @@ impl OptionTable {
     }
 
     fn assign_index(&mut self, slot: OptionSlot) {
-        if let Some(seat @ None) = self.assigned_indexes.get_mut(usize::from(slot.0)) {
-            *seat = Some(self.assigned_count);
+        if let Some(index @ None) = self.assigned_indexes.get_mut(usize::from(slot.0)) {
+            *index = Some(self.assigned_count);
             self.assigned_count += 1;
         }
     }
@@ -111,4 +112,102 @@ pub enum OptionSetter {
     Space(SpaceIndex),
     /// A rule.
     Rule(RuleIndex),
+}
+
+/// The parts of a policy that assign values to options.
+#[derive(Clone, Copy)]
+pub(crate) struct OptionSources<'a> {
+    pub(crate) options: &'a OptionTable,
+    pub(crate) spaces: &'a Spaces,
+    pub(crate) rules: &'a [Rule],
+}
+
+impl<'a> OptionSources<'a> {
+    /// Returns every value that an option can have, each with its origin.
+    pub(crate) fn possible_values(
+        self,
+        slot: OptionSlot,
+    ) -> impl Iterator<Item = (OptionSetter, &'a OptionValue)> {
+        let base = self
+            .options
+            .entries
+            .get(usize::from(slot.0))
+            .map(|entry| (entry.set_by, &entry.base));
+        let spaces = (0..)
+            .map(|at| OptionSetter::Space(SpaceIndex(at)))
+            .zip(self.spaces.all())
+            .filter_map(move |(setter, space)| Some((setter, space.value(slot)?)));
+        let rules = (0..)
+            .map(|at| OptionSetter::Rule(RuleIndex(at)))
+            .zip(self.rules)
+            .filter_map(move |(setter, rule)| Some((setter, rule.assigned_value(slot)?)));
+        base.into_iter().chain(spaces).chain(rules)
+    }
+
+    /// Returns `true` if an option can have a value other than `none`.
+    pub(crate) fn ever_sets(self, slot: OptionSlot) -> bool {
+        self.possible_values(slot)
+            .any(|(_, value)| *value != OptionValue::None)
+    }
+
+    /// Returns `true` if a check can be set to anything but `pass`.
+    pub(crate) fn ever_checks(self, slot: OptionSlot) -> bool {
+        self.possible_values(slot).any(|(_, value)| {
+            matches!(
+                value.as_word(),
+                Some(schema::TAG_WORD | schema::REJECT_WORD)
+            )
+        })
+    }
+}
+
+impl Rule {
+    /// Returns the value that the rule assigns to an option.
+    pub(crate) fn assigned_value(&self, slot: OptionSlot) -> Option<&OptionValue> {
+        let RuleBody::Group(group) = &self.body else {
+            return None;
+        };
+        // If a rule assigns a slot twice, the last assignment wins.
+        group
+            .assignments
+            .iter()
+            .rev()
+            .find(|assignment| assignment.slot == slot)
+            .map(|assignment| &assignment.value)
+    }
+}
+
+impl Policy {
+    pub(crate) fn option_sources(&self) -> OptionSources<'_> {
+        OptionSources {
+            options: &self.options,
+            spaces: &self.spaces,
+            rules: &self.rules,
+        }
+    }
+
+    /// Returns every value that an option can have, each with its origin.
+    pub fn possible_values(
+        &self,
+        slot: OptionSlot,
+    ) -> impl Iterator<Item = (OptionSetter, &OptionValue)> {
+        self.option_sources().possible_values(slot)
+    }
+
+    /// Returns `true` if the policy can set this check to anything but `pass`. Otherwise no
+    /// response needs it.
+    pub fn ever_checks(&self, slot: OptionSlot) -> bool {
+        self.option_sources().ever_checks(slot)
+    }
+
+    /// Returns the keys of an open map that the policy uses, with their slots.
+    pub fn open_map_keys(&self, map: &'static str) -> impl Iterator<Item = (OptionSlot, &str)> {
+        (0..)
+            .map(OptionSlot)
+            .zip(&self.options.entries)
+            .filter_map(move |(slot, entry)| {
+                let (open, key) = schema::split_open_key(&entry.path)?;
+                (open.path == map).then_some((slot, key))
+            })
+    }
 }

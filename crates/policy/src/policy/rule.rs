@@ -183,6 +183,11 @@ pub struct HeaderFields {
 }
 
 impl HeaderFields {
+    pub(crate) const NONE: Self = Self {
+        meta_robots: false,
+        canonical: false,
+    };
+
     /// Returns the fields in either set.
     pub fn union(self, other: Self) -> Self {
         Self {

@@ -11,7 +11,7 @@ use crate::model::intent::Intent;
 
 use super::Policy;
 use super::options::{OptionSetter, OptionSlot, OptionValue, schema};
-use super::rule::{RuleBody, RuleIndex};
+use super::rule::RuleIndex;
 use super::space::{RuleRange, SpaceIndex};
 use super::traps::Trap;
 
@@ -258,15 +258,6 @@ pub(crate) fn disposition_bit(disposition: Disposition) -> u8 {
 impl Policy {
     /// The value that a rule assigns to an option, if any.
     pub(crate) fn assigned_value(&self, rule: RuleIndex, slot: OptionSlot) -> Option<&OptionValue> {
-        let RuleBody::Group(group) = &self.rules.get(rule.0 as usize)?.body else {
-            return None;
-        };
-        // The last of several assignments to an option wins, also within a rule.
-        group
-            .assignments
-            .iter()
-            .rev()
-            .find(|a| a.slot == slot)
-            .map(|a| &a.value)
+        self.rules.get(rule.0 as usize)?.assigned_value(slot)
     }
 }

@@ -421,6 +421,6 @@ mod tests {
         }
         let (node, problems) = parse_text(&bomb);
         assert!(node.is_none());
-        assert!(problems[0].contains("repeat"), "{problems:?}");
+        assert!(problems[0].contains("aliases"), "{problems:?}");
     }
 }

@@ -316,7 +316,7 @@ mod tests {
         let (_, problems) = read("11", |n, p| integer(n, 0..=10, p));
         assert_eq!(
             problems,
-            ["p:1:1: error: a whole number from 0 to 10 is needed here; found `11`"]
+            ["p:1:1: error: expected an integer from 0 to 10; found `11`"]
         );
         let (_, problems) = read("5", |n, p| text(n, p).map(String::from));
         assert_eq!(

@@ -17,7 +17,7 @@ use crate::policy::source::tree::{
 };
 
 use super::replacements;
-use super::stages::StageBounds;
+use super::stages::RulePlacement;
 
 /// The options of a policy during compilation.
 pub(super) struct OptionCompiler {
@@ -105,7 +105,7 @@ impl OptionCompiler {
     pub(super) fn assignments(
         &mut self,
         group: &SourceGroup,
-        placing: &StageBounds,
+        placement: &RulePlacement,
         problems: &mut Problems,
     ) -> Box<[Assignment]> {
         let mut all: Vec<Assignment> = Vec::new();
@@ -140,7 +140,7 @@ impl OptionCompiler {
                     .with_found(&*option.path);
                 problems.push(problem.with_help("remove one of them"));
             }
-            check_stage(option, placing, problems);
+            check_stage(option, placement, problems);
             all.push(Assignment {
                 slot,
                 value: option.value.clone(),
@@ -303,22 +303,22 @@ impl OptionCompiler {
 }
 
 /// Reports an option that takes effect before the rule that sets it runs.
-fn check_stage(option: &SourceOption, placing: &StageBounds, problems: &mut Problems) {
+fn check_stage(option: &SourceOption, placement: &RulePlacement, problems: &mut Problems) {
     let row = schema::find_spec(&option.path).map(|(_, spec)| (spec.path, spec.deadline));
     let open = || schema::split_open_key(&option.path).map(|(map, _)| (map.path, map.deadline));
     let Some((path, acts)) = row.or_else(open) else {
         return;
     };
     match acts {
-        OptionDeadline::Connect if !placing.host_only => {
+        OptionDeadline::Connect if !placement.host_only => {
             let message = format!(
                 "`{path}` takes effect when only scheme, host, port and crawler are known, but this rule, or one \
                  that stops before it, depends on other facts"
             );
             problems.push(Problem::error(&option.place, message));
         }
-        OptionDeadline::Until(stage) if placing.with_headers.stage > stage => {
-            let (acts, runs) = (stage.as_str(), placing.with_headers.stage.as_str());
+        OptionDeadline::Until(stage) if placement.with_headers.latest > stage => {
+            let (acts, runs) = (stage.as_str(), placement.with_headers.latest.as_str());
             let message = format!(
                 "`{path}` acts at the {acts} stage, but the rule runs only at the {runs} stage"
             );

@@ -22,15 +22,10 @@ pub(super) fn compile_replacement(item: &OptionValue) -> Option<UrlReplacement> 
         canonical::url_region(&Field::Url),
         CaseSensitivity::Sensitive,
     );
-    let reach = if get(item, "rewrite") == Some(&OptionValue::Bool(true)) {
-        RewriteScope::Fetch
-    } else {
-        RewriteScope::Key
-    };
     Some(UrlReplacement {
         regex: compiled.ok()?,
         with: get_text(item, "with")?.into(),
-        scope: reach,
+        scope: RewriteScope::of_option(item),
     })
 }
 
@@ -96,18 +91,18 @@ fn group_references(with: &str) -> impl Iterator<Item = &str> {
     let mut rest = with;
     std::iter::from_fn(move || {
         loop {
-            let (_, behind) = rest.split_once('$')?;
-            if let Some(behind) = behind.strip_prefix('$') {
-                rest = behind;
+            let (_, reference) = rest.split_once('$')?;
+            if let Some(after) = reference.strip_prefix('$') {
+                rest = after;
                 continue;
             }
-            let braced = behind
+            let braced = reference
                 .strip_prefix('{')
                 .and_then(|name| name.split_once('}'));
-            let length = behind
+            let length = reference
                 .find(|c: char| !c.is_ascii_alphanumeric() && c != '_')
-                .unwrap_or(behind.len());
-            let (name, after) = braced.unwrap_or_else(|| behind.split_at(length));
+                .unwrap_or(reference.len());
+            let (name, after) = braced.unwrap_or_else(|| reference.split_at(length));
             rest = after;
             if !name.is_empty() {
                 return Some(name);
@@ -120,51 +115,37 @@ fn group_references(with: &str) -> impl Iterator<Item = &str> {
 /// text that the list would change wherever it occurs is a mistake that can be detected here.
 /// Changes that depend on the URL are not detected; the second change is not made.
 fn check_applied_once(option: &SourceOption, items: &[OptionValue], problems: &mut Problems) {
-    let all: Vec<UrlReplacement> = items.iter().filter_map(compile_replacement).collect();
-    let all: Vec<&UrlReplacement> = all
+    let all: Vec<UrlReplacement> = items
         .iter()
-        .filter(|one| one.scope == RewriteScope::Fetch)
+        .filter_map(compile_replacement)
+        .filter(|replacement| replacement.scope == RewriteScope::Fetch)
         .collect();
-    let through = |url: &str, list: &[&UrlReplacement]| {
-        list.iter()
-            .fold(Cow::Borrowed(url), |url, one| {
-                Cow::Owned(one.apply(url).into_owned())
-            })
-            .into_owned()
-    };
     let mut rest = &*all;
-    while let Some((one, behind)) = rest.split_first() {
-        rest = behind;
-        if one.with.is_empty() || group_references(&one.with).next().is_some() {
+    while let Some((first, later)) = rest.split_first() {
+        rest = later;
+        if first.with.is_empty() || group_references(&first.with).next().is_some() {
             continue;
         }
-        let once = through(&one.with.replace("$$", "$"), behind);
-        let again = through(&once, &all);
-        if again != once {
+        let once = apply_all(first.with.replace("$$", "$"), later);
+        let twice = apply_all(once.clone(), &all);
+        if twice != once {
             let message =
                 "a URL is rewritten once, but this list would change its own result again";
             let problem = Problem::error(&option.place, message).with_found(&*once);
-            problems.push(problem.with_help(format!("write the final result: `{again}`")));
+            problems.push(problem.with_help(format!("write the final result: `{twice}`")));
         }
     }
 }
 
-fn get_text<'v>(item: &'v OptionValue, key: &str) -> Option<&'v str> {
-    if let OptionValue::Text(text) = get(item, key)? {
-        Some(text)
-    } else {
-        None
-    }
+fn apply_all(url: String, replacements: &[UrlReplacement]) -> String {
+    replacements
+        .iter()
+        .fold(Cow::Owned(url), |url, replacement| replacement.apply(url))
+        .into_owned()
 }
 
-fn get<'v>(item: &'v OptionValue, key: &str) -> Option<&'v OptionValue> {
-    let OptionValue::Map(entries) = item else {
-        return None;
-    };
-    entries
-        .iter()
-        .find(|(k, _)| **k == *key)
-        .map(|(_, value)| value)
+fn get_text<'v>(item: &'v OptionValue, key: &str) -> Option<&'v str> {
+    item.get(key)?.as_text()
 }
 
 #[cfg(test)]
@@ -173,9 +154,12 @@ mod tests {
 
     #[test]
     fn groups_are_read_as_the_library_reads_them() {
-        let all = |with| group_references(with).collect::<Vec<_>>();
-        assert_eq!(all("a$1b"), ["1b"]);
-        assert_eq!(all("${1}b$$2${name}$"), ["1", "name"]);
-        assert_eq!(all("$ $- $0/$2"), ["0", "2"]);
+        for (with, expected) in [
+            ("a$1b", &["1b"][..]),
+            ("${1}b$$2${name}$", &["1", "name"]),
+            ("$ $- $0/$2", &["0", "2"]),
+        ] {
+            assert_eq!(group_references(with).collect::<Vec<_>>(), expected);
+        }
     }
 }

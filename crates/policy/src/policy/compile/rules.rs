@@ -12,20 +12,20 @@ use crate::policy::source::tree::{SourceFilter, SourceGroup, SourceGuard, Source
 use super::checks;
 use super::drafts::{RuleDraft, RuleDrafts};
 use super::options::OptionCompiler;
-use super::stages::StageBounds;
+use super::stages::RulePlacement;
 
 pub(super) fn compile_rules(
     drafts: &RuleDrafts<'_>,
-    placings: &[StageBounds],
+    placements: &[RulePlacement],
     classes: &[RuleClass],
     options: &mut OptionCompiler,
     problems: &mut Problems,
 ) -> Box<[Rule]> {
     let mut rules: Vec<Rule> = Vec::with_capacity(drafts.all.len());
-    for ((draft, placing), class) in drafts.all.iter().zip(placings).zip(classes) {
+    for ((draft, placement), class) in drafts.all.iter().zip(placements).zip(classes) {
         let before = problems.enter_rule(Some(draft.source.name().clone()));
-        let body = compile_body(draft, placing, options, problems);
-        rules.push(build_rule(draft, placing, *class, body));
+        let body = compile_body(draft, placement, options, problems);
+        rules.push(build_rule(draft, placement, *class, body));
         problems.enter_rule(before);
     }
     propagate_stages_to_parents(&mut rules);
@@ -38,13 +38,13 @@ fn rule_index(place: usize) -> RuleIndex {
 
 fn compile_body(
     draft: &RuleDraft<'_>,
-    placing: &StageBounds,
+    placement: &RulePlacement,
     options: &mut OptionCompiler,
     problems: &mut Problems,
 ) -> RuleBody {
     match &draft.source.body {
         SourceRuleBody::Group(group) => {
-            RuleBody::Group(build_group(draft, group, placing, options, problems))
+            RuleBody::Group(build_group(draft, group, placement, options, problems))
         }
         SourceRuleBody::Filter(filter) => {
             checks::check_filter(filter, problems);
@@ -55,7 +55,7 @@ fn compile_body(
 
 fn build_rule(
     draft: &RuleDraft<'_>,
-    placing: &StageBounds,
+    placement: &RulePlacement,
     class: RuleClass,
     body: RuleBody,
 ) -> Rule {
@@ -66,11 +66,11 @@ fn build_rule(
         mode: draft.mode,
         parent: draft.parent.map(rule_index),
         end: rule_index(draft.end),
-        earliest_stage: placing.floor,
-        stage: placing.stage,
-        header_stages: placing.header_stages(),
-        content_only: placing.content_only,
-        active_stages: active_stages(draft, placing),
+        earliest_stage: placement.bounds.earliest,
+        stage: placement.bounds.latest,
+        header_stages: placement.header_stages(),
+        content_only: placement.content_only,
+        active_stages: active_stages(draft, placement),
         class,
         body,
     }
@@ -79,15 +79,15 @@ fn build_rule(
 fn build_group(
     draft: &RuleDraft<'_>,
     group: &SourceGroup,
-    placing: &StageBounds,
+    placement: &RulePlacement,
     options: &mut OptionCompiler,
     problems: &mut Problems,
 ) -> GroupRule {
-    let assign: Box<[Assignment]> = options.assignments(group, placing, problems);
+    let assign: Box<[Assignment]> = options.assignments(group, placement, problems);
     // In a `match: first` list an empty group has an effect: it keeps later rules from being
     // processed.
     let idle =
-        assign.is_empty() && !group.stop && group.rules.is_empty() && !placing.in_first_match;
+        assign.is_empty() && !group.stop && group.rules.is_empty() && !placement.in_first_match;
     // The reported part may be what the group was meant to do.
     if idle && !problems.has_errors_in(draft.source.name()) {
         let problem = Problem::warning(&draft.source.place, "the group has no effect");
@@ -104,7 +104,7 @@ fn build_group(
         },
         assignments: assign,
         stop: group.stop,
-        order: placing
+        order: placement
             .first_match
             .map_or(ChildOrder::All, |list| ChildOrder::First(list.stage)),
     }
@@ -123,16 +123,16 @@ fn build_filter(draft: &RuleDraft<'_>, filter: &SourceFilter) -> FilterRule {
 
 /// Returns the stages at which a rule is active: a group at the stages at which it may run, a
 /// filter from the first stage at which its condition may be decided.
-fn active_stages(draft: &RuleDraft<'_>, placing: &StageBounds) -> StageSet {
+fn active_stages(draft: &RuleDraft<'_>, placement: &RulePlacement) -> StageSet {
     let first = match &draft.source.body {
-        SourceRuleBody::Group(_) => placing.with_headers.stage,
-        SourceRuleBody::Filter(_) => placing.earliest,
+        SourceRuleBody::Group(_) => placement.with_headers.latest,
+        SourceRuleBody::Filter(_) => placement.first_decidable,
     };
     let mut active = StageSet::default();
     if draft.mode != EnforcementMode::Disabled {
         let stages = PolicyStage::ALL
             .into_iter()
-            .filter(|stage| (first..=placing.stage).contains(stage));
+            .filter(|stage| (first..=placement.bounds.latest).contains(stage));
         stages.for_each(|stage| active.insert(stage));
     }
     active

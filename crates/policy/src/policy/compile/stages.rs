@@ -1,4 +1,5 @@
-//! When each rule runs, and which responses it judges (policy.md section 4).
+//! Computes when each rule runs, and which responses it applies to (docs/policy/reference.md,
+//! "Stages").
 
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
@@ -9,196 +10,246 @@ use crate::policy::source::tree::{SourceFilter, SourceRuleBody};
 
 use super::drafts::{RuleDraft, RuleDrafts, RuleScope};
 
-/// The place of a rule in the order of the stages.
+/// The stages between which a rule runs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StageBounds {
-    /// The first stage at which it may run.
-    pub(super) floor: PolicyStage,
-    /// The stage at which every fact that it and the groups around it name is known.
-    pub(super) stage: PolicyStage,
-    /// The same two if headers give what they can.
-    pub(super) with_headers: HeaderStageBounds,
-    /// What headers would have to give for that: for the stage, and for the floor.
-    required_headers: HeaderFields,
-    required_floor_headers: HeaderFields,
-    /// The first stage at which its condition and the guards around it could be decided.
+    /// The stage before which the rule does not run: `request`, unless the rule, a group around it
+    /// or its `match: first` list must wait.
+    ///
+    /// `{ stage: response, forbid: { host: a.example } }`: the response stage.
     pub(super) earliest: PolicyStage,
-    /// It judges 2xx with content only.
-    pub(super) content_only: bool,
-    /// It, or a group around it, names `status` or a header.
-    any_status: bool,
-    /// It, the groups around it, what chooses between it and others and what stops before it name scheme, host, port
-    /// and crawler only.
-    pub(super) host_only: bool,
-    /// It stands in a `match: first` list.
-    pub(super) in_first_match: bool,
-    /// What its direct children share, if it is `match: first`.
-    pub(super) first_match: Option<FirstMatchBounds>,
-}
-
-/// When a rule runs if headers give what they can.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct HeaderStageBounds {
-    floor: PolicyStage,
-    pub(super) stage: PolicyStage,
+    /// The stage at which every fact that the rule and the groups around it test is known.
+    ///
+    /// `{ forbid: { host: a.example, status: 404 } }`: the response stage, although a request for
+    /// another host is decided at the request stage.
+    pub(super) latest: PolicyStage,
 }
 
 impl StageBounds {
-    /// When it runs if headers give what else the document says; none if that changes nothing.
+    const REQUEST: Self = Self {
+        earliest: PolicyStage::Request,
+        latest: PolicyStage::Request,
+    };
+
+    /// Returns the bounds of a rule inside a group with these bounds, if the rule waits for
+    /// `minimum` and its facts are known at `facts`.
+    fn nested(self, minimum: PolicyStage, facts: PolicyStage) -> Self {
+        let earliest = self.earliest.max(minimum);
+        Self {
+            earliest,
+            latest: self.latest.max(facts).max(earliest),
+        }
+    }
+}
+
+/// The response headers that [`RulePlacement::with_headers`] depends on.
+#[derive(Clone, Copy, Debug)]
+struct RequiredHeaders {
+    for_earliest: HeaderFields,
+    for_latest: HeaderFields,
+}
+
+/// The place of a rule in the order of the stages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RulePlacement {
+    /// The bounds if no response header contains what the document can contain as well.
+    ///
+    /// `{ forbid: { meta_robots: noindex } }`: the document stage.
+    pub(super) bounds: StageBounds,
+    /// The bounds if response headers contain all of it.
+    ///
+    /// `{ forbid: { meta_robots: noindex } }`: the response stage, given `X-Robots-Tag`.
+    pub(super) with_headers: StageBounds,
+    /// The headers that `with_headers` depends on.
+    ///
+    /// `{ forbid: { meta_robots: noindex } }`: `meta_robots` for the latest stage.
+    required_headers: RequiredHeaders,
+    /// The first stage at which the condition and those of the groups around it may be decided.
+    ///
+    /// `{ forbid: { any: [{ host: a.example }, { status: 404 }] } }`: the request stage.
+    pub(super) first_decidable: PolicyStage,
+    /// If set, the rule applies only to successful responses with content.
+    ///
+    /// `{ forbid: { size: "[1MiB:]" } }`, but not `{ forbid: { size: "[1MiB:]", status: 404 } }`.
+    pub(super) content_only: bool,
+    /// If set, the rule or a group around it tests `status` or a header, so that it applies to
+    /// responses of any status.
+    ///
+    /// `{ forbid: { status: 404 } }`
+    any_status: bool,
+    /// If set, the rule, the groups around it, earlier rules of its `match: first` list and earlier
+    /// rules with `stop` test only scheme, host, port and crawler, so that it runs for a CONNECT.
+    ///
+    /// `{ when: { domain: a.example }, set: { tls: tunnel } }`
+    pub(super) host_only: bool,
+    /// If set, the rule is in a `match: first` list.
+    ///
+    /// Both rules in `{ match: first, rules: [{ when: … }, { forbid: … }] }`
+    pub(super) in_first_match: bool,
+    /// The common bounds of the rule's direct children, if it is a `match: first` group.
+    ///
+    /// `{ match: first, rules: [{ forbid: { status: 404 } }, { forbid: { always: true } }] }`: both
+    /// run at the response stage.
+    pub(super) first_match: Option<FirstMatchBounds>,
+}
+
+impl RulePlacement {
+    /// The placement around the outermost rules.
+    const OUTERMOST: Self = Self {
+        bounds: StageBounds::REQUEST,
+        with_headers: StageBounds::REQUEST,
+        required_headers: RequiredHeaders {
+            for_earliest: HeaderFields::NONE,
+            for_latest: HeaderFields::NONE,
+        },
+        first_decidable: PolicyStage::Request,
+        content_only: false,
+        any_status: false,
+        host_only: true,
+        in_first_match: false,
+        first_match: None,
+    };
+
+    /// The placement around the outermost rules of the global space, which test only the host and
+    /// are in a `match: first` list.
+    const GLOBAL: Self = Self {
+        first_match: Some(FirstMatchBounds::UNRESTRICTED),
+        ..Self::OUTERMOST
+    };
+
+    /// Returns the stages that apply if response headers contain what the document can contain as
+    /// well; `None` if they make no difference.
     pub(super) fn header_stages(&self) -> Option<HeaderStages> {
-        let HeaderStageBounds { floor, stage } = self.with_headers;
-        let earlier = stage < self.stage || floor < self.floor;
-        earlier.then_some(HeaderStages {
-            earliest_stage: (self.required_floor_headers, floor),
-            stage: (self.required_headers, stage),
+        let StageBounds { earliest, latest } = self.with_headers;
+        let is_earlier = latest < self.bounds.latest || earliest < self.bounds.earliest;
+        is_earlier.then_some(HeaderStages {
+            earliest_stage: (self.required_headers.for_earliest, earliest),
+            stage: (self.required_headers.for_latest, latest),
         })
     }
 }
 
-/// What the direct children of a `match: first` group name together.
+/// The common bounds of the direct children of a `match: first` group.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FirstMatchBounds {
     /// The stage at which all of them run.
     pub(super) stage: PolicyStage,
-    /// The same if headers give what they can.
-    header_stage: PolicyStage,
+    /// The stage at which all of them run if `required_headers` are present.
+    stage_with_headers: PolicyStage,
     required_headers: HeaderFields,
     names_content: bool,
     any_status: bool,
 }
 
-/// Places every rule.
-pub(super) fn compute_stage_bounds(
-    drafts: &RuleDrafts<'_>,
-    problems: &mut Problems,
-) -> Vec<StageBounds> {
-    let mut placings: Vec<StageBounds> = Vec::with_capacity(drafts.all.len());
-    let mut veiled = false;
-    let mut home = RuleScope::Document;
+impl FirstMatchBounds {
+    const UNRESTRICTED: Self = Self {
+        stage: PolicyStage::Request,
+        stage_with_headers: PolicyStage::Request,
+        required_headers: HeaderFields::NONE,
+        names_content: false,
+        any_status: false,
+    };
+}
+
+/// Computes the placement of every rule.
+pub(super) fn place_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) -> Vec<RulePlacement> {
+    let mut placements: Vec<RulePlacement> = Vec::with_capacity(drafts.all.len());
+    let mut after_undecidable_stop = false;
+    let mut scope = RuleScope::Document;
     for (at, draft) in drafts.all.iter().enumerate() {
-        let before = problems.enter_rule(Some(draft.source.name().clone()));
-        // A stop never reaches over the end of its list.
-        veiled &= home == draft.scope;
-        home = draft.scope;
-        let outermost = if home == RuleScope::Global {
-            GLOBAL_BOUNDS
+        let rule_before = problems.enter_rule(Some(draft.source.name().clone()));
+        // A `stop` does not affect other lists of rules.
+        after_undecidable_stop &= scope == draft.scope;
+        scope = draft.scope;
+        let outermost = if scope == RuleScope::Global {
+            RulePlacement::GLOBAL
         } else {
-            OUTERMOST_BOUNDS
+            RulePlacement::OUTERMOST
         };
         let above = draft
             .parent
-            .and_then(|parent| placings.get(parent))
+            .and_then(|parent| placements.get(parent))
             .copied()
             .unwrap_or(outermost);
-        let placing = rule_bounds(draft, &above, problems);
-        let first = first_match_place(draft)
-            .map(|place| first_match_bounds(drafts, at, &placing, place, problems));
-        let connects = placing.host_only && !veiled && !follows_non_host_sibling(drafts, draft, at);
-        veiled |= !connects && ends_stage(draft) && placing.stage == PolicyStage::Request;
-        placings.push(StageBounds {
-            first_match: first,
-            host_only: connects,
-            ..placing
-        });
-        problems.enter_rule(before);
+        let mut placement = place_rule(draft, &above, problems);
+        placement.first_match = first_match_place(draft)
+            .map(|place| first_match_bounds(drafts, at, &placement, place, problems));
+        placement.host_only &=
+            !after_undecidable_stop && !follows_non_host_sibling(drafts, draft, at);
+        after_undecidable_stop |= !placement.host_only
+            && ends_stage(draft)
+            && placement.bounds.latest == PolicyStage::Request;
+        placements.push(placement);
+        problems.enter_rule(rule_before);
     }
-    placings
+    placements
 }
 
-/// What stands around the outermost rules.
-const OUTERMOST_BOUNDS: StageBounds = StageBounds {
-    floor: PolicyStage::Request,
-    stage: PolicyStage::Request,
-    with_headers: HeaderStageBounds {
-        floor: PolicyStage::Request,
-        stage: PolicyStage::Request,
-    },
-    required_headers: HeaderFields {
-        meta_robots: false,
-        canonical: false,
-    },
-    required_floor_headers: HeaderFields {
-        meta_robots: false,
-        canonical: false,
-    },
-    earliest: PolicyStage::Request,
-    content_only: false,
-    any_status: false,
-    host_only: true,
-    in_first_match: false,
-    first_match: None,
-};
-
-/// What stands around the outermost rules of the global space: they are `match: first`, and ask nothing but the host.
-const GLOBAL_BOUNDS: StageBounds = StageBounds {
-    first_match: Some(FirstMatchBounds {
-        stage: PolicyStage::Request,
-        header_stage: PolicyStage::Request,
-        required_headers: HeaderFields {
-            meta_robots: false,
-            canonical: false,
-        },
-        names_content: false,
-        any_status: false,
-    }),
-    ..OUTERMOST_BOUNDS
-};
-
-fn rule_bounds(draft: &RuleDraft<'_>, above: &StageBounds, problems: &mut Problems) -> StageBounds {
-    let names = FieldUsage::from_condition(&draft.condition);
-    let own = draft.condition.stage();
-    let explicit = draft.source.stage.as_ref();
-    let facts = above.stage.max(own.unwrap_or(PolicyStage::Request));
-    let early = above
+fn place_rule(
+    draft: &RuleDraft<'_>,
+    above: &RulePlacement,
+    problems: &mut Problems,
+) -> RulePlacement {
+    let usage = FieldUsage::from_condition(&draft.condition);
+    let own_stage = draft.condition.stage();
+    let facts = own_stage.unwrap_or(PolicyStage::Request);
+    let facts_with_headers = usage.header_stage.unwrap_or(PolicyStage::Request);
+    check_explicit_stage(
+        draft,
+        above.with_headers.latest.max(facts_with_headers),
+        problems,
+    );
+    check_soft_error_stage(draft, above.bounds.latest.max(facts), problems);
+    let explicit = draft.explicit_stage().unwrap_or(PolicyStage::Request);
+    let list = above.first_match.unwrap_or(FirstMatchBounds::UNRESTRICTED);
+    let with_headers = above
         .with_headers
-        .stage
-        .max(names.header_stage.unwrap_or(PolicyStage::Request));
-    if let Some(stage) = explicit.filter(|stage| stage.value < early) {
+        .nested(explicit.max(list.stage_with_headers), facts_with_headers);
+    // A condition without facts is treated as if it tested the facts of its siblings.
+    let has_no_facts = own_stage.is_none();
+    let names_content = usage.names_content || has_no_facts && list.names_content;
+    let any_status = above.any_status || usage.any_status || has_no_facts && list.any_status;
+    RulePlacement {
+        bounds: above.bounds.nested(explicit.max(list.stage), facts),
+        with_headers,
+        required_headers: RequiredHeaders {
+            for_earliest: list
+                .required_headers
+                .union(above.required_headers.for_earliest),
+            for_latest: list
+                .required_headers
+                .union(above.required_headers.for_latest)
+                .union(usage.header_fields),
+        },
+        first_decidable: above
+            .first_decidable
+            .max(first_decidable_stage(&draft.condition))
+            .max(with_headers.earliest),
+        content_only: names_content && !any_status,
+        any_status,
+        host_only: above.host_only && usage.host_only,
+        in_first_match: above.first_match.is_some(),
+        first_match: None,
+    }
+}
+
+/// Reports `stage` if it is earlier than the stage at which all facts are known.
+fn check_explicit_stage(draft: &RuleDraft<'_>, facts: PolicyStage, problems: &mut Problems) {
+    let Some(stage) = draft.source.stage.as_ref() else {
+        return;
+    };
+    if stage.value < facts {
         let word = stage.value.as_str();
         let message = format!(
             "`stage: {word}` is too early: facts that the rule, or a group around it, tests are known only later"
         );
         let problem = Problem::error(&stage.place, message).with_found(word);
         problems
-            .push(problem.with_help(format!("write `stage: {}`, or remove it", early.as_str())));
-    }
-    check_soft_error_stage(draft, facts, problems);
-    let explicit = draft.explicit_stage().unwrap_or(PolicyStage::Request);
-    let list = above.first_match;
-    let in_list = list.map_or(PolicyStage::Request, |list| list.stage);
-    let floor = above.floor.max(explicit).max(in_list);
-    let early_in_list = list.map_or(PolicyStage::Request, |list| list.header_stage);
-    let early_floor = above.with_headers.floor.max(explicit).max(early_in_list);
-    let in_headed_list = list.map_or(HeaderFields::default(), |list| list.required_headers);
-    // A condition that names no fact counts as naming those of its siblings.
-    let siblings = list.filter(|_| own.is_none());
-    let content = names.names_content || siblings.is_some_and(|list| list.names_content);
-    let lifts =
-        above.any_status || names.any_status || siblings.is_some_and(|list| list.any_status);
-    StageBounds {
-        floor,
-        stage: facts.max(floor),
-        with_headers: HeaderStageBounds {
-            floor: early_floor,
-            stage: early.max(early_floor),
-        },
-        required_headers: in_headed_list
-            .union(above.required_headers)
-            .union(names.header_fields),
-        required_floor_headers: in_headed_list.union(above.required_floor_headers),
-        earliest: above
-            .earliest
-            .max(earliest_stage(&draft.condition))
-            .max(early_floor),
-        content_only: content && !lifts,
-        any_status: lifts,
-        host_only: above.host_only && names.host_only,
-        in_first_match: list.is_some(),
-        first_match: None,
+            .push(problem.with_help(format!("write `stage: {}`, or remove it", facts.as_str())));
     }
 }
 
-/// `as` is for the document stage, and only a rule that says so, or names what a document says, is one of that stage.
+/// Reports `as` on a rule that is not of the document stage, by `stage` or by its facts.
 fn check_soft_error_stage(draft: &RuleDraft<'_>, facts: PolicyStage, problems: &mut Problems) {
     let SourceRuleBody::Filter(SourceFilter {
         soft_error: Some(soft),
@@ -207,20 +258,16 @@ fn check_soft_error_stage(draft: &RuleDraft<'_>, facts: PolicyStage, problems: &
     else {
         return;
     };
-    let said = draft
-        .source
-        .stage
-        .as_ref()
-        .map(|stage| stage.value)
-        .max(Some(facts));
-    if said != Some(PolicyStage::Document) {
+    let explicit = draft.source.stage.as_ref().map(|stage| stage.value);
+    if explicit.max(Some(facts)) != Some(PolicyStage::Document) {
         let message =
             "`as` applies only at the document stage, and this rule tests nothing in the document";
         problems.push(Problem::error(&soft.place, message).with_help("add `stage: document`"));
     }
 }
 
-/// Whether a rule ends its stage for those behind it: at a CONNECT nobody could say whether they run.
+/// Returns `true` if the rule can end its stage for later rules. If it cannot be decided for a
+/// CONNECT, neither can the later rules.
 fn ends_stage(draft: &RuleDraft<'_>) -> bool {
     match &draft.source.body {
         SourceRuleBody::Group(group) => group.stop && draft.mode == EnforcementMode::Enforce,
@@ -235,18 +282,19 @@ fn first_match_place<'s>(draft: &RuleDraft<'s>) -> Option<&'s SourceLocation> {
     }
 }
 
-/// All direct children must run at one stage.
+/// Computes the common bounds of the direct children, and reports children that run at different
+/// stages.
 fn first_match_bounds(
     drafts: &RuleDrafts<'_>,
     at: usize,
-    group: &StageBounds,
+    group: &RulePlacement,
     place: &SourceLocation,
     problems: &mut Problems,
 ) -> FirstMatchBounds {
     let mut list = FirstMatchBounds {
-        stage: group.stage,
-        header_stage: group.with_headers.stage,
-        required_headers: group.required_headers,
+        stage: group.bounds.latest,
+        stage_with_headers: group.with_headers.latest,
+        required_headers: group.required_headers.for_latest,
         names_content: false,
         any_status: false,
     };
@@ -255,23 +303,20 @@ fn first_match_bounds(
         .all
         .get(at)
         .map_or(EnforcementMode::Enforce, |group| group.mode);
-    // One that does not take part counts as absent; so does one in shadow, unless all of the list is.
+    // Disabled children are ignored; so are those in shadow mode, unless the whole list is.
     for (_, child) in drafts.children(at).filter(|(_, child)| child.mode == mode) {
-        let names = FieldUsage::from_condition(&child.condition);
-        list.names_content |= names.names_content;
-        list.any_status |= names.any_status;
-        list.required_headers = list.required_headers.union(names.header_fields);
+        let usage = FieldUsage::from_condition(&child.condition);
+        list.names_content |= usage.names_content;
+        list.any_status |= usage.any_status;
+        list.required_headers = list.required_headers.union(usage.header_fields);
         let explicit = child.explicit_stage();
         if let Some(stage) = child.condition.stage().max(explicit) {
-            stages.push((
-                child.source.name().as_str(),
-                stage.max(group.stage).max(group.floor),
-            ));
-            list.header_stage = list.header_stage.max(
-                names
+            stages.push((child.source.name().as_str(), stage.max(group.bounds.latest)));
+            list.stage_with_headers = list.stage_with_headers.max(
+                usage
                     .header_stage
                     .max(explicit)
-                    .unwrap_or(group.with_headers.stage),
+                    .unwrap_or(group.with_headers.latest),
             );
         }
     }
@@ -279,7 +324,7 @@ fn first_match_bounds(
         .iter()
         .map(|(_, stage)| *stage)
         .max()
-        .unwrap_or(group.stage);
+        .unwrap_or(group.bounds.latest);
     if let Some((early, stage)) = stages.iter().find(|(_, stage)| *stage != latest) {
         let late = stages
             .iter()
@@ -293,43 +338,41 @@ fn first_match_bounds(
         let instead = format!("add `stage: {}` to the group", latest.as_str());
         problems.push(Problem::error(place, message).with_help(instead));
     }
-    let list = FirstMatchBounds {
-        stage: latest.max(group.stage),
-        ..list
-    };
+    list.stage = latest.max(group.bounds.latest);
     if mode == EnforcementMode::Enforce {
         check_shadow_rules(drafts, at, &list, problems);
     }
     list
 }
 
-/// A rule in shadow that would move the rules beside it, if it were live: to another stage, or to other responses.
+/// Reports a rule in shadow mode that, if it were enforced, would move its siblings to another stage
+/// or to other responses.
 fn check_shadow_rules(
     drafts: &RuleDrafts<'_>,
     at: usize,
     list: &FirstMatchBounds,
     problems: &mut Problems,
 ) {
-    let live = || {
-        drafts
-            .children(at)
-            .map(|(_, child)| child)
-            .filter(|child| child.mode == EnforcementMode::Enforce)
-    };
-    let moved = live().any(|child| child.condition.stage().is_none());
+    let enforced: Vec<&RuleDraft<'_>> = drafts
+        .children(at)
+        .map(|(_, child)| child)
+        .filter(|child| child.mode == EnforcementMode::Enforce)
+        .collect();
+    let has_movable_sibling = enforced
+        .iter()
+        .any(|child| child.condition.stage().is_none());
     for (_, child) in drafts
         .children(at)
         .filter(|(_, child)| child.mode == EnforcementMode::Shadow)
     {
-        let names = FieldUsage::from_condition(&child.condition);
+        let usage = FieldUsage::from_condition(&child.condition);
         let explicit = child.source.stage.as_ref().map(|stage| stage.value);
         let stage = child.condition.stage().max(explicit);
-        let elsewhere = stage.is_some_and(|stage| {
-            stage > list.stage || stage < list.stage && live().next().is_some()
-        });
-        let others = moved
-            && (names.names_content && !list.names_content || names.any_status && !list.any_status);
-        if elsewhere || others {
+        let moves_stage = stage
+            .is_some_and(|stage| stage > list.stage || stage < list.stage && !enforced.is_empty());
+        let moves_responses = has_movable_sibling
+            && (usage.names_content && !list.names_content || usage.any_status && !list.any_status);
+        if moves_stage || moves_responses {
             let message = "if it were enforced, this rule would move the other rules of its `match: first` list to \
                            another stage or to other responses, so it cannot be in shadow mode alone";
             let problem =
@@ -340,7 +383,8 @@ fn check_shadow_rules(
     }
 }
 
-/// Whether a rule before it in its `match: first` list names more than scheme, host, port and crawler.
+/// Returns `true` if an earlier rule of its `match: first` list tests more than scheme, host, port and
+/// crawler.
 fn follows_non_host_sibling(drafts: &RuleDrafts<'_>, draft: &RuleDraft<'_>, at: usize) -> bool {
     let Some(parent) = draft.parent else {
         return false;
@@ -356,19 +400,20 @@ fn follows_non_host_sibling(drafts: &RuleDrafts<'_>, draft: &RuleDraft<'_>, at: 
             .any(|(_, sibling)| !FieldUsage::from_condition(&sibling.condition).host_only)
 }
 
-/// Which groups of fields a condition names.
+/// The groups of fields that a condition tests.
 struct FieldUsage {
     names_content: bool,
     any_status: bool,
     host_only: bool,
     header_fields: HeaderFields,
-    /// The stage at which all of them are known if headers give what they can; none if it names none.
+    /// The stage at which all fields are known if response headers contain what they can; `None` if
+    /// there are no fields.
     header_stage: Option<PolicyStage>,
 }
 
 impl FieldUsage {
     fn from_condition(condition: &Condition) -> Self {
-        let mut names = Self {
+        let mut usage = Self {
             names_content: false,
             any_status: false,
             host_only: true,
@@ -376,30 +421,30 @@ impl FieldUsage {
             header_stage: None,
         };
         condition.for_each_field(&mut |field| {
-            names.header_stage = names.header_stage.max(Some(field.earliest_stage()));
-            names.header_fields.meta_robots |= *field == Field::MetaRobots;
-            names.header_fields.canonical |= *field == Field::Canonical;
-            names.names_content |= field.needs_content();
-            names.any_status |= field.allows_any_status();
-            names.host_only &= matches!(
+            usage.header_stage = usage.header_stage.max(Some(field.earliest_stage()));
+            usage.header_fields.meta_robots |= *field == Field::MetaRobots;
+            usage.header_fields.canonical |= *field == Field::Canonical;
+            usage.names_content |= field.needs_content();
+            usage.any_status |= field.allows_any_status();
+            usage.host_only &= matches!(
                 field,
                 Field::Scheme | Field::Host | Field::Port | Field::Authority | Field::Crawler
             );
         });
-        names
+        usage
     }
 }
 
-/// The first stage at which a condition could be decided: as soon as one part can decide the whole.
-fn earliest_stage(condition: &Condition) -> PolicyStage {
+/// Returns the first stage at which a condition may be decided: one part may decide the whole.
+fn first_decidable_stage(condition: &Condition) -> PolicyStage {
     match condition {
         Condition::Always => PolicyStage::Request,
         Condition::All(parts) | Condition::Any(parts) => parts
             .iter()
-            .map(earliest_stage)
+            .map(first_decidable_stage)
             .min()
             .unwrap_or(PolicyStage::Request),
-        Condition::Not(part) => earliest_stage(part),
+        Condition::Not(part) => first_decidable_stage(part),
         Condition::Atom(atom) => atom.field.earliest_stage(),
     }
 }

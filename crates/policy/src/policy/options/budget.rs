@@ -4,7 +4,7 @@ use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
 use super::schema::{BUDGET_BYTES, BUDGET_HOSTS, BUDGET_NEW_URLS, BUDGET_PER, BUDGET_URLS};
-use super::{OptionSlot, OptionValue};
+use super::{OptionSlot, OptionSources};
 
 /// The slots of the limits, in the order in which they are checked.
 pub const LIMITS: [OptionSlot; 4] = [BUDGET_URLS, BUDGET_NEW_URLS, BUDGET_BYTES, BUDGET_HOSTS];
@@ -61,10 +61,6 @@ pub fn read(policy: &Policy, trail: &Trail) -> Option<BudgetOption> {
 }
 
 /// Returns `true` if the policy can set a limit.
-pub(crate) fn has_limits(policy: &Policy) -> bool {
-    LIMITS.into_iter().any(|slot| {
-        policy
-            .possible_values(slot)
-            .any(|(_, value)| *value != OptionValue::None)
-    })
+pub(crate) fn has_limits(sources: OptionSources<'_>) -> bool {
+    LIMITS.into_iter().any(|slot| sources.ever_sets(slot))
 }

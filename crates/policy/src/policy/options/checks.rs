@@ -5,7 +5,7 @@ use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
 use super::OptionSlot;
-use super::schema::{self, MAX_BUFFER, REJECT_WORD, TAG_WORD};
+use super::schema::{MAX_BUFFER, REJECT_WORD, TAG_WORD};
 
 /// The action for a response that fails a check.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,15 +33,4 @@ pub fn read_action(policy: &Policy, trail: &Trail, slot: OptionSlot) -> CheckAct
 pub fn max_buffer(policy: &Policy, trail: &Trail) -> u64 {
     // `compile` accepts only sizes for this slot; the safe default is to buffer nothing.
     trail.number(policy, MAX_BUFFER).unwrap_or(0)
-}
-
-impl Policy {
-    /// Returns `true` if the policy can set this check to anything but `pass`. Otherwise no
-    /// response needs it.
-    pub fn ever_checks(&self, slot: OptionSlot) -> bool {
-        self.possible_values(slot).any(|(_, value)| {
-            let word = schema::as_word(value);
-            word == Some(REJECT_WORD) || word == Some(TAG_WORD)
-        })
-    }
 }

@@ -4,11 +4,7 @@
 //! The fields are built once when a policy is loaded, so that a request only looks them up.
 //! Independent of HTTP types.
 
-use crate::policy::Policy;
-use crate::policy::space::SpaceIndex;
-
 use super::schema::{self, META, SET_HEADERS};
-use super::{OptionSetter, OptionSlot, OptionValue};
 
 /// The maximum length of a field name, or of a part of one.
 const MAX_NAME: usize = 64;
@@ -84,45 +80,6 @@ pub fn invalid_value_reason(path: &str, text: &str) -> Option<&'static str> {
 
 fn is_short(name: &str) -> bool {
     !name.is_empty() && name.len() <= MAX_NAME
-}
-
-impl Policy {
-    /// Returns every value that an option can have, each with its origin.
-    pub fn possible_values(
-        &self,
-        slot: OptionSlot,
-    ) -> impl Iterator<Item = (OptionSetter, &OptionValue)> {
-        let base = self
-            .options
-            .entries
-            .get(usize::from(slot.0))
-            .map(|entry| (entry.set_by, &entry.base));
-        let rules = self.rules.iter().zip(0..).filter_map(move |(_, at)| {
-            let rule = crate::policy::rule::RuleIndex(at);
-            Some((OptionSetter::Rule(rule), self.assigned_value(rule, slot)?))
-        });
-        let spaces = self
-            .spaces()
-            .all()
-            .iter()
-            .zip(0..)
-            .filter_map(move |(space, at)| {
-                Some((OptionSetter::Space(SpaceIndex(at)), space.value(slot)?))
-            });
-        base.into_iter().chain(spaces).chain(rules)
-    }
-
-    /// Returns the keys of an open map that the policy uses, with their slots.
-    pub fn open_map_keys(&self, map: &'static str) -> impl Iterator<Item = (OptionSlot, &str)> {
-        self.options
-            .entries
-            .iter()
-            .zip(0..)
-            .filter_map(move |(entry, at)| {
-                let (open, key) = schema::split_open_key(&entry.path)?;
-                (open.path == map).then_some((OptionSlot(at), key))
-            })
-    }
 }
 
 #[cfg(test)]

@@ -119,9 +119,8 @@ impl<'a> PolitenessOption<'a> {
     }
 
     pub fn embeds(&self) -> EmbedLimits {
-        let delay = self.duration(EMBEDS_DELAY).unwrap_or_default();
         EmbedLimits {
-            delay,
+            delay: self.duration(EMBEDS_DELAY).unwrap_or_default(),
             concurrency: self.count(EMBEDS_CONCURRENCY),
         }
     }
@@ -143,15 +142,15 @@ impl<'a> PolitenessOption<'a> {
         } else {
             None
         };
-        let (min, max) = (self.duration(ADAPTIVE_MIN), self.duration(ADAPTIVE_MAX));
+        let min = self.duration(ADAPTIVE_MIN);
+        let max = self.duration(ADAPTIVE_MAX);
         if factor.is_none() && min.is_none() && max.is_none() {
             return None;
         }
-        let (second, half_a_minute) = (Duration::from_secs(1), Duration::from_secs(30));
         Some((
             factor.unwrap_or(1.0),
-            min.unwrap_or(second),
-            max.unwrap_or(half_a_minute),
+            min.unwrap_or(Duration::from_secs(1)),
+            max.unwrap_or(Duration::from_secs(30)),
         ))
     }
 
@@ -170,17 +169,14 @@ impl<'a> PolitenessOption<'a> {
 
     /// Returns `per_address`, if the policy sets any part of it.
     pub fn per_address(&self) -> Option<AddressLimits> {
-        let (delay, concurrency) = (
-            self.duration(ADDRESS_DELAY),
-            self.trail.number(self.policy, ADDRESS_CONCURRENCY),
-        );
+        let delay = self.duration(ADDRESS_DELAY);
+        let concurrency = self.trail.number(self.policy, ADDRESS_CONCURRENCY);
         if delay.is_none() && concurrency.is_none() {
             return None;
         }
-        let most = concurrency.and_then(|count| u32::try_from(count).ok());
         Some(AddressLimits {
             delay: delay.unwrap_or_default(),
-            concurrency: most.unwrap_or(u32::MAX),
+            concurrency: concurrency.map_or(u32::MAX, saturating_u32),
         })
     }
 
@@ -208,15 +204,14 @@ impl<'a> PolitenessOption<'a> {
     }
 
     fn duration(&self, slot: OptionSlot) -> Option<Duration> {
-        if let OptionValue::Duration(duration) = self.value(slot) {
-            Some(*duration)
-        } else {
-            None
-        }
+        self.value(slot).as_duration()
     }
 
     fn count(&self, slot: OptionSlot) -> u32 {
-        let count = self.trail.number(self.policy, slot).unwrap_or(1);
-        u32::try_from(count).unwrap_or(u32::MAX)
+        saturating_u32(self.trail.number(self.policy, slot).unwrap_or(1))
     }
+}
+
+fn saturating_u32(count: u64) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
-use super::{OptionSetter, OptionSlot, OptionValue};
+use super::{OptionSetter, OptionSlot, OptionSources, OptionValue};
 
 /// The values derived from an option, by the origin of the option's value.
 #[derive(Debug)]
@@ -16,20 +16,25 @@ pub struct PreparedOption<T> {
 }
 
 impl<T> PreparedOption<T> {
-    /// Derives the values; `None` if no value of the option yields one.
+    /// Derives the values with `make`; `None` if no value of the option yields one.
     pub fn prepare(
         policy: &Policy,
         slot: OptionSlot,
         make: impl Fn(&OptionValue) -> Option<T>,
     ) -> Option<Self> {
-        let made = policy
+        Self::from_sources(policy.option_sources(), slot, make)
+    }
+
+    pub(crate) fn from_sources(
+        sources: OptionSources<'_>,
+        slot: OptionSlot,
+        make: impl Fn(&OptionValue) -> Option<T>,
+    ) -> Option<Self> {
+        let by_setter: BTreeMap<OptionSetter, T> = sources
             .possible_values(slot)
-            .filter_map(|(by, value)| Some((by, make(value)?)));
-        let by: BTreeMap<OptionSetter, T> = made.collect();
-        (!by.is_empty()).then_some(Self {
-            slot,
-            by_setter: by,
-        })
+            .filter_map(|(setter, value)| Some((setter, make(value)?)))
+            .collect();
+        (!by_setter.is_empty()).then_some(Self { slot, by_setter })
     }
 
     /// Returns the value that applies to a request.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
+use super::OptionSlot;
 use super::schema::slot;
-use super::{OptionSlot, OptionValue};
 
 pub const MIN_INTERVAL: OptionSlot = slot("recrawl.min_interval");
 pub const AFTER_ERROR: OptionSlot = slot("recrawl.after_error");
@@ -28,15 +28,8 @@ impl RecrawlOption {
 
 /// Reads the option for a request.
 pub fn read(policy: &Policy, trail: &Trail) -> RecrawlOption {
-    let time = |slot| {
-        if let OptionValue::Duration(time) = trail.value(policy, slot) {
-            Some(*time)
-        } else {
-            None
-        }
-    };
     RecrawlOption {
-        min_interval: time(MIN_INTERVAL),
-        after_error: time(AFTER_ERROR),
+        min_interval: trail.value(policy, MIN_INTERVAL).as_duration(),
+        after_error: trail.value(policy, AFTER_ERROR).as_duration(),
     }
 }

@@ -27,11 +27,7 @@ pub enum OnUnreachable {
 
 /// Returns `robots.agent`, if the policy sets it.
 pub fn robots_agent<'p>(policy: &'p Policy, trail: &Trail) -> Option<&'p str> {
-    if let OptionValue::Text(agent) = trail.value(policy, AGENT) {
-        Some(agent)
-    } else {
-        None
-    }
+    trail.value(policy, AGENT).as_text()
 }
 
 /// Reads the option for a request.
@@ -58,18 +54,8 @@ impl<'a> RobotsOption<'a> {
     /// Returns `usage`: the uses that the crawler declares, normalised by
     /// `robots::usage::normalise_purpose`.
     pub fn uses(&self) -> impl Iterator<Item = &'a str> {
-        let items = if let OptionValue::List(items) = self.trail.value(self.policy, USAGE) {
-            &**items
-        } else {
-            &[]
-        };
-        items.iter().filter_map(|item| {
-            if let OptionValue::Text(name) = item {
-                Some(&**name)
-            } else {
-                None
-            }
-        })
+        let value = self.trail.value(self.policy, USAGE);
+        value.items().iter().filter_map(OptionValue::as_text)
     }
 
     pub fn on_unreachable(&self) -> OnUnreachable {
@@ -82,11 +68,9 @@ impl<'a> RobotsOption<'a> {
 
     /// Returns `crawl_delay_cap`: the longest Crawl-delay that is obeyed.
     pub fn crawl_delay_cap(&self) -> Duration {
-        let value = self.trail.value(self.policy, CRAWL_DELAY_CAP);
-        if let OptionValue::Duration(cap) = value {
-            *cap
-        } else {
-            Duration::ZERO
-        }
+        self.trail
+            .value(self.policy, CRAWL_DELAY_CAP)
+            .as_duration()
+            .unwrap_or_default()
     }
 }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::policy::Policy;
 use crate::policy::trail::Trail;
 
+use super::OptionSlot;
 use super::schema::slot;
-use super::{OptionSlot, OptionValue};
 
 const CONNECT: OptionSlot = slot("timeouts.connect");
 const CONNECT_TOTAL: OptionSlot = slot("timeouts.connect_total");
@@ -35,11 +35,10 @@ pub struct BodyTimeouts {
 
 impl OriginTimeouts {
     pub fn from_trail(policy: &Policy, trail: &Trail) -> Self {
-        let time = |slot| read_duration(policy, trail, slot);
         Self {
-            connect: time(CONNECT),
-            connect_total: time(CONNECT_TOTAL),
-            response_head: time(RESPONSE_HEAD),
+            connect: trail.value(policy, CONNECT).as_duration(),
+            connect_total: trail.value(policy, CONNECT_TOTAL).as_duration(),
+            response_head: trail.value(policy, RESPONSE_HEAD).as_duration(),
         }
     }
 }
@@ -47,16 +46,8 @@ impl OriginTimeouts {
 impl BodyTimeouts {
     pub fn from_trail(policy: &Policy, trail: &Trail) -> Self {
         Self {
-            idle: read_duration(policy, trail, BODY_IDLE),
-            whole: read_duration(policy, trail, REQUEST),
+            idle: trail.value(policy, BODY_IDLE).as_duration(),
+            whole: trail.value(policy, REQUEST).as_duration(),
         }
-    }
-}
-
-fn read_duration(policy: &Policy, trail: &Trail, slot: OptionSlot) -> Option<Duration> {
-    if let OptionValue::Duration(time) = trail.value(policy, slot) {
-        Some(*time)
-    } else {
-        None
     }
 }

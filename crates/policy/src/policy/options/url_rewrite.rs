@@ -12,9 +12,9 @@ use crate::policy::Policy;
 use crate::policy::trail::Trail;
 use crate::urls::target::UrlTarget;
 
-use super::OptionValue;
 use super::prepared::PreparedOption;
 use super::schema::{REPLACE, STRIP_PARAMS};
+use super::{OptionSources, OptionValue};
 
 /// The prepared `strip_params` and `replace` of a policy.
 #[derive(Debug, Default)]
@@ -52,40 +52,41 @@ pub(crate) struct UrlReplacement {
 }
 
 impl UrlRewriter {
-    /// Prepares the options of a policy; `replacement` compiles an item of `replace`.
-    pub(crate) fn for_policy(
-        policy: &Policy,
-        replacement: impl Fn(&OptionValue) -> Option<UrlReplacement>,
+    /// Prepares the options of a policy; `compile` compiles an item of `replace`.
+    pub(crate) fn new(
+        sources: OptionSources<'_>,
+        compile: impl Fn(&OptionValue) -> Option<UrlReplacement>,
     ) -> Self {
-        let all = |value: &OptionValue| {
-            let OptionValue::List(items) = value else {
-                return None;
-            };
-            let all: Box<[UrlReplacement]> = items.iter().filter_map(&replacement).collect();
-            (!all.is_empty()).then_some(all)
-        };
         Self {
-            strip_params: PreparedOption::prepare(policy, STRIP_PARAMS, StripParams::from_value),
-            replacements: PreparedOption::prepare(policy, REPLACE, all),
+            strip_params: PreparedOption::from_sources(
+                sources,
+                STRIP_PARAMS,
+                StripParams::from_value,
+            ),
+            replacements: PreparedOption::from_sources(sources, REPLACE, |value| {
+                let all: Box<[UrlReplacement]> =
+                    value.items().iter().filter_map(&compile).collect();
+                (!all.is_empty()).then_some(all)
+            }),
         }
     }
 
     /// Returns `true` if a URL may be fetched in place of another.
-    fn rewrites_urls(&self) -> bool {
-        let by_name = self
+    pub(crate) fn rewrites_urls(&self) -> bool {
+        let strips = self
             .strip_params
             .iter()
             .flat_map(PreparedOption::values)
-            .any(|strip| strip.scope == RewriteScope::Fetch);
-        let by_regex = self
+            .map(|strip| strip.scope);
+        let replaces = self
             .replacements
             .iter()
             .flat_map(PreparedOption::values)
-            .flatten();
-        by_name
-            || by_regex
-                .map(|one| one.scope)
-                .any(|reach| reach == RewriteScope::Fetch)
+            .flatten()
+            .map(|replacement| replacement.scope);
+        strips
+            .chain(replaces)
+            .any(|scope| scope == RewriteScope::Fetch)
     }
 
     /// Returns the URL as changed for a purpose.
@@ -111,12 +112,21 @@ impl UrlRewriter {
         let replace = replace
             .into_iter()
             .flatten()
-            .filter(|one| one.scope.covers(scope));
-        replace.fold(stripped, |url, one| one.apply(url))
+            .filter(|replacement| replacement.scope.covers(scope));
+        replace.fold(stripped, |url, replacement| replacement.apply(url))
     }
 }
 
 impl RewriteScope {
+    /// Returns the scope that a value of `strip_params` or an item of `replace` sets with `rewrite`.
+    pub(crate) fn of_option(value: &OptionValue) -> Self {
+        if value.get("rewrite") == Some(&OptionValue::Bool(true)) {
+            Self::Fetch
+        } else {
+            Self::Key
+        }
+    }
+
     /// Returns `true` if a change with this scope applies to the wanted purpose: a change for the
     /// fetch applies to both.
     pub(crate) fn covers(self, wanted: Self) -> bool {
@@ -135,35 +145,16 @@ impl UrlReplacement {
 
 impl StripParams {
     fn from_value(value: &OptionValue) -> Option<Self> {
-        let (names, reach) = if let OptionValue::Map(entries) = value {
-            let get = |key: &str| {
-                entries
-                    .iter()
-                    .find(|(k, _)| **k == *key)
-                    .map(|(_, value)| value)
-            };
-            let fetch = get("rewrite") == Some(&OptionValue::Bool(true));
-            (
-                get("names")?,
-                if fetch {
-                    RewriteScope::Fetch
-                } else {
-                    RewriteScope::Key
-                },
-            )
-        } else {
-            (value, RewriteScope::Key)
-        };
-        let OptionValue::List(names) = names else {
-            return None;
-        };
-        let names: Box<[ParamNamePattern]> = names
+        let names: Box<[ParamNamePattern]> = value
+            .get("names")
+            .unwrap_or(value)
+            .items()
             .iter()
             .filter_map(ParamNamePattern::from_value)
             .collect();
         (!names.is_empty()).then_some(Self {
             names,
-            scope: reach,
+            scope: RewriteScope::of_option(value),
         })
     }
 
@@ -172,19 +163,22 @@ impl StripParams {
         let Some((front, query)) = url.split_once('?') else {
             return Cow::Borrowed(url);
         };
-        let goes = |param: &&str| {
-            self.names
-                .iter()
-                .any(|name| name.matches(&param_name(param)))
-        };
-        if !query.split('&').any(|param| goes(&param)) {
+        if !query.split('&').any(|param| self.matches(param)) {
             return Cow::Borrowed(url);
         }
-        let kept: Vec<&str> = query.split('&').filter(|param| !goes(param)).collect();
-        if kept.is_empty() {
+        let rest: Vec<&str> = query
+            .split('&')
+            .filter(|param| !self.matches(param))
+            .collect();
+        if rest.is_empty() {
             return Cow::Owned(front.to_owned());
         }
-        Cow::Owned([front, "?", &kept.join("&")].concat())
+        Cow::Owned([front, "?", &rest.join("&")].concat())
+    }
+
+    fn matches(&self, param: &str) -> bool {
+        let name = param_name(param);
+        self.names.iter().any(|pattern| pattern.matches(&name))
     }
 }
 
@@ -198,10 +192,7 @@ fn param_name(param: &str) -> Cow<'_, str> {
 
 impl ParamNamePattern {
     fn from_value(value: &OptionValue) -> Option<Self> {
-        let OptionValue::Text(name) = value else {
-            return None;
-        };
-        Some(Self(name.split('*').map(Box::from).collect()))
+        Some(Self(value.as_text()?.split('*').map(Box::from).collect()))
     }
 
     /// Matches a name, with regard to case; `*` matches any run of characters. An empty name is
@@ -217,10 +208,10 @@ impl ParamNamePattern {
             return false;
         };
         for piece in middle {
-            let Some((_, behind)) = name.split_once(&**piece) else {
+            let Some((_, rest)) = name.split_once(&**piece) else {
                 return false;
             };
-            name = behind;
+            name = rest;
         }
         name.ends_with(&**last)
     }
@@ -249,11 +240,6 @@ impl Policy {
     /// Returns `true` if the policy may fetch a URL in place of another.
     pub fn rewrites_urls(&self) -> bool {
         self.rewrites_urls
-    }
-
-    pub(crate) fn set_url_rewriter(&mut self, rewriter: UrlRewriter) {
-        self.rewrites_urls = rewriter.rewrites_urls();
-        self.url_rewriter = rewriter;
     }
 }
 

@@ -40,6 +40,51 @@ pub enum OptionValue {
 }
 
 impl OptionValue {
+    /// Returns the word of an option with a closed set of words.
+    pub fn as_word(&self) -> Option<&'static str> {
+        if let Self::Word(word) = self {
+            Some(word)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn as_text(&self) -> Option<&str> {
+        if let Self::Text(text) = self {
+            Some(text)
+        } else {
+            None
+        }
+    }
+
+    pub(crate) fn as_duration(&self) -> Option<Duration> {
+        if let Self::Duration(duration) = self {
+            Some(*duration)
+        } else {
+            None
+        }
+    }
+
+    /// Returns the items of a list; empty for other values.
+    pub(crate) fn items(&self) -> &[Self] {
+        if let Self::List(items) = self {
+            items
+        } else {
+            &[]
+        }
+    }
+
+    /// Returns the value of a key, if this is a map that has it.
+    pub(crate) fn get(&self, key: &str) -> Option<&Self> {
+        let Self::Map(entries) = self else {
+            return None;
+        };
+        entries
+            .iter()
+            .find(|(known, _)| **known == *key)
+            .map(|(_, value)| value)
+    }
+
     /// Returns the JSON representation of the value: durations, sizes, rates and ranges are text.
     pub fn to_json(&self) -> Json {
         match self {
