@@ -1,6 +1,8 @@
-//! Broken policies: one mistake a file in `tests/broken`, and beside it what `check` must say of it.
+//! Broken policies: each file in `tests/broken` has one mistake, and the `.expect` file next to it has
+//! the messages that `check` must print.
 //!
-//! `UPDATE_EXPECT=1 cargo test --test it broken` writes the messages anew; read every changed line before you commit.
+//! `UPDATE_EXPECT=1 cargo test --test it broken` updates the messages; read every changed line before
+//! you commit.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,8 +12,8 @@ use crawlgate::diagnostics::problem::Problem;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::source::MemoryFileSystem;
 
-/// Everything that is said of a policy, errors and warnings alike.
-fn said(path: &Path) -> String {
+/// Returns all messages about a policy, errors and warnings.
+fn messages(path: &Path) -> String {
     let name = path.file_name().unwrap().to_str().unwrap();
     let files = MemoryFileSystem::new().with_file(name, fs::read(path).unwrap());
     let problems = match load(&files, name) {
@@ -39,21 +41,21 @@ fn policies() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_mistake_is_said_as_expected() {
+fn every_mistake_has_the_expected_message() {
     let policies = policies();
     assert!(policies.len() >= 45, "{} broken policies", policies.len());
     let mut wrong = vec![];
     for policy in &policies {
         let expect = policy.with_extension("expect");
-        let said = said(policy);
-        assert!(!said.is_empty(), "nothing is said of {}", policy.display());
+        let found = messages(policy);
+        assert!(!found.is_empty(), "no messages about {}", policy.display());
         if std::env::var_os("UPDATE_EXPECT").is_some() {
-            fs::write(&expect, &said).unwrap();
+            fs::write(&expect, &found).unwrap();
         }
         let expected = fs::read_to_string(&expect).unwrap_or_default();
-        if said != expected {
+        if found != expected {
             wrong.push(format!(
-                "{}\n{said}--- expected\n{expected}",
+                "{}\n{found}--- expected\n{expected}",
                 policy.display()
             ));
         }
@@ -61,13 +63,13 @@ fn every_mistake_is_said_as_expected() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// Messages are for people: they name a place, and most of them say what to write instead.
+/// Every message names a location, and most of them suggest a fix.
 #[test]
-fn messages_have_places_and_mostly_help() {
+fn messages_have_locations_and_mostly_help() {
     let (mut all, mut placed, mut helpful) = (0, 0, 0);
     for policy in policies() {
-        let said = said(&policy);
-        let first = said.lines().next().unwrap();
+        let found = messages(&policy);
+        let first = found.lines().next().unwrap();
         all += 1;
         placed += usize::from(
             first
@@ -78,7 +80,7 @@ fn messages_have_places_and_mostly_help() {
         helpful += usize::from(
             ["= help: ", "did you mean", "; allowed: ", "; write "]
                 .iter()
-                .any(|h| said.contains(h)),
+                .any(|h| found.contains(h)),
         );
     }
     println!("{all} broken policies: {placed} with line and column, {helpful} with help");
@@ -86,9 +88,9 @@ fn messages_have_places_and_mostly_help() {
     assert!(helpful * 2 >= all, "{helpful} of {all}");
 }
 
-/// Whatever is done to a policy, it is refused or accepted, with places that exist, and nothing panics.
+/// A mutated policy is accepted or rejected, with locations that exist, and nothing panics.
 #[test]
-fn mutilated_policies_never_panic() {
+fn mutated_policies_never_panic() {
     let sources: Vec<String> = [PathBuf::from("config/policy.yaml")]
         .into_iter()
         .chain(policies())
@@ -103,7 +105,7 @@ fn mutilated_policies_never_panic() {
         } else {
             random.choice(&sources).unwrap()
         };
-        let text = mutilated(source, &mut random);
+        let text = mutated(source, &mut random);
         let files = MemoryFileSystem::new().with_file("p.yaml", text.as_bytes());
         let problems = match load(&files, "p.yaml") {
             Ok(compiled) => {
@@ -129,8 +131,8 @@ fn mutilated_policies_never_panic() {
     );
 }
 
-/// The text after one to four small accidents.
-fn mutilated(source: &str, random: &mut fastrand::Rng) -> String {
+/// Returns the text after one to four small changes.
+fn mutated(source: &str, random: &mut fastrand::Rng) -> String {
     const BITS: [&str; 16] = [
         "{", "}", "[", "]", ":", "\"", "'", "\n", "  ", "é", "(", "\\", "*", "&a ", "null", "- ",
     ];
@@ -152,10 +154,10 @@ fn mutilated(source: &str, random: &mut fastrand::Rng) -> String {
     text.into_iter().collect()
 }
 
-/// A policy of 200 lines with a mistake of another kind on each marked line, `# FAULT: what is said`, `|` between two
-/// things that are.
+/// A policy of 200 lines with a different mistake on each line marked `# FAULT: MESSAGE`, with `|`
+/// between parts of the message.
 #[test]
-fn every_kind_of_mistake_is_found_in_one_run() {
+fn one_run_finds_every_kind_of_mistake() {
     let text = fs::read_to_string("tests/check/faults.yaml").unwrap();
     let faults: Vec<(u32, &str)> = text
         .lines()
@@ -173,9 +175,9 @@ fn every_kind_of_mistake_is_found_in_one_run() {
             .iter()
             .filter(|p| p.location.line == *line)
             .map(ToString::to_string);
-        let fits = |said: &String| expected.split('|').all(|part| said.contains(part));
+        let fits = |found: &String| expected.split('|').all(|part| found.contains(part));
         assert!(
-            there.clone().any(|said| fits(&said)),
+            there.clone().any(|found| fits(&found)),
             "line {line}: {expected}: {:?}",
             there.collect::<Vec<_>>()
         );
@@ -189,9 +191,9 @@ fn every_kind_of_mistake_is_found_in_one_run() {
     assert_eq!(others, [""; 0], "beside what is marked");
 }
 
-/// The same policy without the mistakes: nothing is said of it, and its cases pass.
+/// The same policy without the mistakes has no messages, and its cases pass.
 #[test]
-fn of_its_clean_twin_nothing_is_said() {
+fn the_corrected_policy_has_no_messages() {
     let twin = fs::read_to_string("tests/check/clean.yaml").unwrap();
     assert_eq!(problems_of("clean.yaml", &twin), []);
     let faults = fs::read_to_string("tests/check/faults.yaml").unwrap();

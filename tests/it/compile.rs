@@ -1,4 +1,4 @@
-//! From policy text to a compiled policy: layout, stages, options, files, and what is said of mistakes.
+//! Compilation of policies: order of rules, stages, options, files, and messages.
 
 use crawlgate::clock::Clock;
 use crawlgate::diagnostics::problem::{Problem, Severity};
@@ -29,13 +29,13 @@ fn unwrapped(result: Result<CompiledPolicy, Vec<Problem>>) -> CompiledPolicy {
     })
 }
 
-/// Compiles a document that has the usual head.
+/// Compiles a document with the usual header.
 fn compiled(body: &str) -> CompiledPolicy {
     unwrapped(load(&one_file(&format!("{HEAD}{body}")), "policy.yaml"))
 }
 
-/// What is said of a document with the usual head, one line each.
-fn said(body: &str) -> Vec<String> {
+/// Returns the messages about a document with the usual header, one line each.
+fn messages(body: &str) -> Vec<String> {
     let problems = match load(&one_file(&format!("{HEAD}{body}")), "policy.yaml") {
         Ok(compiled) => compiled.problems,
         Err(problems) => problems,
@@ -43,7 +43,7 @@ fn said(body: &str) -> Vec<String> {
     problems.iter().map(ToString::to_string).collect()
 }
 
-/// The options after the request stage for a URL, as JSON.
+/// Returns the options of a URL after the request stage as JSON.
 fn options(policy: &Policy, url: &str) -> Json {
     let facts = CaseFacts::for_url(url).unwrap();
     let (trail, _) = policy.decide(&facts.facts());
@@ -125,11 +125,11 @@ fn cases_pass(compiled: &CompiledPolicy) {
 }
 
 #[test]
-fn the_policy_to_start_from_has_nothing_to_complain_of() {
+fn the_starter_policy_has_no_problems() {
     let text = std::fs::read_to_string("config/policy.yaml").unwrap();
     let starter = unwrapped(load(&one_file(&text), "policy.yaml"));
-    let said: Vec<String> = starter.problems.iter().map(Problem::render).collect();
-    assert!(said.is_empty(), "{}", said.join("\n"));
+    let found: Vec<String> = starter.problems.iter().map(Problem::render).collect();
+    assert!(found.is_empty(), "{}", found.join("\n"));
     assert!(starter.cases.len() >= 15);
     cases_pass(&starter);
     let ids: Vec<&str> = starter
@@ -153,10 +153,10 @@ fn the_policy_to_start_from_has_nothing_to_complain_of() {
 }
 
 #[test]
-fn a_case_says_in_what_a_decision_differs() {
+fn a_failed_case_reports_the_differences() {
     let body = "rules:\n  - { id: a, forbid: { ext: gif }, log: true }\n\
                 cases:\n  - { url: 'http://h/a.gif', expect: { verdict: allow, status: 451, code: 760, rule: b }, logged: false }\n";
-    let lines = said(body);
+    let lines = messages(body);
     assert!(
         lines
             .iter()
@@ -192,7 +192,7 @@ fn a_case_says_in_what_a_decision_differs() {
 }
 
 #[test]
-fn rules_lie_flat_with_parents_before_children() {
+fn rules_are_a_flat_list_with_parents_before_children() {
     let c = compiled(
         "rules:
   - id: a
@@ -231,8 +231,9 @@ fn rules_lie_flat_with_parents_before_children() {
     assert_eq!(advice.len(), 1, "one for all rules without an id");
 }
 
-/// A rule's floor, stage, content clause and active stages: `request response c request,response`.
-fn placed(rule: &Rule) -> String {
+/// Formats a rule's earliest stage, stage, content clause and active stages: `request response c
+/// request,response`.
+fn stages_of(rule: &Rule) -> String {
     let active: Vec<&str> = PolicyStage::ALL
         .into_iter()
         .filter(|s| rule.active_stages.contains(*s))
@@ -248,7 +249,7 @@ fn placed(rule: &Rule) -> String {
 }
 
 #[test]
-fn stages_follow_from_facts_and_from_what_stands_around() {
+fn stages_follow_from_facts_and_from_surrounding_groups() {
     const HOST: &str = "when: { host: h }, then: allow";
     const TYPE: &str = "when: { content_type: a/b }, then: disallow";
     for (rules, expected) in [
@@ -319,7 +320,7 @@ fn stages_follow_from_facts_and_from_what_stands_around() {
     ] {
         let c = compiled(&format!("rules: {rules}\n"));
         let rule = c.policy.rules().iter().find(|r| r.id.as_str() == "x").unwrap();
-        assert_eq!(placed(rule), expected, "{rules}");
+        assert_eq!(stages_of(rule), expected, "{rules}");
     }
 }
 
@@ -339,7 +340,7 @@ fn match_first_keeps_the_stage_of_its_children() {
 }
 
 #[test]
-fn rules_around_decide_who_takes_part() {
+fn surrounding_rules_determine_the_mode() {
     let c = compiled(
         "rules:
   - { id: a, enabled: false, rules: [{ id: b, mode: shadow, rules: [{ id: c }] }] }
@@ -358,7 +359,7 @@ fn rules_around_decide_who_takes_part() {
 }
 
 #[test]
-fn then_stands_for_assignments() {
+fn then_expands_to_assignments() {
     for (then, expected) in [
         ("allow", json!(["allow", true, true, false])),
         ("disallow", json!(["disallow", true, true, false])),
@@ -392,7 +393,7 @@ fn then_stands_for_assignments() {
 }
 
 #[test]
-fn every_key_of_a_map_is_an_option_and_null_takes_it_back() {
+fn every_key_of_a_map_is_an_option_and_null_resets_it() {
     let c = compiled(
         "rules:
   - { id: a, set: { politeness: { delay: 5s, adaptive: { factor: 2, min: 1s } }, meta: { team: a, x: 1 } } }
@@ -520,8 +521,8 @@ fn every_option_takes_the_values_of_the_documentation() {
 }
 
 #[test]
-fn the_last_of_several_mistakes_is_reported_like_the_first() {
-    let lines = said(
+fn all_mistakes_are_reported_in_one_run() {
+    let lines = messages(
         "lists: { l: { kind: domains, items: ['a b'] } }
 rules:
   - { id: a, forbid: { path: { regex: '(' }, ext: [x/y] } }
@@ -534,8 +535,8 @@ cases:
     for expected in [
         "not a host",
         "unclosed group",
-        "not the extension",
-        "this id is taken",
+        "not a file name extension",
+        "duplicate id",
         "did you mean `host`",
         "did you mean `allow`",
         "found `log`",
@@ -590,7 +591,8 @@ fn a_directory_is_one_document() {
     assert!(
         lines
             .iter()
-            .any(|l| l.starts_with("p/40.yaml:1:1: error: a key that only one file")),
+            .any(|l| l
+                .starts_with("p/40.yaml:1:1: error: only one file of a policy may have this key")),
         "{lines:?}"
     );
     assert!(
@@ -607,7 +609,8 @@ fn a_directory_is_one_document() {
         .map(ToString::to_string)
         .collect();
     assert!(
-        lines[0].contains("no file of the policy has `policy: 1`") && lines[0].contains("a.yaml"),
+        lines[0].contains("no file of the policy contains `policy: 1`")
+            && lines[0].contains("a.yaml"),
         "{lines:?}"
     );
     let missing: Vec<String> = load(&headless, "q")
@@ -654,7 +657,7 @@ fn the_revision_covers_files_and_lists() {
 }
 
 #[test]
-fn list_files_may_be_odd_but_not_anything() {
+fn unusual_list_files_are_read_and_invalid_ones_are_reported() {
     let body =
         "lists: { l: { kind: domains, file: l.txt } }\nrules:\n  - { id: a, forbid: { in: l } }\n";
     for (bytes, expected) in [
@@ -699,9 +702,9 @@ fn list_files_may_be_odd_but_not_anything() {
         "a\\l.txt",
         "C:/l.txt",
     ] {
-        let lines = said(&body.replace("l.txt", &format!("{path:?}")));
+        let lines = messages(&body.replace("l.txt", &format!("{path:?}")));
         assert!(
-            lines[0].contains("must not leave the policy's directory"),
+            lines[0].contains("must be inside the policy's directory"),
             "{path}: {lines:?}"
         );
     }
@@ -758,12 +761,12 @@ fn options_of_the_connection_depend_on_the_host_alone() {
             false,
         ),
     ] {
-        let lines = said(&format!(
+        let lines = messages(&format!(
             "lists: {{ l: {{ kind: hosts, items: [h] }} }}\nrules: {rules}\n"
         ));
         let found = lines
             .iter()
-            .any(|l| l.contains("error: rule x: `tls` acts before"));
+            .any(|l| l.contains("error: rule x: `tls` takes effect when only"));
         assert_eq!(found, refused, "{rules}: {lines:?}");
     }
 }
@@ -790,20 +793,20 @@ fn nesting_is_deep_but_bounded() {
         Some(&*format!("rules{}", ".1".repeat(21)))
     );
     for (text, expected) in [
-        (nots(33), "conditions nested more than 32 deep"),
+        (nots(33), "conditions are nested more than 32 levels deep"),
         (nots(70), "nested more than 64 levels deep"),
     ] {
-        let lines = said(&format!("rules: [{{ id: x, forbid: {text} }}]\n"));
+        let lines = messages(&format!("rules: [{{ id: x, forbid: {text} }}]\n"));
         assert!(lines.len() == 1 && lines[0].contains(expected), "{lines:?}");
     }
-    let lines = said(&format!(
+    let lines = messages(&format!(
         "rules: [{}]\n",
         rules(26, "{ forbid: { ext: gif } }")
     ));
     assert!(
         lines
             .iter()
-            .any(|l| l.contains("rules nested more than 24 deep")),
+            .any(|l| l.contains("rules are nested more than 24 levels deep")),
         "{lines:?}"
     );
 }
@@ -830,11 +833,11 @@ rules:
     assert_eq!(
         c.problems
             .iter()
-            .filter(|p| p.message.contains("is disabled"))
+            .filter(|p| p.message.contains("are disabled"))
             .count(),
         3
     );
-    let lines = said(&format!("{body}  - {{ id: f, forbid: {{ hots: h }} }}\n"));
+    let lines = messages(&format!("{body}  - {{ id: f, forbid: {{ hots: h }} }}\n"));
     assert!(
         lines
             .iter()
@@ -843,7 +846,7 @@ rules:
     );
 }
 
-/// Thousands of rules and big lists load in a time that a reload can take.
+/// Thousands of rules and big lists load fast enough for a reload.
 #[test]
 fn big_policies_load() {
     let mut text = format!(

@@ -486,7 +486,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "tls: { leaf_cache: 0 }",
-        "c.yaml:1:20: error: a whole number from 1 to 10000000 is needed here; found `0`",
+        "c.yaml:1:20: error: expected an integer from 1 to 10000000; found `0`",
     ),
     (
         "tls: { intercpt: true }",
@@ -554,7 +554,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "limits: { connections: 0 }",
-        "c.yaml:1:24: error: a whole number from 1 to 10000000 is needed here; found `0`",
+        "c.yaml:1:24: error: expected an integer from 1 to 10000000; found `0`",
     ),
     (
         "logs: { format: squib }",
@@ -566,7 +566,7 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "logs: { rotate: { keep: -1 } }",
-        "c.yaml:1:25: error: a whole number from 0 to 1000 is needed here; found `-1`",
+        "c.yaml:1:25: error: expected an integer from 0 to 1000; found `-1`",
     ),
     (
         "logs: { rotate: none }",
@@ -586,11 +586,11 @@ const BROKEN: [(&str, &str); 58] = [
     ),
     (
         "runtime: { workers: 0 }",
-        "c.yaml:1:21: error: a whole number from 1 to 1024 is needed here; found `0`",
+        "c.yaml:1:21: error: expected an integer from 1 to 1024; found `0`",
     ),
     (
         "logs: { allows: 1.5 }",
-        "c.yaml:1:17: error: a number from 0 to 1 is needed here; found `1.5`",
+        "c.yaml:1:17: error: expected a number from 0 to 1; found `1.5`",
     ),
     (
         "logs: { on_full: drpo }",

@@ -267,10 +267,7 @@ fn a_soft_error_has_its_own_reason_and_status() {
             "remove one of them",
         ),
         ("{ when: { title: x }, as: 404 }", "not a key of"),
-        (
-            "{ stage: response, forbid: { title: x } }",
-            "before the facts",
-        ),
+        ("{ stage: response, forbid: { title: x } }", "is too early"),
         (
             "{ stage: request, forbid: { meta_robots: x } }",
             "write `stage: response`",
@@ -587,19 +584,19 @@ fn what_only_options_refuse_is_refused_by_default() {
 #[test]
 fn values_that_no_canonical_url_has_are_told() {
     for (rule, expected) in [
-        ("forbid: { under: '/u/../v' }", "fits nothing: segments"),
-        ("forbid: { path: '/./w' }", "fits nothing: segments"),
+        ("forbid: { under: '/u/../v' }", "matches nothing: segments"),
+        ("forbid: { path: '/./w' }", "matches nothing: segments"),
         (
             "forbid: { url_prefix: 'http://h.test/a/../b' }",
-            "fits nothing: segments",
+            "matches nothing: segments",
         ),
         (
             "forbid: { url_prefix: 'http://h.test/a#b' }",
-            "without its fragment",
+            "without their fragment",
         ),
         (
             "forbid: { url: 'http://h.test/a#b' }",
-            "without its fragment",
+            "without their fragment",
         ),
         ("set: { politeness: { rate: 5/5m } }", "a rate is needed"),
         ("set: { politeness: { rate: 5/0s } }", "a rate is needed"),

@@ -1,6 +1,6 @@
-//! The JSON Schemas: written down, complete, and of one mind with the readers.
+//! The JSON Schemas: up to date, complete, and consistent with the readers.
 //!
-//! `UPDATE_EXPECT=1 cargo test --test it schema` writes them anew.
+//! `UPDATE_EXPECT=1 cargo test --test it schema` updates them.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -17,7 +17,7 @@ use serde_json::{Value as Json, json};
 const POLICY: &str = "config/policy.schema.json";
 const CONFIG: &str = "config/crawlgate.schema.json";
 
-/// A schema that can be asked.
+/// A schema that validates texts.
 struct Schema {
     all: Schemas,
     index: SchemaIndex,
@@ -35,7 +35,7 @@ impl Schema {
         Self { all, index }
     }
 
-    /// What is wrong with a text; `None` if nothing is.
+    /// Returns the validation error of a text; `None` if it is valid.
     fn mistake(&self, yaml: &str) -> Option<String> {
         let value: Json = serde_saphyr::from_str(yaml).ok()?;
         self.all
@@ -46,7 +46,7 @@ impl Schema {
 }
 
 #[test]
-fn what_is_written_down_is_what_the_program_prints() {
+fn the_files_are_what_the_program_prints() {
     for (path, schema) in [
         (POLICY, source::json_schema()),
         (CONFIG, file::json_schema()),
@@ -58,17 +58,17 @@ fn what_is_written_down_is_what_the_program_prints() {
         assert_eq!(
             fs::read_to_string(path).unwrap_or_default(),
             text,
-            "{path}: run it with UPDATE_EXPECT=1"
+            "{path}: run the test with UPDATE_EXPECT=1"
         );
         let what = if path == POLICY { "policy" } else { "config" };
-        let said = crate::support::command::crawlgate(Path::new("."), &["schema", what], "");
-        assert_eq!((said.code, said.out), (0, text));
+        let output = crate::support::command::crawlgate(Path::new("."), &["schema", what], "");
+        assert_eq!((output.code, output.out), (0, text));
     }
 }
 
-/// Every key has words that an editor can show, and no reference leads nowhere.
+/// Every key has a description, and every reference has a target.
 #[test]
-fn keys_are_described_and_references_lead_somewhere() {
+fn keys_are_described_and_references_have_targets() {
     for schema in [source::json_schema(), file::json_schema()] {
         let defined: BTreeSet<String> = schema["$defs"]
             .as_object()
@@ -104,7 +104,7 @@ fn keys_are_described_and_references_lead_somewhere() {
     }
 }
 
-/// Keys of small maps inside values say enough by their names.
+/// Keys of small maps inside values need no description.
 fn inner(path: &str) -> bool {
     [
         "if",
@@ -133,7 +133,7 @@ fn walk(node: &Json, path: &str, visit: &mut dyn FnMut(&str, &Json)) {
     }
 }
 
-/// Every YAML file below some directories.
+/// Returns every YAML file below these directories.
 fn files(directories: &[&str]) -> Vec<PathBuf> {
     let mut all = vec![];
     let mut open: Vec<PathBuf> = directories.iter().map(PathBuf::from).collect();
@@ -158,7 +158,7 @@ fn files(directories: &[&str]) -> Vec<PathBuf> {
 }
 
 #[test]
-fn policies_that_compile_fit_and_broken_ones_do_not() {
+fn valid_policies_match_the_schema_and_many_broken_ones_do_not() {
     let schema = Schema::of(source::json_schema());
     let (mut wrong, mut good, mut caught) = (vec![], 0, 0);
     for path in files(&[
@@ -172,7 +172,7 @@ fn policies_that_compile_fit_and_broken_ones_do_not() {
             fs::read_to_string(&path).unwrap_or_default(),
         );
         let kind = FileKind::from_text(&name.as_str().into(), &text);
-        // Some of these are there to be refused.
+        // Some of these are rejected on purpose.
         let broken = path.starts_with("tests/broken") || path.starts_with("tests/policies");
         let files = MemoryFileSystem::new().with_file(&name, text.as_str());
         let accepted = kind != FileKind::Other && (!broken || load(&files, &name).is_ok());
@@ -190,13 +190,13 @@ fn policies_that_compile_fit_and_broken_ones_do_not() {
     );
 }
 
-/// Mistakes that an editor must show while they are made.
+/// Mistakes that an editor must be able to show.
 #[test]
-fn the_usual_slips_are_caught() {
+fn common_mistakes_are_caught() {
     let schema = Schema::of(source::json_schema());
     let head = "policy: 1\nname: a\noptions: { disposition: allow }\n";
     assert_eq!(schema.mistake(head), None);
-    for (slip, fits) in [
+    for (text, valid) in [
         ("rules: [{ forbid: { host: a } }]", true),
         ("rules: [{ forbidd: { host: a } }]", false),
         ("rules: [{ forbid: { hots: a } }]", false),
@@ -253,8 +253,8 @@ fn the_usual_slips_are_caught() {
         ),
         ("rule: []", false),
     ] {
-        let mistake = schema.mistake(&format!("{head}{slip}\n"));
-        assert_eq!(mistake.is_none(), fits, "{slip}: {mistake:?}");
+        let mistake = schema.mistake(&format!("{head}{text}\n"));
+        assert_eq!(mistake.is_none(), valid, "{text}: {mistake:?}");
     }
     for (text, fits) in [
         ("rules: [{ forbid: { host: a } }]\n", true),
@@ -274,7 +274,8 @@ fn the_usual_slips_are_caught() {
     }
 }
 
-/// For each mapping of the configuration: a text with a key that no mapping has, and where the schema describes it.
+/// For each mapping of the configuration: a text with an unknown key, and the place of the mapping in
+/// the schema.
 #[test]
 fn the_schema_of_the_configuration_has_the_keys_that_the_reader_takes() {
     let schema = file::json_schema();

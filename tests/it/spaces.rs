@@ -533,19 +533,19 @@ fn errors_in_spaces_are_load_errors() {
     for (body, expected) in [
         (
             "spaces: [{ name: a, crawlers: [x] }, { name: b, crawlers: [x] }]",
-            "a crawler is in one space",
+            "a crawler can be in only one space",
         ),
         (
             "spaces: [{ name: a, crawlers: [x, x] }]",
-            "a crawler is in one space",
+            "a crawler can be in only one space",
         ),
         (
             "spaces: [{ name: a }, { name: b }]",
-            "a second space for all other crawlers",
+            "a second space without `crawlers`",
         ),
         (
             "spaces: [{ name: a, crawlers: [x] }, { name: a }]",
-            "a space of this name is there already",
+            "a space with this name already exists",
         ),
         ("spaces: [{ crawlers: [x] }]", "name"),
         ("spaces: [{ name: A }]", "not a valid space name"),
@@ -556,27 +556,27 @@ fn errors_in_spaces_are_load_errors() {
         ("spaces: [{ name: a, options: { delay: 1s } }]", "delay"),
         (
             "rules: [{ id: x, forbid: { ext: a } }]\nspaces: [{ name: a, rules: [{ id: x, forbid: { ext: b } }] }]",
-            "this id is taken",
+            "duplicate id",
         ),
         (
             "global_space: { rules: [{ id: x, forbid: { ext: b } }] }\nspaces: [{ name: a, rules: [{ id: x, forbid: { ext: b } }] }]",
-            "this id is taken",
+            "duplicate id",
         ),
         (
             "global_space: { rules: [{ when: { under: /a }, then: allow }] }",
-            "domain rules only",
+            "can contain only domain rules",
         ),
         (
             "global_space: { rules: [{ when: { address: 10.0.0.0/8 }, then: allow }] }",
-            "domain rules only",
+            "can contain only domain rules",
         ),
         (
             "global_space: { rules: [{ when: { host: h }, rules: [{ forbid: { ext: a } }] }] }",
-            "domain rules only",
+            "can contain only domain rules",
         ),
         (
             "global_space: { rules: [{ when: { host: h }, then: allow, set: { priority: highest } }] }",
-            "domain rules only",
+            "can contain only domain rules",
         ),
         ("global_space: unoin", "did you mean `union`"),
         ("global_space: { rule: [] }", "did you mean `rules`"),

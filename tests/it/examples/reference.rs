@@ -8,7 +8,7 @@ use std::fs;
 
 use crawlgate::policy::cases::FACT_KEYS;
 use crawlgate::policy::options::schema::{
-    EssentialValues, OPEN_MAPS, OptionDeadline, OptionDefault, OptionSpec, OptionSupport, SPECS,
+    EssentialValues, OPEN_MAPS, OptionDeadline, OptionShape, OptionSpec, OptionSupport, SPECS,
 };
 use crawlgate::policy::source::MemoryFileSystem;
 
@@ -20,7 +20,7 @@ const END: &str = "<!-- /options -->";
 
 /// Returns the last three columns of the row of an option.
 fn columns(spec: &OptionSpec) -> [String; 3] {
-    let default = format_default(spec.default);
+    let default = format_default(spec.shape);
     let support = match spec.support {
         OptionSupport::Supported => "yes".to_owned(),
         OptionSupport::Ignored => "no".to_owned(),
@@ -45,10 +45,10 @@ fn refused(otherwise: &str, counted: EssentialValues) -> String {
     }
 }
 
-/// Formats a default for the table.
-fn format_default(default: OptionDefault) -> String {
-    let json = default.to_value().to_json();
-    if matches!(default, OptionDefault::Required) {
+/// Formats the default of a shape for the table.
+fn format_default(shape: OptionShape) -> String {
+    let json = shape.default_value().to_json();
+    if matches!(shape, OptionShape::Disposition) {
         return "must be given".to_owned();
     }
     match json.as_str() {

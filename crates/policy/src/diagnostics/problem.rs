@@ -236,19 +236,19 @@ impl fmt::Display for Problem {
 /// Escapes control characters, so that a policy cannot send escape sequences to a terminal, and
 /// cuts the text after `most` characters.
 pub(super) fn to_printable(text: &str, most: usize) -> String {
-    let mut shown = String::with_capacity(text.len());
+    let mut printable = String::with_capacity(text.len());
     for (at, c) in text.chars().enumerate() {
         if at == most {
-            shown.push('…');
+            printable.push('…');
             break;
         }
         if c.is_control() {
-            shown.extend(c.escape_default());
+            printable.extend(c.escape_default());
         } else {
-            shown.push(c);
+            printable.push(c);
         }
     }
-    shown
+    printable
 }
 
 #[cfg(test)]

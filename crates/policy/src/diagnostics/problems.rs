@@ -164,10 +164,10 @@ fn add_excerpt(problem: &mut Problem, line: Option<&str>, secrets: &SecretLines)
         width = 1;
         problem.location.column = u32::try_from(at + 1).unwrap_or(u32::MAX);
     }
-    if let Some(shown) = secrets.visible_chars(line, problem.location.line) {
+    if let Some(visible) = secrets.visible_chars(line, problem.location.line) {
         characters
             .iter_mut()
-            .skip(shown)
+            .skip(visible)
             .filter(|c| !c.is_whitespace())
             .for_each(|c| *c = '*');
     }
@@ -254,13 +254,13 @@ mod tests {
     }
 
     #[test]
-    fn the_caret_stands_under_the_offending_text() {
-        let shown = rendered(
+    fn the_caret_is_under_the_offending_text() {
+        let text = rendered(
             "a: 1\nb: {alow: x}\n",
             Problem::error(&at(2, 5), "odd").with_found("alow"),
         );
         assert_eq!(
-            shown,
+            text,
             "p:2:5: error: odd; found `alow`\n  |\n2 | b: {alow: x}\n  |     ^^^^"
         );
     }
@@ -286,7 +286,7 @@ mod tests {
 
     #[test]
     fn secrets_are_stars() {
-        for (text, line) in [
+        for (source, line) in [
             ("otlp:\n  headers: { key: s3cret }\n", 2),
             ("otlp:\n  headers:\n    key: s3cret\n", 3),
             (
@@ -294,10 +294,10 @@ mod tests {
                 3,
             ),
         ] {
-            let shown = rendered(text, Problem::error(&at(line, 12), "odd"));
+            let text = rendered(source, Problem::error(&at(line, 12), "odd"));
             assert!(
-                shown.contains("***") && shown.contains('^') && !shown.contains("s3cret"),
-                "{shown}"
+                text.contains("***") && text.contains('^') && !text.contains("s3cret"),
+                "{text}"
             );
         }
     }
@@ -320,9 +320,9 @@ mod tests {
     #[test]
     fn long_lines_are_cut_around_the_place() {
         let line = format!("{}X{}", "a".repeat(500), "b".repeat(500));
-        let shown = rendered(&line, Problem::error(&at(1, 501), "odd").with_found("X"));
-        let source = shown.lines().nth(2).unwrap();
-        let caret = shown.lines().nth(3).unwrap().find('^').unwrap();
+        let text = rendered(&line, Problem::error(&at(1, 501), "odd").with_found("X"));
+        let source = text.lines().nth(2).unwrap();
+        let caret = text.lines().nth(3).unwrap().find('^').unwrap();
         assert_eq!(source.chars().nth(caret), Some('X'));
         assert!(source.len() < 140);
     }

@@ -33,7 +33,8 @@ enum MultilineValue {
 impl SecretLines {
     pub(super) fn scan(text: &str) -> Self {
         let mut secrets = Self::default();
-        let (mut behind_otlp, mut value) = (false, None::<MultilineValue>);
+        let mut after_otlp = false;
+        let mut value: Option<MultilineValue> = None;
         for (line, number) in text.lines().zip(1..) {
             if value.as_mut().is_some_and(|value| value.continues_on(line)) {
                 secrets.header_lines.push((number, HiddenPart::All));
@@ -43,8 +44,8 @@ impl SecretLines {
             if line.trim_start().starts_with('#') {
                 continue;
             }
-            behind_otlp |= value_start(line, "otlp").is_some();
-            let key = value_start(line, "headers").filter(|_| behind_otlp);
+            after_otlp |= value_start(line, "otlp").is_some();
+            let key = value_start(line, "headers").filter(|_| after_otlp);
             if let Some(colon) = key {
                 secrets.header_lines.push((number, HiddenPart::AfterKey));
                 value = Some(MultilineValue::starting_at(line, colon));
@@ -76,13 +77,13 @@ impl SecretLines {
 impl MultilineValue {
     /// Creates the state for a value that begins after the colon at this offset.
     fn starting_at(line: &str, colon: usize) -> Self {
-        let behind: String = line.chars().skip(colon).collect();
-        match behind.trim_start().chars().next() {
+        let rest: String = line.chars().skip(colon).collect();
+        match rest.trim_start().chars().next() {
             None | Some('#' | '|' | '>' | '&' | '!') => Self::Block {
                 indentation: indentation(line),
             },
             Some(_) => Self::Flow {
-                open: open_brackets(0, &behind),
+                open: open_brackets(0, &rest),
             },
         }
     }
@@ -139,11 +140,13 @@ mod tests {
 
     fn shown(text: &str) -> Vec<String> {
         let secrets = SecretLines::scan(text);
-        let shown = |(line, number): (&str, u32)| {
-            let length = secrets.visible_chars(line, number).unwrap_or(usize::MAX);
-            line.chars().take(length).collect()
-        };
-        text.lines().zip(1..).map(shown).collect()
+        text.lines()
+            .zip(1..)
+            .map(|(line, number)| {
+                let length = secrets.visible_chars(line, number).unwrap_or(usize::MAX);
+                line.chars().take(length).collect()
+            })
+            .collect()
     }
 
     #[test]

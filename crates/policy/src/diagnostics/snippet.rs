@@ -18,7 +18,7 @@ pub enum ColourMode {
 }
 
 /// Formats a problem with its source line, if it is known, without a trailing line break.
-pub fn render(problem: &Problem, ink: ColourMode) -> String {
+pub fn render(problem: &Problem, colours: ColourMode) -> String {
     let Some(excerpt) = &problem.excerpt else {
         return problem.to_string();
     };
@@ -37,11 +37,15 @@ pub fn render(problem: &Problem, ink: ColourMode) -> String {
     let group = Group::with_level(level(problem.severity))
         .element(snippet)
         .elements(help.map(Element::from));
-    format!("{}\n{}", problem.headline(), renderer(ink).render(&[group]))
+    format!(
+        "{}\n{}",
+        problem.headline(),
+        renderer(colours).render(&[group])
+    )
 }
 
-fn renderer(ink: ColourMode) -> Renderer {
-    match ink {
+fn renderer(colours: ColourMode) -> Renderer {
+    match colours {
         ColourMode::Coloured => Renderer::styled().term_width(WIDTH),
         ColourMode::Plain => Renderer::plain().term_width(WIDTH),
     }
@@ -57,14 +61,15 @@ fn level(severity: Severity) -> Level<'static> {
 
 /// Returns the byte range within the line that the location covers.
 fn span(excerpt: &Excerpt) -> std::ops::Range<usize> {
-    let byte = |characters: usize| {
-        excerpt
-            .text
-            .char_indices()
-            .nth(characters)
-            .map_or(excerpt.text.len(), |(at, _)| at)
-    };
-    byte(excerpt.offset)..byte(excerpt.offset.saturating_add(excerpt.width))
+    let start = byte_offset(&excerpt.text, excerpt.offset);
+    let end = byte_offset(&excerpt.text, excerpt.offset.saturating_add(excerpt.width));
+    start..end
+}
+
+fn byte_offset(text: &str, characters: usize) -> usize {
+    text.char_indices()
+        .nth(characters)
+        .map_or(text.len(), |(at, _)| at)
 }
 
 #[cfg(test)]
@@ -98,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_behind_the_line_is_shown_at_its_end() {
+    fn a_location_after_the_line_is_shown_at_its_end() {
         for (text, before, width) in [
             ("", 0, 1),
             ("é", 1, 1),

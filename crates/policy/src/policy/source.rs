@@ -9,6 +9,7 @@ mod condition;
 mod document;
 pub mod files;
 mod json_schema;
+mod key;
 pub(crate) mod list_file;
 mod option;
 mod policy_reader;
@@ -22,3 +23,17 @@ pub(crate) use document::missing_disposition;
 pub use files::{FileError, FileSystem, MemoryFileSystem};
 pub use json_schema::json_schema;
 pub use policy_reader::read_policy;
+
+use crate::diagnostics::problems::Problems;
+use crate::yaml::{Node, read};
+
+use tree::{Located, LocatedText};
+
+/// Reads any scalar as text, as it is spelled.
+fn read_text(node: &Node, problems: &mut Problems) -> Option<LocatedText> {
+    let value = read::spelling(node, problems)?.into();
+    Some(Located {
+        place: node.place.clone(),
+        value,
+    })
+}

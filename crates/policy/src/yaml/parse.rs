@@ -244,11 +244,10 @@ impl NodeBuilder<'_> {
 }
 
 fn place_at(file: &Arc<str>, at: &Location) -> SourceLocation {
-    let number = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
     SourceLocation {
         file: Arc::clone(file),
-        line: number(at.line()),
-        column: number(at.column()),
+        line: u32::try_from(at.line()).unwrap_or(u32::MAX),
+        column: u32::try_from(at.column()).unwrap_or(u32::MAX),
     }
 }
 
@@ -367,11 +366,14 @@ mod tests {
         let YamlValue::Sequence(items) = &item.value else {
             panic!()
         };
-        let places = |n: &Node| (n.place.line, n.place.column);
-        assert_eq!(places(&items[0]), (2, 5));
-        assert_eq!(places(items[0].get("b").unwrap()), (2, 8));
-        let d = items[0].get("c").unwrap().get("d").unwrap();
-        assert_eq!(places(d), (3, 12));
+        let c = items[0].get("c").unwrap();
+        for (node, line, column) in [
+            (&items[0], 2, 5),
+            (items[0].get("b").unwrap(), 2, 8),
+            (c.get("d").unwrap(), 3, 12),
+        ] {
+            assert_eq!((node.place.line, node.place.column), (line, column));
+        }
         let YamlValue::Mapping(entries) = &items[0].value else {
             panic!()
         };
@@ -382,7 +384,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_stands_twice_is_reported_and_the_tree_is_there() {
+    fn a_duplicate_key_is_reported_and_the_first_value_is_used() {
         let (node, problems) = parse_text("x: 1\ny: 2\nx: 3\n");
         assert_eq!(node.unwrap().get("x").unwrap().spelling(), Some("1"));
         assert_eq!(

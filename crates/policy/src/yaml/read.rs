@@ -244,7 +244,21 @@ fn missing_unit_problem(node: &Node, expected: &str, examples: &str, unit: &str)
     }
 }
 
-/// Reads one of a closed set of words.
+/// Reads one of a closed set of words, and returns it.
+pub fn fixed_word(
+    node: &Node,
+    words: &[&'static str],
+    problems: &mut Problems,
+) -> Option<&'static str> {
+    word(
+        node,
+        words,
+        |given| words.iter().copied().find(|word| *word == given),
+        problems,
+    )
+}
+
+/// Reads one of a closed set of words, and returns its meaning.
 pub fn word<T>(
     node: &Node,
     words: &[&'static str],

@@ -183,12 +183,18 @@ pub(super) fn whole_host(text: &str) -> Result<String, InvalidValue> {
 
 /// Returns `true` for lower-case host names that no parser would change: most items of big lists.
 pub(super) fn is_plain_host(text: &str) -> bool {
-    let of_a_name = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-';
-    let label =
-        |label: &str| !label.is_empty() && label.bytes().all(of_a_name) && !label.contains("--");
     // An IPv4 address in any notation ends in a label that begins with a digit.
     let last = text.rsplit('.').next().unwrap_or(text);
-    last.bytes().next().is_some_and(|b| b.is_ascii_lowercase()) && text.split('.').all(label)
+    last.bytes().next().is_some_and(|b| b.is_ascii_lowercase())
+        && text.split('.').all(is_plain_label)
+}
+
+fn is_plain_label(label: &str) -> bool {
+    !label.is_empty()
+        && !label.contains("--")
+        && label
+            .bytes()
+            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
 }
 
 fn host_part(text: &str) -> Result<String, InvalidValue> {
@@ -471,20 +477,19 @@ mod tests {
 
     #[test]
     fn sites_have_a_twin_only_without_a_path() {
-        let texts = |site: Vec<EscapedText>| site.into_iter().map(|s| s.text).collect::<Vec<_>>();
-        assert_eq!(
-            texts(site_prefixes("http://H").unwrap()),
-            ["http://h/", "http://www.h/"]
-        );
-        assert_eq!(
-            texts(site_prefixes("https://www.h:444/").unwrap()),
-            ["https://www.h:444/", "https://h:444/"]
-        );
-        assert_eq!(texts(site_prefixes("http://h/p").unwrap()), ["http://h/p"]);
-        assert_eq!(
-            texts(site_prefixes("http://10.0.0.1").unwrap()),
-            ["http://10.0.0.1/"]
-        );
+        for (site, expected) in [
+            ("http://H", &["http://h/", "http://www.h/"][..]),
+            (
+                "https://www.h:444/",
+                &["https://www.h:444/", "https://h:444/"],
+            ),
+            ("http://h/p", &["http://h/p"]),
+            ("http://10.0.0.1", &["http://10.0.0.1/"]),
+        ] {
+            let prefixes = site_prefixes(site).unwrap();
+            let texts: Vec<String> = prefixes.into_iter().map(|prefix| prefix.text).collect();
+            assert_eq!(texts, expected);
+        }
     }
 
     #[test]

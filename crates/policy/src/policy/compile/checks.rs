@@ -1,6 +1,6 @@
 //! Checks of rules and of the policy as a whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
@@ -71,18 +71,21 @@ pub(super) fn check_filter(filter: &SourceFilter, problems: &mut Problems) {
 /// Reports cases that expect a rule that does not exist, or that give an origin status that cannot
 /// matter.
 pub(super) fn check_cases(policy: &Policy, cases: &[Case], problems: &mut Problems) {
-    let ids = || policy.rules.iter().map(|rule| rule.id.as_str());
+    if cases.is_empty() {
+        return;
+    }
+    let ids: HashSet<&str> = policy.rules.iter().map(|rule| rule.id.as_str()).collect();
     for case in cases {
         if let Some(rule) = case
             .expect
             .rule
             .as_deref()
-            .filter(|rule| !ids().any(|id| id == *rule))
+            .filter(|rule| !ids.contains(rule))
         {
             problems.push(
                 Problem::error(&case.place, "the case expects a rule that does not exist")
                     .with_found(rule)
-                    .with_suggestion_from(ids()),
+                    .with_suggestion_from(policy.rules.iter().map(|rule| rule.id.as_str())),
             );
         }
     }

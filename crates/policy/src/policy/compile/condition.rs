@@ -122,25 +122,16 @@ impl ConditionCompiler<'_> {
                 None => {}
             }
         }
-        let test = |kind| {
-            AtomTest::Text(TextTest {
-                kind,
-                case,
-                form: atom.form,
-            })
-        };
         let mut tests = Vec::new();
         if !texts.is_empty() {
-            tests.push(plain_atom(
-                field.clone(),
-                test(text_kind(word)(texts.into())),
-            ));
+            let kind = text_kind(word)(texts.into());
+            tests.push(text_atom(field, kind, case, atom.form));
         }
         if !regexes.is_empty() {
-            let test = test(TextKind::Regex(regexes.into()));
+            let kind = TextKind::Regex(regexes.into());
             tests.push(Atom {
                 sources: written.into(),
-                ..plain_atom(field.clone(), test)
+                ..text_atom(field, kind, case, atom.form)
             });
         }
         tests
@@ -158,8 +149,8 @@ impl ConditionCompiler<'_> {
         let compiled = match word {
             TextTestKind::Regex => match regex::compile(text, canonical::url_region(field), case) {
                 Ok(regex) => return Some(CompiledText::Regex(regex)),
-                Err(mistake) => {
-                    self.report_invalid_pattern(value, mistake);
+                Err(error) => {
+                    self.report_invalid_pattern(value, error);
                     return None;
                 }
             },
@@ -180,19 +171,16 @@ impl ConditionCompiler<'_> {
                 .and_then(|value| plain_or_regex(word, value, case)),
         };
         compiled
-            .map_err(|mistake| self.problems.push(value_problem(value, mistake)))
+            .map_err(|error| self.problems.push(value_problem(value, error)))
             .ok()
     }
 
     fn report_invalid_pattern(
         &mut self,
         value: &LocatedText,
-        PatternError {
-            error: mistake,
-            offset: at,
-        }: PatternError,
+        PatternError { error, offset: at }: PatternError,
     ) {
-        let problem = value_problem(value, mistake);
+        let problem = value_problem(value, error);
         self.invalid.push(Problem {
             scalar_offset: at,
             ..problem
@@ -214,12 +202,13 @@ impl ConditionCompiler<'_> {
             CountTestKind::Repeats => (Field::Path, TextKind::Repeats(ranges)),
             CountTestKind::Params => (Field::Query, TextKind::Params(ranges)),
         };
-        let test = TextTest {
+        let atom = text_atom(
+            &field,
             kind,
-            case: CaseSensitivity::Sensitive,
-            form: TextForm::Canonical,
-        };
-        vec![plain_atom(field, AtomTest::Text(test))]
+            CaseSensitivity::Sensitive,
+            TextForm::Canonical,
+        );
+        vec![atom]
     }
 
     fn compile_ranges(&mut self, ranges: &[Located<SourceRange>], field: &Field) -> Ranges {
@@ -334,14 +323,18 @@ fn plain_atom(field: Field, test: AtomTest) -> Atom {
     }
 }
 
+fn text_atom(field: &Field, kind: TextKind, case: CaseSensitivity, form: TextForm) -> Atom {
+    plain_atom(field.clone(), AtomTest::Text(TextTest { kind, case, form }))
+}
+
 fn atom_condition(atom: Atom) -> Condition {
     Condition::Atom(Box::new(atom))
 }
 
-pub(super) fn value_problem(value: &LocatedText, mistake: InvalidValue) -> Problem {
-    let problem = Problem::error(&value.place, mistake.message).with_found(&*value.value);
+pub(super) fn value_problem(value: &LocatedText, error: InvalidValue) -> Problem {
+    let problem = Problem::error(&value.place, error.message).with_found(&*value.value);
     Problem {
-        help: mistake.help,
+        help: error.help,
         ..problem
     }
 }
@@ -392,20 +385,20 @@ fn compile_glob(
     form: TextForm,
     text: &str,
 ) -> Result<CompiledText, InvalidValue> {
-    let mut wrong = None;
+    let mut first_error = None;
     let pattern = regex::glob_to_pattern(text, |literal| {
         match canonical::value(field, TextTestKind::Contains, case, form, literal) {
             Ok(escaped) => escaped
                 .pattern
                 .unwrap_or_else(|| regex_syntax::escape(&escaped.text)),
-            Err(mistake) => {
-                wrong = Some(mistake);
+            Err(error) => {
+                first_error = Some(error);
                 String::new()
             }
         }
     });
-    match wrong {
-        Some(mistake) => Err(mistake),
+    match first_error {
+        Some(error) => Err(error),
         None => regex::compile_generated(&pattern, case).map(CompiledText::Regex),
     }
 }

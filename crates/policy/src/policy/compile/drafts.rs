@@ -51,35 +51,32 @@ impl<'s> RuleDrafts<'s> {
         lists: &mut ListTable,
         problems: &mut Problems,
     ) -> Self {
-        let drafts = Self {
-            all: Vec::new(),
-            disabled_rules: 0,
-        };
-        let home = RuleScope::Document;
-        let mut layout = DraftBuilder {
-            drafts,
+        let mut builder = DraftBuilder {
+            drafts: Self {
+                all: Vec::new(),
+                disabled_rules: 0,
+            },
             lists,
             problems,
             on_invalid: source.on_invalid_rule,
-            scope: home,
+            scope: RuleScope::Document,
         };
-        layout.add_rules(&source.rules, None, EnforcementMode::Enforce);
+        builder.add_rules(&source.rules, None, EnforcementMode::Enforce);
         for (place, space) in source.spaces.iter().enumerate() {
-            layout.scope = RuleScope::Space(place);
-            layout.add_rules(&space.rules, None, EnforcementMode::Enforce);
+            builder.scope = RuleScope::Space(place);
+            builder.add_rules(&space.rules, None, EnforcementMode::Enforce);
         }
-        layout.scope = RuleScope::Global;
+        builder.scope = RuleScope::Global;
         if let Some(SourceGlobalSpace::Rules(rules)) =
             source.global.as_ref().map(|global| &global.value)
         {
-            layout.add_rules(rules, None, EnforcementMode::Enforce);
+            builder.add_rules(rules, None, EnforcementMode::Enforce);
         }
-        layout.drafts
+        builder.drafts
     }
 
     /// Returns the range of the rules of a scope.
     pub(super) fn range(&self, scope: RuleScope) -> RuleRange {
-        let number = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
         let from = self
             .all
             .iter()
@@ -91,8 +88,8 @@ impl<'s> RuleDrafts<'s> {
             .rposition(|draft| draft.scope == scope)
             .map_or(from, |last| last + 1);
         RuleRange {
-            from: number(from),
-            to: number(to),
+            from: saturating_u32(from),
+            to: saturating_u32(to),
         }
     }
 
@@ -132,6 +129,11 @@ impl<'s> RuleDrafts<'s> {
             Some((here, draft))
         })
     }
+}
+
+/// Converts an index of a rule.
+pub(super) fn saturating_u32(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
 }
 
 impl RuleDraft<'_> {
@@ -184,12 +186,11 @@ impl<'s> DraftBuilder<'s, '_> {
         let mode = rule_mode(rule, around, &invalid);
         self.report_invalid(rule, invalid);
         let place = self.drafts.all.len();
-        let (home, end) = (self.scope, place + 1);
         self.drafts.all.push(RuleDraft {
             source: rule,
-            scope: home,
+            scope: self.scope,
             parent,
-            end,
+            end: place + 1,
             condition,
             mode,
         });

@@ -50,10 +50,9 @@ impl EscapedText {
         if pattern == text {
             return self.push(text);
         }
-        let before = || regex_syntax::escape(&self.text);
-        let mut whole = self.pattern.take().unwrap_or_else(before);
-        whole.push_str(&pattern);
-        self.pattern = Some(whole);
+        self.pattern
+            .get_or_insert_with(|| regex_syntax::escape(&self.text))
+            .push_str(&pattern);
         self.text.push_str(text);
     }
 }
@@ -67,7 +66,8 @@ enum CharForms {
 }
 
 fn char_forms(region: UrlRegion, c: char) -> CharForms {
-    let (path, query) = (is_escaped_in_path(c), is_escaped_in_query(c));
+    let path = is_escaped_in_path(c);
+    let query = is_escaped_in_query(c);
     match region {
         UrlRegion::Path if path => CharForms::Escape,
         UrlRegion::Query if query => CharForms::Escape,
@@ -100,11 +100,13 @@ fn percent_encode(c: char) -> String {
 
 /// Returns a pattern for the escape of a character in either case: `%3[Cc]` for `<`.
 fn escape_pattern(c: char) -> String {
-    let either = |digit: char| match digit {
-        '0'..='9' | '%' => digit.to_string(),
-        letter => format!("[{letter}{}]", letter.to_ascii_lowercase()),
-    };
-    percent_encode(c).chars().map(either).collect()
+    percent_encode(c)
+        .chars()
+        .map(|digit| match digit {
+            '0'..='9' | '%' => digit.to_string(),
+            letter => format!("[{letter}{}]", letter.to_ascii_lowercase()),
+        })
+        .collect()
 }
 
 /// Returns the pattern that replaces a character of a regular expression; `None` if the character
@@ -143,24 +145,19 @@ mod tests {
 
     #[test]
     fn forms_are_kept_apart_only_where_there_are_several() {
-        let of = |region, text: &str| {
+        for (region, text, expected, pattern) in [
+            (UrlRegion::Path, "/a b", "/a%20b", None),
+            (UrlRegion::Path, "/a.<", "/a.%3C", Some("/a\\.%3[Cc]")),
+            (UrlRegion::Query, "{x}", "{x}", None),
+            (UrlRegion::Either, "{", "{", Some("(?:\\{|%7[Bb])")),
+            (UrlRegion::Path, "é", "%C3%A9", Some("%[Cc]3%[Aa]9")),
+        ] {
             let mut escaped = EscapedText::default();
             escaped.push_escaped(region, text);
-            (escaped.text, escaped.pattern)
-        };
-        assert_eq!(of(UrlRegion::Path, "/a b"), ("/a%20b".into(), None));
-        assert_eq!(
-            of(UrlRegion::Path, "/a.<"),
-            ("/a.%3C".into(), Some("/a\\.%3[Cc]".into()))
-        );
-        assert_eq!(of(UrlRegion::Query, "{x}"), ("{x}".into(), None));
-        assert_eq!(
-            of(UrlRegion::Either, "{"),
-            ("{".into(), Some("(?:\\{|%7[Bb])".into()))
-        );
-        assert_eq!(
-            of(UrlRegion::Path, "é"),
-            ("%C3%A9".into(), Some("%[Cc]3%[Aa]9".into()))
-        );
+            assert_eq!(
+                (&*escaped.text, escaped.pattern.as_deref()),
+                (expected, pattern)
+            );
+        }
     }
 }

@@ -128,21 +128,23 @@ impl ListTable {
 
 fn compile_items(kind: ListKind, source: &SourceList, problems: &mut Problems) -> ListItems {
     if kind == ListKind::Addresses {
-        let not_a_network = || InvalidValue::with_help("not a network", "written like 10.0.0.0/8");
         let mut networks = Vec::new();
         for_each_item(&source.items, problems, |text| {
-            networks.push(parse_network(text).ok_or_else(not_a_network)?);
+            let network = parse_network(text).ok_or_else(|| {
+                InvalidValue::with_help("not a network", "written like 10.0.0.0/8")
+            })?;
+            networks.push(network);
             Ok(())
         });
         return ListItems::from_networks(networks);
     }
     let mut all = allocate_texts(&source.items);
-    let mut crowded = false;
+    let mut is_full = false;
     for_each_item(&source.items, problems, |text| {
-        crowded |= !all.push(&compile_item(kind, text)?);
+        is_full |= !all.push(&compile_item(kind, text)?);
         Ok(())
     });
-    if crowded {
+    if is_full {
         let message = format!(
             "the items of the list take more than {} MiB",
             texts::MAX_BYTES >> 20
@@ -189,36 +191,36 @@ fn for_each_item(
     problems: &mut Problems,
     mut take: impl FnMut(&str) -> Result<(), InvalidValue>,
 ) {
-    let mut wrong = InvalidItems {
+    let mut invalid = InvalidItems {
         problems,
         count: 0,
         last: None,
     };
     match items {
         SourceListItems::Inline(items) => items.iter().for_each(|text| {
-            if let Err(mistake) = take(&text.value) {
-                wrong.record(text.clone(), mistake);
+            if let Err(error) = take(&text.value) {
+                invalid.record(text.clone(), error);
             }
         }),
         SourceListItems::File { file, text } => list_file::items(text).for_each(|line| {
-            if let Err(mistake) = take(line.text) {
+            if let Err(error) = take(line.text) {
                 let column = u32::try_from(line.indent + 1).unwrap_or(u32::MAX);
                 let place = SourceLocation {
                     file: Arc::clone(file),
                     line: line.number,
                     column,
                 };
-                wrong.record(
+                invalid.record(
                     LocatedText {
                         place,
                         value: line.text.into(),
                     },
-                    mistake,
+                    error,
                 );
             }
         }),
     }
-    wrong.report_remaining();
+    invalid.report_remaining();
 }
 
 /// The invalid items of one list: the first [`MAX_REPORTED`] are reported, the others counted.
@@ -229,10 +231,10 @@ struct InvalidItems<'p> {
 }
 
 impl InvalidItems<'_> {
-    fn record(&mut self, text: LocatedText, mistake: InvalidValue) {
+    fn record(&mut self, text: LocatedText, error: InvalidValue) {
         self.count += 1;
         if self.count <= MAX_REPORTED {
-            self.problems.push(value_problem(&text, mistake));
+            self.problems.push(value_problem(&text, error));
         }
         self.last = Some(text.place);
     }

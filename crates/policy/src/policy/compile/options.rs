@@ -43,14 +43,13 @@ impl OptionCompiler {
     pub(super) fn from_document(source: &SourcePolicy, problems: &mut Problems) -> Self {
         let entries = schema::SPECS.iter().map(|spec| OptionEntry {
             path: spec.path.into(),
-            base: spec.default.to_value(),
+            base: spec.shape.default_value(),
             set_by: OptionSetter::BuiltIn,
         });
-        let (entries, open, idle) = (entries.collect(), BTreeMap::new(), BTreeMap::new());
         let mut options = Self {
-            entries,
-            open_slots: open,
-            ineffective: idle,
+            entries: entries.collect(),
+            open_slots: BTreeMap::new(),
+            ineffective: BTreeMap::new(),
         };
         options.register_all_open_keys(source, problems);
         for option in source
@@ -151,8 +150,8 @@ impl OptionCompiler {
 
     /// Reports each option without effect once.
     pub(super) fn report_ineffective(&mut self, problems: &mut Problems) {
-        for (head, idle) in std::mem::take(&mut self.ineffective) {
-            let keys: Vec<&str> = idle
+        for (head, option) in std::mem::take(&mut self.ineffective) {
+            let keys: Vec<&str> = option
                 .keys
                 .iter()
                 .filter_map(|key| key.strip_prefix(&*head)?.strip_prefix('.'))
@@ -162,14 +161,14 @@ impl OptionCompiler {
             } else {
                 format!(" ({})", keys.join(", "))
             };
-            let places = if idle.set_count == 1 {
+            let places = if option.set_count == 1 {
                 "once".into()
             } else {
-                format!("{} times", idle.set_count)
+                format!("{} times", option.set_count)
             };
             let message =
                 format!("`{head}`{keys} has no effect yet in this version; it is set {places}");
-            problems.push(Problem::warning(&idle.first_place, message));
+            problems.push(Problem::warning(&option.first_place, message));
         }
     }
 
@@ -251,12 +250,11 @@ impl OptionCompiler {
     }
 
     fn open_map_slots(&self, map: &'static OpenMap) -> impl Iterator<Item = OptionSlot> {
-        let of_map = |path: &str| {
-            schema::split_open_key(path).is_some_and(|(open, _)| open.path == map.path)
-        };
         self.open_slots
             .iter()
-            .filter(move |(path, _)| of_map(path))
+            .filter(move |(path, _)| {
+                schema::split_open_key(path).is_some_and(|(open, _)| open.path == map.path)
+            })
             .map(|(_, slot)| *slot)
     }
 
@@ -266,13 +264,13 @@ impl OptionCompiler {
         spec: &'static OptionSpec,
         problems: &mut Problems,
     ) {
-        let counted = match spec.support {
+        let essential = match spec.support {
             OptionSupport::Supported => return,
             OptionSupport::Ignored => None,
-            OptionSupport::IgnoredExcept(counted) => Some(counted),
+            OptionSupport::IgnoredExcept(values) => Some(values),
         };
-        let default = spec.default.to_value();
-        if counted.is_some_and(|counted| counted.contains(&option.value, &default)) {
+        let default = spec.shape.default_value();
+        if essential.is_some_and(|values| values.contains(&option.value, &default)) {
             let message = format!(
                 "`{}` is not supported in this version, and ignoring it could allow what it is meant to stop",
                 spec.path
@@ -281,35 +279,37 @@ impl OptionCompiler {
             return problems
                 .push(problem.with_found(option.value.to_json().to_string().trim_matches('"')));
         }
-        if counted.is_none() || option.value != default {
+        if essential.is_none() || option.value != default {
             self.record_ineffective(option, spec.path.split('.').next().unwrap_or(spec.path));
         }
     }
 
     fn record_ineffective(&mut self, option: &SourceOption, head: &str) {
-        let idle = self
-            .ineffective
-            .entry(head.into())
-            .or_insert_with(|| IneffectiveOption {
-                first_place: option.place.clone(),
-                set_count: 0,
-                keys: Vec::new(),
-            });
-        idle.set_count += 1;
-        if !idle.keys.contains(&option.path) {
-            idle.keys.push(option.path.clone());
+        let ineffective =
+            self.ineffective
+                .entry(head.into())
+                .or_insert_with(|| IneffectiveOption {
+                    first_place: option.place.clone(),
+                    set_count: 0,
+                    keys: Vec::new(),
+                });
+        ineffective.set_count += 1;
+        if !ineffective.keys.contains(&option.path) {
+            ineffective.keys.push(option.path.clone());
         }
     }
 }
 
 /// Reports an option that takes effect before the rule that sets it runs.
 fn check_stage(option: &SourceOption, placement: &RulePlacement, problems: &mut Problems) {
-    let row = schema::find_spec(&option.path).map(|(_, spec)| (spec.path, spec.deadline));
-    let open = || schema::split_open_key(&option.path).map(|(map, _)| (map.path, map.deadline));
-    let Some((path, acts)) = row.or_else(open) else {
+    let (path, deadline) = if let Some((_, spec)) = schema::find_spec(&option.path) {
+        (spec.path, spec.deadline)
+    } else if let Some((map, _)) = schema::split_open_key(&option.path) {
+        (map.path, map.deadline)
+    } else {
         return;
     };
-    match acts {
+    match deadline {
         OptionDeadline::Connect if !placement.host_only => {
             let message = format!(
                 "`{path}` takes effect when only scheme, host, port and crawler are known, but this rule, or one \
@@ -318,9 +318,10 @@ fn check_stage(option: &SourceOption, placement: &RulePlacement, problems: &mut 
             problems.push(Problem::error(&option.place, message));
         }
         OptionDeadline::Until(stage) if placement.with_headers.latest > stage => {
-            let (acts, runs) = (stage.as_str(), placement.with_headers.latest.as_str());
             let message = format!(
-                "`{path}` acts at the {acts} stage, but the rule runs only at the {runs} stage"
+                "`{path}` takes effect at the {} stage, but the rule runs only at the {} stage",
+                stage.as_str(),
+                placement.with_headers.latest.as_str()
             );
             problems.push(Problem::warning(&option.place, message));
         }
@@ -331,37 +332,47 @@ fn check_stage(option: &SourceOption, placement: &RulePlacement, problems: &mut 
 /// Returns the options that `then` sets (docs/policy/reference.md, "Rules").
 fn expand_then(then: &Located<ThenAction>) -> Vec<SourceOption> {
     use Disposition::{Allow, Disallow, DisallowLog};
-    let option = |path: &str, value| SourceOption {
-        place: then.place.clone(),
-        path: path.into(),
-        value,
-    };
-    let disposition = |disposition| option("disposition", OptionValue::Disposition(disposition));
-    let flag = |path, on| option(path, OptionValue::Bool(on));
-    let fetched = |index, follow, html_only| {
-        let flags = [
-            flag("index", index),
-            flag("follow", follow),
-            flag("html_only", html_only),
-        ];
-        [disposition(Allow)].into_iter().chain(flags).collect()
-    };
-    match then.value {
+    let values = match then.value {
         ThenAction::Allow => vec![disposition(Allow)],
         ThenAction::Disallow => vec![disposition(Disallow)],
         ThenAction::DisallowLog | ThenAction::Exclude => vec![disposition(DisallowLog)],
-        ThenAction::Download => fetched(true, true, false),
+        ThenAction::Download => fetch(true, true, false),
         ThenAction::Ignore => vec![
             disposition(Disallow),
             flag("index", false),
             flag("follow", false),
         ],
-        ThenAction::ExcludeButScan => fetched(false, true, true),
-        ThenAction::FollowOnly => fetched(false, true, false),
-        ThenAction::DownloadNoScan => fetched(true, false, false),
+        ThenAction::ExcludeButScan => fetch(false, true, true),
+        ThenAction::FollowOnly => fetch(false, true, false),
+        ThenAction::DownloadNoScan => fetch(true, false, false),
         ThenAction::Index => vec![flag("index", true), disposition(Allow)],
         ThenAction::Follow => vec![flag("follow", true), disposition(Allow)],
         ThenAction::NoIndex => vec![flag("index", false)],
         ThenAction::NoFollow => vec![flag("follow", false)],
-    }
+    };
+    values
+        .into_iter()
+        .map(|(path, value)| SourceOption {
+            place: then.place.clone(),
+            path: path.into(),
+            value,
+        })
+        .collect()
+}
+
+fn fetch(index: bool, follow: bool, html_only: bool) -> Vec<(&'static str, OptionValue)> {
+    vec![
+        disposition(Disposition::Allow),
+        flag("index", index),
+        flag("follow", follow),
+        flag("html_only", html_only),
+    ]
+}
+
+fn disposition(disposition: Disposition) -> (&'static str, OptionValue) {
+    ("disposition", OptionValue::Disposition(disposition))
+}
+
+fn flag(path: &'static str, on: bool) -> (&'static str, OptionValue) {
+    (path, OptionValue::Bool(on))
 }

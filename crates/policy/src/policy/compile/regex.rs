@@ -31,21 +31,18 @@ pub(super) fn compile(
     case: CaseSensitivity,
 ) -> Result<Regex, PatternError> {
     let tree = parse(pattern)?;
-    let mut rewriting = PatternRewriter {
+    let mut rewriter = PatternRewriter {
         region,
         edits: Vec::new(),
     };
-    rewriting.visit(&tree);
-    let rewritten = rewriting.apply(pattern);
-    build(&rewritten, case).map_err(|mistake| {
+    rewriter.visit(&tree);
+    let rewritten = rewriter.apply(pattern);
+    build(&rewritten, case).map_err(|error| {
         // The library's offset is useful only if the expression was not rewritten.
         let at = (rewritten == pattern)
             .then(|| translation_error_offset(pattern))
             .flatten();
-        PatternError {
-            error: mistake,
-            offset: at,
-        }
+        PatternError { error, offset: at }
     })
 }
 
@@ -215,7 +212,8 @@ impl PatternRewriter {
         let mut forms = Vec::new();
         for_each_literal(item, &mut |c| forms.extend(self.char_pattern(c)));
         if !forms.is_empty() {
-            let (start, end) = (class.span.start.offset, class.span.end.offset);
+            let start = class.span.start.offset;
+            let end = class.span.end.offset;
             self.edits.push((start, start, "(?:".into()));
             self.edits
                 .push((end, end, format!("|{})", forms.join("|"))));
@@ -275,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn escaped_characters_stand_for_their_escapes() {
+    fn escaped_characters_match_their_escapes() {
         let path = Some(UrlRegion::Path);
         for (pattern, text, expected) in [
             (r"^/a<b$", "/a%3cb", true),

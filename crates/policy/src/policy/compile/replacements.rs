@@ -55,9 +55,9 @@ fn check_replacement(option: &SourceOption, item: &OptionValue, problems: &mut P
         canonical::url_region(&Field::Url),
         CaseSensitivity::Sensitive,
     ) {
-        Err(wrong) => {
-            let problem = Problem::error(&option.place, wrong.error.message).with_found(pattern);
-            problems.push(match wrong.error.help {
+        Err(invalid) => {
+            let problem = Problem::error(&option.place, invalid.error.message).with_found(pattern);
+            problems.push(match invalid.error.help {
                 Some(help) => problem.with_help(help),
                 None => problem,
             });
@@ -66,7 +66,8 @@ fn check_replacement(option: &SourceOption, item: &OptionValue, problems: &mut P
             if let Some(name) = find_unknown_group(&regex, with) {
                 let message =
                     format!("`with` refers to a group that `regex` does not have: `{name}`");
-                let help = "write ${1} before a letter, a digit or `_`, and $$ for a dollar sign";
+                let help =
+                    "write ${1} before a letter, a digit or `_`, and $$ for a dollar sign sign";
                 problems.push(
                     Problem::error(&option.place, message)
                         .with_found(with)

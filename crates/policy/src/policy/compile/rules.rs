@@ -10,7 +10,7 @@ use crate::policy::rule::{
 use crate::policy::source::tree::{SourceFilter, SourceGroup, SourceGuard, SourceRuleBody};
 
 use super::checks;
-use super::drafts::{RuleDraft, RuleDrafts};
+use super::drafts::{RuleDraft, RuleDrafts, saturating_u32};
 use super::options::OptionCompiler;
 use super::stages::RulePlacement;
 
@@ -32,8 +32,8 @@ pub(super) fn compile_rules(
     rules.into()
 }
 
-fn rule_index(place: usize) -> RuleIndex {
-    RuleIndex(u32::try_from(place).unwrap_or(u32::MAX))
+fn rule_index(index: usize) -> RuleIndex {
+    RuleIndex(saturating_u32(index))
 }
 
 fn compile_body(
@@ -95,12 +95,11 @@ fn build_group(
             problem.with_help("add `then`, `set`, `rules` or `stop`; to refuse URLs use `forbid`"),
         );
     }
-    let condition = || draft.condition.clone();
     GroupRule {
         guard: match &group.guard {
             SourceGuard::Always => GroupGuard::Always,
-            SourceGuard::When(_) => GroupGuard::When(condition()),
-            SourceGuard::Unless(_) => GroupGuard::Unless(condition()),
+            SourceGuard::When(_) => GroupGuard::When(draft.condition.clone()),
+            SourceGuard::Unless(_) => GroupGuard::Unless(draft.condition.clone()),
         },
         assignments: assign,
         stop: group.stop,

@@ -72,7 +72,8 @@ fn check_unique(spaces: &[SourceSpace], problems: &mut Problems) {
     let mut crawlers: BTreeMap<&str, &LocatedText> = BTreeMap::new();
     let mut fallback: Option<&SourceLocation> = None;
     for space in spaces {
-        let (name, place) = (space.name.value.as_str(), &space.name.place);
+        let name = space.name.value.as_str();
+        let place = &space.name.place;
         if let Some(first) = names.insert(name, place) {
             let message = format!("a space with this name already exists at {first}");
             problems.push(Problem::error(place, message).with_found(name));
@@ -108,7 +109,7 @@ fn check_global_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) {
         .filter(|draft| draft.scope == RuleScope::Global)
     {
         let rule = draft.source;
-        let wrong = if is_domain_condition(&draft.condition) {
+        let misplaced = if is_domain_condition(&draft.condition) {
             None
         } else {
             find_offending_atom(rule)
@@ -118,7 +119,7 @@ fn check_global_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) {
             SourceRuleBody::Filter(_) => None,
         };
         let stage = rule.stage.as_ref().map(|stage| &stage.place);
-        for place in [wrong, set, stage].into_iter().flatten() {
+        for place in [misplaced, set, stage].into_iter().flatten() {
             let message = "the global space can contain only domain rules: `host`, `domain`, `authority`, `port`";
             let problem = Problem::error(place, message).with_rule(Some(rule.name()));
             problems.push(problem.with_help("move other rules to `rules` or to a space"));
@@ -129,7 +130,8 @@ fn check_global_rules(drafts: &RuleDrafts<'_>, problems: &mut Problems) {
 /// Returns the location of the first test that is not allowed in a domain rule. The field of a list
 /// test depends on the list's kind, so that it is the fallback.
 fn find_offending_atom(rule: &SourceRule) -> Option<&SourceLocation> {
-    let (mut named, mut first) = (None, None);
+    let mut named = None;
+    let mut first = None;
     rule_condition(rule)?.for_each_atom(&mut |atom| {
         first.get_or_insert(&atom.place);
         if atom
@@ -179,9 +181,9 @@ fn has_domain_siblings_only(drafts: &RuleDrafts<'_>, draft: &RuleDraft<'_>) -> b
     if draft.condition.stage().is_some() {
         return true;
     }
-    let rivals = drafts.first_match_siblings(draft).unwrap_or_default();
-    rivals
+    let siblings = drafts.first_match_siblings(draft).unwrap_or_default();
+    siblings
         .iter()
-        .filter(|rival| rival.mode != EnforcementMode::Disabled)
-        .all(|rival| is_domain_condition(&rival.condition))
+        .filter(|sibling| sibling.mode != EnforcementMode::Disabled)
+        .all(|sibling| is_domain_condition(&sibling.condition))
 }

@@ -1,7 +1,8 @@
-//! Which options exist, what values they take, their defaults, and what this version does with them.
+//! The options that exist: their values, defaults, deadlines and descriptions.
 //!
-//! One row an option; a key of a map is an option of its own. The only keys without a row are those of the open maps
-//! ([`OPEN_MAPS`]).
+//! Each option has one row in [`SPECS`], from which the reader, the defaults, the JSON Schema and the
+//! reference are derived; a key of a map is an option. Only the keys of open maps ([`OPEN_MAPS`])
+//! have no row.
 
 mod table;
 
@@ -12,74 +13,59 @@ use crate::model::disposition::Disposition;
 use crate::model::intent::Intent;
 use crate::policy::rule::PolicyStage;
 
-pub use table::SPECS;
+pub use table::{MAPS, SPECS};
 
-/// `disposition`.
-pub const DISPOSITION: OptionSlot = OptionSlot(0);
-/// `reject`.
-pub const REJECT: OptionSlot = OptionSlot(1);
-/// `reject_status`.
-pub const REJECT_STATUS: OptionSlot = OptionSlot(2);
-/// `record`.
-pub const RECORD: OptionSlot = OptionSlot(3);
-/// `html_only`.
-pub const HTML_ONLY: OptionSlot = OptionSlot(4);
-/// `max_depth`.
-pub const MAX_DEPTH: OptionSlot = OptionSlot(5);
-/// `max_body`.
-pub const MAX_BODY: OptionSlot = OptionSlot(6);
-/// `tunnel_undecided`.
-pub const TUNNEL_UNDECIDED: OptionSlot = OptionSlot(7);
-/// `noncanonical`.
+pub const DISPOSITION: OptionSlot = slot("disposition");
+pub const REJECT: OptionSlot = slot("reject");
+pub const REJECT_STATUS: OptionSlot = slot("reject_status");
+pub const RECORD: OptionSlot = slot("record");
+pub const HTML_ONLY: OptionSlot = slot("html_only");
+pub const MAX_DEPTH: OptionSlot = slot("max_depth");
+pub const MAX_BODY: OptionSlot = slot("max_body");
+pub const TUNNEL_UNDECIDED: OptionSlot = slot("tunnel_undecided");
 pub const NONCANONICAL: OptionSlot = slot("noncanonical");
-/// `noindex`.
 pub const NOINDEX: OptionSlot = slot("noindex");
-/// `enforce_index`.
 pub const ENFORCE_INDEX: OptionSlot = slot("enforce_index");
-/// `enforce_follow`.
 pub const ENFORCE_FOLLOW: OptionSlot = slot("enforce_follow");
-/// `unmodified`.
 pub const UNMODIFIED: OptionSlot = slot("unmodified");
-/// `duplicate`.
 pub const DUPLICATE: OptionSlot = slot("duplicate");
-/// `max_buffer`.
 pub const MAX_BUFFER: OptionSlot = slot("max_buffer");
-/// The word with which `enforce_index` and `enforce_follow` take out of a document what it is not to have.
-pub const STRIP_WORD: &str = "strip";
-/// `strip_params`.
 pub const STRIP_PARAMS: OptionSlot = slot("strip_params");
-/// The path of `replace`.
 pub const REPLACE_PATH: &str = "replace";
-/// `replace`.
 pub const REPLACE: OptionSlot = slot(REPLACE_PATH);
-/// `traps`.
 pub const TRAPS: OptionSlot = slot("traps");
-/// `budget.urls`.
 pub const BUDGET_URLS: OptionSlot = slot("budget.urls");
-/// `budget.bytes`.
 pub const BUDGET_BYTES: OptionSlot = slot("budget.bytes");
-/// `budget.hosts`.
 pub const BUDGET_HOSTS: OptionSlot = slot("budget.hosts");
-/// `budget.per`.
 pub const BUDGET_PER: OptionSlot = slot("budget.per");
-/// `budget.new_urls`.
 pub const BUDGET_NEW_URLS: OptionSlot = slot("budget.new_urls");
-/// The word with which an option that checks answers only says what it finds.
-pub const TAG_WORD: &str = "tag";
-/// The word with which an option that checks answers refuses them.
-pub const REJECT_WORD: &str = "reject";
-/// `robots.usage`.
 pub const ROBOTS_USAGE: OptionSlot = slot("robots.usage");
-/// `verify`.
 pub const VERIFY: OptionSlot = slot("verify");
+pub const REMOVE_HEADERS: OptionSlot = slot("request_headers.remove");
+pub const SOURCE: OptionSlot = slot("source");
+pub const PRIORITY: OptionSlot = slot("priority");
+pub const INDEX: OptionSlot = slot("index");
+pub const FOLLOW: OptionSlot = slot("follow");
 
-/// The place of an option that has no place of its own above, found while this is compiled.
+/// The word with which `enforce_index` and `enforce_follow` remove content from a document.
+pub const STRIP_WORD: &str = "strip";
+/// The word with which a check marks responses.
+pub const TAG_WORD: &str = "tag";
+/// The word with which a check refuses responses.
+pub const REJECT_WORD: &str = "reject";
+
+/// The open map whose keys end the names of `Crawl-Meta-` fields.
+pub const META: &str = "meta";
+/// The open map of fields that are sent to origins.
+pub const SET_HEADERS: &str = "request_headers.set";
+
+/// Returns the slot of an option. Evaluated at compile time; an unknown path is a compile error.
 pub const fn slot(path: &str) -> OptionSlot {
     let mut at = 0;
     while at < SPECS.len() {
         #[allow(
             clippy::indexing_slicing,
-            reason = "within its bounds, and known when this is compiled"
+            reason = "the index is below the length, and the function is evaluated at compile time"
         )]
         let spec = &SPECS[at];
         if bytes_equal(spec.path.as_bytes(), path.as_bytes()) {
@@ -98,31 +84,17 @@ const fn bytes_equal(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// The open map whose keys end the names of `Crawl-Meta-` fields.
-pub const META: &str = "meta";
-/// The open map of fields that origins get.
-pub const SET_HEADERS: &str = "request_headers.set";
-/// `request_headers.remove`.
-pub const REMOVE_HEADERS: OptionSlot = slot("request_headers.remove");
-/// `source`.
-pub const SOURCE: OptionSlot = slot("source");
-/// `priority`.
-pub const PRIORITY: OptionSlot = slot("priority");
-/// `index`.
-pub const INDEX: OptionSlot = slot("index");
-/// `follow`.
-pub const FOLLOW: OptionSlot = slot("follow");
-
-/// A map whose keys are the writer's own: each is an option without a row, text or `none`, none by default. As they are
-/// names of fields, or parts of such, capital letters do not tell them apart.
+/// A map whose keys the author chooses. Each key is an option without a row, whose value is text or
+/// `none`, which is the default. The keys become header names, so that their case is ignored.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenMap {
-    /// Its path.
     pub path: &'static str,
-    /// When its keys act.
+    /// The point at which its keys take effect.
     pub deadline: OptionDeadline,
-    /// How many different keys a policy may have.
+    /// The maximum number of different keys in a policy.
     pub max_keys: usize,
+    /// The description in the JSON Schema.
+    pub description: &'static str,
 }
 
 /// The open maps.
@@ -131,157 +103,148 @@ pub const OPEN_MAPS: [OpenMap; 2] = [
         path: META,
         deadline: OptionDeadline::Until(PolicyStage::Response),
         max_keys: 64,
+        description: "Names and values of Crawl-Meta headers of the response.",
     },
     OpenMap {
         path: SET_HEADERS,
         deadline: OptionDeadline::Until(PolicyStage::Destination),
         max_keys: 64,
+        description: "Fields and their values, which replace those of the request.",
     },
 ];
 
-/// One option.
+/// The descriptor of one option.
 #[derive(Clone, Copy, Debug)]
 pub struct OptionSpec {
-    /// Its path: `politeness.delay`.
+    /// The path: `politeness.delay`.
     pub path: &'static str,
-    /// Which values it takes.
+    /// The values that it takes, and its default.
     pub shape: OptionShape,
-    /// Its value where nobody assigns one.
-    pub default: OptionDefault,
-    /// When it acts.
+    /// The point at which it takes effect.
     pub deadline: OptionDeadline,
-    /// What this version does with it.
+    /// The support in this version.
     pub support: OptionSupport,
+    /// The description in the JSON Schema: one sentence.
+    pub description: &'static str,
 }
 
-/// Which values an option takes; `null` stands for the default in all of them.
+/// The values that an option takes, and its default. `null` always means the default. A shape whose
+/// name ends in `OrNone` also takes `none`, which is its default unless the shape gives another.
 #[derive(Clone, Copy, Debug)]
 pub enum OptionShape {
-    /// A disposition.
+    /// A disposition. It has no default: the document must set it.
     Disposition,
-    /// An intent of a rejection.
+    /// The intent of a rejection; `deny` by default.
     Intent,
-    /// A wire status that the proxy can answer with, or `none`.
+    /// A wire status that the proxy can respond with, or `none`, which is the default.
     RejectStatus,
+    /// One of these words, and the default.
+    Word(&'static [&'static str], &'static str),
     /// One of these words.
-    Word(&'static [&'static str]),
-    /// One of these words, or `none`.
     WordOrNone(&'static [&'static str]),
-    /// One of `highest` to `lowest`, or -2 to 2.
+    /// One of `highest` to `lowest`, or -2 to 2; `normal` by default.
     Priority,
-    /// True or false.
-    Bool,
-    /// A whole number from here on.
-    AtLeast(i64),
-    /// A whole number from 0, or `none`.
+    /// `true` or `false`, and the default.
+    Bool(bool),
+    /// An integer of at least `min`.
+    AtLeast { min: i64, default: i64 },
+    /// An integer of at least 0.
     CountOrNone,
-    /// A number in this range, or `none`.
+    /// A number in this range.
     DecimalOrNone(f64, f64),
+    /// A duration, and the default in seconds.
+    Duration(u64),
     /// A duration.
-    Duration,
-    /// A duration, or `none`.
     DurationOrNone,
+    /// A size, and the default in bytes.
+    Size(u64),
     /// A size in bytes.
-    Size,
-    /// A size in bytes, or `none`.
     SizeOrNone,
-    /// So many in so long, or `none`.
+    /// A number of requests in a period: `5/s`.
     RateOrNone,
-    /// Two factors, `1.0..1.5`, or `none`.
-    FactorsOrNone,
-    /// A name, or `none`.
+    /// Two factors, `1.0..1.5`, and the default.
+    FactorsOrNone(f64, f64),
+    /// A name.
     TextOrNone,
-    /// A list of names.
+    /// A list of names; empty by default.
     Names,
-    /// A list of names of uses, as `robots::usage::purpose` writes them.
+    /// A list of names of uses, normalised by `robots::usage::normalise_purpose`; empty by default.
     Uses,
-    /// One of these words or a list of them, or `none`.
+    /// One of these words or a list of them.
     WordsOrNone(&'static [&'static str]),
-    /// A list of names, or `{names, rewrite}`.
+    /// A list of names, or `{names, rewrite}`; empty by default.
     StripParams,
-    /// A list of `{regex, with, rewrite}`.
+    /// A list of `{regex, with, rewrite}`; empty by default.
     Replace,
-    /// A list of `{days, hours, tz}` and politeness keys.
+    /// A list of `{days, hours, tz}` with politeness keys; empty by default.
     Schedule,
 }
 
-/// A default, as a constant.
-#[derive(Clone, Copy, Debug)]
-pub enum OptionDefault {
-    /// `none`.
-    None,
-    /// True or false.
-    Bool(bool),
-    /// A whole number.
-    Integer(i64),
-    /// A word.
-    Word(&'static str),
-    /// So many seconds.
-    Seconds(u64),
-    /// So many bytes.
-    Bytes(u64),
-    /// Two factors.
-    Factors(f64, f64),
-    /// An empty list.
-    EmptyList,
-    /// No disposition is implied: the document must give one.
-    Required,
-    /// The intent `deny`.
-    Deny,
-}
-
-impl OptionDefault {
-    /// The default as a value.
-    pub fn to_value(self) -> OptionValue {
+impl OptionShape {
+    /// Returns the default; for a disposition, which the document must set, a placeholder.
+    pub fn default_value(self) -> OptionValue {
         match self {
-            Self::None => OptionValue::None,
-            Self::Bool(value) => OptionValue::Bool(value),
-            Self::Integer(value) => OptionValue::Integer(value),
-            Self::Word(word) => OptionValue::Word(word),
-            Self::Seconds(seconds) => OptionValue::Duration(Duration::from_secs(seconds)),
-            Self::Bytes(bytes) => OptionValue::Size(bytes),
-            Self::Factors(from, to) => OptionValue::Range(from, to),
-            Self::EmptyList => OptionValue::List([].into()),
-            Self::Required => OptionValue::Disposition(Disposition::Disallow),
-            Self::Deny => OptionValue::Intent(Intent::Deny),
+            Self::Disposition => OptionValue::Disposition(Disposition::Disallow),
+            Self::Intent => OptionValue::Intent(Intent::Deny),
+            Self::Word(_, default) => OptionValue::Word(default),
+            Self::Priority => OptionValue::Word("normal"),
+            Self::Bool(default) => OptionValue::Bool(default),
+            Self::AtLeast { default, .. } => OptionValue::Integer(default),
+            Self::Duration(seconds) => OptionValue::Duration(Duration::from_secs(seconds)),
+            Self::Size(bytes) => OptionValue::Size(bytes),
+            Self::FactorsOrNone(from, to) => OptionValue::Range(from, to),
+            Self::Names | Self::Uses | Self::StripParams | Self::Replace | Self::Schedule => {
+                OptionValue::List([].into())
+            }
+            Self::RejectStatus
+            | Self::WordOrNone(_)
+            | Self::CountOrNone
+            | Self::DecimalOrNone(..)
+            | Self::DurationOrNone
+            | Self::SizeOrNone
+            | Self::RateOrNone
+            | Self::TextOrNone
+            | Self::WordsOrNone(_) => OptionValue::None,
         }
+    }
+
+    /// Returns `true` if `none` is a value.
+    pub fn allows_none(self) -> bool {
+        matches!(self, Self::FactorsOrNone(..)) || self.default_value() == OptionValue::None
     }
 }
 
-/// When an option acts: a rule that runs later sets it in vain.
+/// The point at which an option takes effect: a rule that runs later sets it in vain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionDeadline {
-    /// Before a connection of any kind: only scheme, host, port and crawler are known.
+    /// Before any connection: only scheme, host, port and crawler are known.
     Connect,
-    /// At this stage or soon after it, before the next one.
+    /// At this stage or after it, before the next one.
     Until(PolicyStage),
 }
 
-/// What this version does with an option.
+/// The support for an option in this version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OptionSupport {
-    /// What the documentation says.
+    /// It works as documented.
     Supported,
-    /// Nothing yet, and that lets nothing through: a warning.
+    /// It has no effect, which allows nothing more: a warning.
     Ignored,
-    /// As [`Self::Ignored`], but these values refuse or change something, so that a policy that counts on them
-    /// cannot be accepted.
+    /// It has no effect, but these values would refuse or change something, so that a policy with
+    /// one of them is rejected.
     IgnoredExcept(EssentialValues),
 }
 
-/// The values that a policy may count on.
+/// The values that cannot be ignored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EssentialValues {
-    /// All but the default.
     AllButDefault,
-    /// This word.
     Word(&'static str),
     /// Any item of a list.
     Items,
 }
 
 impl EssentialValues {
-    /// Whether the value is one of them.
     pub fn contains(self, value: &OptionValue, default: &OptionValue) -> bool {
         match self {
             Self::AllButDefault => value != default,
@@ -291,41 +254,32 @@ impl EssentialValues {
     }
 }
 
-/// A value of an option with a closed set of words.
-pub fn as_word(value: &OptionValue) -> Option<&'static str> {
-    if let OptionValue::Word(word) = value {
-        Some(word)
-    } else {
-        None
-    }
-}
-
-/// The place and the row of an option; none for keys of the open map and for paths that do not exist.
+/// Returns the slot and the row of an option; `None` for keys of open maps and unknown paths.
 pub fn find_spec(path: &str) -> Option<(OptionSlot, &'static OptionSpec)> {
     let at = SPECS.iter().position(|spec| spec.path == path)?;
     Some((OptionSlot(u16::try_from(at).ok()?), SPECS.get(at)?))
 }
 
-/// The open map at this path.
+/// Returns the open map at this path.
 pub fn find_open_map(path: &str) -> Option<&'static OpenMap> {
     OPEN_MAPS.iter().find(|map| map.path == path)
 }
 
-/// The open map that the path is a key of, and the key.
+/// Splits the path of a key of an open map into the map and the key.
 pub fn split_open_key(path: &str) -> Option<(&'static OpenMap, &str)> {
     OPEN_MAPS
         .iter()
         .find_map(|map| Some((map, strip_map_prefix(path, map.path)?)))
 }
 
-/// The open maps at a path or below it.
+/// Returns the open maps at a path or below it.
 pub fn open_maps_in(path: &str) -> impl Iterator<Item = &'static OpenMap> {
     OPEN_MAPS
         .iter()
         .filter(move |map| map.path == path || strip_map_prefix(map.path, path).is_some())
 }
 
-/// The options below a map: those whose paths begin with its path and a dot.
+/// Returns the options below a map: those whose paths begin with its path and a dot.
 pub fn specs_below(map: &str) -> impl Iterator<Item = &'static OptionSpec> {
     SPECS.iter().filter(move |spec| {
         spec.path
@@ -334,33 +288,35 @@ pub fn specs_below(map: &str) -> impl Iterator<Item = &'static OptionSpec> {
     })
 }
 
-/// The keys directly in a map, `""` for the outermost one, in the order of the table.
+/// Returns the keys directly in a map, in the order of the table. The path of the outermost map is
+/// empty.
 pub fn keys_in(map: &str) -> Vec<&'static str> {
     let mut keys: Vec<&str> = Vec::new();
-    for spec in SPECS {
-        let rest = if map.is_empty() {
-            Some(spec.path)
+    let paths = SPECS.iter().map(|spec| spec.path);
+    for path in paths.chain(OPEN_MAPS.iter().map(|open| open.path)) {
+        let below = if map.is_empty() {
+            Some(path)
         } else {
-            strip_map_prefix(spec.path, map)
+            strip_map_prefix(path, map)
         };
-        let key = rest.and_then(|rest| rest.split('.').next());
-        if let Some(key) = key.filter(|key| !keys.contains(key)) {
-            keys.push(key);
-        }
-    }
-    let open = OPEN_MAPS.iter().filter_map(|open| {
-        if map.is_empty() {
-            Some(open.path)
-        } else {
-            strip_map_prefix(open.path, map)
-        }
-    });
-    for key in open.filter_map(|rest| rest.split('.').next()) {
-        if !keys.contains(&key) {
+        if let Some(key) = below.and_then(|rest| rest.split('.').next())
+            && !keys.contains(&key)
+        {
             keys.push(key);
         }
     }
     keys
+}
+
+/// Returns the description of an option or a map of options; empty for unknown paths.
+pub fn description(path: &str) -> &'static str {
+    let specs = SPECS.iter().map(|spec| (spec.path, spec.description));
+    let open_maps = OPEN_MAPS.iter().map(|map| (map.path, map.description));
+    specs
+        .chain(open_maps)
+        .chain(MAPS.iter().copied())
+        .find(|(known, _)| *known == path)
+        .map_or("", |(_, description)| description)
 }
 
 fn strip_map_prefix<'p>(path: &'p str, map: &str) -> Option<&'p str> {
@@ -373,18 +329,19 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn slots_are_places_in_the_table() {
-        for (slot, path) in [
-            (DISPOSITION, "disposition"),
-            (REJECT, "reject"),
-            (REJECT_STATUS, "reject_status"),
-            (RECORD, "record"),
-            (HTML_ONLY, "html_only"),
-            (MAX_DEPTH, "max_depth"),
-            (MAX_BODY, "max_body"),
-            (TUNNEL_UNDECIDED, "tunnel_undecided"),
-        ] {
-            assert_eq!(find_spec(path).map(|(slot, _)| slot), Some(slot), "{path}");
+    fn descriptions_are_sentences_of_options_and_of_maps_that_exist() {
+        for spec in SPECS {
+            assert!(spec.description.ends_with('.'), "{}", spec.path);
+            for (at, _) in spec.path.match_indices('.') {
+                assert!(
+                    description(&spec.path[..at]).ends_with('.'),
+                    "{}",
+                    spec.path
+                );
+            }
+        }
+        for (map, _) in MAPS {
+            assert!(specs_below(map).next().is_some(), "{map}");
         }
     }
 
@@ -398,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_a_map_stand_once() {
+    fn keys_of_a_map_are_unique() {
         assert_eq!(keys_in("politeness.embeds"), ["delay", "concurrency"]);
         assert!(keys_in("").contains(&"politeness"));
         assert!(keys_in("").ends_with(&[META]));

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_star_stands_for_any_run_of_characters() {
+    fn a_star_matches_any_run_of_characters() {
         for (name, params, other) in [
             ("sid", &["sid"][..], &["SID", "sid2", "xsid", ""][..]),
             ("utm_*", &["utm_", "utm_source"], &["utm", "xutm_a"]),

@@ -1,6 +1,6 @@
 //! The reader of test cases.
 
-use serde_json::Value as Json;
+use serde_json::{Map, Value as Json, json};
 
 use crate::diagnostics::problems::Problems;
 use crate::model::intent::Intent;
@@ -8,10 +8,154 @@ use crate::model::profile::Profile;
 use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::policy::cases::{Case, CaseFacts, Expectation, ExpectedVerdict, FACT_KEYS};
+use crate::policy::fact::UsagePreference;
 use crate::yaml::read::{self, MapReader, wrong_type};
 use crate::yaml::{Node, YamlValue};
 
+use super::condition::keywords;
+use super::json_schema::described;
+use super::key::{Key, properties};
 use super::option::read_options;
+
+const PROFILE: Key = Key::schema(
+    "profile",
+    profile_schema,
+    "The profile by which the case is answered.",
+);
+const EXPECT: Key = Key::schema(
+    "expect",
+    expect_schema,
+    "The verdict, or a mapping of it and further expectations; only there the status of the refusal can be given.",
+);
+
+const VERDICT: Key = Key::schema("verdict", verdict_schema, "The verdict.");
+const STATUS: Key = Key::schema("status", status_schema, "The status of the refusal.");
+const STAGE: Key = Key::schema("stage", stage_schema, "The stage that decides.");
+const RULE: Key = Key::definition("rule", "text", "The rule that decides.");
+const REASON: Key = Key::schema("reason", reason_schema, "The reason.");
+const CODE: Key = Key::schema("code", code_schema, "The code of the refusal.");
+const LOGGED: Key = Key::schema("logged", bool_schema, "If true, the URL is recorded.");
+const INTENT: Key = Key::schema("intent", intent_schema, "The meaning of the refusal.");
+const OPTIONS: Key = Key::definition("options", "options", "Options and their values.");
+
+/// The expectations besides the verdict, which may be in the case itself or in `expect`.
+const EXPECTATIONS: [&Key; 7] = [&STAGE, &RULE, &REASON, &CODE, &LOGGED, &INTENT, &OPTIONS];
+
+/// Returns the JSON Schema of a case.
+pub(super) fn json_schema() -> Json {
+    let mut keys: Map<String, Json> = FACT_KEYS
+        .iter()
+        .map(|key| {
+            let (description, values) = fact_schema(key);
+            ((*key).to_owned(), described(description, &values))
+        })
+        .collect();
+    keys.extend(properties([&PROFILE, &EXPECT]));
+    keys.extend(properties(EXPECTATIONS));
+    json!({
+        "description": "The facts of one request, and the expected decision.",
+        "type": "object",
+        "additionalProperties": false,
+        "required": ["url", EXPECT.name],
+        "properties": keys,
+    })
+}
+
+fn profile_schema() -> Json {
+    json!({ "enum": Profile::ALL.map(Profile::as_str), "default": "generic" })
+}
+
+fn expect_schema() -> Json {
+    let mut keys = properties(EXPECTATIONS);
+    keys.extend(properties([&VERDICT, &STATUS]));
+    json!({
+        "anyOf": [
+            verdict_schema(),
+            { "type": "object", "additionalProperties": false, "required": [VERDICT.name], "properties": keys },
+        ],
+    })
+}
+
+fn verdict_schema() -> Json {
+    json!({ "enum": ExpectedVerdict::ALL.map(ExpectedVerdict::as_str) })
+}
+
+fn status_schema() -> Json {
+    json!({ "type": "integer", "minimum": 200, "maximum": 599 })
+}
+
+fn stage_schema() -> Json {
+    json!({ "enum": Stage::ALL.map(Stage::as_str) })
+}
+
+fn reason_schema() -> Json {
+    json!({ "enum": Reason::ALL.map(Reason::as_str).to_vec() })
+}
+
+fn code_schema() -> Json {
+    json!({ "type": "integer", "minimum": 100, "maximum": 9999 })
+}
+
+fn bool_schema() -> Json {
+    json!({ "type": "boolean" })
+}
+
+fn intent_schema() -> Json {
+    json!({ "enum": Intent::ALL.map(Intent::as_str) })
+}
+
+/// Returns the description and the JSON Schema of a fact.
+fn fact_schema(key: &str) -> (&'static str, Json) {
+    let (description, values) = match key {
+        "url" => {
+            return (
+                "The URL, as a crawler would request it.",
+                json!({ "type": "string" }),
+            );
+        }
+        "tunnel" => (
+            "If true, the request is a CONNECT to the URL's host and port.",
+            bool_schema(),
+        ),
+        "known" => ("If true, the URL is in the ledger.", bool_schema()),
+        "year" => (
+            "The year, for the trap calendar; by default 2026.",
+            json!({ "type": "integer", "minimum": 1970, "maximum": 9999 }),
+        ),
+        "status" => (
+            "The status of the origin's response; 200 if another fact of the response is given.",
+            json!({ "type": "integer", "minimum": 100, "maximum": 999 }),
+        ),
+        "headers" => (
+            "Header fields of the response.",
+            json!({
+                "type": "object",
+                "additionalProperties": { "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] },
+            }),
+        ),
+        "usage" => (
+            "The site's preferences for uses.",
+            json!({
+                "type": "object",
+                "additionalProperties": { "enum": UsagePreference::ALL.map(UsagePreference::as_str) },
+            }),
+        ),
+        field => (keywords::description(field), field_fact_schema(field)),
+    };
+    (
+        description,
+        json!({ "anyOf": [values, { "type": "null" }] }),
+    )
+}
+
+/// Returns the JSON Schema of a fact that is the value of a field.
+fn field_fact_schema(field: &str) -> Json {
+    match field {
+        "depth" | "size" => json!({ "type": "integer", "minimum": 0 }),
+        "dest" => json!({ "enum": ["navigation", "embed"] }),
+        _ => json!({ "type": "string" }),
+    }
+}
 
 /// Reads a case; `None` if it has errors, which were reported.
 pub(super) fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
@@ -20,7 +164,7 @@ pub(super) fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
     let facts = map
         .require("url", problems)
         .and_then(|url| read_facts(url, &mut map, problems));
-    let profile = map.take("profile").and_then(|node| {
+    let profile = map.take(PROFILE.name).and_then(|node| {
         read::word(
             node,
             &Profile::ALL.map(Profile::as_str),
@@ -29,24 +173,23 @@ pub(super) fn read_case(node: &Node, problems: &mut Problems) -> Option<Case> {
         )
     });
     let expect = map
-        .require("expect", problems)
+        .require(EXPECT.name, problems)
         .and_then(|node| read_expect(node, &mut map, problems));
     map.finish(problems);
-    let (facts, expect) = (facts?, expect?);
-    let profile = profile.unwrap_or(Profile::Generic);
-    (problems.len() == before).then(|| Case {
+    let case = Case {
         place: node.place.clone(),
-        facts,
-        profile,
-        expect,
-    })
+        facts: facts?,
+        profile: profile.unwrap_or(Profile::Generic),
+        expect: expect?,
+    };
+    (problems.len() == before).then_some(case)
 }
 
 fn read_facts(url: &Node, map: &mut MapReader<'_>, problems: &mut Problems) -> Option<CaseFacts> {
     let mut facts = match CaseFacts::for_url(read::spelling(url, problems)?) {
         Ok(facts) => facts,
-        Err(mistake) => {
-            problems.push(wrong_type(url, &format!("not a URL: {mistake}")));
+        Err(error) => {
+            problems.push(wrong_type(url, &format!("not a URL: {error}")));
             // Read the other keys as well, so that they are not reported as unknown.
             CaseFacts::for_url("http://unreadable.invalid/").ok()?
         }
@@ -55,8 +198,8 @@ fn read_facts(url: &Node, map: &mut MapReader<'_>, problems: &mut Problems) -> O
         let Some(node) = map.take(key).filter(|node| !node.is_null()) else {
             continue;
         };
-        if let Err(mistake) = facts.set(key, &to_json(node)) {
-            problems.push(wrong_type(node, &mistake));
+        if let Err(error) = facts.set(key, &to_json(node)) {
+            problems.push(wrong_type(node, &error));
         }
     }
     Some(facts)
@@ -93,10 +236,10 @@ fn read_expect(
     };
     let mut map = MapReader::open(node, "`expect`", problems)?;
     let found = map
-        .require("verdict", problems)
+        .require(VERDICT.name, problems)
         .and_then(|node| read_verdict(node, problems));
     let status = map
-        .take("status")
+        .take(STATUS.name)
         .and_then(|node| read_u16(node, 200..=599, problems));
     let expect = read_expectations(found.unwrap_or(ExpectedVerdict::Allow), &mut map, problems);
     map.finish(problems);
@@ -108,36 +251,52 @@ fn read_expectations(
     map: &mut MapReader<'_>,
     problems: &mut Problems,
 ) -> Expectation {
-    let stages = Stage::ALL.map(Stage::as_str);
-    let stage_of = |word: &str| Stage::ALL.into_iter().find(|s| s.as_str() == word);
-    let reasons = Reason::ALL.map(Reason::as_str);
-    let reason_of = |word: &str| Reason::ALL.into_iter().find(|r| r.as_str() == word);
     let intents = Intent::ALL.map(Intent::as_str);
     Expectation {
         verdict,
-        stage: map
-            .take("stage")
-            .and_then(|n| read::word(n, &stages, stage_of, problems)),
+        stage: map.take(STAGE.name).and_then(|n| read_stage(n, problems)),
         rule: map
-            .take("rule")
+            .take(RULE.name)
             .and_then(|n| read::spelling(n, problems))
             .map(Into::into),
-        reason: map
-            .take("reason")
-            .and_then(|n| read::word(n, &reasons, reason_of, problems)),
+        reason: map.take(REASON.name).and_then(|n| read_reason(n, problems)),
         code: map
-            .take("code")
+            .take(CODE.name)
             .and_then(|n| read_u16(n, 100..=9999, problems)),
         status: None,
-        logged: map.take("logged").and_then(|n| read::boolean(n, problems)),
+        logged: map
+            .take(LOGGED.name)
+            .and_then(|n| read::boolean(n, problems)),
         intent: map
-            .take("intent")
+            .take(INTENT.name)
             .and_then(|n| read::word(n, &intents, Intent::from_word, problems)),
         options: map
-            .take("options")
+            .take(OPTIONS.name)
             .map(|n| read_expected_options(n, problems))
             .unwrap_or_default(),
     }
+}
+
+fn read_stage(node: &Node, problems: &mut Problems) -> Option<Stage> {
+    read::word(
+        node,
+        &Stage::ALL.map(Stage::as_str),
+        |word| Stage::ALL.into_iter().find(|stage| stage.as_str() == word),
+        problems,
+    )
+}
+
+fn read_reason(node: &Node, problems: &mut Problems) -> Option<Reason> {
+    read::word(
+        node,
+        &Reason::ALL.map(Reason::as_str),
+        |word| {
+            Reason::ALL
+                .into_iter()
+                .find(|reason| reason.as_str() == word)
+        },
+        problems,
+    )
 }
 
 fn read_verdict(node: &Node, problems: &mut Problems) -> Option<ExpectedVerdict> {

@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_are_told_apart_by_their_keys() {
+    fn file_kinds_are_detected_by_their_keys() {
         for (text, kind) in [
             ("policy: 1\nname: a\n", FileKind::Policy),
             ("policy: \"1\"\nname: a\n", FileKind::Policy),
@@ -132,12 +132,15 @@ mod tests {
                 read_case_file(&"f".into(), text, &mut problems).is_none(),
                 "{text}"
             );
-            let said: Vec<String> = problems
+            let messages: Vec<String> = problems
                 .into_vec()
                 .iter()
                 .map(ToString::to_string)
                 .collect();
-            assert!(said.iter().any(|line| line.contains(expected)), "{said:?}");
+            assert!(
+                messages.iter().any(|line| line.contains(expected)),
+                "{messages:?}"
+            );
         }
     }
 }

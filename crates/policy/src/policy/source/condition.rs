@@ -1,6 +1,7 @@
 //! The reader of conditions.
 
 mod atom;
+pub(super) mod json_schema;
 pub(crate) mod keywords;
 
 use crate::diagnostics::problem::Problem;

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use serde_json::{Value as Json, json};
+
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::disposition::Disposition;
@@ -12,8 +14,11 @@ use crate::yaml::Node;
 use crate::yaml::read::{self, MapReader, wrong_type};
 
 use super::case::read_case;
+use super::json_schema::{SLUG_PATTERN, described, reference};
+use super::key::{Key, properties};
 use super::option::read_options;
 use super::policy_reader::PolicyFileReader;
+use super::read_text;
 use super::rule::read_rules;
 use super::space::{read_global_space, read_spaces};
 use super::tree::{
@@ -24,14 +29,154 @@ use super::tree::{
 /// The supported version of the policy language.
 const VERSION: i64 = 1;
 
+const POLICY: Key = Key::schema(
+    "policy",
+    version_schema,
+    "The version of the policy language; in a case file the path of its policy, relative to the file.",
+);
+const NAME: Key = Key::schema(
+    "name",
+    name_schema,
+    "The policy's name, shown in headers, logs and metrics.",
+);
+const ON_INVALID_RULE: Key = Key::words(
+    "on_invalid_rule",
+    &["refuse", "disable"],
+    Some("refuse"),
+    "The handling of a rule whose own condition cannot be compiled: the whole policy is refused, or the rule and \
+     all rules in it are disabled.",
+);
+const OPTIONS: Key = Key::definition(
+    "options",
+    "options",
+    "Options of every URL, before the first rule.",
+);
+const LISTS: Key = Key::schema("lists", lists_schema, "Named lists for large data.");
+const RULES: Key = Key::definition("rules", "rules", "Rules that apply to every crawler.");
+const SPACES: Key = Key::list(
+    "spaces",
+    "space",
+    "Crawl spaces: options and rules of some crawlers.",
+);
+const GLOBAL_SPACE: Key = Key::schema(
+    "global_space",
+    global_space_schema,
+    "Decides if a URL that a space refuses belongs to another crawler: rules on hosts, nothing, or union.",
+);
+const CASES: Key = Key::list("cases", "case", "Tests that are part of the policy.");
+
 /// The keys that only one file of a directory may have.
 const HEADER_KEYS: [&str; 5] = [
-    "policy",
-    "name",
-    "options",
-    "on_invalid_rule",
-    "global_space",
+    POLICY.name,
+    NAME.name,
+    OPTIONS.name,
+    ON_INVALID_RULE.name,
+    GLOBAL_SPACE.name,
 ];
+
+const LIST_KIND: Key = Key::schema(
+    "kind",
+    list_kind_schema,
+    "The way in which items are compared.",
+);
+const LIST_FILE: Key = Key::schema(
+    "file",
+    file_schema,
+    "A file with one item per line, relative to the policy; # begins a comment; gzip is allowed.",
+);
+const LIST_ITEMS: Key = Key::list("items", "text", "The items themselves.");
+
+/// Returns the JSON Schema of a document.
+pub(super) fn json_schema(definitions: &Json) -> Json {
+    let keys = [
+        POLICY,
+        NAME,
+        ON_INVALID_RULE,
+        OPTIONS,
+        LISTS,
+        RULES,
+        SPACES,
+        GLOBAL_SPACE,
+        CASES,
+    ];
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "crawlgate policy",
+        "description": "The URLs that may be crawled, with their options, and tests.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties(&keys),
+        // The keys of the header are in one file of a directory.
+        "dependentRequired": {
+            "name": ["policy", "options"],
+            "options": ["policy", "name"],
+            "on_invalid_rule": ["policy", "name", "options"],
+            "global_space": ["policy", "name", "options"],
+        },
+        "if": { "required": ["policy"], "properties": { "policy": { "type": "string" } } },
+        "then": { "required": ["cases"], "propertyNames": { "enum": ["policy", "cases"] } },
+        "else": {
+            "if": { "required": ["policy"] },
+            "then": { "required": ["name", "options"], "properties": { "options": { "required": ["disposition"] } } },
+        },
+        "$defs": definitions,
+    })
+}
+
+/// Returns the JSON Schema of a list.
+pub(super) fn list_json_schema() -> Json {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": [LIST_KIND.name],
+        "properties": properties(&[LIST_KIND, LIST_FILE, LIST_ITEMS]),
+        "oneOf": [{ "required": [LIST_FILE.name] }, { "required": [LIST_ITEMS.name] }],
+    })
+}
+
+fn version_schema() -> Json {
+    json!({ "anyOf": [{ "const": VERSION }, { "type": "string" }] })
+}
+
+fn name_schema() -> Json {
+    json!({ "type": "string", "pattern": SLUG_PATTERN })
+}
+
+fn lists_schema() -> Json {
+    json!({ "type": "object", "additionalProperties": reference("list") })
+}
+
+fn global_space_schema() -> Json {
+    let rules = described(
+        "Rules on hosts, of which the first that applies decides.",
+        &reference("rules"),
+    );
+    json!({ "anyOf": [
+        { "type": "null" },
+        { "const": "union" },
+        { "type": "object", "additionalProperties": false, "properties": { "rules": rules } },
+    ] })
+}
+
+fn list_kind_schema() -> Json {
+    let kinds = ListKind::ALL.map(|kind| {
+        let description = match kind {
+            ListKind::Domains => "The host is an item or a subdomain of one.",
+            ListKind::Hosts => "The host is an item.",
+            ListKind::Urls => "The URL is an item.",
+            ListKind::UrlPrefixes => "The URL begins with an item.",
+            ListKind::Surts => "The SURT form of the URL begins with an item.",
+            ListKind::Addresses => "The address is in an item, which is a network.",
+            ListKind::Values => "Any text equals an item.",
+        };
+        json!({ "const": kind.as_str(), "description": description })
+    });
+    json!({ "anyOf": kinds })
+}
+
+fn file_schema() -> Json {
+    json!({ "type": "string" })
+}
 
 /// The header of a policy: the values of [`HEADER_KEYS`].
 #[derive(Debug)]
@@ -46,12 +191,10 @@ pub(super) struct PolicyHeader {
 impl PolicyHeader {
     /// Returns a header for a policy that has none.
     pub(super) fn missing(file: &Arc<str>) -> Self {
-        let options_place = SourceLocation::for_file(file);
-        let on_invalid_rule = OnInvalidRule::default();
         Self {
             name: None,
-            on_invalid_rule,
-            options_place,
+            on_invalid_rule: OnInvalidRule::default(),
+            options_place: SourceLocation::for_file(file),
             options: Vec::new(),
             global: None,
         }
@@ -82,23 +225,23 @@ impl PolicyParts {
         if HEADER_KEYS.iter().any(|key| node.get(key).is_some()) {
             self.read_header(&mut map, problems);
         }
-        HEADER_KEYS.iter().for_each(|key| {
+        for key in HEADER_KEYS {
             map.take(key);
-        });
-        if let Some(lists) = map.take("lists") {
+        }
+        if let Some(lists) = map.take(LISTS.name) {
             self.read_lists(lists, reader, problems);
         }
-        if let Some(rules) = map.take("rules") {
+        if let Some(rules) = map.take(RULES.name) {
             let first = self.rules.len() + 1;
             self.rules
                 .extend(read_rules(rules, "rules", first, problems));
         }
-        if let Some(all) = map.take("cases") {
+        if let Some(all) = map.take(CASES.name) {
             let nodes = read::items(all, "`cases`", problems);
             self.cases
                 .extend(nodes.iter().filter_map(|node| read_case(node, problems)));
         }
-        if let Some(spaces) = map.take("spaces") {
+        if let Some(spaces) = map.take(SPACES.name) {
             let first = self.spaces.len() + 1;
             self.spaces.extend(read_spaces(spaces, first, problems));
         }
@@ -116,16 +259,17 @@ impl PolicyParts {
             }
             return;
         }
-        if let Some(version) = map.require("policy", problems) {
+        if let Some(version) = map.require(POLICY.name, problems) {
             check_version(version, problems);
         }
         let name = map
-            .require("name", problems)
+            .require(NAME.name, problems)
             .and_then(|node| read_name(node, problems));
-        let on_invalid_rule = map
-            .take("on_invalid_rule")
-            .and_then(|node| read_on_invalid_rule(node, problems));
-        let options = map.take_entry("options");
+        let on_invalid_rule = match ON_INVALID_RULE.read_word(map, problems) {
+            Some("disable") => OnInvalidRule::Disable,
+            Some(_) | None => OnInvalidRule::Refuse,
+        };
+        let options = map.take_entry(OPTIONS.name);
         let options_place = options
             .map_or(map.place(), |entry| &entry.key.place)
             .clone();
@@ -134,13 +278,13 @@ impl PolicyParts {
         }
         self.header = Some(PolicyHeader {
             name,
-            on_invalid_rule: on_invalid_rule.unwrap_or_default(),
+            on_invalid_rule,
             options_place,
             options: options
                 .map(|entry| read_options(&entry.value, problems))
                 .unwrap_or_default(),
             global: map
-                .take_entry("global_space")
+                .take_entry(GLOBAL_SPACE.name)
                 .map(|entry| read_global_space(entry, problems)),
         });
     }
@@ -193,21 +337,11 @@ fn read_name(node: &Node, problems: &mut Problems) -> Option<Slug> {
     name
 }
 
-fn read_on_invalid_rule(node: &Node, problems: &mut Problems) -> Option<OnInvalidRule> {
-    let of_word = |word: &str| match word {
-        "refuse" => Some(OnInvalidRule::Refuse),
-        "disable" => Some(OnInvalidRule::Disable),
-        _ => None,
-    };
-    read::word(node, &["refuse", "disable"], of_word, problems)
-}
-
 fn read_list_kind(node: &Node, problems: &mut Problems) -> Option<ListKind> {
-    let of_word = |word: &str| ListKind::ALL.into_iter().find(|kind| kind.as_str() == word);
     read::word(
         node,
         &ListKind::ALL.map(ListKind::as_str),
-        of_word,
+        |word| ListKind::ALL.into_iter().find(|kind| kind.as_str() == word),
         problems,
     )
 }
@@ -221,10 +355,10 @@ fn read_list(
         return (None, None);
     };
     let kind = map
-        .require("kind", problems)
+        .require(LIST_KIND.name, problems)
         .and_then(|node| read_list_kind(node, problems));
-    let file = map.take("file");
-    let items = map.take("items");
+    let file = map.take(LIST_FILE.name);
+    let items = map.take(LIST_ITEMS.name);
     map.finish(problems);
     let items = match (file, items) {
         (Some(file), None) => reader.read_list_file(file, problems),
@@ -248,17 +382,9 @@ fn read_list(
 }
 
 fn read_inline_items(node: &Node, problems: &mut Problems) -> Vec<LocatedText> {
-    let nodes = read::items(node, "`items`", problems);
-    let text = |node: &Node, problems: &mut Problems| {
-        let value = read::spelling(node, problems)?.into();
-        Some(Located {
-            place: node.place.clone(),
-            value,
-        })
-    };
-    nodes
+    read::items(node, "`items`", problems)
         .iter()
-        .filter_map(|node| text(node, problems))
+        .filter_map(|node| read_text(node, problems))
         .collect()
 }
 

@@ -72,13 +72,12 @@ pub(crate) fn items(text: &str) -> impl Iterator<Item = ListFileItem<'_>> {
 }
 
 fn strip_comment(line: &str) -> &str {
-    let begins = |at: &usize| {
+    // Most lines have no `#`, which `memchr` finds out quickly.
+    let end = memchr::memchr_iter(b'#', line.as_bytes()).find(|at| {
         line.get(..*at)
             .and_then(|head| head.chars().next_back())
             .is_none_or(char::is_whitespace)
-    };
-    // Most lines have no `#`, which `memchr` finds out quickly.
-    let end = memchr::memchr_iter(b'#', line.as_bytes()).find(begins);
+    });
     end.and_then(|end| line.get(..end)).unwrap_or(line)
 }
 
@@ -118,14 +117,14 @@ mod tests {
     #[test]
     fn items_are_lines_without_comments() {
         let found: Vec<_> = items("# x\r\n\r\n  a.com # y\r\nb#c\n\u{a0}d\n").collect();
-        let line = |number, item, before| ListFileItem {
-            number,
-            text: item,
-            indent: before,
-        };
-        assert_eq!(
-            found,
-            [line(3, "a.com", 2), line(4, "b#c", 0), line(5, "d", 1)]
-        );
+        let expected =
+            [(3, "a.com", 2), (4, "b#c", 0), (5, "d", 1)].map(|(number, text, indent)| {
+                ListFileItem {
+                    number,
+                    text,
+                    indent,
+                }
+            });
+        assert_eq!(found, expected);
     }
 }

@@ -1,6 +1,7 @@
 //! The reader of options: flattens maps to paths, and gives values the types of the schema.
 
 mod header_field;
+pub(super) mod json_schema;
 mod value;
 
 use crate::diagnostics::problem::{Problem, SourceLocation};
@@ -65,7 +66,7 @@ fn read_option(
     }
     let keys = schema::specs_below(&path);
     all.extend(
-        keys.map(|spec| source_option(&entry.key.place, spec.path, spec.default.to_value())),
+        keys.map(|spec| source_option(&entry.key.place, spec.path, spec.shape.default_value())),
     );
     // The keys of open maps are known only after the whole policy has been read.
     all.extend(
@@ -93,7 +94,7 @@ fn check_unique(
 /// only if all defaults are `none`.
 fn resets_map(node: &Node, path: &str) -> bool {
     let none_by_default =
-        schema::specs_below(path).all(|spec| spec.default.to_value() == OptionValue::None);
+        schema::specs_below(path).all(|spec| spec.shape.default_value() == OptionValue::None);
     node.is_null() || (none_by_default && node.spelling() == Some("none"))
 }
 

@@ -95,11 +95,11 @@ fn select_policy_files(
     problems: &mut Problems,
 ) -> Vec<String> {
     let place = SourceLocation::for_file(&directory.into());
-    let (mut kept, others): (Vec<String>, Vec<String>) = names
+    let (mut selected, others): (Vec<String>, Vec<String>) = names
         .into_iter()
         .filter(|name| !name.starts_with('.'))
         .partition(|name| name.ends_with(".yaml"));
-    kept.sort_unstable();
+    selected.sort_unstable();
     for other in others.iter().filter(|name| name.ends_with(".yml")) {
         let problem = Problem::warning(
             &place,
@@ -107,13 +107,13 @@ fn select_policy_files(
         );
         problems.push(problem.with_found(other));
     }
-    if kept.is_empty() {
+    if selected.is_empty() {
         problems.push(Problem::error(
             &place,
             "the directory contains no `*.yaml` files, so it is not a policy",
         ));
     }
-    kept
+    selected
 }
 
 fn unreadable(place: &SourceLocation, message: &str, path: &str, error: &FileError) -> Problem {

@@ -1,15 +1,18 @@
 //! The reader of rules.
 
+use serde_json::{Map, Value as Json, json};
+
 use crate::diagnostics::problem::{Problem, SourceLocation};
 use crate::diagnostics::problems::Problems;
 use crate::model::intent::Intent;
 use crate::model::rule_id::RuleId;
 use crate::policy::options::OptionValue;
 use crate::policy::rule::{FilterKind, PolicyStage};
-use crate::yaml::Node;
-use crate::yaml::read::{self, MapReader, wrong_type};
+use crate::yaml::read::{self, MapReader};
+use crate::yaml::{MappingEntry, Node};
 
 use super::condition::read_condition;
+use super::key::{Key, properties};
 use super::option::{read_option_value, read_options};
 use super::tree::{
     Located, SourceCondition, SourceFilter, SourceGroup, SourceGuard, SourceRule, SourceRuleBody,
@@ -19,10 +22,127 @@ use super::tree::{
 /// The maximum nesting depth of rules.
 const MAX_DEPTH: usize = 24;
 
+const ID: Key = Key::schema(
+    "id",
+    id_schema,
+    "The rule's name in headers, logs and metrics; by default its position.",
+);
+const ABOUT: Key = Key::definition(
+    "about",
+    "text",
+    "Free text, shown by explain and in refusals.",
+);
+const ENABLED: Key = Key::flag("enabled", true, "If false, the rule is ignored.");
+const MODE: Key = Key::words(
+    "mode",
+    &["enforce", "shadow"],
+    None,
+    "shadow: the rule is evaluated and counted, but changes nothing.",
+);
+const STAGE: Key = Key::schema("stage", stage_schema, "The stage that the rule waits for.");
+const WHEN: Key = Key::definition(
+    "when",
+    "condition",
+    "A group that applies if the condition holds.",
+);
+const UNLESS: Key = Key::definition(
+    "unless",
+    "condition",
+    "A group that applies if the condition does not hold.",
+);
+const FORBID: Key = Key::definition(
+    "forbid",
+    "condition",
+    "A filter: URLs for which the condition holds are refused.",
+);
+const REQUIRE: Key = Key::definition(
+    "require",
+    "condition",
+    "A filter: URLs for which the condition does not hold are refused.",
+);
+const THEN: Key = Key::schema("then", then_schema, "The treatment of the URLs of a group.");
+const SET: Key = Key::definition("set", "options", "Options that a group assigns.");
+const STOP: Key = Key::flag(
+    "stop",
+    false,
+    "Ends the outermost list of rules that contains the group, for this stage.",
+);
+const MATCH: Key = Key::words(
+    "match",
+    &["all", "first"],
+    None,
+    "first: of the direct children only the first that applies is processed.",
+);
+const RULES: Key = Key::definition("rules", "rules", "Rules inside the group.");
+const LOG: Key = Key::flag(
+    "log",
+    false,
+    "If true, a URL that the filter refuses is recorded.",
+);
+const REJECT: Key = Key::option("reject");
+const REJECT_STATUS: Key = Key::option("reject_status");
+const AS: Key = Key::schema(
+    "as",
+    soft_error_schema,
+    "At the document stage: the page is an error although its status is not, and the response gets this status.",
+);
+
+/// The keys of every rule.
+const COMMON_KEYS: [&Key; 5] = [&ID, &ABOUT, &ENABLED, &MODE, &STAGE];
 /// The keys that determine the kind of a rule; a rule has at most one of them.
-const KIND_KEYS: [&str; 4] = ["when", "unless", "forbid", "require"];
-const GROUP_KEYS: [&str; 5] = ["then", "set", "stop", "match", "rules"];
-const FILTER_KEYS: [&str; 4] = ["log", "reject", "reject_status", "as"];
+const KIND_KEYS: [&Key; 4] = [&WHEN, &UNLESS, &FORBID, &REQUIRE];
+const GROUP_KEYS: [&Key; 5] = [&THEN, &SET, &STOP, &MATCH, &RULES];
+const FILTER_KEYS: [&Key; 4] = [&LOG, &REJECT, &REJECT_STATUS, &AS];
+
+/// Returns the JSON Schema of a rule.
+pub(super) fn json_schema() -> Json {
+    let mut restrictions: Vec<Json> = Vec::new();
+    for (at, one) in KIND_KEYS.iter().enumerate() {
+        for other in KIND_KEYS.iter().skip(at + 1) {
+            restrictions.push(json!({ "not": { "required": [one.name, other.name] } }));
+        }
+    }
+    restrictions.push(json!({
+        "if": { "anyOf": [{ "required": [FORBID.name] }, { "required": [REQUIRE.name] }] },
+        "then": without(&GROUP_KEYS),
+        "else": without(&FILTER_KEYS),
+    }));
+    let keys = [&COMMON_KEYS[..], &KIND_KEYS, &GROUP_KEYS, &FILTER_KEYS].concat();
+    json!({
+        "description": "A group (when, unless, or neither) sets options and contains rules; a filter (forbid, require) refuses URLs.",
+        "type": "object",
+        "additionalProperties": false,
+        "properties": properties(keys),
+        "allOf": restrictions,
+    })
+}
+
+/// Returns the JSON Schema of a mapping that has none of these keys.
+fn without(keys: &[&Key]) -> Json {
+    let keys: Map<String, Json> = keys
+        .iter()
+        .map(|key| (key.name.to_owned(), Json::Bool(false)))
+        .collect();
+    json!({ "properties": keys })
+}
+
+fn id_schema() -> Json {
+    json!({ "type": ["string", "number", "boolean"], "pattern": "^[A-Za-z0-9_.-]{1,128}$" })
+}
+
+fn stage_schema() -> Json {
+    json!({ "enum": PolicyStage::ALL.map(PolicyStage::as_str) })
+}
+
+fn then_schema() -> Json {
+    let words = ThenAction::WORDS
+        .map(|(word, _, description)| json!({ "const": word, "description": description }));
+    json!({ "anyOf": words })
+}
+
+fn soft_error_schema() -> Json {
+    json!({ "type": "integer", "minimum": 400, "maximum": 599, "not": { "const": 407 } })
+}
 
 /// Reads a list of rules. `prefix` is the position of the list, `first` the number of the first
 /// rule.
@@ -56,23 +176,20 @@ fn read_rule(node: &Node, position: &str, problems: &mut Problems) -> Option<Sou
 
 fn read_rule_mapping(node: &Node, position: RuleId, problems: &mut Problems) -> Option<SourceRule> {
     let mut map = MapReader::open(node, "a rule", problems)?;
-    let id = map.take("id").and_then(|node| read_rule_id(node, problems));
+    let id = map
+        .take(ID.name)
+        .and_then(|node| read_rule_id(node, problems));
     if let Some(id) = &id {
         problems.enter_rule(Some(id.value.clone()));
     }
     let about = map
-        .take("about")
+        .take(ABOUT.name)
         .and_then(|node| read::spelling(node, problems))
         .map(Into::into);
-    let enabled = map
-        .take("enabled")
-        .and_then(|node| read::boolean(node, problems))
-        .unwrap_or(true);
-    let shadow = map
-        .take("mode")
-        .and_then(|node| read_shadow(node, problems));
+    let enabled = ENABLED.read_flag(&mut map, problems);
+    let shadow = read_located_word(&MODE, "shadow", &mut map, problems);
     let stage = map
-        .take("stage")
+        .take(STAGE.name)
         .and_then(|node| read_stage(node, problems));
     let rule = SourceRule {
         place: node.place.clone(),
@@ -87,7 +204,7 @@ fn read_rule_mapping(node: &Node, position: RuleId, problems: &mut Problems) -> 
     // Mark all keys as known, so that misplaced ones, which were reported, are not reported as
     // unknown as well.
     for key in KIND_KEYS.into_iter().chain(GROUP_KEYS).chain(FILTER_KEYS) {
-        map.take(key);
+        map.take(key.name);
     }
     map.finish(problems);
     Some(rule)
@@ -106,14 +223,16 @@ fn read_rule_id(node: &Node, problems: &mut Problems) -> Option<Located<RuleId>>
     })
 }
 
-fn read_shadow(node: &Node, problems: &mut Problems) -> Option<SourceLocation> {
-    let of_word = |word: &str| match word {
-        "enforce" => Some(false),
-        "shadow" => Some(true),
-        _ => None,
-    };
-    let shadow = read::word(node, &["enforce", "shadow"], of_word, problems)?;
-    shadow.then(|| node.place.clone())
+/// Returns the location of a key's value if it is this word.
+fn read_located_word(
+    key: &Key,
+    word: &str,
+    map: &mut MapReader<'_>,
+    problems: &mut Problems,
+) -> Option<SourceLocation> {
+    let given = key.read_word(map, problems)?;
+    let place = map.take(key.name).map(|node| node.place.clone());
+    place.filter(|_| given == word)
 }
 
 fn read_stage(node: &Node, problems: &mut Problems) -> Option<Located<PolicyStage>> {
@@ -130,9 +249,9 @@ fn read_body(
     position: &RuleId,
     problems: &mut Problems,
 ) -> SourceRuleBody {
-    let kinds: Vec<_> = KIND_KEYS
-        .into_iter()
-        .filter_map(|kind| Some((kind, map.take_entry(kind)?)))
+    let kinds: Vec<(&str, &MappingEntry)> = KIND_KEYS
+        .iter()
+        .filter_map(|kind| Some((kind.name, map.take_entry(kind.name)?)))
         .collect();
     if let [(first, _), (second, entry), ..] = kinds.as_slice() {
         let message = format!(
@@ -173,18 +292,11 @@ fn read_filter(
         problems,
     );
     let soft_error = map
-        .take("as")
+        .take(AS.name)
         .and_then(|node| read_soft_error(node, problems));
-    let log = map
-        .take("log")
-        .and_then(|node| read::boolean(node, problems))
-        .unwrap_or(false);
-    let value = |map: &mut MapReader<'_>, key, problems: &mut Problems| -> Option<OptionValue> {
-        map.take(key)
-            .and_then(|node| read_option_value(node, key, problems))
-    };
-    let reject = value(map, "reject", problems).and_then(into_intent);
-    let reject_status = value(map, "reject_status", problems).and_then(into_status);
+    let log = LOG.read_flag(map, problems);
+    let reject = read_option_key(&REJECT, map, problems).and_then(into_intent);
+    let reject_status = read_option_key(&REJECT_STATUS, map, problems).and_then(into_status);
     if let Some(soft) = soft_error
         .as_ref()
         .filter(|_| reject.is_some() || reject_status.is_some())
@@ -201,6 +313,14 @@ fn read_filter(
         reject_status,
         soft_error,
     })
+}
+
+fn read_option_key(
+    key: &Key,
+    map: &mut MapReader<'_>,
+    problems: &mut Problems,
+) -> Option<OptionValue> {
+    read_option_value(map.take(key.name)?, key.name, problems)
 }
 
 /// Reads the status of a soft error. 407 is not allowed: a page is no challenge for credentials.
@@ -247,20 +367,17 @@ fn read_group(
         "a filter (`forbid`, `require`)",
         problems,
     );
-    let then = map.take("then").and_then(|node| read_then(node, problems));
+    let then = map
+        .take(THEN.name)
+        .and_then(|node| read_then(node, problems));
     let set = map
-        .take("set")
+        .take(SET.name)
         .map(|node| read_options(node, problems))
         .unwrap_or_default();
-    let stop = map
-        .take("stop")
-        .and_then(|node| read::boolean(node, problems))
-        .unwrap_or(false);
-    let first = map
-        .take("match")
-        .and_then(|node| read_match(node, problems));
-    let nested = map.take("rules");
-    let rules = nested
+    let stop = STOP.read_flag(map, problems);
+    let match_first = read_located_word(&MATCH, "first", map, problems);
+    let rules = map
+        .take(RULES.name)
         .map(|node| read_rules(node, position.as_str(), 1, problems))
         .unwrap_or_default();
     SourceRuleBody::Group(SourceGroup {
@@ -268,7 +385,7 @@ fn read_group(
         then,
         set,
         stop,
-        match_first: first,
+        match_first,
         rules,
     })
 }
@@ -276,50 +393,40 @@ fn read_group(
 /// Reports keys that belong to the other kind of rule.
 fn report_misplaced(
     map: &mut MapReader<'_>,
-    keys: &[&'static str],
+    keys: &[&Key],
     here: &str,
     there: &str,
     problems: &mut Problems,
 ) {
     for key in keys {
-        let Some(entry) = map.take_entry(key) else {
+        let Some(entry) = map.take_entry(key.name) else {
             continue;
         };
         let problem =
-            Problem::error(&entry.key.place, format!("not a key of {here}")).with_found(*key);
-        problems.push(match *key {
-            "reject" | "reject_status" => problem.with_help(format!("write `set: {{ {key}: … }}`")),
+            Problem::error(&entry.key.place, format!("not a key of {here}")).with_found(key.name);
+        problems.push(match key.name {
+            name @ ("reject" | "reject_status") => {
+                problem.with_help(format!("write `set: {{ {name}: … }}`"))
+            }
             _ => problem.with_help(format!("it belongs to {there}")),
         });
     }
 }
 
 fn read_then(node: &Node, problems: &mut Problems) -> Option<Located<ThenAction>> {
-    let of_word = |word: &str| {
-        ThenAction::WORDS
-            .iter()
-            .find(|(w, _)| *w == word)
-            .map(|(_, then)| *then)
-    };
     let value = read::word(
         node,
-        &ThenAction::WORDS.map(|(word, _)| word),
-        of_word,
+        &ThenAction::WORDS.map(|(word, ..)| word),
+        |given| {
+            ThenAction::WORDS
+                .iter()
+                .find(|(word, ..)| *word == given)
+                .map(|(_, then, _)| *then)
+        },
         problems,
     )?;
     Some(Located {
         place: node.place.clone(),
         value,
     })
-}
-
-fn read_match(node: &Node, problems: &mut Problems) -> Option<SourceLocation> {
-    if matches!(node.spelling(), Some("first")) {
-        return Some(node.place.clone());
-    }
-    if node.spelling() != Some("all") {
-        problems
-            .push(wrong_type(node, "not an allowed value").with_allowed_words(["first", "all"]));
-    }
-    None
 }

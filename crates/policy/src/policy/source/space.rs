@@ -1,14 +1,50 @@
 //! The reader of crawl spaces.
 
+use serde_json::{Value as Json, json};
+
 use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::model::rule_id::Slug;
 use crate::yaml::read::{self, MapReader, wrong_type};
 use crate::yaml::{MappingEntry, Node};
 
+use super::json_schema::SLUG_PATTERN;
+use super::key::{Key, properties};
 use super::option::read_options;
+use super::read_text;
 use super::rule::read_rules;
 use super::tree::{Located, LocatedText, SourceGlobalSpace, SourceSpace};
+
+const NAME: Key = Key::schema("name", name_schema, "The space's name.");
+const CRAWLERS: Key = Key::definition(
+    "crawlers",
+    "texts",
+    "The crawlers in it; a space without this key is for all other crawlers.",
+);
+const OPTIONS: Key = Key::definition(
+    "options",
+    "options",
+    "Options of these crawlers, before their rules.",
+);
+const RULES: Key = Key::definition(
+    "rules",
+    "rules",
+    "Rules of these crawlers, after those of the document.",
+);
+
+/// Returns the JSON Schema of a space.
+pub(super) fn json_schema() -> Json {
+    json!({
+        "type": "object",
+        "additionalProperties": false,
+        "required": [NAME.name],
+        "properties": properties(&[NAME, CRAWLERS, OPTIONS, RULES]),
+    })
+}
+
+fn name_schema() -> Json {
+    json!({ "type": ["string", "number"], "pattern": SLUG_PATTERN })
+}
 
 /// Reads a list of spaces; `first` is the number of the first.
 pub(super) fn read_spaces(node: &Node, first: usize, problems: &mut Problems) -> Vec<SourceSpace> {
@@ -22,7 +58,7 @@ pub(super) fn read_spaces(node: &Node, first: usize, problems: &mut Problems) ->
 
 fn read_space(node: &Node, number: usize, problems: &mut Problems) -> Option<SourceSpace> {
     let mut map = MapReader::open(node, "a space", problems)?;
-    let named = map.require("name", problems);
+    let named = map.require(NAME.name, problems);
     let name = named
         .and_then(|node| read_name(node, problems))
         .or_else(|| {
@@ -34,16 +70,16 @@ fn read_space(node: &Node, number: usize, problems: &mut Problems) -> Option<Sou
             })
         })?;
     let crawlers = map
-        .take("crawlers")
+        .take(CRAWLERS.name)
         .map(|node| read_crawlers(node, problems))
         .unwrap_or_default();
     let options = map
-        .take("options")
+        .take(OPTIONS.name)
         .map(|node| read_options(node, problems))
         .unwrap_or_default();
     let prefix = format!("spaces.{}.rules", name.value);
     let rules = map
-        .take("rules")
+        .take(RULES.name)
         .map(|node| read_rules(node, &prefix, 1, problems))
         .unwrap_or_default();
     map.finish(problems);
@@ -71,16 +107,9 @@ fn read_name(node: &Node, problems: &mut Problems) -> Option<Located<Slug>> {
 }
 
 fn read_crawlers(node: &Node, problems: &mut Problems) -> Vec<LocatedText> {
-    let name = |node: &Node, problems: &mut Problems| {
-        let value = read::spelling(node, problems)?.into();
-        Some(Located {
-            place: node.place.clone(),
-            value,
-        })
-    };
     read::one_or_many(node)
         .iter()
-        .filter_map(|node| name(node, problems))
+        .filter_map(|node| read_text(node, problems))
         .collect()
 }
 

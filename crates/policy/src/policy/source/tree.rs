@@ -122,7 +122,7 @@ pub struct SourceRule {
 }
 
 impl SourceRule {
-    /// Returns the id, or the position if there is none.
+    /// Returns the id, or the position of a rule without one.
     pub fn name(&self) -> &RuleId {
         self.id.as_ref().map_or(&self.position, |id| &id.value)
     }
@@ -308,22 +308,33 @@ pub enum ThenAction {
 }
 
 impl ThenAction {
-    /// Every word with its meaning, in the order of the documentation.
-    pub const WORDS: [(&'static str, Self); 15] = [
-        ("allow", Self::Allow),
-        ("disallow", Self::Disallow),
-        ("disallow-log", Self::DisallowLog),
-        ("download", Self::Download),
-        ("index-and-follow", Self::Download),
-        ("exclude", Self::Exclude),
-        ("ignore", Self::Ignore),
-        ("exclude-but-scan", Self::ExcludeButScan),
-        ("follow-only", Self::FollowOnly),
-        ("download-no-scan", Self::DownloadNoScan),
-        ("index-only", Self::DownloadNoScan),
-        ("index", Self::Index),
-        ("follow", Self::Follow),
-        ("no-index", Self::NoIndex),
-        ("no-follow", Self::NoFollow),
+    /// Every word with its meaning and a description, in the order of the documentation.
+    pub const WORDS: [(&'static str, Self, &'static str); 15] = [
+        ("allow", Self::Allow, "Allowed."),
+        ("disallow", Self::Disallow, "Refused, not recorded."),
+        ("disallow-log", Self::DisallowLog, "Refused, and recorded."),
+        ("download", Self::Download, DOWNLOAD),
+        ("index-and-follow", Self::Download, DOWNLOAD),
+        ("exclude", Self::Exclude, "The same as disallow-log."),
+        ("ignore", Self::Ignore, "Refused, no index, no follow."),
+        (
+            "exclude-but-scan",
+            Self::ExcludeButScan,
+            "Allowed, no index, follow, HTML only.",
+        ),
+        (
+            "follow-only",
+            Self::FollowOnly,
+            "Allowed, no index, follow, any type.",
+        ),
+        ("download-no-scan", Self::DownloadNoScan, INDEX_ONLY),
+        ("index-only", Self::DownloadNoScan, INDEX_ONLY),
+        ("index", Self::Index, "Allowed, index."),
+        ("follow", Self::Follow, "Allowed, follow."),
+        ("no-index", Self::NoIndex, "No index; nothing else."),
+        ("no-follow", Self::NoFollow, "No follow; nothing else."),
     ];
 }
+
+const DOWNLOAD: &str = "Allowed, index, follow, any type.";
+const INDEX_ONLY: &str = "Allowed, index, no follow, any type.";

@@ -37,14 +37,18 @@ pub(super) fn compile_range(
 }
 
 fn range_text(range: &Located<SourceRange>) -> String {
-    let text = |end: &Option<LocatedText>| {
-        end.as_ref()
-            .map_or(String::new(), |text| text.value.to_string())
-    };
     match &range.value {
         SourceRange::Literal(text) => text.to_string(),
-        SourceRange::Between(min, max) => format!("[{}:{}]", text(min), text(max)),
+        SourceRange::Between(min, max) => format!(
+            "[{}:{}]",
+            bound_text(min.as_ref()),
+            bound_text(max.as_ref())
+        ),
     }
+}
+
+fn bound_text(bound: Option<&LocatedText>) -> &str {
+    bound.map_or("", |text| &text.value)
 }
 
 fn compile_bound(
@@ -76,14 +80,18 @@ fn parse_range(text: &str, field: &Field) -> Option<(u64, u64)> {
         return Some((class * 100, class * 100 + 99));
     }
     let (from, to) = text.strip_prefix('[')?.strip_suffix(']')?.split_once(':')?;
-    let end = |text: &str, open: u64| {
-        if text.trim().is_empty() {
-            Some(open)
-        } else {
-            parse_number(text.trim(), field)
-        }
-    };
-    Some((end(from, 0)?, end(to, u64::MAX)?))
+    Some((
+        parse_bound(from, 0, field)?,
+        parse_bound(to, u64::MAX, field)?,
+    ))
+}
+
+fn parse_bound(text: &str, open: u64, field: &Field) -> Option<u64> {
+    if text.trim().is_empty() {
+        Some(open)
+    } else {
+        parse_number(text.trim(), field)
+    }
 }
 
 /// Parses a number; a size may have a unit.
@@ -127,7 +135,7 @@ mod tests {
     use super::*;
     use crate::diagnostics::problem::SourceLocation;
 
-    fn of(text: &str, field: &Field) -> Option<(u64, u64)> {
+    fn compile(text: &str, field: &Field) -> Option<(u64, u64)> {
         let place = SourceLocation {
             file: "p".into(),
             line: 1,
@@ -162,7 +170,7 @@ mod tests {
             (Field::Size, "1KiB", Some((1024, 1024))),
             (Field::Size, "[1MiB:]", Some((1 << 20, u64::MAX))),
         ] {
-            assert_eq!(of(text, &field), expected, "{text}");
+            assert_eq!(compile(text, &field), expected, "{text}");
         }
     }
 }

@@ -117,26 +117,25 @@ fn is_url_prefix(prefix: &str) -> bool {
 
 /// Checks values of fields with a closed set of words, or with a fixed form.
 fn invalid_exact_value(field: &Field, text: &str) -> Option<(&'static str, String)> {
-    let allowed = |words: &[&str]| format!("allowed: {}", words.join(", "));
-    let is = |words: &[&str], given: &str| words.contains(&given);
-    let dests = [
-        FetchDest::Navigation.as_str(),
-        FetchDest::Embed.as_str(),
-        "",
-    ];
-    let usage = ["allow", "deny", "unset"];
+    let dests = [FetchDest::Navigation.as_str(), FetchDest::Embed.as_str()];
     let lower = text.to_ascii_lowercase();
-    if *field == Field::Scheme && !is(&["http", "https"], &lower) {
+    if *field == Field::Scheme && !["http", "https"].contains(&&*lower) {
         return Some((
             "only http and https are supported",
-            allowed(&["http", "https"]),
+            "allowed: http, https".into(),
         ));
     }
-    if *field == Field::Dest && !is(&dests, text) {
-        return Some(("not a value of `dest`", allowed(&["navigation", "embed"])));
+    if *field == Field::Dest && !text.is_empty() && !dests.contains(&text) {
+        return Some((
+            "not a value of `dest`",
+            format!("allowed: {}", dests.join(", ")),
+        ));
     }
-    if matches!(field, Field::Usage(_)) && !is(&usage, text) {
-        return Some(("not a usage preference", allowed(&usage)));
+    if matches!(field, Field::Usage(_)) && !["allow", "deny", "unset"].contains(&text) {
+        return Some((
+            "not a usage preference",
+            "allowed: allow, deny, unset".into(),
+        ));
     }
     if *field == Field::Method && text.bytes().any(|b| b.is_ascii_lowercase()) {
         return Some((
@@ -253,7 +252,7 @@ fn find_suspicious_char(pattern: &[char]) -> Option<(usize, char)> {
 fn looks_literal(pattern: &[char], at: usize, c: char) -> bool {
     let (before, after) = pattern.split_at_checked(at).unwrap_or((pattern, &[]));
     let after = after.get(1..).unwrap_or(&[]);
-    let letters = |part: &[char]| part.iter().take_while(|c| c.is_ascii_alphabetic()).count();
+    let letters_after = after.iter().take_while(|c| c.is_ascii_alphabetic()).count();
     let word_before = before
         .iter()
         .rev()
@@ -264,11 +263,11 @@ fn looks_literal(pattern: &[char], at: usize, c: char) -> bool {
     if word_before == 0 || class_before {
         return false;
     }
-    let follows = after.get(letters(after));
+    let follows = after.get(letters_after);
     match c {
-        '.' => letters(after) >= 2 && !matches!(follows, Some('*' | '+' | '?' | '{')),
-        '+' => letters(after) >= 2 && before.contains(&'/'),
-        _ => letters(after) >= 1 && follows == Some(&'='),
+        '.' => letters_after >= 2 && !matches!(follows, Some('*' | '+' | '?' | '{')),
+        '+' => letters_after >= 2 && before.contains(&'/'),
+        _ => letters_after >= 1 && follows == Some(&'='),
     }
 }
 

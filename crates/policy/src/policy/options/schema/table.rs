@@ -1,422 +1,466 @@
-//! The table of options (policy.md section 5).
+//! The table of options.
 
-use super::{
-    EssentialValues, OptionDeadline, OptionDefault, OptionShape, OptionSpec, OptionSupport,
-    REJECT_WORD, STRIP_WORD, TAG_WORD,
-};
+use super::{EssentialValues, OptionDeadline, OptionShape, OptionSpec, OptionSupport};
+use super::{REJECT_WORD, STRIP_WORD, TAG_WORD};
 use crate::policy::rule::PolicyStage::{Destination, Document, Request, Response};
 use crate::policy::traps::Trap;
 
 use OptionDeadline::{Connect, Until};
-use OptionSupport::{Ignored, IgnoredExcept, Supported};
 
-const CHECK: &[&str] = &["pass", TAG_WORD, REJECT_WORD];
-const ENFORCE: &[&str] = &["header", "meta", STRIP_WORD];
-
-/// Every option; those with a slot constant first, in the order of the constants.
+/// Every option.
 pub const SPECS: &[OptionSpec] = &[
     row(
         "disposition",
         OptionShape::Disposition,
-        OptionDefault::Required,
         Until(Document),
-        Supported,
+        "The verdict on a URL that no filter refuses: allow, disallow, or disallow-log (refused, and recorded).",
     ),
     row(
         "reject",
         OptionShape::Intent,
-        OptionDefault::Deny,
         Until(Document),
-        Supported,
+        "The meaning of a refusal: deny, gone (remove it), keep (leave it in the index), later.",
     ),
     row(
         "reject_status",
         OptionShape::RejectStatus,
-        OptionDefault::None,
         Until(Document),
-        Supported,
+        "The status of refusals, instead of the one that the crawler's profile assigns to their meaning.",
     ),
     row(
         "record",
-        OptionShape::Word(&["by-log", "full", "host", "none"]),
-        OptionDefault::Word("by-log"),
+        OptionShape::Word(&["by-log", "full", "host", "none"], "by-log"),
         Until(Document),
-        Supported,
+        "The part of a refused URL that is recorded; by-log: the whole URL if the refusal is logged, else its host.",
     ),
     row(
         "html_only",
-        OptionShape::Bool,
-        OptionDefault::Bool(false),
+        OptionShape::Bool(false),
         Until(Response),
-        Supported,
+        "If true, successful responses that are not HTML are refused.",
     ),
     row(
         "max_depth",
         OptionShape::CountOrNone,
-        OptionDefault::None,
         Until(Request),
-        Supported,
+        "The maximum depth of allowed URLs.",
     ),
     row(
         "max_body",
         OptionShape::SizeOrNone,
-        OptionDefault::None,
         Until(Response),
-        Supported,
+        "The maximum size of a response body.",
     ),
     row(
         "tunnel_undecided",
-        OptionShape::Word(&["allow", "reject"]),
-        OptionDefault::Word("reject"),
+        OptionShape::Word(&["allow", "reject"], "reject"),
         Connect,
-        Supported,
+        "The verdict on a tunnel that the policy cannot decide, because it hides the URLs.",
     ),
     row(
         "tls",
         OptionShape::WordOrNone(&["intercept", "tunnel", "reject"]),
-        OptionDefault::None,
         Connect,
-        Supported,
+        "Whether tunnels are intercepted; none: as configured.",
     ),
     row(
         "index",
-        OptionShape::Bool,
-        OptionDefault::Bool(true),
+        OptionShape::Bool(true),
         Until(Document),
-        Supported,
+        "Whether the response may be indexed: X-Robots-Tag.",
     ),
     row(
         "follow",
-        OptionShape::Bool,
-        OptionDefault::Bool(true),
+        OptionShape::Bool(true),
         Until(Document),
-        Supported,
+        "Whether links in the response may be followed: X-Robots-Tag.",
     ),
-    enforcement_row("enforce_follow"),
-    enforcement_row("enforce_index"),
+    enforcement_row(
+        "enforce_follow",
+        "How follow is enforced: with a header, with a meta element, or by removing links.",
+    ),
+    enforcement_row(
+        "enforce_index",
+        "How index is enforced: with a header, with a meta element, or by reducing the page to its links.",
+    ),
     row(
         "priority",
         OptionShape::Priority,
-        OptionDefault::Word("normal"),
         Until(Destination),
-        Supported,
+        "Moves the request by this number of classes in the queue of its host.",
     ),
     row(
         "source",
         OptionShape::TextOrNone,
-        OptionDefault::None,
         Until(Document),
-        Supported,
+        "A name for the origin of the URL, used in a header, the ledger and a metric.",
     ),
     row(
         "robots.obey",
-        OptionShape::Bool,
-        OptionDefault::Bool(true),
+        OptionShape::Bool(true),
         Until(Destination),
-        Supported,
+        "Whether robots.txt is obeyed.",
     ),
     row(
         "robots.agent",
         OptionShape::TextOrNone,
-        OptionDefault::None,
         Until(Destination),
-        Supported,
+        "The product token that selects the rules; none: that of the request's User-Agent.",
     ),
     row(
         "robots.on_unreachable",
-        OptionShape::Word(&["stale_then_deny", "deny", "allow"]),
-        OptionDefault::Word("stale_then_deny"),
+        OptionShape::Word(&["stale_then_deny", "deny", "allow"], "stale_then_deny"),
         Until(Destination),
-        Supported,
+        "What applies while robots.txt is unavailable.",
     ),
     row(
         "robots.crawl_delay_cap",
-        OptionShape::Duration,
-        OptionDefault::Seconds(300),
+        OptionShape::Duration(300),
         Until(Destination),
-        Supported,
+        "The longest Crawl-delay, or interval of a Request-rate, that is obeyed.",
     ),
     row(
         "robots.usage",
         OptionShape::Uses,
-        OptionDefault::EmptyList,
         Until(Response),
-        Supported,
+        "Uses that the crawler makes of pages: if a site denies one of them, the page is refused.",
     ),
     politeness_row(
         "politeness.key",
-        OptionShape::Word(&["host", "address", "registrable_domain"]),
-        OptionDefault::Word("host"),
+        OptionShape::Word(&["host", "address", "registrable_domain"], "host"),
+        "The unit that shares one pace.",
     ),
     politeness_row(
         "politeness.delay",
-        OptionShape::Duration,
-        OptionDefault::Seconds(1),
+        OptionShape::Duration(1),
+        "The minimum time between two requests.",
     ),
     politeness_row(
         "politeness.rate",
         OptionShape::RateOrNone,
-        OptionDefault::None,
+        "The maximum number of requests in a period: 5/s, 30/m.",
     ),
     politeness_row(
         "politeness.burst",
-        OptionShape::AtLeast(1),
-        OptionDefault::Integer(1),
+        OptionShape::AtLeast { min: 1, default: 1 },
+        "The number of requests of the rate that may be sent at once.",
     ),
     politeness_row(
         "politeness.concurrency",
-        OptionShape::AtLeast(1),
-        OptionDefault::Integer(2),
+        OptionShape::AtLeast { min: 1, default: 2 },
+        "The maximum number of concurrent requests; each ends with its last byte.",
     ),
     politeness_row(
         "politeness.max_hold",
         OptionShape::DurationOrNone,
-        OptionDefault::None,
+        "The maximum time that a request waits for its turn; none: that of the crawler's profile.",
     ),
     politeness_row(
         "politeness.overflow",
-        OptionShape::Word(&["hold", "refuse"]),
-        OptionDefault::Word("hold"),
+        OptionShape::Word(&["hold", "refuse"], "hold"),
+        "The action for a request that cannot be sent at once.",
     ),
     politeness_row(
         "politeness.jitter",
-        OptionShape::FactorsOrNone,
-        OptionDefault::Factors(1.0, 1.5),
+        OptionShape::FactorsOrNone(1.0, 1.5),
+        "The range of the random factor by which the delay is extended: 1.0..1.5.",
     ),
     politeness_row(
         "politeness.adaptive.factor",
         OptionShape::DecimalOrNone(0.0, 1000.0),
-        OptionDefault::None,
+        "The multiple of the latency; 1 if another key is given.",
     ),
     politeness_row(
         "politeness.adaptive.min",
         OptionShape::DurationOrNone,
-        OptionDefault::None,
+        "The minimum adaptive delay; 1s if another key is given.",
     ),
     politeness_row(
         "politeness.adaptive.max",
         OptionShape::DurationOrNone,
-        OptionDefault::None,
+        "The maximum adaptive delay; 30s if another key is given.",
     ),
     politeness_row(
         "politeness.order",
-        OptionShape::Word(&["weighted", "strict"]),
-        OptionDefault::Word("weighted"),
+        OptionShape::Word(&["weighted", "strict"], "weighted"),
+        "The order of waiting requests: by the weights of their classes, or the highest class first, with requests rising while they wait.",
     ),
     politeness_row(
         "politeness.embeds.delay",
-        OptionShape::Duration,
-        OptionDefault::Seconds(0),
+        OptionShape::Duration(0),
+        "The minimum time between two of them.",
     ),
     politeness_row(
         "politeness.embeds.concurrency",
-        OptionShape::AtLeast(1),
-        OptionDefault::Integer(20),
+        OptionShape::AtLeast {
+            min: 1,
+            default: 20,
+        },
+        "The maximum number of concurrent requests for them.",
     ),
     politeness_row(
         "politeness.per_address.delay",
         OptionShape::DurationOrNone,
-        OptionDefault::None,
+        "The minimum time between two requests for pages to one address.",
     ),
     politeness_row(
         "politeness.per_address.concurrency",
         OptionShape::CountOrNone,
-        OptionDefault::None,
+        "The maximum number of concurrent requests to one address; embedded resources are counted separately.",
     ),
     politeness_row(
         "politeness.bytes_per_second",
         OptionShape::SizeOrNone,
-        OptionDefault::None,
+        "The average number of body bytes per second: later requests wait until earlier ones are paid for.",
     ),
     politeness_row(
         "politeness.request_rate",
-        OptionShape::Word(&["obey", "ignore"]),
-        OptionDefault::Word("obey"),
+        OptionShape::Word(&["obey", "ignore"], "obey"),
+        "Whether Request-rate in robots.txt is obeyed.",
     ),
     politeness_row(
         "politeness.schedule",
         OptionShape::Schedule,
-        OptionDefault::EmptyList,
+        "Hours with other limits for pages; if several windows set a limit, the last one applies.",
     ),
     row(
         "recrawl.min_interval",
         OptionShape::DurationOrNone,
-        OptionDefault::None,
         Until(Request),
-        Supported,
+        "The minimum time between two fetches of one URL.",
     ),
     row(
         "recrawl.after_error",
         OptionShape::DurationOrNone,
-        OptionDefault::None,
         Until(Request),
-        Supported,
+        "The minimum time between an error and the next fetch of the URL.",
     ),
-    check_row("unmodified", Supported),
-    check_row("duplicate", Supported),
-    check_row("noncanonical", Supported),
-    check_row("noindex", Supported),
+    check_row(
+        "unmodified",
+        "The action for a response that has not changed since the last one.",
+    ),
+    check_row(
+        "duplicate",
+        "The action for a response that another URL of the host returned as well.",
+    ),
+    check_row(
+        "noncanonical",
+        "The action for a response that names another URL as canonical.",
+    ),
+    check_row(
+        "noindex",
+        "The action for a response that forbids indexing.",
+    ),
     row(
         "max_buffer",
-        OptionShape::Size,
-        OptionDefault::Bytes(1 << 20),
+        OptionShape::Size(1 << 20),
         Until(Response),
-        Supported,
+        "The number of bytes of a document that are buffered for its evaluation.",
     ),
     row(
         "timeouts.connect",
         OptionShape::DurationOrNone,
-        OptionDefault::None,
         Until(Destination),
-        Supported,
+        "One attempt to connect.",
     ),
     row(
         "timeouts.connect_total",
         OptionShape::DurationOrNone,
-        OptionDefault::None,
         Until(Destination),
-        Supported,
+        "All attempts to connect.",
     ),
     row(
         "timeouts.response_head",
         OptionShape::DurationOrNone,
-        OptionDefault::None,
         Until(Destination),
-        Supported,
+        "From the end of the request to the end of the response head.",
     ),
     row(
         "timeouts.body_idle",
         OptionShape::DurationOrNone,
-        OptionDefault::None,
         Until(Response),
-        Supported,
+        "Between two chunks of a body.",
     ),
     row(
         "timeouts.request",
         OptionShape::DurationOrNone,
-        OptionDefault::None,
         Until(Response),
-        Supported,
+        "A request as a whole.",
     ),
     row(
         "verify",
-        OptionShape::Word(&["on", "skip"]),
-        OptionDefault::Word("on"),
+        OptionShape::Word(&["on", "skip"], "on"),
         Until(Destination),
-        Supported,
+        "Whether the origin's certificate is verified; skip accepts any.",
     ),
     row(
         "http2",
-        OptionShape::Word(&["both", "client", "origin", "none"]),
-        OptionDefault::Word("both"),
+        OptionShape::Word(&["both", "client", "origin", "none"], "both"),
         Until(Destination),
-        Ignored,
-    ),
+        "The connections on which HTTP/2 may be used.",
+    )
+    .ignored(),
     row(
         "strip_params",
         OptionShape::StripParams,
-        OptionDefault::EmptyList,
         Until(Request),
-        Supported,
+        "Query parameters that do not distinguish URLs.",
     ),
     row(
         "replace",
         OptionShape::Replace,
-        OptionDefault::EmptyList,
         Until(Request),
-        Supported,
+        "Replacements that map equivalent URLs to one.",
     ),
     row(
         "traps",
         OptionShape::WordsOrNone(&Trap::WORDS),
-        OptionDefault::None,
         Until(Request),
-        Supported,
+        "Built-in traps that are detected.",
     ),
-    budget_row("budget.urls", OptionShape::CountOrNone),
-    budget_row("budget.new_urls", OptionShape::CountOrNone),
-    budget_row("budget.bytes", OptionShape::SizeOrNone),
-    budget_row("budget.hosts", OptionShape::CountOrNone),
+    budget_row(
+        "budget.urls",
+        OptionShape::CountOrNone,
+        "The maximum number of requests.",
+    ),
+    budget_row(
+        "budget.new_urls",
+        OptionShape::CountOrNone,
+        "The maximum number of URLs that were not fetched before.",
+    ),
+    budget_row(
+        "budget.bytes",
+        OptionShape::SizeOrNone,
+        "The maximum number of body bytes.",
+    ),
+    budget_row(
+        "budget.hosts",
+        OptionShape::CountOrNone,
+        "The maximum number of different hosts.",
+    ),
     budget_row(
         "budget.per",
         OptionShape::WordOrNone(&["host", "registrable_domain", "crawler", "space"]),
+        "The unit that the budget applies to.",
     ),
     row(
         "request_headers.remove",
         OptionShape::Names,
-        OptionDefault::EmptyList,
         Until(Destination),
-        Supported,
+        "Fields that are not sent to the origin.",
     ),
-    unsupported_row("upstream", OptionShape::TextOrNone),
+    row(
+        "upstream",
+        OptionShape::TextOrNone,
+        Until(Destination),
+        "A parent proxy of the configuration.",
+    )
+    .ignored_except(EssentialValues::AllButDefault),
     row(
         "upgrade",
-        OptionShape::Word(&["allow", "deny"]),
-        OptionDefault::Word("deny"),
+        OptionShape::Word(&["allow", "deny"], "deny"),
         Until(Request),
-        IgnoredExcept(EssentialValues::Word("allow")),
+        "Whether a request may switch to another protocol.",
+    )
+    .ignored_except(EssentialValues::Word("allow")),
+];
+
+/// The maps of options, with their descriptions.
+pub const MAPS: &[(&str, &str)] = &[
+    ("robots", "How robots.txt is obeyed."),
+    (
+        "politeness",
+        "The pace of requests to a host, for all crawlers together.",
+    ),
+    (
+        "politeness.adaptive",
+        "A delay that follows the host's latency if that is longer; setting one key enables it.",
+    ),
+    (
+        "politeness.embeds",
+        "Limits for embedded resources (Sec-Fetch-Dest).",
+    ),
+    (
+        "politeness.per_address",
+        "Limits for one address, regardless of the host.",
+    ),
+    ("recrawl", "When a URL may be fetched again."),
+    (
+        "timeouts",
+        "Time-outs for the origin, instead of the configured ones.",
+    ),
+    ("budget", "Limits for one day."),
+    (
+        "request_headers",
+        "Header fields of requests to the origin.",
     ),
 ];
 
 const fn row(
     path: &'static str,
     shape: OptionShape,
-    default: OptionDefault,
-    acts: OptionDeadline,
-    effect: OptionSupport,
+    deadline: OptionDeadline,
+    description: &'static str,
 ) -> OptionSpec {
     OptionSpec {
         path,
         shape,
-        default,
-        deadline: acts,
-        support: effect,
+        deadline,
+        support: OptionSupport::Supported,
+        description,
     }
 }
 
-/// How `index` and `follow` are enforced: by header; the other ways change documents.
-const fn enforcement_row(path: &'static str) -> OptionSpec {
+impl OptionSpec {
+    const fn ignored(self) -> Self {
+        Self {
+            support: OptionSupport::Ignored,
+            ..self
+        }
+    }
+
+    const fn ignored_except(self, values: EssentialValues) -> Self {
+        Self {
+            support: OptionSupport::IgnoredExcept(values),
+            ..self
+        }
+    }
+}
+
+/// The enforcement of `index` or `follow`.
+const fn enforcement_row(path: &'static str, description: &'static str) -> OptionSpec {
+    let words = &["header", "meta", STRIP_WORD];
     row(
         path,
-        OptionShape::Word(ENFORCE),
-        OptionDefault::Word("header"),
+        OptionShape::Word(words, "header"),
         Until(Document),
-        Supported,
+        description,
     )
 }
 
 /// A check of responses and documents.
-const fn check_row(path: &'static str, effect: OptionSupport) -> OptionSpec {
+const fn check_row(path: &'static str, description: &'static str) -> OptionSpec {
+    let words = &["pass", TAG_WORD, REJECT_WORD];
     row(
         path,
-        OptionShape::Word(CHECK),
-        OptionDefault::Word("pass"),
+        OptionShape::Word(words, "pass"),
         Until(Document),
-        effect,
+        description,
     )
 }
 
-/// Anything but the default refuses or changes requests.
-const fn unsupported_row(path: &'static str, shape: OptionShape) -> OptionSpec {
-    row(
-        path,
-        shape,
-        OptionDefault::None,
-        Until(Destination),
-        IgnoredExcept(EssentialValues::AllButDefault),
-    )
+const fn budget_row(
+    path: &'static str,
+    shape: OptionShape,
+    description: &'static str,
+) -> OptionSpec {
+    row(path, shape, Until(Request), description)
 }
 
-/// A key of the map `budget`.
-const fn budget_row(path: &'static str, shape: OptionShape) -> OptionSpec {
-    row(path, shape, OptionDefault::None, Until(Request), Supported)
-}
-
-/// A key of the map `politeness` that works.
 const fn politeness_row(
     path: &'static str,
     shape: OptionShape,
-    default: OptionDefault,
+    description: &'static str,
 ) -> OptionSpec {
-    row(path, shape, default, Until(Destination), Supported)
+    row(path, shape, Until(Destination), description)
 }

@@ -4,9 +4,9 @@ use crate::diagnostics::problem::Problem;
 use crate::diagnostics::problems::Problems;
 use crate::policy::field::{Field, ValueType};
 use crate::policy::pattern::{CaseSensitivity, TextForm};
+use crate::policy::source::read_text;
 use crate::policy::source::tree::{
-    CountTestKind, Located, LocatedText, SourceAtom, SourceCondition, SourceRange, SourceTest,
-    TextTestKind,
+    Located, LocatedText, SourceAtom, SourceCondition, SourceRange, SourceTest, TextTestKind,
 };
 use crate::yaml::read::{self, MapReader, unknown_key, wrong_type};
 use crate::yaml::{MappingEntry, Node, YamlValue};
@@ -16,7 +16,7 @@ use super::{keywords, read_values};
 /// Reads a key of a condition other than `all`, `any`, `not` and `always`.
 pub(super) fn read_atom(entry: &MappingEntry, problems: &mut Problems) -> Option<SourceCondition> {
     let word = &*entry.key.text;
-    if word == "in" {
+    if word == keywords::IN.0 {
         let lists = read_texts(&entry.value, problems)?;
         return Some(SourceCondition::Atom(new_atom(
             entry,
@@ -24,7 +24,7 @@ pub(super) fn read_atom(entry: &MappingEntry, problems: &mut Problems) -> Option
             SourceTest::In(lists),
         )));
     }
-    if let Some((_, field, kind)) = keywords::SHORTCUTS.iter().find(|(w, ..)| *w == word) {
+    if let Some((_, field, kind, _)) = keywords::SHORTCUTS.iter().find(|(w, ..)| *w == word) {
         let test = SourceTest::Text(*kind, read_texts(&entry.value, problems)?);
         return Some(SourceCondition::Atom(new_atom(
             entry,
@@ -45,7 +45,7 @@ pub(super) fn read_atom(entry: &MappingEntry, problems: &mut Problems) -> Option
 
 fn unknown_word(entry: &MappingEntry) -> Problem {
     let word = &*entry.key.text;
-    if keywords::TEXT_KINDS.iter().any(|(kind, _)| *kind == word) {
+    if keywords::TEXT_KINDS.iter().any(|(kind, ..)| *kind == word) {
         let problem = Problem::error(&entry.key.place, "a kind of test belongs inside a field")
             .with_found(word);
         return problem.with_help(format!("write `path: {{ {word}: … }}`"));
@@ -106,22 +106,22 @@ fn media_type_condition(
 ) -> SourceCondition {
     let (families, types): (Vec<LocatedText>, Vec<LocatedText>) =
         values.into_iter().partition(|v| v.value.ends_with("/*"));
-    let prefix = |v: LocatedText| Located {
-        value: v.value.trim_end_matches('*').into(),
-        ..v
-    };
-    let tests = [
-        (TextTestKind::Exact, types),
-        (
-            TextTestKind::Prefix,
-            families.into_iter().map(prefix).collect::<Vec<_>>(),
-        ),
-    ];
-    let atoms = tests.into_iter().filter(|(_, values)| !values.is_empty());
-    let mut atoms: Vec<SourceCondition> = atoms
-        .map(|(kind, values)| new_atom(entry, Some(field.clone()), SourceTest::Text(kind, values)))
-        .map(SourceCondition::Atom)
+    let prefixes: Vec<LocatedText> = families
+        .into_iter()
+        .map(|family| Located {
+            value: family.value.trim_end_matches('*').into(),
+            ..family
+        })
         .collect();
+    let mut atoms: Vec<SourceCondition> = [
+        (TextTestKind::Exact, types),
+        (TextTestKind::Prefix, prefixes),
+    ]
+    .into_iter()
+    .filter(|(_, values)| !values.is_empty())
+    .map(|(kind, values)| new_atom(entry, Some(field.clone()), SourceTest::Text(kind, values)))
+    .map(SourceCondition::Atom)
+    .collect();
     match atoms.pop() {
         Some(only) if atoms.is_empty() => only,
         last => SourceCondition::Any(atoms.into_iter().chain(last).collect()),
@@ -201,24 +201,21 @@ fn read_text_kind(
     if word == "in" {
         return read_texts(&kind.value, problems).map(SourceTest::In);
     }
-    if let Some((_, kind_word)) = keywords::TEXT_KINDS.iter().find(|(w, _)| *w == word) {
+    if let Some((_, kind_word, _)) = keywords::TEXT_KINDS.iter().find(|(w, ..)| *w == word) {
         return read_texts(&kind.value, problems)
             .map(|values| SourceTest::Text(*kind_word, values));
     }
-    let count = keywords::COUNT_KINDS.iter().find(|(w, _)| *w == word);
-    match count {
-        Some((_, count)) if *count == CountTestKind::Length || keywords::is_url_part(field) => {
-            read_ranges(&kind.value, problems).map(|ranges| SourceTest::Count(*count, ranges))
-        }
-        _ => {
-            let problem = unknown_key(&kind.key, &keywords::allowed_kinds(field));
-            problems.push(Problem {
-                message: "unknown kind of test for this field".into(),
-                ..problem
-            });
-            None
-        }
+    let count = keywords::COUNT_KINDS
+        .iter()
+        .find(|(w, count, _)| *w == word && keywords::counts(field, *count));
+    if let Some((_, count, _)) = count {
+        return read_ranges(&kind.value, problems).map(|ranges| SourceTest::Count(*count, ranges));
     }
+    problems.push(Problem {
+        message: "unknown kind of test for this field".into(),
+        ..unknown_key(&kind.key, &keywords::allowed_kinds(field))
+    });
+    None
 }
 
 fn read_number_field(
@@ -259,10 +256,13 @@ fn read_address_field(
     field: &Field,
     problems: &mut Problems,
 ) -> Option<SourceCondition> {
-    let field = || Some(field.clone());
     let YamlValue::Mapping(kinds) = &entry.value.value else {
         let networks = SourceTest::Networks(read_texts(&entry.value, problems)?);
-        return Some(SourceCondition::Atom(new_atom(entry, field(), networks)));
+        return Some(SourceCondition::Atom(new_atom(
+            entry,
+            Some(field.clone()),
+            networks,
+        )));
     };
     let before = problems.len();
     let mut parts = Vec::new();
@@ -275,7 +275,9 @@ fn read_address_field(
                 None
             }
         };
-        parts.extend(test.map(|test| SourceCondition::Atom(new_atom(entry, field(), test))));
+        parts.extend(
+            test.map(|test| SourceCondition::Atom(new_atom(entry, Some(field.clone()), test))),
+        );
     }
     if kinds.is_empty() {
         problems.push(
@@ -293,13 +295,7 @@ fn read_address_field(
 /// Reads one text or several; numbers and booleans are taken as spelled.
 fn read_texts(node: &Node, problems: &mut Problems) -> Option<Vec<LocatedText>> {
     let nodes = read_values(node, problems)?;
-    let read = nodes.iter().map(|node| {
-        let value = read::spelling(node, problems)?.into();
-        Some(Located {
-            place: node.place.clone(),
-            value,
-        })
-    });
+    let read = nodes.iter().map(|node| read_text(node, problems));
     // Collect first, so that every mistake is reported, not only the first.
     read.collect::<Vec<_>>().into_iter().collect()
 }
@@ -319,19 +315,9 @@ fn read_ranges(node: &Node, problems: &mut Problems) -> Option<Vec<Located<Sourc
 fn read_range(node: &Node, problems: &mut Problems) -> Option<SourceRange> {
     if let YamlValue::Mapping(_) = node.value {
         let mut map = MapReader::open(node, "a range", problems)?;
-        let end = |map: &mut MapReader<'_>, key, problems: &mut Problems| {
-            let node = map.take(key)?;
-            let value = read::spelling(node, problems)?.into();
-            Some(Located {
-                place: node.place.clone(),
-                value,
-            })
-        };
         let before = problems.len();
-        let (min, max) = (
-            end(&mut map, "min", problems),
-            end(&mut map, "max", problems),
-        );
+        let min = map.take("min").and_then(|node| read_text(node, problems));
+        let max = map.take("max").and_then(|node| read_text(node, problems));
         map.finish(problems);
         if min.is_none() && max.is_none() && problems.len() == before {
             problems.push(Problem::error(&node.place, "a range needs `min` or `max`"));

@@ -19,8 +19,8 @@ pub(super) fn read_open_key(
     problems: &mut Problems,
 ) -> Option<SourceOption> {
     let key = &*entry.key.text;
-    if let Some(mistake) = invalid_key_reason(map.path, key) {
-        problems.push(Problem::error(&entry.key.place, mistake).with_found(key));
+    if let Some(reason) = invalid_key_reason(map.path, key) {
+        problems.push(Problem::error(&entry.key.place, reason).with_found(key));
         return None;
     }
     let path = format!("{}.{}", map.path, key.to_ascii_lowercase());
@@ -28,8 +28,8 @@ pub(super) fn read_open_key(
         OptionValue::None
     } else {
         let text = read::spelling(&entry.value, problems)?;
-        if let Some(mistake) = invalid_value_reason(&path, text) {
-            problems.push(wrong_type(&entry.value, mistake));
+        if let Some(reason) = invalid_value_reason(&path, text) {
+            problems.push(wrong_type(&entry.value, reason));
             return None;
         }
         OptionValue::Text(text.into())
@@ -52,7 +52,7 @@ pub(super) fn check_value(
     if path == "request_headers.remove" {
         return check_names(value, node, problems);
     }
-    let mistake = match (path, &value) {
+    let reason = match (path, &value) {
         ("source", OptionValue::Text(text)) if text.is_empty() => Some("expected a name"),
         ("source", OptionValue::Text(text)) => invalid_value_reason(path, text),
         ("politeness.per_address.concurrency", OptionValue::Integer(0)) => {
@@ -69,10 +69,10 @@ pub(super) fn check_value(
         }
         _ => None,
     };
-    let Some(mistake) = mistake else {
+    let Some(reason) = reason else {
         return Some(value);
     };
-    problems.push(wrong_type(node, mistake));
+    problems.push(wrong_type(node, reason));
     None
 }
 
@@ -80,8 +80,8 @@ pub(super) fn check_value(
 fn check_names(value: OptionValue, node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     let before = problems.len();
     for item in read::one_or_many(node) {
-        if let Some(mistake) = item.spelling().and_then(invalid_name_reason) {
-            problems.push(wrong_type(item, mistake));
+        if let Some(reason) = item.spelling().and_then(invalid_name_reason) {
+            problems.push(wrong_type(item, reason));
         }
     }
     (problems.len() == before).then_some(value)

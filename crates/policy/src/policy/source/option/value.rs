@@ -21,7 +21,7 @@ pub(super) fn read_value(
     if node.is_null() {
         return default_value(node, spec, problems);
     }
-    if node.spelling() == Some("none") && allows_none(spec.shape) {
+    if node.spelling() == Some("none") && spec.shape.allows_none() {
         return Some(OptionValue::None);
     }
     match spec.shape {
@@ -29,15 +29,18 @@ pub(super) fn read_value(
             let words = Disposition::ALL.map(Disposition::as_str);
             read::word(node, &words, Disposition::from_word, problems).map(OptionValue::Disposition)
         }
-        OptionShape::Intent => read_intent(node, problems).map(OptionValue::Intent),
+        OptionShape::Intent => {
+            let words = Intent::ALL.map(Intent::as_str);
+            read::word(node, &words, Intent::from_word, problems).map(OptionValue::Intent)
+        }
         OptionShape::RejectStatus => read_reject_status(node, problems),
-        OptionShape::Word(words) | OptionShape::WordOrNone(words) => {
+        OptionShape::Word(words, _) | OptionShape::WordOrNone(words) => {
             read_word(node, words, problems)
         }
         OptionShape::Priority => read_priority(node, problems),
-        OptionShape::Bool => read::boolean(node, problems).map(OptionValue::Bool),
-        OptionShape::AtLeast(least) => {
-            read::integer(node, least..=i64::MAX, problems).map(OptionValue::Integer)
+        OptionShape::Bool(_) => read::boolean(node, problems).map(OptionValue::Bool),
+        OptionShape::AtLeast { min, .. } => {
+            read::integer(node, min..=i64::MAX, problems).map(OptionValue::Integer)
         }
         OptionShape::CountOrNone => {
             read::integer(node, 0..=i64::MAX, problems).map(OptionValue::Integer)
@@ -45,18 +48,20 @@ pub(super) fn read_value(
         OptionShape::DecimalOrNone(from, to) => {
             read::decimal(node, from..=to, problems).map(OptionValue::Decimal)
         }
-        OptionShape::Duration | OptionShape::DurationOrNone => {
+        OptionShape::Duration(_) | OptionShape::DurationOrNone => {
             read::duration(node, problems).map(OptionValue::Duration)
         }
-        OptionShape::Size | OptionShape::SizeOrNone => {
+        OptionShape::Size(_) | OptionShape::SizeOrNone => {
             read::size(node, problems).map(OptionValue::Size)
         }
         OptionShape::RateOrNone => read_rate(node, problems),
-        OptionShape::FactorsOrNone => read_factors(node, problems),
+        OptionShape::FactorsOrNone(..) => read_factors(node, problems),
         OptionShape::TextOrNone => read::spelling(node, problems).map(text_value),
-        OptionShape::Names => read_names(node, problems),
-        OptionShape::WordsOrNone(words) => read_words(node, words, problems),
-        OptionShape::Uses => read_uses(node, problems),
+        OptionShape::Names => read_each(node, problems, read_name),
+        OptionShape::WordsOrNone(words) => read_each(node, problems, |item, problems| {
+            read_word(item, words, problems)
+        }),
+        OptionShape::Uses => read_each(node, problems, read_use),
         OptionShape::StripParams => read_strip_params(node, problems),
         OptionShape::Replace => read_list(node, "`replace`", problems, read_replacement),
         OptionShape::Schedule => read_list(node, "`schedule`", problems, read_time_window),
@@ -69,48 +74,11 @@ fn default_value(node: &Node, spec: &OptionSpec, problems: &mut Problems) -> Opt
         problems.push(wrong_type(node, "`disposition` has no default").with_allowed_words(words));
         return None;
     }
-    Some(spec.default.to_value())
-}
-
-fn allows_none(shape: OptionShape) -> bool {
-    match shape {
-        OptionShape::RejectStatus
-        | OptionShape::WordOrNone(_)
-        | OptionShape::CountOrNone
-        | OptionShape::DecimalOrNone(..)
-        | OptionShape::DurationOrNone
-        | OptionShape::SizeOrNone
-        | OptionShape::RateOrNone
-        | OptionShape::FactorsOrNone
-        | OptionShape::TextOrNone
-        | OptionShape::WordsOrNone(_) => true,
-        OptionShape::Disposition
-        | OptionShape::Intent
-        | OptionShape::Word(_)
-        | OptionShape::Priority
-        | OptionShape::Bool
-        | OptionShape::AtLeast(_)
-        | OptionShape::Duration
-        | OptionShape::Size
-        | OptionShape::Names
-        | OptionShape::Uses
-        | OptionShape::StripParams
-        | OptionShape::Replace
-        | OptionShape::Schedule => false,
-    }
+    Some(spec.shape.default_value())
 }
 
 fn text_value(text: &str) -> OptionValue {
     OptionValue::Text(text.into())
-}
-
-fn read_intent(node: &Node, problems: &mut Problems) -> Option<Intent> {
-    read::word(
-        node,
-        &Intent::ALL.map(Intent::as_str),
-        Intent::from_word,
-        problems,
-    )
 }
 
 /// Reads a wire status. Not 407, which would make crawlers look for credentials, no 1xx, and of 3xx
@@ -128,8 +96,7 @@ fn read_reject_status(node: &Node, problems: &mut Problems) -> Option<OptionValu
 
 /// Reads a word. Booleans are taken as spelled, so that `verify: on` is a word.
 fn read_word(node: &Node, words: &[&'static str], problems: &mut Problems) -> Option<OptionValue> {
-    let find = |given: &str| words.iter().find(|word| **word == given).copied();
-    read::word(node, words, find, problems).map(OptionValue::Word)
+    read::fixed_word(node, words, problems).map(OptionValue::Word)
 }
 
 const PRIORITIES: [(&str, &str); 5] = [
@@ -141,13 +108,17 @@ const PRIORITIES: [(&str, &str); 5] = [
 ];
 
 fn read_priority(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
-    let find = |given: &str| {
-        PRIORITIES
-            .iter()
-            .find(|(word, number)| given == *word || given == *number)
-    };
-    read::word(node, &PRIORITIES.map(|(word, _)| word), find, problems)
-        .map(|(word, _)| OptionValue::Word(word))
+    let (word, _) = read::word(
+        node,
+        &PRIORITIES.map(|(word, _)| word),
+        |given| {
+            PRIORITIES
+                .iter()
+                .find(|(word, number)| given == *word || given == *number)
+        },
+        problems,
+    )?;
+    Some(OptionValue::Word(word))
 }
 
 /// `5/s`, `30/m`.
@@ -182,41 +153,34 @@ fn read_factors(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     parsed
 }
 
-fn read_names(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+/// Reads each item of a list, or a single item.
+fn read_each(
+    node: &Node,
+    problems: &mut Problems,
+    mut read_item: impl FnMut(&Node, &mut Problems) -> Option<OptionValue>,
+) -> Option<OptionValue> {
     let items = read::one_or_many(node);
     let all: Vec<OptionValue> = items
         .iter()
-        .filter_map(|item| read::spelling(item, problems).map(text_value))
+        .filter_map(|item| read_item(item, problems))
         .collect();
     (all.len() == items.len()).then_some(OptionValue::List(all.into()))
 }
 
-/// Reads `builtin`, or `[long_url, calendar]`.
-fn read_words(node: &Node, words: &[&'static str], problems: &mut Problems) -> Option<OptionValue> {
-    let items = read::one_or_many(node);
-    let all: Vec<OptionValue> = items
-        .iter()
-        .filter_map(|item| read_word(item, words, problems))
-        .collect();
-    (all.len() == items.len()).then_some(OptionValue::List(all.into()))
+fn read_name(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    read::spelling(node, problems).map(text_value)
 }
 
-/// Reads `[train-ai, search]`; each name is normalised as in facts.
-fn read_uses(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
-    let items = read::one_or_many(node);
-    let mut one = |item: &Node| {
-        let name = read::spelling(item, problems)?;
-        let purpose = normalise_purpose(name);
-        if purpose.is_none() {
-            problems.push(
-                wrong_type(item, "expected the name of a use")
-                    .with_help("written like train-ai, search"),
-            );
-        }
-        purpose.map(OptionValue::Text)
-    };
-    let all: Vec<OptionValue> = items.iter().filter_map(&mut one).collect();
-    (all.len() == items.len()).then_some(OptionValue::List(all.into()))
+/// Reads the name of a use, normalised as in facts.
+fn read_use(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
+    let purpose = normalise_purpose(read::spelling(node, problems)?);
+    if purpose.is_none() {
+        problems.push(
+            wrong_type(node, "expected the name of a use")
+                .with_help("written like train-ai, search"),
+        );
+    }
+    purpose.map(OptionValue::Text)
 }
 
 fn read_list(
@@ -236,12 +200,12 @@ fn read_list(
 /// Reads `[sid, utm_source]`, or `{names: [sid], rewrite: true}`.
 fn read_strip_params(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
     if node.get("names").is_none() && node.get("rewrite").is_none() {
-        return read_names(node, problems);
+        return read_each(node, problems, read_name);
     }
     let mut map = MapReader::open(node, "`strip_params`", problems)?;
     let names = map
         .require("names", problems)
-        .and_then(|node| read_names(node, problems));
+        .and_then(|node| read_each(node, problems, read_name));
     let rewrite = map
         .take("rewrite")
         .map(|node| read::boolean(node, problems).map(OptionValue::Bool));
@@ -253,10 +217,10 @@ fn read_replacement(node: &Node, problems: &mut Problems) -> Option<OptionValue>
     let mut map = MapReader::open(node, "an item of `replace`", problems)?;
     let regex = map
         .require("regex", problems)
-        .map(|node| read::spelling(node, problems).map(text_value));
+        .map(|node| read_name(node, problems));
     let with = map
         .require("with", problems)
-        .map(|node| read::spelling(node, problems).map(text_value));
+        .map(|node| read_name(node, problems));
     let rewrite = map
         .take("rewrite")
         .map(|node| read::boolean(node, problems).map(OptionValue::Bool));
@@ -281,21 +245,18 @@ fn read_time_window(node: &Node, problems: &mut Problems) -> Option<OptionValue>
         Some("none") => Some(OptionValue::None),
         Some(_) | None => read_rate(node, problems),
     });
-    let count = |node, problems: &mut Problems| {
-        read::integer(node, 1..=i64::MAX, problems).map(OptionValue::Integer)
-    };
-    let concurrency = map.take("concurrency").map(|node| count(node, problems));
+    let concurrency = map
+        .take("concurrency")
+        .map(|node| read::integer(node, 1..=i64::MAX, problems).map(OptionValue::Integer));
     map.finish(problems);
-    let all = [
+    Some(to_map([
         ("days", days),
         ("hours", hours),
         ("tz", tz),
         ("delay", delay),
         ("rate", rate),
-    ];
-    Some(to_map(
-        all.into_iter().chain([("concurrency", concurrency)]),
-    ))
+        ("concurrency", concurrency),
+    ]))
 }
 
 fn read_days(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
@@ -336,11 +297,10 @@ fn read_offset(node: &Node, problems: &mut Problems) -> Option<OptionValue> {
 }
 
 /// Builds a map of the entries that are present and were read without errors.
-fn to_map<'k>(
-    all: impl IntoIterator<Item = (&'k str, Option<Option<OptionValue>>)>,
-) -> OptionValue {
-    let read = all
-        .into_iter()
-        .filter_map(|(key, value)| Some((key.into(), value??)));
-    OptionValue::Map(read.collect())
+fn to_map<const N: usize>(all: [(&str, Option<Option<OptionValue>>); N]) -> OptionValue {
+    OptionValue::Map(
+        all.into_iter()
+            .filter_map(|(key, value)| Some((key.into(), value??)))
+            .collect(),
+    )
 }
