@@ -87,16 +87,11 @@ pub mod internal {
     pub mod yaml;
 }
 
-mod embed;
-
 #[cfg(test)]
 #[path = "test_clock.rs"]
 mod clock;
 
 // Policies, and the facts and decisions of a request.
-pub use embed::{
-    ExplainedRule, Explanation, PolicyError, ValidPolicy, explain, host_pace, load, load_files,
-};
 pub use internal::diagnostics::problem::{Problem, Severity, SourceLocation};
 pub use internal::model::intent::Intent;
 pub use internal::model::profile::{Conditional, Profile, WireResponse};
@@ -104,6 +99,9 @@ pub use internal::model::reason::{Reason, RetryHint};
 pub use internal::model::stage::Stage;
 pub use internal::policy::Policy;
 pub use internal::policy::decide::{Cause, Decision, PolicyRefusal, Verdict};
+pub use internal::policy::embed::{
+    ExplainedRule, Explanation, PolicyError, ValidPolicy, explain, host_pace, load, load_files,
+};
 pub use internal::policy::explain::RuleStatus;
 pub use internal::policy::fact::{
     ContentAvailability, DocumentFacts, EvaluationTarget, Fact, Facts, FetchDest, HeaderView,

@@ -1,4 +1,4 @@
-//! A manual clock for tests: it moves only when [`ManualClock::advance`] is called.
+//! A manual clock for tests: it moves only when [`TestClockControl::advance`] is called.
 
 #![allow(
     clippy::disallowed_methods,
@@ -9,16 +9,16 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// A clock whose time is constant until its [`ManualClock`] advances it.
-pub(crate) struct Clock(Rc<Cell<Instant>>);
+/// A clock whose time is constant until its [`TestClockControl`] advances it.
+pub(crate) struct TestClock(Rc<Cell<Instant>>);
 
-/// Advances the [`Clock`] it was created with.
-pub(crate) struct ManualClock(Rc<Cell<Instant>>);
+/// Advances the [`TestClock`] it was created with.
+pub(crate) struct TestClockControl(Rc<Cell<Instant>>);
 
-impl Clock {
-    pub(crate) fn manual() -> (Self, ManualClock) {
+impl TestClock {
+    pub(crate) fn manual() -> (Self, TestClockControl) {
         let now = Rc::new(Cell::new(Instant::now()));
-        (Self(Rc::clone(&now)), ManualClock(now))
+        (Self(Rc::clone(&now)), TestClockControl(now))
     }
 
     pub(crate) fn now(&self) -> Instant {
@@ -26,7 +26,7 @@ impl Clock {
     }
 }
 
-impl ManualClock {
+impl TestClockControl {
     pub(crate) fn advance(&self, by: Duration) {
         self.0.set(self.0.get() + by);
     }

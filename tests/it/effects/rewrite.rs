@@ -134,7 +134,7 @@ fn a_trap_names_itself_in_the_answer() {
         (
             "/t/a/a/a",
             "t",
-            "trap repeated_run: segments of the path stand there three times in a row; no loops",
+            "trap repeated_run: a run of path segments occurs three times in a row; no loops",
         ),
     ] {
         let answer = bench.get(path);

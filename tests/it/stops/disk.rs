@@ -149,7 +149,7 @@ fn a_file_that_cannot_be_read_is_no_empty_one() {
         ),
         (
             line(&fine.replace("host:a.test", "host:a b")),
-            "stop 1: no host",
+            "stop 1: invalid host",
         ),
         (
             line(&fine.replace("\"x\"", "\"a\\r\\nb\"")),

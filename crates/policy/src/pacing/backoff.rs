@@ -225,22 +225,22 @@ impl Backoff {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{Clock, ManualClock};
+    use crate::clock::{TestClock, TestClockControl};
 
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A history with requests that are answered at once or late.
     struct BackoffBench {
         backoff: Backoff,
-        clock: Clock,
-        hand: ManualClock,
+        clock: TestClock,
+        hand: TestClockControl,
         /// The epoch of an earlier request.
         late: BackoffEpoch,
     }
 
     impl BackoffBench {
         fn new() -> Self {
-            let (clock, hand) = Clock::manual();
+            let (clock, hand) = TestClock::manual();
             Self {
                 backoff: Backoff::default(),
                 clock,

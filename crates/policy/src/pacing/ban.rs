@@ -126,14 +126,14 @@ impl ForbiddenHistory {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
+    use crate::clock::TestClock;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     /// Returns the number of reported bans: `+` is a page, `-` 500, `x` 403, `c` a challenge, `m`
     /// ten minutes.
     fn told(answers: &str) -> usize {
-        let ((clock, hand), mut bans) = (Clock::manual(), BanDetector::default());
+        let ((clock, hand), mut bans) = (TestClock::manual(), BanDetector::default());
         let mut told = 0;
         for answer in answers.chars() {
             hand.advance(SECOND);
@@ -182,7 +182,7 @@ mod tests {
 
     #[test]
     fn what_is_long_past_takes_no_room() {
-        let ((clock, _hand), mut bans) = (Clock::manual(), BanDetector::default());
+        let ((clock, _hand), mut bans) = (TestClock::manual(), BanDetector::default());
         let _ = bans.record_forbidden(clock.now());
         assert!(bans.has_history());
         (0..BURST_ANSWERS).for_each(|_| bans.record_success());

@@ -50,7 +50,7 @@ fn transfer_time(bytes: u64, per_second: NonZeroU64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock;
+    use crate::clock::TestClock;
 
     const SECOND: Duration = Duration::from_secs(1);
 
@@ -60,7 +60,7 @@ mod tests {
 
     #[test]
     fn a_body_is_paid_by_time_and_a_second_is_saved_at_the_most() {
-        let (clock, hand) = Clock::manual();
+        let (clock, hand) = TestClock::manual();
         hand.advance(100 * SECOND);
         let mut debt = ByteDebt::default();
         assert!(debt.is_idle(clock.now()));
@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn absurd_bodies_stay_within_clocks() {
-        let (clock, _hand) = Clock::manual();
+        let (clock, _hand) = TestClock::manual();
         let mut debt = ByteDebt::default();
         for bytes in [u64::MAX, u64::MAX, 0, 1] {
             debt.charge(bytes, budget(1), clock.now());
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn a_hundred_answers_stay_within_the_budget_over_every_window() {
         for seed in 0..50 {
-            let ((clock, hand), mut rng) = (Clock::manual(), fastrand::Rng::with_seed(seed));
+            let ((clock, hand), mut rng) = (TestClock::manual(), fastrand::Rng::with_seed(seed));
             hand.advance(100 * SECOND);
             let (per_second, mut debt, mut ended) =
                 (rng.u64(1..1 << 20), ByteDebt::default(), vec![]);

@@ -277,7 +277,7 @@ fn time_left(last: Option<Instant>, gap: Duration, now: Instant) -> Option<Durat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::{Clock, ManualClock};
+    use crate::clock::{TestClock, TestClockControl};
     use crate::pacing::pace::{RateLimit, WaitCause};
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -287,8 +287,8 @@ mod tests {
         ..HostPace::UNLIMITED
     };
 
-    fn lane() -> (HostLimiter, Clock, ManualClock) {
-        let (clock, hand) = Clock::manual();
+    fn lane() -> (HostLimiter, TestClock, TestClockControl) {
+        let (clock, hand) = TestClock::manual();
         (HostLimiter::default(), clock, hand)
     }
 

@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_ticket_says_when_it_rises() {
-        let drawn = crate::clock::Clock::manual().0.now();
+        let drawn = crate::clock::TestClock::manual().0.now();
         let ticket = QueueTicket {
             number: 0,
             drawn_at: drawn,

@@ -105,13 +105,13 @@ impl StateStore for BucketState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock::Clock as OurClock;
+    use crate::clock::TestClock;
 
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
     fn a_burst_then_one_an_interval() {
-        let (clock, hand) = OurClock::manual();
+        let (clock, hand) = TestClock::manual();
         let mut bucket = TokenBucket::default();
         let rate = RateLimit::new(2, SECOND, 3);
         for _ in 0..3 {
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_is_given_back_can_be_taken_again() {
-        let (clock, _hand) = OurClock::manual();
+        let (clock, _hand) = TestClock::manual();
         let mut bucket = TokenBucket::default();
         let rate = RateLimit::new(1, SECOND, 1);
         let taken = bucket.take(rate, clock.now()).unwrap();
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn another_rate_sees_what_the_first_one_let_go() {
-        let (clock, hand) = OurClock::manual();
+        let (clock, hand) = TestClock::manual();
         let mut bucket = TokenBucket::default();
         let slow = RateLimit::new(1, 10 * SECOND, 1);
         let fast = RateLimit::new(1, SECOND, 1);

@@ -389,7 +389,7 @@ mod tests {
 
     #[test]
     fn statuses() {
-        let clock = crate::clock::Clock::manual().0;
+        let clock = crate::clock::TestClock::manual().0;
         let now = clock.now();
         let check = |status, body: &[u8], form, expected| {
             let known = RobotsState::from_fetch(None, &answer(status, body, form), now);
@@ -435,7 +435,7 @@ mod tests {
 
     #[test]
     fn failures_keep_what_was_known_for_thirty_days_and_then_allow() {
-        let (clock, hand) = crate::clock::Clock::manual();
+        let (clock, hand) = crate::clock::TestClock::manual();
         let text = b"User-agent: *\nDisallow: /\n";
         let mut known = Arc::new(RobotsState::from_fetch(
             None,
@@ -472,7 +472,7 @@ mod tests {
 
     #[test]
     fn no_turn_is_no_failure() {
-        let (clock, hand) = crate::clock::Clock::manual();
+        let (clock, hand) = crate::clock::TestClock::manual();
         let failed = RobotsFetchResult::failed(RobotsFetchOutcome::Timeout);
         let held = RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted);
         let after = |before: &Arc<RobotsState>, fetched| {
@@ -516,7 +516,7 @@ mod tests {
 
     #[test]
     fn what_was_never_had_is_not_known_after_no_turn() {
-        let (clock, hand) = crate::clock::Clock::manual();
+        let (clock, hand) = crate::clock::TestClock::manual();
         let nothing = Arc::new(RobotsState::from_fetch(
             None,
             &RobotsFetchResult::failed(RobotsFetchOutcome::NotAdmitted),
@@ -539,7 +539,7 @@ mod tests {
 
     #[test]
     fn freshness_ends() {
-        let (clock, hand) = crate::clock::Clock::manual();
+        let (clock, hand) = crate::clock::TestClock::manual();
         let known = RobotsState::from_fetch(
             None,
             &RobotsFetchResult::failed(RobotsFetchOutcome::Dns),

@@ -6,7 +6,10 @@ use std::net::IpAddr;
 use fastrand::Rng;
 use serde_json::{Value as Json, json};
 
-use super::model::{Atom, Cond, Document, GeneratedPolicy, Kind, Node, Response, Space, World};
+use super::model::{
+    GeneratedCondition, GeneratedDocument, GeneratedFacts, GeneratedKind, GeneratedPolicy,
+    GeneratedResponse, GeneratedRule, GeneratedSpace, GeneratedTest,
+};
 
 /// The number of times that each element was generated. The tests print it and require a minimum.
 pub(crate) type Spread = BTreeMap<String, u64>;
@@ -140,15 +143,15 @@ impl Generator {
         self.rng.u32(0..n) == 0
     }
 
-    pub(crate) fn world(&mut self) -> World {
+    pub(crate) fn world(&mut self) -> GeneratedFacts {
         let host = *self.pick(&HOSTS);
         let port = *self.pick(&[80, 80, 8080]);
         self.world_on("http", host, port)
     }
 
     /// Generates facts for a host with all values known.
-    pub(crate) fn world_on(&mut self, scheme: &str, host: &str, port: u16) -> World {
-        World {
+    pub(crate) fn world_on(&mut self, scheme: &str, host: &str, port: u16) -> GeneratedFacts {
+        GeneratedFacts {
             scheme: scheme.into(),
             host: host.into(),
             port,
@@ -167,10 +170,10 @@ impl Generator {
         }
     }
 
-    fn document(&mut self) -> Document {
+    fn document(&mut self) -> GeneratedDocument {
         let maybe =
             |g: &mut Self, values: &[&str]| g.rng.bool().then(|| (*g.pick(values)).to_owned());
-        Document {
+        GeneratedDocument {
             title: (*self.pick(&["", "Home", "Not found"])).into(),
             body_prefix: (*self.pick(&["", "<html>", "error 404"])).into(),
             meta_robots: maybe(self, &["noindex", "index, follow"]),
@@ -178,7 +181,7 @@ impl Generator {
         }
     }
 
-    fn response(&mut self) -> Response {
+    fn response(&mut self) -> GeneratedResponse {
         let mut headers = BTreeMap::new();
         let mut maybe = |name: &str, values: &[&str], g: &mut Self| {
             if g.rng.bool() {
@@ -189,7 +192,7 @@ impl Generator {
         maybe("content-usage", &["train-ai=y", "train-ai=n"], self);
         maybe("x-robots-tag", &["noindex", "noindex, nofollow"], self);
         maybe("link", &["<http://a.test/x>; rel=canonical"], self);
-        Response {
+        GeneratedResponse {
             status: *self.pick(&STATUSES),
             content_type: (*self.pick(&TYPES)).into(),
             size: *self.pick(&[None, Some(0), Some(500), Some(5000)]),
@@ -198,7 +201,7 @@ impl Generator {
     }
 
     /// Generates a policy: its document, its rules for the oracle, and its options.
-    pub(crate) fn policy(&mut self) -> (Json, Vec<Node>, BTreeMap<String, Json>) {
+    pub(crate) fn policy(&mut self) -> (Json, Vec<GeneratedRule>, BTreeMap<String, Json>) {
         let made = self.generate_policy();
         (made.to_json(), made.rules, made.base)
     }
@@ -228,20 +231,20 @@ impl Generator {
         BTreeMap::from([("disposition".to_owned(), json!(disposition))])
     }
 
-    fn space(&mut self, crawler: Option<&'static str>) -> Space {
+    fn space(&mut self, crawler: Option<&'static str>) -> GeneratedSpace {
         let options = if self.one_in(3) {
             self.base()
         } else {
             BTreeMap::new()
         };
-        Space {
+        GeneratedSpace {
             crawler,
             options,
             rules: self.rules(0),
         }
     }
 
-    fn rules(&mut self, least: usize) -> Vec<Node> {
+    fn rules(&mut self, least: usize) -> Vec<GeneratedRule> {
         let count = self.rng.usize(least..least + 6);
         (0..count).map(|_| self.rule(0, 0, self.last)).collect()
     }
@@ -252,7 +255,7 @@ impl Generator {
     }
 
     /// Generates a rule whose facts are known no earlier than `above` and no later than `latest`.
-    pub(super) fn rule(&mut self, nesting: usize, above: usize, latest: usize) -> Node {
+    pub(super) fn rule(&mut self, nesting: usize, above: usize, latest: usize) -> GeneratedRule {
         if nesting < 3 && self.rng.bool() {
             return self.group(nesting, above, latest);
         }
@@ -265,17 +268,20 @@ impl Generator {
     }
 
     /// Generates a condition that facts of the request may decide although it names later ones.
-    fn mixed(&mut self) -> Cond {
+    fn mixed(&mut self) -> GeneratedCondition {
         let later = self.rng.usize(1..=self.last);
-        let parts = vec![Cond::Atom(self.atom_at(0)), Cond::Atom(self.atom_at(later))];
+        let parts = vec![
+            GeneratedCondition::Test(self.atom_at(0)),
+            GeneratedCondition::Test(self.atom_at(later)),
+        ];
         if self.one_in(4) {
-            Cond::All(parts)
+            GeneratedCondition::All(parts)
         } else {
-            Cond::Any(parts)
+            GeneratedCondition::Any(parts)
         }
     }
 
-    fn filter(&mut self, cond: Cond, above: usize) -> Node {
+    fn filter(&mut self, cond: GeneratedCondition, above: usize) -> GeneratedRule {
         let require = self.one_in(6);
         self.count(if require {
             "rule require"
@@ -284,11 +290,11 @@ impl Generator {
         });
         let stage = self.wait(cond.stage().unwrap_or(0).max(above));
         let log = self.rng.bool();
-        Node {
+        GeneratedRule {
             id: self.id(),
             enabled: true,
             stage,
-            kind: Kind::Filter { require, cond, log },
+            kind: GeneratedKind::Filter { require, cond, log },
         }
     }
 
@@ -302,9 +308,13 @@ impl Generator {
         Some(stage)
     }
 
-    fn group(&mut self, nesting: usize, above: usize, latest: usize) -> Node {
+    fn group(&mut self, nesting: usize, above: usize, latest: usize) -> GeneratedRule {
         let when = (!self.one_in(6)).then(|| self.cond(latest, 2));
-        let own = when.as_ref().and_then(Cond::stage).unwrap_or(0).max(above);
+        let own = when
+            .as_ref()
+            .and_then(GeneratedCondition::stage)
+            .unwrap_or(0)
+            .max(above);
         let stage = self.wait(own);
         let stage_now = stage.unwrap_or(own);
         let unless = when.is_some() && self.one_in(4);
@@ -326,11 +336,11 @@ impl Generator {
         let then = self.assignments();
         let enabled = !self.one_in(20);
         let first = first && !rules.is_empty();
-        Node {
+        GeneratedRule {
             id: self.id(),
             enabled,
             stage,
-            kind: Kind::Group {
+            kind: GeneratedKind::Group {
                 when,
                 unless,
                 then,
@@ -342,22 +352,22 @@ impl Generator {
     }
 
     /// Generates children that all run at one stage: each names a fact of that stage, or none.
-    fn first_list(&mut self, nesting: usize, above: usize, count: usize) -> Vec<Node> {
+    fn first_list(&mut self, nesting: usize, above: usize, count: usize) -> Vec<GeneratedRule> {
         let stage = self.rng.usize(above..=self.last);
-        let mut rules: Vec<Node> = (0..count)
+        let mut rules: Vec<GeneratedRule> = (0..count)
             .map(|_| self.first_child(nesting, stage))
             .collect();
         if self.one_in(3) {
-            rules.push(self.plain_group(Some(Cond::Always)));
+            rules.push(self.plain_group(Some(GeneratedCondition::Always)));
         }
         rules
     }
 
-    fn first_child(&mut self, nesting: usize, stage: usize) -> Node {
-        let at_stage = Cond::Atom(self.atom_at(stage));
+    fn first_child(&mut self, nesting: usize, stage: usize) -> GeneratedRule {
+        let at_stage = GeneratedCondition::Test(self.atom_at(stage));
         let cond = match self.rng.u32(0..3) {
-            0 => Cond::All(vec![at_stage, self.cond(stage, 1)]),
-            1 => Cond::Any(vec![at_stage, self.cond(stage, 1)]),
+            0 => GeneratedCondition::All(vec![at_stage, self.cond(stage, 1)]),
+            1 => GeneratedCondition::Any(vec![at_stage, self.cond(stage, 1)]),
             _ => at_stage,
         };
         if self.rng.bool() {
@@ -367,7 +377,7 @@ impl Generator {
         }
         let mut group = self.plain_group(Some(cond));
         if nesting < 2
-            && let Kind::Group { rules, .. } = &mut group.kind
+            && let GeneratedKind::Group { rules, .. } = &mut group.kind
         {
             *rules = (0..self.rng.usize(0..3))
                 .map(|_| self.rule(nesting + 2, stage, self.last))
@@ -376,12 +386,12 @@ impl Generator {
         group
     }
 
-    fn plain_group(&mut self, when: Option<Cond>) -> Node {
+    fn plain_group(&mut self, when: Option<GeneratedCondition>) -> GeneratedRule {
         let stop = self.one_in(6);
         if stop {
             self.count("stop");
         }
-        let kind = Kind::Group {
+        let kind = GeneratedKind::Group {
             when,
             unless: false,
             then: self.assignments(),
@@ -389,7 +399,7 @@ impl Generator {
             first: false,
             rules: vec![],
         };
-        Node {
+        GeneratedRule {
             id: self.id(),
             enabled: true,
             stage: None,
@@ -414,10 +424,10 @@ impl Generator {
         then
     }
 
-    fn cond(&mut self, latest: usize, nesting: usize) -> Cond {
+    fn cond(&mut self, latest: usize, nesting: usize) -> GeneratedCondition {
         if nesting == 0 || self.rng.u32(0..10) < 6 {
             let stage = self.rng.usize(0..=latest);
-            return Cond::Atom(self.atom_at(stage));
+            return GeneratedCondition::Test(self.atom_at(stage));
         }
         let parts = |g: &mut Self| {
             (0..g.rng.usize(1..4))
@@ -425,15 +435,15 @@ impl Generator {
                 .collect()
         };
         match self.rng.u32(0..8) {
-            0..3 => Cond::All(parts(self)),
-            3..6 => Cond::Any(parts(self)),
-            6 => Cond::Not(Box::new(self.cond(latest, nesting - 1))),
-            _ => Cond::Always,
+            0..3 => GeneratedCondition::All(parts(self)),
+            3..6 => GeneratedCondition::Any(parts(self)),
+            6 => GeneratedCondition::Not(Box::new(self.cond(latest, nesting - 1))),
+            _ => GeneratedCondition::Always,
         }
     }
 
     /// Generates a test of a field that becomes known exactly at this stage.
-    fn atom_at(&mut self, stage: usize) -> Atom {
+    fn atom_at(&mut self, stage: usize) -> GeneratedTest {
         loop {
             let atom = if stage == 0 && self.one_in(3) {
                 self.shortcut()
@@ -454,7 +464,7 @@ impl Generator {
         }
     }
 
-    fn shortcut(&mut self) -> Atom {
+    fn shortcut(&mut self) -> GeneratedTest {
         let kind = *self.pick(&SHORTCUTS);
         let value = match kind {
             "domain" => *self.pick(&["a.test", "b.test"]),
@@ -466,7 +476,7 @@ impl Generator {
             "site" => *self.pick(&["http://a.test", "http://b.test/old"]),
             _ => "mine",
         };
-        Atom {
+        GeneratedTest {
             field: "",
             kind,
             values: vec![value.into()],
@@ -474,7 +484,7 @@ impl Generator {
         }
     }
 
-    fn atom(&mut self) -> Atom {
+    fn atom(&mut self) -> GeneratedTest {
         let (field, kind) = if self.one_in(3) {
             *self.pick(&RARE)
         } else {
@@ -489,7 +499,7 @@ impl Generator {
         let values = (0..count).map(|_| self.value(field, kind)).collect();
         let folds =
             ["exact", "prefix", "suffix", "contains"].contains(&kind) && field != "content_type";
-        Atom {
+        GeneratedTest {
             field,
             kind,
             values,

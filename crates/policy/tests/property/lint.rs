@@ -14,7 +14,7 @@ use crawlgate_policy::internal::policy::source::MemoryFileSystem;
 use serde_json::{Value as Json, json};
 
 use crate::generate::Generator;
-use crate::model::World;
+use crate::model::GeneratedFacts;
 
 /// Each policy is compiled once more for every dead rule.
 const POLICIES: u32 = 600;
@@ -110,13 +110,13 @@ fn cause(policy: &Policy, decision: Decision) -> Option<String> {
 }
 
 /// Returns the facts of a request up to the request, destination and response stages.
-fn prefixes(world: &World) -> [Json; 3] {
-    let asked = World {
+fn prefixes(world: &GeneratedFacts) -> [Json; 3] {
+    let asked = GeneratedFacts {
         address: None,
         response: None,
         ..world.clone()
     };
-    let connected = World {
+    let connected = GeneratedFacts {
         response: None,
         ..world.clone()
     };

@@ -29,7 +29,7 @@ use crawlgate_policy::internal::policy::trail::Trail;
 use serde_json::{Value as Json, json};
 
 use generate::{Generator, Spread};
-use model::{Node, World};
+use model::{GeneratedFacts, GeneratedRule};
 
 /// The number of policies for each test; `POLICIES=100000 cargo test --release` sets another.
 fn policies() -> u64 {
@@ -141,7 +141,7 @@ fn shown(policy: &Policy, trail: &Trail) -> String {
 
 /// Returns `true` for a rejection that was decided before every fact was known: at the request
 /// stage, by a filter that names later facts.
-fn is_early(rules: &[Node], decision: &oracle::OracleDecision) -> bool {
+fn is_early(rules: &[GeneratedRule], decision: &oracle::OracleDecision) -> bool {
     let stage = |id: &str| stage_of(rules, id, 0);
     decision
         .cause
@@ -151,11 +151,11 @@ fn is_early(rules: &[Node], decision: &oracle::OracleDecision) -> bool {
 }
 
 /// Returns the stage at which all facts of a rule and of the groups around it are known.
-fn stage_of(rules: &[Node], id: &str, above: usize) -> Option<usize> {
+fn stage_of(rules: &[GeneratedRule], id: &str, above: usize) -> Option<usize> {
     rules.iter().find_map(|rule| {
         let own = rule
             .cond()
-            .and_then(model::Cond::stage)
+            .and_then(model::GeneratedCondition::stage)
             .unwrap_or(0)
             .max(above);
         if rule.id == id {
@@ -192,7 +192,7 @@ fn an_early_answer_never_contradicts_the_full_one() {
         let rules = made.all();
         let policy = compiled(&document);
         let world = generator.world();
-        let asked = World {
+        let asked = GeneratedFacts {
             address: None,
             response: None,
             document: None,
@@ -204,13 +204,13 @@ fn an_early_answer_never_contradicts_the_full_one() {
         };
         let id = policy.rule_id(rule).unwrap();
         for _ in 0..8 {
-            let World {
+            let GeneratedFacts {
                 address,
                 response,
                 document: seen,
                 ..
             } = generator.world();
-            let full = World {
+            let full = GeneratedFacts {
                 address,
                 response,
                 document: seen,
@@ -283,7 +283,7 @@ fn a_tunnels_verdict_holds_for_every_url_of_its_host() {
             .or_default() += 1;
         let Some(rejects) = expected else { continue };
         for _ in 0..8 {
-            let inner = World {
+            let inner = GeneratedFacts {
                 crawler: seen.crawler.clone(),
                 ..generator.world_on("https", &seen.host, 443)
             };

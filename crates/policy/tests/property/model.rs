@@ -8,13 +8,13 @@ use serde_json::{Value as Json, json};
 
 /// The value of a condition if facts are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tri {
+pub(crate) enum ThreeValued {
     Yes,
     No,
     Open,
 }
 
-impl Tri {
+impl ThreeValued {
     pub(crate) fn not(self) -> Self {
         match self {
             Self::Yes => Self::No,
@@ -38,7 +38,7 @@ impl Tri {
 
 /// The response.
 #[derive(Clone, Debug)]
-pub(crate) struct Response {
+pub(crate) struct GeneratedResponse {
     pub(crate) status: u16,
     pub(crate) content_type: String,
     pub(crate) size: Option<u64>,
@@ -47,7 +47,7 @@ pub(crate) struct Response {
 
 /// The document.
 #[derive(Clone, Debug)]
-pub(crate) struct Document {
+pub(crate) struct GeneratedDocument {
     pub(crate) title: String,
     pub(crate) body_prefix: String,
     pub(crate) meta_robots: Option<String>,
@@ -56,7 +56,7 @@ pub(crate) struct Document {
 
 /// The facts of a request, as far as they are known.
 #[derive(Clone, Debug)]
-pub(crate) struct World {
+pub(crate) struct GeneratedFacts {
     pub(crate) scheme: String,
     pub(crate) host: String,
     pub(crate) port: u16,
@@ -68,11 +68,11 @@ pub(crate) struct World {
     pub(crate) dest: Option<String>,
     pub(crate) depth: Option<u64>,
     pub(crate) address: Option<IpAddr>,
-    pub(crate) response: Option<Response>,
-    pub(crate) document: Option<Document>,
+    pub(crate) response: Option<GeneratedResponse>,
+    pub(crate) document: Option<GeneratedDocument>,
 }
 
-impl World {
+impl GeneratedFacts {
     /// Returns a non-empty header.
     fn header(&self, name: &str) -> Option<&str> {
         self.response
@@ -146,7 +146,7 @@ impl World {
 
 /// A test of a field.
 #[derive(Clone, Debug)]
-pub(crate) struct Atom {
+pub(crate) struct GeneratedTest {
     pub(crate) field: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) values: Vec<String>,
@@ -155,37 +155,37 @@ pub(crate) struct Atom {
 
 /// A condition.
 #[derive(Clone, Debug)]
-pub(crate) enum Cond {
+pub(crate) enum GeneratedCondition {
     Always,
-    All(Vec<Cond>),
-    Any(Vec<Cond>),
-    Not(Box<Cond>),
-    Atom(Atom),
+    All(Vec<GeneratedCondition>),
+    Any(Vec<GeneratedCondition>),
+    Not(Box<GeneratedCondition>),
+    Test(GeneratedTest),
 }
 
 /// A rule.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
+pub(crate) struct GeneratedRule {
     pub(crate) id: String,
     pub(crate) enabled: bool,
     pub(crate) stage: Option<usize>,
-    pub(crate) kind: Kind,
+    pub(crate) kind: GeneratedKind,
 }
 
 /// The kinds of rules.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum GeneratedKind {
     Group {
-        when: Option<Cond>,
+        when: Option<GeneratedCondition>,
         unless: bool,
         then: Vec<(&'static str, Json)>,
         stop: bool,
         first: bool,
-        rules: Vec<Node>,
+        rules: Vec<GeneratedRule>,
     },
     Filter {
         require: bool,
-        cond: Cond,
+        cond: GeneratedCondition,
         log: bool,
     },
 }
@@ -193,7 +193,7 @@ pub(crate) enum Kind {
 /// The stages, by number.
 pub(crate) const STAGES: [&str; 4] = ["request", "destination", "response", "document"];
 
-impl Atom {
+impl GeneratedTest {
     /// The number of the stage at which the field becomes known.
     pub(crate) fn stage(&self) -> usize {
         match self.field {
@@ -205,7 +205,7 @@ impl Atom {
     }
 
     /// The stage for given facts, in which headers may provide fields of the document.
-    pub(crate) fn stage_in(&self, world: &World) -> usize {
+    pub(crate) fn stage_in(&self, world: &GeneratedFacts) -> usize {
         let header = match self.field {
             "meta_robots" => world.header("x-robots-tag"),
             "canonical" => world.header("link"),
@@ -236,7 +236,7 @@ impl Atom {
     }
 
     /// Returns the texts of the field; `None` if it is unknown, as are most fields in a tunnel.
-    fn texts(&self, world: &World) -> Option<Vec<String>> {
+    fn texts(&self, world: &GeneratedFacts) -> Option<Vec<String>> {
         let response = world.response.as_ref();
         let header =
             |name: &str| response.map(|r| vec![r.headers.get(name).cloned().unwrap_or_default()]);
@@ -288,7 +288,7 @@ impl Atom {
         }
     }
 
-    pub(crate) fn eval(&self, world: &World) -> Tri {
+    pub(crate) fn eval(&self, world: &GeneratedFacts) -> ThreeValued {
         let known = match (self.kind, self.field) {
             ("domain", _) => {
                 Some(self.any(|v| world.host == v || world.host.ends_with(&format!(".{v}"))))
@@ -332,9 +332,9 @@ impl Atom {
             }),
         };
         match known {
-            Some(true) => Tri::Yes,
-            Some(false) => Tri::No,
-            None => Tri::Open,
+            Some(true) => ThreeValued::Yes,
+            Some(false) => ThreeValued::No,
+            None => ThreeValued::Open,
         }
     }
 
@@ -372,7 +372,7 @@ impl Atom {
     }
 }
 
-impl Cond {
+impl GeneratedCondition {
     pub(crate) fn to_json(&self) -> Json {
         let list = |conds: &[Self]| Json::Array(conds.iter().map(Self::to_json).collect());
         match self {
@@ -380,26 +380,30 @@ impl Cond {
             Self::All(conds) => json!({ "all": list(conds) }),
             Self::Any(conds) => json!({ "any": list(conds) }),
             Self::Not(cond) => json!({ "not": cond.to_json() }),
-            Self::Atom(atom) => atom.to_json(),
+            Self::Test(atom) => atom.to_json(),
         }
     }
 
-    pub(crate) fn eval(&self, world: &World) -> Tri {
+    pub(crate) fn eval(&self, world: &GeneratedFacts) -> ThreeValued {
         match self {
-            Self::Always => Tri::Yes,
-            Self::All(conds) => conds.iter().fold(Tri::Yes, |t, c| t.and(c.eval(world))),
-            Self::Any(conds) => conds.iter().fold(Tri::No, |t, c| t.or(c.eval(world))),
+            Self::Always => ThreeValued::Yes,
+            Self::All(conds) => conds
+                .iter()
+                .fold(ThreeValued::Yes, |t, c| t.and(c.eval(world))),
+            Self::Any(conds) => conds
+                .iter()
+                .fold(ThreeValued::No, |t, c| t.or(c.eval(world))),
             Self::Not(cond) => cond.eval(world).not(),
-            Self::Atom(atom) => atom.eval(world),
+            Self::Test(atom) => atom.eval(world),
         }
     }
 
-    pub(crate) fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a Atom)) {
+    pub(crate) fn each_atom<'a>(&'a self, visit: &mut dyn FnMut(&'a GeneratedTest)) {
         match self {
             Self::Always => {}
             Self::All(conds) | Self::Any(conds) => conds.iter().for_each(|c| c.each_atom(visit)),
             Self::Not(cond) => cond.each_atom(visit),
-            Self::Atom(atom) => visit(atom),
+            Self::Test(atom) => visit(atom),
         }
     }
 
@@ -410,7 +414,7 @@ impl Cond {
         stage
     }
 
-    pub(crate) fn stage_in(&self, world: &World) -> Option<usize> {
+    pub(crate) fn stage_in(&self, world: &GeneratedFacts) -> Option<usize> {
         let mut stage = None;
         self.each_atom(&mut |atom| stage = stage.max(Some(atom.stage_in(world))));
         stage
@@ -420,23 +424,25 @@ impl Cond {
 /// A policy: the rules for all crawlers, and the spaces.
 #[derive(Clone, Debug)]
 pub(crate) struct GeneratedPolicy {
-    pub(crate) rules: Vec<Node>,
+    pub(crate) rules: Vec<GeneratedRule>,
     pub(crate) base: BTreeMap<String, Json>,
-    pub(crate) spaces: Vec<Space>,
+    pub(crate) spaces: Vec<GeneratedSpace>,
 }
 
 /// A space of one crawler, or of all others.
 #[derive(Clone, Debug)]
-pub(crate) struct Space {
+pub(crate) struct GeneratedSpace {
     pub(crate) crawler: Option<&'static str>,
     pub(crate) options: BTreeMap<String, Json>,
-    pub(crate) rules: Vec<Node>,
+    pub(crate) rules: Vec<GeneratedRule>,
 }
 
 impl GeneratedPolicy {
     pub(crate) fn to_json(&self) -> Json {
-        let list = |nodes: &[Node]| Json::Array(nodes.iter().map(Node::to_json).collect());
-        let space = |(at, space): (usize, &Space)| {
+        let list = |nodes: &[GeneratedRule]| {
+            Json::Array(nodes.iter().map(GeneratedRule::to_json).collect())
+        };
+        let space = |(at, space): (usize, &GeneratedSpace)| {
             json!({
                 "name": format!("s{at}"),
                 "crawlers": space.crawler.map_or(json!([]), |name| json!([name])),
@@ -454,7 +460,7 @@ impl GeneratedPolicy {
         })
     }
 
-    pub(crate) fn space_of(&self, crawler: &str) -> Option<&Space> {
+    pub(crate) fn space_of(&self, crawler: &str) -> Option<&GeneratedSpace> {
         let own = self
             .spaces
             .iter()
@@ -463,7 +469,7 @@ impl GeneratedPolicy {
     }
 
     /// Returns the rules of the document and of all spaces.
-    pub(crate) fn all(&self) -> Vec<Node> {
+    pub(crate) fn all(&self) -> Vec<GeneratedRule> {
         self.rules
             .iter()
             .chain(self.spaces.iter().flat_map(|space| &space.rules))
@@ -482,27 +488,27 @@ impl GeneratedPolicy {
     }
 }
 
-fn prune(nodes: &mut Vec<Node>) {
+fn prune(nodes: &mut Vec<GeneratedRule>) {
     nodes.retain(|node| node.enabled);
     for node in nodes {
-        if let Kind::Group { rules, .. } = &mut node.kind {
+        if let GeneratedKind::Group { rules, .. } = &mut node.kind {
             prune(rules);
         }
     }
 }
 
-impl Node {
-    pub(crate) fn cond(&self) -> Option<&Cond> {
+impl GeneratedRule {
+    pub(crate) fn cond(&self) -> Option<&GeneratedCondition> {
         match &self.kind {
-            Kind::Group { when, .. } => when.as_ref(),
-            Kind::Filter { cond, .. } => Some(cond),
+            GeneratedKind::Group { when, .. } => when.as_ref(),
+            GeneratedKind::Filter { cond, .. } => Some(cond),
         }
     }
 
-    pub(crate) fn children(&self) -> &[Node] {
+    pub(crate) fn children(&self) -> &[GeneratedRule] {
         match &self.kind {
-            Kind::Group { rules, .. } => rules,
-            Kind::Filter { .. } => &[],
+            GeneratedKind::Group { rules, .. } => rules,
+            GeneratedKind::Filter { .. } => &[],
         }
     }
 
@@ -516,14 +522,14 @@ impl Node {
             object.insert("stage".into(), json!(STAGES[stage]));
         }
         match &self.kind {
-            Kind::Filter { require, cond, log } => {
+            GeneratedKind::Filter { require, cond, log } => {
                 object.insert(
                     if *require { "require" } else { "forbid" }.into(),
                     cond.to_json(),
                 );
                 object.insert("log".into(), json!(log));
             }
-            Kind::Group {
+            GeneratedKind::Group {
                 when,
                 unless,
                 then,
@@ -574,11 +580,11 @@ fn params(query: &str, name: &str) -> Vec<String> {
     }
 }
 
-fn segments(world: &World) -> Vec<&str> {
+fn segments(world: &GeneratedFacts) -> Vec<&str> {
     world.path.split('/').filter(|s| !s.is_empty()).collect()
 }
 
-fn repeats(world: &World) -> u64 {
+fn repeats(world: &GeneratedFacts) -> u64 {
     let all = segments(world);
     all.iter()
         .map(|s| all.iter().filter(|o| *o == s).count() as u64)
@@ -586,7 +592,7 @@ fn repeats(world: &World) -> u64 {
         .unwrap_or(0)
 }
 
-fn surt(world: &World) -> String {
+fn surt(world: &GeneratedFacts) -> String {
     let labels: Vec<&str> = world.host.rsplit('.').collect();
     let port = world
         .authority()
@@ -595,7 +601,7 @@ fn surt(world: &World) -> String {
     format!("{},{port}){}", labels.join(","), world.path_and_query())
 }
 
-fn on_site(world: &World, site: &str) -> bool {
+fn on_site(world: &GeneratedFacts, site: &str) -> bool {
     let url = world.url();
     let has_path = site.trim_start_matches("http://").contains('/');
     if has_path {

@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value as Json, json};
 
-use super::model::{Cond, GeneratedPolicy, Kind, Node, Tri, World};
+use super::model::{
+    GeneratedCondition, GeneratedFacts, GeneratedKind, GeneratedPolicy, GeneratedRule, ThreeValued,
+};
 
 /// The oracle's decision.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +30,7 @@ const OF_CONTENT: [&str; 6] = [
 
 /// A rule with what `compile` derives from its position in the tree, computed independently.
 struct Placed<'a> {
-    node: &'a Node,
+    node: &'a GeneratedRule,
     /// The stage from which on all facts named by it and the groups around it are known.
     stage: usize,
     /// The earliest stage at which it may run.
@@ -48,9 +50,9 @@ struct Memory<'a> {
 }
 
 /// Decides a request. The destination stage runs if the address is known.
-pub(super) fn decide(made: &GeneratedPolicy, world: &World) -> OracleDecision {
+pub(super) fn decide(made: &GeneratedPolicy, world: &GeneratedFacts) -> OracleDecision {
     let space = made.space_of(&world.crawler);
-    let lists: [&[Node]; 2] = [&made.rules, space.map_or(&[], |space| &space.rules)];
+    let lists: [&[GeneratedRule]; 2] = [&made.rules, space.map_or(&[], |space| &space.rules)];
     let placed = lists.map(|rules| -> Vec<Placed<'_>> {
         rules
             .iter()
@@ -91,7 +93,7 @@ pub(super) fn decide(made: &GeneratedPolicy, world: &World) -> OracleDecision {
 }
 
 /// Returns `true` for a GET with 2xx in HTML or text.
-fn reads_document(world: &World) -> bool {
+fn reads_document(world: &GeneratedFacts) -> bool {
     let kind = world
         .response
         .as_ref()
@@ -102,7 +104,7 @@ fn reads_document(world: &World) -> bool {
         && ["text/html", ""].contains(&kind)
 }
 
-fn at_stage(world: &World, stage: usize) -> World {
+fn at_stage(world: &GeneratedFacts, stage: usize) -> GeneratedFacts {
     let mut seen = world.clone();
     if stage < 1 {
         seen.address = None;
@@ -116,7 +118,7 @@ fn at_stage(world: &World, stage: usize) -> World {
     seen
 }
 
-fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> OracleDecision {
+fn conclude(memory: &Memory<'_>, stage: usize, world: &GeneratedFacts) -> OracleDecision {
     let (disposition, by) = memory.options["disposition"].clone();
     let mut rejection = None;
     if memory.filtered.is_some() {
@@ -154,8 +156,8 @@ fn conclude(memory: &Memory<'_>, stage: usize, world: &World) -> OracleDecision 
 }
 
 fn place<'a>(
-    world: &World,
-    node: &'a Node,
+    world: &GeneratedFacts,
+    node: &'a GeneratedRule,
     above: usize,
     floor: usize,
     named: &[&'a str],
@@ -185,7 +187,7 @@ fn place<'a>(
         first_stage: None,
         kids: vec![],
     };
-    if let Kind::Group { first, rules, .. } = &node.kind {
+    if let GeneratedKind::Group { first, rules, .. } = &node.kind {
         let siblings = sibling_facts(world, rules);
         let list = rules.iter().filter(|r| r.enabled);
         let list = list
@@ -210,13 +212,13 @@ fn place<'a>(
 }
 
 /// Returns the latest stage and all fields of the direct children of a `match: first` list.
-fn sibling_facts<'a>(world: &World, rules: &'a [Node]) -> (usize, Vec<&'a str>) {
+fn sibling_facts<'a>(world: &GeneratedFacts, rules: &'a [GeneratedRule]) -> (usize, Vec<&'a str>) {
     let mut fields = vec![];
     let mut stage = 0;
     for cond in rules
         .iter()
         .filter(|rule| rule.enabled)
-        .filter_map(Node::cond)
+        .filter_map(GeneratedRule::cond)
     {
         cond.each_atom(&mut |atom| {
             fields.push(atom.field);
@@ -226,7 +228,7 @@ fn sibling_facts<'a>(world: &World, rules: &'a [Node]) -> (usize, Vec<&'a str>) 
     (stage, fields)
 }
 
-fn success(world: &World) -> bool {
+fn success(world: &GeneratedFacts) -> bool {
     let Some(response) = &world.response else {
         return false;
     };
@@ -239,13 +241,13 @@ fn success(world: &World) -> bool {
 
 /// Returns `true` if a rule on type or size matches this response: 2xx with content, from the
 /// response stage on.
-fn judges(rule: &Placed<'_>, stage: usize, world: &World) -> bool {
+fn judges(rule: &Placed<'_>, stage: usize, world: &GeneratedFacts) -> bool {
     !(rule.content_only && stage >= 2 && !success(world))
 }
 
-fn guard(cond: Option<&Cond>, unless: bool, world: &World) -> Tri {
+fn guard(cond: Option<&GeneratedCondition>, unless: bool, world: &GeneratedFacts) -> ThreeValued {
     match cond {
-        None => Tri::Yes,
+        None => ThreeValued::Yes,
         Some(cond) if unless => cond.eval(world).not(),
         Some(cond) => cond.eval(world),
     }
@@ -255,7 +257,7 @@ fn guard(cond: Option<&Cond>, unless: bool, world: &World) -> Tri {
 fn run<'a>(
     rule: &Placed<'a>,
     stage: usize,
-    world: &World,
+    world: &GeneratedFacts,
     cut: bool,
     memory: &mut Memory<'a>,
 ) -> bool {
@@ -264,11 +266,11 @@ fn run<'a>(
         return false;
     }
     match &rule.node.kind {
-        Kind::Filter { require, cond, log } => {
+        GeneratedKind::Filter { require, cond, log } => {
             filter(rule, stage, world, cut, memory, (*require, cond, *log));
             false
         }
-        Kind::Group {
+        GeneratedKind::Group {
             when,
             unless,
             then,
@@ -283,17 +285,17 @@ fn run<'a>(
                 let holds = if judges(rule, stage, world) {
                     holds
                 } else {
-                    Tri::No
+                    ThreeValued::No
                 };
-                if holds == Tri::No {
+                if holds == ThreeValued::No {
                     memory.over.insert(id);
                 }
-                return holds == Tri::Yes && kids(rule, stage, world, cut, memory);
+                return holds == ThreeValued::Yes && kids(rule, stage, world, cut, memory);
             }
             if rule.stage < stage {
                 return false;
             }
-            if cut || holds != Tri::Yes || !judges(rule, stage, world) {
+            if cut || holds != ThreeValued::Yes || !judges(rule, stage, world) {
                 memory.over.insert(id);
                 return false;
             }
@@ -311,7 +313,7 @@ fn run<'a>(
 fn kids<'a>(
     rule: &Placed<'a>,
     stage: usize,
-    world: &World,
+    world: &GeneratedFacts,
     cut: bool,
     memory: &mut Memory<'a>,
 ) -> bool {
@@ -334,10 +336,10 @@ fn kids<'a>(
 fn filter<'a>(
     rule: &Placed<'a>,
     stage: usize,
-    world: &World,
+    world: &GeneratedFacts,
     cut: bool,
     memory: &mut Memory<'a>,
-    (require, cond, log): (bool, &Cond, bool),
+    (require, cond, log): (bool, &GeneratedCondition, bool),
 ) {
     let id = rule.node.id.as_str();
     if stage < rule.floor {
@@ -351,13 +353,13 @@ fn filter<'a>(
     let hits = if judges(rule, stage, world) {
         holds
     } else {
-        Tri::No
+        ThreeValued::No
     };
-    if hits == Tri::Open {
+    if hits == ThreeValued::Open {
         return;
     }
     memory.over.insert(id);
-    if hits == Tri::Yes && !cut {
+    if hits == ThreeValued::Yes && !cut {
         // A filter that hits counts as applied, which ends a `match: first` list.
         memory.applied.insert(id);
         memory.filtered.get_or_insert(id);
@@ -367,20 +369,24 @@ fn filter<'a>(
 
 /// Returns whether a filter hits when everything is known: its condition and the guards around it,
 /// in two-valued logic.
-pub(super) fn hits_in_full(rules: &[Node], id: &str, world: &World) -> Option<bool> {
+pub(super) fn hits_in_full(
+    rules: &[GeneratedRule],
+    id: &str,
+    world: &GeneratedFacts,
+) -> Option<bool> {
     rules.iter().find_map(|rule| match &rule.kind {
-        Kind::Filter { require, cond, .. } if rule.id == id => {
-            Some((cond.eval(world) == Tri::Yes) != *require)
+        GeneratedKind::Filter { require, cond, .. } if rule.id == id => {
+            Some((cond.eval(world) == ThreeValued::Yes) != *require)
         }
-        Kind::Filter { .. } => None,
-        Kind::Group {
+        GeneratedKind::Filter { .. } => None,
+        GeneratedKind::Group {
             when,
             unless,
             rules,
             ..
         } => {
             let inside = hits_in_full(rules, id, world)?;
-            Some(inside && guard(when.as_ref(), *unless, world) == Tri::Yes)
+            Some(inside && guard(when.as_ref(), *unless, world) == ThreeValued::Yes)
         }
     })
 }

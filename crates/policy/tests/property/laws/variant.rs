@@ -153,7 +153,7 @@ fn may_swap(one: &Json, other: &Json) -> bool {
         || assigns(one) && filters(other)
 }
 
-/// The same rules in the same order in a different style: ids in the reverse order of names, keys
+/// A document with its rules in the same order, but in a different style: ids in the reverse order of names, keys
 /// in random order, descriptions, block style, several files.
 pub(super) struct Styled {
     pub(super) files: Vec<(String, String)>,
