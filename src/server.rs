@@ -140,13 +140,8 @@ impl Server {
             .ensure_open(&policy.policy)
             .map_err(StartError::Other)?;
         let ledger = Arc::clone(ledger_opener.cell());
-        let reloader = Arc::new(PolicyFileReloader::new(
-            settings,
-            policy,
-            ledger_opener,
-            metrics.clone(),
-            clock.clone(),
-        ));
+        let reloader =
+            PolicyFileReloader::new(settings, policy, ledger_opener, &metrics, clock.clone());
         let active_policy = Arc::clone(reloader.active_policy());
         let (ca_pem, authority) = authorities
             .map(|loaded| (loaded.pem, loaded.authority))
@@ -163,51 +158,34 @@ impl Server {
 
         let mut tasks = JoinSet::new();
         let (drain, drain_watch) = Drain::new();
-        let connections = ConnectionLimiter::new(&settings.accept);
-        for (listener, config) in listeners.proxy.into_iter().zip(&settings.listen) {
-            let handler = Arc::new(ProxyListener {
-                service: Arc::clone(&service),
-                crawler: config.crawler.clone(),
-            });
-            tasks.spawn(accept::serve(
-                listener,
-                Arc::clone(&connections),
-                settings.accept.reader,
-                handler,
-                drain_watch.clone(),
-            ));
-        }
-        let reloads = spawn_reloads(reloader, &clock, &drain_watch, &mut tasks);
+        let connections = spawn_listeners(
+            listeners.proxy,
+            settings,
+            &service,
+            &drain_watch,
+            &mut tasks,
+        );
+        let reloads = spawn_reloads(Arc::new(reloader), &clock, &drain_watch, &mut tasks);
         tasks.spawn(run_periodic_cleanup(
             Arc::clone(&service),
             connections,
-            clock.clone(),
+            clock,
             drain_watch,
         ));
         let feed_task =
             LedgerFeedTask::start(settings, &ledger, &metrics).map_err(StartError::Other)?;
-        tasks.spawn(ledger::maintain(
-            Arc::clone(&ledger),
-            metrics,
-            clock.clone(),
-            settings.ledger.events.clone(),
-        ));
-        let sweeper = LedgerSweeper::new(settings.ledger.sweep_rate, clock);
-        tasks.spawn(sweep_on_policy_change(
-            sweeper.clone(),
-            Arc::clone(&active_policy),
-            Arc::clone(&ledger),
-        ));
+        let sweeper = spawn_ledger_tasks(settings, &service, &mut tasks);
         let draining = Arc::new(AtomicBool::new(false));
-        let budgets = Arc::clone(service.admission_queue.budgets());
         let admin = AdminParts {
             active_policy,
             reloads: reloads.clone(),
-            exchange: service,
+            exchange: Arc::clone(&service),
             draining: Arc::clone(&draining),
             pem: ca_pem,
             sweeper,
         };
+        let server = admin.into_server(settings)?;
+        let admin_task = AdminTask::spawn(server, listeners.admin, &mut tasks);
         Ok(Self {
             proxy: listeners.proxy_addresses,
             admin: listeners.admin_address,
@@ -216,11 +194,11 @@ impl Server {
             drain,
             drain_config: settings.drain,
             draining,
-            admin_task: AdminTask::spawn(admin.into_server(settings)?, listeners.admin, &mut tasks),
+            admin_task,
             tasks,
             span_export,
             feed_task,
-            budgets,
+            budgets: Arc::clone(service.admission_queue.budgets()),
             ledger,
         })
     }
@@ -451,6 +429,53 @@ fn new_interceptor(
     )
     .map_err(other)?;
     Ok(Interceptor::new(issuer, settings.tls.refusal_delivery))
+}
+
+/// Spawns the tasks that accept connections of crawlers, and returns their common limiter.
+fn spawn_listeners(
+    listeners: Vec<TcpListener>,
+    settings: &Settings,
+    service: &Arc<ProxyService>,
+    drain: &DrainWatch,
+    tasks: &mut JoinSet<()>,
+) -> Arc<ConnectionLimiter> {
+    let connections = ConnectionLimiter::new(&settings.accept);
+    for (listener, config) in listeners.into_iter().zip(&settings.listen) {
+        let handler = Arc::new(ProxyListener {
+            service: Arc::clone(service),
+            crawler: config.crawler.clone(),
+        });
+        tasks.spawn(accept::serve(
+            listener,
+            Arc::clone(&connections),
+            settings.accept.reader,
+            handler,
+            drain.clone(),
+        ));
+    }
+    connections
+}
+
+/// Spawns the tasks that maintain the ledger and sweep it, and returns the sweeper.
+fn spawn_ledger_tasks(
+    settings: &Settings,
+    service: &ProxyService,
+    tasks: &mut JoinSet<()>,
+) -> LedgerSweeper {
+    let clock = service.recorder.clock();
+    tasks.spawn(ledger::maintain(
+        Arc::clone(&service.ledger),
+        service.recorder.metrics().clone(),
+        clock.clone(),
+        settings.ledger.events.clone(),
+    ));
+    let sweeper = LedgerSweeper::new(settings.ledger.sweep_rate, clock.clone());
+    tasks.spawn(sweep_on_policy_change(
+        sweeper.clone(),
+        Arc::clone(&service.active_policy),
+        Arc::clone(&service.ledger),
+    ));
+    sweeper
 }
 
 /// Spawns the tasks that reload the policy, and returns the handle that triggers reloads.

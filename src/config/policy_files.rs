@@ -81,9 +81,11 @@ impl FileSystem for PolicyFiles {
 }
 
 fn to_file_error(error: io::Error) -> FileError {
-    match error.kind() {
-        io::ErrorKind::NotFound => FileError::NotFound,
-        io::ErrorKind::NotADirectory => FileError::NotADirectory,
-        _ => FileError::Other(error.to_string()),
+    if error.kind() == io::ErrorKind::NotFound {
+        FileError::NotFound
+    } else if error.kind() == io::ErrorKind::NotADirectory {
+        FileError::NotADirectory
+    } else {
+        FileError::Other(error.to_string())
     }
 }

@@ -176,10 +176,6 @@ impl Settings {
     /// Both listeners are on loopback, since a proxy that anyone can reach is an open relay. The policy is the built-in
     /// one; only `load` looks for a file.
     pub fn in_directory(directory: &Path) -> Self {
-        let dial = DialLimits {
-            connect: Duration::from_secs(5),
-            total: Duration::from_secs(10),
-        };
         Self {
             listen: vec![ListenerConfig::for_all(SocketAddr::new(LOOPBACK, 3128))],
             crawlers: Vec::new(),
@@ -207,48 +203,15 @@ impl Settings {
                 path: Some(directory.join("var/crawlgate")),
             },
             ledger: LedgerConfig::default(),
-            accept: AcceptLimits {
-                connections: 10_000,
-                per_client: 1_000,
-                reader: HeadReaderSettings {
-                    limits: HeadLimits {
-                        bytes: 32 << 10,
-                        fields: 100,
-                        target: 8 << 10,
-                    },
-                    head: Duration::from_secs(10),
-                    idle: Duration::from_secs(60),
-                    write_stall: Duration::from_secs(60),
-                },
-            },
+            accept: default_accept_limits(),
             max_request_body: 10 << 20,
             admission: AdmissionLimits {
                 per_host: 1_000,
                 total: 10_000,
                 max_wait: Duration::from_secs(60),
             },
-            upstream: UpstreamLimits {
-                dial,
-                pool: PoolLimits {
-                    per_host: 2,
-                    total: 1_024,
-                    idle: Duration::from_secs(60),
-                },
-                response_head: Duration::from_secs(60),
-                body_idle: Duration::from_secs(60),
-                body: Duration::from_secs(600),
-                head: 128 << 10,
-                fields: 256,
-            },
-            tunnels: TunnelSettings {
-                connect_ports: vec![80..=80, 443..=443],
-                tls_ports: vec![443..=443],
-                per_host: 32,
-                dial,
-                hello: Duration::from_secs(10),
-                idle: Duration::from_secs(300),
-                total: Duration::from_secs(3_600),
-            },
+            upstream: default_upstream_limits(),
+            tunnels: default_tunnel_settings(),
             drain: DrainConfig {
                 delay: Duration::ZERO,
                 timeout: Duration::from_secs(30),
@@ -291,6 +254,57 @@ impl Settings {
             }
             Some(_) | None => None,
         }
+    }
+}
+
+/// The default limits of connecting, for requests and for tunnels.
+const DIAL_LIMITS: DialLimits = DialLimits {
+    connect: Duration::from_secs(5),
+    total: Duration::from_secs(10),
+};
+
+fn default_accept_limits() -> AcceptLimits {
+    AcceptLimits {
+        connections: 10_000,
+        per_client: 1_000,
+        reader: HeadReaderSettings {
+            limits: HeadLimits {
+                bytes: 32 << 10,
+                fields: 100,
+                target: 8 << 10,
+            },
+            head: Duration::from_secs(10),
+            idle: Duration::from_secs(60),
+            write_stall: Duration::from_secs(60),
+        },
+    }
+}
+
+fn default_upstream_limits() -> UpstreamLimits {
+    UpstreamLimits {
+        dial: DIAL_LIMITS,
+        pool: PoolLimits {
+            per_host: 2,
+            total: 1_024,
+            idle: Duration::from_secs(60),
+        },
+        response_head: Duration::from_secs(60),
+        body_idle: Duration::from_secs(60),
+        body: Duration::from_secs(600),
+        head: 128 << 10,
+        fields: 256,
+    }
+}
+
+fn default_tunnel_settings() -> TunnelSettings {
+    TunnelSettings {
+        connect_ports: vec![80..=80, 443..=443],
+        tls_ports: vec![443..=443],
+        per_host: 32,
+        dial: DIAL_LIMITS,
+        hello: Duration::from_secs(10),
+        idle: Duration::from_secs(300),
+        total: Duration::from_secs(3_600),
     }
 }
 

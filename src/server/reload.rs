@@ -100,13 +100,13 @@ impl PolicyFileReloader {
         settings: &Settings,
         loaded: LoadedPolicy,
         ledger_opener: Arc<LedgerOpener>,
-        metrics: Metrics,
+        metrics: &Metrics,
         clock: Clock,
     ) -> Self {
-        let live = SnapshotParts::load(loaded.policy, loaded.source, &metrics, &clock);
+        let live = SnapshotParts::load(loaded.policy, loaded.source, metrics, &clock);
         let (shadow, shadow_files) = match loaded.shadow {
             Some(shadow) => (
-                Some(load_shadow_policy(shadow.policy, &metrics, &clock)),
+                Some(load_shadow_policy(shadow.policy, metrics, &clock)),
                 shadow.files,
             ),
             None => (None, PathStamps::default()),
@@ -116,7 +116,7 @@ impl PolicyFileReloader {
             ledger_opener,
             settings: settings.policy.clone(),
             active_policy: Arc::new(ActivePolicy::new(snapshot)),
-            metrics,
+            metrics: metrics.clone(),
             clock,
             crawlers: settings.crawlers.clone(),
             watcher: Mutex::new(PolicyWatcher::new(loaded.files)),
