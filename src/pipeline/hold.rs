@@ -13,7 +13,7 @@ use super::snapshot::{ActivePolicy, PolicySnapshot};
 /// A request or a tunnel that has been through the stages before the origin.
 #[derive(Debug)]
 pub struct PipelineResult<F: EvaluationFacts, V, H> {
-    /// The permit, or why there is none.
+    /// The permit, or the cause of its absence.
     pub outcome: Result<Permit<F::Target, V>, H>,
     /// The evaluation, under a newer policy than at the beginning if that took effect meanwhile.
     pub evaluation: Evaluation<F>,

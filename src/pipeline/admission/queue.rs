@@ -2,8 +2,8 @@
 //! the others.
 //!
 //! A request that becomes the head of its queue is notified, unless it looks by itself, as a new request and one that
-//! is promoted by age do. So there is always one request that asks the store, or sleeps until the time at which the
-//! store has told it to ask again.
+//! is promoted by age do. So there is always one request that asks the store, or sleeps until the time that the
+//! store has scheduled for it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -246,7 +246,7 @@ impl HostQueues {
     }
 
     /// Counts the waiting requests of each name and crawler. One shard at a time is locked.
-    #[allow(clippy::disallowed_methods, reason = "who asks puts them in order")]
+    #[allow(clippy::disallowed_methods, reason = "the caller sorts them")]
     pub(super) fn for_each_wait_counts(&self, mut show: impl FnMut(&Arc<str>, WaitCounts)) {
         if !self.has_any_waiters() {
             return;
@@ -349,7 +349,7 @@ impl QueuePosition<'_> {
         })
     }
 
-    /// Records the wait that the store has asked for, for the estimates of those behind it.
+    /// Records the wait that the store has asked for, for the estimates of later requests.
     pub(super) fn record_wait(&self, wait: PaceWait, now: Instant) {
         if let Some(lines) = self
             .queues
