@@ -1,4 +1,4 @@
-//! What is told on standard error while the proxy runs, and how much of it. What is judged stands in the decision log.
+//! Log messages on standard error while the proxy runs. Decisions go to the decision log instead.
 
 use std::{env, io};
 
@@ -6,13 +6,13 @@ use log::Record;
 use tracing::level_filters::LevelFilter;
 use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 
-/// The environment variable that says how much is told.
+/// The environment variable that sets the log level.
 const VARIABLE: &str = "CRAWLGATE_LOG";
 
-/// How much is told: `$CRAWLGATE_LOG`, or what an operator needs.
+/// Returns the log level of `$CRAWLGATE_LOG`, or [`LevelFilter::INFO`] if it is not set.
 ///
 /// # Errors
-/// If it is none of the words that stand for a level.
+/// If the value is not a log level.
 pub(super) fn level_from_env() -> Result<LevelFilter, String> {
     parse_level(env::var(VARIABLE).ok())
 }
@@ -26,18 +26,19 @@ fn parse_level(word: Option<String>) -> Result<LevelFilter, String> {
     })
 }
 
-/// Lines that wait for standard error; what comes beyond them is lost.
+/// The maximum number of lines that wait for standard error; further lines are dropped.
 const MAX_QUEUED_LINES: usize = 10_000;
 
-/// Writes what is left when it is dropped, for about a second at most.
+/// A guard that writes the remaining lines on drop, for about a second at most.
 #[must_use]
 pub(super) struct StderrLogGuard(
     #[allow(dead_code, reason = "it works by being dropped")] WorkerGuard,
 );
 
-/// Messages go to standard error, one line each, by a thread of their own: a pipe that is full and that nobody reads holds
-/// up neither a request nor the end of the process. Those of the TLS library, which are for its developers, are told only to
-/// somebody who asks for more than usual.
+/// Starts logging to standard error, one line per message.
+///
+/// A separate thread writes the lines, so that a full pipe without a reader delays neither a request nor the end of the
+/// process. Messages of the TLS library, which are for its developers, are logged only at the levels debug and trace.
 pub(super) fn start(level: LevelFilter) -> StderrLogGuard {
     let (lines, guard) = NonBlockingBuilder::default()
         .lossy(true)
@@ -60,7 +61,7 @@ pub(super) fn start(level: LevelFilter) -> StderrLogGuard {
     StderrLogGuard(guard)
 }
 
-/// Takes what libraries tell by way of `log`, and tells it like our own.
+/// Forwards messages that libraries write through the `log` crate to `tracing`.
 struct LibraryLogger;
 
 impl log::Log for LibraryLogger {
@@ -69,7 +70,8 @@ impl log::Log for LibraryLogger {
     }
 
     fn log(&self, record: &Record<'_>) {
-        let (library, message) = (record.target(), record.args());
+        let library = record.target();
+        let message = record.args();
         match record.level() {
             log::Level::Error => tracing::error!("{library}: {message}"),
             log::Level::Warn => tracing::warn!("{library}: {message}"),
@@ -87,16 +89,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_variable_says_how_much_is_told() {
-        let said = |word: &str| parse_level(Some(word.to_owned()));
-        assert_eq!(parse_level(None), Ok(LevelFilter::INFO));
-        assert_eq!(said(""), Ok(LevelFilter::INFO));
-        assert_eq!(said("trace"), Ok(LevelFilter::TRACE));
-        assert_eq!(said("OFF"), Ok(LevelFilter::OFF));
-        assert!(
-            said("much")
-                .unwrap_err()
-                .contains("$CRAWLGATE_LOG is \"much\"")
-        );
+    fn the_variable_sets_the_level() {
+        for (value, level) in [
+            (None, LevelFilter::INFO),
+            (Some(""), LevelFilter::INFO),
+            (Some("trace"), LevelFilter::TRACE),
+            (Some("OFF"), LevelFilter::OFF),
+        ] {
+            assert_eq!(parse_level(value.map(str::to_owned)), Ok(level));
+        }
+        let error = parse_level(Some("much".to_owned())).unwrap_err();
+        assert!(error.contains("$CRAWLGATE_LOG is \"much\""), "{error}");
     }
 }
