@@ -1,6 +1,6 @@
 //! The operator's settings, from `config/crawlgate.yaml`, the environment and the command line.
 //!
-//! [`file`] reads the text of a configuration into [`Settings`]; [`load`] finds the file, applies the command line and
+//! [`mod@file`] reads the text of a configuration into [`Settings`]; [`load`] finds the file, applies the command line and
 //! checks the result. The policy of crawl owners is another file in another language; [`policy`] opens it.
 
 mod base_paths;

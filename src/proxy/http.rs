@@ -203,7 +203,7 @@ struct Exchange<'a> {
     record: Box<RequestRecord>,
 }
 
-/// What is needed of a request until its answer has been evaluated.
+/// The state of a forwarded request until its response has been evaluated.
 struct ForwardedRequest {
     evaluation: Evaluation,
     outcome_recorder: Option<Box<OutcomeRecorder>>,

@@ -85,12 +85,12 @@ impl StopsFile {
 struct StopsDocument {
     version: u32,
     next: u64,
-    stops: Vec<StopEntry>,
+    stops: Vec<StoredStop>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, expecting = "struct Line")]
-struct StopEntry {
+struct StoredStop {
     id: u64,
     what: String,
     reason: String,
@@ -103,7 +103,7 @@ impl StopsDocument {
         Self {
             version: VERSION,
             next: saved.next_id,
-            stops: saved.stops.iter().map(StopEntry::from_stop).collect(),
+            stops: saved.stops.iter().map(StoredStop::from_stop).collect(),
         }
     }
 
@@ -117,7 +117,7 @@ impl StopsDocument {
         let mut stops = self
             .stops
             .into_iter()
-            .map(StopEntry::into_stop)
+            .map(StoredStop::into_stop)
             .collect::<Result<Vec<_>, _>>()?;
         stops.sort_by_key(|stop| stop.id);
         if let Some([first, _]) = stops.array_windows().find(|[a, b]| a.id == b.id) {
@@ -131,7 +131,7 @@ impl StopsDocument {
     }
 }
 
-impl StopEntry {
+impl StoredStop {
     fn from_stop(stop: &EmergencyStop) -> Self {
         Self {
             id: stop.id.0,

@@ -651,7 +651,7 @@ fn broken_input_is_reported_and_nothing_is_done() {
             "none.yaml",
             "none.yaml: error: the policy cannot be read: no such file",
         ),
-        ("empty", "no policy"),
+        ("empty", "it is not a policy"),
     ] {
         for command in [
             &["check", name][..],

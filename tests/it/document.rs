@@ -598,8 +598,8 @@ fn values_that_no_canonical_url_has_are_told() {
             "forbid: { url: 'http://h.test/a#b' }",
             "without their fragment",
         ),
-        ("set: { politeness: { rate: 5/5m } }", "a rate is needed"),
-        ("set: { politeness: { rate: 5/0s } }", "a rate is needed"),
+        ("set: { politeness: { rate: 5/5m } }", "expected a rate"),
+        ("set: { politeness: { rate: 5/0s } }", "expected a rate"),
     ] {
         let body = format!("rules: [{{ id: x, {rule} }}]");
         let told = match opened(&body) {

@@ -167,7 +167,7 @@ fn a_policy_cannot_be_compressed() {
     let files = MemoryFileSystem::new().with_file("p.yaml", gzip("policy: 1\n"));
     let problems = load(&files, "p.yaml").unwrap_err();
     assert!(
-        problems[0].message.contains("which only lists may be"),
+        problems[0].message.contains("only list files may be"),
         "{}",
         problems[0]
     );

@@ -8,6 +8,10 @@
     clippy::disallowed_methods,
     reason = "a test that panics has failed, its helpers too; some tests time what sockets do"
 )]
+#![allow(
+    clippy::too_many_lines,
+    reason = "tables of cases, and stories told from start to end"
+)]
 
 mod address;
 mod admin;

@@ -78,6 +78,7 @@
 #[path = "."]
 pub mod internal {
     pub mod diagnostics;
+    pub mod embed;
     pub mod ledger;
     pub mod model;
     pub mod pacing;
@@ -93,15 +94,15 @@ mod clock;
 
 // Policies, and the facts and decisions of a request.
 pub use internal::diagnostics::problem::{Problem, Severity, SourceLocation};
+pub use internal::embed::{
+    ExplainedRule, Explanation, PolicyError, ValidPolicy, explain, host_pace, load, load_files,
+};
 pub use internal::model::intent::Intent;
 pub use internal::model::profile::{Conditional, Profile, WireResponse};
 pub use internal::model::reason::{Reason, RetryHint};
 pub use internal::model::stage::Stage;
 pub use internal::policy::Policy;
 pub use internal::policy::decide::{Cause, Decision, PolicyRefusal, Verdict};
-pub use internal::policy::embed::{
-    ExplainedRule, Explanation, PolicyError, ValidPolicy, explain, host_pace, load, load_files,
-};
 pub use internal::policy::explain::RuleStatus;
 pub use internal::policy::fact::{
     ContentAvailability, DocumentFacts, EvaluationTarget, Fact, Facts, FetchDest, HeaderView,

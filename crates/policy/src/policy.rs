@@ -14,7 +14,6 @@ pub mod compile;
 pub mod condition;
 pub mod coverage;
 pub mod decide;
-pub mod embed;
 pub mod explain;
 pub mod fact;
 pub mod field;

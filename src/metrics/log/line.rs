@@ -430,7 +430,10 @@ mod tests {
     }
 
     /// Passes the lines of `tests/ledger_files/decisions.jsonl` and `decisions.squid` to `write`.
-    #[allow(clippy::too_many_lines, reason = "a value for each field of several lines")]
+    #[allow(
+        clippy::too_many_lines,
+        reason = "a value for each field of several lines"
+    )]
     fn sample_lines(write: &mut dyn FnMut(&LogLine<'_>, QueryVisibility)) {
         let time = |millis| Rfc3339(SystemTime::UNIX_EPOCH + Duration::from_millis(millis));
         let shadows = [

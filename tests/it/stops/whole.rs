@@ -279,7 +279,10 @@ fn a_stop_that_cannot_be_kept_works_and_says_so() {
     );
     let ready = admin(&gate, "GET /readyz");
     assert!(
-        ready.status == 200 && ready.body.contains("warn stops: a restart will not know"),
+        ready.status == 200
+            && ready
+                .body
+                .contains("warn stops: the stops would be lost by a restart"),
         "{}",
         ready.body
     );

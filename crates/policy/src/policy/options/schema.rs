@@ -334,7 +334,7 @@ mod tests {
             assert!(spec.description.ends_with('.'), "{}", spec.path);
             for (at, _) in spec.path.match_indices('.') {
                 assert!(
-                    description(&spec.path[..at]).ends_with('.'),
+                    description(spec.path.split_at(at).0).ends_with('.'),
                     "{}",
                     spec.path
                 );

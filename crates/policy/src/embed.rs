@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use crate::diagnostics::problem::Problem;
 use crate::pacing::adaptive::AdaptiveDelay;
 use crate::pacing::pace::{HostPace, Jitter, MAX_WAIT, RateLimit};
 use crate::policy::Policy;
@@ -12,8 +13,6 @@ use crate::policy::fact::Facts;
 use crate::policy::options::politeness::PolitenessOption;
 use crate::policy::source::{FileSystem, MemoryFileSystem};
 use crate::policy::trail::Trail;
-
-use crate::diagnostics::problem::Problem;
 
 /// A policy without errors, and the warnings about it.
 #[derive(Debug)]
