@@ -59,7 +59,6 @@ const MAX_HEAD_BYTES: usize = 16 << 10;
 /// The pause after a failed accept (out of file descriptors).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// The admin server.
 #[derive(Debug)]
 pub struct AdminServer {
     guard: AdminGuard,
@@ -74,7 +73,6 @@ pub struct AdminApis {
     pub metrics: Metrics,
     /// The checks of `/readyz`.
     pub readiness: Readiness,
-    /// The policy.
     pub policy: PolicyApi,
     /// Emergency stops.
     pub stops: StopsApi,

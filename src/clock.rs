@@ -34,7 +34,6 @@ struct ManualClockState {
 const MANUAL_EPOCH: Duration = Duration::from_secs(1_767_225_600);
 
 impl Clock {
-    /// Returns the system's clock.
     pub fn system() -> Self {
         Self(ClockSource::System)
     }
@@ -97,9 +96,7 @@ impl ManualClockState {
 /// A span of monotonic time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TimeSpan {
-    /// The start.
     pub start: Instant,
-    /// The duration.
     pub duration: Duration,
 }
 
@@ -112,7 +109,6 @@ impl TimeSpan {
         }
     }
 
-    /// Returns the end of the span.
     pub fn end(self) -> Instant {
         self.start.checked_add(self.duration).unwrap_or(self.start)
     }

@@ -65,10 +65,8 @@ pub enum RetryAdvice {
     After(Duration),
 }
 
-/// The response to a POST.
 #[derive(Debug)]
 pub struct PostResponse {
-    /// The status.
     pub status: StatusCode,
     /// The value of `Retry-After`, if it is a number of seconds.
     pub retry_after: Option<Duration>,

@@ -1,5 +1,10 @@
 //! crawlgate: an HTTP forward proxy that enforces crawl policy.
 
+#![allow(
+    missing_docs,
+    reason = "the library of a program: its items are for the binary, tests and benches"
+)]
+
 pub mod admin;
 pub mod cli;
 pub mod clock;

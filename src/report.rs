@@ -1,7 +1,7 @@
 //! Decisions and explanations as JSON documents, shared by `decide`, `explain`, `ledger` and the admin API.
 //!
 //! This includes URLs of the ledger and events of its feed. Nothing here decides: each document is made from
-//! existing results, such as [`crate::pipeline::trial::OfflineEvaluation`]. The text output for terminals is in
+//! existing results, such as [`crate::pipeline::offline_evaluation::OfflineEvaluation`]. The text output for terminals is in
 //! `cli`.
 
 pub mod case;

@@ -16,7 +16,6 @@ pub struct SpanId([u8; 8]);
 /// The `sampled` flag: set if the caller records its spans of the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SamplingFlag {
-    /// The flag is set.
     Set,
     /// The flag is not set.
     Unset,
@@ -25,7 +24,6 @@ pub enum SamplingFlag {
 /// The contents of a `traceparent` field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traceparent {
-    /// The trace.
     pub trace: TraceId,
     /// The caller's span.
     pub parent: SpanId,

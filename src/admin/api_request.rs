@@ -14,7 +14,6 @@ use super::response::{problem, problem_with};
 /// The longest error message that is repeated, in characters.
 const MAX_MESSAGE_CHARS: usize = 200;
 
-/// An error in a request.
 pub(super) enum ApiRequestError {
     /// The body is longer than this limit, in bytes.
     TooLarge(usize),

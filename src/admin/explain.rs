@@ -118,12 +118,12 @@ fn parse_profile(word: &Json) -> Result<Profile, ApiRequestError> {
 
 fn explanation_document(policy: &Policy, request: &ExplainRequest, profile: Profile) -> Json {
     let facts = &request.facts;
-    let trial = OfflineEvaluation::new(policy, facts, profile);
-    let answers = ProfileResponses::for_trial(&trial, facts);
-    let mut document = explanation::to_json(&trial, facts, &answers);
+    let evaluation = OfflineEvaluation::new(policy, facts, profile);
+    let answers = ProfileResponses::for_evaluation(&evaluation, facts);
+    let mut document = explanation::to_json(&evaluation, facts, &answers);
     let members = json!({
         "answers": explanation::answers_to_json(&answers),
-        "case": case::to_yaml(&trial, &request.given, request.profile),
+        "case": case::to_yaml(&evaluation, &request.given, request.profile),
     });
     response::extend(&mut document, &members);
     document

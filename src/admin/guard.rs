@@ -238,7 +238,6 @@ fn unauthorized(initiator: RequestInitiator) -> Response<Full<Bytes>> {
 /// The admin token. Only its hash is stored, and it is never shown.
 pub struct AdminToken([u8; 32]);
 
-/// An error in the admin token.
 #[derive(Debug, Error)]
 pub enum AdminTokenError {
     /// The file cannot be read.

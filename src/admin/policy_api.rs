@@ -19,7 +19,6 @@ use super::response::{self, problem};
 /// The active policy, and the handle that reloads it.
 #[derive(Clone, Debug)]
 pub struct PolicyApi {
-    /// The active policy.
     pub active_policy: Arc<ActivePolicy>,
     /// The handle that reloads it.
     pub reloads: ReloadHandle,

@@ -178,7 +178,6 @@ impl AllowedMethods {
         }
     }
 
-    /// The value of `Allow`.
     fn as_allow_value(self) -> &'static str {
         match self {
             Self::Read => "GET, HEAD",

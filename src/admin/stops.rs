@@ -31,7 +31,6 @@ const MAX_BODY_BYTES: usize = 16 << 10;
 /// The part of the API that shows, adds and lifts stops.
 #[derive(Clone, Debug)]
 pub struct StopsApi {
-    /// The stops.
     pub stops: Arc<StopRegistry>,
     /// The active policy, to warn of rules that it does not have.
     pub active_policy: Arc<ActivePolicy>,

@@ -116,7 +116,6 @@ fn export(tls: &TlsConfig, args: &CaExportArgs) -> Result<Exit, CaError> {
     Ok(Exit::Success)
 }
 
-/// The role of an authority.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AuthorityRole {
     /// The first authority, which signs certificates.

@@ -90,7 +90,6 @@ impl CheckInputKind {
     }
 }
 
-/// The report of all checks.
 #[derive(Default)]
 struct CheckReport {
     /// One line per checked file.

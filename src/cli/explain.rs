@@ -51,7 +51,7 @@ pub(super) fn run(args: &ExplainArgs) -> Exit {
             explanation::to_json(
                 &evaluation,
                 &facts,
-                &ProfileResponses::for_trial(&evaluation, &facts)
+                &ProfileResponses::for_evaluation(&evaluation, &facts)
             )
         ),
     };

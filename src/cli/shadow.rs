@@ -73,7 +73,6 @@ fn policy_name(entry: &Json) -> String {
 
 const COLUMNS: usize = 5;
 
-/// A row of the table.
 struct ShadowTableRow([String; COLUMNS]);
 
 impl ShadowTableRow {

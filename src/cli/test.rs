@@ -52,7 +52,6 @@ pub(super) fn run(args: &TestArgs) -> Exit {
     console::print(&text, exit)
 }
 
-/// The options for coverage.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct CoverageOptions {
     /// If set, the report shows the coverage.

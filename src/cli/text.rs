@@ -54,7 +54,6 @@ impl ReportText {
         self.push_line(&headline);
     }
 
-    /// Returns the text of the report.
     pub(super) fn into_string(self) -> String {
         self.text
     }

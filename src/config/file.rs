@@ -1,6 +1,6 @@
 //! The configuration file: its keys, each typed and checked, and the [`Settings`] that they set.
 //!
-//! A key is one row of a table ([`key::ConfigKey`]), from which the reader and the JSON Schema are derived. Nothing but
+//! A key is one row of a table (`ConfigKey`), from which the reader and the JSON Schema are derived. Nothing but
 //! the text is read here; [`super::load`] finds the file and checks the policies that it names.
 
 mod crawlers;

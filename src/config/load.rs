@@ -20,13 +20,10 @@ pub const CONFIG_VARIABLE: &str = "CRAWLGATE_CONFIG";
 /// Options of the command line that take precedence over the configuration file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overrides {
-    /// `--config`.
     pub config: Option<PathBuf>,
     /// `--policy`, relative to the working directory.
     pub policy: Option<PathBuf>,
-    /// `--listen`.
     pub listen: Option<SocketAddr>,
-    /// `--admin`.
     pub admin: Option<SocketAddr>,
 }
 
@@ -35,12 +32,10 @@ pub struct Overrides {
 pub struct Environment<'a> {
     /// The working directory. If empty, that of the process, and messages show paths as they are written.
     pub directory: &'a Path,
-    /// The environment variables.
     pub variables: VariableLookup<'a>,
 }
 
 impl Environment<'_> {
-    /// Returns the environment of this process.
     pub fn from_process() -> Environment<'static> {
         Environment {
             directory: Path::new(""),
@@ -57,7 +52,6 @@ fn process_variable(name: &str) -> Option<String> {
 /// A configuration that was loaded.
 #[derive(Debug)]
 pub struct LoadedConfig {
-    /// The settings.
     pub settings: Settings,
     /// The configuration file, if there is one.
     pub file: Option<PathBuf>,

@@ -41,7 +41,6 @@ pub struct Settings {
     pub anonymous: AnonymousAccess,
     /// The admin listener.
     pub admin: AdminConfig,
-    /// The policy.
     pub policy: PolicyConfig,
     /// The profile of responses that the proxy itself gives.
     pub profile: ProfileSelection,
@@ -53,7 +52,6 @@ pub struct Settings {
     pub dns: DnsConfig,
     /// State that is kept over a restart.
     pub store: StoreConfig,
-    /// The ledger.
     pub ledger: LedgerConfig,
     /// Limits of client connections.
     pub accept: AcceptLimits,
@@ -63,7 +61,6 @@ pub struct Settings {
     pub admission: AdmissionLimits,
     /// Limits of requests to origins.
     pub upstream: UpstreamLimits,
-    /// Tunnels.
     pub tunnels: TunnelSettings,
     /// The shutdown.
     pub drain: DrainConfig,
@@ -78,7 +75,6 @@ pub struct Settings {
 /// A listener for crawlers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListenerConfig {
-    /// The address.
     pub address: SocketAddr,
     /// The crawler that every client of this listener is; one of [`Settings::crawlers`].
     pub crawler: Option<Slug>,

@@ -18,7 +18,6 @@ use crate::store::sync_directory;
 /// The number of bytes at the end of the file in which a line truncated by a crash is looked for.
 const TAIL_BYTES: u64 = 1 << 20;
 
-/// A file of events.
 #[derive(Clone, Debug)]
 pub(super) struct EventFile(Arc<EventFileInner>);
 

@@ -53,7 +53,6 @@ impl Drop for RequestRecord {
     }
 }
 
-/// The final result of a request.
 struct FinalResult {
     verdict: VerdictLabel,
     stage: Stage,

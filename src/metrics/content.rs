@@ -14,7 +14,6 @@ label_values! {
         Text = "text",
         /// Style sheets.
         Css = "css",
-        /// Scripts.
         Script = "script",
         /// JSON and `+json`.
         Json = "json",
@@ -22,13 +21,9 @@ label_values! {
         Xml = "xml",
         /// Images.
         Image = "image",
-        /// Audio.
         Audio = "audio",
-        /// Video.
         Video = "video",
-        /// Fonts.
         Font = "font",
-        /// PDF.
         Pdf = "pdf",
         /// Archives.
         Archive = "archive",

@@ -1,6 +1,6 @@
 //! The metric families: one row for each, with its name, labels and help text.
 //!
-//! A row declares the handle of the family in [`MetricFamilies`] and registers it. What counts in it is a method of
+//! A row declares the handle of the family in `MetricFamilies` and registers it. What counts in it is a method of
 //! [`super::Metrics`], or `completion.rs` for what is counted at the end of a request. The values of labels are in
 //! [`super::labels`], and the names of `process_*` in `process.rs`.
 
@@ -32,7 +32,6 @@ pub enum MetricKind {
 /// The description of a metric family.
 #[derive(Clone, Copy, Debug)]
 pub struct MetricFamily {
-    /// The name.
     pub name: &'static str,
     /// The text of `# HELP`.
     pub help: &'static str,

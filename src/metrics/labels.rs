@@ -112,7 +112,6 @@ impl LabelSet for RobotsFetchOutcome {
 /// The amount of metrics: the setting `telemetry.metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsMode {
-    /// Everything.
     Everything,
     /// Only families that do not count requests, connections and hosts.
     Nothing,
@@ -211,7 +210,6 @@ label_values! {
         /// A ClientHello for the host of the CONNECT that may hide another (Encrypted Client Hello, or grease that
         /// looks like it).
         Ech = "ech",
-        /// Not TLS.
         NotTls = "not_tls",
         /// TLS without a readable ClientHello.
         Malformed = "malformed",
@@ -223,7 +221,6 @@ label_values! {
     pub enum TlsSide {
         /// A client, inside its tunnel.
         Client = "client",
-        /// An origin.
         Origin = "origin",
     }
 

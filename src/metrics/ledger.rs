@@ -7,7 +7,6 @@ use super::Metrics;
 use super::labels::{FeedResult, FeedTarget};
 use super::series::gauge_value;
 
-/// The ledger's counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LedgerCounts {
     /// The number of URLs by status, in the order of [`CrawlStatus::ALL`].

@@ -65,7 +65,6 @@ pub enum LogFullAction {
     Wait,
 }
 
-/// The format of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LogLineFormat {
     /// A JSON object.
@@ -94,7 +93,6 @@ impl LogFileRotation {
 /// The treatment of the query of a URL in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueryVisibility {
-    /// The query is shown.
     Shown,
     /// The query is replaced by `?redacted`.
     Redacted,
@@ -130,7 +128,6 @@ impl SampleRate {
     }
 }
 
-/// The settings of the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogSettings {
     /// The destination of the lines.
@@ -195,7 +192,6 @@ struct DecisionLogInner {
     sample_rate: Option<SampleRate>,
 }
 
-/// The recipients of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LineRecipients {
     Nobody,

@@ -243,12 +243,10 @@ impl RuleSeries {
 }
 
 impl PolicyMetrics {
-    /// The name of the policy.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The revision of the policy.
     pub fn revision(&self) -> &str {
         &self.revision
     }

@@ -121,7 +121,6 @@ impl RequestRecord {
         &self.recorder.clock
     }
 
-    /// Sets the crawler.
     pub fn set_crawler(&mut self, crawler: CrawlerIndex) {
         self.crawler = crawler;
     }

@@ -34,7 +34,6 @@ pub struct ShadowNotes {
 /// The result of one shadow for a request.
 #[derive(Clone, Debug)]
 pub struct ShadowNote {
-    /// The shadow.
     pub source: ShadowSource,
     /// Its rules that matched, by index.
     pub matched: SmallVec<[u32; 4]>,
@@ -52,12 +51,10 @@ pub struct ShadowNote {
     pub stage: Stage,
 }
 
-/// A shadow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ShadowSource {
     /// A top-level shadow rule of the active policy, by index.
     Rule(u32),
-    /// The shadow policy.
     Policy,
 }
 
@@ -95,7 +92,6 @@ impl ShadowNotes {
         }
     }
 
-    /// Returns the notes with this change.
     pub(super) fn with_change(&self, change: ShadowChange) -> impl Iterator<Item = &ShadowNote> {
         self.notes.iter().filter(move |note| note.change == change)
     }
@@ -138,7 +134,6 @@ pub struct ShadowTallies {
 /// A count of requests, with examples.
 #[derive(Clone, Debug, Default)]
 pub struct ShadowTally {
-    /// The total.
     pub total: u64,
     /// By the reason of the refusal: that of the shadow, or that of the active policy.
     pub reasons: BTreeMap<&'static str, u64>,
@@ -155,7 +150,6 @@ pub struct ShadowExample {
     pub at: SystemTime,
     /// The id of its decision.
     pub decision: Box<str>,
-    /// The crawler.
     pub crawler: Box<str>,
     /// The URL, as far as the log may show it.
     pub url: Option<Box<str>>,

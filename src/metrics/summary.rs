@@ -40,9 +40,7 @@ pub struct MetricsSummary {
 /// The number of requests with one outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionCount {
-    /// The stage of the decision.
     pub stage: Stage,
-    /// The verdict.
     pub verdict: VerdictLabel,
     /// The reason; `client_left` if the client left before a decision.
     pub reason: &'static str,

@@ -20,7 +20,6 @@ const TRACES_PATH: &str = "/v1/traces";
 /// The maximum pause that a collector may request.
 const MAX_PAUSE: Duration = Duration::from_secs(30);
 
-/// The settings of a collector.
 #[derive(Debug)]
 pub struct CollectorSettings {
     /// Its URL; [`TRACES_PATH`] is appended if it does not end with it.

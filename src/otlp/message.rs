@@ -34,10 +34,8 @@ pub struct OtlpResource {
 /// The spans of one instrumentation scope.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ScopeSpans {
-    /// The scope.
     #[prost(message, optional, tag = "1")]
     pub scope: Option<InstrumentationScope>,
-    /// Its spans.
     #[prost(message, repeated, tag = "2")]
     pub spans: Vec<OtlpSpan>,
 }
@@ -53,7 +51,6 @@ pub struct InstrumentationScope {
     pub version: String,
 }
 
-/// A span.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct OtlpSpan {
     /// 16 bytes.
@@ -77,7 +74,6 @@ pub struct OtlpSpan {
     /// The end, in nanoseconds since 1970.
     #[prost(fixed64, tag = "8")]
     pub end_time_unix_nano: u64,
-    /// Attributes.
     #[prost(message, repeated, tag = "9")]
     pub attributes: Vec<KeyValue>,
     /// The result; `None` if the request succeeded.
@@ -106,7 +102,6 @@ pub struct OtlpStatus {
     /// A description.
     #[prost(string, tag = "2")]
     pub message: String,
-    /// The code.
     #[prost(enumeration = "StatusCode", tag = "3")]
     pub code: i32,
 }
@@ -119,17 +114,14 @@ pub enum StatusCode {
     Unset = 0,
     /// Success.
     Ok = 1,
-    /// An error.
     Error = 2,
 }
 
 /// An attribute.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct KeyValue {
-    /// The key.
     #[prost(string, tag = "1")]
     pub key: String,
-    /// The value.
     #[prost(message, optional, tag = "2")]
     pub value: Option<AnyValue>,
 }
@@ -161,7 +153,6 @@ pub struct ExportTraceServiceResponse {
     pub partial_success: Option<PartialSuccess>,
 }
 
-/// A partial success.
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct PartialSuccess {
     /// The number of rejected spans.

@@ -95,7 +95,6 @@ enum HostTurn {
 /// The refusal of a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdmissionRefusal {
-    /// The reason.
     pub reason: Reason,
     /// The time for `Retry-After`, in whole seconds.
     pub retry_after: Duration,

@@ -51,7 +51,6 @@ fn may_rewrite(policy: &Policy, level: OptionSlot) -> bool {
     })
 }
 
-/// The handling of links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LinkHandling {
     /// They stay.

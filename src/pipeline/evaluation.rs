@@ -93,7 +93,6 @@ impl<F: EvaluationFacts> Evaluation<F> {
         }
     }
 
-    /// Returns the facts.
     pub fn facts(&self) -> &F {
         &self.facts
     }

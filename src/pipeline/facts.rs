@@ -67,7 +67,6 @@ pub struct RequestFacts {
     pub target: UrlTarget,
     /// The crawler that sent the request.
     pub crawler: Crawler,
-    /// The method.
     pub method: Method,
     /// `Crawl-Max-Wait`: the longest time that the client is willing to be held.
     pub max_wait: Option<Duration>,

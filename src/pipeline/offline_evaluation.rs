@@ -12,11 +12,9 @@ use super::refusal::Refusal;
 /// An evaluation, as far as the facts reach.
 #[derive(Debug)]
 pub struct OfflineEvaluation<'p> {
-    /// The policy.
     pub policy: &'p Policy,
     /// The trail of its rules.
     pub trail: Trail,
-    /// The decision.
     pub decision: Decision,
     /// The refusal; `None` if the request would pass, as an undecided tunnel may (`tunnel_undecided: allow`).
     pub refusal: Option<Refusal>,
@@ -66,7 +64,6 @@ impl<'p> OfflineEvaluation<'p> {
 /// A case that fails.
 #[derive(Debug)]
 pub struct CaseFailure<'c> {
-    /// The case.
     pub case: &'c Case,
     /// The differences; never empty.
     pub mismatches: Vec<Mismatch>,
@@ -77,8 +74,13 @@ pub struct CaseFailure<'c> {
 /// # Errors
 /// The differences from what the case expects.
 pub fn run_case<'c>(policy: &Policy, case: &'c Case) -> Result<(), CaseFailure<'c>> {
-    let trial = OfflineEvaluation::new(policy, &case.facts, case.profile);
-    let mismatches = case.mismatches(policy, &trial.trail, &trial.decision, &trial.answer());
+    let evaluation = OfflineEvaluation::new(policy, &case.facts, case.profile);
+    let mismatches = case.mismatches(
+        policy,
+        &evaluation.trail,
+        &evaluation.decision,
+        &evaluation.answer(),
+    );
     if mismatches.is_empty() {
         Ok(())
     } else {

@@ -30,7 +30,6 @@ pub struct PolicySource {
     pub previous: Option<PreviousPolicy>,
 }
 
-/// A file of a policy.
 #[derive(Clone, Debug)]
 pub struct PolicySourceFile {
     /// Its path, relative to the policy's directory.
@@ -50,9 +49,7 @@ impl PolicySourceFile {
 /// A policy that is no longer active, and the difference from its successor.
 #[derive(Debug)]
 pub struct PreviousPolicy {
-    /// The name of the policy.
     pub name: Box<str>,
-    /// The revision of the policy.
     pub revision: Box<str>,
     /// The time at which it became active.
     pub loaded_at: Option<SystemTime>,

@@ -89,9 +89,7 @@ impl From<ReloadOutcome> for ReloadOutcomes {
 pub struct ReloadAttempt {
     /// The time at which it ended.
     pub at: SystemTime,
-    /// The trigger.
     pub trigger: ReloadTrigger,
-    /// The outcome.
     pub outcome: ReloadOutcome,
     /// The outcome for the shadow policy, if there is one. A mistake in it keeps the old shadow policy and does not
     /// affect the active one.

@@ -49,7 +49,6 @@ pub trait RobotsProvider {
 /// The cached state of a host's robots.txt.
 #[derive(Debug)]
 pub enum CachedRobots {
-    /// It is fresh.
     Fresh(Arc<RobotsState>),
     /// It is no longer fresh, and applies while a newer one is fetched.
     Expired(Arc<RobotsState>),

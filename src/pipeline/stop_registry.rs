@@ -65,7 +65,6 @@ pub type WaitingByCrawler = BTreeMap<Box<str>, usize>;
 /// A stop that was added or lifted.
 #[derive(Clone, Debug)]
 pub struct StopChange {
-    /// The stop.
     pub stop: Arc<EmergencyStop>,
     /// The state of the change on the disk.
     pub persistence: StopPersistence,
@@ -89,7 +88,6 @@ pub struct TooManyStops;
 pub enum StopRefusal {
     /// The stop lasts longer than the request may wait, or too many requests are waiting already.
     Stopped {
-        /// The stop.
         stop: Arc<EmergencyStop>,
         /// The time until it ends, if it has an end.
         left: Option<Duration>,

@@ -202,13 +202,11 @@ enum ConnectionReuse {
 /// The pool that a connection returns to.
 #[derive(Clone, Debug)]
 pub struct PoolHandle {
-    /// The pool.
     pub pool: Arc<ConnectionPool>,
     /// The clock that measures the idle time.
     pub clock: Clock,
 }
 
-/// The time limits of a body.
 #[derive(Clone, Copy, Debug)]
 pub struct BodyTimeLimits {
     /// The longest time between two parts.

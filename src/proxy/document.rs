@@ -210,7 +210,6 @@ fn broken_body_refusal(error: BodyError, keep: UrlRetention) -> Box<Refusal> {
     })
 }
 
-/// The facts of a document, owned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct OwnedDocumentFacts {
     title: String,

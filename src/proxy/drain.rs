@@ -27,7 +27,6 @@ pub struct DrainWatch {
     notified: Option<(Waker, DrainStage, Pin<Box<OwnedNotified>>)>,
 }
 
-/// The stage of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DrainStage {
     /// The drain has not begun.
@@ -38,7 +37,6 @@ pub enum DrainStage {
     CutOff,
 }
 
-/// The outcome of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DrainOutcome {
     /// Everything was finished.

@@ -55,7 +55,6 @@ pub(crate) use early_end::{CaughtPanic, catch_panic};
 /// The service that answers requests, with everything that it needs.
 #[derive(Debug)]
 pub struct ProxyService {
-    /// The active policy.
     pub active_policy: Arc<ActivePolicy>,
     /// The queue in which requests wait for their host's turn.
     pub admission_queue: Arc<AdmissionQueue>,

@@ -82,9 +82,7 @@ pub enum RefusalFormat {
 /// The policy's identity in a response.
 #[derive(Clone, Copy, Debug)]
 pub struct PolicyLabel<'a> {
-    /// The policy's name.
     pub name: &'a str,
-    /// Its revision.
     pub revision: &'a str,
 }
 

@@ -46,7 +46,6 @@ const MAX_LEGACY_ORIGINS: u64 = 10_000;
 /// The time after which such an origin gets a large ClientHello again.
 const LEGACY_TTL: Duration = Duration::from_hours(12);
 
-/// The settings of TLS to origins.
 #[derive(Clone, Debug)]
 pub struct OriginTlsSettings {
     /// `Skip` if no certificate is verified.

@@ -54,7 +54,6 @@ pub struct OriginConnection {
     pub base: Box<str>,
     /// `On` if the origin's certificate was verified.
     pub verify: CertificateVerification,
-    /// The timer for the response of the origin.
     pub(crate) response_timer: LazyTimer,
 }
 
@@ -106,7 +105,6 @@ impl IdleConnection {
 /// Idle connections by origin. The map is ordered, so that a sample can be examined.
 type PoolShard = IndexMap<Box<str>, Vec<IdleConnection>>;
 
-/// A pool of idle connections.
 #[derive(Debug)]
 pub struct ConnectionPool {
     verified: [Mutex<PoolShard>; SHARDS],

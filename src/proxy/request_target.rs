@@ -19,7 +19,6 @@ use crate::urls::target::{HostTarget, Scheme, UrlTarget};
 
 use super::header_filter::ViaName;
 
-/// The target of a request.
 #[derive(Debug)]
 pub struct RequestTarget {
     /// The URL in canonical form.

@@ -133,7 +133,6 @@ pub(crate) fn local_observer(record: Box<RequestRecord>, open: ServiceGuard) -> 
     }
 }
 
-/// Returns the observer of an origin's response.
 pub(crate) fn origin_observer(
     record: Box<RequestRecord>,
     outcome_recorder: Option<Box<OutcomeRecorder>>,

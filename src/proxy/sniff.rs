@@ -40,7 +40,6 @@ pub enum SniffResult {
     NeedMore,
     /// A complete ClientHello.
     Hello(ClientHello),
-    /// Not TLS.
     NotTls,
     /// TLS that does not begin with a valid ClientHello, or with one that is too large.
     Malformed,
@@ -59,9 +58,7 @@ pub struct ClientHello {
 /// observer cannot distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EchExtension {
-    /// The extension is absent.
     Absent,
-    /// The extension is present.
     Present,
 }
 

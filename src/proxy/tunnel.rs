@@ -31,7 +31,6 @@ const CHUNK: usize = 64 * 1024;
 /// The time after which a silent tunnel is closed while the proxy shuts down.
 const DRAIN_IDLE: Duration = Duration::from_secs(3);
 
-/// The settings of tunnels.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TunnelSettings {
     /// `egress.connect_ports`: the ports that a CONNECT may use.

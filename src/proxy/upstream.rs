@@ -79,11 +79,9 @@ pub struct UpstreamClient {
 /// A request that is ready to be sent, except for its destination.
 #[derive(Debug)]
 pub struct UpstreamRequest {
-    /// The request method.
     pub method: Method,
     /// The filtered fields, including `Host` with the permit's target.
     pub headers: HeaderMap,
-    /// The request body.
     pub body: RequestUpload,
     /// The path and query as received, if they are in canonical form.
     pub uri: Option<Uri>,

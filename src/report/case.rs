@@ -1,4 +1,4 @@
-//! Conversion of a trial to a test case: YAML for the list `cases` of a policy or of a case file
+//! Conversion of an offline evaluation to a test case: YAML for the list `cases` of a policy or of a case file
 //! (docs/policy/reference.md, "Cases").
 //!
 //! The case expects what the policy decides now, so it passes until the policy decides otherwise.
@@ -17,10 +17,10 @@ use super::decision::verdict;
 /// The maximum length of a key without a question mark (YAML 1.2.2 section 7.4.2: 1,024 characters).
 const MAX_PLAIN_KEY: usize = 500;
 
-/// Returns the test case for a trial. `given` are its facts as they were read; `profile` is set if the
+/// Returns the test case for an offline evaluation. `given` are its facts as they were read; `profile` is set if the
 /// case is limited to one profile.
 pub fn to_yaml(
-    trial: &OfflineEvaluation<'_>,
+    evaluation: &OfflineEvaluation<'_>,
     given: &Map<String, Json>,
     profile: Option<Profile>,
 ) -> String {
@@ -34,7 +34,7 @@ pub fn to_yaml(
         })
         .collect();
     lines.extend(profile.map(|profile| format!("profile: {}", profile.as_str())));
-    lines.push(expectation_line(trial, profile));
+    lines.push(expectation_line(evaluation, profile));
     format!("- {}\n", lines.join("\n  "))
 }
 
@@ -43,14 +43,14 @@ fn entry_line(key: &str, value: &Json) -> String {
 }
 
 /// Returns the expected decision. The status is included only if the case has a profile.
-fn expectation_line(trial: &OfflineEvaluation<'_>, profile: Option<Profile>) -> String {
-    let decision = &trial.decision;
-    let answer = trial.answer();
+fn expectation_line(evaluation: &OfflineEvaluation<'_>, profile: Option<Profile>) -> String {
+    let decision = &evaluation.decision;
+    let answer = evaluation.answer();
     let parts = [
-        ("verdict", Some(verdict(trial).to_owned())),
+        ("verdict", Some(verdict(evaluation).to_owned())),
         ("stage", Some(decision.stage.as_str().to_owned())),
         ("reason", Some(decision.reason().as_str().to_owned())),
-        ("rule", trial.rule_id().map(quote)),
+        ("rule", evaluation.rule_id().map(quote)),
         (
             "intent",
             answer.intent.map(Intent::as_str).map(str::to_owned),

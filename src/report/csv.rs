@@ -6,7 +6,6 @@
 
 use serde_json::Value as Json;
 
-/// Returns the header line.
 pub fn header_line(columns: &[&str]) -> String {
     [&columns.join(","), "\r\n"].concat()
 }

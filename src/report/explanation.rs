@@ -16,28 +16,28 @@ use super::decision;
 use super::response::{PredictedResponse, ProfileResponses};
 
 /// Returns `url`, `rules`, `options`, `decision` as in `decide`, and `answer`, the one of `answers` for
-/// the trial's profile.
+/// the evaluation's profile.
 pub fn to_json(
-    trial: &OfflineEvaluation<'_>,
+    evaluation: &OfflineEvaluation<'_>,
     facts: &CaseFacts,
     answers: &ProfileResponses<'_>,
 ) -> Json {
-    let rules: Vec<Json> = trial
+    let rules: Vec<Json> = evaluation
         .policy
-        .explain_rules(&trial.trail)
-        .map(|line| rule_json(trial, facts, &line))
+        .explain_rules(&evaluation.trail)
+        .map(|line| rule_json(evaluation, facts, &line))
         .collect();
-    let options: Vec<Json> = trial
+    let options: Vec<Json> = evaluation
         .policy
-        .explain_options(&trial.trail)
-        .map(|line| option_json(trial, &line))
+        .explain_options(&evaluation.trail)
+        .map(|line| option_json(evaluation, &line))
         .collect();
     json!({
         "url": facts.url(),
         "rules": rules,
         "options": options,
-        "decision": decision::to_json(trial, facts),
-        "answer": answer_json(answers, trial.profile),
+        "decision": decision::to_json(evaluation, facts),
+        "answer": answer_json(answers, evaluation.profile),
     })
 }
 
@@ -49,20 +49,24 @@ pub fn answers_to_json(answers: &ProfileResponses<'_>) -> Vec<Json> {
         .collect()
 }
 
-fn rule_json(trial: &OfflineEvaluation<'_>, facts: &CaseFacts, line: &RuleExplanation<'_>) -> Json {
-    let grounds = trial.policy.decisive_tests(line, &facts.facts());
+fn rule_json(
+    evaluation: &OfflineEvaluation<'_>,
+    facts: &CaseFacts,
+    line: &RuleExplanation<'_>,
+) -> Json {
+    let grounds = evaluation.policy.decisive_tests(line, &facts.facts());
     json!({
         "rule": line.rule.id.as_str(),
         "about": line.rule.about,
         "depth": line.depth,
         "shadow": line.rule.mode == EnforcementMode::Shadow,
         "key": line.rule.condition_key(),
-        "condition": trial.policy.describe_condition(line.rule),
+        "condition": evaluation.policy.describe_condition(line.rule),
         "status": line.status.as_str(),
         "stage": line.rule.stage.as_str(),
         "waits_for": line.pending_stage().map(|stage| stage.as_str()),
         "because": grounds.iter().map(ground_json).collect::<Vec<_>>(),
-        "does": effect_json(trial, &line.rule.body),
+        "does": effect_json(evaluation, &line.rule.body),
     })
 }
 
@@ -84,7 +88,7 @@ fn ground_json(ground: &DecisiveTest) -> Json {
 }
 
 /// Describes the effect of the rule when it matches.
-fn effect_json(trial: &OfflineEvaluation<'_>, body: &RuleBody) -> Json {
+fn effect_json(evaluation: &OfflineEvaluation<'_>, body: &RuleBody) -> Json {
     match body {
         RuleBody::Filter(filter) => json!({
             "filters": true,
@@ -93,32 +97,32 @@ fn effect_json(trial: &OfflineEvaluation<'_>, body: &RuleBody) -> Json {
             "reject_status": filter.reject_status,
         }),
         RuleBody::Group(group) => json!({
-            "assigns": assignments_json(trial, group),
+            "assigns": assignments_json(evaluation, group),
             "stop": group.stop,
             "match": if group.order == ChildOrder::All { "all" } else { "first" },
         }),
     }
 }
 
-fn assignments_json(trial: &OfflineEvaluation<'_>, group: &GroupRule) -> Json {
+fn assignments_json(evaluation: &OfflineEvaluation<'_>, group: &GroupRule) -> Json {
     let assignments = group.assignments.iter().map(|assignment| {
-        let path = trial.policy.option_path(assignment.slot).to_owned();
+        let path = evaluation.policy.option_path(assignment.slot).to_owned();
         (path, assignment.value.to_json())
     });
     assignments.collect::<Map<_, _>>().into()
 }
 
-fn option_json(trial: &OfflineEvaluation<'_>, line: &OptionExplanation<'_>) -> Json {
-    json!({ "option": line.path, "value": line.value.to_json(), "set_by": set_by(trial, line) })
+fn option_json(evaluation: &OfflineEvaluation<'_>, line: &OptionExplanation<'_>) -> Json {
+    json!({ "option": line.path, "value": line.value.to_json(), "set_by": set_by(evaluation, line) })
 }
 
 /// Returns the rule's id, or the name of the place that sets the value.
-pub fn set_by<'p>(trial: &OfflineEvaluation<'p>, line: &OptionExplanation<'p>) -> &'p str {
+pub fn set_by<'p>(evaluation: &OfflineEvaluation<'p>, line: &OptionExplanation<'p>) -> &'p str {
     match line.set_by {
         OptionSetter::BuiltIn => "built-in",
         OptionSetter::Document => "options",
-        OptionSetter::Space(space) => trial.policy.space_options_path(space),
-        OptionSetter::Rule(rule) => trial.policy.rule_id(rule).unwrap_or(""),
+        OptionSetter::Space(space) => evaluation.policy.space_options_path(space),
+        OptionSetter::Rule(rule) => evaluation.policy.rule_id(rule).unwrap_or(""),
     }
 }
 

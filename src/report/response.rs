@@ -16,7 +16,6 @@ use crate::proxy::robots_tag;
 
 use super::decision::crawl_status;
 
-/// A predicted response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PredictedResponse {
     /// A response of the proxy.
@@ -37,7 +36,7 @@ pub enum PredictedResponse {
     Tunnel,
 }
 
-/// The predicted responses of a trial for each profile; common parts are built once.
+/// The predicted responses of an offline evaluation for each profile; common parts are built once.
 #[derive(Debug)]
 pub enum ProfileResponses<'t> {
     /// A refusal, which depends on the profile.
@@ -48,9 +47,9 @@ pub enum ProfileResponses<'t> {
 
 impl<'t> ProfileResponses<'t> {
     /// Predicts the responses to a request without validators.
-    pub fn for_trial(trial: &'t OfflineEvaluation<'_>, facts: &CaseFacts) -> Self {
-        let policy = trial.policy;
-        match (&trial.refusal, facts.target()) {
+    pub fn for_evaluation(evaluation: &'t OfflineEvaluation<'_>, facts: &CaseFacts) -> Self {
+        let policy = evaluation.policy;
+        match (&evaluation.refusal, facts.target()) {
             (Some(refusal), _) => Self::Refused(
                 refusal,
                 PolicyLabel {
@@ -60,7 +59,7 @@ impl<'t> ProfileResponses<'t> {
             ),
             (None, CaseTarget::Tunnel(..)) => Self::Forwarded(PredictedResponse::Tunnel),
             (None, CaseTarget::Url(_)) => Self::Forwarded(PredictedResponse::Forwarded {
-                headers: forwarded_headers(trial, facts),
+                headers: forwarded_headers(evaluation, facts),
             }),
         }
     }
@@ -103,12 +102,15 @@ fn refusal_response(
 
 /// Returns the headers added to an origin's response, from an evaluation of the whole policy. The origin's
 /// own `X-Robots-Tag`, which would be merged, is not known here.
-fn forwarded_headers(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> Vec<(String, String)> {
-    let header_effects = HeaderEffects::from_policy(trial.policy);
+fn forwarded_headers(
+    evaluation: &OfflineEvaluation<'_>,
+    facts: &CaseFacts,
+) -> Vec<(String, String)> {
+    let header_effects = HeaderEffects::from_policy(evaluation.policy);
     let effects = RequestEffects {
         effects: &header_effects,
-        policy: trial.policy,
-        trail: &trial.trail,
+        policy: evaluation.policy,
+        trail: &evaluation.trail,
     };
     let mut headers = HeaderMap::new();
     effects.apply_to_response(&mut headers);
@@ -117,7 +119,7 @@ fn forwarded_headers(trial: &OfflineEvaluation<'_>, facts: &CaseFacts) -> Vec<(S
     }
     let status = (
         "crawl-status".to_owned(),
-        crawl_status(trial, facts).to_owned(),
+        crawl_status(evaluation, facts).to_owned(),
     );
     std::iter::once(status)
         .chain(headers.iter().map(header_text))

@@ -36,20 +36,17 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// A policy that was loaded, with its source and its shadow policy.
 #[derive(Debug)]
 pub struct LoadedPolicy {
-    /// The policy.
     pub policy: Policy,
     /// The text of the policy.
     pub source: PolicySource,
     /// The state of its files, to detect changes.
     pub files: PathStamps,
-    /// The shadow policy.
     pub shadow: Option<LoadedShadowPolicy>,
 }
 
 /// A shadow policy that was loaded, and the state of its files.
 #[derive(Debug)]
 pub struct LoadedShadowPolicy {
-    /// The policy.
     pub policy: Policy,
     /// The state of its files, to detect changes.
     pub files: PathStamps,

@@ -61,7 +61,6 @@ struct LedgerHandle {
 pub struct LedgerUpdate {
     /// The URL's key.
     pub key: LedgerKey,
-    /// The observation.
     pub observation: UrlObservation,
     /// The key of the document, if it was delivered in full and is to be found by its content.
     pub content_key: Option<LedgerKey>,
@@ -71,7 +70,6 @@ pub struct LedgerUpdate {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeedCursor(pub u64);
 
-/// The ledger's settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LedgerSettings {
     /// Thresholds for the state transitions.
@@ -100,7 +98,6 @@ pub struct LedgerStats {
     pub urls: BTreeMap<CrawlStatus, u64>,
     /// The number of events written since the start, by kind.
     pub events: BTreeMap<LedgerEventKind, u64>,
-    /// The last event.
     pub last_event: FeedCursor,
     /// The number of changes that are not on disk yet.
     pub queued: usize,

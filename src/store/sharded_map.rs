@@ -12,7 +12,6 @@ pub const SHARD_COUNT: usize = 64;
 /// The entries of one shard.
 pub type MapShard<V> = HashMap<Arc<str>, V, RandomState>;
 
-/// A sharded map.
 #[derive(Debug)]
 pub struct ShardedMap<V>(Box<[Mutex<MapShard<V>>; SHARD_COUNT]>);
 

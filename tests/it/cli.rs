@@ -651,7 +651,7 @@ fn broken_input_is_reported_and_nothing_is_done() {
             "none.yaml",
             "none.yaml: error: the policy cannot be read: no such file",
         ),
-        ("empty", "it is not a policy"),
+        ("empty", "the directory contains no"),
     ] {
         for command in [
             &["check", name][..],

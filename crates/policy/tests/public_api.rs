@@ -9,8 +9,9 @@ const LIB: &str = include_str!("../src/lib.rs");
 const MAX_ITEMS: usize = 60;
 
 /// The modules without a promise of stability.
-const INTERNAL: [&str; 8] = [
+const INTERNAL: [&str; 9] = [
     "diagnostics",
+    "embed",
     "ledger",
     "model",
     "pacing",

@@ -161,8 +161,8 @@ impl LedgerReadContext {
             .and_then(|facts| CaseFacts::from_json(facts).ok());
         match facts {
             Some(facts) => {
-                let trial = OfflineEvaluation::new(&self.policy, &facts, Profile::Generic);
-                LedgerKey::for_url(crawler, &self.policy.key_url(&trial.trail, url))
+                let evaluation = OfflineEvaluation::new(&self.policy, &facts, Profile::Generic);
+                LedgerKey::for_url(crawler, &self.policy.key_url(&evaluation.trail, url))
             }
             None => LedgerKey::for_url(crawler, url.as_str()),
         }

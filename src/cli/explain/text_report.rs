@@ -215,7 +215,9 @@ impl ExplanationText<'_> {
         self.report.push_headline("Answer");
         let profile = format!("(profile {})", evaluation.profile.as_str());
         let profile = self.paint(Tone::Faint, &profile);
-        match ProfileResponses::for_trial(evaluation, self.facts).for_profile(evaluation.profile) {
+        match ProfileResponses::for_evaluation(evaluation, self.facts)
+            .for_profile(evaluation.profile)
+        {
             PredictedResponse::Refused {
                 status_line,
                 headers,

@@ -20,7 +20,6 @@ use super::LedgerFilterInput;
 /// The maximum number of URLs per page.
 const PAGE_SIZE: usize = 1_000;
 
-/// The source of the ledger.
 #[derive(Debug)]
 pub(super) enum LedgerSource {
     /// The admin API of a running proxy.

@@ -115,7 +115,6 @@ fn print_report(
     console::print(&text, exit)
 }
 
-/// The report of a fetch.
 struct RobotsFetchReport<'a> {
     fetch: &'a RobotsFetch,
     state: &'a RobotsState,

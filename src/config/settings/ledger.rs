@@ -24,7 +24,6 @@ pub struct LedgerConfig {
 pub enum LedgerMode {
     /// If the active policy needs one.
     Auto,
-    /// Always.
     Always,
     /// Never; a policy that needs one is refused.
     Never,

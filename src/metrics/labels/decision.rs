@@ -21,7 +21,6 @@ pub(crate) fn decision_slot(stage: Stage, verdict: VerdictLabel, reason: Option<
     (stage as usize * VerdictLabel::ALL.len() + verdict as usize) * REASON_SLOTS + reason
 }
 
-/// Returns the decision of a slot.
 pub(crate) fn decision_from_slot(place: usize) -> Option<(Stage, VerdictLabel, Option<Reason>)> {
     let above = place / REASON_SLOTS;
     let reason = place % REASON_SLOTS;

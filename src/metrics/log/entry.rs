@@ -34,7 +34,6 @@ impl LogFieldSet {
     }
 }
 
-/// The value of a field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum LogValue<'l> {
     /// Unknown.

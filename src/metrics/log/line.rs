@@ -43,7 +43,6 @@ macro_rules! log_fields {
             }
         }
 
-        /// A field of the log.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum LogField {
             $($variant,)+

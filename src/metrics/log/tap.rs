@@ -85,7 +85,6 @@ pub struct TapFollower {
     events: watch::Receiver<TapEvent>,
 }
 
-/// An event for a follower.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FollowEvent {
     /// Complete lines, each with its line feed.

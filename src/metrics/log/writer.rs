@@ -220,7 +220,6 @@ impl LogWriter {
         }
     }
 
-    /// Waits for lines.
     fn wait_for_lines(&self) {
         match self.queue.unreported_losses() {
             UnreportedLosses::None => thread::park(),

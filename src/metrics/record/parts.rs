@@ -32,7 +32,6 @@ pub(crate) enum RecordOutcome {
     Rejected { reason: Reason, rule: Option<u32> },
 }
 
-/// The progress of the response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResponseProgress {
     Partial,

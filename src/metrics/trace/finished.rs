@@ -14,7 +14,6 @@ use super::{RequestTrace, TracePart};
 /// A finished request: its span is the parent of those of its parts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FinishedTrace {
-    /// The trace.
     pub trace: TraceId,
     /// The request's span.
     pub span: SpanId,
@@ -48,7 +47,6 @@ pub struct FinishedTrace {
     pub decision: Box<str>,
     /// The status that was sent.
     pub status: Option<u16>,
-    /// The origin's status.
     pub origin_status: Option<u16>,
     /// The number of body bytes sent.
     pub bytes: u64,
@@ -61,11 +59,9 @@ pub struct FinishedTrace {
 /// A part of a request, within its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FinishedPart {
-    /// The part.
     pub part: TracePart,
     /// The time between the request's head and the start of the part.
     pub offset: Duration,
-    /// The duration of the part.
     pub duration: Duration,
 }
 

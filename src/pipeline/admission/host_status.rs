@@ -63,7 +63,6 @@ pub struct HostStatus {
     pub byte_debt: Option<Duration>,
 }
 
-/// A backoff.
 #[derive(Clone, Copy, Debug)]
 pub struct HostBackoffStatus {
     /// The time left.

@@ -43,7 +43,6 @@ pub struct HostSlot {
 #[derive(Debug, Default)]
 struct ByteAccount {
     per_second: Option<NonZeroU64>,
-    /// The name of the budget.
     budget_name: Option<Arc<str>>,
     downloaded: u64,
     uploaded: Option<Arc<AtomicU64>>,

@@ -30,7 +30,6 @@ enum PasswordHashKind {
 /// The result of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PasswordMatch {
-    /// The password matches.
     Match,
     /// The password does not match.
     Mismatch,

@@ -29,7 +29,6 @@ const MAX_CONCURRENT_HASHES: usize = 2;
 /// The maximum number of verifications that wait.
 const MAX_WAITING_CHECKS: usize = 128;
 
-/// The outcome of a verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VerificationOutcome {
     /// The password matches.
@@ -45,7 +44,6 @@ pub(super) enum VerificationOutcome {
 /// The hash that a password is compared with.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum ReferenceHash<'a> {
-    /// The hash of the user.
     User(&'a PasswordHash),
     /// Another hash, since there is no such user: it takes as long, so that the time does not reveal which names exist.
     Decoy(&'a PasswordHash),

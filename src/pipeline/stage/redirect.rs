@@ -21,7 +21,6 @@ pub(crate) enum RedirectTarget {
     Invalid,
     /// The target is a URL that this proxy cannot fetch.
     Unsupported(Reason),
-    /// The target.
     Url(UrlTarget),
 }
 

@@ -14,10 +14,8 @@ use super::evaluation::{RecordChange, SweepVerdict};
 /// The key of the progress in the ledger.
 const NAME: &str = "sweep";
 
-/// The progress of a sweep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SweepProgress {
-    /// The state of the sweep.
     pub state: SweepPhase,
     /// The use of the results.
     pub mode: SweepMode,

@@ -21,7 +21,6 @@ const MAX_MEMORY: usize = 256 * 1024;
 /// The maximum number of bytes of the title, and of the robots directives, that are stored.
 const MAX_TEXT: usize = 8 * 1024;
 
-/// The contents of a head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct HtmlHeadContents {
     /// The first title, with white space collapsed.

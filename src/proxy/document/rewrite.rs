@@ -75,7 +75,6 @@ impl OutputBuffer {
     }
 }
 
-/// The sink for the rewriter's output.
 enum RewriterSink {
     Buffer(OutputBuffer),
     Discard,

@@ -44,7 +44,6 @@ impl<T: HeadEvents> HeadEvents for Arc<T> {
 /// Limits and timeouts of the head reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeadReaderSettings {
-    /// The limits of a head.
     pub limits: HeadLimits,
     /// The time from the first byte of a head to its last.
     pub head: Duration,

@@ -78,7 +78,6 @@ pub struct RequestHead {
     pub follows: FollowingBytes,
 }
 
-/// The progress of a scan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ScanProgress {
     /// Only empty lines have arrived. The caller must drop them before the next call.

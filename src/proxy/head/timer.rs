@@ -34,7 +34,6 @@ impl LazyTimer {
         }
     }
 
-    /// Records progress.
     pub(crate) fn record_progress(&mut self) {
         self.moved = true;
     }

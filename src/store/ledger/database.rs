@@ -34,7 +34,6 @@ pub use location::LedgerOpenError;
 use location::{create_private_file, open_error};
 pub(super) use view::LedgerReadView;
 
-/// The name of the file.
 pub(super) const FILE_NAME: &str = "ledger.redb";
 /// The version of the table format.
 const VERSION: u64 = 1;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use super::record::UnixMillis;
 
-/// The kind of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LedgerEventKind {
     /// The URL must be removed from the index.
@@ -36,7 +35,6 @@ impl LedgerEventKind {
     }
 }
 
-/// The reason for an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum LedgerEventReason {
     /// The policy excludes the URL (760) or refuses it as gone.

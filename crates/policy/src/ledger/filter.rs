@@ -37,7 +37,6 @@ enum HostFilter {
 /// The error of [`LedgerFilter::set`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LedgerFilterError {
-    /// The key is unknown.
     UnknownKey,
     /// The value is invalid; the text names the valid ones.
     InvalidValue(&'static str),
@@ -59,7 +58,6 @@ impl fmt::Display for LedgerFilterError {
 impl std::error::Error for LedgerFilterError {}
 
 impl LedgerFilter {
-    /// The keys of all filters.
     pub const KEYS: [&str; 6] = ["crawler", "host", "status", "code", "prefix", "known"];
 
     /// Sets a filter. An empty value sets no condition, so a form can be sent with empty fields.

@@ -49,7 +49,6 @@ pub struct UrlObservation {
     pub outcome: ObservationOutcome,
 }
 
-/// The outcome of an observation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ObservationOutcome {
     /// A GET was admitted and answered, and the answer was delivered completely or refused by the

@@ -65,7 +65,6 @@ impl Crawler {
         &self.0.name
     }
 
-    /// The name, shared.
     pub fn shared_name(&self) -> Arc<str> {
         Arc::clone(&self.0.name)
     }

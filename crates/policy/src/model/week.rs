@@ -102,7 +102,6 @@ impl UtcOffset {
     }
 }
 
-/// A minute of a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WeekMinute {
     day: u8,

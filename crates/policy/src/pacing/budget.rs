@@ -39,7 +39,6 @@ pub struct HostHash(pub u64);
 pub enum UrlNovelty {
     /// The URL is not known.
     New,
-    /// The URL is known.
     Known,
 }
 

@@ -13,7 +13,6 @@ const MAX_RETRY_AFTER: Duration = Duration::from_secs(3_600);
 /// The value of an origin's `Retry-After`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryAfter {
-    /// A delay.
     Delay(Duration),
     /// A time, counted from the Unix epoch.
     Date(Duration),

@@ -56,7 +56,6 @@ impl TokenBucket {
         self.take(RateLimit::new(1, charge.0, 1), now).map(|_| ())
     }
 
-    /// Returns a token.
     pub fn refund(&mut self, charge: BucketCharge) {
         self.full_at = self.full_at.and_then(|full| full.checked_sub(charge.0));
     }

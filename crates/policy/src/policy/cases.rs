@@ -99,7 +99,6 @@ pub struct CaseRefusal {
     pub status: Option<u16>,
     /// The OmniFind code.
     pub code: Option<u16>,
-    /// The intent of the refusal.
     pub intent: Option<Intent>,
 }
 

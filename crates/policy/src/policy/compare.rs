@@ -15,7 +15,6 @@ use super::rule::{ChildOrder, EnforcementMode, Rule, RuleBody};
 pub struct PolicyChange {
     /// The id of the rule, the path of the option or the name of the list.
     pub name: String,
-    /// The kind of change.
     pub kind: PolicyChangeKind,
 }
 
@@ -51,7 +50,6 @@ pub struct PolicyDiff {
     pub rules: Vec<PolicyChange>,
     /// The document's options.
     pub options: Vec<PolicyChange>,
-    /// Lists.
     pub lists: Vec<PolicyChange>,
 }
 

@@ -39,7 +39,6 @@ use options::OptionCompiler;
 /// A valid policy, with what is needed to test and explain it.
 #[derive(Debug)]
 pub struct CompiledPolicy {
-    /// The policy.
     pub policy: Policy,
     /// The cases in the policy. They have not been run.
     pub cases: Vec<Case>,

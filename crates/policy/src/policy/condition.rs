@@ -77,14 +77,10 @@ pub struct PatternSource {
     pub text: Box<str>,
 }
 
-/// The test of an atom.
 #[derive(Clone, Debug)]
 pub enum AtomTest {
-    /// A test of a text.
     Text(TextTest),
-    /// A test of a number.
     Number(Ranges),
-    /// A test of the address.
     Address(Networks),
     /// Membership in a list, by its index in the policy.
     InList(usize),

@@ -19,7 +19,6 @@ pub enum Field {
     Url,
     /// `http` or `https`.
     Scheme,
-    /// The host.
     Host,
     /// The port, possibly the scheme's default.
     Port,
@@ -27,7 +26,6 @@ pub enum Field {
     Authority,
     /// The path with its leading slash.
     Path,
-    /// The path and query.
     PathAndQuery,
     /// The path without its leading slash (WebCopy's path).
     RelPath,
@@ -39,7 +37,6 @@ pub enum Field {
     AuthorityPathQuery,
     /// Any occurrence of a query parameter, percent-decoded once.
     Param(Box<str>),
-    /// The method.
     Method,
     /// The crawler's name.
     Crawler,
@@ -74,7 +71,6 @@ pub enum Field {
 /// The type of a field's value, which determines the tests that apply to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueType {
-    /// Text.
     Text,
     /// A whole number.
     Number,
@@ -205,7 +201,6 @@ impl Field {
         }
     }
 
-    /// The type of the field's value.
     pub fn value_type(&self) -> ValueType {
         self.row().value_type
     }

@@ -91,7 +91,6 @@ pub enum ListItems {
 }
 
 impl ListItems {
-    /// An empty list.
     pub fn empty() -> Self {
         Self::Prefixes(SortedTexts::default())
     }

@@ -106,11 +106,9 @@ impl OptionTable {
 pub enum OptionSetter {
     /// The built-in default.
     BuiltIn,
-    /// The document's `options`.
     Document,
     /// The `options` of the crawler's space.
     Space(SpaceIndex),
-    /// A rule.
     Rule(RuleIndex),
 }
 

@@ -25,7 +25,6 @@ pub enum TextForm {
     Normalised,
 }
 
-/// A test of a text.
 #[derive(Clone, Debug)]
 pub struct TextTest {
     pub kind: TextKind,
@@ -230,7 +229,6 @@ impl Ranges {
     }
 }
 
-/// Networks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Networks(pub Box<[IpNet]>);
 

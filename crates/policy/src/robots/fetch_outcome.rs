@@ -3,7 +3,6 @@
 //! By RFC 9309 section 2.3.1, with choices where it leaves one. [`super::state`] applies the
 //! effects.
 
-/// The outcome of a fetch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RobotsFetchOutcome {
     /// 2xx with text.
@@ -20,7 +19,6 @@ pub enum RobotsFetchOutcome {
     ServerError,
     /// Any other status, including redirects without a target.
     UnexpectedStatus,
-    /// Too many redirects.
     TooManyRedirects,
     /// A redirect to an invalid URL, a scheme other than `http` and `https`, or a name that does
     /// not exist.
@@ -43,7 +41,6 @@ pub enum RobotsFetchOutcome {
     NotAdmitted,
 }
 
-/// The effect of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FetchEffect {
     /// The text is parsed.

@@ -9,7 +9,6 @@ use super::extension::ExtensionKind;
 const MAX_LINE: usize = 8 * 2083 - 1;
 const BOM: [u8; 3] = [0xEF, 0xBB, 0xBF];
 
-/// The key of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LineKey {
     UserAgent,

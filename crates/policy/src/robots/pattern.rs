@@ -5,7 +5,6 @@ use super::escape::{append_normal, decode_query_delimiters, has_query_delimiter}
 /// A `*` in a compiled pattern: a byte that no normal form contains.
 pub(super) const WILDCARD: u8 = 0;
 
-/// The end of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum PatternEnd {
     Open,
@@ -16,7 +15,6 @@ pub(super) enum PatternEnd {
 /// The form of the URL that a pattern matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum UrlForm {
-    /// The normal form.
     Normal,
     /// The normal form with the delimiters of the query decoded, for patterns that contain such
     /// delimiters after a `?`.

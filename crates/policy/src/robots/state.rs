@@ -22,7 +22,6 @@ pub enum RobotsRules {
     Unknown,
 }
 
-/// The result of a fetch.
 #[derive(Debug)]
 pub struct RobotsFetchResult<'a> {
     pub outcome: RobotsFetchOutcome,
@@ -30,7 +29,6 @@ pub struct RobotsFetchResult<'a> {
     pub status: Option<u16>,
     /// The text, for [`RobotsFetchOutcome::File`].
     pub body: &'a [u8],
-    /// The type of the body.
     pub body_type: RobotsBodyType,
     /// The header fields for caching.
     pub cache: CacheFields<'a>,

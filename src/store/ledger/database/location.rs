@@ -10,7 +10,6 @@ use crate::store::sync_directory;
 
 use super::{FILE_NAME, VERSION};
 
-/// An error of opening a ledger.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerOpenError {
     /// The file does not exist.
@@ -43,7 +42,6 @@ pub(crate) enum LedgerLocation {
 }
 
 impl LedgerLocation {
-    /// Returns the location of the ledger in this directory.
     pub(crate) fn in_directory(directory: &Path) -> Self {
         Self::File(directory.join(FILE_NAME))
     }

@@ -43,7 +43,6 @@ impl fmt::Display for StopId {
     }
 }
 
-/// The target of a stop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StopTarget {
     /// A host on every port, in canonical form.

@@ -35,7 +35,6 @@ pub struct CaseFacts {
 /// The target of a request.
 #[derive(Clone, Debug)]
 pub enum CaseTarget {
-    /// A URL.
     Url(UrlTarget),
     /// A tunnel to the host and port of a URL.
     Tunnel(HostTarget, UrlTarget),

@@ -76,7 +76,6 @@ impl OptionCompiler {
         options
     }
 
-    /// Returns the assignments of a space's options.
     pub(super) fn space_assignments(
         &mut self,
         given: &[SourceOption],

@@ -11,7 +11,6 @@ use crate::policy::source::word_of_field;
 /// The maximum number of values in a description.
 const MAX_OPERANDS: usize = 4;
 
-/// The description of a test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TestDescription {
     /// The kind: `under`, `regex`, `cidr`, `in`; `is` for numbers and counts.

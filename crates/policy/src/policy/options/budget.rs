@@ -12,11 +12,9 @@ pub const LIMITS: [OptionSlot; 4] = [BUDGET_URLS, BUDGET_NEW_URLS, BUDGET_BYTES,
 /// The unit that a budget applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BudgetScope {
-    /// A host.
     Host,
     /// All hosts under one registrable domain.
     RegistrableDomain,
-    /// A crawler.
     Crawler,
     /// A crawl space: all crawlers in it together.
     Space,

@@ -33,7 +33,6 @@ const EMBEDS_CONCURRENCY: OptionSlot = slot("politeness.embeds.concurrency");
 /// The unit that shares one pace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaceKey {
-    /// A host.
     Host,
     /// The address that is connected to.
     Address,
@@ -46,7 +45,6 @@ pub enum PaceKey {
 pub enum Overflow {
     /// Hold it, for at most `max_hold`.
     Hold,
-    /// Refuse it.
     Refuse,
 }
 

@@ -97,7 +97,6 @@ pub struct OpenMap {
     pub description: &'static str,
 }
 
-/// The open maps.
 pub const OPEN_MAPS: [OpenMap; 2] = [
     OpenMap {
         path: META,
@@ -147,14 +146,16 @@ pub enum OptionShape {
     /// `true` or `false`, and the default.
     Bool(bool),
     /// An integer of at least `min`.
-    AtLeast { min: i64, default: i64 },
+    AtLeast {
+        min: i64,
+        default: i64,
+    },
     /// An integer of at least 0.
     CountOrNone,
     /// A number in this range.
     DecimalOrNone(f64, f64),
     /// A duration, and the default in seconds.
     Duration(u64),
-    /// A duration.
     DurationOrNone,
     /// A size, and the default in bytes.
     Size(u64),

@@ -7,13 +7,11 @@ use crate::model::disposition::Disposition;
 use crate::model::intent::Intent;
 use crate::model::units::{format_duration, format_size};
 
-/// The value of an option.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OptionValue {
     /// `none`, and the default of options that have no other.
     None,
     Bool(bool),
-    /// An integer.
     Integer(i64),
     Decimal(f64),
     /// One of a closed set of words.
@@ -33,7 +31,6 @@ pub enum OptionValue {
     List(Box<[OptionValue]>),
     /// A list item with keys.
     Map(Box<[(Box<str>, OptionValue)]>),
-    /// The value of `disposition`.
     Disposition(Disposition),
     /// The value of `reject`.
     Intent(Intent),

@@ -41,7 +41,6 @@ pub enum FileKind {
 
 /// Keys of a part of a policy.
 const PART_KEYS: [&str; 5] = ["rules", "lists", "spaces", "options", "cases"];
-/// Keys of a case file.
 const CASE_FILE_KEYS: [&str; 2] = ["policy", "cases"];
 
 impl FileKind {

@@ -123,7 +123,6 @@ pub(super) fn json_schema(definitions: &Json) -> Json {
     })
 }
 
-/// Returns the JSON Schema of a list.
 pub(super) fn list_json_schema() -> Json {
     json!({
         "type": "object",

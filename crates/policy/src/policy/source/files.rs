@@ -7,7 +7,6 @@ use std::fmt;
 ///
 /// The implementation decides which symbolic links it follows.
 pub trait FileSystem {
-    /// Reads a file.
     fn read(&self, path: &str) -> Result<Vec<u8>, FileError>;
 
     /// Returns the names of the files in a directory, in any order, without those in

@@ -171,16 +171,13 @@ pub struct SourceFilter {
     pub soft_error: Option<Located<u16>>,
 }
 
-/// A condition.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceCondition {
     /// `always: true`.
     Always,
     /// `all`, or several keys in one mapping.
     All(Vec<SourceCondition>),
-    /// `any`.
     Any(Vec<SourceCondition>),
-    /// `not`.
     Not(Box<SourceCondition>),
     Atom(SourceAtom),
 }
