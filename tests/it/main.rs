@@ -28,6 +28,7 @@ mod decisions;
 mod dependencies;
 mod diff;
 mod document;
+mod documentation;
 mod documents;
 mod drain;
 mod effects;

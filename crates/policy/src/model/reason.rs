@@ -6,93 +6,6 @@
 use super::crawl_status::CrawlStatus;
 use super::intent::Intent;
 
-/// The reason for refusing a request: the value of `Crawl-Reason` and of the label `reason`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Reason {
-    /// A rule of the policy refused it.
-    Rule,
-    /// No rule matched, and `options.disposition` refused it.
-    Default,
-    /// The decision on a tunnel depends on parts of URLs that the tunnel hides.
-    Undecided,
-    /// The URL is deeper than the option `max_depth` allows.
-    TooDeep,
-    /// The policy decides differently on the raw and on the decoded path.
-    AmbiguousUrl,
-    /// The URL matches a pattern of the option `traps`.
-    Trap,
-    /// The option `budget` is used up for today.
-    Budget,
-    /// The option `recrawl` does not allow another request yet.
-    Premature,
-    /// The response is larger than the option `max_body` allows.
-    BodyTooLarge,
-    /// The page reports an error although its status does not: a filter with `as`.
-    SoftError,
-    /// The response names another canonical URL, which the option `noncanonical` rejects.
-    Noncanonical,
-    /// The response asks not to be indexed, which the option `noindex` rejects.
-    Noindex,
-    /// The document has not changed since the last fetch, which the option `unmodified` rejects.
-    Unmodified,
-    /// Another URL of the host has the same document, which the option `duplicate` rejects.
-    Duplicate,
-    /// The host's robots.txt forbids the URL.
-    RobotsTxt,
-    /// The host's robots.txt is unavailable.
-    RobotsUnreachable,
-    /// The site denies a use that the option `robots.usage` declares.
-    Usage,
-    /// The host's rate limit would hold the request for longer than it may wait.
-    RateLimited,
-    /// Too many requests are waiting.
-    QueueFull,
-    /// The host is in back-off: it asked for it, or failed repeatedly.
-    HostBackoff,
-    /// An operator stopped the host, the crawler or a rule that matches.
-    Stopped,
-    /// All addresses of the host are in prohibited ranges.
-    IpProhibited,
-    /// The port is not in `egress.ports`, or not allowed for tunnels.
-    PortDenied,
-    /// The method is TRACE, or CONNECT inside a tunnel.
-    MethodDenied,
-    /// The request has `Upgrade`, and the policy does not allow it.
-    UpgradeDenied,
-    /// The scheme is neither `http` nor `https`.
-    SchemeDenied,
-    /// A request inside a tunnel names another host than the CONNECT did.
-    HostMismatch,
-    /// The request target or body exceeds its limit.
-    RequestTooLarge,
-    /// The request head did not arrive in time.
-    RequestTimeout,
-    /// The request is ambiguous or malformed.
-    BadRequest,
-    /// The request head exceeds its limit.
-    HeadersTooLarge,
-    /// The request has already passed through this proxy.
-    Loop,
-    /// The host name does not resolve.
-    UpstreamDns,
-    /// No address of the host accepts a connection.
-    UpstreamConnect,
-    /// The origin's certificate is not trusted, or the TLS handshake fails.
-    UpstreamTls,
-    /// The origin did not respond in time.
-    UpstreamTimeout,
-    /// The origin's response is not valid HTTP.
-    UpstreamProtocol,
-    /// A panic, which ends this request only.
-    InternalError,
-    /// The client must authenticate, or its credentials are wrong.
-    Unauthorized,
-    /// The proxy has reached a connection limit.
-    Overloaded,
-    /// The proxy is shutting down, and the request would have had to wait.
-    ShuttingDown,
-}
-
 /// The prospects of a retry: the value of `Crawl-Retry`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RetryHint {
@@ -145,52 +58,336 @@ pub struct ReasonRow {
     pub title: &'static str,
 }
 
-impl Reason {
-    /// All reasons, in the order of the documentation.
-    pub const ALL: [Self; 41] = [
-        Self::Rule,
-        Self::Default,
-        Self::Undecided,
-        Self::TooDeep,
-        Self::AmbiguousUrl,
-        Self::Trap,
-        Self::Budget,
-        Self::Premature,
-        Self::BodyTooLarge,
-        Self::SoftError,
-        Self::Noncanonical,
-        Self::Noindex,
-        Self::Unmodified,
-        Self::Duplicate,
-        Self::RobotsTxt,
-        Self::RobotsUnreachable,
-        Self::Usage,
-        Self::RateLimited,
-        Self::QueueFull,
-        Self::HostBackoff,
-        Self::Stopped,
-        Self::IpProhibited,
-        Self::PortDenied,
-        Self::MethodDenied,
-        Self::UpgradeDenied,
-        Self::SchemeDenied,
-        Self::HostMismatch,
-        Self::RequestTooLarge,
-        Self::RequestTimeout,
-        Self::BadRequest,
-        Self::HeadersTooLarge,
-        Self::Loop,
-        Self::UpstreamDns,
-        Self::UpstreamConnect,
-        Self::UpstreamTls,
-        Self::UpstreamTimeout,
-        Self::UpstreamProtocol,
-        Self::InternalError,
-        Self::Unauthorized,
-        Self::Overloaded,
-        Self::ShuttingDown,
-    ];
+/// Defines the reasons from their rows: variants, list and table cannot differ.
+macro_rules! reasons {
+    ($($(#[$doc:meta])* $reason:ident { $($row:tt)* })*) => {
+        /// The reason for refusing a request: the value of `Crawl-Reason` and of the label `reason`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Reason {
+            $($(#[$doc])* $reason,)*
+        }
 
+        impl Reason {
+            /// All reasons, in the order of the table.
+            pub const ALL: [Self; [$(stringify!($reason)),*].len()] = [$(Self::$reason),*];
+
+            /// Returns the row of the table.
+            pub fn row(self) -> &'static ReasonRow {
+                match self {
+                    $(Self::$reason => &ReasonRow { $($row)* },)*
+                }
+            }
+        }
+    };
+}
+
+reasons! {
+    /// A rule of the policy refused it.
+    Rule {
+        name: "rule",
+        title: "URL rejected by crawl policy",
+        ..FILTER
+    }
+    /// No rule matched, and `options.disposition` refused it.
+    Default {
+        name: "default",
+        title: "URL rejected by the policy's default",
+        ..FILTER
+    }
+    /// The decision on a tunnel depends on parts of URLs that the tunnel hides.
+    Undecided {
+        name: "undecided",
+        title: "The policy cannot decide a tunnel to this host",
+        ..FILTER
+    }
+    /// The URL is deeper than the option `max_depth` allows.
+    TooDeep {
+        name: "too_deep",
+        crawl_status: CrawlStatus::TooDeep,
+        title: "URL deeper than the policy allows",
+        ..FILTER
+    }
+    /// The policy decides differently on the raw and on the decoded path.
+    AmbiguousUrl {
+        name: "ambiguous_url",
+        retry: RetryHint::Never,
+        title: "URL that servers may interpret in two ways",
+        ..REQUEST
+    }
+    /// The URL matches a pattern of the option `traps`.
+    Trap {
+        name: "trap",
+        crawl_status: CrawlStatus::Trap,
+        title: "URL of a crawler trap",
+        ..FILTER
+    }
+    /// The option `budget` is used up for today.
+    Budget {
+        name: "budget",
+        crawl_status: CrawlStatus::Budget,
+        retry: RetryHint::After,
+        title: "Daily budget used up",
+        ..FILTER
+    }
+    /// The option `recrawl` does not allow another request yet.
+    Premature {
+        name: "premature",
+        crawl_status: CrawlStatus::Premature,
+        status: StatusSource::Profile(Intent::Keep),
+        retry: RetryHint::After,
+        title: "Requested again too soon",
+        ..FILTER
+    }
+    /// The response is larger than the option `max_body` allows.
+    BodyTooLarge {
+        name: "body_too_large",
+        crawl_status: CrawlStatus::Import,
+        error: "http_response_body_size",
+        retry: RetryHint::Never,
+        title: "Response larger than the policy allows",
+        ..FILTER
+    }
+    /// The page reports an error although its status does not: a filter with `as`.
+    SoftError {
+        name: "soft_error",
+        crawl_status: CrawlStatus::NotFound,
+        status: StatusSource::Fixed(404),
+        error: "proxy_internal_response",
+        retry: RetryHint::Never,
+        title: "Page that reports an error",
+        ..FILTER
+    }
+    /// The response names another canonical URL, which the option `noncanonical` rejects.
+    Noncanonical {
+        name: "noncanonical",
+        crawl_status: CrawlStatus::Noncanonical,
+        title: "URL with another canonical form",
+        ..FILTER
+    }
+    /// The response asks not to be indexed, which the option `noindex` rejects.
+    Noindex {
+        name: "noindex",
+        crawl_status: CrawlStatus::Noindex,
+        title: "Document that asks not to be indexed",
+        ..FILTER
+    }
+    /// The document has not changed since the last fetch, which the option `unmodified` rejects.
+    Unmodified {
+        name: "unmodified",
+        crawl_status: CrawlStatus::Unmodified,
+        status: StatusSource::Profile(Intent::Keep),
+        retry: RetryHint::Never,
+        title: "Document that has not changed",
+        ..FILTER
+    }
+    /// Another URL of the host has the same document, which the option `duplicate` rejects.
+    Duplicate {
+        name: "duplicate",
+        crawl_status: CrawlStatus::Duplicate,
+        title: "Document already served by another URL",
+        ..FILTER
+    }
+    /// The host's robots.txt forbids the URL.
+    RobotsTxt {
+        name: "robots_txt",
+        crawl_status: CrawlStatus::RobotsTxt,
+        code: Some(740),
+        title: "URL forbidden by the host's robots.txt",
+        ..FILTER
+    }
+    /// The host's robots.txt is unavailable.
+    RobotsUnreachable {
+        name: "robots_unreachable",
+        crawl_status: CrawlStatus::RobotsTxt,
+        status: StatusSource::Fixed(503),
+        retry: RetryHint::After,
+        code: Some(740),
+        title: "The host's robots.txt is unavailable",
+        ..FILTER
+    }
+    /// The site denies a use that the option `robots.usage` declares.
+    Usage {
+        name: "usage",
+        crawl_status: CrawlStatus::Usage,
+        title: "Use denied by the site",
+        ..FILTER
+    }
+    /// The host's rate limit would hold the request for longer than it may wait.
+    RateLimited {
+        name: "rate_limited",
+        title: "Host's rate limit reached",
+        ..POLITENESS
+    }
+    /// Too many requests are waiting.
+    QueueFull {
+        name: "queue_full",
+        title: "Too many requests are waiting",
+        ..POLITENESS
+    }
+    /// The host is in back-off: it asked for it, or failed repeatedly.
+    HostBackoff {
+        name: "host_backoff",
+        error: "destination_unavailable",
+        title: "Host in back-off after a request for it or repeated failures",
+        ..POLITENESS
+    }
+    /// An operator stopped the host, the crawler or a rule that matches.
+    Stopped {
+        name: "stopped",
+        error: "http_request_denied",
+        title: "Stopped by an operator",
+        ..POLITENESS
+    }
+    /// All addresses of the host are in prohibited ranges.
+    IpProhibited {
+        name: "ip_prohibited",
+        crawl_status: CrawlStatus::Address,
+        error: "destination_ip_prohibited",
+        title: "Host with a prohibited address",
+        ..REQUEST
+    }
+    /// The port is not in `egress.ports`, or not allowed for tunnels.
+    PortDenied {
+        name: "port_denied",
+        code: Some(770),
+        title: "Port not allowed",
+        ..REQUEST
+    }
+    /// The method is TRACE, or CONNECT inside a tunnel.
+    MethodDenied {
+        name: "method_denied",
+        status: StatusSource::Fixed(405),
+        title: "Method not allowed",
+        ..REQUEST
+    }
+    /// The request has `Upgrade`, and the policy does not allow it.
+    UpgradeDenied {
+        name: "upgrade_denied",
+        title: "Protocol upgrade not allowed",
+        ..REQUEST
+    }
+    /// The scheme is neither `http` nor `https`.
+    SchemeDenied {
+        name: "scheme_denied",
+        code: Some(770),
+        title: "Scheme not allowed",
+        ..REQUEST
+    }
+    /// A request inside a tunnel names another host than the CONNECT did.
+    HostMismatch {
+        name: "host_mismatch",
+        status: StatusSource::Fixed(421),
+        retry: RetryHint::Never,
+        title: "Host differs from the tunnel's",
+        ..REQUEST
+    }
+    /// The request target or body exceeds its limit.
+    RequestTooLarge {
+        name: "request_too_large",
+        status: StatusSource::Fixed(413),
+        title: "Request too large",
+        ..CLIENT
+    }
+    /// The request head did not arrive in time.
+    RequestTimeout {
+        name: "request_timeout",
+        status: StatusSource::Fixed(408),
+        title: "Request head not received in time",
+        ..CLIENT
+    }
+    /// The request is ambiguous or malformed.
+    BadRequest {
+        name: "bad_request",
+        title: "Request not understood",
+        ..CLIENT
+    }
+    /// The request head exceeds its limit.
+    HeadersTooLarge {
+        name: "headers_too_large",
+        status: StatusSource::Fixed(431),
+        title: "Request head too large",
+        ..CLIENT
+    }
+    /// The request has already passed through this proxy.
+    Loop {
+        name: "loop",
+        status: StatusSource::Fixed(502),
+        error: "proxy_loop_detected",
+        title: "Request already passed through this proxy",
+        ..CLIENT
+    }
+    /// The host name does not resolve.
+    UpstreamDns {
+        name: "upstream_dns",
+        error: "dns_error",
+        code: Some(680),
+        title: "Host name not resolved",
+        ..GATEWAY
+    }
+    /// No address of the host accepts a connection.
+    UpstreamConnect {
+        name: "upstream_connect",
+        error: "connection_refused",
+        code: Some(612),
+        title: "No connection to the origin",
+        ..GATEWAY
+    }
+    /// The origin's certificate is not trusted, or the TLS handshake fails.
+    UpstreamTls {
+        name: "upstream_tls",
+        error: "tls_protocol_error",
+        code: Some(614),
+        title: "No trusted TLS connection to the origin",
+        ..GATEWAY
+    }
+    /// The origin did not respond in time.
+    UpstreamTimeout {
+        name: "upstream_timeout",
+        status: StatusSource::Fixed(504),
+        error: "http_response_timeout",
+        code: Some(613),
+        title: "Origin did not answer in time",
+        ..GATEWAY
+    }
+    /// The origin's response is not valid HTTP.
+    UpstreamProtocol {
+        name: "upstream_protocol",
+        title: "Origin's answer is not valid HTTP",
+        ..GATEWAY
+    }
+    /// A panic, which ends this request only.
+    InternalError {
+        name: "internal_error",
+        crawl_status: CrawlStatus::Error,
+        status: StatusSource::Fixed(500),
+        error: "proxy_internal_error",
+        retry: RetryHint::Never,
+        code: None,
+        title: "Internal error of the proxy",
+    }
+    /// The client must authenticate, or its credentials are wrong.
+    Unauthorized {
+        name: "unauthorized",
+        crawl_status: CrawlStatus::Unauthorized,
+        status: StatusSource::Fixed(407),
+        title: "Proxy credentials needed",
+        ..CLIENT
+    }
+    /// The proxy has reached a connection limit.
+    Overloaded {
+        name: "overloaded",
+        title: "Proxy overloaded",
+        ..UNAVAILABLE
+    }
+    /// The proxy is shutting down, and the request would have had to wait.
+    ShuttingDown {
+        name: "shutting_down",
+        title: "Proxy shutting down",
+        ..UNAVAILABLE
+    }
+}
+
+impl Reason {
     /// The position in [`Self::ALL`], for tables indexed by reason.
     pub fn index(self) -> usize {
         self as usize
@@ -210,275 +407,6 @@ impl Reason {
                 Some(Intent::Deny)
             }
             (StatusSource::Fixed(_) | StatusSource::Gateway, _) => None,
-        }
-    }
-
-    /// Returns the row of the table.
-    #[allow(clippy::too_many_lines, reason = "one table, read as one")]
-    pub fn row(self) -> &'static ReasonRow {
-        match self {
-            Self::Rule => &ReasonRow {
-                name: "rule",
-                title: "URL rejected by crawl policy",
-                ..FILTER
-            },
-            Self::Default => &ReasonRow {
-                name: "default",
-                title: "URL rejected by the policy's default",
-                ..FILTER
-            },
-            Self::Undecided => &ReasonRow {
-                name: "undecided",
-                title: "The policy cannot decide a tunnel to this host",
-                ..FILTER
-            },
-            Self::TooDeep => &ReasonRow {
-                name: "too_deep",
-                crawl_status: CrawlStatus::TooDeep,
-                title: "URL deeper than the policy allows",
-                ..FILTER
-            },
-            Self::AmbiguousUrl => &ReasonRow {
-                name: "ambiguous_url",
-                retry: RetryHint::Never,
-                title: "URL that servers may interpret in two ways",
-                ..REQUEST
-            },
-            Self::Trap => &ReasonRow {
-                name: "trap",
-                crawl_status: CrawlStatus::Trap,
-                title: "URL of a crawler trap",
-                ..FILTER
-            },
-            Self::Budget => &ReasonRow {
-                name: "budget",
-                crawl_status: CrawlStatus::Budget,
-                retry: RetryHint::After,
-                title: "Daily budget used up",
-                ..FILTER
-            },
-            Self::Premature => &ReasonRow {
-                name: "premature",
-                crawl_status: CrawlStatus::Premature,
-                status: StatusSource::Profile(Intent::Keep),
-                retry: RetryHint::After,
-                title: "Requested again too soon",
-                ..FILTER
-            },
-            Self::BodyTooLarge => &ReasonRow {
-                name: "body_too_large",
-                crawl_status: CrawlStatus::Import,
-                error: "http_response_body_size",
-                retry: RetryHint::Never,
-                title: "Response larger than the policy allows",
-                ..FILTER
-            },
-            Self::SoftError => &ReasonRow {
-                name: "soft_error",
-                crawl_status: CrawlStatus::NotFound,
-                status: StatusSource::Fixed(404),
-                error: "proxy_internal_response",
-                retry: RetryHint::Never,
-                title: "Page that reports an error",
-                ..FILTER
-            },
-            Self::Noncanonical => &ReasonRow {
-                name: "noncanonical",
-                crawl_status: CrawlStatus::Noncanonical,
-                title: "URL with another canonical form",
-                ..FILTER
-            },
-            Self::Noindex => &ReasonRow {
-                name: "noindex",
-                crawl_status: CrawlStatus::Noindex,
-                title: "Document that asks not to be indexed",
-                ..FILTER
-            },
-            Self::Unmodified => &ReasonRow {
-                name: "unmodified",
-                crawl_status: CrawlStatus::Unmodified,
-                status: StatusSource::Profile(Intent::Keep),
-                retry: RetryHint::Never,
-                title: "Document that has not changed",
-                ..FILTER
-            },
-            Self::Duplicate => &ReasonRow {
-                name: "duplicate",
-                crawl_status: CrawlStatus::Duplicate,
-                title: "Document already served by another URL",
-                ..FILTER
-            },
-            Self::RobotsTxt => &ReasonRow {
-                name: "robots_txt",
-                crawl_status: CrawlStatus::RobotsTxt,
-                code: Some(740),
-                title: "URL forbidden by the host's robots.txt",
-                ..FILTER
-            },
-            Self::RobotsUnreachable => &ReasonRow {
-                name: "robots_unreachable",
-                crawl_status: CrawlStatus::RobotsTxt,
-                status: StatusSource::Fixed(503),
-                retry: RetryHint::After,
-                code: Some(740),
-                title: "The host's robots.txt is unavailable",
-                ..FILTER
-            },
-            Self::Usage => &ReasonRow {
-                name: "usage",
-                crawl_status: CrawlStatus::Usage,
-                title: "Use denied by the site",
-                ..FILTER
-            },
-            Self::RateLimited => &ReasonRow {
-                name: "rate_limited",
-                title: "Host's rate limit reached",
-                ..POLITENESS
-            },
-            Self::QueueFull => &ReasonRow {
-                name: "queue_full",
-                title: "Too many requests are waiting",
-                ..POLITENESS
-            },
-            Self::HostBackoff => &ReasonRow {
-                name: "host_backoff",
-                error: "destination_unavailable",
-                title: "Host in back-off after a request for it or repeated failures",
-                ..POLITENESS
-            },
-            Self::Stopped => &ReasonRow {
-                name: "stopped",
-                error: "http_request_denied",
-                title: "Stopped by an operator",
-                ..POLITENESS
-            },
-            Self::IpProhibited => &ReasonRow {
-                name: "ip_prohibited",
-                crawl_status: CrawlStatus::Address,
-                error: "destination_ip_prohibited",
-                title: "Host with a prohibited address",
-                ..REQUEST
-            },
-            Self::PortDenied => &ReasonRow {
-                name: "port_denied",
-                code: Some(770),
-                title: "Port not allowed",
-                ..REQUEST
-            },
-            Self::MethodDenied => &ReasonRow {
-                name: "method_denied",
-                status: StatusSource::Fixed(405),
-                title: "Method not allowed",
-                ..REQUEST
-            },
-            Self::UpgradeDenied => &ReasonRow {
-                name: "upgrade_denied",
-                title: "Protocol upgrade not allowed",
-                ..REQUEST
-            },
-            Self::SchemeDenied => &ReasonRow {
-                name: "scheme_denied",
-                code: Some(770),
-                title: "Scheme not allowed",
-                ..REQUEST
-            },
-            Self::HostMismatch => &ReasonRow {
-                name: "host_mismatch",
-                status: StatusSource::Fixed(421),
-                retry: RetryHint::Never,
-                title: "Host differs from the tunnel's",
-                ..REQUEST
-            },
-            Self::RequestTooLarge => &ReasonRow {
-                name: "request_too_large",
-                status: StatusSource::Fixed(413),
-                title: "Request too large",
-                ..CLIENT
-            },
-            Self::RequestTimeout => &ReasonRow {
-                name: "request_timeout",
-                status: StatusSource::Fixed(408),
-                title: "Request head not received in time",
-                ..CLIENT
-            },
-            Self::BadRequest => &ReasonRow {
-                name: "bad_request",
-                title: "Request not understood",
-                ..CLIENT
-            },
-            Self::HeadersTooLarge => &ReasonRow {
-                name: "headers_too_large",
-                status: StatusSource::Fixed(431),
-                title: "Request head too large",
-                ..CLIENT
-            },
-            Self::Loop => &ReasonRow {
-                name: "loop",
-                status: StatusSource::Fixed(502),
-                error: "proxy_loop_detected",
-                title: "Request already passed through this proxy",
-                ..CLIENT
-            },
-            Self::UpstreamDns => &ReasonRow {
-                name: "upstream_dns",
-                error: "dns_error",
-                code: Some(680),
-                title: "Host name not resolved",
-                ..GATEWAY
-            },
-            Self::UpstreamConnect => &ReasonRow {
-                name: "upstream_connect",
-                error: "connection_refused",
-                code: Some(612),
-                title: "No connection to the origin",
-                ..GATEWAY
-            },
-            Self::UpstreamTls => &ReasonRow {
-                name: "upstream_tls",
-                error: "tls_protocol_error",
-                code: Some(614),
-                title: "No trusted TLS connection to the origin",
-                ..GATEWAY
-            },
-            Self::UpstreamTimeout => &ReasonRow {
-                name: "upstream_timeout",
-                status: StatusSource::Fixed(504),
-                error: "http_response_timeout",
-                code: Some(613),
-                title: "Origin did not answer in time",
-                ..GATEWAY
-            },
-            Self::UpstreamProtocol => &ReasonRow {
-                name: "upstream_protocol",
-                title: "Origin's answer is not valid HTTP",
-                ..GATEWAY
-            },
-            Self::InternalError => &ReasonRow {
-                name: "internal_error",
-                crawl_status: CrawlStatus::Error,
-                status: StatusSource::Fixed(500),
-                error: "proxy_internal_error",
-                retry: RetryHint::Never,
-                code: None,
-                title: "Internal error of the proxy",
-            },
-            Self::Unauthorized => &ReasonRow {
-                name: "unauthorized",
-                crawl_status: CrawlStatus::Unauthorized,
-                status: StatusSource::Fixed(407),
-                title: "Proxy credentials needed",
-                ..CLIENT
-            },
-            Self::Overloaded => &ReasonRow {
-                name: "overloaded",
-                title: "Proxy overloaded",
-                ..UNAVAILABLE
-            },
-            Self::ShuttingDown => &ReasonRow {
-                name: "shutting_down",
-                title: "Proxy shutting down",
-                ..UNAVAILABLE
-            },
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The fields that a condition can name, and the facts that they read.
 //!
-//! A new field is a variant of [`Field`], a row in `Field::row`, and an arm in the function that
-//! reads its fact. Its name in policies is in `source::condition`.
+//! A new field is a variant of [`Field`] with a row in `Field::row`, an entry in `FIXED_FIELDS`, and an
+//! arm in the function that reads its fact.
 
 use std::net::IpAddr;
 
@@ -10,6 +10,7 @@ use super::fact::{
 };
 use super::rule::PolicyStage;
 use super::signals;
+use super::source::tree::TextTestKind;
 use crate::urls::target::{HostTarget, UrlTarget};
 
 /// A field of a condition.
@@ -80,11 +81,19 @@ pub enum ValueType {
 
 /// The properties of a field.
 struct FieldRow {
+    /// The key in conditions; that of a field with a name of its own ends in `.NAME`.
+    keyword: &'static str,
+    /// A sentence for editors and the reference.
+    description: &'static str,
     /// The stage from which on the field is known.
     stage: PolicyStage,
     value_type: ValueType,
+    /// The kind of test of a value without a kind.
+    default_kind: TextTestKind,
     /// `true` if the URL alone determines the field.
     is_url_part: bool,
+    /// `true` if the field has a path or a query, in which segments or parameters can be counted.
+    has_path_or_query: bool,
     /// `true` if the field is known for a tunnel that is not intercepted.
     is_visible_in_tunnels: bool,
     /// `true` if tests of the field never distinguish case.
@@ -99,9 +108,13 @@ struct FieldRow {
 
 /// The properties that the fields of a stage share; each row sets what differs.
 const REQUEST: FieldRow = FieldRow {
+    keyword: "",
+    description: "",
     stage: PolicyStage::Request,
     value_type: ValueType::Text,
+    default_kind: TextTestKind::Exact,
     is_url_part: false,
+    has_path_or_query: false,
     is_visible_in_tunnels: false,
     ignores_case: false,
     may_come_from_header: false,
@@ -110,12 +123,14 @@ const REQUEST: FieldRow = FieldRow {
 };
 const URL_PART: FieldRow = FieldRow {
     is_url_part: true,
+    has_path_or_query: true,
     ..REQUEST
 };
 const ORIGIN: FieldRow = FieldRow {
+    is_url_part: true,
     is_visible_in_tunnels: true,
     ignores_case: true,
-    ..URL_PART
+    ..REQUEST
 };
 const RESPONSE: FieldRow = FieldRow {
     stage: PolicyStage::Response,
@@ -127,64 +142,231 @@ const DOCUMENT: FieldRow = FieldRow {
     ..REQUEST
 };
 
+/// The fields with a fixed keyword, in the order of the reference.
+pub(crate) static FIXED_FIELDS: [Field; 24] = [
+    Field::Url,
+    Field::Scheme,
+    Field::Host,
+    Field::Port,
+    Field::Authority,
+    Field::Path,
+    Field::PathAndQuery,
+    Field::RelPath,
+    Field::RelPathAndQuery,
+    Field::Query,
+    Field::AuthorityPathQuery,
+    Field::Method,
+    Field::Crawler,
+    Field::Referer,
+    Field::Dest,
+    Field::Depth,
+    Field::Address,
+    Field::ContentType,
+    Field::Status,
+    Field::Size,
+    Field::Title,
+    Field::BodyPrefix,
+    Field::MetaRobots,
+    Field::Canonical,
+];
+
 impl Field {
+    /// One field of each family, whose keyword ends in `.NAME`.
+    pub(crate) fn families() -> [Self; 3] {
+        [
+            Self::Param("".into()),
+            Self::Header("".into()),
+            Self::Usage("".into()),
+        ]
+    }
+
+    #[allow(clippy::too_many_lines, reason = "one table, read as one")]
     fn row(&self) -> &'static FieldRow {
         match self {
-            Self::Scheme | Self::Host | Self::Authority => &ORIGIN,
+            Self::Url => &FieldRow {
+                keyword: "url",
+                description: "The whole URL in canonical form; bare values are exact.",
+                ..URL_PART
+            },
+            Self::Scheme => &FieldRow {
+                keyword: "scheme",
+                description: "http or https.",
+                ..ORIGIN
+            },
+            Self::Host => &FieldRow {
+                keyword: "host",
+                description: "The host; use domain to include subdomains.",
+                ..ORIGIN
+            },
             Self::Port => &FieldRow {
+                keyword: "port",
+                description: "The port, including the scheme's default.",
                 value_type: ValueType::Number,
                 ignores_case: false,
                 ..ORIGIN
             },
-            Self::Url
-            | Self::Path
-            | Self::PathAndQuery
-            | Self::RelPath
-            | Self::RelPathAndQuery
-            | Self::Query
-            | Self::AuthorityPathQuery
-            | Self::Param(_) => &URL_PART,
-            Self::Method | Self::Referer | Self::Dest => &REQUEST,
+            Self::Authority => &FieldRow {
+                keyword: "authority",
+                description: "The host, with the port unless that is the scheme's default.",
+                ..ORIGIN
+            },
+            Self::Path => &FieldRow {
+                keyword: "path",
+                description: "The path; bare values are prefixes.",
+                default_kind: TextTestKind::Prefix,
+                ..URL_PART
+            },
+            Self::PathAndQuery => &FieldRow {
+                keyword: "path_and_query",
+                description: "Path and query; bare values are prefixes.",
+                default_kind: TextTestKind::Prefix,
+                ..URL_PART
+            },
+            Self::RelPath => &FieldRow {
+                keyword: "rel_path",
+                description: "The path without its leading slash; bare values are exact.",
+                ..URL_PART
+            },
+            Self::RelPathAndQuery => &FieldRow {
+                keyword: "rel_path_and_query",
+                description: "Path and query without the leading slash; bare values are exact.",
+                ..URL_PART
+            },
+            Self::Query => &FieldRow {
+                keyword: "query",
+                description: "The query without its question mark; bare values are exact.",
+                ..URL_PART
+            },
+            Self::AuthorityPathQuery => &FieldRow {
+                keyword: "authority_path_query",
+                description: "The URL without its scheme; bare values are exact.",
+                ..URL_PART
+            },
+            Self::Param(_) => &FieldRow {
+                keyword: "param.NAME",
+                description: "Any occurrence of a query parameter, decoded; empty if it is missing.",
+                has_path_or_query: false,
+                ..URL_PART
+            },
+            Self::Method => &FieldRow {
+                keyword: "method",
+                description: "The method.",
+                ..REQUEST
+            },
             Self::Crawler => &FieldRow {
+                keyword: "crawler",
+                description: "The crawler's name; anonymous for a client without one.",
                 is_visible_in_tunnels: true,
                 ..REQUEST
             },
+            Self::Referer => &FieldRow {
+                keyword: "referer",
+                description: "The Referer; empty if it is missing.",
+                ..REQUEST
+            },
+            Self::Dest => &FieldRow {
+                keyword: "dest",
+                description: "The purpose of the response: navigation or embed.",
+                ..REQUEST
+            },
             Self::Depth => &FieldRow {
+                keyword: "depth",
+                description: "The number of links from a start page, if known.",
                 value_type: ValueType::Number,
                 ..REQUEST
             },
             Self::Address => &FieldRow {
+                keyword: "address",
+                description: "The address that the proxy would connect to: networks.",
                 stage: PolicyStage::Destination,
                 value_type: ValueType::Address,
                 is_visible_in_tunnels: true,
                 ..REQUEST
             },
             Self::ContentType => &FieldRow {
+                keyword: "content_type",
+                description: "Type and subtype of the response; image/* is a family. Applies to successful responses with content only.",
                 ignores_case: true,
                 needs_content: true,
                 ..RESPONSE
             },
             Self::Status => &FieldRow {
+                keyword: "status",
+                description: "The status of the response: 404, 5xx.",
                 value_type: ValueType::Number,
                 allows_any_status: true,
                 ..RESPONSE
             },
             Self::Size => &FieldRow {
+                keyword: "size",
+                description: "The size of the response in bytes: \"[1MiB:]\". Applies to successful responses with content only.",
                 value_type: ValueType::Number,
                 needs_content: true,
                 ..RESPONSE
             },
             Self::Header(_) => &FieldRow {
+                keyword: "header.NAME",
+                description: "A header field of the response; empty if it is missing.",
                 allows_any_status: true,
                 ..RESPONSE
             },
-            Self::Usage(_) => &RESPONSE,
-            Self::Title | Self::BodyPrefix => &DOCUMENT,
-            Self::MetaRobots | Self::Canonical => &FieldRow {
+            Self::Usage(_) => &FieldRow {
+                keyword: "usage.NAME",
+                description: "The site's preference for a use such as train-ai: allow, deny, unset.",
+                ..RESPONSE
+            },
+            Self::Title => &FieldRow {
+                keyword: "title",
+                description: "The title of the document; bare values are substrings.",
+                default_kind: TextTestKind::Contains,
+                ..DOCUMENT
+            },
+            Self::BodyPrefix => &FieldRow {
+                keyword: "body_prefix",
+                description: "The first bytes of the document; bare values are substrings.",
+                default_kind: TextTestKind::Contains,
+                ..DOCUMENT
+            },
+            Self::MetaRobots => &FieldRow {
+                keyword: "meta_robots",
+                description: "The robots directives of the response or the document.",
+                may_come_from_header: true,
+                ..DOCUMENT
+            },
+            Self::Canonical => &FieldRow {
+                keyword: "canonical",
+                description: "The canonical URL that the response or the document names.",
                 may_come_from_header: true,
                 ..DOCUMENT
             },
         }
+    }
+
+    /// The key in conditions: `path`, or `param.NAME` for a family.
+    pub(crate) fn keyword(&self) -> &'static str {
+        self.row().keyword
+    }
+
+    /// The key in conditions, with the field's own name: `path`, `param.q`.
+    pub(crate) fn full_keyword(&self) -> String {
+        let (Self::Param(name) | Self::Header(name) | Self::Usage(name)) = self else {
+            return self.keyword().to_owned();
+        };
+        self.keyword().replace("NAME", name)
+    }
+
+    pub(crate) fn description(&self) -> &'static str {
+        self.row().description
+    }
+
+    /// The kind of test of a value without a kind.
+    pub(crate) fn default_kind(&self) -> TextTestKind {
+        self.row().default_kind
+    }
+
+    /// Returns `true` if segments or parameters of the field can be counted.
+    pub(crate) fn has_path_or_query(&self) -> bool {
+        self.row().has_path_or_query
     }
 
     /// The stage from which on the field is known.
@@ -254,18 +436,39 @@ impl Field {
 
     /// The number in a numeric field; `None` if it is absent.
     pub fn number(&self, facts: &Facts<'_>) -> Fact<Option<u64>> {
-        match (self, facts.target) {
-            (Self::Port, EvaluationTarget::Url(target)) => Fact::Known(Some(target.port().into())),
-            (Self::Port, EvaluationTarget::Tunnel(target)) => {
-                Fact::Known(Some(target.port().into()))
-            }
-            (_, EvaluationTarget::Tunnel(_)) => Fact::Unknown,
-            (Self::Depth, EvaluationTarget::Url(_)) => Fact::Known(facts.depth),
-            (Self::Status, EvaluationTarget::Url(_)) => {
-                facts.response.map(|r| Some(r.status.into()))
-            }
-            (Self::Size, EvaluationTarget::Url(_)) => facts.response.map(|r| r.size),
-            (_, EvaluationTarget::Url(_)) => Fact::Known(None),
+        let port = match facts.target {
+            EvaluationTarget::Url(target) => target.port(),
+            EvaluationTarget::Tunnel(target) if *self == Self::Port => target.port(),
+            EvaluationTarget::Tunnel(_) => return Fact::Unknown,
+        };
+        match self {
+            Self::Port => Fact::Known(Some(port.into())),
+            Self::Depth => Fact::Known(facts.depth),
+            Self::Status => facts.response.map(|r| Some(r.status.into())),
+            Self::Size => facts.response.map(|r| r.size),
+            Self::Url
+            | Self::Scheme
+            | Self::Host
+            | Self::Authority
+            | Self::Path
+            | Self::PathAndQuery
+            | Self::RelPath
+            | Self::RelPathAndQuery
+            | Self::Query
+            | Self::AuthorityPathQuery
+            | Self::Param(_)
+            | Self::Method
+            | Self::Crawler
+            | Self::Referer
+            | Self::Dest
+            | Self::Address
+            | Self::ContentType
+            | Self::Header(_)
+            | Self::Usage(_)
+            | Self::Title
+            | Self::BodyPrefix
+            | Self::MetaRobots
+            | Self::Canonical => Fact::Known(None),
         }
     }
 

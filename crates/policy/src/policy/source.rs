@@ -18,7 +18,6 @@ mod space;
 pub mod tree;
 
 pub use case_file::{CaseFile, FileKind, read_case_file};
-pub(crate) use condition::word_of_field;
 pub(crate) use document::missing_disposition;
 pub use files::{FileError, FileSystem, MemoryFileSystem};
 pub use json_schema::json_schema;

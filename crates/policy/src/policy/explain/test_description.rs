@@ -6,7 +6,6 @@ use std::fmt;
 use crate::policy::condition::{Atom, AtomTest, Condition, Truth};
 use crate::policy::list::PolicyList;
 use crate::policy::pattern::{Ranges, TextKind};
-use crate::policy::source::word_of_field;
 
 /// The maximum number of values in a description.
 const MAX_OPERANDS: usize = 4;
@@ -102,7 +101,7 @@ fn join_parts(parts: &[Condition], word: &str, lists: &[PolicyList]) -> String {
 
 /// Describes what an atom tests: `path`, `repeats of path`.
 pub(super) fn describe_field(atom: &Atom) -> String {
-    let field = word_of_field(&atom.field);
+    let field = atom.field.full_keyword();
     let AtomTest::Text(test) = &atom.test else {
         return field;
     };

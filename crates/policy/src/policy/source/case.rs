@@ -9,6 +9,7 @@ use crate::model::reason::Reason;
 use crate::model::stage::Stage;
 use crate::policy::cases::{Case, CaseFacts, Expectation, ExpectedVerdict, FACT_KEYS};
 use crate::policy::fact::UsagePreference;
+use crate::policy::field::Field;
 use crate::yaml::read::{self, MapReader, wrong_type};
 use crate::yaml::{Node, YamlValue};
 
@@ -140,7 +141,10 @@ fn fact_schema(key: &str) -> (&'static str, Json) {
                 "additionalProperties": { "enum": UsagePreference::ALL.map(UsagePreference::as_str) },
             }),
         ),
-        field => (keywords::description(field), field_fact_schema(field)),
+        field => (
+            keywords::fixed_field(field).map_or("", Field::description),
+            field_fact_schema(field),
+        ),
     };
     (
         description,

@@ -10,7 +10,6 @@ use crate::yaml::read::{items, one_or_many, wrong_type};
 use crate::yaml::{MappingEntry, Node, YamlValue};
 
 use super::tree::SourceCondition;
-pub(crate) use keywords::word_of_field;
 
 /// The maximum nesting depth of conditions.
 const MAX_DEPTH: usize = 32;

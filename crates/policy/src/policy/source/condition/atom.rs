@@ -89,7 +89,7 @@ fn read_text_field(
     if *field == Field::ContentType {
         return Some(media_type_condition(entry, field, values));
     }
-    let test = SourceTest::Text(keywords::default_kind(field), values);
+    let test = SourceTest::Text(field.default_kind(), values);
     Some(SourceCondition::Atom(new_atom(
         entry,
         Some(field.clone()),

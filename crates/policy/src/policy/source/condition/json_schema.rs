@@ -2,13 +2,11 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::policy::field::{Field, ValueType};
+use crate::policy::field::{FIXED_FIELDS, Field, ValueType};
 use crate::policy::source::json_schema::{described, reference};
 use crate::policy::source::tree::CountTestKind;
 
-use super::keywords::{
-    BOOLEAN, COUNT_KINDS, FAMILIES, FIELDS, IN, SHORTCUTS, TEXT_KINDS, is_url_part,
-};
+use super::keywords::{BOOLEAN, COUNT_KINDS, IN, SHORTCUTS, TEXT_KINDS};
 
 /// Returns the definition `condition` and those that it refers to.
 pub(crate) fn definitions() -> Map<String, Json> {
@@ -55,19 +53,19 @@ fn condition() -> Json {
     }
     let (word, description) = IN;
     keys.insert(word.to_owned(), described(description, &reference("texts")));
-    for (word, field, description) in &FIELDS {
+    for field in &FIXED_FIELDS {
         keys.insert(
-            (*word).to_owned(),
-            described(description, &test_schema(field)),
+            field.keyword().to_owned(),
+            described(field.description(), &test_schema(field)),
         );
     }
-    let families: Map<String, Json> = FAMILIES
+    let families: Map<String, Json> = Field::families()
         .iter()
-        .filter_map(|(family, description)| {
-            let (head, _) = family.split_once('.')?;
+        .filter_map(|field| {
+            let (head, _) = field.keyword().split_once('.')?;
             Some((
                 format!("^{head}\\..+$"),
-                described(description, &reference("test_text")),
+                described(field.description(), &reference("test_text")),
             ))
         })
         .collect();
@@ -93,7 +91,7 @@ fn test_schema(field: &Field) -> Json {
     match field.value_type() {
         ValueType::Number => reference("test_number"),
         ValueType::Address => reference("test_address"),
-        ValueType::Text if is_url_part(field) => reference("test_url"),
+        ValueType::Text if field.has_path_or_query() => reference("test_url"),
         ValueType::Text => reference("test_text"),
     }
 }

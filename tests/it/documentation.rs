@@ -1,0 +1,41 @@
+//! Tables of the documentation that the program knows, too.
+
+use std::fs;
+use std::path::Path;
+
+use crawlgate::model::reason::Reason;
+
+use crate::support::command::crawlgate;
+
+#[test]
+fn every_reason_is_documented_with_its_retry_hint() {
+    let text = fs::read_to_string("docs/reasons.md").unwrap();
+    for reason in Reason::ALL {
+        let start = format!("| `{}` |", reason.as_str());
+        let row = text.lines().find(|line| line.starts_with(&start));
+        let row = row.unwrap_or_else(|| panic!("docs/reasons.md has no row for {reason:?}"));
+        let retry = format!("| `{}` |", reason.row().retry.as_str());
+        assert!(row.contains(&retry), "docs/reasons.md: {row}");
+    }
+}
+
+#[test]
+fn every_command_is_documented() {
+    let text = fs::read_to_string("docs/commands.md").unwrap();
+    let help = crawlgate(Path::new("."), &["--help"], "").out;
+    let (_, commands) = help.split_once("Commands:\n").unwrap();
+    let commands: Vec<&str> = commands
+        .lines()
+        .take_while(|line| line.starts_with("  "))
+        .filter(|line| !line.starts_with("   "))
+        .filter_map(|line| line.split_whitespace().next())
+        .filter(|name| *name != "help")
+        .collect();
+    assert!(commands.len() > 10, "{commands:?}");
+    for name in commands {
+        assert!(
+            text.contains(&format!("`crawlgate {name}")) || text.contains(&format!("`{name}")),
+            "docs/commands.md does not name `{name}`"
+        );
+    }
+}
