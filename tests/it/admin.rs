@@ -12,37 +12,28 @@ use std::time::Duration;
 
 use crawlgate::admin::guard::{AdminGuard, AdminToken};
 use crawlgate::admin::health::{CheckState, HealthCheck, Readiness};
-use crawlgate::admin::policy_api::PolicyApi;
-use crawlgate::admin::stops::StopsApi;
 use crawlgate::admin::{AdminApis, AdminServer};
 use crawlgate::clock::Clock;
-use crawlgate::diagnostics::problem::{Problem, SourceLocation};
 use crawlgate::metrics::Metrics;
-use crawlgate::model::profile::Profile;
-use crawlgate::pipeline::reload::{ReloadHandle, ReloadOutcome};
-use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
-use crawlgate::pipeline::stop_registry::StopRegistry;
 use crawlgate::policy::compile;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::admin::apis;
+use crate::support::admin::{TestAdmin, default_apis};
 
 pub(crate) const TOKEN: &str = "correct-horse-battery";
 
 pub(crate) struct Bench {
-    addr: SocketAddr,
+    admin: TestAdmin,
     draining: Arc<AtomicBool>,
 }
 
 impl Bench {
     pub(crate) async fn new(token: Option<&str>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
         let draining = Arc::new(AtomicBool::new(false));
-        let seen = Arc::clone(&draining);
+        let observed = Arc::clone(&draining);
         let readiness = Readiness::new(move || {
-            let drain = match seen.load(Ordering::Acquire) {
+            let drain = match observed.load(Ordering::Acquire) {
                 true => CheckState::Fail("shutting down".into()),
                 false => CheckState::Ok(String::new()),
             };
@@ -56,69 +47,40 @@ impl Bench {
             ["gate.example".to_owned()],
             token.map(|token| AdminToken::new(token).unwrap()),
         );
-        let (metrics, policy, stops) = parts();
         let apis = AdminApis {
             readiness,
-            ..apis(metrics, policy, stops)
+            ..default_apis()
         };
-        let admin = AdminServer::new(guard, apis);
-        tokio::spawn(admin.serve(listener, std::future::pending()));
-        Self { addr, draining }
+        Self {
+            draining,
+            ..Self::with_apis(guard, apis).await
+        }
+    }
+
+    pub(crate) async fn with_apis(guard: AdminGuard, apis: AdminApis) -> Self {
+        Self {
+            admin: TestAdmin::start(guard, apis).await,
+            draining: Arc::default(),
+        }
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.admin.address
     }
 
     /// Sends bytes and reads until the server closes.
     pub(crate) async fn raw(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(self.addr).await.unwrap();
-        stream.write_all(request.as_bytes()).await.unwrap();
-        let mut answer = String::new();
-        let read = stream.read_to_string(&mut answer);
-        tokio::time::timeout(Duration::from_secs(20), read)
-            .await
-            .expect("the server closes")
-            .unwrap();
-        answer
+        self.admin.exchange(request).await
     }
 
-    /// A request with a fitting Host and these lines besides.
+    /// Sends a request with a valid Host and these header fields, each line with its CRLF.
     pub(crate) async fn ask(&self, line: &str, fields: &str) -> String {
-        self.raw(&format!(
-            "{line} HTTP/1.1\r\nHost: {}\r\n{fields}\r\n",
-            self.addr
-        ))
-        .await
+        self.admin.request(line, fields, b"").await
     }
 
     pub(crate) async fn status(&self, line: &str, fields: &str) -> u16 {
         status(&self.ask(line, fields).await)
     }
-}
-
-/// The built-in policy, and a reload that finds one mistake.
-fn parts() -> (Metrics, PolicyApi, StopsApi) {
-    let metrics = Metrics::new(&[], &[]).unwrap();
-    let policy = compile::load_builtin().unwrap().policy;
-    let counters = metrics.register_policy(policy.name(), policy.revision(), [], &Clock::system());
-    let (reloads, reloader) = ReloadHandle::new(Clock::system());
-    tokio::spawn(reloader.serve(|_| async {
-        ReloadOutcome::Refused(vec![Problem::error(
-            &SourceLocation::for_file(&"policy.yaml".into()),
-            "no good",
-        )])
-    }));
-    let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(policy, counters)));
-    let stops = Arc::new(StopRegistry::new(1, Clock::system(), metrics.clone()));
-    let stops = StopsApi {
-        stops,
-        active_policy: Arc::clone(&in_force),
-        crawlers: Arc::default(),
-    };
-    let policy = PolicyApi {
-        active_policy: in_force,
-        reloads,
-        crawlers: Arc::default(),
-        default_profile: Profile::Generic,
-    };
-    (metrics, policy, stops)
 }
 
 pub(crate) fn status(answer: &str) -> u16 {
@@ -157,20 +119,12 @@ async fn the_authorities_are_shown_to_whoever_asks_if_there_are_any() {
         "{none}"
     );
 
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let addr = listener.local_addr().unwrap();
-    let (metrics, policy, stops) = parts();
     let guard = AdminGuard::new([], Some(AdminToken::new(TOKEN).unwrap()));
     let apis = AdminApis {
         authorities: Some("one\ntwo\n".into()),
-        ..apis(metrics, policy, stops)
+        ..default_apis()
     };
-    let admin = AdminServer::new(guard, apis);
-    tokio::spawn(admin.serve(listener, std::future::pending()));
-    let bench = Bench {
-        addr,
-        draining: Arc::default(),
-    };
+    let bench = Bench::with_apis(guard, apis).await;
     let some = bench.ask("GET /ca.pem", "").await;
     assert_eq!(
         (status(&some), body(&some)),
@@ -284,8 +238,10 @@ async fn the_policy_is_shown_and_a_refused_reload_says_why() {
 #[tokio::test]
 async fn only_own_hosts_and_own_pages_may_ask() {
     let bench = Bench::new(None).await;
-    let port = bench.addr.port();
-    let host = |value: &str| format!("GET /metrics HTTP/1.1\r\nHost: {value}\r\n\r\n");
+    let port = bench.address().port();
+    fn host(value: &str) -> std::string::String {
+        format!("GET /metrics HTTP/1.1\r\nHost: {value}\r\n\r\n")
+    }
     for (request, expected) in [
         (host(&format!("localhost:{port}")), 200),
         (host(&format!("[::1]:{port}")), 200),
@@ -305,14 +261,14 @@ async fn only_own_hosts_and_own_pages_may_ask() {
         assert_eq!(status(&bench.raw(&request).await), expected, "{request:?}");
     }
     for (fields, expected) in [
-        (format!("Origin: http://{}\r\n", bench.addr), 200),
+        (format!("Origin: http://{}\r\n", bench.address()), 200),
         ("Origin: http://evil.example\r\n".into(), 403),
-        (format!("Origin: https://{}\r\n", bench.addr), 403),
+        (format!("Origin: https://{}\r\n", bench.address()), 403),
         ("Origin: null\r\n".into(), 403),
         (
             format!(
                 "Origin: http://{0}\r\nOrigin: http://evil.example\r\n",
-                bench.addr
+                bench.address()
             ),
             403,
         ),
@@ -334,9 +290,9 @@ async fn it_is_no_proxy() {
     let bench = Bench::new(None).await;
     for line in [
         "GET http://www.example.com/metrics".to_owned(),
-        format!("GET http://{}/metrics", bench.addr),
+        format!("GET http://{}/metrics", bench.address()),
         "CONNECT www.example.com:443".to_owned(),
-        format!("CONNECT {}", bench.addr),
+        format!("CONNECT {}", bench.address()),
     ] {
         let answer = bench.ask(&line, "").await;
         assert_eq!(status(&answer), 400, "{line}");
@@ -412,7 +368,7 @@ async fn bad_heads_end_their_connection_only() {
     let bench = Bench::new(None).await;
     assert_eq!(status(&bench.raw("NONSENSE\r\n\r\n").await), 400);
     let big = format!("X-Big: {}\r\n", "x".repeat(64 << 10));
-    let mut stream = TcpStream::connect(bench.addr).await.unwrap();
+    let mut stream = TcpStream::connect(bench.address()).await.unwrap();
     // The server may close before it has read everything.
     let _ = stream
         .write_all(format!("GET /metrics HTTP/1.1\r\n{big}\r\n").as_bytes())
@@ -428,7 +384,7 @@ async fn idle_connections_do_not_lock_others_out_before_the_cap() {
     let bench = Bench::new(None).await;
     let mut idle = Vec::new();
     for _ in 0..60 {
-        idle.push(TcpStream::connect(bench.addr).await.unwrap());
+        idle.push(TcpStream::connect(bench.address()).await.unwrap());
     }
     assert_eq!(bench.status("GET /healthz", "").await, 200);
     drop(idle);
@@ -440,8 +396,7 @@ async fn it_stops_when_told() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
-    let (metrics, policy, stops) = parts();
-    let admin = AdminServer::new(AdminGuard::new([], None), apis(metrics, policy, stops));
+    let admin = AdminServer::new(AdminGuard::new([], None), default_apis());
     let serving = tokio::spawn(admin.serve(listener, async {
         let _ = stopped.await;
     }));

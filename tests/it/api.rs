@@ -6,17 +6,15 @@ mod guards;
 mod policy;
 mod status;
 
-use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
+use crawlgate::admin::AdminApis;
 use crawlgate::admin::guard::{AdminGuard, AdminToken};
 use crawlgate::admin::health::Readiness;
 use crawlgate::admin::policy_api::PolicyApi;
 use crawlgate::admin::status::ProcessInfo;
 use crawlgate::admin::stops::StopsApi;
-use crawlgate::admin::{AdminApis, AdminServer};
 use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::metrics::Metrics;
 use crawlgate::metrics::labels::{MetricsMode, RuleKind, RuleMode};
@@ -27,25 +25,17 @@ use crawlgate::pipeline::policy_source::{PolicySource, PreviousPolicy};
 use crawlgate::pipeline::reload::ReloadHandle;
 use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crawlgate::pipeline::stop_registry::StopRegistry;
-use crawlgate::policy::compile::{self, CompiledPolicy};
-use crawlgate::policy::source::MemoryFileSystem;
 use serde_json::Value as Json;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
 
-use crate::support::admin::apis;
-
-fn compiled(policy: &str) -> CompiledPolicy {
-    let files = MemoryFileSystem::new().with_file("p.yaml", policy);
-    compile::load(&files, "p.yaml").unwrap()
-}
+use crate::support::admin::{TestAdmin, apis};
+use crate::support::policy::compile_policy;
 
 /// Of those that ask for one.
 pub(crate) const TOKEN: &str = "correct-horse-battery";
 
 /// An admin listener.
 pub(crate) struct Bench {
-    address: SocketAddr,
+    admin: TestAdmin,
     clock: Clock,
     hand: ManualClock,
     metrics: Metrics,
@@ -98,11 +88,11 @@ impl Bench {
         let crawlers: Arc<[Crawler]> =
             [Crawler::new(&Slug::new("news").unwrap()).with_profile(Profile::Scrapy)].into();
         let metrics = Metrics::with_mode(counting, &crawlers, &[]).unwrap();
-        let compiled = compiled(policy);
+        let compiled = compile_policy(policy);
         let mut written = PolicySource::from_compiled(&compiled, Path::new("p.yaml"))
             .with_loaded_at(clock.wall_time());
         if let Some(before) = before {
-            let before = self::compiled(before);
+            let before = compile_policy(before);
             let was = PolicySource::from_compiled(&before, Path::new("p.yaml"));
             written =
                 written.with_previous(PreviousPolicy::new(&before.policy, &was, &compiled.policy));
@@ -133,12 +123,8 @@ impl Bench {
             process: ProcessInfo::new("it", clock.clone()),
             ..apis(metrics.clone(), policy, stops)
         };
-        let admin = AdminServer::new(AdminGuard::new([], token), apis);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(admin.serve(listener, std::future::pending()));
         Self {
-            address,
+            admin: TestAdmin::start(AdminGuard::new([], token), apis).await,
             clock,
             hand,
             metrics,
@@ -161,26 +147,13 @@ impl Bench {
         )
     }
 
-    /// The whole answer to a request with a fitting Host and these fields besides.
+    /// Sends a request with a valid Host and these header fields, each line with its CRLF.
     pub(crate) async fn ask_with(&self, line: &str, fields: &str, body: &[u8]) -> String {
-        let length = body.len();
-        let head = format!(
-            "{line} HTTP/1.1\r\nHost: {}\r\n{fields}Content-Length: {length}\r\n\r\n",
-            self.address
-        );
-        self.raw(&[head.as_bytes(), body].concat()).await
+        self.admin.request(line, fields, body).await
     }
 
     /// Sends bytes and reads until the server closes.
     pub(crate) async fn raw(&self, request: &[u8]) -> String {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
-        // It may answer and close before it has read all.
-        let _ = stream.write_all(request).await;
-        let mut answer = Vec::new();
-        let read = stream.read_to_end(&mut answer);
-        let _ = tokio::time::timeout(Duration::from_secs(20), read)
-            .await
-            .expect("the server closes");
-        String::from_utf8(answer).unwrap()
+        self.admin.exchange(request).await
     }
 }

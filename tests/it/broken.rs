@@ -66,7 +66,9 @@ fn every_mistake_has_the_expected_message() {
 /// Every message names a location, and most of them suggest a fix.
 #[test]
 fn messages_have_locations_and_mostly_help() {
-    let (mut all, mut placed, mut helpful) = (0, 0, 0);
+    let mut all = 0;
+    let mut placed = 0;
+    let mut helpful = 0;
     for policy in policies() {
         let found = messages(&policy);
         let first = found.lines().next().unwrap();
@@ -97,7 +99,8 @@ fn mutated_policies_never_panic() {
         .map(|path| fs::read_to_string(path).unwrap())
         .collect();
     let mut random = fastrand::Rng::with_seed(7);
-    let (mut accepted, mut refused) = (0, 0);
+    let mut accepted = 0;
+    let mut refused = 0;
     for _ in 0..4_000 {
         // Half of them start from a policy that is right, since most of what is done to a broken one shows nothing.
         let source = if random.bool() {

@@ -9,7 +9,9 @@ use crawlgate::pipeline::budget::{
 };
 use crawlgate::store::budgets::BudgetsFile;
 
-use crate::effects::{Bench, CONFIG, policy};
+use crate::effects::Site;
+use crate::support::policy::allow_all;
+use crate::support::proxy::CONFIG;
 
 const DAY: u64 = 86_400;
 
@@ -93,7 +95,7 @@ fn bytes_count_once_they_have_passed_and_hosts_once_each() {
 
 #[test]
 fn a_restart_gives_no_second_day_and_the_next_day_forgets() {
-    let directory = crate::support::folder::Folder::new();
+    let directory = crate::support::temp_dir::TempDir::new();
     let limits = BudgetLimits {
         urls: Some(1),
         hosts: Some(1),
@@ -200,16 +202,19 @@ fn many_threads_spend_no_more_than_there_is() {
         ..BudgetLimits::default()
     };
     let spent: usize = std::thread::scope(|scope| {
-        let spend = || {
-            (0..500)
-                .filter(|_| {
-                    budgets
-                        .apply("crawler c", limits, new("h"), BudgetAction::Charge)
-                        .is_ok()
+        let threads: Vec<_> = (0..4)
+            .map(|_| {
+                scope.spawn(|| {
+                    (0..500)
+                        .filter(|_| {
+                            budgets
+                                .apply("crawler c", limits, new("h"), BudgetAction::Charge)
+                                .is_ok()
+                        })
+                        .count()
                 })
-                .count()
-        };
-        let threads: Vec<_> = (0..4).map(|_| scope.spawn(spend)).collect();
+            })
+            .collect();
         threads
             .into_iter()
             .map(|thread| thread.join().unwrap())
@@ -225,7 +230,7 @@ fn what_is_used_up_is_told_with_the_end_of_the_day() {
   - { id: closed, when: { under: /closed }, set: { budget: { urls: 0, new_urls: 0 } } }";
     // A store of its own: accounts outlive the proxy.
     let config = format!("{CONFIG}store: {{ path: store }}\n");
-    let bench = Bench::with(&config, &policy("  index: true", rules), |_| None);
+    let site = Site::with_config(&config, &allow_all("  index: true", rules), |_| None);
     for (path, told) in [
         ("/few", None),
         ("/other", None),
@@ -244,12 +249,12 @@ fn what_is_used_up_is_told_with_the_end_of_the_day() {
         ),
         ("/other", None),
     ] {
-        let answer = bench.get(path);
+        let answer = site.get(path);
         let Some((rule, detail)) = told else {
-            assert_eq!(answer.status(), 200, "{path}");
+            assert_eq!(answer.status, 200, "{path}");
             continue;
         };
-        assert_eq!(answer.status(), 451, "{path}");
+        assert_eq!(answer.status, 451, "{path}");
         for (field, value) in [
             ("crawl-reason", "budget"),
             ("crawl-status", "REJECTED_BUDGET"),
@@ -260,14 +265,12 @@ fn what_is_used_up_is_told_with_the_end_of_the_day() {
         }
         let retry: u64 = answer.value("retry-after").parse().unwrap();
         assert!((1..=DAY).contains(&retry), "{retry}");
-        assert!(answer.body().contains(detail), "{}", answer.body());
+        assert!(answer.body.contains(detail), "{}", answer.body);
     }
     // Bytes count once the answer's end has come, which the client may see first.
-    crate::upstream::scripted::until("the bytes are counted", || {
-        bench.get("/small").status() == 451
-    });
+    crate::support::wait::wait_until("the bytes are counted", || site.get("/small").status == 451);
     assert_eq!(
-        bench
+        site.origin
             .heads()
             .iter()
             .filter(|head| head.starts_with("GET /closed"))

@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::support::command::{Said, crawlgate};
-use crate::support::folder::Folder;
+use crate::support::command::{CommandOutput, crawlgate};
+use crate::support::temp_dir::TempDir;
 
 const POLICY: &str = r#"
 policy: 1
@@ -29,19 +29,20 @@ cases:
   - { url: "http://intra.example.com/cgi-bin/x", expect: reject, rule: no-cgi, reason: rule, logged: true }
 "#;
 
-fn folder() -> Folder {
-    let folder = Folder::new();
+fn folder() -> TempDir {
+    let folder = TempDir::new();
     folder.write("p.yaml", format!("{POLICY}{PASSING}"));
     folder
 }
 
 /// Runs a command in a folder that has the policy `p.yaml`.
-fn run(arguments: &[&str], input: &str) -> Said {
+fn run(arguments: &[&str], input: &str) -> CommandOutput {
     crawlgate(folder().path(), arguments, input)
 }
 
-fn lines(said: &Said) -> Vec<Json> {
-    said.out
+fn lines(output: &CommandOutput) -> Vec<Json> {
+    output
+        .stdout
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect()
@@ -50,12 +51,12 @@ fn lines(said: &Said) -> Vec<Json> {
 /// `check` of a configuration reports which rules apply to tunnels.
 #[test]
 fn check_reports_which_rules_apply_to_tunnels() {
-    let folder = Folder::new();
-    let policy = |more: &str| {
+    let folder = TempDir::new();
+    fn policy(more: &str) -> std::string::String {
         format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow{more} }}\nrules: [{{ id: cgi, forbid: {{ under: /cgi }} }}]\n"
         )
-    };
+    }
     let warning = "warning: every tunnel (CONNECT) is refused as undecided, since rule `cgi` depends on what it hides";
     let advice = "advice: tunnels (CONNECT) are refused as undecided, since rule `cgi` depends on what they hide";
     let blind = "tunnels to port 443: only host, address and pace are checked; robots.txt and rules on URLs do not apply";
@@ -72,28 +73,28 @@ fn check_reports_which_rules_apply_to_tunnels() {
             format!("policy: {{ path: p.yaml }}\n{}", config.replace("{}", "")),
         );
         folder.write("p.yaml", policy(options));
-        let said = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
+        let output = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
         assert_eq!(
-            (said.code, said.err.contains(warning)),
+            (output.code, output.stderr.contains(warning)),
             (i32::from(warned), warned),
-            "{said:?}"
+            "{output:?}"
         );
-        let lines: Vec<&str> = said
-            .out
+        let lines: Vec<&str> = output
+            .stdout
             .lines()
             .filter(|line| line.starts_with("tunnels"))
             .collect();
         assert!(
             lines.len() == usize::from(summary.is_some())
                 && summary.is_none_or(|summary| lines[0].starts_with(summary)),
-            "{said:?}"
+            "{output:?}"
         );
         // The policy alone does not decide whether TLS is intercepted.
-        let said = crawlgate(folder.path(), &["check", "p.yaml", "--strict"], "");
+        let output = crawlgate(folder.path(), &["check", "p.yaml", "--strict"], "");
         assert_eq!(
-            (said.code, said.err.contains("advice: every tunnel")),
+            (output.code, output.stderr.contains("advice: every tunnel")),
             (0, options.is_empty()),
-            "{said:?}"
+            "{output:?}"
         );
     }
     // If the policy distinguishes hosts, some tunnels may be decided.
@@ -102,18 +103,21 @@ fn check_reports_which_rules_apply_to_tunnels() {
         policy("").replace("[{ id: cgi", "[{ id: h, forbid: { host: h } }, { id: cgi"),
     );
     folder.write("c.yaml", "policy: { path: p.yaml }\n");
-    let said = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
-    assert!(said.code == 0 && said.err.contains(advice), "{said:?}");
+    let output = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
+    assert!(
+        output.code == 0 && output.stderr.contains(advice),
+        "{output:?}"
+    );
 }
 
 #[test]
 fn decide_writes_every_key_of_the_contract() {
-    let said = run(
+    let output = run(
         &["decide", "--policy", "p.yaml"],
         "http://INTRA.example.com:80/gone/x\n",
     );
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
-    let mut line = lines(&said).remove(0);
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    let mut line = lines(&output).remove(0);
     let options = line["options"].take();
     assert_eq!(options["disposition"], "allow");
     assert_eq!(options["politeness"]["delay"], "1s");
@@ -245,9 +249,9 @@ fn decide_runs_the_stages_as_far_as_the_facts_reach() {
             .for_each(|(key, value)| all[key] = value.clone());
         input.push_str(&format!("{all}\n"));
     }
-    let said = run(&["decide", "--policy", "p.yaml"], &input);
-    assert_eq!(said.code, 0, "{}", said.err);
-    for ((facts, expected), line) in table.iter().zip(lines(&said)) {
+    let output = run(&["decide", "--policy", "p.yaml"], &input);
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    for ((facts, expected), line) in table.iter().zip(lines(&output)) {
         let keys = [
             "verdict",
             "stage",
@@ -265,9 +269,9 @@ fn decide_runs_the_stages_as_far_as_the_facts_reach() {
 fn decide_goes_on_after_a_line_that_cannot_be_read() {
     let input = b"http://intra.example.com/a\nhttp://a:99999/\n\n{\"url\": 1}\n{\"url\": \"http://a/\", \"dept\": 1}\n{\n\
                   http://a/\xe9\r\nftp://a/\nhttp://other.example/";
-    let said = crawlgate(folder().path(), &["decide", "--policy", "p.yaml"], input);
-    assert_eq!((said.code, said.err.as_str()), (1, ""));
-    let lines = lines(&said);
+    let output = crawlgate(folder().path(), &["decide", "--policy", "p.yaml"], input);
+    assert_eq!((output.code, output.stderr.as_str()), (1, ""));
+    let lines = lines(&output);
     let errors: Vec<&str> = lines
         .iter()
         .map(|line| line["error"].as_str().unwrap_or(""))
@@ -297,23 +301,23 @@ fn decide_goes_on_after_a_line_that_cannot_be_read() {
 #[test]
 fn decide_as_columns() {
     let input = "http://intra.example.com/cgi-bin/x\nhttp://intra.example.com/\nhttp://a\tb/\n";
-    let said = run(&["decide", "--policy", "p.yaml", "--format", "tsv"], input);
+    let output = run(&["decide", "--policy", "p.yaml", "--format", "tsv"], input);
     let expected = "http://intra.example.com/cgi-bin/x\treject\trequest\trule\tno-cgi\t451\n\
                     http://intra.example.com/\tallow\trequest\trule\tintranet\t\n";
-    assert_eq!(said.code, 1);
-    assert_eq!(&said.out[..expected.len()], expected);
-    let last: Vec<&str> = said.out.lines().last().unwrap().split('\t').collect();
+    assert_eq!(output.code, 1);
+    assert_eq!(&output.stdout[..expected.len()], expected);
+    let last: Vec<&str> = output.stdout.lines().last().unwrap().split('\t').collect();
     assert_eq!((last.len(), last[0], last[1]), (6, "http://a b/", "error"));
 }
 
 #[test]
 fn explain_shows_the_outcome_of_every_rule() {
     let url = "http://intra.example.com/old/keep.html";
-    let said = run(
+    let output = run(
         &["explain", url, "--policy", "p.yaml", "--status", "200"],
         "",
     );
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     let rules = "\
 Rules
   intranet      matched            host intra.example.com is in intra.example.com
@@ -328,18 +332,20 @@ Rules
   off           skipped: disabled
   ten           undecided          the destination stage was not run: none of its facts are given
 ";
-    assert!(said.out.contains(rules), "{}", said.out);
+    assert!(output.stdout.contains(rules), "{}", output.stdout);
     assert!(
-        said.out
+        output
+            .stdout
             .starts_with(&format!("{url}\nallowed by rule keep\n")),
         "{}",
-        said.out
+        output.stdout
     );
-    assert!(!said.out.contains('\u{1b}'), "{}", said.out);
+    assert!(!output.stdout.contains('\u{1b}'), "{}", output.stdout);
     let decision = "verdict  allow\n  reason   rule\n  rule     keep\n  stage    response\n";
-    assert!(said.out.contains(decision), "{}", said.out);
+    assert!(output.stdout.contains(decision), "{}", output.stdout);
     let option = |path: &str| {
-        said.out
+        output
+            .stdout
             .lines()
             .find(|l| l.trim().starts_with(path))
             .unwrap()
@@ -347,33 +353,38 @@ Rules
             .to_owned()
     };
     assert_eq!(option("disposition"), "disposition  allow  keep");
-    assert!(option("max_depth").ends_with("intranet"), "{}", said.out);
     assert!(
-        !said.out.contains("html_only") && said.out.contains("(--all shows them)"),
+        option("max_depth").ends_with("intranet"),
         "{}",
-        said.out
+        output.stdout
     );
     assert!(
-        said.out.ends_with(
+        !output.stdout.contains("html_only") && output.stdout.contains("(--all shows them)"),
+        "{}",
+        output.stdout
+    );
+    assert!(
+        output.stdout.ends_with(
             "Answer\n  the response of the origin, with these headers\n  crawl-status: ACCEPTED\n"
         ),
         "{}",
-        said.out
+        output.stdout
     );
-    let said = run(&["explain", url, "--policy", "p.yaml", "--all"], "");
+    let output = run(&["explain", url, "--policy", "p.yaml", "--all"], "");
     assert!(
-        said.out
+        output
+            .stdout
             .lines()
             .any(|l| l.contains("html_only") && l.ends_with("built-in")),
         "{}",
-        said.out
+        output.stdout
     );
 }
 
 #[test]
 fn explain_as_json_is_complete() {
     let url = "http://intra.example.com/gone/x";
-    let said = run(
+    let output = run(
         &[
             "explain",
             url,
@@ -386,7 +397,7 @@ fn explain_as_json_is_complete() {
         ],
         "",
     );
-    let all: Json = serde_json::from_str(&said.out).unwrap();
+    let all: Json = serde_json::from_str(&output.stdout).unwrap();
     let rules: Vec<(&str, &str)> = all["rules"]
         .as_array()
         .unwrap()
@@ -475,56 +486,61 @@ fn explain_reports_the_verdict_by_its_exit_code() {
         (&["http://intra.example.com/a", "--status", "99"], 2),
         (&["http://intra.example.com/a", "--profile", "scapy"], 2),
     ] {
-        let said = run(
+        let output = run(
             &[&["explain", "--policy", "p.yaml", "--exit-code"], arguments].concat(),
             "",
         );
-        assert_eq!(said.code, code, "{arguments:?}: {} {}", said.out, said.err);
         assert_eq!(
-            said.err.is_empty(),
+            output.code, code,
+            "{arguments:?}: {} {}",
+            output.stdout, output.stderr
+        );
+        assert_eq!(
+            output.stderr.is_empty(),
             code != 2,
             "{arguments:?}: {}",
-            said.err
+            output.stderr
         );
     }
-    let said = run(&["explain", "http://a:99999/", "--policy", "p.yaml"], "");
+    let output = run(&["explain", "http://a:99999/", "--policy", "p.yaml"], "");
     assert!(
-        said.err.starts_with("error: http://a:99999/: ") && said.err.contains("port"),
+        output.stderr.starts_with("error: http://a:99999/: ") && output.stderr.contains("port"),
         "{}",
-        said.err
+        output.stderr
     );
 }
 
 #[test]
 fn test_runs_the_cases() {
-    let said = run(&["test", "p.yaml"], "");
-    assert_eq!(said.code, 0);
+    let output = run(&["test", "p.yaml"], "");
+    assert_eq!(output.code, 0);
     assert!(
-        said.out.starts_with("acme@") && said.out.ends_with(" (p.yaml): 1 passed, 0 failed\n"),
+        output.stdout.starts_with("acme@")
+            && output.stdout.ends_with(" (p.yaml): 1 passed, 0 failed\n"),
         "{}",
-        said.out
+        output.stdout
     );
 
     let folder = folder();
     let failing = "cases:\n  - { url: \"http://intra.example.com/a\", expect: reject, rule: no-cgi, \
                    options: { max_depth: 4 } }\n";
     folder.write("failing.yaml", format!("{POLICY}{failing}"));
-    let said = crawlgate(folder.path(), &["test", "p.yaml", "failing.yaml"], "");
+    let output = crawlgate(folder.path(), &["test", "p.yaml", "failing.yaml"], "");
     let expected = "FAILED http://intra.example.com/a\n  expect: expected reject, found allow\n  \
                     rule: expected no-cgi, found intranet\n  options.max_depth: expected 4, found 3\n";
     assert!(
-        said.code == 1 && said.out.contains(expected),
+        output.code == 1 && output.stdout.contains(expected),
         "{}",
-        said.out
+        output.stdout
     );
-    let said = crawlgate(
+    let output = crawlgate(
         folder.path(),
         &["test", "p.yaml", "failing.yaml", "--format", "json"],
         "",
     );
-    let report: Json = serde_json::from_str(&said.out).unwrap();
+    let report: Json = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
-        (said.code, &report["passed"], &report["failed"]),
+        (output.code, &report["passed"], &report["failed"]),
         (1, &json!(1), &json!(1))
     );
     assert_eq!(
@@ -537,10 +553,13 @@ fn test_runs_the_cases() {
         } else {
             vec!["run", "--policy", "failing.yaml"]
         };
-        let said = crawlgate(folder.path(), &arguments, "");
+        let output = crawlgate(folder.path(), &arguments, "");
         assert!(
-            said.code == 2 && said.err.contains("failing.yaml:19:5: error: the case of"),
-            "{said:?}"
+            output.code == 2
+                && output
+                    .stderr
+                    .contains("failing.yaml:19:5: error: the case of"),
+            "{output:?}"
         );
     }
 }
@@ -557,21 +576,26 @@ fn check_distinguishes_policies_from_configurations() {
         &["rules", "c.yaml", "p.yaml"],
         &[],
     ] {
-        let said = crawlgate(folder.path(), &[&["check"], paths].concat(), "");
+        let output = crawlgate(folder.path(), &[&["check"], paths].concat(), "");
         assert!(
-            said.out.ends_with("warning\n") || said.out.ends_with("warnings\n"),
-            "{paths:?} {said:?}"
+            output.stdout.ends_with("warning\n") || output.stdout.ends_with("warnings\n"),
+            "{paths:?} {output:?}"
         );
-        assert_eq!(said.code, 0, "{paths:?} {said:?}");
+        assert_eq!(output.code, 0, "{paths:?} {output:?}");
     }
     // A policy that the configuration names and the command line repeats is checked once.
-    let said = crawlgate(folder.path(), &["check", "c.yaml", "p.yaml"], "");
-    assert_eq!(said.out.matches("p.yaml: acme@").count(), 1, "{}", said.out);
+    let output = crawlgate(folder.path(), &["check", "c.yaml", "p.yaml"], "");
+    assert_eq!(
+        output.stdout.matches("p.yaml: acme@").count(),
+        1,
+        "{}",
+        output.stdout
+    );
 }
 
 #[test]
 fn check_reports_a_policy_that_needs_a_ledger_and_a_configuration_without_one() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write(
         "p.yaml",
         "policy: 1\nname: t\noptions: { disposition: allow, unmodified: reject }\n",
@@ -581,34 +605,37 @@ fn check_reports_a_policy_that_needs_a_ledger_and_a_configuration_without_one() 
             "c.yaml",
             format!("policy: {{ path: p.yaml }}\nledger: {{ keep: {keep} }}\n"),
         );
-        let said = crawlgate(folder.path(), &["check", "c.yaml"], "");
-        assert_eq!(said.code, code, "{keep}: {said:?}");
+        let output = crawlgate(folder.path(), &["check", "c.yaml"], "");
+        assert_eq!(output.code, code, "{keep}: {output:?}");
         assert_eq!(
-            said.err.contains("ledger.keep is never"),
+            output.stderr.contains("ledger.keep is never"),
             code == 2,
-            "{keep}: {said:?}"
+            "{keep}: {output:?}"
         );
     }
 }
 
 #[test]
 fn check_fails_on_warnings_only_with_strict() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     for (arguments, code) in [(&["check"][..], 0), (&["check", "--strict"], 1)] {
-        let said = crawlgate(folder.path(), arguments, "");
-        assert_eq!(said.code, code, "{said:?}");
-        assert!(said.err.contains("warning: there is no policy"), "{said:?}");
+        let output = crawlgate(folder.path(), arguments, "");
+        assert_eq!(output.code, code, "{output:?}");
+        assert!(
+            output.stderr.contains("warning: there is no policy"),
+            "{output:?}"
+        );
     }
 }
 
 #[test]
 fn check_as_json_is_for_editors() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("c.yaml", "lisen: 1\nlimits: { head: 5 }\n");
-    let said = crawlgate(folder.path(), &["check", "c.yaml", "--format", "json"], "");
-    let report: Json = serde_json::from_str(&said.out).unwrap();
+    let output = crawlgate(folder.path(), &["check", "c.yaml", "--format", "json"], "");
+    let report: Json = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
-        (said.code, said.err.as_str(), &report["errors"]),
+        (output.code, output.stderr.as_str(), &report["errors"]),
         (2, "", &json!(2))
     );
     let first = &report["problems"][0];
@@ -663,16 +690,16 @@ fn broken_input_is_reported_and_nothing_is_done() {
             if command[0] == "check" && matches!(name, "broken.yaml" | "latin.yaml" | "none.yaml") {
                 continue;
             }
-            let said = crawlgate(folder.path(), command, "");
-            assert_eq!(said.code, 2, "{command:?} {said:?}");
+            let output = crawlgate(folder.path(), command, "");
+            assert_eq!(output.code, 2, "{command:?} {output:?}");
             assert!(
-                said.err.contains(expected),
+                output.stderr.contains(expected),
                 "{command:?} {expected} {}",
-                said.err
+                output.stderr
             );
             assert!(
-                command[0] == "check" || said.out.is_empty(),
-                "{command:?} {said:?}"
+                command[0] == "check" || output.stdout.is_empty(),
+                "{command:?} {output:?}"
             );
         }
     }
@@ -694,12 +721,12 @@ fn broken_input_is_reported_and_nothing_is_done() {
             if command[0] == "check" && name == "empty" {
                 continue;
             }
-            let said = crawlgate(folder.path(), command, "");
-            assert_eq!(said.code, 2, "{command:?} {said:?}");
+            let output = crawlgate(folder.path(), command, "");
+            assert_eq!(output.code, 2, "{command:?} {output:?}");
             assert!(
-                said.err.contains(expected),
+                output.stderr.contains(expected),
                 "{command:?} {expected} {}",
-                said.err
+                output.stderr
             );
         }
     }
@@ -732,44 +759,44 @@ fn run_refuses_settings_that_are_dangerous_or_cannot_work() {
             "--listen",
         ),
     ] {
-        let said = crawlgate(
+        let output = crawlgate(
             folder.path(),
             &[&["run", "--policy", "p.yaml"], &arguments[..]].concat(),
             "",
         );
-        assert_eq!(said.code, code, "{arguments:?} {said:?}");
-        assert!(said.err.contains(expected), "{arguments:?} {said:?}");
+        assert_eq!(output.code, code, "{arguments:?} {output:?}");
+        assert!(output.stderr.contains(expected), "{arguments:?} {output:?}");
     }
 }
 
 #[test]
 fn target_shows_canonical_forms() {
-    let said = run(
+    let output = run(
         &["target", "HTTP://Example.COM:80/a/../b", "--format", "json"],
         "",
     );
-    let line = lines(&said).remove(0);
+    let line = lines(&output).remove(0);
     assert_eq!(
-        (said.code, &line["canonical"]),
+        (output.code, &line["canonical"]),
         (0, &json!("http://example.com/b"))
     );
-    let said = run(&["target"], "http://0x7f.1/\nhttp://a:99999/\n");
-    assert_eq!(said.code, 1);
+    let output = run(&["target"], "http://0x7f.1/\nhttp://a:99999/\n");
+    assert_eq!(output.code, 1);
     assert!(
-        said.out.starts_with("loopback ") && said.out.contains("error "),
+        output.stdout.starts_with("loopback ") && output.stdout.contains("error "),
         "{}",
-        said.out
+        output.stdout
     );
 }
 
 /// The help of every command has an example and the exit codes.
 #[test]
 fn help_has_examples_and_exit_codes() {
-    let said = run(&["--help"], "");
+    let output = run(&["--help"], "");
     assert!(
-        said.code == 0 && said.out.contains("Exit codes: 0 success"),
+        output.code == 0 && output.stdout.contains("Exit codes: 0 success"),
         "{}",
-        said.out
+        output.stdout
     );
     for command in [
         "run",
@@ -785,25 +812,25 @@ fn help_has_examples_and_exit_codes() {
         "target",
     ] {
         assert!(
-            said.out.contains(&format!("\n  {command} ")),
+            output.stdout.contains(&format!("\n  {command} ")),
             "{}",
-            said.out
+            output.stdout
         );
-        let said = run(&[command, "--help"], "");
+        let output = run(&[command, "--help"], "");
         assert!(
-            said.code == 0 && said.out.contains(&format!("crawlgate {command}")),
+            output.code == 0 && output.stdout.contains(&format!("crawlgate {command}")),
             "{}",
-            said.out
+            output.stdout
         );
         assert!(
-            said.out.contains("Example:\n") && said.out.contains("Exit codes: 0"),
+            output.stdout.contains("Example:\n") && output.stdout.contains("Exit codes: 0"),
             "{}",
-            said.out
+            output.stdout
         );
     }
     let version = run(&["--version"], "");
     assert_eq!(
-        (version.code, version.out.as_str()),
+        (version.code, version.stdout.as_str()),
         (0, concat!("crawlgate ", env!("CARGO_PKG_VERSION"), "\n"))
     );
     for wrong in [
@@ -814,10 +841,10 @@ fn help_has_examples_and_exit_codes() {
         &["explain"],
         &["check", "--format", "xml"],
     ] {
-        let said = run(wrong, "");
+        let output = run(wrong, "");
         assert!(
-            said.code == 2 && said.out.is_empty() && !said.err.is_empty(),
-            "{wrong:?} {said:?}"
+            output.code == 2 && output.stdout.is_empty() && !output.stderr.is_empty(),
+            "{wrong:?} {output:?}"
         );
     }
 }
@@ -882,12 +909,12 @@ fn explain_fits_a_narrow_terminal() {
 #[test]
 fn shells_complete_commands() {
     for shell in ["bash", "zsh", "fish", "powershell"] {
-        let said = run(&["completions", shell], "");
+        let output = run(&["completions", shell], "");
         assert!(
-            said.code == 0 && said.err.is_empty() && said.out.contains("explain"),
-            "{shell} {said:?}"
+            output.code == 0 && output.stderr.is_empty() && output.stdout.contains("explain"),
+            "{shell} {output:?}"
         );
-        assert!(said.out.contains("threshold"), "{shell}");
+        assert!(output.stdout.contains("threshold"), "{shell}");
     }
     assert_eq!(run(&["completions", "csh"], "").code, 2);
 }

@@ -629,7 +629,7 @@ fn the_revision_covers_files_and_lists() {
     let text = format!(
         "{HEAD}lists: {{ l: {{ kind: domains, file: l.txt }} }}\nrules:\n  - {{ id: a, forbid: {{ in: l }} }}\n"
     );
-    let revision = |path: &str, text: &str, list: &str| {
+    fn revision(path: &str, text: &str, list: &str) -> std::string::String {
         let directory = path
             .rsplit_once('/')
             .map_or(String::new(), |(d, _)| format!("{d}/"));
@@ -637,7 +637,7 @@ fn the_revision_covers_files_and_lists() {
             .with_file(path, text)
             .with_file(&format!("{directory}l.txt"), list);
         unwrapped(load(&files, path)).policy.revision().to_owned()
-    };
+    }
     let first = revision("policy.yaml", &text, "a.com\n");
     assert!(
         first.len() == 8 && first.bytes().all(|b| b.is_ascii_hexdigit()),
@@ -773,7 +773,9 @@ fn options_of_the_connection_depend_on_the_host_alone() {
 
 #[test]
 fn nesting_is_deep_but_bounded() {
-    let nots = |n: usize| format!("{}{{ host: h }}{}", "{ not: ".repeat(n), " }".repeat(n));
+    fn nots(n: usize) -> std::string::String {
+        format!("{}{{ host: h }}{}", "{ not: ".repeat(n), " }".repeat(n))
+    }
     let rules =
         |n: usize, inner: &str| format!("{}{inner}{}", "{ rules: [".repeat(n), "] }".repeat(n));
     let c = compiled(&format!("rules: [{{ id: x, forbid: {} }}]\n", nots(32)));

@@ -32,7 +32,7 @@ use crawlgate::proxy::resolve::NameServers;
 use crawlgate::store::ledger::{LedgerFullAction, LedgerSettings};
 use crawlgate::urls::target::UrlTarget;
 
-use crate::support::folder::Folder;
+use crate::support::temp_dir::TempDir;
 
 /// The configuration block of the contract, with `crawlers`, `allow_private` and `parents`, which are shown there as
 /// examples, at their defaults.
@@ -249,7 +249,7 @@ fn every_key_of_ledger(etc: &Path) -> LedgerConfig {
 
 #[test]
 fn every_key_reaches_its_setting() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let file = folder.write("etc/crawlgate.yaml", EVERY_KEY);
     folder.write("etc/rules/a.yaml", "");
     let settings = loaded(folder.path(), &overrides(&file)).unwrap().settings;
@@ -685,16 +685,16 @@ fn what_changes_nothing_is_accepted() {
 
 #[test]
 fn variables_come_from_the_environment() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let text = "listen: 127.0.0.1:${PORT}\nruntime: { workers: \"${WORKERS}\" }\nlogs: { decisions: \"a$$${NAME}\" }\n";
     let file = folder.write("c.yaml", text);
-    let variables = |name: &str| {
+    fn variables(name: &str) -> Option<std::string::String> {
         let table = [("PORT", "8080"), ("WORKERS", "2"), ("NAME", "${PORT}")];
         table
             .iter()
             .find(|(n, _)| *n == name)
             .map(|(_, value)| (*value).to_owned())
-    };
+    }
     let around = Environment {
         directory: folder.path(),
         variables: &variables,
@@ -710,7 +710,7 @@ fn variables_come_from_the_environment() {
 
 #[test]
 fn the_file_is_named_or_found_or_there_is_none() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let none = loaded(folder.path(), &Overrides::default()).unwrap();
     let certs = folder.path().join("certs");
     let store = StoreConfig {
@@ -771,7 +771,7 @@ fn the_file_is_named_or_found_or_there_is_none() {
 
 #[test]
 fn the_command_line_has_the_last_word() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let file = folder.write(
         "c.yaml",
         "listen: [127.0.0.1:1, 127.0.0.1:2]\npolicy: { path: missing.yaml }\n",
@@ -790,7 +790,7 @@ fn the_command_line_has_the_last_word() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_an_error() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let latin = folder.write("latin.yaml", b"listen: \xe9");
     let missing_policy = folder.write("c.yaml", "policy: { path: missing.yaml }");
     for (path, expected) in [
@@ -867,13 +867,13 @@ fn the_shipped_configuration_shows_every_key() {
 #[cfg(unix)]
 fn links_stay_inside_the_directory_of_the_policy() {
     use std::os::unix::fs::symlink;
-    let folder = Folder::new();
-    let policy = |list: &str| {
+    let folder = TempDir::new();
+    fn policy(list: &str) -> std::string::String {
         format!(
             "policy: 1\nname: a\noptions: {{ disposition: allow }}\nlists: {{ l: {{ kind: hosts, file: {list} }} }}\n\
              rules: [{{ id: r, forbid: {{ in: l }} }}]\n"
         )
-    };
+    }
     folder.write("outside.txt", "secret.example\n");
     folder.write("etc/..2026/policy.yaml", policy("list.txt"));
     folder.write("etc/..2026/list.txt", "a.example\n");

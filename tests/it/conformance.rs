@@ -17,7 +17,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use crate::support::gate::Gate;
+use crate::support::proxy::TestProxy;
 use format::Row;
 use play::Named;
 
@@ -30,7 +30,8 @@ const LEAST_RESPONSES: usize = 45;
 
 #[test]
 fn the_tables_are_read_whole() {
-    let (requests, responses) = (load("requests"), load("responses"));
+    let requests = load("requests");
+    let responses = load("responses");
     assert!(
         requests.len() >= LEAST_REQUESTS,
         "{} rows of requests",
@@ -46,16 +47,18 @@ fn the_tables_are_read_whole() {
 
 #[test]
 fn every_row_holds() {
-    let (requests, responses) = (load("requests"), load("responses"));
-    let (of_requests, of_responses) = (requests.len(), responses.len());
+    let requests = load("requests");
+    let responses = load("responses");
+    let of_requests = requests.len();
+    let of_responses = responses.len();
     let rows = chosen(requests.into_iter().chain(responses).collect());
     let mut gates = gates(&rows);
     let failures: Vec<String> = play_all(&rows, &gates).into_values().collect();
     for (name, named) in &mut gates {
-        let said = named.gate.said();
+        let output = named.gate.stderr();
         assert!(
-            named.gate.is_up() && !said.contains("panicked"),
-            "gate {name} said:\n{said}"
+            named.gate.is_running() && !output.contains("panicked"),
+            "gate {name} said:\n{output}"
         );
         play::nothing_is_left(named).unwrap_or_else(|why| panic!("gate {name}: {why}"));
     }
@@ -83,10 +86,10 @@ fn a_wrong_expectation_is_reported() {
         let failure = failures
             .get(&index)
             .unwrap_or_else(|| panic!("{} is not reported", row.name));
-        let said = expected_report(&text, &row.name);
+        let output = expected_report(&text, &row.name);
         assert!(
-            failure.contains(&said) && failure.contains(&row.name),
-            "{said}\nis not in\n{failure}"
+            failure.contains(&output) && failure.contains(&row.name),
+            "{output}\nis not in\n{failure}"
         );
     }
     println!("conformance: {} wrong expectations reported", rows.len());
@@ -143,10 +146,10 @@ fn only_once<'a>(rows: impl Iterator<Item = &'a Row>) {
 /// One gate for each configuration that the rows name.
 fn gates(rows: &[Row]) -> BTreeMap<String, Named> {
     let mut gates = BTreeMap::new();
-    let text = |name: &str| {
+    fn text(name: &str) -> std::string::String {
         let file = folder().join("gates").join(name);
         std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
-    };
+    }
     for row in rows {
         gates.entry(row.gate.clone()).or_insert_with(|| {
             let hosts = rows.iter().map(|row| format!("{}: 127.0.0.1", row.host));
@@ -157,7 +160,7 @@ fn gates(rows: &[Row]) -> BTreeMap<String, Named> {
                 text(&format!("{}.yaml", row.gate))
             );
             let config = config.replace("{ a.test: 127.0.0.1", &format!("{{ {}", hosts.join(", ")));
-            Named::new(Gate::start(&config, &text("policy.yaml")))
+            Named::new(TestProxy::start(&config, &text("policy.yaml")))
         });
     }
     gates

@@ -17,11 +17,14 @@ fn between<'t>(text: &'t str, before: &str, after: &str) -> &'t str {
 fn taken<'n>(pattern: &str, names: &[&'n str]) -> BTreeSet<&'n str> {
     let mut taken = BTreeSet::new();
     for part in pattern.split('|') {
-        let takes = |name: &&&str| match part.strip_suffix(".*") {
-            Some(prefix) => name.starts_with(prefix),
-            None => **name == part,
-        };
-        let found: Vec<&str> = names.iter().filter(takes).copied().collect();
+        let found: Vec<&str> = names
+            .iter()
+            .filter(|name: &&&str| match part.strip_suffix(".*") {
+                Some(prefix) => name.starts_with(prefix),
+                None => **name == part,
+            })
+            .copied()
+            .collect();
         assert!(!found.is_empty(), "`{part}` is the name of nothing");
         taken.extend(found);
     }

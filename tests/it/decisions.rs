@@ -19,9 +19,9 @@ use crawlgate::model::reason::Reason;
 use crawlgate::urls::target::UrlTarget;
 use serde_json::{Value as Json, json};
 
-use crate::support::command::{Said, crawlgate};
-use crate::support::folder::Folder;
-use crate::support::gate::Gate;
+use crate::support::command::{CommandOutput, crawlgate};
+use crate::support::proxy::TestProxy;
+use crate::support::temp_dir::TempDir;
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -72,9 +72,9 @@ fn log() -> String {
 }
 
 /// Runs the command with a log on standard input.
-fn run(arguments: &[&str], input: impl AsRef<[u8]>) -> Said {
+fn run(arguments: &[&str], input: impl AsRef<[u8]>) -> CommandOutput {
     crawlgate(
-        Folder::new().path(),
+        TempDir::new().path(),
         &[&["decisions", "--log", "-"], arguments].concat(),
         input,
     )
@@ -82,8 +82,8 @@ fn run(arguments: &[&str], input: impl AsRef<[u8]>) -> Said {
 
 #[test]
 fn a_decision_is_one_aligned_line() {
-    let said = run(&[], log());
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let output = run(&[], log());
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     let expected = "\
 2026-01-01T00:00:00.500Z  news-bot   allow   200  default     -           GET http://www.example.com/a
 2026-01-01T00:00:01.500Z  anonymous  reject  451  rule        no-pdf      GET http://www.example.com/a
@@ -93,16 +93,16 @@ fn a_decision_is_one_aligned_line() {
 2026-01-01T00:00:05.500Z  anonymous  reject  451  rule        a-rule-with-a-name-that-is-long  GET other.example
 2026-01-01T00:00:06.500Z  anonymous  allow   200  default     pages                     GET http://www.example.com/a
 ";
-    assert_eq!(said.out, expected, "{}", said.out);
+    assert_eq!(output.stdout, expected, "{}", output.stdout);
 }
 
 #[test]
 fn as_json_it_is_the_line_of_the_log() {
-    let said = run(&["--format", "json"], log());
-    assert_eq!((said.code, said.out), (0, log()));
+    let output = run(&["--format", "json"], log());
+    assert_eq!((output.code, output.stdout), (0, log()));
     // The last line may lack its line feed.
-    let said = run(&["--format", "json"], log().trim_end());
-    assert_eq!((said.code, said.out), (0, log()));
+    let output = run(&["--format", "json"], log().trim_end());
+    assert_eq!((output.code, output.stdout), (0, log()));
 }
 
 #[test]
@@ -143,10 +143,14 @@ fn decisions_that_do_not_match_are_left_out() {
         ),
         (&["--since", "1s"], &[]),
     ] {
-        let said = run(arguments, log());
-        assert_eq!((said.code, said.err.as_str()), (0, ""), "{arguments:?}");
-        let found: Vec<u32> = said
-            .out
+        let output = run(arguments, log());
+        assert_eq!(
+            (output.code, output.stderr.as_str()),
+            (0, ""),
+            "{arguments:?}"
+        );
+        let found: Vec<u32> = output
+            .stdout
             .lines()
             .map(|line| line[17..19].parse().unwrap())
             .collect();
@@ -156,8 +160,8 @@ fn decisions_that_do_not_match_are_left_out() {
 
 #[test]
 fn a_summary_counts_decisions() {
-    let said = run(&["--summary", "rule"], log());
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let output = run(&["--summary", "rule"], log());
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     let expected = "\
 rule                             decisions    allowed    refused  in shadow   share  last
 -                                        2          2          0          0   28.6%  2026-01-01T00:00:04.500Z
@@ -167,8 +171,8 @@ no-pdf                                   1          0          1          0   14
 tried                                    1          1          0          1   14.3%  2026-01-01T00:00:03.500Z
 7 decisions, 2 refused, from 2026-01-01T00:00:00.500Z to 2026-01-01T00:00:06.500Z
 ";
-    assert_eq!(said.out, expected, "{}", said.out);
-    let said = run(
+    assert_eq!(output.stdout, expected, "{}", output.stdout);
+    let output = run(
         &[
             "--summary",
             "host",
@@ -180,22 +184,23 @@ tried                                    1          1          0          1   14
         log(),
     );
     assert!(
-        said.out
+        output
+            .stdout
             .contains("1 more (--limit)\n2 decisions, 2 refused"),
         "{}",
-        said.out
+        output.stdout
     );
-    let said = run(&["--summary", "crawler", "--format", "json"], log());
-    let found: Json = serde_json::from_str(&said.out).unwrap();
+    let output = run(&["--summary", "crawler", "--format", "json"], log());
+    let found: Json = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(found["rows"][1]["name"], "news-bot");
     assert_eq!(
         (&found["decisions"], &found["refused"], &found["left_out"]),
         (&json!(7), &json!(2), &json!(0))
     );
-    let said = run(&["--summary", "reason", "--limit", "all"], "");
+    let output = run(&["--summary", "reason", "--limit", "all"], "");
     assert!(
-        said.code == 0 && said.out.ends_with("no decisions\n"),
-        "{said:?}"
+        output.code == 0 && output.stdout.ends_with("no decisions\n"),
+        "{output:?}"
     );
 }
 
@@ -219,14 +224,14 @@ fn lines_that_cannot_be_read_are_counted_and_reported() {
         &["--summary", "rule"],
         &["--summary", "host"],
     ] {
-        let said = run(form, &input);
+        let output = run(form, &input);
         let summary = "8 of 16 lines cannot be read; the first is standard input:10: ";
         assert!(
-            said.code == 1 && said.err.contains(summary),
+            output.code == 1 && output.stderr.contains(summary),
             "{form:?} {}",
-            said.err
+            output.stderr
         );
-        let text = said.out + &said.err;
+        let text = output.stdout + &output.stderr;
         assert!(
             !text
                 .chars()
@@ -234,8 +239,8 @@ fn lines_that_cannot_be_read_are_counted_and_reported() {
             "{form:?} {text:?}"
         );
     }
-    let said = run(&["--format", "json"], &input);
-    let shown: Json = serde_json::from_str(said.out.lines().last().unwrap()).unwrap();
+    let output = run(&["--format", "json"], &input);
+    let shown: Json = serde_json::from_str(output.stdout.lines().last().unwrap()).unwrap();
     assert_eq!(
         shown["url"],
         "http://h/\u{1b}]0;evil\u{7}\u{1b}[2J\u{9b}31m"
@@ -250,7 +255,7 @@ fn gzip(text: &str) -> Vec<u8> {
 
 #[test]
 fn rotated_files_are_read_in_order() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     for (second, name) in [
         (1, "d.jsonl.11"),
         (3, "d.jsonl.2"),
@@ -261,26 +266,27 @@ fn rotated_files_are_read_in_order() {
         folder.write(name, line(second, json!({})) + "\n");
     }
     folder.write("d.jsonl.10.gz", gzip(&(line(2, json!({})) + "\n")));
-    let seconds = |said: &Said| -> Vec<u32> {
-        said.out
+    fn seconds(output: &CommandOutput) -> Vec<u32> {
+        output
+            .stdout
             .lines()
             .map(|l| l[17..19].parse().unwrap())
             .collect()
-    };
-    let said = crawlgate(
+    }
+    let output = crawlgate(
         folder.path(),
         &["decisions", "--log", "d.jsonl", "--all"],
         "",
     );
     assert_eq!(
-        (said.code, seconds(&said)),
+        (output.code, seconds(&output)),
         (0, vec![1, 2, 3, 4, 5]),
-        "{said:?}"
+        "{output:?}"
     );
-    let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl"], "");
-    assert_eq!(seconds(&said), [5]);
-    let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl.10.gz"], "");
-    assert_eq!(seconds(&said), [2]);
+    let output = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl"], "");
+    assert_eq!(seconds(&output), [5]);
+    let output = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl.10.gz"], "");
+    assert_eq!(seconds(&output), [2]);
     // A compressed file is read from its beginning, since its last lines are not known.
     assert_eq!(
         Follower::start(folder.path(), &["d.jsonl.10.gz", "--follow"]).second(),
@@ -288,23 +294,23 @@ fn rotated_files_are_read_in_order() {
     );
     // The last line of the current file may still be incomplete.
     folder.write("d.jsonl", line(5, json!({})) + "\n{\"ts\":\"20");
-    let said = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl"], "");
-    assert_eq!((said.code, seconds(&said)), (0, vec![5]));
+    let output = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl"], "");
+    assert_eq!((output.code, seconds(&output)), (0, vec![5]));
     folder.write("d.jsonl.10.gz", b"no archive");
-    let said = crawlgate(
+    let output = crawlgate(
         folder.path(),
         &["decisions", "--log", "d.jsonl", "--all"],
         "",
     );
     assert!(
-        said.code == 3 && said.err.contains("d.jsonl.10.gz: "),
-        "{said:?}"
+        output.code == 3 && output.stderr.contains("d.jsonl.10.gz: "),
+        "{output:?}"
     );
 }
 
 #[test]
 fn errors_say_what_to_do() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write(
         "policy.yaml",
         "policy: 1\nname: p\noptions: { disposition: allow }\n",
@@ -367,14 +373,14 @@ fn errors_say_what_to_do() {
         } else {
             &["--config", "c.yaml"]
         };
-        let said = crawlgate(
+        let output = crawlgate(
             folder.path(),
             &[&["decisions"], config, arguments].concat(),
             "",
         );
         assert!(
-            said.code == code && said.err.contains(part) && said.out.is_empty(),
-            "{arguments:?} {said:?}"
+            output.code == code && output.stderr.contains(part) && output.stdout.is_empty(),
+            "{arguments:?} {output:?}"
         );
     }
 }
@@ -394,7 +400,7 @@ fn start(folder: &Path, arguments: &[&str]) -> Child {
 /// The reader closes the pipe, as `| head -1` does.
 #[test]
 fn a_closed_pipe_ends_the_command_without_an_error() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("d.jsonl", log().repeat(2_000));
     for form in ["text", "json"] {
         let mut child = start(folder.path(), &["d.jsonl", "--format", form]);
@@ -452,14 +458,14 @@ impl Drop for Follower {
 
 #[test]
 fn following_survives_moves_and_truncations() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
-    let text = |seconds: std::ops::Range<u32>| {
+    fn text(seconds: std::ops::Range<u32>) -> std::string::String {
         seconds.fold(String::new(), |mut text, second| {
             writeln!(&mut text, "{}", line(second, json!({}))).unwrap();
             text
         })
-    };
+    }
     let append = |text: &str| {
         fs::File::options()
             .append(true)
@@ -510,7 +516,7 @@ fn following_survives_moves_and_truncations() {
 /// If the command starts with the last lines, their numbers are unknown.
 #[test]
 fn following_reports_line_numbers_only_if_it_counted_from_the_beginning() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let lines: String = (0..15)
         .map(|second| line(second, json!({})) + "\n")
         .collect();
@@ -533,7 +539,7 @@ fn following_reports_line_numbers_only_if_it_counted_from_the_beginning() {
 /// The log rotates faster than it is polled: no line is missed, and none is shown twice.
 #[test]
 fn following_misses_nothing_of_a_log_that_rotates() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
     let (clock, _manual_clock) = Clock::manual();
     let metrics = Metrics::new(&[], &[]).unwrap();
@@ -576,20 +582,20 @@ fn following_misses_nothing_of_a_log_that_rotates() {
 fn lost_lines_are_reported() {
     let config =
         "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nlogs: { decisions: /dev/full }\n";
-    let mut gate = Gate::start(
+    let mut gate = TestProxy::start(
         config,
         "policy: 1\nname: t\noptions: { disposition: disallow }\n",
     );
     for _ in 0..3 {
         ask(&gate, "http://h.invalid/");
     }
-    let until = |gate: &Gate, words: &str| {
+    fn until(gate: &TestProxy, words: &str) {
         let begun = std::time::Instant::now();
-        while !gate.said().contains(words) && begun.elapsed() < LONG {
+        while !gate.stderr().contains(words) && begun.elapsed() < LONG {
             std::thread::yield_now();
         }
-        assert!(gate.said().contains(words), "{words}: {}", gate.said());
-    };
+        assert!(gate.stderr().contains(words), "{words}: {}", gate.stderr());
+    }
     until(
         &gate,
         "decision log: cannot be written, lines are lost: No space left on device",
@@ -601,23 +607,23 @@ fn lost_lines_are_reported() {
     );
     gate.signal("TERM");
     until(&gate, "decision log: lines were lost");
-    assert_eq!(gate.ended(), Some(0));
-    assert!(gate.said().contains("lines=3"), "{}", gate.said());
+    assert_eq!(gate.wait_for_exit(), Some(0));
+    assert!(gate.stderr().contains("lines=3"), "{}", gate.stderr());
 }
 
 #[test]
 fn a_proxy_writes_squids_lines() {
     let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\nlogs: { decisions: log.json, format: squid }\n";
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         config,
         "policy: 1\nname: t\noptions: { disposition: disallow, record: full }\n",
     );
     ask(&gate, "http://h.invalid/x?y");
     let begun = std::time::Instant::now();
-    while !gate.log().ends_with('\n') && begun.elapsed() < LONG {
+    while !gate.decision_log().ends_with('\n') && begun.elapsed() < LONG {
         std::thread::yield_now();
     }
-    let log = gate.log();
+    let log = gate.decision_log();
     let fields: Vec<&str> = log.split_ascii_whitespace().collect();
     assert_eq!(fields[2..4], ["127.0.0.1", "TCP_DENIED/451"], "{log}");
     assert_eq!(
@@ -627,12 +633,12 @@ fn a_proxy_writes_squids_lines() {
     );
 }
 
-fn ask(gate: &Gate, url: &str) {
+fn ask(gate: &TestProxy, url: &str) {
     let head = format!("GET {url} HTTP/1.1\r\nHost: h.invalid\r\nConnection: close\r\n\r\n");
     exchange(gate.proxy, &head);
 }
 
-fn get(gate: &Gate, path: &str) -> String {
+fn get(gate: &TestProxy, path: &str) -> String {
     exchange(
         gate.admin,
         &format!(
@@ -660,7 +666,7 @@ fn the_log_of_a_proxy_is_found_and_contains_no_query() {
     let policy = "policy: 1\nname: t\noptions: { disposition: allow, robots: { obey: false } }\n\
                   rules:\n  - { id: refused, forbid: { under: /refused }, log: true }\n\
                   \x20 - { id: tried, mode: shadow, forbid: { param.token: s3cret } }\n";
-    let gate = Gate::start(config, policy);
+    let gate = TestProxy::start(config, policy);
     for path in [
         "refused?token=s3cret",
         "open?token=s3cret",
@@ -691,27 +697,28 @@ fn the_log_of_a_proxy_is_found_and_contains_no_query() {
         )
     };
     let begun = std::time::Instant::now();
-    while shown().out.lines().count() < 4 && begun.elapsed() < LONG {
+    while shown().stdout.lines().count() < 4 && begun.elapsed() < LONG {
         std::thread::yield_now();
     }
-    let said = shown();
-    assert!(said.code == 0 && said.err.is_empty(), "{said:?}");
+    let output = shown();
+    assert!(output.code == 0 && output.stderr.is_empty(), "{output:?}");
     assert!(
-        said.out.contains("/refused?redacted") && said.out.contains("/refused/s3cret?redacted"),
+        output.stdout.contains("/refused?redacted")
+            && output.stdout.contains("/refused/s3cret?redacted"),
         "{}",
-        said.out
+        output.stdout
     );
     assert_eq!(
-        said.out.matches("s3cret").count(),
+        output.stdout.matches("s3cret").count(),
         1,
         "only in the path: {}",
-        said.out
+        output.stdout
     );
-    assert!(!gate.said().contains("s3cret"), "{}", gate.said());
+    assert!(!gate.stderr().contains("s3cret"), "{}", gate.stderr());
     // Every field of a line can be used in a filter, and is documented.
     let documented = fs::read_to_string("docs/decision-log.md").unwrap();
-    let shadowed = said
-        .out
+    let shadowed = output
+        .stdout
         .lines()
         .find(|line| line.contains("\"shadow\":["))
         .expect("a request that the shadow rule would refuse");
@@ -725,6 +732,10 @@ fn the_log_of_a_proxy_is_found_and_contains_no_query() {
         filters.extend(["--filter".to_owned(), format!("{key}!=\u{1}")]);
     }
     let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
-    let said = run(&filters, shadowed);
-    assert_eq!((said.code, said.out.lines().count()), (0, 1), "{said:?}");
+    let output = run(&filters, shadowed);
+    assert_eq!(
+        (output.code, output.stdout.lines().count()),
+        (0, 1),
+        "{output:?}"
+    );
 }

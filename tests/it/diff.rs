@@ -2,8 +2,8 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::support::command::{Said, crawlgate};
-use crate::support::folder::Folder;
+use crate::support::command::{CommandOutput, crawlgate};
+use crate::support::temp_dir::TempDir;
 
 const OLD: &str = r#"policy: 1
 name: acme
@@ -27,14 +27,14 @@ rules:
   - { id: renamed, when: { url_prefix: "http://c.example/old/" }, then: disallow }
 "#;
 
-fn folder() -> Folder {
-    let folder = Folder::new();
+fn folder() -> TempDir {
+    let folder = TempDir::new();
     folder.write("old.yaml", OLD);
     folder.write("new.yaml", NEW);
     folder
 }
 
-fn diff(arguments: &[&str], input: &str) -> Said {
+fn diff(arguments: &[&str], input: &str) -> CommandOutput {
     crawlgate(
         folder().path(),
         &[&["diff", "old.yaml", "new.yaml"], arguments].concat(),
@@ -47,7 +47,7 @@ const URLS: &str = "http://a.example/x.zip\nhttp://b.example/y.ZIP\nhttp://a.exa
 
 #[test]
 fn changes_are_reported_by_rule_and_host() {
-    let said = diff(&["--urls"], URLS);
+    let output = diff(&["--urls"], URLS);
     let expected = "\
 7 URLs: 6 decisions change
 
@@ -81,37 +81,37 @@ Hosts
         1  c.example     the same by another rule 1
         1  slow.example  allowed with other options 1
 ";
-    assert_eq!((said.code, said.err.as_str()), (1, ""));
+    assert_eq!((output.code, output.stderr.as_str()), (1, ""));
     assert!(
-        said.out.starts_with("old  acme@") && said.out.contains("  (new.yaml)\n"),
+        output.stdout.starts_with("old  acme@") && output.stdout.contains("  (new.yaml)\n"),
         "{}",
-        said.out
+        output.stdout
     );
-    assert!(said.out.ends_with(expected), "{}", said.out);
+    assert!(output.stdout.ends_with(expected), "{}", output.stdout);
 }
 
 #[test]
 fn the_same_policy_changes_nothing() {
     let folder = folder();
-    let said = crawlgate(
+    let output = crawlgate(
         folder.path(),
         &["diff", "old.yaml", "old.yaml", "--urls"],
         URLS,
     );
     assert!(
-        said.code == 0 && said.out.ends_with("7 URLs: no decision changes\n"),
-        "{said:?}"
+        output.code == 0 && output.stdout.ends_with("7 URLs: no decision changes\n"),
+        "{output:?}"
     );
-    let said = crawlgate(folder.path(), &["diff", "old.yaml", "old.yaml"], "");
+    let output = crawlgate(folder.path(), &["diff", "old.yaml", "old.yaml"], "");
     assert!(
-        said.code == 0 && said.out.ends_with("2 cases: no decision changes\n"),
-        "{said:?}"
+        output.code == 0 && output.stdout.ends_with("2 cases: no decision changes\n"),
+        "{output:?}"
     );
 }
 
 #[test]
 fn without_urls_the_cases_and_the_structure_are_compared() {
-    let said = diff(&[], "");
+    let output = diff(&[], "");
     let expected = "\
 2 cases: 1 decision changes
 
@@ -126,9 +126,9 @@ Rules
 
 refused otherwise  1
 ";
-    assert_eq!(said.code, 1);
-    assert!(said.out.contains(expected), "{}", said.out);
-    let all: Json = serde_json::from_str(&diff(&["--format", "json"], "").out).unwrap();
+    assert_eq!(output.code, 1);
+    assert!(output.stdout.contains(expected), "{}", output.stdout);
+    let all: Json = serde_json::from_str(&diff(&["--format", "json"], "").stdout).unwrap();
     assert_eq!((&all["urls"], &all["changed"]), (&json!(2), &json!(1)));
     assert_eq!(all["structure"]["rules"][4]["change"], "removed");
     assert_eq!(
@@ -148,33 +148,35 @@ fn lines_have_the_format_of_decide() {
         "urls.txt",
         "{\"url\": \"http://slow.example/\", \"depth\": 3}\n\nhttp://a:99999/\n{\"url\": 1}\n",
     );
-    let said = crawlgate(
+    let output = crawlgate(
         folder.path(),
         &["diff", "old.yaml", "new.yaml", "--urls", "urls.txt"],
         "",
     );
-    assert_eq!(said.code, 2, "{said:?}");
+    assert_eq!(output.code, 2, "{output:?}");
     assert!(
-        said.out.contains("1 URL: 1 decision changes"),
+        output.stdout.contains("1 URL: 1 decision changes"),
         "{}",
-        said.out
+        output.stdout
     );
     assert!(
-        said.out.contains("2 lines could not be read\n  line 3: "),
+        output
+            .stdout
+            .contains("2 lines could not be read\n  line 3: "),
         "{}",
-        said.out
+        output.stdout
     );
-    let said = crawlgate(
+    let output = crawlgate(
         folder.path(),
         &["diff", "old.yaml", "new.yaml", "--urls", "none.txt"],
         "",
     );
     assert!(
-        said.code == 2 && said.err.contains("none.txt: No such file"),
-        "{said:?}"
+        output.code == 2 && output.stderr.contains("none.txt: No such file"),
+        "{output:?}"
     );
-    let said = diff(&["--urls", "--format", "json", "--examples", "1"], URLS);
-    let all: Json = serde_json::from_str(&said.out).unwrap();
+    let output = diff(&["--urls", "--format", "json", "--examples", "1"], URLS);
+    let all: Json = serde_json::from_str(&output.stdout).unwrap();
     let first = json!({
         "change": "allow -> reject", "old_rule": null, "new_rule": "archives", "differences": [], "count": 2,
         "examples": ["http://a.example/x.zip"],
@@ -192,11 +194,13 @@ fn ten_thousand_urls_are_compared_quickly() {
     let urls: String = (0..10_000)
         .map(|n| format!("http://h{}.example/{n}/x.zip\n", n % 100))
         .collect();
-    let said = diff(&["--urls"], &urls);
+    let output = diff(&["--urls"], &urls);
     assert!(
-        said.out.contains("10,000 URLs: 10,000 decisions change")
-            && said.out.contains("and 90 more hosts"),
+        output
+            .stdout
+            .contains("10,000 URLs: 10,000 decisions change")
+            && output.stdout.contains("and 90 more hosts"),
         "{}",
-        said.out
+        output.stdout
     );
 }

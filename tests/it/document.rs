@@ -19,8 +19,8 @@ fn opened(body: &str) -> Result<CompiledPolicy, String> {
     };
     let files =
         MemoryFileSystem::new().with_file("p.yaml", format!("policy: 1\nname: t\n{head}{body}\n"));
-    let shown = |problems: Vec<Problem>| problems.iter().map(|p| p.render() + "\n").collect();
-    load(&files, "p.yaml").map_err(shown)
+    load(&files, "p.yaml")
+        .map_err(|problems: Vec<Problem>| problems.iter().map(|p| p.render() + "\n").collect())
 }
 
 fn compiled(body: &str) -> Policy {
@@ -30,26 +30,28 @@ fn compiled(body: &str) -> Policy {
 }
 
 /// `stage reason rule status` of a refusal, or `allow stage`.
-fn said(policy: &Policy, facts: &Json) -> String {
+fn output(policy: &Policy, facts: &Json) -> String {
     let mut facts = facts.clone();
     if facts.get("url").is_none() {
         facts["url"] = json!("http://h.test/a");
     }
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
     let trial = OfflineEvaluation::new(policy, &facts, Profile::Generic);
-    let (decision, answer) = (&trial.decision, trial.answer());
+    let decision = &trial.decision;
+    let answer = trial.answer();
     let stage = decision.stage.as_str();
     if !decision.rejects() {
         return format!("allow {stage}");
     }
-    let (reason, rule) = (decision.reason().as_str(), trial.rule_id().unwrap_or("-"));
+    let reason = decision.reason().as_str();
+    let rule = trial.rule_id().unwrap_or("-");
     format!("{stage} {reason} {rule} {}", answer.status.unwrap())
 }
 
 fn check(rows: &[(&str, Json, &str)]) {
     for (body, facts, expected) in rows {
         assert_eq!(
-            said(&compiled(body), facts),
+            output(&compiled(body), facts),
             *expected,
             "{body} with {facts}"
         );
@@ -61,14 +63,14 @@ const ROBOTS: &str = "rules: [{ id: x, forbid: { meta_robots: { contains: noinde
 
 #[test]
 fn the_stage_runs_for_a_get_with_2xx_in_html_or_text() {
-    let page = |more: Json| {
+    fn page(more: Json) -> serde_json::Value {
         let mut facts = json!({ "title": "page not found" });
         facts
             .as_object_mut()
             .unwrap()
             .extend(more.as_object().unwrap().clone());
         facts
-    };
+    }
     check(&[
         (TITLE, page(json!({})), "document rule x 451"),
         (
@@ -132,7 +134,9 @@ fn the_stage_runs_for_a_get_with_2xx_in_html_or_text() {
 
 #[test]
 fn headers_make_robots_and_canonical_known_early() {
-    let tag = |value: &str| json!({ "headers": { "X-Robots-Tag": value } });
+    fn tag(value: &str) -> serde_json::Value {
+        json!({ "headers": { "X-Robots-Tag": value } })
+    }
     check(&[
         (ROBOTS, tag("noindex"), "response rule x 451"),
         (
@@ -219,7 +223,7 @@ fn what_only_a_document_tells_can_be_served_under() {
     }
     let serving = opened(ROBOTS).unwrap().policy;
     assert_eq!(
-        said(&serving, &json!({ "meta_robots": "noindex" })),
+        output(&serving, &json!({ "meta_robots": "noindex" })),
         "document rule x 451"
     );
 }
@@ -273,15 +277,17 @@ fn a_soft_error_has_its_own_reason_and_status() {
             "write `stage: response`",
         ),
     ] {
-        let said = opened(&format!("rules: [{rule}]")).map(|_| ()).unwrap_err();
-        assert!(said.contains(expected), "{rule}\n{said}");
+        let output = opened(&format!("rules: [{rule}]")).map(|_| ()).unwrap_err();
+        assert!(output.contains(expected), "{rule}\n{output}");
     }
 }
 
 /// The next to last paragraph of section 4: what is named when several things reject.
 #[test]
 fn reasons_have_an_order() {
-    let options = |more: &str| format!("options: {{ disposition: allow, {more} }}\n");
+    fn options(more: &str) -> std::string::String {
+        format!("options: {{ disposition: allow, {more} }}\n")
+    }
     let checks = options("noncanonical: reject, noindex: reject, max_body: 5B");
     let all = json!({ "size": 9, "content_type": "a/b", "headers": { "Link": "</b>; rel=canonical", "X-Robots-Tag": "none" } });
     let without = |key: &str| {
@@ -486,7 +492,7 @@ fn a_tunnel_knows_nothing_of_answers() {
 /// Lists of URLs' beginnings tell which tunnels they cannot be about.
 #[test]
 fn a_list_of_other_hosts_leaves_no_tunnel_undecided() {
-    let verdict = |kind: &str, item: &str| {
+    fn verdict(kind: &str, item: &str) -> crawlgate::policy::decide::Verdict {
         let lists = format!(
             "lists: {{ l: {{ kind: {kind}, items: ['http://a.test/', '{item}', 'http://z.test/'] }} }}"
         );
@@ -505,7 +511,7 @@ fn a_list_of_other_hosts_leaves_no_tunnel_undecided() {
         OfflineEvaluation::new(&policy, &facts, Profile::Generic)
             .decision
             .verdict
-    };
+    }
     let rejected = Verdict::Reject(Reason::Rule);
     for (kind, item, expected) in [
         ("url_prefixes", "https://other.test/x", Verdict::Admit),
@@ -522,7 +528,9 @@ fn a_list_of_other_hosts_leaves_no_tunnel_undecided() {
 
 #[test]
 fn what_would_be_stripped_leaves_a_tunnel_undecided() {
-    let undecided = |rule: &str| (Verdict::Undecided, rule.to_owned());
+    fn undecided(rule: &str) -> (crawlgate::policy::decide::Verdict, std::string::String) {
+        (Verdict::Undecided, rule.to_owned())
+    }
     for (body, expected) in [
         (
             "options: { disposition: allow, follow: false, enforce_follow: strip }",

@@ -16,9 +16,11 @@ use std::time::Duration;
 use flate2::Compression;
 use flate2::write::{DeflateEncoder, GzEncoder, ZlibEncoder};
 
-use crate::effects::{CONFIG, policy};
-use crate::support::gate::Gate;
-use crate::upstream::scripted::{Client, Origin};
+use crate::support::client::RawClient;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::policy::allow_all;
+use crate::support::proxy::CONFIG;
+use crate::support::proxy::TestProxy;
 
 /// An answer of the origin: its head without the blank line, and its body, in the pieces in which it is sent.
 #[derive(Clone, Debug)]
@@ -130,8 +132,8 @@ pub(crate) fn bare(body: &[u8]) -> Vec<u8> {
 
 /// A gate, and an origin that has these pages by their paths.
 pub(crate) struct Site {
-    pub(crate) gate: Gate,
-    pub(crate) origin: Origin,
+    pub(crate) gate: TestProxy,
+    pub(crate) origin: ScriptedOrigin,
     pages: Pages,
     heads: Heads,
 }
@@ -139,18 +141,19 @@ pub(crate) struct Site {
 type Pages = Arc<Mutex<BTreeMap<String, Page>>>;
 type Heads = Arc<Mutex<Vec<String>>>;
 
-fn origin(pages: &Pages, heads: &Heads) -> Origin {
-    let (served, noted) = (Arc::clone(pages), Arc::clone(heads));
-    Origin::start(move |visit| {
-        while let Some(head) = visit.request() {
+fn origin(pages: &Pages, heads: &Heads) -> ScriptedOrigin {
+    let served = Arc::clone(pages);
+    let noted = Arc::clone(heads);
+    ScriptedOrigin::start(move |connection| {
+        while let Some(head) = connection.read_head() {
             let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
             let is_head = head.starts_with("HEAD ");
             noted.lock().unwrap().push(head);
             let page = served.lock().unwrap().get(&path).cloned();
             let page = page.unwrap_or_else(|| Page::of("text/plain", "?").status("404 Not Found"));
-            visit.send(&format!("HTTP/1.1 {}\r\n{}\r\n", page.status, page.fields));
+            connection.send(&format!("HTTP/1.1 {}\r\n{}\r\n", page.status, page.fields));
             for piece in page.pieces.iter().filter(|_| !is_head) {
-                let _ = visit.socket.write_all(piece);
+                let _ = connection.socket.write_all(piece);
                 if !page.pause.is_zero() {
                     sleep(page.pause);
                 }
@@ -160,22 +163,23 @@ fn origin(pages: &Pages, heads: &Heads) -> Origin {
 }
 
 /// One request on a connection of its own.
-fn ask(proxy: SocketAddr, origin: &Origin, method: &str, path: &str, fields: &str) -> Got {
-    let mut client = Client::connect(proxy);
+fn ask(proxy: SocketAddr, origin: &ScriptedOrigin, method: &str, path: &str, fields: &str) -> Got {
+    let mut client = RawClient::connect(proxy);
     let host = format!("a.test:{}", origin.port);
     client.send(&format!(
         "{method} http://{host}{path} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n"
     ));
     let mut bytes = Vec::new();
-    let _ = client.0.read_to_end(&mut bytes);
+    let _ = client.socket.read_to_end(&mut bytes);
     Got(bytes)
 }
 
 impl Site {
     pub(crate) fn new(options: &str, rules: &str) -> Self {
-        let (pages, heads) = (Pages::default(), Heads::default());
+        let pages = Pages::default();
+        let heads = Heads::default();
         let origin = origin(&pages, &heads);
-        let gate = Gate::start(CONFIG, &policy(options, rules));
+        let gate = TestProxy::start(CONFIG, &allow_all(options, rules));
         Self {
             gate,
             origin,
@@ -240,7 +244,7 @@ impl Got {
     }
 
     /// `reason rule status`, or `passed status`.
-    pub(crate) fn said(&self) -> String {
+    pub(crate) fn output(&self) -> String {
         match self.value("crawl-reason").as_str() {
             "" => format!("passed {}", self.status()),
             reason => format!("{reason} {} {}", self.value("crawl-rule"), self.status()),

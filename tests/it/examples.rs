@@ -175,7 +175,9 @@ fn each_system_has_its_policies_its_example_and_its_page() {
         .collect();
     folders.sort();
     assert_eq!(folders, systems);
-    let stem = |path: &PathBuf| path.file_stem().unwrap().to_str().unwrap().to_owned();
+    fn stem(path: &PathBuf) -> std::string::String {
+        path.file_stem().unwrap().to_str().unwrap().to_owned()
+    }
     let examples: Vec<String> = worked_examples().iter().map(stem).collect();
     assert_eq!(examples, systems);
     let pages: Vec<String> = files("docs/policy", "md").iter().map(stem).collect();

@@ -590,7 +590,9 @@ async fn a_client_that_stops_reading_is_closed() {
     client
         .send("GET /big/20000000 HTTP/1.1\r\nConnection: close\r\n\r\n")
         .await;
-    let (began, mut read, mut part) = (Instant::now(), 0, vec![0; 1_000_000]);
+    let began = Instant::now();
+    let mut read = 0;
+    let mut part = vec![0; 1_000_000];
     loop {
         match client.0.read(&mut part).await.unwrap() {
             0 => break,
@@ -651,11 +653,9 @@ async fn a_panic_ends_one_connection() {
 #[tokio::test]
 async fn a_drain_finishes_what_is_under_way_and_nothing_else() {
     let proxy = Listening::new(limits()).await;
-    let (mut idle, mut silent, mut busy) = (
-        proxy.connect().await,
-        proxy.connect().await,
-        proxy.connect().await,
-    );
+    let mut idle = proxy.connect().await;
+    let mut silent = proxy.connect().await;
+    let mut busy = proxy.connect().await;
     idle.send("GET /a HTTP/1.1\r\n\r\n").await;
     assert_eq!(idle.answer().await.0, 200);
     busy.send("GET /wait/200 HTTP/1.1\r\n\r\nGET /never HTTP/1.1\r\n\r\n")

@@ -6,7 +6,7 @@ mod swept;
 use crawlgate::ledger::observation::DeliveredDocument;
 use crawlgate::store::ledger::LedgerUpdate;
 
-use crate::support::look::{delivered, failed, look};
+use crate::support::ledger::{delivered, failed, observation};
 
 /// A GET that was answered so.
 fn answered(crawler: &str, url: &str, status: u16) -> LedgerUpdate {
@@ -15,5 +15,5 @@ fn answered(crawler: &str, url: &str, status: u16) -> LedgerUpdate {
     } else {
         failed(status)
     };
-    look(crawler, url, 1, what)
+    observation(crawler, url, 1, what)
 }

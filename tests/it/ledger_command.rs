@@ -12,18 +12,19 @@ use crawlgate::model::intent::Intent;
 use crawlgate::store::ledger::{Ledger, LedgerSettings};
 use serde_json::Value as Json;
 
-use crate::reload::{Client, admin};
-use crate::support::command::{Said, crawlgate};
-use crate::support::folder::Folder;
-use crate::support::gate::Gate;
-use crate::support::look::{self, look};
-use crate::upstream::scripted::{Origin, until};
+use crate::support::client::RawClient;
+use crate::support::command::{CommandOutput, crawlgate};
+use crate::support::ledger::observation;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::proxy::TestProxy;
+use crate::support::temp_dir::TempDir;
+use crate::support::wait::wait_until;
 
 /// No server listens on port 1.
 const CONFIG: &str = "admin: { listen: 127.0.0.1:1 }\nstore: { path: state }\n";
 
 fn note(ledger: &Ledger, crawler: &str, url: &str, what: ObservationOutcome) {
-    ledger.record(look(crawler, url, 1_767_225_600_000, what));
+    ledger.record(observation(crawler, url, 1_767_225_600_000, what));
 }
 
 fn delivered(etag: &str) -> ObservationOutcome {
@@ -37,13 +38,13 @@ fn delivered(etag: &str) -> ObservationOutcome {
         size: 7,
         ..DeliveredDocument::default()
     };
-    look::delivered(document)
+    crate::support::ledger::delivered(document)
 }
 
 /// Creates a ledger of 2,500 URLs, of which one is refused, and one has an `ETag` that a spreadsheet would read as a
 /// formula.
-fn folder() -> Folder {
-    let folder = Folder::new();
+fn folder() -> TempDir {
+    let folder = TempDir::new();
     folder.write("crawlgate.yaml", CONFIG);
     let ledger = Ledger::open(&folder.path().join("state"), LedgerSettings::default()).unwrap();
     for n in 0..2_498 {
@@ -71,7 +72,7 @@ fn folder() -> Folder {
     folder
 }
 
-fn ledger(folder: &Path, arguments: &[&str]) -> Said {
+fn ledger(folder: &Path, arguments: &[&str]) -> CommandOutput {
     crawlgate(
         folder,
         &[&["ledger"], arguments, &["--config", "crawlgate.yaml"]].concat(),
@@ -83,9 +84,13 @@ fn ledger(folder: &Path, arguments: &[&str]) -> Said {
 fn the_whole_ledger_is_listed_and_exported() {
     let folder = folder();
     let run = |arguments: &[&str]| {
-        let said = ledger(folder.path(), arguments);
-        assert_eq!((said.code, said.err.as_str()), (0, ""), "{arguments:?}");
-        said.out
+        let output = ledger(folder.path(), arguments);
+        assert_eq!(
+            (output.code, output.stderr.as_str()),
+            (0, ""),
+            "{arguments:?}"
+        );
+        output.stdout
     };
     assert_eq!(run(&["list", "--offline"]).lines().count(), 100);
     assert_eq!(
@@ -172,25 +177,26 @@ fn errors_have_their_exit_codes() {
         (&["sweep", "--dry-run"], 3, "does not answer"),
         (&[], 2, "Usage"),
     ] {
-        let said = ledger(folder.path(), arguments);
-        assert_eq!(said.code, code, "{arguments:?}: {said:?}");
-        assert!(said.err.contains(part), "{arguments:?}: {said:?}");
+        let output = ledger(folder.path(), arguments);
+        assert_eq!(output.code, code, "{arguments:?}: {output:?}");
+        assert!(output.stderr.contains(part), "{arguments:?}: {output:?}");
     }
     folder.write("crawlgate.yaml", CONFIG.replace("state", "elsewhere"));
-    let said = ledger(folder.path(), &["stats", "--offline"]);
-    assert_eq!(said.code, 3);
-    assert!(said.err.contains("there is no ledger"), "{said:?}");
+    let output = ledger(folder.path(), &["stats", "--offline"]);
+    assert_eq!(output.code, 3);
+    assert!(output.stderr.contains("there is no ledger"), "{output:?}");
 }
 
 #[test]
 fn files_that_a_proxy_uses_are_not_opened() {
     let folder = folder();
     let _ledger = Ledger::open(&folder.path().join("state"), LedgerSettings::default()).unwrap();
-    let said = ledger(folder.path(), &["list"]);
-    assert_eq!(said.code, 3);
+    let output = ledger(folder.path(), &["list"]);
+    assert_eq!(output.code, 3);
     assert!(
-        said.err.contains("does not answer") && said.err.contains("in use by another process"),
-        "{said:?}"
+        output.stderr.contains("does not answer")
+            && output.stderr.contains("in use by another process"),
+        "{output:?}"
     );
 }
 
@@ -218,10 +224,13 @@ rules:
 /// The command queries a running proxy, whose URLs are stored under the keys of its policy.
 #[test]
 fn a_running_proxy_is_queried() {
-    let gate = Gate::start(WHOLE, POLICY);
-    let origin = Origin::plain();
+    let gate = TestProxy::start(WHOLE, POLICY);
+    let origin = ScriptedOrigin::ok();
     let url = |path: &str| format!("http://a.test:{}{path}", origin.port);
-    assert_eq!(Client::new(gate.proxy).get(&url("/x?sid=7")).status, 200);
+    assert_eq!(
+        RawClient::connect(gate.proxy).get(&url("/x?sid=7")).status,
+        200
+    );
     let address = gate.admin.to_string();
     let run = |arguments: &[&str]| {
         crawlgate(
@@ -230,23 +239,25 @@ fn a_running_proxy_is_queried() {
             "",
         )
     };
-    until("the URL is in the ledger", || {
-        run(&["list", "--format", "ndjson"]).out.lines().count() == 1
+    wait_until("the URL is in the ledger", || {
+        run(&["list", "--format", "ndjson"]).stdout.lines().count() == 1
     });
-    let said = run(&["list"]);
+    let output = run(&["list"]);
     assert!(
-        said.code == 0 && said.out.contains("ACCEPTED") && said.out.contains("/x?sid=7"),
-        "{said:?}"
+        output.code == 0
+            && output.stdout.contains("ACCEPTED")
+            && output.stdout.contains("/x?sid=7"),
+        "{output:?}"
     );
     let encoded = url("/x?sid=8").replace(':', "%3A").replace('?', "%3F");
-    let found = admin(&gate, &format!("GET /api/v1/urls?url={encoded}")).body;
+    let found = gate.admin(&format!("GET /api/v1/urls?url={encoded}")).body;
     let found: Json = serde_json::from_str(&found).unwrap();
     assert_eq!(found["urls"][0]["url"], url("/x?sid=7"), "{found}");
-    let stats: Json = serde_json::from_str(&run(&["stats", "--format", "json"]).out).unwrap();
+    let stats: Json = serde_json::from_str(&run(&["stats", "--format", "json"]).stdout).unwrap();
     assert_eq!(stats["by_status"]["ACCEPTED"], 1, "{stats}");
     let swept = run(&["sweep", "--dry-run"]);
     assert!(
-        swept.code == 0 && swept.out.contains("1 of 1 URLs were evaluated"),
+        swept.code == 0 && swept.stdout.contains("1 of 1 URLs were evaluated"),
         "{swept:?}"
     );
 }

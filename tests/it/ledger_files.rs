@@ -14,7 +14,7 @@ use crawlgate::store::budgets::BudgetsFile;
 use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
 use crawlgate::store::stops::StopsFile;
 
-use crate::support::folder::Folder;
+use crate::support::temp_dir::TempDir;
 
 fn file(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -22,7 +22,7 @@ fn file(name: &str) -> PathBuf {
         .join(name)
 }
 
-fn open_ledger(folder: &Folder) -> Ledger {
+fn open_ledger(folder: &TempDir) -> Ledger {
     fs::copy(file("ledger.redb"), folder.path().join("ledger.redb")).unwrap();
     Ledger::open_existing(folder.path(), LedgerSettings::default()).unwrap()
 }
@@ -50,7 +50,7 @@ fn lines(name: &str) -> Vec<String> {
 
 #[test]
 fn a_ledger_is_read_with_all_records_events_and_cursors() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let ledger = open_ledger(&folder);
     assert_eq!(records(&ledger), lines("records.jsonl"));
     assert_eq!(events(&ledger), lines("events.jsonl"));
@@ -72,7 +72,7 @@ fn a_ledger_is_read_with_all_records_events_and_cursors() {
 
 #[test]
 fn stops_and_budgets_are_written_to_the_same_bytes() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     fs::copy(file("stops.json"), folder.path().join("stops.json")).unwrap();
     fs::copy(file("budgets.json"), folder.path().join("budgets.json")).unwrap();
     let stops_file = StopsFile::in_directory(folder.path());
@@ -81,7 +81,7 @@ fn stops_and_budgets_are_written_to_the_same_bytes() {
     let budgets_file = BudgetsFile::in_directory(folder.path());
     let budgets = budgets_file.read().unwrap();
     assert_eq!(budgets.0.len(), 3);
-    let copy = Folder::new();
+    let copy = TempDir::new();
     StopsFile::in_directory(copy.path()).write(&stops).unwrap();
     BudgetsFile::in_directory(copy.path())
         .write(&budgets)

@@ -12,7 +12,7 @@ mod statuses;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
@@ -29,22 +29,24 @@ use crawlgate::server::Server;
 use crawlgate::store::ledger::{FeedCursor, Ledger};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::effects::{Answer, ask};
-use crate::support::folder::Folder;
-use crate::upstream::scripted::{Client, Origin, until};
+use crate::support::client::RawClient;
+use crate::support::client::Response;
+use crate::support::client::get_with;
+use crate::support::origin::{OriginConnection, ScriptedOrigin};
+use crate::support::temp_dir::TempDir;
+use crate::support::wait::wait_until;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// A proxy before an origin that answers by the heads it gets. `news` and `shop` have a listener each, and behind those
 /// every profile has one, whose crawler has its name.
 pub(crate) struct Bench {
-    folder: Folder,
+    folder: TempDir,
     runtime: Runtime,
     server: Server,
     pub(crate) hand: ManualClock,
     pub(crate) ledger: Ledger,
-    pub(crate) origin: Origin,
-    heads: Arc<Mutex<Vec<String>>>,
+    pub(crate) origin: ScriptedOrigin,
 }
 
 /// A policy that refuses nothing and holds nobody, with this behind it.
@@ -56,7 +58,8 @@ pub(crate) fn policy(options: &str, rest: &str) -> String {
 }
 
 fn config() -> String {
-    let (mut listen, mut crawlers) = (String::new(), String::new());
+    let mut listen = String::new();
+    let mut crawlers = String::new();
     let profiles = Profile::ALL.into_iter().map(Profile::as_str);
     for (name, profile) in [("news", "generic"), ("shop", "generic")]
         .into_iter()
@@ -82,9 +85,9 @@ impl Bench {
         policy: &str,
         answer: impl Fn(&str) -> Option<String> + Send + Sync + 'static,
     ) -> Self {
-        Self::scripted(policy, move |visit, head| {
+        Self::scripted(policy, move |connection, head| {
             let usual = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nok";
-            visit.send(&answer(head).unwrap_or_else(|| usual.into()));
+            connection.send(&answer(head).unwrap_or_else(|| usual.into()));
             true
         })
     }
@@ -92,19 +95,16 @@ impl Bench {
     /// With an origin that does what the function says with each request's head, for as long as it says yes.
     pub(crate) fn scripted(
         policy_text: &str,
-        serve: impl Fn(&mut crate::upstream::scripted::Visit, &str) -> bool + Send + Sync + 'static,
+        serve: impl Fn(&mut OriginConnection, &str) -> bool + Send + Sync + 'static,
     ) -> Self {
-        let heads: Arc<Mutex<Vec<String>>> = Arc::default();
-        let noted = Arc::clone(&heads);
-        let origin = Origin::start(move |visit| {
-            while let Some(head) = visit.request() {
-                noted.lock().unwrap().push(head.clone());
-                if !serve(visit, &head) {
+        let origin = ScriptedOrigin::start(move |connection| {
+            while let Some(head) = connection.read_head() {
+                if !serve(connection, &head) {
                     return;
                 }
             }
         });
-        let folder = Folder::new();
+        let folder = TempDir::new();
         folder.write("policy.yaml", policy_text);
         let settings = settings(folder.write("crawlgate.yaml", config()));
         let runtime = Builder::new_multi_thread()
@@ -134,7 +134,6 @@ impl Bench {
             hand,
             ledger,
             origin,
-            heads,
         }
     }
 
@@ -167,32 +166,32 @@ impl Bench {
     }
 
     /// A GET of a path at `a.test` by `news`, with more fields, each line with its end.
-    pub(crate) fn ask(&self, path: &str, fields: &str) -> Answer {
+    pub(crate) fn get_with(&self, path: &str, fields: &str) -> Response {
         self.ask_as("news", &self.url("a.test", path), fields)
     }
 
-    pub(crate) fn ask_as(&self, crawler: &str, url: &str, fields: &str) -> Answer {
-        ask(self.door(crawler), url, fields)
+    pub(crate) fn ask_as(&self, crawler: &str, url: &str, fields: &str) -> Response {
+        get_with(self.door(crawler), url, fields)
     }
 
     /// A GET that the policy lets through, with the ledger up to date behind it.
     #[track_caller]
-    pub(crate) fn get(&self, path: &str) -> Answer {
-        let answer = self.ask(path, "");
-        assert_eq!(answer.status(), 200, "{path}: {}", answer.0);
+    pub(crate) fn get(&self, path: &str) -> Response {
+        let answer = self.get_with(path, "");
+        assert_eq!(answer.status, 200, "{path}: {answer}");
         self.until_known("news", path);
         answer
     }
 
     /// Another method, on a connection of its own.
-    pub(crate) fn send(&self, method: &str, path: &str) -> Answer {
-        let mut client = Client::connect(self.door("news"));
+    pub(crate) fn send(&self, method: &str, path: &str) -> Response {
+        let mut client = RawClient::connect(self.door("news"));
         let url = self.url("a.test", path);
         client.send(&format!(
             "{method} {url} HTTP/1.1\r\nHost: a.test:{}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             self.origin.port
         ));
-        Answer(client.rest())
+        Response::parse(&client.read_rest())
     }
 
     pub(crate) fn record(&self, crawler: &str, path: &str) -> Option<Arc<LedgerRecord>> {
@@ -201,7 +200,7 @@ impl Bench {
     }
 
     pub(crate) fn until_known(&self, crawler: &str, path: &str) -> Arc<LedgerRecord> {
-        until(&format!("{path} is known to {crawler}"), || {
+        wait_until(&format!("{path} is known to {crawler}"), || {
             self.record(crawler, path).is_some()
         });
         self.record(crawler, path).unwrap()
@@ -214,7 +213,7 @@ impl Bench {
         what: &str,
         holds: impl Fn(&LedgerRecord) -> bool,
     ) {
-        until(&format!("{path}: {what}"), || {
+        wait_until(&format!("{path}: {what}"), || {
             self.record("news", path)
                 .is_some_and(|record| holds(&record))
         });
@@ -223,7 +222,9 @@ impl Bench {
     /// What the feed says so far: what, why, and of which path.
     pub(crate) fn events(&self) -> Vec<(LedgerEventKind, LedgerEventReason, String)> {
         let events = self.ledger.events(FeedCursor(0), 100).unwrap();
-        let path = |url: &str| format!("/{}", url.splitn(4, '/').nth(3).unwrap());
+        fn path(url: &str) -> std::string::String {
+            format!("/{}", url.splitn(4, '/').nth(3).unwrap())
+        }
         events
             .iter()
             .map(|(_, event)| (event.kind, event.reason, path(&event.url)))
@@ -232,7 +233,7 @@ impl Bench {
 
     /// The heads that the origin got.
     pub(crate) fn heads(&self) -> Vec<String> {
-        self.heads.lock().unwrap().clone()
+        self.origin.heads()
     }
 }
 

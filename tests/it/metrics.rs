@@ -786,10 +786,8 @@ fn nothing_of_requests_is_counted_where_that_is_asked_for() {
     record.set_allowed(Some(0));
     record.set_sent_status(200, ResponseSource::Origin);
     record.finish(bench.clock.now());
-    let (connection, tunnel) = (
-        bench.metrics.track_connection(),
-        bench.metrics.track_tunnel(),
-    );
+    let connection = bench.metrics.track_connection();
+    let tunnel = bench.metrics.track_tunnel();
     bench.metrics.inc_held();
     bench.metrics.set_hosts(1, 2, 3);
     bench.metrics.record_head_rejection(Reason::BadRequest);
@@ -907,7 +905,8 @@ fn a_rule_knows_what_it_let_through_what_it_refused_and_when_it_matched_last() {
     );
 
     bench.hand.advance(Duration::from_millis(90_400));
-    let (at, decided) = (bench.clock.wall_time(), [Some(0), None, None]);
+    let at = bench.clock.wall_time();
+    let decided = [Some(0), None, None];
     for allowed in decided {
         let mut record = bench.begin();
         record.set_policy(&policy);

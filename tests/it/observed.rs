@@ -1,13 +1,15 @@
 //! What operators see of requests over sockets: bytes of uploads, look-ups, OPTIONS that end here, a log that is full.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc;
 use std::time::Duration;
 
-use crate::support::gate::Gate;
+use crate::support::client::exchange;
+use crate::support::origin::{OK, Reply, ScriptedOrigin};
+use crate::support::proxy::TestProxy;
+use crate::support::wait::{TIMEOUT, wait_until};
 
-const LONG: Duration = Duration::from_secs(20);
 const POLICY: &str = "
 policy: 1
 name: t
@@ -15,60 +17,18 @@ options: { disposition: allow, robots: { obey: false }, politeness: { delay: 0s,
 rules: [{ id: refused, forbid: { under: /refused }, log: true }]
 ";
 
-fn gate(logs: &str) -> Gate {
+fn gate(logs: &str) -> TestProxy {
     let config = format!(
         "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\negress: {{ allow_loopback: true, ports: [1-65535] }}\n\
          logs: {logs}\n"
     );
-    Gate::start(&config, POLICY)
+    TestProxy::start(&config, POLICY)
 }
 
-/// Sends bytes and reads what comes until the end of the connection.
-fn exchange(to: SocketAddr, bytes: &str) -> String {
-    let mut stream = TcpStream::connect(to).expect("it listens");
-    stream.set_read_timeout(Some(LONG)).expect("a socket");
-    stream.write_all(bytes.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream
-        .read_to_string(&mut answer)
-        .expect("it answers and closes");
-    answer
-}
-
-fn metric(gate: &Gate, series: &str) -> f64 {
-    let text = exchange(
-        gate.admin,
-        &format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", gate.admin),
-    );
-    let value = text
-        .lines()
-        .find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
-    value
-        .unwrap_or_else(|| panic!("no {series} in {text}"))
-        .parse()
-        .expect("a number")
-}
-
-/// An origin that reads whole requests of known length and answers them; each on a connection of its own.
 fn origin() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            let mut reader = BufReader::new(stream);
-            let (mut line, mut length) = (String::new(), 0);
-            while reader.read_line(&mut line).is_ok_and(|n| n > 0) && line != "\r\n" {
-                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                    length = value.trim().parse().expect("a length");
-                }
-                line.clear();
-            }
-            let _ = reader.read_exact(&mut vec![0; length]);
-            let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok";
-            let _ = reader.get_mut().write_all(answer);
-        }
-    });
-    address
+    let response = OK.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n");
+    let origin = ScriptedOrigin::respond(move |_| Reply::Last(response.clone().into()));
+    (Ipv4Addr::LOCALHOST, origin.port).into()
 }
 
 #[test]
@@ -88,12 +48,12 @@ fn uploads_and_lookups_are_counted() {
         "direction=\"sent\",side=\"origin\"",
     ] {
         assert_eq!(
-            metric(&gate, &format!("crawlgate_bytes_total{{{side}}}")),
+            gate.metric(&format!("crawlgate_bytes_total{{{side}}}")),
             5_000.0,
             "{side}"
         );
     }
-    let lookups = metric(&gate, "crawlgate_dns_duration_seconds_count");
+    let lookups = gate.metric("crawlgate_dns_duration_seconds_count");
     assert_eq!(lookups, 1.0, "the name was known the second time");
 }
 
@@ -114,16 +74,15 @@ fn options_that_end_here_are_judged_and_logged() {
             "{answer}"
         );
     }
-    let begun = std::time::Instant::now();
-    while gate.said().matches("\"method\":\"OPTIONS\"").count() < 2 && begun.elapsed() < LONG {
-        std::thread::yield_now();
-    }
-    let said = gate.said();
+    wait_until("both requests are logged", || {
+        gate.stderr().matches("\"method\":\"OPTIONS\"").count() >= 2
+    });
+    let output = gate.stderr();
     assert!(
-        said.contains("/refused/x") && said.contains("\"reason\":\"rule\""),
-        "{said}"
+        output.contains("/refused/x") && output.contains("\"reason\":\"rule\""),
+        "{output}"
     );
-    assert!(!said.contains("client_left"), "{said}");
+    assert!(!output.contains("client_left"), "{output}");
 }
 
 /// An origin that takes all and answers nothing; it reports a request's first bytes.
@@ -153,29 +112,24 @@ fn a_client_that_leaves_while_it_uploads_is_no_failure_of_the_origin() {
         "Content-Length: 5000\r\n\r\nabc",
         "Transfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
     ] {
-        let before = gate.said().matches("\"method\":\"POST\"").count();
+        let before = gate.stderr().matches("\"method\":\"POST\"").count();
         let mut stream = TcpStream::connect(gate.proxy).expect("it listens");
         let request = format!("POST http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\n{framing}");
         stream.write_all(request.as_bytes()).expect("it reads");
-        first.recv_timeout(LONG).expect("the origin has it");
+        first.recv_timeout(TIMEOUT).expect("the origin has it");
         drop(stream);
-        let begun = std::time::Instant::now();
-        while gate.said().matches("\"method\":\"POST\"").count() == before && begun.elapsed() < LONG
-        {
-            std::thread::yield_now();
-        }
+        wait_until("the request is logged", || {
+            gate.stderr().matches("\"method\":\"POST\"").count() > before
+        });
     }
-    let said = gate.said();
+    let output = gate.stderr();
     assert_eq!(
-        said.matches("\"error\":\"client_left\"").count(),
+        output.matches("\"error\":\"client_left\"").count(),
         2,
-        "{said}"
+        "{output}"
     );
-    assert!(!said.contains("bad_request"), "{said}");
-    let text = exchange(
-        gate.admin,
-        &format!("GET /metrics HTTP/1.1\r\nHost: {}\r\n\r\n", gate.admin),
-    );
+    assert!(!output.contains("bad_request"), "{output}");
+    let text = gate.admin("GET /metrics").body;
     let errors = text
         .lines()
         .filter(|line| line.starts_with("crawlgate_upstream_errors_total"));
@@ -198,7 +152,8 @@ fn requests_wait_while_the_log_is_full() {
         "GET http://h.example/refused/{} HTTP/1.1\r\nHost: h.example\r\n\r\n",
         "x".repeat(7_000)
     );
-    let (mut reader, mut answered) = (BufReader::new(stream.try_clone().expect("a socket")), 0);
+    let mut reader = BufReader::new(stream.try_clone().expect("a socket"));
+    let mut answered = 0;
     let waits = loop {
         assert!(answered < 5_000, "nothing ever waits");
         stream.write_all(request.as_bytes()).expect("it reads");
@@ -212,16 +167,14 @@ fn requests_wait_while_the_log_is_full() {
         "{waits:?} after {answered} answers"
     );
     assert!(answered > 500, "{answered} answers only");
-    let ready = exchange(
-        gate.admin,
-        &format!("GET /readyz HTTP/1.1\r\nHost: {}\r\n\r\n", gate.admin),
-    );
+    let ready = gate.admin("GET /readyz").body;
     assert!(ready.contains("warn decision_log"), "{ready}");
-    assert_eq!(metric(&gate, "crawlgate_decision_log_dropped_total"), 0.0);
+    assert_eq!(gate.metric("crawlgate_decision_log_dropped_total"), 0.0);
 }
 
 fn read_answer(reader: &mut impl BufRead) -> Result<(), ErrorKind> {
-    let (mut line, mut length) = (String::new(), 0);
+    let mut line = String::new();
+    let mut length = 0;
     while line != "\r\n" {
         line.clear();
         if reader.read_line(&mut line).map_err(|error| error.kind())? == 0 {
@@ -241,7 +194,7 @@ fn the_admin_listener_is_asked_by_its_names_and_counts_no_requests_where_that_is
     let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0, names: [gate.test, \"other.test:81\"] }\n\
                   egress: { allow_loopback: true, ports: [1-65535] }\nlogs: { decisions: none }\n\
                   telemetry: { metrics: none }\n";
-    let gate = Gate::start(config, POLICY);
+    let gate = TestProxy::start(config, POLICY);
     let origin = origin();
     let asked =
         format!("GET http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\nConnection: close\r\n\r\n");

@@ -165,10 +165,12 @@ fn shares_are_spread_over_the_round() {
 fn who_leaves_distorts_nothing() {
     for order in [WaitOrder::Weighted, WaitOrder::Strict] {
         let mut rng = Rng::with_seed(5);
-        let (mut calm, mut busy) = (Queue::new(order), Queue::new(order));
+        let mut calm = Queue::new(order);
+        let mut busy = Queue::new(order);
         let mut passers_by = 1_000_000;
         for number in 0..400 {
-            let (class, crawler) = (PriorityClass::ALL[rng.usize(..6)], any_crawler(&mut rng));
+            let class = PriorityClass::ALL[rng.usize(..6)];
+            let crawler = any_crawler(&mut rng);
             let ticket = QueueTicket {
                 number,
                 drawn_at: calm.now,

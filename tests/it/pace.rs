@@ -4,7 +4,6 @@
 mod gate;
 mod hostile;
 mod learned;
-mod origin;
 mod queue;
 mod repeats;
 mod sockets;

@@ -1,19 +1,18 @@
 //! Reloading while requests are under way: by signal, through the API and by changed files.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::UnixDatagram;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use serde_json::Value as Json;
+use crate::support::client::{RawClient, Response};
+use crate::support::origin::ScriptedOrigin;
+use crate::support::proxy::TestProxy;
+use crate::support::wait::{TIMEOUT, wait_until};
 
-use crate::support::gate::Gate;
-
-pub(crate) const LONG: Duration = Duration::from_secs(20);
 pub(crate) const CONFIG: &str = "
 listen: 127.0.0.1:0
 admin: { listen: 127.0.0.1:0 }
@@ -33,125 +32,13 @@ pub(crate) fn policy(rule: &str, intent: &str) -> String {
     )
 }
 
-pub(crate) struct Answer {
-    pub(crate) status: u16,
-    head: String,
-    pub(crate) body: String,
-}
-
-impl Answer {
-    pub(crate) fn field(&self, name: &str) -> Option<&str> {
-        self.head.lines().find_map(|line| {
-            let (key, value) = line.split_once(':')?;
-            key.eq_ignore_ascii_case(name).then(|| value.trim())
-        })
-    }
-
-    fn json(&self) -> Json {
-        serde_json::from_str(&self.body).unwrap_or_else(|e| panic!("{e}: {}", self.body))
-    }
-}
-
-/// A kept connection.
-pub(crate) struct Client(BufReader<TcpStream>);
-
-impl Client {
-    pub(crate) fn new(to: SocketAddr) -> Self {
-        Self::of(TcpStream::connect(to).expect("it listens"))
-    }
-
-    pub(crate) fn of(stream: TcpStream) -> Self {
-        stream.set_read_timeout(Some(LONG)).expect("a socket");
-        Self(BufReader::new(stream))
-    }
-
-    pub(crate) fn ask(&mut self, head: &str) -> Answer {
-        self.0
-            .get_mut()
-            .write_all(head.as_bytes())
-            .expect("it reads");
-        self.answer()
-    }
-
-    pub(crate) fn answer(&mut self) -> Answer {
-        let mut head = String::new();
-        while !head.ends_with("\r\n\r\n") {
-            assert_ne!(
-                self.0.read_line(&mut head).expect("it answers"),
-                0,
-                "closed behind {head:?}"
-            );
-        }
-        let status = head
-            .split(' ')
-            .nth(1)
-            .and_then(|s| s.parse().ok())
-            .expect("a status");
-        let mut answer = Answer {
-            status,
-            head,
-            body: String::new(),
-        };
-        let length = answer
-            .field("content-length")
-            .map_or(0, |l| l.parse().expect("a length"));
-        let mut body = vec![0; length];
-        self.0.read_exact(&mut body).expect("the whole body");
-        answer.body = String::from_utf8(body).expect("text");
-        answer
-    }
-
-    pub(crate) fn get(&mut self, url: &str) -> Answer {
-        self.ask(&format!("GET {url} HTTP/1.1\r\nHost: x\r\n\r\n"))
-    }
-}
-
-pub(crate) fn admin(gate: &Gate, line: &str) -> Answer {
-    Client::new(gate.admin).ask(&format!(
-        "{line} HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n",
-        gate.admin
-    ))
-}
-
-/// An origin that answers every request.
-fn origin() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-    let address = listener.local_addr().expect("an address");
-    std::thread::spawn(move || {
-        for stream in listener.incoming().map_while(Result::ok) {
-            std::thread::spawn(move || answer_all(BufReader::new(stream)));
-        }
-    });
-    address
-}
-
-fn answer_all(mut reader: BufReader<TcpStream>) {
-    let mut line = String::new();
-    while reader.read_line(&mut line).is_ok_and(|length| length > 0) {
-        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
-        if line == "\r\n" && reader.get_mut().write_all(answer).is_err() {
-            return;
-        }
-        line.clear();
-    }
-}
-
-/// Asks again and again, for as long as a reload by signal or file may take.
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + LONG;
-    while !holds() {
-        assert!(Instant::now() < end, "never: {what}");
-        std::thread::yield_now();
-    }
-}
-
 #[test]
 fn a_signal_reloads_and_a_broken_policy_changes_nothing() {
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
         &policy("one", "deny"),
     );
-    let mut client = Client::new(gate.proxy);
+    let mut client = RawClient::connect(gate.proxy);
     let mut rule = || {
         let answer = client.get("http://127.0.0.1:9/refused");
         (
@@ -165,36 +52,37 @@ fn a_signal_reloads_and_a_broken_policy_changes_nothing() {
     assert_eq!(rule(), (451, "one".into()));
     gate.write("policy.yaml", &policy("two", "gone"));
     gate.signal("HUP");
-    until("the new policy decides", || rule() == (410, "two".into()));
+    wait_until("the new policy decides", || rule() == (410, "two".into()));
 
     gate.write(
         "policy.yaml",
         "policy: 1\nname: three\nrules: [{ id: x, forbid: { pathh: /refused } }]\n",
     );
     gate.signal("HUP");
-    let failed = || {
-        admin(&gate, "GET /metrics")
+    wait_until("the failure is counted", || {
+        gate.admin("GET /metrics")
             .body
             .contains("crawlgate_policy_reloads_total{result=\"failure\"} 1")
-    };
-    until("the failure is counted", failed);
-    assert_eq!(rule(), (410, "two".into()));
-    let metrics = admin(&gate, "GET /metrics").body;
-    assert!(metrics.contains("\ncrawlgate_policy_last_reload_success 0\n"));
-    until("the log names the mistake", || {
-        gate.said().contains("pathh")
     });
-    let warns = |ready: &Answer| ready.status == 200 && ready.body.contains("warn policy: two@");
-    until("readiness warns", || warns(&admin(&gate, "GET /readyz")));
+    assert_eq!(rule(), (410, "two".into()));
+    let metrics = gate.admin("GET /metrics").body;
+    assert!(metrics.contains("\ncrawlgate_policy_last_reload_success 0\n"));
+    wait_until("the log names the mistake", || {
+        gate.stderr().contains("pathh")
+    });
+    fn warns(ready: &Response) -> bool {
+        ready.status == 200 && ready.body.contains("warn policy: two@")
+    }
+    wait_until("readiness warns", || warns(&gate.admin("GET /readyz")));
 
     gate.write("policy.yaml", &policy("two", "gone"));
-    let answer = admin(&gate, "POST /api/v1/reload");
+    let answer = gate.admin("POST /api/v1/reload");
     assert_eq!(
         (answer.status, &answer.json()["result"]),
         (200, &"unchanged".into())
     );
     assert!(
-        admin(&gate, "GET /metrics")
+        gate.admin("GET /metrics")
             .body
             .contains("\ncrawlgate_policy_last_reload_success 1\n")
     );
@@ -202,10 +90,10 @@ fn a_signal_reloads_and_a_broken_policy_changes_nothing() {
 
 #[test]
 fn a_failing_case_refuses_a_reload_and_the_api_says_which() {
-    let gate = Gate::start(CONFIG, &policy("one", "deny"));
+    let gate = TestProxy::start(CONFIG, &policy("one", "deny"));
     let case = "cases: [{ url: 'http://h.example/refused', expect: allow }]\n";
     gate.write("policy.yaml", &(policy("two", "deny") + case));
-    let answer = admin(&gate, "POST /api/v1/reload");
+    let answer = gate.admin("POST /api/v1/reload");
     assert_eq!(answer.status, 422, "{}", answer.body);
     assert_eq!(
         answer.field("content-type"),
@@ -223,14 +111,14 @@ fn a_failing_case_refuses_a_reload_and_the_api_says_which() {
     assert!(message.contains("http://h.example/refused"), "{message}");
 
     gate.write("policy.yaml", &policy("three", "deny"));
-    let before = admin(&gate, "GET /api/v1/policy").json();
-    let answer = admin(&gate, "POST /api/v1/reload").json();
+    let before = gate.admin("GET /api/v1/policy").json();
+    let answer = gate.admin("POST /api/v1/reload").json();
     assert_eq!(
         (&answer["result"], &answer["before"]),
         (&"loaded".into(), &before["revision"])
     );
-    Client::new(gate.proxy).get("http://127.0.0.1:9/refused");
-    let after = admin(&gate, "GET /api/v1/policy").json();
+    RawClient::connect(gate.proxy).get("http://127.0.0.1:9/refused");
+    let after = gate.admin("GET /api/v1/policy").json();
     assert_eq!(
         (&after["name"], &after["rules"][0]["id"]),
         (&"three".into(), &"three".into())
@@ -244,12 +132,12 @@ fn a_failing_case_refuses_a_reload_and_the_api_says_which() {
 
 #[test]
 fn what_is_doubtful_in_a_reloaded_policy_is_said() {
-    let gate = Gate::start(CONFIG, &policy("one", "deny"));
+    let gate = TestProxy::start(CONFIG, &policy("one", "deny"));
     gate.write(
         "policy.yaml",
         &policy("two", "deny").replace("path: [/refused, /two]", "crawler: nobody-knows"),
     );
-    let answer = admin(&gate, "POST /api/v1/reload").json();
+    let answer = gate.admin("POST /api/v1/reload").json();
     assert_eq!(
         (&answer["result"], &answer["policy"]),
         (&"loaded".into(), &"two".into())
@@ -260,16 +148,16 @@ fn what_is_doubtful_in_a_reloaded_policy_is_said() {
         .find(|problem| problem["found"] == "nobody-knows")
         .expect("a warning");
     assert_eq!(doubt["severity"], "warning");
-    until("the log says it", || gate.said().contains("nobody-knows"));
-    let shown = admin(&gate, "GET /api/v1/policy").json();
+    wait_until("the log says it", || gate.stderr().contains("nobody-knows"));
+    let shown = gate.admin("GET /api/v1/policy").json();
     assert_eq!(shown["last_reload"]["problems"], answer["problems"]);
-    assert!(admin(&gate, "GET /readyz").body.contains("ok policy: two@"));
+    assert!(gate.admin("GET /readyz").body.contains("ok policy: two@"));
 }
 
 #[test]
 fn changed_files_reload_by_themselves() {
-    let gate = Gate::start(CONFIG, &policy("one", "deny"));
-    let mut client = Client::new(gate.proxy);
+    let gate = TestProxy::start(CONFIG, &policy("one", "deny"));
+    let mut client = RawClient::connect(gate.proxy);
     let mut rule = || {
         client
             .get("http://127.0.0.1:9/refused")
@@ -278,7 +166,7 @@ fn changed_files_reload_by_themselves() {
     };
     let next = gate.write("next", &policy("two", "deny"));
     std::fs::rename(&next, next.with_file_name("policy.yaml")).expect("a rename");
-    until("a renamed file is seen", || {
+    wait_until("a renamed file is seen", || {
         rule().as_deref() == Some("two")
     });
     // A list beside it is a file of the policy too.
@@ -287,23 +175,23 @@ fn changed_files_reload_by_themselves() {
                   lists: { blocked: { kind: domains, file: blocked.txt } }\n\
                   rules: [{ id: first, forbid: { path: /refused } }, { id: listed, forbid: { in: blocked } }]\n";
     gate.write("policy.yaml", listed);
-    until("the list's policy is seen", || {
+    wait_until("the list's policy is seen", || {
         rule().as_deref() == Some("first")
     });
-    let mut client = Client::new(gate.proxy);
+    let mut client = RawClient::connect(gate.proxy);
     gate.write("blocked.txt", "other.example\nh.invalid\n");
-    until("the list is seen", || {
+    wait_until("the list is seen", || {
         client.get("http://h.invalid/").field("crawl-rule") == Some("listed")
     });
 }
 
 #[test]
 fn without_a_policy_of_ones_own_there_is_nothing_to_reload() {
-    let gate = Gate::start_with(CONFIG, "", |command| {
+    let gate = TestProxy::start_with(CONFIG, "", |command| {
         let directory = command.get_current_dir().expect("its own");
         std::fs::remove_file(directory.join("policy.yaml")).expect("it is there");
     });
-    let answer = admin(&gate, "POST /api/v1/reload");
+    let answer = gate.admin("POST /api/v1/reload");
     assert_eq!(
         (answer.status, &answer.json()["policy"]),
         (200, &"builtin".into())
@@ -314,27 +202,27 @@ fn without_a_policy_of_ones_own_there_is_nothing_to_reload() {
             .as_str()
             .is_some_and(|detail| detail.contains("policy.path"))
     );
-    until("the log says so", || {
-        gate.said().contains("stays active: it has no file")
+    wait_until("the log says so", || {
+        gate.stderr().contains("stays active: it has no file")
     });
 }
 
 /// As many ask at once as like: each gets its answer, and few attempts are made for all.
 #[test]
 fn a_crowd_that_asks_for_reloads_is_answered() {
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
         &policy("one", "deny"),
     );
     gate.write("policy.yaml", &policy("two", "deny"));
     let askers: Vec<_> = (0..40)
         .map(|_| {
-            let mut client = Client::new(gate.admin);
+            let mut client = RawClient::connect(gate.admin);
             let head = format!(
                 "POST /api/v1/reload HTTP/1.1\r\nHost: {}\r\nContent-Length: 0\r\n\r\n",
                 gate.admin
             );
-            std::thread::spawn(move || client.ask(&head).json())
+            std::thread::spawn(move || client.request(&head).json())
         })
         .collect();
     (0..10).for_each(|_| gate.signal("HUP"));
@@ -342,7 +230,7 @@ fn a_crowd_that_asks_for_reloads_is_answered() {
         let answer = asker.join().expect("an answer");
         assert_eq!(answer["policy"], "two", "{answer}");
     }
-    let metrics = admin(&gate, "GET /metrics").body;
+    let metrics = gate.admin("GET /metrics").body;
     assert!(metrics.contains("crawlgate_policy_reloads_total{result=\"success\"} 2\n"));
     assert!(metrics.contains("crawlgate_policy_reloads_total{result=\"failure\"} 0\n"));
 }
@@ -351,27 +239,30 @@ fn a_crowd_that_asks_for_reloads_is_answered() {
 #[test]
 fn requests_under_reloads_are_each_judged_by_one_policy() {
     let turns = [policy("one", "deny"), policy("two", "gone")];
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
         &turns[0],
     );
-    let (site, done) = (origin(), Arc::new(AtomicBool::new(false)));
+    let site = ScriptedOrigin::ok();
+    let site = SocketAddr::from((Ipv4Addr::LOCALHOST, site.port));
+    let done = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..4)
         .map(|_| {
-            let (client, done) = (Client::new(gate.proxy), Arc::clone(&done));
+            let client = RawClient::connect(gate.proxy);
+            let done = Arc::clone(&done);
             std::thread::spawn(move || ask_until(&done, client, site))
         })
         .collect();
     for turn in 1..=RELOADS {
         gate.write("policy.yaml", &turns[turn % 2]);
-        let answer = admin(&gate, "POST /api/v1/reload").json();
+        let answer = gate.admin("POST /api/v1/reload").json();
         assert_eq!(
             (&answer["result"], &answer["policy"]),
             (&"loaded".into(), &["one", "two"][turn % 2].into())
         );
         if turn % 10 == 5 {
             gate.write("policy.yaml", "policy: 1\n  broken");
-            assert_eq!(admin(&gate, "POST /api/v1/reload").status, 422);
+            assert_eq!(gate.admin("POST /api/v1/reload").status, 422);
         }
     }
     done.store(true, Ordering::Relaxed);
@@ -384,7 +275,7 @@ fn requests_under_reloads_are_each_judged_by_one_policy() {
         revisions,
         "each client met both policies, each with one revision: {seen:?}"
     );
-    let metrics = admin(&gate, "GET /metrics").body;
+    let metrics = gate.admin("GET /metrics").body;
     for (result, count) in [
         ("success", RELOADS + 1),
         ("failure", RELOADS / 10),
@@ -396,7 +287,7 @@ fn requests_under_reloads_are_each_judged_by_one_policy() {
 }
 
 /// Asks for what both policies allow, what both refuse and what one of them refuses; what each policy called itself.
-fn ask_until(done: &AtomicBool, mut client: Client, site: SocketAddr) -> [BTreeSet<String>; 2] {
+fn ask_until(done: &AtomicBool, mut client: RawClient, site: SocketAddr) -> [BTreeSet<String>; 2] {
     let mut seen = [BTreeSet::new(), BTreeSet::new()];
     while !done.load(Ordering::Relaxed) {
         for path in ["/page", "/refused", "/one", "/two"] {
@@ -434,16 +325,16 @@ fn ask_until(done: &AtomicBool, mut client: Client, site: SocketAddr) -> [BTreeS
 
 #[test]
 fn systemd_is_told() {
-    let directory = crate::support::folder::Folder::new();
+    let directory = crate::support::temp_dir::TempDir::new();
     let path = directory.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
-    socket.set_read_timeout(Some(LONG)).expect("a socket");
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a socket");
     let told = || {
         let mut buffer = [0; 1024];
         let length = socket.recv(&mut buffer).expect("a message");
         String::from_utf8_lossy(&buffer[..length]).into_owned()
     };
-    let mut gate = Gate::start_with(CONFIG, &policy("one", "deny"), |command| {
+    let mut gate = TestProxy::start_with(CONFIG, &policy("one", "deny"), |command| {
         command.env("NOTIFY_SOCKET", &path);
     });
     let ready = told();
@@ -477,7 +368,7 @@ fn systemd_is_told() {
     );
     gate.signal("TERM");
     assert!(told().contains("STOPPING=1"));
-    assert_eq!(gate.ended(), Some(0));
+    assert_eq!(gate.wait_for_exit(), Some(0));
 }
 
 #[test]
@@ -486,8 +377,8 @@ fn systemd_hears_that_it_is_alive() {
     let name = format!("crawlgate-alive-{}", std::process::id());
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");
     let socket = UnixDatagram::bind_addr(&address).expect("a socket");
-    socket.set_read_timeout(Some(LONG)).expect("a socket");
-    let _gate = Gate::start_with(CONFIG, &policy("one", "deny"), |command| {
+    socket.set_read_timeout(Some(TIMEOUT)).expect("a socket");
+    let _gate = TestProxy::start_with(CONFIG, &policy("one", "deny"), |command| {
         command
             .env("NOTIFY_SOCKET", format!("@{name}"))
             .env("WATCHDOG_USEC", "100000");

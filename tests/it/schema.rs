@@ -25,7 +25,8 @@ struct Schema {
 
 impl Schema {
     fn of(schema: Json) -> Self {
-        let (mut all, mut compiler) = (Schemas::new(), Compiler::new());
+        let mut all = Schemas::new();
+        let mut compiler = Compiler::new();
         compiler
             .add_resource("http://schema.invalid/", schema)
             .unwrap();
@@ -62,7 +63,7 @@ fn the_files_are_what_the_program_prints() {
         );
         let what = if path == POLICY { "policy" } else { "config" };
         let output = crate::support::command::crawlgate(Path::new("."), &["schema", what], "");
-        assert_eq!((output.code, output.out), (0, text));
+        assert_eq!((output.code, output.stdout), (0, text));
     }
 }
 
@@ -76,7 +77,8 @@ fn keys_are_described_and_references_have_targets() {
             .keys()
             .map(|name| format!("#/$defs/{name}"))
             .collect();
-        let (mut silent, mut lost) = (vec![], vec![]);
+        let mut silent = vec![];
+        let mut lost = vec![];
         walk(&schema, "", &mut |path, node| {
             if let Some(target) = node.get("$ref").and_then(Json::as_str)
                 && !defined.contains(target)
@@ -160,17 +162,17 @@ fn files(directories: &[&str]) -> Vec<PathBuf> {
 #[test]
 fn valid_policies_match_the_schema_and_many_broken_ones_do_not() {
     let schema = Schema::of(source::json_schema());
-    let (mut wrong, mut good, mut caught) = (vec![], 0, 0);
+    let mut wrong = vec![];
+    let mut good = 0;
+    let mut caught = 0;
     for path in files(&[
         "config",
         "tests/broken",
         "tests/policies",
         "tests/acceptance",
     ]) {
-        let (name, text) = (
-            path.display().to_string(),
-            fs::read_to_string(&path).unwrap_or_default(),
-        );
+        let name = path.display().to_string();
+        let text = fs::read_to_string(&path).unwrap_or_default();
         let kind = FileKind::from_text(&name.as_str().into(), &text);
         // Some of these are rejected on purpose.
         let broken = path.starts_with("tests/broken") || path.starts_with("tests/policies");
@@ -410,7 +412,9 @@ fn configurations_that_are_read_fit_and_others_do_not() {
         let mistake = schema.mistake(text);
         assert_eq!(mistake.is_none(), fits, "{text}: {mistake:?}");
         let mut problems = Problems::new();
-        let variables = |name: &str| (name == "PORT").then(|| "3128".to_owned());
+        fn variables(name: &str) -> Option<std::string::String> {
+            (name == "PORT").then(|| "3128".to_owned())
+        }
         let base = BasePaths::default();
         ConfigFile::parse(&"c".into(), text, &base, &variables, &mut problems);
         let read = !problems.into_vec().iter().any(|problem| problem.is_error());

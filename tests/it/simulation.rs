@@ -8,7 +8,6 @@
 
 mod crawl;
 mod laws;
-mod places;
 mod sites;
 
 use std::time::{Duration, Instant};

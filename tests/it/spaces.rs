@@ -160,7 +160,9 @@ fn tunnels_are_evaluated_in_the_space_of_their_crawler() {
     let policy = compiled(&format!(
         "{HEAD}spaces: [{{ name: news, crawlers: [news-bot], rules: [{{ id: mine, forbid: {{ host: h }} }}] }}]\n"
     ));
-    let tunnel = |crawler: &str| json!({ "crawler": crawler, "tunnel": true });
+    fn tunnel(crawler: &str) -> serde_json::Value {
+        json!({ "crawler": crawler, "tunnel": true })
+    }
     assert_eq!(
         verdict(&policy, tunnel("news-bot"), "https://h/"),
         "reject mine"
@@ -377,7 +379,9 @@ fn the_default_counts_as_a_domain_rule_and_the_documents_rules_as_part_of_every_
     let policy = compiled(&format!(
         "{HEAD}rules: [{{ id: d, forbid: {{ host: h.test }} }}, {{ id: n, require: {{ address: 10.0.0.0/8 }} }}]\nspaces: [{{ name: s }}]\n{global}"
     ));
-    let at = |address: &str| json!({ "known": true, "address": address });
+    fn at(address: &str) -> serde_json::Value {
+        json!({ "known": true, "address": address })
+    }
     assert_eq!(
         verdict(&policy, at("10.0.0.1"), "http://h.test/"),
         "reject d 761 keep"
@@ -394,7 +398,9 @@ fn address_groups_that_dispose_count_too() {
         "{HEAD}spaces: [{{ name: s, rules: [{{ id: d, when: {{ host: h.test }}, then: disallow }}, {{ id: n, when: {{ address: 11.0.0.0/8 }}, then: disallow }}] }}]
 global_space: {{ rules: [{{ when: {{ domain: h.test }}, then: allow }}] }}\n"
     ));
-    let at = |address: &str| json!({ "known": true, "address": address });
+    fn at(address: &str) -> serde_json::Value {
+        json!({ "known": true, "address": address })
+    }
     assert_eq!(
         verdict(&policy, at("10.0.0.1"), "http://h.test/"),
         "reject d 761 keep"
@@ -407,11 +413,11 @@ global_space: {{ rules: [{{ when: {{ domain: h.test }}, then: allow }}] }}\n"
 
 #[test]
 fn the_causes_own_intent_wins_and_the_options_does_not() {
-    let spaces = |rule: &str, options: &str| {
+    fn spaces(rule: &str, options: &str) -> crawlgate::policy::Policy {
         compiled(&format!(
             "policy: 1\nname: t\noptions: {{ disposition: allow, {options} }}\nspaces: [{{ name: s, rules: [{rule}] }}]\n"
         ))
-    };
+    }
     for (rule, options, expected) in [
         (
             "{ id: x, forbid: { host: h } }",

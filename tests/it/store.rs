@@ -168,7 +168,8 @@ impl Traffic {
         let rate = rng
             .bool()
             .then(|| RateLimit::new(rng.u32(1..5), SECOND, rng.u32(1..4)));
-        let (delay, concurrency) = (rng.u32(0..4) * 100 * MS, rng.u32(1..5));
+        let delay = rng.u32(0..4) * 100 * MS;
+        let concurrency = rng.u32(1..5);
         let pace = HostPace {
             delay,
             jitter,
@@ -176,7 +177,10 @@ impl Traffic {
             concurrency,
             ..HostPace::UNLIMITED
         };
-        let (waiting, flying, sent, granted) = (vec![], vec![], vec![], vec![]);
+        let waiting = vec![];
+        let flying = vec![];
+        let sent = vec![];
+        let granted = vec![];
         Self {
             store,
             clock,
@@ -236,7 +240,8 @@ impl Traffic {
         if self.flying.is_empty() {
             return;
         }
-        let (place, now) = (self.rng.usize(..self.flying.len()), self.clock.now());
+        let place = self.rng.usize(..self.flying.len());
+        let now = self.clock.now();
         let (lease, _, flight) = &self.flying[place];
         if *flight == Flight::Dialling && self.rng.u8(..) < 200 {
             lease.renew(now);
@@ -257,7 +262,8 @@ impl Traffic {
 
     fn run(mut self) {
         let all = 300;
-        let (mut came, mut steps) = (0, 0);
+        let mut came = 0;
+        let mut steps = 0;
         while self.ended < all {
             steps += 1;
             assert!(steps < 100_000, "a request waits for ever: {:?}", self.pace);
@@ -279,19 +285,21 @@ impl Traffic {
 
     fn check(&self) {
         // Without a delay, sending is not recorded, and grants count.
-        let (delay, gaps) = (self.pace.delay, |times: &[Instant]| {
+        let delay = self.pace.delay;
+        fn gaps(times: &[Instant]) -> std::time::Duration {
             times
                 .windows(2)
                 .map(|w| w[1] - w[0])
                 .min()
                 .unwrap_or(SECOND)
-        });
+        }
         assert!(gaps(&self.granted) >= delay, "{:?}", self.pace);
         assert!(gaps(&self.sent) >= delay, "{:?}", self.pace);
         let Some(rate) = self.pace.rate else { return };
         let burst = rate.burst().get() as usize;
         for window in self.granted.windows(burst + 1) {
-            let (first, last) = (window[0], window[burst]);
+            let first = window[0];
+            let last = window[burst];
             assert!(
                 last - first >= rate.interval(),
                 "{:?}: {:?}",
@@ -313,28 +321,30 @@ fn whatever_happens_delay_rate_and_concurrency_hold_and_everybody_ends() {
 fn many_threads_at_one_host_never_have_more_than_its_slots() {
     use std::sync::atomic::{AtomicUsize, Ordering};
     let store = HostStore::new();
-    let (clock, under_way) = (Clock::system(), AtomicUsize::new(0));
+    let clock = Clock::system();
+    let under_way = AtomicUsize::new(0);
     let pace = HostPace {
         delay: Duration::ZERO,
         concurrency: 3,
         ..POLITE
     };
-    let crowd = || {
-        let mut went = 0;
-        while went < 2_000 {
-            let PaceDecision::Go(lease) = store.admit(page("host.test"), &pace, clock.now()) else {
-                std::thread::yield_now();
-                continue;
-            };
-            assert!(under_way.fetch_add(1, Ordering::SeqCst) < 3);
-            went += 1;
-            under_way.fetch_sub(1, Ordering::SeqCst);
-            lease.release(LeaseOutcome::Answered, clock.now());
-        }
-    };
     std::thread::scope(|scope| {
         (0..4).for_each(|_| {
-            scope.spawn(crowd);
+            scope.spawn(|| {
+                let mut went = 0;
+                while went < 2_000 {
+                    let PaceDecision::Go(lease) =
+                        store.admit(page("host.test"), &pace, clock.now())
+                    else {
+                        std::thread::yield_now();
+                        continue;
+                    };
+                    assert!(under_way.fetch_add(1, Ordering::SeqCst) < 3);
+                    went += 1;
+                    under_way.fetch_sub(1, Ordering::SeqCst);
+                    lease.release(LeaseOutcome::Answered, clock.now());
+                }
+            });
         });
     });
     assert_eq!(store.sweep(clock.now()).leases, 0);

@@ -12,7 +12,8 @@ use generate::random_url;
 #[test]
 fn the_scan_equals_the_parser_on_100_000_urls() {
     let mut rng = Rng::with_seed(7);
-    let (mut fast, mut refused) = (0, 0);
+    let mut fast = 0;
+    let mut refused = 0;
     for _ in 0..100_000 {
         let input = random_url(&mut rng);
         let parsed = UrlTarget::parse_with_url(&input);
@@ -106,10 +107,15 @@ fn the_web_platform_tests_agree() {
         println!("SKIPPED: no {path}; set CRAWLGATE_DATA to the folder that holds it");
         return;
     };
-    let (mut rows, mut accepted, mut refused, mut stricter, mut canonical) = (0, 0, 0, 0, 0);
+    let mut rows = 0;
+    let mut accepted = 0;
+    let mut refused = 0;
+    let mut stricter = 0;
+    let mut canonical = 0;
     for line in std::io::BufReader::new(file).lines() {
         let row: serde_json::Value = serde_json::from_str(&line.unwrap()).unwrap();
-        let (input, href) = (row["input"].as_str().unwrap(), row["href"].as_str());
+        let input = row["input"].as_str().unwrap();
+        let href = row["href"].as_str();
         rows += 1;
         canonical += usize::from(href.is_some_and(reads_again));
         if row["base"].is_string() && !is_absolute(input) {
@@ -154,10 +160,12 @@ fn the_web_platform_tests_agree() {
 
 /// Whether the input needs no base; RFC 3986 section 3.1.
 fn is_absolute(input: &str) -> bool {
-    let of_a_scheme = |b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b);
-    input
-        .split_once(':')
-        .is_some_and(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(of_a_scheme))
+    input.split_once(':').is_some_and(|(scheme, _)| {
+        !scheme.is_empty()
+            && scheme
+                .bytes()
+                .all(|b: u8| b.is_ascii_alphanumeric() || b"+-.".contains(&b))
+    })
 }
 
 /// A result of the standard is canonical, its fragment aside: what we take of it stays as it is.

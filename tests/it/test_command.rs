@@ -3,7 +3,7 @@
 use serde_json::{Value as Json, json};
 
 use crate::support::command::crawlgate;
-use crate::support::folder::Folder;
+use crate::support::temp_dir::TempDir;
 
 const POLICY: &str = r#"policy: 1
 name: acme
@@ -28,7 +28,7 @@ fn policy_with(cases: &str) -> String {
 
 #[test]
 fn case_files_run_with_the_policy_that_they_name() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("p.yaml", policy_with(&case("/", "allow")));
     folder.write(
         "cases/more.yaml",
@@ -49,18 +49,18 @@ fn case_files_run_with_the_policy_that_they_name() {
         (&["cases"], 1, "(p.yaml): 1 passed, 1 failed"),
         (&["."], 1, "p.yaml): 2 passed, 1 failed"),
     ] {
-        let said = crawlgate(folder.path(), &[&["test"], paths].concat(), "");
-        assert_eq!(said.code, code, "{paths:?} {said:?}");
-        assert!(said.out.contains(counts), "{paths:?} {said:?}");
+        let output = crawlgate(folder.path(), &[&["test"], paths].concat(), "");
+        assert_eq!(output.code, code, "{paths:?} {output:?}");
+        assert!(output.stdout.contains(counts), "{paths:?} {output:?}");
     }
-    let said = crawlgate(folder.path(), &["test", "cases"], "");
+    let output = crawlgate(folder.path(), &["test", "cases"], "");
     let failed = "cases/more.yaml:3:5: FAILED http://a.example/cgi-bin/x\n  expect: expected allow, found reject\n";
-    assert!(said.out.starts_with(failed), "{}", said.out);
+    assert!(output.stdout.starts_with(failed), "{}", output.stdout);
 }
 
 #[test]
 fn a_directory_is_one_policy_or_several() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("one/head.yaml", POLICY);
     folder.write("one/tests.yaml", format!("cases:\n{}", case("/", "allow")));
     folder.write(
@@ -73,14 +73,14 @@ fn a_directory_is_one_policy_or_several() {
         policy_with(&case("/", "allow")).replace("acme", "other"),
     );
     folder.write("two/crawlgate.yaml", "listen: 127.0.0.1:0\n");
-    let said = crawlgate(folder.path(), &["test", "one"], "");
+    let output = crawlgate(folder.path(), &["test", "one"], "");
     assert!(
-        said.code == 0 && said.out.ends_with("(one): 2 passed, 0 failed\n"),
-        "{said:?}"
+        output.code == 0 && output.stdout.ends_with("(one): 2 passed, 0 failed\n"),
+        "{output:?}"
     );
-    let said = crawlgate(folder.path(), &["test", "two"], "");
-    let ends: Vec<&str> = said
-        .out
+    let output = crawlgate(folder.path(), &["test", "two"], "");
+    let ends: Vec<&str> = output
+        .stdout
         .lines()
         .map(|line| line.split_once(' ').unwrap().1)
         .collect();
@@ -95,7 +95,7 @@ fn a_directory_is_one_policy_or_several() {
 
 #[test]
 fn cases_that_cannot_be_run_are_reported() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("p.yaml", POLICY);
     folder.write("none.yaml", "policy: q.yaml\ncases: []\n");
     folder.write(
@@ -123,27 +123,33 @@ fn cases_that_cannot_be_run_are_reported() {
         ("stray", "stray/part.yaml: error: neither a policy"),
         ("empty", "the directory contains no policy and no case file"),
     ] {
-        let said = crawlgate(folder.path(), &["test", path], "");
-        assert_eq!((said.code, said.out.as_str()), (2, ""), "{path} {said:?}");
-        assert!(said.err.contains(expected), "{path} {}", said.err);
+        let output = crawlgate(folder.path(), &["test", path], "");
+        assert_eq!(
+            (output.code, output.stdout.as_str()),
+            (2, ""),
+            "{path} {output:?}"
+        );
+        assert!(output.stderr.contains(expected), "{path} {}", output.stderr);
     }
 }
 
 #[test]
 fn coverage_names_the_branches_that_no_case_covers() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write(
         "p.yaml",
         policy_with(&(case("/", "allow") + &case("/old/x", "reject"))),
     );
-    let said = crawlgate(folder.path(), &["test", "p.yaml", "--coverage"], "");
+    let output = crawlgate(folder.path(), &["test", "p.yaml", "--coverage"], "");
     let expected = "  cases cover 4 of 6 (66.6 %) of the branches, 1 of 3 (33.3 %) of the rules\n    \
                     p.yaml:5  cgi   never hit\n    p.yaml:10  keep  never applied\n";
-    let squeezed = |text: &str| text.replace("p.yaml:5   cgi", "p.yaml:5  cgi");
+    fn squeezed(text: &str) -> std::string::String {
+        text.replace("p.yaml:5   cgi", "p.yaml:5  cgi")
+    }
     assert!(
-        said.code == 0 && squeezed(&said.out).ends_with(expected),
+        output.code == 0 && squeezed(&output.stdout).ends_with(expected),
         "{}",
-        said.out
+        output.stdout
     );
     for (threshold, code) in [
         ("66", 0),
@@ -153,19 +159,19 @@ fn coverage_names_the_branches_that_no_case_covers() {
         ("101", 2),
         ("x", 2),
     ] {
-        let said = crawlgate(
+        let output = crawlgate(
             folder.path(),
             &["test", "p.yaml", "--threshold", threshold],
             "",
         );
-        assert_eq!(said.code, code, "{threshold} {said:?}");
+        assert_eq!(output.code, code, "{threshold} {output:?}");
     }
-    let said = crawlgate(
+    let output = crawlgate(
         folder.path(),
         &["test", "p.yaml", "--coverage", "--format", "json"],
         "",
     );
-    let report: Json = serde_json::from_str(&said.out).unwrap();
+    let report: Json = serde_json::from_str(&output.stdout).unwrap();
     let coverage = &report["policies"][0]["coverage"];
     assert_eq!(
         coverage["branches"],
@@ -177,12 +183,12 @@ fn coverage_names_the_branches_that_no_case_covers() {
 
 #[test]
 fn the_junit_report_has_a_test_for_each_case() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write(
         "p.yaml",
         policy_with(&(case("/?a=1&b=<", "allow") + &case("/old/x", "allow"))),
     );
-    let said = crawlgate(
+    let output = crawlgate(
         folder.path(),
         &["test", "p.yaml", "--format", "junit", "--threshold", "90"],
         "",
@@ -205,5 +211,5 @@ rule keep: never applied</failure>
   </testsuite>
 </testsuites>
 "#;
-    assert_eq!((said.code, said.out.as_str()), (1, expected));
+    assert_eq!((output.code, output.stdout.as_str()), (1, expected));
 }

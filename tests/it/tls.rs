@@ -14,7 +14,7 @@ use crawlgate::clock::Clock;
 use crawlgate::metrics::Metrics;
 use crawlgate::tls::{CertificateAuthority, CertificateIssuer, IssueError, LeafCertificate};
 
-use crate::support::folder::Folder;
+use crate::support::temp_dir::TempDir;
 
 /// The client of these tests.
 const CLIENT: &str = "192.0.2.1";
@@ -29,7 +29,7 @@ struct Mint {
 
 impl Mint {
     fn new(hosts_kept: u64, per_second: u32, clock: Clock) -> Self {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let (cert, key) = files(&folder);
         let authority = CertificateAuthority::create(&cert, &key, clock.wall_time()).unwrap();
         let metrics = Metrics::new(&[], &[]).unwrap();
@@ -82,7 +82,7 @@ fn client() -> IpAddr {
 }
 
 /// Where the authority's certificate and key are.
-fn files(folder: &Folder) -> (PathBuf, PathBuf) {
+fn files(folder: &TempDir) -> (PathBuf, PathBuf) {
     (
         folder.path().join("certs/ca.pem"),
         folder.path().join("certs/ca.key"),

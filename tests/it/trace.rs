@@ -7,12 +7,16 @@ mod collector;
 #[cfg(feature = "otlp")]
 mod exported;
 
-use crate::effects::{Answer, Bench, CONFIG, ask, policy};
+use crate::effects::Site;
 use crate::origin_tls::certs::Authority;
-use crate::origin_tls::origin;
-use crate::support::gate::Gate;
+use crate::support::client::Response;
+use crate::support::client::get_with;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::policy::allow_all;
+use crate::support::proxy::CONFIG;
+use crate::support::proxy::TestProxy;
+use crate::support::wait::wait_until;
 use crate::tunnel::inside::{Inside, trusting};
-use crate::upstream::scripted::until;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
@@ -26,8 +30,10 @@ fn traceparent(flags: &str) -> String {
     format!("traceparent: 00-{TRACE}-{PARENT}-{flags}\r\n")
 }
 
-fn bench(config: &str) -> Bench {
-    Bench::with(&format!("{CONFIG}{config}"), &policy("", RULES), |_| None)
+fn site(config: &str) -> Site {
+    Site::with_config(&format!("{CONFIG}{config}"), &allow_all("", RULES), |_| {
+        None
+    })
 }
 
 fn is_trace_id(text: &str) -> bool {
@@ -39,7 +45,7 @@ fn is_trace_id(text: &str) -> bool {
 }
 
 #[track_caller]
-fn told(answer: &Answer) -> &str {
+fn told(answer: &Response) -> &str {
     answer.value("crawl-trace-id")
 }
 
@@ -49,27 +55,30 @@ fn a_crawler_that_may_is_told_its_trace_and_finds_it_in_the_log() {
         "{ decisions: log.json }",
         "{ decisions: log.json, allows: 0 }",
     );
-    let bench = Bench::with(&format!("{config}{TRACING}"), &policy("", RULES), |_| None);
+    let site = Site::with_config(&format!("{config}{TRACING}"), &allow_all("", RULES), |_| {
+        None
+    });
     let wish = "Crawl-Trace: 1\r\n";
-    let (passed, refused) = (bench.ask("/x", wish), bench.ask("/closed/x", wish));
-    let followed = bench.ask("/x", &format!("{wish}{}", traceparent("00")));
+    let passed = site.get_with("/x", wish);
+    let refused = site.get_with("/closed/x", wish);
+    let followed = site.get_with("/x", &format!("{wish}{}", traceparent("00")));
     assert_eq!(
-        (passed.status(), refused.status(), followed.status()),
+        (passed.status, refused.status, followed.status),
         (200, 451, 200)
     );
     for answer in [&passed, &refused] {
-        assert!(is_trace_id(told(answer)), "{}", answer.0);
+        assert!(is_trace_id(told(answer)), "{}", answer);
     }
     assert_ne!(told(&passed), told(&refused));
     assert_eq!(told(&followed), TRACE);
     // A line that will be looked for is written, though the share of allowed requests is 0.
-    let lines = bench.log(3);
+    let lines = site.decisions(3);
     let traces: Vec<&str> = lines
         .iter()
         .map(|line| line["trace"].as_str().unwrap())
         .collect();
     assert_eq!(traces, [told(&passed), told(&refused), TRACE]);
-    let text = bench.gate.log();
+    let text = site.gate.decision_log();
     assert!(
         text.lines()
             .all(|line| line.contains(",\"trace\":\"") && line.ends_with("\"}")),
@@ -79,16 +88,16 @@ fn a_crawler_that_may_is_told_its_trace_and_finds_it_in_the_log() {
 
 #[test]
 fn a_client_that_may_not_is_told_nothing_but_its_trace_is_logged() {
-    let bench = bench("");
-    let plain = bench.get("/x");
-    let asked = bench.ask("/x", "Crawl-Trace: 1\r\n");
-    let followed = bench.ask("/x", &format!("Crawl-Trace: 1\r\n{}", traceparent("01")));
-    let garbled = bench.ask("/x", "traceparent: 00-xyz\r\n");
-    let twice = bench.ask("/x", &traceparent("01").repeat(2));
+    let site = site("");
+    let plain = site.get("/x");
+    let asked = site.get_with("/x", "Crawl-Trace: 1\r\n");
+    let followed = site.get_with("/x", &format!("Crawl-Trace: 1\r\n{}", traceparent("01")));
+    let garbled = site.get_with("/x", "traceparent: 00-xyz\r\n");
+    let twice = site.get_with("/x", &traceparent("01").repeat(2));
     for answer in [&plain, &asked, &followed, &garbled, &twice] {
-        assert_eq!((answer.status(), told(answer)), (200, ""));
+        assert_eq!((answer.status, told(answer)), (200, ""));
     }
-    let lines = bench.log(5);
+    let lines = site.decisions(5);
     let traces: Vec<Option<&str>> = lines.iter().map(|line| line["trace"].as_str()).collect();
     assert_eq!(traces, [None, None, Some(TRACE), None, None]);
     // `null` is for the keys of the contract.
@@ -121,9 +130,9 @@ fn check_clean(head: &str) {
 
 #[test]
 fn no_trace_reaches_an_origin_in_the_clear() {
-    let bench = bench(TRACING);
-    assert_eq!(told(&bench.ask("/x", &fields())), TRACE);
-    let heads = bench.heads();
+    let site = site(TRACING);
+    assert_eq!(told(&site.get_with("/x", &fields())), TRACE);
+    let heads = site.origin.heads();
     assert_eq!(heads.len(), 1);
     check_clean(&heads[0]);
 }
@@ -131,7 +140,7 @@ fn no_trace_reaches_an_origin_in_the_clear() {
 #[test]
 fn no_trace_reaches_an_origin_through_tls() {
     let server = Authority::new().server(&["a.test"]);
-    let origin = origin::Origin::secure(server, |_| {
+    let origin = ScriptedOrigin::tls(server, |_| {
         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into()
     });
     let tls = "tls: { intercept: true, verify_upstream: false, ca: { cert: ca.pem, key: ca.key }, bundle: bundle.pem }";
@@ -139,9 +148,9 @@ fn no_trace_reaches_an_origin_through_tls() {
         "  connect_ports: [1-65535]\n  tls_ports: [{}]\n",
         origin.port
     );
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &format!("{CONFIG}{ports}{TRACING}{tls}\n"),
-        &policy("", RULES),
+        &allow_all("", RULES),
     );
     let config = trusting(&gate);
     let authority = format!("a.test:{}", origin.port);
@@ -155,8 +164,8 @@ fn no_trace_reaches_an_origin_through_tls() {
         head.starts_with("HTTP/1.1 200 ") && head.contains(&format!("crawl-trace-id: {TRACE}")),
         "{head}"
     );
-    until("the origin notes it", || origin.requests() == 1);
-    let connections = origin.connections();
+    wait_until("the origin notes it", || origin.requests().len() == 1);
+    let connections = origin.connection_logs();
     check_clean(
         &connections
             .iter()
@@ -169,10 +178,10 @@ fn no_trace_reaches_an_origin_through_tls() {
 
 #[test]
 fn other_clients_do_not_learn_of_a_trace() {
-    let bench = bench(TRACING);
-    let url = format!("http://a.test:{}/x", bench.origin.port);
+    let site = site(TRACING);
+    let url = format!("http://a.test:{}/x", site.origin.port);
     assert_eq!(
-        told(&ask(bench.gate.proxy, &url, &traceparent("01"))),
+        told(&get_with(site.gate.proxy, &url, &traceparent("01"))),
         "",
         "it was not asked for"
     );

@@ -104,7 +104,9 @@ fn oracle(trap: Trap, target: &UrlTarget) -> bool {
         .split('&')
         .filter(|p| !p.is_empty())
         .collect();
-    let count = |pattern: &str, text: &str| Regex::new(pattern).unwrap().find_iter(text).count();
+    fn count(pattern: &str, text: &str) -> usize {
+        Regex::new(pattern).unwrap().find_iter(text).count()
+    }
     let path_and_query = &url[url::Position::BeforePath..];
     match trap {
         Trap::RepeatedSegment => max_count(segments.iter().copied()) >= 3,
@@ -137,7 +139,9 @@ fn oracle(trap: Trap, target: &UrlTarget) -> bool {
             let spaced = path_and_query.replace('_', " ");
             let years =
                 Regex::new(r"\b(19\d\d|2\d\d\d)((0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01]))?\b").unwrap();
-            let far = |year: &str| year.parse::<u16>().unwrap().abs_diff(YEAR) > 5;
+            fn far(year: &str) -> bool {
+                year.parse::<u16>().unwrap().abs_diff(YEAR) > 5
+            }
             count(word, &spaced) > 0 && years.captures_iter(&spaced).any(|found| far(&found[1]))
         }
         Trap::SessionId => {

@@ -11,15 +11,16 @@ mod plain;
 mod sniff;
 pub(crate) mod wire;
 
-use crate::support::gate::Gate;
-use wire::{Client, Origin, POLICY, config};
+use crate::support::client::RawClient;
+use crate::support::proxy::TestProxy;
+use wire::{POLICY, config, echo_and_proxy, text_origin};
 
 /// The answer's status line, up to the decision's id.
 #[track_caller]
-fn check_refused(gate: &Gate, head: &str, line: &str, fields: &[&str]) {
-    let mut client = Client::connect(gate.proxy);
+fn check_refused(gate: &TestProxy, head: &str, line: &str, fields: &[&str]) {
+    let mut client = RawClient::connect(gate.proxy);
     client.send(head);
-    let answer = client.rest();
+    let answer = client.read_rest();
     let (status, rest) = answer.split_once("\r\n").unwrap_or_default();
     assert_eq!(
         status.split_once(" id=").map_or(status, |(line, _)| line),
@@ -51,7 +52,7 @@ fn check_refused(gate: &Gate, head: &str, line: &str, fields: &[&str]) {
 
 #[test]
 fn a_refused_connect_says_why_in_its_phrase() {
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &config(
             "connect_ports: [443, 80, 8443]\n  tls_ports: [443, 8443]",
             "",
@@ -153,7 +154,7 @@ fn a_refused_connect_says_why_in_its_phrase() {
 
 #[test]
 fn an_address_is_vetted_however_it_is_written() {
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &config("", "").replace("allow_loopback: true", "allow_loopback: false"),
         POLICY,
     );
@@ -173,9 +174,9 @@ fn an_address_is_vetted_however_it_is_written() {
         "10.0.0.1:443",
         "localtest.test:443",
     ] {
-        let mut client = Client::connect(gate.proxy);
+        let mut client = RawClient::connect(gate.proxy);
         client.send(format!("CONNECT {authority} HTTP/1.1\r\nHost: x\r\n\r\n"));
-        let answer = client.rest();
+        let answer = client.read_rest();
         assert!(
             answer.starts_with("HTTP/1.1 403 Policy-403 reason=ip_prohibited id="),
             "{authority}: {answer}"
@@ -187,7 +188,7 @@ fn an_address_is_vetted_however_it_is_written() {
 #[test]
 fn the_proxy_and_its_admin_listener_are_out_of_reach() {
     let ports = "connect_ports: [1-65535]\n  tls_ports: [1-65535]";
-    let gate = Gate::start(&config(ports, ""), POLICY);
+    let gate = TestProxy::start(&config(ports, ""), POLICY);
     for port in [gate.proxy.port(), gate.admin.port()] {
         for host in [
             "127.0.0.1",
@@ -196,9 +197,9 @@ fn the_proxy_and_its_admin_listener_are_out_of_reach() {
             "127.0.0.2",
             "0x7f.1",
         ] {
-            let mut client = Client::connect(gate.proxy);
+            let mut client = RawClient::connect(gate.proxy);
             client.send(format!("CONNECT {host}:{port} HTTP/1.1\r\nHost: x\r\n\r\n"));
-            let answer = client.rest();
+            let answer = client.read_rest();
             assert!(
                 answer.starts_with("HTTP/1.1 403 Policy-403 reason=ip_prohibited"),
                 "{host}: {answer}"
@@ -209,7 +210,7 @@ fn the_proxy_and_its_admin_listener_are_out_of_reach() {
 
 #[test]
 fn what_cannot_be_read_is_a_bad_request() {
-    let gate = Gate::start(&config("", ""), POLICY);
+    let gate = TestProxy::start(&config("", ""), POLICY);
     for line in [
         "CONNECT a.test: HTTP/1.1",
         "CONNECT a.test:0 HTTP/1.1",
@@ -227,9 +228,9 @@ fn what_cannot_be_read_is_a_bad_request() {
         "CONNECT a%2etest:443 HTTP/1.1",
         "CONNECT * HTTP/1.1",
     ] {
-        let mut client = Client::connect(gate.proxy);
+        let mut client = RawClient::connect(gate.proxy);
         client.send(format!("{line}\r\nHost: a.test\r\n\r\n"));
-        let answer = client.rest();
+        let answer = client.read_rest();
         assert!(answer.starts_with("HTTP/1.1 400 "), "{line}: {answer}");
         assert!(
             answer.contains("crawl-reason: bad_request"),
@@ -240,28 +241,28 @@ fn what_cannot_be_read_is_a_bad_request() {
 
 #[test]
 fn a_loop_is_seen() {
-    let (origin, gate) = Origin::behind_a_gate("", POLICY);
-    let mut client = Client::connect(gate.proxy);
+    let (origin, gate) = echo_and_proxy("", POLICY);
+    let mut client = RawClient::connect(gate.proxy);
     // What the gate calls itself shows in a request that it passes on.
-    let plain = Origin::http();
+    let plain = text_origin();
     client.send(format!(
         "GET http://a.test:{0}/ HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
         plain.port
     ));
-    let seen = plain.seen_within("\r\n\r\n");
+    let seen = plain.wait_for_text("\r\n\r\n");
     let via = seen
         .lines()
         .find_map(|l| l.strip_prefix("via: "))
         .unwrap()
         .to_owned();
-    let mut client = Client::connect(gate.proxy);
+    let mut client = RawClient::connect(gate.proxy);
     client.send(format!(
         "CONNECT a.test:{} HTTP/1.1\r\nHost: x\r\nVia: {via}\r\n\r\n",
         origin.port
     ));
     assert!(
         client
-            .rest()
+            .read_rest()
             .starts_with("HTTP/1.1 502 Policy-502 reason=loop id=")
     );
     assert_eq!(origin.connections(), 0);

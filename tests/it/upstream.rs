@@ -7,13 +7,12 @@ mod dial;
 mod egress;
 mod names;
 mod pool;
-pub(crate) mod scripted;
 mod times;
 
 use std::net::SocketAddr;
 
-use crate::support::gate::Gate;
-use scripted::Client;
+use crate::support::client::RawClient;
+use crate::support::proxy::TestProxy;
 
 /// What these gates judge by: nothing is refused, and no host has to wait.
 const POLICY: &str = "
@@ -50,8 +49,8 @@ egress:
 }
 
 /// A gate to origins on loopback.
-fn gate(hosts: &str, more: &str) -> Gate {
-    Gate::start(
+fn gate(hosts: &str, more: &str) -> TestProxy {
+    TestProxy::start(
         &config(&format!("  allow_loopback: true\n  hosts: {hosts}"), more),
         POLICY,
     )
@@ -64,7 +63,7 @@ fn get(proxy: SocketAddr, url: &str) -> String {
 
 /// One request on a connection of its own: the whole answer.
 fn ask(proxy: SocketAddr, method: &str, url: &str, body: &str) -> String {
-    let mut client = Client::connect(proxy);
+    let mut client = RawClient::connect(proxy);
     let length = if body.is_empty() {
         String::new()
     } else {
@@ -74,7 +73,7 @@ fn ask(proxy: SocketAddr, method: &str, url: &str, body: &str) -> String {
     client.send(&format!(
         "{method} {url} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n{body}"
     ));
-    client.rest()
+    client.read_rest()
 }
 
 /// The answer's status.

@@ -16,7 +16,7 @@ use crawlgate::urls::target::UrlTarget;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use crate::support::folder::Folder;
+use crate::support::temp_dir::TempDir;
 
 /// What is read once a change has been seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -292,7 +292,7 @@ fn refuses(compiled: &CompiledPolicy, at: usize) -> bool {
 #[test]
 fn changes_are_seen_at_rest_and_once() {
     for scenario in SCENARIOS {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         (scenario.layout)(folder.path());
         let path: PathBuf = folder.path().join(scenario.path);
         let (found, mut watch) = read(&path);
@@ -323,7 +323,7 @@ fn changes_are_seen_at_rest_and_once() {
 
 #[test]
 fn what_is_beside_a_policy_is_none_of_its_business() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     files(folder.path());
     let (_, mut watch) = read(&folder.path().join("policy.yaml"));
     folder.write("policy.yaml~", "x");

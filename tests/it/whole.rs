@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use rustls::ClientConfig;
 
 use crate::origin_tls::certs::{Authority, When};
-use crate::origin_tls::origin::{Origin, Visit, answer, path, with};
-use crate::support::gate::Gate;
+use crate::origin_tls::origin::{text_response, text_response_with};
+use crate::support::origin::{OriginConnection, ScriptedOrigin, path_of};
+use crate::support::proxy::TestProxy;
+use crate::support::wait::wait_until;
 use crate::tunnel::inside::{Inside, check, trusting, trusting_by};
-use crate::tunnel::wire::{metric, until};
 
 const POLICY: &str = "
 policy: 1
@@ -28,30 +29,32 @@ rules:
 
 /// A gate that looks into TLS, its client's side and its origin's.
 struct Whole {
-    gate: Gate,
+    gate: TestProxy,
     client: Arc<ClientConfig>,
-    origin: Origin,
+    origin: ScriptedOrigin,
 }
 
 impl Whole {
     fn answering(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
-        Self::start(move |visit, tls| visit.secure(tls, &answer))
+        Self::start(move |connection, tls| connection.serve_tls(tls, &answer))
     }
 
-    fn start(serve: impl Fn(&Visit, &Arc<rustls::ServerConfig>) + Send + Sync + 'static) -> Self {
+    fn start(
+        serve: impl Fn(&OriginConnection, &Arc<rustls::ServerConfig>) + Send + Sync + 'static,
+    ) -> Self {
         Self::start_by(rustls::DEFAULT_VERSIONS, serve)
     }
 
     /// With an origin that speaks these versions of TLS alone.
     fn start_by(
         versions: &[&'static rustls::SupportedProtocolVersion],
-        serve: impl Fn(&Visit, &Arc<rustls::ServerConfig>) + Send + Sync + 'static,
+        serve: impl Fn(&OriginConnection, &Arc<rustls::ServerConfig>) + Send + Sync + 'static,
     ) -> Self {
         let authority = Authority::new();
         let tls = authority
             .leaf(&["a.test", "b.test"], When::Now)
             .server_by(versions);
-        let origin = Origin::start(move |visit| serve(&visit, &tls));
+        let origin = ScriptedOrigin::start(move |connection| serve(&connection, &tls));
         let config = "listen: 127.0.0.1:0
 admin: { listen: 127.0.0.1:0 }
 policy: { path: policy.yaml, watch: false }
@@ -64,7 +67,7 @@ egress:
   hosts: { a.test: 127.0.0.1, b.test: 127.0.0.1 }
 ";
         let pem = authority.pem();
-        let gate = Gate::start_with(config, POLICY, move |command| {
+        let gate = TestProxy::start_with(config, POLICY, move |command| {
             std::fs::write(command.get_current_dir().unwrap().join("origin.pem"), pem).unwrap();
         });
         let client = trusting(&gate);
@@ -90,12 +93,12 @@ egress:
 fn pages_come_byte_for_byte_and_refused_ones_are_not_asked_for() {
     let large = "0123456789abcdef".repeat(1 << 16);
     let page = large.clone();
-    let whole = Whole::answering(move |head| match path(head) {
-        "/large" => answer(&page),
+    let whole = Whole::answering(move |head| match path_of(head) {
+        "/large" => text_response(&page),
         "/film" => {
             "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 5\r\n\r\nmovie".into()
         }
-        _ => with("Alt-Svc: h3=\":443\"\r\nCrawl-Status: FORGED\r\n", "a page"),
+        _ => text_response_with("Alt-Svc: h3=\":443\"\r\nCrawl-Status: FORGED\r\n", "a page"),
     });
     let host = whole.host("a.test");
     let mut client = whole.open("a.test");
@@ -118,37 +121,36 @@ fn pages_come_byte_for_byte_and_refused_ones_are_not_asked_for() {
     check(&client.ask(&host, "/page").0, 200, &[]);
     let asked: Vec<String> = whole
         .origin
-        .connections()
+        .connection_logs()
         .iter()
         .flat_map(|c| c.heads.clone())
         .collect();
-    let asked: Vec<&str> = asked.iter().map(|head| path(head)).collect();
+    let asked: Vec<&str> = asked.iter().map(|head| path_of(head)).collect();
     assert_eq!(asked, ["/page?q=1", "/film", "/large", "/page"]);
-    let heads = whole.origin.connections().remove(0).heads;
+    let heads = whole.origin.connection_logs().remove(0).heads;
     assert!(
         heads[0].contains(&format!("\r\nhost: {host}\r\n")),
         "{}",
         heads[0]
     );
     assert_eq!(
-        metric(
-            &whole.gate,
-            "crawlgate_tunnels_total{verdict=\"intercept\"}"
-        ),
+        whole
+            .gate
+            .counter("crawlgate_tunnels_total{verdict=\"intercept\"}"),
         1
     );
     for side in ["client", "origin"] {
         let count = format!("crawlgate_tls_handshake_seconds_count{{side=\"{side}\"}}");
         // The refused film has cost the origin's connection.
         assert_eq!(
-            metric(&whole.gate, &count),
+            whole.gate.counter(&count),
             if side == "client" { 1 } else { 2 }
         );
     }
-    until("tls_ms is told", || {
+    wait_until("tls_ms is told", || {
         whole
             .gate
-            .log()
+            .decision_log()
             .lines()
             .any(|line| !line.contains("\"tls_ms\":null"))
     });
@@ -167,9 +169,12 @@ fn no_handshake_waits_for_what_is_held_back() {
         let once = |_: &str| {
             "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok".to_owned()
         };
-        let whole = Whole::start_by(&[origin], move |visit, tls| visit.secure(tls, &once));
+        let whole = Whole::start_by(&[origin], move |connection, tls| {
+            connection.serve_tls(tls, &once)
+        });
         let config = trusting_by(&whole.gate, &[client]);
-        let (authority, host) = (whole.host("a.test"), whole.host("a.test"));
+        let authority = whole.host("a.test");
+        let host = whole.host("a.test");
         let fastest = (0..5).map(|_| {
             let began = Instant::now();
             let mut inside =
@@ -187,23 +192,17 @@ fn no_handshake_waits_for_what_is_held_back() {
 
 #[test]
 fn bodies_go_up_whole() {
-    let whole = Whole::start(|visit, tls| {
-        visit.hello();
-        let Some(mut stream) = visit.handshake(tls) else {
+    let whole = Whole::start(|connection, tls| {
+        connection.peek_client_hello();
+        let Some(mut stream) = connection.accept_tls(tls) else {
             return;
         };
-        while let Some(head) = visit.request(&mut stream) {
-            let length = head
-                .lines()
-                .find_map(|l| l.strip_prefix("content-length: "))
-                .unwrap()
-                .parse()
-                .unwrap();
-            let mut body = vec![0; length];
-            stream.read_exact(&mut body).unwrap();
+        while let Some(request) = connection.read_request_from(&mut stream) {
+            let body = request.body;
+            let length = body.len();
             let sum: u64 = body.iter().map(|byte| u64::from(*byte)).sum();
             stream
-                .write_all(answer(&format!("{length} {sum}")).as_bytes())
+                .write_all(text_response(&format!("{length} {sum}")).as_bytes())
                 .unwrap();
             stream.flush().unwrap();
         }
@@ -223,15 +222,15 @@ fn bodies_go_up_whole() {
 /// The end of TLS in order would be the end of a body without length, and of one with a length a lie.
 #[test]
 fn an_origin_that_breaks_off_is_seen_inside_tls() {
-    let whole = Whole::start(|visit, tls| {
-        visit.hello();
-        let Some(mut stream) = visit.handshake(tls) else {
+    let whole = Whole::start(|connection, tls| {
+        connection.peek_client_hello();
+        let Some(mut stream) = connection.accept_tls(tls) else {
             return;
         };
-        let Some(head) = visit.request(&mut stream) else {
+        let Some(request) = connection.read_request_from(&mut stream) else {
             return;
         };
-        let length = if path(&head) == "/length" {
+        let length = if request.path() == "/length" {
             "Content-Length: 100\r\n"
         } else {
             ""
@@ -261,27 +260,27 @@ fn an_origin_that_breaks_off_is_seen_inside_tls() {
 
 #[test]
 fn a_client_that_leaves_while_it_is_held_inside_tls_frees_its_place() {
-    let whole = Whole::answering(|_| answer("a page"));
+    let whole = Whole::answering(|_| text_response("a page"));
     let host = whole.host("a.test");
     let mut first = whole.open("a.test");
     check(&first.ask(&host, "/slow/1").0, 200, &[]);
     let mut held = whole.open("a.test");
     held.send(format!("GET /slow/2 HTTP/1.1\r\nHost: {host}\r\n\r\n"));
-    until("it is held", || {
-        metric(&whole.gate, "crawlgate_held_requests") == 1
+    wait_until("it is held", || {
+        whole.gate.counter("crawlgate_held_requests") == 1
     });
     drop(held);
-    until("its place is free", || {
-        metric(&whole.gate, "crawlgate_held_requests") == 0
+    wait_until("its place is free", || {
+        whole.gate.counter("crawlgate_held_requests") == 0
     });
-    assert_eq!(whole.origin.requests(), 1);
+    assert_eq!(whole.origin.requests().len(), 1);
 }
 
 #[test]
 fn robots_hold_inside_tls() {
-    let whole = Whole::answering(|head| match path(head) {
-        "/robots.txt" => answer("User-agent: *\nDisallow: /no\n"),
-        _ => answer("a page"),
+    let whole = Whole::answering(|head| match path_of(head) {
+        "/robots.txt" => text_response("User-agent: *\nDisallow: /no\n"),
+        _ => text_response("a page"),
     });
     let host = whole.host("b.test");
     let mut client = whole.open("b.test");
@@ -301,12 +300,12 @@ fn robots_hold_inside_tls() {
     );
     let heads: Vec<String> = whole
         .origin
-        .connections()
+        .connection_logs()
         .iter()
         .flat_map(|c| c.heads.clone())
         .collect();
     assert_eq!(
-        heads.iter().map(|head| path(head)).collect::<Vec<_>>(),
+        heads.iter().map(|head| path_of(head)).collect::<Vec<_>>(),
         ["/robots.txt", "/yes"]
     );
 }

@@ -26,6 +26,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use serde_json::{Value as Json, json};
 
 use super::*;
+use crate::support::admin::default_apis_with;
 
 const POLITE: HostPace = HostPace {
     delay: Duration::from_secs(1),
@@ -85,7 +86,7 @@ struct Hosts {
 impl Hosts {
     async fn new(memory: impl FnOnce(&Clock) -> Memory) -> Self {
         let (clock, hand) = Clock::manual();
-        let (metrics, policy, stops) = parts();
+        let metrics = Metrics::new(&[], &[]).unwrap();
         let limits = AdmissionLimits {
             per_host: 100,
             total: 1_000,
@@ -102,17 +103,10 @@ impl Hosts {
         let guard = AdminGuard::new([], None);
         let apis = AdminApis {
             hosts,
-            ..apis(metrics, policy, stops)
+            ..default_apis_with(metrics)
         };
-        let admin = AdminServer::new(guard, apis);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        tokio::spawn(admin.serve(listener, std::future::pending()));
         Self {
-            bench: Bench {
-                addr,
-                draining: Arc::default(),
-            },
+            bench: Bench::with_apis(guard, apis).await,
             hold,
             hand,
         }
@@ -175,11 +169,12 @@ async fn slot(
         class: PriorityClass::User,
         order: WaitOrder::Weighted,
     };
-    let terms = || WaitTerms {
+    hold.admit(&asking, &mut None, || WaitTerms {
         patience: Duration::from_secs(3_600),
         rank,
-    };
-    hold.admit(&asking, &mut None, terms).await.unwrap()
+    })
+    .await
+    .unwrap()
 }
 
 fn known(
@@ -248,9 +243,9 @@ async fn a_host_is_shown_with_who_waits_for_it() {
 #[tokio::test]
 async fn what_was_learned_and_what_is_stopped_are_shown() {
     let hosts = Hosts::empty().await;
-    let after = |seconds: &'static str| {
+    fn after(seconds: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(seconds))])
-    };
+    }
     for (host, status, fields, failures, rest) in [
         ("good.test", StatusCode::OK, HeaderMap::new(), 0, None),
         (
@@ -483,7 +478,9 @@ async fn a_host_is_found_by_its_own_name_whatever_it_is_paced_as() {
 async fn a_host_with_a_robots_txt_on_every_port_is_shown_in_part() {
     let long = format!("User-agent: *\nDisallow: /{}\n", "\u{1}".repeat(300 << 10));
     let hosts = Hosts::new(|clock| {
-        let base = |n: usize| format!("http://a.test:{}/", 8_000 + n);
+        fn base(n: usize) -> std::string::String {
+            format!("http://a.test:{}/", 8_000 + n)
+        }
         let robots = (0..40).map(|n| {
             (
                 "a.test",
@@ -760,10 +757,10 @@ async fn names_that_are_not_known_and_parameters_that_cannot_be_read() {
         );
     }
     // Bytes that are no text at all, as they stand.
-    let mut stream = TcpStream::connect(hosts.bench.addr).await.unwrap();
+    let mut stream = TcpStream::connect(hosts.bench.address()).await.unwrap();
     let request = format!(
         "GET /api/v1/hosts/\u{1}a HTTP/1.1\r\nHost: {}\r\n\r\n",
-        hosts.bench.addr
+        hosts.bench.address()
     );
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();

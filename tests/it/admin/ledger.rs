@@ -17,7 +17,7 @@ use crawlgate::store::ledger::Ledger;
 use serde_json::{Value as Json, json};
 
 use super::*;
-use crate::support::look::{self, look};
+use crate::support::ledger::{self as observations, observation};
 
 struct Desk {
     bench: Bench,
@@ -34,36 +34,29 @@ impl Desk {
     }
 
     async fn with(open: OnceLock<Ledger>, ledger: Ledger) -> Self {
-        let (metrics, policy, stops) = parts();
+        let apis = default_apis();
         let crawlers = [Crawler::new(&Slug::new("news").unwrap())].into();
         let sweeper = LedgerSweeper::new(1_000_000, Clock::system());
         let api = LedgerApi::new(
             Arc::new(open),
             sweeper.clone(),
             crawlers,
-            Arc::clone(&policy.active_policy),
+            Arc::clone(&apis.policy.active_policy),
             Clock::manual().0,
         );
         let apis = AdminApis {
             ledger: api,
-            ..apis(metrics, policy, stops)
+            ..apis
         };
-        let admin = AdminServer::new(AdminGuard::new([], None), apis);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        tokio::spawn(admin.serve(listener, std::future::pending()));
         Self {
-            bench: Bench {
-                addr,
-                draining: Arc::default(),
-            },
+            bench: Bench::with_apis(AdminGuard::new([], None), apis).await,
             ledger,
             sweeper,
         }
     }
 
     fn note(&self, crawler: &str, url: &str, at: u64, what: ObservationOutcome) {
-        let mut note = look(crawler, url, at, what);
+        let mut note = observation(crawler, url, at, what);
         note.observation.rule = Some("r1".into());
         self.ledger.record(note);
     }
@@ -78,7 +71,7 @@ impl Desk {
 
     async fn post(&self, path: &str, document: &str) -> (u16, Json) {
         let length = document.len();
-        let addr = self.bench.addr;
+        let addr = self.bench.address();
         let head = format!(
             "POST /api/v1/{path} HTTP/1.1\r\nHost: {addr}\r\nContent-Length: {length}\r\n\r\n"
         );
@@ -110,7 +103,7 @@ impl Desk {
 }
 
 fn delivered() -> ObservationOutcome {
-    look::delivered(DeliveredDocument {
+    observations::delivered(DeliveredDocument {
         content_type: "text/html".into(),
         size: 7,
         ..DeliveredDocument::default()
@@ -149,14 +142,14 @@ async fn without_a_ledger_the_answer_names_the_cure() {
         "events",
         "ledger",
     ] {
-        let (status, said) = desk.get(path).await;
+        let (status, output) = desk.get(path).await;
         assert_eq!(status, 404, "{path}");
         assert!(
-            said["detail"]
+            output["detail"]
                 .as_str()
                 .unwrap()
                 .contains("ledger.keep: always"),
-            "{path}: {said}"
+            "{path}: {output}"
         );
     }
     assert_eq!(
@@ -171,11 +164,9 @@ async fn urls_are_found_by_what_is_remembered_of_them() {
     desk.note("news", "http://www.a.test/x", 1, delivered());
     desk.note("news", "http://b.test/", 2, delivered());
     desk.note("anonymous", "http://www.a.test/x", 3, refused(760));
-    let (x, y, b) = (
-        "news http://www.a.test/x",
-        "anonymous http://www.a.test/x",
-        "news http://b.test/",
-    );
+    let x = "news http://www.a.test/x";
+    let y = "anonymous http://www.a.test/x";
+    let b = "news http://b.test/";
     for (query, found) in [
         ("", vec![y, b, x]),
         ("crawler=news", vec![b, x]),
@@ -221,7 +212,8 @@ async fn pages_of_urls_follow_on_each_other_without_a_gap() {
     for n in 0..25 {
         desk.note("news", &format!("http://a.test/{n}"), n, delivered());
     }
-    let (mut seen, mut after) = (vec![], String::new());
+    let mut seen = vec![];
+    let mut after = String::new();
     loop {
         let (_, list) = desk.get(&format!("urls?limit=10&after={after}")).await;
         seen.extend(
@@ -248,15 +240,18 @@ async fn what_cannot_be_read_is_no_short_list() {
     desk.note("news", "http://a.test/", 1, delivered());
     desk.ledger.close();
     for path in ["urls", "urls?code=760", "events", "events?kind=moved"] {
-        let (status, said) = desk.get(path).await;
+        let (status, output) = desk.get(path).await;
         assert_eq!(
-            (status, &said["status"]),
+            (status, &output["status"]),
             (503, &json!(503)),
-            "{path}: {said}"
+            "{path}: {output}"
         );
         assert!(
-            said["detail"].as_str().unwrap().contains("is unavailable"),
-            "{path}: {said}"
+            output["detail"]
+                .as_str()
+                .unwrap()
+                .contains("is unavailable"),
+            "{path}: {output}"
         );
     }
     assert_eq!(desk.get("ledger").await.0, 200, "its numbers are in memory");
@@ -342,8 +337,8 @@ async fn a_sweep_is_started_once_and_followed() {
     ] {
         assert_eq!(desk.post("ledger/sweep", wrong).await.0, 400, "{wrong}");
     }
-    let (status, said) = desk.post("ledger/sweep", "{\"dry_run\": true}").await;
-    assert_eq!((status, &said["sweep"]["dry_run"]), (202, &json!(true)));
+    let (status, output) = desk.post("ledger/sweep", "{\"dry_run\": true}").await;
+    assert_eq!((status, &output["sweep"]["dry_run"]), (202, &json!(true)));
     assert_eq!(
         desk.post("ledger/sweep", "{\"dry_run\": false}").await.0,
         409

@@ -21,11 +21,11 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::TcpSocket;
 
 use super::*;
-
-const LONG: Duration = Duration::from_secs(20);
+use crate::support::admin::default_apis_with;
+use crate::support::wait::TIMEOUT;
 
 pub(super) struct Live {
-    addr: SocketAddr,
+    bench: Bench,
     recorder: Recorder,
     bot: CrawlerIndex,
 }
@@ -54,8 +54,11 @@ impl Live {
     }
 
     async fn guarded(settings: LogSettings, token: Option<&str>) -> Self {
-        let open = |metrics: &Metrics, clock: &Clock| DecisionLog::open(settings, metrics, clock);
-        Self::with_log(open, token).await
+        Self::with_log(
+            |metrics: &Metrics, clock: &Clock| DecisionLog::open(settings, metrics, clock),
+            token,
+        )
+        .await
     }
 
     async fn with_log(
@@ -69,18 +72,13 @@ impl Live {
         let log = open(&metrics, &clock).unwrap();
         let live = DecisionsApi::new(log.tap().unwrap());
         let recorder = Recorder::new(metrics.clone(), log, clock);
-        let (_, policy, stops) = parts();
         let guard = AdminGuard::new([], token.map(|token| AdminToken::new(token).unwrap()));
         let apis = AdminApis {
             decisions: live,
-            ..apis(metrics, policy, stops)
+            ..default_apis_with(metrics)
         };
-        let admin = AdminServer::new(guard, apis);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let addr = listener.local_addr().unwrap();
-        tokio::spawn(admin.serve(listener, std::future::pending()));
         Self {
-            addr,
+            bench: Bench::with_apis(guard, apis).await,
             recorder,
             bot,
         }
@@ -122,20 +120,16 @@ impl Live {
 
     /// What was decided so far is in the ring.
     fn settle(&self) {
-        assert_eq!(self.log().flush(LONG), LogCloseResult::Done);
+        assert_eq!(self.log().flush(TIMEOUT), LogCloseResult::Done);
     }
 
     /// The whole answer to a request that ends.
     async fn ask(&self, line: &str, fields: &str) -> String {
         self.settle();
-        let bench = Bench {
-            addr: self.addr,
-            draining: Arc::default(),
-        };
-        bench
+        self.bench
             .raw(&format!(
                 "{line} HTTP/1.0\r\nHost: {}\r\n{fields}\r\n",
-                self.addr
+                self.bench.address()
             ))
             .await
     }
@@ -162,14 +156,17 @@ impl Live {
 
     /// A stream behind its head.
     async fn follow(&self, query: &str) -> Stream {
-        self.follow_on(TcpStream::connect(self.addr).await.unwrap(), query)
-            .await
+        self.follow_on(
+            TcpStream::connect(self.bench.address()).await.unwrap(),
+            query,
+        )
+        .await
     }
 
     async fn follow_on(&self, mut stream: TcpStream, query: &str) -> Stream {
         let request = format!(
             "GET /api/v1/decisions?{query} HTTP/1.0\r\nHost: {}\r\n\r\n",
-            self.addr
+            self.bench.address()
         );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut stream = Stream(BufReader::new(stream));
@@ -196,7 +193,7 @@ struct Stream(BufReader<TcpStream>);
 impl Stream {
     async fn line(&mut self) -> Option<String> {
         let mut line = String::new();
-        let read = tokio::time::timeout(LONG, self.0.read_line(&mut line))
+        let read = tokio::time::timeout(TIMEOUT, self.0.read_line(&mut line))
             .await
             .expect("a line in time");
         (read.unwrap() > 0).then_some(line)
@@ -255,7 +252,8 @@ async fn filters_choose() {
     live.reject("http://www.a.test/x?q=1");
     live.settle();
     live.allow("http://b.test/y");
-    let (refused, allowed) = ("http://www.a.test/x?q=1", "http://b.test/y");
+    let refused = "http://www.a.test/x?q=1";
+    let allowed = "http://b.test/y";
     for (query, shown) in [
         ("", &[refused, allowed][..]),
         ("verdict=reject", &[refused]),
@@ -362,7 +360,9 @@ async fn a_token_is_asked_for() {
 /// What the log does not write is shown all the same: refusals always, the others while somebody follows.
 #[tokio::test]
 async fn whatever_is_written_refusals_are_kept_and_followers_see_all() {
-    let written = || LogDestination::Path("/dev/null".into());
+    fn written() -> crawlgate::metrics::log::LogDestination {
+        LogDestination::Path("/dev/null".into())
+    }
     let usual = LogSettings::default;
     for (what, settings) in [
         (
@@ -454,7 +454,10 @@ async fn a_reader_that_is_too_slow_is_told_what_it_lost() {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(4 << 10).unwrap();
     let mut stream = live
-        .follow_on(socket.connect(live.addr).await.unwrap(), "recent=0")
+        .follow_on(
+            socket.connect(live.bench.address()).await.unwrap(),
+            "recent=0",
+        )
         .await;
     const ALL: u64 = 30_000;
     for n in 0..ALL {
@@ -463,8 +466,9 @@ async fn a_reader_that_is_too_slow_is_told_what_it_lost() {
             live.settle();
         }
     }
-    live.log().close(LONG);
-    let (mut lines, mut lost) = (0, 0);
+    live.log().close(TIMEOUT);
+    let mut lines = 0;
+    let mut lost = 0;
     while let Some(line) = stream.json().await {
         match line["lost"].as_u64() {
             Some(more) => lost += more,
@@ -533,7 +537,7 @@ async fn an_answer_that_nobody_reads_keeps_its_place() {
     for _ in 0..16 {
         let socket = TcpSocket::new_v4().unwrap();
         socket.set_recv_buffer_size(4 << 10).unwrap();
-        let stream = socket.connect(live.addr).await.unwrap();
+        let stream = socket.connect(live.bench.address()).await.unwrap();
         readers.push(live.follow_on(stream, "recent=10000&follow=false").await);
     }
     assert!(live.is_full().await);
@@ -561,10 +565,13 @@ async fn a_destination_that_blocks_blinds_nobody() {
         queue_bytes: 8 << 10,
         ..LogSettings::default()
     };
-    let open = |metrics: &Metrics, clock: &Clock| {
-        DecisionLog::open_with_writer(&settings, Box::new(Blocks(blocked)), metrics, clock)
-    };
-    let live = Live::with_log(open, None).await;
+    let live = Live::with_log(
+        |metrics: &Metrics, clock: &Clock| {
+            DecisionLog::open_with_writer(&settings, Box::new(Blocks(blocked)), metrics, clock)
+        },
+        None,
+    )
+    .await;
     let mut stream = live.follow("recent=0").await;
     // More than the log has room for, one at a time: each is seen before the next is made.
     for n in 0..100 {
@@ -573,7 +580,7 @@ async fn a_destination_that_blocks_blinds_nobody() {
         assert_eq!(stream.json().await.unwrap()["url"], url);
     }
     drop(gate);
-    assert_eq!(live.log().close(LONG), LogCloseResult::Done);
+    assert_eq!(live.log().close(TIMEOUT), LogCloseResult::Done);
     assert_eq!(stream.json().await, None);
 }
 
@@ -597,7 +604,7 @@ async fn a_stream_ends_with_the_log_and_its_last_lines() {
     let mut stream = live.follow("recent=0&verdict=allow").await;
     live.reject("http://a.test/1");
     live.allow("http://a.test/2");
-    assert_eq!(live.log().close(LONG), LogCloseResult::Done);
+    assert_eq!(live.log().close(TIMEOUT), LogCloseResult::Done);
     assert_eq!(stream.json().await.unwrap()["url"], "http://a.test/2");
     assert_eq!(stream.line().await, None);
     assert_eq!(live.urls("").await.len(), 2, "the ring stays");

@@ -2,9 +2,10 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::reload::{Client, admin};
-use crate::support::gate::Gate;
-use crate::upstream::scripted::{Client as Raw, Origin, until};
+use crate::support::client::RawClient;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::proxy::TestProxy;
+use crate::support::wait::wait_until;
 
 const POLICY: &str = "policy: 1
 name: live
@@ -25,16 +26,16 @@ egress:
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-fn shown(gate: &Gate, path: &str) -> Json {
-    let answer = admin(gate, &format!("GET /api/v1/{path}"));
+fn shown(gate: &TestProxy, path: &str) -> Json {
+    let answer = gate.admin(&format!("GET /api/v1/{path}"));
     serde_json::from_str(&answer.body).expect(&answer.body)
 }
 
 #[test]
 fn what_the_proxy_does_is_shown() {
-    let mut gate = Gate::start(CONFIG, POLICY);
-    let origin = Origin::start(|visit| {
-        while let Some(request) = visit.request() {
+    let mut gate = TestProxy::start(CONFIG, POLICY);
+    let origin = ScriptedOrigin::start(|connection| {
+        while let Some(request) = connection.read_head() {
             let file = "User-agent: *\nDisallow: /private\n";
             let body = if request.starts_with("GET /robots.txt ") {
                 file
@@ -42,30 +43,31 @@ fn what_the_proxy_does_is_shown() {
                 "page"
             };
             let length = body.len();
-            visit.send(&format!(
+            connection.send(&format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"
             ));
         }
     });
-    let get =
-        |path: &str| Client::new(gate.proxy).get(&format!("http://a.test:{}{path}", origin.port));
-    let mut stream = Raw::connect(gate.admin);
+    let get = |path: &str| {
+        RawClient::connect(gate.proxy).get(&format!("http://a.test:{}{path}", origin.port))
+    };
+    let mut stream = RawClient::connect(gate.admin);
     stream.send(&format!(
         "GET /api/v1/decisions?recent=0 HTTP/1.0\r\nHost: {}\r\n\r\n",
         gate.admin
     ));
-    assert!(stream.until("\r\n\r\n").starts_with("HTTP/1.0 200 "));
+    assert!(stream.read_until("\r\n\r\n").starts_with("HTTP/1.0 200 "));
 
     assert_eq!(get("/x").status, 200);
     // Lines of different workers may stand in the ring in either order.
-    until("the first is in the ring", || {
+    wait_until("the first is in the ring", || {
         shown(&gate, "decisions/00000000-0")["decisions"] == 1
     });
     let refused = get("/private?q=1");
     assert_eq!(refused.field("crawl-reason"), Some("robots_txt"));
     let id = refused.field("crawl-decision").unwrap().to_owned();
-    until("it is in the ring", || {
-        admin(&gate, &format!("GET /api/v1/decisions/{id}")).status == 200
+    wait_until("it is in the ring", || {
+        gate.admin(&format!("GET /api/v1/decisions/{id}")).status == 200
     });
     let found = shown(&gate, &format!("decisions/{id}"));
     assert_eq!(
@@ -73,7 +75,7 @@ fn what_the_proxy_does_is_shown() {
         (&json!(id), &json!("reject"))
     );
     assert_eq!(found["host"], "a.test");
-    assert_eq!(admin(&gate, "GET /api/v1/decisions/00000000-0").status, 404);
+    assert_eq!(gate.admin("GET /api/v1/decisions/00000000-0").status, 404);
     let none = shown(&gate, "decisions/00000000-0");
     assert!(
         none["detail"]
@@ -105,9 +107,9 @@ fn what_the_proxy_does_is_shown() {
     assert_eq!(shown(&gate, "hosts?q=a.te")["total"], 1);
 
     gate.signal("TERM");
-    assert_eq!(gate.ended(), Some(0));
+    assert_eq!(gate.wait_for_exit(), Some(0));
     let lines: Vec<Json> = stream
-        .rest()
+        .read_rest()
         .lines()
         .filter(|line| !line.is_empty())
         .map(|line| serde_json::from_str(line).expect(line))
@@ -120,25 +122,25 @@ fn what_the_proxy_does_is_shown() {
 }
 
 /// By the name that its crawler gave it, with all its decisions.
-fn a_trace_is_found(gate: &Gate, port: u16) {
+fn a_trace_is_found(gate: &TestProxy, port: u16) {
     let traced = |path: &str| {
         let url = format!("http://a.test:{}{path}", port);
         let head = format!(
             "GET {url} HTTP/1.1\r\nHost: a.test:{}\r\ntraceparent: 00-{TRACE}-00f067aa0ba902b7-00\r\n\r\n",
             port
         );
-        Client::new(gate.proxy).ask(&head)
+        RawClient::connect(gate.proxy).request(&head)
     };
     assert_eq!(traced("/x").status, 200);
-    until("the first is in the ring", || {
-        admin(gate, &format!("GET /api/v1/decisions/{TRACE}")).status == 200
+    wait_until("the first is in the ring", || {
+        gate.admin(&format!("GET /api/v1/decisions/{TRACE}")).status == 200
     });
     let second = traced("/private")
         .field("crawl-decision")
         .unwrap()
         .to_owned();
-    until("both are in the ring", || {
-        let found = admin(gate, &format!("GET /api/v1/decisions/{TRACE}"));
+    wait_until("both are in the ring", || {
+        let found = gate.admin(&format!("GET /api/v1/decisions/{TRACE}"));
         found.status == 200 && found.body.contains("others\":[\"")
     });
     let found = shown(gate, &format!("decisions/{TRACE}"));

@@ -97,11 +97,11 @@ fn cases_pass_under_the_policy_that_they_were_made_by() {
 
 /// Texts that look like something else, in facts that take any.
 fn oddities(facts: &mut Json, rng: &mut Rng) {
-    let odd = |rng: &mut Rng| {
+    fn odd(rng: &mut Rng) -> std::string::String {
         (0..rng.usize(1..6))
             .map(|_| ODD[rng.usize(..ODD.len())])
             .collect::<String>()
-    };
+    }
     if rng.bool() {
         facts["referer"] = odd(rng).into();
     }

@@ -22,25 +22,25 @@ async fn explain(bench: &Bench, body: &Json) -> (u16, Json) {
 #[tokio::test]
 async fn it_says_what_the_command_says_and_how_each_profile_is_answered() {
     let bench = Bench::new(POLICY).await;
-    let (status, said) = explain(&bench, &json!({ "url": "http://A.example/cgi-bin/x" })).await;
-    assert_eq!(status, 200, "{said}");
-    assert_eq!(said["url"], "http://a.example/cgi-bin/x");
+    let (status, output) = explain(&bench, &json!({ "url": "http://A.example/cgi-bin/x" })).await;
+    assert_eq!(status, 200, "{output}");
+    assert_eq!(output["url"], "http://a.example/cgi-bin/x");
     assert_eq!(
-        (&said["rules"][0]["rule"], &said["rules"][0]["status"]),
+        (&output["rules"][0]["rule"], &output["rules"][0]["status"]),
         (&"cgi".into(), &"matched".into())
     );
     assert_eq!(
         (
-            &said["decision"]["verdict"],
-            &said["decision"]["rule"],
-            &said["decision"]["status"]
+            &output["decision"]["verdict"],
+            &output["decision"]["rule"],
+            &output["decision"]["status"]
         ),
         (&"reject".into(), &"cgi".into(), &451.into())
     );
-    assert_eq!(said["answer"]["profile"], "generic");
-    let answers = said["answers"].as_array().unwrap();
+    assert_eq!(output["answer"]["profile"], "generic");
+    let answers = output["answers"].as_array().unwrap();
     assert_eq!(answers.len(), 10);
-    assert!(answers.contains(&said["answer"]));
+    assert!(answers.contains(&output["answer"]));
     let of = |profile: &str| {
         answers
             .iter()
@@ -51,7 +51,7 @@ async fn it_says_what_the_command_says_and_how_each_profile_is_answered() {
     assert_eq!(of("heritrix")["kind"], "refused");
     let case = "- url: \"http://A.example/cgi-bin/x\"\n  \
                 expect: { verdict: reject, stage: request, reason: rule, rule: \"cgi\", intent: deny }\n";
-    assert_eq!(said["case"], case);
+    assert_eq!(output["case"], case);
 }
 
 #[tokio::test]
@@ -66,17 +66,17 @@ async fn the_profile_is_the_one_asked_for_or_the_crawlers() {
     ] {
         let mut body = facts;
         body["url"] = "http://a.example/cgi-bin/x".into();
-        let (status, said) = explain(&bench, &body).await;
+        let (status, output) = explain(&bench, &body).await;
         assert_eq!(
-            (status, &said["answer"]["profile"]),
+            (status, &output["answer"]["profile"]),
             (200, &profile.into()),
             "{body}"
         );
-        let named = said["case"]
+        let named = output["case"]
             .as_str()
             .unwrap()
             .contains(&format!("\n  profile: {profile}\n"));
-        assert_eq!(named, body["profile"].is_string(), "{said}");
+        assert_eq!(named, body["profile"].is_string(), "{output}");
     }
 }
 
@@ -96,16 +96,16 @@ async fn stages_run_as_far_as_the_facts_reach() {
             "connect",
         ),
     ] {
-        let (_, said) = explain(&bench, &facts).await;
-        assert_eq!(said["decision"]["verdict"], verdict, "{facts}");
-        assert_eq!(said["decision"]["stage"], stage, "{facts}");
+        let (_, output) = explain(&bench, &facts).await;
+        assert_eq!(output["decision"]["verdict"], verdict, "{facts}");
+        assert_eq!(output["decision"]["stage"], stage, "{facts}");
     }
 }
 
 #[tokio::test]
 async fn facts_that_cannot_be_read_are_a_problem() {
     let bench = Bench::new(POLICY).await;
-    for (body, said) in [
+    for (body, output) in [
         ("", "not a JSON object"),
         ("[]", "not a JSON object"),
         ("{}", "`url` is missing"),
@@ -131,7 +131,7 @@ async fn facts_that_cannot_be_read_are_a_problem() {
         let (status, problem) = bench.ask("POST /api/v1/explain", body.as_bytes()).await;
         assert_eq!((status, &problem["status"]), (400, &400.into()), "{body}");
         assert!(
-            problem["detail"].as_str().unwrap().contains(said),
+            problem["detail"].as_str().unwrap().contains(output),
             "{body}: {problem}"
         );
     }

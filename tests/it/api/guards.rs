@@ -73,7 +73,8 @@ fn status(answer: &str) -> u16 {
 #[tokio::test]
 async fn every_operation_is_guarded() {
     let bench = Bench::guarded(POLICY).await;
-    let (document, own) = (document(&bench).await, bench.address);
+    let document = document(&bench).await;
+    let own = bench.admin.address;
     let token = bearer(TOKEN);
     // Any user, the token as password.
     let basic = "Authorization: Basic YW55Ym9keTpjb3JyZWN0LWhvcnNlLWJhdHRlcnk=\r\n";
@@ -166,7 +167,8 @@ async fn every_operation_is_guarded() {
 #[tokio::test]
 async fn other_methods_are_told_which_are_taken_and_head_is_get_without_its_body() {
     let bench = Bench::guarded(POLICY).await;
-    let (document, token) = (document(&bench).await, bearer(TOKEN));
+    let document = document(&bench).await;
+    let token = bearer(TOKEN);
     let all = operations(&document);
     for (method, path, _) in &all {
         let mut taken: Vec<&str> = all
@@ -263,7 +265,9 @@ async fn answers_are_as_described() {
 /// Panics unless the answer fits what is described for it.
 fn fits(document: &Json, operation: &str, status: u16, answer: &Json) {
     let (method, path) = operation.split_once(' ').unwrap();
-    let escaped = |text: &str| text.replace('~', "~0").replace('/', "~1");
+    fn escaped(text: &str) -> std::string::String {
+        text.replace('~', "~0").replace('/', "~1")
+    }
     let mut pointer = format!("/paths/{}/{method}/responses/{status}", escaped(path));
     if let Some(reference) = document
         .pointer(&pointer)
@@ -283,7 +287,8 @@ fn fits(document: &Json, operation: &str, status: u16, answer: &Json) {
         "{operation} {status} {kind} is not described"
     );
     let fragment = pointer.replace('{', "%7B").replace('}', "%7D");
-    let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+    let mut schemas = Schemas::new();
+    let mut compiler = Compiler::new();
     compiler.add_resource(URI, document.clone()).unwrap();
     let index = compiler
         .compile(&format!("{URI}#{fragment}"), &mut schemas)

@@ -38,25 +38,25 @@ fn part(rule: &Json, keys: &[&str]) -> Json {
 #[tokio::test]
 async fn each_rule_is_said_in_words_with_its_place() {
     let bench = Bench::new(AFTER).await;
-    let (status, said) = bench.ask("GET /api/v1/policy", b"").await;
-    assert_eq!(status, 200, "{said}");
+    let (status, output) = bench.ask("GET /api/v1/policy", b"").await;
+    assert_eq!(status, 200, "{output}");
     assert_eq!(
-        (&said["name"], &said["disposition"]),
+        (&output["name"], &output["disposition"]),
         (&"acme".into(), &"allow".into())
     );
-    assert_eq!(said["loaded_at"], "2026-01-01T00:00:00.000Z");
+    assert_eq!(output["loaded_at"], "2026-01-01T00:00:00.000Z");
     assert_eq!(
-        (&said["files"], &said["previous"]),
+        (&output["files"], &output["previous"]),
         (&json!(["p.yaml"]), &Json::Null)
     );
     assert_eq!(
-        (&said["disabled"], &said["last_reload"]),
+        (&output["disabled"], &output["last_reload"]),
         (&json!(["off"]), &Json::Null)
     );
     let keys = [
         "id", "kind", "key", "depth", "parent", "stage", "mode", "file", "line",
     ];
-    let rules: Vec<Json> = said["rules"]
+    let rules: Vec<Json> = output["rules"]
         .as_array()
         .unwrap()
         .iter()
@@ -90,16 +90,16 @@ async fn each_rule_is_said_in_words_with_its_place() {
     );
     let words = ["about", "condition", "effect", "matched", "last_match"];
     assert_eq!(
-        part(&said["rules"][0], &words),
+        part(&output["rules"][0], &words),
         json!(["only here", "host exact www.example", null, 0, null])
     );
     assert_eq!(
-        part(&said["rules"][3], &words),
+        part(&output["rules"][3], &words),
         json!([null, "path under /A", "log", 0, null])
     );
-    assert_eq!(said["rules"][5]["effect"], "disposition disallow, stop");
+    assert_eq!(output["rules"][5]["effect"], "disposition disallow, stop");
     assert_eq!(
-        said["spaces"],
+        output["spaces"],
         json!([{ "name": "news", "crawlers": ["news"], "rules": 1, "options": { "max_depth": 1 } }])
     );
 }
@@ -108,17 +108,17 @@ async fn each_rule_is_said_in_words_with_its_place() {
 async fn the_difference_is_told_by_rule_by_option_and_by_line() {
     let bench = Bench::with(AFTER, Some(BEFORE), Readiness::new(Vec::new)).await;
     let (_, policy) = bench.ask("GET /api/v1/policy", b"").await;
-    let (status, said) = bench.ask("GET /api/v1/policy/diff", b"").await;
-    assert_eq!(status, 200, "{said}");
+    let (status, output) = bench.ask("GET /api/v1/policy/diff", b"").await;
+    assert_eq!(status, 200, "{output}");
     assert_eq!(
-        part(&said["after"], &["name", "revision", "loaded_at"]),
+        part(&output["after"], &["name", "revision", "loaded_at"]),
         part(&policy, &["name", "revision", "loaded_at"])
     );
     assert_eq!(
-        part(&said["before"], &["name", "revision"]),
+        part(&output["before"], &["name", "revision"]),
         part(&policy["previous"], &["name", "revision"])
     );
-    let rules = said["rules"].as_array().unwrap();
+    let rules = output["rules"].as_array().unwrap();
     let of = |id: &str| rules.iter().find(|rule| rule["id"] == id).unwrap();
     let keys = ["change", "before", "after"];
     assert_eq!(
@@ -143,11 +143,11 @@ async fn the_difference_is_told_by_rule_by_option_and_by_line() {
         rules.iter().all(|rule| rule["id"] != "b"),
         "it stands where it stood: {rules:#?}"
     );
-    let options = said["options"].as_array().unwrap();
+    let options = output["options"].as_array().unwrap();
     assert!(options.contains(
         &json!({ "option": "max_depth", "change": "changed", "before": "3", "after": "4" })
     ));
-    let lines = said["files"][0]["lines"].as_array().unwrap();
+    let lines = output["files"][0]["lines"].as_array().unwrap();
     assert_eq!(
         lines[0],
         json!({ "kind": "same", "before": 1, "after": 1, "text": "policy: 1" })
@@ -176,41 +176,39 @@ async fn the_difference_is_told_by_rule_by_option_and_by_line() {
         assert!(lines.contains(&line), "{line}\n{lines:#?}");
     }
     assert_eq!(
-        (&said["files"][0]["path"], &said["cut"]),
+        (&output["files"][0]["path"], &output["cut"]),
         (&"p.yaml".into(), &false.into())
     );
 }
 
 #[tokio::test]
 async fn without_a_policy_before_there_is_no_difference() {
-    let (status, said) = Bench::new(AFTER)
+    let (status, output) = Bench::new(AFTER)
         .await
         .ask("GET /api/v1/policy/diff", b"")
         .await;
-    assert_eq!((status, &said["status"]), (404, &404.into()));
+    assert_eq!((status, &output["status"]), (404, &404.into()));
 }
 
 #[tokio::test]
 async fn what_is_too_long_is_cut() {
-    let rules = |count: usize| {
+    fn rules(count: usize) -> impl Iterator<Item = std::string::String> {
         (0..count).map(|n| format!("  - {{ id: r{n}, forbid: {{ under: /{n} }} }}\n"))
-    };
+    }
     let head = "policy: 1\nname: acme\noptions: { disposition: allow }\nrules:\n";
-    let (before, after) = (
-        format!("{head}{}", rules(1).collect::<String>()),
-        rules(7_000).collect::<String>(),
-    );
+    let before = format!("{head}{}", rules(1).collect::<String>());
+    let after = rules(7_000).collect::<String>();
     let bench = Bench::with(
         &format!("{head}{after}"),
         Some(&before),
         Readiness::new(Vec::new),
     )
     .await;
-    let (_, said) = bench.ask("GET /api/v1/policy/diff", b"").await;
-    assert_eq!(said["files"][0]["lines"].as_array().unwrap().len(), 5_000);
-    assert_eq!(said["rules"].as_array().unwrap().len(), 5_000);
+    let (_, output) = bench.ask("GET /api/v1/policy/diff", b"").await;
+    assert_eq!(output["files"][0]["lines"].as_array().unwrap().len(), 5_000);
+    assert_eq!(output["rules"].as_array().unwrap().len(), 5_000);
     assert_eq!(
-        (&said["cut"], &said["files"][0]["cut"]),
+        (&output["cut"], &output["files"][0]["cut"]),
         (&true.into(), &true.into())
     );
 
@@ -220,9 +218,9 @@ async fn what_is_too_long_is_cut() {
         "x".repeat(1 << 20)
     );
     let bench = Bench::with(&long, Some(&before), Readiness::new(Vec::new)).await;
-    let (_, said) = bench.ask("GET /api/v1/policy/diff", b"").await;
+    let (_, output) = bench.ask("GET /api/v1/policy/diff", b"").await;
     assert_eq!(
-        said["files"],
+        output["files"],
         json!([{ "path": "p.yaml", "lines": [], "cut": true }])
     );
 }

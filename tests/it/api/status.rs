@@ -44,33 +44,33 @@ async fn it_counts_what_records_counted_and_nothing_else() {
     let _waits = recorder.begin(bench.clock.now(), &Method::GET);
     bench.metrics.set_hosts(7, 2, 0);
 
-    let (status, said) = bench.ask("GET /api/v1/status", b"").await;
+    let (status, output) = bench.ask("GET /api/v1/status", b"").await;
     assert_eq!(status, 200);
     assert_eq!(
-        (&said["metrics"], &said["log_dropped"]),
+        (&output["metrics"], &output["log_dropped"]),
         (&"full".into(), &0.into())
     );
     assert_eq!(
-        (&said["version"], &said["instance"]),
+        (&output["version"], &output["instance"]),
         (&env!("CARGO_PKG_VERSION").into(), &"it".into())
     );
     assert_eq!(
-        (&said["started_at"], &said["uptime_ms"]),
+        (&output["started_at"], &output["uptime_ms"]),
         (&"2026-01-01T00:00:00.000Z".into(), &3_033.into())
     );
-    assert_eq!(said["policy"]["name"], "acme");
+    assert_eq!(output["policy"]["name"], "acme");
     assert_eq!(
-        (&said["ready"], &said["warnings"]),
+        (&output["ready"], &output["warnings"]),
         (&true.into(), &json!([]))
     );
     assert_eq!(
-        (&said["connections"], &said["inflight"], &said["held"]),
+        (&output["connections"], &output["inflight"], &output["held"]),
         (&1.into(), &1.into(), &0.into())
     );
-    assert_eq!(said["hosts"], json!({ "tracked": 7, "backing_off": 2 }));
-    assert_eq!(said["requests"], 3);
+    assert_eq!(output["hosts"], json!({ "tracked": 7, "backing_off": 2 }));
+    assert_eq!(output["requests"], 3);
     assert_eq!(
-        said["decisions"],
+        output["decisions"],
         json!({
             "allow": 1, "reject": 2, "shadow_reject": 0,
             "by_reason": [
@@ -83,7 +83,7 @@ async fn it_counts_what_records_counted_and_nothing_else() {
             ],
         })
     );
-    let latency = &said["latency"];
+    let latency = &output["latency"];
     let counts: Vec<u64> = serde_json::from_value(latency["counts"].clone()).unwrap();
     let bounds: Vec<Option<u64>> = serde_json::from_value(latency["le_ms"].clone()).unwrap();
     assert_eq!(
@@ -106,21 +106,25 @@ async fn it_counts_what_records_counted_and_nothing_else() {
 
 #[tokio::test]
 async fn what_readiness_says_is_there() {
-    let checks = || {
-        vec![
-            HealthCheck::new("policy", CheckState::Ok("acme".into())),
-            HealthCheck::new("log", CheckState::Warn("7 lines were lost".into())),
-            HealthCheck::new(
-                "drain",
-                CheckState::Fail("the proxy is shutting down".into()),
-            ),
-        ]
-    };
-    let bench = Bench::with(POLICY, None, Readiness::new(checks)).await;
-    let (_, said) = bench.ask("GET /api/v1/status", b"").await;
-    assert_eq!(said["ready"], false);
+    let bench = Bench::with(
+        POLICY,
+        None,
+        Readiness::new(|| {
+            vec![
+                HealthCheck::new("policy", CheckState::Ok("acme".into())),
+                HealthCheck::new("log", CheckState::Warn("7 lines were lost".into())),
+                HealthCheck::new(
+                    "drain",
+                    CheckState::Fail("the proxy is shutting down".into()),
+                ),
+            ]
+        }),
+    )
+    .await;
+    let (_, output) = bench.ask("GET /api/v1/status", b"").await;
+    assert_eq!(output["ready"], false);
     assert_eq!(
-        said["warnings"],
+        output["warnings"],
         json!([
             "log: 7 lines were lost",
             "drain: the proxy is shutting down"
@@ -133,9 +137,9 @@ async fn what_readiness_says_is_there() {
 async fn without_metrics_it_says_that_nothing_is_known() {
     let bench = Bench::uncounted(POLICY).await;
     let _open = bench.metrics.track_connection();
-    let (status, said) = bench.ask("GET /api/v1/status", b"").await;
+    let (status, output) = bench.ask("GET /api/v1/status", b"").await;
     assert_eq!(status, 200);
-    let keys = said.as_object().unwrap();
+    let keys = output.as_object().unwrap();
     let unknown: BTreeSet<&str> = keys
         .iter()
         .filter(|(_, value)| value.is_null())
@@ -154,8 +158,8 @@ async fn without_metrics_it_says_that_nothing_is_known() {
     ];
     assert_eq!(unknown, expected.into());
     assert_eq!(
-        (&said["metrics"], &said["log_dropped"]),
+        (&output["metrics"], &output["log_dropped"]),
         (&"none".into(), &0.into())
     );
-    assert_eq!(said["policy"]["name"], "acme");
+    assert_eq!(output["policy"]["name"], "acme");
 }

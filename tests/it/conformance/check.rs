@@ -102,7 +102,9 @@ fn fields(expected: &Answer, message: &Message, names: &Names, wrong: &mut Vec<S
             name => wire::values(&message.fields, name).collect(),
         };
         if got != wanted {
-            let list = |v: &[&[u8]]| v.iter().map(|b| show(b)).collect::<Vec<_>>().join(" | ");
+            fn list(v: &[&[u8]]) -> std::string::String {
+                v.iter().map(|b| show(b)).collect::<Vec<_>>().join(" | ")
+            }
             let wanted: Vec<&[u8]> = wanted.iter().map(Vec::as_slice).collect();
             wrong.push(format!(
                 "{name}: expected {}, got {}",
@@ -173,14 +175,13 @@ fn refused(expected: &Answer, message: &Message, reason: &str, wrong: &mut Vec<S
         "REJECTED_…",
         wrong,
     );
-    let is_policy = |v: &str| {
-        v.strip_prefix("conformance@")
-            .is_some_and(|r| r.len() == 8 && r.bytes().all(|b| b.is_ascii_hexdigit()))
-    };
     expect_one(
         message,
         "crawl-policy",
-        is_policy,
+        |v: &str| {
+            v.strip_prefix("conformance@")
+                .is_some_and(|r| r.len() == 8 && r.bytes().all(|b| b.is_ascii_hexdigit()))
+        },
         "conformance@ and 8 hex digits",
         wrong,
     );
@@ -192,13 +193,12 @@ fn refused(expected: &Answer, message: &Message, reason: &str, wrong: &mut Vec<S
         "a hint",
         wrong,
     );
-    let is_status = |v: &str| {
-        v.starts_with("\"crawlgate\"; error=") && v.contains(&format!("details=\"{reason}"))
-    };
     expect_one(
         message,
         "proxy-status",
-        is_status,
+        |v: &str| {
+            v.starts_with("\"crawlgate\"; error=") && v.contains(&format!("details=\"{reason}"))
+        },
         "\"crawlgate\"; error=…; details=\"REASON…\"",
         wrong,
     );

@@ -8,7 +8,7 @@ use super::client::{Client, End};
 use super::format::{Answer, ClientEnd, Maker, OriginEnd, Row, Step};
 use super::origin::{Origin, PAUSE};
 use super::text::Text;
-use crate::support::gate::Gate;
+use crate::support::proxy::TestProxy;
 
 /// How long what the gate does of itself (closing, sending the rest) may take.
 const SETTLE: Duration = Duration::from_secs(4);
@@ -22,20 +22,20 @@ const LATE: Duration = Duration::from_millis(30);
 /// A gate, and what it calls itself.
 pub(crate) struct Named {
     /// The process.
-    pub(crate) gate: Gate,
+    pub(crate) gate: TestProxy,
     /// Its pseudonym in `Via`.
     pub(crate) via: String,
 }
 
 impl Named {
     /// Learns from one request what the gate calls itself; nothing, if it may not dial loopback.
-    pub(crate) fn new(gate: Gate) -> Self {
+    pub(crate) fn new(gate: TestProxy) -> Self {
         let origin = Origin::start(&[], "", 0);
         let mut client = Client::connect(gate.proxy);
         client.send(again("a.test", &origin));
         let got = client
             .answer(false)
-            .unwrap_or_else(|why| panic!("{why}; it said:\n{}", gate.said()));
+            .unwrap_or_else(|why| panic!("{why}; it said:\n{}", gate.stderr()));
         let via = super::wire::values(&got.message.fields, "via")
             .next()
             .unwrap_or_default();
@@ -46,7 +46,7 @@ impl Named {
         assert!(
             refused || via.starts_with("crawlgate-"),
             "Via: {via}; {}",
-            gate.said()
+            gate.stderr()
         );
         Self { gate, via }
     }
@@ -106,8 +106,9 @@ pub(crate) fn row(row: &Row, named: &Named) -> Result<(), Vec<String>> {
         wrong.extend(client_end(row.client_end, &mut client));
     }
     drop(client);
-    let fits = |log: &[_]| check::at_origin(&row.at_origin, log, &origin.names).is_empty();
-    origin.wait(SETTLE, fits);
+    origin.wait(SETTLE, |log: &[_]| {
+        check::at_origin(&row.at_origin, log, &origin.names).is_empty()
+    });
     thread::sleep(LATE);
     if wrong.is_empty() {
         wrong.extend(

@@ -161,10 +161,16 @@ fn head(bytes: &[u8]) -> Result<Option<Head>, String> {
 fn field(line: &[u8]) -> Result<Field, String> {
     let wrong = || format!("no field line: {}", show(line));
     let colon = line.iter().position(|b| *b == b':').ok_or_else(wrong)?;
-    let (name, value) = (&line[..colon], line[colon + 1..].trim_ascii());
-    let is_token = |b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b);
-    let is_value = |b: &u8| *b == b'\t' || (*b >= 0x20 && *b != 0x7f);
-    if name.is_empty() || !name.iter().all(is_token) || !value.iter().all(is_value) {
+    let name = &line[..colon];
+    let value = line[colon + 1..].trim_ascii();
+    if name.is_empty()
+        || !name
+            .iter()
+            .all(|b: &u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(b))
+        || !value
+            .iter()
+            .all(|b: &u8| *b == b'\t' || (*b >= 0x20 && *b != 0x7f))
+    {
         return Err(wrong());
     }
     Ok((name.to_vec(), value.to_vec()))

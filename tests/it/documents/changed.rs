@@ -89,7 +89,7 @@ fn a_page_to_be_scanned_only_is_a_body_of_links() {
     assert!(got.text().contains("content=\"noindex\""), "{}", got.text());
     assert_eq!(got.value("content-type"), "text/html; charset=utf-8");
     site.has("/scan", Page::of("application/pdf", "x"));
-    assert_eq!(site.get("/scan").said(), "rule scan 451");
+    assert_eq!(site.get("/scan").output(), "rule scan 451");
     site.has("/plain", Page::html(HTML));
     assert_eq!(site.get("/plain").text(), HTML);
 }
@@ -167,7 +167,7 @@ fn what_cannot_be_stripped_is_not_passed_on() {
     };
     for page in [packed(), part()] {
         assert_eq!(
-            strict.serve(page.clone()).said(),
+            strict.serve(page.clone()).output(),
             "upstream_protocol  502",
             "{page:?}"
         );
@@ -203,7 +203,7 @@ fn what_a_document_is_judged_by_is_what_the_origin_sent() {
     );
     assert_eq!(
         site.serve(Page::html("<meta name=robots content=noindex>"))
-            .said(),
+            .output(),
         "noindex  451"
     );
     // An option that a rule of the document stage sets.

@@ -9,25 +9,28 @@ use crawlgate::store::ledger::Ledger;
 use tokio::runtime::{Builder, Runtime};
 
 use super::{Got, Heads, Page, Pages, ask, gzip, origin};
-use crate::effects::{CONFIG, policy};
-use crate::support::folder::Folder;
-use crate::upstream::scripted::{Origin, until};
+use crate::support::origin::ScriptedOrigin;
+use crate::support::policy::allow_all;
+use crate::support::proxy::CONFIG;
+use crate::support::temp_dir::TempDir;
+use crate::support::wait::wait_until;
 
 /// A proxy in this process that remembers, and an origin with pages.
 struct Remembering {
-    _folder: Folder,
+    _folder: TempDir,
     _runtime: Runtime,
     server: Server,
-    origin: Origin,
+    origin: ScriptedOrigin,
     pages: Pages,
 }
 
 impl Remembering {
     fn new(options: &str) -> Self {
-        let (pages, heads) = (Pages::default(), Heads::default());
+        let pages = Pages::default();
+        let heads = Heads::default();
         let origin = origin(&pages, &heads);
-        let folder = Folder::new();
-        folder.write("policy.yaml", policy(options, "  []"));
+        let folder = TempDir::new();
+        folder.write("policy.yaml", allow_all(options, "  []"));
         let file = folder.write("crawlgate.yaml", CONFIG.replace("log.json", "none"));
         let directory = file.parent().unwrap().to_owned();
         let around = Environment {
@@ -74,8 +77,8 @@ impl Remembering {
 }
 
 /// Asks until the answer before is remembered: it is noted behind the last byte.
-fn refused(site: &Remembering, path: &str, said: &str) {
-    until(said, || site.get(path).said() == said);
+fn refused(site: &Remembering, path: &str, output: &str) {
+    wait_until(output, || site.get(path).output() == output);
 }
 
 #[test]
@@ -84,16 +87,16 @@ fn a_body_that_is_the_same_is_refused_as_unmodified() {
     site.has("/page", Page::html("a page"));
     let first = site.get("/page");
     assert_eq!(
-        (first.said().as_str(), first.text().as_str()),
+        (first.output().as_str(), first.text().as_str()),
         ("passed 200", "a page")
     );
     refused(&site, "/page", "unmodified  451");
     // The same in another coding, and chunked.
     let packed = || Page::of("text/html", gzip(b"a page")).field("Content-Encoding: gzip");
     site.has("/page", packed().cut(3));
-    assert_eq!(site.get("/page").said(), "unmodified  451");
+    assert_eq!(site.get("/page").output(), "unmodified  451");
     site.has("/page", packed().cut(5).chunked());
-    assert_eq!(site.get("/page").said(), "unmodified  451");
+    assert_eq!(site.get("/page").output(), "unmodified  451");
     site.has("/page", Page::html("another page"));
     assert_eq!(site.get("/page").text(), "another page");
     refused(&site, "/page", "unmodified  451");
@@ -105,9 +108,9 @@ fn a_body_that_another_url_has_is_refused_as_a_duplicate() {
     for path in ["/a", "/b"] {
         site.has(path, Page::of("image/png", "the same"));
     }
-    assert_eq!(site.get("/a").said(), "passed 200");
+    assert_eq!(site.get("/a").output(), "passed 200");
     refused(&site, "/b", "duplicate  451");
-    assert_eq!(site.get("/a").said(), "passed 200");
+    assert_eq!(site.get("/a").output(), "passed 200");
     // What is larger than may be held passes.
     let long = "the same ".repeat(1000);
     for path in ["/c", "/d"] {

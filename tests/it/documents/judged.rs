@@ -1,8 +1,6 @@
 //! What is judged by a document: soft errors, canonical addresses, words for crawlers, text; refused or only said.
 
 use super::{Page, Site, gzip};
-use crate::effects::log;
-use crate::tunnel::wire::metric;
 
 const CHECKS: &str = "  noindex: reject\n  noncanonical: reject\n";
 const RULES: &str = "  - { id: soft, forbid: { title: not found }, as: 404 }
@@ -13,10 +11,12 @@ const RULES: &str = "  - { id: soft, forbid: { title: not found }, as: 404 }
 #[test]
 fn documents_are_refused_in_the_order_of_the_reasons() {
     let site = Site::new(CHECKS, RULES);
-    let title = |title: &str| format!("<head><title>{title}</title>");
+    fn title(title: &str) -> std::string::String {
+        format!("<head><title>{title}</title>")
+    }
     const NOINDEX: &str = "<meta name=robots content='noindex, follow'>";
     const OTHER: &str = "<link rel=canonical href='/other'>";
-    for (html, said) in [
+    for (html, output) in [
         (title("fine"), "passed 200"),
         (title("Page not found"), "soft_error soft 404"),
         (title("gone away"), "soft_error gone 410"),
@@ -41,29 +41,29 @@ fn documents_are_refused_in_the_order_of_the_reasons() {
         ),
     ] {
         let got = site.serve(Page::html(&html));
-        assert_eq!(got.said(), said, "{html}");
+        assert_eq!(got.output(), output, "{html}");
         assert_eq!(
             got.value("crawl-status").starts_with("REJECTED"),
-            !said.starts_with("passed"),
+            !output.starts_with("passed"),
             "{html}"
         );
-        if said.starts_with("passed") {
+        if output.starts_with("passed") {
             assert_eq!(got.text(), html);
         } else {
             assert!(!got.text().contains("fine"), "{}", got.text());
         }
     }
     site.has("/quiet", Page::of("text/plain", "x"));
-    assert_eq!(site.get("/quiet").said(), "rule quiet 451");
+    assert_eq!(site.get("/quiet").output(), "rule quiet 451");
     site.has("/quiet", Page::of("image/png", "x"));
-    assert_eq!(site.get("/quiet").said(), "passed 200");
-    let lines = log(&site.gate, 12);
+    assert_eq!(site.get("/quiet").output(), "passed 200");
+    let lines = site.gate.decisions(12);
     let soft = &lines[1];
     assert_eq!(
         (&soft["stage"], &soft["reason"], &soft["rule"]),
         (&"document".into(), &"soft_error".into(), &"soft".into())
     );
-    let counted = |name: &str| metric(&site.gate, name);
+    let counted = |name: &str| site.gate.counter(name);
     assert_eq!(
         counted("crawlgate_rule_decided_total{mode=\"enforce\",rule=\"soft\",verdict=\"reject\"}"),
         2
@@ -78,7 +78,7 @@ fn words_for_one_crawler_are_for_it_alone() {
     site.has("/page", Page::html(html));
     let asked = |agent: &str| {
         site.ask("GET", "/page", &format!("User-Agent: {agent}\r\n"))
-            .said()
+            .output()
     };
     assert_eq!(asked("NewsBot/2.0 (+x)"), "noindex  451");
     assert_eq!(asked("OtherBot/1"), "passed 200");
@@ -124,14 +124,14 @@ fn shadows_hear_documents_and_change_nothing() {
     let rules = "  - { id: try, mode: shadow, forbid: { title: draft } }\n  - { id: live, forbid: { ext: gif } }";
     let site = Site::new("", rules);
     assert_eq!(
-        site.serve(Page::html("<title>draft</title>")).said(),
+        site.serve(Page::html("<title>draft</title>")).output(),
         "passed 200"
     );
     assert_eq!(
-        site.serve(Page::html("<title>done</title>")).said(),
+        site.serve(Page::html("<title>done</title>")).output(),
         "passed 200"
     );
-    let lines = log(&site.gate, 2);
+    let lines = site.gate.decisions(2);
     assert_eq!(lines[0]["verdict"], "shadow_reject");
     assert_eq!(
         (&lines[0]["rule"], &lines[0]["stage"]),
@@ -144,7 +144,10 @@ fn shadows_hear_documents_and_change_nothing() {
 fn only_what_something_waits_for_is_read() {
     let rules = "  - { id: news, when: { path: /news }, rules: [{ id: soft, forbid: { title: x }, as: 404 }] }";
     let site = Site::new("", rules);
-    let read = || metric(&site.gate, "crawlgate_documents_total{outcome=\"read\"}");
+    let read = || {
+        site.gate
+            .counter("crawlgate_documents_total{outcome=\"read\"}")
+    };
     for (path, page) in [
         ("/other", Page::html("<title>x</title>")),
         ("/news/a", Page::of("image/png", "x")),
@@ -154,19 +157,19 @@ fn only_what_something_waits_for_is_read() {
         ),
     ] {
         site.has(path, page);
-        assert!(site.get(path).said().starts_with("passed"), "{path}");
+        assert!(site.get(path).output().starts_with("passed"), "{path}");
     }
     assert_eq!(read(), 0);
     site.has("/news/c", Page::html("<title>x</title>"));
-    assert_eq!(site.get("/news/c").said(), "soft_error soft 404");
+    assert_eq!(site.get("/news/c").output(), "soft_error soft 404");
     assert_eq!(read(), 1);
     // Of a HEAD nothing can be read; of a part nothing is.
-    assert_eq!(site.ask("HEAD", "/news/c", "").said(), "passed 200");
+    assert_eq!(site.ask("HEAD", "/news/c", "").output(), "passed 200");
     let part = Page::html("<title>x</title>")
         .status("206 Partial Content")
         .field("Content-Range: bytes 5-20/99");
     site.has("/news/d", part);
-    assert_eq!(site.get("/news/d").said(), "passed 206");
+    assert_eq!(site.get("/news/d").output(), "passed 206");
     site.has("/news/e", Page::html("").status("304 Not Modified"));
     assert_eq!(
         site.ask("GET", "/news/e", "If-None-Match: \"x\"\r\n")
@@ -174,10 +177,8 @@ fn only_what_something_waits_for_is_read() {
         304
     );
     assert_eq!(
-        metric(
-            &site.gate,
-            "crawlgate_documents_total{outcome=\"unreadable\"}"
-        ),
+        site.gate
+            .counter("crawlgate_documents_total{outcome=\"unreadable\"}"),
         1
     );
     assert_eq!(read(), 1);
@@ -191,7 +192,7 @@ fn only_what_something_waits_for_is_read() {
         "/news/f",
         "Accept-Encoding: br, gzip;q=0.8, zstd\r\n",
     );
-    assert_eq!(got.said(), "soft_error soft 404");
+    assert_eq!(got.output(), "soft_error soft 404");
     assert!(
         site.heads()
             .last()

@@ -3,7 +3,6 @@
 use fastrand::Rng;
 
 use super::{Page, Site, bare, gzip, zlib};
-use crate::tunnel::wire::metric;
 
 const PIECES: [&str; 34] = [
     "<html>",
@@ -90,7 +89,7 @@ fn random_documents_pass_untouched() {
             assert_eq!(body, sent, "{page:?}");
         }
     }
-    assert_eq!(metric(&site.gate, "crawlgate_panics_total"), 0);
+    assert_eq!(site.gate.counter("crawlgate_panics_total"), 0);
 }
 
 #[test]
@@ -114,6 +113,6 @@ fn random_documents_are_stripped_or_broken_off() {
         let _ = links.serve(page).body();
     }
     for site in [text, links] {
-        assert_eq!(metric(&site.gate, "crawlgate_panics_total"), 0);
+        assert_eq!(site.gate.counter("crawlgate_panics_total"), 0);
     }
 }

@@ -4,8 +4,9 @@ use std::io::Read;
 use std::time::Duration;
 
 use super::{Page, Site, bare, gzip, zlib};
-use crate::tunnel::wire::metric;
-use crate::upstream::scripted::{Client, Origin, until};
+use crate::support::client::RawClient;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::wait::wait_until;
 
 const TITLE: &str = "  - { id: soft, forbid: { title: missing }, as: 404 }";
 
@@ -16,13 +17,11 @@ fn site() -> Site {
 #[test]
 fn a_title_is_found_wherever_the_body_is_cut() {
     let site = site();
-    let (bad, good) = (
-        "<html><head><title>missing</title><p>",
-        "<html><head><title>here</title><p>",
-    );
+    let bad = "<html><head><title>missing</title><p>";
+    let good = "<html><head><title>here</title><p>";
     for at in 0..=bad.len() {
         assert_eq!(
-            site.serve(Page::html(bad).split(at)).said(),
+            site.serve(Page::html(bad).split(at)).output(),
             "soft_error soft 404",
             "{at}"
         );
@@ -30,20 +29,20 @@ fn a_title_is_found_wherever_the_body_is_cut() {
     for at in 0..=good.len() {
         let got = site.serve(Page::html(good).split(at));
         assert_eq!(
-            (got.said().as_str(), got.text().as_str()),
+            (got.output().as_str(), got.text().as_str()),
             ("passed 200", good),
             "{at}"
         );
     }
     for step in [1, 2, 3, 10] {
         assert_eq!(
-            site.serve(Page::html(bad).cut(step).chunked()).said(),
+            site.serve(Page::html(bad).cut(step).chunked()).output(),
             "soft_error soft 404",
             "{step}"
         );
         let got = site.serve(Page::html(good).cut(step).chunked());
         assert_eq!(
-            (got.said().as_str(), got.text().as_str()),
+            (got.output().as_str(), got.text().as_str()),
             ("passed 200", good),
             "{step}"
         );
@@ -72,7 +71,7 @@ fn what_passes_is_what_the_origin_sent_byte_for_byte() {
                     .field("ETag: \"x\"")
                     .field("Accept-Ranges: bytes"),
             );
-            assert_eq!(got.said(), "passed 200", "{coding}");
+            assert_eq!(got.output(), "passed 200", "{coding}");
             assert_eq!(got.body().as_deref(), Some(&body[..]), "{coding} by {step}");
             assert_eq!(got.value("content-encoding"), coding);
             assert_eq!(got.value("content-length"), body.len().to_string());
@@ -89,10 +88,8 @@ fn what_passes_is_what_the_origin_sent_byte_for_byte() {
         }
     }
     assert_eq!(
-        metric(
-            &site.gate,
-            "crawlgate_documents_total{outcome=\"unreadable\"}"
-        ),
+        site.gate
+            .counter("crawlgate_documents_total{outcome=\"unreadable\"}"),
         8
     );
 }
@@ -111,7 +108,7 @@ fn packed_documents_are_read() {
         for step in [1, 1000] {
             let field = format!("Content-Encoding: {coding}");
             let got = site.serve(Page::of("text/html", &body).field(&field).cut(step));
-            assert_eq!(got.said(), "soft_error soft 404", "{coding} by {step}");
+            assert_eq!(got.output(), "soft_error soft 404", "{coding} by {step}");
         }
     }
 }
@@ -123,12 +120,12 @@ fn a_bomb_is_not_unpacked() {
     page.resize(200 << 20, b' ');
     let bomb = gzip(&page);
     let got = site.serve(Page::of("text/html", &bomb).field("Content-Encoding: gzip"));
-    assert_eq!(got.said(), "soft_error soft 404");
+    assert_eq!(got.output(), "soft_error soft 404");
     page.splice(7..14, *b"present");
     let bomb = gzip(&page);
     let got = site.serve(Page::of("text/html", &bomb).field("Content-Encoding: gzip"));
     assert_eq!(
-        (got.said().as_str(), got.body()),
+        (got.output().as_str(), got.body()),
         ("passed 200", Some(bomb))
     );
 }
@@ -145,7 +142,7 @@ fn charsets_are_undone() {
         .chain(html("x").encode_utf16())
         .flat_map(u16::to_le_bytes)
         .collect();
-    for (content_type, body, said) in [
+    for (content_type, body, output) in [
         (
             "text/html",
             html("utf-8").into_bytes(),
@@ -167,7 +164,7 @@ fn charsets_are_undone() {
         ),
     ] {
         let got = site.serve(Page::of(content_type, &body));
-        assert_eq!(got.said(), said, "{content_type} {body:?}");
+        assert_eq!(got.output(), output, "{content_type} {body:?}");
     }
 }
 
@@ -184,31 +181,31 @@ fn text_and_untyped_answers_are_read() {
     let rules = format!("{TITLE}\n  - {{ id: text, forbid: {{ body_prefix: secret }} }}");
     let site = Site::new("", &rules);
     assert_eq!(
-        site.serve(Page::of("text/plain", "a secret")).said(),
+        site.serve(Page::of("text/plain", "a secret")).output(),
         "rule text 451"
     );
     // What is text has no title, whatever it looks like.
     assert_eq!(
         site.serve(Page::of("text/plain", "<title>missing</title>"))
-            .said(),
+            .output(),
         "passed 200"
     );
     let untyped = Page::html("<title>missing</title>").without_type();
-    assert_eq!(site.serve(untyped).said(), "soft_error soft 404");
+    assert_eq!(site.serve(untyped).output(), "soft_error soft 404");
     assert_eq!(
-        site.serve(Page::html("secret").without_type()).said(),
+        site.serve(Page::html("secret").without_type()).output(),
         "rule text 451"
     );
     for length in [64 * 1024 - 6, 64 * 1024 - 5] {
         let page = format!("{}secret", "x".repeat(length));
-        let said = if length + 6 <= 64 * 1024 {
+        let output = if length + 6 <= 64 * 1024 {
             "rule text 451"
         } else {
             "passed 200"
         };
         assert_eq!(
-            site.serve(Page::of("text/plain", &page)).said(),
-            said,
+            site.serve(Page::of("text/plain", &page)).output(),
+            output,
             "{length}"
         );
     }
@@ -217,12 +214,12 @@ fn text_and_untyped_answers_are_read() {
 #[test]
 fn a_head_longer_than_is_read_is_judged_by_its_beginning() {
     let site = Site::new("  noindex: reject\n", "  []");
-    for (before, said) in [(60_000, "noindex  451"), (70_000, "passed 200")] {
+    for (before, output) in [(60_000, "noindex  451"), (70_000, "passed 200")] {
         let html = format!(
             "<head><style>{}</style><meta name=robots content=noindex>",
             "x".repeat(before)
         );
-        assert_eq!(site.serve(Page::html(&html)).said(), said, "{before}");
+        assert_eq!(site.serve(Page::html(&html)).output(), output, "{before}");
     }
     // `max_buffer` may say less.
     let site = Site::new("  noindex: reject\n  max_buffer: 4KiB\n", "  []");
@@ -231,64 +228,64 @@ fn a_head_longer_than_is_read_is_judged_by_its_beginning() {
         "x".repeat(40_000)
     );
     let got = site.serve(Page::html(&html).cut(1000));
-    assert_eq!((got.said().as_str(), got.text()), ("passed 200", html));
+    assert_eq!((got.output().as_str(), got.text()), ("passed 200", html));
 }
 
 #[test]
 fn the_head_is_enough_to_send_on() {
     let (sender, receiver) = std::sync::mpsc::channel::<()>();
     let receiver = std::sync::Mutex::new(receiver);
-    let origin = Origin::start(move |visit| {
-        while visit.request().is_some() {
-            visit.send(
+    let origin = ScriptedOrigin::start(move |connection| {
+        while connection.read_head().is_some() {
+            connection.send(
                 "HTTP/1.1 200 OK\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: 30\r\n\r\n",
             );
-            visit.send("<title>here</title><p>");
+            connection.send("<title>here</title><p>");
             let _ = receiver
                 .lock()
                 .unwrap()
                 .recv_timeout(Duration::from_secs(20));
-            visit.send("the rest");
+            connection.send("the rest");
         }
     });
     let site = site();
-    let mut client = Client::connect(site.gate.proxy);
+    let mut client = RawClient::connect(site.gate.proxy);
     client.send(&format!(
         "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test"),
+        origin.url("a.test", "/"),
         origin.port
     ));
     // While the origin keeps the rest to itself.
-    client.until("<p>");
+    client.read_until("<p>");
     sender.send(()).unwrap();
-    client.until("the rest");
+    client.read_until("the rest");
     // The connection to the origin is kept.
     client.send(&format!(
         "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test"),
+        origin.url("a.test", "/"),
         origin.port
     ));
-    client.until("<p>");
+    client.read_until("<p>");
     sender.send(()).unwrap();
-    client.until("the rest");
+    client.read_until("the rest");
     assert_eq!(origin.connections(), 1);
 }
 
 #[test]
 fn a_body_that_breaks_off_while_it_is_read_is_told_in_a_status() {
-    let origin = Origin::start(|visit| {
-        if visit.request().is_some() {
-            visit.send("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 3000\r\n\r\n<title>he");
+    let origin = ScriptedOrigin::start(|connection| {
+        if connection.read_head().is_some() {
+            connection.send("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 3000\r\n\r\n<title>he");
         }
     });
     let site = site();
-    let mut client = Client::connect(site.gate.proxy);
+    let mut client = RawClient::connect(site.gate.proxy);
     client.send(&format!(
         "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test"),
+        origin.url("a.test", "/"),
         origin.port
     ));
-    let head = client.until("\r\n\r\n");
+    let head = client.read_until("\r\n\r\n");
     assert!(
         head.starts_with("HTTP/1.1 502") && head.contains("http_response_incomplete"),
         "{head}"
@@ -308,45 +305,52 @@ fn limits_and_times_of_bodies_hold_while_one_is_read() {
     );
     let page = format!("<head><style>{}", "x".repeat(3000));
     let got = site.serve(Page::html(&page).cut(500).chunked());
-    assert_eq!(got.said(), "body_too_large  451");
-    let origin = Origin::start(|visit| {
-        if visit.request().is_some() {
-            visit.send("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 300\r\n\r\n<title>he");
-            visit.wait_for_the_end();
+    assert_eq!(got.output(), "body_too_large  451");
+    let origin = ScriptedOrigin::start(|connection| {
+        if connection.read_head().is_some() {
+            connection.send("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 300\r\n\r\n<title>he");
+            connection.wait_for_close();
         }
     });
-    let mut client = Client::connect(site.gate.proxy);
+    let mut client = RawClient::connect(site.gate.proxy);
     client.send(&format!(
         "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test"),
+        origin.url("a.test", "/"),
         origin.port
     ));
-    let head = client.until("\r\n\r\n");
+    let head = client.read_until("\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 504"), "{head}");
-    until("the origin's connection is closed", || origin.ended() == 1);
+    wait_until("the origin's connection is closed", || {
+        origin.ended_connections() == 1
+    });
 }
 
 #[test]
 fn a_client_that_leaves_ends_the_reading() {
-    let origin = Origin::start(|visit| {
-        if visit.request().is_some() {
-            visit.send("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 300\r\n\r\n<title>he");
-            visit.wait_for_the_end();
+    let origin = ScriptedOrigin::start(|connection| {
+        if connection.read_head().is_some() {
+            connection.send("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 300\r\n\r\n<title>he");
+            connection.wait_for_close();
         }
     });
     let site = site();
-    let mut client = Client::connect(site.gate.proxy);
+    let mut client = RawClient::connect(site.gate.proxy);
     client.send(&format!(
         "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test"),
+        origin.url("a.test", "/"),
         origin.port
     ));
-    until("the origin is asked", || !origin.requests().is_empty());
+    wait_until("the origin is asked", || !origin.requests().is_empty());
     client
-        .0
+        .socket
         .set_read_timeout(Some(Duration::from_millis(100)))
         .unwrap();
-    assert!(client.0.read(&mut [0]).is_err(), "nothing has been sent");
+    assert!(
+        client.socket.read(&mut [0]).is_err(),
+        "nothing has been sent"
+    );
     drop(client);
-    until("the origin's connection is closed", || origin.ended() == 1);
+    wait_until("the origin's connection is closed", || {
+        origin.ended_connections() == 1
+    });
 }

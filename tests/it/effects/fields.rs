@@ -1,6 +1,7 @@
 //! Options that change fields: `request_headers`, `source`, `meta`, `index` and `follow`.
 
-use super::{Bench, policy};
+use crate::effects::Site;
+use crate::support::policy::allow_all;
 
 /// The value of a field in a head that the origin got.
 fn got<'h>(head: &'h str, name: &str) -> Option<&'h str> {
@@ -12,8 +13,8 @@ fn got<'h>(head: &'h str, name: &str) -> Option<&'h str> {
 
 #[test]
 fn fields_of_requests_are_set_and_removed() {
-    let bench = Bench::new(
-        &policy(
+    let site = Site::new(
+        &allow_all(
             "  request_headers: { set: { X-Team: search, Authorization: Basic eDp5 }, remove: [Cookie] }",
             "  - { id: a, when: { under: /a }, set: { request_headers: { set: { x-team: news, X-More: '1' } } } }
   - { id: b, when: { under: /a/b }, set: { request_headers: { set: { x-more: null }, remove: [Accept] } } }
@@ -22,10 +23,10 @@ fn fields_of_requests_are_set_and_removed() {
         |_| None,
     );
     for path in ["/", "/a", "/a/b", "/c"] {
-        let answer = bench.ask(path, "Cookie: a=b\r\nX-Team: forged\r\nAccept: */*\r\n");
-        assert_eq!(answer.status(), 200, "{path}");
+        let answer = site.get_with(path, "Cookie: a=b\r\nX-Team: forged\r\nAccept: */*\r\n");
+        assert_eq!(answer.status, 200, "{path}");
     }
-    let heads = bench.heads();
+    let heads = site.origin.heads();
     let fields = |at: usize| {
         ["x-team", "x-more", "authorization", "cookie", "accept"]
             .map(|name| got(&heads[at], name).unwrap_or("-"))
@@ -45,8 +46,8 @@ fn fields_of_requests_are_set_and_removed() {
 
 #[test]
 fn answers_say_their_source_and_what_the_policy_knows() {
-    let bench = Bench::new(
-        &policy(
+    let site = Site::new(
+        &allow_all(
             "  source: intranet\n  meta: { Team: search, kind: page }",
             "  - { id: a, when: { under: /a }, set: { source: news desk, meta: { team: news, kind: null } } }
   - { id: c, when: { under: /c }, set: { source: none, meta: null } }
@@ -65,7 +66,7 @@ fn answers_say_their_source_and_what_the_policy_knows() {
         },
     );
     let fields = |path: &str| {
-        let answer = bench.get(path);
+        let answer = site.get(path);
         [
             "crawl-source",
             "crawl-meta-team",
@@ -82,7 +83,7 @@ fn answers_say_their_source_and_what_the_policy_knows() {
     assert_eq!(fields("/c"), ["", "", "", ""]);
     // A refusal is no answer of the source.
     assert_eq!(fields("/no"), ["", "", "", ""]);
-    let log = bench.log(7);
+    let log = site.decisions(7);
     let sources: Vec<Option<&str>> = log.iter().map(|line| line["source"].as_str()).collect();
     assert_eq!(
         sources,
@@ -100,13 +101,13 @@ fn answers_say_their_source_and_what_the_policy_knows() {
 
 #[test]
 fn robots_tags_are_added_and_never_weakened() {
-    let answer = |fields: &str| {
+    fn answer(fields: &str) -> Option<std::string::String> {
         Some(format!(
             "HTTP/1.1 200 OK\r\n{fields}Content-Length: 0\r\n\r\n"
         ))
-    };
-    let bench = Bench::new(
-        &policy(
+    }
+    let site = Site::new(
+        &allow_all(
             "",
             "  - { id: unseen, when: { under: /unseen }, then: no-index }
   - { id: dead-end, when: { under: /dead-end }, then: no-follow }
@@ -140,7 +141,7 @@ fn robots_tags_are_added_and_never_weakened() {
         ("/text", &["noindex"][..]),
         ("/dead-end/text", &["noindex, nofollow"][..]),
     ] {
-        assert_eq!(bench.get(path).values("x-robots-tag"), tags, "{path}");
+        assert_eq!(site.get(path).values("x-robots-tag"), tags, "{path}");
     }
 }
 
@@ -158,13 +159,13 @@ spaces:
     let rules =
         format!("  - {{ id: late, when: {{ under: /late }}, set: {{ source: late }} }}{spaces}");
     let crawlers = "crawlers: [{ name: lab, sources: [127.0.0.0/8], may: [trace] }]\n";
-    let bench = Bench::with(
+    let site = Site::with_config(
         &format!("{}{crawlers}", super::CONFIG),
-        &policy("  source: all", &rules),
+        &allow_all("  source: all", &rules),
         |_| None,
     );
     let fields = |path: &str| {
-        let answer = bench.ask(path, "Crawl-Trace: 1\r\n");
+        let answer = site.get_with(path, "Crawl-Trace: 1\r\n");
         [
             "crawl-source",
             "crawl-meta-team",
@@ -180,7 +181,7 @@ spaces:
         ["the lab", "lab", "noindex", "reject; rule=try"]
     );
     assert!(
-        bench
+        site.origin
             .heads()
             .iter()
             .all(|head| got(head, "x-team") == Some("lab"))

@@ -1,8 +1,9 @@
 //! Options about rejections, as clients and the log see them: `html_only`, `max_body`, `record`, `reject_status`.
 
-use crate::upstream::scripted::Client;
+use crate::support::client::RawClient;
 
-use super::{Bench, policy};
+use crate::effects::Site;
+use crate::support::policy::allow_all;
 
 fn of_type(content_type: &str) -> Option<String> {
     Some(format!(
@@ -12,8 +13,8 @@ fn of_type(content_type: &str) -> Option<String> {
 
 #[test]
 fn html_only_lets_nothing_else_through() {
-    let bench = Bench::new(
-        &policy(
+    let site = Site::new(
+        &allow_all(
             "",
             "  - { id: pages, about: only pages, when: { under: /pages }, set: { html_only: true } }",
         ),
@@ -37,26 +38,26 @@ fn html_only_lets_nothing_else_through() {
         ("/pages/empty", 204),
         ("/pdf", 200),
     ] {
-        let answer = bench.get(path);
-        assert_eq!(answer.status(), status, "{path}");
+        let answer = site.get(path);
+        assert_eq!(answer.status, status, "{path}");
         assert!(
-            status != 451 || !answer.0.contains("bytes"),
+            status != 451 || !answer.to_string().contains("bytes"),
             "{path}: {}",
-            answer.0
+            answer
         );
     }
-    let refused = bench.get("/pages/pdf");
+    let refused = site.get("/pages/pdf");
     assert_eq!(
         (refused.value("crawl-reason"), refused.value("crawl-rule")),
         ("rule", "pages")
     );
-    assert!(refused.body().contains("only pages"), "{}", refused.0);
+    assert!(refused.body.contains("only pages"), "{}", refused);
 }
 
 #[test]
 fn bodies_are_refused_or_cut_at_their_size() {
-    let bench = Bench::new(
-        &policy(
+    let site = Site::new(
+        &allow_all(
             "  max_body: 10B",
             "  - { id: large, when: { under: /large }, set: { max_body: 1KiB } }",
         ),
@@ -72,27 +73,27 @@ fn bodies_are_refused_or_cut_at_their_size() {
         }
         },
     );
-    assert_eq!(bench.get("/ten").body(), "0123456789");
-    let refused = bench.get("/eleven");
+    assert_eq!(site.get("/ten").body, "0123456789");
+    let refused = site.get("/eleven");
     assert_eq!(
-        (refused.status(), refused.value("crawl-reason")),
+        (refused.status, refused.value("crawl-reason")),
         (451, "body_too_large")
     );
-    assert_eq!(bench.get("/large/eleven").body(), "0123456789a");
-    assert_eq!(bench.get("/error").body(), "0123456789a");
+    assert_eq!(site.get("/large/eleven").body, "0123456789a");
+    assert_eq!(site.get("/error").body, "0123456789a");
     // What grows too large on its way is broken off, never ended as if that were all.
-    let mut client = Client::connect(bench.gate.proxy);
+    let mut client = RawClient::connect(site.gate.proxy);
     client.send(&format!(
         "GET http://a.test:{0}/chunks HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
-        bench.origin.port
+        site.origin.port
     ));
-    let (answer, _) = client.ending();
+    let (answer, _) = client.read_to_end();
     assert!(
         !answer.starts_with("HTTP/1.1 4") && !answer.ends_with("0\r\n\r\n"),
         "{answer}"
     );
-    assert!(bench.get("/large/chunks").0.ends_with("0\r\n\r\n"));
-    let log = bench.log(6);
+    assert!(site.get("/large/chunks").to_string().ends_with("0\r\n\r\n"));
+    let log = site.decisions(6);
     let broken: Vec<_> = log
         .iter()
         .map(|line| line["error"] == "http_response_body_size")
@@ -102,8 +103,8 @@ fn bodies_are_refused_or_cut_at_their_size() {
 
 #[test]
 fn the_log_keeps_of_a_rejected_url_what_record_says() {
-    let bench = Bench::new(
-        &policy(
+    let site = Site::new(
+        &allow_all(
             "",
             "  - { id: full, when: { under: /full }, set: { record: full } }
   - { id: host, when: { under: /host }, set: { record: host } }
@@ -119,7 +120,7 @@ fn the_log_keeps_of_a_rejected_url_what_record_says() {
             _ => None,
         },
     );
-    let host = format!("a.test:{}", bench.origin.port);
+    let host = format!("a.test:{}", site.origin.port);
     let cases = [
         ("/x?log", "full"),
         ("/x?drop", "host"),
@@ -134,9 +135,9 @@ fn the_log_keeps_of_a_rejected_url_what_record_says() {
         ("/none/x", "full"),
     ];
     for (path, _) in cases {
-        bench.get(path);
+        site.get(path);
     }
-    for (line, (path, kept)) in bench.log(cases.len()).into_iter().zip(cases) {
+    for (line, (path, kept)) in site.decisions(cases.len()).into_iter().zip(cases) {
         let found = match (line["url"].as_str(), line["host"].as_str()) {
             (Some(url), Some("a.test")) if url == format!("http://{host}{path}") => "full",
             (None, Some("a.test")) => "host",
@@ -149,8 +150,8 @@ fn the_log_keeps_of_a_rejected_url_what_record_says() {
 
 #[test]
 fn a_status_of_its_own_replaces_the_profiles() {
-    let bench = Bench::new(
-        &policy(
+    let site = Site::new(
+        &allow_all(
             "  reject_status: 404",
             "  - { id: own, forbid: { under: /own }, reject: gone, reject_status: 403 }
   - { id: plain, forbid: { under: /plain } }
@@ -169,12 +170,12 @@ fn a_status_of_its_own_replaces_the_profiles() {
         ("/okay", 200),
         ("/film", 410),
     ] {
-        let answer = bench.get(path);
+        let answer = site.get(path);
         assert_eq!(
-            (answer.status(), answer.value("crawl-status")),
+            (answer.status, answer.value("crawl-status")),
             (status, "REJECTED_FILTER"),
             "{path}"
         );
-        assert_eq!(status == 304, answer.body().is_empty(), "{path}");
+        assert_eq!(status == 304, answer.body.is_empty(), "{path}");
     }
 }

@@ -1,9 +1,12 @@
 //! `strip_params` and `replace` with `rewrite: true`, and traps, over real sockets.
 
-use super::{Bench, CONFIG, ask, policy};
+use crate::effects::Site;
+use crate::support::client::get_with;
+use crate::support::policy::allow_all;
+use crate::support::proxy::CONFIG;
 
-fn last(bench: &Bench) -> String {
-    bench.heads().last().cloned().unwrap_or_default()
+fn last(site: &Site) -> String {
+    site.origin.heads().last().cloned().unwrap_or_default()
 }
 
 const REWRITES: &str = "  strip_params: { names: [sid, utm_*], rewrite: true }";
@@ -13,7 +16,7 @@ fn another_url_is_fetched_and_judged_in_its_turn() {
     let rules = "  - { id: old, when: { under: /old }, set: { replace: [{ regex: '/old', with: '/new', rewrite: true }] } }
   - { id: secret, forbid: { under: /new/secret } }
   - { id: asked, forbid: { in_query: utm_campaign } }";
-    let bench = Bench::new(&policy(REWRITES, rules), |_| None);
+    let site = Site::new(&allow_all(REWRITES, rules), |_| None);
     for (path, fetched) in [
         ("/a?sid=1&b=2", "/a?b=2"),
         ("/a?b=2", "/a?b=2"),
@@ -22,16 +25,16 @@ fn another_url_is_fetched_and_judged_in_its_turn() {
         // The second time nothing is rewritten, so that this ends.
         ("/old/old", "/new/new"),
     ] {
-        let answer = bench.get(path);
-        assert_eq!(answer.status(), 200, "{path}");
+        let answer = site.get(path);
+        assert_eq!(answer.status, 200, "{path}");
         let line = format!("GET {fetched} HTTP/1.1");
-        assert!(last(&bench).starts_with(&line), "{path}: {}", last(&bench));
+        assert!(last(&site).starts_with(&line), "{path}: {}", last(&site));
     }
     // Conditions see the URL as it was asked for first, and then the one in its place.
     for (path, rule) in [("/a?utm_campaign=x", "asked"), ("/old/secret", "secret")] {
-        let answer = bench.get(path);
+        let answer = site.get(path);
         assert_eq!(
-            (answer.status(), answer.value("crawl-rule")),
+            (answer.status, answer.value("crawl-rule")),
             (451, rule),
             "{path}"
         );
@@ -41,10 +44,12 @@ fn another_url_is_fetched_and_judged_in_its_turn() {
 #[test]
 fn what_was_meant_for_one_host_does_not_go_to_another() {
     let replace = "  replace: [{ regex: '//a\\.test', with: '//b.test', rewrite: true }]";
-    let bench = Bench::new(&policy(replace, "  - { set: { index: true } }"), |_| None);
+    let site = Site::new(&allow_all(replace, "  - { set: { index: true } }"), |_| {
+        None
+    });
     let secret = "Cookie: a=b\r\nAuthorization: Basic eA==\r\nX-Other: 1\r\n";
-    assert_eq!(bench.ask("/", secret).status(), 200);
-    let head = last(&bench).to_ascii_lowercase();
+    assert_eq!(site.get_with("/", secret).status, 200);
+    let head = last(&site).to_ascii_lowercase();
     assert!(
         head.contains("host: b.test:") && head.contains("x-other"),
         "{head}"
@@ -53,12 +58,12 @@ fn what_was_meant_for_one_host_does_not_go_to_another() {
         !head.contains("cookie") && !head.contains("authorization"),
         "{head}"
     );
-    let url = format!("http://b.test:{}/", bench.origin.port);
-    assert_eq!(ask(bench.gate.proxy, &url, secret).status(), 200);
+    let url = format!("http://b.test:{}/", site.origin.port);
+    assert_eq!(get_with(site.gate.proxy, &url, secret).status, 200);
     assert!(
-        last(&bench).to_ascii_lowercase().contains("cookie"),
+        last(&site).to_ascii_lowercase().contains("cookie"),
         "{}",
-        last(&bench)
+        last(&site)
     );
 }
 
@@ -66,8 +71,8 @@ fn what_was_meant_for_one_host_does_not_go_to_another() {
 fn where_an_answer_leads_to_is_said_by_the_url_that_was_fetched() {
     let replace = "  replace: [{ regex: '//a\\.test(:\\d+)/old', with: '//b.test$1/new/', rewrite: true }, { regex: \
                    '/mv/', with: '/moved/deep/', rewrite: true }]";
-    let bench = Bench::new(
-        &policy(
+    let site = Site::new(
+        &allow_all(
             replace,
             "  - { id: secret, forbid: { under: /new/secret } }",
         ),
@@ -78,10 +83,8 @@ fn where_an_answer_leads_to_is_said_by_the_url_that_was_fetched() {
             ))
         },
     );
-    let (a, b) = (
-        format!("http://a.test:{}", bench.origin.port),
-        format!("http://b.test:{}", bench.origin.port),
-    );
+    let a = format!("http://a.test:{}", site.origin.port);
+    let b = format!("http://b.test:{}", site.origin.port);
     for (asked, location, cookie, marked) in [
         ("/old~next".to_owned(), format!("{b}/new/next"), "", ""),
         ("/old~/x!part".into(), format!("{b}/x#part"), "", ""),
@@ -108,8 +111,8 @@ fn where_an_answer_leads_to_is_said_by_the_url_that_was_fetched() {
         ("/mv/~/top".into(), "/top".into(), "a=b", ""),
         ("/any/~../up".into(), "../up".into(), "a=b", ""),
     ] {
-        let answer = bench.get(&asked);
-        assert_eq!(answer.value("location"), location, "{asked}: {}", answer.0);
+        let answer = site.get(&asked);
+        assert_eq!(answer.value("location"), location, "{asked}: {}", answer);
         assert_eq!(answer.value("set-cookie"), cookie, "{asked}");
         assert_eq!(answer.value("crawl-redirect"), marked, "{asked}");
     }
@@ -117,9 +120,9 @@ fn where_an_answer_leads_to_is_said_by_the_url_that_was_fetched() {
 
 #[test]
 fn a_trap_names_itself_in_the_answer() {
-    let bench = Bench::with(
+    let site = Site::with_config(
         CONFIG,
-        &policy(
+        &allow_all(
             "  traps: builtin",
             "  - { id: t, about: no loops, when: { under: /t }, set: { traps: repeated_run } }",
         ),
@@ -137,13 +140,13 @@ fn a_trap_names_itself_in_the_answer() {
             "trap repeated_run: a run of path segments occurs three times in a row; no loops",
         ),
     ] {
-        let answer = bench.get(path);
-        assert_eq!(answer.status(), 451);
+        let answer = site.get(path);
+        assert_eq!(answer.status, 451);
         assert_eq!(answer.value("crawl-reason"), "trap");
         assert_eq!(answer.value("crawl-status"), "REJECTED_TRAP");
         assert_eq!(answer.value("crawl-retry"), "policy-change");
         assert_eq!(answer.value("crawl-rule"), rule);
-        assert!(answer.body().contains(detail), "{}", answer.body());
+        assert!(answer.body.contains(detail), "{}", answer.body);
     }
-    assert_eq!(bench.get("/t/a/b/a/c/a").status(), 200);
+    assert_eq!(site.get("/t/a/b/a/c/a").status, 200);
 }

@@ -2,11 +2,14 @@
 
 use serde_json::{Value, json};
 
-use crate::support::gate::Gate;
-use crate::tunnel::wire::metric;
-use crate::upstream::scripted::{Client, OK};
+use crate::support::client::RawClient;
+use crate::support::client::get_with;
+use crate::support::origin::OK;
+use crate::support::proxy::TestProxy;
 
-use super::{Bench, CONFIG, policy};
+use crate::effects::Site;
+use crate::support::policy::allow_all;
+use crate::support::proxy::CONFIG;
 
 const RULES: &str = "  - { id: closed, when: { under: /closed }, then: disallow-log }
   - { id: try, mode: shadow, forbid: { under: /try } }
@@ -22,8 +25,8 @@ fn film(path: &str) -> Option<String> {
         .then(|| "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 0\r\n\r\n".into())
 }
 
-fn bench() -> Bench {
-    Bench::with(&format!("{CONFIG}{TRACING}"), &policy("", RULES), film)
+fn site() -> Site {
+    Site::with_config(&format!("{CONFIG}{TRACING}"), &allow_all("", RULES), film)
 }
 
 /// Path, status of the answer, what `Crawl-Shadow` says.
@@ -40,31 +43,31 @@ const CASES: [(&str, u16, &str); 8] = [
 
 #[test]
 fn rules_in_shadow_are_told_to_those_who_ask_and_may() {
-    let bench = bench();
+    let site = site();
     for (path, status, shadow) in CASES {
-        let answer = bench.ask(path, "Crawl-Trace: 1\r\n");
+        let answer = site.get_with(path, "Crawl-Trace: 1\r\n");
         assert_eq!(
-            (answer.status(), answer.value("crawl-shadow")),
+            (answer.status, answer.value("crawl-shadow")),
             (status, shadow),
             "{path}"
         );
         for fields in ["", "Crawl-Trace: 0\r\n"] {
             assert_eq!(
-                bench.ask(path, fields).values("crawl-shadow"),
+                site.get_with(path, fields).values("crawl-shadow"),
                 Vec::<&str>::new(),
                 "{path} {fields}"
             );
         }
     }
     // Whoever may not is not told.
-    let other = Gate::start(CONFIG, &policy("", RULES));
-    let url = format!("http://a.test:{}/try", bench.origin.port);
+    let other = TestProxy::start(CONFIG, &allow_all("", RULES));
+    let url = format!("http://a.test:{}/try", site.origin.port);
     assert_eq!(
-        super::ask(other.proxy, &url, "Crawl-Trace: 1\r\n").value("crawl-shadow"),
+        get_with(other.proxy, &url, "Crawl-Trace: 1\r\n").value("crawl-shadow"),
         ""
     );
     assert!(
-        bench
+        site.origin
             .heads()
             .iter()
             .all(|head| !head.to_lowercase().contains("crawl-"))
@@ -73,17 +76,17 @@ fn rules_in_shadow_are_told_to_those_who_ask_and_may() {
 
 #[test]
 fn rules_in_shadow_are_counted_and_logged() {
-    let bench = bench();
+    let site = site();
     for (path, ..) in CASES {
-        bench.get(path);
+        site.get(path);
     }
-    let lines = bench.log(CASES.len());
-    let said = |at: usize, keys: &[&str]| -> Vec<Value> {
+    let lines = site.decisions(CASES.len());
+    let output = |at: usize, keys: &[&str]| -> Vec<Value> {
         keys.iter().map(|key| lines[at][*key].clone()).collect()
     };
     let keys = ["verdict", "mode", "rule", "stage", "reason"];
     assert_eq!(
-        said(0, &keys),
+        output(0, &keys),
         [
             json!("allow"),
             json!("enforce"),
@@ -93,22 +96,24 @@ fn rules_in_shadow_are_counted_and_logged() {
         ]
     );
     assert_eq!(
-        said(2, &keys),
+        output(2, &keys),
         ["shadow_reject", "shadow", "try", "request", "rule"].map(|word| json!(word))
     );
     assert_eq!(
-        said(4, &keys),
+        output(4, &keys),
         ["reject", "enforce", "closed", "request", "rule"].map(|word| json!(word))
     );
     assert_eq!(
-        said(5, &keys),
+        output(5, &keys),
         ["shadow_reject", "shadow", "mp4", "response", "rule"].map(|word| json!(word))
     );
     assert_eq!(
-        said(7, &keys),
+        output(7, &keys),
         ["shadow_reject", "shadow", "nearby", "destination", "rule"].map(|word| json!(word))
     );
-    let shadow = |rule: &str, verdict: &str, stage: &str| json!({ "rule": rule, "policy": null, "verdict": verdict, "stage": stage, "reason": "rule" });
+    fn shadow(rule: &str, verdict: &str, stage: &str) -> serde_json::Value {
+        json!({ "rule": rule, "policy": null, "verdict": verdict, "stage": stage, "reason": "rule" })
+    }
     assert_eq!(lines[0].get("shadow"), None);
     assert_eq!(
         lines[4]["shadow"],
@@ -121,7 +126,7 @@ fn rules_in_shadow_are_counted_and_logged() {
             shadow("mp4", "reject", "response")
         ])
     );
-    let count = |series: &str| metric(&bench.gate, series);
+    let count = |series: &str| site.gate.counter(series);
     let decided = |rule: &str, verdict: &str| {
         count(&format!(
             "crawlgate_rule_decided_total{{mode=\"shadow\",rule=\"{rule}\",verdict=\"{verdict}\"}}"
@@ -163,16 +168,16 @@ fn tunnels_are_judged_in_shadow_too() {
     );
     let rules = "  - { id: try, mode: shadow, forbid: { under: /try } }
   - { id: other, mode: shadow, forbid: { host: other.test } }";
-    let bench = Bench::with(&config, &policy("", rules), |_| Some(OK.into()));
-    let mut client = Client::connect(bench.gate.proxy);
+    let site = Site::with_config(&config, &allow_all("", rules), |_| Some(OK.into()));
+    let mut client = RawClient::connect(site.gate.proxy);
     client.send(&format!(
         "CONNECT a.test:{0} HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
-        bench.origin.port
+        site.origin.port
     ));
-    let granted = client.until("\r\n\r\n");
+    let granted = client.read_until("\r\n\r\n");
     assert!(granted.starts_with("HTTP/1.1 200"), "{granted}");
     drop(client);
-    let line = bench.log(1).remove(0);
+    let line = site.decisions(1).remove(0);
     assert_eq!(
         (&line["verdict"], &line["reason"], &line["rule"]),
         (&json!("shadow_reject"), &json!("undecided"), &json!("try")),
@@ -202,17 +207,17 @@ fn settled(answer: &str) -> String {
 
 #[test]
 fn answers_are_the_same_without_rules_in_shadow() {
-    let with = bench();
+    let with = site();
     let live: String = RULES
         .lines()
         .filter(|rule| !rule.contains("mode: shadow"))
         .collect::<Vec<_>>()
         .join("\n");
-    let without = Gate::start(&format!("{CONFIG}{TRACING}"), &policy("", &live));
+    let without = TestProxy::start(&format!("{CONFIG}{TRACING}"), &allow_all("", &live));
     for (path, ..) in CASES {
         let url = format!("http://a.test:{}{path}", with.origin.port);
-        let answers =
-            [with.gate.proxy, without.proxy].map(|proxy| settled(&super::ask(proxy, &url, "").0));
+        let answers = [with.gate.proxy, without.proxy]
+            .map(|proxy| settled(&get_with(proxy, &url, "").to_string()));
         assert_eq!(answers[0], answers[1], "{path}");
     }
 }

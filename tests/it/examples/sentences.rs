@@ -118,10 +118,9 @@ impl Row {
 }
 
 fn indexes() -> Vec<Index> {
-    let present = |system: &&&str| Path::new("tests/policies").join(system).exists();
     SYSTEMS
         .iter()
-        .filter(present)
+        .filter(|system: &&&str| Path::new("tests/policies").join(system).exists())
         .map(|system| Index::read(system))
         .collect()
 }

@@ -66,13 +66,14 @@ fn statuses(path: &Path, cases: &[Node]) -> Vec<String> {
         .iter()
         .map(|case| format!("{}\n", facts(case)))
         .collect();
-    let said = crawlgate(
+    let output = crawlgate(
         Path::new("."),
         &["decide", "--policy", path.to_str().unwrap()],
         input,
     );
-    assert_eq!(said.code, 0, "{}: {}", path.display(), said.err);
-    said.out
+    assert_eq!(output.code, 0, "{}: {}", path.display(), output.stderr);
+    output
+        .stdout
         .lines()
         .map(|line| {
             let decision: Json = serde_json::from_str(line).unwrap();
@@ -108,13 +109,13 @@ fn a_case_has_the_status_word_of_its_source() {
 #[test]
 fn every_status_word_of_the_chart_is_known() {
     let index = fs::read_to_string("tests/policies/norconex/sentences.tsv").unwrap();
-    let known = |word: &str| {
+    fn known(word: &str) -> bool {
         Reason::ALL
             .iter()
             .any(|reason| reason.row().crawl_status.as_str() == word)
             || OF_ORIGINS.contains(&word)
             || OF_THE_LEDGER.contains(&word)
-    };
+    }
     let words = index
         .lines()
         .filter_map(|line| line.split('\t').nth(1))

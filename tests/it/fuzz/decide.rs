@@ -221,12 +221,12 @@ fn tunnel(policy: &Policy, facts: &Json, decision: &Decision) {
     let Ok(tunnel) = CaseFacts::from_json(shown.as_object().unwrap()) else {
         return;
     };
-    let (trail, said) = policy.decide(&tunnel.facts());
-    explain(policy, &tunnel.facts(), &trail, &said);
+    let (trail, output) = policy.decide(&tunnel.facts());
+    explain(policy, &tunnel.facts(), &trail, &output);
     shadows(policy, &tunnel.facts());
     // A tunnel knows no depth, and `max_depth` has no effect without one.
     let too_deep = decision.reason() == Reason::TooDeep;
-    match said.verdict {
+    match output.verdict {
         Verdict::Admit if !too_deep => {
             assert!(!decision.rejects(), "admitted as a tunnel: {decision:?}")
         }

@@ -181,7 +181,8 @@ impl Asked<'_> {
                 text.to_owned()
             }
         };
-        let (text, pattern) = (folded(text), folded(self.pattern));
+        let text = folded(text);
+        let pattern = folded(self.pattern);
         Some(match self.kind {
             "exact" => text == pattern,
             "prefix" => text.starts_with(&pattern),
@@ -199,12 +200,11 @@ impl Asked<'_> {
 
 /// Characters that no canonical form changes, and no segments of dots.
 fn is_plain(pattern: &str) -> bool {
-    let plain = |c: char| {
+    pattern.chars().all(|c: char| {
         c.is_ascii_lowercase()
             || c.is_ascii_digit()
             || matches!(c, '/' | '-' | '_' | '*' | '=' | '&')
-    };
-    pattern.chars().all(plain)
+    })
 }
 
 /// A part of a canonical URL; `None` of fields whose values have a form of their own.
@@ -225,8 +225,11 @@ fn part<'u>(url: &'u str, field: &str) -> Option<&'u str> {
 
 /// `*` is any run, `\*` a star; all else is itself. Only the last star needs to be come back to.
 fn glob(pattern: &str, text: &str) -> bool {
-    let (pattern, text) = (tokens(pattern), text.chars().collect::<Vec<_>>());
-    let (mut p, mut t, mut star) = (0, 0, None);
+    let pattern = tokens(pattern);
+    let text = text.chars().collect::<Vec<_>>();
+    let mut p = 0;
+    let mut t = 0;
+    let mut star = None;
     while t < text.len() {
         match pattern.get(p) {
             Some(None) => {

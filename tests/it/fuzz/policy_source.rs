@@ -60,8 +60,8 @@ fn compiled(given: &MemoryFileSystem, files: &BTreeMap<&str, &[u8]>) -> Option<C
         assert!(!problem.message.is_empty());
     }
     for problem in problems.iter().take(20) {
-        let said = problem.to_string();
-        assert!(!said.contains(|c: char| c.is_control()), "{said:?}");
+        let output = problem.to_string();
+        assert!(!output.contains(|c: char| c.is_control()), "{output:?}");
         assert!(problem.to_json().is_object());
         assert!(!problem.render().is_empty());
     }

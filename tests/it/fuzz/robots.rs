@@ -28,7 +28,8 @@ pub(crate) fn run(input: &[u8]) {
     );
     let bare = RobotsFile::parse(&without_extensions(file));
     for agent in AGENTS {
-        let (with, without) = (parsed.decide(agent, &path), bare.decide(agent, &path));
+        let with = parsed.decide(agent, &path);
+        let without = bare.decide(agent, &path);
         assert_eq!(
             (with.access, with.deciding_line),
             (without.access, without.deciding_line),
@@ -45,21 +46,22 @@ pub(crate) fn run(input: &[u8]) {
 /// The file with a mere comment for each line of other keys, so that the others keep their numbers: an empty one would make
 /// one end of line of a CR before it and its LF.
 fn without_extensions(file: &[u8]) -> Vec<u8> {
-    let begins = |line: &[u8]| {
+    fn begins(line: &[u8]) -> bool {
         let line = line.trim_ascii().to_ascii_lowercase();
         let keys: [&[u8]; 4] = [b"content", b"visit", b"clean", b"host"];
         keys.iter().any(|key| line.starts_with(key))
-    };
+    }
     let lines = file.split_inclusive(|byte| matches!(byte, b'\r' | b'\n'));
-    let bare = |line: &[u8]| {
-        if begins(line) {
-            let ends = line.iter().copied().filter(|b| matches!(b, b'\r' | b'\n'));
-            std::iter::once(b'#').chain(ends).collect()
-        } else {
-            line.to_vec()
-        }
-    };
-    lines.flat_map(bare).collect()
+    lines
+        .flat_map(|line: &[u8]| {
+            if begins(line) {
+                let ends = line.iter().copied().filter(|b| matches!(b, b'\r' | b'\n'));
+                std::iter::once(b'#').chain(ends).collect()
+            } else {
+                line.to_vec()
+            }
+        })
+        .collect()
 }
 
 fn uses(parsed: &RobotsFile, agent: &str, path: &str) {
@@ -69,14 +71,14 @@ fn uses(parsed: &RobotsFile, agent: &str, path: &str) {
     assert!(stated.is_sorted_by_key(|stated| stated.line) && stated.len() <= 64);
     assert!(stated.is_empty() || parsed.has_usage_lines());
     let named = parsed.usage_rules_for(agent, path, names.iter().map(|name| &***name));
-    for said in &stated {
+    for output in &stated {
         let same = named
             .iter()
-            .find(|named| named.purpose == said.purpose)
+            .find(|named| named.purpose == output.purpose)
             .map(|named| named.preference);
         assert!(
-            said.preference <= same.unwrap_or(UsagePreference::Unset),
-            "{said:?}, {same:?}"
+            output.preference <= same.unwrap_or(UsagePreference::Unset),
+            "{output:?}, {same:?}"
         );
     }
 }
@@ -109,7 +111,8 @@ fn tags(line: &str) {
             "{run:?}"
         );
     }
-    let (mut all, mut none) = (String::new(), String::new());
+    let mut all = String::new();
+    let mut none = String::new();
     append_directives(&mut all, &format!("noindex, {line}"), "bot");
     append_directives(&mut none, line, "nobody-goes-by-this");
     assert!(
@@ -119,10 +122,8 @@ fn tags(line: &str) {
 }
 
 fn statements(text: &str) {
-    let (usage, signal) = (
-        parse_statement(UsageSyntax::ContentUsage, text),
-        parse_statement(UsageSyntax::ContentSignal, text),
-    );
+    let usage = parse_statement(UsageSyntax::ContentUsage, text);
+    let signal = parse_statement(UsageSyntax::ContentSignal, text);
     assert!(usage.len() <= MAX_MEMBERS && usage.len() == signal.len());
     for ((name, last), (same, strictest)) in usage.iter().zip(&signal) {
         assert!(name == same && last <= strictest, "{text:?}");

@@ -211,13 +211,11 @@ impl Listening {
 
     pub(super) async fn with_patience(limits: AcceptLimits, patience: Duration) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let (address, echo) = (
-            listener.local_addr().unwrap(),
-            Arc::new(Echo {
-                patience,
-                ..Echo::default()
-            }),
-        );
+        let address = listener.local_addr().unwrap();
+        let echo = Arc::new(Echo {
+            patience,
+            ..Echo::default()
+        });
         let (drain, watch) = Drain::new();
         tokio::spawn(accept::serve(
             listener,

@@ -48,7 +48,8 @@ fn input(rng: &mut Rng) -> Vec<u8> {
         .flat_map(|_| rng.choice(SEEDS).unwrap().to_vec())
         .collect();
     for _ in 0..rng.usize(0..5) {
-        let (at, special) = (rng.usize(0..bytes.len()), *rng.choice(SPECIAL).unwrap());
+        let at = rng.usize(0..bytes.len());
+        let special = *rng.choice(SPECIAL).unwrap();
         let end = bytes.len().min(at + rng.usize(1..80));
         match rng.u8(0..6) {
             0 => bytes[at] = special,
@@ -93,7 +94,8 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
         TcpStream::connect(listener.local_addr().unwrap()),
         listener.accept()
     );
-    let (mut client, server) = (client.unwrap(), accepted.unwrap().0);
+    let mut client = client.unwrap();
+    let server = accepted.unwrap().0;
     for socket in [&client, &server] {
         // Thousands of connections in TIME_WAIT would use up the ports.
         socket2::SockRef::from(socket)
@@ -126,7 +128,8 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
         let _ = client.shutdown().await;
     };
     let receive = async {
-        let (mut all, mut space) = (Vec::new(), vec![0; room]);
+        let mut all = Vec::new();
+        let mut space = vec![0; room];
         loop {
             let mut buffer = ReadBuf::new(&mut space);
             let read = poll_fn(|cx| Pin::new(&mut reader).poll_read(cx, buffer.unfilled())).await;
@@ -151,7 +154,9 @@ fn heads(handed: &[u8]) -> (Vec<usize>, usize) {
         target: 3 * LIMITS.target,
         ..LIMITS
     };
-    let (mut at, mut starts, mut bodies) = (0, vec![0], 0);
+    let mut at = 0;
+    let mut starts = vec![0];
+    let mut bodies = 0;
     while at < handed.len() {
         let Ok(ScanProgress::Complete(head)) = scan_head(&handed[at..], wide) else {
             panic!("no head at {at}")
@@ -178,7 +183,8 @@ fn heads(handed: &[u8]) -> (Vec<usize>, usize) {
 
 /// Whether `handed` is what was sent, up to some point, but for encoded bytes and for empty lines before heads.
 fn is_faithful(sent: &[u8], handed: &[u8], starts: &[usize]) -> bool {
-    let (mut sent, mut left) = (sent, handed);
+    let mut sent = sent;
+    let mut left = handed;
     while let Some((byte, rest)) = left.split_first() {
         let encoded = sent.first().map(|b| format!("%{b:02X}").into_bytes());
         if sent.starts_with(b"\r\n") && starts.contains(&(handed.len() - left.len())) {
@@ -198,7 +204,10 @@ fn is_faithful(sent: &[u8], handed: &[u8], starts: &[usize]) -> bool {
 async fn random_heads_in_random_chunks() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let mut rng = Rng::with_seed(0x000c_0a71);
-    let (mut refused, mut encoded, mut whole, mut behind) = (0, 0, 0, 0);
+    let mut refused = 0;
+    let mut encoded = 0;
+    let mut whole = 0;
+    let mut behind = 0;
     for case in 0..CASES / 2 {
         let sent = input(&mut rng);
         let mut outcomes = Vec::new();
@@ -244,7 +253,8 @@ async fn random_heads_through_hyper() {
     (limits.reader.head, limits.reader.idle) = (short, short);
     let proxy = Arc::new(Listening::with_patience(limits, short).await);
     let mut rng = Rng::with_seed(0x000c_0a72);
-    let (mut answered, mut by_hyper) = (0, 0);
+    let mut answered = 0;
+    let mut by_hyper = 0;
     for _ in 0..20 {
         let mut batch = JoinSet::new();
         for sent in (0..AT_ONCE).map(|_| input(&mut rng)) {

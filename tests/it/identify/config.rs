@@ -12,12 +12,14 @@ const HASH: &str = "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO
 fn read(text: &str) -> (ConfigFile, Problems) {
     let mut problems = Problems::new();
     let base = BasePaths::default();
-    let variables = |name: &str| (name == "HASH").then(|| HASH.to_owned());
+    fn variables(name: &str) -> Option<std::string::String> {
+        (name == "HASH").then(|| HASH.to_owned())
+    }
     let config = ConfigFile::parse(&Arc::from("c.yaml"), text, &base, &variables, &mut problems);
     (config, problems)
 }
 
-fn said(text: &str) -> String {
+fn output(text: &str) -> String {
     let problems = read(text).1.into_vec();
     problems
         .iter()
@@ -118,7 +120,7 @@ const MISTAKES: [(&str, &str); 19] = [
 #[test]
 fn mistakes() {
     for (text, expected) in MISTAKES {
-        assert_eq!(said(&text.replace("HASH", HASH)), expected, "{text}");
+        assert_eq!(output(&text.replace("HASH", HASH)), expected, "{text}");
     }
 }
 
@@ -172,7 +174,7 @@ fn a_hash_may_be_pasted_or_come_from_a_variable() {
         let text = format!(
             "crawlers:\n  - {{ name: a, auth: {{ user: u, password_hash: \"{hash}\" }} }}\n"
         );
-        assert_eq!(said(&text), "", "{hash}");
+        assert_eq!(output(&text), "", "{hash}");
         let crawlers = read(&text).0.settings.crawlers;
         assert_eq!(
             crawlers[0].auth.as_ref().unwrap().password.verify("s3cret"),

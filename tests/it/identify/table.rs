@@ -144,10 +144,8 @@ async fn credentials_come_before_the_listener_before_the_network_before_nothing(
 
 #[tokio::test]
 async fn strangers_are_told_from_guests() {
-    let (open, closed) = (
-        Bench::new(AnonymousAccess::Allow),
-        Bench::new(AnonymousAccess::Deny),
-    );
+    let open = Bench::new(AnonymousAccess::Allow);
+    let closed = Bench::new(AnonymousAccess::Deny);
     // Anonymous clients of other machines would make an open relay.
     assert_eq!(
         open.who(FAR, None, &[]).await,
@@ -189,17 +187,17 @@ async fn wrong_credentials_are_never_passed_over() {
             );
         }
         for field in ["Basic", "Basic !", "Bearer token", "", "Basic bmV3cw=="] {
-            let said = bench.who(address, listener, &[field]).await;
+            let output = bench.who(address, listener, &[field]).await;
             assert!(
-                matches!(said, Err(AuthenticationError::MalformedCredentials(_))),
-                "{field}: {said:?}"
+                matches!(output, Err(AuthenticationError::MalformedCredentials(_))),
+                "{field}: {output:?}"
             );
         }
         let twice = basic("news", "s3cret:with:colons");
-        let said = bench.who(address, listener, &[&twice, &twice]).await;
+        let output = bench.who(address, listener, &[&twice, &twice]).await;
         assert!(
-            matches!(said, Err(AuthenticationError::MalformedCredentials(_))),
-            "{said:?}"
+            matches!(output, Err(AuthenticationError::MalformedCredentials(_))),
+            "{output:?}"
         );
     }
 }
@@ -240,7 +238,8 @@ async fn credentials_mean_nothing_where_nobody_has_any() {
 async fn a_kept_connection_may_change_its_crawler() {
     let bench = Bench::new(AnonymousAccess::Allow);
     let caller = bench.caller(HOME, None);
-    let (news, other) = (basic("news", "s3cret:with:colons"), basic("other", "else"));
+    let news = basic("news", "s3cret:with:colons");
+    let other = basic("other", "else");
     for _ in 0..2 {
         assert_eq!(bench.on(&caller, &[&news]).await.as_deref(), Ok("news"));
         assert_eq!(bench.on(&caller, &[&news]).await.as_deref(), Ok("news"));

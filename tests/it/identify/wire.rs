@@ -1,14 +1,13 @@
 //! Crawlers as clients, operators and scrapers see them: the real binary, over sockets.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::net::SocketAddr;
 
+use crate::support::client::RawClient;
 use crate::support::command::crawlgate;
-use crate::support::folder::Folder;
-use crate::support::gate::Gate;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::proxy::TestProxy;
+use crate::support::temp_dir::TempDir;
+use crate::support::wait::wait_until;
 
 /// `news` is refused what `/private` holds; nobody goes deeper than two.
 const POLICY: &str = "
@@ -22,64 +21,17 @@ rules:
 
 const CHALLENGE: &str = "proxy-authenticate: Basic realm=\"crawlgate\", charset=\"UTF-8\"";
 
-/// An origin that keeps the heads it gets and answers each with an empty 200.
-struct Origin {
-    address: SocketAddr,
-    heads: Arc<Mutex<Vec<String>>>,
-}
-
-impl Origin {
-    fn start() -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let (address, heads) = (
-            listener.local_addr().unwrap(),
-            Arc::new(Mutex::new(Vec::new())),
-        );
-        let kept = Arc::clone(&heads);
-        thread::spawn(move || {
-            for socket in listener.incoming().flatten() {
-                let kept = Arc::clone(&kept);
-                thread::spawn(move || serve(socket, &kept));
-            }
-        });
-        Self { address, heads }
-    }
-}
-
-fn serve(socket: TcpStream, kept: &Mutex<Vec<String>>) {
-    let mut reader = BufReader::new(socket);
-    while let Some(head) = head(&mut reader) {
-        kept.lock().unwrap().push(head.to_lowercase());
-        let _ = reader
-            .get_mut()
-            .write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
-    }
-}
-
-fn head(reader: &mut impl BufRead) -> Option<String> {
-    let mut head = String::new();
-    loop {
-        let before = head.len();
-        if reader.read_line(&mut head).ok()? == 0 {
-            return None;
-        }
-        if &head[before..] == "\r\n" {
-            return Some(head);
-        }
-    }
-}
-
 /// A gate before an origin. `news` (nutch), `shop` (strict-http) and `deep` have credentials; `door` has the second
 /// listener.
 struct World {
-    gate: Gate,
+    gate: TestProxy,
     door: SocketAddr,
-    origin: Origin,
+    origin: ScriptedOrigin,
 }
 
 impl World {
     fn new(anonymous: &str) -> Self {
-        let origin = Origin::start();
+        let origin = ScriptedOrigin::ok();
         let hash = bcrypt::hash("s3cret", 4).unwrap();
         let config = format!(
             "listen: [127.0.0.1:0, {{ addr: 127.0.0.1:0, crawler: door }}]\n\
@@ -92,9 +44,9 @@ impl World {
              - {{ name: door }}\n\
              egress: {{ allow_loopback: true, ports: [1-65535] }}\n"
         );
-        let gate = Gate::start(&config, POLICY);
-        let said = gate.said();
-        let listeners: Vec<&str> = said
+        let gate = TestProxy::start(&config, POLICY);
+        let output = gate.stderr();
+        let listeners: Vec<&str> = output
             .lines()
             .filter_map(|line| line.strip_prefix("proxy listening on "))
             .collect();
@@ -103,123 +55,35 @@ impl World {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.origin.address)
+        self.origin.url("127.0.0.1", path)
     }
 
-    fn client(&self) -> Client {
-        Client::to(self.gate.proxy)
+    fn client(&self) -> RawClient {
+        RawClient::connect(self.gate.proxy)
     }
 
     /// The status of a GET over a connection of its own.
     fn get(&self, path: &str, fields: &str) -> u16 {
-        self.client().get(&self.url(path), fields).status()
+        self.client().get_with(&self.url(path), fields).status
     }
 
-    fn metrics(&self) -> String {
-        let mut socket = TcpStream::connect(self.gate.admin).unwrap();
-        write!(
-            socket,
-            "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-            self.gate.admin
-        )
-        .unwrap();
-        let mut text = String::new();
-        socket.read_to_string(&mut text).unwrap();
-        text
-    }
-
-    /// The value of a series; waits for it, since a record ends behind the answer's last byte.
-    fn counted(&self, series: &str, value: &str) {
-        let line = format!("{series} {value}");
-        let began = Instant::now();
-        while !self.metrics().lines().any(|l| l == line) {
-            let found: Vec<String> = self
-                .metrics()
-                .lines()
-                .filter(|l| l.starts_with(series))
-                .map(Into::into)
-                .collect();
-            assert!(
-                began.elapsed() < Duration::from_secs(5),
-                "{line} is not among {found:?}"
-            );
-            thread::sleep(Duration::from_millis(20));
-        }
+    /// Waits until a series has this value: a record ends after the last byte of the response.
+    fn wait_for(&self, series: &str, value: f64) {
+        self.gate.wait_for_metric(series, value);
     }
 }
 
 impl World {
-    /// Everything the gate said, once it has a line with all words of each row.
+    /// Standard error, once it has a line with all words of each row.
     fn logged(&self, rows: &[&[&str]]) -> String {
-        let began = Instant::now();
-        loop {
-            let said = self.gate.said();
-            let has = |row: &&[&str]| {
-                said.lines()
-                    .any(|line| row.iter().all(|word| line.contains(word)))
-            };
-            if rows.iter().all(has) {
-                return said;
-            }
-            assert!(
-                began.elapsed() < Duration::from_secs(5),
-                "{rows:?} are not in {said}"
-            );
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-}
-
-/// A connection to the proxy.
-struct Client(BufReader<TcpStream>);
-
-struct Answer {
-    head: String,
-    body: String,
-}
-
-impl Answer {
-    fn status(&self) -> u16 {
-        self.head[9..12].parse().unwrap()
-    }
-
-    fn has(&self, field: &str) -> bool {
-        self.head.lines().any(|line| line == field)
-    }
-}
-
-impl Client {
-    fn to(address: SocketAddr) -> Self {
-        let socket = TcpStream::connect(address).unwrap();
-        socket
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .unwrap();
-        Self(BufReader::new(socket))
-    }
-
-    fn get(&mut self, url: &str, fields: &str) -> Answer {
-        self.ask(&format!("GET {url} HTTP/1.1\r\nHost: h\r\n{fields}\r\n"))
-    }
-
-    fn ask(&mut self, bytes: &str) -> Answer {
-        self.0.get_mut().write_all(bytes.as_bytes()).unwrap();
-        let head = head(&mut self.0).expect("an answer");
-        let length = head
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length: "));
-        let length = length
-            .filter(|_| !bytes.starts_with("HEAD"))
-            .map_or(0, |l| l.parse().unwrap());
-        let mut body = vec![0; length];
-        self.0.read_exact(&mut body).unwrap();
-        Answer {
-            head,
-            body: String::from_utf8(body).unwrap(),
-        }
-    }
-
-    fn ends(mut self) -> bool {
-        self.0.read(&mut [0]).is_ok_and(|bytes| bytes == 0)
+        wait_until("the decisions are logged", || {
+            let log = self.gate.stderr();
+            rows.iter().all(|row| {
+                let mut lines = log.lines();
+                lines.any(|line| row.iter().all(|word| line.contains(word)))
+            })
+        });
+        self.gate.stderr()
     }
 }
 
@@ -240,8 +104,8 @@ fn a_stranger_gets_407_and_may_try_again_on_the_same_connection() {
         basic("news", "hunter2"),
         "Proxy-Authorization: Bearer x\r\n".into(),
     ] {
-        let answer = client.get(&url, &fields);
-        assert_eq!(answer.status(), 407, "{fields}");
+        let answer = client.get_with(&url, &fields);
+        assert_eq!(answer.status, 407, "{fields}");
         for field in [
             CHALLENGE,
             "crawl-status: REJECTED_UNAUTHORIZED",
@@ -250,7 +114,7 @@ fn a_stranger_gets_407_and_may_try_again_on_the_same_connection() {
             "proxy-status: \"crawlgate\"; error=http_request_error; details=\"unauthorized\"",
             "cache-control: no-store",
         ] {
-            assert!(answer.has(field), "{field} is not in {}", answer.head);
+            assert!(answer.has_line(field), "{field} is not in {}", answer.head);
         }
         assert!(
             answer.body.contains("\"stage\":\"identify\""),
@@ -267,12 +131,13 @@ fn a_stranger_gets_407_and_may_try_again_on_the_same_connection() {
     }
     // A small body is read, so that the connection is kept.
     let post = format!("POST {url} HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
-    assert_eq!(client.ask(&post).status(), 407);
+    assert_eq!(client.request(&post).status, 407);
     let head = format!("HEAD {url} HTTP/1.1\r\nHost: h\r\n\r\n");
-    assert_eq!(client.ask(&head).status(), 407);
-    assert_eq!(client.get(&url, &basic("news", "s3cret")).status(), 200);
-    assert_eq!(client.get(&url, "").status(), 407);
-    assert_eq!(client.get("not a target of a proxy", "").status(), 400);
+    client.send(&head);
+    assert!(client.read_head().starts_with("HTTP/1.1 407 "));
+    assert_eq!(client.get_with(&url, &basic("news", "s3cret")).status, 200);
+    assert_eq!(client.get_with(&url, "").status, 407);
+    assert_eq!(client.get_with("not a target of a proxy", "").status, 400);
 }
 
 #[test]
@@ -282,26 +147,26 @@ fn a_refused_connect_closes() {
         |fields: &str| format!("CONNECT h.test:443 HTTP/1.1\r\nHost: h.test\r\n{fields}\r\n");
     for fields in [String::new(), basic("news", "wrong")] {
         let mut client = world.client();
-        let answer = client.ask(&connect(&fields));
-        assert_eq!(answer.status(), 407);
+        let answer = client.request(&connect(&fields));
+        assert_eq!(answer.status, 407);
         assert!(
-            answer.has(CHALLENGE) && answer.has("connection: close"),
+            answer.has_line(CHALLENGE) && answer.has_line("connection: close"),
             "{}",
             answer.head
         );
-        assert!(client.ends());
+        assert_eq!(client.read_rest(), "");
     }
     // CONNECT of old clients, with no Host field.
     let old = format!(
         "CONNECT h.test:443 HTTP/1.0\r\n{}\r\n",
         basic("news", "wrong")
     );
-    assert_eq!(world.client().ask(&old).status(), 407);
+    assert_eq!(world.client().request(&old).status, 407);
     assert_ne!(
         world
             .client()
-            .ask(&connect(&basic("news", "s3cret")))
-            .status(),
+            .request(&connect(&basic("news", "s3cret")))
+            .status,
         407
     );
 }
@@ -309,7 +174,8 @@ fn a_refused_connect_closes() {
 #[test]
 fn each_crawler_is_answered_in_its_own_way() {
     let world = World::new("allow");
-    let (news, shop) = (basic("news", "s3cret"), basic("shop", "s3cret"));
+    let news = basic("news", "s3cret");
+    let shop = basic("shop", "s3cret");
     let by_agent = "User-Agent: Nutch/1.0\r\n";
     for (path, fields, status) in [
         ("/a", news.as_str(), 200),
@@ -331,22 +197,25 @@ fn each_crawler_is_answered_in_its_own_way() {
 fn a_listener_names_its_crawler_and_credentials_name_another() {
     let world = World::new("deny");
     let url = world.url("/private");
-    assert_eq!(Client::to(world.door).get(&url, "").status(), 200);
     assert_eq!(
-        Client::to(world.door)
-            .get(&url, &basic("news", "s3cret"))
-            .status(),
+        RawClient::connect(world.door).get_with(&url, "").status,
+        200
+    );
+    assert_eq!(
+        RawClient::connect(world.door)
+            .get_with(&url, &basic("news", "s3cret"))
+            .status,
         410
     );
     assert_eq!(
-        Client::to(world.door)
-            .get(&url, &basic("news", "wrong"))
-            .status(),
+        RawClient::connect(world.door)
+            .get_with(&url, &basic("news", "wrong"))
+            .status,
         407
     );
-    world.counted(
+    world.wait_for(
         "crawlgate_requests_total{code=\"200\",crawler=\"door\",method=\"GET\",source=\"origin\"}",
-        "1",
+        1.0,
     );
 }
 
@@ -366,9 +235,9 @@ fn a_depth_counts_from_those_who_may_give_one() {
     ] {
         assert_eq!(world.get("/a", &fields), status, "{fields}");
     }
-    let heads = world.origin.heads.lock().unwrap();
+    let heads = world.origin.heads();
     assert_eq!(heads.len(), 4);
-    for head in heads.iter() {
+    for head in heads.iter().map(|head| head.to_lowercase()) {
         assert!(
             !head.contains("crawl-") && !head.contains("proxy-authorization"),
             "{head}"
@@ -379,33 +248,33 @@ fn a_depth_counts_from_those_who_may_give_one() {
 #[test]
 fn metrics_and_the_log_know_the_crawler() {
     let world = World::new("allow");
-    let decisions = |crawler: &str, verdict: &str, reason: &str, stage: &str| {
+    fn decisions(crawler: &str, verdict: &str, reason: &str, stage: &str) -> std::string::String {
         format!(
             "crawlgate_decisions_total{{crawler=\"{crawler}\",reason=\"{reason}\",stage=\"{stage}\",verdict=\"{verdict}\"}}"
         )
-    };
+    }
     let repeats =
         |crawler: &str| format!("crawlgate_repeat_rejections_total{{crawler=\"{crawler}\"}}");
     // Configured names stand there from the start.
     for crawler in ["anonymous", "news", "shop", "deep", "door"] {
-        world.counted(&decisions(crawler, "reject", "rule", "request"), "0");
-        world.counted(&repeats(crawler), "0");
+        world.wait_for(&decisions(crawler, "reject", "rule", "request"), 0.0);
+        world.wait_for(&repeats(crawler), 0.0);
     }
     let news = basic("news", "s3cret");
     assert_eq!(world.get("/never", &news), 410);
     assert_eq!(world.get("/never", &basic("shop", "s3cret")), 403);
-    world.counted(&decisions("news", "reject", "rule", "request"), "1");
+    world.wait_for(&decisions("news", "reject", "rule", "request"), 1.0);
     // Two crawlers that ask for one URL repeat nothing; one that asks twice does.
-    world.counted(&repeats("shop"), "0");
+    world.wait_for(&repeats("shop"), 0.0);
     assert_eq!(world.get("/never", &news), 410);
-    world.counted(&repeats("news"), "1");
-    world.counted(&repeats("shop"), "0");
+    world.wait_for(&repeats("news"), 1.0);
+    world.wait_for(&repeats("shop"), 0.0);
     assert_eq!(world.get("/a", &basic("nobody", "s3cret")), 407);
-    world.counted(
+    world.wait_for(
         &decisions("anonymous", "reject", "unauthorized", "identify"),
-        "1",
+        1.0,
     );
-    let said = world.logged(&[
+    let output = world.logged(&[
         &["\"crawler\":\"shop\"", "\"rule\":\"nobody\""],
         &["\"crawler\":\"anonymous\"", "\"reason\":\"unauthorized\""],
     ]);
@@ -414,13 +283,13 @@ fn metrics_and_the_log_know_the_crawler() {
         "$2b$",
         &news["Proxy-Authorization: Basic ".len()..news.len() - 2],
     ] {
-        assert!(!said.contains(secret), "{said}");
+        assert!(!output.contains(secret), "{output}");
     }
 }
 
 #[test]
 fn an_open_relay_does_not_start() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let hash = bcrypt::hash("s3cret", 4).unwrap();
     let auth = format!("auth: {{ user: a, password_hash: '{hash}' }}");
     for (listen, rest, refused) in [
@@ -445,10 +314,14 @@ fn an_open_relay_does_not_start() {
             "c.yaml",
             format!("listen: {listen}\nadmin: {{ listen: 127.0.0.1:0 }}\n{rest}\n"),
         );
-        let said = crawlgate(folder.path(), &["run", "--config", "c.yaml"], "");
-        assert_eq!(said.code, 2, "{listen} {rest}: {}", said.err);
-        assert!(said.err.contains(refused), "{listen} {rest}: {}", said.err);
-        assert!(!said.err.contains("$2b$"), "{}", said.err);
+        let output = crawlgate(folder.path(), &["run", "--config", "c.yaml"], "");
+        assert_eq!(output.code, 2, "{listen} {rest}: {}", output.stderr);
+        assert!(
+            output.stderr.contains(refused),
+            "{listen} {rest}: {}",
+            output.stderr
+        );
+        assert!(!output.stderr.contains("$2b$"), "{}", output.stderr);
     }
 }
 
@@ -462,34 +335,34 @@ fn a_listener_off_loopback_that_says_who_may_starts() {
         "crawlers: [{ name: a, sources: [192.0.2.0/24] }]".to_owned(),
     ] {
         let config = format!("listen: 0.0.0.0:0\nadmin: {{ listen: 127.0.0.1:0 }}\n{rest}\n");
-        assert!(Gate::start(&config, POLICY).is_up(), "{rest}");
+        assert!(TestProxy::start(&config, POLICY).is_running(), "{rest}");
     }
 }
 
 #[test]
 fn a_password_in_a_hash_out() {
-    let folder = Folder::new();
-    let said = crawlgate(folder.path(), &["password"], "correct horse\n");
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
-    let hash = said.out.strip_suffix('\n').unwrap();
+    let folder = TempDir::new();
+    let output = crawlgate(folder.path(), &["password"], "correct horse\n");
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    let hash = output.stdout.strip_suffix('\n').unwrap();
     folder.write(
         "c.yaml",
         format!("crawlers: [{{ name: a, auth: {{ user: a, password_hash: \"{hash}\" }} }}]\n"),
     );
     folder.write("policy.yaml", POLICY);
-    let said = crawlgate(folder.path(), &["check", "c.yaml"], "");
-    assert_eq!(said.code, 0, "{}{}", said.out, said.err);
+    let output = crawlgate(folder.path(), &["check", "c.yaml"], "");
+    assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
     for (input, mistake) in [
         ("", "the password is empty"),
         ("\n", "the password is empty"),
         ("a\tb\n", "control"),
     ] {
-        let said = crawlgate(folder.path(), &["password"], input);
-        assert_eq!(said.code, 2, "{input:?}");
+        let output = crawlgate(folder.path(), &["password"], input);
+        assert_eq!(output.code, 2, "{input:?}");
         assert!(
-            said.err.contains(mistake) && said.out.is_empty(),
+            output.stderr.contains(mistake) && output.stdout.is_empty(),
             "{}",
-            said.err
+            output.stderr
         );
     }
 }
@@ -497,7 +370,7 @@ fn a_password_in_a_hash_out() {
 /// `check` and `explain` speak of names that the configuration does not know, where they read one.
 #[test]
 fn unknown_names_are_told_where_a_configuration_is_read() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write(
         "config/policy.yaml",
         POLICY.replace("crawler: news", "crawler: [newz, anonymous]"),
@@ -513,15 +386,15 @@ fn unknown_names_are_told_where_a_configuration_is_read() {
         &["check"][..],
         &["check", "config/policy.yaml", "config/crawlgate.yaml"],
     ] {
-        let said = run(arguments);
+        let output = run(arguments);
         let told = [warning, help, "did you mean `news`?"]
             .iter()
-            .all(|text| said.err.contains(text));
-        assert!(said.code == 0 && told, "{arguments:?}: {}", said.err);
+            .all(|text| output.stderr.contains(text));
+        assert!(output.code == 0 && told, "{arguments:?}: {}", output.stderr);
     }
     assert!(
         !run(&["check", "config/policy.yaml"])
-            .err
+            .stderr
             .contains("knows no crawler")
     );
 
@@ -533,19 +406,19 @@ fn unknown_names_are_told_where_a_configuration_is_read() {
         "--crawler",
     ];
     let status = |more: &[&str]| {
-        let said = run(&[&explain, more].concat());
-        let json: serde_json::Value = serde_json::from_str(&said.out).unwrap();
-        (json["decision"]["status"].as_u64().unwrap(), said.err)
+        let output = run(&[&explain, more].concat());
+        let json: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
+        (json["decision"]["status"].as_u64().unwrap(), output.stderr)
     };
     assert_eq!(status(&["news"]), (410, String::new()));
     assert_eq!(
         status(&["news", "--profile", "generic"]),
         (451, String::new())
     );
-    let (code, said) = status(&["newz"]);
+    let (code, output) = status(&["newz"]);
     assert!(
-        code == 451 && said.contains("warning: the configuration has no crawler newz"),
-        "{said}"
+        code == 451 && output.contains("warning: the configuration has no crawler newz"),
+        "{output}"
     );
     assert_eq!(
         status(&["newz", "--policy", "config/policy.yaml"]),

@@ -11,7 +11,7 @@ use crawlgate::ledger::key::LedgerKey;
 use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
 
 use super::answered;
-use crate::support::folder::Folder;
+use crate::support::temp_dir::TempDir;
 
 const ROUNDS: usize = 50;
 /// Writes of each round, at least.
@@ -81,26 +81,27 @@ fn killed(folder: &Path, first: u64) -> u64 {
         .stderr(Stdio::null())
         .spawn()
         .unwrap();
-    let said =
+    let output =
         |line: std::io::Result<String>| line.unwrap().strip_prefix("kept ")?.parse::<u64>().ok();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let enough = lines
         .by_ref()
-        .filter_map(said)
+        .filter_map(output)
         .find(|kept| *kept >= first + WRITES);
     assert!(enough.is_some(), "it ended by itself");
     // Anywhere in a commit.
     sleep(Duration::from_micros(fastrand::u64(..20_000)));
     child.kill().unwrap();
-    let kept = lines.filter_map(said).chain(enough).max().unwrap();
+    let kept = lines.filter_map(output).chain(enough).max().unwrap();
     child.wait().unwrap();
     kept
 }
 
 #[test]
 fn what_was_committed_survives_kill_9() {
-    let folder = Folder::new();
-    let (mut first, mut kept) = (0, BTreeSet::new());
+    let folder = TempDir::new();
+    let mut first = 0;
+    let mut kept = BTreeSet::new();
     for round in 0..ROUNDS {
         let upto = killed(folder.path(), first);
         let ledger = open(folder.path());

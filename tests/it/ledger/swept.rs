@@ -14,10 +14,10 @@ use crawlgate::policy::compile::{load, load_builtin};
 use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
 
-use crate::support::way::snapshot_of;
+use crate::support::pipeline::snapshot_of;
 
 use super::answered;
-use crate::support::folder::Folder;
+use crate::support::temp_dir::TempDir;
 
 const URLS: usize = 300;
 /// Uses the time of the test, so that waits take no real time.
@@ -122,7 +122,7 @@ fn a_dry_run_counts_and_lists_and_changes_nothing() {
 
 #[test]
 fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let settings = LedgerSettings {
         cache: 64 << 10,
         ..LedgerSettings::default()
@@ -133,7 +133,9 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
     crawled(&ledger);
     runtime().block_on(ledger.flush());
     // Ten a second: parts of one URL.
-    let slow = || LedgerSweeper::new(10, Clock::system());
+    fn slow() -> LedgerSweeper {
+        LedgerSweeper::new(10, Clock::system())
+    }
     let mut looked_at = 0;
     let mut ledger = Some(ledger);
     for stop_at in [70, 180] {
@@ -214,7 +216,8 @@ fn a_dry_run_behind_a_sweep_finds_nothing_that_is_left_to_be_done() {
             temporary_errors: 5,
         });
         crawled(&ledger);
-        let (sweeper, policy) = (LedgerSweeper::new(1_000_000, Clock::system()), split());
+        let sweeper = LedgerSweeper::new(1_000_000, Clock::system());
+        let policy = split();
         sweeper.sweep(&ledger, &policy, SweepMode::ForGood).await;
         let swept = sweeper.progress().unwrap();
         assert_eq!(
@@ -245,8 +248,9 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
         let in_force = Arc::new(ActivePolicy::new(snapshot_of(open)));
         let sweeper = LedgerSweeper::new(10, Clock::system());
         let task = {
-            let (sweeper, in_force, ledger) =
-                (sweeper.clone(), Arc::clone(&in_force), ledger.clone());
+            let sweeper = sweeper.clone();
+            let in_force = Arc::clone(&in_force);
+            let ledger = ledger.clone();
             tokio::spawn(async move { sweeper.serve(&in_force, || Some(ledger.clone())).await })
         };
         let until = async |done: &dyn Fn(&SweepProgress) -> bool| {
@@ -304,12 +308,14 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
             temporary_errors: 5,
         });
         crawled(&ledger);
-        let (split, plain) = (split(), Arc::new(load_builtin().unwrap().policy));
+        let split = split();
+        let plain = Arc::new(load_builtin().unwrap().policy);
         let in_force = Arc::new(ActivePolicy::new(snapshot_of(Arc::clone(&split))));
         let sweeper = LedgerSweeper::new(10, Clock::system());
         let task = {
-            let (sweeper, in_force, ledger) =
-                (sweeper.clone(), Arc::clone(&in_force), ledger.clone());
+            let sweeper = sweeper.clone();
+            let in_force = Arc::clone(&in_force);
+            let ledger = ledger.clone();
             tokio::spawn(async move { sweeper.serve(&in_force, || Some(ledger.clone())).await })
         };
         let until = async |done: &dyn Fn(Option<SweepProgress>) -> bool| {

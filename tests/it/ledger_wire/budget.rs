@@ -9,21 +9,23 @@ use crawlgate::server::Server;
 use tokio::runtime::Builder;
 
 use super::{Bench, policy, settings};
-use crate::effects::{Answer, CONFIG, ask};
-use crate::support::folder::Folder;
-use crate::upstream::scripted::Origin;
+use crate::support::client::Response;
+use crate::support::client::get_with;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::proxy::CONFIG;
+use crate::support::temp_dir::TempDir;
 
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[track_caller]
-fn is_used_up(answer: &Answer, told: &str) {
-    let said = (
-        answer.status(),
+fn is_used_up(answer: &Response, told: &str) {
+    let output = (
+        answer.status,
         answer.value("crawl-status"),
         answer.value("crawl-reason"),
     );
-    assert_eq!(said, (451, "REJECTED_BUDGET", "budget"), "{}", answer.0);
-    assert!(answer.body().contains(told), "{}", answer.0);
+    assert_eq!(output, (451, "REJECTED_BUDGET", "budget"), "{}", answer);
+    assert!(answer.body.contains(told), "{}", answer);
 }
 
 #[test]
@@ -36,17 +38,15 @@ fn a_known_url_passes_where_a_new_one_is_refused() {
     bench.get("/1");
     bench.get("/2");
     for _ in 0..2 {
-        is_used_up(&bench.ask("/3", ""), told);
-        assert_eq!(bench.ask("/1", "").status(), 200);
-        assert_eq!(bench.ask("/2", "").status(), 200);
+        is_used_up(&bench.get_with("/3", ""), told);
+        assert_eq!(bench.get_with("/1", "").status, 200);
+        assert_eq!(bench.get_with("/2", "").status, 200);
     }
     assert!(bench.record("news", "/3").is_none());
     // What one crawler knows is new to another, which has a budget of its own.
     for (path, status) in [("/2", 200), ("/3", 200), ("/1", 451)] {
         assert_eq!(
-            bench
-                .ask_as("shop", &bench.url("a.test", path), "")
-                .status(),
+            bench.ask_as("shop", &bench.url("a.test", path), "").status,
             status,
             "{path}"
         );
@@ -54,12 +54,14 @@ fn a_known_url_passes_where_a_new_one_is_refused() {
     bench.hand.advance(DAY);
     bench.get("/3");
     bench.get("/4");
-    is_used_up(&bench.ask("/5", ""), told);
+    is_used_up(&bench.get_with("/5", ""), told);
 }
 
 #[test]
 fn over_a_restart_the_day_goes_on_and_what_is_known_stays_known() {
-    let (origin, folder, (clock, hand)) = (Origin::plain(), Folder::new(), Clock::manual());
+    let origin = ScriptedOrigin::ok();
+    let folder = TempDir::new();
+    let (clock, hand) = Clock::manual();
     folder.write(
         "policy.yaml",
         policy("  budget: { new_urls: 1, urls: 3, per: host }", ""),
@@ -79,19 +81,17 @@ fn over_a_restart_the_day_goes_on_and_what_is_known_stays_known() {
         runtime.block_on(started).unwrap()
     };
     let get = |server: &Server, path: &str| {
-        ask(
+        get_with(
             server.proxy[0],
             &format!("http://a.test:{}{path}", origin.port),
             "",
         )
     };
-    let (new, all) = (
-        "today's new URLs of this host are used up",
-        "today's requests for this host are used up",
-    );
+    let new = "today's new URLs of this host are used up";
+    let all = "today's requests for this host are used up";
 
     let server = start();
-    assert_eq!(get(&server, "/1").status(), 200);
+    assert_eq!(get(&server, "/1").status, 200);
     is_used_up(&get(&server, "/2"), new);
     runtime.block_on(server.drain(pending::<()>()));
     assert!(folder.path().join("store/budgets.json").exists());
@@ -99,14 +99,14 @@ fn over_a_restart_the_day_goes_on_and_what_is_known_stays_known() {
     let server = start();
     is_used_up(&get(&server, "/2"), new);
     for _ in 0..2 {
-        assert_eq!(get(&server, "/1").status(), 200);
+        assert_eq!(get(&server, "/1").status, 200);
     }
     is_used_up(&get(&server, "/1"), all);
     runtime.block_on(server.drain(pending::<()>()));
 
     hand.advance(DAY);
     let server = start();
-    assert_eq!(get(&server, "/2").status(), 200);
+    assert_eq!(get(&server, "/2").status, 200);
     is_used_up(&get(&server, "/3"), new);
     runtime.block_on(server.drain(pending::<()>()));
 }

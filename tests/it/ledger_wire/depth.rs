@@ -19,8 +19,8 @@ fn links_are_counted_from_a_start() {
         ("/2", "/1", 200, Some(2)),
         ("/3", "/2", 451, None),
     ] {
-        let answer = bench.ask(path, &referer(&bench, from));
-        assert_eq!(answer.status(), status, "{path}: {}", answer.0);
+        let answer = bench.get_with(path, &referer(&bench, from));
+        assert_eq!(answer.status, status, "{path}: {}", answer);
         if status == 451 {
             assert_eq!(answer.value("crawl-status"), "REJECTED_TOO_DEEP");
             assert_eq!(answer.value("crawl-reason"), "too_deep");
@@ -40,17 +40,19 @@ fn links_are_counted_from_a_start() {
     }
     // A shorter way to it.
     assert_eq!(
-        bench.ask("/2", &referer(&bench, "/")).value("crawl-source"),
+        bench
+            .get_with("/2", &referer(&bench, "/"))
+            .value("crawl-source"),
         ""
     );
     bench.until_record("/2", "is less deep", |record| record.depth == Some(1));
-    assert_eq!(bench.ask("/3", &referer(&bench, "/2")).status(), 200);
+    assert_eq!(bench.get_with("/3", &referer(&bench, "/2")).status, 200);
     bench.until_record("/3", "is known", |record| record.depth == Some(2));
     // By the longer way it is as deep as ever.
-    assert_eq!(bench.ask("/2", &referer(&bench, "/3")).status(), 200);
+    assert_eq!(bench.get_with("/2", &referer(&bench, "/3")).status, 200);
     // Of another crawler nothing is known.
     let other = bench.ask_as("shop", &bench.url("a.test", "/9"), &referer(&bench, "/3"));
-    assert_eq!(other.status(), 200);
+    assert_eq!(other.status, 200);
 }
 
 #[test]
@@ -63,22 +65,22 @@ fn an_unknown_depth_matches_no_rule() {
         "Referer: nonsense\r\n",
         "Crawl-Depth: 7\r\n",
     ] {
-        assert_eq!(bench.ask("/p", fields).status(), 200, "{fields}");
+        assert_eq!(bench.get_with("/p", fields).status, 200, "{fields}");
     }
     bench.until_known("news", "/p");
     assert_eq!(
-        bench.ask("/p", "").status(),
+        bench.get_with("/p", "").status,
         200,
         "what is known as a start is no depth of its own"
     );
-    assert_eq!(bench.ask("/q", &referer(&bench, "/p")).status(), 451);
+    assert_eq!(bench.get_with("/q", &referer(&bench, "/p")).status, 451);
 }
 
 #[test]
 fn a_crawler_that_may_says_its_depth() {
     let bench = Bench::new(&policy("  max_depth: 3", ""), |_| None);
     let ask = |path, fields: &str| bench.ask_as("shop", &bench.url("a.test", path), fields);
-    assert_eq!(ask("/p", "Crawl-Depth: 3\r\n").status(), 200);
+    assert_eq!(ask("/p", "Crawl-Depth: 3\r\n").status, 200);
     assert_eq!(bench.until_known("shop", "/p").depth, Some(3));
     assert_eq!(
         ask("/q", "Crawl-Depth: 4\r\n").value("crawl-reason"),
@@ -94,11 +96,11 @@ fn a_crawler_that_may_says_its_depth() {
             "/q",
             &format!("Crawl-Depth: 1\r\n{}", referer(&bench, "/p"))
         )
-        .status(),
+        .status,
         200
     );
     bench.until_known("shop", "/q");
-    assert_eq!(ask("/q", "Crawl-Depth: 9\r\n").status(), 200);
+    assert_eq!(ask("/q", "Crawl-Depth: 9\r\n").status, 200);
 }
 
 #[test]
@@ -109,13 +111,13 @@ fn a_redirection_to_a_url_that_is_rewritten_has_a_depth() {
         _ => None,
     });
     bench.get("/");
-    assert_eq!(bench.ask("/old", &referer(&bench, "/")).status(), 301);
+    assert_eq!(bench.get_with("/old", &referer(&bench, "/")).status, 301);
     bench.until_known("news", "/old");
-    assert_eq!(bench.ask("/new?sid=1", "").status(), 200);
+    assert_eq!(bench.get_with("/new?sid=1", "").status, 200);
     assert_eq!(bench.until_known("news", "/new").depth, Some(1));
     assert_eq!(
         bench
-            .ask("/deeper", &referer(&bench, "/new"))
+            .get_with("/deeper", &referer(&bench, "/new"))
             .value("crawl-reason"),
         "too_deep"
     );
@@ -128,14 +130,14 @@ fn a_redirection_is_no_link() {
         _ => None,
     });
     bench.get("/");
-    assert_eq!(bench.ask("/old", &referer(&bench, "/")).status(), 301);
+    assert_eq!(bench.get_with("/old", &referer(&bench, "/")).status, 301);
     assert_eq!(bench.until_known("news", "/old").depth, Some(1));
     // Some crawlers name what redirected them as the Referer.
-    assert_eq!(bench.ask("/new", &referer(&bench, "/old")).status(), 200);
+    assert_eq!(bench.get_with("/new", &referer(&bench, "/old")).status, 200);
     assert_eq!(bench.until_known("news", "/new").depth, Some(1));
     assert_eq!(
         bench
-            .ask("/deeper", &referer(&bench, "/new"))
+            .get_with("/deeper", &referer(&bench, "/new"))
             .value("crawl-reason"),
         "too_deep"
     );

@@ -7,21 +7,21 @@ use crawlgate::ledger::event::{LedgerEventKind, LedgerEventReason};
 use crawlgate::model::crawl_status::CrawlStatus;
 
 use super::{Bench, bare, policy};
-use crate::upstream::scripted::until;
+use crate::support::wait::wait_until;
 
 const REMEMBERS: &str = "spaces:\n  - { name: all }";
 
 #[test]
 fn each_error_is_one_of_the_two_kinds() {
-    let bench = Bench::scripted(&policy("", REMEMBERS), |visit, head| {
+    let bench = Bench::scripted(&policy("", REMEMBERS), |connection, head| {
         let (what, _) = super::path(head)[1..].split_once('-').unwrap();
         match what {
             "closed" => return false,
-            "garbage" => visit.send("not HTTP at all\r\n\r\n"),
-            "astray" => visit.send(&bare(302, "Location: http://a.test:99999/\r\n").unwrap()),
-            "fine" => visit.send(&bare(302, "Location: /there\r\n").unwrap()),
-            "later" => visit.send(&bare(503, "Retry-After: 1\r\n").unwrap()),
-            status => visit.send(&bare(status.parse().unwrap(), "").unwrap()),
+            "garbage" => connection.send("not HTTP at all\r\n\r\n"),
+            "astray" => connection.send(&bare(302, "Location: http://a.test:99999/\r\n").unwrap()),
+            "fine" => connection.send(&bare(302, "Location: /there\r\n").unwrap()),
+            "later" => connection.send(&bare(503, "Retry-After: 1\r\n").unwrap()),
+            status => connection.send(&bare(status.parse().unwrap(), "").unwrap()),
         }
         false
     });
@@ -40,12 +40,12 @@ fn each_error_is_one_of_the_two_kinds() {
     ] {
         // Each at a host of its own time: an origin that fails is given a rest.
         bench.hand.advance(super::HOUR);
-        let answer = bench.ask(path, "");
+        let answer = bench.get_with(path, "");
         assert_eq!(
-            (answer.status(), answer.value("crawl-error")),
+            (answer.status, answer.value("crawl-error")),
             (status, error),
             "{path}: {}",
-            answer.0
+            answer
         );
         let record = bench.until_known("news", path);
         assert_eq!(record.status.0, outcome, "{path}");
@@ -62,34 +62,30 @@ fn each_error_is_one_of_the_two_kinds() {
 fn a_name_that_does_not_exist_is_gone_for_good() {
     let bench = Bench::new(&policy("", REMEMBERS), |_| None);
     let answer = bench.ask_as("news", "http://nowhere.invalid/", "");
-    assert_eq!(answer.value("crawl-reason"), "upstream_dns", "{}", answer.0);
+    assert_eq!(answer.value("crawl-reason"), "upstream_dns", "{}", answer);
     assert!(
         ["permanent", "temporary"].contains(&answer.value("crawl-error")),
         "{}",
-        answer.0
+        answer
     );
 }
 
 #[test]
 fn a_host_that_refuses_connections_is_a_temporary_error_and_what_it_was_not_asked_for_is_none() {
     let bench = Bench::new(&policy("", REMEMBERS), |_| None);
-    let closed = std::net::TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let closed = crate::support::origin::closed_port();
     let url = |path: &str| format!("http://a.test:{closed}{path}");
     let key = |path: &str| crawlgate::ledger::key::LedgerKey::for_url("news", &url(path));
     let first = bench.ask_as("news", &url("/p"), "");
     assert_eq!(
-        (first.status(), first.value("crawl-error")),
+        (first.status, first.value("crawl-error")),
         (502, "temporary"),
         "{}",
-        first.0
+        first
     );
-    until("it is noted", || bench.ledger.look_up(key("/p")).is_some());
+    wait_until("it is noted", || bench.ledger.look_up(key("/p")).is_some());
     // The host is known to refuse: nothing was tried.
-    assert_eq!(bench.ask_as("news", &url("/q"), "").status(), 502);
+    assert_eq!(bench.ask_as("news", &url("/q"), "").status, 502);
     assert!(bench.ledger.look_up(key("/q")).is_none());
     assert_eq!(bench.ledger.look_up(key("/p")).unwrap().temporary_errors, 1);
 }
@@ -113,22 +109,22 @@ fn an_error_on_an_accepted_url_orders_its_removal_and_forgets_it() {
     bench.get("/gone");
     bench.get("/shaky");
     status.store(404, Ordering::SeqCst);
-    bench.ask("/gone", "");
-    until("it is forgotten", || {
+    bench.get_with("/gone", "");
+    wait_until("it is forgotten", || {
         bench.record("news", "/gone").is_none()
     });
     status.store(503, Ordering::SeqCst);
     for turn in 1..=3 {
         bench.hand.advance(super::HOUR);
-        bench.ask("/shaky", "");
-        until("it is counted", || {
+        bench.get_with("/shaky", "");
+        wait_until("it is counted", || {
             bench
                 .record("news", "/shaky")
                 .map_or(3, |record| record.temporary_errors)
                 == turn
         });
     }
-    until("both are told", || bench.events().len() == 2);
+    wait_until("both are told", || bench.events().len() == 2);
     let removal = |why, path: &str| (LedgerEventKind::Removal, why, path.to_owned());
     assert_eq!(
         bench.events(),

@@ -8,7 +8,8 @@ use crawlgate::model::intent::Intent;
 use crawlgate::model::profile::{Conditional, Profile, WireResponse};
 
 use super::{Bench, policy};
-use crate::upstream::scripted::{Client, until};
+use crate::support::client::RawClient;
+use crate::support::wait::wait_until;
 
 /// Everybody's space, as it is and as it shrinks.
 const WHOLE: &str = "spaces:\n  - { name: all, rules: [] }";
@@ -34,7 +35,7 @@ fn a_url_of_the_ledger_is_answered_by_its_code_and_profile() {
         let bench = Bench::new(&policy("", WHOLE), |_| None);
         for profile in Profile::ALL {
             let known = bench.ask_as(profile.as_str(), &bench.url("a.test", "/p"), "");
-            assert_eq!(known.status(), 200, "{}", known.0);
+            assert_eq!(known.status, 200, "{}", known);
             bench.until_known(profile.as_str(), "/p");
         }
         bench.reload(&policy("", &space));
@@ -48,9 +49,9 @@ fn a_url_of_the_ledger_is_answered_by_its_code_and_profile() {
                     panic!("{profile:?}")
                 };
                 let known = bench.ask_as(profile.as_str(), &bench.url("a.test", "/p"), fields);
-                let what = format!("{space} {profile:?} {fields:?}: {}", known.0);
+                let what = format!("{space} {profile:?} {fields:?}: {}", known);
                 assert_eq!(
-                    (known.status(), known.value("crawl-code")),
+                    (known.status, known.value("crawl-code")),
                     (status, code),
                     "{what}"
                 );
@@ -60,7 +61,7 @@ fn a_url_of_the_ledger_is_answered_by_its_code_and_profile() {
                 };
                 let other = bench.ask_as(profile.as_str(), &bench.url("a.test", "/other"), fields);
                 assert_eq!(
-                    (other.status(), other.value("crawl-code")),
+                    (other.status, other.value("crawl-code")),
                     (denied, ""),
                     "{what}"
                 );
@@ -78,13 +79,13 @@ fn what_leaves_the_space_is_removed_once_and_what_moves_is_not() {
     let bench = Bench::new(&policy("", WHOLE), |_| None);
     bench.get("/p");
     bench.reload(&policy("", &format!("{WITHOUT_HOST}\n{GLOBAL}")));
-    bench.ask("/p", "");
-    bench.ask("/p", "");
-    until("it has moved", || !bench.events().is_empty());
+    bench.get_with("/p", "");
+    bench.get_with("/p", "");
+    wait_until("it has moved", || !bench.events().is_empty());
     bench.reload(&policy("", WITHOUT_HOST));
-    bench.ask("/p", "");
-    bench.ask("/p", "");
-    until("it is removed", || bench.events().len() > 1);
+    bench.get_with("/p", "");
+    bench.get_with("/p", "");
+    wait_until("it is removed", || bench.events().len() > 1);
     let p = "/p".to_owned();
     assert_eq!(
         bench.events(),
@@ -103,18 +104,19 @@ fn what_leaves_the_space_is_removed_once_and_what_moves_is_not() {
 fn what_is_fetched_while_the_sweep_passes_is_swept_all_the_same() {
     let (tell, told) = mpsc::channel();
     let told = Mutex::new(told);
-    let bench = Bench::scripted(&policy("", WHOLE), move |visit, head| {
+    let bench = Bench::scripted(&policy("", WHOLE), move |connection, head| {
         if head.contains("x-slow") {
             told.lock().unwrap().recv().unwrap();
         }
-        visit.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         true
     });
     bench.get("/known");
     let paths = ["/known", "/new"];
     let mut clients = paths.map(|path| {
-        let mut client = Client::connect(bench.door("news"));
-        let (url, port) = (bench.url("a.test", path), bench.origin.port);
+        let mut client = RawClient::connect(bench.door("news"));
+        let url = bench.url("a.test", path);
+        let port = bench.origin.port;
         client.send(&format!(
             "GET {url} HTTP/1.1\r\nHost: a.test:{port}\r\nX-Slow: 1\r\nConnection: close\r\n\r\n"
         ));
@@ -127,14 +129,14 @@ fn what_is_fetched_while_the_sweep_passes_is_swept_all_the_same() {
             .filter(|head| head.contains("x-slow"))
             .count()
     };
-    until("both are under way", || asked() == 2);
+    wait_until("both are under way", || asked() == 2);
     bench.reload(&policy("", &format!("{WITHOUT_HOST}\n{GLOBAL}")));
     bench.until_record("/known", "is swept", |record| record.code == Some(761));
     bench.reload(&policy("", WITHOUT_PATH));
     bench.until_record("/known", "is swept", |record| record.code == Some(760));
     clients.iter().for_each(|_| tell.send(()).unwrap());
     for client in &mut clients {
-        assert!(client.rest().contains("200 OK"));
+        assert!(client.read_rest().contains("200 OK"));
     }
     for path in paths {
         bench.until_known("news", path);
@@ -146,7 +148,7 @@ fn what_is_fetched_while_the_sweep_passes_is_swept_all_the_same() {
                 .count()
         };
         let times = if path == "/known" { 2 } else { 1 };
-        until(&format!("{path} is removed"), || removals() == times);
+        wait_until(&format!("{path} is removed"), || removals() == times);
         let record = bench.record("news", path).unwrap();
         assert_eq!(
             (record.status.0, record.code),
@@ -161,9 +163,9 @@ fn a_crawler_knows_only_what_it_has_fetched_itself() {
     let bench = Bench::new(&policy("", WHOLE), |_| None);
     bench.get("/p");
     bench.reload(&policy("", WITHOUT_HOST));
-    assert_eq!(bench.ask("/p", "").value("crawl-code"), "760");
+    assert_eq!(bench.get_with("/p", "").value("crawl-code"), "760");
     let other = bench.ask_as("shop", &bench.url("a.test", "/p"), "");
-    assert_eq!((other.status(), other.value("crawl-code")), (451, ""));
+    assert_eq!((other.status, other.value("crawl-code")), (451, ""));
 }
 
 #[test]
@@ -178,14 +180,14 @@ fn a_refused_url_gets_a_record_only_if_its_rule_logs_or_record_says_so() {
         ("/full", true),
         ("/none", false),
     ] {
-        assert_eq!(bench.ask(path, "").status(), 451, "{path}");
+        assert_eq!(bench.get_with(path, "").status, 451, "{path}");
         if kept {
             let record = bench.until_known("news", path);
             assert!(!record.is_known(), "only noted");
         }
         assert_eq!(bench.record("news", path).is_some(), kept, "{path}");
         assert_eq!(
-            bench.ask(path, "").value("crawl-code"),
+            bench.get_with(path, "").value("crawl-code"),
             "",
             "{path}: never fetched"
         );
@@ -195,15 +197,15 @@ fn a_refused_url_gets_a_record_only_if_its_rule_logs_or_record_says_so() {
 #[test]
 fn what_is_stripped_from_a_key_tells_no_urls_apart() {
     let bench = Bench::new(&policy("  strip_params: [sid]", WHOLE), |_| None);
-    let mut client = Client::connect(bench.door("news"));
+    let mut client = RawClient::connect(bench.door("news"));
     client.send(&format!(
         "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
         bench.url("a.test", "/p?sid=1"),
         bench.origin.port
     ));
-    client.until("ok");
+    client.read_until("ok");
     bench.until_known("news", "/p");
     bench.reload(&policy("  strip_params: [sid]", WITHOUT_PATH));
-    assert_eq!(bench.ask("/p?sid=2", "").value("crawl-code"), "760");
-    assert_eq!(bench.ask("/q?sid=2", "").value("crawl-code"), "");
+    assert_eq!(bench.get_with("/p?sid=2", "").value("crawl-code"), "760");
+    assert_eq!(bench.get_with("/q?sid=2", "").value("crawl-code"), "");
 }

@@ -7,7 +7,8 @@ use crawlgate::ledger::record::IndexState;
 use crawlgate::model::crawl_status::CrawlStatus;
 
 use super::{Bench, HOUR, bare, page, path, policy};
-use crate::upstream::scripted::{Client, until};
+use crate::support::client::RawClient;
+use crate::support::wait::wait_until;
 
 /// A policy that remembers, and refuses nothing by that.
 const REMEMBERS: &str = "spaces:\n  - { name: all }";
@@ -41,7 +42,7 @@ fn a_document_is_known_once_it_is_delivered() {
     assert_eq!(record.address, Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     assert_eq!(record.last_fetched, Some(record.first_seen));
     bench.hand.advance(HOUR);
-    bench.ask("/p", "");
+    bench.get_with("/p", "");
     bench.until_record("/p", "is fetched again", |record| {
         record
             .last_fetched
@@ -56,12 +57,12 @@ fn a_document_is_known_once_it_is_delivered() {
 fn other_methods_and_other_policies_leave_nothing() {
     let bench = Bench::new(&policy("", REMEMBERS), |_| None);
     for method in ["HEAD", "POST", "PUT", "DELETE"] {
-        assert_eq!(bench.send(method, "/p").status(), 200, "{method}");
+        assert_eq!(bench.send(method, "/p").status, 200, "{method}");
     }
     bench.get("/marker");
     assert!(bench.record("news", "/p").is_none());
     bench.reload(&policy("", ""));
-    assert_eq!(bench.ask("/p", "").status(), 200);
+    assert_eq!(bench.get_with("/p", "").status, 200);
     bench.reload(&policy("", REMEMBERS));
     bench.get("/marker2");
     assert!(bench.record("news", "/p").is_none());
@@ -70,24 +71,26 @@ fn other_methods_and_other_policies_leave_nothing() {
 
 #[test]
 fn nothing_is_learned_of_a_document_that_the_client_did_not_wait_for() {
-    let bench = Bench::scripted(&policy("", REMEMBERS), |visit, head| {
+    let bench = Bench::scripted(&policy("", REMEMBERS), |connection, head| {
         if path(head) == "/marker" {
-            visit.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
+            connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
             return true;
         }
-        visit.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
-        visit.wait_for_the_end();
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
+        connection.wait_for_close();
         false
     });
-    let mut client = Client::connect(bench.door("news"));
+    let mut client = RawClient::connect(bench.door("news"));
     client.send(&format!(
         "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
         bench.url("a.test", "/p"),
         bench.origin.port
     ));
-    client.until("hello");
+    client.read_until("hello");
     drop(client);
-    until("the origin sees it", || bench.origin.ended() == 1);
+    wait_until("the origin sees it", || {
+        bench.origin.ended_connections() == 1
+    });
     bench.get("/marker");
     assert!(
         bench.record("news", "/p").is_none(),
@@ -98,13 +101,13 @@ fn nothing_is_learned_of_a_document_that_the_client_did_not_wait_for() {
 
 #[test]
 fn a_body_that_breaks_off_is_a_temporary_error_and_one_that_is_cut_is_refused() {
-    let bench = Bench::scripted(&policy("  max_body: 10B", REMEMBERS), |visit, head| {
+    let bench = Bench::scripted(&policy("  max_body: 10B", REMEMBERS), |connection, head| {
         match path(head) {
-            "/short" => visit.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"),
-            "/long" => visit.send(
+            "/short" => connection.send("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"),
+            "/long" => connection.send(
                 "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n8\r\n01234567\r\n8\r\n89abcdef\r\n0\r\n\r\n",
             ),
-            _ => visit.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n0123456789a"),
+            _ => connection.send("HTTP/1.1 200 OK\r\nContent-Length: 11\r\n\r\n0123456789a"),
         }
         false
     });
@@ -113,13 +116,13 @@ fn a_body_that_breaks_off_is_a_temporary_error_and_one_that_is_cut_is_refused() 
         ("/long", CrawlStatus::Import, 0),
         ("/told", CrawlStatus::Import, 0),
     ] {
-        let mut client = Client::connect(bench.door("news"));
+        let mut client = RawClient::connect(bench.door("news"));
         let url = bench.url("a.test", path);
         client.send(&format!(
             "GET {url} HTTP/1.1\r\nHost: a.test:{}\r\nConnection: close\r\n\r\n",
             bench.origin.port
         ));
-        client.ending();
+        client.read_to_end();
         let record = bench.until_known("news", path);
         assert_eq!(
             (record.status.0, record.temporary_errors),
@@ -168,9 +171,9 @@ fn a_304_that_the_client_asked_for_changes_no_document() {
     });
     bench.get("/p");
     bench.hand.advance(HOUR);
-    let answer = bench.ask("/p", "If-None-Match: \"v1\"\r\n");
+    let answer = bench.get_with("/p", "If-None-Match: \"v1\"\r\n");
     assert_eq!(
-        (answer.status(), answer.value("crawl-status")),
+        (answer.status, answer.value("crawl-status")),
         (304, "ACCEPTED")
     );
     assert_eq!(answer.value("crawl-error"), "");
@@ -191,7 +194,7 @@ fn a_refused_answer_is_remembered_with_its_reason() {
     let bench = Bench::new(&policy("  noindex: pass", rules), |_| {
         Some("HTTP/1.1 200 OK\r\nContent-Type: image/gif\r\nContent-Length: 2\r\n\r\nok".into())
     });
-    assert_eq!(bench.ask("/p", "").status(), 451);
+    assert_eq!(bench.get_with("/p", "").status, 451);
     let record = bench.until_known("news", "/p");
     assert!(record.is_known(), "it was admitted and answered");
     assert_eq!(
@@ -203,26 +206,26 @@ fn a_refused_answer_is_remembered_with_its_reason() {
         (None, IndexState::Never)
     );
     // From then on it is refused as what the ledger has.
-    assert_eq!(bench.ask("/p", "").value("crawl-code"), "760");
+    assert_eq!(bench.get_with("/p", "").value("crawl-code"), "760");
 }
 
 #[test]
 fn a_reload_in_between_keeps_what_was_learned() {
-    let bench = Bench::scripted(&policy("", REMEMBERS), |visit, _| {
-        visit.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
+    let bench = Bench::scripted(&policy("", REMEMBERS), |connection, _| {
+        connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
         std::thread::sleep(Duration::from_millis(100));
-        visit.send("world");
+        connection.send("world");
         true
     });
-    let mut client = Client::connect(bench.door("news"));
+    let mut client = RawClient::connect(bench.door("news"));
     let url = bench.url("a.test", "/p");
     client.send(&format!(
         "GET {url} HTTP/1.1\r\nHost: a.test:{}\r\nConnection: close\r\n\r\n",
         bench.origin.port
     ));
-    client.until("hello");
+    client.read_until("hello");
     bench.reload(&policy("  source: later", REMEMBERS));
-    client.until("world");
+    client.read_until("world");
     let record = bench.until_known("news", "/p");
     assert_eq!((record.size, record.source.as_deref()), (10, None));
 }

@@ -8,7 +8,7 @@ use crawlgate::ledger::record::IndexState;
 use crawlgate::model::crawl_status::CrawlStatus;
 
 use super::{Bench, HOUR, bare, page, path, policy};
-use crate::upstream::scripted::until;
+use crate::support::wait::wait_until;
 
 #[test]
 fn a_url_is_not_fetched_again_before_its_time() {
@@ -18,9 +18,9 @@ fn a_url_is_not_fetched_again_before_its_time() {
     bench.get("/p");
     bench.get("/daily/p");
     bench.hand.advance(Duration::from_millis(1_500));
-    let soon = bench.ask("/p", "");
+    let soon = bench.get_with("/p", "");
     assert_eq!(
-        (soon.status(), soon.value("crawl-status")),
+        (soon.status, soon.value("crawl-status")),
         (451, "REJECTED_PREMATURE")
     );
     assert_eq!(
@@ -31,30 +31,28 @@ fn a_url_is_not_fetched_again_before_its_time() {
         (soon.value("retry-after"), soon.value("crawl-rule")),
         ("3599", "")
     );
-    assert!(soon.body().contains("\"stage\":\"ledger\""), "{}", soon.0);
-    let asked = bench.ask("/p", "If-None-Match: \"x\"\r\n");
-    assert_eq!((asked.status(), asked.value("retry-after")), (304, "3599"));
-    assert_eq!(bench.send("HEAD", "/p").status(), 451, "as a GET");
-    assert_eq!(bench.send("POST", "/p").status(), 200, "no recrawl");
+    assert!(soon.body.contains("\"stage\":\"ledger\""), "{}", soon);
+    let asked = bench.get_with("/p", "If-None-Match: \"x\"\r\n");
+    assert_eq!((asked.status, asked.value("retry-after")), (304, "3599"));
+    assert_eq!(bench.send("HEAD", "/p").status, 451, "as a GET");
+    assert_eq!(bench.send("POST", "/p").status, 200, "no recrawl");
     assert_eq!(
-        bench
-            .ask_as("shop", &bench.url("a.test", "/p"), "")
-            .status(),
+        bench.ask_as("shop", &bench.url("a.test", "/p"), "").status,
         200,
         "another crawler"
     );
     bench.hand.advance(HOUR);
-    assert_eq!(bench.ask("/p", "").status(), 200);
-    let daily = bench.ask("/daily/p", "");
-    assert_eq!((daily.status(), daily.value("crawl-rule")), (451, "daily"));
-    assert!(daily.body().contains("once a day"), "{}", daily.0);
+    assert_eq!(bench.get_with("/p", "").status, 200);
+    let daily = bench.get_with("/daily/p", "");
+    assert_eq!((daily.status, daily.value("crawl-rule")), (451, "daily"));
+    assert!(daily.body.contains("once a day"), "{}", daily);
 }
 
 #[test]
 fn a_head_does_not_begin_the_interval() {
     let bench = Bench::new(&policy("  recrawl: { min_interval: 1h }", ""), |_| None);
-    assert_eq!(bench.send("HEAD", "/p").status(), 200);
-    assert_eq!(bench.ask("/p", "").status(), 200);
+    assert_eq!(bench.send("HEAD", "/p").status, 200);
+    assert_eq!(bench.get_with("/p", "").status, 200);
 }
 
 #[test]
@@ -62,16 +60,16 @@ fn an_error_is_not_tried_again_before_its_time() {
     let bench = Bench::new(&policy("  recrawl: { after_error: 1d }", ""), |_| {
         bare(429, "")
     });
-    assert_eq!(bench.ask("/p", "").status(), 429);
+    assert_eq!(bench.get_with("/p", "").status, 429);
     bench.until_known("news", "/p");
     bench.hand.advance(HOUR);
-    let soon = bench.ask("/p", "");
+    let soon = bench.get_with("/p", "");
     assert_eq!(
         (soon.value("crawl-reason"), soon.value("retry-after")),
         ("premature", "82800")
     );
     bench.hand.advance(23 * HOUR);
-    assert_eq!(bench.ask("/p", "").status(), 429);
+    assert_eq!(bench.get_with("/p", "").status, 429);
 }
 
 /// A page with a version, by which it answers conditions.
@@ -79,7 +77,8 @@ fn versioned(version: &Arc<AtomicU32>) -> impl Fn(&str) -> Option<String> + Send
     let version = Arc::clone(version);
     move |head| {
         let now = version.load(Ordering::SeqCst);
-        let (tag, body) = (format!("\"v{now}\""), format!("hello {now}"));
+        let tag = format!("\"v{now}\"");
+        let body = format!("hello {now}");
         let asked = head
             .to_lowercase()
             .contains(&format!("if-none-match: {tag}"));
@@ -99,18 +98,18 @@ fn the_proxy_asks_whether_a_page_has_changed_and_keeps_the_answer_to_itself() {
     bench.get("/p");
     let first = bench.heads().pop().unwrap().to_lowercase();
     assert!(!first.contains("if-none-match"), "{first}");
-    let again = bench.ask("/p", "");
+    let again = bench.get_with("/p", "");
     assert_eq!(
-        (again.status(), again.value("crawl-status")),
+        (again.status, again.value("crawl-status")),
         (451, "REJECTED_UNMODIFIED"),
         "{}",
-        again.0
+        again
     );
     assert_eq!(again.value("crawl-reason"), "unmodified");
     assert!(
         again.value("proxy-status").contains("received-status=304"),
         "{}",
-        again.0
+        again
     );
     assert!(
         bench
@@ -124,27 +123,27 @@ fn the_proxy_asks_whether_a_page_has_changed_and_keeps_the_answer_to_itself() {
         record.status.0 == CrawlStatus::Unmodified
     });
     // A client that asks itself gets what it has asked for.
-    let own = bench.ask("/p", "If-None-Match: \"v1\"\r\n");
+    let own = bench.get_with("/p", "If-None-Match: \"v1\"\r\n");
     assert_eq!(
         (
-            own.status(),
+            own.status,
             own.value("crawl-status"),
             own.value("crawl-reason")
         ),
         (304, "ACCEPTED", "")
     );
     // Its old version is not the last: the page is one that the crawler has, and it stays.
-    let older = bench.ask("/p", "If-None-Match: \"v0\"\r\n");
+    let older = bench.get_with("/p", "If-None-Match: \"v0\"\r\n");
     assert_eq!(
-        (older.status(), older.value("crawl-reason")),
+        (older.status, older.value("crawl-reason")),
         (304, "unmodified")
     );
-    let part = bench.ask("/p", "Range: bytes=0-1\r\n");
+    let part = bench.get_with("/p", "Range: bytes=0-1\r\n");
     assert_eq!(
         part.value("crawl-reason"),
         "unmodified",
         "a whole answer all the same: {}",
-        part.0
+        part
     );
     assert!(
         !bench
@@ -155,7 +154,7 @@ fn the_proxy_asks_whether_a_page_has_changed_and_keeps_the_answer_to_itself() {
             .contains("if-none-match")
     );
     version.store(2, Ordering::SeqCst);
-    assert_eq!(bench.get("/p").body(), "hello 2");
+    assert_eq!(bench.get("/p").body, "hello 2");
     bench.until_record("/p", "is new", |record| {
         record.validators.etag.as_deref() == Some("\"v2\"")
     });
@@ -173,15 +172,19 @@ fn an_origin_that_knows_no_conditions_is_found_out_by_its_validators() {
         let bench = Bench::new(&policy(&options, ""), move |_| page(fields, "hello"));
         assert_eq!(bench.get("/p").value("crawl-tag"), "");
         bench.hand.advance(HOUR);
-        let again = bench.ask("/p", "");
+        let again = bench.get_with("/p", "");
         assert_eq!(
-            (again.status(), again.value("crawl-tag")),
+            (again.status, again.value("crawl-tag")),
             (status, tag),
             "{option}: {}",
-            again.0
+            again
         );
         assert_eq!(again.value("crawl-reason"), reason, "{option}");
-        assert_eq!(again.0.contains("hello"), status == 200, "{option}");
+        assert_eq!(
+            again.to_string().contains("hello"),
+            status == 200,
+            "{option}"
+        );
         let conditional = bench.heads()[1]
             .to_lowercase()
             .contains("if-modified-since: thu, 01 jan 2026");
@@ -196,17 +199,17 @@ fn what_had_to_leave_the_index_is_fetched_anew_when_it_may_be() {
     let options = "  unmodified: reject\n  recrawl: { min_interval: 1d }";
     let bench = Bench::new(&policy(options, whole), versioned(&version));
     bench.get("/p");
-    assert_eq!(bench.ask("/p", "").value("crawl-reason"), "premature");
+    assert_eq!(bench.get_with("/p", "").value("crawl-reason"), "premature");
     bench.reload(&policy(
         options,
         "spaces:\n  - { name: all, rules: [ { forbid: { path: /p } } ] }",
     ));
-    assert_eq!(bench.ask("/p", "").value("crawl-code"), "760");
+    assert_eq!(bench.get_with("/p", "").value("crawl-code"), "760");
     bench.until_record("/p", "is removed", |record| {
         matches!(record.index_state, IndexState::Removed(_))
     });
     bench.reload(&policy(options, whole));
-    assert_eq!(bench.get("/p").body(), "hello 1");
+    assert_eq!(bench.get("/p").body, "hello 1");
     bench.until_record("/p", "is back", |record| {
         record.index_state == IndexState::Possible
     });
@@ -222,12 +225,12 @@ fn a_page_that_another_url_has_is_a_duplicate() {
             _ => page("ETag: \"a\"\r\n", "hello"),
         });
         bench.get("/a");
-        let b = bench.ask("/b", "");
+        let b = bench.get_with("/b", "");
         assert_eq!(
-            (b.status(), b.value("crawl-reason")),
+            (b.status, b.value("crawl-reason")),
             (status, reason),
             "{option}: {}",
-            b.0
+            b
         );
         let tag = if option == "tag" {
             format!("duplicate; of={}", bench.url("a.test", "/a"))
@@ -235,24 +238,24 @@ fn a_page_that_another_url_has_is_a_duplicate() {
             String::new()
         };
         assert_eq!(b.value("crawl-tag"), tag, "{option}");
-        until("it is noted", || bench.record("news", "/b").is_some());
+        wait_until("it is noted", || bench.record("news", "/b").is_some());
         for path in ["/a", "/other", "/weak1", "/weak2"] {
-            let answer = bench.ask(path, "");
+            let answer = bench.get_with(path, "");
             assert_eq!(
-                (answer.status(), answer.value("crawl-tag")),
+                (answer.status, answer.value("crawl-tag")),
                 (200, ""),
                 "{option} {path}"
             );
         }
         let elsewhere = bench.ask_as("news", &bench.url("b.test", "/b"), "");
         assert_eq!(
-            (elsewhere.status(), elsewhere.value("crawl-tag")),
+            (elsewhere.status, elsewhere.value("crawl-tag")),
             (200, ""),
             "of another host"
         );
         let other = bench.ask_as("shop", &bench.url("a.test", "/b"), "");
         assert_eq!(
-            (other.status(), other.value("crawl-tag")),
+            (other.status, other.value("crawl-tag")),
             (200, ""),
             "of another crawler"
         );
@@ -271,10 +274,10 @@ fn twins_too_large_to_be_held_back_are_told_by_their_tag() {
         page(tag, "larger than that")
     });
     bench.get("/a");
-    assert_eq!(bench.ask("/b", "").value("crawl-reason"), "duplicate");
+    assert_eq!(bench.get_with("/b", "").value("crawl-reason"), "duplicate");
     bench.get("/untagged1");
     assert_eq!(
-        bench.ask("/untagged2", "").status(),
+        bench.get_with("/untagged2", "").status,
         200,
         "it was sent on while it came"
     );
@@ -292,11 +295,11 @@ fn a_page_that_has_moved_is_no_duplicate_of_where_it_was() {
         }
     });
     bench.get("/a");
-    assert_eq!(bench.ask("/b", "").value("crawl-reason"), "duplicate");
+    assert_eq!(bench.get_with("/b", "").value("crawl-reason"), "duplicate");
     moved.store(1, Ordering::SeqCst);
-    assert_eq!(bench.ask("/a", "").status(), 404);
-    until("it is forgotten", || bench.record("news", "/a").is_none());
-    assert_eq!(bench.ask("/b", "").status(), 200);
+    assert_eq!(bench.get_with("/a", "").status, 404);
+    wait_until("it is forgotten", || bench.record("news", "/a").is_none());
+    assert_eq!(bench.get_with("/b", "").status, 200);
 }
 
 #[test]
@@ -320,7 +323,7 @@ fn reasons_come_in_the_order_of_the_contract() {
         bench.get(path);
     }
     let deep = format!("Referer: {}\r\n", bench.url("a.test", "/"));
-    assert_eq!(bench.ask("/deep", &deep).status(), 200);
+    assert_eq!(bench.get_with("/deep", &deep).status, 200);
     bench.until_known("news", "/deep");
     bench.reload(&policy(options, rules));
     for (path, fields, later, reason) in [
@@ -332,7 +335,7 @@ fn reasons_come_in_the_order_of_the_contract() {
         ("/p2", "", Duration::ZERO, ""),
     ] {
         bench.hand.advance(later);
-        let answer = bench.ask(path, fields);
-        assert_eq!(answer.value("crawl-reason"), reason, "{path}: {}", answer.0);
+        let answer = bench.get_with(path, fields);
+        assert_eq!(answer.value("crawl-reason"), reason, "{path}: {}", answer);
     }
 }

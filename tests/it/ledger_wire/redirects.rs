@@ -30,12 +30,12 @@ fn a_redirection_to_what_is_refused_says_so() {
         ("/302/mailto:x@a.test", "", "reject; reason=scheme_denied"),
         ("/302/http:////", "", ""),
     ] {
-        let answer = bench.ask(asked, fields);
+        let answer = bench.get_with(asked, fields);
         assert_eq!(
             answer.value("crawl-redirect"),
             marked,
             "{asked} {fields}: {}",
-            answer.0
+            answer
         );
     }
     for (asked, marked) in [
@@ -58,7 +58,7 @@ fn a_site_cannot_say_it_itself() {
             "Location: /open\r\nCrawl-Redirect: reject\r\nCrawl-Tag: duplicate\r\nCrawl-Error: permanent\r\n",
         )
     });
-    let answer = bench.ask("/p", "");
+    let answer = bench.get_with("/p", "");
     assert_eq!(
         (answer.value("crawl-redirect"), answer.value("crawl-tag")),
         ("", "")

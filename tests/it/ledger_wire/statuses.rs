@@ -11,8 +11,8 @@ use crawlgate::model::crawl_status::CrawlStatus;
 use serde_json::Value as Json;
 
 use super::{Bench, HOUR, bare, page, path, policy};
-use crate::effects::{Answer, ask};
-use crate::upstream::scripted::{Client, until};
+use crate::support::client::{RawClient, Response, get_with};
+use crate::support::wait::wait_until;
 
 const OPEN: &str = "spaces:\n  - { name: all }";
 const CLOSED: &str = "rules:
@@ -296,7 +296,7 @@ fn answer(path: &str) -> Option<String> {
 fn site() -> (Bench, Arc<AtomicBool>) {
     let changed = Arc::new(AtomicBool::new(false));
     let now = Arc::clone(&changed);
-    let bench = Bench::scripted(&policy("", OPEN), move |visit, head| {
+    let bench = Bench::scripted(&policy("", OPEN), move |connection, head| {
         let path = path(head);
         let answered = match path {
             "/robots.txt" if head.contains("b.test") => bare(500, ""),
@@ -306,7 +306,7 @@ fn site() -> (Bench, Arc<AtomicBool>) {
             path if path.starts_with("/checked/same") => page("ETag: \"same\"\r\n", "ok"),
             path => page("", path),
         };
-        visit.send(&answered.unwrap_or_else(|| page("", "ok").unwrap()));
+        connection.send(&answered.unwrap_or_else(|| page("", "ok").unwrap()));
         true
     });
     (bench, changed)
@@ -334,14 +334,11 @@ fn door(bench: &Bench, path: &str) -> SocketAddr {
 
 /// What the admin API says.
 fn api(bench: &Bench, path: &str) -> Json {
-    let mut client = Client::connect(bench.server.admin);
-    client.send(&format!(
-        "GET /api/v1/{path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-        bench.server.admin
-    ));
-    let answer = Answer(client.rest());
-    assert_eq!(answer.status(), 200, "{}", answer.0);
-    serde_json::from_str(answer.body()).unwrap()
+    let admin = bench.server.admin;
+    let request = format!("GET /api/v1/{path} HTTP/1.1\r\nHost: {admin}\r\n\r\n");
+    let answer = RawClient::connect(admin).request(request);
+    assert_eq!(answer.status, 200, "{answer}");
+    answer.json()
 }
 
 /// The record of `news`; null if there is none.
@@ -358,23 +355,22 @@ fn what_is_noted_is_what_the_table_of_statuses_says() {
     let (bench, changed) = site();
     let root = format!("Referer: {}\r\n", bench.url("a.test", "/"));
     bench.get("/");
-    bench.ask("/one", &root);
+    bench.get_with("/one", &root);
     bench.until_known("news", "/one");
-    let known = |row: &&Row| row.2 != "c.test";
-    for (_, _, host, path, ..) in ROWS.iter().filter(known) {
+    for (_, _, host, path, ..) in ROWS.iter().filter(|row: &&Row| row.2 != "c.test") {
         let url = bench.url(host, path);
         assert_eq!(
-            bench.ask_as("news", &url, &fields(&bench, path)).status(),
+            bench.ask_as("news", &url, &fields(&bench, path)).status,
             200,
             "{path}"
         );
-        until(path, || record(&bench, &url)["status"] == "ACCEPTED");
+        wait_until(path, || record(&bench, &url)["status"] == "ACCEPTED");
     }
     bench.get("/held");
     changed.store(true, Ordering::SeqCst);
     bench.reload(&policy("", CLOSED));
     bench.until_record("/excluded", "is swept", |record| record.code == Some(760));
-    assert_eq!(bench.ask("/checked/first", "").status(), 200);
+    assert_eq!(bench.get_with("/checked/first", "").status, 200);
     bench.until_known("news", "/checked/first");
     for (status, reason, host, path, if_known, if_new) in ROWS {
         for (url, then) in [
@@ -384,20 +380,20 @@ fn what_is_noted_is_what_the_table_of_statuses_says() {
             // A host that fails is given a rest.
             bench.hand.advance(HOUR);
             let before = record(&bench, &url);
-            let answer = ask(door(&bench, path), &url, &fields(&bench, path));
+            let answer = get_with(door(&bench, path), &url, &fields(&bench, path));
             let passes = *if_new == Untouched && answer.value("crawl-status") == "ACCEPTED";
             if url.ends_with("?new") && passes {
                 // What it is refused for takes a first time.
                 assert!(["premature", "unmodified"].contains(reason), "{url}");
                 continue;
             }
-            let said = (answer.value("crawl-status"), answer.value("crawl-reason"));
-            assert_eq!(said, (*status, *reason), "{url}: {}", answer.0);
+            let output = (answer.value("crawl-status"), answer.value("crawl-reason"));
+            assert_eq!(output, (*status, *reason), "{url}: {}", answer);
             if *then == Untouched {
                 // It is the last to be noted, if it is at all.
                 bench.hand.advance(HOUR);
                 let marker = format!("/marker?{}", bench.heads().len());
-                assert_eq!(bench.ask(&marker, "").status(), 200, "{url}");
+                assert_eq!(bench.get_with(&marker, "").status, 200, "{url}");
                 bench.until_known("news", &marker);
                 assert_eq!(record(&bench, &url), before, "{url}");
                 continue;
@@ -406,7 +402,7 @@ fn what_is_noted_is_what_the_table_of_statuses_says() {
                 Noted => after["status"] == *status && after["last_seen"] != before["last_seen"],
                 Forgotten | Untouched => after.is_null(),
             };
-            until(
+            wait_until(
                 &format!("{url} is {then:?}: {:?}", record(&bench, &url)),
                 || holds(&record(&bench, &url)),
             );
@@ -438,12 +434,12 @@ fn what_is_noted_is_what_the_table_of_statuses_says() {
 /// Who waits while the proxy goes down.
 fn unavailable(bench: Bench) {
     let url = bench.url("a.test", "/held");
-    let mut client = Client::connect(bench.door("news"));
+    let mut client = RawClient::connect(bench.door("news"));
     client.send(&format!(
         "GET {url} HTTP/1.1\r\nHost: a.test:{}\r\nConnection: close\r\n\r\n",
         bench.origin.port
     ));
-    until("it waits", || api(&bench, "status")["held"] == 1);
+    wait_until("it waits", || api(&bench, "status")["held"] == 1);
     let Bench {
         runtime,
         server,
@@ -451,12 +447,12 @@ fn unavailable(bench: Bench) {
         ..
     } = bench;
     runtime.block_on(server.drain(std::future::pending::<()>()));
-    let answer = Answer(client.rest());
+    let answer = Response::parse(&client.read_rest());
     assert_eq!(
         answer.value("crawl-status"),
         "REJECTED_UNAVAILABLE",
         "{}",
-        answer.0
+        answer
     );
     assert_eq!(
         ledger
@@ -476,7 +472,9 @@ fn the_table_of_statuses_is_tried_whole() {
         let status = CrawlStatus::from_word(cells[0])?;
         Some((status.as_str(), cells.last().unwrap().starts_with("no")))
     });
-    let never = |rows: &[Row]| rows.iter().all(|row| row.4 == Untouched);
+    fn never(rows: &[Row]) -> bool {
+        rows.iter().all(|row| row.4 == Untouched)
+    }
     let tried = CrawlStatus::ALL.into_iter().map(|status| {
         let rows: Vec<Row> = ROWS
             .iter()

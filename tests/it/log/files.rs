@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::support::folder::Folder;
+use crate::support::temp_dir::TempDir;
 
 fn bench(path: &Path, size: u64, keep: u32) -> Bench {
     let rotate = Some(LogFileRotation { size, keep });
@@ -39,18 +39,19 @@ fn numbers(path: &Path) -> Vec<usize> {
         "{}",
         path.display()
     );
-    let number = |line: &str| {
-        let line: Value = serde_json::from_str(line).expect(line);
-        line["url"]
-            .as_str()
-            .unwrap()
-            .rsplit('/')
-            .next()
-            .unwrap()
-            .parse()
-            .unwrap()
-    };
-    text.lines().map(number).collect()
+    text.lines()
+        .map(|line: &str| {
+            let line: Value = serde_json::from_str(line).expect(line);
+            line["url"]
+                .as_str()
+                .unwrap()
+                .rsplit('/')
+                .next()
+                .unwrap()
+                .parse()
+                .unwrap()
+        })
+        .collect()
 }
 
 /// The file and those that were rotated, the oldest first.
@@ -66,7 +67,7 @@ fn all(path: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn under_load_every_line_is_whole_in_exactly_one_file() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
     let bench = bench(&path, 50_000, 1_000);
     std::thread::scope(|scope| {
@@ -85,7 +86,8 @@ fn under_load_every_line_is_whole_in_exactly_one_file() {
     assert_eq!(bench.log().close(LONG), LogCloseResult::Done);
     let files = all(&path);
     assert!(files.len() > 50, "{} files", files.len());
-    let (mut seen, mut count) = (BTreeSet::new(), 0);
+    let mut seen = BTreeSet::new();
+    let mut count = 0;
     for file in &files {
         let bytes = fs::metadata(file).unwrap().len();
         assert!(
@@ -108,7 +110,7 @@ fn under_load_every_line_is_whole_in_exactly_one_file() {
 
 #[test]
 fn the_oldest_goes_and_the_order_stays() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
     let bench = bench(&path, 2_000, 3);
     bench.log_some(0, 100);
@@ -124,7 +126,7 @@ fn the_oldest_goes_and_the_order_stays() {
 
 #[test]
 fn a_gap_is_filled_before_anything_is_removed() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
     for (name, text) in [
         ("d.jsonl.1", "one"),
@@ -148,7 +150,7 @@ fn a_gap_is_filled_before_anything_is_removed() {
 
 #[test]
 fn with_nothing_to_keep_the_file_is_cut() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
     let bench = bench(&path, 2_000, 0);
     bench.log_some(0, 50);
@@ -158,7 +160,7 @@ fn with_nothing_to_keep_the_file_is_cut() {
 
 #[test]
 fn without_a_size_it_only_grows() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
     let settings = LogSettings {
         rotate: None,
@@ -175,7 +177,7 @@ fn without_a_size_it_only_grows() {
 /// As logrotate does it, with `create`, without it, and with `copytruncate`; or a careless hand.
 #[test]
 fn what_others_do_to_the_file_is_noticed() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
     let bench = bench(&path, 1 << 20, 2);
     bench.log_some(0, 2);
@@ -205,7 +207,7 @@ fn what_others_do_to_the_file_is_noticed() {
 /// A process that was killed leaves half a line: the next one begins its own.
 #[test]
 fn a_torn_end_stands_alone() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.write("d.jsonl", "{\"whole\":1}\n{\"ts\":\"2026-0");
     bench(&path, 1 << 20, 2).log_some(0, 1);
     let text = fs::read_to_string(&path).unwrap();
@@ -228,7 +230,7 @@ fn a_torn_end_stands_alone() {
 #[test]
 fn a_file_that_cannot_be_rotated_grows_until_it_can_be() {
     for on_full in [LogFullAction::Drop, LogFullAction::Wait] {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let path = folder.path().join("d.jsonl");
         let rotate = Some(LogFileRotation {
             size: 1_000,
@@ -263,7 +265,7 @@ fn a_file_that_cannot_be_rotated_grows_until_it_can_be() {
 
 #[test]
 fn a_directory_that_is_gone_loses_lines_until_it_is_back() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.path().join("sub/d.jsonl");
     fs::create_dir(folder.path().join("sub")).unwrap();
     let bench = bench(&path, 1 << 20, 2);
@@ -288,8 +290,9 @@ fn a_directory_that_is_gone_loses_lines_until_it_is_back() {
 
 #[test]
 fn a_link_stays_and_its_file_is_rotated() {
-    let folder = Folder::new();
-    let (link, real) = (folder.path().join("link"), folder.path().join("real"));
+    let folder = TempDir::new();
+    let link = folder.path().join("link");
+    let real = folder.path().join("real");
     fs::write(&real, "").unwrap();
     symlink(&real, &link).unwrap();
     bench(&link, 1_000, 9).log_some(0, 6);
@@ -301,7 +304,7 @@ fn a_link_stays_and_its_file_is_rotated() {
 /// Such as /dev/stdout: its file can be given another name, but none can be made in its place.
 #[test]
 fn a_path_that_leads_to_an_open_file_is_not_rotated_for_ever() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let real = folder.write("real", "");
     let open = fs::File::options().append(true).open(&real).unwrap();
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&open));
@@ -312,7 +315,7 @@ fn a_path_that_leads_to_an_open_file_is_not_rotated_for_ever() {
 
 #[test]
 fn what_is_no_plain_file_is_left_alone() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = folder.path().join("pipe");
     assert!(
         std::process::Command::new("mkfifo")

@@ -5,8 +5,10 @@ use std::net::Shutdown;
 use std::sync::Arc;
 
 use super::certs::Authority;
-use super::origin::{Origin, Visit, answer, with};
-use super::{Failure, check_failed, gate, get, metric, try_get};
+use super::{Failure, check_failed, gate, try_get};
+use crate::origin_tls::origin::{text_response, text_response_with};
+use crate::support::client::get;
+use crate::support::origin::{OriginConnection, ScriptedOrigin};
 
 const CLOSED: Failure = Failure {
     status: 502,
@@ -21,7 +23,8 @@ const UNRECOGNIZED_NAME: &[u8] = &[0x15, 3, 3, 0, 2, 2, 112];
 #[test]
 fn handshakes_that_fail() {
     let ours = Authority::new();
-    let (protocol, alert) = ("tls_protocol_error", "tls_alert_received");
+    let protocol = "tls_protocol_error";
+    let alert = "tls_alert_received";
     let not_tls = Failure {
         status: 502,
         error: protocol,
@@ -57,19 +60,33 @@ fn handshakes_that_fail() {
             unknown,
             1,
         ),
-        ("closes", Origin::start(|visit| visit.close()), CLOSED, 2),
-        ("resets", Origin::start(|visit| visit.reset()), CLOSED, 2),
+        (
+            "closes",
+            ScriptedOrigin::start(|connection| connection.close()),
+            CLOSED,
+            2,
+        ),
+        (
+            "resets",
+            ScriptedOrigin::start(|connection| connection.reset()),
+            CLOSED,
+            2,
+        ),
         (
             "hangs",
-            Origin::start(|visit| visit.wait_for_the_end()),
+            ScriptedOrigin::start(|connection| connection.wait_for_close()),
             late,
             2,
         ),
     ] {
         // Of its own: a host that fails three times is left to rest.
         let gate = gate(&ours);
-        check_failed(&get(gate.proxy, &origin.url("a.test", "/")), want, case);
-        assert_eq!(origin.connections().len(), connections, "{case}");
+        check_failed(
+            &get(gate.proxy, &origin.https_url("a.test", "/")),
+            want,
+            case,
+        );
+        assert_eq!(origin.connections(), connections, "{case}");
     }
 }
 
@@ -97,17 +114,17 @@ fn handshakes_that_ask_for_more() {
             "the origin requires a client certificate",
         ),
     ] {
-        let origin = Origin::start(move |visit| {
-            let _ = visit.handshake(&server);
-            let _ = visit.socket.shutdown(Shutdown::Write);
-            visit.wait_for_the_end();
+        let origin = ScriptedOrigin::start(move |connection| {
+            let _ = connection.accept_tls(&server);
+            let _ = connection.socket.shutdown(Shutdown::Write);
+            connection.wait_for_close();
         });
         check_failed(
-            &get(gate.proxy, &origin.url("a.test", "/")),
+            &get(gate.proxy, &origin.https_url("a.test", "/")),
             alert(words),
             case,
         );
-        assert_eq!(origin.connections().len(), 1, "{case}");
+        assert_eq!(origin.connections(), 1, "{case}");
     }
 }
 
@@ -122,42 +139,42 @@ fn a_body_without_a_length_ends_with_tls_or_is_cut() {
         ("cut", until_close, Ending::Cut, false),
         (
             "a length, and cut behind it",
-            answer("half"),
+            text_response("half"),
             Ending::Cut,
             true,
         ),
         (
             "a length, and cut before it",
-            with("", "half").replace("Length: 4", "Length: 9"),
+            text_response_with("", "half").replace("Length: 4", "Length: 9"),
             Ending::Cut,
             false,
         ),
     ] {
         let server = ours.server(&["a.test"]);
-        let origin = Origin::start(move |visit| {
-            let Some(mut stream) = visit.handshake(&server) else {
+        let origin = ScriptedOrigin::start(move |connection| {
+            let Some(mut stream) = connection.accept_tls(&server) else {
                 return;
             };
-            let _ = visit.request(&mut stream);
+            let _ = connection.read_request_from(&mut stream);
             stream.write_all(text.as_bytes()).unwrap();
             if ending == Ending::InOrder {
                 stream.conn.send_close_notify();
             }
             stream.flush().unwrap();
             let _ = stream.sock.shutdown(Shutdown::Write);
-            visit.wait_for_the_end();
+            connection.wait_for_close();
         });
-        let page = try_get(gate.proxy, &origin.url("a.test", "/"));
+        let page = try_get(gate.proxy, &origin.https_url("a.test", "/"));
         let came =
             page.as_ref()
-                .is_some_and(|page| match page.field("content-length").parse::<usize>() {
+                .is_some_and(|page| match page.value("content-length").parse::<usize>() {
                     Ok(length) => page.body.len() == length,
                     Err(_) => page.body.ends_with("0\r\n\r\n"),
                 });
         assert_eq!(came, whole, "{case}: {page:?}");
     }
     let incomplete = "crawlgate_upstream_errors_total{error=\"http_response_incomplete\"}";
-    assert_eq!(metric(&gate, incomplete), 2.0);
+    assert_eq!(gate.metric(incomplete), 2.0);
 }
 
 /// A client that knew another way would go it around the proxy.
@@ -166,10 +183,12 @@ fn no_answer_tells_another_way() {
     let ours = Authority::new();
     let gate = gate(&ours);
     let fields = "Alt-Svc: h3=\":443\"; ma=86400\r\nX-Kept: yes\r\n";
-    let origin = Origin::secure(ours.server(&["a.test"]), move |_| with(fields, "page"));
-    let page = get(gate.proxy, &origin.url("a.test", "/"));
+    let origin = ScriptedOrigin::tls(ours.server(&["a.test"]), move |_| {
+        text_response_with(fields, "page")
+    });
+    let page = get(gate.proxy, &origin.https_url("a.test", "/"));
     assert_eq!(
-        (page.field("alt-svc"), page.field("x-kept"), &*page.body),
+        (page.value("alt-svc"), page.value("x-kept"), &*page.body),
         ("", "yes", "page")
     );
 }
@@ -181,29 +200,25 @@ enum Ending {
 }
 
 /// An origin that says this whatever it hears, and hears out what comes so that its words are not lost.
-fn says(text: &'static [u8]) -> Origin {
-    Origin::start(move |visit| {
-        let mut socket = &visit.socket;
-        let _ = visit.hello();
+fn says(text: &'static [u8]) -> ScriptedOrigin {
+    ScriptedOrigin::start(move |connection| {
+        let mut socket = &connection.socket;
+        let _ = connection.peek_client_hello();
         let _ = socket.write_all(text);
         let _ = socket.shutdown(Shutdown::Write);
-        visit.wait_for_the_end();
+        connection.wait_for_close();
     })
 }
 
-impl Visit {
-    fn wait_for_the_end(&self) {
-        let _ = std::io::copy(&mut &self.socket, &mut std::io::sink());
-    }
-
+impl OriginConnection {
     /// Reads the hello first, so that no reset follows.
     fn close(&self) {
-        let hello = self.hello().unwrap_or_default();
+        let hello = self.peek_client_hello().unwrap_or_default();
         let _ = (&self.socket).read_exact(&mut vec![0; hello + 5]);
     }
 
     fn reset(&self) {
-        let _ = self.hello();
+        let _ = self.peek_client_hello();
         let _ = socket2::SockRef::from(&self.socket).set_linger(Some(std::time::Duration::ZERO));
     }
 }

@@ -1,24 +1,26 @@
 //! Whom the gate trusts: every certificate that must not pass, with what is told of it, and those that must.
 
-use std::net::{IpAddr, Ipv6Addr};
+use std::net::Ipv6Addr;
 use std::sync::Arc;
 
 use rcgen::{BasicConstraints, IsCa};
 use rustls::ServerConfig;
 
 use super::certs::{Authority, When, self_signed};
-use super::origin::{Origin, answer};
-use super::{SECRET, check_failed, gate, get, untrusted};
+use super::{SECRET, check_failed, gate, untrusted};
+use crate::origin_tls::origin::text_response;
+use crate::support::client::get;
+use crate::support::origin::ScriptedOrigin;
 
 #[test]
 fn a_good_certificate_passes() {
     let ours = Authority::new();
     let gate = gate(&ours);
-    let origin = Origin::secure(ours.server(&["a.test"]), |_| answer("fine"));
-    let page = get(gate.proxy, &origin.url("a.test", "/page?x=1"));
+    let origin = ScriptedOrigin::tls(ours.server(&["a.test"]), |_| text_response("fine"));
+    let page = get(gate.proxy, &origin.https_url("a.test", "/page?x=1"));
     assert_eq!((page.status, &*page.body), (200, "fine"), "{page:?}");
-    assert_eq!(page.field("crawl-status"), "ACCEPTED");
-    let head = &origin.connections()[0].heads[0].to_ascii_lowercase();
+    assert_eq!(page.value("crawl-status"), "ACCEPTED");
+    let head = &origin.connection_logs()[0].heads[0].to_ascii_lowercase();
     assert!(head.starts_with("get /page?x=1 http/1.1\r\n"), "{head}");
     assert!(
         head.contains(&format!("\r\nhost: a.test:{}\r\n", origin.port)),
@@ -28,11 +30,9 @@ fn a_good_certificate_passes() {
 
 #[test]
 fn no_other_certificate_does() {
-    let (ours, theirs, forged) = (
-        Authority::new(),
-        Authority::named("a stranger"),
-        Authority::new(),
-    );
+    let ours = Authority::new();
+    let theirs = Authority::named("a stranger");
+    let forged = Authority::new();
     let authority = IsCa::Ca(BasicConstraints::Unconstrained);
     for (case, server, words) in [
         (
@@ -86,8 +86,9 @@ fn no_other_certificate_does() {
 fn an_address_needs_itself_in_the_certificate() {
     let ours = Authority::new();
     let gate = gate(&ours);
-    let page = |address: &str, origin: &Origin| get(gate.proxy, &origin.url(address, "/"));
-    let four = Origin::secure(ours.server(&["127.0.0.1"]), |_| answer("by address"));
+    let page =
+        |address: &str, origin: &ScriptedOrigin| get(gate.proxy, &origin.https_url(address, "/"));
+    let four = ScriptedOrigin::tls(ours.server(&["127.0.0.1"]), |_| text_response("by address"));
     assert_eq!(page("127.0.0.1", &four).body, "by address");
     if let Some(six) = six(ours.server(&["::1"])) {
         assert_eq!(page("[::1]", &six).body, "by address");
@@ -103,11 +104,11 @@ fn an_address_needs_itself_in_the_certificate() {
 }
 
 /// Not every machine that builds this has IPv6.
-fn six(server: Arc<ServerConfig>) -> Option<Origin> {
-    let address = IpAddr::V6(Ipv6Addr::LOCALHOST);
-    Origin::at(address, move |visit| {
-        visit.secure(&server, &|_: &str| answer("by address"))
+fn six(server: Arc<ServerConfig>) -> Option<ScriptedOrigin> {
+    ScriptedOrigin::bind((Ipv6Addr::LOCALHOST, 0).into(), move |connection| {
+        connection.serve_tls(&server, &|_: &str| text_response("by address"))
     })
+    .ok()
 }
 
 #[track_caller]
@@ -118,11 +119,15 @@ fn check(
     words: &'static str,
     case: &str,
 ) {
-    let origin = Origin::secure(server, |_| answer(SECRET));
-    check_failed(&get(proxy, &origin.url(host, "/")), untrusted(words), case);
+    let origin = ScriptedOrigin::tls(server, |_| text_response(SECRET));
+    check_failed(
+        &get(proxy, &origin.https_url(host, "/")),
+        untrusted(words),
+        case,
+    );
     // A certificate is no matter of the hello: it is not asked for twice.
     assert_eq!(
-        (origin.connections().len(), origin.requests()),
+        (origin.connections(), origin.requests().len()),
         (1, 0),
         "{case}"
     );

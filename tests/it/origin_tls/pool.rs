@@ -3,8 +3,10 @@
 use rcgen::IsCa;
 
 use super::certs::{Authority, self_signed};
-use super::origin::{Origin, answer, path};
-use super::{SECRET, check_failed, gate, get, metric, untrusted};
+use super::{SECRET, check_failed, gate, untrusted};
+use crate::origin_tls::origin::text_response;
+use crate::support::client::get;
+use crate::support::origin::{ScriptedOrigin, path_of};
 
 /// The same host and port, in the clear and over TLS.
 #[test]
@@ -12,17 +14,19 @@ fn https_and_http_of_one_authority_are_kept_apart() {
     let ours = Authority::new();
     let gate = gate(&ours);
     let server = ours.server(&["a.test"]);
-    let origin = Origin::start(move |visit| match visit.hello() {
-        Some(_) => visit.secure(&server, &|_: &str| answer("over TLS")),
-        None => visit.serve(&mut &visit.socket, &|_: &str| answer("in the clear")),
+    let origin = ScriptedOrigin::start(move |connection| match connection.peek_client_hello() {
+        Some(_) => connection.serve_tls(&server, &|_: &str| text_response("over TLS")),
+        None => connection.serve_stream(&mut &connection.socket, &|_: &str| {
+            text_response("in the clear")
+        }),
     });
-    let secure = origin.url("a.test", "/");
+    let secure = origin.https_url("a.test", "/");
     let clear = secure.replace("https:", "http:");
     for _ in 0..3 {
         assert_eq!(get(gate.proxy, &clear).body, "in the clear");
         assert_eq!(get(gate.proxy, &secure).body, "over TLS");
     }
-    let seen = origin.connections();
+    let seen = origin.connection_logs();
     assert_eq!(
         seen.iter().map(|c| c.heads.len()).collect::<Vec<_>>(),
         [3, 3],
@@ -36,28 +40,28 @@ fn skip_is_for_its_own_requests() {
     let ours = Authority::new();
     let gate = gate(&ours);
     let server = self_signed(&["a.test"], IsCa::NoCa).server();
-    let origin = Origin::secure(server, |head| match path(head) {
-        "/lax" => answer("anybody's"),
-        _ => answer(SECRET),
+    let origin = ScriptedOrigin::tls(server, |head| match path_of(head) {
+        "/lax" => text_response("anybody's"),
+        _ => text_response(SECRET),
     });
     for _ in 0..2 {
-        let lax = get(gate.proxy, &origin.url("a.test", "/lax"));
+        let lax = get(gate.proxy, &origin.https_url("a.test", "/lax"));
         assert_eq!((lax.status, &*lax.body), (200, "anybody's"), "{lax:?}");
-        let strict = get(gate.proxy, &origin.url("a.test", "/strict"));
+        let strict = get(gate.proxy, &origin.https_url("a.test", "/strict"));
         check_failed(
             &strict,
             untrusted("the certificate is self-signed"),
             "strict",
         );
     }
-    let seen = origin.connections();
+    let seen = origin.connection_logs();
     // One connection for both that may, and one for each that may not.
     assert_eq!(
         seen.iter().map(|c| c.heads.len()).collect::<Vec<_>>(),
         [2, 0, 0],
         "{seen:?}"
     );
-    assert_eq!(metric(&gate, "crawlgate_upstream_unverified_total"), 1.0);
+    assert_eq!(gate.metric("crawlgate_upstream_unverified_total"), 1.0);
 }
 
 /// Nor the other way round: who may skip does not take what was verified for another.
@@ -65,13 +69,16 @@ fn skip_is_for_its_own_requests() {
 fn who_proved_itself_serves_those_who_ask_for_proof() {
     let ours = Authority::new();
     let gate = gate(&ours);
-    let origin = Origin::secure(ours.server(&["a.test"]), |_| answer("page"));
+    let origin = ScriptedOrigin::tls(ours.server(&["a.test"]), |_| text_response("page"));
     for path in ["/strict", "/lax", "/strict", "/lax"] {
-        assert_eq!(get(gate.proxy, &origin.url("a.test", path)).body, "page");
+        assert_eq!(
+            get(gate.proxy, &origin.https_url("a.test", path)).body,
+            "page"
+        );
     }
     assert_eq!(
         origin
-            .connections()
+            .connection_logs()
             .iter()
             .map(|c| c.heads.len())
             .collect::<Vec<_>>(),

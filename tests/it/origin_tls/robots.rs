@@ -6,10 +6,12 @@ use rcgen::IsCa;
 use rustls::ServerConfig;
 
 use super::certs::{Authority, When, self_signed};
-use super::origin::{Origin, answer, path};
-use super::{SECRET, check_failed, gate_with, get, metric, obedient, untrusted};
+use super::{SECRET, check_failed, gate_with, obedient, untrusted};
+use crate::origin_tls::origin::text_response;
+use crate::support::client::get;
 use crate::support::command::crawlgate;
-use crate::support::folder::Folder;
+use crate::support::origin::{ScriptedOrigin, path_of};
+use crate::support::temp_dir::TempDir;
 
 const FORBIDS: &str = "User-agent: *\nDisallow: /closed\n";
 
@@ -18,31 +20,31 @@ fn it_is_fetched_over_tls_and_holds_for_its_scheme_alone() {
     let ours = Authority::new();
     let gate = gate_with(&ours, "", &obedient());
     let server = ours.server(&["a.test"]);
-    let origin = Origin::start(move |visit| match visit.hello() {
-        Some(_) => visit.secure(&server, &|head: &str| {
-            answer(if is_robots(head) { FORBIDS } else { "tls" })
+    let origin = ScriptedOrigin::start(move |connection| match connection.peek_client_hello() {
+        Some(_) => connection.serve_tls(&server, &|head: &str| {
+            text_response(if is_robots(head) { FORBIDS } else { "tls" })
         }),
-        None => visit.serve(&mut &visit.socket, &|head: &str| {
-            answer(if is_robots(head) { "" } else { "clear" })
+        None => connection.serve_stream(&mut &connection.socket, &|head: &str| {
+            text_response(if is_robots(head) { "" } else { "clear" })
         }),
     });
-    let secure = |path: &str| get(gate.proxy, &origin.url("a.test", path));
+    let secure = |path: &str| get(gate.proxy, &origin.https_url("a.test", path));
     let clear = |path: &str| {
         get(
             gate.proxy,
-            &origin.url("a.test", path).replace("https:", "http:"),
+            &origin.https_url("a.test", path).replace("https:", "http:"),
         )
     };
     let refused = secure("/closed");
     assert_eq!(
-        (refused.status, refused.field("crawl-reason")),
+        (refused.status, refused.value("crawl-reason")),
         (451, "robots_txt"),
         "{refused:?}"
     );
     assert_eq!(secure("/open").body, "tls");
     assert_eq!(clear("/closed").body, "clear");
     assert_eq!(
-        metric(&gate, "crawlgate_robots_fetches_total{result=\"file\"}"),
+        gate.metric("crawlgate_robots_fetches_total{result=\"file\"}"),
         2.0
     );
 }
@@ -51,23 +53,29 @@ fn it_is_fetched_over_tls_and_holds_for_its_scheme_alone() {
 fn redirects_lead_from_one_scheme_to_the_other() {
     let ours = Authority::new();
     let gate = gate_with(&ours, "", &obedient());
-    let last = Origin::secure(ours.server(&["b.test"]), |_| answer(FORBIDS));
-    let place = last.url("b.test", "/rules");
-    let middle =
-        Origin::start(move |visit| visit.serve(&mut &visit.socket, &|_: &str| moved(&place)));
-    let place = middle.url("b.test", "/moved").replace("https:", "http:");
-    let first = Origin::secure(ours.server(&["a.test"]), move |head| {
+    let last = ScriptedOrigin::tls(ours.server(&["b.test"]), |_| text_response(FORBIDS));
+    let place = last.https_url("b.test", "/rules");
+    let middle = ScriptedOrigin::start(move |connection| {
+        connection.serve_stream(&mut &connection.socket, &|_: &str| moved(&place))
+    });
+    let place = middle
+        .https_url("b.test", "/moved")
+        .replace("https:", "http:");
+    let first = ScriptedOrigin::tls(ours.server(&["a.test"]), move |head| {
         match is_robots(head) {
             true => moved(&place),
-            false => answer("page"),
+            false => text_response("page"),
         }
     });
     assert_eq!(
-        get(gate.proxy, &first.url("a.test", "/closed")).field("crawl-reason"),
+        get(gate.proxy, &first.https_url("a.test", "/closed")).value("crawl-reason"),
         "robots_txt"
     );
-    assert_eq!(get(gate.proxy, &first.url("a.test", "/open")).body, "page");
-    assert_eq!((middle.requests(), last.requests()), (1, 1));
+    assert_eq!(
+        get(gate.proxy, &first.https_url("a.test", "/open")).body,
+        "page"
+    );
+    assert_eq!((middle.requests().len(), last.requests().len()), (1, 1));
 }
 
 /// Nothing is known of a host that has not proved who it is, and so nothing of it may be fetched.
@@ -76,14 +84,18 @@ fn a_bad_certificate_is_told_of_the_page_too() {
     let ours = Authority::new();
     let gate = gate_with(&ours, "", &obedient());
     let server = self_signed(&["a.test"], IsCa::NoCa).server();
-    let origin = Origin::secure(server, |_| answer(SECRET));
+    let origin = ScriptedOrigin::tls(server, |_| text_response(SECRET));
     let want = untrusted("the certificate is self-signed");
     for path in ["/page", "/robots.txt"] {
-        check_failed(&get(gate.proxy, &origin.url("a.test", path)), want, path);
+        check_failed(
+            &get(gate.proxy, &origin.https_url("a.test", path)),
+            want,
+            path,
+        );
     }
-    assert_eq!((origin.connections().len(), origin.requests()), (1, 0));
+    assert_eq!((origin.connections(), origin.requests().len()), (1, 0));
     assert_eq!(
-        metric(&gate, "crawlgate_robots_fetches_total{result=\"tls\"}"),
+        gate.metric("crawlgate_robots_fetches_total{result=\"tls\"}"),
         1.0
     );
 }
@@ -94,14 +106,14 @@ fn skip_does_not_spread_by_robots_txt() {
     let ours = Authority::new();
     let gate = gate_with(&ours, "", &obedient());
     let server = self_signed(&["a.test"], IsCa::NoCa).server();
-    let origin = Origin::secure(server, |head| match path(head) {
-        "/robots.txt" => answer("User-agent: *\nDisallow: /lax/closed\n"),
-        "/lax" => answer("anybody's"),
-        _ => answer(SECRET),
+    let origin = ScriptedOrigin::tls(server, |head| match path_of(head) {
+        "/robots.txt" => text_response("User-agent: *\nDisallow: /lax/closed\n"),
+        "/lax" => text_response("anybody's"),
+        _ => text_response(SECRET),
     });
-    let page = |path: &str| get(gate.proxy, &origin.url("a.test", path));
+    let page = |path: &str| get(gate.proxy, &origin.https_url("a.test", path));
     assert_eq!(page("/lax").body, "anybody's");
-    assert_eq!(page("/lax/closed").field("crawl-reason"), "robots_txt");
+    assert_eq!(page("/lax/closed").value("crawl-reason"), "robots_txt");
     check_failed(
         &page("/strict"),
         untrusted("the certificate is self-signed"),
@@ -115,23 +127,25 @@ fn skip_does_not_spread_by_robots_txt() {
 fn skip_does_not_spread_by_redirects() {
     let ours = Authority::new();
     let gate = gate_with(&ours, "", &obedient());
-    let anybody = |host: &'static str| self_signed(&[host], IsCa::NoCa).server();
-    let last = Origin::secure(anybody("b.test"), |_| answer(""));
-    let place = last.url("b.test", "/rules");
-    let first = Origin::secure(anybody("a.test"), move |_| moved(&place));
-    let refused = get(gate.proxy, &first.url("a.test", "/lax"));
+    fn anybody(host: &'static str) -> std::sync::Arc<ServerConfig> {
+        self_signed(&[host], IsCa::NoCa).server()
+    }
+    let last = ScriptedOrigin::tls(anybody("b.test"), |_| text_response(""));
+    let place = last.https_url("b.test", "/rules");
+    let first = ScriptedOrigin::tls(anybody("a.test"), move |_| moved(&place));
+    let refused = get(gate.proxy, &first.https_url("a.test", "/lax"));
     assert_eq!(
-        (refused.status, refused.field("crawl-reason")),
+        (refused.status, refused.value("crawl-reason")),
         (503, "robots_unreachable"),
         "{refused:?}"
     );
-    assert_eq!((first.requests(), last.requests()), (1, 0));
+    assert_eq!((first.requests().len(), last.requests().len()), (1, 0));
 }
 
 #[test]
 fn the_command_fetches_it_as_the_proxy_would() {
     let ours = Authority::new();
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("ca.pem", ours.pem());
     folder.write(
         "c.yaml",
@@ -140,8 +154,8 @@ egress: { ports: [1-65535], allow_loopback: true, hosts: { a.test: 127.0.0.1 } }
 ",
     );
     let told = |server: Arc<ServerConfig>| {
-        let origin = Origin::secure(server, |_| answer(FORBIDS));
-        let url = origin.url("a.test", "/closed");
+        let origin = ScriptedOrigin::tls(server, |_| text_response(FORBIDS));
+        let url = origin.https_url("a.test", "/closed");
         crawlgate(
             folder.path(),
             &[
@@ -150,24 +164,26 @@ egress: { ports: [1-65535], allow_loopback: true, hosts: { a.test: 127.0.0.1 } }
             "",
         )
     };
-    let said = told(ours.server(&["a.test"]));
+    let output = told(ours.server(&["a.test"]));
     assert!(
-        said.code == 0 && said.out.contains("outcome  file, status 200"),
-        "{said:?}"
+        output.code == 0 && output.stdout.contains("outcome  file, status 200"),
+        "{output:?}"
     );
-    let said = told(ours.leaf(&["a.test"], When::Past).server());
+    let output = told(ours.leaf(&["a.test"], When::Past).server());
     assert!(
-        said.code == 1 && said.out.contains("outcome  tls\n"),
-        "{said:?}"
+        output.code == 1 && output.stdout.contains("outcome  tls\n"),
+        "{output:?}"
     );
     assert!(
-        said.out.contains("failure  the certificate has expired\n"),
-        "{said:?}"
+        output
+            .stdout
+            .contains("failure  the certificate has expired\n"),
+        "{output:?}"
     );
 }
 
 fn is_robots(head: &str) -> bool {
-    path(head) == "/robots.txt"
+    path_of(head) == "/robots.txt"
 }
 
 fn moved(place: &str) -> String {

@@ -5,29 +5,32 @@ use std::sync::Arc;
 use rustls::{NamedGroup, ServerConfig};
 
 use super::certs::Authority;
-use super::origin::{Origin, Visit, with};
-use super::{LONG, check_failed, gate, get, metric, untrusted};
+use super::{check_failed, gate, untrusted};
+use crate::origin_tls::origin::text_response_with;
+use crate::support::client::get;
+use crate::support::origin::{OriginConnection, ScriptedOrigin};
+use crate::support::wait::TIMEOUT;
 
 /// More than a hello without a post-quantum key share has.
 const LARGE: usize = 900;
 
 fn last(body: &str) -> String {
-    with("Connection: close\r\n", body)
+    text_response_with("Connection: close\r\n", body)
 }
 
 #[test]
 fn the_second_connection_goes_on_with_the_session_of_the_first() {
     let ours = Authority::new();
     let gate = gate(&ours);
-    let origin = Origin::secure(ours.server(&["a.test", "b.test"]), |_| last("page"));
+    let origin = ScriptedOrigin::tls(ours.server(&["a.test", "b.test"]), |_| last("page"));
     for host in ["a.test", "a.test", "b.test"] {
         assert_eq!(
-            get(gate.proxy, &origin.url(host, "/")).body,
+            get(gate.proxy, &origin.https_url(host, "/")).body,
             "page",
             "{host}"
         );
     }
-    let seen = origin.connections();
+    let seen = origin.connection_logs();
     let resumed: Vec<_> = seen.iter().map(|connection| connection.resumed).collect();
     assert_eq!(
         resumed,
@@ -36,7 +39,7 @@ fn the_second_connection_goes_on_with_the_session_of_the_first() {
     );
     assert!(
         seen.iter()
-            .all(|connection| connection.hello.is_some_and(|hello| hello > LARGE)),
+            .all(|connection| connection.client_hello.is_some_and(|hello| hello > LARGE)),
         "{seen:?}"
     );
     assert_eq!(seen[0].group, Some(NamedGroup::X25519MLKEM768));
@@ -49,10 +52,13 @@ fn http_1_is_agreed_on() {
     let gate = gate(&ours);
     let mut server = Arc::unwrap_or_clone(ours.server(&["a.test"]));
     server.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let origin = Origin::secure(Arc::new(server), |_| last("page"));
-    assert_eq!(get(gate.proxy, &origin.url("a.test", "/")).body, "page");
+    let origin = ScriptedOrigin::tls(Arc::new(server), |_| last("page"));
     assert_eq!(
-        origin.connections()[0].protocol.as_deref(),
+        get(gate.proxy, &origin.https_url("a.test", "/")).body,
+        "page"
+    );
+    assert_eq!(
+        origin.connection_logs()[0].protocol.as_deref(),
         Some(&b"http/1.1"[..])
     );
 }
@@ -62,19 +68,19 @@ fn an_old_origin_costs_one_retry_and_is_remembered() {
     let ours = Authority::new();
     let gate = gate(&ours);
     for (case, fail) in [
-        ("closes", (|_| {}) as fn(&Visit)),
-        ("resets", |visit| {
-            let _ =
-                socket2::SockRef::from(&visit.socket).set_linger(Some(std::time::Duration::ZERO));
+        ("closes", (|_| {}) as fn(&OriginConnection)),
+        ("resets", |connection| {
+            let _ = socket2::SockRef::from(&connection.socket)
+                .set_linger(Some(std::time::Duration::ZERO));
         }),
-        ("hangs", |visit| {
-            let _ = visit.socket.set_read_timeout(Some(LONG));
-            let _ = std::io::copy(&mut &visit.socket, &mut std::io::sink());
+        ("hangs", |connection| {
+            let _ = connection.socket.set_read_timeout(Some(TIMEOUT));
+            let _ = std::io::copy(&mut &connection.socket, &mut std::io::sink());
         }),
     ] {
         let origin = old(ours.server(&["a.test"]), fail);
         for _ in 0..3 {
-            let page = get(gate.proxy, &origin.url("a.test", "/"));
+            let page = get(gate.proxy, &origin.https_url("a.test", "/"));
             assert_eq!(
                 (page.status, &*page.body),
                 (200, "page"),
@@ -82,44 +88,42 @@ fn an_old_origin_costs_one_retry_and_is_remembered() {
             );
         }
         let hellos = origin
-            .connections()
+            .connection_logs()
             .iter()
-            .map(|c| c.hello.unwrap() > LARGE)
+            .map(|c| c.client_hello.unwrap() > LARGE)
             .collect::<Vec<_>>();
         assert_eq!(hellos, [true, false, false, false], "{case}");
     }
     // The reading of one host's hello says nothing of another.
-    let origin = Origin::secure(ours.server(&["b.test"]), |_| last("page"));
-    get(gate.proxy, &origin.url("b.test", "/"));
-    assert_eq!(origin.connections().len(), 1);
+    let origin = ScriptedOrigin::tls(ours.server(&["b.test"]), |_| last("page"));
+    get(gate.proxy, &origin.https_url("b.test", "/"));
+    assert_eq!(origin.connections(), 1);
 }
 
 /// The retry asks for the same proof.
 #[test]
 fn an_old_origin_is_verified_too() {
-    let (ours, theirs) = (Authority::new(), Authority::named("a stranger"));
+    let ours = Authority::new();
+    let theirs = Authority::named("a stranger");
     let gate = gate(&ours);
     let origin = old(theirs.server(&["a.test"]), |_| {});
     let want = untrusted("the certificate comes from an unknown issuer");
     check_failed(
-        &get(gate.proxy, &origin.url("a.test", "/")),
+        &get(gate.proxy, &origin.https_url("a.test", "/")),
         want,
         "old and unknown",
     );
-    assert_eq!((origin.connections().len(), origin.requests()), (2, 0));
+    assert_eq!((origin.connections(), origin.requests().len()), (2, 0));
     assert_eq!(
-        metric(
-            &gate,
-            "crawlgate_upstream_errors_total{error=\"tls_certificate_error\"}"
-        ),
+        gate.metric("crawlgate_upstream_errors_total{error=\"tls_certificate_error\"}"),
         1.0
     );
 }
 
 /// An origin that fails in this way on a hello which does not fit into one packet.
-fn old(server: Arc<ServerConfig>, fail: fn(&Visit)) -> Origin {
-    Origin::start(move |visit| match visit.hello() {
-        Some(hello) if hello > LARGE => fail(&visit),
-        Some(_) | None => visit.secure(&server, &|_: &str| last("page")),
+fn old(server: Arc<ServerConfig>, fail: fn(&OriginConnection)) -> ScriptedOrigin {
+    ScriptedOrigin::start(move |connection| match connection.peek_client_hello() {
+        Some(hello) if hello > LARGE => fail(&connection),
+        Some(_) | None => connection.serve_tls(&server, &|_: &str| last("page")),
     })
 }

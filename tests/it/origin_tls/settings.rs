@@ -3,52 +3,63 @@
 use rcgen::IsCa;
 
 use super::certs::{Authority, self_signed};
-use super::origin::{Origin, answer};
-use super::{LONG, POLICY, gate, gate_with, get, metric};
+use super::{POLICY, gate, gate_with};
+use crate::origin_tls::origin::text_response;
+use crate::support::client::get;
 use crate::support::command::crawlgate;
-use crate::support::folder::Folder;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::temp_dir::TempDir;
+use crate::support::wait::TIMEOUT;
 
 #[test]
 fn verification_can_be_off_for_all_and_is_warned_of() {
     let gate = gate_with(&Authority::new(), ", verify_upstream: false", POLICY);
-    let origin = Origin::secure(self_signed(&["b.test"], IsCa::NoCa).server(), |_| {
-        answer("anybody's")
+    let origin = ScriptedOrigin::tls(self_signed(&["b.test"], IsCa::NoCa).server(), |_| {
+        text_response("anybody's")
     });
     assert_eq!(
-        get(gate.proxy, &origin.url("a.test", "/strict")).body,
+        get(gate.proxy, &origin.https_url("a.test", "/strict")).body,
         "anybody's"
     );
-    assert_eq!(metric(&gate, "crawlgate_upstream_unverified_total"), 1.0);
-    let said = gate.said();
+    assert_eq!(gate.metric("crawlgate_upstream_unverified_total"), 1.0);
+    let output = gate.stderr();
     assert!(
-        said.contains("warning: certificates of origins are not verified"),
-        "{said}"
+        output.contains("warning: certificates of origins are not verified"),
+        "{output}"
     );
-    assert!(said.contains("warning: rule lax: `verify: skip`"), "{said}");
+    assert!(
+        output.contains("warning: rule lax: `verify: skip`"),
+        "{output}"
+    );
 }
 
 #[test]
 fn check_warns_too() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write(
         "c.yaml",
         "tls: { verify_upstream: false }\npolicy: { path: p.yaml }\n",
     );
     folder.write("p.yaml", POLICY);
-    let said = crawlgate(folder.path(), &["check", "c.yaml"], "");
-    assert_eq!(said.code, 0, "{said:?}");
+    let output = crawlgate(folder.path(), &["check", "c.yaml"], "");
+    assert_eq!(output.code, 0, "{output:?}");
     assert!(
-        said.err
+        output
+            .stderr
             .contains("c.yaml:1:25: warning: certificates of origins are not verified"),
         "{}",
-        said.err
+        output.stderr
     );
     assert!(
-        said.err.contains("warning: rule lax: `verify: skip`"),
+        output.stderr.contains("warning: rule lax: `verify: skip`"),
         "{}",
-        said.err
+        output.stderr
     );
-    assert!(said.out.contains("0 errors, 2 warnings"), "{}", said.out);
+    assert!(
+        output.stdout.contains("0 errors, 2 warnings"),
+        "{}",
+        output.stdout
+    );
 }
 
 #[test]
@@ -68,7 +79,7 @@ fn roots_that_cannot_be_used_are_named() {
             "certificate 1 cannot be a root",
         ),
     ] {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let listen =
             "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\npolicy: { path: p.yaml }\n";
         folder.write(
@@ -79,12 +90,12 @@ fn roots_that_cannot_be_used_are_named() {
         if let Some(text) = text {
             folder.write("more.pem", text);
         }
-        let said = crawlgate(folder.path(), &["run", "--config", "c.yaml"], "");
-        assert_eq!(said.code, 3, "{case}: {said:?}");
+        let output = crawlgate(folder.path(), &["run", "--config", "c.yaml"], "");
+        assert_eq!(output.code, 3, "{case}: {output:?}");
         assert!(
-            said.err.contains("more.pem") && said.err.contains(told),
+            output.stderr.contains("more.pem") && output.stderr.contains(told),
             "{case}: {}",
-            said.err
+            output.stderr
         );
     }
 }
@@ -93,12 +104,12 @@ fn roots_that_cannot_be_used_are_named() {
 fn the_log_tells_the_time_of_the_handshake() {
     let ours = Authority::new();
     let gate = gate(&ours);
-    let origin = Origin::secure(ours.server(&["a.test"]), |_| answer("page"));
+    let origin = ScriptedOrigin::tls(ours.server(&["a.test"]), |_| text_response("page"));
     for _ in 0..2 {
-        get(gate.proxy, &origin.url("a.test", "/"));
+        get(gate.proxy, &origin.https_url("a.test", "/"));
     }
     let log = gate.write("unused", "").with_file_name("decisions.log");
-    let end = std::time::Instant::now() + LONG;
+    let end = std::time::Instant::now() + TIMEOUT;
     let lines = loop {
         let text = std::fs::read_to_string(&log).unwrap_or_default();
         if text.lines().count() == 2 {

@@ -1,34 +1,34 @@
 //! Origins that fail, over sockets: when they are left alone, and what is answered at once in their place.
 
-use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
-use super::sockets::{Answer, Client, gate, gate_with, metric};
-use crate::upstream::scripted::{self, Origin, Visit};
+use super::sockets::{gate, gate_with};
+use crate::support::client::{RawClient, Response};
+use crate::support::origin::{OK, OriginConnection, ScriptedOrigin, closed_port};
+use crate::support::wait::wait_until;
 
-const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 const BAD: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
 const HASTY: &str = "{ delay: 0s, concurrency: 10, max_hold: 0s }";
 
 /// Serves each path as its name says.
-fn serve(visit: &mut Visit) {
-    while let Some(head) = visit.request() {
+fn serve(connection: &mut OriginConnection) {
+    while let Some(head) = connection.read_head() {
         match head.split(['/', ' ']).nth(2) {
-            Some("bad") => visit.send(BAD),
+            Some("bad") => connection.send(BAD),
             Some("closes") => return,
             Some("breaks") => {
-                visit.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhel");
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhel");
                 return;
             }
-            Some("silent") => return visit.wait_for_the_end(),
-            _ => visit.send(OK),
+            Some("silent") => return connection.wait_for_close(),
+            _ => connection.send(OK),
         }
     }
 }
 
-fn get(client: &mut Client, port: u16, path: &str) -> Option<Answer> {
-    client.send(&asking(port, path));
-    client.answer()
+fn get(client: &mut RawClient, port: u16, path: &str) -> Option<Response> {
+    client.send(asking(port, path));
+    client.try_read_response()
 }
 
 fn asking(port: u16, path: &str) -> String {
@@ -45,19 +45,23 @@ fn a_host_that_fails_three_times_in_a_row_is_left_alone() {
         ("breaks breaks breaks", true),
         ("silent silent silent silent", false),
     ] {
-        let (gate, origin) = (gate(HASTY), Origin::start(serve));
+        let gate = gate(HASTY);
+        let origin = ScriptedOrigin::start(serve);
         for (number, path) in paths.split(' ').enumerate() {
-            let mut client = scripted::Client::connect(gate.proxy);
+            let mut client = RawClient::connect(gate.proxy);
             client.send(&asking(origin.port, path));
             match path {
                 // It leaves: that says nothing of the host.
-                "silent" => until(|| origin.requests().len() > number),
-                "breaks" => drop(client.rest()),
-                _ => drop(client.until("\r\n\r\n")),
+                "silent" => wait_until("the condition holds", || origin.requests().len() > number),
+                "breaks" => drop(client.read_rest()),
+                _ => drop(client.read_until("\r\n\r\n")),
             }
         }
-        until(|| metric(&gate, "crawlgate_leases") == 0.0);
-        let answer = get(&mut Client::to(gate.proxy), origin.port, "ok").expect("an answer");
+        wait_until("the condition holds", || {
+            gate.metric("crawlgate_leases") == 0.0
+        });
+        let answer =
+            get(&mut RawClient::connect(gate.proxy), origin.port, "ok").expect("an answer");
         let reason = answer.field("crawl-reason");
         assert_eq!(
             reason,
@@ -72,33 +76,14 @@ fn a_host_that_fails_three_times_in_a_row_is_left_alone() {
     }
 }
 
-fn until(holds: impl Fn() -> bool) {
-    let began = Instant::now();
-    while !holds() {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "it does not come about"
-        );
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-/// A port at which nothing listens, and its guard: nobody else gets it meanwhile.
-fn closed_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
-}
-
 #[test]
 fn what_refuses_is_not_waited_for() {
     // Were it held, it would be for far longer than this test may take.
     let gate = gate("{ delay: 10m, jitter: none, max_hold: 10m }");
-    let (port, origin) = (closed_port(), Origin::start(serve));
+    let port = closed_port();
+    let origin = ScriptedOrigin::start(serve);
     let began = Instant::now();
-    let mut client = Client::to(gate.proxy);
+    let mut client = RawClient::connect(gate.proxy);
     for number in 0..5 {
         let answer = get(&mut client, port, "page").expect("an answer");
         assert_eq!(
@@ -117,17 +102,14 @@ fn what_refuses_is_not_waited_for() {
     assert!(began.elapsed() < Duration::from_secs(10));
     // One was dialled; the others are told of where they ended.
     assert_eq!(
-        metric(
-            &gate,
-            "crawlgate_upstream_errors_total{error=\"connection_refused\"}"
-        ),
+        gate.metric("crawlgate_upstream_errors_total{error=\"connection_refused\"}"),
         1.0
     );
     let ended = |stage: &str| {
         let labels = format!(
             "crawler=\"anonymous\",reason=\"upstream_connect\",stage=\"{stage}\",verdict=\"reject\""
         );
-        metric(&gate, &format!("crawlgate_decisions_total{{{labels}}}"))
+        gate.metric(&format!("crawlgate_decisions_total{{{labels}}}"))
     };
     assert_eq!((ended("upstream"), ended("destination")), (1.0, 4.0));
     // Another port of the host is another matter; it has its turn when the first one's delay is over.
@@ -136,7 +118,7 @@ fn what_refuses_is_not_waited_for() {
         origin.port, origin.port
     ));
     assert_eq!(
-        client.answer().unwrap().field("crawl-reason"),
+        client.read_response().field("crawl-reason"),
         Some("rate_limited")
     );
 }
@@ -145,22 +127,19 @@ fn what_refuses_is_not_waited_for() {
 fn what_refuses_one_host_refuses_all_of_its_address() {
     let gate = gate(HASTY);
     let port = closed_port();
-    let mut client = Client::to(gate.proxy);
+    let mut client = RawClient::connect(gate.proxy);
     for (host, errors) in [("a.test", 1.0), ("b.test", 1.0)] {
         client.send(&format!(
             "GET http://{host}:{port}/ HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"
         ));
-        let answer = client.answer().expect("an answer");
+        let answer = client.read_response();
         assert_eq!(
             (answer.status, answer.field("crawl-reason")),
             (502, Some("upstream_connect")),
             "{host}"
         );
         assert_eq!(
-            metric(
-                &gate,
-                "crawlgate_upstream_errors_total{error=\"connection_refused\"}"
-            ),
+            gate.metric("crawlgate_upstream_errors_total{error=\"connection_refused\"}"),
             errors,
             "{host}"
         );
@@ -173,19 +152,16 @@ fn a_tunnel_to_what_refuses_is_not_waited_for_either() {
     let ports = format!("  connect_ports: [{port}]\n  tls_ports: [{port}]\n");
     let gate = gate_with("{ delay: 10m, jitter: none }", &ports);
     for number in 0..3 {
-        let mut client = Client::to(gate.proxy);
+        let mut client = RawClient::connect(gate.proxy);
         client.send(&format!(
             "CONNECT a.test:{port} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"
         ));
-        let answer = client.answer().expect("an answer");
+        let answer = client.read_response();
         let told = (answer.status, answer.field("crawl-reason"));
         assert_eq!(told, (502, Some("upstream_connect")), "{number}");
     }
     assert_eq!(
-        metric(
-            &gate,
-            "crawlgate_upstream_errors_total{error=\"connection_refused\"}"
-        ),
+        gate.metric("crawlgate_upstream_errors_total{error=\"connection_refused\"}"),
         1.0
     );
 }

@@ -10,7 +10,8 @@ use http::StatusCode;
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::time::{Instant, sleep};
 
-use super::gate::{Bench, Came};
+use super::gate::pipeline_on_runtime_clock;
+use crate::support::pipeline::TestPipeline;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
@@ -35,8 +36,8 @@ fn answer(slot: &mut HostSlot, status: u16, with: &[(&'static str, &'static str)
 
 /// What becomes of one request that goes at once: `ok`, `404`, `500`, …; `fails`, `breaks` behind a good head, or the
 /// client `leaves`.
-async fn ends(bench: &Bench, how: &str) {
-    let (mut slot, _) = bench.ask("http://a.test/", &[]).await.went();
+async fn ends(bench: &TestPipeline, how: &str) {
+    let (mut slot, _) = bench.ask("http://a.test/").await.admitted();
     match how {
         "fails" => slot.record_failure(),
         "breaks" => {
@@ -53,9 +54,9 @@ async fn ends(bench: &Bench, how: &str) {
 }
 
 /// Whether the host rests, and for how long.
-async fn rest(bench: &Bench) -> Option<Duration> {
+async fn rest(bench: &TestPipeline) -> Option<Duration> {
     let began = Instant::now();
-    let (slot, _) = bench.ask("http://a.test/", &[]).await.went();
+    let (slot, _) = bench.ask("http://a.test/").await.admitted();
     drop(slot);
     Some(began.elapsed()).filter(|rest| !rest.is_zero())
 }
@@ -78,7 +79,7 @@ async fn three_bad_ends_in_a_row_bring_rest() {
         // One mishap, though it shows twice.
         ("breaks500 500", false),
     ] {
-        let bench = Bench::of_runtime(FREE);
+        let bench = pipeline_on_runtime_clock(FREE);
         for how in ends_so.split(' ') {
             ends(&bench, how).await;
         }
@@ -106,8 +107,8 @@ async fn both_forms_of_retry_after_are_kept_to() {
         ("Fri, 01 Jan 2100 00:00:00 GMT", 3_600..=3_600),
     ] {
         for status in [429, 503] {
-            let bench = Bench::of_runtime("{ delay: 0s, max_hold: 2h }");
-            let (mut slot, _) = bench.ask("http://a.test/", &[]).await.went();
+            let bench = pipeline_on_runtime_clock("{ delay: 0s, max_hold: 2h }");
+            let (mut slot, _) = bench.ask("http://a.test/").await.admitted();
             answer(&mut slot, status, &[("retry-after", told)]);
             drop(slot);
             let rested = rest(&bench).await.unwrap().as_secs_f64().round() as u64;
@@ -118,36 +119,39 @@ async fn both_forms_of_retry_after_are_kept_to() {
 
 /// Fifty that wait for the end of a rest, half of them parts of pages; how many went.
 struct Crowd {
-    bench: Bench,
+    bench: TestPipeline,
     went: Arc<AtomicUsize>,
     slots: tokio::sync::mpsc::UnboundedReceiver<HostSlot>,
 }
 
 impl Crowd {
     async fn behind_a_rest() -> Self {
-        let bench = Bench::of_runtime(FREE);
-        let (mut slot, _) = bench.ask("http://a.test/", &[]).await.went();
+        let bench = pipeline_on_runtime_clock(FREE);
+        let (mut slot, _) = bench.ask("http://a.test/").await.admitted();
         answer(&mut slot, 503, &[("retry-after", "30")]);
         drop(slot);
-        let (went, (tell, slots)) = (
-            Arc::new(AtomicUsize::new(0)),
-            tokio::sync::mpsc::unbounded_channel(),
-        );
+        let went = Arc::new(AtomicUsize::new(0));
+        let (tell, slots) = tokio::sync::mpsc::unbounded_channel();
         for number in 0..50 {
-            let (bench, went, tell) = (bench.clone(), Arc::clone(&went), tell.clone());
+            let bench = bench.clone();
+            let went = Arc::clone(&went);
+            let tell = tell.clone();
             tokio::spawn(async move {
                 let dest = if number % 2 == 0 { "document" } else { "image" };
                 let url = format!("http://a.test/{number}");
-                let (slot, _) = bench.ask(&url, &[("sec-fetch-dest", dest)]).await.went();
+                let (slot, _) = bench
+                    .ask_with(&url, &[("sec-fetch-dest", dest)])
+                    .await
+                    .admitted();
                 went.fetch_add(1, Ordering::SeqCst);
                 let _ = tell.send(slot);
             });
         }
         sleep(29 * SECOND).await;
         assert_eq!(went.load(Ordering::SeqCst), 0);
-        assert_eq!(bench.gauge("crawlgate_hosts_backing_off"), 1.0);
+        assert_eq!(bench.metric("crawlgate_hosts_backing_off"), 1.0);
         sleep(SECOND + MS).await;
-        assert_eq!(bench.gauge("crawlgate_hosts_backing_off"), 0.0);
+        assert_eq!(bench.metric("crawlgate_hosts_backing_off"), 0.0);
         Self { bench, went, slots }
     }
 
@@ -166,7 +170,7 @@ async fn when_a_rest_ends_exactly_one_goes() {
     assert_eq!(
         crowd
             .bench
-            .ask("http://a.test/new", &hasty)
+            .ask_with("http://a.test/new", &hasty)
             .await
             .refused()
             .0,
@@ -215,12 +219,12 @@ async fn what_becomes_of_the_probe_is_what_becomes_of_the_others() {
 
 #[tokio::test(start_paused = true)]
 async fn the_delay_follows_the_origins_latency() {
-    let bench = Bench::of_runtime(
+    let bench = pipeline_on_runtime_clock(
         "{ delay: 0s, jitter: none, adaptive: { factor: 2, min: 100ms, max: 10s } }",
     );
     let mut came = vec![];
     for (took, status) in [(500, 200), (500, 200), (10, 404), (500, 500), (0, 200)] {
-        let (mut slot, held) = bench.ask("http://a.test/", &[]).await.went();
+        let (mut slot, held) = bench.ask("http://a.test/").await.admitted();
         came.push(held.unwrap_or_default().as_millis());
         slot.record_sent();
         sleep(took * MS).await;
@@ -232,18 +236,15 @@ async fn the_delay_follows_the_origins_latency() {
 
 #[tokio::test(start_paused = true)]
 async fn signs_of_a_ban_are_counted_and_change_nothing() {
-    let bench = Bench::of_runtime(HASTY);
+    let bench = pipeline_on_runtime_clock(HASTY);
     for _ in 0..20 {
         ends(&bench, "403").await;
     }
-    assert_eq!(bench.gauge("crawlgate_ban_suspicions_total"), 1.0);
+    assert_eq!(bench.metric("crawlgate_ban_suspicions_total"), 1.0);
     for _ in 0..2 {
-        let (mut slot, _) = bench.ask("http://b.test/", &[]).await.went();
+        let (mut slot, _) = bench.ask("http://b.test/").await.admitted();
         answer(&mut slot, 403, &[("cf-mitigated", "challenge")]);
     }
-    assert_eq!(bench.gauge("crawlgate_ban_suspicions_total"), 2.0);
-    assert!(matches!(
-        bench.ask("http://a.test/", &[]).await,
-        Came::Went(..)
-    ));
+    assert_eq!(bench.metric("crawlgate_ban_suspicions_total"), 2.0);
+    assert_eq!(bench.ask("http://a.test/").await.reason(), None);
 }

@@ -18,8 +18,8 @@ use crawlgate::urls::target::UrlTarget;
 
 use tokio::task::JoinHandle;
 
-use super::gate::{Bench, Came, snapshot};
-use crate::support::way::Anywhere;
+use super::gate::{pipeline_by_clock, snapshot};
+use crate::support::pipeline::{StaticResolver, TestPipeline};
 
 /// What makes a URL of each class, and priorities.
 const RULES: &str = "
@@ -34,19 +34,19 @@ fn crawler(name: &str) -> Crawler {
     Crawler::new(&Slug::new(name).unwrap()).with_hints([CrawlerHint::Depth, CrawlerHint::Priority])
 }
 
-fn bench(politeness: &str) -> Bench {
-    Bench::by_clock(Clock::from_runtime(), 500, snapshot(politeness, RULES))
+fn bench(politeness: &str) -> TestPipeline {
+    pipeline_by_clock(Clock::from_runtime(), 500, snapshot(politeness, RULES))
 }
 
 /// Requests that begin to wait one after the other; each goes and is over at once.
 struct Crowd {
-    bench: Bench,
+    bench: TestPipeline,
     went: Arc<Mutex<Vec<String>>>,
     tasks: Vec<JoinHandle<()>>,
 }
 
 impl Crowd {
-    fn new(bench: &Bench) -> Self {
+    fn new(bench: &TestPipeline) -> Self {
         Self {
             bench: bench.clone(),
             went: Arc::default(),
@@ -60,18 +60,19 @@ impl Crowd {
         path: &str,
         field: Option<(&'static str, &'static str)>,
     ) {
-        let (bench, went, label) = (
-            self.bench.clone(),
-            Arc::clone(&self.went),
-            label(path, field),
-        );
+        let bench = self.bench.clone();
+        let went = Arc::clone(&self.went);
+        let label = label(path, field);
         let url = format!("http://a.test{path}");
         self.tasks.push(tokio::spawn(async move {
-            let (slot, _) = bench.ask_as(crawler, &url, field.as_slice()).await.went();
+            let (slot, _) = bench
+                .ask_as(crawler, &url, field.as_slice())
+                .await
+                .admitted();
             went.lock().unwrap().push(label);
             slot.record_sent();
         }));
-        self.bench.until_held(self.tasks.len() as f64).await;
+        self.bench.wait_until_held(self.tasks.len() as f64).await;
     }
 
     /// The order in which they went, once all have.
@@ -94,12 +95,12 @@ fn label(path: &str, field: Option<(&str, &str)>) -> String {
 async fn a_request_has_the_class_that_its_url_and_its_priority_make() {
     let bench = bench("{ delay: 0s, concurrency: 1, order: strict }");
     bench
-        .hold
+        .admission
         .record_redirect(&UrlTarget::parse("http://a.test/target").unwrap());
     let (first, _) = bench
         .ask_as(crawler("bot"), "http://a.test/", &[])
         .await
-        .went();
+        .admitted();
     let waiters = [
         // refresh
         ("/low/page", None),
@@ -149,7 +150,7 @@ async fn priorities_count_only_of_crawlers_that_may_have_one() {
     let (first, _) = bench
         .ask_as(crawler("bot"), "http://a.test/", &[])
         .await
-        .went();
+        .admitted();
     let mut crowd = Crowd::new(&bench);
     crowd.wait(Crawler::anonymous(), "/1", None).await;
     for field in [
@@ -169,7 +170,7 @@ async fn classes_share_a_host_by_their_weights() {
     let (first, _) = bench
         .ask_as(crawler("bot"), "http://a.test/", &[])
         .await
-        .went();
+        .admitted();
     first.record_sent();
     let mut crowd = Crowd::new(&bench);
     for number in 0..44 {
@@ -195,7 +196,7 @@ async fn crawlers_take_turns_at_a_host() {
     let (first, _) = bench
         .ask_as(crawler("big"), "http://a.test/", &[])
         .await
-        .went();
+        .admitted();
     let mut crowd = Crowd::new(&bench);
     for number in 0..50 {
         crowd
@@ -224,17 +225,21 @@ async fn lowest_in_a_crowd(max_hold: &str) -> (Duration, u32) {
         async move {
             for number in 0.. {
                 let url = format!("http://a.test/high/{task}/{number}");
-                if let Came::Went(slot, _) = bench.ask_as(crawler("big"), &url, &[]).await {
+                let admission = bench.ask_as(crawler("big"), &url, &[]).await;
+                if let Ok(slot) = admission.outcome {
                     slot.record_sent();
                 }
             }
         }
     };
     let pumps: Vec<_> = (0..3).map(|task| tokio::spawn(pump(task))).collect();
-    bench.until_held(3.0).await;
-    let (began, mut tries) = (tokio::time::Instant::now(), 1);
-    while let Came::Refused(reason, ..) =
-        bench.ask_as(crawler("big"), "http://a.test/low", &[]).await
+    bench.wait_until_held(3.0).await;
+    let began = tokio::time::Instant::now();
+    let mut tries = 1;
+    while let Some(reason) = bench
+        .ask_as(crawler("big"), "http://a.test/low", &[])
+        .await
+        .reason()
     {
         assert_eq!(reason, Reason::RateLimited);
         tries += 1;
@@ -264,11 +269,11 @@ async fn who_rises_to_be_the_first_asks_by_itself() {
     let rules = "{ id: slow, when: { under: /slow }, set: { politeness: { delay: 10m } } }, \
         { id: low, when: { under: /low }, set: { priority: lower } }";
     let politeness = "{ delay: 1s, jitter: none, order: strict, max_hold: 20m }";
-    let bench = Bench::by_clock(Clock::from_runtime(), 10, snapshot(politeness, rules));
+    let bench = pipeline_by_clock(Clock::from_runtime(), 10, snapshot(politeness, rules));
     let (first, _) = bench
         .ask_as(crawler("ant"), "http://a.test/", &[])
         .await
-        .went();
+        .admitted();
     first.record_sent();
     drop(first);
     let began = tokio::time::Instant::now();
@@ -295,11 +300,11 @@ async fn who_is_made_the_first_by_another_is_rung() {
         { id: low, when: { under: /low }, set: { priority: lower } }, \
         { id: last, when: { under: /last }, set: { priority: lowest, politeness: { order: strict } } }";
     let politeness = "{ delay: 1s, jitter: none, concurrency: 1, max_hold: 20m }";
-    let bench = Bench::by_clock(Clock::from_runtime(), 10, snapshot(politeness, rules));
+    let bench = pipeline_by_clock(Clock::from_runtime(), 10, snapshot(politeness, rules));
     let (first, _) = bench
         .ask_as(crawler("ant"), "http://a.test/", &[])
         .await
-        .went();
+        .admitted();
     first.record_sent();
     let last = "http://a.test/last";
     bench
@@ -334,7 +339,7 @@ async fn where_an_answer_leads_to_is_remembered_for_ten_minutes() {
     ] {
         let bench = bench("{ delay: 0s }");
         let mut passage = bench
-            .passage(Crawler::anonymous(), "http://a.test/page", &[])
+            .admit(Crawler::anonymous(), "http://a.test/page", &[])
             .await;
         let mut head = http::Response::builder().status(status);
         if let Some(location) = location {
@@ -346,17 +351,17 @@ async fn where_an_answer_leads_to_is_remembered_for_ten_minutes() {
             &parts,
             Conditional::No,
             None,
-            &bench.hold,
+            &bench.admission,
         )
         .unwrap();
         let target = UrlTarget::parse(target).unwrap();
         assert_eq!(
-            bench.hold.is_redirect_target(&target),
+            bench.admission.is_redirect_target(&target),
             led,
             "{status} {location:?}"
         );
         tokio::time::advance(Duration::from_secs(600)).await;
-        assert!(!bench.hold.is_redirect_target(&target));
+        assert!(!bench.admission.is_redirect_target(&target));
     }
 }
 
@@ -367,7 +372,7 @@ async fn a_fetch_of_robots_goes_before_all_others() {
     let (first, _) = bench
         .ask_as(crawler("bot"), "http://a.test/", &[])
         .await
-        .went();
+        .admitted();
     let mut crowd = Crowd::new(&bench);
     for path in ["/1", "/2", "/high/3"] {
         crowd.wait(crawler("bot"), path, None).await;
@@ -382,18 +387,19 @@ async fn a_fetch_of_robots_goes_before_all_others() {
         },
         per_address: None,
         order: WaitOrder::Strict,
-        admission: Arc::clone(&bench.hold),
+        admission: Arc::clone(&bench.admission),
         verify: CertificateVerification::On,
     };
     let target = UrlTarget::parse("http://a.test/robots.txt").unwrap();
+    let resolver = StaticResolver::loopback();
     let fetch = errand.acquire_permit(
         &target,
         CertificateVerification::On,
-        &Anywhere,
+        &resolver,
         Duration::from_secs(20),
     );
     let (permit, ()) = tokio::join!(fetch, async {
-        bench.until_held(4.0).await;
+        bench.wait_until_held(4.0).await;
         drop(first);
     });
     assert!(crowd.went.lock().unwrap().is_empty());
@@ -404,11 +410,11 @@ async fn a_fetch_of_robots_goes_before_all_others() {
 #[tokio::test(start_paused = true)]
 async fn who_finds_no_place_is_told_of_those_before_it() {
     let politeness = "{ delay: 1m, jitter: none, max_hold: 10m }";
-    let bench = Bench::by_clock(Clock::from_runtime(), 4, snapshot(politeness, RULES));
+    let bench = pipeline_by_clock(Clock::from_runtime(), 4, snapshot(politeness, RULES));
     bench
         .ask_as(crawler("bot"), "http://a.test/", &[])
         .await
-        .went()
+        .admitted()
         .0
         .record_sent();
     let mut crowd = Crowd::new(&bench);
@@ -416,7 +422,7 @@ async fn who_finds_no_place_is_told_of_those_before_it() {
         crowd.wait(crawler("bot"), path, None).await;
     }
     for (path, minutes) in [("/high/5", 1), ("/index/6", 2), ("/7", 4), ("/low/8", 5)] {
-        let (reason, after, _) = bench
+        let (reason, after) = bench
             .ask_as(crawler("bot"), &format!("http://a.test{path}"), &[])
             .await
             .refused();
@@ -435,18 +441,20 @@ async fn in_a_mixed_crowd_everybody_ends() {
         "{RULES}, {{ id: s, when: {{ in_query: s }}, set: {{ politeness: {{ order: strict }} }} }}"
     );
     let politeness = "{ delay: 1ms, jitter: 1.0..2.0, concurrency: 2 }";
-    let bench = Bench::by_clock(Clock::system(), 1_000, snapshot(politeness, &rules));
+    let bench = pipeline_by_clock(Clock::system(), 1_000, snapshot(politeness, &rules));
     let mut rng = fastrand::Rng::with_seed(9);
     let mut crowd = vec![];
     for number in 0..600 {
-        let (bench, stays, leaves) = (bench.clone(), rng.u64(0..12), rng.u8(..) < 100);
+        let bench = bench.clone();
+        let stays = rng.u64(0..12);
+        let leaves = rng.u8(..) < 100;
         let path = ["index", "follow", "high", "low", "normal", "page"][rng.usize(..6)];
         let order = ["", "?s"][rng.usize(..2)];
         let crawler = crawler(["ant", "bee", "cat"][rng.usize(..3)]);
         crowd.push(tokio::spawn(async move {
             let one = async {
                 let url = format!("http://{}.test/{path}{order}", number % 5);
-                let (slot, _) = bench.ask_as(crawler, &url, &[]).await.went();
+                let (slot, _) = bench.ask_as(crawler, &url, &[]).await.admitted();
                 slot.record_sent();
                 tokio::time::sleep(Duration::from_millis(stays % 4)).await;
             };
@@ -462,6 +470,6 @@ async fn in_a_mixed_crowd_everybody_ends() {
         assert!(one.await.unwrap(), "one has waited for ever");
     }
     for gauge in ["crawlgate_held_requests", "crawlgate_leases"] {
-        assert_eq!(bench.gauge(gauge), 0.0, "{gauge}");
+        assert_eq!(bench.metric(gauge), 0.0, "{gauge}");
     }
 }

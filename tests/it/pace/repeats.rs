@@ -1,14 +1,16 @@
 //! Requests that are sent once more, since their connection was closed under them: at the host's pace, and not during
 //! its rest.
 
+use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::sockets::{Client, gate};
-use crate::support::gate::Gate;
-use crate::upstream::scripted::{OK, Origin, Visit, until};
+use super::sockets::gate;
+use crate::support::client::RawClient;
+use crate::support::origin::{OK, OriginConnection, ScriptedOrigin, path_of};
+use crate::support::proxy::TestProxy;
+use crate::support::wait::wait_until;
 
 const MS: Duration = Duration::from_millis(1);
 const DELAY: Duration = Duration::from_millis(1_000);
@@ -17,61 +19,27 @@ const EARLY: Duration = Duration::from_millis(60);
 /// Behind so long an idle connection may have been closed.
 const IDLE: Duration = Duration::from_millis(1_300);
 
-/// Requests as they come to the origin.
-#[derive(Clone, Default)]
-struct Seen(Arc<Mutex<Vec<(Instant, String)>>>);
-
-impl Seen {
-    fn note(&self, head: &str) {
-        self.0
-            .lock()
-            .unwrap()
-            .push((Instant::now(), path(head).to_owned()));
-    }
-
-    fn all(&self) -> Vec<(Instant, String)> {
-        self.0.lock().unwrap().clone()
-    }
-
-    fn paths(&self) -> Vec<String> {
-        self.all().into_iter().map(|(_, path)| path).collect()
-    }
-
-    fn least_gap(&self) -> Duration {
-        self.all()
-            .windows(2)
-            .map(|pair| pair[1].0 - pair[0].0)
-            .min()
-            .expect("two requests")
-    }
-}
-
-fn path(head: &str) -> &str {
-    head.split(' ').nth(1).expect("a request line")
-}
-
 /// An origin whose first connection is closed when the second head is read and `closes` says so; `/busy` asks for rest.
-fn origin(seen: &Seen, closes: Receiver<()>) -> Origin {
-    let (seen, closes) = (seen.clone(), Mutex::new(closes));
-    Origin::start(move |visit: &mut Visit| {
+fn origin(closes: Receiver<()>) -> ScriptedOrigin {
+    let closes = Mutex::new(closes);
+    ScriptedOrigin::start(move |connection: &mut OriginConnection| {
         let mut first = true;
-        while let Some(head) = visit.request() {
-            seen.note(&head);
-            if visit.number == 0 && !std::mem::take(&mut first) {
+        while let Some(head) = connection.read_head() {
+            if connection.number == 0 && !std::mem::take(&mut first) {
                 let _ = closes.lock().unwrap().recv();
                 return;
             }
-            match path(&head) {
-                "/busy" => visit
+            match path_of(&head) {
+                "/busy" => connection
                     .send("HTTP/1.1 429 Too Many Requests\r\nRetry-After: 30\r\nContent-Length: 0\r\n\r\n"),
-                _ => visit.send(OK),
+                _ => connection.send(OK),
             }
         }
     })
 }
 
-fn ask(gate: &Gate, origin: &Origin, path: &str) -> Client {
-    let mut client = Client::to(gate.proxy);
+fn ask(gate: &TestProxy, origin: &ScriptedOrigin, path: &str) -> RawClient {
+    let mut client = RawClient::connect(gate.proxy);
     let port = origin.port;
     client.send(&format!(
         "GET http://a.test:{port}{path} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"
@@ -80,44 +48,48 @@ fn ask(gate: &Gate, origin: &Origin, path: &str) -> Client {
 }
 
 /// A gate with an idle connection, and what closes it once the next head is read there.
-fn idle(politeness: &str) -> (Gate, Origin, Seen, Sender<()>) {
-    let (gate, seen, (close, closes)) = (gate(politeness), Seen::default(), channel());
-    let origin = origin(&seen, closes);
-    assert_eq!(ask(&gate, &origin, "/first").answer().unwrap().status, 200);
+fn idle(politeness: &str) -> (TestProxy, ScriptedOrigin, Sender<()>) {
+    let gate = gate(politeness);
+    let (close, closes) = channel();
+    let origin = origin(closes);
+    assert_eq!(ask(&gate, &origin, "/first").read_response().status, 200);
     thread::sleep(IDLE);
-    (gate, origin, seen, close)
+    (gate, origin, close)
 }
 
 #[test]
 fn what_is_sent_once_more_keeps_its_distance_to_itself() {
-    let (gate, origin, seen, close) = idle("{ delay: 1s, jitter: none }");
+    let (gate, origin, close) = idle("{ delay: 1s, jitter: none }");
     close.send(()).unwrap();
-    let answer = ask(&gate, &origin, "/again").answer().unwrap();
+    let answer = ask(&gate, &origin, "/again").read_response();
     assert_eq!(
-        (answer.status, seen.paths()),
+        (answer.status, origin.paths()),
         (
             200,
             ["/first", "/again", "/again"].map(str::to_owned).to_vec()
         )
     );
-    assert!(seen.least_gap() >= DELAY - EARLY, "{:?}", seen.least_gap());
+    assert!(
+        origin.shortest_gap() >= DELAY - EARLY,
+        "{:?}",
+        origin.shortest_gap()
+    );
     assert_eq!(origin.connections(), 2);
 }
 
 #[test]
 fn a_neighbour_that_waits_keeps_its_distance_to_what_is_sent_once_more() {
-    let (gate, origin, seen, close) =
-        idle("{ delay: 1s, jitter: none, concurrency: 5, max_hold: 20s }");
+    let (gate, origin, close) = idle("{ delay: 1s, jitter: none, concurrency: 5, max_hold: 20s }");
     let mut again = ask(&gate, &origin, "/again");
-    until("the first copy is there", || seen.all().len() == 2);
+    wait_until("the first copy is there", || origin.requests().len() == 2);
     let mut neighbours = ["/1", "/2"].map(|path| ask(&gate, &origin, path));
     // They wait for their turn when the connection is closed.
     thread::sleep(100 * MS);
     close.send(()).unwrap();
     for client in std::iter::once(&mut again).chain(&mut neighbours) {
-        assert_eq!(client.answer().unwrap().status, 200);
+        assert_eq!(client.read_response().status, 200);
     }
-    let mut paths = seen.paths();
+    let mut paths = origin.paths();
     assert_eq!(
         paths[..3],
         ["/first", "/again", "/again"],
@@ -125,18 +97,22 @@ fn a_neighbour_that_waits_keeps_its_distance_to_what_is_sent_once_more() {
     );
     paths.sort_unstable();
     assert_eq!(paths, ["/1", "/2", "/again", "/again", "/first"]);
-    assert!(seen.least_gap() >= DELAY - EARLY, "{:?}", seen.all());
+    assert!(
+        origin.shortest_gap() >= DELAY - EARLY,
+        "{:?}",
+        origin.requests()
+    );
 }
 
 #[test]
 fn nothing_is_sent_once_more_during_a_rest() {
-    let (gate, origin, seen, close) =
+    let (gate, origin, close) =
         idle("{ delay: 300ms, jitter: none, concurrency: 5, max_hold: 1s }");
     let mut again = ask(&gate, &origin, "/again");
-    until("the first copy is there", || seen.all().len() == 2);
-    assert_eq!(ask(&gate, &origin, "/busy").answer().unwrap().status, 429);
+    wait_until("the first copy is there", || origin.requests().len() == 2);
+    assert_eq!(ask(&gate, &origin, "/busy").read_response().status, 429);
     close.send(()).unwrap();
-    let answer = again.answer().unwrap();
+    let answer = again.read_response();
     assert_eq!(
         (answer.status, answer.field("crawl-reason")),
         (503, Some("host_backoff"))
@@ -144,5 +120,5 @@ fn nothing_is_sent_once_more_during_a_rest() {
     let after: u64 = answer.field("retry-after").unwrap().parse().unwrap();
     assert!((20..=30).contains(&after), "{after}");
     thread::sleep(500 * MS);
-    assert_eq!(seen.paths(), ["/first", "/again", "/busy"]);
+    assert_eq!(origin.paths(), ["/first", "/again", "/busy"]);
 }

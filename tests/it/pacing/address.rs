@@ -7,12 +7,13 @@ use crawlgate::model::reason::Reason;
 use http::{HeaderMap, StatusCode};
 use tokio::time::Instant;
 
-use super::bench::{Bench, settle};
+use super::bench::{pipeline, settle};
+use crate::support::pipeline::TestPipeline;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn bench(politeness: &str) -> Bench {
-    Bench::new(
+fn bench(politeness: &str) -> TestPipeline {
+    pipeline(
         &format!("{{ jitter: none, {politeness} }}"),
         Clock::from_runtime(),
     )
@@ -26,28 +27,34 @@ async fn two_hosts_on_one_address_share_its_delay_and_its_slots() {
     let began = Instant::now();
     let mut slots = vec![];
     for url in ["http://a.test/", "http://b.test/"] {
-        let (slot, _) = bench.ask(url).await.went();
+        let (slot, _) = bench.ask(url).await.admitted();
         slot.record_sent();
         slots.push(slot);
     }
     assert_eq!(began.elapsed(), 4 * SECOND);
     // Another address is another address.
-    assert_eq!(bench.pass("http://www.test/", 0).await, None);
+    assert_eq!(bench.pass_bytes("http://www.test/", 0).await, None);
     let third = bench.start("http://c.test/");
     tokio::time::sleep(10 * SECOND).await;
     assert!(!third.is_finished());
     slots.pop();
-    let (_slot, held) = third.await.unwrap().went();
+    let (_slot, held) = third.await.unwrap().admitted();
     assert_eq!(held, Some(10 * SECOND));
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_belongs_to_pages_has_the_slots_of_the_address_and_none_of_its_delay() {
     let bench = bench("delay: 0s, max_hold: 0s, per_address: { delay: 30s, concurrency: 2 }");
-    bench.pass("http://a.test/", 0).await;
+    bench.pass_bytes("http://a.test/", 0).await;
     let _two = [
-        bench.ask_for("http://a.test/1.png", "image").await.went(),
-        bench.ask_for("http://b.test/2.png", "image").await.went(),
+        bench
+            .ask_for("http://a.test/1.png", "image")
+            .await
+            .admitted(),
+        bench
+            .ask_for("http://b.test/2.png", "image")
+            .await
+            .admitted(),
     ];
     assert_eq!(
         bench
@@ -64,7 +71,7 @@ async fn what_belongs_to_pages_has_the_slots_of_the_address_and_none_of_its_dela
 #[tokio::test(start_paused = true)]
 async fn a_host_whose_address_says_no_has_lost_nothing() {
     let bench = bench("delay: 50s, max_hold: 2s, per_address: { concurrency: 1 }");
-    let (busy, _) = bench.ask("http://a.test/").await.went();
+    let (busy, _) = bench.ask("http://a.test/").await.admitted();
     busy.record_sent();
     let began = Instant::now();
     let (reason, _) = bench.ask("http://b.test/").await.refused();
@@ -72,15 +79,15 @@ async fn a_host_whose_address_says_no_has_lost_nothing() {
     assert_eq!(bench.metric("crawlgate_leases"), 2.0);
     drop(busy);
     // Its own delay of 50 s has not begun.
-    assert_eq!(bench.pass("http://b.test/", 0).await, None);
+    assert_eq!(bench.pass_bytes("http://b.test/", 0).await, None);
     assert_eq!(bench.metric("crawlgate_leases"), 0.0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_patience_is_for_both_waits_and_a_request_that_waits_is_held_once() {
     let bench = bench("delay: 3s, concurrency: 5, max_hold: 5s, per_address: { concurrency: 1 }");
-    bench.pass("http://a.test/", 0).await;
-    let (busy, _) = bench.ask("http://b.test/").await.went();
+    bench.pass_bytes("http://a.test/", 0).await;
+    let (busy, _) = bench.ask("http://b.test/").await.admitted();
     busy.record_sent();
     let began = Instant::now();
     let both = bench.start("http://a.test/2");
@@ -96,8 +103,8 @@ async fn the_patience_is_for_both_waits_and_a_request_that_waits_is_held_once() 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_in_either_wait_leaves_no_slot_behind() {
     let bench = bench("delay: 4s, concurrency: 5, max_hold: 1m, per_address: { concurrency: 1 }");
-    bench.pass("http://a.test/", 0).await;
-    let (busy, _) = bench.ask("http://b.test/").await.went();
+    bench.pass_bytes("http://a.test/", 0).await;
+    let (busy, _) = bench.ask("http://b.test/").await.admitted();
     busy.record_sent();
     for (leaves_after, gone) in [(2, 1.0), (5, 2.0), (9, 3.0)] {
         let waiting = bench.start("http://a.test/2");
@@ -112,7 +119,7 @@ async fn a_client_that_leaves_in_either_wait_leaves_no_slot_behind() {
         );
     }
     drop(busy);
-    assert_eq!(bench.pass("http://a.test/3", 0).await, None);
+    assert_eq!(bench.pass_bytes("http://a.test/3", 0).await, None);
     assert_eq!(bench.metric("crawlgate_leases"), 0.0);
 }
 
@@ -130,7 +137,7 @@ async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
     }
     let mut sent: Vec<Instant> = vec![];
     for (number, request) in waiting.into_iter().enumerate() {
-        let (mut slot, _) = request.await.unwrap().went();
+        let (mut slot, _) = request.await.unwrap().admitted();
         match number % 4 {
             // Never dialled; dialled in vain; sent, and no answer; sent and answered.
             0 => {}
@@ -153,7 +160,7 @@ async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
 #[tokio::test(start_paused = true)]
 async fn rest_that_one_host_asks_for_is_not_the_address_s() {
     let bench = bench("delay: 0s, max_hold: 0s, per_address: { concurrency: 5 }");
-    let (mut slot, _) = bench.ask("http://a.test/").await.went();
+    let (mut slot, _) = bench.ask("http://a.test/").await.admitted();
     let told: HeaderMap = [(http::header::RETRY_AFTER, "100".parse().unwrap())]
         .into_iter()
         .collect();
@@ -163,16 +170,17 @@ async fn rest_that_one_host_asks_for_is_not_the_address_s() {
         bench.ask("http://a.test/").await.refused(),
         (Reason::HostBackoff, Some(100))
     );
-    let _gone = bench.ask("http://b.test/").await.went();
+    let _gone = bench.ask("http://b.test/").await.admitted();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_wait_longer_than_a_lease_breaks_no_delay_of_the_host() {
     let bench = bench("delay: 10s, concurrency: 5, max_hold: 10m, per_address: { concurrency: 1 }");
     let reads = |url: &str, time: Duration| {
-        let (bench, url) = (bench.clone(), url.to_owned());
+        let bench = bench.clone();
+        let url = url.to_owned();
         tokio::spawn(async move {
-            let (slot, _) = bench.ask(&url).await.went();
+            let (slot, _) = bench.ask(&url).await.admitted();
             slot.record_sent();
             let sent = Instant::now();
             tokio::time::sleep(time).await;
@@ -212,30 +220,48 @@ async fn a_wait_longer_than_a_lease_breaks_no_delay_of_the_host() {
 #[tokio::test(start_paused = true)]
 async fn tunnels_take_a_turn_of_the_address_and_none_of_its_slots() {
     let bench = bench("delay: 0s, per_address: { delay: 5s, concurrency: 1 }");
-    let slot = bench.open_tunnel("a.test:443").await.unwrap();
+    let slot = bench
+        .admit_tunnel("a.test:443", Duration::ZERO)
+        .await
+        .outcome
+        .unwrap()
+        .redeem()
+        .2;
     slot.record_sent();
-    assert!(bench.open_tunnel("b.test:443").await.is_none());
+    assert!(
+        bench
+            .admit_tunnel("b.test:443", Duration::ZERO)
+            .await
+            .outcome
+            .is_err()
+    );
     tokio::time::advance(5 * SECOND).await;
-    assert!(bench.open_tunnel("b.test:443").await.is_some());
+    assert!(
+        bench
+            .admit_tunnel("b.test:443", Duration::ZERO)
+            .await
+            .outcome
+            .is_ok()
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_key_address_and_the_limit_of_the_address_are_two() {
     let bench = bench("key: address, delay: 2s, max_hold: 0s, per_address: { delay: 7s }");
-    bench.pass("http://a.test/", 0).await;
+    bench.pass_bytes("http://a.test/", 0).await;
     assert_eq!(bench.ask("http://b.test/").await.refused().1, Some(2));
     tokio::time::advance(2 * SECOND).await;
     assert_eq!(bench.ask("http://b.test/").await.refused().1, Some(5));
     tokio::time::advance(5 * SECOND).await;
-    let _gone = bench.ask("http://b.test/").await.went();
+    let _gone = bench.ask("http://b.test/").await.admitted();
 }
 
 /// What is granted by the host and waits for the address is not sent in a rest that begins meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
     let bench = bench("delay: 0s, concurrency: 2, max_hold: 5m, per_address: { concurrency: 2 }");
-    let (other, _) = bench.ask("http://b.test/").await.went();
-    let (mut first, _) = bench.ask("http://a.test/1").await.went();
+    let (other, _) = bench.ask("http://b.test/").await.admitted();
+    let (mut first, _) = bench.ask("http://a.test/1").await.admitted();
     first.record_sent();
     let began = Instant::now();
     let second = bench.start("http://a.test/2");
@@ -249,7 +275,7 @@ async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
     first.record_answer(StatusCode::SERVICE_UNAVAILABLE, &told);
     drop(first);
     drop(other);
-    let (slot, _) = second.await.unwrap().went();
+    let (slot, _) = second.await.unwrap().admitted();
     assert_eq!(began.elapsed(), 61 * SECOND);
     drop(slot);
     assert_eq!(bench.metric("crawlgate_leases"), 0.0);
@@ -260,16 +286,16 @@ async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
 async fn who_waits_long_for_its_address_lets_others_of_its_key_go() {
     let bench =
         bench("key: registrable_domain, delay: 1s, max_hold: 5m, per_address: { concurrency: 1 }");
-    let (busy, _) = bench.ask("http://b.example.net/").await.went();
+    let (busy, _) = bench.ask("http://b.example.net/").await.admitted();
     busy.record_sent();
-    bench.pass("http://www.test/", 0).await;
+    bench.pass_bytes("http://www.test/", 0).await;
     let began = Instant::now();
     // The first waits for the address that is busy, the second's is free; both are of one domain.
     let first = bench.start("http://a.test/");
     settle().await;
     let second = bench.start("http://www.test/2");
-    let (slot, _) = second.await.unwrap().went();
+    let (slot, _) = second.await.unwrap().admitted();
     assert!(began.elapsed() <= 32 * SECOND, "{:?}", began.elapsed());
     drop((slot, busy));
-    drop(first.await.unwrap().went());
+    drop(first.await.unwrap().admitted());
 }

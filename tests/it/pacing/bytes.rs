@@ -5,42 +5,46 @@ use std::time::Duration;
 use crawlgate::clock::Clock;
 use tokio::time::Instant;
 
-use super::bench::{Bench, settle};
+use super::bench::{pipeline, settle};
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn later_requests_pay_for_bodies_in_both_directions() {
     let politeness = "{ delay: 0s, concurrency: 5, max_hold: 1h, bytes_per_second: 1KiB }";
-    let bench = Bench::new(politeness, Clock::from_runtime());
+    let bench = pipeline(politeness, Clock::from_runtime());
     tokio::time::advance(60 * SECOND).await;
-    assert_eq!(bench.pass("http://a.test/", 4 << 10).await, None);
+    assert_eq!(bench.pass_bytes("http://a.test/", 4 << 10).await, None);
     // A second's worth was saved.
-    assert_eq!(bench.pass("http://a.test/", 0).await, Some(3 * SECOND));
+    assert_eq!(
+        bench.pass_bytes("http://a.test/", 0).await,
+        Some(3 * SECOND)
+    );
     let uploaded = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(0));
-    let (mut slot, _) = bench.ask("http://b.test/").await.went();
+    let (mut slot, _) = bench.ask("http://b.test/").await.admitted();
     slot.set_upload_counter(&uploaded);
     slot.record_received(1 << 10);
     uploaded.store(5 << 10, std::sync::atomic::Ordering::Relaxed);
     drop(slot);
     // What belongs to pages pays too, and other hosts do not.
-    let (_slot, held) = bench.ask_for("http://b.test/i.png", "image").await.went();
+    let (_slot, held) = bench
+        .ask_for("http://b.test/i.png", "image")
+        .await
+        .admitted();
     assert_eq!(held, Some(5 * SECOND));
-    assert_eq!(bench.pass("http://c.test/", 0).await, None);
+    assert_eq!(bench.pass_bytes("http://c.test/", 0).await, None);
 }
 
 #[tokio::test(start_paused = true)]
 async fn over_any_window_no_more_than_the_budget_passes_but_for_one_answer() {
     let budget = 10 << 10;
     let politeness = "{ delay: 0s, concurrency: 1, max_hold: 1h, bytes_per_second: 10KiB }";
-    let (bench, mut rng) = (
-        Bench::new(politeness, Clock::from_runtime()),
-        fastrand::Rng::with_seed(7),
-    );
+    let bench = pipeline(politeness, Clock::from_runtime());
+    let mut rng = fastrand::Rng::with_seed(7);
     let mut ended: Vec<(Instant, usize)> = vec![];
     for _ in 0..100 {
         let bytes = rng.usize(0..50 << 10);
-        bench.pass("http://a.test/", bytes).await;
+        bench.pass_bytes("http://a.test/", bytes).await;
         ended.push((Instant::now(), bytes));
     }
     for (from, (began, _)) in ended.iter().enumerate() {
@@ -55,10 +59,8 @@ async fn over_any_window_no_more_than_the_budget_passes_but_for_one_answer() {
         }
     }
     // Nor is time lost: all of it is spent but for the last answer and what was saved.
-    let (all, took) = (
-        ended.iter().map(|(_, bytes)| bytes).sum::<usize>(),
-        ended[99].0 - ended[0].0,
-    );
+    let all = ended.iter().map(|(_, bytes)| bytes).sum::<usize>();
+    let took = ended[99].0 - ended[0].0;
     assert!(
         took.as_secs_f64() * f64::from(budget) >= (all - (100 << 10)) as f64,
         "{all} in {took:?}"
@@ -72,9 +74,9 @@ async fn over_any_window_no_more_than_the_budget_passes_but_for_one_answer() {
 #[tokio::test(start_paused = true)]
 async fn a_request_that_ends_without_a_use_costs_nothing_and_debt_is_remembered() {
     let politeness = "{ delay: 0s, concurrency: 5, max_hold: 0s, bytes_per_second: 1B }";
-    let bench = Bench::new(politeness, Clock::from_runtime());
-    drop(bench.ask("http://a.test/").await.went());
-    bench.pass("http://a.test/", 2_001).await;
+    let bench = pipeline(politeness, Clock::from_runtime());
+    drop(bench.ask("http://a.test/").await.admitted());
+    bench.pass_bytes("http://a.test/", 2_001).await;
     settle().await;
     for (after, told) in [(0, 2_000), (1_000, 1_000), (900, 100)] {
         tokio::time::advance(after * SECOND).await;
@@ -83,5 +85,5 @@ async fn a_request_that_ends_without_a_use_costs_nothing_and_debt_is_remembered(
     }
     tokio::time::advance(102 * SECOND).await;
     assert_eq!(bench.metric("crawlgate_hosts_tracked"), 0.0);
-    let _gone = bench.ask("http://a.test/").await.went();
+    let _gone = bench.ask("http://a.test/").await.admitted();
 }

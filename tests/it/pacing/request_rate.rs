@@ -5,7 +5,7 @@ use std::time::Duration;
 use crawlgate::clock::Clock;
 use crawlgate::robots::RobotsFile;
 
-use super::bench::Bench;
+use super::bench::pipeline_with_robots;
 
 #[test]
 fn groups_are_chosen_as_for_crawl_delay() {
@@ -14,7 +14,9 @@ fn groups_are_chosen_as_for_crawl_delay() {
         User-agent: *\nRequest-rate: 1/5s\nUser-agent: c\nRequest-rate: 0/0\nAllow: /\nUser-agent: d\nDisallow: /z\n";
     let parsed = RobotsFile::parse(body);
     assert_eq!(parsed.unknown_lines(), 0);
-    let hour = |hour: u64| Duration::from_secs(hour * 3_600);
+    fn hour(hour: u64) -> std::time::Duration {
+        Duration::from_secs(hour * 3_600)
+    }
     for (agent, at, seconds) in [
         ("a", hour(12), Some(15)),
         ("a", hour(7), Some(60)),
@@ -40,12 +42,18 @@ fn groups_are_chosen_as_for_crawl_delay() {
 async fn check(robots: &str, politeness: &str, file: &str, expected: (u64, f64)) {
     let (clock, _hand) = Clock::manual();
     let politeness = format!("{{ jitter: none, max_hold: 0s, {politeness} }}");
-    let bench = Bench::with_robots(robots, &politeness, "", file, clock);
-    bench.pass("http://a.test/", 0).await;
+    let bench = pipeline_with_robots(robots, &politeness, "", file, clock);
+    bench.pass_bytes("http://a.test/", 0).await;
     let (_, after) = bench.ask("http://a.test/2").await.refused();
     // Neither delayed nor counted: it is about pages.
-    let _gone = bench.ask_for("http://a.test/i.png", "image").await.went();
-    let _gone = bench.ask_for("http://a.test/j.png", "image").await.went();
+    let _gone = bench
+        .ask_for("http://a.test/i.png", "image")
+        .await
+        .admitted();
+    let _gone = bench
+        .ask_for("http://a.test/j.png", "image")
+        .await
+        .admitted();
     let capped = bench.metric("crawlgate_crawl_delay_capped_total");
     assert_eq!(
         (after.unwrap(), capped),

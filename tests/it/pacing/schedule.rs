@@ -5,14 +5,15 @@ use crawlgate::model::reason::Reason;
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
 
-use super::bench::Bench;
+use super::bench::{pipeline, pipeline_with_robots};
+use crate::support::pipeline::TestPipeline;
 
 /// The wall clock of tests begins with 2026, on a Thursday.
 const HOUR: i64 = 3_600;
 
 /// After how many seconds a second request may come, by what it is told.
-async fn gap(bench: &Bench, host: &str) -> u64 {
-    bench.pass(&format!("http://{host}/"), 0).await;
+async fn gap(bench: &TestPipeline, host: &str) -> u64 {
+    bench.pass_bytes(&format!("http://{host}/"), 0).await;
     let (reason, after) = bench.ask(&format!("http://{host}/2")).await.refused();
     assert_eq!(reason, Reason::RateLimited);
     after.unwrap()
@@ -23,7 +24,7 @@ async fn the_window_that_holds_gives_the_limits_and_the_clock_may_jump() {
     let (clock, hand) = Clock::manual();
     let schedule = "[{ hours: \"22:00-06:00\", delay: 2s }, { days: [fri], hours: \"00:00-24:00\", tz: +02:00, delay: 3s }]";
     let politeness = format!("{{ delay: 40s, jitter: none, max_hold: 0s, schedule: {schedule} }}");
-    let bench = Bench::new(&politeness, clock);
+    let bench = pipeline(&politeness, clock);
     for (at, delay_s) in [
         (0, 2),
         (6 * HOUR - 1, 2),
@@ -51,7 +52,7 @@ async fn the_window_that_holds_gives_the_limits_and_the_clock_may_jump() {
 async fn a_jump_moves_no_wait() {
     let (clock, hand) = Clock::manual();
     let schedule = "[{ hours: \"00:00-06:00\", delay: 50s }]";
-    let bench = Bench::new(
+    let bench = pipeline(
         &format!("{{ delay: 50s, jitter: none, max_hold: 0s, schedule: {schedule} }}"),
         clock,
     );
@@ -71,23 +72,26 @@ async fn rate_and_concurrency_are_limits_too_and_a_rule_may_take_a_schedule_back
         "{{ delay: 9s, jitter: none, max_hold: 0s, concurrency: 1, schedule: {schedule} }}"
     );
     let back = "{ id: back, when: { host: back.test }, set: { politeness: { schedule: [] } } }";
-    let bench = Bench::with_robots("{ obey: false }", &politeness, back, "", clock);
+    let bench = pipeline_with_robots("{ obey: false }", &politeness, back, "", clock);
     assert_eq!(gap(&bench, "a.test").await, 60);
     assert_eq!(gap(&bench, "back.test").await, 9);
     hand.adjust_wall_time(HOUR);
     let _five = [
-        bench.ask("http://b.test/").await.went(),
-        bench.ask("http://b.test/").await.went(),
-        bench.ask("http://b.test/").await.went(),
-        bench.ask("http://b.test/").await.went(),
-        bench.ask("http://b.test/").await.went(),
+        bench.ask("http://b.test/").await.admitted(),
+        bench.ask("http://b.test/").await.admitted(),
+        bench.ask("http://b.test/").await.admitted(),
+        bench.ask("http://b.test/").await.admitted(),
+        bench.ask("http://b.test/").await.admitted(),
     ];
     assert_eq!(
         bench.ask("http://b.test/").await.refused().0,
         Reason::RateLimited
     );
     // It is about pages.
-    let _gone = bench.ask_for("http://b.test/i.png", "image").await.went();
+    let _gone = bench
+        .ask_for("http://b.test/i.png", "image")
+        .await
+        .admitted();
 }
 
 #[test]
@@ -111,8 +115,8 @@ fn mistakes_in_windows_are_told() {
         );
         let files = MemoryFileSystem::new().with_file("p.yaml", text);
         let problems = compile::load(&files, "p.yaml").expect_err(window);
-        let said = format!("{problems:?}");
-        assert!(said.contains(told), "{window}: {said}");
+        let output = format!("{problems:?}");
+        assert!(output.contains(told), "{window}: {output}");
     }
 }
 
@@ -121,16 +125,16 @@ fn mistakes_in_windows_are_told() {
 async fn who_waits_when_a_window_ends_waits_as_the_next_one_says() {
     let schedule = "[{ hours: \"00:00-00:01\", delay: 2s }]";
     let politeness = format!("{{ delay: 40s, jitter: none, max_hold: 10m, schedule: {schedule} }}");
-    let bench = Bench::new(&politeness, Clock::from_runtime());
+    let bench = pipeline(&politeness, Clock::from_runtime());
     let began = tokio::time::Instant::now();
     tokio::time::sleep(std::time::Duration::from_millis(54_500)).await;
-    bench.pass("http://a.test/", 0).await;
+    bench.pass_bytes("http://a.test/", 0).await;
     let waiting: Vec<_> = (0..5)
         .map(|page| bench.start(&format!("http://a.test/{page}")))
         .collect();
     let mut went = vec![];
     for one in waiting {
-        let (slot, _) = one.await.unwrap().went();
+        let (slot, _) = one.await.unwrap().admitted();
         slot.record_sent();
         went.push(began.elapsed().as_millis());
     }

@@ -2,13 +2,13 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::support::command::{Said, crawlgate};
-use crate::support::folder::Folder;
+use crate::support::command::{CommandOutput, crawlgate};
+use crate::support::temp_dir::TempDir;
 
 const FILE: &str = "User-agent: NewsBot\nDisallow: /x\nAllow: /x/y\nCrawl-delay: 2.5\n\nUser-agent: *\nDisallow: /\n";
 
-fn run(arguments: &[&str], input: &str) -> Said {
-    let folder = Folder::new();
+fn run(arguments: &[&str], input: &str) -> CommandOutput {
+    let folder = TempDir::new();
     folder.write("robots.txt", FILE);
     crawlgate(
         folder.path(),
@@ -19,7 +19,7 @@ fn run(arguments: &[&str], input: &str) -> Said {
 
 #[test]
 fn words() {
-    let said = run(
+    let output = run(
         &[
             "--file",
             "robots.txt",
@@ -31,8 +31,8 @@ fn words() {
         ],
         "",
     );
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
-    let lines: Vec<&str> = said.out.lines().collect();
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
+    let lines: Vec<&str> = output.stdout.lines().collect();
     assert_eq!(
         lines,
         [
@@ -45,7 +45,7 @@ fn words() {
 
 #[test]
 fn json_from_standard_input() {
-    let said = run(
+    let output = run(
         &[
             "--file",
             "robots.txt",
@@ -56,9 +56,9 @@ fn json_from_standard_input() {
         ],
         "/x\nhttp:\n/robots.txt\n",
     );
-    assert_eq!(said.code, 1);
-    let lines: Vec<Json> = said
-        .out
+    assert_eq!(output.code, 1);
+    let lines: Vec<Json> = output
+        .stdout
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
@@ -82,12 +82,12 @@ fn json_from_standard_input() {
 
 #[test]
 fn the_file_from_standard_input() {
-    let said = run(
+    let output = run(
         &["--file", "-", "--agent", "x", "/a"],
         "User-agent: *\nDisallow: /a\n",
     );
     assert_eq!(
-        (said.code, said.out.as_str()),
+        (output.code, output.stdout.as_str()),
         (0, "disallow  /a  line 2: Disallow: /a  (group *)\n")
     );
 }
@@ -96,9 +96,9 @@ fn the_file_from_standard_input() {
 fn what_a_file_says_beyond_the_standard() {
     let file = "Host: a.example\nUser-agent: *\nContent-Usage: /a train-ai=n, search=y\nContent-Signal: ai-input=no\n\
                 Visit-time: 0600-0845\nClean-param: sid /shop\nSitemap: http://a.example/s.xml\nDisallow: /x\n";
-    let said = run(&["--file", "-", "--agent", "x", "/a", "/x"], file);
+    let output = run(&["--file", "-", "--agent", "x", "/a", "/x"], file);
     assert_eq!(
-        said.out.lines().collect::<Vec<_>>(),
+        output.stdout.lines().collect::<Vec<_>>(),
         [
             "sitemap   http://a.example/s.xml",
             "visit     0600-0845",
@@ -109,11 +109,11 @@ fn what_a_file_says_beyond_the_standard() {
             "disallow  /x  line 8: Disallow: /x  (group *)  usage ai-input=deny (line 4)",
         ]
     );
-    let said = run(
+    let output = run(
         &["--file", "-", "--agent", "x", "--format", "json", "/x"],
         file,
     );
-    let json: Json = serde_json::from_str(&said.out).unwrap();
+    let json: Json = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
         json["usage"],
         json!({ "ai-input": { "preference": "deny", "line": 4 } })
@@ -124,17 +124,17 @@ fn what_a_file_says_beyond_the_standard() {
 #[test]
 fn the_rate_that_a_group_asks_for() {
     let file = "User-agent: *\nRequest-rate: 30/1m\n";
-    let said = run(&["--file", "-", "--agent", "x", "/a"], file);
+    let output = run(&["--file", "-", "--agent", "x", "/a"], file);
     assert_eq!(
-        said.out,
+        output.stdout,
         "allow     /a  no rule matches  (group *)  request-rate 1/2s\n"
     );
-    let said = run(
+    let output = run(
         &["--file", "-", "--agent", "x", "--format", "json", "/a"],
         file,
     );
     assert_eq!(
-        serde_json::from_str::<Json>(&said.out).unwrap()["request_rate"],
+        serde_json::from_str::<Json>(&output.stdout).unwrap()["request_rate"],
         "1/2s"
     );
 }
@@ -142,13 +142,15 @@ fn the_rate_that_a_group_asks_for() {
 #[test]
 fn what_turns_or_hides_text_reaches_no_terminal() {
     let file = "Sitemap: /\u{202e}lmx\u{200b}\nUser-agent: *\nDisallow: /\u{1b}[2J\n";
-    let said = run(&["--file", "-", "--agent", "x", "/a"], file);
+    let output = run(&["--file", "-", "--agent", "x", "/a"], file);
     assert!(
-        said.out.starts_with("sitemap   /\\u{202e}lmx\\u{200b}\n"),
+        output
+            .stdout
+            .starts_with("sitemap   /\\u{202e}lmx\\u{200b}\n"),
         "{:?}",
-        said.out
+        output.stdout
     );
-    assert!(!said.out.contains('\u{1b}'), "{:?}", said.out);
+    assert!(!output.stdout.contains('\u{1b}'), "{:?}", output.stdout);
 }
 
 #[test]

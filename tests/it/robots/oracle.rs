@@ -61,13 +61,15 @@ fn file(rng: &mut Rng) -> String {
 
 #[test]
 fn random_files_are_read_as_others_read_them() {
-    let (mut asked, mut forbidden) = (0, 0);
+    let mut asked = 0;
+    let mut forbidden = 0;
     for seed in 0..FILES {
         let mut rng = Rng::with_seed(seed);
         let file = file(&mut rng);
         let ours = RobotsFile::parse(file.as_bytes());
         for _ in 0..8 {
-            let (agent, path) = (AGENTS[rng.usize(..4)], path(&mut rng));
+            let agent = AGENTS[rng.usize(..4)];
+            let path = path(&mut rng);
             let allowed = ours.decide(agent, &path).access == RobotsAccess::Allow;
             let url = format!("http://h.example{path}");
             let google = DefaultMatcher::default().one_agent_allowed_by_robots(&file, agent, &url);

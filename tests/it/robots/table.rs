@@ -31,7 +31,9 @@ impl Question {
 
 pub(crate) fn questions(file: &str) -> Vec<Question> {
     let text = fs::read_to_string(format!("tests/robots/{file}.txt")).unwrap();
-    let (mut name, mut body, mut found) = (String::new(), vec![], vec![]);
+    let mut name = String::new();
+    let mut body = vec![];
+    let mut found = vec![];
     for line in text
         .lines()
         .filter(|line| !line.starts_with('#') && !line.is_empty())
@@ -52,7 +54,9 @@ fn question(name: &str, body: &[u8], line: &str) -> Question {
     };
     let words: Vec<&str> = line.split(' ').collect();
     let text = |n: usize| words[n].replace('+', " ").replace("- ", "-");
-    let or_empty = |text: String| if text == "-" { String::new() } else { text };
+    fn or_empty(text: String) -> std::string::String {
+        if text == "-" { String::new() } else { text }
+    }
     Question {
         name: name.to_owned(),
         body: body.to_vec(),
@@ -94,7 +98,8 @@ fn check(file: &str, at_least: usize) {
     let questions = questions(file);
     let mut wrong = vec![];
     for q in &questions {
-        let (parsed, path) = (RobotsFile::parse(&q.body), q.path());
+        let parsed = RobotsFile::parse(&q.body);
+        let path = q.path();
         let ruling = parsed.decide(&q.agent, &path);
         let line = ruling.deciding_line.as_ref().map_or(0, |cause| cause.line);
         if ruling.access != q.access || q.line.is_some_and(|l| l != line) {
@@ -152,23 +157,24 @@ fn escaped_patterns() {
 /// `GoogleOnly_LineTooLong` of the published suite.
 #[test]
 fn long_lines() {
-    let pad = |prefix: &str, key: &str, with: &str| {
+    fn pad(prefix: &str, key: &str, with: &str) -> std::string::String {
         let wanted = 2083 * 8 - prefix.len() - key.len() + 1;
         format!("{prefix}{}", with.repeat(wanted - prefix.len()))
-    };
-    let check = |body: &str, path: &str, access: RobotsAccess| {
+    }
+    fn check(body: &str, path: &str, access: RobotsAccess) {
         assert_eq!(
             RobotsFile::parse(body.as_bytes())
                 .decide("FooBot", path)
                 .access,
             access
         );
-    };
+    }
     let line = pad("/x/", "disallow: ", "a");
     let body = format!("user-agent: FooBot\ndisallow: {line}/qux\n");
     check(&body, "/fux", RobotsAccess::Allow);
     check(&body, &format!("{line}/fux"), RobotsAccess::Disallow);
-    let (a, b) = (pad("/x/", "allow: ", "a"), pad("/x/", "allow: ", "b"));
+    let a = pad("/x/", "allow: ", "a");
+    let b = pad("/x/", "allow: ", "b");
     let body = format!("user-agent: FooBot\ndisallow: /\nallow: {a}/qux\nallow: {b}/qux\n");
     check(&body, "/", RobotsAccess::Disallow);
     check(&body, &format!("{a}/qux"), RobotsAccess::Allow);

@@ -9,7 +9,8 @@ use crawlgate::robots::state::{RobotsRules, RobotsState};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::origin::{Origin, Reply, World, answer, target};
+use super::fetcher::{TestFetcher, target};
+use crate::support::origin::{ReceivedRequest, Reply, ScriptedOrigin, response};
 
 const FILE: &str = "User-agent: *\nDisallow: /x\n";
 
@@ -26,13 +27,17 @@ fn standing(known: &RobotsState) -> &'static str {
 }
 
 async fn fetched(
-    script: impl Fn(&str, u16, usize) -> Reply + Send + Sync + 'static,
+    script: impl Fn(&ReceivedRequest) -> Reply + Send + Sync + 'static,
 ) -> (String, usize) {
-    let (origin, clock) = (Origin::start(script), Clock::system());
-    let world = World::new(&clock);
-    let known = world
+    let origin = ScriptedOrigin::respond(script);
+    let clock = Clock::system();
+    let fetcher = TestFetcher::new(&clock);
+    let known = fetcher
         .robots
-        .fetch(&target(&origin.url("a.test", "/y?z")), world.errand("bot"))
+        .fetch(
+            &target(&origin.url("a.test", "/y?z")),
+            fetcher.fetch_request("bot"),
+        )
         .await;
     let text = format!(
         "{} {} {}m",
@@ -40,12 +45,12 @@ async fn fetched(
         known.outcome.as_str(),
         known.fresh_for.as_secs() / 60
     );
-    assert_eq!(world.fetches(known.outcome.as_str()), 1, "{text}");
+    assert_eq!(fetcher.fetches(known.outcome.as_str()), 1, "{text}");
     (text, origin.heads().len())
 }
 
 async fn check(name: &str, reply: Reply, expected: &str) {
-    let (came, requests) = fetched(move |_, _, _| reply.clone()).await;
+    let (came, requests) = fetched(move |_| reply.clone()).await;
     assert_eq!((came.as_str(), requests), (expected, 1), "{name}");
 }
 
@@ -76,7 +81,7 @@ async fn statuses() {
     ] {
         check(
             &status.to_string(),
-            Reply::Bytes(answer(status, "", FILE)),
+            Reply::Bytes(response(status, "", FILE)),
             expected,
         )
         .await;
@@ -104,54 +109,64 @@ async fn bodies() {
         "HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{FILE}\r\n0\r\n\r\n",
         FILE.len()
     );
-    let coding = |name: &str| format!("Content-Encoding: {name}\r\n");
+    fn coding(name: &str) -> std::string::String {
+        format!("Content-Encoding: {name}\r\n")
+    }
     for (name, bytes, expected) in [
-        ("empty", answer(200, "", ""), "no rules file 1080m"),
-        ("gzip", answer(200, gz, &zipped), "rules file 1080m"),
+        ("empty", response(200, "", ""), "no rules file 1080m"),
+        ("gzip", response(200, gz, &zipped), "rules file 1080m"),
         (
             "x-gzip",
-            answer(200, &coding("x-gzip"), &zipped),
+            response(200, &coding("x-gzip"), &zipped),
             "rules file 1080m",
         ),
         (
             "identity",
-            answer(200, &coding("identity"), FILE),
+            response(200, &coding("identity"), FILE),
             "rules file 1080m",
         ),
         (
             "gzip of two members",
-            answer(200, gz, two),
+            response(200, gz, two),
             "rules file 1080m",
         ),
         (
             "gzip cut",
-            answer(200, gz, &zipped[..zipped.len() - 9]),
+            response(200, gz, &zipped[..zipped.len() - 9]),
             "unknown coding 1m",
         ),
         (
             "gzip that is none",
-            answer(200, gz, FILE),
+            response(200, gz, FILE),
             "unknown coding 1m",
         ),
-        ("gzip bomb", answer(200, gz, bomb), "rules file 1080m"),
-        ("br", answer(200, &coding("br"), FILE), "unknown coding 1m"),
+        ("gzip bomb", response(200, gz, bomb), "rules file 1080m"),
+        (
+            "br",
+            response(200, &coding("br"), FILE),
+            "unknown coding 1m",
+        ),
         (
             "gzip twice",
-            answer(200, &coding("gzip, gzip"), &zipped),
+            response(200, &coding("gzip, gzip"), &zipped),
             "unknown coding 1m",
         ),
         (
             "HTML page",
-            answer(200, html, "<html><p>Not found</html>"),
+            response(200, html, "<html><p>Not found</html>"),
             "allow all page 1080m",
         ),
-        ("rules as HTML", answer(200, html, FILE), "rules file 1080m"),
         (
-            "byte order mark",
-            answer(200, "", format!("\u{feff}{FILE}")),
+            "rules as HTML",
+            response(200, html, FILE),
             "rules file 1080m",
         ),
-        ("12 MB", answer(200, "", long), "rules file 1080m"),
+        (
+            "byte order mark",
+            response(200, "", format!("\u{feff}{FILE}")),
+            "rules file 1080m",
+        ),
+        ("12 MB", response(200, "", long), "rules file 1080m"),
         ("chunked", chunked.into_bytes(), "rules file 1080m"),
     ] {
         check(name, Reply::Bytes(bytes), expected).await;
@@ -167,7 +182,7 @@ async fn bodies() {
 
 #[tokio::test]
 async fn connections_that_break() {
-    let whole = answer(200, "", FILE);
+    let whole = response(200, "", FILE);
     let half = whole[..whole.len() - 5].to_vec();
     check(
         "closed in the body",
@@ -220,20 +235,19 @@ async fn connections_that_break() {
 
 #[tokio::test]
 async fn nobody_there() {
-    let world = World::new(&Clock::system());
-    let free = std::net::TcpListener::bind(("127.0.0.1", 0))
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port();
+    let fetcher = TestFetcher::new(&Clock::system());
+    let free = crate::support::origin::closed_port();
     for (host, expected) in [
         (format!("a.test:{free}"), "refused"),
         ("private.test".to_owned(), "prohibited"),
         ("nothing.local".to_owned(), "dns"),
     ] {
-        let known = world
+        let known = fetcher
             .robots
-            .fetch(&target(&format!("http://{host}/")), world.errand("bot"))
+            .fetch(
+                &target(&format!("http://{host}/")),
+                fetcher.fetch_request("bot"),
+            )
             .await;
         assert_eq!(
             (standing(&known), known.outcome.as_str()),
@@ -246,13 +260,16 @@ async fn nobody_there() {
 #[tokio::test]
 async fn redirects() {
     let location =
-        |place: &str| Reply::Bytes(answer(302, &format!("Location: {place}\r\n"), "moved"));
-    let chain = move |length: usize| {
-        move |_: &str, _: u16, before: usize| match before < length {
-            true => Reply::Bytes(answer(301, &format!("Location: /{before}\r\n"), "moved")),
-            false => Reply::Bytes(answer(200, "", FILE)),
+        |place: &str| Reply::Bytes(response(302, &format!("Location: {place}\r\n"), "moved"));
+    fn chain(length: usize) -> impl Fn(&ReceivedRequest) -> Reply {
+        move |request: &ReceivedRequest| match request.number < length {
+            true => {
+                let location = format!("Location: /{}\r\n", request.number);
+                Reply::Bytes(response(301, &location, "moved"))
+            }
+            false => Reply::Bytes(response(200, "", FILE)),
         }
-    };
+    }
     for (length, expected, requests) in [
         (1, "rules file 1080m", 2),
         (5, "rules file 1080m", 6),
@@ -261,26 +278,40 @@ async fn redirects() {
         let came = fetched(chain(length)).await;
         assert_eq!((came.0.as_str(), came.1), (expected, requests), "{length}");
     }
-    let (came, requests) = fetched(move |_, _, _| location("/robots.txt")).await;
+    let (came, requests) = fetched(move |_| location("/robots.txt")).await;
     assert_eq!(
         (came.as_str(), requests),
         ("allow all redirects 1080m", 6),
         "a loop"
     );
-    let other = move |head: &str, port: u16, _: usize| match head
-        .to_ascii_lowercase()
-        .contains("host: b.test")
-    {
-        true => Reply::Bytes(answer(200, "", FILE)),
-        false => location(&format!("//b.test:{port}/other#part")),
-    };
-    assert_eq!(fetched(other).await.0, "rules file 1080m", "another host");
+    assert_eq!(
+        fetched(move |request: &ReceivedRequest| {
+            let head = request.head.to_ascii_lowercase();
+            let authority = head.split("host: ").nth(1).unwrap().lines().next().unwrap();
+            let port = authority.rsplit(':').next().unwrap();
+            match authority.starts_with("b.test") {
+                true => Reply::Bytes(response(200, "", FILE)),
+                false => location(&format!("//b.test:{port}/other#part")),
+            }
+        })
+        .await
+        .0,
+        "rules file 1080m",
+        "another host"
+    );
     for status in [303, 307, 308] {
-        let script = move |head: &str, _: u16, _: usize| match head.starts_with("GET /to ") {
-            true => Reply::Bytes(answer(200, "", FILE)),
-            false => Reply::Bytes(answer(status, "Location: to\r\n", "")),
-        };
-        assert_eq!(fetched(script).await.0, "rules file 1080m", "{status}");
+        assert_eq!(
+            fetched(
+                move |request: &ReceivedRequest| match request.path() == "/to" {
+                    true => Reply::Bytes(response(200, "", FILE)),
+                    false => Reply::Bytes(response(status, "Location: to\r\n", "")),
+                }
+            )
+            .await
+            .0,
+            "rules file 1080m",
+            "{status}"
+        );
     }
     for (place, expected) in [
         ("http://private.test/robots.txt", "unknown prohibited 1m"),
@@ -294,15 +325,16 @@ async fn redirects() {
         ("ftp://b.test/robots.txt", "allow all elsewhere 1080m"),
         ("http://[", "allow all elsewhere 1080m"),
     ] {
-        let (came, requests) = fetched(move |_, _, _| location(place)).await;
+        let (came, requests) = fetched(move |_| location(place)).await;
         assert_eq!((came.as_str(), requests), (expected, 1), "{place}");
     }
-    let absent = move |_: &str, _: u16, before: usize| match before {
-        0 => location("/gone"),
-        _ => Reply::Bytes(answer(404, "", "")),
-    };
     assert_eq!(
-        fetched(absent).await.0,
+        fetched(move |request: &ReceivedRequest| match request.number {
+            0 => location("/gone"),
+            _ => Reply::Bytes(response(404, "", "")),
+        })
+        .await
+        .0,
         "allow all absent 1080m",
         "a redirect to nothing"
     );
@@ -323,22 +355,22 @@ async fn how_long_it_holds() {
         ("", 1080),
         ("Cache-Control: must-revalidate\r\n", 1440),
     ] {
-        let reply = Reply::Bytes(answer(200, fields, FILE));
+        let reply = Reply::Bytes(response(200, fields, FILE));
         check(fields, reply, &format!("rules file {minutes}m")).await;
     }
-    let absent = Reply::Bytes(answer(404, "Cache-Control: max-age=600\r\n", ""));
+    let absent = Reply::Bytes(response(404, "Cache-Control: max-age=600\r\n", ""));
     check("absent", absent, "allow all absent 10m").await;
 }
 
 #[tokio::test]
 async fn what_is_asked() {
-    let origin = Origin::start(|_, _, _| Reply::Bytes(answer(200, "", FILE)));
-    let world = World::new(&Clock::system());
-    world
+    let origin = ScriptedOrigin::respond(|_| Reply::Bytes(response(200, "", FILE)));
+    let fetcher = TestFetcher::new(&Clock::system());
+    fetcher
         .robots
         .fetch(
             &target(&origin.url("a.test", "/x/y?z")),
-            world.errand("news-bot"),
+            fetcher.fetch_request("news-bot"),
         )
         .await;
     let head = &origin.heads()[0];

@@ -6,29 +6,30 @@ use std::time::Duration;
 
 use crawlgate::clock::{Clock, ManualClock};
 use crawlgate::model::crawler::Crawler;
-use crawlgate::pipeline::facts::RequestFacts;
 use crawlgate::pipeline::request::{NotForwarded, RequestResult, RequestServices, admit_request};
 use crawlgate::pipeline::robots_fetch::RobotsProvider;
 use crawlgate::pipeline::snapshot::ActivePolicy;
 use crawlgate::policy::compile::load;
 use crawlgate::policy::source::files::MemoryFileSystem;
-use http::Request;
 
-use super::origin::{Origin, Reply, World, answer, target};
-use crate::support::way::{Anywhere, Here, KnownRequest, snapshot_of};
+use super::fetcher::{TestFetcher, target};
+use crate::support::origin::{Reply, ScriptedOrigin, response};
+use crate::support::pipeline::{
+    KnownRequest, StaticAddresses, StaticResolver, request_facts, snapshot_of,
+};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const OLD: &str = "User-agent: *\nDisallow: /old\nUser-agent: other\nDisallow: /other\n";
 const NEW: &str = "User-agent: *\nDisallow: /new\n";
 
 /// A world in which an hour is an instant.
-struct Gate {
-    world: Arc<World>,
+struct RenewalPipeline {
+    fetcher: Arc<TestFetcher>,
     in_force: ActivePolicy,
     hand: ManualClock,
 }
 
-impl Gate {
+impl RenewalPipeline {
     fn new(robots: &str) -> Self {
         Self::paced(robots, "delay: 0s")
     }
@@ -41,7 +42,7 @@ impl Gate {
         let files = MemoryFileSystem::new().with_file("p", text);
         let policy = load(&files, "p").unwrap().policy;
         Self {
-            world: Arc::new(World::new(&clock)),
+            fetcher: Arc::new(TestFetcher::new(&clock)),
             in_force: ActivePolicy::new(snapshot_of(policy)),
             hand,
         }
@@ -60,18 +61,13 @@ impl Gate {
         }
     }
 
-    async fn passage(&self, url: &str, agent: &str) -> RequestResult<Here> {
-        let head = Request::builder()
-            .uri(url)
-            .header("user-agent", agent)
-            .body(())
-            .unwrap();
-        let asked = RequestFacts::new(target(url), Crawler::anonymous(), &head.into_parts().0);
+    async fn passage(&self, url: &str, agent: &str) -> RequestResult<StaticAddresses> {
+        let asked = request_facts(Crawler::anonymous(), url, &[("user-agent", agent)]);
         let way = RequestServices {
-            destinations: &Anywhere,
-            robots: &*self.world.robots,
+            destinations: &StaticResolver::loopback(),
+            robots: &*self.fetcher.robots,
             active_policy: &self.in_force,
-            admission: self.world.hold(),
+            admission: self.fetcher.admission(),
             ledger: None,
         };
         admit_request(&mut KnownRequest(asked), self.in_force.load(), &way)
@@ -80,25 +76,27 @@ impl Gate {
     }
 
     /// Waits until so many requests have arrived and what they fetch is known.
-    async fn settled(&self, origin: &Origin, fetches: u64) {
-        while self.world.all_fetches() < fetches || (origin.heads().len() as u64) < fetches {
+    async fn settled(&self, origin: &ScriptedOrigin, fetches: u64) {
+        while self.fetcher.all_fetches() < fetches || (origin.heads().len() as u64) < fetches {
             tokio::time::sleep(Duration::from_millis(2)).await;
         }
     }
 }
 
 /// The first fetch gets the old file at once, all others the new one after some time.
-fn origin(fields: &'static str) -> Origin {
-    Origin::start(move |_, _, before| match before {
-        0 => Reply::Bytes(answer(200, fields, OLD)),
-        _ => Reply::After(Duration::from_millis(150), answer(200, fields, NEW)),
+fn origin(fields: &'static str) -> ScriptedOrigin {
+    ScriptedOrigin::respond(move |request| match request.number {
+        0 => Reply::Bytes(response(200, fields, OLD)),
+        _ => Reply::After(Duration::from_millis(150), response(200, fields, NEW)),
     })
 }
 
 #[tokio::test]
 async fn requests_go_on_under_the_old_file_while_one_fetch_renews_it() {
-    let (origin, gate) = (origin("Cache-Control: max-age=3600\r\n"), Gate::new("{}"));
-    let (old, new) = (origin.url("a.test", "/old"), origin.url("a.test", "/new"));
+    let origin = origin("Cache-Control: max-age=3600\r\n");
+    let gate = RenewalPipeline::new("{}");
+    let old = origin.url("a.test", "/old");
+    let new = origin.url("a.test", "/new");
     assert_eq!(gate.ask(&old).await, "robots_txt");
     gate.hand.advance(HOUR - Duration::from_secs(1));
     assert_eq!(
@@ -132,8 +130,9 @@ async fn requests_go_on_under_the_old_file_while_one_fetch_renews_it() {
 #[tokio::test]
 async fn what_was_held_goes_under_the_file_that_is_known_when_its_turn_comes() {
     let origin = origin("Cache-Control: max-age=3600\r\n");
-    let gate = Gate::paced("{}", "delay: 200ms, jitter: 1.0..1.0, max_hold: 10s");
-    let (old, new) = (origin.url("a.test", "/old"), origin.url("a.test", "/new"));
+    let gate = RenewalPipeline::paced("{}", "delay: 200ms, jitter: 1.0..1.0, max_hold: 10s");
+    let old = origin.url("a.test", "/old");
+    let new = origin.url("a.test", "/new");
     assert_eq!(gate.ask(&old).await, "robots_txt");
     gate.hand.advance(HOUR);
     assert_eq!(gate.ask(&old).await, "robots_txt");
@@ -159,11 +158,12 @@ async fn what_was_held_goes_under_the_file_that_is_known_when_its_turn_comes() {
 #[tokio::test]
 async fn a_renewal_without_a_turn_changes_nothing_and_is_not_repeated_at_once() {
     let origin = origin("Cache-Control: max-age=3600\r\n");
-    let gate = Gate::paced(
+    let gate = RenewalPipeline::paced(
         "{ on_unreachable: deny }",
         "delay: 0s, concurrency: 1, jitter: 1.0..1.0, max_hold: 0s",
     );
-    let (old, new) = (origin.url("a.test", "/old"), origin.url("a.test", "/new"));
+    let old = origin.url("a.test", "/old");
+    let new = origin.url("a.test", "/new");
     assert_eq!(gate.ask(&old).await, "robots_txt");
     gate.hand.advance(HOUR);
     let slow = gate.passage(&new, "bot").await;
@@ -173,11 +173,14 @@ async fn a_renewal_without_a_turn_changes_nothing_and_is_not_repeated_at_once() 
     );
     tokio::time::sleep(Duration::from_millis(20)).await;
     gate.hand.advance(Duration::from_millis(600));
-    while gate.world.all_fetches() < 2 {
+    while gate.fetcher.all_fetches() < 2 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(
-        (gate.world.fetches("held"), gate.world.fetches("timeout")),
+        (
+            gate.fetcher.fetches("held"),
+            gate.fetcher.fetches("timeout")
+        ),
         (1, 0)
     );
     drop(slow);
@@ -189,10 +192,10 @@ async fn a_renewal_without_a_turn_changes_nothing_and_is_not_repeated_at_once() 
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    assert_eq!((gate.world.all_fetches(), origin.heads().len()), (2, 1));
+    assert_eq!((gate.fetcher.all_fetches(), origin.heads().len()), (2, 1));
     gate.hand.advance(Duration::from_secs(10));
     assert_eq!(gate.ask(&old).await, "robots_txt");
-    while gate.world.all_fetches() < 3 {
+    while gate.fetcher.all_fetches() < 3 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     assert_eq!(
@@ -203,22 +206,23 @@ async fn a_renewal_without_a_turn_changes_nothing_and_is_not_repeated_at_once() 
 
 #[tokio::test]
 async fn a_renewal_keeps_the_time_that_the_file_asks_for() {
-    let start = || {
+    fn start() -> ScriptedOrigin {
         let file = "User-agent: *\nCrawl-delay: 0.3\n";
-        Origin::start(move |_, _, _| {
-            Reply::Bytes(answer(200, "Cache-Control: max-age=3600\r\n", file))
+        ScriptedOrigin::respond(move |_| {
+            Reply::Bytes(response(200, "Cache-Control: max-age=3600\r\n", file))
         })
-    };
-    let (origin, beside) = (start(), start());
-    let gate = Gate::paced(
+    }
+    let origin = start();
+    let beside = start();
+    let gate = RenewalPipeline::paced(
         "{}",
         "delay: 0s, jitter: 1.0..1.0, concurrency: 9, max_hold: 0s",
     );
-    let fetch = async |origin: &Origin| {
+    let fetch = async |origin: &ScriptedOrigin| {
         let url = target(&origin.url("a.test", "/"));
-        gate.world
+        gate.fetcher
             .robots
-            .fetch(&url, gate.world.errand("bot"))
+            .fetch(&url, gate.fetcher.fetch_request("bot"))
             .await
             .outcome
             .as_str()
@@ -246,8 +250,10 @@ async fn what_is_too_old_or_was_never_known_is_waited_for() {
         ),
         ("Cache-Control: max-age=3600, must-revalidate\r\n", 1),
     ] {
-        let (origin, gate) = (origin(fields), Gate::new("{}"));
-        let (old, new) = (origin.url("a.test", "/old"), origin.url("a.test", "/new"));
+        let origin = origin(fields);
+        let gate = RenewalPipeline::new("{}");
+        let old = origin.url("a.test", "/old");
+        let new = origin.url("a.test", "/new");
         assert_eq!(gate.ask(&old).await, "robots_txt");
         gate.hand.advance(hours * HOUR);
         assert_eq!(gate.ask(&new).await, "robots_txt", "{fields}");
@@ -261,11 +267,12 @@ async fn a_renewal_that_fails_leaves_what_the_policy_says() {
         ("{}", "robots_txt"),
         ("{ on_unreachable: deny }", "robots_unreachable"),
     ] {
-        let origin = Origin::start(|_, _, before| match before {
-            0 => Reply::Bytes(answer(200, "Cache-Control: max-age=3600\r\n", OLD)),
-            _ => Reply::Bytes(answer(503, "", "")),
+        let origin = ScriptedOrigin::respond(|request| match request.number {
+            0 => Reply::Bytes(response(200, "Cache-Control: max-age=3600\r\n", OLD)),
+            _ => Reply::Bytes(response(503, "", "")),
         });
-        let (gate, old) = (Gate::new(robots), origin.url("a.test", "/old"));
+        let gate = RenewalPipeline::new(robots);
+        let old = origin.url("a.test", "/old");
         assert_eq!(gate.ask(&old).await, "robots_txt");
         gate.hand.advance(HOUR);
         assert_eq!(gate.ask(&old).await, "robots_txt");
@@ -278,10 +285,10 @@ async fn a_renewal_that_fails_leaves_what_the_policy_says() {
 #[tokio::test]
 async fn a_file_that_has_not_changed_is_not_sent_again() {
     let known = "ETag: W/\"1\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:00 GMT\r\nCache-Control: max-age=3600\r\n";
-    let origin = Origin::start(move |head, _, before| match before {
-        0 => Reply::Bytes(answer(200, known, OLD)),
+    let origin = ScriptedOrigin::respond(move |request| match request.number {
+        0 => Reply::Bytes(response(200, known, OLD)),
         _ => {
-            let head = head.to_ascii_lowercase();
+            let head = request.head.to_ascii_lowercase();
             assert!(head.contains("if-none-match: w/\"1\"\r\n"), "{head}");
             assert!(
                 head.contains("if-modified-since: thu, 01 jan 2026 00:00:00 gmt\r\n"),
@@ -290,7 +297,8 @@ async fn a_file_that_has_not_changed_is_not_sent_again() {
             Reply::Bytes(b"HTTP/1.1 304 x\r\n\r\n".to_vec())
         }
     });
-    let (gate, old) = (Gate::new("{}"), origin.url("a.test", "/old"));
+    let gate = RenewalPipeline::new("{}");
+    let old = origin.url("a.test", "/old");
     for fetches in 1..4 {
         assert_eq!(gate.ask(&old).await, "robots_txt");
         gate.settled(&origin, fetches).await;
@@ -302,23 +310,25 @@ async fn a_file_that_has_not_changed_is_not_sent_again() {
         );
         gate.hand.advance(Duration::from_secs(1));
     }
-    assert_eq!(gate.world.fetches("unchanged"), 2);
+    assert_eq!(gate.fetcher.fetches("unchanged"), 2);
 }
 
 #[tokio::test]
 async fn a_304_that_nobody_asked_for_is_no_file() {
-    let origin = Origin::start(|head, _, _| {
-        assert!(!head.to_ascii_lowercase().contains("if-"), "{head}");
+    let origin = ScriptedOrigin::respond(|request| {
+        let head = request.head.to_ascii_lowercase();
+        assert!(!head.contains("if-"), "{head}");
         Reply::Bytes(b"HTTP/1.1 304 x\r\nETag: \"1\"\r\n\r\n".to_vec())
     });
-    let gate = Gate::new("{}");
+    let gate = RenewalPipeline::new("{}");
     assert_eq!(gate.ask(&origin.url("a.test", "/old")).await, "go");
-    assert_eq!(gate.world.fetches("odd_status"), 1);
+    assert_eq!(gate.fetcher.fetches("odd_status"), 1);
 }
 
 #[tokio::test]
 async fn one_fetch_rules_differently_for_different_agents() {
-    let (origin, gate) = (origin(""), Gate::new("{}"));
+    let origin = origin("");
+    let gate = RenewalPipeline::new("{}");
     let url = |path: &str| origin.url("a.test", path);
     assert_eq!(gate.ask_as(&url("/old"), "Bot/1.0").await, "robots_txt");
     assert_eq!(gate.ask_as(&url("/old"), "Other/2.0 (x)").await, "go");

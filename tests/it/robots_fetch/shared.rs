@@ -9,31 +9,39 @@ use crawlgate::pipeline::robots_fetch::{CachedRobots, RobotsProvider};
 use crawlgate::robots::RobotsAccess;
 use crawlgate::robots::state::RobotsRules;
 
-use super::origin::{Origin, Reply, World, answer, target};
+use super::fetcher::{TestFetcher, target};
+use crate::support::origin::{Reply, ScriptedOrigin, response};
 
 const FILE: &str = "User-agent: one\nDisallow: /1\nUser-agent: two\nDisallow: /2\n";
 const SLOW: Duration = Duration::from_millis(150);
 
-fn slow() -> Origin {
-    Origin::start(|_, _, _| Reply::After(SLOW, answer(200, "", FILE)))
+fn slow() -> ScriptedOrigin {
+    ScriptedOrigin::respond(|_| Reply::After(SLOW, response(200, "", FILE)))
 }
 
 #[tokio::test]
 async fn requests_that_come_together_share_one_fetch() {
-    let (origin, world) = (slow(), Arc::new(World::new(&Clock::system())));
+    let origin = slow();
+    let fetcher = Arc::new(TestFetcher::new(&Clock::system()));
     let url = origin.url("a.test", "/");
     let ask = || {
-        let (world, url) = (Arc::clone(&world), url.clone());
-        tokio::spawn(async move { world.robots.fetch(&target(&url), world.errand("one")).await })
+        let fetcher = Arc::clone(&fetcher);
+        let url = url.clone();
+        tokio::spawn(async move {
+            fetcher
+                .robots
+                .fetch(&target(&url), fetcher.fetch_request("one"))
+                .await
+        })
     };
     let asked: Vec<_> = (0..50).map(|_| ask()).collect();
     for task in asked {
         assert_eq!(task.await.unwrap().outcome.as_str(), "file");
     }
     assert_eq!(origin.heads().len(), 1);
-    assert_eq!(world.fetches("file"), 1);
+    assert_eq!(fetcher.fetches("file"), 1);
     assert!(
-        world
+        fetcher
             .robots
             .cached(&target(&url), CertificateVerification::On)
             .is_some()
@@ -42,15 +50,19 @@ async fn requests_that_come_together_share_one_fetch() {
 
 #[tokio::test]
 async fn hosts_are_fetched_apart() {
-    let (origin, world) = (slow(), World::new(&Clock::system()));
+    let origin = slow();
+    let fetcher = TestFetcher::new(&Clock::system());
     for host in ["a.test", "b.test", "a.test"] {
         let target = target(&origin.url(host, "/"));
-        if world
+        if fetcher
             .robots
             .cached(&target, CertificateVerification::On)
             .is_none()
         {
-            world.robots.fetch(&target, world.errand("one")).await;
+            fetcher
+                .robots
+                .fetch(&target, fetcher.fetch_request("one"))
+                .await;
         }
     }
     assert_eq!(origin.heads().len(), 2);
@@ -58,26 +70,40 @@ async fn hosts_are_fetched_apart() {
 
 #[tokio::test]
 async fn a_client_that_leaves_does_not_end_the_fetch_for_the_others() {
-    let (origin, world) = (slow(), Arc::new(World::new(&Clock::system())));
+    let origin = slow();
+    let fetcher = Arc::new(TestFetcher::new(&Clock::system()));
     let target = target(&origin.url("a.test", "/"));
     let first = {
-        let (world, target) = (Arc::clone(&world), target.clone());
-        tokio::spawn(async move { world.robots.fetch(&target, world.errand("one")).await })
+        let fetcher = Arc::clone(&fetcher);
+        let target = target.clone();
+        tokio::spawn(async move {
+            fetcher
+                .robots
+                .fetch(&target, fetcher.fetch_request("one"))
+                .await
+        })
     };
     while origin.heads().is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     first.abort();
-    let known = world.robots.fetch(&target, world.errand("two")).await;
+    let known = fetcher
+        .robots
+        .fetch(&target, fetcher.fetch_request("two"))
+        .await;
     assert_eq!((known.outcome.as_str(), origin.heads().len()), ("file", 1));
 }
 
 #[tokio::test]
 async fn one_fetch_serves_every_agent() {
-    let (origin, world) = (slow(), World::new(&Clock::system()));
-    let known = world
+    let origin = slow();
+    let fetcher = TestFetcher::new(&Clock::system());
+    let known = fetcher
         .robots
-        .fetch(&target(&origin.url("a.test", "/")), world.errand("one"))
+        .fetch(
+            &target(&origin.url("a.test", "/")),
+            fetcher.fetch_request("one"),
+        )
         .await;
     let rules = known.file().unwrap();
     for (agent, path, access) in [
@@ -92,24 +118,29 @@ async fn one_fetch_serves_every_agent() {
 
 #[tokio::test]
 async fn stale_on_error_then_fresh_again() {
-    let origin = Origin::start(|_, _, before| match before {
-        0 | 3 => Reply::Bytes(answer(200, "Cache-Control: max-age=600\r\n", FILE)),
-        _ => Reply::Bytes(answer(500, "", "")),
+    let origin = ScriptedOrigin::respond(|request| match request.number {
+        0 | 3 => Reply::Bytes(response(200, "Cache-Control: max-age=600\r\n", FILE)),
+        _ => Reply::Bytes(response(500, "", "")),
     });
     let (clock, hand) = Clock::manual();
-    let world = World::new(&clock);
+    let fetcher = TestFetcher::new(&clock);
     let target = target(&origin.url("a.test", "/"));
-    let learn = || async { world.robots.fetch(&target, world.errand("one")).await };
+    let learn = || async {
+        fetcher
+            .robots
+            .fetch(&target, fetcher.fetch_request("one"))
+            .await
+    };
     assert!(learn().await.is_fresh(clock.now()));
     hand.advance(Duration::from_secs(599));
     assert!(
-        world
+        fetcher
             .robots
             .cached(&target, CertificateVerification::On)
             .is_some()
     );
     hand.advance(Duration::from_secs(1));
-    let known = world.robots.cached(&target, CertificateVerification::On);
+    let known = fetcher.robots.cached(&target, CertificateVerification::On);
     assert!(
         matches!(known, Some(CachedRobots::Expired(_))),
         "it holds on while another is fetched"
@@ -118,7 +149,7 @@ async fn stale_on_error_then_fresh_again() {
     assert!(matches!(failed.rules, RobotsRules::Unknown));
     assert!(failed.stale().is_some_and(|stale| stale.file().is_some()));
     hand.advance(Duration::from_secs(59));
-    let known = world.robots.cached(&target, CertificateVerification::On);
+    let known = fetcher.robots.cached(&target, CertificateVerification::On);
     assert!(
         matches!(known, Some(CachedRobots::Fresh(_))),
         "it is not asked again at once"
@@ -133,14 +164,18 @@ async fn stale_on_error_then_fresh_again() {
 
 #[tokio::test]
 async fn hosts_that_are_remembered_are_counted() {
-    let (origin, world) = (slow(), World::new(&Clock::system()));
-    world
+    let origin = slow();
+    let fetcher = TestFetcher::new(&Clock::system());
+    fetcher
         .robots
-        .fetch(&target(&origin.url("a.test", "/")), world.errand("one"))
+        .fetch(
+            &target(&origin.url("a.test", "/")),
+            fetcher.fetch_request("one"),
+        )
         .await;
-    world.robots.sweep();
+    fetcher.robots.sweep();
     assert!(
-        world
+        fetcher
             .metrics
             .render()
             .contains("\ncrawlgate_robots_cache_entries 1\n")

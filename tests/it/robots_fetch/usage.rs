@@ -1,17 +1,17 @@
 //! What sites say of uses, and to other robots, before the whole proxy: `robots.usage`, `usage.NAME` and `X-Robots-Tag`.
 
-use super::gate::{ask, check, gate};
-use super::origin::{Origin, Reply, answer};
+use super::gate::{gate, get_as};
+use crate::support::origin::{Reply, ScriptedOrigin, response};
 
 const FILE: &str = "Content-Signal: search=yes\nUser-agent: *\nContent-Usage: /art train-ai=n\nDisallow: /private\n\n\
                     User-agent: friend\nContent-Usage: train-ai=y\n";
 
 /// A site with a robots.txt; a page says in its headers what its path spells: `/h/Name:value`.
-fn site() -> Origin {
-    Origin::start(|head, _, _| {
-        let path = head.split(' ').nth(1).unwrap();
+fn site() -> ScriptedOrigin {
+    ScriptedOrigin::respond(|request| {
+        let path = request.path();
         if path == "/robots.txt" {
-            return Reply::Bytes(answer(200, "Content-Type: text/plain\r\n", FILE));
+            return Reply::Bytes(response(200, "Content-Type: text/plain\r\n", FILE));
         }
         let fields: Vec<String> = path
             .split("/h/")
@@ -20,7 +20,7 @@ fn site() -> Origin {
             .collect();
         let fields: String = fields.iter().map(|field| format!("{field}\r\n")).collect();
         let status = if path.contains("missing") { 404 } else { 200 };
-        Reply::Bytes(answer(
+        Reply::Bytes(response(
             status,
             &format!("Content-Type: text/html\r\n{fields}"),
             "page",
@@ -30,11 +30,11 @@ fn site() -> Origin {
 
 #[test]
 fn a_use_that_robots_txt_denies_is_refused_before_the_origin_is_asked() {
-    let (origin, gate) = (site(), gate("{ usage: [search, AI-Train] }", ""));
-    let get = |path, agent| ask(gate.proxy, &origin.url("a.test", path), agent);
-    check(&get("/open", "bot"), 200, &["page"]);
-    check(
-        &get("/art/1", "bot"),
+    let origin = site();
+    let gate = gate("{ usage: [search, AI-Train] }", "");
+    let get = |path, agent| get_as(&gate, &origin.url("a.test", path), agent);
+    get("/open", "bot").check(200, &["page"]);
+    get("/art/1", "bot").check(
         451,
         &[
             "crawl-status: REJECTED_USAGE",
@@ -45,8 +45,8 @@ fn a_use_that_robots_txt_denies_is_refused_before_the_origin_is_asked() {
             "line 3 of the host's robots.txt denies the use train-ai",
         ],
     );
-    check(&get("/art/1", "Friend/1.0"), 200, &["page"]);
-    check(&get("/private", "bot"), 451, &["crawl-reason: robots_txt"]);
+    get("/art/1", "Friend/1.0").check(200, &["page"]);
+    get("/private", "bot").check(451, &["crawl-reason: robots_txt"]);
     let heads = origin.heads();
     assert_eq!(
         heads
@@ -59,16 +59,16 @@ fn a_use_that_robots_txt_denies_is_refused_before_the_origin_is_asked() {
 
 #[test]
 fn a_use_that_an_answer_denies_is_refused_with_its_body() {
-    let (origin, gate) = (site(), gate("{ usage: [train-ai] }", ""));
-    let get = |path| ask(gate.proxy, &origin.url("a.test", path), "bot");
+    let origin = site();
+    let gate = gate("{ usage: [train-ai] }", "");
+    let get = |path| get_as(&gate, &origin.url("a.test", path), "bot");
     for path in [
         "/h/Content-Usage:train-ai=n",
         "/h/Content-Signal:search=yes,+ai-train=NO",
         "/x/h/Content-Usage:train-ai=y/h/Content-Signal:ai-train=no",
     ] {
         let answer = get(path);
-        check(
-            &answer,
+        answer.check(
             451,
             &[
                 "crawl-reason: usage",
@@ -77,7 +77,7 @@ fn a_use_that_an_answer_denies_is_refused_with_its_body() {
                 "the answer denies a use",
             ],
         );
-        assert!(!answer.ends_with("page"), "{answer}");
+        assert!(!answer.body.ends_with("page"), "{answer}");
     }
     for path in [
         "/h/Content-Usage:train-ai=y,search=n",
@@ -85,7 +85,7 @@ fn a_use_that_an_answer_denies_is_refused_with_its_body() {
         "/missing/h/Content-Usage:train-ai=n",
     ] {
         let answer = get(path);
-        assert!(answer.ends_with("page"), "{answer}");
+        assert!(answer.body.ends_with("page"), "{answer}");
     }
 }
 
@@ -93,10 +93,10 @@ fn a_use_that_an_answer_denies_is_refused_with_its_body() {
 #[test]
 fn who_denies_a_use_at_the_response_is_told() {
     let rule = "{ id: late, when: { status: 200 }, set: { robots: { usage: [train-ai] } } }";
-    let (origin, gate) = (site(), gate("{}", rule));
-    let get = |path| ask(gate.proxy, &origin.url("a.test", path), "bot");
-    check(
-        &get("/art/1"),
+    let origin = site();
+    let gate = gate("{}", rule);
+    let get = |path| get_as(&gate, &origin.url("a.test", path), "bot");
+    get("/art/1").check(
         451,
         &[
             "\"stage\":\"response\"",
@@ -104,59 +104,49 @@ fn who_denies_a_use_at_the_response_is_told() {
             "line 3 of the host's robots.txt denies the use train-ai",
         ],
     );
-    check(
-        &get("/h/Content-Usage:train-ai=n"),
-        451,
-        &["\"stage\":\"response\"", "the answer denies a use"],
-    );
+    get("/h/Content-Usage:train-ai=n")
+        .check(451, &["\"stage\":\"response\"", "the answer denies a use"]);
 }
 
 #[test]
 fn what_does_not_obey_minds_no_use() {
-    let (origin, gate) = (site(), gate("{ usage: [train-ai], obey: false }", ""));
-    check(
-        &ask(gate.proxy, &origin.url("a.test", "/art/1"), "bot"),
-        200,
-        &["page"],
-    );
-    check(
-        &ask(
-            gate.proxy,
-            &origin.url("a.test", "/h/Content-Usage:train-ai=n"),
-            "bot",
-        ),
-        200,
-        &["page"],
-    );
+    let origin = site();
+    let gate = gate("{ usage: [train-ai], obey: false }", "");
+    get_as(&gate, &origin.url("a.test", "/art/1"), "bot").check(200, &["page"]);
+    get_as(
+        &gate,
+        &origin.url("a.test", "/h/Content-Usage:train-ai=n"),
+        "bot",
+    )
+    .check(200, &["page"]);
 }
 
 #[test]
 fn rules_see_what_robots_txt_and_headers_say() {
     let rules = "{ id: no-training, forbid: { usage.train-ai: deny } }, \
                  { id: tell, when: { usage.search: allow, usage.other: unset }, set: { source: searchable } }";
-    let (origin, gate) = (site(), gate("{}", rules));
-    let get = |path, agent| ask(gate.proxy, &origin.url("a.test", path), agent);
-    check(
-        &get("/art/1", "bot"),
-        451,
-        &["crawl-rule: no-training", "crawl-reason: rule"],
+    let origin = site();
+    let gate = gate("{}", rules);
+    let get = |path, agent| get_as(&gate, &origin.url("a.test", path), agent);
+    get("/art/1", "bot").check(451, &["crawl-rule: no-training", "crawl-reason: rule"]);
+    get("/art/1", "friend").check(200, &["crawl-source: searchable"]);
+    get("/h/Content-Usage:train-ai=n", "friend").check(451, &["crawl-rule: no-training"]);
+    assert!(
+        !get("/h/Content-Usage:search=n", "bot")
+            .head
+            .contains("crawl-source")
     );
-    check(&get("/art/1", "friend"), 200, &["crawl-source: searchable"]);
-    check(
-        &get("/h/Content-Usage:train-ai=n", "friend"),
-        451,
-        &["crawl-rule: no-training"],
-    );
-    assert!(!get("/h/Content-Usage:search=n", "bot").contains("crawl-source"));
 }
 
 #[test]
 fn what_is_said_to_other_robots_does_not_count() {
     let rules = "{ id: no-index, forbid: { meta_robots: { regex: '(?i)noindex|none' } } }";
-    let (origin, by_agent, named) = (site(), gate("{}", rules), gate("{ agent: mine }", rules));
-    let get = |gate: &crate::support::gate::Gate, field| {
-        ask(
-            gate.proxy,
+    let origin = site();
+    let by_agent = gate("{}", rules);
+    let named = gate("{ agent: mine }", rules);
+    let get = |gate: &crate::support::proxy::TestProxy, field| {
+        get_as(
+            &gate,
             &origin.url("a.test", &format!("/h/X-Robots-Tag:{field}")),
             "Bot/1.0",
         )
@@ -168,21 +158,17 @@ fn what_is_said_to_other_robots_does_not_count() {
         "*:none",
         "otherbot:all/h/X-Robots-Tag:none",
     ] {
-        check(&get(&by_agent, field), 451, &["crawl-rule: no-index"]);
+        get(&by_agent, field).check(451, &["crawl-rule: no-index"]);
     }
     for field in [
         "googlebot:+noindex",
         "googlebot:+noindex,+nofollow,+otherbot:+none",
         "nofollow,+other:+none,+noindex",
     ] {
-        check(&get(&by_agent, field), 200, &["page"]);
+        get(&by_agent, field).check(200, &["page"]);
     }
-    check(&get(&named, "bot:+noindex"), 200, &["page"]);
-    check(
-        &get(&named, "mine:+noindex"),
-        451,
-        &["crawl-rule: no-index"],
-    );
+    get(&named, "bot:+noindex").check(200, &["page"]);
+    get(&named, "mine:+noindex").check(451, &["crawl-rule: no-index"]);
 }
 
 #[test]
@@ -191,20 +177,16 @@ fn spaces_give_crawlers_agents_of_their_own() {
                   policy: { path: policy.yaml, watch: false }\n\
                   crawlers: [{ name: near, sources: [127.0.0.2/32] }, { name: here, sources: [127.0.0.1/32] }]\n\
                   egress: { allow_loopback: true, ports: [1-65535], hosts: { a.test: 127.0.0.1 } }\n";
-    let policy = |agent: &str| {
+    fn policy(agent: &str) -> std::string::String {
         format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ usage: [train-ai] }} }}\nspaces:\n  - \
              {{ name: s, crawlers: [here], options: {{ robots: {{ agent: {agent} }} }} }}\n  - \
              {{ name: t, crawlers: [near] }}\n"
         )
-    };
+    }
     let origin = site();
     for (agent, status) in [("friend", 200), ("foe", 451)] {
-        let gate = crate::support::gate::Gate::start(config, &policy(agent));
-        check(
-            &ask(gate.proxy, &origin.url("a.test", "/art/1"), "whoever"),
-            status,
-            &[],
-        );
+        let gate = crate::support::proxy::TestProxy::start(config, &policy(agent));
+        get_as(&gate, &origin.url("a.test", "/art/1"), "whoever").check(status, &[]);
     }
 }

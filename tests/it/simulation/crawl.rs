@@ -9,21 +9,18 @@ use crawlgate::model::crawler::{Crawler, CrawlerHint};
 use crawlgate::model::rule_id::Slug;
 use crawlgate::pacing::stops::StopReason;
 use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue, HostSlot};
-use crawlgate::pipeline::facts::RequestFacts;
 use crawlgate::pipeline::request::{NotForwarded, RequestServices, admit_request};
 use crawlgate::pipeline::snapshot::ActivePolicy;
 use crawlgate::pipeline::stop_registry::StopTarget;
 use crawlgate::store::HostStore;
-use crawlgate::urls::target::UrlTarget;
 use fastrand::Rng;
+use http::StatusCode;
 use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
-use http::{Request, StatusCode};
 use tokio::time::{sleep, sleep_until, timeout, timeout_at};
 
 use super::laws::{Grant, Kind, Laws, Verdict};
-use super::places::Places;
-use super::sites::{CLASSES, Extra, STOPPED, STOPS, Sort, Temper, policy, sort_of};
-use crate::support::way::{KnownRequest, NoRobots};
+use super::sites::{CLASSES, Extra, STOPPED, STOPS, Sort, Temper, address_of, policy, sort_of};
+use crate::support::pipeline::{KnownRequest, ScriptedRobots, StaticResolver, request_facts};
 
 /// How large the world is.
 #[derive(Clone, Copy)]
@@ -110,7 +107,8 @@ impl Crawl {
     }
 
     fn new(scale: Scale, seed: u64) -> Self {
-        let (metrics, clock) = (Metrics::new(&[], &[]).unwrap(), Clock::from_runtime());
+        let metrics = Metrics::new(&[], &[]).unwrap();
+        let clock = Clock::from_runtime();
         let limits = AdmissionLimits {
             per_host: 1_000,
             total: 10_000,
@@ -272,7 +270,9 @@ impl Visit {
         };
         match came {
             Ok(slot) => {
-                let (host, crawler, granted) = (self.host, self.number, self.crawl.clock.now());
+                let host = self.host;
+                let crawler = self.number;
+                let granted = self.crawl.clock.now();
                 let grant = Grant {
                     host,
                     crawler,
@@ -355,16 +355,11 @@ async fn ask(
         Kind::Page => "document",
         Kind::Embed => "image",
     };
-    let head = Request::builder()
-        .uri(url)
-        .header("crawl-max-wait", wait)
-        .header("sec-fetch-dest", dest);
-    let head = head.body(()).unwrap();
-    let (parts, ()) = head.into_parts();
-    let asked = RequestFacts::new(UrlTarget::parse(url).unwrap(), crawler, &parts);
+    let fields = [("crawl-max-wait", wait), ("sec-fetch-dest", dest)];
+    let asked = request_facts(crawler, url, &fields);
     let way = RequestServices {
-        destinations: &Places,
-        robots: &NoRobots,
+        destinations: &StaticResolver::new(|host| vec![address_of(host)]),
+        robots: &ScriptedRobots::default(),
         active_policy: &crawl.in_force,
         admission: &crawl.hold,
         ledger: None,

@@ -136,7 +136,8 @@ impl Laws {
             .watches
             .iter()
             .filter(|watch| watch.sort.temper == Temper::Steady);
-        let (mut received, mut allowed) = (0, 0.0);
+        let mut received = 0;
+        let mut allowed = 0.0;
         for watch in steady {
             received += watch.received;
             let limits = watch.sort.limits;

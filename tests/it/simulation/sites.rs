@@ -7,7 +7,7 @@ use crawlgate::pipeline::snapshot::PolicySnapshot;
 use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
 
-use crate::support::way::snapshot_of;
+use crate::support::pipeline::snapshot_of;
 
 /// A sort of host. Its hosts are `hNUMBER.NAME.test`.
 #[derive(Clone, Copy, Debug)]

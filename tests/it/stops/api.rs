@@ -1,10 +1,7 @@
 //! `/api/v1/stops` over sockets: what it takes, what it refuses, and clients that mean no good.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
-use crawlgate::admin::AdminServer;
 use crawlgate::admin::guard::{AdminGuard, AdminToken};
 use crawlgate::admin::policy_api::PolicyApi;
 use crawlgate::admin::stops::StopsApi;
@@ -16,16 +13,15 @@ use crawlgate::model::rule_id::Slug;
 use crawlgate::pipeline::reload::ReloadHandle;
 use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
 use crawlgate::pipeline::stop_registry::{MAX_STOPS, StopRegistry};
-use crawlgate::policy::compile;
-use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::store::stops::StopsFile;
 use serde_json::{Value as Json, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpStream;
 
 use super::press;
-use crate::support::admin::apis;
-use crate::support::folder::Folder;
+use crate::support::admin::{TestAdmin, apis};
+use crate::support::policy::compile_policy;
+use crate::support::temp_dir::TempDir;
 
 const POLICY: &str =
     "policy: 1\nname: p\noptions: { disposition: allow }\nrules:\n  - { id: slow, when: { under: /s } }
@@ -34,9 +30,9 @@ const POLICY: &str =
 const JSON: &str = "Content-Type: application/json\r\n";
 
 struct Bench {
-    address: SocketAddr,
+    admin: TestAdmin,
     stops: Arc<StopRegistry>,
-    folder: Folder,
+    folder: TempDir,
 }
 
 impl Bench {
@@ -53,8 +49,7 @@ impl Bench {
         let (clock, _) = Clock::manual();
         let metrics = Metrics::new(&[], &[]).unwrap();
         let stops = Arc::new(StopRegistry::new(10, clock.clone(), metrics.clone()));
-        let files = MemoryFileSystem::new().with_file("p.yaml", POLICY);
-        let policy = compile::load(&files, "p.yaml").unwrap().policy;
+        let policy = compile_policy(POLICY).policy;
         let counters = metrics.register_policy(policy.name(), policy.revision(), [], &clock);
         let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(policy, counters)));
         let crawlers = [Crawler::new(&Slug::new("news").unwrap())].into();
@@ -70,41 +65,19 @@ impl Bench {
             default_profile: Profile::Generic,
         };
         let guard = AdminGuard::new([], token.map(|token| AdminToken::new(token).unwrap()));
-        let admin = AdminServer::new(guard, apis(metrics, policy, api));
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        tokio::spawn(admin.serve(listener, std::future::pending()));
         Self {
-            address,
+            admin: TestAdmin::start(guard, apis(metrics, policy, api)).await,
             stops,
-            folder: Folder::new(),
+            folder: TempDir::new(),
         }
     }
 
-    /// A request with a fitting Host; the whole answer.
     async fn ask(&self, line: &str, fields: &str, body: &[u8]) -> String {
-        let length = if body.is_empty() {
-            String::new()
-        } else {
-            format!("Content-Length: {}\r\n", body.len())
-        };
-        let head = format!(
-            "{line} HTTP/1.1\r\nHost: {}\r\n{fields}{length}\r\n",
-            self.address
-        );
-        self.raw(&[head.as_bytes(), body].concat()).await
+        self.admin.request(line, fields, body).await
     }
 
     async fn raw(&self, bytes: &[u8]) -> String {
-        let mut stream = TcpStream::connect(self.address).await.unwrap();
-        // It may answer and close before it has read all.
-        let _ = stream.write_all(bytes).await;
-        let mut answer = Vec::new();
-        let read = stream.read_to_end(&mut answer);
-        let _ = tokio::time::timeout(Duration::from_secs(20), read)
-            .await
-            .expect("the server closes");
-        String::from_utf8(answer).unwrap()
+        self.admin.exchange(bytes).await
     }
 
     /// The status and the document of an answer.
@@ -318,14 +291,14 @@ async fn bodies_that_are_too_long_or_never_end_are_given_up() {
     let chunks = "7d0\r\n".to_owned() + &"x".repeat(2_000) + "\r\n";
     let head = format!(
         "POST /api/v1/stops HTTP/1.1\r\nHost: {}\r\nTransfer-Encoding: chunked\r\n\r\n",
-        bench.address
+        bench.admin.address
     );
     let answer = bench
         .raw((head.clone() + &chunks.repeat(9)).as_bytes())
         .await;
     assert!(answer.is_empty() || status(&answer) == 413, "{answer}");
     // One that ends in the middle is no stop.
-    let mut stream = TcpStream::connect(bench.address).await.unwrap();
+    let mut stream = TcpStream::connect(bench.admin.address).await.unwrap();
     stream.write_all((head + &chunks).as_bytes()).await.unwrap();
     stream.shutdown().await.unwrap();
     let mut answer = String::new();
@@ -339,10 +312,8 @@ async fn the_guards_are_those_of_every_page() {
     let bench = Bench::new(Some("correct-horse-battery")).await;
     let id = press(&bench.stops, "a.test", None).stop.id;
     let token = "Authorization: Bearer correct-horse-battery\r\n";
-    let (foreign, site) = (
-        "Origin: http://evil.example\r\n",
-        "Sec-Fetch-Site: cross-site\r\n",
-    );
+    let foreign = "Origin: http://evil.example\r\n";
+    let site = "Sec-Fetch-Site: cross-site\r\n";
     let one = format!("/api/v1/stops/{id}");
     let body = br#"{"what": "b.test", "reason": "x"}"#;
     for (method, path) in [

@@ -13,13 +13,13 @@ use crawlgate::pipeline::stop_registry::{
 use crawlgate::store::stops::StopsFile;
 
 use super::press;
-use crate::support::folder::Folder;
+use crate::support::temp_dir::TempDir;
 
 fn stops(clock: &Clock) -> StopRegistry {
     StopRegistry::new(10, clock.clone(), Metrics::new(&[], &[]).unwrap())
 }
 
-fn opened(folder: &Folder, clock: &Clock) -> Result<StopRegistry, String> {
+fn opened(folder: &TempDir, clock: &Clock) -> Result<StopRegistry, String> {
     let stops = stops(clock);
     let file = StopsFile::in_directory(&folder.path().join("var/crawlgate"));
     stops.restore(file).map_err(|error| error.to_string())?;
@@ -27,8 +27,10 @@ fn opened(folder: &Folder, clock: &Clock) -> Result<StopRegistry, String> {
 }
 
 fn shown(stops: &StopRegistry) -> Vec<String> {
-    let times = |time: Duration| time.as_secs() - 1_767_225_600;
-    let show = |stop: &crawlgate::pipeline::stop_registry::EmergencyStop| {
+    fn times(time: Duration) -> u64 {
+        time.as_secs() - 1_767_225_600
+    }
+    fn show(stop: &crawlgate::pipeline::stop_registry::EmergencyStop) -> std::string::String {
         let until = stop.until.map(times);
         format!(
             "{} {} {} {until:?} {}",
@@ -37,7 +39,7 @@ fn shown(stops: &StopRegistry) -> Vec<String> {
             times(stop.since),
             stop.reason.as_str()
         )
-    };
+    }
     stops.list().iter().map(|stop| show(stop)).collect()
 }
 
@@ -57,7 +59,8 @@ fn covered(stops: &StopRegistry, host: &str) -> bool {
 
 #[test]
 fn a_restart_keeps_what_is_stopped() {
-    let (folder, (clock, hand)) = (Folder::new(), Clock::manual());
+    let folder = TempDir::new();
+    let (clock, hand) = Clock::manual();
     let first = opened(&folder, &clock).unwrap();
     assert!(first.is_clear());
     assert!(
@@ -170,7 +173,7 @@ fn a_file_that_cannot_be_read_is_no_empty_one() {
         ),
         (line(fine) + "x", "trailing"),
     ] {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         folder.write("var/crawlgate/stops.json", &text);
         let told_of = opened(&folder, &Clock::system())
             .err()
@@ -185,20 +188,20 @@ fn a_file_that_cannot_be_read_is_no_empty_one() {
             text
         );
     }
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("var/crawlgate/stops.json", line(fine));
     assert!(covered(
         &opened(&folder, &Clock::system()).unwrap(),
         "a.test"
     ));
     // A directory in its place, bytes that are no text, a link that leads nowhere: the last is no file yet.
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("var/crawlgate/stops.json/x", "");
     assert!(opened(&folder, &Clock::system()).is_err());
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("var/crawlgate/stops.json", [0xff, 0xfe]);
     assert!(opened(&folder, &Clock::system()).is_err());
-    let folder = Folder::new();
+    let folder = TempDir::new();
     fs::create_dir_all(folder.path().join("var/crawlgate")).unwrap();
     symlink(
         "/nowhere/at/all",
@@ -211,7 +214,8 @@ fn a_file_that_cannot_be_read_is_no_empty_one() {
 /// A button works when the disk does not.
 #[test]
 fn a_stop_is_in_force_even_if_it_cannot_be_kept() {
-    let (folder, (clock, _hand)) = (Folder::new(), Clock::manual());
+    let folder = TempDir::new();
+    let (clock, _hand) = Clock::manual();
     let stops = opened(&folder, &clock).unwrap();
     // A file where the directory is to be.
     folder.write("var", "");
@@ -247,10 +251,8 @@ fn there_are_only_so_many() {
     for number in 0..MAX_STOPS {
         press(&stops, &format!("h{number}.test"), Some(60));
     }
-    let (target, reason) = (
-        StopTarget::parse("x.test").unwrap(),
-        StopReason::new("x").unwrap(),
-    );
+    let target = StopTarget::parse("x.test").unwrap();
+    let reason = StopReason::new("x").unwrap();
     assert_eq!(stops.add(target, reason, None).unwrap_err(), TooManyStops);
     assert!(!covered(&stops, "x.test"));
     advance(&hand, 60);
@@ -261,7 +263,8 @@ fn there_are_only_so_many() {
 /// Many at once: every number once, and the disk knows them all.
 #[test]
 fn operators_do_not_get_in_each_others_way() {
-    let (folder, clock) = (Folder::new(), Clock::system());
+    let folder = TempDir::new();
+    let clock = Clock::system();
     let stops = opened(&folder, &clock).unwrap();
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -277,6 +280,7 @@ fn operators_do_not_get_in_each_others_way() {
             });
         }
     });
-    let (list, kept) = (shown(&stops), shown(&opened(&folder, &clock).unwrap()));
+    let list = shown(&stops);
+    let kept = shown(&opened(&folder, &clock).unwrap());
     assert_eq!((list.len(), &list), (12, &kept));
 }

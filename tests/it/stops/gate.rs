@@ -4,54 +4,55 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crawlgate::model::certificate_verification::CertificateVerification;
-use crawlgate::model::crawler::{Crawler, CrawlerHint};
+use crawlgate::model::crawler::CrawlerHint;
 use crawlgate::model::reason::Reason;
 use crawlgate::pacing::pace::HostPace;
 use crawlgate::pacing::queue::WaitOrder;
 use crawlgate::pipeline::robots_fetch::{RobotsFetchRequest, RobotsPermitError};
-use crawlgate::pipeline::tunnel::{TunnelFacts, TunnelResult, TunnelServices, admit_tunnel};
+use crawlgate::pipeline::tunnel::TunnelResult;
 use crawlgate::policy::options::politeness::PaceKey;
 use crawlgate::robots::fetch_outcome::RobotsFetchOutcome;
-use crawlgate::urls::target::{HostTarget, UrlTarget};
+use crawlgate::urls::target::UrlTarget;
 use tokio::time::sleep;
 
-use super::bench::{Bench, FREE, SECOND, crawler, snapshot};
+use super::bench::{FREE, SECOND, crawler, pipeline, pipeline_with_total, snapshot};
 use super::press;
-use crate::support::way::Anywhere;
+use crate::support::pipeline::{ScriptedState, StaticResolver, robots_state};
 
 #[tokio::test(start_paused = true)]
 async fn what_is_stopped_waits_and_goes_when_the_stop_is_lifted() {
-    let bench = Bench::new(FREE, "");
+    let bench = pipeline(FREE, "");
     let change = press(bench.stops(), "a.test", None);
-    let (began, waiting) = (bench.clock.now(), bench.start("http://a.test:81/x"));
+    let began = bench.clock.now();
+    let waiting = bench.start("http://a.test:81/x");
     sleep(7 * SECOND).await;
     assert!(!waiting.is_finished());
     assert_eq!(
         (
-            bench.gauge("crawlgate_held_requests"),
-            bench.gauge("crawlgate_stops")
+            bench.metric("crawlgate_held_requests"),
+            bench.metric("crawlgate_stops")
         ),
         (1.0, 1.0)
     );
-    assert_eq!(bench.files.fetched(), 0, "nor is its robots.txt asked for");
-    let other = bench
-        .ask(&Crawler::anonymous(), "http://www.a.test/", &[])
-        .await
-        .went();
+    assert_eq!(bench.robots.fetches(), 0, "nor is its robots.txt asked for");
+    let other = bench.ask("http://www.a.test/").await.admitted();
     assert_eq!(other.1, None, "another host goes at once");
     bench.stops().lift(change.stop.id).unwrap();
     let came = waiting.await.unwrap();
-    assert_eq!((came.at - began, came.held), (7 * SECOND, Some(7 * SECOND)));
-    drop(came.went());
+    assert_eq!(
+        (came.at - began, came.wait_time),
+        (7 * SECOND, Some(7 * SECOND))
+    );
+    drop(came.admitted());
     assert_eq!(
         (
-            bench.gauge("crawlgate_held_requests"),
-            bench.gauge("crawlgate_stops")
+            bench.metric("crawlgate_held_requests"),
+            bench.metric("crawlgate_stops")
         ),
         (0.0, 0.0)
     );
     assert_eq!(
-        bench.gauge("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"),
+        bench.metric("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"),
         0.0
     );
     assert!(bench.stops().is_clear());
@@ -70,18 +71,18 @@ async fn what_is_stopped_for_longer_than_it_may_wait_is_told_why_and_when_to_com
         (Some(30), hasty, 1_500, 29),
         (Some(60), patient, 50_000, 10),
     ] {
-        let bench = Bench::new(FREE, "");
+        let bench = pipeline(FREE, "");
         press(bench.stops(), "*.test", lasts);
         let began = bench.clock.now();
         let crawler = crawler("lab").with_hints([CrawlerHint::Wait]);
-        let came = bench.ask(&crawler, "http://a.test/", fields).await;
+        let came = bench.ask_as(crawler, "http://a.test/", fields).await;
         assert_eq!(
             (came.at - began).as_millis(),
             waits_ms,
             "{lasts:?} {fields:?}"
         );
         assert_eq!(
-            came.held.map(|held| held.as_millis()),
+            came.wait_time.map(|held| held.as_millis()),
             Some(waits_ms),
             "{lasts:?} {fields:?}"
         );
@@ -100,24 +101,22 @@ async fn what_is_stopped_for_longer_than_it_may_wait_is_told_why_and_when_to_com
             (Reason::Stopped, Some(retry)),
             "{lasts:?} {fields:?}"
         );
-        assert_eq!(bench.files.fetched(), 0);
+        assert_eq!(bench.robots.fetches(), 0);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_ends_by_itself() {
-    let bench = Bench::new(FREE, "");
+    let bench = pipeline(FREE, "");
     press(bench.stops(), "a.test", Some(5));
     press(bench.stops(), "a.test", Some(9));
     press(bench.stops(), "crawler:anonymous", Some(2));
     let began = bench.clock.now();
-    let came = bench
-        .ask(&Crawler::anonymous(), "http://a.test/", &[])
-        .await;
+    let came = bench.ask("http://a.test/").await;
     assert_eq!(came.at - began, 9 * SECOND);
-    drop(came.went());
+    drop(came.admitted());
     assert_eq!(bench.stops().list().len(), 0);
-    assert_eq!(bench.gauge("crawlgate_stops"), 0.0);
+    assert_eq!(bench.metric("crawlgate_stops"), 0.0);
     assert!(bench.stops().is_clear(), "swept");
 }
 
@@ -137,11 +136,11 @@ async fn crawlers_and_rules_are_stopped_wherever_they_go() {
         ("rule:by-address", "lab", "http://b.test/", true),
         ("rule:unknown", "lab", "http://b.test/", false),
     ] {
-        let bench = Bench::new("{ delay: 0s, max_hold: 2s }", rules);
+        let bench = pipeline("{ delay: 0s, max_hold: 2s }", rules);
         press(bench.stops(), what, None);
-        let came = bench.ask(&crawler(who), url, &[]).await;
+        let came = bench.ask_as(crawler(who), url, &[]).await;
         assert_eq!(
-            came.held,
+            came.wait_time,
             stopped.then_some(2 * SECOND),
             "{what} {who} {url}"
         );
@@ -153,49 +152,45 @@ async fn crawlers_and_rules_are_stopped_wherever_they_go() {
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_leaves_frees_its_place_and_there_are_only_so_many() {
-    let bench = Bench::with_places(FREE, "", 2);
+    let bench = pipeline_with_total(FREE, "", 2);
     press(bench.stops(), "a.test", None);
     let waiting = [
         bench.start("http://a.test/1"),
         bench.start("http://a.test/2"),
     ];
     sleep(SECOND).await;
-    let (began, third) = (
-        bench.clock.now(),
-        bench.start("http://a.test/3").await.unwrap(),
-    );
+    let began = bench.clock.now();
+    let third = bench.start("http://a.test/3").await.unwrap();
     assert_eq!(
         (third.at - began, third.refused()),
         (Duration::ZERO, (Reason::Stopped, Some(60)))
     );
     waiting[0].abort();
     sleep(SECOND).await;
-    assert_eq!(bench.gauge("crawlgate_held_requests"), 1.0);
+    assert_eq!(bench.metric("crawlgate_held_requests"), 1.0);
     assert_eq!(
-        bench.gauge("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"),
+        bench.metric("crawlgate_held_disconnects_total{crawler=\"anonymous\"}"),
         1.0
     );
     let fourth = bench.start("http://a.test/4");
     sleep(SECOND).await;
     assert_eq!(
-        (fourth.is_finished(), bench.gauge("crawlgate_held_requests")),
+        (
+            fourth.is_finished(),
+            bench.metric("crawlgate_held_requests")
+        ),
         (false, 2.0)
     );
-    let none = bench
-        .ask(&Crawler::anonymous(), "http://b.test/", &[])
-        .await;
-    assert_eq!(none.held, None, "the places are those of stops alone");
+    let none = bench.ask("http://b.test/").await;
+    assert_eq!(none.wait_time, None, "the places are those of stops alone");
 }
 
 /// It waits for its turn when the stop comes: its turn goes back, and nothing is sent.
 #[tokio::test(start_paused = true)]
 async fn a_stop_holds_those_too_that_wait_for_their_turn() {
     for (lifted_after, sent_after) in [(None, None), (Some(3), Some(10)), (Some(14), Some(15))] {
-        let bench = Bench::new("{ delay: 10s, jitter: none, max_hold: 20s }", "");
-        let (slot, _) = bench
-            .ask(&Crawler::anonymous(), "http://a.test/1", &[])
-            .await
-            .went();
+        let bench = pipeline("{ delay: 10s, jitter: none, max_hold: 20s }", "");
+        let (slot, _) = bench.ask("http://a.test/1").await.admitted();
         slot.record_sent();
         drop(slot);
         let began = bench.clock.now();
@@ -211,22 +206,20 @@ async fn a_stop_holds_those_too_that_wait_for_their_turn() {
         match sent_after {
             Some(after) => {
                 assert_eq!(at, after * SECOND, "{lifted_after:?}");
-                drop(came.went());
+                drop(came.admitted());
             }
             None => {
                 assert_eq!(
                     (at, came.refused()),
                     (20 * SECOND, (Reason::Stopped, Some(60)))
                 );
-                assert_eq!(bench.gauge("crawlgate_leases"), 0.0, "its turn is not lost");
-                bench.stops().lift(change.stop.id).unwrap();
                 assert_eq!(
-                    bench
-                        .ask(&Crawler::anonymous(), "http://a.test/3", &[])
-                        .await
-                        .held,
-                    None
+                    bench.metric("crawlgate_leases"),
+                    0.0,
+                    "its turn is not lost"
                 );
+                bench.stops().lift(change.stop.id).unwrap();
+                assert_eq!(bench.ask("http://a.test/3").await.wait_time, None);
             }
         }
     }
@@ -235,7 +228,7 @@ async fn a_stop_holds_those_too_that_wait_for_their_turn() {
 /// Those that a stop has held go in the order in which they came, at the host's pace.
 #[tokio::test(start_paused = true)]
 async fn behind_a_stop_comes_the_hosts_turn() {
-    let bench = Bench::new("{ delay: 2s, jitter: none, max_hold: 30s }", "");
+    let bench = pipeline("{ delay: 2s, jitter: none, max_hold: 30s }", "");
     let change = press(bench.stops(), "a.test", None);
     let mut waiting = vec![];
     for number in 0..4 {
@@ -247,46 +240,37 @@ async fn behind_a_stop_comes_the_hosts_turn() {
     for (number, one) in (0..).zip(waiting) {
         let came = one.await.unwrap();
         assert_eq!(came.at - lifted, number * 2 * SECOND, "{number}");
-        came.went().0.record_sent();
+        came.admitted().0.record_sent();
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_may_not_wait_is_refused_at_once_and_so_is_everybody_when_the_proxy_goes_down() {
-    let bench = Bench::new("{ delay: 0s, overflow: refuse }", "");
+    let bench = pipeline("{ delay: 0s, overflow: refuse }", "");
     press(bench.stops(), "a.test", Some(90));
-    let came = bench
-        .ask(&Crawler::anonymous(), "http://a.test/", &[])
-        .await;
-    assert_eq!(came.held, None);
+    let came = bench.ask("http://a.test/").await;
+    assert_eq!(came.wait_time, None);
     assert_eq!(came.refused(), (Reason::Stopped, Some(90)));
 
-    let bench = Bench::new(FREE, "");
+    let bench = pipeline(FREE, "");
     press(bench.stops(), "a.test", None);
     let waiting = bench.start("http://a.test/");
     sleep(SECOND).await;
     let began = bench.clock.now();
-    bench.hold.close();
+    bench.admission.close();
     let came = waiting.await.unwrap();
     assert_eq!(
         (came.at - began, came.refused()),
         (Duration::ZERO, (Reason::ShuttingDown, Some(5)))
     );
-    let late = bench
-        .ask(&Crawler::anonymous(), "http://a.test/", &[])
-        .await;
+    let late = bench.ask("http://a.test/").await;
     assert_eq!(late.refused().0, Reason::ShuttingDown);
-    drop(
-        bench
-            .ask(&Crawler::anonymous(), "http://b.test/", &[])
-            .await
-            .went(),
-    );
+    drop(bench.ask("http://b.test/").await.admitted());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_policy_that_changes_during_a_stop_judges_again() {
-    let bench = Bench::new(FREE, "");
+    let bench = pipeline(FREE, "");
     let change = press(bench.stops(), "a.test", None);
     let waiting = [
         bench.start("http://a.test/no"),
@@ -294,27 +278,26 @@ async fn a_policy_that_changes_during_a_stop_judges_again() {
     ];
     sleep(SECOND).await;
     bench
-        .in_force
+        .active_policy
         .replace(snapshot(FREE, "{ id: no, forbid: { path: /no } }"));
-    let newer = bench.in_force.load().policy.revision().to_owned();
+    let newer = bench.active_policy.load().policy.revision().to_owned();
     bench.stops().lift(change.stop.id).unwrap();
     let [no, yes] = waiting;
-    let (no, yes) = (no.await.unwrap(), yes.await.unwrap());
+    let no = no.await.unwrap();
+    let yes = yes.await.unwrap();
     assert_eq!((&no.revision, &yes.revision), (&newer, &newer));
     assert_eq!(no.refused().0, Reason::Rule);
-    assert_eq!(yes.went().1, Some(SECOND));
-    assert_eq!(bench.gauge("crawlgate_leases"), 0.0);
+    assert_eq!(yes.admitted().1, Some(SECOND));
+    assert_eq!(bench.metric("crawlgate_leases"), 0.0);
 }
 
 /// What the policy refuses, or robots.txt does, is refused at once: it is checked first.
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_anyway_does_not_wait() {
-    let bench = Bench::new(FREE, "{ id: no, forbid: { path: /no } }");
+    let bench = pipeline(FREE, "{ id: no, forbid: { path: /no } }");
     press(bench.stops(), "a.test", None);
-    let came = bench
-        .ask(&Crawler::anonymous(), "http://a.test/no", &[])
-        .await;
-    assert_eq!((came.held, came.refused().0), (None, Reason::Rule));
+    let came = bench.ask("http://a.test/no").await;
+    assert_eq!((came.wait_time, came.refused().0), (None, Reason::Rule));
 }
 
 /// Nothing is asked of a host that is stopped, whatever is remembered of its robots.txt; one that holds still is obeyed
@@ -326,22 +309,21 @@ async fn a_robots_txt_that_must_be_fetched_first_waits_too() {
         Some(RobotsFetchOutcome::ServerError),
         Some(RobotsFetchOutcome::Absent),
     ] {
-        let mut bench = Bench::new("{ delay: 0s, max_hold: 3s }", "");
-        bench.files.before = before;
+        let mut bench = pipeline("{ delay: 0s, max_hold: 3s }", "");
+        bench.robots.before_fetch =
+            before.map(|outcome| ScriptedState::Expired(robots_state(outcome)));
         press(bench.stops(), "a.test", None);
-        let came = bench
-            .ask(&Crawler::anonymous(), "http://a.test/", &[])
-            .await;
-        assert_eq!(came.held, Some(3 * SECOND), "{before:?}");
+        let came = bench.ask("http://a.test/").await;
+        assert_eq!(came.wait_time, Some(3 * SECOND), "{before:?}");
         assert_eq!(came.refused().0, Reason::Stopped, "{before:?}");
-        assert_eq!(bench.files.fetched(), 0, "{before:?}");
+        assert_eq!(bench.robots.fetches(), 0, "{before:?}");
     }
 }
 
 /// Our own fetch of a robots.txt waits for its host, and not for the crawler that it was begun for.
 #[tokio::test(start_paused = true)]
 async fn a_robots_txt_is_not_asked_of_a_stopped_host() {
-    let bench = Bench::new(FREE, "");
+    let bench = pipeline(FREE, "");
     let errand = RobotsFetchRequest {
         agent: "lab".into(),
         crawler: crawler("lab"),
@@ -349,12 +331,13 @@ async fn a_robots_txt_is_not_asked_of_a_stopped_host() {
         pace: HostPace::UNLIMITED,
         per_address: None,
         order: WaitOrder::Weighted,
-        admission: Arc::clone(&bench.hold),
+        admission: Arc::clone(&bench.admission),
         verify: CertificateVerification::On,
     };
     let target = UrlTarget::parse("http://a.test/robots.txt").unwrap();
+    let resolver = StaticResolver::loopback();
     let permit =
-        || errand.acquire_permit(&target, CertificateVerification::On, &Anywhere, 8 * SECOND);
+        || errand.acquire_permit(&target, CertificateVerification::On, &resolver, 8 * SECOND);
     press(bench.stops(), "crawler:lab", None);
     let began = bench.clock.now();
     drop(permit().await.unwrap());
@@ -379,40 +362,29 @@ async fn tunnels_wait_as_long_as_connecting_may_take() {
         ("rule:side", "a.test:443", None, Ok(0)),
         ("a.test", "b.test:443", None, Ok(0)),
     ] {
-        let bench = Bench::new(FREE, rules);
+        let bench = pipeline(FREE, rules);
         press(bench.stops(), what, lasts);
-        let host = HostTarget::parse_authority(host).unwrap();
-        let asked = TunnelFacts {
-            host,
-            crawler: Crawler::anonymous(),
-        };
-        let way = TunnelServices {
-            destinations: &Anywhere,
-            active_policy: &bench.in_force,
-            admission: &bench.hold,
-            patience: 10 * SECOND,
-        };
         let began = bench.clock.now();
         let TunnelResult {
             outcome,
             evaluation,
             wait_time,
-        } = admit_tunnel(asked, bench.in_force.load(), &way).await;
+        } = bench.admit_tunnel(host, 10 * SECOND).await;
         let waited = (bench.clock.now() - began).as_secs();
         assert_eq!(wait_time.unwrap_or_default().as_secs(), waited, "{what}");
         let came = match outcome {
             Ok(permit) => {
                 drop(permit);
-                assert!(evaluation.stop_refusal(&bench.hold).is_none());
+                assert!(evaluation.stop_refusal(&bench.admission).is_none());
                 Ok(waited)
             }
             Err(refusal) => {
                 assert_eq!(refusal.reason, Reason::Stopped);
-                assert!(evaluation.stop_refusal(&bench.hold).is_some());
+                assert!(evaluation.stop_refusal(&bench.admission).is_some());
                 Err((waited, refusal.retry_after.unwrap().as_secs()))
             }
         };
         assert_eq!(came, expected, "{what} {lasts:?}");
-        assert_eq!(bench.gauge("crawlgate_leases"), 0.0);
+        assert_eq!(bench.metric("crawlgate_leases"), 0.0);
     }
 }

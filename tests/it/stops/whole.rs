@@ -4,13 +4,15 @@ use std::fs;
 
 use serde_json::{Value as Json, json};
 
-use crate::reload::{Answer, Client, admin};
-use crate::support::command::{Said, crawlgate};
-use crate::support::folder::Folder;
-use crate::support::gate::Gate;
+use crate::support::client::RawClient;
+use crate::support::client::Response;
+use crate::support::command::{CommandOutput, crawlgate};
+use crate::support::origin::ScriptedOrigin;
+use crate::support::proxy::TestProxy;
+use crate::support::temp_dir::TempDir;
+use crate::support::wait::wait_until;
 use crate::tunnel::inside::{Inside, check, trusting};
-use crate::tunnel::wire::{self, metric};
-use crate::upstream::scripted::{Origin, until};
+use crate::tunnel::wire::{self};
 
 const POLICY: &str = "policy: 1
 name: stops
@@ -40,7 +42,7 @@ store: {{ path: state }}
 }
 
 /// Runs `crawlgate stop` against a gate.
-fn stop(gate: &Gate, arguments: &[&str]) -> Said {
+fn stop(gate: &TestProxy, arguments: &[&str]) -> CommandOutput {
     let admin = gate.admin.to_string();
     crawlgate(
         &gate.file(""),
@@ -49,29 +51,31 @@ fn stop(gate: &Gate, arguments: &[&str]) -> Said {
     )
 }
 
-fn get(gate: &Gate, origin: &Origin, host: &str, path: &str) -> Answer {
-    Client::new(gate.proxy).get(&format!("http://{host}:{}{path}", origin.port))
+fn get(gate: &TestProxy, origin: &ScriptedOrigin, host: &str, path: &str) -> Response {
+    RawClient::connect(gate.proxy).get(&format!("http://{host}:{}{path}", origin.port))
 }
 
 #[test]
 fn the_command_stops_and_lifts_and_crawlers_are_told() {
-    let (gate, origin) = (Gate::start(&config(""), POLICY), Origin::plain());
-    assert_eq!(stop(&gate, &["--list"]).out, "nothing is stopped\n");
+    let gate = TestProxy::start(&config(""), POLICY);
+    let origin = ScriptedOrigin::ok();
+    assert_eq!(stop(&gate, &["--list"]).stdout, "nothing is stopped\n");
     assert_eq!(get(&gate, &origin, "a.test", "/").status, 200);
 
-    let said = stop(
+    let output = stop(
         &gate,
         &["A.test", "--reason", "they have called", "--for", "1h"],
     );
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     assert!(
-        said.out.starts_with("host:a.test is stopped until 20"),
-        "{said:?}"
+        output.stdout.starts_with("host:a.test is stopped until 20"),
+        "{output:?}"
     );
     assert!(
-        said.out
+        output
+            .stdout
             .ends_with(": they have called\nto lift the stop: crawlgate stop --lift 1\n"),
-        "{said:?}"
+        "{output:?}"
     );
     let refused = get(&gate, &origin, "a.test", "/x");
     for (name, value) in [
@@ -107,18 +111,18 @@ fn the_command_stops_and_lifts_and_crawlers_are_told() {
         2,
         "nothing was sent to the host that is stopped"
     );
-    until("it is logged", || {
-        gate.log().contains("\"reason\":\"stopped\"")
+    wait_until("it is logged", || {
+        gate.decision_log().contains("\"reason\":\"stopped\"")
     });
-    assert_eq!(metric(&gate, "crawlgate_stops"), 1);
+    assert_eq!(gate.counter("crawlgate_stops"), 1);
     let series = "crawlgate_decisions_total{crawler=\"anonymous\",reason=\"stopped\",stage=\"pace\",verdict=\"reject\"}";
-    until("it is counted", || metric(&gate, series) == 1);
+    wait_until("it is counted", || gate.counter(series) == 1);
 
-    let said = stop(
+    let output = stop(
         &gate,
         &["rule:slow", "--reason", "too slow", "--format", "json"],
     );
-    let given: Json = serde_json::from_str(&said.out).unwrap();
+    let given: Json = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
         (&given["id"], &given["persisted"], &given["warnings"]),
         (&json!("2"), &json!(true), &json!([]))
@@ -128,7 +132,7 @@ fn the_command_stops_and_lifts_and_crawlers_are_told() {
         Some("stopped")
     );
     assert_eq!(get(&gate, &origin, "b.test", "/x").status, 200);
-    let list = stop(&gate, &["--list"]).out;
+    let list = stop(&gate, &["--list"]).stdout;
     let lines: Vec<&str> = list.lines().collect();
     assert!(
         lines[0].starts_with("1  host:a.test  since 20")
@@ -141,15 +145,15 @@ fn the_command_stops_and_lifts_and_crawlers_are_told() {
         "{list}"
     );
 
-    let said = stop(&gate, &["--lift", "1"]);
+    let output = stop(&gate, &["--lift", "1"]);
     assert_eq!(
-        (said.code, said.out.as_str()),
+        (output.code, output.stdout.as_str()),
         (0, "host:a.test continues: stop 1 is lifted\n")
     );
     assert_eq!(get(&gate, &origin, "a.test", "/x").status, 200);
     let again = stop(&gate, &["--lift", "1"]);
     assert_eq!(
-        (again.code, again.err.as_str()),
+        (again.code, again.stderr.as_str()),
         (
             1,
             "error: no such stop is active: it was lifted or has expired\n"
@@ -159,24 +163,25 @@ fn the_command_stops_and_lifts_and_crawlers_are_told() {
     assert!(
         doubtful.code == 0
             && doubtful
-                .err
+                .stderr
                 .starts_with("warning: the active policy has no rule none"),
         "{doubtful:?}"
     );
     let listed: Json =
-        serde_json::from_str(&stop(&gate, &["--list", "--format", "json"]).out).unwrap();
+        serde_json::from_str(&stop(&gate, &["--list", "--format", "json"]).stdout).unwrap();
     assert_eq!(listed["stops"].as_array().unwrap().len(), 2);
     assert!(
-        gate.said()
+        gate.stderr()
             .contains("host:a.test is stopped: they have called"),
         "{}",
-        gate.said()
+        gate.stderr()
     );
 }
 
 #[test]
 fn one_that_waits_goes_when_the_stop_is_lifted_or_is_sent_away_by_a_drain() {
-    let (gate, origin) = (Gate::start(&config(""), POLICY), Origin::plain());
+    let gate = TestProxy::start(&config(""), POLICY);
+    let origin = ScriptedOrigin::ok();
     let body = json!({ "what": "*.test", "reason": "x" }).to_string();
     let press = || {
         let length = body.len();
@@ -185,27 +190,30 @@ fn one_that_waits_goes_when_the_stop_is_lifted_or_is_sent_away_by_a_drain() {
             gate.admin
         );
         assert_eq!(
-            Client::new(gate.admin).ask(&format!("{head}{body}")).status,
+            RawClient::connect(gate.admin)
+                .request(&format!("{head}{body}"))
+                .status,
             201
         );
     };
     press();
     let waiting = || {
-        let (proxy, url) = (gate.proxy, format!("http://a.test:{}/patient", origin.port));
-        std::thread::spawn(move || Client::new(proxy).get(&url))
+        let proxy = gate.proxy;
+        let url = format!("http://a.test:{}/patient", origin.port);
+        std::thread::spawn(move || RawClient::connect(proxy).get(&url))
     };
     let first = waiting();
-    until("it is held", || {
-        metric(&gate, "crawlgate_held_requests") == 1
+    wait_until("it is held", || {
+        gate.counter("crawlgate_held_requests") == 1
     });
-    assert_eq!(admin(&gate, "DELETE /api/v1/stops/1").status, 200);
+    assert_eq!(gate.admin("DELETE /api/v1/stops/1").status, 200);
     let answer = first.join().unwrap();
     assert!(answer.status == 200 && answer.field("crawl-held").is_some());
 
     press();
     let second = waiting();
-    until("it is held", || {
-        metric(&gate, "crawlgate_held_requests") == 1
+    wait_until("it is held", || {
+        gate.counter("crawlgate_held_requests") == 1
     });
     gate.signal("TERM");
     let answer = second.join().unwrap();
@@ -218,13 +226,13 @@ fn one_that_waits_goes_when_the_stop_is_lifted_or_is_sent_away_by_a_drain() {
 
 #[test]
 fn a_restart_keeps_stops_and_a_broken_file_keeps_the_proxy_from_starting() {
-    let state = Folder::new();
+    let state = TempDir::new();
     let config = config("").replace(
         "path: state",
         &format!("path: {}", state.path().join("a/b").display()),
     );
-    let origin = Origin::plain();
-    let gate = Gate::start(&config, POLICY);
+    let origin = ScriptedOrigin::ok();
+    let gate = TestProxy::start(&config, POLICY);
     assert_eq!(stop(&gate, &["a.test", "--reason", "x"]).code, 0);
     assert_eq!(
         stop(&gate, &["b.test", "--reason", "x", "--for", "100ms"]).code,
@@ -232,12 +240,12 @@ fn a_restart_keeps_stops_and_a_broken_file_keeps_the_proxy_from_starting() {
     );
     gate.signal("KILL");
     drop(gate);
-    let gate = Gate::start(&config, POLICY);
+    let gate = TestProxy::start(&config, POLICY);
     assert_eq!(
         get(&gate, &origin, "a.test", "/").field("crawl-reason"),
         Some("stopped")
     );
-    until("a stop ends by itself", || {
+    wait_until("a stop ends by itself", || {
         get(&gate, &origin, "b.test", "/").status == 200
     });
     assert_eq!(stop(&gate, &["--lift", "1"]).code, 0);
@@ -246,38 +254,40 @@ fn a_restart_keeps_stops_and_a_broken_file_keeps_the_proxy_from_starting() {
     let file = state.path().join("a/b/stops.json");
     assert!(fs::read_to_string(&file).unwrap().contains("\"stops\": []"));
     fs::write(&file, "{").unwrap();
-    let here = Folder::new();
+    let here = TempDir::new();
     here.write("policy.yaml", POLICY);
     here.write("c.yaml", &config);
-    let said = crawlgate(here.path(), &["run", "--config", "c.yaml"], "");
-    assert_eq!(said.code, 3, "{said:?}");
+    let output = crawlgate(here.path(), &["run", "--config", "c.yaml"], "");
+    assert_eq!(output.code, 3, "{output:?}");
     let start = format!(
         "error: cannot read the emergency stops from {}: ",
         file.display()
     );
     assert!(
-        said.err.contains(&start) && said.err.contains("Repair the file, or move it away"),
-        "{said:?}"
+        output.stderr.contains(&start)
+            && output.stderr.contains("Repair the file, or move it away"),
+        "{output:?}"
     );
 }
 
 #[test]
 fn a_stop_that_cannot_be_kept_works_and_says_so() {
-    let (gate, origin) = (Gate::start(&config(""), POLICY), Origin::plain());
+    let gate = TestProxy::start(&config(""), POLICY);
+    let origin = ScriptedOrigin::ok();
     gate.write("state", "a file where the directory is to be");
-    let said = stop(&gate, &["a.test", "--reason", "x"]);
+    let output = stop(&gate, &["a.test", "--reason", "x"]);
     assert!(
-        said.code == 0
-            && said
-                .err
+        output.code == 0
+            && output
+                .stderr
                 .starts_with("warning: this will be lost at a restart: "),
-        "{said:?}"
+        "{output:?}"
     );
     assert_eq!(
         get(&gate, &origin, "a.test", "/").field("crawl-reason"),
         Some("stopped")
     );
-    let ready = admin(&gate, "GET /readyz");
+    let ready = gate.admin("GET /readyz");
     assert!(
         ready.status == 200
             && ready
@@ -287,15 +297,15 @@ fn a_stop_that_cannot_be_kept_works_and_says_so() {
         ready.body
     );
     fs::remove_file(gate.file("state")).unwrap();
-    until("it is kept after all", || {
-        !admin(&gate, "GET /readyz").body.contains("warn stops")
+    wait_until("it is kept after all", || {
+        !gate.admin("GET /readyz").body.contains("warn stops")
     });
     assert!(gate.file("state/stops.json").exists());
 }
 
 #[test]
 fn the_command_says_what_is_wrong() {
-    let gate = Gate::start(&config(""), POLICY);
+    let gate = TestProxy::start(&config(""), POLICY);
     for (arguments, code, told) in [
         (&[][..], 2, "required arguments were not provided"),
         (&["a.test"], 2, "--reason <TEXT>"),
@@ -321,23 +331,23 @@ fn the_command_says_what_is_wrong() {
         (&["--lift", "one"], 2, "error: --lift: one is not an id"),
         (&["--lift", "1", "--config", "none.yaml"], 2, "none.yaml"),
     ] {
-        let said = stop(&gate, arguments);
-        assert_eq!(said.code, code, "{arguments:?}: {said:?}");
-        assert!(said.err.contains(told), "{arguments:?}: {said:?}");
+        let output = stop(&gate, arguments);
+        assert_eq!(output.code, code, "{arguments:?}: {output:?}");
+        assert!(output.stderr.contains(told), "{arguments:?}: {output:?}");
     }
-    assert_eq!(stop(&gate, &["--list"]).out, "nothing is stopped\n");
-    let nobody = Folder::new();
-    let said = crawlgate(
+    assert_eq!(stop(&gate, &["--list"]).stdout, "nothing is stopped\n");
+    let nobody = TempDir::new();
+    let output = crawlgate(
         nobody.path(),
         &["stop", "--list", "--admin", "127.0.0.1:1"],
         "",
     );
     assert!(
-        said.code == 3
-            && said
-                .err
+        output.code == 3
+            && output
+                .stderr
                 .contains("the proxy does not answer at 127.0.0.1:1"),
-        "{said:?}"
+        "{output:?}"
     );
 }
 
@@ -347,17 +357,17 @@ fn the_command_finds_the_token_of_the_configuration() {
         "admin: { listen: 127.0.0.1:0 }",
         "admin: { listen: 127.0.0.1:0, token_file: token }",
     );
-    let gate = Gate::start_with(&with_token, POLICY, |command| {
+    let gate = TestProxy::start_with(&with_token, POLICY, |command| {
         fs::write(
             command.get_current_dir().unwrap().join("token"),
             "correct-horse-battery\n",
         )
         .unwrap();
     });
-    let said = stop(&gate, &["a.test", "--reason", "x"]);
+    let output = stop(&gate, &["a.test", "--reason", "x"]);
     assert!(
-        said.code == 3 && said.err.contains("401: the admin token is required"),
-        "{said:?}"
+        output.code == 3 && output.stderr.contains("401: the admin token is required"),
+        "{output:?}"
     );
     assert_eq!(
         stop(
@@ -372,37 +382,37 @@ fn the_command_finds_the_token_of_the_configuration() {
 /// Blind tunnels: open ones are closed, new ones wait and are refused.
 #[test]
 fn a_stop_closes_the_tunnels_that_it_covers() {
-    let origin = wire::Origin::echo();
+    let origin = ScriptedOrigin::echo();
     let ports = format!("connect_ports: [1-65535]\n  tls_ports: [{}]", origin.port);
     let more = "store: { path: state }\ntimeouts: { connect_total: 300ms }\n";
-    let gate = Gate::start(&wire::config(&ports, more), wire::POLICY);
-    let mut open = wire::Client::in_tls(gate.proxy, origin.port);
-    let mut other = wire::Client::tunnel_to(gate.proxy, &format!("b.test:{}", origin.port));
-    other.greet("b.test");
+    let gate = TestProxy::start(&wire::config(&ports, more), wire::POLICY);
+    let mut open = RawClient::tls_tunnel(gate.proxy, origin.port);
+    let mut other = RawClient::tunnel_to(gate.proxy, &format!("b.test:{}", origin.port));
+    other.echo_client_hello("b.test");
     assert_eq!(stop(&gate, &["a.test", "--reason", "x"]).code, 0);
-    assert_eq!(open.rest(), "");
-    until("why is logged", || {
-        gate.log().contains("\"error\":\"stopped\"")
+    assert_eq!(open.read_rest(), "");
+    wait_until("why is logged", || {
+        gate.decision_log().contains("\"error\":\"stopped\"")
     });
     assert!(
-        gate.log().contains("\"reason\":\"stopped\""),
+        gate.decision_log().contains("\"reason\":\"stopped\""),
         "{}",
-        gate.log()
+        gate.decision_log()
     );
-    let mut client = wire::Client::connect(gate.proxy);
+    let mut client = RawClient::connect(gate.proxy);
     client.send(format!(
         "CONNECT a.test:{} HTTP/1.1\r\nHost: x\r\n\r\n",
         origin.port
     ));
-    let refused = client.rest();
+    let refused = client.read_rest();
     assert!(
         refused.starts_with("HTTP/1.1 503 Policy-503 reason=stopped id="),
         "{refused}"
     );
     other.send("still open");
-    assert_eq!(other.bytes(10), b"still open");
+    assert_eq!(other.read_bytes(10), b"still open");
     assert_eq!(stop(&gate, &["--lift", "1"]).code, 0);
-    drop(wire::Client::in_tls(gate.proxy, origin.port));
+    drop(RawClient::tls_tunnel(gate.proxy, origin.port));
 }
 
 /// Inside TLS that is looked into each request is covered for itself; the tunnel and its CONNECT are not.
@@ -412,7 +422,7 @@ fn a_stop_holds_requests_inside_tls_too() {
     let more = format!("{files}\nstore: {{ path: state }}\n");
     let rule =
         "rules:\n  - { id: inner, when: { under: /in }, set: { politeness: { max_hold: 0s } } }";
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &wire::config("", &more),
         &wire::POLICY.replace("rules:", rule),
     );

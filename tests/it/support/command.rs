@@ -1,22 +1,26 @@
-//! The binary, run to its end.
+//! Runs of the binary to its end.
 
 use std::io::Write;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-/// What a command said, and how it ended.
+/// The output and the exit code of a command.
 #[derive(Debug)]
-pub(crate) struct Said {
+pub(crate) struct CommandOutput {
     /// The exit code.
     pub(crate) code: i32,
     /// Standard output.
-    pub(crate) out: String,
+    pub(crate) stdout: String,
     /// Standard error.
-    pub(crate) err: String,
+    pub(crate) stderr: String,
 }
 
-/// Runs `crawlgate` in a directory, without the variables that change what it does.
-pub(crate) fn crawlgate(directory: &Path, arguments: &[&str], input: impl AsRef<[u8]>) -> Said {
+/// Runs `crawlgate` in a directory, without the environment variables that affect it.
+pub(crate) fn crawlgate(
+    directory: &Path,
+    arguments: &[&str],
+    input: impl AsRef<[u8]>,
+) -> CommandOutput {
     let mut child = Command::new(env!("CARGO_BIN_EXE_crawlgate"))
         .args(arguments)
         .current_dir(directory)
@@ -27,13 +31,12 @@ pub(crate) fn crawlgate(directory: &Path, arguments: &[&str], input: impl AsRef<
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    // A command that does not read its input may be gone already.
+    // A command that does not read its input may have ended already.
     let _ = child.stdin.take().unwrap().write_all(input.as_ref());
     let output = child.wait_with_output().unwrap();
-    let text = |bytes| String::from_utf8(bytes).unwrap();
-    Said {
+    CommandOutput {
         code: output.status.code().unwrap(),
-        out: text(output.stdout),
-        err: text(output.stderr),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
     }
 }

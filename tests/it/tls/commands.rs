@@ -8,16 +8,16 @@ use std::process::Command;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::support::command::{Said, crawlgate};
-use crate::support::folder::Folder;
-use crate::support::gate::Gate;
+use crate::support::command::{CommandOutput, crawlgate};
+use crate::support::proxy::TestProxy;
+use crate::support::temp_dir::TempDir;
 
 /// In a folder whose name a shell could stumble over.
 const AWKWARD: &str = r#"it's $HOME "a"\b `c`"#;
 
 const TWO: &str = "tls: { intercept: true, ca: [{ cert: new.pem, key: new.key }, { cert: old.pem, key: old.key }] }\n";
 
-fn run(directory: &Path, arguments: &[&str]) -> Said {
+fn run(directory: &Path, arguments: &[&str]) -> CommandOutput {
     crawlgate(directory, arguments, "")
 }
 
@@ -29,20 +29,20 @@ fn certificates(pem: impl AsRef<[u8]>) -> Vec<Vec<u8>> {
 
 #[test]
 fn an_authority_is_made_once_shown_and_exported() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let directory = folder.path();
     folder.write("config/policy.yaml", POLICY);
     for command in [&["ca", "show"][..], &["ca", "export"]] {
-        let said = run(directory, command);
+        let output = run(directory, command);
         assert!(
-            said.code == 3 && said.err.contains("`crawlgate ca init` creates them"),
-            "{said:?}"
+            output.code == 3 && output.stderr.contains("`crawlgate ca init` creates them"),
+            "{output:?}"
         );
     }
-    let said = run(directory, &["ca", "init"]);
+    let output = run(directory, &["ca", "init"]);
     assert!(
-        said.code == 0 && said.err.contains("eval \"$(crawlgate env)\""),
-        "{said:?}"
+        output.code == 0 && output.stderr.contains("eval \"$(crawlgate env)\""),
+        "{output:?}"
     );
     let key = fs::read_to_string(directory.join("certs/ca.key")).unwrap();
     let mode = fs::metadata(directory.join("certs/ca.key"))
@@ -57,7 +57,7 @@ fn an_authority_is_made_once_shown_and_exported() {
 
     let again = run(directory, &["ca", "init"]);
     assert!(
-        again.code == 2 && again.err.contains("is never overwritten"),
+        again.code == 2 && again.stderr.contains("is never overwritten"),
         "{again:?}"
     );
     assert_eq!(
@@ -66,28 +66,28 @@ fn an_authority_is_made_once_shown_and_exported() {
     );
 
     let shown = run(directory, &["ca", "show"]);
-    assert_eq!((shown.code, shown.err.as_str()), (0, ""));
+    assert_eq!((shown.code, shown.stderr.as_str()), (0, ""));
     for part in [
         "subject     O=crawlgate, CN=crawlgate CA ",
         "(1824 days left)",
         "sha256      ",
         "certs/ca.key",
     ] {
-        assert!(shown.out.contains(part), "{part}: {}", shown.out);
+        assert!(shown.stdout.contains(part), "{part}: {}", shown.stdout);
     }
     let exported = run(directory, &["ca", "export"]);
-    assert_eq!((exported.code, exported.out.as_str()), (0, pem.as_str()));
+    assert_eq!((exported.code, exported.stdout.as_str()), (0, pem.as_str()));
     let der = run(
         directory,
         &["ca", "export", "--format", "der", "-o", "ca.der"],
     );
-    assert_eq!((der.code, der.out.as_str()), (0, ""));
+    assert_eq!((der.code, der.stdout.as_str()), (0, ""));
     assert_eq!(
         certificates(&pem),
         [fs::read(directory.join("ca.der")).unwrap()]
     );
     let again = run(directory, &["ca", "export", "-o", "ca.der"]);
-    assert_eq!(again.code, 2, "{}", again.err);
+    assert_eq!(again.code, 2, "{}", again.stderr);
     let over = run(directory, &["ca", "export", "-o", "certs/ca.key"]);
     assert_eq!(over.code, 2, "{over:?}");
     assert_eq!(
@@ -102,15 +102,18 @@ fn an_authority_is_made_once_shown_and_exported() {
     .unwrap();
     let loose = run(directory, &["ca", "show"]);
     assert!(
-        loose.code == 3 && loose.err.contains("run: chmod 600 'certs/ca.key'"),
+        loose.code == 3 && loose.stderr.contains("run: chmod 600 'certs/ca.key'"),
         "{loose:?}"
     );
-    assert!(loose.out.contains("subject"), "what can be read is shown");
+    assert!(
+        loose.stdout.contains("subject"),
+        "what can be read is shown"
+    );
 }
 
 #[test]
 fn of_two_authorities_the_first_signs_and_both_are_exported() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let directory = folder.path();
     folder.write("old.yaml", "tls: { ca: { cert: old.pem, key: old.key } }\n");
     folder.write("two.yaml", TWO);
@@ -126,17 +129,17 @@ fn of_two_authorities_the_first_signs_and_both_are_exported() {
         .map(|name| fs::read_to_string(directory.join(name)).unwrap())
         .concat();
     assert_eq!(
-        run(directory, &["ca", "export", "--config", "two.yaml"]).out,
+        run(directory, &["ca", "export", "--config", "two.yaml"]).stdout,
         both
     );
     let shown = run(directory, &["ca", "show", "--config", "two.yaml"]);
     let roles: Vec<&str> = shown
-        .out
+        .stdout
         .lines()
         .filter_map(|line| line.strip_prefix("role        "))
         .collect();
     assert_eq!(roles, ["signs", "exported, does not sign"]);
-    let env = run(directory, &["env", "--config", "two.yaml"]).out;
+    let env = run(directory, &["env", "--config", "two.yaml"]).stdout;
     assert!(
         env.contains("NODE_EXTRA_CA_CERTS=") && !env.contains("new.pem"),
         "one file for both: {env}"
@@ -170,7 +173,7 @@ fn in_sh(directory: &Path, printed: &str) -> Vec<(String, String)> {
 
 #[test]
 fn a_shell_that_runs_env_has_the_variables() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write(&format!("{AWKWARD}/policy.yaml"), POLICY);
     let config = folder.write(
         &format!("{AWKWARD}/c.yaml"),
@@ -181,7 +184,7 @@ fn a_shell_that_runs_env_has_the_variables() {
     assert!(
         before.code == 0
             && before
-                .err
+                .stderr
                 .contains("all.pem does not exist yet: `crawlgate run`"),
         "{before:?}"
     );
@@ -189,10 +192,10 @@ fn a_shell_that_runs_env_has_the_variables() {
         run(folder.path(), &["ca", "init", "--config", config]).code,
         0
     );
-    let said = run(folder.path(), &["env", "--shell", "sh", "--config", config]);
-    assert_eq!((said.code, said.err.as_str()), (0, ""));
+    let output = run(folder.path(), &["env", "--shell", "sh", "--config", config]);
+    assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     assert_eq!(
-        said.out, before.out,
+        output.stdout, before.stdout,
         "it does not depend on whether the files are there"
     );
 
@@ -200,7 +203,7 @@ fn a_shell_that_runs_env_has_the_variables() {
     let file = |name: &str| home.join(name).to_str().unwrap().to_owned();
     let proxy = "http://127.0.0.1:4128".to_owned();
     let local = "localhost,127.0.0.1,::1".to_owned();
-    let known = in_sh(folder.path(), &said.out);
+    let known = in_sh(folder.path(), &output.stdout);
     for (name, expected) in [
         ("http_proxy", &proxy),
         ("https_proxy", &proxy),
@@ -220,13 +223,13 @@ fn a_shell_that_runs_env_has_the_variables() {
         assert_eq!(value, Some(expected), "{name}");
     }
     // Where the quotes around $(…) are forgotten, the lines become one.
-    let joined = in_sh(folder.path(), &said.out.replace('\n', " "));
+    let joined = in_sh(folder.path(), &output.stdout.replace('\n', " "));
     assert!(joined.contains(&("NODE_EXTRA_CA_CERTS".to_owned(), file("ca.pem"))));
 }
 
 #[test]
 fn env_names_a_crawler_s_own_listener_and_no_authority_without_interception() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("policy.yaml", POLICY);
     folder.write(
         "c.yaml",
@@ -239,37 +242,38 @@ fn env_names_a_crawler_s_own_listener_and_no_authority_without_interception() {
             &[&["env", "--config", "c.yaml", "--shell", "sh"], more].concat(),
         )
     };
-    let said = env(&[]);
+    let output = env(&[]);
     assert!(
-        said.out
+        output
+            .stdout
             .starts_with("export http_proxy='http://[::1]:4002';\n")
-            && said.err.is_empty(),
-        "{said:?}"
+            && output.stderr.is_empty(),
+        "{output:?}"
     );
     assert!(
-        !said.out.contains("CERT") && !said.out.contains("BUNDLE"),
-        "{said:?}"
+        !output.stdout.contains("CERT") && !output.stdout.contains("BUNDLE"),
+        "{output:?}"
     );
     assert!(
         env(&["--crawler", "own"])
-            .out
+            .stdout
             .contains("http://127.0.0.1:4001")
     );
     for (name, expected) in [
         ("lab", "crawler `lab` has no listener"),
         ("nobody", "the crawlers are: own, lab"),
     ] {
-        let said = env(&["--crawler", name]);
+        let output = env(&["--crawler", name]);
         assert!(
-            said.code == 2 && said.err.contains(expected) && said.out.is_empty(),
-            "{said:?}"
+            output.code == 2 && output.stderr.contains(expected) && output.stdout.is_empty(),
+            "{output:?}"
         );
     }
     let fish = run(
         folder.path(),
         &["env", "--config", "c.yaml", "--shell", "fish"],
     )
-    .out;
+    .stdout;
     assert!(
         fish.starts_with("set -gx http_proxy 'http://[::1]:4002';\n"),
         "{fish}"
@@ -286,7 +290,7 @@ fn config(tls: &str) -> String {
 
 #[tokio::test]
 async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let path = |name: &str| folder.path().join(name);
     let tls = format!(
         "{{ intercept: true, ca: {{ cert: {}, key: {} }}, bundle: {} }}",
@@ -295,7 +299,7 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
         path("all.pem").display()
     );
     let start = |roots: Option<&str>| {
-        Gate::start_with(&config(&tls), POLICY, |command| {
+        TestProxy::start_with(&config(&tls), POLICY, |command| {
             command
                 .env_remove("SSL_CERT_FILE")
                 .env_remove("SSL_CERT_DIR");
@@ -304,11 +308,11 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
     };
     let gate = start(None);
     assert!(
-        gate.said().contains("created a certificate authority: "),
+        gate.stderr().contains("created a certificate authority: "),
         "{}",
-        gate.said()
+        gate.stderr()
     );
-    assert!(gate.said().contains("eval \"$(crawlgate env)\""));
+    assert!(gate.stderr().contains("eval \"$(crawlgate env)\""));
     let pem = fs::read_to_string(path("ca.pem")).unwrap();
     assert!(
         asked(&gate, "/ca.pem")
@@ -327,9 +331,9 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
 
     let gate = start(None);
     assert!(
-        !gate.said().contains("created a certificate authority"),
+        !gate.stderr().contains("created a certificate authority"),
         "{}",
-        gate.said()
+        gate.stderr()
     );
     assert_eq!(fs::read_to_string(path("ca.pem")).unwrap(), pem);
     assert_eq!(
@@ -361,31 +365,31 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
 
 #[tokio::test]
 async fn without_interception_there_is_no_authority() {
-    let gate = Gate::start(&config("{ ca: { cert: a.pem, key: a.key } }"), POLICY);
+    let gate = TestProxy::start(&config("{ ca: { cert: a.pem, key: a.key } }"), POLICY);
     assert!(asked(&gate, "/ca.pem").await.starts_with("HTTP/1.1 404 "));
-    assert!(!gate.said().contains("certificate authority"));
+    assert!(!gate.stderr().contains("certificate authority"));
 }
 
 #[test]
 fn run_without_an_authority_that_it_may_not_make_ends_with_the_cure() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     folder.write("policy.yaml", POLICY);
     folder.write(
         "c.yaml",
         config("{ intercept: true, ca: { cert: a.pem, key: a.key, create: false } }"),
     );
-    let said = run(folder.path(), &["run", "--config", "c.yaml"]);
+    let output = run(folder.path(), &["run", "--config", "c.yaml"]);
     assert!(
-        said.code == 3
-            && said
-                .err
+        output.code == 3
+            && output
+                .stderr
                 .contains("a.key do not exist; `crawlgate ca init` creates them"),
-        "{said:?}"
+        "{output:?}"
     );
     assert!(!folder.path().join("a.key").exists());
 }
 
-async fn asked(gate: &Gate, path: &str) -> String {
+async fn asked(gate: &TestProxy, path: &str) -> String {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     let mut stream = tokio::net::TcpStream::connect(gate.admin).await.unwrap();
     let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", gate.admin);

@@ -12,7 +12,7 @@ use x509_parser::certificate::X509Certificate;
 use x509_parser::prelude::FromDer;
 
 use super::{PATIENT, client, files};
-use crate::support::folder::Folder;
+use crate::support::temp_dir::TempDir;
 
 fn now() -> SystemTime {
     Clock::system().wall_time()
@@ -28,7 +28,7 @@ fn set_mode(path: &Path, mode: u32) {
 
 #[test]
 fn what_was_made_is_read_again_and_never_overwritten() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let (cert, key) = files(&folder);
     let made = CertificateAuthority::create(&cert, &key, now()).unwrap();
     assert_eq!((mode(&key), mode(&cert) & 0o600), (0o600, 0o600));
@@ -123,7 +123,7 @@ fn doubtful_files_are_refused_with_the_cure() {
         ),
     ];
     for (expected, spoil) in table {
-        let folder = Folder::new();
+        let folder = TempDir::new();
         let (cert, key) = files(&folder);
         let secret = secret(&{
             CertificateAuthority::create(&cert, &key, now()).unwrap();
@@ -138,7 +138,7 @@ fn doubtful_files_are_refused_with_the_cure() {
             "{expected}"
         );
     }
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let (cert, key) = files(&folder);
     CertificateAuthority::create(
         &cert,
@@ -155,7 +155,7 @@ fn doubtful_files_are_refused_with_the_cure() {
 /// A file that holds the key too gives its certificate only.
 #[test]
 fn of_a_certificate_s_file_nothing_else_is_exported() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let (cert, key) = files(&folder);
     CertificateAuthority::create(&cert, &key, now()).unwrap();
     let both = format!(
@@ -182,7 +182,7 @@ fn secret(pem: &str) -> String {
 
 #[tokio::test]
 async fn the_key_is_in_no_text_that_the_module_makes() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let (cert, key) = files(&folder);
     CertificateAuthority::create(&cert, &key, now()).unwrap();
     let authority = CertificateAuthority::load(&cert, &key, now()).unwrap();

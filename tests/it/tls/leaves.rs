@@ -20,7 +20,7 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::prelude::FromDer;
 
 use super::{Mint, PATIENT, client, files};
-use crate::support::folder::Folder;
+use crate::support::temp_dir::TempDir;
 
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
@@ -256,7 +256,8 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
         .with_root_certificates(roots(mint.minter.authority()))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    let (a, b) = (mint.leaf("a.example").await, mint.leaf("b.example").await);
+    let a = mint.leaf("a.example").await;
+    let b = mint.leaf("b.example").await;
     let fresh = || Arc::new(config.clone());
     for (tickets, first, second) in [
         (SessionTickets::Stateless, Full, Resumed),
@@ -298,15 +299,16 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
 async fn a_certificate_and_its_key_live_for_a_day() {
     let (clock, hand) = Clock::manual();
     let mint = Mint::new(100, 200, clock);
-    let key = |leaf: &LeafCertificate| {
+    fn key(leaf: &LeafCertificate) -> Vec<u8> {
         X509Certificate::from_der(der(leaf))
             .unwrap()
             .1
             .public_key()
             .raw
             .to_vec()
-    };
-    let (first, other) = (mint.leaf("a.example").await, mint.leaf("b.example").await);
+    }
+    let first = mint.leaf("a.example").await;
+    let other = mint.leaf("b.example").await;
     assert_eq!(key(&first), key(&other), "one key for a day");
     hand.advance(DAY - Duration::from_secs(1));
     assert!(Arc::ptr_eq(&first, &mint.leaf("a.example").await));
@@ -318,7 +320,7 @@ async fn a_certificate_and_its_key_live_for_a_day() {
 
 #[tokio::test]
 async fn no_certificate_outlives_the_authority() {
-    let folder = Folder::new();
+    let folder = TempDir::new();
     let (cert, key) = files(&folder);
     let (clock, hand) = Clock::manual();
     let authority = CertificateAuthority::create(&cert, &key, clock.wall_time()).unwrap();

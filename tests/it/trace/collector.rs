@@ -1,14 +1,11 @@
 //! A collector that keeps the spans it receives, or behaves as a test requires.
 
-use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
-use std::thread;
-
 use crawlgate::otlp::message::{ExportTraceServiceRequest, OtlpSpan, Value};
 use prost::Message;
 
-use crate::upstream::scripted::until;
+use crate::support::origin::{Reply, ScriptedOrigin};
+
+use crate::support::wait::wait_until;
 
 /// The response of the collector.
 #[derive(Clone, Debug)]
@@ -24,38 +21,35 @@ pub(super) enum Answers {
 /// A listening collector.
 pub(super) struct Collector {
     pub(super) port: u16,
-    seen: Arc<Mutex<Seen>>,
-}
-
-#[derive(Default)]
-struct Seen {
-    heads: Vec<String>,
-    exports: Vec<ExportTraceServiceRequest>,
+    origin: ScriptedOrigin,
+    /// `true` if exports are accepted.
+    accepts: bool,
 }
 
 impl Collector {
     pub(super) fn start(answers: Answers) -> Self {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
-        let collector = Self {
-            port: listener.local_addr().unwrap().port(),
-            seen: Arc::default(),
-        };
-        let seen = Arc::clone(&collector.seen);
-        thread::spawn(move || {
-            for socket in listener.incoming().map_while(Result::ok) {
-                let (seen, answers) = (Arc::clone(&seen), answers.clone());
-                thread::spawn(move || serve(socket, &seen, &answers));
-            }
-        });
-        collector
+        let accepts = matches!(answers, Answers::Takes | Answers::Rejects(_));
+        let origin = ScriptedOrigin::respond(move |_| respond(&answers));
+        Self {
+            port: origin.port,
+            origin,
+            accepts,
+        }
     }
 
+    /// The heads of the requests, in lower case.
     pub(super) fn heads(&self) -> Vec<String> {
-        self.seen.lock().unwrap().heads.clone()
+        let heads = self.origin.heads();
+        heads.iter().map(|head| head.to_lowercase()).collect()
     }
 
     pub(super) fn exports(&self) -> Vec<ExportTraceServiceRequest> {
-        self.seen.lock().unwrap().exports.clone()
+        let requests = self.origin.requests();
+        let accepted = requests.iter().filter(|_| self.accepts);
+        let bodies = accepted.map(|request| request.body.as_slice());
+        bodies
+            .map(|body| ExportTraceServiceRequest::decode(body).unwrap())
+            .collect()
     }
 
     pub(super) fn spans(&self) -> Vec<OtlpSpan> {
@@ -70,13 +64,13 @@ impl Collector {
     /// Returns the spans of complete requests, once there are this many.
     #[track_caller]
     pub(super) fn requests(&self, count: usize) -> Vec<OtlpSpan> {
-        let requests = || {
+        fn requests() -> _ {
             self.spans()
                 .into_iter()
                 .filter(|span| span.name == "request")
                 .collect::<Vec<_>>()
-        };
-        until("the spans arrive", || requests().len() >= count);
+        }
+        wait_until("the spans arrive", || requests().len() >= count);
         let found = requests();
         assert_eq!(found.len(), count, "{found:#?}");
         found
@@ -84,8 +78,11 @@ impl Collector {
 
     /// The parts of a request, in the order in which they began.
     pub(super) fn parts(&self, request: &OtlpSpan) -> Vec<OtlpSpan> {
-        let of_it = |span: &OtlpSpan| span.parent_span_id == request.span_id;
-        let mut parts: Vec<OtlpSpan> = self.spans().into_iter().filter(of_it).collect();
+        let mut parts: Vec<OtlpSpan> = self
+            .spans()
+            .into_iter()
+            .filter(|span: &OtlpSpan| span.parent_span_id == request.span_id)
+            .collect();
         parts.sort_by_key(|span| span.start_time_unix_nano);
         parts
     }
@@ -108,40 +105,16 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn serve(mut socket: TcpStream, seen: &Mutex<Seen>, answers: &Answers) -> Option<()> {
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        socket.read_exact(&mut byte).ok()?;
-        head.extend(byte);
-    }
-    let head = String::from_utf8(head).unwrap().to_lowercase();
-    let length = head
-        .lines()
-        .find_map(|line| line.strip_prefix("content-length: "))
-        .unwrap();
-    let mut body = vec![0; length.parse().unwrap()];
-    socket.read_exact(&mut body).ok()?;
-    let export = ExportTraceServiceRequest::decode(body.as_slice()).unwrap();
-    let mut seen = seen.lock().unwrap();
-    seen.heads.push(head);
+fn respond(answers: &Answers) -> Reply {
     let (status, body) = match answers {
         Answers::Takes => ("200 OK", vec![]),
-        // partial_success { rejected_spans: N }, by hand.
+        // The message partial_success { rejected_spans: N }.
         Answers::Rejects(count) => ("200 OK", vec![0x0a, 0x02, 0x08, *count]),
         Answers::Refuses(status) => (*status, vec![]),
-        Answers::Never => {
-            drop(seen);
-            let _ = socket.read(&mut byte);
-            return None;
-        }
+        Answers::Never => return Reply::Hang(vec![]),
     };
-    if status == "200 OK" {
-        seen.exports.push(export);
-    }
-    drop(seen);
-    let head = format!(
-        "HTTP/1.1 {status}\r\nContent-Type: application/x-protobuf\r\nContent-Length: {}\r\n\r\n",
-        body.len()
-    );
-    socket.write_all(&[head.as_bytes(), &body].concat()).ok()
+    let length = body.len();
+    let fields = format!("Content-Type: application/x-protobuf\r\nContent-Length: {length}");
+    let head = format!("HTTP/1.1 {status}\r\n{fields}\r\n\r\n");
+    Reply::Bytes([head.as_bytes(), &body].concat())
 }

@@ -5,24 +5,26 @@ use std::time::{Duration, Instant};
 
 use crawlgate::otlp::message::{OtlpSpan, SpanKind, Value};
 
-use crate::effects::{Bench, CONFIG, policy};
+use crate::effects::Site;
 use crate::origin_tls::certs::Authority;
-use crate::origin_tls::origin;
-use crate::tunnel::wire::metric;
-use crate::upstream::scripted::{OK, until};
+use crate::support::origin::OK;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::policy::allow_all;
+use crate::support::proxy::CONFIG;
+use crate::support::wait::wait_until;
 
 use super::collector::{Answers, Collector, hex, value};
 use super::{PARENT, RULES, TRACE, TRACING, told, traceparent};
 
 /// A gate whose spans go to this collector.
-fn bench(collector: &Collector, otlp: &str, config: &str) -> Bench {
-    bench_under(collector, otlp, config, &policy("", RULES))
+fn site(collector: &Collector, otlp: &str, config: &str) -> Site {
+    bench_under(collector, otlp, config, &allow_all("", RULES))
 }
 
-fn bench_under(collector: &Collector, otlp: &str, config: &str, policy: &str) -> Bench {
+fn bench_under(collector: &Collector, otlp: &str, config: &str, policy: &str) -> Site {
     let endpoint = format!("endpoint: \"http://127.0.0.1:{}\"", collector.port);
     let config = format!("{CONFIG}{config}telemetry: {{ otlp: {{ {endpoint}{otlp} }} }}\n");
-    Bench::with(&config, policy, |path| {
+    Site::with_config(&config, policy, |path| {
         path.starts_with("/slow").then(|| {
             std::thread::sleep(Duration::from_millis(60));
             OK.to_owned()
@@ -57,12 +59,12 @@ fn check_parts(collector: &Collector, request: &OtlpSpan) -> Vec<String> {
 #[test]
 fn a_request_is_a_span_with_its_parts_inside() {
     let collector = Collector::start(Answers::Takes);
-    let paced = policy("", RULES).replace("delay: 0s", "delay: 2s");
+    let paced = allow_all("", RULES).replace("delay: 0s", "delay: 2s");
     let otlp = ", share: 1, service: crawl-7, headers: { authorization: Bearer s3cret }";
-    let bench = bench_under(&collector, otlp, TRACING, &paced);
+    let site = bench_under(&collector, otlp, TRACING, &paced);
     let before = std::time::SystemTime::now();
-    assert_eq!(bench.ask("/slow?q=1", &traceparent("01")).status(), 200);
-    assert_eq!(bench.ask("/x", "").status(), 200);
+    assert_eq!(site.get_with("/slow?q=1", &traceparent("01")).status, 200);
+    assert_eq!(site.get_with("/x", "").status, 200);
     let requests = collector.requests(2);
     let first = requests
         .iter()
@@ -88,7 +90,8 @@ fn a_request_is_a_span_with_its_parts_inside() {
         check_parts(&collector, second),
         ["decide", "hold", "first_byte"]
     );
-    let (slow, held) = (&collector.parts(first)[2], &collector.parts(second)[1]);
+    let slow = &collector.parts(first)[2];
+    let held = &collector.parts(second)[1];
     assert!(took(slow) >= Duration::from_millis(55), "{slow:?}");
     assert!(took(held) >= Duration::from_millis(300), "{held:?}");
     assert!(took(second) >= took(held));
@@ -96,15 +99,15 @@ fn a_request_is_a_span_with_its_parts_inside() {
     let since = before.duration_since(std::time::UNIX_EPOCH).unwrap();
     assert!(began + Duration::from_millis(5) >= since && began < since + Duration::from_secs(20));
 
-    let line = &bench.log(2)[0];
+    let line = &site.decisions(2)[0];
     for (key, expected) in [
         ("http.request.method", "GET".to_owned()),
         (
             "url.full",
-            format!("http://a.test:{}/slow?q=1", bench.origin.port),
+            format!("http://a.test:{}/slow?q=1", site.origin.port),
         ),
         ("server.address", "a.test".to_owned()),
-        ("server.port", bench.origin.port.to_string()),
+        ("server.port", site.origin.port.to_string()),
         ("http.response.status_code", "200".to_owned()),
         ("http.response.body.size", "2".to_owned()),
         ("crawlgate.origin_status", "200".to_owned()),
@@ -115,7 +118,7 @@ fn a_request_is_a_span_with_its_parts_inside() {
             "crawlgate.stage",
             line["stage"].as_str().unwrap().to_owned(),
         ),
-        ("crawlgate.policy", "effects".to_owned()),
+        ("crawlgate.policy", "allow-all".to_owned()),
         (
             "crawlgate.revision",
             line["revision"].as_str().unwrap().to_owned(),
@@ -149,7 +152,7 @@ fn a_request_is_a_span_with_its_parts_inside() {
         .resource
         .clone()
         .unwrap();
-    let named = |key: &str| {
+    fn named(key: &str) -> _ {
         resource
             .attributes
             .iter()
@@ -158,7 +161,7 @@ fn a_request_is_a_span_with_its_parts_inside() {
             .value
             .clone()
             .unwrap()
-    };
+    }
     assert_eq!(
         named("service.name").value,
         Some(Value::Text("crawl-7".to_owned()))
@@ -174,25 +177,26 @@ fn a_request_is_a_span_with_its_parts_inside() {
         named("service.instance.id").value,
         Some(Value::Text(instance))
     );
-    until("they are counted", || {
-        metric(&bench.gate, "crawlgate_trace_spans_exported_total") == 8
+    wait_until("they are counted", || {
+        site.gate.counter("crawlgate_trace_spans_exported_total") == 8
     });
 }
 
 #[test]
 fn tls_with_an_origin_is_a_part() {
     let server = Authority::new().server(&["a.test"]);
-    let origin = origin::Origin::secure(server, |_| {
+    let origin = ScriptedOrigin::tls(server, |_| {
         "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n".into()
     });
     let collector = Collector::start(Answers::Takes);
-    let bench = bench(
+    let site = site(
         &collector,
         ", share: 1",
         "tls: { verify_upstream: false }\n",
     );
     assert_eq!(
-        crate::effects::ask(bench.gate.proxy, &origin.url("a.test", "/x"), "").status(),
+        crate::support::client::get_with(site.gate.proxy, &origin.https_url("a.test", "/x"), "")
+            .status,
         200
     );
     let request = &collector.requests(1)[0];
@@ -223,24 +227,24 @@ fn a_span_shows_no_more_of_a_url_than_the_log() {
     );
     let endpoint = format!("endpoint: \"http://127.0.0.1:{}\"", collector.port);
     let config = format!("{config}telemetry: {{ otlp: {{ {endpoint}, share: 1 }} }}\n");
-    let bench = Bench::with(&config, &policy("", &rules), |_| None);
-    let base = format!("http://a.test:{}", bench.origin.port);
+    let site = Site::with_config(&config, &allow_all("", &rules), |_| None);
+    let base = format!("http://a.test:{}", site.origin.port);
     for (path, status) in [
         ("/x?k=secret", 200),
         ("/closed/secret", 451),
         ("/kept/x?k=secret", 451),
         ("/unseen/x", 451),
     ] {
-        assert_eq!(bench.get(path).status(), status, "{path}");
+        assert_eq!(site.get(path).status, status, "{path}");
     }
     let mut requests = collector.requests(4);
     requests.sort_by_key(|span| span.start_time_unix_nano);
-    let shown = |key: &str| {
+    fn shown(key: &str) -> _ {
         requests
             .iter()
             .map(|span| value(span, key))
             .collect::<Vec<_>>()
-    };
+    }
     assert_eq!(
         shown("url.full"),
         [
@@ -267,7 +271,8 @@ fn a_span_shows_no_more_of_a_url_than_the_log() {
 
 #[test]
 fn the_share_decides_unless_a_crawler_that_may_does() {
-    let (yes, no) = (traceparent("01"), traceparent("00"));
+    let yes = traceparent("01");
+    let no = traceparent("00");
     for (case, share, may, fields, exported) in [
         ("nobody says", "1", "", String::new(), true),
         ("nobody says", "0", "", String::new(), false),
@@ -299,12 +304,12 @@ fn the_share_decides_unless_a_crawler_that_may_does() {
         ),
     ] {
         let collector = Collector::start(Answers::Takes);
-        let mut bench = bench(&collector, &format!(", share: {share}"), may);
-        let answer = bench.ask("/x", &fields);
-        assert_eq!(answer.status(), 200);
+        let mut site = site(&collector, &format!(", share: {share}"), may);
+        let answer = site.get_with("/x", &fields);
+        assert_eq!(answer.status, 200);
         // At the end, every loss is reported.
-        bench.gate.signal("TERM");
-        assert_eq!(bench.gate.ended(), Some(0));
+        site.gate.signal("TERM");
+        assert_eq!(site.gate.wait_for_exit(), Some(0));
         let requests = collector
             .spans()
             .into_iter()
@@ -324,25 +329,25 @@ fn the_share_decides_unless_a_crawler_that_may_does() {
 #[test]
 fn a_collector_that_hangs_costs_spans_and_no_time() {
     let collector = Collector::start(Answers::Never);
-    let mut bench = bench(&collector, ", share: 1, queue: 4, timeout: 60s", "");
+    let mut site = site(&collector, ", share: 1, queue: 4, timeout: 60s", "");
     let began = Instant::now();
     // More than a batch that is under way, one that is gathered and what waits.
     let count = 600;
-    let mut client = crate::upstream::scripted::Client::connect(bench.gate.proxy);
+    let mut client = crate::support::client::RawClient::connect(site.gate.proxy);
     for _ in 0..count {
         client.send("GET http://a.test/closed/x HTTP/1.1\r\nHost: a.test\r\n\r\n");
-        assert!(client.until("\r\n\r\n").starts_with("HTTP/1.1 451 "));
-        client.until("}\n");
+        assert!(client.read_until("\r\n\r\n").starts_with("HTTP/1.1 451 "));
+        client.read_until("}\n");
     }
     let lasted = began.elapsed();
     assert!(lasted < Duration::from_secs(30), "{lasted:?}");
     let full = "crawlgate_trace_spans_dropped_total{why=\"queue_full\"}";
-    until("spans are dropped", || metric(&bench.gate, full) > 0);
+    wait_until("spans are dropped", || site.gate.counter(full) > 0);
     drop(client);
     // Nor does it keep the proxy from ending.
     let began = Instant::now();
-    bench.gate.signal("TERM");
-    assert_eq!(bench.gate.ended(), Some(0));
+    site.gate.signal("TERM");
+    assert_eq!(site.gate.wait_for_exit(), Some(0));
     let lasted = began.elapsed();
     assert!(lasted < Duration::from_secs(15), "{lasted:?}");
 }
@@ -354,18 +359,18 @@ fn what_a_collector_does_not_take_is_counted_and_told() {
         (Answers::Rejects(1), "rejected", 1, 1),
     ] {
         let collector = Collector::start(answers.clone());
-        let bench = bench(&collector, ", share: 1", "");
+        let site = site(&collector, ", share: 1", "");
         // The request, its decision, and nothing else: it is refused.
-        assert_eq!(bench.get("/closed/x").status(), 451);
+        assert_eq!(site.get("/closed/x").status, 451);
         let series = format!("crawlgate_trace_spans_dropped_total{{why=\"{why}\"}}");
-        until("it is counted", || metric(&bench.gate, &series) == dropped);
+        wait_until("it is counted", || site.gate.counter(&series) == dropped);
         assert_eq!(
-            metric(&bench.gate, "crawlgate_trace_spans_exported_total"),
+            site.gate.counter("crawlgate_trace_spans_exported_total"),
             exported,
             "{answers:?}"
         );
-        until("it is told", || {
-            bench.gate.said().contains("telemetry.otlp")
+        wait_until("it is told", || {
+            site.gate.stderr().contains("telemetry.otlp")
         });
         assert_eq!(collector.heads().len(), 1, "there is no use in another try");
     }
@@ -374,11 +379,11 @@ fn what_a_collector_does_not_take_is_counted_and_told() {
 #[test]
 fn what_waits_is_exported_before_the_end() {
     let collector = Collector::start(Answers::Takes);
-    let mut bench = bench(&collector, ", share: 1", "");
+    let mut site = site(&collector, ", share: 1", "");
     for _ in 0..20 {
-        assert_eq!(bench.get("/closed/x").status(), 451);
+        assert_eq!(site.get("/closed/x").status, 451);
     }
-    bench.gate.signal("TERM");
-    assert_eq!(bench.gate.ended(), Some(0));
+    site.gate.signal("TERM");
+    assert_eq!(site.gate.wait_for_exit(), Some(0));
     assert_eq!(collector.requests(20).len(), 20);
 }

@@ -4,30 +4,30 @@ use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::gate::Gate;
+use crate::support::proxy::TestProxy;
 
 use super::hello::{body, ech, hello, message, records, server_name};
-use super::wire::{Client, Origin, POLICY, config, metric, until};
+use super::wire::{POLICY, config, echo_and_proxy, text_origin};
+use crate::support::client::RawClient;
+use crate::support::wait::wait_until;
 
 /// Sends bytes in parts, with pauses between them; what comes back until the tunnel ends, or as many bytes.
-fn answered(gate: &Gate, authority: &str, parts: &[Vec<u8>]) -> Vec<u8> {
-    let mut client = Client::tunnel_to(gate.proxy, authority);
+fn answered(gate: &TestProxy, authority: &str, parts: &[Vec<u8>]) -> Vec<u8> {
+    let mut client = RawClient::tunnel_to(gate.proxy, authority);
     for part in parts {
         // It may be closed already.
-        let _ = client.0.write_all(part);
+        let _ = client.socket.write_all(part);
         thread::sleep(Duration::from_millis(10));
     }
     client.half_close();
-    client.rest().into_bytes()
+    client.read_rest().into_bytes()
 }
 
 #[test]
 fn a_tls_port_carries_tls_for_its_host_alone() {
-    let (origin, gate) = Origin::behind_a_gate("timeouts: { tls: 500ms }", POLICY);
-    let (a, literal) = (
-        format!("a.test:{}", origin.port),
-        format!("127.0.0.1:{}", origin.port),
-    );
+    let (origin, gate) = echo_and_proxy("timeouts: { tls: 500ms }", POLICY);
+    let a = format!("a.test:{}", origin.port);
+    let literal = format!("127.0.0.1:{}", origin.port);
     let of = |extensions: &[_]| records(&message(&body(extensions)), 16_384);
     let good = hello(Some("a.test"));
     let in_parts = |bytes: &[u8], size| bytes.chunks(size).map(<[u8]>::to_vec).collect::<Vec<_>>();
@@ -72,34 +72,37 @@ fn a_tls_port_carries_tls_for_its_host_alone() {
         ),
     ] {
         let series = format!("crawlgate_sni_checks_total{{category=\"{category}\"}}");
-        let (before, ended) = (metric(&gate, &series), origin.ended());
-        let seen = origin.seen().len();
+        let before = gate.counter(&series);
+        let ended = origin.ended_connections();
+        let seen = origin.received().len();
         let back = String::from_utf8_lossy(&answered(&gate, to, &parts)).len();
         assert_eq!(back > 0, opens, "{category}: {parts:?}");
-        assert_eq!(metric(&gate, &series), before + 1, "{category}");
-        until("the origin's connection ends", || origin.ended() > ended);
+        assert_eq!(gate.counter(&series), before + 1, "{category}");
+        wait_until("the origin's connection ends", || {
+            origin.ended_connections() > ended
+        });
         let sent = if opens { parts.concat().len() } else { 0 };
-        assert_eq!(origin.seen().len() - seen, sent, "{category}");
+        assert_eq!(origin.received().len() - seen, sent, "{category}");
     }
     // Silence, and a hello that never ends.
     for part in [&good[..0], &good[..20]] {
-        let before = metric(&gate, "crawlgate_sni_checks_total{category=\"timeout\"}");
-        let mut client = Client::tunnel_to(gate.proxy, &a);
+        let before = gate.counter("crawlgate_sni_checks_total{category=\"timeout\"}");
+        let mut client = RawClient::tunnel_to(gate.proxy, &a);
         client.send(part);
-        assert_eq!(client.rest(), "");
+        assert_eq!(client.read_rest(), "");
         assert_eq!(
-            metric(&gate, "crawlgate_sni_checks_total{category=\"timeout\"}"),
+            gate.counter("crawlgate_sni_checks_total{category=\"timeout\"}"),
             before + 1
         );
     }
-    until("all tunnels are over", || {
-        metric(&gate, "crawlgate_tunnels") == 0
+    wait_until("all tunnels are over", || {
+        gate.counter("crawlgate_tunnels") == 0
     });
     let reasons = |reason, count| {
         let series = format!(
             "crawlgate_decisions_total{{crawler=\"anonymous\",reason=\"{reason}\",stage=\"connect\",verdict=\"reject\"}}"
         );
-        assert_eq!(metric(&gate, &series), count, "{reason}");
+        assert_eq!(gate.counter(&series), count, "{reason}");
     };
     reasons("host_mismatch", 4);
     reasons("bad_request", 4);
@@ -109,9 +112,11 @@ fn a_tls_port_carries_tls_for_its_host_alone() {
 /// A client that leaves without a word is none of the categories.
 #[test]
 fn a_client_that_says_nothing_and_leaves_is_not_counted() {
-    let (origin, gate) = Origin::behind_a_gate("", POLICY);
-    drop(Client::tunnel(gate.proxy, origin.port));
-    until("the origin's connection ends", || origin.ended() == 1);
+    let (origin, gate) = echo_and_proxy("", POLICY);
+    drop(RawClient::tunnel(gate.proxy, origin.port));
+    wait_until("the origin's connection ends", || {
+        origin.ended_connections() == 1
+    });
     for category in [
         "match",
         "mismatch",
@@ -122,10 +127,9 @@ fn a_client_that_says_nothing_and_leaves_is_not_counted() {
         "timeout",
     ] {
         assert_eq!(
-            metric(
-                &gate,
-                &format!("crawlgate_sni_checks_total{{category=\"{category}\"}}")
-            ),
+            gate.counter(&format!(
+                "crawlgate_sni_checks_total{{category=\"{category}\"}}"
+            )),
             0
         );
     }
@@ -133,9 +137,9 @@ fn a_client_that_says_nothing_and_leaves_is_not_counted() {
 
 #[test]
 fn a_plain_port_carries_http_alone() {
-    let origin = Origin::http();
+    let origin = text_origin();
     let ports = "connect_ports: [1-65535]\n  tls_ports: [443]";
-    let gate = Gate::start(&config(ports, "timeouts: { tls: 300ms }"), POLICY);
+    let gate = TestProxy::start(&config(ports, "timeouts: { tls: 300ms }"), POLICY);
     for (bytes, kind) in [
         (hello(Some("a.test")), "client_hello"),
         (b"SSH-2.0-x\r\n\r\n".to_vec(), ""),
@@ -150,26 +154,26 @@ fn a_plain_port_carries_http_alone() {
         let before = if kind.is_empty() {
             0
         } else {
-            metric(&gate, &series)
+            gate.counter(&series)
         };
-        let mut client = Client::tunnel(gate.proxy, origin.port);
+        let mut client = RawClient::tunnel(gate.proxy, origin.port);
         client.send(&bytes);
-        let back = client.rest();
+        let back = client.read_rest();
         if kind.is_empty() {
             // What begins like a request is answered like a bad one.
             assert!(back.starts_with("HTTP/1.1 400 "), "{back}");
         } else {
             assert_eq!(
-                (back.as_str(), metric(&gate, &series)),
+                (back.as_str(), gate.counter(&series)),
                 ("", before + 1),
                 "{kind}"
             );
         }
     }
-    let mut silent = Client::tunnel(gate.proxy, origin.port);
-    assert_eq!(silent.rest(), "");
-    until("all tunnels are over", || {
-        metric(&gate, "crawlgate_tunnels") == 0
+    let mut silent = RawClient::tunnel(gate.proxy, origin.port);
+    assert_eq!(silent.read_rest(), "");
+    wait_until("all tunnels are over", || {
+        gate.counter("crawlgate_tunnels") == 0
     });
     assert_eq!(origin.connections(), 0);
 }

@@ -16,9 +16,11 @@ use rustls::{
     SignatureScheme,
 };
 
-use crate::support::gate::Gate;
+use crate::support::proxy::TestProxy;
 
-use super::wire::{Client, Origin, config, metric, until};
+use super::wire::{config, text_origin};
+use crate::support::client::RawClient;
+use crate::support::wait::wait_until;
 
 const POLICY: &str = "
 policy: 1
@@ -37,24 +39,24 @@ rules:
   - { id: never, forbid: { host: a.test, under: /never } }
 ";
 
-fn gate_with(tls: &str, more: &str) -> Gate {
+fn gate_with(tls: &str, more: &str) -> TestProxy {
     let files = "ca: { cert: ca.pem, key: ca.key }, bundle: bundle.pem";
     let more = format!("tls: {{ intercept: true, {files}{tls} }}\n{more}");
-    Gate::start(&config("connect_ports: [1-65535]", &more), POLICY)
+    TestProxy::start(&config("connect_ports: [1-65535]", &more), POLICY)
 }
 
-fn gate() -> Gate {
+fn gate() -> TestProxy {
     gate_with("", "")
 }
 
 /// A client's configuration that trusts the gate's authority.
-pub(crate) fn trusting(gate: &Gate) -> Arc<ClientConfig> {
+pub(crate) fn trusting(gate: &TestProxy) -> Arc<ClientConfig> {
     trusting_by(gate, rustls::DEFAULT_VERSIONS)
 }
 
 /// The same, speaking these versions of TLS alone.
 pub(crate) fn trusting_by(
-    gate: &Gate,
+    gate: &TestProxy,
     versions: &[&'static rustls::SupportedProtocolVersion],
 ) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
@@ -93,7 +95,7 @@ impl Inside {
         name: &str,
         config: &Arc<ClientConfig>,
     ) -> Result<Self, std::io::Error> {
-        let Client(socket) = Client::tunnel_to(proxy, authority);
+        let RawClient { socket } = RawClient::tunnel_to(proxy, authority);
         let name = ServerName::try_from(name.to_owned()).unwrap();
         let connection = ClientConnection::new(Arc::clone(config), name).unwrap();
         let mut stream = rustls::StreamOwned::new(connection, socket);
@@ -114,7 +116,8 @@ impl Inside {
 
     /// One answer: its head, and its body by `Content-Length`.
     pub(crate) fn answer(&mut self) -> (String, String) {
-        let (mut head, mut byte) = (Vec::new(), [0]);
+        let mut head = Vec::new();
+        let mut byte = [0];
         while !head.ends_with(b"\r\n\r\n") {
             self.0.read_exact(&mut byte).unwrap();
             head.extend(byte);
@@ -189,21 +192,25 @@ fn each_request_inside_tls_is_judged_for_itself() {
     assert_eq!(&head, b"HTTP/1.1 451");
     drop(client);
     assert_eq!(
-        metric(&gate, "crawlgate_tunnels_total{verdict=\"intercept\"}"),
+        gate.counter("crawlgate_tunnels_total{verdict=\"intercept\"}"),
         1
     );
     assert_eq!(
-        metric(&gate, "crawlgate_sni_checks_total{category=\"match\"}"),
+        gate.counter("crawlgate_sni_checks_total{category=\"match\"}"),
         1
     );
-    assert_eq!(metric(&gate, "crawlgate_leaf_certificates_total"), 1);
+    assert_eq!(gate.counter("crawlgate_leaf_certificates_total"), 1);
     // The CONNECT is no request: five were judged.
     let judged = "crawlgate_decisions_total{crawler=\"anonymous\",reason=\"rule\",stage=\"request\",verdict=\"reject\"}";
-    until("five decisions", || metric(&gate, judged) == 5);
-    until("five lines", || {
-        gate.log().matches("\"host\":\"a.test\"").count() == 5
+    wait_until("five decisions", || gate.counter(judged) == 5);
+    wait_until("five lines", || {
+        gate.decision_log().matches("\"host\":\"a.test\"").count() == 5
     });
-    assert!(!gate.log().contains("CONNECT"), "{}", gate.log());
+    assert!(
+        !gate.decision_log().contains("CONNECT"),
+        "{}",
+        gate.decision_log()
+    );
 }
 
 #[test]
@@ -288,8 +295,8 @@ fn the_names_of_connect_hello_and_host_must_agree() {
         421,
         &["crawl-reason: host_mismatch\r\n", "connection: close\r\n"],
     );
-    until("they are counted", || {
-        metric(&gate, "crawlgate_sni_checks_total{category=\"mismatch\"}") == 3
+    wait_until("they are counted", || {
+        gate.counter("crawlgate_sni_checks_total{category=\"mismatch\"}") == 3
     });
 }
 
@@ -317,7 +324,7 @@ fn an_address_has_a_certificate_of_its_own_and_no_tickets() {
         }
     }
     assert_eq!(
-        metric(&gate, "crawlgate_sni_checks_total{category=\"none\"}"),
+        gate.counter("crawlgate_sni_checks_total{category=\"none\"}"),
         4
     );
 }
@@ -382,14 +389,14 @@ fn a_refused_tunnel_is_told_inside_tls() {
     }
     let refused =
         "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"blind-no\",verdict=\"reject\"}";
-    until("the rule is counted", || metric(&gate, refused) == 1);
+    wait_until("the rule is counted", || gate.counter(refused) == 1);
     // Without that, by the phrase of the answer to CONNECT.
     let gate = gate_with(", intercept_to_reject: false", "");
-    let mut client = Client::connect(gate.proxy);
+    let mut client = RawClient::connect(gate.proxy);
     client.send("CONNECT b.test:443 HTTP/1.1\r\n\r\n");
     assert!(
         client
-            .rest()
+            .read_rest()
             .starts_with("HTTP/1.1 451 Policy-451 rule=blind-no id=")
     );
 }
@@ -406,9 +413,9 @@ fn a_refused_tunnel_is_recorded_as_such_when_nothing_is_asked_inside() {
     let refused =
         "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"no-tls\",verdict=\"reject\"}";
     assert!(Inside::try_open(gate.proxy, "localtest.test:443", "localtest.test", &strict).is_err());
-    until("it is counted", || metric(&gate, refused) == 1);
+    wait_until("it is counted", || gate.counter(refused) == 1);
     drop(Inside::open(gate.proxy, "localtest.test", &trusting(&gate)));
-    until("it is counted too", || metric(&gate, refused) == 2);
+    wait_until("it is counted too", || gate.counter(refused) == 2);
     let mut client = Inside::open(gate.proxy, "localtest.test", &trusting(&gate));
     check(
         &client.ask("localtest.test", "/").0,
@@ -416,15 +423,17 @@ fn a_refused_tunnel_is_recorded_as_such_when_nothing_is_asked_inside() {
         &["crawl-rule: no-tls\r\n"],
     );
     client.ended();
-    until("and counted once", || {
-        gate.log().matches("\"rule\":\"no-tls\"").count() == 3
+    wait_until("and counted once", || {
+        gate.decision_log().matches("\"rule\":\"no-tls\"").count() == 3
     });
-    assert_eq!(metric(&gate, refused), 3);
+    assert_eq!(gate.counter(refused), 3);
     assert_eq!(
-        gate.log().matches("\"verdict\":\"reject\"").count(),
+        gate.decision_log()
+            .matches("\"verdict\":\"reject\"")
+            .count(),
         3,
         "{}",
-        gate.log()
+        gate.decision_log()
     );
 }
 
@@ -432,9 +441,9 @@ fn a_refused_tunnel_is_recorded_as_such_when_nothing_is_asked_inside() {
 fn a_host_that_no_certificate_can_name_is_refused_at_its_connect() {
     let gate = gate();
     for host in ["-a.test", "foo-.test"] {
-        let mut client = Client::connect(gate.proxy);
+        let mut client = RawClient::connect(gate.proxy);
         client.send(format!("CONNECT {host}:443 HTTP/1.1\r\n\r\n"));
-        let answer = client.rest();
+        let answer = client.read_rest();
         check(&answer, 400, &["crawl-reason: bad_request\r\n"]);
         assert!(answer.contains("not a DNS name"), "{answer}");
     }
@@ -443,8 +452,9 @@ fn a_host_that_no_certificate_can_name_is_refused_at_its_connect() {
 /// undici, linkinator and ureq send `CONNECT host:80` and speak HTTP in it.
 #[test]
 fn http_in_the_clear_is_judged_by_url_on_any_port() {
-    let (origin, gate) = (Origin::http(), gate());
-    let mut client = Client::tunnel(gate.proxy, origin.port);
+    let origin = text_origin();
+    let gate = gate();
+    let mut client = RawClient::tunnel(gate.proxy, origin.port);
     let ask = |path: &str| {
         format!(
             "GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
@@ -452,15 +462,23 @@ fn http_in_the_clear_is_judged_by_url_on_any_port() {
         )
     };
     client.send(ask("/private/x"));
-    check(&client.answer().0, 451, &["crawl-rule: private\r\n"]);
+    check(
+        &client.read_response().head,
+        451,
+        &["crawl-rule: private\r\n"],
+    );
     client.send(ask("/page"));
-    let (head, body) = client.answer();
-    check(&head, 200, &["crawl-status: ACCEPTED\r\n"]);
-    assert_eq!(body, "ok");
-    assert_eq!(metric(&gate, "crawlgate_leaf_certificates_total"), 0);
-    let mut client = Client::tunnel(gate.proxy, 443);
+    let page = client.read_response();
+    check(&page.head, 200, &["crawl-status: ACCEPTED\r\n"]);
+    assert_eq!(page.body, "ok");
+    assert_eq!(gate.counter("crawlgate_leaf_certificates_total"), 0);
+    let mut client = RawClient::tunnel(gate.proxy, 443);
     client.send("GET /private/x HTTP/1.1\r\nHost: a.test:443\r\n\r\n");
-    check(&client.answer().0, 451, &["crawl-rule: private\r\n"]);
+    check(
+        &client.read_response().head,
+        451,
+        &["crawl-rule: private\r\n"],
+    );
 }
 
 #[test]
@@ -475,13 +493,13 @@ fn what_is_neither_tls_nor_http_is_closed() {
         (b"\x16\x03\x01\x02", "client_hello_timeout"),
         (b"", "tunnel_silent"),
     ] {
-        let mut client = Client::tunnel(gate.proxy, 443);
+        let mut client = RawClient::tunnel(gate.proxy, 443);
         client.send(bytes);
-        assert_eq!(client.rest(), "", "{word}");
-        until(word, || gate.log().contains(word));
+        assert_eq!(client.read_rest(), "", "{word}");
+        wait_until(word, || gate.decision_log().contains(word));
     }
     assert_eq!(
-        metric(&gate, "crawlgate_foreign_bytes_total{reason=\"unknown\"}"),
+        gate.counter("crawlgate_foreign_bytes_total{reason=\"unknown\"}"),
         1
     );
 }
@@ -501,27 +519,28 @@ fn a_client_that_does_not_trust_the_authority_is_counted_and_named() {
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
     }
     // One that just leaves, as Node and Java do.
-    let mut client = Client::tunnel(gate.proxy, 443);
+    let mut client = RawClient::tunnel(gate.proxy, 443);
     client.send(super::hello::hello(Some("a.test")));
-    client.bytes(5);
+    client.read_bytes(5);
     drop(client);
     let failures = "crawlgate_client_tls_failures_total{crawler=\"anonymous\"}";
-    until("three failures", || metric(&gate, failures) == 3);
-    until("named in the log", || {
-        gate.log().matches("client_tls_").count() == 3
+    wait_until("three failures", || gate.counter(failures) == 3);
+    wait_until("named in the log", || {
+        gate.decision_log().matches("client_tls_").count() == 3
     });
     assert!(
-        gate.log().contains("\"error\":\"client_tls_unknown_ca\""),
+        gate.decision_log()
+            .contains("\"error\":\"client_tls_unknown_ca\""),
         "{}",
-        gate.log()
+        gate.decision_log()
     );
     // The operator is told once.
-    until("told", || gate.said().contains("does it trust the CA?"));
+    wait_until("told", || gate.stderr().contains("does it trust the CA?"));
     assert_eq!(
-        gate.said().matches("does it trust the CA?").count(),
+        gate.stderr().matches("does it trust the CA?").count(),
         1,
         "{}",
-        gate.said()
+        gate.stderr()
     );
 }
 
@@ -591,10 +610,10 @@ fn a_body_inside_tls_is_read_and_dropped_with_its_refusal() {
 fn without_an_authority_what_is_to_be_looked_into_does_not_pass() {
     let policy = "policy: 1\nname: p\noptions: { disposition: allow, robots: { obey: false } }\nrules:\n  \
                   - { id: see, when: { host: a.test }, set: { tls: intercept } }\n";
-    let gate = Gate::start(&config("", ""), policy);
-    let mut client = Client::connect(gate.proxy);
+    let gate = TestProxy::start(&config("", ""), policy);
+    let mut client = RawClient::connect(gate.proxy);
     client.send("CONNECT a.test:443 HTTP/1.1\r\n\r\n");
-    let answer = client.rest();
+    let answer = client.read_rest();
     check(&answer, 451, &["crawl-reason: undecided\r\n"]);
     assert!(answer.contains("no certificate authority"), "{answer}");
 }
@@ -605,11 +624,11 @@ fn a_drain_ends_handshakes_and_idle_sessions() {
     let config = trusting(&gate);
     let mut idle = Inside::open(gate.proxy, "a.test", &config);
     check(&idle.ask("a.test", "/private/").0, 451, &[]);
-    let mut silent = Client::tunnel(gate.proxy, 443);
+    let mut silent = RawClient::tunnel(gate.proxy, 443);
     gate.signal("TERM");
     idle.ended();
-    assert_eq!(gate.ended(), Some(0));
-    assert_eq!(silent.rest(), "");
+    assert_eq!(gate.wait_for_exit(), Some(0));
+    assert_eq!(silent.read_rest(), "");
 }
 
 /// A configuration that believes every certificate.

@@ -2,118 +2,47 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use crawlgate::clock::Clock;
-use crawlgate::metrics::Metrics;
-use crawlgate::model::crawler::Crawler;
-use crawlgate::pipeline::admission::{AdmissionLimits, AdmissionQueue};
-use crawlgate::pipeline::destination::{
-    AddressList, DestinationError, DestinationResolver, RemainingAddresses,
-};
-use crawlgate::pipeline::snapshot::{ActivePolicy, PolicySnapshot};
-use crawlgate::pipeline::tunnel::{
-    TunnelDecision, TunnelFacts, TunnelResult, TunnelServices, admit_tunnel,
-};
-use crawlgate::policy::compile::load;
-use crawlgate::policy::source::MemoryFileSystem;
-use crawlgate::store::HostStore;
-use crawlgate::urls::target::{HostTarget, UrlTarget};
+use crawlgate::pipeline::admission::AdmissionLimits;
+use crawlgate::pipeline::snapshot::PolicySnapshot;
+use crawlgate::pipeline::tunnel::{TunnelDecision, TunnelResult};
 
-use crate::support::way::snapshot_of;
+use crate::support::pipeline::{StaticAddresses, StaticResolver, TestPipeline, snapshot_of};
+use crate::support::policy::compile_policy;
 
-/// Answers every look-up with the same addresses, and counts them.
-struct Names {
-    addresses: Vec<IpAddr>,
-    asked: AtomicUsize,
-}
-
-#[derive(Debug)]
-struct Found(Vec<IpAddr>);
-
-impl AddressList for Found {
-    fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses {
-        self.0.retain(|address| keep(*address));
-        if self.0.is_empty() {
-            RemainingAddresses::None
-        } else {
-            RemainingAddresses::Some
-        }
-    }
-
-    fn first(&self) -> Option<IpAddr> {
-        self.0.first().copied()
-    }
-
-    fn lookup_time(&self) -> Option<crawlgate::clock::TimeSpan> {
-        None
-    }
-}
-
-impl DestinationResolver for Names {
-    type Addresses = Found;
-
-    async fn vet(&self, _: &UrlTarget) -> Result<Found, DestinationError> {
-        unreachable!("a tunnel has no URL")
-    }
-
-    async fn vet_host(&self, _: &HostTarget) -> Result<Found, DestinationError> {
-        self.asked.fetch_add(1, Ordering::SeqCst);
-        Ok(Found(self.addresses.clone()))
-    }
-}
-
-/// A policy that allows what none of these rules refuses.
+/// A policy that allows everything that none of these rules refuses.
 fn snapshot(rules: &str) -> PolicySnapshot {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nrules:\n{rules}\n");
-    let files = MemoryFileSystem::new().with_file("p.yaml", text);
-    let compiled =
-        load(&files, "p.yaml").unwrap_or_else(|problems| panic!("{rules}: {problems:?}"));
-    snapshot_of(compiled.policy)
+    snapshot_of(compile_policy(text).policy)
 }
 
-fn asked(authority: &str) -> TunnelFacts {
-    TunnelFacts {
-        host: HostTarget::parse_authority(authority).unwrap(),
-        crawler: Crawler::anonymous(),
-    }
+fn resolver(addresses: &[&str]) -> StaticResolver {
+    let addresses: Vec<IpAddr> = addresses.iter().map(|a| a.parse().unwrap()).collect();
+    StaticResolver::new(move |_| addresses.clone())
 }
 
-fn names(addresses: &[&str]) -> Names {
-    Names {
-        addresses: addresses.iter().map(|a| a.parse().unwrap()).collect(),
-        asked: AtomicUsize::new(0),
-    }
-}
-
-async fn passage(rules: &str, authority: &str, names: &Names) -> TunnelResult<Found> {
-    let in_force = ActivePolicy::new(snapshot(rules));
+async fn passage(
+    rules: &str,
+    authority: &str,
+    resolver: &StaticResolver,
+) -> TunnelResult<StaticAddresses> {
     let limits = AdmissionLimits {
         per_host: 1,
         total: 1,
         max_wait: Duration::ZERO,
     };
-    let metrics = Metrics::new(&[], &[]).unwrap();
-    let hold = Arc::new(AdmissionQueue::new(
-        HostStore::new(),
-        limits,
-        Clock::system(),
-        metrics,
-    ));
-    let patience = Duration::ZERO;
-    let way = TunnelServices {
-        destinations: names,
-        active_policy: &in_force,
-        admission: &hold,
-        patience,
+    let pipeline = TestPipeline {
+        resolver: resolver.clone(),
+        ..TestPipeline::new(snapshot(rules), limits, Clock::system())
     };
-    admit_tunnel(asked(authority), in_force.load(), &way).await
+    pipeline.admit_tunnel(authority, Duration::ZERO).await
 }
 
 /// What the policy says; the reason and the rule of the refusal, or the addresses of the permit; look-ups.
 async fn check(rules: &str, verdict: TunnelDecision, outcome: &str, lookups: usize) {
-    let names = names(&["192.0.2.1", "198.51.100.7"]);
+    let names = resolver(&["192.0.2.1", "198.51.100.7"]);
     let TunnelResult {
         outcome: got,
         evaluation: judged,
@@ -121,7 +50,7 @@ async fn check(rules: &str, verdict: TunnelDecision, outcome: &str, lookups: usi
     } = passage(rules, "a.test:443", &names).await;
     let got = match got {
         Ok(permit) => {
-            let (host, Found(addresses), _slot) = permit.redeem();
+            let (host, StaticAddresses(addresses), _slot) = permit.redeem();
             assert_eq!(host.authority(), "a.test");
             addresses
                 .iter()
@@ -136,11 +65,7 @@ async fn check(rules: &str, verdict: TunnelDecision, outcome: &str, lookups: usi
     };
     let expected = (verdict, outcome, lookups);
     assert_eq!(
-        (
-            judged.verdict(),
-            got.as_str(),
-            names.asked.load(Ordering::SeqCst)
-        ),
+        (judged.verdict(), got.as_str(), names.lookups()),
         expected,
         "{rules}"
     );
@@ -235,7 +160,7 @@ async fn hosts_are_judged_before_they_are_looked_up_and_addresses_behind_that() 
 
 #[tokio::test]
 async fn an_undecided_tunnel_is_told_the_rule_and_the_ways_out() {
-    let names = names(&["192.0.2.1"]);
+    let names = resolver(&["192.0.2.1"]);
     let passage = passage(
         "  - { id: half, forbid: { under: /p } }",
         "a.test:443",
@@ -251,7 +176,7 @@ async fn an_undecided_tunnel_is_told_the_rule_and_the_ways_out() {
 
 #[tokio::test]
 async fn an_open_tunnel_is_judged_by_the_policy_of_the_day() {
-    let names = names(&["192.0.2.1"]);
+    let names = resolver(&["192.0.2.1"]);
     let mut judged = passage(
         "  - { id: x, forbid: { host: b.test } }",
         "a.test:443",
@@ -277,9 +202,5 @@ async fn an_open_tunnel_is_judged_by_the_policy_of_the_day() {
             "{rules}"
         );
     }
-    assert_eq!(
-        names.asked.load(Ordering::SeqCst),
-        1,
-        "a tunnel stays where it is"
-    );
+    assert_eq!(names.lookups(), 1, "a tunnel stays where it is");
 }

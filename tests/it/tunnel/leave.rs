@@ -2,8 +2,12 @@
 
 use std::time::{Duration, Instant};
 
-use super::wire::{Client, LONG, Origin, POLICY, config, gate_to, metric, until};
-use crate::support::gate::Gate;
+use super::wire::{POLICY, config, proxy_to, text_origin};
+use crate::support::client::RawClient;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::proxy::TestProxy;
+use crate::support::wait::TIMEOUT;
+use crate::support::wait::wait_until;
 
 /// A listening socket that is full: connecting to it takes for ever.
 fn full() -> (socket2::Socket, Vec<socket2::Socket>, u16) {
@@ -30,24 +34,24 @@ fn full() -> (socket2::Socket, Vec<socket2::Socket>, u16) {
 fn a_client_that_leaves_before_the_200_is_let_go_at_once() {
     let (_listener, _waiting, port) = full();
     let ports = format!("connect_ports: [1-65535]\n  tls_ports: [{port}]");
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &config(&ports, "timeouts: { connect: 30s, connect_total: 30s }"),
         POLICY,
     );
     for early in ["", "early bytes"] {
-        let mut client = Client::connect(gate.proxy);
+        let mut client = RawClient::connect(gate.proxy);
         client.send(format!(
             "CONNECT a.test:{port} HTTP/1.1\r\nHost: x\r\n\r\n{early}"
         ));
-        until("it is being dialled", || {
-            metric(&gate, "crawlgate_tunnels") == 1
+        wait_until("it is being dialled", || {
+            gate.counter("crawlgate_tunnels") == 1
         });
         let left = Instant::now();
         drop(client);
-        until("it is let go", || metric(&gate, "crawlgate_tunnels") == 0);
+        wait_until("it is let go", || gate.counter("crawlgate_tunnels") == 0);
         assert!(left.elapsed() < Duration::from_secs(10));
-        until("nothing is under way", || {
-            metric(&gate, "crawlgate_inflight_requests") == 0
+        wait_until("nothing is under way", || {
+            gate.counter("crawlgate_inflight_requests") == 0
         });
     }
 }
@@ -56,10 +60,10 @@ fn a_client_that_leaves_before_the_200_is_let_go_at_once() {
 fn a_host_that_does_not_answer_is_a_504() {
     let (_listener, _waiting, port) = full();
     let ports = format!("connect_ports: [1-65535]\n  tls_ports: [{port}]");
-    let gate = Gate::start(&config(&ports, "timeouts: { connect: 200ms }"), POLICY);
-    let mut client = Client::connect(gate.proxy);
+    let gate = TestProxy::start(&config(&ports, "timeouts: { connect: 200ms }"), POLICY);
+    let mut client = RawClient::connect(gate.proxy);
     client.send(format!("CONNECT a.test:{port} HTTP/1.1\r\nHost: x\r\n\r\n"));
-    let answer = client.rest();
+    let answer = client.read_rest();
     assert!(
         answer.starts_with("HTTP/1.1 504 Policy-504 reason=upstream_connect id="),
         "{answer}"
@@ -70,31 +74,31 @@ fn a_host_that_does_not_answer_is_a_504() {
 /// Silent tunnels do not keep the proxy; what moves is finished.
 #[test]
 fn a_drain_ends_silent_tunnels_and_lets_the_others_finish() {
-    let origin = Origin::echo();
-    let mut gate = gate_to(&origin, "timeouts: { drain: 20s }", POLICY);
-    let mut silent = Client::in_tls(gate.proxy, origin.port);
-    let mut busy = Client::in_tls(gate.proxy, origin.port);
+    let origin = ScriptedOrigin::echo();
+    let mut gate = proxy_to(&origin, "timeouts: { drain: 20s }", POLICY);
+    let mut silent = RawClient::tls_tunnel(gate.proxy, origin.port);
+    let mut busy = RawClient::tls_tunnel(gate.proxy, origin.port);
     let began = Instant::now();
     gate.signal("TERM");
     let mut carried = 0;
     silent
-        .0
+        .socket
         .set_read_timeout(Some(Duration::from_millis(200)))
         .unwrap();
     // Until the silent one has ended, and a little longer.
     let mut over = None;
     while over.is_none_or(|at: Instant| at.elapsed() < Duration::from_millis(500)) {
         busy.send("x");
-        assert_eq!(busy.bytes(1), b"x");
+        assert_eq!(busy.read_bytes(1), b"x");
         carried += 1;
-        let ended = matches!(std::io::Read::read(&mut silent.0, &mut [0]), Ok(0));
+        let ended = matches!(std::io::Read::read(&mut silent.socket, &mut [0]), Ok(0));
         over = over.or(ended.then(Instant::now));
-        assert!(began.elapsed() < LONG, "the silent tunnel stays open");
+        assert!(began.elapsed() < TIMEOUT, "the silent tunnel stays open");
     }
-    assert!(carried > 5 && gate.is_up());
+    assert!(carried > 5 && gate.is_running());
     busy.half_close();
-    assert_eq!(busy.rest(), "");
-    until("the process ends", || !gate.is_up());
+    assert_eq!(busy.read_rest(), "");
+    wait_until("the process ends", || !gate.is_running());
     assert!(
         began.elapsed() < Duration::from_secs(15),
         "it waited for silent tunnels"
@@ -103,7 +107,8 @@ fn a_drain_ends_silent_tunnels_and_lets_the_others_finish() {
 
 #[test]
 fn a_crawler_is_known_by_its_connect() {
-    let (tls, plain) = (Origin::echo(), Origin::http());
+    let tls = ScriptedOrigin::echo();
+    let plain = text_origin();
     let hash = bcrypt::hash("s3cret", 4).unwrap();
     let more = format!(
         "anonymous: deny\ncrawlers:\n- {{ name: news, auth: {{ user: news, password_hash: '{hash}' }} }}\n\
@@ -111,11 +116,13 @@ fn a_crawler_is_known_by_its_connect() {
     );
     let policy = POLICY.to_owned()
         + "  - { id: not-for-shop, forbid: { all: [ { crawler: shop }, { host: a.test } ] } }\n";
-    let gate = gate_to(&tls, &more, &policy);
+    let gate = proxy_to(&tls, &more, &policy);
     // news:s3cret, shop:s3cret, news:wrong
-    let (news, shop, wrong) = ("bmV3czpzM2NyZXQ=", "c2hvcDpzM2NyZXQ=", "bmV3czp3cm9uZw==");
+    let news = "bmV3czpzM2NyZXQ=";
+    let shop = "c2hvcDpzM2NyZXQ=";
+    let wrong = "bmV3czp3cm9uZw==";
     let connect = |port: u16, credentials: &str| {
-        let mut client = Client::connect(gate.proxy);
+        let mut client = RawClient::connect(gate.proxy);
         let field = if credentials.is_empty() {
             String::new()
         } else {
@@ -132,7 +139,7 @@ fn a_crawler_is_known_by_its_connect() {
         (shop, "HTTP/1.1 451 Policy-451 rule=not-for-shop id="),
         (news, "HTTP/1.1 200 Connection established\r\n"),
     ] {
-        let head = connect(tls.port, credentials).head();
+        let head = connect(tls.port, credentials).read_head();
         assert!(head.starts_with(line), "{credentials}: {head}");
         assert_eq!(
             head.contains("proxy-authenticate: Basic "),
@@ -143,20 +150,20 @@ fn a_crawler_is_known_by_its_connect() {
     // The requests inside need none of their own, and are judged and counted as the same crawler's.
     for (credentials, status) in [(news, 200), (shop, 451)] {
         let mut client = connect(plain.port, credentials);
-        assert!(client.head().starts_with("HTTP/1.1 200 "));
+        assert!(client.read_head().starts_with("HTTP/1.1 200 "));
         client.send(format!(
             "GET / HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
             plain.port
         ));
         assert!(
             client
-                .answer()
-                .0
+                .read_response()
+                .head
                 .starts_with(&format!("HTTP/1.1 {status} ")),
             "{credentials}"
         );
     }
     let of_news =
         "crawlgate_requests_total{code=\"200\",crawler=\"news\",method=\"GET\",source=\"origin\"}";
-    until("the request is counted", || metric(&gate, of_news) == 1);
+    wait_until("the request is counted", || gate.counter(of_news) == 1);
 }

@@ -1,11 +1,14 @@
 //! HTTP in the clear inside a tunnel, as undici, linkinator and ureq send it: judged by URL, dialled after that.
 
-use crate::support::gate::Gate;
+use crate::support::proxy::TestProxy;
 
-use super::wire::{Client, Origin, POLICY, config, metric, until};
+use super::wire::{POLICY, config, text_origin};
+use crate::support::client::{RawClient, Response};
+use crate::support::origin::{ScriptedOrigin, response};
+use crate::support::wait::wait_until;
 
-fn gate() -> Gate {
-    Gate::start(
+fn gate() -> TestProxy {
+    TestProxy::start(
         &config("connect_ports: [1-65535]\n  tls_ports: [443]", ""),
         POLICY,
     )
@@ -13,8 +16,9 @@ fn gate() -> Gate {
 
 #[test]
 fn each_request_inside_is_judged() {
-    let (origin, gate) = (Origin::http(), gate());
-    let mut client = Client::tunnel(gate.proxy, origin.port);
+    let origin = text_origin();
+    let gate = gate();
+    let mut client = RawClient::tunnel(gate.proxy, origin.port);
     assert_eq!(
         origin.connections(),
         0,
@@ -27,7 +31,7 @@ fn each_request_inside_is_judged() {
         )
     };
     client.send(ask("/secret/x"));
-    let (head, body) = client.answer();
+    let Response { head, body, .. } = client.read_response();
     assert!(
         head.starts_with("HTTP/1.1 451 ") && head.contains("crawl-rule: secret"),
         "{head}"
@@ -36,40 +40,41 @@ fn each_request_inside_is_judged() {
     assert_eq!(origin.connections(), 0);
     // The connection is kept, and the next request is judged for itself.
     client.send(ask("/page?q=1"));
-    let (head, body) = client.answer();
+    let Response { head, body, .. } = client.read_response();
     assert!(
         head.starts_with("HTTP/1.1 200 ") && head.contains("crawl-status: ACCEPTED"),
         "{head}"
     );
     assert_eq!(body, "ok");
-    let seen = origin.seen_within("\r\n\r\n");
+    let seen = origin.wait_for_text("\r\n\r\n");
     assert!(seen.starts_with("GET /page?q=1 HTTP/1.1\r\n"), "{seen}");
     assert!(
         seen.contains(&format!("host: a.test:{}\r\n", origin.port)) && seen.contains("via: 1.1 "),
         "{seen}"
     );
     assert!(!seen.contains("secret"), "{seen}");
-    assert_eq!(metric(&gate, "crawlgate_tunnels"), 1);
+    assert_eq!(gate.counter("crawlgate_tunnels"), 1);
     drop(client);
-    until("the tunnel is over", || {
-        metric(&gate, "crawlgate_tunnels") == 0
+    wait_until("the tunnel is over", || {
+        gate.counter("crawlgate_tunnels") == 0
     });
 }
 
 /// A host that a tunnel could not be judged by is no hindrance where each URL is seen.
 #[test]
 fn a_half_refused_host_is_judged_by_url() {
-    let (origin, gate) = (Origin::http(), gate());
+    let origin = text_origin();
+    let gate = gate();
     for (path, status) in [("/private/x", "451"), ("/public", "200")] {
-        let mut client = Client::tunnel_to(gate.proxy, &format!("half.test:{}", origin.port));
+        let mut client = RawClient::tunnel_to(gate.proxy, &format!("half.test:{}", origin.port));
         client.send(format!(
             "GET {path} HTTP/1.1\r\nHost: half.test:{}\r\n\r\n",
             origin.port
         ));
         assert!(
             client
-                .answer()
-                .0
+                .read_response()
+                .head
                 .starts_with(&format!("HTTP/1.1 {status} ")),
             "{path}"
         );
@@ -78,7 +83,8 @@ fn a_half_refused_host_is_judged_by_url() {
 
 #[test]
 fn the_host_inside_is_the_tunnels() {
-    let (origin, gate) = (Origin::http(), gate());
+    let origin = text_origin();
+    let gate = gate();
     let port = origin.port;
     for (head, status, word) in [
         (
@@ -128,9 +134,9 @@ fn the_host_inside_is_the_tunnels() {
             "method_denied",
         ),
     ] {
-        let mut client = Client::tunnel(gate.proxy, port);
+        let mut client = RawClient::tunnel(gate.proxy, port);
         client.send(&head);
-        let (answer, _) = client.answer();
+        let answer = client.read_response().head;
         assert!(
             answer.starts_with(&format!("HTTP/1.1 {status} ")),
             "{head:?}: {answer}"
@@ -146,64 +152,54 @@ fn the_host_inside_is_the_tunnels() {
         "GET / HTTP/1.0\r\n\r\n".to_owned(),
         format!("GET http://a.test:{port}/ HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"),
     ] {
-        let mut client = Client::tunnel(gate.proxy, port);
+        let mut client = RawClient::tunnel(gate.proxy, port);
         client.send(&head);
-        assert!(client.answer().0.contains(" 200 OK\r\n"), "{head:?}");
+        assert!(
+            client.read_response().head.contains(" 200 OK\r\n"),
+            "{head:?}"
+        );
     }
 }
 
 #[test]
 fn a_request_that_comes_with_the_connect_is_answered() {
-    let (origin, gate) = (Origin::http(), gate());
+    let origin = text_origin();
+    let gate = gate();
     let authority = format!("a.test:{}", origin.port);
-    let mut client = Client::connect(gate.proxy);
+    let mut client = RawClient::connect(gate.proxy);
     client.send(format!(
         "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\nGET / HTTP/1.1\r\nHost: {authority}\r\n\r\n"
     ));
     assert!(
         client
-            .head()
+            .read_head()
             .starts_with("HTTP/1.1 200 Connection established\r\n")
     );
-    assert_eq!(client.answer().1, "ok");
+    assert_eq!(client.read_response().body, "ok");
 }
 
 /// Robots rules hold inside, since each URL is seen; the proxy asks for them itself.
 #[test]
 fn robots_hold_inside() {
-    let origin = Origin::start(|socket, seen| {
-        use std::io::{Read, Write};
-        let (mut buffer, mut head) = ([0; 4096], Vec::new());
-        while let Ok(count @ 1..) = socket.read(&mut buffer) {
-            head.extend_from_slice(&buffer[..count]);
-            if head.ends_with(b"\r\n\r\n") {
-                let robots = head.starts_with(b"GET /robots.txt ");
-                let body = if robots {
-                    "User-agent: *\nDisallow: /closed\n"
-                } else {
-                    "ok"
-                };
-                seen.lock().unwrap().append(&mut head);
-                let length = body.len();
-                let fields = format!("Content-Type: text/plain\r\nContent-Length: {length}\r\n");
-                socket
-                    .write_all(format!("HTTP/1.1 200 OK\r\n{fields}\r\n{body}").as_bytes())
-                    .unwrap();
-            }
-        }
+    let origin = ScriptedOrigin::respond(|request| {
+        let body = match request.path() {
+            "/robots.txt" => "User-agent: *\nDisallow: /closed\n",
+            _ => "ok",
+        };
+        response(200, "Content-Type: text/plain\r\n", body)
     });
     let policy = POLICY.replace("robots: { obey: false }", "robots: { obey: true }");
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &config("connect_ports: [1-65535]\n  tls_ports: [443]", ""),
         &policy,
     );
-    let mut client = Client::tunnel(gate.proxy, origin.port);
+    let mut client = RawClient::tunnel(gate.proxy, origin.port);
     for (path, status) in [("/closed/x", "451"), ("/open", "200")] {
         client.send(format!(
             "GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
             origin.port
         ));
-        let (head, _) = client.answer();
+        let head = client.read_response().head;
         assert!(
             head.starts_with(&format!("HTTP/1.1 {status} ")),
             "{path}: {head}"
@@ -214,6 +210,6 @@ fn robots_hold_inside() {
             "{head}"
         );
     }
-    let seen = origin.seen_within("GET /open");
+    let seen = origin.wait_for_text("GET /open");
     assert!(!seen.contains("/closed"), "{seen}");
 }

@@ -16,7 +16,8 @@ fn sniffed(bytes: &[u8]) -> SniffResult {
     let mut rng = Rng::with_seed(7);
     for most in [1, 3, 700] {
         let mut sniffer = Sniffer::default();
-        let (mut rest, mut last) = (bytes, SniffResult::NeedMore);
+        let mut rest = bytes;
+        let mut last = SniffResult::NeedMore;
         while !rest.is_empty() && last == SniffResult::NeedMore {
             let (part, behind) = rest.split_at(rng.usize(1..=most).min(rest.len()));
             last = sniffer.feed(part);
@@ -43,12 +44,12 @@ const OPENSSL: &str = "\
 
 #[test]
 fn names_are_read_from_whole_and_broken_up_hellos() {
-    let named = |name: &str| {
+    fn named(name: &str) -> SniffResult {
         SniffResult::Hello(ClientHello {
             server_name: Some(name.into()),
             ech: EchExtension::Absent,
         })
-    };
+    }
     let nameless = SniffResult::Hello(ClientHello {
         server_name: None,
         ech: EchExtension::Absent,
@@ -106,10 +107,18 @@ fn what_is_not_a_client_hello_is_told_apart() {
     ] {
         assert_eq!(sniffed(bytes), SniffResult::NotTls, "{what}");
     }
-    let name = || server_name("example.com");
-    let hello_of = |body: Vec<u8>| records(&message(&body), 16_384);
-    let with = |extension: (u16, Vec<u8>)| hello_of(body(&[extension]));
-    let list = |list: &[u8]| with((0, long(list)));
+    fn name() -> (u16, Vec<u8>) {
+        server_name("example.com")
+    }
+    fn hello_of(body: Vec<u8>) -> Vec<u8> {
+        records(&message(&body), 16_384)
+    }
+    fn with(extension: (u16, Vec<u8>)) -> Vec<u8> {
+        hello_of(body(&[extension]))
+    }
+    fn list(list: &[u8]) -> Vec<u8> {
+        with((0, long(list)))
+    }
     let mut trailing = body(&[name()]);
     trailing.push(0);
     for (bytes, what) in [
@@ -204,7 +213,8 @@ fn hostile_bytes_are_read_to_the_cap_at_most() {
         sniffed(&bytes);
     }
     for record in [&b"\x16\x03\x01\0\x01\x01"[..], b"\x16\x03\x01\0\x01\0"] {
-        let (mut sniffer, mut given) = (Sniffer::default(), 0);
+        let mut sniffer = Sniffer::default();
+        let mut given = 0;
         sniffer.feed(b"\x16\x03\x01\0\x04\x01\0\x3f\xf0");
         loop {
             let part = &record[..record.len().min(sniffer.remaining())];
@@ -222,17 +232,17 @@ fn hostile_bytes_are_read_to_the_cap_at_most() {
 
 #[test]
 fn a_name_is_compared_in_its_canonical_form() {
-    let check_one = |name: Option<&str>, inner: EchExtension, connect: &str| {
+    fn check_one(name: Option<&str>, inner: EchExtension, connect: &str) -> (SniCheck, bool) {
         let host = HostTarget::parse_authority(connect).unwrap();
-        let said = check_sni(
+        let output = check_sni(
             &ClientHello {
                 server_name: name.map(Into::into),
                 ech: inner,
             },
             &host,
         );
-        (said, is_allowed(said, &host))
-    };
+        (output, is_allowed(output, &host))
+    }
     for (name, inner, connect, expected, open) in [
         (
             Some("example.com"),

@@ -1,20 +1,13 @@
-//! Raw clients and origins, and the gate between them.
+//! Clients in tunnels, and the proxy between them and their origins.
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::{Duration, Instant};
-
-use crate::support::gate::Gate;
+use crate::support::client::RawClient;
+use crate::support::origin::{ScriptedOrigin, response};
+use crate::support::proxy::TestProxy;
 
 use super::hello::hello;
+use std::net::SocketAddr;
 
-/// Longer than anything takes on a busy machine.
-pub(crate) const LONG: Duration = Duration::from_secs(20);
-
-/// What the gates judge by.
+/// The policy of most tests of tunnels.
 pub(crate) const POLICY: &str = "
 policy: 1
 name: tunnels
@@ -29,7 +22,7 @@ rules:
   - { id: secret, forbid: { all: [ { scheme: http }, { under: /secret } ] } }
 ";
 
-/// A gate's configuration: lines of `egress`, and whole groups.
+/// A configuration with more lines of `egress`, and more groups.
 pub(crate) fn config(egress: &str, more: &str) -> String {
     format!(
         "listen: 127.0.0.1:0
@@ -46,18 +39,8 @@ egress:
     )
 }
 
-/// A raw client.
-pub(crate) struct Client(pub(crate) TcpStream);
-
-impl Client {
-    pub(crate) fn connect(proxy: SocketAddr) -> Self {
-        let socket = TcpStream::connect(proxy).unwrap();
-        socket.set_nodelay(true).unwrap();
-        socket.set_read_timeout(Some(LONG)).unwrap();
-        Self(socket)
-    }
-
-    /// A client whose CONNECT to this port of a.test is granted.
+impl RawClient {
+    /// A client whose CONNECT to this port of a.test succeeds.
     pub(crate) fn tunnel(proxy: SocketAddr, port: u16) -> Self {
         Self::tunnel_to(proxy, &format!("a.test:{port}"))
     }
@@ -67,7 +50,7 @@ impl Client {
         client.send(format!(
             "CONNECT {authority} HTTP/1.1\r\nHost: {authority}\r\n\r\n"
         ));
-        let head = client.head();
+        let head = client.read_head();
         assert!(
             head.starts_with("HTTP/1.1 200 Connection established\r\n"),
             "{head}"
@@ -75,216 +58,35 @@ impl Client {
         client
     }
 
-    /// A client in an open tunnel to an echo: its ClientHello has come back.
-    pub(crate) fn in_tls(proxy: SocketAddr, port: u16) -> Self {
+    /// A client in an open tunnel to an echo, which has sent a ClientHello back.
+    pub(crate) fn tls_tunnel(proxy: SocketAddr, port: u16) -> Self {
         let mut client = Self::tunnel(proxy, port);
-        client.greet("a.test");
+        client.echo_client_hello("a.test");
         client
     }
 
-    /// Sends a ClientHello, and has an echo send it back.
-    pub(crate) fn greet(&mut self, name: &str) {
+    /// Sends a ClientHello, and reads it back from an echo.
+    pub(crate) fn echo_client_hello(&mut self, name: &str) {
         let hello = hello(Some(name));
         self.send(&hello);
-        assert!(self.bytes(hello.len()) == hello);
-    }
-
-    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
-        self.0.write_all(bytes.as_ref()).unwrap();
-    }
-
-    /// The head of one answer.
-    pub(crate) fn head(&mut self) -> String {
-        let mut head = Vec::new();
-        while !head.ends_with(b"\r\n\r\n") {
-            head.extend(self.bytes(1));
-        }
-        String::from_utf8(head).unwrap()
-    }
-
-    /// One answer: its head, and its body by `Content-Length`.
-    pub(crate) fn answer(&mut self) -> (String, String) {
-        let head = self.head();
-        let length = head
-            .lines()
-            .find_map(|line| line.strip_prefix("content-length: "));
-        let body = self.bytes(length.map_or(0, |length| length.parse().unwrap()));
-        (head, String::from_utf8(body).unwrap())
-    }
-
-    /// So many bytes.
-    #[track_caller]
-    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
-        let mut bytes = vec![0; count];
-        self.0.read_exact(&mut bytes).unwrap();
-        bytes
-    }
-
-    /// All that comes until the connection ends, in order or by a reset.
-    pub(crate) fn rest(&mut self) -> String {
-        let mut bytes = Vec::new();
-        match self.0.read_to_end(&mut bytes) {
-            Err(error) if error.kind() != ErrorKind::ConnectionReset => {
-                panic!("{error} after {:?}", String::from_utf8_lossy(&bytes))
-            }
-            _ => String::from_utf8_lossy(&bytes).into_owned(),
-        }
-    }
-
-    /// Says that no more will come; a connection that is closed already needs not be told.
-    pub(crate) fn half_close(&self) {
-        let _ = self.0.shutdown(Shutdown::Write);
-    }
-
-    /// Leaves at once, by a reset.
-    pub(crate) fn reset(self) {
-        socket2::SockRef::from(&self.0)
-            .set_linger(Some(Duration::ZERO))
-            .unwrap();
+        assert!(self.read_bytes(hello.len()) == hello);
     }
 }
 
-/// A listening socket that keeps what it gets.
-pub(crate) struct Origin {
-    pub(crate) port: u16,
-    seen: Arc<Mutex<Vec<u8>>>,
-    accepted: Arc<AtomicUsize>,
-    ended: Arc<AtomicUsize>,
+/// An origin that answers every request with a text.
+pub(crate) fn text_origin() -> ScriptedOrigin {
+    ScriptedOrigin::respond(|_| response(200, "Content-Type: text/plain\r\n", "ok"))
 }
 
-impl Origin {
-    /// Sends back what comes, and ends when the other side has.
-    pub(crate) fn echo() -> Self {
-        Self::start(|socket, seen| {
-            let mut buffer = [0; 65536];
-            while let Ok(count @ 1..) = socket.read(&mut buffer) {
-                seen.lock().unwrap().extend_from_slice(&buffer[..count]);
-                if socket.write_all(&buffer[..count]).is_err() {
-                    return;
-                }
-            }
-        })
-    }
-
-    /// Answers each head with 200 and `ok`.
-    pub(crate) fn http() -> Self {
-        Self::start(|socket, seen| {
-            let (mut buffer, mut head) = ([0; 65536], Vec::new());
-            while let Ok(count @ 1..) = socket.read(&mut buffer) {
-                seen.lock().unwrap().extend_from_slice(&buffer[..count]);
-                head.extend_from_slice(&buffer[..count]);
-                if head.ends_with(b"\r\n\r\n") {
-                    head.clear();
-                    let answer = "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok";
-                    socket.write_all(answer.as_bytes()).unwrap();
-                }
-            }
-        })
-    }
-
-    /// Does as told with each connection.
-    pub(crate) fn start(
-        serve: impl Fn(&mut TcpStream, &Mutex<Vec<u8>>) + Send + Sync + 'static,
-    ) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let (seen, accepted, ended) = (
-            Arc::default(),
-            Arc::new(AtomicUsize::new(0)),
-            Arc::default(),
-        );
-        let origin = Self {
-            port,
-            seen: Arc::clone(&seen),
-            accepted: Arc::clone(&accepted),
-            ended: Arc::clone(&ended),
-        };
-        let serve = Arc::new(serve);
-        thread::spawn(move || {
-            for socket in listener.incoming() {
-                let Ok(mut socket) = socket else { return };
-                accepted.fetch_add(1, Ordering::SeqCst);
-                let (seen, ended, serve) =
-                    (Arc::clone(&seen), Arc::clone(&ended), Arc::clone(&serve));
-                thread::spawn(move || {
-                    serve(&mut socket, &seen);
-                    ended.fetch_add(1, Ordering::SeqCst);
-                });
-            }
-        });
-        origin
-    }
-
-    /// An echo, and a gate whose tunnels may go to it as TLS.
-    pub(crate) fn behind_a_gate(more: &str, policy: &str) -> (Self, Gate) {
-        let origin = Self::echo();
-        let gate = gate_to(&origin, more, policy);
-        (origin, gate)
-    }
-
-    /// Connections so far.
-    pub(crate) fn connections(&self) -> usize {
-        self.accepted.load(Ordering::SeqCst)
-    }
-
-    /// Connections that have ended.
-    pub(crate) fn ended(&self) -> usize {
-        self.ended.load(Ordering::SeqCst)
-    }
-
-    /// All that came so far.
-    pub(crate) fn seen(&self) -> Vec<u8> {
-        self.seen.lock().unwrap().clone()
-    }
-
-    /// The same, once it holds this.
-    pub(crate) fn seen_within(&self, text: &str) -> String {
-        let mut seen = String::new();
-        until("the origin sees it", || {
-            seen = String::from_utf8_lossy(&self.seen()).into_owned();
-            seen.contains(text)
-        });
-        seen
-    }
+/// An echo, and a proxy that allows TLS in tunnels to it.
+pub(crate) fn echo_and_proxy(more: &str, policy: &str) -> (ScriptedOrigin, TestProxy) {
+    let origin = ScriptedOrigin::echo();
+    let proxy = proxy_to(&origin, more, policy);
+    (origin, proxy)
 }
 
-/// Waits until something holds.
-#[track_caller]
-pub(crate) fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let end = Instant::now() + LONG;
-    while !holds() {
-        assert!(Instant::now() < end, "never: {what}");
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// The value of a series of the gate's.
-pub(crate) fn metric(gate: &Gate, series: &str) -> u64 {
-    let mut client = Client::connect(gate.admin);
-    client.send(format!(
-        "GET /metrics HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-        gate.admin
-    ));
-    let metrics = client.rest();
-    let line = metrics.lines().find(|line| {
-        line.strip_prefix(series)
-            .is_some_and(|rest| rest.starts_with(' '))
-    });
-    line.unwrap_or_else(|| panic!("no {series} in {metrics}"))
-        .rsplit(' ')
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap()
-}
-
-/// A gate whose tunnels may go to this origin as TLS.
-pub(crate) fn gate_to(origin: &Origin, more: &str, policy: &str) -> Gate {
-    Gate::start(
-        &config(
-            &format!("connect_ports: [1-65535]\n  tls_ports: [{}]", origin.port),
-            more,
-        ),
-        policy,
-    )
+/// A proxy that allows TLS in tunnels to this origin.
+pub(crate) fn proxy_to(origin: &ScriptedOrigin, more: &str, policy: &str) -> TestProxy {
+    let egress = format!("connect_ports: [1-65535]\n  tls_ports: [{}]", origin.port);
+    TestProxy::start(&config(&egress, more), policy)
 }

@@ -3,19 +3,21 @@
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
-use crate::support::gate::Gate;
+use crate::support::proxy::TestProxy;
 
-use super::scripted::{Client, Origin, until};
 use super::times::check_broken;
 use super::{Refused, check_refused, gate, get};
+use crate::support::client::RawClient;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::wait::wait_until;
 
 const HOSTS: &str = "{ a.test: 127.0.0.1 }";
 
-fn ask(gate: &Gate, origin: &Origin, version: &str) -> Client {
-    let mut client = Client::connect(gate.proxy);
+fn ask(gate: &TestProxy, origin: &ScriptedOrigin, version: &str) -> RawClient {
+    let mut client = RawClient::connect(gate.proxy);
     client.send(&format!(
         "GET {} HTTP/{version}\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test"),
+        origin.url("a.test", "/"),
         origin.port
     ));
     client
@@ -31,27 +33,27 @@ fn a_client_that_leaves_is_seen_by_the_origin() {
         "HTTP/1.1 200 OK\r\n\r\nhello",
     ] {
         for resets in [false, true] {
-            let origin = Origin::start(move |visit| {
-                visit.request();
-                visit.send(begun);
-                visit.wait_for_the_end();
+            let origin = ScriptedOrigin::start(move |connection| {
+                connection.read_head();
+                connection.send(begun);
+                connection.wait_for_close();
             });
             let gate = gate(HOSTS, "");
             let mut client = ask(&gate, &origin, "1.1");
             if begun.ends_with("hello") {
-                client.until("hello");
+                client.read_until("hello");
             }
-            until("the origin has the request", || {
+            wait_until("the origin has the request", || {
                 origin.requests().len() == 1
             });
             if resets {
-                socket2::SockRef::from(&client.0)
+                socket2::SockRef::from(&client.socket)
                     .set_linger(Some(Duration::ZERO))
                     .unwrap();
             }
             drop(client);
-            until(&format!("the origin sees it: {begun:?} {resets}"), || {
-                origin.ended() == 1
+            wait_until(&format!("the origin sees it: {begun:?} {resets}"), || {
+                origin.ended_connections() == 1
             });
         }
     }
@@ -59,10 +61,8 @@ fn a_client_that_leaves_is_seen_by_the_origin() {
 
 #[test]
 fn an_origin_that_breaks_off_is_seen_by_the_client() {
-    let (length, chunks) = (
-        "Content-Length: 10\r\n\r\nhello",
-        "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
-    );
+    let length = "Content-Length: 10\r\n\r\nhello";
+    let chunks = "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n";
     for (case, begun, last, resets) in [
         ("a length, closed", length, "", false),
         ("a length, reset", length, "", true),
@@ -74,20 +74,20 @@ fn an_origin_that_breaks_off_is_seen_by_the_client() {
         for version in ["1.1", "1.0"] {
             let (go, wait) = mpsc::channel();
             let wait = Mutex::new(wait);
-            let origin = Origin::start(move |visit| {
-                visit.request();
-                visit.send(&format!("HTTP/1.1 200 OK\r\n{begun}"));
+            let origin = ScriptedOrigin::start(move |connection| {
+                connection.read_head();
+                connection.send(&format!("HTTP/1.1 200 OK\r\n{begun}"));
                 let _ = wait.lock().unwrap().recv();
-                visit.send(last);
+                connection.send(last);
                 if resets {
-                    visit.will_reset();
+                    connection.reset_on_close();
                 }
             });
             let gate = gate(HOSTS, "");
             let mut client = ask(&gate, &origin, version);
-            let mut answer = client.until("hello");
+            let mut answer = client.read_until("hello");
             go.send(()).unwrap();
-            let (rest, end) = client.ending();
+            let (rest, end) = client.read_to_end();
             answer.push_str(&rest);
             check_broken((answer, end), &format!("{case}, to HTTP/{version}"));
         }
@@ -100,12 +100,12 @@ fn an_origin_that_breaks_off_at_once_is_seen_too() {
         "Content-Length: 10\r\n\r\nhello",
         "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
     ] {
-        let origin = Origin::start(move |visit| {
-            visit.request();
-            visit.send(&format!("HTTP/1.1 200 OK\r\n{begun}"));
+        let origin = ScriptedOrigin::start(move |connection| {
+            connection.read_head();
+            connection.send(&format!("HTTP/1.1 200 OK\r\n{begun}"));
         });
         let gate = gate(HOSTS, "");
-        let (answer, end) = ask(&gate, &origin, "1.1").ending();
+        let (answer, end) = ask(&gate, &origin, "1.1").read_to_end();
         // What came before the end may not have been passed on yet.
         if !answer.is_empty() {
             check_broken((answer, end), begun);
@@ -126,16 +126,16 @@ fn an_origin_that_closes_before_it_answers_is_told_with_its_cause() {
         ("", true),
         ("HTTP/1.1 200 OK\r\nContent-Le", false),
     ] {
-        let origin = Origin::start(move |visit| {
-            visit.request();
-            visit.send(begun);
+        let origin = ScriptedOrigin::start(move |connection| {
+            connection.read_head();
+            connection.send(begun);
             if resets {
-                visit.will_reset();
+                connection.reset_on_close();
             }
         });
         let gate = gate(HOSTS, "");
         check_refused(
-            &get(gate.proxy, &origin.url("a.test")),
+            &get(gate.proxy, &origin.url("a.test", "/")),
             closed,
             &format!("{begun:?} {resets}"),
         );

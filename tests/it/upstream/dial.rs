@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 use std::time::Instant;
 
-use super::scripted::{LONG, Origin, Silent};
 use super::{Refused, check_refused, gate, get, status};
+use crate::support::origin::{ScriptedOrigin, UnresponsiveListener};
+use crate::support::wait::TIMEOUT;
 
 /// Addresses beside that of the origins, where nothing listens or a listener is silent.
 const OTHERS: [&str; 2] = ["127.0.0.3", "127.0.0.2"];
@@ -15,11 +16,11 @@ enum Dead {
     Silent,
 }
 
-fn dead(how: Dead, port: u16) -> Vec<Silent> {
+fn dead(how: Dead, port: u16) -> Vec<UnresponsiveListener> {
     let ips = OTHERS.iter().map(|ip| ip.parse::<IpAddr>().unwrap());
     match how {
         Dead::Refusing => vec![],
-        Dead::Silent => ips.map(|ip| Silent::at(ip, port)).collect(),
+        Dead::Silent => ips.map(|ip| UnresponsiveListener::bind(ip, port)).collect(),
     }
 }
 
@@ -28,10 +29,10 @@ fn a_dead_address_before_a_live_one_costs_no_answer() {
     // Were the attempts made one after the other, a silent address would take longer than the client waits.
     let patient = "timeouts: { connect: 60s, connect_total: 60s }";
     for how in [Dead::Refusing, Dead::Silent] {
-        let origin = Origin::plain();
+        let origin = ScriptedOrigin::ok();
         let _dead = dead(how, origin.port);
         let gate = gate("{ a.test: [127.0.0.3, 127.0.0.2, 127.0.0.1] }", patient);
-        let answer = get(gate.proxy, &origin.url("a.test"));
+        let answer = get(gate.proxy, &origin.url("a.test", "/"));
         assert!(
             status(&answer) == 200 && answer.ends_with("\r\n\r\nok"),
             "{how:?}: {answer}"
@@ -53,10 +54,8 @@ fn no_living_address_is_told_with_its_cause() {
         error: "connection_timeout",
         ..refused
     };
-    let (each, total) = (
-        "timeouts: { connect: 150ms, connect_total: 60s }",
-        "timeouts: { connect: 60s, connect_total: 150ms }",
-    );
+    let each = "timeouts: { connect: 150ms, connect_total: 60s }";
+    let total = "timeouts: { connect: 60s, connect_total: 150ms }";
     for (how, timeouts, hosts, want) in [
         (Dead::Refusing, each, "[127.0.0.2]", refused),
         (Dead::Refusing, total, "[127.0.0.3, 127.0.0.2]", refused),
@@ -66,13 +65,13 @@ fn no_living_address_is_told_with_its_cause() {
         (Dead::Silent, total, "[127.0.0.3, 127.0.0.2]", timeout),
     ] {
         // It holds the port, at an address that the host does not have.
-        let origin = Origin::plain();
+        let origin = ScriptedOrigin::ok();
         let _dead = dead(how, origin.port);
         let gate = gate(&format!("{{ a.test: {hosts} }}"), timeouts);
         let began = Instant::now();
-        let answer = get(gate.proxy, &origin.url("a.test"));
+        let answer = get(gate.proxy, &origin.url("a.test", "/"));
         check_refused(&answer, want, &format!("{how:?} {timeouts} {hosts}"));
-        assert!(began.elapsed() < LONG, "{how:?} {timeouts} {hosts}");
+        assert!(began.elapsed() < TIMEOUT, "{how:?} {timeouts} {hosts}");
         assert_eq!(origin.connections(), 0);
     }
 }

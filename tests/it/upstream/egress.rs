@@ -1,8 +1,8 @@
 //! What `egress` lets requests reach: ports, private networks, loopback, and never the gate itself.
 
-use super::scripted::Origin;
 use super::{POLICY, config, gate, get, status, with_rule};
-use crate::support::gate::Gate;
+use crate::support::origin::ScriptedOrigin;
+use crate::support::proxy::TestProxy;
 
 fn reason(answer: &str) -> &str {
     answer
@@ -53,7 +53,7 @@ fn the_gate_itself_is_refused_in_every_spelling() {
         }
     }
     // The same spellings reach what is not the gate, so it is not they that are refused.
-    let origin = Origin::plain();
+    let origin = ScriptedOrigin::ok();
     for host in [
         "127.0.0.1",
         "127.1",
@@ -62,16 +62,20 @@ fn the_gate_itself_is_refused_in_every_spelling() {
         "localhost",
         "me.test",
     ] {
-        assert_eq!(status(&get(gate.proxy, &origin.url(host))), 200, "{host}");
+        assert_eq!(
+            status(&get(gate.proxy, &origin.url(host, "/"))),
+            200,
+            "{host}"
+        );
     }
 }
 
 #[test]
 fn loopback_is_closed_unless_it_is_opened() {
-    let gate = Gate::start(&config("  hosts: { a.test: 127.0.0.1 }", ""), POLICY);
-    let origin = Origin::plain();
+    let gate = TestProxy::start(&config("  hosts: { a.test: 127.0.0.1 }", ""), POLICY);
+    let origin = ScriptedOrigin::ok();
     for host in ["127.0.0.1", "a.test", "[::ffff:127.0.0.1]", "0"] {
-        let answer = get(gate.proxy, &origin.url(host));
+        let answer = get(gate.proxy, &origin.url(host, "/"));
         assert_eq!(
             (status(&answer), reason(&answer)),
             (403, "ip_prohibited"),
@@ -80,7 +84,7 @@ fn loopback_is_closed_unless_it_is_opened() {
     }
     assert_eq!(
         (
-            reason(&get(gate.proxy, &origin.url("localhost"))),
+            reason(&get(gate.proxy, &origin.url("localhost", "/"))),
             origin.connections()
         ),
         ("upstream_dns", 0)
@@ -103,7 +107,7 @@ fn a_private_network_is_open_to_its_hosts_alone() {
     wrong.corp.test: 192.0.2.1
     far.test: 192.0.2.200";
     // What the vetting lets through is refused by a rule, so that nothing leaves this machine.
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &config(egress, ""),
         &with_rule("address: [ 192.0.2.0/24, 10.0.0.0/8 ]"),
     );
@@ -128,18 +132,19 @@ fn a_private_network_is_open_to_its_hosts_alone() {
 
 #[test]
 fn only_the_ports_of_egress_are_dialled() {
-    let (open, shut) = (Origin::plain(), Origin::plain());
+    let open = ScriptedOrigin::ok();
+    let shut = ScriptedOrigin::ok();
     let egress = format!(
         "  allow_loopback: true\n  ports: [80, {}]\n  hosts: {{ a.test: 127.0.0.1 }}",
         open.port
     );
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &config("", "").replace("  ports: [1-65535]\n", &format!("{egress}\n")),
         POLICY,
     );
-    assert_eq!(status(&get(gate.proxy, &open.url("a.test"))), 200);
+    assert_eq!(status(&get(gate.proxy, &open.url("a.test", "/"))), 200);
     for host in ["a.test", "127.0.0.1", "localhost"] {
-        let answer = get(gate.proxy, &shut.url(host));
+        let answer = get(gate.proxy, &shut.url(host, "/"));
         assert_eq!(
             (status(&answer), reason(&answer)),
             (403, "port_denied"),

@@ -4,10 +4,12 @@ use std::net::Ipv4Addr;
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use crate::support::gate::Gate;
+use crate::support::proxy::TestProxy;
 
-use super::scripted::{NameServer, Origin, Says, until};
 use super::{Refused, check_refused, config, get, status, with_rule};
+use crate::support::dns::{DnsAnswer, DnsServer};
+use crate::support::origin::ScriptedOrigin;
+use crate::support::wait::wait_until;
 
 const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
 /// An address that the vetting may let through; the policy refuses it then, so that nothing leaves this machine.
@@ -15,12 +17,12 @@ const NOWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const NXDOMAIN: u8 = 3;
 const SERVFAIL: u8 = 2;
 
-fn gate(server: &NameServer, egress: &str) -> Gate {
+fn gate(server: &DnsServer, egress: &str) -> TestProxy {
     let resolver = format!(
         "  resolver: {{ servers: [\"{}\"] }}\n{egress}",
         server.address
     );
-    Gate::start(
+    TestProxy::start(
         &config(&resolver, "timeouts: { dns: 2s }"),
         &with_rule("address: 192.0.2.0/24"),
     )
@@ -40,21 +42,20 @@ fn what_a_name_server_says_becomes_a_reason() {
         error: "destination_ip_prohibited",
         code: None,
     };
-    let says = |name: &str, _: usize| match name {
-        "nxdomain.test" => Says::Code(NXDOMAIN),
-        "servfail.test" => Says::Code(SERVFAIL),
-        "refused.test" => Says::Code(5),
-        "empty.test" => Says::Addresses(vec![]),
-        "silent.test" => Says::Nothing,
-        "alias.test" => Says::Alias("intra.test", Ipv4Addr::new(10, 0, 0, 1)),
-        "metadata.test" => Says::Addresses(vec![Ipv4Addr::new(169, 254, 169, 254)]),
-        "loopback.test" => Says::Addresses(vec![HOME]),
-        "unspecified.test" => Says::Addresses(vec![Ipv4Addr::UNSPECIFIED]),
+    let server = DnsServer::start(|name: &str, _: usize| match name {
+        "nxdomain.test" => DnsAnswer::Code(NXDOMAIN),
+        "servfail.test" => DnsAnswer::Code(SERVFAIL),
+        "refused.test" => DnsAnswer::Code(5),
+        "empty.test" => DnsAnswer::Addresses(vec![]),
+        "silent.test" => DnsAnswer::Silence,
+        "alias.test" => DnsAnswer::Alias("intra.test", Ipv4Addr::new(10, 0, 0, 1)),
+        "metadata.test" => DnsAnswer::Addresses(vec![Ipv4Addr::new(169, 254, 169, 254)]),
+        "loopback.test" => DnsAnswer::Addresses(vec![HOME]),
+        "unspecified.test" => DnsAnswer::Addresses(vec![Ipv4Addr::UNSPECIFIED]),
         other => panic!("{other}"),
-    };
-    let server = NameServer::start(says);
+    });
     let gate = gate(&server, "");
-    let origin = Origin::plain();
+    let origin = ScriptedOrigin::ok();
     for (name, want) in [
         ("nxdomain.test", failed),
         ("servfail.test", failed),
@@ -73,18 +74,19 @@ fn what_a_name_server_says_becomes_a_reason() {
         ("loopback.test", prohibited),
         ("unspecified.test", prohibited),
     ] {
-        check_refused(&get(gate.proxy, &origin.url(name)), want, name);
-        let asked = server.asked(name);
+        check_refused(&get(gate.proxy, &origin.url(name, "/")), want, name);
+        let asked = server.queries(name);
         assert!(asked > 0, "{name}");
         // A failure is remembered as well.
-        let again = get(gate.proxy, &origin.url(name));
+        let again = get(gate.proxy, &origin.url(name, "/"));
         check_refused(&again, want, name);
-        assert_eq!(server.asked(name), asked, "{name}");
+        assert_eq!(server.queries(name), asked, "{name}");
         // And told for how long; an address stays prohibited.
         let told = again
             .lines()
             .find_map(|line| line.strip_prefix("retry-after: ")?.parse().ok());
-        let (soon, later) = (1..=5_u64, 20..=30);
+        let soon = 1..=5_u64;
+        let later = 20..=30;
         let holds = if want.status == 403 {
             told.is_none()
         } else if matches!(name, "nxdomain.test" | "empty.test") {
@@ -99,43 +101,47 @@ fn what_a_name_server_says_becomes_a_reason() {
 
 #[test]
 fn a_name_is_asked_for_once_however_it_is_written() {
-    let server = NameServer::start(|_, _| Says::Addresses(vec![HOME]));
+    let server = DnsServer::start(|_, _| DnsAnswer::Addresses(vec![HOME]));
     let gate = gate(&server, "  allow_loopback: true");
-    let origin = Origin::plain();
+    let origin = ScriptedOrigin::ok();
     for host in ["a.test", "A.Test", "a.test.", "A.TEST.", "a.test"] {
-        assert_eq!(status(&get(gate.proxy, &origin.url(host))), 200, "{host}");
+        assert_eq!(
+            status(&get(gate.proxy, &origin.url(host, "/"))),
+            200,
+            "{host}"
+        );
     }
-    assert_eq!(server.asked("a.test"), 1);
+    assert_eq!(server.queries("a.test"), 1);
     // Nor is the connection another one.
     assert_eq!(origin.connections(), 1);
 }
 
 #[test]
 fn requests_that_wait_for_a_name_share_one_look_up() {
-    let server = NameServer::start(|_, _| {
+    let server = DnsServer::start(|_, _| {
         sleep(Duration::from_millis(100));
-        Says::Addresses(vec![HOME])
+        DnsAnswer::Addresses(vec![HOME])
     });
     let gate = gate(&server, "  allow_loopback: true");
-    let origin = Origin::plain();
-    let url = origin.url("a.test");
+    let origin = ScriptedOrigin::ok();
+    let url = origin.url("a.test", "/");
     scope(|scope| {
         for _ in 0..16 {
             scope.spawn(|| assert_eq!(status(&get(gate.proxy, &url)), 200));
         }
     });
-    assert_eq!((server.asked("a.test"), origin.requests().len()), (1, 16));
+    assert_eq!((server.queries("a.test"), origin.requests().len()), (1, 16));
 }
 
 #[test]
 fn an_address_among_others_is_dialled_only_if_it_may_be() {
-    let server = NameServer::start(|_, _| Says::Addresses(vec![NOWHERE, HOME]));
+    let server = DnsServer::start(|_, _| DnsAnswer::Addresses(vec![NOWHERE, HOME]));
     let gate = gate(
         &server,
         "  allow_private: [ { host: mixed.test, cidr: 192.0.2.0/24 } ]",
     );
-    let origin = Origin::plain();
-    let answer = get(gate.proxy, &origin.url("mixed.test"));
+    let origin = ScriptedOrigin::ok();
+    let answer = get(gate.proxy, &origin.url("mixed.test", "/"));
     assert!(answer.contains("crawl-reason: rule\r\n"), "{answer}");
     assert_eq!(origin.connections(), 0);
 }
@@ -143,23 +149,23 @@ fn an_address_among_others_is_dialled_only_if_it_may_be() {
 #[test]
 fn a_name_that_turns_to_loopback_is_never_followed() {
     // DNS rebinding: only the first answer is one that may be dialled.
-    let server = NameServer::start(|_, before| {
-        Says::Addresses(vec![if before == 0 { NOWHERE } else { HOME }])
+    let server = DnsServer::start(|_, before| {
+        DnsAnswer::Addresses(vec![if before == 0 { NOWHERE } else { HOME }])
     });
     let gate = gate(
         &server,
         "  allow_private: [ { host: turns.test, cidr: 192.0.2.0/24 } ]",
     );
-    let origin = Origin::plain();
-    let url = origin.url("turns.test");
+    let origin = ScriptedOrigin::ok();
+    let url = origin.url("turns.test", "/");
     let first = get(gate.proxy, &url);
     assert!(first.contains("crawl-reason: rule\r\n"), "{first}");
-    assert_eq!(server.asked("turns.test"), 1);
+    assert_eq!(server.queries("turns.test"), 1);
     // An answer that holds for no time is kept for five seconds; then the name has turned.
-    until("the name is asked for again", || {
+    wait_until("the name is asked for again", || {
         let answer = get(gate.proxy, &url);
         assert!(matches!(status(&answer), 403 | 451), "{answer}");
         answer.contains("crawl-reason: ip_prohibited\r\n")
     });
-    assert_eq!((server.asked("turns.test"), origin.connections()), (2, 0));
+    assert_eq!((server.queries("turns.test"), origin.connections()), (2, 0));
 }

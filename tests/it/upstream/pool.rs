@@ -5,10 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{scope, sleep};
 use std::time::Duration;
 
-use crate::support::gate::Gate;
+use crate::support::proxy::TestProxy;
 
-use super::scripted::{OK, Origin, Visit, until};
 use super::{Refused, ask, check_refused, config, gate, get, status, with_rule};
+use crate::support::origin::{OK, OriginConnection, ScriptedOrigin};
+use crate::support::wait::wait_until;
 
 const HOSTS: &str = "{ a.test: 127.0.0.1, b.test: 127.0.0.1 }";
 
@@ -96,21 +97,21 @@ fn answers_give_their_connection_back_or_close_it() {
         ),
         ("GET", "HTTP/1.1 304 Not Modified\r\n\r\nbody", false),
     ] {
-        let origin = Origin::start(move |visit| {
-            while visit.request().is_some() {
-                visit.send(answer);
+        let origin = ScriptedOrigin::start(move |connection| {
+            while connection.read_head().is_some() {
+                connection.send(answer);
             }
         });
         let gate = gate(HOSTS, "");
         let case = format!("{method} {answer:?}");
         for turn in 1..=3 {
-            let got = ask(gate.proxy, method, &origin.url("a.test"), "");
+            let got = ask(gate.proxy, method, &origin.url("a.test", "/"), "");
             assert!(
                 (200..=404).contains(&status(&got)) && !got.contains("evil"),
                 "{case}: {got}"
             );
             if !kept {
-                until(&case, || origin.ended() == turn);
+                wait_until(&case, || origin.ended_connections() == turn);
             }
         }
         assert_eq!(
@@ -125,36 +126,36 @@ fn answers_give_their_connection_back_or_close_it() {
 fn a_connection_with_unasked_bytes_is_not_used_again() {
     let told = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&told);
-    let origin = Origin::start(move |visit| {
-        visit.request();
-        visit.send(OK);
+    let origin = ScriptedOrigin::start(move |connection| {
+        connection.read_head();
+        connection.send(OK);
         // As a server that gives up on the connection does.
         sleep(Duration::from_millis(50));
-        visit.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 4\r\n\r\nlate");
+        connection.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 4\r\n\r\nlate");
         counted.fetch_add(1, Ordering::SeqCst);
-        visit.serve_plainly();
+        connection.serve_ok();
     });
     let gate = gate(HOSTS, "");
     for turn in 1..=3 {
-        let answer = get(gate.proxy, &origin.url("a.test"));
+        let answer = get(gate.proxy, &origin.url("a.test", "/"));
         assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
-        until("the origin has said more", || {
+        wait_until("the origin has said more", || {
             told.load(Ordering::SeqCst) == turn
         });
     }
     let connections: Vec<usize> = origin
         .requests()
         .iter()
-        .map(|(connection, _)| *connection)
+        .map(|request| request.connection)
         .collect();
     assert_eq!(connections, [0, 1, 2]);
 }
 
 #[test]
 fn an_origin_that_closes_in_between_is_no_error() {
-    let origin = Origin::start(|visit| {
-        visit.request();
-        visit.send(OK);
+    let origin = ScriptedOrigin::start(|connection| {
+        connection.read_head();
+        connection.send(OK);
     });
     let gate = gate(HOSTS, "");
     for (turn, method) in ["GET", "POST", "HEAD", "GET", "POST"]
@@ -162,22 +163,24 @@ fn an_origin_that_closes_in_between_is_no_error() {
         .enumerate()
     {
         let body = if method == "POST" { "body" } else { "" };
-        let answer = ask(gate.proxy, method, &origin.url("a.test"), body);
+        let answer = ask(gate.proxy, method, &origin.url("a.test", "/"), body);
         assert_eq!(status(&answer), 200, "{method}: {answer}");
-        until("the origin has closed", || origin.ended() == turn + 1);
+        wait_until("the origin has closed", || {
+            origin.ended_connections() == turn + 1
+        });
     }
     assert_eq!(origin.requests().len(), 5);
 }
 
 /// Answers the first request of its first connection, and closes at the second.
-fn dies_when_used(later: fn(&mut Visit)) -> Origin {
-    Origin::start(move |visit| {
-        if visit.number > 0 {
-            return later(visit);
+fn dies_when_used(later: fn(&mut OriginConnection)) -> ScriptedOrigin {
+    ScriptedOrigin::start(move |connection| {
+        if connection.number > 0 {
+            return later(connection);
         }
-        visit.request();
-        visit.send(OK);
-        visit.request();
+        connection.read_head();
+        connection.send(OK);
+        connection.read_head();
     })
 }
 
@@ -189,9 +192,9 @@ fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
         error: "connection_terminated",
         code: Some(700),
     };
-    let answers: fn(&mut Visit) = Visit::serve_plainly;
-    let dies: fn(&mut Visit) = |visit| {
-        visit.request();
+    let answers: fn(&mut OriginConnection) = |connection| connection.serve_ok();
+    let dies: fn(&mut OriginConnection) = |connection| {
+        connection.read_head();
     };
     // How often the origin gets the request, and whether the crawler gets an answer.
     let cases = [
@@ -210,7 +213,7 @@ fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
     let origins = cases.map(|(.., later, _, _)| dies_when_used(later));
     for origin in &origins {
         assert_eq!(
-            status(&get(gate.proxy, &format!("{}warm", origin.url("a.test")))),
+            status(&get(gate.proxy, &origin.url("a.test", "/warm"))),
             200
         );
     }
@@ -218,12 +221,7 @@ fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
     sleep(Duration::from_millis(600));
     for ((method, body, _, sent, want), origin) in cases.into_iter().zip(&origins) {
         let case = format!("{method} {body:?}, {sent} times");
-        let answer = ask(
-            gate.proxy,
-            method,
-            &format!("{}again", origin.url("a.test")),
-            body,
-        );
+        let answer = ask(gate.proxy, method, &origin.url("a.test", "/again"), body);
         match want {
             Ok(want) => assert_eq!(status(&answer), want, "{case}: {answer}"),
             Err(want) if method == "HEAD" => assert_eq!(status(&answer), want.status, "{case}"),
@@ -232,7 +230,7 @@ fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
         let got = origin
             .requests()
             .iter()
-            .filter(|(_, line)| line.contains("/again"))
+            .filter(|request| request.line().contains("/again"))
             .count();
         assert_eq!(got, sent, "{case}: {:?}", origin.requests());
     }
@@ -262,18 +260,18 @@ fn check_kept(limits: &str, timeouts: &str, connections: [usize; 2], stay: usize
     let all: usize = connections.iter().sum();
     let arrived = AtomicUsize::new(0);
     // None is answered before all have come, so that each needs a connection of its own.
-    let origin = Origin::start(move |visit| {
-        while visit.request().is_some() {
+    let origin = ScriptedOrigin::start(move |connection| {
+        while connection.read_head().is_some() {
             arrived.fetch_add(1, Ordering::SeqCst);
-            until("all are here", || arrived.load(Ordering::SeqCst) >= all);
-            visit.send(OK);
+            wait_until("all are here", || arrived.load(Ordering::SeqCst) >= all);
+            connection.send(OK);
         }
     });
     let gate = gate(
         HOSTS,
         &format!("limits: {{ {limits} }}\ntimeouts: {{ {timeouts} }}"),
     );
-    let urls = ["a.test", "b.test"].map(|host| origin.url(host));
+    let urls = ["a.test", "b.test"].map(|host| origin.url(host, "/"));
     scope(|scope| {
         for url in urls
             .iter()
@@ -283,10 +281,10 @@ fn check_kept(limits: &str, timeouts: &str, connections: [usize; 2], stay: usize
             scope.spawn(|| assert_eq!(status(&get(gate.proxy, url)), 200));
         }
     });
-    until(&case, || origin.ended() == all - stay);
+    wait_until(&case, || origin.ended_connections() == all - stay);
     sleep(Duration::from_millis(100));
     assert_eq!(
-        (origin.connections(), origin.ended()),
+        (origin.connections(), origin.ended_connections()),
         (all, all - stay),
         "{case}"
     );
@@ -294,13 +292,13 @@ fn check_kept(limits: &str, timeouts: &str, connections: [usize; 2], stay: usize
 
 #[test]
 fn a_connection_to_an_address_that_is_no_longer_allowed_is_not_used() {
-    let first = Origin::plain();
-    let second = Origin::at(
-        format!("127.0.0.2:{}", first.port).parse().unwrap(),
-        Visit::serve_plainly,
-    );
+    let first = ScriptedOrigin::ok();
+    let second = ScriptedOrigin::bind(([127, 0, 0, 2], first.port).into(), |connection| {
+        connection.serve_ok()
+    })
+    .unwrap();
     let gate = gate("{ a.test: [127.0.0.1, 127.0.0.2] }", "");
-    let url = first.url("a.test");
+    let url = first.url("a.test", "/");
     let get = || assert_eq!(status(&get(gate.proxy, &url)), 200);
     get();
     get();
@@ -314,7 +312,7 @@ fn a_connection_to_an_address_that_is_no_longer_allowed_is_not_used() {
     );
     gate.write("policy.yaml", &with_rule("address: 127.0.0.1/32"));
     gate.signal("HUP");
-    until("the new policy is in force", || {
+    wait_until("the new policy is in force", || {
         get();
         second.connections() == 1
     });
@@ -325,7 +323,7 @@ fn a_connection_to_an_address_that_is_no_longer_allowed_is_not_used() {
 
 #[test]
 fn connections_are_kept_by_authority() {
-    let origin = Origin::plain();
+    let origin = ScriptedOrigin::ok();
     let gate = gate(HOSTS, "");
     for host in [
         "a.test",
@@ -335,33 +333,39 @@ fn connections_are_kept_by_authority() {
         "127.0.0.1",
         "b.test",
     ] {
-        assert_eq!(status(&get(gate.proxy, &origin.url(host))), 200, "{host}");
+        assert_eq!(
+            status(&get(gate.proxy, &origin.url(host, "/"))),
+            200,
+            "{host}"
+        );
     }
     let connections: Vec<usize> = origin
         .requests()
         .iter()
-        .map(|(connection, _)| *connection)
+        .map(|request| request.connection)
         .collect();
     assert_eq!(connections, [0, 1, 0, 0, 2, 1]);
 }
 
 #[test]
 fn a_body_that_nobody_read_to_its_end_closes_its_connection() {
-    let origin = Origin::start(|visit| {
-        while visit.request().is_some() {
-            visit.send(
+    let origin = ScriptedOrigin::start(|connection| {
+        while connection.read_head().is_some() {
+            connection.send(
                 "HTTP/1.1 200 OK\r\nContent-Type: text/x-refused\r\nContent-Length: 4\r\n\r\nbo",
             );
         }
     });
-    let gate = Gate::start(
+    let gate = TestProxy::start(
         &config(&format!("  allow_loopback: true\n  hosts: {HOSTS}"), ""),
         &with_rule("content_type: text/x-refused"),
     );
     for turn in 1..=2 {
-        let answer = get(gate.proxy, &origin.url("a.test"));
+        let answer = get(gate.proxy, &origin.url("a.test", "/"));
         assert!(answer.contains("crawl-rule: only\r\n"), "{answer}");
-        until("the origin's connection ends", || origin.ended() == turn);
+        wait_until("the origin's connection ends", || {
+            origin.ended_connections() == turn
+        });
     }
     assert_eq!(origin.connections(), 2);
 }

@@ -4,8 +4,10 @@ use std::io::Write;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use super::scripted::{Client, End, LONG, OK, Origin, until};
 use super::{Refused, check_refused, gate, get, status};
+use crate::support::client::{ConnectionEnd, RawClient};
+use crate::support::origin::{OK, ScriptedOrigin};
+use crate::support::wait::{TIMEOUT, wait_until};
 
 const HOSTS: &str = "{ a.test: 127.0.0.1 }";
 
@@ -23,16 +25,16 @@ fn an_origin_that_does_not_answer_is_given_up() {
         "HTTP/1.1 103 Early Hints\r\n\r\n",
         "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n",
     ] {
-        let origin = Origin::start(move |visit| {
-            visit.request();
-            visit.send(begun);
-            visit.wait_for_the_end();
+        let origin = ScriptedOrigin::start(move |connection| {
+            connection.read_head();
+            connection.send(begun);
+            connection.wait_for_close();
         });
         let gate = gate(HOSTS, "timeouts: { response_head: 150ms }");
         let began = Instant::now();
-        check_refused(&get(gate.proxy, &origin.url("a.test")), want, begun);
-        assert!(began.elapsed() < LONG, "{begun:?}");
-        until("the origin is let go", || origin.ended() == 1);
+        check_refused(&get(gate.proxy, &origin.url("a.test", "/")), want, begun);
+        assert!(began.elapsed() < TIMEOUT, "{begun:?}");
+        wait_until("the origin is let go", || origin.ended_connections() == 1);
         assert_eq!(origin.requests().len(), 1, "{begun:?}");
     }
 }
@@ -54,27 +56,30 @@ const BEGUN: [(&str, &str); 3] = [
 fn a_body_that_stops_is_broken_off() {
     for (framing, begun) in BEGUN {
         for version in ["1.1", "1.0"] {
-            let origin = Origin::start(move |visit| {
-                visit.request();
-                visit.send(begun);
-                visit.wait_for_the_end();
+            let origin = ScriptedOrigin::start(move |connection| {
+                connection.read_head();
+                connection.send(begun);
+                connection.wait_for_close();
             });
             let gate = gate(HOSTS, "timeouts: { body_idle: 150ms }");
-            let mut client = Client::connect(gate.proxy);
+            let mut client = RawClient::connect(gate.proxy);
             client.send(&format!(
                 "GET {} HTTP/{version}\r\nHost: a.test:{}\r\n\r\n",
-                origin.url("a.test"),
+                origin.url("a.test", "/"),
                 origin.port
             ));
-            check_broken(client.ending(), &format!("{framing} to HTTP/{version}"));
-            until("the origin is let go", || origin.ended() == 1);
+            check_broken(
+                client.read_to_end(),
+                &format!("{framing} to HTTP/{version}"),
+            );
+            wait_until("the origin is let go", || origin.ended_connections() == 1);
         }
     }
 }
 
 /// A client must get what there was, and must not take it for a whole answer.
 #[track_caller]
-pub(super) fn check_broken((answer, end): (String, End), case: &str) {
+pub(super) fn check_broken((answer, end): (String, ConnectionEnd), case: &str) {
     assert_eq!(status(&answer), 200, "{case}: {answer}");
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     assert!(body.contains("hello"), "{case}: {answer}");
@@ -82,47 +87,47 @@ pub(super) fn check_broken((answer, end): (String, End), case: &str) {
     if head.contains("transfer-encoding: chunked") {
         assert!(!body.ends_with("0\r\n\r\n"), "{case}: {answer}");
     } else if !head.contains("content-length: 10") {
-        assert_eq!(end, End::Reset, "{case}: {answer}");
+        assert_eq!(end, ConnectionEnd::Reset, "{case}: {answer}");
     }
 }
 
 #[test]
 fn a_body_that_drips_is_broken_off_in_the_end() {
-    let origin = Origin::start(|visit| {
-        visit.request();
-        visit.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
-        while visit.socket.write_all(b"1\r\n.\r\n").is_ok() {
+    let origin = ScriptedOrigin::start(|connection| {
+        connection.read_head();
+        connection.send("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n");
+        while connection.socket.write_all(b"1\r\n.\r\n").is_ok() {
             sleep(Duration::from_millis(10));
         }
     });
     let gate = gate(HOSTS, "timeouts: { request: 300ms, body_idle: 60s }");
-    let mut client = Client::connect(gate.proxy);
+    let mut client = RawClient::connect(gate.proxy);
     client.send(&format!(
         "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test"),
+        origin.url("a.test", "/"),
         origin.port
     ));
-    check_broken(client.ending(), "a dripping body");
-    until("the origin is let go", || origin.ended() == 1);
+    check_broken(client.read_to_end(), "a dripping body");
+    wait_until("the origin is let go", || origin.ended_connections() == 1);
 }
 
 #[test]
 fn a_client_that_does_not_read_is_dropped() {
-    let origin = Origin::start(|visit| {
-        visit.request();
-        visit.send("HTTP/1.1 200 OK\r\n\r\n");
+    let origin = ScriptedOrigin::start(|connection| {
+        connection.read_head();
+        connection.send("HTTP/1.1 200 OK\r\n\r\n");
         let part = [b'x'; 1 << 16];
-        while visit.socket.write_all(&part).is_ok() {}
+        while connection.socket.write_all(&part).is_ok() {}
     });
     let gate = gate(HOSTS, "timeouts: { write_stall: 150ms, body_idle: 60s }");
-    let mut client = Client::connect(gate.proxy);
+    let mut client = RawClient::connect(gate.proxy);
     client.send(&format!(
         "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test"),
+        origin.url("a.test", "/"),
         origin.port
     ));
-    client.until("\r\n\r\n");
-    until("the origin is let go", || origin.ended() == 1);
+    client.read_until("\r\n\r\n");
+    wait_until("the origin is let go", || origin.ended_connections() == 1);
 }
 
 #[test]
@@ -137,18 +142,19 @@ fn a_client_that_does_not_send_its_body_is_told_so() {
         ("Content-Length: 10", "hello"),
         ("Transfer-Encoding: chunked", "5\r\nhello\r\n"),
     ] {
-        let origin = Origin::start(|visit| {
-            visit.request();
-            visit.wait_for_the_end();
+        let origin = ScriptedOrigin::start(|connection| {
+            connection.read_head();
+            connection.wait_for_close();
         });
         let gate = gate(HOSTS, "timeouts: { body_idle: 150ms, response_head: 60s }");
-        let mut client = Client::connect(gate.proxy);
-        let (url, port) = (origin.url("a.test"), origin.port);
+        let mut client = RawClient::connect(gate.proxy);
+        let url = origin.url("a.test", "/");
+        let port = origin.port;
         client.send(&format!(
             "POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n{begun}"
         ));
-        check_refused(&client.rest(), want, framing);
-        until("the origin is let go", || origin.ended() == 1);
+        check_refused(&client.read_rest(), want, framing);
+        wait_until("the origin is let go", || origin.ended_connections() == 1);
     }
 }
 
@@ -164,16 +170,17 @@ fn a_client_whose_body_drips_is_told_so_in_the_end() {
         ("Content-Length: 1000", "."),
         ("Transfer-Encoding: chunked", "1\r\n.\r\n"),
     ] {
-        let origin = Origin::start(|visit| {
-            visit.request();
-            visit.wait_for_the_end();
+        let origin = ScriptedOrigin::start(|connection| {
+            connection.read_head();
+            connection.wait_for_close();
         });
         let gate = gate(
             HOSTS,
             "timeouts: { request: 300ms, body_idle: 60s, response_head: 60s }",
         );
-        let mut client = Client::connect(gate.proxy);
-        let (url, port) = (origin.url("a.test"), origin.port);
+        let mut client = RawClient::connect(gate.proxy);
+        let url = origin.url("a.test", "/");
+        let port = origin.port;
         client.send(&format!(
             "POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n"
         ));
@@ -181,21 +188,22 @@ fn a_client_whose_body_drips_is_told_so_in_the_end() {
             sleep(Duration::from_millis(10));
             client.send(drop);
         }
-        check_refused(&client.rest(), want, framing);
-        until("the origin is let go", || origin.ended() == 1);
+        check_refused(&client.read_rest(), want, framing);
+        wait_until("the origin is let go", || origin.ended_connections() == 1);
     }
 }
 
 #[test]
 fn time_that_the_client_takes_is_not_the_origins() {
     // The body takes longer than an origin has for its answer.
-    let origin = Origin::start(|visit| {
-        visit.request();
-        visit.send(OK);
+    let origin = ScriptedOrigin::start(|connection| {
+        connection.read_head();
+        connection.send(OK);
     });
     let gate = gate(HOSTS, "timeouts: { response_head: 200ms, body_idle: 60s }");
-    let mut client = Client::connect(gate.proxy);
-    let (url, port) = (origin.url("a.test"), origin.port);
+    let mut client = RawClient::connect(gate.proxy);
+    let url = origin.url("a.test", "/");
+    let port = origin.port;
     client.send(&format!(
         "POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\nContent-Length: 4\r\nConnection: close\r\n\r\n"
     ));
@@ -203,5 +211,5 @@ fn time_that_the_client_takes_is_not_the_origins() {
         sleep(Duration::from_millis(120));
         client.send(part);
     }
-    assert_eq!(status(&client.rest()), 200);
+    assert_eq!(status(&client.read_rest()), 200);
 }

@@ -1,4 +1,4 @@
-//! Looks at URLs, as the ledger is told of them.
+//! Observations of URLs, as the ledger records them.
 
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::observation::{
@@ -8,9 +8,14 @@ use crawlgate::ledger::record::UnixMillis;
 use crawlgate::model::crawl_status::CrawlStatus;
 use crawlgate::store::ledger::LedgerUpdate;
 
-/// A look at a URL of which nothing but this is known, under revision 3f9c2a1b.
-pub(crate) fn look(crawler: &str, url: &str, at: u64, what: ObservationOutcome) -> LedgerUpdate {
-    let seen = UrlObservation {
+/// An observation with only these properties, under the policy revision 3f9c2a1b.
+pub(crate) fn observation(
+    crawler: &str,
+    url: &str,
+    at: u64,
+    outcome: ObservationOutcome,
+) -> LedgerUpdate {
+    let observation = UrlObservation {
         at: UnixMillis(at),
         url: url.into(),
         crawler: crawler.into(),
@@ -20,37 +25,36 @@ pub(crate) fn look(crawler: &str, url: &str, at: u64, what: ObservationOutcome) 
         source: None,
         revision: "3f9c2a1b".into(),
         rule: None,
-        outcome: what,
+        outcome,
     };
     LedgerUpdate {
         key: LedgerKey::for_url(crawler, url),
-        observation: seen,
+        observation,
         content_key: None,
     }
 }
 
-/// A document was delivered.
+/// The delivery of a document.
 pub(crate) fn delivered(document: DeliveredDocument) -> ObservationOutcome {
     answered(200, None, Some(document))
 }
 
-/// An answer that is a permanent error.
+/// A response that is a permanent error.
 pub(crate) fn failed(status: u16) -> ObservationOutcome {
     answered(status, Some(FailureKind::Permanent), None)
 }
 
 fn answered(
     status: u16,
-    failing: Option<FailureKind>,
+    failure: Option<FailureKind>,
     document: Option<DeliveredDocument>,
 ) -> ObservationOutcome {
-    let outcome = CrawlStatus::from_origin_status(status);
     ObservationOutcome::Answered(ObservedAnswer {
         status,
-        crawl_status: outcome,
+        crawl_status: CrawlStatus::from_origin_status(status),
         intent: None,
         code: None,
-        failure: failing,
+        failure,
         document,
     })
 }

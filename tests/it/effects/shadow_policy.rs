@@ -4,13 +4,15 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::reload::Client as Admin;
 use crate::support::command::crawlgate;
-use crate::support::gate::Gate;
-use crate::tunnel::wire::metric;
-use crate::upstream::scripted::{OK, Origin, until};
+use crate::support::origin::{OK, ScriptedOrigin};
+use crate::support::proxy::TestProxy;
+use crate::support::wait::wait_until;
 
-use super::{Answer, CONFIG, ask, log, policy};
+use crate::support::client::Response;
+use crate::support::client::get_with;
+use crate::support::policy::allow_all;
+use crate::support::proxy::CONFIG;
 
 const LIVE: &str =
     "  - { id: closed, about: not ours, when: { under: /closed }, then: disallow-log }
@@ -22,21 +24,21 @@ const NEXT: &str = "  - { id: closed, forbid: { under: /next } }
   - { id: off, mode: shadow, forbid: { under: /x } }";
 
 fn next(rules: &str) -> String {
-    policy("", rules).replace("name: effects", "name: next")
+    allow_all("", rules).replace("name: allow-all", "name: next")
 }
 
 /// A gate with a policy in its shadow, and an origin.
 struct Bench {
-    gate: Gate,
-    origin: Origin,
+    gate: TestProxy,
+    origin: ScriptedOrigin,
 }
 
 impl Bench {
     fn new(rules: &str) -> Self {
-        let origin = Origin::start(|visit| {
-            while let Some(head) = visit.request() {
+        let origin = ScriptedOrigin::start(|connection| {
+            while let Some(head) = connection.read_head() {
                 let film = head.contains("film");
-                visit.send(if film {
+                connection.send(if film {
                     "HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 0\r\n\r\n"
                 } else {
                     OK
@@ -45,7 +47,7 @@ impl Bench {
         });
         let config = CONFIG.replace("watch: false }", "watch: false, shadow: next.yaml }")
             + "crawlers: [{ name: lab, sources: [127.0.0.0/8], may: [trace] }]\n";
-        let gate = Gate::start_with(&config, &policy("", LIVE), |command| {
+        let gate = TestProxy::start_with(&config, &allow_all("", LIVE), |command| {
             fs::write(
                 command.get_current_dir().unwrap().join("next.yaml"),
                 next(rules),
@@ -55,32 +57,12 @@ impl Bench {
         Self { gate, origin }
     }
 
-    fn ask(&self, path: &str) -> Answer {
-        ask(
+    fn get(&self, path: &str) -> Response {
+        get_with(
             self.gate.proxy,
             &format!("http://a.test:{}{path}", self.origin.port),
             "Crawl-Trace: 1\r\n",
         )
-    }
-
-    fn admin(&self, method: &str, path: &str) -> Value {
-        let mut admin = Admin::new(self.gate.admin);
-        let answer = admin.ask(&format!(
-            "{method} {path} HTTP/1.1\r\nHost: {}\r\n\r\n",
-            self.gate.admin
-        ));
-        serde_json::from_str(&answer.body)
-            .unwrap_or_else(|error| panic!("{error}: {}", answer.body))
-    }
-
-    fn ready(&self) -> String {
-        let mut admin = Admin::new(self.gate.admin);
-        admin
-            .ask(&format!(
-                "GET /readyz HTTP/1.1\r\nHost: {}\r\n\r\n",
-                self.gate.admin
-            ))
-            .body
     }
 }
 
@@ -97,14 +79,14 @@ const CASES: [(&str, u16, &str); 6] = [
 fn a_second_policy_is_counted_logged_and_told_and_changes_nothing() {
     let bench = Bench::new(NEXT);
     for (path, status, shadow) in CASES {
-        let answer = bench.ask(path);
+        let answer = bench.get(path);
         assert_eq!(
-            (answer.status(), answer.value("crawl-shadow")),
+            (answer.status, answer.value("crawl-shadow")),
             (status, shadow),
             "{path}"
         );
     }
-    let lines = log(&bench.gate, CASES.len());
+    let lines = bench.gate.decisions(CASES.len());
     assert_eq!(
         (
             &lines[1]["verdict"],
@@ -116,7 +98,7 @@ fn a_second_policy_is_counted_logged_and_told_and_changes_nothing() {
             &json!("shadow_reject"),
             &json!("shadow"),
             &json!("next/closed"),
-            &json!("effects")
+            &json!("allow-all")
         )
     );
     assert_eq!(
@@ -131,10 +113,9 @@ fn a_second_policy_is_counted_logged_and_told_and_changes_nothing() {
             ""
         };
         let labels = format!("mode=\"{mode}\",rule=\"{rule}\"{verdict}");
-        metric(
-            &bench.gate,
-            &format!("crawlgate_rule_{name}_total{{{labels}}}"),
-        )
+        bench
+            .gate
+            .counter(&format!("crawlgate_rule_{name}_total{{{labels}}}"))
     };
     assert_eq!(
         (
@@ -157,9 +138,9 @@ fn a_second_policy_is_counted_logged_and_told_and_changes_nothing() {
 fn the_report_tells_what_would_change() {
     let bench = Bench::new(NEXT);
     for (path, ..) in CASES {
-        bench.ask(path);
+        bench.get(path);
     }
-    let report = bench.admin("GET", "/api/v1/shadow");
+    let report = bench.gate.admin("GET /api/v1/shadow").json();
     let rule = &report["rules"][0];
     assert_eq!(
         (&rule["rule"], &rule["judged"], &rule["matched"]),
@@ -205,13 +186,13 @@ fn the_report_tells_what_would_change() {
     // The command says the same.
     let folder = bench.gate.file("");
     let admin = bench.gate.admin.to_string();
-    let said = crawlgate(
+    let output = crawlgate(
         &folder,
         &["shadow", "--config", "crawlgate.yaml", "--admin", &admin],
         "",
     );
-    assert_eq!(said.code, 0, "{}", said.err);
-    let lines: Vec<&str> = said.out.lines().collect();
+    assert_eq!(output.code, 0, "{}", output.stderr);
+    let lines: Vec<&str> = output.stdout.lines().collect();
     assert_eq!(
         lines[1],
         "in shadow             evaluated  would refuse  would admit  reasons"
@@ -223,12 +204,12 @@ fn the_report_tells_what_would_change() {
     assert!(
         lines[3].starts_with("policy next@") && lines[3].contains("admit: rule 1"),
         "{}",
-        said.out
+        output.stdout
     );
     assert!(
-        said.out.contains(&url) && said.out.contains("next would admit, most recently:"),
+        output.stdout.contains(&url) && output.stdout.contains("next would admit, most recently:"),
         "{}",
-        said.out
+        output.stdout
     );
     let json = crawlgate(
         &folder,
@@ -243,30 +224,26 @@ fn the_report_tells_what_would_change() {
         ],
         "",
     );
-    assert_eq!(serde_json::from_str::<Value>(&json.out).unwrap(), report);
+    assert_eq!(serde_json::from_str::<Value>(&json.stdout).unwrap(), report);
 }
 
 #[test]
 fn examples_show_no_more_than_the_log() {
-    let origin = Origin::plain();
+    let origin = ScriptedOrigin::ok();
     let rules = "  - { id: drop, mode: shadow, forbid: { under: /a } }
   - { id: quiet, when: { under: /b }, then: disallow }
   - { id: never, when: { under: /c }, set: { record: none, disposition: disallow } }
   - { id: open, mode: shadow, when: { path: { regex: '^/[bc]' } }, then: allow }";
     let config = CONFIG.replace("decisions: log.json", "decisions: none, redact_query: true");
-    let gate = Gate::start(&config, &policy("", rules));
+    let gate = TestProxy::start(&config, &allow_all("", rules));
     for path in ["/a?secret=1", "/b?secret=2", "/c?secret=3"] {
-        ask(
+        get_with(
             gate.proxy,
             &format!("http://a.test:{}{path}", origin.port),
             "",
         );
     }
-    let mut admin = Admin::new(gate.admin);
-    let answer = admin.ask(&format!(
-        "GET /api/v1/shadow HTTP/1.1\r\nHost: {}\r\n\r\n",
-        gate.admin
-    ));
+    let answer = gate.admin("GET /api/v1/shadow");
     assert!(!answer.body.contains("secret"), "{}", answer.body);
     let report: Value = serde_json::from_str(&answer.body).unwrap();
     let refuse = &report["rules"][0]["would_refuse"]["examples"];
@@ -288,18 +265,26 @@ fn examples_show_no_more_than_the_log() {
 #[test]
 fn a_mistake_in_the_shadow_policy_keeps_the_old_one_and_stops_nothing() {
     let bench = Bench::new(NEXT);
-    bench.ask("/next/x");
-    assert!(bench.ready().contains("shadow_policy"), "{}", bench.ready());
+    bench.get("/next/x");
+    assert!(
+        bench
+            .gate
+            .admin("GET /readyz")
+            .body
+            .contains("shadow_policy"),
+        "{}",
+        bench.gate.admin("GET /readyz").body
+    );
     // Both are written; the one in shadow is broken.
     bench.gate.write(
         "policy.yaml",
-        &policy("", "  - { id: other, forbid: { under: /other } }"),
+        &allow_all("", "  - { id: other, forbid: { under: /other } }"),
     );
     bench.gate.write(
         "next.yaml",
         &next("  - { id: broken, forbit: { under: /next } }"),
     );
-    let answer = bench.admin("POST", "/api/v1/reload");
+    let answer = bench.gate.admin("POST /api/v1/reload").json();
     assert_eq!(
         (&answer["result"], &answer["shadow"]["result"]),
         (&json!("loaded"), &json!("refused")),
@@ -311,24 +296,28 @@ fn a_mistake_in_the_shadow_policy_keeps_the_old_one_and_stops_nothing() {
             .contains("forbit"),
         "{answer}"
     );
-    assert_eq!(bench.ask("/other").status(), 451);
+    assert_eq!(bench.get("/other").status, 451);
     assert_eq!(
-        bench.ask("/next/x").value("crawl-shadow"),
+        bench.get("/next/x").value("crawl-shadow"),
         "reject; rule=next/closed"
     );
-    until("it is said", || {
+    wait_until("it is said", || {
         bench
             .gate
-            .said()
+            .stderr()
             .contains("the shadow policy was not loaded")
     });
     assert!(
-        bench.ready().contains("errors in the new shadow policy"),
+        bench
+            .gate
+            .admin("GET /readyz")
+            .body
+            .contains("errors in the new shadow policy"),
         "{}",
-        bench.ready()
+        bench.gate.admin("GET /readyz").body
     );
     assert_eq!(
-        bench.admin("GET", "/api/v1/shadow")["shadow_policy"]["last_reload"]["result"],
+        bench.gate.admin("GET /api/v1/shadow").json()["shadow_policy"]["last_reload"]["result"],
         json!("refused")
     );
     // The other way round: the live one is broken.
@@ -337,16 +326,16 @@ fn a_mistake_in_the_shadow_policy_keeps_the_old_one_and_stops_nothing() {
         "next.yaml",
         &next("  - { id: newer, forbid: { under: /newer } }"),
     );
-    let answer = bench.admin("POST", "/api/v1/reload");
+    let answer = bench.gate.admin("POST /api/v1/reload").json();
     assert_eq!(answer["status"], json!(422), "{answer}");
     assert_eq!(
-        bench.ask("/newer").value("crawl-shadow"),
+        bench.get("/newer").value("crawl-shadow"),
         "reject; rule=next/newer"
     );
-    assert_eq!(bench.ask("/other").status(), 451);
-    assert_eq!(bench.ask("/next/x").value("crawl-shadow"), "");
+    assert_eq!(bench.get("/other").status, 451);
+    assert_eq!(bench.get("/next/x").value("crawl-shadow"), "");
     // What has changed begins to count anew.
-    let report = bench.admin("GET", "/api/v1/shadow");
+    let report = bench.gate.admin("GET /api/v1/shadow").json();
     assert_eq!(
         report["shadow_policy"]["would_refuse"]["total"],
         json!(1),
@@ -356,29 +345,33 @@ fn a_mistake_in_the_shadow_policy_keeps_the_old_one_and_stops_nothing() {
 
 #[test]
 fn at_the_start_a_shadow_policy_must_be_there_and_without_mistakes() {
-    let folder = crate::support::folder::Folder::new();
-    folder.write("policy.yaml", policy("", "  []"));
+    let folder = crate::support::temp_dir::TempDir::new();
+    folder.write("policy.yaml", allow_all("", "  []"));
     folder.write(
         "crawlgate.yaml",
         "policy: { path: policy.yaml, shadow: next.yaml }\n",
     );
-    let said = crawlgate(folder.path(), &["run", "--config", "crawlgate.yaml"], "");
-    assert_eq!(said.code, 2);
-    assert!(said.err.contains("there is no such policy"), "{}", said.err);
+    let output = crawlgate(folder.path(), &["run", "--config", "crawlgate.yaml"], "");
+    assert_eq!(output.code, 2);
+    assert!(
+        output.stderr.contains("there is no such policy"),
+        "{}",
+        output.stderr
+    );
     folder.write(
         "next.yaml",
         next("  - { id: broken, forbit: { under: /next } }"),
     );
-    let said = crawlgate(folder.path(), &["run", "--config", "crawlgate.yaml"], "");
-    assert_eq!(said.code, 2);
-    assert!(said.err.contains("forbit"), "{}", said.err);
+    let output = crawlgate(folder.path(), &["run", "--config", "crawlgate.yaml"], "");
+    assert_eq!(output.code, 2);
+    assert!(output.stderr.contains("forbit"), "{}", output.stderr);
     // `check` of the configuration finds the same.
-    let said = crawlgate(folder.path(), &["check", "crawlgate.yaml"], "");
-    assert_eq!(said.code, 2);
-    assert!(said.err.contains("forbit"), "{}", said.err);
+    let output = crawlgate(folder.path(), &["check", "crawlgate.yaml"], "");
+    assert_eq!(output.code, 2);
+    assert!(output.stderr.contains("forbit"), "{}", output.stderr);
     // And a proxy that is not there cannot be asked.
     folder.write("next.yaml", next(NEXT));
-    let said = crawlgate(
+    let output = crawlgate(
         folder.path(),
         &[
             "shadow",
@@ -389,6 +382,6 @@ fn at_the_start_a_shadow_policy_must_be_there_and_without_mistakes() {
         ],
         "",
     );
-    assert_eq!(said.code, 3, "{}", said.err);
-    assert!(said.err.contains("127.0.0.1:1"), "{}", said.err);
+    assert_eq!(output.code, 3, "{}", output.stderr);
+    assert!(output.stderr.contains("127.0.0.1:1"), "{}", output.stderr);
 }

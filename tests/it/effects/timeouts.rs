@@ -4,18 +4,23 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use crate::support::gate::Gate;
-use crate::upstream::scripted::{Client, End, LONG, Origin, Silent};
+use crate::support::client::{ConnectionEnd, RawClient};
+use crate::support::origin::{ScriptedOrigin, UnresponsiveListener};
+use crate::support::proxy::TestProxy;
+use crate::support::wait::TIMEOUT;
 
-use super::{Bench, CONFIG, ask, policy};
+use crate::effects::Site;
+use crate::support::client::get_with;
+use crate::support::policy::allow_all;
+use crate::support::proxy::CONFIG;
 
 const SHORT: Duration = Duration::from_millis(400);
 
 #[test]
 fn an_answer_is_awaited_as_long_as_its_rule_says() {
-    let bench = Bench::with(
+    let site = Site::with_config(
         &format!("{CONFIG}timeouts: {{ response_head: 150ms }}\n"),
-        &policy(
+        &allow_all(
             "",
             "  - { id: slow, when: { under: /slow }, set: { timeouts: { response_head: 20s } } }",
         ),
@@ -34,7 +39,7 @@ fn an_answer_is_awaited_as_long_as_its_rule_says() {
         ("/x", 200),
         ("/slow/late", 200),
     ] {
-        assert_eq!(bench.get(path).status(), status, "{path}");
+        assert_eq!(site.get(path).status, status, "{path}");
     }
 }
 
@@ -52,24 +57,24 @@ fn a_body_may_take_as_long_as_its_rule_says() {
             [("/rule/x", "broken"), ("/x", "whole")],
         ),
     ] {
-        let origin = Origin::start(|visit| {
-            while visit.request().is_some() {
-                visit.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
+        let origin = ScriptedOrigin::start(|connection| {
+            while connection.read_head().is_some() {
+                connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
                 sleep(SHORT);
-                visit.send("world");
+                connection.send("world");
             }
         });
         let rules = format!(
             "  - {{ id: rule, when: {{ under: /rule }}, set: {{ timeouts: {timeouts} }} }}"
         );
-        let gate = Gate::start(CONFIG, &policy("", &rules));
+        let gate = TestProxy::start(CONFIG, &allow_all("", &rules));
         for (path, expected) in paths {
-            let answer = ask(
+            let answer = get_with(
                 gate.proxy,
                 &format!("http://a.test:{}{path}", origin.port),
                 "",
             );
-            let found = if answer.0.ends_with("helloworld") {
+            let found = if answer.to_string().ends_with("helloworld") {
                 "whole"
             } else {
                 "broken"
@@ -82,60 +87,61 @@ fn a_body_may_take_as_long_as_its_rule_says() {
 /// A rule on responses runs when the body has not begun.
 #[test]
 fn a_rule_on_responses_still_changes_the_times_of_their_bodies() {
-    let origin = Origin::start(|visit| {
-        visit.request();
-        visit.send("HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 10\r\n\r\nhello");
-        visit.wait_for_the_end();
+    let origin = ScriptedOrigin::start(|connection| {
+        connection.read_head();
+        connection
+            .send("HTTP/1.1 200 OK\r\nContent-Type: video/mp4\r\nContent-Length: 10\r\n\r\nhello");
+        connection.wait_for_close();
     });
     let rules = "  - { id: films, when: { content_type: video/mp4 }, set: { timeouts: { body_idle: 100ms } } }";
-    let gate = Gate::start(CONFIG, &policy("", rules));
+    let gate = TestProxy::start(CONFIG, &allow_all("", rules));
     let began = Instant::now();
-    let mut client = Client::connect(gate.proxy);
+    let mut client = RawClient::connect(gate.proxy);
     client.send(&format!(
         "GET http://a.test:{0}/ HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
         origin.port
     ));
-    let (answer, end) = client.ending();
+    let (answer, end) = client.read_to_end();
     assert!(
-        answer.ends_with("hello") && began.elapsed() < LONG,
+        answer.ends_with("hello") && began.elapsed() < TIMEOUT,
         "{answer}, {end:?}"
     );
-    assert!(matches!(end, End::Closed | End::Reset));
+    assert!(matches!(end, ConnectionEnd::Closed | ConnectionEnd::Reset));
 }
 
 #[test]
 fn a_request_s_body_may_take_as_long_as_its_rule_says() {
     let rules = "  - { id: rule, when: { under: /rule }, set: { timeouts: { body_idle: 100ms } } }";
-    let bench = Bench::new(&policy("", rules), |_| None);
+    let site = Site::new(&allow_all("", rules), |_| None);
     for (path, status) in [("/rule/x", "HTTP/1.1 408"), ("/x", "HTTP/1.1 200")] {
-        let mut client = Client::connect(bench.gate.proxy);
-        let host = format!("a.test:{}", bench.origin.port);
+        let mut client = RawClient::connect(site.gate.proxy);
+        let host = format!("a.test:{}", site.origin.port);
         client.send(&format!(
             "POST http://{host}{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhello"
         ));
         sleep(SHORT);
-        let _ = std::io::Write::write_all(&mut client.0, b"world");
-        let answer = client.rest();
+        let _ = std::io::Write::write_all(&mut client.socket, b"world");
+        let answer = client.read_rest();
         assert!(answer.starts_with(status), "{path}: {answer}");
     }
 }
 
 #[test]
 fn connecting_may_take_as_long_as_its_rule_says() {
-    let port = Origin::plain().port;
+    let port = ScriptedOrigin::ok().port;
     let ip = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 7));
-    let _silent = Silent::at(ip, port);
+    let _silent = UnresponsiveListener::bind(ip, port);
     let config = CONFIG.replace("b.test: 127.0.0.1", "b.test: 127.0.0.7")
         + "timeouts: { connect: 20s, connect_total: 20s }\n";
     for timeouts in ["{ connect: 100ms }", "{ connect_total: 100ms }"] {
         let rules = format!(
             "  - {{ id: rule, when: {{ host: b.test }}, set: {{ timeouts: {timeouts} }} }}"
         );
-        let gate = Gate::start(&config, &policy("", &rules));
+        let gate = TestProxy::start(&config, &allow_all("", &rules));
         let began = Instant::now();
-        let answer = ask(gate.proxy, &format!("http://b.test:{port}/"), "");
+        let answer = get_with(gate.proxy, &format!("http://b.test:{port}/"), "");
         assert_eq!(
-            (answer.status(), answer.value("crawl-reason")),
+            (answer.status, answer.value("crawl-reason")),
             (504, "upstream_connect"),
             "{timeouts}"
         );
@@ -145,11 +151,11 @@ fn connecting_may_take_as_long_as_its_rule_says() {
             began.elapsed()
         );
         // A tunnel is connected the same way.
-        let mut client = Client::connect(gate.proxy);
+        let mut client = RawClient::connect(gate.proxy);
         client.send(&format!(
             "CONNECT b.test:{port} HTTP/1.1\r\nHost: b.test:{port}\r\n\r\n"
         ));
-        let refused = client.rest();
+        let refused = client.read_rest();
         assert!(
             refused.starts_with("HTTP/1.1 50") || refused.starts_with("HTTP/1.1 403"),
             "{refused}"

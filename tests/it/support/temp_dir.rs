@@ -1,13 +1,13 @@
-//! A folder of one test's own, gone when the test is.
+//! A temporary directory, removed at the end of its test.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// An empty folder; dropping it removes it with all that is in it.
-pub(crate) struct Folder(PathBuf);
+/// A directory that is removed with its contents on drop.
+pub(crate) struct TempDir(PathBuf);
 
-impl Folder {
-    /// Makes one.
+impl TempDir {
+    /// Creates an empty directory.
     pub(crate) fn new() -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
         let name = format!(
@@ -20,7 +20,7 @@ impl Folder {
         Self(path)
     }
 
-    /// Writes a file, with the folders above it; its path.
+    /// Writes a file and creates its parent directories; returns its path.
     pub(crate) fn write(&self, name: &str, bytes: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.join(name);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -28,13 +28,12 @@ impl Folder {
         path
     }
 
-    /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.0
     }
 }
 
-impl Drop for Folder {
+impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
