@@ -73,24 +73,21 @@ fn check_reports_which_rules_apply_to_tunnels() {
             format!("policy: {{ path: p.yaml }}\n{}", config.replace("{}", "")),
         );
         folder.write("p.yaml", policy(options));
-        let output = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
-        assert_eq!(
-            (output.code, output.stderr.contains(warning)),
-            (i32::from(warned), warned),
-            "{output:?}"
-        );
+        let output = crawlgate(folder.path(), "check c.yaml --strict", "");
+        assert_eq!(output.code, i32::from(warned), "{output:?}");
+        assert_eq!(output.stderr.contains(warning), warned, "{output:?}");
         let lines: Vec<&str> = output
             .stdout
             .lines()
             .filter(|line| line.starts_with("tunnels"))
             .collect();
+        assert!(lines.len() == usize::from(summary.is_some()), "{output:?}");
         assert!(
-            lines.len() == usize::from(summary.is_some())
-                && summary.is_none_or(|summary| lines[0].starts_with(summary)),
+            summary.is_none_or(|summary| lines[0].starts_with(summary)),
             "{output:?}"
         );
         // The policy alone does not decide whether TLS is intercepted.
-        let output = crawlgate(folder.path(), &["check", "p.yaml", "--strict"], "");
+        let output = crawlgate(folder.path(), "check p.yaml --strict", "");
         assert_eq!(
             (output.code, output.stderr.contains("advice: every tunnel")),
             (0, options.is_empty()),
@@ -103,11 +100,9 @@ fn check_reports_which_rules_apply_to_tunnels() {
         policy("").replace("[{ id: cgi", "[{ id: h, forbid: { host: h } }, { id: cgi"),
     );
     folder.write("c.yaml", "policy: { path: p.yaml }\n");
-    let output = crawlgate(folder.path(), &["check", "c.yaml", "--strict"], "");
-    assert!(
-        output.code == 0 && output.stderr.contains(advice),
-        "{output:?}"
-    );
+    let output = crawlgate(folder.path(), "check c.yaml --strict", "");
+    assert!(output.code == 0, "{output:?}");
+    assert!(output.stderr.contains(advice), "{output:?}");
 }
 
 #[test]
@@ -123,10 +118,8 @@ fn decide_writes_every_key_of_the_contract() {
     assert_eq!(options["politeness"]["delay"], "1s");
     let policy = line["policy"].take();
     let revision = policy.as_str().unwrap().strip_prefix("acme@").unwrap();
-    assert!(
-        revision.len() == 8 && revision.bytes().all(|b| b.is_ascii_hexdigit()),
-        "{policy}"
-    );
+    assert!(revision.len() == 8, "{policy}");
+    assert!(revision.bytes().all(|b| b.is_ascii_hexdigit()), "{policy}");
     let expected = json!({
         "url": "http://intra.example.com/gone/x", "verdict": "reject", "stage": "request", "reason": "rule",
         "rule": "gone", "intent": "gone", "status": 410, "crawl_status": "REJECTED_FILTER", "code": null,
@@ -269,7 +262,7 @@ fn decide_runs_the_stages_as_far_as_the_facts_reach() {
 fn decide_goes_on_after_a_line_that_cannot_be_read() {
     let input = b"http://intra.example.com/a\nhttp://a:99999/\n\n{\"url\": 1}\n{\"url\": \"http://a/\", \"dept\": 1}\n{\n\
                   http://a/\xe9\r\nftp://a/\nhttp://other.example/";
-    let output = crawlgate(folder().path(), &["decide", "--policy", "p.yaml"], input);
+    let output = crawlgate(folder().path(), "decide --policy p.yaml", input);
     assert_eq!((output.code, output.stderr.as_str()), (1, ""));
     let lines = lines(&output);
     let errors: Vec<&str> = lines
@@ -287,8 +280,9 @@ fn decide_goes_on_after_a_line_that_cannot_be_read() {
         "http",
         "",
     ]) {
+        assert!(found.contains(expected), "{found:?} {expected:?}");
         assert!(
-            found.contains(expected) && found.is_empty() == expected.is_empty(),
+            found.is_empty() == expected.is_empty(),
             "{found:?} {expected:?}"
         );
     }
@@ -337,8 +331,7 @@ Rules
         output
             .stdout
             .starts_with(&format!("{url}\nallowed by rule keep\n")),
-        "{}",
-        output.stdout
+        "{output:?}"
     );
     assert!(!output.stdout.contains('\u{1b}'), "{}", output.stdout);
     let decision = "verdict  allow\n  reason   rule\n  rule     keep\n  stage    response\n";
@@ -353,22 +346,14 @@ Rules
             .to_owned()
     };
     assert_eq!(option("disposition"), "disposition  allow  keep");
-    assert!(
-        option("max_depth").ends_with("intranet"),
-        "{}",
-        output.stdout
-    );
-    assert!(
-        !output.stdout.contains("html_only") && output.stdout.contains("(--all shows them)"),
-        "{}",
-        output.stdout
-    );
+    assert!(option("max_depth").ends_with("intranet"), "{output:?}");
+    assert!(!output.stdout.contains("html_only"), "{output:?}");
+    assert!(output.stdout.contains("(--all shows them)"), "{output:?}");
     assert!(
         output.stdout.ends_with(
             "Answer\n  the response of the origin, with these headers\n  crawl-status: ACCEPTED\n"
         ),
-        "{}",
-        output.stdout
+        "{output:?}"
     );
     let output = run(&["explain", url, "--policy", "p.yaml", "--all"], "");
     assert!(
@@ -376,8 +361,7 @@ Rules
             .stdout
             .lines()
             .any(|l| l.contains("html_only") && l.ends_with("built-in")),
-        "{}",
-        output.stdout
+        "{output:?}"
     );
 }
 
@@ -498,46 +482,37 @@ fn explain_reports_the_verdict_by_its_exit_code() {
         assert_eq!(
             output.stderr.is_empty(),
             code != 2,
-            "{arguments:?}: {}",
-            output.stderr
+            "{arguments:?}: {output:?}"
         );
     }
     let output = run(&["explain", "http://a:99999/", "--policy", "p.yaml"], "");
     assert!(
-        output.stderr.starts_with("error: http://a:99999/: ") && output.stderr.contains("port"),
-        "{}",
-        output.stderr
+        output.stderr.starts_with("error: http://a:99999/: "),
+        "{output:?}"
     );
+    assert!(output.stderr.contains("port"), "{output:?}");
 }
 
 #[test]
 fn test_runs_the_cases() {
     let output = run(&["test", "p.yaml"], "");
     assert_eq!(output.code, 0);
+    assert!(output.stdout.starts_with("acme@"), "{output:?}");
     assert!(
-        output.stdout.starts_with("acme@")
-            && output.stdout.ends_with(" (p.yaml): 1 passed, 0 failed\n"),
-        "{}",
-        output.stdout
+        output.stdout.ends_with(" (p.yaml): 1 passed, 0 failed\n"),
+        "{output:?}"
     );
 
     let folder = folder();
     let failing = "cases:\n  - { url: \"http://intra.example.com/a\", expect: reject, rule: no-cgi, \
                    options: { max_depth: 4 } }\n";
     folder.write("failing.yaml", format!("{POLICY}{failing}"));
-    let output = crawlgate(folder.path(), &["test", "p.yaml", "failing.yaml"], "");
+    let output = crawlgate(folder.path(), "test p.yaml failing.yaml", "");
     let expected = "FAILED http://intra.example.com/a\n  expect: expected reject, found allow\n  \
                     rule: expected no-cgi, found intranet\n  options.max_depth: expected 4, found 3\n";
-    assert!(
-        output.code == 1 && output.stdout.contains(expected),
-        "{}",
-        output.stdout
-    );
-    let output = crawlgate(
-        folder.path(),
-        &["test", "p.yaml", "failing.yaml", "--format", "json"],
-        "",
-    );
+    assert!(output.code == 1, "{output:?}");
+    assert!(output.stdout.contains(expected), "{output:?}");
+    let output = crawlgate(folder.path(), "test p.yaml failing.yaml --format json", "");
     let report: Json = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
         (output.code, &report["passed"], &report["failed"]),
@@ -554,11 +529,11 @@ fn test_runs_the_cases() {
             vec!["run", "--policy", "failing.yaml"]
         };
         let output = crawlgate(folder.path(), &arguments, "");
+        assert!(output.code == 2, "{output:?}");
         assert!(
-            output.code == 2
-                && output
-                    .stderr
-                    .contains("failing.yaml:19:5: error: the case of"),
+            output
+                .stderr
+                .contains("failing.yaml:19:5: error: the case of"),
             "{output:?}"
         );
     }
@@ -584,12 +559,11 @@ fn check_distinguishes_policies_from_configurations() {
         assert_eq!(output.code, 0, "{paths:?} {output:?}");
     }
     // A policy that the configuration names and the command line repeats is checked once.
-    let output = crawlgate(folder.path(), &["check", "c.yaml", "p.yaml"], "");
+    let output = crawlgate(folder.path(), "check c.yaml p.yaml", "");
     assert_eq!(
         output.stdout.matches("p.yaml: acme@").count(),
         1,
-        "{}",
-        output.stdout
+        "{output:?}"
     );
 }
 
@@ -605,7 +579,7 @@ fn check_reports_a_policy_that_needs_a_ledger_and_a_configuration_without_one() 
             "c.yaml",
             format!("policy: {{ path: p.yaml }}\nledger: {{ keep: {keep} }}\n"),
         );
-        let output = crawlgate(folder.path(), &["check", "c.yaml"], "");
+        let output = crawlgate(folder.path(), "check c.yaml", "");
         assert_eq!(output.code, code, "{keep}: {output:?}");
         assert_eq!(
             output.stderr.contains("ledger.keep is never"),
@@ -632,7 +606,7 @@ fn check_fails_on_warnings_only_with_strict() {
 fn check_as_json_is_for_editors() {
     let folder = TempDir::new();
     folder.write("c.yaml", "lisen: 1\nlimits: { head: 5 }\n");
-    let output = crawlgate(folder.path(), &["check", "c.yaml", "--format", "json"], "");
+    let output = crawlgate(folder.path(), "check c.yaml --format json", "");
     let report: Json = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
         (output.code, output.stderr.as_str(), &report["errors"]),
@@ -694,8 +668,7 @@ fn broken_input_is_reported_and_nothing_is_done() {
             assert_eq!(output.code, 2, "{command:?} {output:?}");
             assert!(
                 output.stderr.contains(expected),
-                "{command:?} {expected} {}",
-                output.stderr
+                "{command:?} {expected} {output:?}"
             );
             assert!(
                 command[0] == "check" || output.stdout.is_empty(),
@@ -725,8 +698,7 @@ fn broken_input_is_reported_and_nothing_is_done() {
             assert_eq!(output.code, 2, "{command:?} {output:?}");
             assert!(
                 output.stderr.contains(expected),
-                "{command:?} {expected} {}",
-                output.stderr
+                "{command:?} {expected} {output:?}"
             );
         }
     }
@@ -782,21 +754,18 @@ fn target_shows_canonical_forms() {
     );
     let output = run(&["target"], "http://0x7f.1/\nhttp://a:99999/\n");
     assert_eq!(output.code, 1);
-    assert!(
-        output.stdout.starts_with("loopback ") && output.stdout.contains("error "),
-        "{}",
-        output.stdout
-    );
+    assert!(output.stdout.starts_with("loopback "), "{output:?}");
+    assert!(output.stdout.contains("error "), "{output:?}");
 }
 
 /// The help of every command has an example and the exit codes.
 #[test]
 fn help_has_examples_and_exit_codes() {
     let output = run(&["--help"], "");
+    assert!(output.code == 0, "{output:?}");
     assert!(
-        output.code == 0 && output.stdout.contains("Exit codes: 0 success"),
-        "{}",
-        output.stdout
+        output.stdout.contains("Exit codes: 0 success"),
+        "{output:?}"
     );
     for command in [
         "run",
@@ -813,20 +782,16 @@ fn help_has_examples_and_exit_codes() {
     ] {
         assert!(
             output.stdout.contains(&format!("\n  {command} ")),
-            "{}",
-            output.stdout
+            "{output:?}"
         );
         let output = run(&[command, "--help"], "");
+        assert!(output.code == 0, "{output:?}");
         assert!(
-            output.code == 0 && output.stdout.contains(&format!("crawlgate {command}")),
-            "{}",
-            output.stdout
+            output.stdout.contains(&format!("crawlgate {command}")),
+            "{output:?}"
         );
-        assert!(
-            output.stdout.contains("Example:\n") && output.stdout.contains("Exit codes: 0"),
-            "{}",
-            output.stdout
-        );
+        assert!(output.stdout.contains("Example:\n"), "{output:?}");
+        assert!(output.stdout.contains("Exit codes: 0"), "{output:?}");
     }
     let version = run(&["--version"], "");
     assert_eq!(
@@ -842,10 +807,9 @@ fn help_has_examples_and_exit_codes() {
         &["check", "--format", "xml"],
     ] {
         let output = run(wrong, "");
-        assert!(
-            output.code == 2 && output.stdout.is_empty() && !output.stderr.is_empty(),
-            "{wrong:?} {output:?}"
-        );
+        assert!(output.code == 2, "{wrong:?} {output:?}");
+        assert!(output.stdout.is_empty(), "{wrong:?} {output:?}");
+        assert!(!output.stderr.is_empty(), "{wrong:?} {output:?}");
     }
 }
 
@@ -910,10 +874,9 @@ fn explain_fits_a_narrow_terminal() {
 fn shells_complete_commands() {
     for shell in ["bash", "zsh", "fish", "powershell"] {
         let output = run(&["completions", shell], "");
-        assert!(
-            output.code == 0 && output.stderr.is_empty() && output.stdout.contains("explain"),
-            "{shell} {output:?}"
-        );
+        assert!(output.code == 0, "{shell} {output:?}");
+        assert!(output.stderr.is_empty(), "{shell} {output:?}");
+        assert!(output.stdout.contains("explain"), "{shell} {output:?}");
         assert!(output.stdout.contains("threshold"), "{shell}");
     }
     assert_eq!(run(&["completions", "csh"], "").code, 2);
@@ -940,11 +903,6 @@ fn a_closed_pipe_is_not_an_error() {
     });
     let output = child.wait_with_output().unwrap();
     let _ = written.join().unwrap();
-    assert_eq!(
-        (
-            output.status.code(),
-            String::from_utf8(output.stderr).unwrap().as_str()
-        ),
-        (Some(0), "")
-    );
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stderr).unwrap().as_str(), "");
 }

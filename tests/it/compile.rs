@@ -333,10 +333,8 @@ fn match_first_keeps_the_stage_of_its_children() {
         panic!()
     };
     assert_eq!(group.order, ChildOrder::First(PolicyStage::Response));
-    assert!(
-        c.policy.is_active_at(PolicyStage::Response)
-            && !c.policy.is_active_at(PolicyStage::Destination)
-    );
+    assert!(c.policy.is_active_at(PolicyStage::Response));
+    assert!(!c.policy.is_active_at(PolicyStage::Destination));
 }
 
 #[test]
@@ -609,10 +607,10 @@ fn a_directory_is_one_document() {
         .map(ToString::to_string)
         .collect();
     assert!(
-        lines[0].contains("no file of the policy contains `policy: 1`")
-            && lines[0].contains("a.yaml"),
+        lines[0].contains("no file of the policy contains `policy: 1`"),
         "{lines:?}"
     );
+    assert!(lines[0].contains("a.yaml"), "{lines:?}");
     let missing: Vec<String> = load(&headless, "q")
         .unwrap_err()
         .iter()
@@ -639,10 +637,8 @@ fn the_revision_covers_files_and_lists() {
         unwrapped(load(&files, path)).policy.revision().to_owned()
     }
     let first = revision("policy.yaml", &text, "a.com\n");
-    assert!(
-        first.len() == 8 && first.bytes().all(|b| b.is_ascii_hexdigit()),
-        "{first}"
-    );
+    assert!(first.len() == 8, "{first}");
+    assert!(first.bytes().all(|b| b.is_ascii_hexdigit()), "{first}");
     assert_eq!(
         first,
         revision("etc/crawl/policy.yaml", &text, "a.com\n"),

@@ -144,11 +144,8 @@ fn decisions_that_do_not_match_are_left_out() {
         (&["--since", "1s"], &[]),
     ] {
         let output = run(arguments, log());
-        assert_eq!(
-            (output.code, output.stderr.as_str()),
-            (0, ""),
-            "{arguments:?}"
-        );
+        assert_eq!(output.code, 0, "{arguments:?}");
+        assert_eq!(output.stderr.as_str(), "", "{arguments:?}");
         let found: Vec<u32> = output
             .stdout
             .lines()
@@ -187,8 +184,7 @@ tried                                    1          1          0          1   14
         output
             .stdout
             .contains("1 more (--limit)\n2 decisions, 2 refused"),
-        "{}",
-        output.stdout
+        "{output:?}"
     );
     let output = run(&["--summary", "crawler", "--format", "json"], log());
     let found: Json = serde_json::from_str(&output.stdout).unwrap();
@@ -198,10 +194,8 @@ tried                                    1          1          0          1   14
         (&json!(7), &json!(2), &json!(0))
     );
     let output = run(&["--summary", "reason", "--limit", "all"], "");
-    assert!(
-        output.code == 0 && output.stdout.ends_with("no decisions\n"),
-        "{output:?}"
-    );
+    assert!(output.code == 0, "{output:?}");
+    assert!(output.stdout.ends_with("no decisions\n"), "{output:?}");
 }
 
 #[test]
@@ -226,11 +220,8 @@ fn lines_that_cannot_be_read_are_counted_and_reported() {
     ] {
         let output = run(form, &input);
         let summary = "8 of 16 lines cannot be read; the first is standard input:10: ";
-        assert!(
-            output.code == 1 && output.stderr.contains(summary),
-            "{form:?} {}",
-            output.stderr
-        );
+        assert!(output.code == 1, "{form:?} {output:?}");
+        assert!(output.stderr.contains(summary), "{form:?} {output:?}");
         let text = output.stdout + &output.stderr;
         assert!(
             !text
@@ -273,19 +264,12 @@ fn rotated_files_are_read_in_order() {
             .map(|l| l[17..19].parse().unwrap())
             .collect()
     }
-    let output = crawlgate(
-        folder.path(),
-        &["decisions", "--log", "d.jsonl", "--all"],
-        "",
-    );
-    assert_eq!(
-        (output.code, seconds(&output)),
-        (0, vec![1, 2, 3, 4, 5]),
-        "{output:?}"
-    );
-    let output = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl"], "");
+    let output = crawlgate(folder.path(), "decisions --log d.jsonl --all", "");
+    assert_eq!(output.code, 0, "{output:?}");
+    assert_eq!(seconds(&output), vec![1, 2, 3, 4, 5], "{output:?}");
+    let output = crawlgate(folder.path(), "decisions --log d.jsonl", "");
     assert_eq!(seconds(&output), [5]);
-    let output = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl.10.gz"], "");
+    let output = crawlgate(folder.path(), "decisions --log d.jsonl.10.gz", "");
     assert_eq!(seconds(&output), [2]);
     // A compressed file is read from its beginning, since its last lines are not known.
     assert_eq!(
@@ -294,18 +278,12 @@ fn rotated_files_are_read_in_order() {
     );
     // The last line of the current file may still be incomplete.
     folder.write("d.jsonl", line(5, json!({})) + "\n{\"ts\":\"20");
-    let output = crawlgate(folder.path(), &["decisions", "--log", "d.jsonl"], "");
+    let output = crawlgate(folder.path(), "decisions --log d.jsonl", "");
     assert_eq!((output.code, seconds(&output)), (0, vec![5]));
     folder.write("d.jsonl.10.gz", b"no archive");
-    let output = crawlgate(
-        folder.path(),
-        &["decisions", "--log", "d.jsonl", "--all"],
-        "",
-    );
-    assert!(
-        output.code == 3 && output.stderr.contains("d.jsonl.10.gz: "),
-        "{output:?}"
-    );
+    let output = crawlgate(folder.path(), "decisions --log d.jsonl --all", "");
+    assert!(output.code == 3, "{output:?}");
+    assert!(output.stderr.contains("d.jsonl.10.gz: "), "{output:?}");
 }
 
 #[test]
@@ -378,10 +356,9 @@ fn errors_say_what_to_do() {
             &[&["decisions"], config, arguments].concat(),
             "",
         );
-        assert!(
-            output.code == code && output.stderr.contains(part) && output.stdout.is_empty(),
-            "{arguments:?} {output:?}"
-        );
+        assert!(output.code == code, "{arguments:?} {output:?}");
+        assert!(output.stderr.contains(part), "{arguments:?} {output:?}");
+        assert!(output.stdout.is_empty(), "{arguments:?} {output:?}");
     }
 }
 
@@ -601,10 +578,8 @@ fn lost_lines_are_reported() {
         "decision log: cannot be written, lines are lost: No space left on device",
     );
     let ready = get(&gate, "/readyz");
-    assert!(
-        ready.contains("warn decision_log") && ready.contains("cannot be written"),
-        "{ready}"
-    );
+    assert!(ready.contains("warn decision_log"), "{ready}");
+    assert!(ready.contains("cannot be written"), "{ready}");
     gate.signal("TERM");
     until(&gate, "decision log: lines were lost");
     assert_eq!(gate.wait_for_exit(), Some(0));
@@ -702,17 +677,15 @@ fn the_log_of_a_proxy_is_found_and_contains_no_query() {
     }
     let output = shown();
     assert!(output.code == 0 && output.stderr.is_empty(), "{output:?}");
+    assert!(output.stdout.contains("/refused?redacted"), "{output:?}");
     assert!(
-        output.stdout.contains("/refused?redacted")
-            && output.stdout.contains("/refused/s3cret?redacted"),
-        "{}",
-        output.stdout
+        output.stdout.contains("/refused/s3cret?redacted"),
+        "{output:?}"
     );
     assert_eq!(
         output.stdout.matches("s3cret").count(),
         1,
-        "only in the path: {}",
-        output.stdout
+        "only in the path: {output:?}"
     );
     assert!(!gate.stderr().contains("s3cret"), "{}", gate.stderr());
     // Every field of a line can be used in a filter, and is documented.
@@ -733,9 +706,6 @@ fn the_log_of_a_proxy_is_found_and_contains_no_query() {
     }
     let filters: Vec<&str> = filters.iter().map(String::as_str).collect();
     let output = run(&filters, shadowed);
-    assert_eq!(
-        (output.code, output.stdout.lines().count()),
-        (0, 1),
-        "{output:?}"
-    );
+    assert_eq!(output.code, 0, "{output:?}");
+    assert_eq!(output.stdout.lines().count(), 1, "{output:?}");
 }

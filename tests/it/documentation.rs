@@ -22,7 +22,7 @@ fn every_reason_is_documented_with_its_retry_hint() {
 #[test]
 fn every_command_is_documented() {
     let text = fs::read_to_string("docs/commands.md").unwrap();
-    let help = crawlgate(Path::new("."), &["--help"], "").out;
+    let help = crawlgate(Path::new("."), "--help", "").stdout;
     let (_, commands) = help.split_once("Commands:\n").unwrap();
     let commands: Vec<&str> = commands
         .lines()

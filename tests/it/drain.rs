@@ -69,19 +69,15 @@ fn who_waits_is_sent_away_at_once_and_nobody_new_comes_in() {
             (503, Some("shutting_down"))
         );
         assert_eq!(answer.field("crawl-retry"), Some("after"));
-        assert!(
-            answer.field("retry-after").is_some() && answer.field("connection") == Some("close")
-        );
+        assert!(answer.field("retry-after").is_some());
+        assert!(answer.field("connection") == Some("close"));
     }
     wait_until("the port is closed", || {
         TcpStream::connect(gate.proxy).is_err()
     });
     let ready = gate.admin("GET /readyz");
-    assert!(
-        ready.status == 503 && ready.body.contains("fail drain"),
-        "{}",
-        ready.body
-    );
+    assert!(ready.status == 503, "{}", ready.body);
+    assert!(ready.body.contains("fail drain"), "{}", ready.body);
     assert!(gate.is_running(), "one request is under way still");
     drop(under_way);
     assert_eq!(gate.wait_for_exit(), Some(0));

@@ -44,10 +44,8 @@ fn fuzz(target: &str, run: fn(&[u8])) {
         made += 1;
     }
     println!("{target}: {made} generated inputs");
-    assert!(
-        committed.len() > 20 && (made > 0 || time.is_zero()),
-        "{target} was not run"
-    );
+    assert!(committed.len() > 20, "{target} was not run");
+    assert!(made > 0 || time.is_zero(), "{target} was not run");
 }
 
 fn one(target: &str, run: fn(&[u8]), input: &[u8]) {

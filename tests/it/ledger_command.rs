@@ -85,11 +85,8 @@ fn the_whole_ledger_is_listed_and_exported() {
     let folder = folder();
     let run = |arguments: &[&str]| {
         let output = ledger(folder.path(), arguments);
-        assert_eq!(
-            (output.code, output.stderr.as_str()),
-            (0, ""),
-            "{arguments:?}"
-        );
+        assert_eq!(output.code, 0, "{arguments:?}");
+        assert_eq!(output.stderr.as_str(), "", "{arguments:?}");
         output.stdout
     };
     assert_eq!(run(&["list", "--offline"]).lines().count(), 100);
@@ -131,10 +128,8 @@ fn the_whole_ledger_is_listed_and_exported() {
         table.contains(",lab,\"http://b.test/x,y\",ACCEPTED,,200,true,perhaps,"),
         "{table}"
     );
-    assert!(
-        table.contains(",'=1+1,") && table.ends_with("\r\n"),
-        "{table}"
-    );
+    assert!(table.contains(",'=1+1,"), "{table}");
+    assert!(table.ends_with("\r\n"), "{table}");
 
     let stats: Json =
         serde_json::from_str(&run(&["stats", "--offline", "--format", "json"])).unwrap();
@@ -193,9 +188,9 @@ fn files_that_a_proxy_uses_are_not_opened() {
     let _ledger = Ledger::open(&folder.path().join("state"), LedgerSettings::default()).unwrap();
     let output = ledger(folder.path(), &["list"]);
     assert_eq!(output.code, 3);
+    assert!(output.stderr.contains("does not answer"), "{output:?}");
     assert!(
-        output.stderr.contains("does not answer")
-            && output.stderr.contains("in use by another process"),
+        output.stderr.contains("in use by another process"),
         "{output:?}"
     );
 }
@@ -243,12 +238,9 @@ fn a_running_proxy_is_queried() {
         run(&["list", "--format", "ndjson"]).stdout.lines().count() == 1
     });
     let output = run(&["list"]);
-    assert!(
-        output.code == 0
-            && output.stdout.contains("ACCEPTED")
-            && output.stdout.contains("/x?sid=7"),
-        "{output:?}"
-    );
+    assert!(output.code == 0, "{output:?}");
+    assert!(output.stdout.contains("ACCEPTED"), "{output:?}");
+    assert!(output.stdout.contains("/x?sid=7"), "{output:?}");
     let encoded = url("/x?sid=8").replace(':', "%3A").replace('?', "%3F");
     let found = gate.admin(&format!("GET /api/v1/urls?url={encoded}")).body;
     let found: Json = serde_json::from_str(&found).unwrap();
@@ -256,8 +248,9 @@ fn a_running_proxy_is_queried() {
     let stats: Json = serde_json::from_str(&run(&["stats", "--format", "json"]).stdout).unwrap();
     assert_eq!(stats["by_status"]["ACCEPTED"], 1, "{stats}");
     let swept = run(&["sweep", "--dry-run"]);
+    assert!(swept.code == 0, "{swept:?}");
     assert!(
-        swept.code == 0 && swept.stdout.contains("1 of 1 URLs were evaluated"),
+        swept.stdout.contains("1 of 1 URLs were evaluated"),
         "{swept:?}"
     );
 }

@@ -321,7 +321,7 @@ fn of_a_rejected_url_only_what_may_be_kept_is_shown() {
             (None, Some("h.example")),
             (None, None),
             (None, Some("t.example")),
-            (Some("http://h.example/page"), Some("h.example")),
+            (Some("http://h.example/page"), Some("h.example"))
         ]
     );
 }
@@ -358,10 +358,8 @@ fn nothing_of_a_redacted_query_is_left() {
         assert_eq!(bench.log().flush(LONG), LogCloseResult::Done);
         let text = bench.disk.text();
         assert_eq!(text.lines().count(), 12, "{text}");
-        assert!(
-            !text.contains("s3cret") && text.contains("http://h.example/a?redacted"),
-            "{text}"
-        );
+        assert!(!text.contains("s3cret"), "{text}");
+        assert!(text.contains("http://h.example/a?redacted"), "{text}");
     }
 }
 

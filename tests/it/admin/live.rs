@@ -429,10 +429,8 @@ async fn what_the_log_hides_is_hidden_here() {
         live.reject_keeping("http://b.test/secret", UrlRetention::Host);
         live.reject_keeping("http://c.test/secret", UrlRetention::None);
         let shown = live.ask("GET /api/v1/decisions?follow=false", "").await;
-        assert!(
-            !shown.contains("secret") && !shown.contains("c.test"),
-            "{shown}"
-        );
+        assert!(!shown.contains("secret"), "{shown}");
+        assert!(!shown.contains("c.test"), "{shown}");
         assert_eq!(live.urls("").await, ["http://a.test/s?redacted", "-", "-"]);
         assert_eq!(live.urls("url=secret").await, Vec::<String>::new());
         // Half a URL is no fact.
@@ -663,10 +661,8 @@ async fn a_decision_is_found_by_its_id_as_long_as_it_is_kept() {
         .ask(&format!("GET /api/v1/decisions/{refused}"), "")
         .await;
     assert_eq!(status(&gone), 404);
-    assert!(
-        body(&gone).contains("reach back to 20") && body(&gone).contains("\"since\":\"20"),
-        "{gone}"
-    );
+    assert!(body(&gone).contains("reach back to 20"), "{gone}");
+    assert!(body(&gone).contains("\"since\":\"20"), "{gone}");
     assert_eq!(
         status(
             &live

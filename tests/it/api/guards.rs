@@ -179,11 +179,8 @@ async fn other_methods_are_told_which_are_taken_and_head_is_get_without_its_body
         if method == "GET" {
             let get = bench.ask_with(&format!("GET {path}"), &token, b"").await;
             let head = bench.ask_with(&format!("HEAD {path}"), &token, b"").await;
-            assert_eq!(
-                (status(&head), head.ends_with("\r\n\r\n")),
-                (status(&get), true),
-                "{path}"
-            );
+            assert_eq!(status(&head), status(&get), "{path}");
+            assert_eq!(head.ends_with("\r\n\r\n"), true, "{path}");
             taken.push("HEAD");
         }
         for other in ["PATCH", "PUT", "OPTIONS", "TRACE", "BREW"] {

@@ -85,7 +85,7 @@ async fn each_rule_is_said_in_words_with_its_place() {
             ],
             [
                 "short", "filter", "forbid", 0, null, "request", "enforce", "p.yaml", 15
-            ],
+            ]
         ])
     );
     let words = ["about", "condition", "effect", "matched", "last_match"];

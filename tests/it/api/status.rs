@@ -71,17 +71,7 @@ async fn it_counts_what_records_counted_and_nothing_else() {
     assert_eq!(output["requests"], 3);
     assert_eq!(
         output["decisions"],
-        json!({
-            "allow": 1, "reject": 2, "shadow_reject": 0,
-            "by_reason": [
-                { "reason": "rule", "stage": "request", "verdict": "reject", "count": 2 },
-                { "reason": "default", "stage": "response", "verdict": "allow", "count": 1 },
-            ],
-            "by_crawler": [
-                { "crawler": "anonymous", "allow": 0, "reject": 0, "shadow_reject": 0 },
-                { "crawler": "news", "allow": 1, "reject": 2, "shadow_reject": 0 },
-            ],
-        })
+        json!({ "allow": 1, "reject": 2, "shadow_reject": 0, "by_reason": [{ "reason": "rule", "stage": "request", "verdict": "reject", "count": 2 }, { "reason": "default", "stage": "response", "verdict": "allow", "count": 1 }], "by_crawler": [{ "crawler": "anonymous", "allow": 0, "reject": 0, "shadow_reject": 0 }, { "crawler": "news", "allow": 1, "reject": 2, "shadow_reject": 0 }], })
     );
     let latency = &output["latency"];
     let counts: Vec<u64> = serde_json::from_value(latency["counts"].clone()).unwrap();

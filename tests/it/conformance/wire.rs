@@ -309,11 +309,9 @@ mod tests {
             ),
         ] {
             let (message, n) = request(bytes.as_bytes()).unwrap().unwrap();
-            assert_eq!(
-                (message.body.as_slice(), n, message.ending),
-                (body.as_bytes(), used, ending),
-                "{bytes}"
-            );
+            assert_eq!(message.body.as_slice(), body.as_bytes(), "{bytes}");
+            assert_eq!(n, used, "{bytes}");
+            assert_eq!(message.ending, ending, "{bytes}");
         }
     }
 

@@ -28,11 +28,8 @@ fn a_title_is_found_wherever_the_body_is_cut() {
     }
     for at in 0..=good.len() {
         let got = site.serve(Page::html(good).split(at));
-        assert_eq!(
-            (got.output().as_str(), got.text().as_str()),
-            ("passed 200", good),
-            "{at}"
-        );
+        assert_eq!(got.output().as_str(), "passed 200", "{at}");
+        assert_eq!(got.text().as_str(), good, "{at}");
     }
     for step in [1, 2, 3, 10] {
         assert_eq!(
@@ -41,11 +38,8 @@ fn a_title_is_found_wherever_the_body_is_cut() {
             "{step}"
         );
         let got = site.serve(Page::html(good).cut(step).chunked());
-        assert_eq!(
-            (got.output().as_str(), got.text().as_str()),
-            ("passed 200", good),
-            "{step}"
-        );
+        assert_eq!(got.output().as_str(), "passed 200", "{step}");
+        assert_eq!(got.text().as_str(), good, "{step}");
     }
 }
 
@@ -286,10 +280,8 @@ fn a_body_that_breaks_off_while_it_is_read_is_told_in_a_status() {
         origin.port
     ));
     let head = client.read_until("\r\n\r\n");
-    assert!(
-        head.starts_with("HTTP/1.1 502") && head.contains("http_response_incomplete"),
-        "{head}"
-    );
+    assert!(head.starts_with("HTTP/1.1 502"), "{head}");
+    assert!(head.contains("http_response_incomplete"), "{head}");
     assert!(
         head.to_lowercase()
             .contains("crawl-reason: upstream_protocol"),

@@ -46,11 +46,8 @@ fn rules_in_shadow_are_told_to_those_who_ask_and_may() {
     let site = site();
     for (path, status, shadow) in CASES {
         let answer = site.get_with(path, "Crawl-Trace: 1\r\n");
-        assert_eq!(
-            (answer.status, answer.value("crawl-shadow")),
-            (status, shadow),
-            "{path}"
-        );
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(answer.value("crawl-shadow"), shadow, "{path}");
         for fields in ["", "Crawl-Trace: 0\r\n"] {
             assert_eq!(
                 site.get_with(path, fields).values("crawl-shadow"),
@@ -141,11 +138,8 @@ fn rules_in_shadow_are_counted_and_logged() {
         ("same", 1, 0),
     ] {
         let series = format!("crawlgate_rule_matched_total{{mode=\"shadow\",rule=\"{rule}\"}}");
-        assert_eq!(
-            (count(&series), decided(rule, "reject")),
-            (matched, refused),
-            "{rule}"
-        );
+        assert_eq!(count(&series), matched, "{rule}");
+        assert_eq!(decided(rule, "reject"), refused, "{rule}");
     }
     assert_eq!(
         ["reopen", "same", "films"].map(|rule| decided(rule, "allow")),
@@ -178,11 +172,9 @@ fn tunnels_are_judged_in_shadow_too() {
     assert!(granted.starts_with("HTTP/1.1 200"), "{granted}");
     drop(client);
     let line = site.decisions(1).remove(0);
-    assert_eq!(
-        (&line["verdict"], &line["reason"], &line["rule"]),
-        (&json!("shadow_reject"), &json!("undecided"), &json!("try")),
-        "{line}"
-    );
+    assert_eq!(line["verdict"], "shadow_reject", "{line}");
+    assert_eq!(line["reason"], "undecided", "{line}");
+    assert_eq!(line["rule"], "try", "{line}");
 }
 
 /// An answer without what differs between any two processes and policies.

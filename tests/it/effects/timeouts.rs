@@ -102,10 +102,8 @@ fn a_rule_on_responses_still_changes_the_times_of_their_bodies() {
         origin.port
     ));
     let (answer, end) = client.read_to_end();
-    assert!(
-        answer.ends_with("hello") && began.elapsed() < TIMEOUT,
-        "{answer}, {end:?}"
-    );
+    assert!(answer.ends_with("hello"), "{answer}, {end:?}");
+    assert!(began.elapsed() < TIMEOUT, "{answer}, {end:?}");
     assert!(matches!(end, ConnectionEnd::Closed | ConnectionEnd::Reset));
 }
 
@@ -140,9 +138,10 @@ fn connecting_may_take_as_long_as_its_rule_says() {
         let gate = TestProxy::start(&config, &allow_all("", &rules));
         let began = Instant::now();
         let answer = get_with(gate.proxy, &format!("http://b.test:{port}/"), "");
+        assert_eq!(answer.status, 504, "{timeouts}");
         assert_eq!(
-            (answer.status, answer.value("crawl-reason")),
-            (504, "upstream_connect"),
+            answer.value("crawl-reason"),
+            "upstream_connect",
             "{timeouts}"
         );
         assert!(

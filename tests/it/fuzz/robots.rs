@@ -30,11 +30,8 @@ pub(crate) fn run(input: &[u8]) {
     for agent in AGENTS {
         let with = parsed.decide(agent, &path);
         let without = bare.decide(agent, &path);
-        assert_eq!(
-            (with.access, with.deciding_line),
-            (without.access, without.deciding_line),
-            "{agent} {path}"
-        );
+        assert_eq!(with.access, without.access, "{agent} {path}");
+        assert_eq!(with.deciding_line, without.deciding_line, "{agent} {path}");
         uses(&parsed, agent, &path);
     }
     lines(&parsed, file);
@@ -101,10 +98,8 @@ fn lines(parsed: &RobotsFile, file: &[u8]) {
 
 fn tags(line: &str) {
     for run in directive_groups(line) {
-        assert!(
-            !run.directives.is_empty() && run.source.ends_with(run.directives),
-            "{run:?}"
-        );
+        assert!(!run.directives.is_empty(), "{run:?}");
+        assert!(run.source.ends_with(run.directives), "{run:?}");
         assert!(
             split_directives(run.directives)
                 .all(|member| !member.is_empty() && member == member.trim()),
@@ -115,10 +110,8 @@ fn tags(line: &str) {
     let mut none = String::new();
     append_directives(&mut all, &format!("noindex, {line}"), "bot");
     append_directives(&mut none, line, "nobody-goes-by-this");
-    assert!(
-        forbids_index(&all) && none.len() <= 2 * line.len() + 2,
-        "{line:?}"
-    );
+    assert!(forbids_index(&all), "{line:?}");
+    assert!(none.len() <= 2 * line.len() + 2, "{line:?}");
 }
 
 fn statements(text: &str) {

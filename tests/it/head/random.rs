@@ -162,7 +162,11 @@ fn heads(handed: &[u8]) -> (Vec<usize>, usize) {
             panic!("no head at {at}")
         };
         assert!(
-            head.bytes.start == 0 && !head.needs_encoding,
+            head.bytes.start == 0,
+            "a head at {at} that is not as hyper is to see it"
+        );
+        assert!(
+            !head.needs_encoding,
             "a head at {at} that is not as hyper is to see it"
         );
         let text = String::from_utf8_lossy(&handed[at..at + head.bytes.end]).to_ascii_lowercase();

@@ -103,11 +103,8 @@ fn a_dry_run_counts_and_lists_and_changes_nothing() {
             rule: Some("not-a".into()),
             code: 760,
         };
-        assert!(
-            progress.gaps.contains(&gap) && progress.gaps.len() == 201,
-            "{:?}",
-            progress.gaps
-        );
+        assert!(progress.gaps.contains(&gap), "{:?}", progress.gaps);
+        assert!(progress.gaps.len() == 201, "{:?}", progress.gaps);
         ledger.flush().await;
         assert_eq!(ledger.events(FeedCursor(0), 10).unwrap().len(), 1);
         assert!(
@@ -365,9 +362,7 @@ fn what_cannot_be_read_is_not_the_end_of_a_sweep() {
         let swept =
             tokio::time::timeout(LONG, sweeper.sweep(&ledger, &policy, SweepMode::DryRun)).await;
         let progress = sweeper.progress().unwrap();
-        assert!(
-            swept.is_err() && progress.state == SweepPhase::Running,
-            "{progress:?}"
-        );
+        assert!(swept.is_err(), "{progress:?}");
+        assert!(progress.state == SweepPhase::Running, "{progress:?}");
     });
 }

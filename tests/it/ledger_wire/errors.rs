@@ -41,12 +41,8 @@ fn each_error_is_one_of_the_two_kinds() {
         // Each at a host of its own time: an origin that fails is given a rest.
         bench.hand.advance(super::HOUR);
         let answer = bench.get_with(path, "");
-        assert_eq!(
-            (answer.status, answer.value("crawl-error")),
-            (status, error),
-            "{path}: {}",
-            answer
-        );
+        assert_eq!(answer.status, status, "{path}: {}", answer);
+        assert_eq!(answer.value("crawl-error"), error, "{path}: {}", answer);
         let record = bench.until_known("news", path);
         assert_eq!(record.status.0, outcome, "{path}");
         assert_eq!(record.last_error.is_some(), !error.is_empty(), "{path}");
@@ -77,12 +73,8 @@ fn a_host_that_refuses_connections_is_a_temporary_error_and_what_it_was_not_aske
     let url = |path: &str| format!("http://a.test:{closed}{path}");
     let key = |path: &str| crawlgate::ledger::key::LedgerKey::for_url("news", &url(path));
     let first = bench.ask_as("news", &url("/p"), "");
-    assert_eq!(
-        (first.status, first.value("crawl-error")),
-        (502, "temporary"),
-        "{}",
-        first
-    );
+    assert_eq!(first.status, 502, "{}", first);
+    assert_eq!(first.value("crawl-error"), "temporary", "{}", first);
     wait_until("it is noted", || bench.ledger.look_up(key("/p")).is_some());
     // The host is known to refuse: nothing was tried.
     assert_eq!(bench.ask_as("news", &url("/q"), "").status, 502);

@@ -50,21 +50,15 @@ fn a_url_of_the_ledger_is_answered_by_its_code_and_profile() {
                 };
                 let known = bench.ask_as(profile.as_str(), &bench.url("a.test", "/p"), fields);
                 let what = format!("{space} {profile:?} {fields:?}: {}", known);
-                assert_eq!(
-                    (known.status, known.value("crawl-code")),
-                    (status, code),
-                    "{what}"
-                );
+                assert_eq!(known.status, status, "{what}");
+                assert_eq!(known.value("crawl-code"), code, "{what}");
                 let WireResponse::Status(denied) = profile.wire_response(Intent::Deny, conditional)
                 else {
                     panic!("{profile:?}")
                 };
                 let other = bench.ask_as(profile.as_str(), &bench.url("a.test", "/other"), fields);
-                assert_eq!(
-                    (other.status, other.value("crawl-code")),
-                    (denied, ""),
-                    "{what}"
-                );
+                assert_eq!(other.status, denied, "{what}");
+                assert_eq!(other.value("crawl-code"), "", "{what}");
             }
         }
         assert!(
@@ -150,11 +144,8 @@ fn what_is_fetched_while_the_sweep_passes_is_swept_all_the_same() {
         let times = if path == "/known" { 2 } else { 1 };
         wait_until(&format!("{path} is removed"), || removals() == times);
         let record = bench.record("news", path).unwrap();
-        assert_eq!(
-            (record.status.0, record.code),
-            (CrawlStatus::Filter, Some(760)),
-            "{path}"
-        );
+        assert_eq!(record.status.0, CrawlStatus::Filter, "{path}");
+        assert_eq!(record.code, Some(760), "{path}");
     }
 }
 

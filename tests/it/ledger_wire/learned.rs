@@ -124,16 +124,10 @@ fn a_body_that_breaks_off_is_a_temporary_error_and_one_that_is_cut_is_refused() 
         ));
         client.read_to_end();
         let record = bench.until_known("news", path);
-        assert_eq!(
-            (record.status.0, record.temporary_errors),
-            (status, errors),
-            "{path}"
-        );
-        assert_eq!(
-            (record.last_fetched, record.index_state),
-            (None, IndexState::Never),
-            "{path}"
-        );
+        assert_eq!(record.status.0, status, "{path}");
+        assert_eq!(record.temporary_errors, errors, "{path}");
+        assert_eq!(record.last_fetched, None, "{path}");
+        assert_eq!(record.index_state, IndexState::Never, "{path}");
     }
 }
 

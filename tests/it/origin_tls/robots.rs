@@ -36,11 +36,8 @@ fn it_is_fetched_over_tls_and_holds_for_its_scheme_alone() {
         )
     };
     let refused = secure("/closed");
-    assert_eq!(
-        (refused.status, refused.value("crawl-reason")),
-        (451, "robots_txt"),
-        "{refused:?}"
-    );
+    assert_eq!(refused.status, 451, "{refused:?}");
+    assert_eq!(refused.value("crawl-reason"), "robots_txt", "{refused:?}");
     assert_eq!(secure("/open").body, "tls");
     assert_eq!(clear("/closed").body, "clear");
     assert_eq!(
@@ -134,9 +131,10 @@ fn skip_does_not_spread_by_redirects() {
     let place = last.https_url("b.test", "/rules");
     let first = ScriptedOrigin::tls(anybody("a.test"), move |_| moved(&place));
     let refused = get(gate.proxy, &first.https_url("a.test", "/lax"));
+    assert_eq!(refused.status, 503, "{refused:?}");
     assert_eq!(
-        (refused.status, refused.value("crawl-reason")),
-        (503, "robots_unreachable"),
+        refused.value("crawl-reason"),
+        "robots_unreachable",
         "{refused:?}"
     );
     assert_eq!((first.requests().len(), last.requests().len()), (1, 0));
@@ -165,15 +163,14 @@ egress: { ports: [1-65535], allow_loopback: true, hosts: { a.test: 127.0.0.1 } }
         )
     };
     let output = told(ours.server(&["a.test"]));
+    assert!(output.code == 0, "{output:?}");
     assert!(
-        output.code == 0 && output.stdout.contains("outcome  file, status 200"),
+        output.stdout.contains("outcome  file, status 200"),
         "{output:?}"
     );
     let output = told(ours.leaf(&["a.test"], When::Past).server());
-    assert!(
-        output.code == 1 && output.stdout.contains("outcome  tls\n"),
-        "{output:?}"
-    );
+    assert!(output.code == 1, "{output:?}");
+    assert!(output.stdout.contains("outcome  tls\n"), "{output:?}");
     assert!(
         output
             .stdout

@@ -81,11 +81,8 @@ fn an_old_origin_costs_one_retry_and_is_remembered() {
         let origin = old(ours.server(&["a.test"]), fail);
         for _ in 0..3 {
             let page = get(gate.proxy, &origin.https_url("a.test", "/"));
-            assert_eq!(
-                (page.status, &*page.body),
-                (200, "page"),
-                "{case}: {page:?}"
-            );
+            assert_eq!(page.status, 200, "{case}: {page:?}");
+            assert_eq!(&*page.body, "page", "{case}: {page:?}");
         }
         let hellos = origin
             .connection_logs()

@@ -62,12 +62,10 @@ fn what_is_sent_once_more_keeps_its_distance_to_itself() {
     let (gate, origin, close) = idle("{ delay: 1s, jitter: none }");
     close.send(()).unwrap();
     let answer = ask(&gate, &origin, "/again").read_response();
+    assert_eq!(answer.status, 200);
     assert_eq!(
-        (answer.status, origin.paths()),
-        (
-            200,
-            ["/first", "/again", "/again"].map(str::to_owned).to_vec()
-        )
+        origin.paths(),
+        ["/first", "/again", "/again"].map(str::to_owned).to_vec()
     );
     assert!(
         origin.shortest_gap() >= DELAY - EARLY,

@@ -38,7 +38,7 @@ fn words() {
         [
             "disallow  http://a.example/x  line 2: Disallow: /x  (group NewsBot)  crawl-delay 2500ms",
             "allow     /x/y/z  line 3: Allow: /x/y  (group NewsBot)  crawl-delay 2500ms",
-            "allow     /q  no rule matches  (group NewsBot)  crawl-delay 2500ms",
+            "allow     /q  no rule matches  (group NewsBot)  crawl-delay 2500ms"
         ]
     );
 }
@@ -64,16 +64,10 @@ fn json_from_standard_input() {
         .collect();
     assert_eq!(
         lines[0],
-        json!({
-            "url": "/x", "allow": false, "line": 7, "rule": "Disallow: /", "group": "*", "crawl_delay": null,
-            "request_rate": null, "usage": {},
-        })
+        json!({ "url": "/x", "allow": false, "line": 7, "rule": "Disallow: /", "group": "*", "crawl_delay": null, "request_rate": null, "usage": {}, })
     );
-    assert!(
-        lines[1]["error"].is_string() && lines[1]["input"] == "http:",
-        "{}",
-        lines[1]
-    );
+    assert!(lines[1]["error"].is_string(), "{}", lines[1]);
+    assert!(lines[1]["input"] == "http:", "{}", lines[1]);
     assert_eq!(
         (&lines[2]["allow"], &lines[2]["line"]),
         (&json!(true), &Json::Null)
@@ -106,7 +100,7 @@ fn what_a_file_says_beyond_the_standard() {
             "host      a.example",
             "allow     /a  no rule matches  (group *)  usage train-ai=deny (line 3), search=allow (line 3), \
              ai-input=deny (line 4)",
-            "disallow  /x  line 8: Disallow: /x  (group *)  usage ai-input=deny (line 4)",
+            "disallow  /x  line 8: Disallow: /x  (group *)  usage ai-input=deny (line 4)"
         ]
     );
     let output = run(

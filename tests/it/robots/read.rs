@@ -40,11 +40,8 @@ fn byte_order_marks() {
         (b"User-Agent: foo\n\xEF\xBB\xBFAllow: /AnyValue\n", 1, 1),
     ] {
         let parsed = RobotsFile::parse(body);
-        assert_eq!(
-            (parsed.directives(), parsed.unknown_lines()),
-            (directives, unknown),
-            "{body:?}"
-        );
+        assert_eq!(parsed.directives(), directives, "{body:?}");
+        assert_eq!(parsed.unknown_lines(), unknown, "{body:?}");
     }
 }
 

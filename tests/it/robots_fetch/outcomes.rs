@@ -249,11 +249,8 @@ async fn nobody_there() {
                 fetcher.fetch_request("bot"),
             )
             .await;
-        assert_eq!(
-            (standing(&known), known.outcome.as_str()),
-            ("unknown", expected),
-            "{host}"
-        );
+        assert_eq!(standing(&known), "unknown", "{host}");
+        assert_eq!(known.outcome.as_str(), expected, "{host}");
     }
 }
 
@@ -279,11 +276,8 @@ async fn redirects() {
         assert_eq!((came.0.as_str(), came.1), (expected, requests), "{length}");
     }
     let (came, requests) = fetched(move |_| location("/robots.txt")).await;
-    assert_eq!(
-        (came.as_str(), requests),
-        ("allow all redirects 1080m", 6),
-        "a loop"
-    );
+    assert_eq!(came.as_str(), "allow all redirects 1080m", "a loop");
+    assert_eq!(requests, 6, "a loop");
     assert_eq!(
         fetched(move |request: &ReceivedRequest| {
             let head = request.head.to_ascii_lowercase();

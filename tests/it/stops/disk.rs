@@ -92,13 +92,8 @@ fn a_restart_keeps_what_is_stopped() {
         "2 domain:b.test 1 Some(61) ticket 7",
         "3 crawler:news 2 Some(12) ticket 7",
     ];
-    assert_eq!(
-        (shown(&first), shown(&second)),
-        (
-            all.map(str::to_owned).to_vec(),
-            all.map(str::to_owned).to_vec()
-        )
-    );
+    assert_eq!(shown(&first), all.map(str::to_owned).to_vec());
+    assert_eq!(shown(&second), all.map(str::to_owned).to_vec());
     assert!(covered(&second, "x.b.test"));
     assert_eq!(
         press(&second, "c.test", None).stop.id,
@@ -124,10 +119,9 @@ fn a_restart_keeps_what_is_stopped() {
         (StopPersistence::OnDisk, false)
     );
     let text = fs::read_to_string(folder.path().join("var/crawlgate/stops.json")).unwrap();
-    assert!(
-        !text.contains("b.test") && text.contains("a.test") && text.contains("\"next\": 6"),
-        "{text}"
-    );
+    assert!(!text.contains("b.test"), "{text}");
+    assert!(text.contains("a.test"), "{text}");
+    assert!(text.contains("\"next\": 6"), "{text}");
     assert_eq!(
         fs::read_dir(folder.path().join("var/crawlgate"))
             .unwrap()
@@ -179,10 +173,8 @@ fn a_file_that_cannot_be_read_is_no_empty_one() {
             .err()
             .unwrap_or_else(|| panic!("{text}"));
         assert!(told_of.contains(told), "{text}: {told_of}");
-        assert!(
-            told_of.contains("var/crawlgate/stops.json") && told_of.contains("move it away"),
-            "{told_of}"
-        );
+        assert!(told_of.contains("var/crawlgate/stops.json"), "{told_of}");
+        assert!(told_of.contains("move it away"), "{told_of}");
         assert_eq!(
             fs::read_to_string(folder.path().join("var/crawlgate/stops.json")).unwrap(),
             text
@@ -226,14 +218,9 @@ fn a_stop_is_in_force_even_if_it_cannot_be_kept() {
     assert!(why.contains("stops.json: "), "{why}");
     assert!(covered(&stops, "a.test") && stops.needs_write() && stops.has_write_failed());
     fs::remove_file(folder.path().join("var")).unwrap();
-    assert_eq!(
-        (
-            stops.persist(),
-            stops.needs_write(),
-            stops.has_write_failed()
-        ),
-        (StopPersistence::OnDisk, false, false)
-    );
+    assert_eq!(stops.persist(), StopPersistence::OnDisk);
+    assert_eq!(stops.needs_write(), false);
+    assert_eq!(stops.has_write_failed(), false);
     assert!(covered(&opened(&folder, &clock).unwrap(), "a.test"));
 
     let without = self::stops(&clock);

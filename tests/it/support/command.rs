@@ -18,11 +18,11 @@ pub(crate) struct CommandOutput {
 /// Runs `crawlgate` in a directory, without the environment variables that affect it.
 pub(crate) fn crawlgate(
     directory: &Path,
-    arguments: &[&str],
+    arguments: impl Arguments,
     input: impl AsRef<[u8]>,
 ) -> CommandOutput {
     let mut child = Command::new(env!("CARGO_BIN_EXE_crawlgate"))
-        .args(arguments)
+        .args(arguments.to_list())
         .current_dir(directory)
         .env_remove("CRAWLGATE_CONFIG")
         .env_remove("NO_COLOR")
@@ -38,5 +38,34 @@ pub(crate) fn crawlgate(
         code: output.status.code().unwrap(),
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// The arguments of a command: a list, or a text that is split at spaces.
+pub(crate) trait Arguments {
+    fn to_list(&self) -> Vec<String>;
+}
+
+impl Arguments for &str {
+    fn to_list(&self) -> Vec<String> {
+        self.split(' ').map(str::to_owned).collect()
+    }
+}
+
+impl Arguments for &[&str] {
+    fn to_list(&self) -> Vec<String> {
+        self.iter().map(|argument| (*argument).to_owned()).collect()
+    }
+}
+
+impl<const N: usize> Arguments for &[&str; N] {
+    fn to_list(&self) -> Vec<String> {
+        self.as_slice().to_list()
+    }
+}
+
+impl Arguments for &Vec<&str> {
+    fn to_list(&self) -> Vec<String> {
+        self.as_slice().to_list()
     }
 }

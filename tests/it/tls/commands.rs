@@ -34,14 +34,16 @@ fn an_authority_is_made_once_shown_and_exported() {
     folder.write("config/policy.yaml", POLICY);
     for command in [&["ca", "show"][..], &["ca", "export"]] {
         let output = run(directory, command);
+        assert!(output.code == 3, "{output:?}");
         assert!(
-            output.code == 3 && output.stderr.contains("`crawlgate ca init` creates them"),
+            output.stderr.contains("`crawlgate ca init` creates them"),
             "{output:?}"
         );
     }
     let output = run(directory, &["ca", "init"]);
+    assert!(output.code == 0, "{output:?}");
     assert!(
-        output.code == 0 && output.stderr.contains("eval \"$(crawlgate env)\""),
+        output.stderr.contains("eval \"$(crawlgate env)\""),
         "{output:?}"
     );
     let key = fs::read_to_string(directory.join("certs/ca.key")).unwrap();
@@ -56,10 +58,8 @@ fn an_authority_is_made_once_shown_and_exported() {
     assert_eq!(bundle.last(), certificates(&pem).last());
 
     let again = run(directory, &["ca", "init"]);
-    assert!(
-        again.code == 2 && again.stderr.contains("is never overwritten"),
-        "{again:?}"
-    );
+    assert!(again.code == 2, "{again:?}");
+    assert!(again.stderr.contains("is never overwritten"), "{again:?}");
     assert_eq!(
         fs::read_to_string(directory.join("certs/ca.key")).unwrap(),
         key
@@ -101,8 +101,9 @@ fn an_authority_is_made_once_shown_and_exported() {
     )
     .unwrap();
     let loose = run(directory, &["ca", "show"]);
+    assert!(loose.code == 3, "{loose:?}");
     assert!(
-        loose.code == 3 && loose.stderr.contains("run: chmod 600 'certs/ca.key'"),
+        loose.stderr.contains("run: chmod 600 'certs/ca.key'"),
         "{loose:?}"
     );
     assert!(
@@ -141,9 +142,10 @@ fn of_two_authorities_the_first_signs_and_both_are_exported() {
     assert_eq!(roles, ["signs", "exported, does not sign"]);
     let env = run(directory, &["env", "--config", "two.yaml"]).stdout;
     assert!(
-        env.contains("NODE_EXTRA_CA_CERTS=") && !env.contains("new.pem"),
+        env.contains("NODE_EXTRA_CA_CERTS="),
         "one file for both: {env}"
     );
+    assert!(!env.contains("new.pem"), "one file for both: {env}");
 }
 
 /// Each variable, as the shell that ran the output knows it.
@@ -157,13 +159,8 @@ fn in_sh(directory: &Path, printed: &str) -> Vec<(String, String)> {
         .current_dir(directory)
         .output();
     let output = output.unwrap();
-    assert_eq!(
-        (
-            output.status.code(),
-            String::from_utf8(output.stderr).unwrap().as_str()
-        ),
-        (Some(0), "")
-    );
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(String::from_utf8(output.stderr).unwrap().as_str(), "");
     let text = String::from_utf8(output.stdout).unwrap();
     let pairs = text.split('\0').filter_map(|pair| pair.split_once('='));
     pairs
@@ -181,11 +178,11 @@ fn a_shell_that_runs_env_has_the_variables() {
     );
     let config = config.to_str().unwrap();
     let before = run(folder.path(), &["env", "--shell", "sh", "--config", config]);
+    assert!(before.code == 0, "{before:?}");
     assert!(
-        before.code == 0
-            && before
-                .stderr
-                .contains("all.pem does not exist yet: `crawlgate run`"),
+        before
+            .stderr
+            .contains("all.pem does not exist yet: `crawlgate run`"),
         "{before:?}"
     );
     assert_eq!(
@@ -246,14 +243,12 @@ fn env_names_a_crawler_s_own_listener_and_no_authority_without_interception() {
     assert!(
         output
             .stdout
-            .starts_with("export http_proxy='http://[::1]:4002';\n")
-            && output.stderr.is_empty(),
+            .starts_with("export http_proxy='http://[::1]:4002';\n"),
         "{output:?}"
     );
-    assert!(
-        !output.stdout.contains("CERT") && !output.stdout.contains("BUNDLE"),
-        "{output:?}"
-    );
+    assert!(output.stderr.is_empty(), "{output:?}");
+    assert!(!output.stdout.contains("CERT"), "{output:?}");
+    assert!(!output.stdout.contains("BUNDLE"), "{output:?}");
     assert!(
         env(&["--crawler", "own"])
             .stdout
@@ -264,10 +259,9 @@ fn env_names_a_crawler_s_own_listener_and_no_authority_without_interception() {
         ("nobody", "the crawlers are: own, lab"),
     ] {
         let output = env(&["--crawler", name]);
-        assert!(
-            output.code == 2 && output.stderr.contains(expected) && output.stdout.is_empty(),
-            "{output:?}"
-        );
+        assert!(output.code == 2, "{output:?}");
+        assert!(output.stderr.contains(expected), "{output:?}");
+        assert!(output.stdout.is_empty(), "{output:?}");
     }
     let fish = run(
         folder.path(),
@@ -379,11 +373,11 @@ fn run_without_an_authority_that_it_may_not_make_ends_with_the_cure() {
         config("{ intercept: true, ca: { cert: a.pem, key: a.key, create: false } }"),
     );
     let output = run(folder.path(), &["run", "--config", "c.yaml"]);
+    assert!(output.code == 3, "{output:?}");
     assert!(
-        output.code == 3
-            && output
-                .stderr
-                .contains("a.key do not exist; `crawlgate ca init` creates them"),
+        output
+            .stderr
+            .contains("a.key do not exist; `crawlgate ca init` creates them"),
         "{output:?}"
     );
     assert!(!folder.path().join("a.key").exists());

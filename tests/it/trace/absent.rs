@@ -24,6 +24,6 @@ fn a_build_without_otlp_says_how_to_get_one_with_it() {
         assert!(!text.contains("s3cret"), "{text}");
     }
     folder.write("c.yaml", "telemetry: { metrics: full, otlp: none }\n");
-    let output = crawlgate(folder.path(), &["check", "c.yaml"], "");
+    let output = crawlgate(folder.path(), "check c.yaml", "");
     assert_eq!(output.code, 0, "{output:?}");
 }

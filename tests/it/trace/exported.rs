@@ -44,10 +44,8 @@ fn check_parts(collector: &Collector, request: &OtlpSpan) -> Vec<String> {
     for part in &parts {
         assert_eq!(part.trace_id, request.trace_id);
         assert_eq!(part.kind, i32::from(SpanKind::Internal));
-        assert!(
-            ids.insert(part.span_id.clone()) && part.span_id.len() == 8,
-            "{part:?}"
-        );
+        assert!(ids.insert(part.span_id.clone()), "{part:?}");
+        assert!(part.span_id.len() == 8, "{part:?}");
         let inside = request.start_time_unix_nano <= part.start_time_unix_nano
             && part.start_time_unix_nano <= part.end_time_unix_nano
             && part.end_time_unix_nano <= request.end_time_unix_nano;

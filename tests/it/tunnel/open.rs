@@ -32,10 +32,8 @@ fn real_clients_connects_are_granted() {
             answer.contains(" 200 Connection established\r\n"),
             "{head:?}: {answer}"
         );
-        assert!(
-            !answer.contains("content-length") && !answer.contains("transfer-encoding"),
-            "{answer}"
-        );
+        assert!(!answer.contains("content-length"), "{answer}");
+        assert!(!answer.contains("transfer-encoding"), "{answer}");
         client.echo_client_hello("a.test");
     }
 }
