@@ -1,4 +1,4 @@
-//! The admin listener over real sockets: pages, guards, and clients that misbehave.
+//! The admin listener over real sockets: pages, guards, and misbehaving clients.
 
 mod hosts;
 mod ledger;
@@ -111,7 +111,7 @@ async fn pages_are_served() {
 }
 
 #[tokio::test]
-async fn the_authorities_are_shown_to_whoever_asks_if_there_are_any() {
+async fn the_ca_certificates_are_served_without_a_token() {
     let none = Bench::new(None).await.ask("GET /ca.pem", "").await;
     assert_eq!(status(&none), 404);
     assert!(
@@ -158,7 +158,7 @@ async fn readiness_follows_its_checks() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_a_problem_document() {
+async fn an_unknown_path_gets_a_problem_document() {
     let bench = Bench::new(None).await;
     let answer = bench.ask("GET /nothing?<script>", "").await;
     let answer = if status(&answer) == 400 {
@@ -184,7 +184,7 @@ async fn what_is_not_there_is_a_problem_document() {
 }
 
 #[tokio::test]
-async fn the_policy_is_shown_and_a_refused_reload_says_why() {
+async fn the_policy_is_shown_and_a_refused_reload_reports_its_problems() {
     let bench = Bench::new(None).await;
     let shown: serde_json::Value =
         serde_json::from_str(body(&bench.ask("GET /api/v1/policy", "").await)).unwrap();
@@ -233,7 +233,7 @@ async fn the_policy_is_shown_and_a_refused_reload_says_why() {
 }
 
 #[tokio::test]
-async fn only_own_hosts_and_own_pages_may_ask() {
+async fn requests_need_a_known_host_and_the_same_origin() {
     let bench = Bench::new(None).await;
     let port = bench.address().port();
     fn host(value: &str) -> std::string::String {
@@ -301,7 +301,7 @@ async fn it_is_no_proxy() {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for_everywhere_but_at_the_probes() {
+async fn every_path_but_the_probes_requires_the_token() {
     let bench = Bench::new(Some(TOKEN)).await;
     for (line, fields, expected) in [
         ("GET /metrics", "", 200),
@@ -389,7 +389,7 @@ async fn idle_connections_do_not_lock_others_out_before_the_cap() {
 }
 
 #[tokio::test]
-async fn it_stops_when_told() {
+async fn the_server_stops_on_shutdown() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let addr = listener.local_addr().unwrap();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

@@ -1,4 +1,4 @@
-//! The admin API over sockets: what it says of a policy that is given here, in a proxy that does nothing else.
+//! The admin API over sockets: its responses about a policy that the test provides.
 
 mod cases;
 mod explain;

@@ -1,4 +1,4 @@
-//! The days' budgets: counted by name, turned by the wall clock, kept over a restart, and refused over real sockets.
+//! The budgets of a day: counted by name, reset by the wall clock, preserved over a restart, and refused over real sockets.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +50,7 @@ fn a_day_ends_by_the_wall_clock() {
         Ok(()),
         "another name"
     );
-    // A clock that is put back gives no second day.
+    // A clock that is set back gives no second day.
     hand.adjust_wall_time(-3_600);
     assert_eq!(
         ask(BudgetAction::Check).unwrap_err().resets_in,
@@ -220,11 +220,11 @@ fn many_threads_spend_no_more_than_there_is() {
 }
 
 #[test]
-fn what_is_used_up_is_told_with_the_end_of_the_day() {
+fn an_exhausted_budget_is_refused_until_the_end_of_the_day() {
     let rules = "  - { id: few, about: a small site, when: { under: /few }, set: { budget: { urls: 2, per: crawler } } }
   - { id: small, when: { under: /small }, set: { budget: { bytes: 1B, per: space } } }
   - { id: closed, when: { under: /closed }, set: { budget: { urls: 0, new_urls: 0 } } }";
-    // A store of its own: accounts outlive the proxy.
+    // A separate store: accounts outlive the proxy.
     let config = format!("{CONFIG}store: {{ path: store }}\n");
     let site = Site::with_config(&config, &allow_all("  index: true", rules), |_| None);
     for (path, told) in [
@@ -263,7 +263,7 @@ fn what_is_used_up_is_told_with_the_end_of_the_day() {
         assert!((1..=DAY).contains(&retry), "{retry}");
         assert!(answer.body.contains(detail), "{}", answer.body);
     }
-    // Bytes count once the answer's end has come, which the client may see first.
+    // Bytes count after the end of the response, which the client may see first.
     crate::support::wait::wait_until("the bytes are counted", || site.get("/small").status == 451);
     assert_eq!(
         site.origin

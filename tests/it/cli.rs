@@ -629,7 +629,7 @@ fn check_as_json_is_for_editors() {
 
 /// Each command reports the error with its location, does nothing else, and exits with 2.
 #[test]
-fn broken_input_is_reported_and_nothing_is_done() {
+fn broken_input_is_reported_and_has_no_effect() {
     let folder = folder();
     folder.write("broken.yaml", "policy: 1\nname: a\nrules: [{ id: x\n");
     folder.write(

@@ -49,7 +49,7 @@ fn check(rows: &[(&str, &str, bool)]) {
 const PRODUCTS: &str = "http://www.example.com/folder/products?sort=name&order=asc";
 
 #[test]
-fn fields_hold_what_the_documentation_says() {
+fn fields_have_their_documented_values() {
     for (field, value) in [
         ("url", PRODUCTS),
         ("scheme", "http"),

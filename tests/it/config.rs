@@ -1,4 +1,4 @@
-//! The configuration: defaults, mistakes, where the file is found, what the command line and the environment change.
+//! The configuration: defaults, errors, the search for the file, the effects of the command line and the environment.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -88,7 +88,7 @@ fn nothing(_: &str) -> Option<String> {
     None
 }
 
-/// Reads a configuration; its problems, a line each.
+/// Reads a configuration; returns its problems, one per line.
 fn read(text: &str) -> (ConfigFile, Vec<String>) {
     let mut problems = Problems::new();
     let base = BasePaths::default();
@@ -110,7 +110,7 @@ fn overrides(config: &Path) -> Overrides {
     }
 }
 
-/// Loads in a directory; the problems as lines if it is refused.
+/// Loads in a directory; returns the problems, one per line, if it is refused.
 fn loaded(directory: &Path, overrides: &Overrides) -> Result<LoadedConfig, Vec<String>> {
     let around = Environment {
         directory,
@@ -155,7 +155,7 @@ fn the_defaults_are_those_of_the_contract() {
     assert_eq!(read("limits:\n# all of them commented out\n").0, silent);
 }
 
-/// Each key that this version builds says something else here, so that none is read into another's place.
+/// Each key of this version has a different value, so that no key is read in place of another.
 const EVERY_KEY: &str = r#"
 listen: [127.0.0.1:1, { addr: "[::1]:2", crawler: news-bot }]
 admin: { listen: 127.0.0.1:3, token_file: secret/token, names: [Gate.Corp.Example, "crawlgate:3129"] }
@@ -400,7 +400,7 @@ fn a_log_need_not_be_rotated() {
     );
 }
 
-/// One mistake a row, with the whole message.
+/// One error per row, with the whole message.
 const BROKEN: [(&str, &str); 58] = [
     (
         "lisen: 1",
@@ -637,7 +637,7 @@ const BROKEN: [(&str, &str); 58] = [
 ];
 
 #[test]
-fn every_mistake_is_told_with_its_place() {
+fn every_error_has_its_location() {
     let wrong: Vec<(&str, String, &str)> = BROKEN
         .into_iter()
         .map(|(text, expected)| (text, read(text).1.join("\n"), expected))
@@ -647,7 +647,7 @@ fn every_mistake_is_told_with_its_place() {
 }
 
 #[test]
-fn all_mistakes_are_told_in_one_run() {
+fn all_errors_are_reported_in_one_run() {
     let (_, problems) =
         read("listen: x\nlimits: { head: 1, heads: 2 }\nlogs: { format: squib }\nlogs: {}\n");
     let places: Vec<&str> = problems
@@ -666,9 +666,9 @@ fn all_mistakes_are_told_in_one_run() {
     );
 }
 
-/// Defaults may be written in other words.
+/// Defaults may be written differently.
 #[test]
-fn what_changes_nothing_is_accepted() {
+fn settings_without_effect_are_accepted() {
     for text in [
         "limits: { max_hold: 1m }",
         "egress: { connect_ports: [80, 443] }",
@@ -707,7 +707,7 @@ fn variables_come_from_the_environment() {
 }
 
 #[test]
-fn the_file_is_named_or_found_or_there_is_none() {
+fn the_configuration_file_is_named_or_found_or_absent() {
     let folder = TempDir::new();
     let none = loaded(folder.path(), &Overrides::default()).unwrap();
     let certs = folder.path().join("certs");
@@ -835,10 +835,10 @@ fn the_shipped_configuration_loads_without_a_warning() {
     assert_eq!(expected.safety_errors(), [""; 0]);
 }
 
-/// Keys of parts that are not built yet, which the shipped file sums up in a sentence instead of naming each.
+/// Keys of unreleased features, which the shipped file summarises instead of naming each.
 const SUMMED_UP: [&str; 2] = ["kind", "metrics"];
 
-/// What somebody finds in the shipped file is all that there is.
+/// The shipped file names every key.
 #[test]
 fn the_shipped_configuration_shows_every_key() {
     let text = std::fs::read_to_string("config/crawlgate.yaml").unwrap();
@@ -860,7 +860,7 @@ fn the_shipped_configuration_shows_every_key() {
     }
 }
 
-/// A policy reads no file outside its directory, not even by a link; a mounted ConfigMap is full of links inside it.
+/// A policy reads no file outside its directory, not even by a link; a mounted ConfigMap contains many links inside it.
 #[test]
 #[cfg(unix)]
 fn links_stay_inside_the_directory_of_the_policy() {
@@ -896,7 +896,7 @@ fn links_stay_inside_the_directory_of_the_policy() {
     assert!(!told.contains("secret.example"), "{told}");
 }
 
-/// The benchmark's configuration, with its places filled in.
+/// The configuration of the benchmark, with its placeholders filled in.
 #[test]
 fn the_benchmark_configuration_loads() {
     let (config, problems) = read(

@@ -21,10 +21,10 @@ use crate::support::proxy::TestProxy;
 use format::Row;
 use play::Named;
 
-/// Rows played at the same time: most of a row's time is waiting.
+/// The number of rows that run at the same time: most of a row's time is waiting.
 const PLAYERS: usize = 8;
 
-/// The tables must not shrink unseen.
+/// The lowest number of rows, so that rows do not disappear unnoticed.
 const LEAST_REQUESTS: usize = 130;
 const LEAST_RESPONSES: usize = 45;
 
@@ -73,7 +73,7 @@ fn every_row_holds() {
     );
 }
 
-/// A runner that cannot fail proves nothing: each of these rows expects one wrong thing, named by its comment.
+/// Tests of the runner: each of these rows expects one wrong thing, which its comment names.
 #[test]
 fn a_wrong_expectation_is_reported() {
     let rows = read(&folder().join("wrong.txt"));
@@ -94,7 +94,7 @@ fn a_wrong_expectation_is_reported() {
     println!("conformance: {} wrong expectations reported", rows.len());
 }
 
-/// The comment under the name: what the report must say.
+/// The comment below the name, which is part of the expected report.
 fn expected_report(text: &str, name: &str) -> String {
     let after = text
         .split(&format!("== {name}\n# "))
@@ -142,7 +142,7 @@ fn only_once<'a>(rows: impl Iterator<Item = &'a Row>) {
     }
 }
 
-/// One gate for each configuration that the rows name.
+/// One proxy for each configuration that the rows name.
 fn gates(rows: &[Row]) -> BTreeMap<String, Named> {
     let mut gates = BTreeMap::new();
     fn text(name: &str) -> std::string::String {

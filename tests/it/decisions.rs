@@ -287,7 +287,7 @@ fn rotated_files_are_read_in_order() {
 }
 
 #[test]
-fn errors_say_what_to_do() {
+fn errors_contain_the_remedy() {
     let folder = TempDir::new();
     folder.write(
         "policy.yaml",
@@ -515,7 +515,7 @@ fn following_reports_line_numbers_only_if_it_counted_from_the_beginning() {
 
 /// The log rotates faster than it is polled: no line is missed, and none is shown twice.
 #[test]
-fn following_misses_nothing_of_a_log_that_rotates() {
+fn following_reads_every_line_of_a_rotating_log() {
     let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
     let (clock, _manual_clock) = Clock::manual();

@@ -1,6 +1,6 @@
 //! Licences, sources and duplicate versions of all dependencies, read from `cargo metadata`.
 //!
-//! `.ci/full` runs cargo-deny besides, which also knows security advisories.
+//! `.ci/full` runs cargo-deny as well, which also knows security advisories.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;

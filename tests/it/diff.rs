@@ -88,7 +88,7 @@ Hosts
 }
 
 #[test]
-fn the_same_policy_changes_nothing() {
+fn the_same_policy_has_no_differences() {
     let folder = folder();
     let output = crawlgate(folder.path(), "diff old.yaml old.yaml --urls", URLS);
     assert!(output.code == 0, "{output:?}");
@@ -174,7 +174,7 @@ fn lines_have_the_format_of_decide() {
     assert_eq!(all["by_host"][0]["count"], 3);
 }
 
-/// The command is for lists of URLs from real crawls.
+/// The command is meant for lists of URLs from real crawls.
 #[test]
 fn ten_thousand_urls_are_compared_quickly() {
     let urls: String = (0..10_000)

@@ -1,4 +1,4 @@
-//! The document stage, and the options that look at answers (policy.md sections 2, 4 and 5).
+//! The document stage, and the options that evaluate responses.
 
 use crawlgate::diagnostics::problem::Problem;
 use crawlgate::model::profile::Profile;
@@ -144,7 +144,7 @@ fn headers_make_robots_and_canonical_known_early() {
             json!({ "meta_robots": "noindex" }),
             "document rule x 451",
         ),
-        // What the header gives is the fact; the document says nothing more.
+        // The field sets the fact; the document adds nothing.
         (
             ROBOTS,
             json!({ "headers": { "X-Robots-Tag": "index" }, "meta_robots": "noindex" }),
@@ -155,7 +155,7 @@ fn headers_make_robots_and_canonical_known_early() {
             json!({ "content_type": "text/html" }),
             "allow response",
         ),
-        // Document facts are of 2xx, in a header too.
+        // Document facts exist for 2xx only, in a field too.
         (
             ROBOTS,
             json!({ "status": 404, "headers": { "X-Robots-Tag": "noindex" } }),
@@ -188,7 +188,7 @@ fn headers_make_robots_and_canonical_known_early() {
             json!({ "headers": { "X-Robots-Tag": "noindex", "Link": "<y>; rel=canonical" } }),
             "response rule x 451",
         ),
-        // `stage` makes it wait.
+        // `stage` postpones it.
         (
             "rules: [{ id: x, stage: document, forbid: { meta_robots: noindex } }]",
             json!({ "headers": { "X-Robots-Tag": "noindex" }, "title": "" }),
@@ -203,7 +203,7 @@ fn headers_make_robots_and_canonical_known_early() {
 }
 
 #[test]
-fn what_only_a_document_tells_can_be_served_under() {
+fn a_document_condition_alone_does_not_refuse_a_request() {
     for body in [
         TITLE,
         "rules: [{ forbid: { body_prefix: x } }]",
@@ -243,14 +243,14 @@ fn a_soft_error_has_its_own_reason_and_status() {
             json!({ "title": "not found" }),
             "document soft_error s 404",
         ),
-        // Before all other reasons of the stage, and whatever the options say of statuses.
+        // This reason precedes all others of the stage, regardless of the options for statuses.
         (SOFT, json!({ "title": "x" }), "document soft_error s 410"),
         (
             "options: { disposition: allow, reject_status: 403 }\nrules: [{ id: s, forbid: { title: x }, as: 404 }]",
             json!({ "title": "x" }),
             "document soft_error s 404",
         ),
-        // It waits for the document, even where the URL would decide.
+        // It waits for the document, even if the URL decides.
         (
             "rules: [{ id: s, forbid: { any: [{ under: /a }, { title: x }] }, as: 404 }]",
             json!({ "title": "y" }),
@@ -282,7 +282,7 @@ fn a_soft_error_has_its_own_reason_and_status() {
     }
 }
 
-/// The next to last paragraph of section 4: what is named when several things reject.
+/// The precedence of reasons if several conditions reject.
 #[test]
 fn reasons_have_an_order() {
     fn options(more: &str) -> std::string::String {
@@ -355,7 +355,7 @@ fn canonical_forms_are_compared() {
         (ON, link("/b"), "response noncanonical c 451"),
         (ON, link("//other.test/a"), "response noncanonical c 451"),
         (ON, link("https://h.test/a"), "response noncanonical c 451"),
-        // What is no URL that could be asked for is not another one.
+        // A value that is not a fetchable URL is not another URL.
         (ON, link("mailto:x@h.test"), "allow response"),
         (
             ON,
@@ -404,7 +404,7 @@ fn noindex_is_read_in_headers_and_documents() {
             json!({ "meta_robots": "NONE" }),
             "document noindex n 451",
         ),
-        // A header that says less takes nothing from the document.
+        // A less strict field does not relax the document.
         (
             ON,
             json!({ "headers": { "X-Robots-Tag": "index" }, "meta_robots": "noindex" }),
@@ -424,7 +424,7 @@ fn noindex_is_read_in_headers_and_documents() {
 }
 
 #[test]
-fn usage_is_what_robots_txt_and_headers_say_together() {
+fn usage_combines_robots_txt_and_headers() {
     const ON: &str = "rules: [{ id: u, forbid: { usage.train-ai: deny } }]";
     check(&[
         (
@@ -465,9 +465,9 @@ fn usage_is_what_robots_txt_and_headers_say_together() {
     ]);
 }
 
-/// What goes through a tunnel is hidden, whatever facts are given beside it.
+/// Facts that a tunnel hides are hidden even if a case gives them.
 #[test]
-fn a_tunnel_knows_nothing_of_answers() {
+fn a_tunnel_has_no_response_facts() {
     let gif = compiled("rules: [{ id: gif, forbid: { content_type: image/gif } }]");
     let titled = compiled(TITLE);
     for policy in [&gif, &titled] {
@@ -489,7 +489,7 @@ fn a_tunnel_knows_nothing_of_answers() {
     }
 }
 
-/// Lists of URLs' beginnings tell which tunnels they cannot be about.
+/// Lists of URL prefixes exclude tunnels to other hosts.
 #[test]
 fn a_list_of_other_hosts_leaves_no_tunnel_undecided() {
     fn verdict(kind: &str, item: &str) -> crawlgate::policy::decide::Verdict {
@@ -527,7 +527,7 @@ fn a_list_of_other_hosts_leaves_no_tunnel_undecided() {
 }
 
 #[test]
-fn what_would_be_stripped_leaves_a_tunnel_undecided() {
+fn stripping_leaves_a_tunnel_undecided() {
     fn undecided(rule: &str) -> (crawlgate::policy::decide::Verdict, std::string::String) {
         (Verdict::Undecided, rule.to_owned())
     }
@@ -581,7 +581,7 @@ rules: [{ id: x, when: { host: h.test }, set: { enforce_index: header } }]",
 }
 
 #[test]
-fn what_only_options_refuse_is_refused_by_default() {
+fn a_refusal_by_options_alone_has_the_reason_default() {
     check(&[(
         "options: { disposition: allow, html_only: true }",
         json!({ "content_type": "image/gif" }),
@@ -590,7 +590,7 @@ fn what_only_options_refuse_is_refused_by_default() {
 }
 
 #[test]
-fn values_that_no_canonical_url_has_are_told() {
+fn impossible_values_of_canonical_urls_are_reported() {
     for (rule, expected) in [
         ("forbid: { under: '/u/../v' }", "matches nothing: segments"),
         ("forbid: { path: '/./w' }", "matches nothing: segments"),

@@ -44,7 +44,7 @@ fn a_second_signal_cuts_the_drain_short() {
 }
 
 #[test]
-fn who_waits_is_sent_away_at_once_and_nobody_new_comes_in() {
+fn a_drain_refuses_held_requests_and_closes_the_listener() {
     let config = format!("{CONFIG}timeouts: {{ drain: 10m }}\n");
     let slow =
         policy("one", "deny").replace("delay: 0s, concurrency: 100", "delay: 1m, max_hold: 1m");
@@ -99,7 +99,7 @@ fn balancers_get_time_to_notice() {
 }
 
 #[test]
-fn a_standard_error_that_nobody_reads_holds_nothing_up() {
+fn an_unread_standard_error_does_not_block_requests() {
     // Decisions go there, too.
     let config = CONFIG.replace("logs: { decisions: none }", "logs: { decisions: stderr }");
     let mut gate = TestProxy::start(&config, &policy("one", "deny"));

@@ -152,7 +152,7 @@ async fn the_file_has_every_event_once_over_moves_and_restarts() {
 }
 
 #[tokio::test]
-async fn the_webhook_is_asked_again_until_it_takes_them() {
+async fn events_are_posted_again_until_the_webhook_accepts_them() {
     let folder = TempDir::new();
     let metrics = metrics();
     let hook = Webhook::start(&["503 Busy", "200 OK"]);
@@ -204,7 +204,7 @@ async fn the_webhook_is_asked_again_until_it_takes_them() {
 }
 
 #[tokio::test]
-async fn what_the_webhook_refuses_for_good_is_put_aside_and_the_rest_goes_on() {
+async fn refused_events_go_to_the_dead_letter_file_and_the_feed_continues() {
     let folder = TempDir::new();
     let metrics = metrics();
     let hook = Webhook::start(&["422 No", "204 Fine"]);

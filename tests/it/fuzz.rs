@@ -1,7 +1,7 @@
-//! The fuzz targets of `fuzz/`, on stable: the corpora that are committed, and generated input for a while.
+//! The fuzz targets of `fuzz/`, on stable Rust: the committed corpora, and generated input for some time.
 //!
-//! `CRAWLGATE_FUZZ_SECONDS` says how long each target gets, `CRAWLGATE_FUZZ_SEED` another seed than the usual one. What fails is left to
-//! be read in the output, and in a file that `cargo fuzz` takes as well.
+//! `CRAWLGATE_FUZZ_SECONDS` sets the time of each target, `CRAWLGATE_FUZZ_SEED` another seed. A failing input is printed and
+//! written to a file that `cargo fuzz` accepts.
 
 mod corpus;
 mod decide;
@@ -14,18 +14,18 @@ use std::time::{Duration, Instant};
 
 use corpus::Corpus;
 
-/// What inputs are made from, so that the verdict of a run depends on the code alone. Others are for those who search.
+/// The default seed; it makes the result depend on the code alone.
 const SEED: u64 = 20_261_121;
-/// How long each target gets.
+/// The time of each target.
 const SECONDS: u64 = 2;
-/// No input takes so long, in an unoptimised build on a machine with much to do.
+/// The longest time for one input, in an unoptimised build on a busy machine.
 const HANGS: Duration = Duration::from_secs(30);
 
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs a target with what is committed and then with inputs made of it.
+/// Runs a target with the committed inputs, then with inputs derived from them.
 fn fuzz(target: &str, run: fn(&[u8])) {
     let mut corpus = Corpus::of(target);
     let committed = corpus.inputs().to_vec();

@@ -21,7 +21,7 @@ fn with(reader: impl FnOnce(&mut HeadReaderSettings)) -> AcceptLimits {
 }
 
 #[tokio::test]
-async fn a_connection_is_kept() {
+async fn a_connection_is_reused() {
     let proxy = Listening::new(limits()).await;
     let mut client = proxy.connect().await;
     for n in 0..5 {
@@ -209,7 +209,7 @@ async fn bytes_that_crawlers_send_reach_the_service_encoded() {
 }
 
 #[tokio::test]
-async fn a_bad_head_is_answered_behind_the_answers_before_it() {
+async fn a_bad_head_is_answered_after_earlier_responses() {
     let proxy = Listening::new(limits()).await;
     for bad in ["GET / HTTP/1.1\nA: b\n\n", "GET http://%/ HTTP/1.1\r\n\r\n"] {
         let mut client = proxy.connect().await;
@@ -234,7 +234,7 @@ const POST: &str = "POST /p HTTP/1.1\r\nContent-Length: 5\r\n\r\nGET /";
 const POSTED: &str = "POST /p [GET /]";
 
 #[tokio::test]
-async fn bodies_are_counted_past_and_the_connection_is_kept() {
+async fn bodies_are_skipped_and_the_connection_is_reused() {
     let proxy = Listening::new(limits()).await;
     let mut client = proxy.connect().await;
     client
@@ -265,7 +265,7 @@ async fn bodies_are_counted_past_and_the_connection_is_kept() {
 }
 
 #[tokio::test]
-async fn a_head_behind_a_body_waits_for_its_turn() {
+async fn a_head_after_a_body_waits_for_its_turn() {
     let proxy = Listening::new(limits()).await;
     let mut client = proxy.connect().await;
     client
@@ -279,7 +279,7 @@ async fn a_head_behind_a_body_waits_for_its_turn() {
 }
 
 #[tokio::test]
-async fn heads_behind_a_body_are_read_as_strictly() {
+async fn heads_after_a_body_are_read_as_strictly() {
     let proxy = Listening::new(limits()).await;
     let long = format!("GET /{} HTTP/1.1\r\n\r\n", "a".repeat(257));
     let large = format!("GET / HTTP/1.1\r\nA: {}\r\n\r\n", "b".repeat(2048));
@@ -332,7 +332,7 @@ async fn heads_behind_a_body_are_read_as_strictly() {
 }
 
 #[tokio::test]
-async fn nothing_is_served_behind_what_is_not_counted() {
+async fn nothing_is_served_after_an_unreadable_body() {
     let proxy = Listening::new(limits()).await;
     let never = "GET /never HTTP/1.1\r\n\r\n";
     for (request, body) in [
@@ -598,7 +598,7 @@ async fn a_client_that_stops_reading_is_closed() {
 }
 
 #[tokio::test]
-async fn connections_are_capped_and_the_excess_is_told() {
+async fn connections_are_limited_and_the_excess_gets_a_503() {
     for limits in [
         AcceptLimits {
             connections: 3,
@@ -643,7 +643,7 @@ async fn a_panic_ends_one_connection() {
 }
 
 #[tokio::test]
-async fn a_drain_finishes_what_is_under_way_and_nothing_else() {
+async fn a_drain_finishes_the_requests_in_progress() {
     let proxy = Listening::new(limits()).await;
     let mut idle = proxy.connect().await;
     let mut silent = proxy.connect().await;

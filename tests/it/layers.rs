@@ -64,7 +64,7 @@ fn only_yaml_names_the_yaml_library_and_only_clock_reads_time() {
     }
 }
 
-/// The path of one request can be read in one go.
+/// The files on the path of one request are short enough to read at once.
 #[test]
 fn the_order_is_written_once_and_short() {
     for file in ["src/pipeline/request.rs", "src/pipeline/response.rs"] {

@@ -1,5 +1,5 @@
-//! What is remembered of URLs, over real sockets: a proxy with a ledger in memory and a clock that is moved by hand, one
-//! origin, one policy a test.
+//! Records of URLs, over real sockets: a proxy with a ledger in memory and a manual clock, one origin, one
+//! policy per test.
 
 mod budget;
 mod depth;
@@ -38,8 +38,8 @@ use crate::support::wait::wait_until;
 
 pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
-/// A proxy before an origin that answers by the heads it gets. `news` and `shop` have a listener each, and behind those
-/// every profile has one, whose crawler has its name.
+/// A proxy before an origin that answers by the heads of requests. `news` and `shop` have a listener each, and after those
+/// every profile has one, for the crawler of the same name.
 pub(crate) struct Bench {
     folder: TempDir,
     runtime: Runtime,
@@ -49,7 +49,7 @@ pub(crate) struct Bench {
     pub(crate) origin: ScriptedOrigin,
 }
 
-/// A policy that refuses nothing and holds nobody, with this behind it.
+/// A policy that neither refuses nor delays a request, with these additions.
 pub(crate) fn policy(options: &str, rest: &str) -> String {
     format!(
         "policy: 1\nname: ledger\noptions:\n  disposition: allow\n  robots: {{ obey: false }}\n  politeness: {{ \
@@ -71,7 +71,7 @@ fn config() -> String {
             "  - {{ name: {name}, profile: {profile}, may: {may} }}\n"
         ));
     }
-    // For whoever has to say who it is.
+    // For clients with credentials.
     listen.push_str("  - { addr: 127.0.0.1:0 }\n");
     format!(
         "listen:\n{listen}anonymous: deny\ncrawlers:\n{crawlers}admin: {{ listen: 127.0.0.1:0 }}\n\
@@ -92,7 +92,7 @@ impl Bench {
         })
     }
 
-    /// With an origin that does what the function says with each request's head, for as long as it says yes.
+    /// With an origin that runs this function for each request's head, until it returns `false`.
     pub(crate) fn scripted(
         policy_text: &str,
         serve: impl Fn(&mut OriginConnection, &str) -> bool + Send + Sync + 'static,
@@ -137,7 +137,7 @@ impl Bench {
         }
     }
 
-    /// Puts another policy in force.
+    /// Activates another policy.
     pub(crate) fn reload(&self, policy: &str) {
         self.folder.write("policy.yaml", policy);
         let attempt = self
@@ -155,7 +155,7 @@ impl Bench {
         format!("http://{host}:{}{path}", self.origin.port)
     }
 
-    /// Where a crawler connects.
+    /// The listener of a crawler.
     pub(crate) fn door(&self, crawler: &str) -> SocketAddr {
         let profiles = Profile::ALL.into_iter().map(Profile::as_str);
         let place = ["news", "shop"]
@@ -165,7 +165,7 @@ impl Bench {
         self.server.proxy[place.unwrap()]
     }
 
-    /// A GET of a path at `a.test` by `news`, with more fields, each line with its end.
+    /// GETs a path of `a.test` as `news`, with more fields, each line with its CRLF.
     pub(crate) fn get_with(&self, path: &str, fields: &str) -> Response {
         self.ask_as("news", &self.url("a.test", path), fields)
     }
@@ -174,7 +174,7 @@ impl Bench {
         get_with(self.door(crawler), url, fields)
     }
 
-    /// A GET that the policy lets through, with the ledger up to date behind it.
+    /// GETs a path that the policy allows, and waits for its record.
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Response {
         let answer = self.get_with(path, "");
@@ -183,7 +183,7 @@ impl Bench {
         answer
     }
 
-    /// Another method, on a connection of its own.
+    /// Sends another method on a new connection.
     pub(crate) fn send(&self, method: &str, path: &str) -> Response {
         let mut client = RawClient::connect(self.door("news"));
         let url = self.url("a.test", path);
@@ -206,7 +206,7 @@ impl Bench {
         self.record(crawler, path).unwrap()
     }
 
-    /// The record of `news` once it is so.
+    /// Waits until the record of `news` satisfies a condition.
     pub(crate) fn until_record(
         &self,
         path: &str,
@@ -219,7 +219,7 @@ impl Bench {
         });
     }
 
-    /// What the feed says so far: what, why, and of which path.
+    /// The events of the feed so far: kind, reason, and path.
     pub(crate) fn events(&self) -> Vec<(LedgerEventKind, LedgerEventReason, String)> {
         let events = self.ledger.events(FeedCursor(0), 100).unwrap();
         fn path(url: &str) -> std::string::String {
@@ -231,7 +231,7 @@ impl Bench {
             .collect()
     }
 
-    /// The heads that the origin got.
+    /// The heads that the origin received.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.origin.heads()
     }

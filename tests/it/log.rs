@@ -1,4 +1,4 @@
-//! The decision log: what its lines say, what they must not say, and what happens when it cannot be written.
+//! The decision log: the content of its lines, what they must not contain, and failures to write.
 
 mod files;
 mod squid;
@@ -294,7 +294,7 @@ fn hostile_text_stays_inside_its_field() {
 }
 
 #[test]
-fn of_a_rejected_url_only_what_may_be_kept_is_shown() {
+fn a_rejected_url_is_shown_as_its_retention_allows() {
     let bench = Bench::new(LogSettings::default());
     for keep in [UrlRetention::Full, UrlRetention::Host, UrlRetention::None] {
         let mut record = bench.begin();
@@ -327,7 +327,7 @@ fn of_a_rejected_url_only_what_may_be_kept_is_shown() {
 }
 
 #[test]
-fn queries_are_redacted_when_asked() {
+fn queries_are_redacted_if_configured() {
     let bench = Bench::new(LogSettings {
         query: QueryVisibility::Redacted,
         ..LogSettings::default()
@@ -336,9 +336,9 @@ fn queries_are_redacted_when_asked() {
     assert_eq!(bench.lines()[0]["url"], "http://h.example/a?redacted");
 }
 
-/// Whatever a request carries, its query is in no field of either format, nor in the examples of shadows.
+/// The query of a request is in no field of either format, nor in the examples of shadow reports.
 #[test]
-fn nothing_of_a_redacted_query_is_left() {
+fn a_redacted_query_leaves_no_trace() {
     for format in [LogLineFormat::Json, LogLineFormat::Squid] {
         let bench = Bench::new(LogSettings {
             query: QueryVisibility::Redacted,
@@ -448,7 +448,7 @@ fn a_full_log_drops_and_counts_and_never_blocks() {
         ..LogSettings::default()
     });
     bench.disk.set(|disk| disk.blocked = true);
-    // Nothing is written meanwhile: if a drop waited for the log, this would not end.
+    // The log is not written meanwhile: if a drop waited for it, this test would not end.
     (0..1_000).for_each(|n| bench.reject(&format!("http://h.example/{n}")));
     let dropped = bench.dropped();
     assert!((900..1_000).contains(&dropped), "{dropped}");
@@ -494,7 +494,7 @@ fn a_full_disk_is_counted_warned_of_and_left_with_whole_lines() {
 }
 
 #[test]
-fn waiting_loses_nothing_on_a_full_disk() {
+fn waiting_keeps_every_line_on_a_full_disk() {
     let bench = Bench::new(LogSettings {
         on_full: LogFullAction::Wait,
         queue_bytes: 1_000,
@@ -519,7 +519,7 @@ fn waiting_loses_nothing_on_a_full_disk() {
 }
 
 #[test]
-fn room_is_at_once_unless_waiting_is_asked_for() {
+fn the_log_accepts_lines_at_once_unless_it_waits() {
     let bench = Bench::new(LogSettings {
         queue_bytes: 0,
         ..LogSettings::default()
@@ -532,7 +532,7 @@ fn room_is_at_once_unless_waiting_is_asked_for() {
 }
 
 #[test]
-fn lines_behind_the_end_are_counted() {
+fn lines_after_the_close_are_counted() {
     let bench = Bench::new(LogSettings::default());
     bench.reject("http://h.example/in-time");
     assert_eq!(bench.log().close(LONG), LogCloseResult::Done);

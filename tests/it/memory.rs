@@ -1,4 +1,4 @@
-//! What a policy says of the ledger: whether it needs one, under which URL it keeps a request, and what it asks of it.
+//! The ledger settings of a policy: whether it needs a ledger, the URL of the record, and the facts that it looks up.
 
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ fn asked(policy: &Policy, url: &str) -> (UrlTarget, Trail) {
 }
 
 #[test]
-fn a_policy_needs_the_ledger_if_something_asks_it() {
+fn a_policy_with_ledger_conditions_needs_the_ledger() {
     for (body, remembers) in [
         ("options: { disposition: allow }", false),
         (
@@ -82,7 +82,7 @@ fn a_policy_needs_the_ledger_if_something_asks_it() {
 }
 
 #[test]
-fn a_policy_compares_documents_if_something_asks_it_wherever_it_stands() {
+fn a_policy_compares_documents_if_any_rule_needs_it() {
     for (set, compares) in [
         ("unmodified: pass, duplicate: pass", false),
         ("max_depth: 3", false),
@@ -107,7 +107,7 @@ fn a_policy_compares_documents_if_something_asks_it_wherever_it_stands() {
 }
 
 #[test]
-fn what_a_request_asks_of_the_ledger_is_what_was_last_assigned() {
+fn the_last_assignment_decides_the_ledger_lookup() {
     let policy = policy(
         "options: { disposition: allow, recrawl: { min_interval: 1d, after_error: 10m }, unmodified: tag, max_buffer: 2MiB }
 rules:
@@ -142,7 +142,7 @@ rules:
 }
 
 #[test]
-fn keys_leave_out_what_does_not_tell_urls_apart() {
+fn keys_omit_stripped_parameters() {
     for (options, url, key) in [
         ("index: true", "http://h/a?sid=1", "http://h/a?sid=1"),
         (
@@ -170,7 +170,7 @@ fn keys_leave_out_what_does_not_tell_urls_apart() {
             "http://www.h/7-name",
             "//h/7x",
         ),
-        // Names first, then expressions, each on what the one before has left.
+        // Names first, then expressions, each on the result of the previous one.
         (
             "strip_params: [a], replace: [{ regex: '\\?.*a', with: '?' }, { regex: '\\?$', with: '' }]",
             "http://h/?b&a=1",
@@ -190,7 +190,7 @@ fn keys_leave_out_what_does_not_tell_urls_apart() {
 }
 
 #[test]
-fn what_is_fetched_changes_only_where_it_says_so() {
+fn only_rewriting_options_change_the_fetched_url() {
     for (options, url, fetched, key) in [
         (
             "strip_params: { names: [sid], rewrite: true }",
@@ -210,7 +210,7 @@ fn what_is_fetched_changes_only_where_it_says_so() {
             Some("https://www.h.com/"),
             "https://h.com/",
         ),
-        // What is no URL is not fetched; what only reads otherwise is the same.
+        // A result that is not a URL is not fetched; another spelling is the same URL.
         (
             "replace: [{ regex: '^http:', with: 'gopher:', rewrite: true }]",
             "http://h/",
@@ -300,7 +300,7 @@ rules:
         ("dates/day/2031", None, 2025, "trap dates calendar"),
         ("dates/x?PHPSESSID=4", None, 2026, "trap dates session_id"),
         ("x?PHPSESSID=4", None, 2026, "default - -"),
-        // Raw it is none of the patterns, decoded it is.
+        // Raw it matches none of the patterns, decoded it does.
         ("a/%61/x/%61", None, 2026, "ambiguous_url - -"),
     ] {
         let target = UrlTarget::parse(&format!("http://h.com/{path}")).unwrap();
@@ -315,7 +315,7 @@ rules:
 }
 
 #[test]
-fn what_a_tunnel_hides_leaves_it_undecided() {
+fn facts_hidden_by_a_tunnel_leave_it_undecided() {
     let host = crawlgate::urls::target::HostTarget::parse_authority("h.com:443").unwrap();
     for (options, verdict) in [
         ("traps: none", "default"),

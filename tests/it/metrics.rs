@@ -363,7 +363,7 @@ fn noted(stage: Stage) -> Option<Box<ShadowNotes>> {
 }
 
 #[test]
-fn a_shadow_rejection_is_an_allowed_request_that_says_so() {
+fn a_shadow_rejection_counts_as_allowed_with_its_own_verdict() {
     let bench = Bench::new();
     let policy = bench.policy(&[("live", RuleMode::Enforce), ("maybe", RuleMode::Shadow)]);
     let mut record = bench.begin();
@@ -409,7 +409,7 @@ fn a_client_that_leaves_is_counted() {
 }
 
 #[test]
-fn a_panic_ends_a_request_as_an_internal_error_unless_its_answer_was_under_way() {
+fn a_panic_is_an_internal_error_unless_the_response_has_begun() {
     let bench = Bench::new();
     let panics = |sent: Option<u16>| {
         let mut record = bench.begin();
@@ -437,7 +437,7 @@ fn a_panic_ends_a_request_as_an_internal_error_unless_its_answer_was_under_way()
 }
 
 #[test]
-fn a_request_judged_again_counts_under_the_last_policy_only() {
+fn a_request_evaluated_again_counts_under_the_last_policy_only() {
     let bench = Bench::new();
     let old = bench.policy(&[("a", RuleMode::Enforce), ("b", RuleMode::Enforce)]);
     let new = bench.revision(
@@ -590,7 +590,7 @@ fn decision_ids_are_unique_and_fit_a_header() {
 }
 
 #[test]
-fn a_reload_shows_the_new_policy_and_removes_what_is_gone() {
+fn a_reload_shows_the_new_policy_and_removes_old_series() {
     let bench = Bench::new();
     let count = |policy: &Arc<PolicyMetrics>, rule: u32| {
         let mut record = bench.begin();
@@ -664,7 +664,7 @@ fn a_reload_shows_the_new_policy_and_removes_what_is_gone() {
 }
 
 #[test]
-fn a_record_outlives_the_policy_it_was_judged_under() {
+fn a_record_outlives_its_policy() {
     let bench = Bench::new();
     let old = bench.revision("00000001", &[("a", RuleMode::Enforce)]);
     let mut record = bench.begin();
@@ -710,7 +710,7 @@ fn a_rule_that_comes_back_in_time_goes_on_counting() {
 
 /// Reloads faster than time passes, each with other rules: what is kept is bounded.
 #[test]
-fn a_thousand_reloads_leave_nothing_behind() {
+fn a_thousand_reloads_leak_no_series() {
     const EACH: usize = 50;
     let bench = Bench::new();
     let series = || {
@@ -766,7 +766,7 @@ fn a_rule_that_is_back_takes_no_place_among_those_that_are_gone() {
 }
 
 #[test]
-fn nothing_of_requests_is_counted_where_that_is_asked_for() {
+fn metrics_none_counts_no_requests() {
     let bench = Bench::with(MetricsMode::Nothing);
     let policy = bench.policy(&[("a", RuleMode::Enforce)]);
     let mut record = bench.begin();
@@ -853,7 +853,7 @@ fn rules_beyond_the_cap_share_a_label() {
 }
 
 #[test]
-fn a_rule_knows_what_it_let_through_what_it_refused_and_when_it_matched_last() {
+fn a_rule_counts_its_verdicts_and_its_last_match() {
     let bench = Bench::new();
     let ids = ["group", "filter", "off"].map(|id| RuleId::new(id).unwrap());
     let kinds = [RuleKind::Group, RuleKind::Filter, RuleKind::Group];

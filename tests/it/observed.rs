@@ -1,4 +1,4 @@
-//! What operators see of requests over sockets: bytes of uploads, look-ups, OPTIONS that end here, a log that is full.
+//! Metrics and logs of requests over sockets: bytes of uploads, look-ups, OPTIONS that end at the proxy, a full log.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -58,7 +58,7 @@ fn uploads_and_lookups_are_counted() {
 }
 
 #[test]
-fn options_that_end_here_are_judged_and_logged() {
+fn options_requests_that_end_at_the_proxy_are_evaluated_and_logged() {
     let gate = gate("{ decisions: stderr }");
     for (path, status) in [("/refused/x", "451"), ("/open", "200")] {
         let answer = exchange(
@@ -83,7 +83,7 @@ fn options_that_end_here_are_judged_and_logged() {
     assert!(!output.contains("client_left"), "{output}");
 }
 
-/// An origin that takes all and answers nothing; it reports a request's first bytes.
+/// An origin that reads everything and answers nothing; it reports the first bytes of a request.
 fn silent_origin() -> (SocketAddr, mpsc::Receiver<()>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -145,7 +145,7 @@ fn requests_wait_while_the_log_is_full() {
     stream
         .set_read_timeout(Some(Duration::from_millis(1_500)))
         .expect("a socket");
-    // 8 MiB are kept; each line has the whole URL.
+    // The log buffers 8 MiB; each line contains the whole URL.
     let request = format!(
         "GET http://h.example/refused/{} HTTP/1.1\r\nHost: h.example\r\n\r\n",
         "x".repeat(7_000)
@@ -188,7 +188,7 @@ fn read_answer(reader: &mut impl BufRead) -> Result<(), ErrorKind> {
 }
 
 #[test]
-fn the_admin_listener_is_asked_by_its_names_and_counts_no_requests_where_that_is_asked_for() {
+fn the_admin_listener_has_names_and_metrics_may_be_off() {
     let config = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0, names: [gate.test, \"other.test:81\"] }\n\
                   egress: { allow_loopback: true, ports: [1-65535] }\nlogs: { decisions: none }\n\
                   telemetry: { metrics: none }\n";

@@ -162,7 +162,7 @@ fn shares_are_spread_over_the_round() {
 
 /// The best grants to a line in which others come and go between the grants are those of a line in which they do not.
 #[test]
-fn who_leaves_distorts_nothing() {
+fn a_departure_keeps_the_shares() {
     for order in [WaitOrder::Weighted, WaitOrder::Strict] {
         let mut rng = Rng::with_seed(5);
         let mut calm = Queue::new(order);
@@ -213,7 +213,7 @@ fn a_crawler_with_one_request_goes_next_or_second_however_many_others_have() {
 }
 
 #[test]
-fn within_a_crawler_arrival_decides_and_who_returns_stands_where_it_stood() {
+fn a_crawler_is_served_by_arrival_and_keeps_its_place_on_return() {
     for order in [WaitOrder::Weighted, WaitOrder::Strict] {
         let mut queue = Queue::new(order);
         let tickets: Vec<QueueTicket> = (0..10)
@@ -253,7 +253,7 @@ fn crowded(rng: &mut Rng, ages: bool, seconds: u32) -> Vec<(PriorityClass, Durat
 }
 
 #[test]
-fn in_strict_order_with_ageing_nobody_starves() {
+fn strict_order_with_ageing_starves_no_request() {
     // Who has come to the highest class has at most all others before it, each crawler's in turn.
     let most = 5 * PROMOTION_INTERVAL + 40 * SECOND;
     for seed in 0..8 {
@@ -313,7 +313,7 @@ fn a_waiter_rises_by_one_class_each_half_minute() {
 }
 
 #[test]
-fn a_line_takes_the_order_of_whoever_has_waited_longest() {
+fn a_queue_takes_the_order_of_its_longest_waiter() {
     let mut queue = Queue::new(WaitOrder::Strict);
     let strict = queue.join(PriorityClass::Refresh, "ant").number;
     queue.order = WaitOrder::Weighted;

@@ -1,5 +1,5 @@
-//! TLS to origins, through a running gate: whom it trusts, what it says of those whom it does not, and what is kept of a
-//! connection. Every origin is in this process and has a certificate that was made for its test.
+//! TLS to origins, through a running proxy: trusted and untrusted certificates, and the reuse of connections and sessions.
+//! Every origin is in this process and has a certificate made for its test.
 
 mod broken;
 mod certificates;
@@ -17,10 +17,10 @@ use crate::support::client::{RawClient, Response};
 use crate::support::proxy::TestProxy;
 use certs::Authority;
 
-/// What no answer of a refused origin may hold.
+/// Text that no response for a refused origin may contain.
 const SECRET: &str = "the page of nobody";
 
-/// Nothing is refused, and no host has to wait or has a robots.txt that anybody asks for.
+/// A policy that neither refuses nor delays a request, and does not use robots.txt.
 const POLICY: &str = "
 policy: 1
 name: origin-tls
@@ -32,17 +32,17 @@ rules:
   - { id: lax, when: { under: /lax }, set: { verify: skip } }
 ";
 
-/// The policy with robots.txt obeyed.
+/// The same policy with robots.txt obeyed.
 fn obedient() -> String {
     POLICY.replace("{ obey: false }", "{ obey: true }")
 }
 
-/// A gate that trusts one authority and nobody else on these machines.
+/// A proxy that trusts one authority.
 fn gate(trusted: &Authority) -> TestProxy {
     gate_with(trusted, "", POLICY)
 }
 
-/// The same with more keys of `tls`, and another policy.
+/// A proxy with more keys of `tls`, and another policy.
 fn gate_with(trusted: &Authority, tls: &str, policy: &str) -> TestProxy {
     let config = format!(
         "listen: 127.0.0.1:0
@@ -64,7 +64,7 @@ egress:
     })
 }
 
-/// GETs a URL on a connection of its own, which may end before the response does.
+/// GETs a URL on a new connection, which may end before the response does.
 fn try_get(proxy: SocketAddr, url: &str) -> Option<Response> {
     let mut client = RawClient::connect(proxy);
     client.send_get(url, "Connection: close\r\n");
@@ -75,7 +75,7 @@ fn try_get(proxy: SocketAddr, url: &str) -> Option<Response> {
     (response.status > 0).then_some(response)
 }
 
-/// How TLS with an origin must have failed.
+/// An expected failure of TLS with an origin.
 #[derive(Clone, Copy, Debug)]
 struct Failure {
     status: u16,
@@ -85,7 +85,7 @@ struct Failure {
     words: &'static str,
 }
 
-/// A certificate that is not to be trusted.
+/// A certificate that is not trusted.
 fn untrusted(words: &'static str) -> Failure {
     Failure {
         status: 502,

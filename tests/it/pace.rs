@@ -1,4 +1,4 @@
-//! Pace and hold: by the gate alone, with a policy that is swapped while a request waits, and over sockets, timed by
+//! Pace and hold: the pipeline alone, with a policy that is replaced while a request waits, and over sockets, timed by
 //! the origin's clock.
 
 mod gate;

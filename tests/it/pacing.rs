@@ -1,4 +1,4 @@
-//! What a policy wants of pace beside a host's delay: schedules, Request-rate, limits of addresses, budgets of bytes.
+//! Pace options of a policy apart from a host's delay: schedules, Request-rate, limits of addresses, byte budgets.
 //! By the gate alone, in time that is moved by hand or by the runtime.
 
 mod address;

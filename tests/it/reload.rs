@@ -33,7 +33,7 @@ pub(crate) fn policy(rule: &str, intent: &str) -> String {
 }
 
 #[test]
-fn a_signal_reloads_and_a_broken_policy_changes_nothing() {
+fn a_signal_reloads_and_a_broken_policy_has_no_effect() {
     let gate = TestProxy::start(
         &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
         &policy("one", "deny"),
@@ -89,7 +89,7 @@ fn a_signal_reloads_and_a_broken_policy_changes_nothing() {
 }
 
 #[test]
-fn a_failing_case_refuses_a_reload_and_the_api_says_which() {
+fn a_failing_case_refuses_a_reload_and_the_api_names_it() {
     let gate = TestProxy::start(CONFIG, &policy("one", "deny"));
     let case = "cases: [{ url: 'http://h.example/refused', expect: allow }]\n";
     gate.write("policy.yaml", &(policy("two", "deny") + case));
@@ -131,7 +131,7 @@ fn a_failing_case_refuses_a_reload_and_the_api_says_which() {
 }
 
 #[test]
-fn what_is_doubtful_in_a_reloaded_policy_is_said() {
+fn warnings_of_a_reloaded_policy_are_logged() {
     let gate = TestProxy::start(CONFIG, &policy("one", "deny"));
     gate.write(
         "policy.yaml",
@@ -186,7 +186,7 @@ fn changed_files_reload_by_themselves() {
 }
 
 #[test]
-fn without_a_policy_of_ones_own_there_is_nothing_to_reload() {
+fn the_built_in_policy_cannot_be_reloaded() {
     let gate = TestProxy::start_with(CONFIG, "", |command| {
         let directory = command.get_current_dir().expect("its own");
         std::fs::remove_file(directory.join("policy.yaml")).expect("it is there");
@@ -209,7 +209,7 @@ fn without_a_policy_of_ones_own_there_is_nothing_to_reload() {
 
 /// As many ask at once as like: each gets its answer, and few attempts are made for all.
 #[test]
-fn a_crowd_that_asks_for_reloads_is_answered() {
+fn concurrent_reload_requests_are_all_answered() {
     let gate = TestProxy::start(
         &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
         &policy("one", "deny"),
@@ -237,7 +237,7 @@ fn a_crowd_that_asks_for_reloads_is_answered() {
 
 /// Two policies take turns while clients ask. Every answer speaks of the policy that made it, and none fails.
 #[test]
-fn requests_under_reloads_are_each_judged_by_one_policy() {
+fn each_request_during_reloads_is_evaluated_by_one_policy() {
     let turns = [policy("one", "deny"), policy("two", "gone")];
     let gate = TestProxy::start(
         &format!("{CONFIG}policy: {{ path: policy.yaml, watch: false }}\n"),
@@ -318,7 +318,7 @@ fn ask_until(done: &AtomicBool, mut client: RawClient, site: SocketAddr) -> [BTr
 }
 
 #[test]
-fn systemd_is_told() {
+fn systemd_is_notified_of_every_state() {
     let directory = crate::support::temp_dir::TempDir::new();
     let path = directory.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
@@ -358,7 +358,7 @@ fn systemd_is_told() {
 }
 
 #[test]
-fn systemd_hears_that_it_is_alive() {
+fn systemd_gets_watchdog_messages() {
     // As in a container: the socket's name is no path.
     let name = format!("crawlgate-alive-{}", std::process::id());
     let address = std::os::unix::net::SocketAddr::from_abstract_name(&name).expect("a name");

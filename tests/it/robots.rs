@@ -1,5 +1,5 @@
-//! robots.txt: the published test-suite, the standard's examples and cases of our own (tables in tests/robots), what a
-//! hostile file costs, other parsers' opinions, and the command.
+//! robots.txt: the published test suite, the standard's examples and further cases (tables in tests/robots), the cost of a
+//! hostile file, comparisons with other parsers, and the command.
 
 mod check;
 mod cost;

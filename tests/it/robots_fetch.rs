@@ -1,4 +1,4 @@
-//! Fetches of robots.txt from a scripted origin: what each outcome means, who waits for whom, and what a request gets.
+//! Fetches of robots.txt from a scripted origin: the meaning of each outcome, shared fetches, and the effect on requests.
 
 mod fetcher;
 mod gate;

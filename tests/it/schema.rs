@@ -1,4 +1,4 @@
-//! The JSON Schemas: up to date, complete, and consistent with the readers.
+//! The JSON Schemas: current, complete, and consistent with the readers.
 //!
 //! `UPDATE_EXPECT=1 cargo test --test it schema` updates them.
 
@@ -47,7 +47,7 @@ impl Schema {
 }
 
 #[test]
-fn the_files_are_what_the_program_prints() {
+fn the_schema_files_equal_the_output_of_the_command() {
     for (path, schema) in [
         (POLICY, source::json_schema()),
         (CONFIG, file::json_schema()),
@@ -190,7 +190,7 @@ fn valid_policies_match_the_schema_and_many_broken_ones_do_not() {
     assert!(caught >= 50, "{good} fit, {caught} broken ones are caught");
 }
 
-/// Mistakes that an editor must be able to show.
+/// Errors that an editor must be able to show.
 #[test]
 fn common_mistakes_are_caught() {
     let schema = Schema::of(source::json_schema());

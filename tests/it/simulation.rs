@@ -1,10 +1,10 @@
-//! An hour of many crawlers over many hosts, in a few seconds: the real gate, policy, hold queue and store, in a runtime
-//! whose time is stopped and jumps to the next thing that happens. Only origins and crawlers are made up.
+//! An hour of many crawlers over many hosts, simulated in a few seconds: the real pipeline, policy, admission queue and store, in
+//! a runtime whose time is paused. Only origins and crawlers are simulated.
 //!
-//! The origin's side judges: no host receives more than its pace allows, nobody goes to a host that rests, and one alone
-//! behind it, nor to one that is stopped; the limits of an address, of what belongs to pages, of a window of the day and of
-//! strict order hold, too. At the end no slot and no place in a queue is left, nobody has starved, and what the hosts that never fail
-//! have received comes to what they allow. The same seed gives the same hour.
+//! The origins check that no host receives more than its pace allows, that a resting host receives nothing and one request
+//! after its rest, and that a stopped host receives nothing. The limits of addresses, of embedded resources, of schedules and of
+//! strict order are checked as well. At the end no slot and no queue place is in use, no request has starved, and the requests
+//! to hosts without failures add up to what their pace allows. The same seed gives the same run.
 
 mod crawl;
 mod laws;
@@ -16,7 +16,7 @@ use crawl::{Crawl, Scale};
 use laws::Verdict;
 
 const HOUR: Duration = Duration::from_secs(3_600);
-/// A larger or another hour: `CRAWLGATE_SIMULATION=SEED` runs that one.
+/// A larger run, or another one: `CRAWLGATE_SIMULATION=SEED` selects it.
 const SEED: u64 = 20_261_121;
 
 /// 50 crawlers over 1,000 hosts.
@@ -25,7 +25,7 @@ const WHOLE: Scale = Scale {
     sites: 1_000,
     time: HOUR,
 };
-/// The same world, small.
+/// The same simulation on a small scale.
 const SMALL: Scale = Scale {
     crawlers: 10,
     sites: 40,

@@ -460,7 +460,7 @@ fn other_reasons_have_no_code() {
 }
 
 #[test]
-fn a_union_is_what_some_other_space_allows() {
+fn a_union_allows_what_any_other_space_allows() {
     let policy = compiled(&format!(
         "{HEAD}rules: [{{ id: never, forbid: {{ host: never.test }} }}, {{ forbid: {{ under: /private }} }}]
 spaces:

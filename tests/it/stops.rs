@@ -1,4 +1,4 @@
-//! The stop button: in the gate alone with time that stands still, on disk, through the API, and in the whole binary.
+//! Emergency stops: in the pipeline with paused time, on disk, through the API, and in the real binary.
 
 mod api;
 mod bench;
@@ -10,7 +10,7 @@ use crawlgate::pacing::stops::StopReason;
 use crawlgate::pipeline::stop_registry::{StopChange, StopRegistry, StopTarget};
 use std::time::Duration;
 
-/// Stops something for so many seconds, or for good.
+/// Stops a target for this number of seconds, or permanently.
 fn press(stops: &StopRegistry, what: &str, seconds: Option<u64>) -> StopChange {
     let reason = StopReason::new("ticket 7").unwrap();
     stops

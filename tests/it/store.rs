@@ -1,4 +1,4 @@
-//! The verbs of the store, every store alike, driven by a clock that is moved by hand.
+//! The operations of the store, on every kind of store, with a clock that the test advances.
 
 use std::time::{Duration, Instant};
 
@@ -109,7 +109,7 @@ fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
 }
 
 #[test]
-fn what_is_idle_is_forgotten_and_nothing_else() {
+fn only_idle_hosts_are_dropped() {
     let store = HostStore::new();
     let (clock, hand) = Clock::manual();
     let held = go(&store, page("held.test"), &POLITE, clock.now());
@@ -136,7 +136,7 @@ fn what_is_idle_is_forgotten_and_nothing_else() {
     assert_eq!(store.sweep(clock.now()), StoreStats::default());
 }
 
-/// Requests for one key: some wait, some are slow to be sent, some never end.
+/// Requests for one key: some wait, some are sent late, some never end.
 struct Traffic {
     store: HostStore,
     clock: Clock,
@@ -195,7 +195,7 @@ impl Traffic {
         }
     }
 
-    /// The head of the queue asks; the time until it has to ask again.
+    /// The head of the queue asks; returns the time until it has to ask again.
     fn pump(&mut self) -> Option<Duration> {
         while !self.waiting.is_empty() {
             let now = self.clock.now();
@@ -206,7 +206,7 @@ impl Traffic {
                     return Some(wait.duration);
                 }
                 PaceDecision::Go(lease) if self.rng.u8(..) < 20 => {
-                    // The client has left in the same moment.
+                    // The client has left at the same moment.
                     lease.release(LeaseOutcome::Unused, now);
                     self.waiting.remove(0);
                     self.ended += 1;
@@ -233,7 +233,7 @@ impl Traffic {
         self.flying.push((lease, now, Flight::Dialling));
     }
 
-    /// Something happens to one of those under way.
+    /// An event of one of the requests in progress.
     fn move_one(&mut self) {
         if self.flying.is_empty() {
             return;
@@ -251,7 +251,7 @@ impl Traffic {
         let (lease, _, flight) = self.flying.swap_remove(place);
         self.ended += 1;
         match (flight, self.rng.u8(..)) {
-            // Lost without a word: its slot comes back when it expires.
+            // Lost: its slot is free again when it expires.
             (Flight::Reading, 0..10) => drop(lease),
             (Flight::Reading, _) => lease.release(LeaseOutcome::Answered, now),
             (Flight::Dialling, _) => lease.release(LeaseOutcome::Abandoned, now),
@@ -309,7 +309,7 @@ impl Traffic {
 }
 
 #[test]
-fn whatever_happens_delay_rate_and_concurrency_hold_and_everybody_ends() {
+fn limits_hold_and_every_request_ends_in_random_schedules() {
     for seed in 0..300 {
         Traffic::new(HostStore::new(), seed).run();
     }

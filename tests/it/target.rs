@@ -1,4 +1,4 @@
-//! The canonical target: the scan against `url::Url`, and both against the tests of the web platform.
+//! Canonical targets: the scan against `url::Url`, and both against the tests of the web platform.
 
 mod generate;
 
@@ -8,7 +8,7 @@ use crawlgate::urls::target::{HostTarget, Scheme, TargetError, UrlTarget, canoni
 use fastrand::Rng;
 use generate::random_url;
 
-/// 100,000 URLs, most of them nearly canonical: the scan and the full parser must make the same of each.
+/// 100,000 URLs, most of them almost canonical: the scan and the full parser must agree on each.
 #[test]
 fn the_scan_equals_the_parser_on_100_000_urls() {
     let mut rng = Rng::with_seed(7);
@@ -44,7 +44,7 @@ fn the_scan_equals_the_parser_on_100_000_urls() {
     );
 }
 
-/// Every part is the part that `url` sees.
+/// Every part equals that of `url`.
 fn check_parts(target: &UrlTarget) {
     let url = url::Url::parse(target.as_str()).unwrap();
     assert_eq!(target.as_str(), url.as_str());
@@ -68,7 +68,7 @@ fn check_parts(target: &UrlTarget) {
     );
 }
 
-/// What the web platform takes and we do not, of hosts and ports; other refusals are those of [`INTENDED`].
+/// Hosts and ports that the web platform accepts and the proxy does not; other refusals are those of [`INTENDED`].
 const STRICTER: [&str; 11] = [
     "http://f:/c",
     "http://f:0/c",
@@ -83,7 +83,7 @@ const STRICTER: [&str; 11] = [
     "https://a%C2%ADb/",
 ];
 
-/// Mistakes that a browser mends or allows, and a proxy must not.
+/// Errors that a browser fixes or allows, and a proxy must not.
 const INTENDED: [&str; 7] = [
     "not_absolute",
     "scheme",
@@ -94,7 +94,7 @@ const INTENDED: [&str; 7] = [
     "backslash",
 ];
 
-/// The URL tests of the web platform: what we accept has the standard's form, and what it refuses we refuse.
+/// The URL tests of the web platform: accepted URLs have the standard's form, and URLs that it refuses are refused.
 #[test]
 fn the_web_platform_tests_agree() {
     let path = std::env::var("CRAWLGATE_DATA").unwrap_or_else(|_| "../shared/data".into())
@@ -157,7 +157,7 @@ fn the_web_platform_tests_agree() {
     assert!(canonical > 150, "{accepted} {refused} {canonical}");
 }
 
-/// Whether the input needs no base; RFC 3986 section 3.1.
+/// Returns `true` if the input needs no base; RFC 3986 section 3.1.
 fn is_absolute(input: &str) -> bool {
     input.split_once(':').is_some_and(|(scheme, _)| {
         !scheme.is_empty()
@@ -167,7 +167,7 @@ fn is_absolute(input: &str) -> bool {
     })
 }
 
-/// A result of the standard is canonical, its fragment aside: what we take of it stays as it is.
+/// A result of the standard is canonical, apart from its fragment: an accepted one stays the same.
 fn reads_again(href: &str) -> bool {
     let href = href.split('#').next().unwrap();
     assert_eq!(
@@ -240,7 +240,7 @@ fn mistakes_have_names() {
     }
 }
 
-/// A mistake is shown on terminals and in answers: it must not carry what acts there.
+/// An error is shown on terminals and in responses: it must not contain active characters.
 #[test]
 fn mistakes_are_plain_text() {
     for input in [
@@ -340,7 +340,7 @@ fn hosts_and_authorities() {
         ("h:443#", "port"),
         ("h/x:443", "host"),
         ("h?x:443", "host"),
-        // Two ports: taking either for the host's would be a guess.
+        // Two ports: either could be the port of the host.
         ("h:80:443", "host"),
         ("[::1]:80:443", "host"),
         ("::1:443", "host"),
@@ -362,7 +362,7 @@ fn hosts_and_authorities() {
     }
 }
 
-/// The parts of one URL with everything, as the fields of policy.md section 3 show them.
+/// The parts of one URL with everything, as the documented fields.
 #[test]
 fn parts_are_views_of_the_text() {
     let url = "https://www.example.com:8443/folder/products?sort=name&o=a%20b+c&sort=%ff&flag";

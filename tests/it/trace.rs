@@ -50,7 +50,7 @@ fn told(answer: &Response) -> &str {
 }
 
 #[test]
-fn a_crawler_that_may_is_told_its_trace_and_finds_it_in_the_log() {
+fn a_permitted_crawler_gets_its_trace_id_and_the_log_has_it() {
     let config = CONFIG.replace(
         "{ decisions: log.json }",
         "{ decisions: log.json, allows: 0 }",
@@ -87,7 +87,7 @@ fn a_crawler_that_may_is_told_its_trace_and_finds_it_in_the_log() {
 }
 
 #[test]
-fn a_client_that_may_not_is_told_nothing_but_its_trace_is_logged() {
+fn other_clients_get_no_trace_id_but_the_log_has_it() {
     let site = site("");
     let plain = site.get("/x");
     let asked = site.get_with("/x", "Crawl-Trace: 1\r\n");

@@ -51,7 +51,7 @@ fn check_refused(gate: &TestProxy, head: &str, line: &str, fields: &[&str]) {
 }
 
 #[test]
-fn a_refused_connect_says_why_in_its_phrase() {
+fn a_refused_connect_has_its_reason_in_the_status_line() {
     let gate = TestProxy::start(
         &config(
             "connect_ports: [443, 80, 8443]\n  tls_ports: [443, 8443]",
@@ -209,7 +209,7 @@ fn the_proxy_and_its_admin_listener_are_out_of_reach() {
 }
 
 #[test]
-fn what_cannot_be_read_is_a_bad_request() {
+fn an_unreadable_connect_is_a_bad_request() {
     let gate = TestProxy::start(&config("", ""), POLICY);
     for line in [
         "CONNECT a.test: HTTP/1.1",

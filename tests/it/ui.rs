@@ -1,4 +1,4 @@
-//! The admin page: every file of it over a real socket, what a browser may do with them, and what they may name.
+//! The admin page: every file over a real socket, its headers, and its references.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,10 +9,10 @@ use sha2::{Digest, Sha256};
 
 use crate::admin::{Bench, TOKEN, body, status};
 
-/// Of all files together, so that the page is read at once over any network.
+/// The limit of all files together, so that the page loads quickly over any network.
 const LARGEST: u64 = 300_000;
 
-/// What a browser is told with each of them.
+/// The headers of each file.
 const HEADERS: [&str; 5] = [
     "content-security-policy: default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
      img-src 'self' data:; frame-ancestors 'none'; base-uri 'none'; form-action 'none'",
@@ -50,7 +50,7 @@ fn header<'a>(answer: &'a str, name: &str) -> Option<&'a str> {
 }
 
 #[tokio::test]
-async fn every_file_is_served_with_what_a_browser_must_know() {
+async fn every_file_is_served_with_its_headers() {
     let bench = Bench::new(None).await;
     for asset in ASSETS {
         let path = format!("GET /ui/{}", asset.name);
@@ -77,7 +77,7 @@ async fn every_file_is_served_with_what_a_browser_must_know() {
 }
 
 #[tokio::test]
-async fn the_page_stands_at_its_short_names_and_nothing_else_does() {
+async fn the_page_has_its_short_paths_and_no_others() {
     let bench = Bench::new(None).await;
     let page = fs::read_to_string(folder().join("index.html")).unwrap();
     for path in ["/ui", "/ui/", "/ui?x=1", "/ui/index.html"] {
@@ -144,9 +144,9 @@ async fn a_browser_that_has_a_file_is_not_sent_it_again() {
     );
 }
 
-/// As the API, not as the probes: the page shows URLs of the crawl.
+/// The page is protected like the API, unlike the probes: it shows URLs of the crawl.
 #[tokio::test]
-async fn the_guard_stands_before_every_file() {
+async fn the_guard_protects_every_file() {
     let bench = Bench::new(Some(TOKEN)).await;
     for asset in ASSETS {
         let path = format!("GET /ui/{}", asset.name);
@@ -197,9 +197,9 @@ fn the_vendored_files_are_unchanged() {
     }
 }
 
-/// A file that names another host would fail under the policy of its own headers, and tell that host of the crawl.
+/// A file that names another host would violate the policy of its own headers, and reveal the crawl to that host.
 #[test]
-fn nothing_outside_is_named_and_what_is_named_exists() {
+fn pages_reference_existing_local_files_only() {
     for file in files()
         .iter()
         .filter(|file| !file.ends_with("vendor/LICENSE"))
@@ -208,10 +208,10 @@ fn nothing_outside_is_named_and_what_is_named_exists() {
         let name = file.strip_prefix(folder()).unwrap().to_str().unwrap();
         let own = text
             .replace("http://www.w3.org/2000/svg", "")
-            // Shown in an empty field, to say what may be typed.
+            // A placeholder of an empty field.
             .replace("http://www.example.com/", "")
             .replace("http://${name}/", "")
-            // The URL that a CONNECT stands for.
+            // The URL of a CONNECT.
             .replace("https://${address}/", "")
             .replace("/*! https://github.com/leeoniya/uPlot", "");
         for scheme in ["http://", "https://", "src=\"//", "href=\"//", "@import"] {
@@ -226,7 +226,7 @@ fn nothing_outside_is_named_and_what_is_named_exists() {
     }
 }
 
-/// Markup is never made of text, and there is none in the page that its policy would refuse.
+/// No markup is made from text, and the page has none that its policy refuses.
 #[test]
 fn no_text_becomes_markup() {
     for file in files()
@@ -258,7 +258,7 @@ fn no_text_becomes_markup() {
     );
 }
 
-/// The files that a file names: `/ui/NAME` in the page, `from "./NAME"` in a module.
+/// The files that a file references: `/ui/NAME` in the page, `from "./NAME"` in a module.
 fn named(text: &str, file: &str) -> Vec<String> {
     let mut found: Vec<String> = text
         .split("\"/ui/")

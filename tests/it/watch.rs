@@ -317,7 +317,7 @@ fn changes_are_seen_at_rest_and_once() {
 }
 
 #[test]
-fn what_is_beside_a_policy_is_none_of_its_business() {
+fn other_files_in_the_directory_do_not_reload() {
     let folder = TempDir::new();
     files(folder.path());
     let (_, mut watch) = read(&folder.path().join("policy.yaml"));

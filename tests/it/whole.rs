@@ -1,4 +1,4 @@
-//! HTTPS whole: a client that trusts the gate's authority, the gate, and an origin whose authority the gate trusts.
+//! HTTPS end to end: a client that trusts the proxy's authority, the proxy, and an origin whose authority the proxy trusts.
 
 use std::io::{ErrorKind, Read, Write};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ rules:
   - { id: pages, when: { host: b.test }, set: { robots: { obey: true } } }
 ";
 
-/// A gate that looks into TLS, its client's side and its origin's.
+/// A proxy that intercepts TLS, its client and its origin.
 struct Whole {
     gate: TestProxy,
     client: Arc<ClientConfig>,
@@ -45,7 +45,7 @@ impl Whole {
         Self::start_by(rustls::DEFAULT_VERSIONS, serve)
     }
 
-    /// With an origin that speaks these versions of TLS alone.
+    /// With an origin that supports these versions of TLS only.
     fn start_by(
         versions: &[&'static rustls::SupportedProtocolVersion],
         serve: impl Fn(&OriginConnection, &Arc<rustls::ServerConfig>) + Send + Sync + 'static,
@@ -90,7 +90,7 @@ egress:
 }
 
 #[test]
-fn pages_come_byte_for_byte_and_refused_ones_are_not_asked_for() {
+fn pages_arrive_unchanged_and_refused_ones_are_not_fetched() {
     let large = "0123456789abcdef".repeat(1 << 16);
     let page = large.clone();
     let whole = Whole::answering(move |head| match path_of(head) {
@@ -139,7 +139,7 @@ fn pages_come_byte_for_byte_and_refused_ones_are_not_asked_for() {
     );
     for side in ["client", "origin"] {
         let count = format!("crawlgate_tls_handshake_seconds_count{{side=\"{side}\"}}");
-        // The refused film has cost the origin's connection.
+        // The refused film has closed the connection to the origin.
         assert_eq!(
             whole.gate.counter(&count),
             if side == "client" { 1 } else { 2 }
@@ -154,9 +154,9 @@ fn pages_come_byte_for_byte_and_refused_ones_are_not_asked_for() {
     });
 }
 
-/// What waits for what follows it leaves after 200 ms if nothing follows: nobody may have to wait for that.
+/// A segment that waits for its successor is sent after 200 ms; no handshake may wait for that.
 #[test]
-fn no_handshake_waits_for_what_is_held_back() {
+fn no_handshake_waits_for_a_delayed_segment() {
     use rustls::version::{TLS12, TLS13};
     for (client, origin) in [
         (&TLS13, &TLS13),
@@ -217,7 +217,7 @@ fn bodies_go_up_whole() {
     }
 }
 
-/// The end of TLS in order would be the end of a body without length, and of one with a length a lie.
+/// A close_notify would end a body without a length, and make a body with a length look complete.
 #[test]
 fn an_origin_that_breaks_off_is_seen_inside_tls() {
     let whole = Whole::start(|connection, tls| {
@@ -236,7 +236,7 @@ fn an_origin_that_breaks_off_is_seen_inside_tls() {
         let text = format!("HTTP/1.1 200 OK\r\n{length}Content-Type: text/plain\r\n\r\nhalf of it");
         stream.write_all(text.as_bytes()).unwrap();
         stream.flush().unwrap();
-        // No close_notify: whoever cuts the line cannot send one.
+        // No close_notify: an attacker who cuts the connection cannot send one.
     });
     for path in ["/length", "/to-the-end"] {
         let mut client = whole.open("a.test");

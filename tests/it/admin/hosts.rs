@@ -44,7 +44,7 @@ Disallow: /
 Sitemap: http://a.test/map.xml
 ";
 
-/// What is remembered of origins, as a test says.
+/// The cached state of origins, as a test defines it.
 #[derive(Debug, Default)]
 struct Memory {
     robots: Vec<(&'static str, RobotsFileStatus)>,
@@ -197,7 +197,7 @@ fn file(body: &[u8]) -> RobotsFetchResult<'_> {
 }
 
 #[tokio::test]
-async fn a_host_is_shown_with_who_waits_for_it() {
+async fn a_host_is_shown_with_its_waiting_crawlers() {
     let hosts = Hosts::empty().await;
     assert_eq!(
         hosts.get("").await,
@@ -241,7 +241,7 @@ async fn a_host_is_shown_with_who_waits_for_it() {
 }
 
 #[tokio::test]
-async fn what_was_learned_and_what_is_stopped_are_shown() {
+async fn learned_limits_and_stops_are_shown() {
     let hosts = Hosts::empty().await;
     fn after(seconds: &'static str) -> HeaderMap {
         HeaderMap::from_iter([(RETRY_AFTER, HeaderValue::from_static(seconds))])
@@ -336,7 +336,7 @@ async fn what_was_learned_and_what_is_stopped_are_shown() {
 }
 
 #[tokio::test]
-async fn what_is_stopped_is_listed_though_nobody_asked_for_it() {
+async fn stopped_hosts_are_listed_without_requests() {
     let hosts = Hosts::empty().await;
     drop(hosts.slot("known.test", POLITE).await);
     drop(hosts.slot("paced.test", POLITE).await);
@@ -507,7 +507,7 @@ async fn a_host_with_a_robots_txt_on_every_port_is_shown_in_part() {
 }
 
 #[tokio::test]
-async fn the_pace_is_what_the_policy_wanted_last() {
+async fn the_pace_shown_is_of_the_latest_policy() {
     let hosts = Hosts::empty().await;
     let second = Duration::from_secs(1);
     let pace = HostPace {
@@ -745,7 +745,7 @@ async fn names_that_are_not_known_and_parameters_that_cannot_be_read() {
             "{line}"
         );
     }
-    // Bytes that are no text at all, as they stand.
+    // Bytes that are not text.
     let mut stream = TcpStream::connect(hosts.bench.address()).await.unwrap();
     let request = format!(
         "GET /api/v1/hosts/\u{1}a HTTP/1.1\r\nHost: {}\r\n\r\n",
@@ -763,7 +763,7 @@ async fn names_that_are_not_known_and_parameters_that_cannot_be_read() {
 
 /// A look is at one host when a request for another, of the same table, comes: that one goes on.
 #[tokio::test]
-async fn a_look_holds_nobody_up() {
+async fn listing_hosts_does_not_block_requests() {
     let hosts = Hosts::empty().await;
     for n in 0..2_000 {
         drop(
@@ -778,7 +778,7 @@ async fn a_look_holds_nobody_up() {
     let look = std::thread::spawn(move || {
         let first = std::cell::Cell::new(true);
         let seen = hold.host_statuses(|_| {
-            // In the middle of its work, until it is told.
+            // In the middle of its work, until it gets a message.
             if first.take() {
                 looks.send(()).unwrap();
                 let _ = told.recv_timeout(Duration::from_secs(30));

@@ -1,4 +1,4 @@
-//! The ledger as operators and indexers see it: URLs page by page, one URL, the feed behind a cursor, the sweep.
+//! The ledger as operators and indexers see it: pages of URLs, one URL, the feed after a cursor, the sweep.
 
 use std::sync::OnceLock;
 
@@ -159,7 +159,7 @@ async fn without_a_ledger_the_answer_names_the_cure() {
 }
 
 #[tokio::test]
-async fn urls_are_found_by_what_is_remembered_of_them() {
+async fn urls_are_found_by_their_records() {
     let desk = Desk::new().await;
     desk.note("news", "http://www.a.test/x", 1, delivered());
     desk.note("news", "http://b.test/", 2, delivered());
@@ -235,7 +235,7 @@ async fn pages_of_urls_follow_on_each_other_without_a_gap() {
 
 /// A ledger that is closed reads as one whose disk fails does.
 #[tokio::test]
-async fn what_cannot_be_read_is_no_short_list() {
+async fn an_unreadable_ledger_is_an_error_and_not_a_short_list() {
     let desk = Desk::new().await;
     desk.note("news", "http://a.test/", 1, delivered());
     desk.ledger.close();
@@ -261,7 +261,7 @@ async fn what_cannot_be_read_is_no_short_list() {
 }
 
 #[tokio::test]
-async fn the_feed_goes_on_behind_the_cursor() {
+async fn the_feed_continues_after_the_cursor() {
     let desk = Desk::new().await;
     assert_eq!(
         desk.get("events").await,
@@ -347,7 +347,7 @@ async fn a_sweep_is_started_once_and_followed() {
 }
 
 #[tokio::test]
-async fn a_sweep_that_is_done_lists_what_falls_between_spaces() {
+async fn a_finished_sweep_lists_the_gaps_between_spaces() {
     let desk = Desk::new().await;
     for host in ["a.test", "b.test", "c.test"] {
         desk.note("news", &format!("http://{host}/"), 1, delivered());
@@ -369,7 +369,10 @@ async fn a_sweep_that_is_done_lists_what_falls_between_spaces() {
     ]);
     assert_eq!(
         sweep,
-        json!({ "state": "done", "dry_run": true, "revision": policy.revision(), "looked_at": 3, "total": 3, "removed": 1, "moved": 1, "unchanged": 0, "allowed": 1, "gaps": gaps, })
+        json!({
+            "state": "done", "dry_run": true, "revision": policy.revision(), "looked_at": 3, "total": 3,
+            "removed": 1, "moved": 1, "unchanged": 0, "allowed": 1, "gaps": gaps,
+        })
     );
 }
 

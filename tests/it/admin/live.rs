@@ -35,7 +35,7 @@ impl Live {
         Self::guarded(settings, None).await
     }
 
-    /// What is written nowhere.
+    /// A log without a destination.
     async fn unwritten() -> Self {
         Self::new(LogSettings {
             destination: LogDestination::None,
@@ -44,7 +44,7 @@ impl Live {
         .await
     }
 
-    /// What is all written.
+    /// A log that writes every decision.
     async fn written() -> Self {
         Self::new(LogSettings {
             destination: LogDestination::Path("/dev/null".into()),
@@ -118,7 +118,7 @@ impl Live {
         id
     }
 
-    /// What was decided so far is in the ring.
+    /// Waits until all decisions so far are in the ring.
     fn settle(&self) {
         assert_eq!(self.log().flush(TIMEOUT), LogCloseResult::Done);
     }
@@ -154,7 +154,7 @@ impl Live {
             .collect()
     }
 
-    /// A stream behind its head.
+    /// A stream after its head.
     async fn follow(&self, query: &str) -> Stream {
         self.follow_on(
             TcpStream::connect(self.bench.address()).await.unwrap(),
@@ -335,7 +335,7 @@ async fn parameters_that_cannot_be_read_are_problems() {
 }
 
 #[tokio::test]
-async fn a_token_is_asked_for() {
+async fn decisions_require_the_token() {
     let settings = LogSettings {
         destination: LogDestination::None,
         ..LogSettings::default()
@@ -357,9 +357,9 @@ async fn a_token_is_asked_for() {
     }
 }
 
-/// What the log does not write is shown all the same: refusals always, the others while somebody follows.
+/// Decisions that the log does not write are still shown: refusals always, others while a client follows.
 #[tokio::test]
-async fn whatever_is_written_refusals_are_kept_and_followers_see_all() {
+async fn the_ring_keeps_refusals_and_followers_see_every_decision() {
     fn written() -> crawlgate::metrics::log::LogDestination {
         LogDestination::Path("/dev/null".into())
     }
@@ -414,7 +414,7 @@ async fn whatever_is_written_refusals_are_kept_and_followers_see_all() {
 }
 
 #[tokio::test]
-async fn what_the_log_hides_is_hidden_here() {
+async fn the_ring_hides_what_the_log_hides() {
     for destination in [
         LogDestination::None,
         LogDestination::Path("/dev/null".into()),
@@ -446,7 +446,7 @@ async fn what_the_log_hides_is_hidden_here() {
 }
 
 #[tokio::test]
-async fn a_reader_that_is_too_slow_is_told_what_it_lost() {
+async fn a_slow_reader_learns_how_many_lines_it_lost() {
     let live = Live::written().await;
     // What the kernel takes in its place is little.
     let socket = TcpSocket::new_v4().unwrap();
@@ -478,7 +478,7 @@ async fn a_reader_that_is_too_slow_is_told_what_it_lost() {
 }
 
 #[tokio::test]
-async fn only_so_many_may_follow_and_who_leaves_makes_room() {
+async fn followers_are_limited_and_a_disconnect_frees_a_place() {
     let live = Live::unwritten().await;
     let mut streams = vec![];
     for _ in 0..16 {
@@ -503,7 +503,7 @@ async fn only_so_many_may_follow_and_who_leaves_makes_room() {
             "its place is never free"
         );
     }
-    // The others hear on.
+    // The others continue to receive.
     live.reject("http://a.test/1");
     for stream in &mut streams {
         assert_eq!(stream.json().await.unwrap()["url"], "http://a.test/1");
@@ -524,7 +524,7 @@ async fn only_so_many_may_follow_and_who_leaves_makes_room() {
 
 /// A place is taken as long as its answer is read, though the source was done with it long before.
 #[tokio::test]
-async fn an_answer_that_nobody_reads_keeps_its_place() {
+async fn an_unread_response_keeps_its_place() {
     let live = Live::unwritten().await;
     let long = format!("http://a.test/{}", "x".repeat(1_900));
     for _ in 0..4_000 {
@@ -555,9 +555,9 @@ async fn an_answer_that_nobody_reads_keeps_its_place() {
     }
 }
 
-/// Standard error that nobody reads is such a destination.
+/// An unread standard error is such a destination.
 #[tokio::test]
-async fn a_destination_that_blocks_blinds_nobody() {
+async fn a_blocked_log_destination_does_not_stop_the_stream() {
     let (gate, blocked) = std::sync::mpsc::channel::<()>();
     let settings = LogSettings {
         queue_bytes: 8 << 10,
@@ -609,7 +609,7 @@ async fn a_stream_ends_with_the_log_and_its_last_lines() {
 }
 
 #[tokio::test]
-async fn a_decision_is_found_by_its_id_as_long_as_it_is_kept() {
+async fn a_decision_in_the_ring_is_found_by_its_id() {
     let live = Live::written().await;
     let none = live.ask("GET /api/v1/decisions/00000000-0", "").await;
     assert_eq!(status(&none), 404);

@@ -32,7 +32,7 @@ fn shown(gate: &TestProxy, path: &str) -> Json {
 }
 
 #[test]
-fn what_the_proxy_does_is_shown() {
+fn the_admin_pages_show_live_requests() {
     let mut gate = TestProxy::start(CONFIG, POLICY);
     let origin = ScriptedOrigin::start(|connection| {
         while let Some(request) = connection.read_head() {
@@ -59,7 +59,7 @@ fn what_the_proxy_does_is_shown() {
     assert!(stream.read_until("\r\n\r\n").starts_with("HTTP/1.0 200 "));
 
     assert_eq!(get("/x").status, 200);
-    // Lines of different workers may stand in the ring in either order.
+    // Lines of different workers may be in the ring in either order.
     wait_until("the first is in the ring", || {
         shown(&gate, "decisions/00000000-0")["decisions"] == 1
     });

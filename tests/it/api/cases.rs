@@ -1,4 +1,4 @@
-//! A decision written as a case passes under the policy that it was made by, whatever its facts.
+//! A decision written as a case passes under the policy that made it, whatever its facts.
 
 use crawlgate::diagnostics::problem::Problem;
 use crawlgate::model::profile::Profile;
@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 use crate::property::generate::Generator;
 
 const POLICIES: usize = 300;
-/// What could make something else of a text than it is.
+/// Characters with a meaning in YAML or JSON.
 const ODD: [&str; 28] = [
     "a",
     "Z",
@@ -95,7 +95,7 @@ fn cases_pass_under_the_policy_that_they_were_made_by() {
     }
 }
 
-/// Texts that look like something else, in facts that take any.
+/// Texts that look like other types, in facts that accept any text.
 fn oddities(facts: &mut Json, rng: &mut Rng) {
     fn odd(rng: &mut Rng) -> std::string::String {
         (0..rng.usize(1..6))

@@ -20,7 +20,7 @@ async fn explain(bench: &Bench, body: &Json) -> (u16, Json) {
 }
 
 #[tokio::test]
-async fn it_says_what_the_command_says_and_how_each_profile_is_answered() {
+async fn explain_matches_the_command_and_lists_the_profiles() {
     let bench = Bench::new(POLICY).await;
     let (status, output) = explain(&bench, &json!({ "url": "http://A.example/cgi-bin/x" })).await;
     assert_eq!(status, 200, "{output}");
@@ -50,7 +50,7 @@ async fn it_says_what_the_command_says_and_how_each_profile_is_answered() {
 }
 
 #[tokio::test]
-async fn the_profile_is_the_one_asked_for_or_the_crawlers() {
+async fn the_profile_is_the_requested_one_or_the_crawlers() {
     let bench = Bench::new(POLICY).await;
     for (facts, profile) in [
         (json!({}), "generic"),

@@ -1,4 +1,4 @@
-//! The guards of the admin listener for every path that is described, and the description against real answers.
+//! The guards of the admin listener for every documented path, and the description against real responses.
 
 use boon::{Compiler, Schemas};
 use serde_json::{Value as Json, json};
@@ -16,11 +16,11 @@ rules:
   - { id: off, enabled: false, forbid: { under: /off } }
 ";
 const BEFORE: &str = "policy: 1\nname: acme\noptions: { disposition: disallow }\n";
-/// What probes, scrapers and clients without a token get.
+/// The responses to probes, scrapers and clients without a token.
 const OPEN: [&str; 4] = ["/metrics", "/healthz", "/readyz", "/ca.pem"];
 const URI: &str = "http://document.invalid/";
 
-/// Each operation of the description: method, a path that it answers, whether a token is asked for.
+/// Each operation of the description: the method, a path, and `true` if it requires a token.
 fn operations(document: &Json) -> Vec<(String, String, bool)> {
     let mut all = vec![];
     for (path, item) in document["paths"].as_object().unwrap() {
@@ -76,7 +76,7 @@ async fn every_operation_is_guarded() {
     let document = document(&bench).await;
     let own = bench.admin.address;
     let token = bearer(TOKEN);
-    // Any user, the token as password.
+    // Any user name, with the token as the password.
     let basic = "Authorization: Basic YW55Ym9keTpjb3JyZWN0LWhvcnNlLWJhdHRlcnk=\r\n";
     for (method, path, closed) in operations(&document) {
         let line = format!("{method} {path}");
@@ -129,7 +129,7 @@ async fn every_operation_is_guarded() {
             "{line}: {poll}"
         );
         assert!(!poll.contains("www-authenticate: Basic"), "{line}: {poll}");
-        // What is refused says nothing of what there would be.
+        // A refusal reveals nothing of the resource.
         for other in ["PATCH", "OPTIONS", "HEAD", "BREW"] {
             let answer = bench.ask_with(&format!("{other} {path}"), "", b"").await;
             assert_eq!(status(&answer) == 401, closed, "{other} {path}: {answer}");
@@ -165,7 +165,7 @@ async fn every_operation_is_guarded() {
 }
 
 #[tokio::test]
-async fn other_methods_are_told_which_are_taken_and_head_is_get_without_its_body() {
+async fn other_methods_get_an_allow_field_and_head_has_no_body() {
     let bench = Bench::guarded(POLICY).await;
     let document = document(&bench).await;
     let token = bearer(TOKEN);
@@ -202,7 +202,7 @@ async fn other_methods_are_told_which_are_taken_and_head_is_get_without_its_body
     }
 }
 
-/// Answers fit the schemas that are described for their status and type; those schemas are closed.
+/// Responses match the schemas that are described for their status and type; those schemas are closed.
 #[tokio::test]
 async fn answers_are_as_described() {
     let bench = Bench::with(POLICY, Some(BEFORE), Readiness::new(Vec::new)).await;
@@ -259,7 +259,7 @@ async fn answers_are_as_described() {
     }
 }
 
-/// Panics unless the answer fits what is described for it.
+/// Panics unless the response matches its description.
 fn fits(document: &Json, operation: &str, status: u16, answer: &Json) {
     let (method, path) = operation.split_once(' ').unwrap();
     fn escaped(text: &str) -> std::string::String {

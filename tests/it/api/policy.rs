@@ -30,13 +30,13 @@ spaces:
   - { name: news, crawlers: [news], options: { max_depth: 1 }, rules: [{ id: short, forbid: { under: /long } }] }
 ";
 
-/// The parts of a rule by which it is told from others.
+/// The parts of a rule that identify it.
 fn part(rule: &Json, keys: &[&str]) -> Json {
     keys.iter().map(|key| rule[*key].clone()).collect()
 }
 
 #[tokio::test]
-async fn each_rule_is_said_in_words_with_its_place() {
+async fn each_rule_has_a_sentence_and_a_location() {
     let bench = Bench::new(AFTER).await;
     let (status, output) = bench.ask("GET /api/v1/policy", b"").await;
     assert_eq!(status, 200, "{output}");
@@ -105,7 +105,7 @@ async fn each_rule_is_said_in_words_with_its_place() {
 }
 
 #[tokio::test]
-async fn the_difference_is_told_by_rule_by_option_and_by_line() {
+async fn the_difference_is_by_rule_by_option_and_by_line() {
     let bench = Bench::with(AFTER, Some(BEFORE), Readiness::new(Vec::new)).await;
     let (_, policy) = bench.ask("GET /api/v1/policy", b"").await;
     let (status, output) = bench.ask("GET /api/v1/policy/diff", b"").await;
@@ -191,7 +191,7 @@ async fn without_a_policy_before_there_is_no_difference() {
 }
 
 #[tokio::test]
-async fn what_is_too_long_is_cut() {
+async fn long_values_are_cut() {
     fn rules(count: usize) -> impl Iterator<Item = std::string::String> {
         (0..count).map(|n| format!("  - {{ id: r{n}, forbid: {{ under: /{n} }} }}\n"))
     }

@@ -17,7 +17,7 @@ use super::Bench;
 const POLICY: &str = "policy: 1\nname: acme\noptions: { disposition: allow }\n";
 
 #[tokio::test]
-async fn it_counts_what_records_counted_and_nothing_else() {
+async fn the_status_counts_recorded_requests_only() {
     let bench = Bench::new(POLICY).await;
     let settings = LogSettings {
         destination: crawlgate::metrics::log::LogDestination::None,
@@ -71,7 +71,17 @@ async fn it_counts_what_records_counted_and_nothing_else() {
     assert_eq!(output["requests"], 3);
     assert_eq!(
         output["decisions"],
-        json!({ "allow": 1, "reject": 2, "shadow_reject": 0, "by_reason": [{ "reason": "rule", "stage": "request", "verdict": "reject", "count": 2 }, { "reason": "default", "stage": "response", "verdict": "allow", "count": 1 }], "by_crawler": [{ "crawler": "anonymous", "allow": 0, "reject": 0, "shadow_reject": 0 }, { "crawler": "news", "allow": 1, "reject": 2, "shadow_reject": 0 }], })
+        json!({
+            "allow": 1, "reject": 2, "shadow_reject": 0,
+            "by_reason": [
+                { "reason": "rule", "stage": "request", "verdict": "reject", "count": 2 },
+                { "reason": "default", "stage": "response", "verdict": "allow", "count": 1 },
+            ],
+            "by_crawler": [
+                { "crawler": "anonymous", "allow": 0, "reject": 0, "shadow_reject": 0 },
+                { "crawler": "news", "allow": 1, "reject": 2, "shadow_reject": 0 },
+            ],
+        })
     );
     let latency = &output["latency"];
     let counts: Vec<u64> = serde_json::from_value(latency["counts"].clone()).unwrap();
@@ -95,7 +105,7 @@ async fn it_counts_what_records_counted_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn what_readiness_says_is_there() {
+async fn the_status_contains_readiness() {
     let bench = Bench::with(
         POLICY,
         None,
@@ -122,9 +132,9 @@ async fn what_readiness_says_is_there() {
     );
 }
 
-/// Where nothing is counted, nothing is known: a zero would say that nobody asks.
+/// Without metrics the counts are null: a zero would mean that there were no requests.
 #[tokio::test]
-async fn without_metrics_it_says_that_nothing_is_known() {
+async fn without_metrics_the_counts_are_null() {
     let bench = Bench::uncounted(POLICY).await;
     let _open = bench.metrics.track_connection();
     let (status, output) = bench.ask("GET /api/v1/status", b"").await;

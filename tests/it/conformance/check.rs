@@ -1,4 +1,4 @@
-//! What was got against what a row expects; and what every answer must carry, whatever the row.
+//! Received messages against the expectations of a row, and the requirements on every response.
 
 use super::client::Got;
 use super::format::{Answer, AtOrigin, Maker};
@@ -6,7 +6,7 @@ use super::origin::Connection;
 use super::text::Names;
 use super::wire::{self, Ending, Field, Message, show};
 
-/// Everything that is wrong with an answer.
+/// All problems of a response.
 pub(crate) fn answer(expected: &Answer, got: &Got, names: &Names) -> Vec<String> {
     let mut wrong = Vec::new();
     let message = &got.message;
@@ -47,7 +47,7 @@ pub(crate) fn answer(expected: &Answer, got: &Got, names: &Names) -> Vec<String>
     wrong
 }
 
-/// Everything that is wrong with what the origin got.
+/// All problems of what the origin received.
 pub(crate) fn at_origin(
     expected: &AtOrigin,
     connections: &[Connection],
@@ -81,7 +81,7 @@ pub(crate) fn at_origin(
     )]
 }
 
-/// A cut body is what came of it: at least what is expected.
+/// A cut body may be shorter than expected.
 fn is_expected_body(expected: &[u8], message: &Message, cut: bool) -> bool {
     if cut {
         message.body.starts_with(expected)
@@ -119,7 +119,7 @@ fn fields(expected: &Answer, message: &Message, names: &Names, wrong: &mut Vec<S
     }
 }
 
-/// decisions.md section 3: an origin's answer is labelled and can carry nothing in our name.
+/// A response of an origin is labelled and cannot contain fields in the name of the proxy.
 fn passed_through(message: &Message, status: u16, names: &Names, wrong: &mut Vec<String>) {
     let label = match status {
         404 | 410 => "REJECTED_NOTFOUND",
@@ -165,7 +165,7 @@ fn passed_through(message: &Message, status: u16, names: &Names, wrong: &mut Vec
     }
 }
 
-/// decisions.md section 3: every refusal says why, in its fields and in its body.
+/// Every refusal has its reason, in its fields and in its body.
 fn refused(expected: &Answer, message: &Message, reason: &str, wrong: &mut Vec<String>) {
     expect_one(message, "crawl-reason", |v| v == reason, reason, wrong);
     expect_one(
@@ -268,10 +268,10 @@ fn expect_one(
     }
 }
 
-/// What a connection brought, message by message.
+/// The content of a connection, message by message.
 enum Received {
     Request(Message),
-    /// Bytes that are no request, or not a whole head.
+    /// Bytes that are not a request, or not a whole head.
     Bytes(String),
 }
 

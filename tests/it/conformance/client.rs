@@ -1,4 +1,4 @@
-//! The client of one row: a raw socket to the gate, and a reader of what comes back.
+//! The client of one row: a raw socket to the proxy, and a reader of responses.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use super::wire::{self, Ending, Message};
 
-/// How long a client waits for the next byte.
+/// The time for which a client waits for the next byte.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
 
-/// More than this is sent by a thread of its own: the gate may answer, and stop reading, before all is sent.
+/// Larger texts are sent by a separate thread: the proxy may respond, and stop reading, before all is sent.
 const LARGE: usize = 32 * 1024;
 
-/// A connection to a gate.
+/// A connection to a proxy.
 pub(crate) struct Client {
     socket: TcpStream,
     unread: Vec<u8>,
@@ -21,7 +21,7 @@ pub(crate) struct Client {
     sending: Option<JoinHandle<()>>,
 }
 
-/// How a connection ended.
+/// The way in which a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// In order (FIN).
@@ -30,17 +30,17 @@ pub(crate) enum End {
     Reset,
 }
 
-/// An answer, and how its message ended.
+/// A response, and how its message ended.
 #[derive(Clone, Debug)]
 pub(crate) struct Got {
     /// The answer.
     pub(crate) message: Message,
-    /// Whether the connection ended before the message did.
+    /// `true` if the connection ended before the message did.
     pub(crate) cut: bool,
 }
 
 impl Client {
-    /// Connects to a gate.
+    /// Connects to a proxy.
     pub(crate) fn connect(gate: SocketAddr) -> Self {
         let socket = TcpStream::connect(gate).expect("the gate listens");
         socket.set_read_timeout(Some(PATIENCE)).expect("a socket");
@@ -53,7 +53,7 @@ impl Client {
         }
     }
 
-    /// Sends bytes; that the other side takes no more is no failure of the client.
+    /// Sends bytes; a peer that stops reading is no failure of the client.
     pub(crate) fn send(&mut self, bytes: Vec<u8>) {
         self.finish_sending();
         if bytes.len() <= LARGE {
@@ -67,13 +67,13 @@ impl Client {
         }));
     }
 
-    /// Sends no more.
+    /// Ends the sending direction.
     pub(crate) fn half_close(&mut self) {
         self.finish_sending();
         let _ = self.socket.shutdown(Shutdown::Write);
     }
 
-    /// Closes the connection, whatever there is to read.
+    /// Closes the connection, whatever is unread.
     pub(crate) fn leave(&mut self) {
         self.finish_sending();
         let _ = self.socket.shutdown(Shutdown::Both);
@@ -89,7 +89,7 @@ impl Client {
         Ok(())
     }
 
-    /// Reads one answer.
+    /// Reads one response.
     pub(crate) fn answer(&mut self, bodyless: bool) -> Result<Got, String> {
         loop {
             let read = wire::answer(&self.unread, bodyless)?;
@@ -162,7 +162,7 @@ impl Client {
     }
 }
 
-/// Why no more bytes came.
+/// The reason why no more bytes came.
 #[derive(Clone, Copy, Debug)]
 enum Why {
     Ended(End),

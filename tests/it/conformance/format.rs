@@ -1,6 +1,6 @@
-//! The rows of `tests/conformance`: from text to values. What each line means is written in its README.
+//! The rows of `tests/conformance`, parsed. The README there defines each line.
 //!
-//! Every mistake in a file is reported as `file:line: what`, all in one run.
+//! Every error in a file is reported as `file:line: message`, all in one run.
 
 use super::text::Text;
 
@@ -13,17 +13,17 @@ pub(crate) struct Row {
     pub(crate) place: String,
     /// The configuration that it runs under.
     pub(crate) gate: String,
-    /// The host that it asks. Rows about bad answers have one each: three of them in a row let a host rest.
+    /// The requested host. Rows about bad responses have one each: three of them in a row let a host rest.
     pub(crate) host: String,
-    /// What the client does and must see, in order.
+    /// The actions and expectations of the client, in order.
     pub(crate) client: Vec<Step>,
-    /// What the origin does on each of its connections.
+    /// The actions of the origin on each of its connections.
     pub(crate) origin: Vec<Deed>,
-    /// What the origin must have got.
+    /// The requests that the origin must have received.
     pub(crate) at_origin: AtOrigin,
-    /// How the client's connection must be afterwards.
+    /// The state of the client's connection afterwards.
     pub(crate) client_end: ClientEnd,
-    /// How the origin's connection must be afterwards.
+    /// The state of the origin's connection afterwards.
     pub(crate) origin_end: Option<OriginEnd>,
 }
 
@@ -32,34 +32,34 @@ pub(crate) struct Row {
 pub(crate) enum Step {
     /// Send these bytes, in one write.
     Send(Text),
-    /// Send nothing for a moment, so that what follows arrives apart.
+    /// Send nothing for a moment, so that the following bytes arrive separately.
     Pause,
-    /// Send no more, go on reading.
+    /// End the sending direction, continue to read.
     HalfClose,
-    /// Wait until the origin has got the head of a request.
+    /// Wait until the origin has received the head of a request.
     AwaitOrigin,
     /// Wait until these bytes have come.
     Sees(Text),
     /// Close the connection without reading what has come.
     Leave,
-    /// Read one answer, which must be this.
+    /// Read one response, which must be this.
     Get(Box<Answer>),
-    /// Nothing may come but the end of the connection.
+    /// The connection must end without further bytes.
     GetEnd,
 }
 
-/// An answer that the client must get.
+/// A response that the client must get.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     /// Its status.
     pub(crate) status: u16,
-    /// Who made it.
+    /// Its author.
     pub(crate) maker: Maker,
-    /// An answer to HEAD.
+    /// A response to HEAD.
     pub(crate) bodyless: bool,
-    /// Fields that must be there; all values of a name are given, in order.
+    /// Required fields; all values of a name are given, in order.
     pub(crate) has: Vec<(String, Text)>,
-    /// Fields that must not be there, nor among the trailers.
+    /// Forbidden fields, also among the trailers.
     pub(crate) lacks: Vec<String>,
     /// The body.
     pub(crate) body: Option<Text>,
@@ -67,10 +67,10 @@ pub(crate) struct Answer {
     pub(crate) cut: bool,
 }
 
-/// Who made an answer; the runner checks what each kind must carry.
+/// The author of a response; the runner checks the requirements of each kind.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Maker {
-    /// The origin: passed through and labelled.
+    /// The origin: forwarded and labelled.
     Origin,
     /// The proxy, without refusing.
     Own,
@@ -101,40 +101,40 @@ pub(crate) enum Deed {
     Reset,
 }
 
-/// What the origin must have got.
+/// The requests that the origin must have received.
 #[derive(Clone, Debug)]
 pub(crate) enum AtOrigin {
     /// No connection at all.
     Untouched,
     /// Exactly these requests.
     Requests(Text),
-    /// These requests, of which the last is cut inside its body.
+    /// These requests, the last of them cut inside its body.
     Cut(Text),
-    /// Perhaps parts, but no whole request.
+    /// At most incomplete requests.
     NeverWhole,
 }
 
-/// How the client's connection must be afterwards.
+/// The state of the client's connection afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ClientEnd {
     /// One more request on it is answered.
     Kept,
     /// It ends, with nothing more on it.
     Closed,
-    /// It is broken (RST).
+    /// It is reset (RST).
     Reset,
     /// The client itself closed it.
     Left,
 }
 
-/// How the origin's connection must be afterwards.
+/// The state of the origin's connection afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OriginEnd {
-    /// One more request comes over it.
+    /// One more request uses it.
     Reused,
-    /// One more request comes over another.
+    /// One more request uses another connection.
     Fresh,
-    /// The proxy closes it without being asked to.
+    /// The proxy closes it on its own.
     Closed,
 }
 
@@ -166,7 +166,7 @@ pub(crate) fn rows(file: &str, text: &str) -> Result<Vec<Row>, Vec<String>> {
     }
 }
 
-/// What a row that says no other asks for, and what the origin gets then.
+/// The default request of a row, and what the origin receives for it.
 const USUAL_REQUEST: &str =
     r"GET http://a.test:{port}/page HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n";
 const USUAL_AT_ORIGIN: &str =
@@ -174,7 +174,7 @@ const USUAL_AT_ORIGIN: &str =
 
 const USUAL_HOST: &str = "a.test";
 
-/// A line with the row's host in place of the usual one.
+/// A line with the row's host in place of the default host.
 fn with_host(line: &str, host: &str) -> String {
     line.replace("a.test:{port}", &format!("{host}:{{port}}"))
 }
@@ -253,7 +253,7 @@ impl Draft {
         Ok(())
     }
 
-    /// Lines that follow each other are one write.
+    /// Consecutive lines are one write.
     fn send(&mut self, text: Text) {
         match self.client.last_mut() {
             Some(Step::Send(sent)) => sent.append(text),

@@ -1,6 +1,6 @@
-//! The origin of one row: a raw socket that keeps every byte it gets and plays the row's script.
+//! The origin of one row: a raw socket that records every byte it receives and plays the row's script.
 //!
-//! It is no HTTP server: it answers what the script says, byte for byte, and after the script `200` to whatever comes.
+//! It is not an HTTP server: it sends the bytes of the script, and after the script `200` to every request.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
@@ -13,26 +13,26 @@ use super::format::Deed;
 use super::text::{Names, Text};
 use super::wire;
 
-/// How long nothing is sent where a script pauses.
+/// The length of a pause in a script.
 pub(crate) const PAUSE: Duration = Duration::from_millis(60);
 
-/// How often a waiting connection looks whether the row is over.
+/// The interval at which a waiting connection checks for the end of the row.
 const GLANCE: Duration = Duration::from_millis(20);
 
-/// An origin on a port of its own; dropping it ends its threads.
+/// An origin on its own port; dropping it ends its threads.
 pub(crate) struct Origin {
-    /// The names for the row's texts; the port is this origin's.
+    /// The values of placeholders; the port is this origin's.
     pub(crate) names: Names,
     shared: Arc<Shared>,
     listener: Option<JoinHandle<()>>,
 }
 
-/// One connection as the origin saw it.
+/// The record of one connection.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Connection {
-    /// Every byte that came.
+    /// Every byte received.
     pub(crate) bytes: Vec<u8>,
-    /// Whether the other side ended or broke it.
+    /// `true` if the other side closed or reset it.
     pub(crate) ended: bool,
 }
 
@@ -41,7 +41,7 @@ struct Shared {
     names: Names,
     connections: Mutex<Vec<Connection>>,
     changed: Condvar,
-    /// The row's own exchange is over: new connections play no script.
+    /// `true` after the row's own exchange: new connections play no script.
     epilogue: AtomicBool,
     over: AtomicBool,
 }
@@ -73,12 +73,12 @@ impl Origin {
         }
     }
 
-    /// What was seen so far.
+    /// The connections so far.
     pub(crate) fn connections(&self) -> Vec<Connection> {
         self.shared.lock().clone()
     }
 
-    /// Waits until what was seen fits; `false` if it does not come to.
+    /// Waits until the connections satisfy a condition; returns `false` on a timeout.
     pub(crate) fn wait(&self, limit: Duration, fits: impl Fn(&[Connection]) -> bool) -> bool {
         let log = self.shared.lock();
         let waited = self
@@ -89,7 +89,7 @@ impl Origin {
         !waited.1.timed_out()
     }
 
-    /// From here on new connections are answered plainly.
+    /// Makes new connections answer every request with 200.
     pub(crate) fn end_script(&self) {
         self.shared.epilogue.store(true, Ordering::SeqCst);
     }
@@ -142,11 +142,11 @@ struct Player {
     socket: TcpStream,
     shared: Arc<Shared>,
     index: usize,
-    /// How many of the bytes belong to requests that were waited for.
+    /// The number of bytes of requests that were waited for.
     answered: usize,
 }
 
-/// The script ended the connection, or the other side or the row did.
+/// The connection was ended by the script, by the other side, or by the end of the row.
 struct Over;
 
 impl Player {
@@ -184,7 +184,7 @@ impl Player {
             Deed::Pause => thread::sleep(PAUSE),
             Deed::Hang => return self.until(|_| false),
             Deed::Close => {
-                // What came is read first: closing over unread bytes would break the connection instead.
+                // The received bytes are read first: a close with unread bytes would reset the connection.
                 if self.answered > 0 {
                     let _ = self.read();
                 }
@@ -239,7 +239,7 @@ impl Player {
         self.socket.write_all(&bytes).map_err(|_| Over)
     }
 
-    /// Reads what has come within a moment.
+    /// Reads the bytes that arrive within a moment.
     fn read(&mut self) -> Result<(), Over> {
         let mut buffer = [0; 16 * 1024];
         let read = self.socket.read(&mut buffer);

@@ -1,4 +1,4 @@
-//! Plays one row: the client's steps against a gate, the origin's beside them, then looks at both connections.
+//! Runs one row: the client's steps against a proxy and the origin's at the same time, then checks both connections.
 
 use std::thread;
 use std::time::Duration;
@@ -10,16 +10,16 @@ use super::origin::{Origin, PAUSE};
 use super::text::Text;
 use crate::support::proxy::TestProxy;
 
-/// How long what the gate does of itself (closing, sending the rest) may take.
+/// The time for actions of the proxy itself, such as closing or sending the rest.
 const SETTLE: Duration = Duration::from_secs(4);
 
-/// How often what takes time is looked for.
+/// The number of polls within that time.
 const LOOKS: u32 = 20;
 
-/// What is left to arrive late at an origin that should have got nothing.
+/// The time in which bytes may arrive late at an origin that should receive nothing.
 const LATE: Duration = Duration::from_millis(30);
 
-/// A gate, and what it calls itself.
+/// A proxy and its pseudonym.
 pub(crate) struct Named {
     /// The process.
     pub(crate) gate: TestProxy,
@@ -28,7 +28,7 @@ pub(crate) struct Named {
 }
 
 impl Named {
-    /// Learns from one request what the gate calls itself; nothing, if it may not dial loopback.
+    /// Learns the pseudonym from one request; it is empty if the proxy may not dial loopback.
     pub(crate) fn new(gate: TestProxy) -> Self {
         let origin = Origin::start(&[], "", 0);
         let mut client = Client::connect(gate.proxy);
@@ -52,10 +52,10 @@ impl Named {
     }
 }
 
-/// Asks the gate's own metrics, once all rows are over: no panic, and no request or connection still counted.
+/// Checks the metrics of the proxy after all rows: no panic, and no request or connection in progress.
 ///
 /// # Errors
-/// The lines that say otherwise.
+/// The lines with other values.
 pub(crate) fn nothing_is_left(named: &Named) -> Result<(), String> {
     let zeros = [
         "crawlgate_panics_total 0",
@@ -168,7 +168,7 @@ fn client_end(expected: ClientEnd, client: &mut Client) -> Option<String> {
     }
 }
 
-/// A kept connection answers one more request: one that the policy refuses, so that no origin is asked.
+/// A reused connection answers one more request: one that the policy refuses, so that no origin is contacted.
 fn kept(client: &mut Client) -> Result<(), String> {
     client.send(b"GET http://probe.test/ HTTP/1.1\r\nHost: probe.test\r\n\r\n".to_vec());
     let got = client.answer(false)?;

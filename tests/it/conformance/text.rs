@@ -12,7 +12,7 @@ enum Part {
     Via,
 }
 
-/// What the names in braces stand for.
+/// The values of the names in braces.
 #[derive(Clone, Debug)]
 pub(crate) struct Names {
     /// `{port}`: the port of the row's origin.
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_escape_stands_for_its_bytes() {
+    fn every_escape_has_its_bytes() {
         let names = Names {
             port: 8080,
             admin: 8081,

@@ -1,7 +1,7 @@
-//! HTTP/1.1 messages as the tables see them: a strict reader of bytes, for both ends.
+//! HTTP/1.1 messages: a strict reader of bytes, for both sides.
 //!
-//! Anything that RFC 9112 lets a sender write in one way only is accepted in that way only, so a proxy that passes
-//! a lenient spelling on is found out. Nothing here is shared with the product.
+//! Anything that RFC 9112 lets a sender write in one way only is accepted in that way only, so that a proxy that forwards
+//! a lenient spelling is detected. Nothing here is shared with the product.
 
 /// A message in the order of the wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,17 +14,17 @@ pub(crate) struct Message {
     pub(crate) body: Vec<u8>,
     /// Trailer fields of a chunked message.
     pub(crate) trailers: Vec<Field>,
-    /// Whether the message ended as its framing says.
+    /// The way in which the message ended.
     pub(crate) ending: Ending,
 }
 
 /// A field line.
 pub(crate) type Field = (Vec<u8>, Vec<u8>);
 
-/// How a message ended.
+/// The way in which a message ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// As its framing says.
+    /// By its framing.
     Whole,
     /// Not yet: more bytes are due.
     Short,
@@ -33,7 +33,7 @@ pub(crate) enum Ending {
 /// Where the body of a message ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// There is none.
+    /// There is no body.
     Empty,
     /// `Content-Length`.
     Length(usize),
@@ -76,7 +76,7 @@ pub(crate) fn answer(bytes: &[u8], bodyless: bool) -> Result<Option<(Message, us
     body(start, fields, framing, bytes, used).map(Some)
 }
 
-/// Whether an answer's body ends with the connection.
+/// Returns `true` if the body of a response ends with the connection.
 ///
 /// # Errors
 /// What is wrong with its framing.
@@ -88,7 +88,7 @@ pub(crate) fn ends_with_connection(message: &Message, bodyless: bool) -> Result<
 /// The status of a status line.
 ///
 /// # Errors
-/// If it is none.
+/// If the line is not a status line.
 pub(crate) fn status(start: &[u8]) -> Result<u16, String> {
     let text = start
         .strip_prefix(b"HTTP/1.1 ")
@@ -127,7 +127,7 @@ pub(crate) fn show(bytes: &[u8]) -> String {
     shorten(text)
 }
 
-/// Long runs tell nothing in a report.
+/// Long runs are not useful in a report.
 fn shorten(text: String) -> String {
     let count = text.chars().count();
     if count <= 1600 {
@@ -280,7 +280,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_end_where_their_framing_says() {
+    fn messages_end_by_their_framing() {
         for (bytes, body, used, ending) in [
             ("GET / HTTP/1.1\r\n\r\nrest", "", 18, Ending::Whole),
             (

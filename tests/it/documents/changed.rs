@@ -10,7 +10,7 @@ fn site(options: &str) -> Site {
 }
 
 #[test]
-fn each_level_says_what_it_is_to_say() {
+fn each_enforcement_level_has_its_fields() {
     for (options, tag, body) in [
         ("  follow: false\n", "nofollow", HTML.to_owned()),
         (
@@ -89,7 +89,7 @@ fn a_page_to_be_scanned_only_is_a_body_of_links() {
 }
 
 #[test]
-fn a_changed_body_has_none_of_the_old_ones_fields() {
+fn a_changed_body_loses_the_fields_of_the_original() {
     let site = site("  follow: false\n  enforce_follow: strip\n");
     for (coding, body) in [
         ("gzip", gzip(HTML.as_bytes())),
@@ -134,7 +134,7 @@ fn a_changed_body_has_none_of_the_old_ones_fields() {
 }
 
 #[test]
-fn a_document_that_may_be_changed_is_asked_for_whole() {
+fn a_document_to_be_stripped_is_requested_without_ranges() {
     let fields = "Range: bytes=5-9\r\nIf-Range: \"x\"\r\nAccept-Encoding: br\r\n";
     for (options, whole) in [
         ("  follow: false\n  enforce_follow: strip\n", true),
@@ -150,7 +150,7 @@ fn a_document_that_may_be_changed_is_asked_for_whole() {
 }
 
 #[test]
-fn what_cannot_be_stripped_is_not_passed_on() {
+fn an_unstrippable_document_is_not_delivered() {
     let strict = site("  follow: false\n  enforce_follow: strip\n");
     let mild = site("  follow: false\n  enforce_follow: meta\n");
     let packed = || Page::of("text/html", "what br looks like").field("Content-Encoding: br");
@@ -170,7 +170,7 @@ fn what_cannot_be_stripped_is_not_passed_on() {
         assert_eq!(got.body(), Some(body), "{page:?}");
         assert_eq!(got.value("x-robots-tag"), "nofollow", "{page:?}");
     }
-    // Found when the head is sent already: the body breaks off.
+    // The link is found after the head has been sent: the body is cut.
     let mut broken = gzip(&HTML.repeat(3000).into_bytes());
     let middle = broken.len() / 2;
     broken[middle..].fill(0xff);
@@ -185,7 +185,7 @@ fn what_cannot_be_stripped_is_not_passed_on() {
 }
 
 #[test]
-fn what_a_document_is_judged_by_is_what_the_origin_sent() {
+fn documents_are_evaluated_as_the_origin_sent_them() {
     let options = "  index: false\n  enforce_index: meta\n  noindex: reject\n";
     let site = site(options);
     assert_eq!(

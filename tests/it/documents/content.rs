@@ -15,7 +15,7 @@ use crate::support::proxy::CONFIG;
 use crate::support::temp_dir::TempDir;
 use crate::support::wait::wait_until;
 
-/// A proxy in this process that remembers, and an origin with pages.
+/// A proxy in this process with a ledger, and an origin with pages.
 struct Remembering {
     _folder: TempDir,
     _runtime: Runtime,
@@ -76,7 +76,7 @@ impl Remembering {
     }
 }
 
-/// Asks until the answer before is remembered: it is noted behind the last byte.
+/// Requests until the earlier response is recorded: the record is written after the last byte.
 fn refused(site: &Remembering, path: &str, output: &str) {
     wait_until(output, || site.get(path).output() == output);
 }
@@ -91,7 +91,7 @@ fn a_body_that_is_the_same_is_refused_as_unmodified() {
         ("passed 200", "a page")
     );
     refused(&site, "/page", "unmodified  451");
-    // The same in another coding, and chunked.
+    // The same content in another coding, and chunked.
     let packed = || Page::of("text/html", gzip(b"a page")).field("Content-Encoding: gzip");
     site.has("/page", packed().cut(3));
     assert_eq!(site.get("/page").output(), "unmodified  451");
@@ -111,7 +111,7 @@ fn a_body_that_another_url_has_is_refused_as_a_duplicate() {
     assert_eq!(site.get("/a").output(), "passed 200");
     refused(&site, "/b", "duplicate  451");
     assert_eq!(site.get("/a").output(), "passed 200");
-    // What is larger than may be held passes.
+    // A body beyond the buffer limit is delivered.
     let long = "the same ".repeat(1000);
     for path in ["/c", "/d"] {
         site.has(path, Page::of("image/png", &long).cut(1000));
@@ -120,7 +120,7 @@ fn a_body_that_another_url_has_is_refused_as_a_duplicate() {
 }
 
 #[test]
-fn what_is_only_tagged_is_not_held_and_is_remembered() {
+fn tagged_documents_are_not_buffered_and_are_remembered() {
     let site = Remembering::new("  unmodified: tag\n  index: false\n  enforce_index: meta\n");
     site.has("/page", Page::html("<p>a page"));
     for _ in 0..2 {

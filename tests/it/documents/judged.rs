@@ -1,4 +1,4 @@
-//! What is judged by a document: soft errors, canonical addresses, words for crawlers, text; refused or only said.
+//! Decisions by documents: soft errors, canonical URLs, robots directives, text; refusals or tags only.
 
 use super::{Page, Site, gzip};
 
@@ -85,7 +85,7 @@ fn words_for_one_crawler_are_for_it_alone() {
 }
 
 #[test]
-fn what_is_only_tagged_is_passed_on_and_says_so() {
+fn tagged_documents_are_delivered_with_their_tag() {
     let site = Site::new("  noindex: tag\n  noncanonical: tag\n", "  []");
     let other = format!("http://a.test:{}/other?a=1,2", site.origin.port);
     let noindex = "<meta name=robots content=none>";
@@ -117,7 +117,7 @@ fn what_is_only_tagged_is_passed_on_and_says_so() {
 }
 
 #[test]
-fn shadows_hear_documents_and_change_nothing() {
+fn shadow_rules_evaluate_documents_without_effect() {
     let rules = "  - { id: try, mode: shadow, forbid: { title: draft } }\n  - { id: live, forbid: { ext: gif } }";
     let site = Site::new("", rules);
     assert_eq!(
@@ -138,7 +138,7 @@ fn shadows_hear_documents_and_change_nothing() {
 }
 
 #[test]
-fn only_what_something_waits_for_is_read() {
+fn only_as_much_as_rules_need_is_read() {
     let rules = "  - { id: news, when: { path: /news }, rules: [{ id: soft, forbid: { title: x }, as: 404 }] }";
     let site = Site::new("", rules);
     let read = || {
@@ -160,7 +160,7 @@ fn only_what_something_waits_for_is_read() {
     site.has("/news/c", Page::html("<title>x</title>"));
     assert_eq!(site.get("/news/c").output(), "soft_error soft 404");
     assert_eq!(read(), 1);
-    // Of a HEAD nothing can be read; of a part nothing is.
+    // A HEAD has no body to read; a partial response is not read.
     assert_eq!(site.ask("HEAD", "/news/c", "").output(), "passed 200");
     let part = Page::html("<title>x</title>")
         .status("206 Partial Content")
@@ -179,7 +179,7 @@ fn only_what_something_waits_for_is_read() {
         1
     );
     assert_eq!(read(), 1);
-    // Only where a document may be read is the origin kept from codings that cannot be undone.
+    // Accept-Encoding is restricted only if a document may be read.
     site.has(
         "/news/f",
         Page::of("text/html", gzip(b"<title>x</title>")).field("Content-Encoding: gzip"),

@@ -1,4 +1,4 @@
-//! How a body is read: in pieces, packed, in charsets, broken; and that what passes is what the origin sent.
+//! Reading of bodies: in pieces, compressed, in charsets, cut; and delivery of exactly what the origin sent.
 
 use std::io::Read;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn a_title_is_found_wherever_the_body_is_cut() {
 }
 
 #[test]
-fn what_passes_is_what_the_origin_sent_byte_for_byte() {
+fn delivered_bodies_equal_the_origins_byte_for_byte() {
     let site = site();
     let page: Vec<u8> =
         format!("<title>here</title>{}", "some text \u{e4} ".repeat(20_000)).into_bytes();
@@ -149,7 +149,7 @@ fn charsets_are_undone() {
             "soft_error soft 404",
         ),
         ("text/html", wide, "soft_error soft 404"),
-        // Where it says the wrong one it is read as it says, as by browsers.
+        // A wrong declaration is followed, as browsers do.
         ("text/html; charset=utf-8", koi, "passed 200"),
         (
             "text/html; charset=iso-8859-1",
@@ -178,7 +178,7 @@ fn text_and_untyped_answers_are_read() {
         site.serve(Page::of("text/plain", "a secret")).output(),
         "rule text 451"
     );
-    // What is text has no title, whatever it looks like.
+    // Plain text has no title, whatever it looks like.
     assert_eq!(
         site.serve(Page::of("text/plain", "<title>missing</title>"))
             .output(),
@@ -206,7 +206,7 @@ fn text_and_untyped_answers_are_read() {
 }
 
 #[test]
-fn a_head_longer_than_is_read_is_judged_by_its_beginning() {
+fn a_long_document_head_is_evaluated_by_its_beginning() {
     let site = Site::new("  noindex: reject\n", "  []");
     for (before, output) in [(60_000, "noindex  451"), (70_000, "passed 200")] {
         let html = format!(
@@ -215,7 +215,7 @@ fn a_head_longer_than_is_read_is_judged_by_its_beginning() {
         );
         assert_eq!(site.serve(Page::html(&html)).output(), output, "{before}");
     }
-    // `max_buffer` may say less.
+    // `max_buffer` may be smaller.
     let site = Site::new("  noindex: reject\n  max_buffer: 4KiB\n", "  []");
     let html = format!(
         "<head><style>{}</style><meta name=robots content=noindex>",
@@ -249,7 +249,7 @@ fn the_head_is_enough_to_send_on() {
         origin.url("a.test", "/"),
         origin.port
     ));
-    // While the origin keeps the rest to itself.
+    // The origin has not sent the rest yet.
     client.read_until("<p>");
     sender.send(()).unwrap();
     client.read_until("the rest");
@@ -266,7 +266,7 @@ fn the_head_is_enough_to_send_on() {
 }
 
 #[test]
-fn a_body_that_breaks_off_while_it_is_read_is_told_in_a_status() {
+fn a_body_cut_while_it_is_read_gets_an_error_status() {
     let origin = ScriptedOrigin::start(|connection| {
         if connection.read_head().is_some() {
             connection.send("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 3000\r\n\r\n<title>he");

@@ -3,7 +3,7 @@
 use crate::effects::Site;
 use crate::support::policy::allow_all;
 
-/// The value of a field in a head that the origin got.
+/// The value of a field in a head that the origin received.
 fn got<'h>(head: &'h str, name: &str) -> Option<&'h str> {
     let mut fields = head.lines().filter_map(|line| line.split_once(": "));
     fields
@@ -45,7 +45,7 @@ fn fields_of_requests_are_set_and_removed() {
 }
 
 #[test]
-fn answers_say_their_source_and_what_the_policy_knows() {
+fn responses_have_their_source_and_labels() {
     let site = Site::new(
         &allow_all(
             "  source: intranet\n  meta: { Team: search, kind: page }",
@@ -81,7 +81,7 @@ fn answers_say_their_source_and_what_the_policy_knows() {
     assert_eq!(fields("/film"), ["intranet", "search", "film", ""]);
     assert_eq!(fields("/a"), ["news desk", "news", "", ""]);
     assert_eq!(fields("/c"), ["", "", "", ""]);
-    // A refusal is no answer of the source.
+    // A refusal is not a response of the source.
     assert_eq!(fields("/no"), ["", "", "", ""]);
     let log = site.decisions(7);
     let sources: Vec<Option<&str>> = log.iter().map(|line| line["source"].as_str()).collect();

@@ -12,7 +12,7 @@ fn of_type(content_type: &str) -> Option<String> {
 }
 
 #[test]
-fn html_only_lets_nothing_else_through() {
+fn html_only_refuses_other_types() {
     let site = Site::new(
         &allow_all(
             "",
@@ -81,7 +81,7 @@ fn bodies_are_refused_or_cut_at_their_size() {
     );
     assert_eq!(site.get("/large/eleven").body, "0123456789a");
     assert_eq!(site.get("/error").body, "0123456789a");
-    // What grows too large on its way is broken off, never ended as if that were all.
+    // A body that becomes too large is cut, and never looks complete.
     let mut client = RawClient::connect(site.gate.proxy);
     client.send(&format!(
         "GET http://a.test:{0}/chunks HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
@@ -100,7 +100,7 @@ fn bodies_are_refused_or_cut_at_their_size() {
 }
 
 #[test]
-fn the_log_keeps_of_a_rejected_url_what_record_says() {
+fn the_log_shows_a_rejected_url_as_record_requires() {
     let site = Site::new(
         &allow_all(
             "",
@@ -129,7 +129,7 @@ fn the_log_keeps_of_a_rejected_url_what_record_says() {
         ("/sound", "host"),
         ("/full/sound", "full"),
         ("/none/film", "none"),
-        // Of what is allowed everything is shown.
+        // Allowed requests are shown in full.
         ("/none/x", "full"),
     ];
     for (path, _) in cases {

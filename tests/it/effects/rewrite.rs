@@ -12,7 +12,7 @@ fn last(site: &Site) -> String {
 const REWRITES: &str = "  strip_params: { names: [sid, utm_*], rewrite: true }";
 
 #[test]
-fn another_url_is_fetched_and_judged_in_its_turn() {
+fn a_rewritten_url_is_fetched_and_evaluated() {
     let rules = "  - { id: old, when: { under: /old }, set: { replace: [{ regex: '/old', with: '/new', rewrite: true }] } }
   - { id: secret, forbid: { under: /new/secret } }
   - { id: asked, forbid: { in_query: utm_campaign } }";
@@ -22,7 +22,7 @@ fn another_url_is_fetched_and_judged_in_its_turn() {
         ("/a?b=2", "/a?b=2"),
         ("/old/x", "/new/x"),
         ("/old/x?sid=1", "/new/x"),
-        // The second time nothing is rewritten, so that this ends.
+        // The second time nothing is rewritten, so that the redirects end.
         ("/old/old", "/new/new"),
     ] {
         let answer = site.get(path);
@@ -30,7 +30,7 @@ fn another_url_is_fetched_and_judged_in_its_turn() {
         let line = format!("GET {fetched} HTTP/1.1");
         assert!(last(&site).starts_with(&line), "{path}: {}", last(&site));
     }
-    // Conditions see the URL as it was asked for first, and then the one in its place.
+    // Conditions see the requested URL first, and then the rewritten one.
     for (path, rule) in [("/a?utm_campaign=x", "asked"), ("/old/secret", "secret")] {
         let answer = site.get(path);
         assert_eq!(answer.status, 451, "{path}");
@@ -39,7 +39,7 @@ fn another_url_is_fetched_and_judged_in_its_turn() {
 }
 
 #[test]
-fn what_was_meant_for_one_host_does_not_go_to_another() {
+fn credentials_do_not_follow_a_rewrite_to_another_host() {
     let replace = "  replace: [{ regex: '//a\\.test', with: '//b.test', rewrite: true }]";
     let site = Site::new(&allow_all(replace, "  - { set: { index: true } }"), |_| {
         None
@@ -61,7 +61,7 @@ fn what_was_meant_for_one_host_does_not_go_to_another() {
 }
 
 #[test]
-fn where_an_answer_leads_to_is_said_by_the_url_that_was_fetched() {
+fn redirects_are_resolved_against_the_fetched_url() {
     let replace = "  replace: [{ regex: '//a\\.test(:\\d+)/old', with: '//b.test$1/new/', rewrite: true }, { regex: \
                    '/mv/', with: '/moved/deep/', rewrite: true }]";
     let site = Site::new(
@@ -100,7 +100,7 @@ fn where_an_answer_leads_to_is_said_by_the_url_that_was_fetched() {
             "reject; reason=scheme_denied",
         ),
         ("/mv/~../up".into(), format!("{a}/moved/deep/up"), "a=b", ""),
-        // To the client it says the same.
+        // The client sees the same.
         ("/mv/~/top".into(), "/top".into(), "a=b", ""),
         ("/any/~../up".into(), "../up".into(), "a=b", ""),
     ] {

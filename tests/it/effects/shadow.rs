@@ -1,4 +1,4 @@
-//! Rules in shadow and a whole shadow policy, over the wire: they are counted, logged and told, and change nothing.
+//! Shadow rules and a shadow policy, over sockets: they are counted, logged and reported, and have no effect.
 
 use serde_json::{Value, json};
 
@@ -29,7 +29,7 @@ fn site() -> Site {
     Site::with_config(&format!("{CONFIG}{TRACING}"), &allow_all("", RULES), film)
 }
 
-/// Path, status of the answer, what `Crawl-Shadow` says.
+/// The path, the status, and the value of `Crawl-Shadow`.
 const CASES: [(&str, u16, &str); 8] = [
     ("/x", 200, ""),
     ("/fine", 200, ""),
@@ -42,7 +42,7 @@ const CASES: [(&str, u16, &str); 8] = [
 ];
 
 #[test]
-fn rules_in_shadow_are_told_to_those_who_ask_and_may() {
+fn shadow_rules_are_reported_to_permitted_crawlers_on_request() {
     let site = site();
     for (path, status, shadow) in CASES {
         let answer = site.get_with(path, "Crawl-Trace: 1\r\n");
@@ -56,7 +56,7 @@ fn rules_in_shadow_are_told_to_those_who_ask_and_may() {
             );
         }
     }
-    // Whoever may not is not told.
+    // Crawlers without the permission get no field.
     let other = TestProxy::start(CONFIG, &allow_all("", RULES));
     let url = format!("http://a.test:{}/try", site.origin.port);
     assert_eq!(
@@ -153,9 +153,9 @@ fn rules_in_shadow_are_counted_and_logged() {
     }
 }
 
-/// In a tunnel that is not looked into, a rule on paths leaves the verdict open.
+/// In a tunnel without interception, a rule on paths leaves the verdict open.
 #[test]
-fn tunnels_are_judged_in_shadow_too() {
+fn shadow_rules_evaluate_tunnels() {
     let config = CONFIG.replace(
         "  ports: [1-65535]",
         "  ports: [1-65535]\n  connect_ports: [1-65535]\n  tls_ports: [1-65535]",
@@ -177,7 +177,7 @@ fn tunnels_are_judged_in_shadow_too() {
     assert_eq!(line["rule"], "try", "{line}");
 }
 
-/// An answer without what differs between any two processes and policies.
+/// A response without the values that differ between processes and policies.
 fn settled(answer: &str) -> String {
     let (head, body) = answer.split_once("\r\n\r\n").unwrap();
     let volatile = [

@@ -1,4 +1,4 @@
-//! A whole policy in shadow: judged beside the live one, reloaded with it, reported, and of no effect.
+//! A shadow policy: evaluated with the live one, reloaded with it, reported, and without effect.
 
 use std::fs;
 
@@ -27,7 +27,7 @@ fn next(rules: &str) -> String {
     allow_all("", rules).replace("name: allow-all", "name: next")
 }
 
-/// A gate with a policy in its shadow, and an origin.
+/// A proxy with a shadow policy, and an origin.
 struct Bench {
     gate: TestProxy,
     origin: ScriptedOrigin,
@@ -76,7 +76,7 @@ const CASES: [(&str, u16, &str); 6] = [
 ];
 
 #[test]
-fn a_second_policy_is_counted_logged_and_told_and_changes_nothing() {
+fn a_shadow_policy_is_counted_logged_and_reported_without_effect() {
     let bench = Bench::new(NEXT);
     for (path, status, shadow) in CASES {
         let answer = bench.get(path);
@@ -92,7 +92,7 @@ fn a_second_policy_is_counted_logged_and_told_and_changes_nothing() {
         lines[2]["shadow"],
         json!([{ "rule": null, "policy": "next", "verdict": "allow", "stage": "request", "reason": "default" }])
     );
-    // A rule of the live policy has the same id: it is another series.
+    // A rule of the live policy has the same id: it has its own series.
     let count = |name: &str, mode: &str, rule: &str| {
         let verdict = if name == "decided" {
             ",verdict=\"reject\""
@@ -112,7 +112,7 @@ fn a_second_policy_is_counted_logged_and_told_and_changes_nothing() {
 }
 
 #[test]
-fn the_report_tells_what_would_change() {
+fn the_report_lists_what_would_change() {
     let bench = Bench::new(NEXT);
     for (path, ..) in CASES {
         bench.get(path);
@@ -155,7 +155,7 @@ fn the_report_tells_what_would_change() {
         (&json!(1), &json!({ "rule": 1 }))
     );
 
-    // The command says the same.
+    // The command shows the same.
     let folder = bench.gate.file("");
     let admin = bench.gate.admin.to_string();
     let output = crawlgate(
@@ -232,7 +232,7 @@ fn examples_show_no_more_than_the_log() {
 }
 
 #[test]
-fn a_mistake_in_the_shadow_policy_keeps_the_old_one_and_stops_nothing() {
+fn an_error_in_the_shadow_policy_keeps_the_old_one() {
     let bench = Bench::new(NEXT);
     bench.get("/next/x");
     assert!(
@@ -244,7 +244,7 @@ fn a_mistake_in_the_shadow_policy_keeps_the_old_one_and_stops_nothing() {
         "{}",
         bench.gate.admin("GET /readyz").body
     );
-    // Both are written; the one in shadow is broken.
+    // Both policies are written; the shadow policy is broken.
     bench.gate.write(
         "policy.yaml",
         &allow_all("", "  - { id: other, forbid: { under: /other } }"),
@@ -286,7 +286,7 @@ fn a_mistake_in_the_shadow_policy_keeps_the_old_one_and_stops_nothing() {
         bench.gate.admin("GET /api/v1/shadow").json()["shadow_policy"]["last_reload"]["result"],
         json!("refused")
     );
-    // The other way round: the live one is broken.
+    // The reverse: the live policy is broken.
     bench.gate.write("policy.yaml", "policy: 1\n");
     bench.gate.write(
         "next.yaml",
@@ -300,7 +300,7 @@ fn a_mistake_in_the_shadow_policy_keeps_the_old_one_and_stops_nothing() {
     );
     assert_eq!(bench.get("/other").status, 451);
     assert_eq!(bench.get("/next/x").value("crawl-shadow"), "");
-    // What has changed begins to count anew.
+    // The counters of a changed policy start again.
     let report = bench.gate.admin("GET /api/v1/shadow").json();
     assert_eq!(
         report["shadow_policy"]["would_refuse"]["total"], 1,
@@ -309,7 +309,7 @@ fn a_mistake_in_the_shadow_policy_keeps_the_old_one_and_stops_nothing() {
 }
 
 #[test]
-fn at_the_start_a_shadow_policy_must_be_there_and_without_mistakes() {
+fn a_start_requires_a_valid_shadow_policy() {
     let folder = crate::support::temp_dir::TempDir::new();
     folder.write("policy.yaml", allow_all("", "  []"));
     folder.write(
@@ -333,7 +333,7 @@ fn at_the_start_a_shadow_policy_must_be_there_and_without_mistakes() {
     let output = crawlgate(folder.path(), "check crawlgate.yaml", "");
     assert_eq!(output.code, 2);
     assert!(output.stderr.contains("forbit"), "{}", output.stderr);
-    // And a proxy that is not there cannot be asked.
+    // The command needs a running proxy.
     folder.write("next.yaml", next(NEXT));
     let output = crawlgate(
         folder.path(),

@@ -1,4 +1,4 @@
-//! The option `timeouts`: a rule's own times, in place of the configuration's and for its URLs alone.
+//! The option `timeouts`: the timeouts of a rule replace those of the configuration for its URLs.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::thread::sleep;
@@ -17,7 +17,7 @@ use crate::support::proxy::CONFIG;
 const SHORT: Duration = Duration::from_millis(400);
 
 #[test]
-fn an_answer_is_awaited_as_long_as_its_rule_says() {
+fn a_rule_sets_the_timeout_of_the_response_head() {
     let site = Site::with_config(
         &format!("{CONFIG}timeouts: {{ response_head: 150ms }}\n"),
         &allow_all(
@@ -31,7 +31,7 @@ fn an_answer_is_awaited_as_long_as_its_rule_says() {
             None
         },
     );
-    // The connection of the one is used by the other, with the other's time.
+    // The same connection is used for both, each time with the timeout of the request.
     for (path, status) in [
         ("/slow/x", 200),
         ("/slow/late", 200),
@@ -44,7 +44,7 @@ fn an_answer_is_awaited_as_long_as_its_rule_says() {
 }
 
 #[test]
-fn a_body_may_take_as_long_as_its_rule_says() {
+fn a_rule_sets_the_timeouts_of_the_response_body() {
     for (what, timeouts, paths) in [
         (
             "short by a rule",
@@ -108,7 +108,7 @@ fn a_rule_on_responses_still_changes_the_times_of_their_bodies() {
 }
 
 #[test]
-fn a_request_s_body_may_take_as_long_as_its_rule_says() {
+fn a_rule_sets_the_timeout_of_the_request_body() {
     let rules = "  - { id: rule, when: { under: /rule }, set: { timeouts: { body_idle: 100ms } } }";
     let site = Site::new(&allow_all("", rules), |_| None);
     for (path, status) in [("/rule/x", "HTTP/1.1 408"), ("/x", "HTTP/1.1 200")] {
@@ -125,7 +125,7 @@ fn a_request_s_body_may_take_as_long_as_its_rule_says() {
 }
 
 #[test]
-fn connecting_may_take_as_long_as_its_rule_says() {
+fn a_rule_sets_the_timeouts_of_connecting() {
     let port = ScriptedOrigin::ok().port;
     let ip = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 7));
     let _silent = UnresponsiveListener::bind(ip, port);
@@ -149,7 +149,7 @@ fn connecting_may_take_as_long_as_its_rule_says() {
             "{timeouts}: {:?}",
             began.elapsed()
         );
-        // A tunnel is connected the same way.
+        // A tunnel connects with the same timeouts.
         let mut client = RawClient::connect(gate.proxy);
         client.send(&format!(
             "CONNECT b.test:{port} HTTP/1.1\r\nHost: b.test:{port}\r\n\r\n"

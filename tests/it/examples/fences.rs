@@ -105,7 +105,7 @@ impl Fence {
 }
 
 #[test]
-fn every_example_of_the_documentation_does_what_it_says() {
+fn every_documented_example_behaves_as_described() {
     let all: Vec<Fence> = files("docs/policy", "md")
         .iter()
         .flat_map(|path| fences(path))

@@ -143,7 +143,7 @@ fn the_indexes_are_complete() {
 }
 
 #[test]
-fn every_sentence_that_says_what_is_crawled_has_a_case() {
+fn every_sentence_about_crawled_urls_has_a_case() {
     let mut wrong = vec![];
     for index in indexes() {
         let named = named(index.system);

@@ -1,13 +1,13 @@
-//! A corpus, and inputs made of it: bytes changed, parts left out, said twice or exchanged, words of the language put in.
+//! A corpus, and inputs derived from it: bytes changed, parts removed, repeated or exchanged, words of the language inserted.
 
 use std::path::Path;
 
 use fastrand::Rng;
 
-/// The longest input that is made.
+/// The longest derived input.
 const LONGEST: usize = 4096;
 
-/// Words that chance would not find.
+/// Words that random changes would not find.
 const WORDS: [&str; 32] = [
     "policy: 1\n",
     "rules:\n",
@@ -43,7 +43,7 @@ const WORDS: [&str; 32] = [
     "\0",
 ];
 
-/// The committed inputs of a target, and a source of more.
+/// The committed inputs of a target, and a source of further ones.
 pub(super) struct Corpus {
     inputs: Vec<Vec<u8>>,
     random: Rng,
@@ -76,7 +76,7 @@ impl Corpus {
         self.random = Rng::with_seed(seed);
     }
 
-    /// An input that is nearly one of the corpus.
+    /// An input that is close to one of the corpus.
     pub(super) fn next(&mut self) -> Vec<u8> {
         let mut input = self
             .random

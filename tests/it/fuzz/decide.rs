@@ -1,5 +1,5 @@
-//! A policy and facts made of the bytes: they are judged, explained, judged in shadow and as a case, and an early answer
-//! holds.
+//! A policy and facts derived from the bytes: they are evaluated, explained, evaluated in shadow and as a case, and an early
+//! decision is final.
 
 use crawlgate::model::reason::Reason;
 use crawlgate::policy::Policy;
@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 
 /// The most rules of one policy.
 const RULES: usize = 24;
-/// The deepest groups in groups.
+/// The greatest depth of groups.
 const DEEP: usize = 6;
 
 const TEXTS: [&str; 16] = [
@@ -76,7 +76,7 @@ const ACTIONS: [&str; 12] = [
     "no-follow",
 ];
 
-/// Judges what the bytes say in every way there is.
+/// Evaluates the policy and the facts in every way.
 pub(crate) fn run(input: &[u8]) {
     let mut bytes = Bytes {
         rest: input,
@@ -110,7 +110,7 @@ fn judge_all(compiled: &CompiledPolicy, facts: &Json) {
     }
 }
 
-/// Every part of an explanation can be made, and says what was decided.
+/// Every part of an explanation can be rendered, and agrees with the decision.
 fn explain(policy: &Policy, facts: &Facts<'_>, trail: &Trail, decision: &Decision) {
     assert_eq!(
         policy.decide(facts).1,
@@ -138,7 +138,7 @@ fn explain(policy: &Policy, facts: &Facts<'_>, trail: &Trail, decision: &Decisio
     );
 }
 
-/// Shadow evaluation, stage by stage beside the live one, as a request makes it. It changes nothing.
+/// The shadow evaluation of each stage after the live one, as for a request, has no effect.
 fn shadows(policy: &Policy, facts: &Facts<'_>) {
     if let EvaluationTarget::Tunnel(_) = facts.target {
         let shadows = ShadowDecisions::for_tunnel(policy, facts);
@@ -190,7 +190,7 @@ fn shadows(policy: &Policy, facts: &Facts<'_>) {
     );
 }
 
-/// A rejection by some facts stays what it is when more are known.
+/// A rejection by some facts stays the same if more are known.
 fn early(policy: &Policy, full: &Facts<'_>, decision: &Decision) {
     let answered = Facts {
         document: Fact::Unknown,
@@ -212,7 +212,7 @@ fn early(policy: &Policy, full: &Facts<'_>, decision: &Decision) {
     }
 }
 
-/// What is said of a tunnel to the host is said of this URL.
+/// A decision about a tunnel to the host holds for this URL.
 fn tunnel(policy: &Policy, facts: &Json, decision: &Decision) {
     let mut shown = json!({ "url": facts["url"], "tunnel": true, "crawler": facts["crawler"] });
     if let Some(address) = facts.get("address") {
@@ -224,13 +224,13 @@ fn tunnel(policy: &Policy, facts: &Json, decision: &Decision) {
     let (trail, output) = policy.decide(&tunnel.facts());
     explain(policy, &tunnel.facts(), &trail, &output);
     shadows(policy, &tunnel.facts());
-    // A tunnel knows no depth, and `max_depth` has no effect without one.
+    // A tunnel has no depth, and `max_depth` has no effect without one.
     let too_deep = decision.reason() == Reason::TooDeep;
     match output.verdict {
         Verdict::Admit if !too_deep => {
             assert!(!decision.rejects(), "admitted as a tunnel: {decision:?}")
         }
-        // A tunnel runs every stage; facts may stop before the one that rejects, or lack the address that it goes by.
+        // A tunnel runs every stage; facts may end before the stage that rejects, or lack the address.
         Verdict::Reject(_) if facts.get("title").is_some() && facts.get("address").is_some() => {
             assert!(decision.rejects(), "rejected as a tunnel")
         }
@@ -238,7 +238,7 @@ fn tunnel(policy: &Policy, facts: &Json, decision: &Decision) {
     }
 }
 
-/// The bytes as choices; when none are left every choice is the first.
+/// The bytes as choices; at their end every choice is the first.
 struct Bytes<'i> {
     rest: &'i [u8],
     rules: usize,

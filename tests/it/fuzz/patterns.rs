@@ -1,5 +1,5 @@
-//! One value of a field, and one pattern of any kind: the pattern is compiled or refused, and where a plain reading of it
-//! exists it matches what that reading says.
+//! One value of a field, and one pattern of any kind: the pattern is compiled or refused, and if it has a simple meaning it
+//! matches accordingly.
 
 use crawlgate::model::reason::Reason;
 use crawlgate::policy::Policy;
@@ -8,7 +8,7 @@ use crawlgate::policy::compile;
 use crawlgate::policy::source::MemoryFileSystem;
 use serde_json::json;
 
-/// Fields, and where in the facts the value goes.
+/// Fields, and the place of the value in the facts.
 const FIELDS: [(&str, Given); 24] = [
     ("url", Given::Url("")),
     ("url", Given::Url("http://h.test/")),
@@ -38,15 +38,15 @@ const FIELDS: [(&str, Given); 24] = [
 
 #[derive(Clone, Copy)]
 enum Given {
-    /// Behind this beginning of a URL.
+    /// After this beginning of a URL.
     Url(&'static str),
-    /// As a fact of this name.
+    /// In a fact of this name.
     Fact(&'static str),
-    /// As the header `X-A`.
+    /// In the header `X-A`.
     Header,
 }
 
-/// Kinds beside a field, and shortcuts without one.
+/// Kinds of patterns of a field, and shortcuts without a field.
 const KINDS: [&str; 12] = [
     "exact", "prefix", "suffix", "contains", "regex", "glob", "length", "segments", "repeats",
     "params", "cidr", "regex",
@@ -62,7 +62,7 @@ const SHORTCUTS: [&str; 8] = [
     "domain",
 ];
 
-/// What was asked: how the pattern is to be read, and of what.
+/// The question: the kind of the pattern, the pattern and the value.
 struct Asked<'a> {
     field: &'static str,
     kind: &'static str,
@@ -72,7 +72,7 @@ struct Asked<'a> {
     value: &'a str,
 }
 
-/// The first bytes choose field, kind and flags; pattern and value stand behind them, a NUL between.
+/// The first bytes choose field, kind and flags; pattern and value follow, separated by a NUL.
 pub(crate) fn run(input: &[u8]) {
     let [field, kind, flags, texts @ ..] = input else {
         return;
@@ -145,7 +145,7 @@ fn compiled(asked: &Asked<'_>) -> Option<Policy> {
     }
 }
 
-/// A successful GET, so that type rules judge it. None if there is no such URL or value.
+/// A successful GET, so that type rules evaluate it; `None` if there is no such URL or value.
 fn facts(given: Given, value: &str) -> Option<CaseFacts> {
     let mut all = json!({ "url": "http://h.test/", "status": 200, "title": "" });
     match given {
@@ -157,8 +157,8 @@ fn facts(given: Given, value: &str) -> Option<CaseFacts> {
 }
 
 impl Asked<'_> {
-    /// What the pattern plainly says of the value; `None` where canonical forms, or letters' case outside ASCII, make it
-    /// say more.
+    /// The simple meaning of the pattern for the value; `None` if canonical forms or non-ASCII letters make it more
+    /// complicated.
     fn plainly(&self, given: Given, facts: &CaseFacts) -> Option<bool> {
         let ascii = self.pattern.is_ascii() && self.value.is_ascii();
         if self.norm || self.ignore_case && !ascii {
@@ -223,7 +223,7 @@ fn part<'u>(url: &'u str, field: &str) -> Option<&'u str> {
     })
 }
 
-/// `*` is any run, `\*` a star; all else is itself. Only the last star needs to be come back to.
+/// `*` is any run, `\*` a star, other characters are literal. Only the last star needs backtracking.
 fn glob(pattern: &str, text: &str) -> bool {
     let pattern = tokens(pattern);
     let text = text.chars().collect::<Vec<_>>();

@@ -1,4 +1,4 @@
-//! Arbitrary bytes as the files of a policy: whatever they are, they are a policy or refused with reasons.
+//! Arbitrary bytes as the files of a policy: they are a policy, or are refused with problems.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use crawlgate::policy::compile::{self, CompiledPolicy};
 use crawlgate::policy::coverage::Coverage;
 use crawlgate::policy::source::MemoryFileSystem;
 
-/// Where the parts of the input stand, one behind each NUL: the policy, and lists that it may name.
+/// The parts of the input, each after a NUL: the policy, and lists that it may name.
 const FILES: [&str; 4] = [
     "policy.yaml",
     "lists/one.txt",
@@ -56,7 +56,7 @@ fn compiled(given: &MemoryFileSystem, files: &BTreeMap<&str, &[u8]>) -> Option<C
     };
     for problem in &problems {
         check_place(&problem.location, files);
-        // However many there are, the first of them show what rendering does.
+        // The first problems suffice to test rendering.
         assert!(!problem.message.is_empty());
     }
     for problem in problems.iter().take(20) {
@@ -68,7 +68,7 @@ fn compiled(given: &MemoryFileSystem, files: &BTreeMap<&str, &[u8]>) -> Option<C
     compiled
 }
 
-/// A place is a file as a whole, or a line and a column that are there.
+/// A location is a file as a whole, or an existing line and column.
 fn check_place(place: &SourceLocation, files: &BTreeMap<&str, &[u8]>) {
     let Some(bytes) = files.get(&*place.file) else {
         panic!("{place} is in no file of the policy")
@@ -76,12 +76,12 @@ fn check_place(place: &SourceLocation, files: &BTreeMap<&str, &[u8]>) {
     if place.line == 0 {
         return assert_eq!(place.column, 0, "{place}");
     }
-    // Of a packed list there are more lines than in its bytes.
+    // A compressed list has more lines than its bytes.
     let Ok(text) = std::str::from_utf8(bytes) else {
         return;
     };
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // YAML ends a line at a carriage return too, lists do not.
+    // In YAML a carriage return ends a line, in lists it does not.
     let unix = text.replace("\r\n", "\n");
     let holds = |ends: &[char]| {
         let line = unix.split(ends).nth(place.line as usize - 1);
@@ -93,7 +93,7 @@ fn check_place(place: &SourceLocation, files: &BTreeMap<&str, &[u8]>) {
     );
 }
 
-/// What the tools do with a policy that can be used.
+/// Runs the tools on a valid policy.
 fn ask(compiled: &CompiledPolicy) {
     let policy = &compiled.policy;
     for case in compiled.cases.iter().take(20) {

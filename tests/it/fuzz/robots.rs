@@ -1,5 +1,5 @@
-//! A robots.txt, and behind a NUL a path: the file is read, answers about the path, and what it says beyond the standard
-//! changes none of that. The same bytes are read as a line of `X-Robots-Tag` and as a statement on uses.
+//! A robots.txt, and after a NUL a path: the file is read and decides about the path, and its extensions do not change
+//! that. The same bytes are read as a line of `X-Robots-Tag` and as a statement on uses.
 
 use std::collections::BTreeSet;
 
@@ -40,8 +40,8 @@ pub(crate) fn run(input: &[u8]) {
     statements(&text);
 }
 
-/// The file with a mere comment for each line of other keys, so that the others keep their numbers: an empty one would make
-/// one end of line of a CR before it and its LF.
+/// The file with a comment in place of each line of other keys, so that line numbers stay the same: an empty line would join
+/// a CR before it and its LF.
 fn without_extensions(file: &[u8]) -> Vec<u8> {
     fn begins(line: &[u8]) -> bool {
         let line = line.trim_ascii().to_ascii_lowercase();

@@ -1,4 +1,4 @@
-//! A proxy's accept loop with an echo behind it instead of the gate, and raw clients for it.
+//! The accept loop of the proxy with an echo as its handler, and raw clients for it.
 
 use std::convert::Infallible;
 use std::error::Error;
@@ -25,9 +25,9 @@ use hyper::{Request, Response};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// Longer than anything here takes, on a busy machine too.
+/// Longer than any single step takes on a busy machine.
 pub(super) const LONG: Duration = Duration::from_secs(20);
-/// Long enough for what is under way to get everywhere, on an idle machine.
+/// Long enough for bytes in transit to arrive, on an idle machine.
 pub(super) const MOMENT: Duration = Duration::from_millis(30);
 
 pub(super) fn limits() -> AcceptLimits {
@@ -49,9 +49,9 @@ pub(super) fn limits() -> AcceptLimits {
     }
 }
 
-/// Answers every request with a description of it. Paths with a meaning: `/wait/MS` answers later, `/read/MS` later
-/// when it has read its body, `/unread` never reads its body and never answers, `/early` answers without reading it,
-/// `/big/BYTES` has so large a body, `/panic` panics.
+/// Answers every request with a description of it. Special paths: `/wait/MS` answers later, `/read/MS` after it has read
+/// its body and waited, `/unread` never reads its body and never answers, `/early` answers without reading it,
+/// `/big/BYTES` has a body of this size, `/panic` panics.
 #[derive(Debug, Default)]
 pub(super) struct Echo {
     pub(super) seen: Mutex<Vec<String>>,
@@ -59,11 +59,11 @@ pub(super) struct Echo {
     pub(super) foreign: Mutex<Vec<ForeignProtocol>>,
     pub(super) in_service: Arc<AtomicUsize>,
     pub(super) connections: AtomicUsize,
-    /// For how long it waits for a body.
+    /// The time for which the handler waits for a body.
     patience: Duration,
 }
 
-/// Counts a request as long as it is in service.
+/// Counts a request while it is in service.
 struct InService(Arc<AtomicUsize>);
 
 impl Drop for InService {
@@ -167,7 +167,7 @@ impl ConnectionHandler for Echo {
         _: &mut ClientConnection<usize>,
         _: &mut DrainWatch,
     ) -> Option<ClientSocket> {
-        // HTTP goes on: what follows is answered in its turn.
+        // HTTP continues: the following bytes are the next request.
         Some(client)
     }
 
@@ -237,14 +237,14 @@ impl Listening {
         Client(socket)
     }
 
-    /// Sends bytes on a connection of their own and gives all that comes back until the connection closes.
+    /// Sends bytes on a new connection and reads until it closes.
     pub(super) async fn ask(&self, bytes: &[u8]) -> String {
         let mut client = self.connect().await;
         client.send(bytes).await;
         client.rest().await
     }
 
-    /// The same for bytes after which the connection may be reset.
+    /// As `ask`, for bytes after which the connection may be reset.
     pub(super) async fn exchange(&self, bytes: &[u8]) -> String {
         let mut client = self.connect().await;
         client.send(bytes).await;
@@ -271,7 +271,7 @@ impl Listening {
         self.echo.in_service.load(Ordering::SeqCst)
     }
 
-    /// Waits until so many requests are in service.
+    /// Waits until this number of requests is in service.
     pub(super) async fn until_in_service(&self, count: usize) {
         until(|| self.in_service() == count, "requests in service").await;
     }
@@ -295,7 +295,7 @@ impl Client {
         self.0.write_all(bytes.as_ref()).await.unwrap();
     }
 
-    /// All that comes until the connection closes.
+    /// Reads until the connection closes.
     pub(super) async fn rest(&mut self) -> String {
         let mut bytes = Vec::new();
         let read = tokio::time::timeout(LONG, self.0.read_to_end(&mut bytes)).await;
@@ -307,7 +307,7 @@ impl Client {
         }
     }
 
-    /// One answer: its status and its body.
+    /// One response: its status and its body.
     pub(super) async fn answer(&mut self) -> (u16, String) {
         let head = tokio::time::timeout(LONG, self.head())
             .await
@@ -339,7 +339,7 @@ impl Client {
         Ok(String::from_utf8(head)?)
     }
 
-    /// Leaves at once, without the politeness of a FIN.
+    /// Closes the connection by a RST.
     pub(super) fn reset(self) {
         socket2::SockRef::from(&self.0)
             .set_linger(Some(Duration::ZERO))

@@ -1,4 +1,4 @@
-//! Heads that nobody would write, and bodies between them: what reaches hyper is what was sent, however it arrives.
+//! Random heads and bodies between them: hyper receives exactly what was sent, in any partition.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -42,7 +42,7 @@ const SEEDS: &[&[u8]] = &[
 
 const SPECIAL: &[u8] = b"\r\n\0 \t:%<>`\"#?/\xe9\xff\x16\x7f0a";
 
-/// One to three seeds behind each other, changed in up to four places.
+/// One to three concatenated seeds, changed in up to four places.
 fn input(rng: &mut Rng) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..rng.usize(1..4))
         .flat_map(|_| rng.choice(SEEDS).unwrap().to_vec())
@@ -88,7 +88,7 @@ impl HeadEvents for Teller {
     }
 }
 
-/// What hyper would see of bytes that arrive in chunks, and what the owner is told.
+/// The bytes that hyper would see of chunks, and the events of the reader.
 async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u8>, Told) {
     let (client, accepted) = tokio::join!(
         TcpStream::connect(listener.local_addr().unwrap()),
@@ -146,7 +146,7 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
     (all, told)
 }
 
-/// Where heads begin in what hyper sees, and where a counted body does; each head must be one that the scan lets pass.
+/// Positions of heads, and of bodies with a length, in the bytes that hyper sees; each head must pass the scan.
 fn heads(handed: &[u8]) -> (Vec<usize>, usize) {
     // Encoded targets are longer.
     let wide = HeadLimits {
@@ -185,7 +185,7 @@ fn heads(handed: &[u8]) -> (Vec<usize>, usize) {
     (starts, bodies)
 }
 
-/// Whether `handed` is what was sent, up to some point, but for encoded bytes and for empty lines before heads.
+/// Returns `true` if `handed` is what was sent, up to some point, except for encoded bytes and empty lines before heads.
 fn is_faithful(sent: &[u8], handed: &[u8], starts: &[usize]) -> bool {
     let mut sent = sent;
     let mut left = handed;
@@ -266,7 +266,7 @@ async fn random_heads_through_hyper() {
             batch.spawn(async move { (proxy.exchange(&sent).await, sent) });
         }
         for (answer, sent) in batch.join_all().await {
-            // Whatever hyper refuses by itself is said in full, and nothing follows a refusal.
+            // A refusal by hyper itself is complete, and no response follows it.
             let refusals =
                 answer.matches("HTTP/1.1 4").count() + answer.matches("HTTP/1.0 4").count();
             let full = answer.matches("crawl-reason: full").count();

@@ -1,4 +1,4 @@
-//! `crawlers`, `anonymous` and `listen` in the configuration: one mistake a row, with what is said of it.
+//! `crawlers`, `anonymous` and `listen` in the configuration: one error per row, with its message.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ fn output(text: &str) -> String {
         .join("\n")
 }
 
-/// A text with one mistake, or two that belong together, and what is said of it; `HASH` stands for a hash.
+/// A text with one error, or two related ones, and the message; `HASH` is replaced by a hash.
 const MISTAKES: [(&str, &str); 19] = [
     (
         "crawlers: news",
@@ -124,7 +124,7 @@ fn mistakes() {
     }
 }
 
-/// A line with a mistake is shown beneath it, but never what stands for a password.
+/// The line of an error is shown with its message, but without passwords.
 #[test]
 fn no_secret_is_shown() {
     for (auth, message) in [

@@ -75,7 +75,7 @@ impl Bench {
             .new_client(address.parse().unwrap(), listener.map(slug).as_ref())
     }
 
-    /// Who sends these values of Proxy-Authorization, over a connection of its own.
+    /// The crawler of these values of Proxy-Authorization, on a new connection.
     async fn who(
         &self,
         address: &str,
@@ -115,7 +115,7 @@ fn basic(user: &str, password: &str) -> String {
 }
 
 #[tokio::test]
-async fn credentials_come_before_the_listener_before_the_network_before_nothing() {
+async fn credentials_precede_the_listener_and_the_network() {
     let bench = Bench::new(AnonymousAccess::Allow);
     let good = basic("news", "s3cret:with:colons");
     let good: &[&str] = &[&good];
@@ -127,7 +127,7 @@ async fn credentials_come_before_the_listener_before_the_network_before_nothing(
         ("10.1.8.7", None, &[], "lab"),
         ("::ffff:10.1.8.7", None, &[], "lab"),
         ("2001:db8:1::1", None, &[], "lab"),
-        // A listener's crawler with networks is itself only there.
+        // A crawler with a listener and networks is identified by its networks on that listener only.
         ("10.1.7.7", Some("lab"), &[], "lab"),
         (HOME, Some("lab"), &[], "anonymous"),
         (HOME, None, &[], "anonymous"),
@@ -143,10 +143,10 @@ async fn credentials_come_before_the_listener_before_the_network_before_nothing(
 }
 
 #[tokio::test]
-async fn strangers_are_told_from_guests() {
+async fn unknown_and_anonymous_clients_are_distinguished() {
     let open = Bench::new(AnonymousAccess::Allow);
     let closed = Bench::new(AnonymousAccess::Deny);
-    // Anonymous clients of other machines would make an open relay.
+    // Anonymous clients of other machines would make the proxy an open relay.
     assert_eq!(
         open.who(FAR, None, &[]).await,
         Err(AuthenticationError::MissingCredentials)
@@ -214,7 +214,7 @@ async fn letters_beyond_ascii_in_both_encodings() {
 }
 
 #[tokio::test]
-async fn credentials_mean_nothing_where_nobody_has_any() {
+async fn credentials_are_ignored_if_no_crawler_has_any() {
     let bench = Bench::with(
         &[registration("lab", None, &["10.1.0.0/16"])],
         AnonymousAccess::Allow,
@@ -235,7 +235,7 @@ async fn credentials_mean_nothing_where_nobody_has_any() {
 }
 
 #[tokio::test]
-async fn a_kept_connection_may_change_its_crawler() {
+async fn a_connection_may_change_its_crawler() {
     let bench = Bench::new(AnonymousAccess::Allow);
     let caller = bench.caller(HOME, None);
     let news = basic("news", "s3cret:with:colons");
@@ -253,7 +253,7 @@ async fn a_kept_connection_may_change_its_crawler() {
 }
 
 #[tokio::test]
-async fn a_tunnel_belongs_to_who_opened_it() {
+async fn a_tunnel_belongs_to_the_crawler_of_its_connect() {
     let bench = Bench::new(AnonymousAccess::Deny);
     let caller = bench.caller(FAR, None);
     let mut headers = HeaderMap::new();
@@ -284,7 +284,7 @@ async fn ten_guesses_then_one_in_six_seconds() {
         bench.guess(FAR, "guess 10").await,
         Err(AuthenticationError::Throttled)
     );
-    // Even the right one: who guesses must not learn it. From elsewhere it is taken.
+    // Even the valid password is refused, so that guessing does not reveal it. From another address it is accepted.
     assert_eq!(
         bench.guess(FAR, "s3cret:with:colons").await,
         Err(AuthenticationError::Throttled)
@@ -293,7 +293,7 @@ async fn ten_guesses_then_one_in_six_seconds() {
         bench.guess(HOME, "s3cret:with:colons").await.as_deref(),
         Ok("news")
     );
-    // Now it is known to be right, and costs no guess.
+    // The password is known to be valid now and costs no attempt.
     assert_eq!(
         bench.guess(FAR, "s3cret:with:colons").await.as_deref(),
         Ok("news")
@@ -324,9 +324,9 @@ async fn a_stale_password_shuts_no_neighbour_out() {
     );
 }
 
-/// Nine guesses leave one. A repeated guess is free for a minute, then it costs again.
+/// After nine attempts one is left. A repeated attempt is free for a minute, then it costs again.
 #[tokio::test]
-async fn what_was_wrong_is_forgotten_after_a_minute() {
+async fn failed_attempts_expire_after_a_minute() {
     let bench = Bench::new(AnonymousAccess::Allow);
     for n in 0..10 {
         bench.guess(FAR, &format!("guess {n}")).await.unwrap_err();
@@ -339,7 +339,7 @@ async fn what_was_wrong_is_forgotten_after_a_minute() {
         );
     }
     bench.hand.advance(Duration::from_secs(1));
-    // 60 s have worked all ten off: ten old guesses cost ten, and the next is one too many.
+    // After 60 s all ten attempts are available again: ten old ones cost ten, and the next is refused.
     for n in 0..10 {
         assert_eq!(
             bench.guess(FAR, &format!("guess {n}")).await,
@@ -353,9 +353,9 @@ async fn what_was_wrong_is_forgotten_after_a_minute() {
     );
 }
 
-/// What was right is checked again after ten minutes: seen by an address that has no attempt left.
+/// Valid credentials are verified again after ten minutes: visible from an address that has no attempt left.
 #[tokio::test]
-async fn what_was_right_is_checked_again_after_ten_minutes() {
+async fn valid_credentials_are_verified_again_after_ten_minutes() {
     let bench = Bench::new(AnonymousAccess::Allow);
     assert_eq!(
         bench.guess(HOME, "s3cret:with:colons").await.as_deref(),
@@ -421,9 +421,9 @@ async fn equal_credentials_at_once_are_checked_once() {
     );
 }
 
-/// 130 checks wait or run at a time, however many come; who finds no room is told so, and is no wrong guess.
+/// At most 130 verifications wait or run; further ones are refused without counting as a failed attempt.
 #[tokio::test]
-async fn what_waits_to_be_checked_is_bounded() {
+async fn pending_verifications_are_limited() {
     let slow = PasswordHash::parse(&bcrypt::hash("s3cret", 7).unwrap()).unwrap();
     let auth = Some(StoredCredentials {
         user: "news".into(),
@@ -461,13 +461,13 @@ async fn what_waits_to_be_checked_is_bounded() {
             }
         }
     }
-    // A few are done before the last come.
+    // Some verifications end before the last ones arrive.
     assert!((130..200).contains(&count[0]), "{count:?}");
     assert_eq!(bench.guess(HOME, "s3cret").await.as_deref(), Ok("news"));
 }
 
 #[tokio::test]
-async fn nothing_shows_a_secret() {
+async fn no_output_contains_a_secret() {
     let bench = Bench::new(AnonymousAccess::Allow);
     let caller = bench.caller(HOME, None);
     let field = basic("news", "s3cret:with:colons");

@@ -9,7 +9,7 @@ use crate::support::proxy::TestProxy;
 use crate::support::temp_dir::TempDir;
 use crate::support::wait::wait_until;
 
-/// `news` is refused what `/private` holds; nobody goes deeper than two.
+/// `news` is refused below `/private`; the depth limit is 2.
 const POLICY: &str = "
 policy: 1
 name: who
@@ -21,7 +21,7 @@ rules:
 
 const CHALLENGE: &str = "proxy-authenticate: Basic realm=\"crawlgate\", charset=\"UTF-8\"";
 
-/// A gate before an origin. `news` (nutch), `shop` (strict-http) and `deep` have credentials; `door` has the second
+/// A proxy before an origin. `news` (nutch), `shop` (strict-http) and `deep` have credentials; `door` has the second
 /// listener.
 struct World {
     gate: TestProxy,
@@ -62,7 +62,7 @@ impl World {
         RawClient::connect(self.gate.proxy)
     }
 
-    /// The status of a GET over a connection of its own.
+    /// The status of a GET on a new connection.
     fn get(&self, path: &str, fields: &str) -> u16 {
         self.client().get_with(&self.url(path), fields).status
     }
@@ -95,7 +95,7 @@ fn basic(user: &str, password: &str) -> String {
 }
 
 #[test]
-fn a_stranger_gets_407_and_may_try_again_on_the_same_connection() {
+fn an_unknown_client_gets_407_and_may_retry_on_the_same_connection() {
     let world = World::new("deny");
     let url = world.url("/a");
     let mut client = world.client();
@@ -121,7 +121,7 @@ fn a_stranger_gets_407_and_may_try_again_on_the_same_connection() {
             assert!(!answer.body.contains(secret), "{secret} is in {answer}");
         }
     }
-    // A small body is read, so that the connection is kept.
+    // A small body is read, so that the connection can be reused.
     let post = format!("POST {url} HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello");
     assert_eq!(client.request(&post).status, 407);
     let head = format!("HEAD {url} HTTP/1.1\r\nHost: h\r\n\r\n");
@@ -145,7 +145,7 @@ fn a_refused_connect_closes() {
         assert!(answer.has_line("connection: close"), "{answer}");
         assert_eq!(client.read_rest(), "");
     }
-    // CONNECT of old clients, with no Host field.
+    // CONNECT of old clients, without a Host field.
     let old = format!(
         "CONNECT h.test:443 HTTP/1.0\r\n{}\r\n",
         basic("news", "wrong")
@@ -161,7 +161,7 @@ fn a_refused_connect_closes() {
 }
 
 #[test]
-fn each_crawler_is_answered_in_its_own_way() {
+fn each_crawler_is_answered_by_its_profile() {
     let world = World::new("allow");
     let news = basic("news", "s3cret");
     let shop = basic("shop", "s3cret");
@@ -209,7 +209,7 @@ fn a_listener_names_its_crawler_and_credentials_name_another() {
 }
 
 #[test]
-fn a_depth_counts_from_those_who_may_give_one() {
+fn a_depth_counts_from_permitted_crawlers_only() {
     let world = World::new("allow");
     let deep = basic("deep", "s3cret");
     for (fields, status) in [
@@ -242,7 +242,7 @@ fn metrics_and_the_log_know_the_crawler() {
     }
     let repeats =
         |crawler: &str| format!("crawlgate_repeat_rejections_total{{crawler=\"{crawler}\"}}");
-    // Configured names stand there from the start.
+    // Configured names have series from the start.
     for crawler in ["anonymous", "news", "shop", "deep", "door"] {
         world.wait_for(&decisions(crawler, "reject", "rule", "request"), 0.0);
         world.wait_for(&repeats(crawler), 0.0);
@@ -251,7 +251,7 @@ fn metrics_and_the_log_know_the_crawler() {
     assert_eq!(world.get("/never", &news), 410);
     assert_eq!(world.get("/never", &basic("shop", "s3cret")), 403);
     world.wait_for(&decisions("news", "reject", "rule", "request"), 1.0);
-    // Two crawlers that ask for one URL repeat nothing; one that asks twice does.
+    // Two crawlers with one URL are no repetition; one crawler with the same URL twice is.
     world.wait_for(&repeats("shop"), 0.0);
     assert_eq!(world.get("/never", &news), 410);
     world.wait_for(&repeats("news"), 1.0);
@@ -312,7 +312,7 @@ fn an_open_relay_does_not_start() {
 }
 
 #[test]
-fn a_listener_off_loopback_that_says_who_may_starts() {
+fn a_restricted_listener_off_loopback_starts() {
     let hash = bcrypt::hash("s3cret", 4).unwrap();
     for rest in [
         format!(
@@ -326,7 +326,7 @@ fn a_listener_off_loopback_that_says_who_may_starts() {
 }
 
 #[test]
-fn a_password_in_a_hash_out() {
+fn the_password_command_prints_a_hash() {
     let folder = TempDir::new();
     let output = crawlgate(folder.path(), "password", "correct horse\n");
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
@@ -350,9 +350,9 @@ fn a_password_in_a_hash_out() {
     }
 }
 
-/// `check` and `explain` speak of names that the configuration does not know, where they read one.
+/// `check` and `explain` report names that the configuration does not define, if they read one.
 #[test]
-fn unknown_names_are_told_where_a_configuration_is_read() {
+fn unknown_crawlers_are_reported_if_a_configuration_is_read() {
     let folder = TempDir::new();
     folder.write(
         "config/policy.yaml",

@@ -1,4 +1,4 @@
-//! kill -9 under write load: the store opens, and nothing is missing that was reported to the writer as being kept.
+//! kill -9 under write load: the store opens, and contains everything that was reported as committed.
 
 use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -18,12 +18,12 @@ const ROUNDS: usize = 50;
 const WRITES: u64 = 1_000;
 /// Writes between two waits.
 const BATCH: u64 = 50;
-/// Names the folder and the first number to the process that is killed.
+/// Passes the directory and the first number to the process that is killed.
 const FOLDER: &str = "CRAWLGATE_TEST_LEDGER";
 const FIRST: &str = "CRAWLGATE_TEST_FIRST";
 
 fn open(folder: &Path) -> Ledger {
-    // So small that the tables are written all the time.
+    // Small enough for the tables to be written continuously.
     Ledger::open(
         folder,
         LedgerSettings {
@@ -43,7 +43,7 @@ fn fails(n: u64) -> bool {
     n.is_multiple_of(10)
 }
 
-/// The process that is killed: writes, and says each time how much of it is kept.
+/// The killed process writes, and reports each commit.
 #[test]
 #[ignore = "runs only as the process that is killed"]
 fn writes_until_it_is_killed() {
@@ -89,7 +89,7 @@ fn killed(folder: &Path, first: u64) -> u64 {
         .filter_map(output)
         .find(|kept| *kept >= first + WRITES);
     assert!(enough.is_some(), "it ended by itself");
-    // Anywhere in a commit.
+    // At any point of a commit.
     sleep(Duration::from_micros(fastrand::u64(..20_000)));
     child.kill().unwrap();
     let kept = lines.filter_map(output).chain(enough).max().unwrap();
@@ -98,7 +98,7 @@ fn killed(folder: &Path, first: u64) -> u64 {
 }
 
 #[test]
-fn what_was_committed_survives_kill_9() {
+fn committed_records_survive_kill_9() {
     let folder = TempDir::new();
     let mut first = 0;
     let mut kept = BTreeSet::new();
@@ -115,7 +115,7 @@ fn what_was_committed_survives_kill_9() {
             );
         }
         kept.extend(first..upto);
-        // Numbers that were written but not waited for may be there or not; the next round takes others.
+        // Uncommitted numbers may exist or not; the next round uses others.
         first = upto + 1_000_000;
     }
     let ledger = open(folder.path());

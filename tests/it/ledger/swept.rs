@@ -1,4 +1,4 @@
-//! The sweep: OmniFind's story in the store. One crawler crawls, its space is split, URLs fall out of it.
+//! The sweep: OmniFind's scenario in the store. The space of a crawler is split, and URLs are in no space.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,7 +69,7 @@ fn counts(progress: &SweepProgress) -> (u64, u64, u64) {
     (progress.removed, progress.moved, progress.allowed)
 }
 
-/// Time passes only in the sweep's own pauses.
+/// Time advances only in the pauses of the sweep.
 fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -83,7 +83,7 @@ fn third() -> u64 {
 }
 
 #[test]
-fn a_dry_run_counts_and_lists_and_changes_nothing() {
+fn a_dry_run_counts_and_lists_without_changes() {
     runtime().block_on(async {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
@@ -118,7 +118,7 @@ fn a_dry_run_counts_and_lists_and_changes_nothing() {
 }
 
 #[test]
-fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
+fn each_removal_is_reported_once_over_a_restart_and_moves_are_not_removals() {
     let folder = TempDir::new();
     let settings = LedgerSettings {
         cache: 64 << 10,
@@ -129,7 +129,7 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
     let ledger = open();
     crawled(&ledger);
     runtime().block_on(ledger.flush());
-    // Ten a second: parts of one URL.
+    // Ten records per second: parts of one URL.
     fn slow() -> LedgerSweeper {
         LedgerSweeper::new(10, Clock::system())
     }
@@ -170,7 +170,7 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
     );
     assert_eq!(told(&ledger, LedgerEventKind::Removal, "/c."), URLS / 3);
     assert_eq!(told(&ledger, LedgerEventKind::Moved, "/b."), URLS / 3);
-    // And the error from before.
+    // The error from before is still there.
     assert_eq!(
         ledger.events(FeedCursor(0), usize::MAX).unwrap().len(),
         2 * URLS / 3 + 1
@@ -188,7 +188,7 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
     ];
     assert_eq!(codes, [None, Some(761), Some(760)]);
 
-    // Done is done, also after a restart; started again, no event is repeated.
+    // A finished sweep stays finished after a restart; another start repeats no event.
     drop(ledger);
     let ledger = open();
     let again = slow();
@@ -207,7 +207,7 @@ fn over_a_restart_each_removal_is_told_of_once_and_what_moved_is_not_one() {
 }
 
 #[test]
-fn a_dry_run_behind_a_sweep_finds_nothing_that_is_left_to_be_done() {
+fn a_dry_run_after_a_sweep_finds_nothing() {
     runtime().block_on(async {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
@@ -276,7 +276,7 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
             (third() + 1, third(), third())
         );
         sweeper.order(SweepMode::DryRun, "7", 9).unwrap();
-        // What was asked for, and not the one before, before it has begun and while it runs.
+        // The latest requested sweep runs, not an earlier one that has not started or still runs.
         let asked = sweeper.progress().unwrap();
         assert_eq!(
             (asked.state, asked.mode, asked.examined),
@@ -299,7 +299,7 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
 }
 
 #[test]
-fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
+fn an_aborted_sweep_starts_again() {
     runtime().block_on(async {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
@@ -326,10 +326,10 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
                 .expect("the sweep comes to that");
         };
         until(&|progress| progress.is_some_and(|progress| progress.examined > 20)).await;
-        // Without spaces nothing is swept, and what was under way is over: it may be asked for.
+        // A policy without spaces ends a sweep in progress, and another sweep may be requested.
         in_force.replace(snapshot_of(Arc::clone(&plain)));
         until(&|progress| progress.is_none()).await;
-        // What was swept under the first policy is not taken for done when that comes back.
+        // A sweep under the first policy is not complete when that policy returns.
         in_force.replace(snapshot_of(Arc::clone(&split)));
         until(&|progress| progress.is_some_and(|progress| progress.state == SweepPhase::Done))
             .await;
@@ -348,9 +348,9 @@ fn what_is_broken_off_does_not_go_on_and_is_done_anew() {
     });
 }
 
-/// A ledger that is closed reads as one whose disk fails does.
+/// A closed ledger fails like one with a failing disk.
 #[test]
-fn what_cannot_be_read_is_not_the_end_of_a_sweep() {
+fn an_unreadable_record_does_not_end_a_sweep() {
     runtime().block_on(async {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,

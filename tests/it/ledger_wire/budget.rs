@@ -58,7 +58,7 @@ fn a_known_url_passes_where_a_new_one_is_refused() {
 }
 
 #[test]
-fn over_a_restart_the_day_goes_on_and_what_is_known_stays_known() {
+fn a_restart_keeps_budgets_and_records() {
     let origin = ScriptedOrigin::ok();
     let folder = TempDir::new();
     let (clock, hand) = Clock::manual();

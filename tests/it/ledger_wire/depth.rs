@@ -38,7 +38,7 @@ fn links_are_counted_from_a_start() {
             "{path}"
         );
     }
-    // A shorter way to it.
+    // A shorter path to it.
     assert_eq!(
         bench
             .get_with("/2", &referer(&bench, "/"))
@@ -48,9 +48,9 @@ fn links_are_counted_from_a_start() {
     bench.until_record("/2", "is less deep", |record| record.depth == Some(1));
     assert_eq!(bench.get_with("/3", &referer(&bench, "/2")).status, 200);
     bench.until_record("/3", "is known", |record| record.depth == Some(2));
-    // By the longer way it is as deep as ever.
+    // The longer path does not change it.
     assert_eq!(bench.get_with("/2", &referer(&bench, "/3")).status, 200);
-    // Of another crawler nothing is known.
+    // Nothing is known for another crawler.
     let other = bench.ask_as("shop", &bench.url("a.test", "/9"), &referer(&bench, "/3"));
     assert_eq!(other.status, 200);
 }
@@ -77,7 +77,7 @@ fn an_unknown_depth_matches_no_rule() {
 }
 
 #[test]
-fn a_crawler_that_may_says_its_depth() {
+fn a_permitted_crawler_gives_its_depth() {
     let bench = Bench::new(&policy("  max_depth: 3", ""), |_| None);
     let ask = |path, fields: &str| bench.ask_as("shop", &bench.url("a.test", path), fields);
     assert_eq!(ask("/p", "Crawl-Depth: 3\r\n").status, 200);
@@ -90,7 +90,7 @@ fn a_crawler_that_may_says_its_depth() {
         ask("/q", &referer(&bench, "/p")).value("crawl-reason"),
         "too_deep"
     );
-    // What it says counts before where it comes from; what is remembered counts if it is less.
+    // The given depth precedes that of the Referer; a smaller recorded depth wins.
     assert_eq!(
         ask(
             "/q",
@@ -132,7 +132,7 @@ fn a_redirection_is_no_link() {
     bench.get("/");
     assert_eq!(bench.get_with("/old", &referer(&bench, "/")).status, 301);
     assert_eq!(bench.until_known("news", "/old").depth, Some(1));
-    // Some crawlers name what redirected them as the Referer.
+    // Some crawlers send the redirecting URL as the Referer.
     assert_eq!(bench.get_with("/new", &referer(&bench, "/old")).status, 200);
     assert_eq!(bench.until_known("news", "/new").depth, Some(1));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Errors as CloudView sorts them (seed 002, "Error Handling"): `Crawl-Error`, what is remembered, what is ordered.
+//! Errors as CloudView classifies them: `Crawl-Error`, the record, and the removals.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering};
@@ -38,7 +38,7 @@ fn each_error_is_one_of_the_two_kinds() {
         ("/garbage-x", 502, "permanent", CrawlStatus::Error),
         ("/fine-x", 302, "", CrawlStatus::Accepted),
     ] {
-        // Each at a host of its own time: an origin that fails is given a rest.
+        // Each request in its own hour: a failing origin gets a rest.
         bench.hand.advance(super::HOUR);
         let answer = bench.get_with(path, "");
         assert_eq!(answer.status, status, "{path}: {}", answer);
@@ -67,7 +67,7 @@ fn a_name_that_does_not_exist_is_gone_for_good() {
 }
 
 #[test]
-fn a_host_that_refuses_connections_is_a_temporary_error_and_what_it_was_not_asked_for_is_none() {
+fn a_refused_connection_is_a_temporary_error_of_the_requested_url_only() {
     let bench = Bench::new(&policy("", REMEMBERS), |_| None);
     let closed = crate::support::origin::closed_port();
     let url = |path: &str| format!("http://a.test:{closed}{path}");
@@ -76,13 +76,13 @@ fn a_host_that_refuses_connections_is_a_temporary_error_and_what_it_was_not_aske
     assert_eq!(first.status, 502, "{}", first);
     assert_eq!(first.value("crawl-error"), "temporary", "{}", first);
     wait_until("it is noted", || bench.ledger.look_up(key("/p")).is_some());
-    // The host is known to refuse: nothing was tried.
+    // The host is known to refuse: no connection was tried.
     assert_eq!(bench.ask_as("news", &url("/q"), "").status, 502);
     assert!(bench.ledger.look_up(key("/q")).is_none());
     assert_eq!(bench.ledger.look_up(key("/p")).unwrap().temporary_errors, 1);
 }
 
-/// A site of which each page answers with this status.
+/// A site whose pages all have this status.
 fn site(status: &Arc<AtomicU16>) -> Bench {
     let status = Arc::clone(status);
     Bench::new(&policy("", REMEMBERS), move |_| {
@@ -125,7 +125,7 @@ fn an_error_on_an_accepted_url_orders_its_removal_and_forgets_it() {
             removal(LedgerEventReason::TemporaryErrors, "/shaky")
         ]
     );
-    // A new link brings it back.
+    // A new link restores it.
     status.store(200, Ordering::SeqCst);
     bench.hand.advance(super::HOUR);
     bench.get("/gone");

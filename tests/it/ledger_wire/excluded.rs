@@ -1,4 +1,4 @@
-//! 760 and 761 on the wire, per profile (policy.md section 6, seed 003); what is not in the ledger gets neither.
+//! The codes 760 and 761 over sockets, by profile; URLs without a record get neither.
 
 use std::sync::{Mutex, mpsc};
 
@@ -11,9 +11,9 @@ use super::{Bench, policy};
 use crate::support::client::RawClient;
 use crate::support::wait::wait_until;
 
-/// Everybody's space, as it is and as it shrinks.
+/// The global space, before and after a reduction.
 const WHOLE: &str = "spaces:\n  - { name: all, rules: [] }";
-/// By a domain rule: of `a.test`, what the global space says decides.
+/// By a domain rule of `a.test`, the global space decides.
 const WITHOUT_HOST: &str =
     "spaces:\n  - name: all\n    rules:\n      - { id: host, forbid: { host: a.test } }";
 const WITHOUT_PATH: &str =
@@ -69,7 +69,7 @@ fn a_url_of_the_ledger_is_answered_by_its_code_and_profile() {
 }
 
 #[test]
-fn what_leaves_the_space_is_removed_once_and_what_moves_is_not() {
+fn urls_that_leave_the_space_are_removed_once_and_moved_ones_are_not() {
     let bench = Bench::new(&policy("", WHOLE), |_| None);
     bench.get("/p");
     bench.reload(&policy("", &format!("{WITHOUT_HOST}\n{GLOBAL}")));
@@ -95,7 +95,7 @@ fn what_leaves_the_space_is_removed_once_and_what_moves_is_not() {
 }
 
 #[test]
-fn what_is_fetched_while_the_sweep_passes_is_swept_all_the_same() {
+fn urls_fetched_during_a_sweep_are_swept() {
     let (tell, told) = mpsc::channel();
     let told = Mutex::new(told);
     let bench = Bench::scripted(&policy("", WHOLE), move |connection, head| {
@@ -150,7 +150,7 @@ fn what_is_fetched_while_the_sweep_passes_is_swept_all_the_same() {
 }
 
 #[test]
-fn a_crawler_knows_only_what_it_has_fetched_itself() {
+fn each_crawler_has_records_of_its_own_fetches() {
     let bench = Bench::new(&policy("", WHOLE), |_| None);
     bench.get("/p");
     bench.reload(&policy("", WITHOUT_HOST));
@@ -160,7 +160,7 @@ fn a_crawler_knows_only_what_it_has_fetched_itself() {
 }
 
 #[test]
-fn a_refused_url_gets_a_record_only_if_its_rule_logs_or_record_says_so() {
+fn a_refused_url_is_recorded_only_by_log_or_record() {
     let rules = "rules:\n  - { id: silent, forbid: { under: /silent } }\n  - { id: told, forbid: { under: /told }, log: \
                  true }\n  - { id: full, when: { under: /full }, then: disallow, set: { record: full } }\n  - { id: \
                  none, when: { under: /none }, then: disallow-log, set: { record: none } }\nspaces:\n  - { name: all }";
@@ -186,7 +186,7 @@ fn a_refused_url_gets_a_record_only_if_its_rule_logs_or_record_says_so() {
 }
 
 #[test]
-fn what_is_stripped_from_a_key_tells_no_urls_apart() {
+fn stripped_parameters_do_not_distinguish_urls() {
     let bench = Bench::new(&policy("  strip_params: [sid]", WHOLE), |_| None);
     let mut client = RawClient::connect(bench.door("news"));
     client.send(&format!(

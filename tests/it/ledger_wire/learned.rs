@@ -1,4 +1,4 @@
-//! What a request leaves in the ledger: a GET that was answered and delivered whole, and nothing else.
+//! The record of a request: only of a GET that was answered and delivered completely.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::{Bench, HOUR, bare, page, path, policy};
 use crate::support::client::RawClient;
 use crate::support::wait::wait_until;
 
-/// A policy that remembers, and refuses nothing by that.
+/// A policy that needs the ledger, and refuses nothing.
 const REMEMBERS: &str = "spaces:\n  - { name: all }";
 
 #[test]
@@ -54,7 +54,7 @@ fn a_document_is_known_once_it_is_delivered() {
 }
 
 #[test]
-fn other_methods_and_other_policies_leave_nothing() {
+fn other_methods_and_other_policies_leave_no_record() {
     let bench = Bench::new(&policy("", REMEMBERS), |_| None);
     for method in ["HEAD", "POST", "PUT", "DELETE"] {
         assert_eq!(bench.send(method, "/p").status, 200, "{method}");
@@ -70,7 +70,7 @@ fn other_methods_and_other_policies_leave_nothing() {
 }
 
 #[test]
-fn nothing_is_learned_of_a_document_that_the_client_did_not_wait_for() {
+fn an_aborted_delivery_is_not_recorded_as_a_document() {
     let bench = Bench::scripted(&policy("", REMEMBERS), |connection, head| {
         if path(head) == "/marker" {
             connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
@@ -132,7 +132,7 @@ fn a_body_that_breaks_off_is_a_temporary_error_and_one_that_is_cut_is_refused() 
 }
 
 #[test]
-fn an_empty_document_is_learned_and_gives_back_what_it_held() {
+fn an_empty_document_is_recorded_and_releases_its_buffer() {
     let bench = Bench::new(&policy("  unmodified: tag", ""), |_| page("", ""));
     for path in ["/1", "/2"] {
         bench.get(path);
@@ -154,7 +154,7 @@ fn an_empty_document_is_learned_and_gives_back_what_it_held() {
 }
 
 #[test]
-fn a_304_that_the_client_asked_for_changes_no_document() {
+fn a_304_to_the_client_leaves_the_document_record() {
     let bench = Bench::new(&policy("", REMEMBERS), |head| {
         let asked = head.to_lowercase().contains("if-none-match: \"v1\"");
         if asked {
@@ -199,12 +199,12 @@ fn a_refused_answer_is_remembered_with_its_reason() {
         (record.last_fetched, record.index_state),
         (None, IndexState::Never)
     );
-    // From then on it is refused as what the ledger has.
+    // From then on the ledger refuses it.
     assert_eq!(bench.get_with("/p", "").value("crawl-code"), "760");
 }
 
 #[test]
-fn a_reload_in_between_keeps_what_was_learned() {
+fn a_reload_keeps_the_records() {
     let bench = Bench::scripted(&policy("", REMEMBERS), |connection, _| {
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhello");
         std::thread::sleep(Duration::from_millis(100));

@@ -1,4 +1,4 @@
-//! Premature, unmodified, duplicate: what the crawler has already (seed 004, REJECTED_PREMATURE and its neighbours).
+//! Premature, unmodified and duplicate documents: those that the crawler already has.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -72,7 +72,7 @@ fn an_error_is_not_tried_again_before_its_time() {
     assert_eq!(bench.get_with("/p", "").status, 429);
 }
 
-/// A page with a version, by which it answers conditions.
+/// A page with a version, by which it evaluates conditions.
 fn versioned(version: &Arc<AtomicU32>) -> impl Fn(&str) -> Option<String> + Send + Sync + 'static {
     let version = Arc::clone(version);
     move |head| {
@@ -92,7 +92,7 @@ fn versioned(version: &Arc<AtomicU32>) -> impl Fn(&str) -> Option<String> + Send
 }
 
 #[test]
-fn the_proxy_asks_whether_a_page_has_changed_and_keeps_the_answer_to_itself() {
+fn the_proxy_revalidates_pages_and_hides_the_304() {
     let version = Arc::new(AtomicU32::new(1));
     let bench = Bench::new(&policy("  unmodified: reject", ""), versioned(&version));
     bench.get("/p");
@@ -123,12 +123,12 @@ fn the_proxy_asks_whether_a_page_has_changed_and_keeps_the_answer_to_itself() {
     bench.until_record("/p", "is unmodified", |record| {
         record.status.0 == CrawlStatus::Unmodified
     });
-    // A client that asks itself gets what it has asked for.
+    // A conditional request of the client gets its own result.
     let own = bench.get_with("/p", "If-None-Match: \"v1\"\r\n");
     assert_eq!(own.status, 304);
     assert_eq!(own.value("crawl-status"), "ACCEPTED");
     assert_eq!(own.value("crawl-reason"), "");
-    // Its old version is not the last: the page is one that the crawler has, and it stays.
+    // The old version is not the latest: the crawler has the page, and it stays.
     let older = bench.get_with("/p", "If-None-Match: \"v0\"\r\n");
     assert_eq!(
         (older.status, older.value("crawl-reason")),
@@ -185,7 +185,7 @@ fn an_origin_that_knows_no_conditions_is_found_out_by_its_validators() {
 }
 
 #[test]
-fn what_had_to_leave_the_index_is_fetched_anew_when_it_may_be() {
+fn a_removed_url_is_fetched_in_full_when_it_is_allowed_again() {
     let whole = "spaces:\n  - { name: all }";
     let version = Arc::new(AtomicU32::new(1));
     let options = "  unmodified: reject\n  recrawl: { min_interval: 1d }";
@@ -242,7 +242,7 @@ fn a_page_that_another_url_has_is_a_duplicate() {
 }
 
 #[test]
-fn twins_too_large_to_be_held_back_are_told_by_their_tag() {
+fn large_duplicates_are_tagged() {
     let options = "  duplicate: reject\n  max_buffer: 10B";
     let bench = Bench::new(&policy(options, ""), |head| {
         let tag = if path(head).starts_with("/untagged") {

@@ -1,4 +1,4 @@
-//! `Crawl-Redirect`: what the policy would say of where an answer leads to, for a page or for a part of one.
+//! `Crawl-Redirect`: the policy's decision about the target of a redirect, for a page or for a part of one.
 
 use super::{Bench, bare, path, policy};
 
@@ -9,7 +9,7 @@ const RULES: &str = "rules:
 ";
 
 #[test]
-fn a_redirection_to_what_is_refused_says_so() {
+fn a_redirect_to_a_refused_url_is_marked() {
     let bench = Bench::new(&policy("", RULES), |head| {
         let (status, location) = path(head)[1..].split_once('/')?;
         bare(status.parse().ok()?, &format!("Location: {location}\r\n"))

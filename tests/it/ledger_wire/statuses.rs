@@ -1,5 +1,5 @@
-//! docs/statuses.md, row by row: what is refused or answered how, and what the ledger says of it afterwards, of a URL that
-//! it knew and of one that it did not.
+//! docs/statuses.md, row by row: the refusal or the response, and the record afterwards, for a URL with a record
+//! and for one without.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -36,20 +36,20 @@ spaces:
 
 const ROBOTS: &str = "User-agent: *\nDisallow: /robots\nContent-Usage: /usage/file train-ai=n\n";
 
-/// What a record says afterwards.
+/// The record afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Then {
-    /// The status of the answer.
+    /// The status of the response.
     Noted,
-    /// What it said before; nothing, if there was none.
+    /// The same as before; none, if there was none.
     Untouched,
-    /// Nothing: it is forgotten.
+    /// No record: it is deleted.
     Forgotten,
 }
 
 use Then::{Forgotten, Noted, Untouched};
 
-/// Status and reason, the URL's host and path, and the record that was known, and that was not.
+/// Status and reason, host and path, and the record of the URL that had one and of the one that had none.
 type Row = (
     &'static str,
     &'static str,
@@ -351,7 +351,7 @@ fn record(bench: &Bench, url: &str) -> Json {
 }
 
 #[test]
-fn what_is_noted_is_what_the_table_of_statuses_says() {
+fn records_follow_the_table_of_statuses() {
     let (bench, changed) = site();
     let root = format!("Referer: {}\r\n", bench.url("a.test", "/"));
     bench.get("/");

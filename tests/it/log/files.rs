@@ -1,4 +1,4 @@
-//! The log's file over time: rotated by size, moved and cut by others, torn, and without room.
+//! The file of the log over time: rotated by size, moved and truncated by others, incomplete, and on a full disk.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,7 +20,7 @@ fn bench(path: &Path, size: u64, keep: u32) -> Bench {
 }
 
 impl Bench {
-    /// Logs some requests and waits until they are written or given up.
+    /// Logs some requests and waits until they are written or dropped.
     fn log_some(&self, from: usize, to: usize) {
         (from..to).for_each(|n| self.reject(&format!("http://h.example/{n}")));
         assert_eq!(self.log().flush(LONG), LogCloseResult::Done);
@@ -54,7 +54,7 @@ fn numbers(path: &Path) -> Vec<usize> {
         .collect()
 }
 
-/// The file and those that were rotated, the oldest first.
+/// The file and the rotated files, the oldest first.
 fn all(path: &Path) -> Vec<PathBuf> {
     let older = (1..)
         .map(|number| numbered(path, number))
@@ -150,7 +150,7 @@ fn a_gap_is_filled_before_anything_is_removed() {
 }
 
 #[test]
-fn with_nothing_to_keep_the_file_is_cut() {
+fn without_kept_files_the_log_is_truncated() {
     let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
     let bench = bench(&path, 2_000, 0);
@@ -175,9 +175,9 @@ fn without_a_size_it_only_grows() {
     );
 }
 
-/// As logrotate does it, with `create`, without it, and with `copytruncate`; or a careless hand.
+/// As logrotate does it, with `create`, without it, and with `copytruncate`; and a manual deletion.
 #[test]
-fn what_others_do_to_the_file_is_noticed() {
+fn changes_of_the_file_by_others_are_noticed() {
     let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
     let bench = bench(&path, 1 << 20, 2);
@@ -205,9 +205,9 @@ fn what_others_do_to_the_file_is_noticed() {
     assert_eq!((numbers(&path), bench.dropped()), (vec![7], 0));
 }
 
-/// A process that was killed leaves half a line: the next one begins its own.
+/// A killed process leaves an incomplete line: the next process begins a new one.
 #[test]
-fn a_torn_end_stands_alone() {
+fn an_incomplete_last_line_stays_separate() {
     let folder = TempDir::new();
     let path = folder.write("d.jsonl", "{\"whole\":1}\n{\"ts\":\"2026-0");
     bench(&path, 1 << 20, 2).log_some(0, 1);
@@ -215,7 +215,7 @@ fn a_torn_end_stands_alone() {
     let lines: Vec<&str> = text.lines().collect();
     assert_eq!((lines.len(), lines[1]), (3, "{\"ts\":\"2026-0"));
     assert!(serde_json::from_str::<Value>(lines[2]).is_ok());
-    // So does a program that puts such a file in its place.
+    // The same if another program puts such a file in its place.
     let other = folder.write("other", "half");
     let bench = bench(&path, 1 << 20, 2);
     fs::rename(other, &path).unwrap();
@@ -249,7 +249,7 @@ fn a_file_that_cannot_be_rotated_grows_until_it_can_be() {
             warning.starts_with("grows: it cannot be rotated: "),
             "{warning}"
         );
-        // Not tried again at each write.
+        // The path is not tried again at each write.
         fs::remove_dir(numbered(&path, 1)).unwrap();
         bench.hand.advance(Duration::from_secs(59));
         bench.log_some(20, 21);
@@ -275,7 +275,7 @@ fn a_directory_that_is_gone_loses_lines_until_it_is_back() {
     fs::create_dir(folder.path().join("sub")).unwrap();
     bench.log_some(7, 9);
     assert_eq!((numbers(&path), bench.dropped()), (vec![7, 8], 4));
-    // Moved away with its directory it still has a name: it goes on there, and nothing is lost.
+    // After a move with its directory the file still has a name: the log continues there, and no line is lost.
     fs::rename(folder.path().join("sub"), folder.path().join("away")).unwrap();
     bench.log_some(9, 10);
     assert_eq!(numbers(&folder.path().join("away/d.jsonl")), vec![7, 8, 9]);
@@ -295,7 +295,7 @@ fn a_link_stays_and_its_file_is_rotated() {
     assert_eq!(all(&real).iter().flat_map(|file| numbers(file)).count(), 6);
 }
 
-/// Such as /dev/stdout: its file can be given another name, but none can be made in its place.
+/// A file such as /dev/stdout can be renamed, but not created again.
 #[test]
 fn a_path_that_leads_to_an_open_file_is_not_rotated_for_ever() {
     let folder = TempDir::new();
@@ -308,7 +308,7 @@ fn a_path_that_leads_to_an_open_file_is_not_rotated_for_ever() {
 }
 
 #[test]
-fn what_is_no_plain_file_is_left_alone() {
+fn other_file_types_are_not_rotated() {
     let folder = TempDir::new();
     let path = folder.path().join("pipe");
     assert!(

@@ -1,4 +1,4 @@
-//! The format `squid`: one golden line for each kind of request, as tools for Squid's `access.log` read it.
+//! The format `squid`: one expected line for each kind of request, as tools for Squid's `access.log` read it.
 
 use super::*;
 
@@ -205,7 +205,7 @@ fn every_kind_has_its_line() {
 
 /// A client without a configured name is not shown as a user.
 #[test]
-fn anonymous_is_nobody() {
+fn anonymous_requests_have_a_hyphen() {
     let bench = Bench::new(LogSettings {
         format: LogLineFormat::Squid,
         ..LogSettings::default()

@@ -1,4 +1,4 @@
-//! Origins that speak no TLS, or none to its end.
+//! Origins without TLS, or with an incomplete handshake.
 
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -79,7 +79,7 @@ fn handshakes_that_fail() {
             2,
         ),
     ] {
-        // Of its own: a host that fails three times is left to rest.
+        // A separate proxy: a host that fails three times gets a rest.
         let gate = gate(&ours);
         check_failed(
             &get(gate.proxy, &origin.https_url("a.test", "/")),
@@ -90,9 +90,9 @@ fn handshakes_that_fail() {
     }
 }
 
-/// Origins that want what this proxy does not have. Of a certificate TLS 1.3 tells only behind the handshake.
+/// Origins that require what the proxy does not have. TLS 1.3 reports a missing certificate only after the handshake.
 #[test]
-fn handshakes_that_ask_for_more() {
+fn handshakes_with_unsupported_requirements_fail() {
     let ours = Authority::new();
     let gate = gate(&ours);
     let alert = |words| Failure {
@@ -128,7 +128,7 @@ fn handshakes_that_ask_for_more() {
     }
 }
 
-/// TLS that ends without saying so is an end that anybody on the way could have made.
+/// An end of TLS without close_notify could be made by an attacker.
 #[test]
 fn a_body_without_a_length_ends_with_tls_or_is_cut() {
     let ours = Authority::new();
@@ -177,9 +177,9 @@ fn a_body_without_a_length_ends_with_tls_or_is_cut() {
     assert_eq!(gate.metric(incomplete), 2.0);
 }
 
-/// A client that knew another way would go it around the proxy.
+/// A client that knew an alternative service would bypass the proxy.
 #[test]
-fn no_answer_tells_another_way() {
+fn responses_advertise_no_alternative_service() {
     let ours = Authority::new();
     let gate = gate(&ours);
     let fields = "Alt-Svc: h3=\":443\"; ma=86400\r\nX-Kept: yes\r\n";
@@ -199,7 +199,7 @@ enum Ending {
     Cut,
 }
 
-/// An origin that says this whatever it hears, and hears out what comes so that its words are not lost.
+/// An origin that sends this text regardless of what it receives, and reads to the end so that no RST follows.
 fn says(text: &'static [u8]) -> ScriptedOrigin {
     ScriptedOrigin::start(move |connection| {
         let mut socket = &connection.socket;
@@ -211,7 +211,7 @@ fn says(text: &'static [u8]) -> ScriptedOrigin {
 }
 
 impl OriginConnection {
-    /// Reads the hello first, so that no reset follows.
+    /// Reads the ClientHello first, so that no RST follows.
     fn close(&self) {
         let hello = self.peek_client_hello().unwrap_or_default();
         let _ = (&self.socket).read_exact(&mut vec![0; hello + 5]);

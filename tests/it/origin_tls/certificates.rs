@@ -1,4 +1,4 @@
-//! Whom the gate trusts: every certificate that must not pass, with what is told of it, and those that must.
+//! Verification of origins: every certificate that must fail, with its message, and those that must pass.
 
 use std::net::Ipv6Addr;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn no_other_certificate_does() {
             "the certificate is not signed by its issuer",
         ),
     ] {
-        // Of its own: a host that fails three times is left to rest.
+        // A separate proxy: a host that fails three times gets a rest.
         let gate = gate(&ours);
         check(gate.proxy, "a.test", server, words, case);
     }
@@ -125,7 +125,7 @@ fn check(
         untrusted(words),
         case,
     );
-    // A certificate is no matter of the hello: it is not asked for twice.
+    // A certificate error does not depend on the ClientHello: there is no retry.
     assert_eq!(origin.connections(), 1, "{case}");
     assert_eq!(origin.requests().len(), 0, "{case}");
 }

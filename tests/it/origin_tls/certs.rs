@@ -8,7 +8,7 @@ use rustls::server::WebPkiClientVerifier;
 use rustls::{RootCertStore, ServerConfig};
 use time::{Duration, OffsetDateTime};
 
-/// Who signs.
+/// A certificate authority.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate with its key.
@@ -17,7 +17,7 @@ pub(crate) struct Leaf {
     key: KeyPair,
 }
 
-/// When a certificate is valid.
+/// The validity of a certificate.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum When {
     Now,
@@ -53,12 +53,12 @@ impl Authority {
         }
     }
 
-    /// An origin's TLS with a good certificate.
+    /// The TLS configuration of an origin with a valid certificate.
     pub(crate) fn server(&self, names: &[&str]) -> Arc<ServerConfig> {
         self.leaf(names, When::Now).server()
     }
 
-    /// The same, for clients with a certificate alone.
+    /// A configuration that requires a client certificate.
     pub(crate) fn mutual(&self, names: &[&str]) -> Arc<ServerConfig> {
         let leaf = self.leaf(names, When::Now);
         let mut roots = RootCertStore::empty();
@@ -96,7 +96,7 @@ fn params(names: &[&str], when: When) -> CertificateParams {
     params
 }
 
-/// A certificate that nobody but itself has signed, perhaps as an authority.
+/// A self-signed certificate, which may be an authority.
 pub(crate) fn self_signed(names: &[&str], is_ca: IsCa) -> Leaf {
     let key = KeyPair::generate().unwrap();
     let mut params = params(names, When::Now);
@@ -113,7 +113,7 @@ impl Leaf {
         self.server_by(rustls::DEFAULT_VERSIONS)
     }
 
-    /// The same, speaking these versions of TLS alone.
+    /// A configuration with these versions of TLS only.
     pub(crate) fn server_by(
         self,
         versions: &[&'static rustls::SupportedProtocolVersion],

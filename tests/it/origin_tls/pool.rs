@@ -1,4 +1,4 @@
-//! Which connections requests share, and which they never do.
+//! The sharing of connections between requests.
 
 use rcgen::IsCa;
 
@@ -8,9 +8,9 @@ use crate::origin_tls::origin::text_response;
 use crate::support::client::get;
 use crate::support::origin::{ScriptedOrigin, path_of};
 
-/// The same host and port, in the clear and over TLS.
+/// One host and port, in the clear and over TLS.
 #[test]
-fn https_and_http_of_one_authority_are_kept_apart() {
+fn https_and_http_connections_of_one_authority_are_separate() {
     let ours = Authority::new();
     let gate = gate(&ours);
     let server = ours.server(&["a.test"]);
@@ -34,7 +34,7 @@ fn https_and_http_of_one_authority_are_kept_apart() {
     );
 }
 
-/// A rule that skips is for the requests that it matches: not for others on its connection, nor on its session.
+/// A rule with `verify: skip` applies to the requests that it matches: not to others on the connection or the session.
 #[test]
 fn skip_is_for_its_own_requests() {
     let ours = Authority::new();
@@ -55,7 +55,7 @@ fn skip_is_for_its_own_requests() {
         );
     }
     let seen = origin.connection_logs();
-    // One connection for both that may, and one for each that may not.
+    // One shared connection for both lax requests, and one for each strict one.
     assert_eq!(
         seen.iter().map(|c| c.heads.len()).collect::<Vec<_>>(),
         [2, 0, 0],
@@ -64,9 +64,9 @@ fn skip_is_for_its_own_requests() {
     assert_eq!(gate.metric("crawlgate_upstream_unverified_total"), 1.0);
 }
 
-/// Nor the other way round: who may skip does not take what was verified for another.
+/// The reverse: a request that skips verification uses no verified connection.
 #[test]
-fn who_proved_itself_serves_those_who_ask_for_proof() {
+fn a_verified_connection_serves_requests_that_verify() {
     let ours = Authority::new();
     let gate = gate(&ours);
     let origin = ScriptedOrigin::tls(ours.server(&["a.test"]), |_| text_response("page"));

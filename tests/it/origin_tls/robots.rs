@@ -75,9 +75,9 @@ fn redirects_lead_from_one_scheme_to_the_other() {
     assert_eq!((middle.requests().len(), last.requests().len()), (1, 1));
 }
 
-/// Nothing is known of a host that has not proved who it is, and so nothing of it may be fetched.
+/// The robots.txt of an unverified host is not read, and so nothing may be fetched from it.
 #[test]
-fn a_bad_certificate_is_told_of_the_page_too() {
+fn a_bad_certificate_is_reported_for_the_page() {
     let ours = Authority::new();
     let gate = gate_with(&ours, "", &obedient());
     let server = self_signed(&["a.test"], IsCa::NoCa).server();
@@ -97,7 +97,7 @@ fn a_bad_certificate_is_told_of_the_page_too() {
     );
 }
 
-/// What a host that proved nothing says of itself holds for those alone who need no proof.
+/// The robots.txt of an unverified host applies only to requests that skip verification.
 #[test]
 fn skip_does_not_spread_by_robots_txt() {
     let ours = Authority::new();
@@ -119,7 +119,7 @@ fn skip_does_not_spread_by_robots_txt() {
     assert_eq!(page("/lax").body, "anybody's");
 }
 
-/// Behind a redirect everybody has to prove who he is.
+/// After a redirect every host is verified.
 #[test]
 fn skip_does_not_spread_by_redirects() {
     let ours = Authority::new();

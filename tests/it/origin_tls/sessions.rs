@@ -1,4 +1,4 @@
-//! What is kept of a handshake: sessions that go on, and the hello that an old origin can read.
+//! Remembered handshakes: resumed sessions, and the ClientHello that an old origin can read.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::support::client::get;
 use crate::support::origin::{OriginConnection, ScriptedOrigin};
 use crate::support::wait::TIMEOUT;
 
-/// More than a hello without a post-quantum key share has.
+/// Larger than a ClientHello without a post-quantum key share.
 const LARGE: usize = 900;
 
 fn last(body: &str) -> String {
@@ -45,7 +45,7 @@ fn the_second_connection_goes_on_with_the_session_of_the_first() {
     assert_eq!(seen[0].group, Some(NamedGroup::X25519MLKEM768));
 }
 
-/// HTTP/1.1 is asked for inside TLS, since an origin may speak more.
+/// HTTP/1.1 is negotiated inside TLS, since an origin may support more.
 #[test]
 fn http_1_is_agreed_on() {
     let ours = Authority::new();
@@ -91,13 +91,13 @@ fn an_old_origin_costs_one_retry_and_is_remembered() {
             .collect::<Vec<_>>();
         assert_eq!(hellos, [true, false, false, false], "{case}");
     }
-    // The reading of one host's hello says nothing of another.
+    // The ClientHello size of one host does not apply to another.
     let origin = ScriptedOrigin::tls(ours.server(&["b.test"]), |_| last("page"));
     get(gate.proxy, &origin.https_url("b.test", "/"));
     assert_eq!(origin.connections(), 1);
 }
 
-/// The retry asks for the same proof.
+/// The retry verifies the certificate as well.
 #[test]
 fn an_old_origin_is_verified_too() {
     let ours = Authority::new();
@@ -117,7 +117,7 @@ fn an_old_origin_is_verified_too() {
     );
 }
 
-/// An origin that fails in this way on a hello which does not fit into one packet.
+/// An origin that fails in this way on a ClientHello that does not fit into one packet.
 fn old(server: Arc<ServerConfig>, fail: fn(&OriginConnection)) -> ScriptedOrigin {
     ScriptedOrigin::start(move |connection| match connection.peek_client_hello() {
         Some(hello) if hello > LARGE => fail(&connection),

@@ -1,4 +1,4 @@
-//! What the configuration says of origins' certificates, what is warned of, and what the log tells of a handshake.
+//! The configuration of origin certificates: its effects, its warnings, and handshakes in the log.
 
 use rcgen::IsCa;
 
@@ -92,7 +92,7 @@ fn roots_that_cannot_be_used_are_named() {
 }
 
 #[test]
-fn the_log_tells_the_time_of_the_handshake() {
+fn the_log_contains_the_time_of_the_handshake() {
     let ours = Authority::new();
     let gate = gate(&ours);
     let origin = ScriptedOrigin::tls(ours.server(&["a.test"]), |_| text_response("page"));

@@ -1,4 +1,4 @@
-//! The gate's stages up to the permit, without a socket: who waits, who goes, who is sent away.
+//! The stages of the pipeline up to the permit, without sockets: waits, admissions and refusals.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -79,7 +79,7 @@ pub(super) fn snapshot(politeness: &str, rules: &str) -> PolicySnapshot {
 }
 
 #[tokio::test]
-async fn the_second_waits_for_the_delay_and_is_told_so() {
+async fn the_second_request_waits_for_the_delay() {
     let bench = pipeline("{ delay: 200ms, jitter: none }");
     let began = Instant::now();
     bench.pass("http://a.test/1").await;
@@ -122,7 +122,7 @@ async fn keys_are_hosts_addresses_or_domains() {
 }
 
 #[tokio::test]
-async fn what_belongs_to_a_page_has_limits_of_its_own() {
+async fn embedded_resources_have_their_own_limits() {
     let bench = pipeline("{ delay: 10s, max_hold: 0s, embeds: { concurrency: 2 } }");
     bench.pass("http://a.test/").await;
     let embed = [("sec-fetch-dest", "image")];
@@ -147,7 +147,7 @@ async fn what_belongs_to_a_page_has_limits_of_its_own() {
 }
 
 #[tokio::test]
-async fn how_long_it_waits_is_the_rules_the_profiles_or_the_clients() {
+async fn the_longest_wait_comes_from_the_rule_or_the_client() {
     fn may_wait() -> crawlgate::model::crawler::Crawler {
         Crawler::anonymous().with_hints([CrawlerHint::Wait])
     }
@@ -182,7 +182,7 @@ async fn how_long_it_waits_is_the_rules_the_profiles_or_the_clients() {
 }
 
 #[tokio::test]
-async fn who_may_not_wait_or_finds_no_place_is_sent_away_at_once() {
+async fn requests_that_cannot_wait_are_refused_at_once() {
     let bench = pipeline("{ delay: 1m, overflow: refuse }");
     bench.pass("http://a.test/").await;
     assert_eq!(
@@ -209,7 +209,7 @@ async fn who_may_not_wait_or_finds_no_place_is_sent_away_at_once() {
 }
 
 #[tokio::test]
-async fn they_go_in_the_order_of_arrival_and_who_leaves_is_passed_over() {
+async fn held_requests_go_in_order_of_arrival_without_departed_ones() {
     let bench = pipeline("{ delay: 0s, concurrency: 1 }");
     let (first, _) = bench.ask("http://a.test/0").await.admitted();
     let mut waiting = vec![];
@@ -217,7 +217,7 @@ async fn they_go_in_the_order_of_arrival_and_who_leaves_is_passed_over() {
         waiting.push(bench.start(&format!("http://a.test/{number}")));
         bench.wait_until_held(f64::from(number)).await;
     }
-    // The head, one in the middle and the last.
+    // The first, a middle one and the last.
     for place in [4, 2, 0] {
         waiting.remove(place).abort();
     }
@@ -231,7 +231,7 @@ async fn they_go_in_the_order_of_arrival_and_who_leaves_is_passed_over() {
     assert_eq!(bench.metric("crawlgate_leases"), 0.0);
 }
 
-/// A name that is looked up while the policy changes.
+/// A look-up during which the policy changes.
 struct Slow<'a>(&'a ActivePolicy, &'static str);
 
 impl DestinationResolver for Slow<'_> {
@@ -250,7 +250,7 @@ impl DestinationResolver for Slow<'_> {
 }
 
 #[tokio::test]
-async fn a_policy_that_changes_while_anything_is_waited_for_judges_again() {
+async fn a_policy_change_during_resolution_evaluates_again() {
     for (rule, refused) in [
         ("{ id: no, forbid: { path: /2 } }", true),
         ("{ id: no, forbid: { path: /3 } }", false),
@@ -286,7 +286,7 @@ async fn a_policy_that_changes_while_anything_is_waited_for_judges_again() {
     }
 }
 
-/// A reload that only adds a shadow policy leaves the revision of the active policy as it is.
+/// A reload that only adds a shadow policy leaves the revision of the active policy.
 #[tokio::test(start_paused = true)]
 async fn a_held_request_and_a_held_tunnel_see_a_shadow_policy_that_was_added_meanwhile() {
     let politeness = "{ delay: 1s, jitter: none, max_hold: 60s }";
@@ -316,7 +316,7 @@ async fn a_held_request_and_a_held_tunnel_see_a_shadow_policy_that_was_added_mea
 }
 
 #[tokio::test]
-async fn who_comes_again_stands_where_it_stood() {
+async fn a_returning_request_keeps_its_place() {
     let bench = pipeline("{ delay: 0s, concurrency: 1 }");
     let (first, _) = bench.ask("http://a.test/0").await.admitted();
     let hasty = [("crawl-max-wait", "0")];
@@ -336,7 +336,7 @@ async fn who_comes_again_stands_where_it_stood() {
 }
 
 #[tokio::test]
-async fn a_policy_that_changes_during_a_hold_judges_again() {
+async fn a_policy_change_during_a_hold_evaluates_again() {
     let politeness = "{ delay: 300ms, jitter: none }";
     for (politeness_then, rule, reason) in [
         (
@@ -373,7 +373,7 @@ async fn a_policy_that_changes_during_a_hold_judges_again() {
 }
 
 #[tokio::test]
-async fn who_waits_when_the_proxy_goes_down_is_sent_away_at_once() {
+async fn held_requests_are_refused_at_shutdown() {
     let bench = pipeline("{ delay: 1m }");
     bench.pass("http://a.test/").await;
     let waiting = [
@@ -394,7 +394,7 @@ async fn who_waits_when_the_proxy_goes_down_is_sent_away_at_once() {
 }
 
 #[tokio::test]
-async fn an_origin_that_asks_for_rest_gets_it() {
+async fn retry_after_of_an_origin_is_respected() {
     let bench = pipeline("{ delay: 0s, max_hold: 0s }");
     for (field, after) in [(Some("120"), 120), (None, 7), (Some("soon"), 7)] {
         let host = field.unwrap_or("none");
@@ -415,9 +415,9 @@ async fn an_origin_that_asks_for_rest_gets_it() {
     assert_eq!(bench.metric("crawlgate_hosts_backing_off"), 3.0);
 }
 
-/// Four threads, many hosts, many that leave: everybody ends, and nothing is left.
+/// Four threads, many hosts, many departures: every request ends, and nothing leaks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn in_a_crowd_everybody_ends() {
+async fn every_request_of_a_crowd_ends() {
     let bench = pipeline_with_limit("{ delay: 1ms, jitter: 1.0..2.0, concurrency: 2 }", 1_000);
     let mut rng = fastrand::Rng::with_seed(7);
     let mut crowd = vec![];

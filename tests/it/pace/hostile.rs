@@ -1,4 +1,4 @@
-//! Origins that fail, over sockets: when they are left alone, and what is answered at once in their place.
+//! Failing origins, over sockets: when they are left alone, and the immediate responses in their place.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ use crate::support::wait::wait_until;
 const BAD: &str = "HTTP/1.1 500 Internal Server Error\r\nContent-Length: 0\r\n\r\n";
 const HASTY: &str = "{ delay: 0s, concurrency: 10, max_hold: 0s }";
 
-/// Serves each path as its name says.
+/// Serves each path by its name.
 fn serve(connection: &mut OriginConnection) {
     while let Some(head) = connection.read_head() {
         match head.split(['/', ' ']).nth(2) {
@@ -51,7 +51,7 @@ fn a_host_that_fails_three_times_in_a_row_is_left_alone() {
             let mut client = RawClient::connect(gate.proxy);
             client.send(&asking(origin.port, path));
             match path {
-                // It leaves: that says nothing of the host.
+                // The client leaves: that has no meaning for the host.
                 "silent" => wait_until("the condition holds", || origin.requests().len() > number),
                 "breaks" => drop(client.read_rest()),
                 _ => drop(client.read_until("\r\n\r\n")),
@@ -77,8 +77,8 @@ fn a_host_that_fails_three_times_in_a_row_is_left_alone() {
 }
 
 #[test]
-fn what_refuses_is_not_waited_for() {
-    // Were it held, it would be for far longer than this test may take.
+fn a_refusing_origin_is_not_waited_for() {
+    // If it were held, it would be for far longer than this test may take.
     let gate = gate("{ delay: 10m, jitter: none, max_hold: 10m }");
     let port = closed_port();
     let origin = ScriptedOrigin::start(serve);
@@ -100,7 +100,7 @@ fn what_refuses_is_not_waited_for() {
         assert!((20..=30).contains(&after), "{number}: {after}");
     }
     assert!(began.elapsed() < Duration::from_secs(10));
-    // One was dialled; the others are told of where they ended.
+    // One request was dialled; the others are counted at the stage where they ended.
     assert_eq!(
         gate.metric("crawlgate_upstream_errors_total{error=\"connection_refused\"}"),
         1.0
@@ -112,7 +112,7 @@ fn what_refuses_is_not_waited_for() {
         gate.metric(&format!("crawlgate_decisions_total{{{labels}}}"))
     };
     assert_eq!((ended("upstream"), ended("destination")), (1.0, 4.0));
-    // Another port of the host is another matter; it has its turn when the first one's delay is over.
+    // Another port of the host is separate; its turn comes after the first delay.
     client.send(&format!(
         "GET http://a.test:{}/ok HTTP/1.1\r\nHost: a.test:{}\r\nCrawl-Max-Wait: 0\r\n\r\n",
         origin.port, origin.port
@@ -124,7 +124,7 @@ fn what_refuses_is_not_waited_for() {
 }
 
 #[test]
-fn what_refuses_one_host_refuses_all_of_its_address() {
+fn a_refusing_address_refuses_all_its_hosts() {
     let gate = gate(HASTY);
     let port = closed_port();
     let mut client = RawClient::connect(gate.proxy);
@@ -148,7 +148,7 @@ fn what_refuses_one_host_refuses_all_of_its_address() {
 }
 
 #[test]
-fn a_tunnel_to_what_refuses_is_not_waited_for_either() {
+fn a_tunnel_to_a_refusing_origin_does_not_wait() {
     let port = closed_port();
     let ports = format!("  connect_ports: [{port}]\n  tls_ports: [{port}]\n");
     let gate = gate_with("{ delay: 10m, jitter: none }", &ports);

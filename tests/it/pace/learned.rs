@@ -1,4 +1,4 @@
-//! What a host's answers teach, through the gate, by a time that stands still until everybody waits.
+//! The pace that responses of a host teach, through the pipeline, in paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use crate::support::pipeline::TestPipeline;
 
 const MS: Duration = Duration::from_millis(1);
 const SECOND: Duration = Duration::from_secs(1);
-/// No pace of its own, so that only rest holds anybody.
+/// No pace of its own, so that requests are held by rests only.
 const FREE: &str = "{ delay: 0s, concurrency: 10, max_hold: 10m }";
 const HASTY: &str = "{ delay: 0s, concurrency: 10, max_hold: 0s }";
 
@@ -34,7 +34,7 @@ fn answer(slot: &mut HostSlot, status: u16, with: &[(&'static str, &'static str)
     slot.record_answer(StatusCode::from_u16(status).unwrap(), &fields(with));
 }
 
-/// What becomes of one request that goes at once: `ok`, `404`, `500`, …; `fails`, `breaks` behind a good head, or the
+/// The outcome of one request that goes at once: `ok`, `404`, `500`, …; `fails`, `breaks` after a good head, or the
 /// client `leaves`.
 async fn ends(bench: &TestPipeline, how: &str) {
     let (mut slot, _) = bench.ask("http://a.test/").await.admitted();
@@ -53,7 +53,7 @@ async fn ends(bench: &TestPipeline, how: &str) {
     }
 }
 
-/// Whether the host rests, and for how long.
+/// The time for which the host rests; `None` if it does not.
 async fn rest(bench: &TestPipeline) -> Option<Duration> {
     let began = Instant::now();
     let (slot, _) = bench.ask("http://a.test/").await.admitted();
@@ -72,11 +72,11 @@ async fn three_bad_ends_in_a_row_bring_rest() {
         ("500 500 404 500 500", false),
         ("500 500 403 500 500", false),
         ("500 500 301 fails fails", false),
-        // A client that leaves says nothing, of good or bad.
+        // The departure of a client has no meaning for the host.
         ("leaves leaves leaves leaves", false),
         ("500 leaves 500 leaves 500", true),
         ("501 505 501 505", false),
-        // One mishap, though it shows twice.
+        // One failure, although it appears twice.
         ("breaks500 500", false),
     ] {
         let bench = pipeline_on_runtime_clock(FREE);
@@ -94,7 +94,7 @@ async fn three_bad_ends_in_a_row_bring_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn both_forms_of_retry_after_are_kept_to() {
+async fn both_forms_of_retry_after_are_respected() {
     // A clock of the runtime begins with the year 2026.
     for (told, seconds) in [
         ("30", 30..=30),
@@ -117,7 +117,7 @@ async fn both_forms_of_retry_after_are_kept_to() {
     }
 }
 
-/// Fifty that wait for the end of a rest, half of them parts of pages; how many went.
+/// Fifty requests that wait for the end of a rest, half of them embedded resources; counts those that went.
 struct Crowd {
     bench: TestPipeline,
     went: Arc<AtomicUsize>,
@@ -165,7 +165,7 @@ impl Crowd {
 async fn when_a_rest_ends_exactly_one_goes() {
     let mut crowd = Crowd::behind_a_rest().await;
     assert_eq!(crowd.after(20 * SECOND).await, 1);
-    // Who comes now waits behind it too, and is told so.
+    // A new request waits for the probe as well, and gets a Retry-After.
     let hasty = [("crawl-max-wait", "0")];
     assert_eq!(
         crowd
@@ -176,7 +176,7 @@ async fn when_a_rest_ends_exactly_one_goes() {
             .0,
         Reason::HostBackoff
     );
-    // It proves the host with its head, before its last byte.
+    // The host is proven by the head, before the last byte.
     let mut probe = crowd.slots.recv().await.unwrap();
     answer(&mut probe, 200, &[]);
     assert_eq!(
@@ -187,14 +187,14 @@ async fn when_a_rest_ends_exactly_one_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_becomes_of_the_probe_is_what_becomes_of_the_others() {
+async fn the_outcome_of_the_probe_applies_to_the_others() {
     for (how, at_once, later, later_went) in [
-        // Behind a bad one the rest is twice as long.
+        // After a failed probe the rest is twice as long.
         ("500", 1, 9 * SECOND, 1),
         ("500", 1, 13 * SECOND, 2),
         ("503", 1, 13 * SECOND, 2),
         ("fails", 1, 13 * SECOND, 2),
-        // One that shows nothing makes room for the next.
+        // A probe without a result makes room for the next.
         ("leaves", 2, 13 * SECOND, 2),
         ("is lost", 1, 50 * SECOND, 1),
         ("is lost", 1, 61 * SECOND, 2),
@@ -230,12 +230,12 @@ async fn the_delay_follows_the_origins_latency() {
         sleep(took * MS).await;
         slot.record_answer(StatusCode::from_u16(status).unwrap(), &HeaderMap::new());
     }
-    // Twice the latency, counted from the sent head: what the answer took is part of it.
+    // Twice the latency, counted from the sent head: the time of the response is part of it.
     assert_eq!(came, [0, 500, 500, 990, 1_500]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn signs_of_a_ban_are_counted_and_change_nothing() {
+async fn signs_of_a_ban_are_counted_without_effect() {
     let bench = pipeline_on_runtime_clock(HASTY);
     for _ in 0..20 {
         ends(&bench, "403").await;

@@ -1,4 +1,4 @@
-//! Who goes first, through the gate and the hold: classes, priorities, crawlers, and what strict order promises.
+//! The order of held requests, through pipeline and queue: classes, priorities, crawlers, and strict order.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -21,7 +21,7 @@ use tokio::task::JoinHandle;
 use super::gate::{pipeline_by_clock, snapshot};
 use crate::support::pipeline::{StaticResolver, TestPipeline};
 
-/// What makes a URL of each class, and priorities.
+/// Rules for a URL of each class, and for priorities.
 const RULES: &str = "
     { id: index, when: { under: /index }, then: index-only },
     { id: follow, when: { under: /follow }, then: follow-only },
@@ -38,7 +38,7 @@ fn bench(politeness: &str) -> TestPipeline {
     pipeline_by_clock(Clock::from_runtime(), 500, snapshot(politeness, RULES))
 }
 
-/// Requests that begin to wait one after the other; each goes and is over at once.
+/// Requests that are held one after the other; each ends at once when it goes.
 struct Crowd {
     bench: TestPipeline,
     went: Arc<Mutex<Vec<String>>>,
@@ -75,7 +75,7 @@ impl Crowd {
         self.bench.wait_until_held(self.tasks.len() as f64).await;
     }
 
-    /// The order in which they went, once all have.
+    /// The order in which all requests went.
     async fn went(self) -> Vec<String> {
         for task in self.tasks {
             task.await.unwrap();
@@ -90,7 +90,7 @@ fn label(path: &str, field: Option<(&str, &str)>) -> String {
     })
 }
 
-/// The classes that the gate gives, seen in strict order: who comes last goes first.
+/// The classes that the pipeline assigns, visible in strict order: the last to arrive goes first.
 #[tokio::test(start_paused = true)]
 async fn a_request_has_the_class_that_its_url_and_its_priority_make() {
     let bench = bench("{ delay: 0s, concurrency: 1, order: strict }");
@@ -215,7 +215,7 @@ async fn crawlers_take_turns_at_a_host() {
     assert_eq!(crowd.went().await[..7], expected);
 }
 
-/// One request of the lowest class at a host that has always three of the highest waiting, and lets one go each second.
+/// One request of the lowest class at a host that always has three waiting requests of the highest, and admits one per second.
 async fn lowest_in_a_crowd(max_hold: &str) -> (Duration, u32) {
     let bench = bench(&format!(
         "{{ delay: 1s, jitter: none, order: strict, max_hold: {max_hold} }}"
@@ -249,8 +249,8 @@ async fn lowest_in_a_crowd(max_hold: &str) -> (Duration, u32) {
     (began.elapsed(), tries)
 }
 
-/// From `refresh` to `redir`, where the others are, it takes four times half a minute. Who is sent away in between and
-/// comes again has waited since it first came.
+/// Ageing from `refresh` to `redir`, the class of the others, takes four times half a minute. A request that is refused and
+/// returns has waited since its first arrival.
 #[tokio::test(start_paused = true)]
 async fn in_strict_order_the_lowest_goes_once_it_has_risen() {
     for (max_hold, tries) in [("10m", 1), ("25s", 5)] {
@@ -263,9 +263,9 @@ async fn in_strict_order_the_lowest_goes_once_it_has_risen() {
     }
 }
 
-/// Nothing is given up and nobody comes or leaves when it rises; it looks by itself.
+/// No request ends, arrives or leaves when it rises; it checks by itself.
 #[tokio::test(start_paused = true)]
-async fn who_rises_to_be_the_first_asks_by_itself() {
+async fn an_aged_request_becomes_first_without_an_event() {
     let rules = "{ id: slow, when: { under: /slow }, set: { politeness: { delay: 10m } } }, \
         { id: low, when: { under: /low }, set: { priority: lower } }";
     let politeness = "{ delay: 1s, jitter: none, order: strict, max_hold: 20m }";
@@ -278,7 +278,7 @@ async fn who_rises_to_be_the_first_asks_by_itself() {
     drop(first);
     let began = tokio::time::Instant::now();
     let mut crowd = Crowd::new(&bench);
-    // Two of them, so that the one which rises comes behind in turns, and first of its crawler.
+    // Two of them, so that the one that rises is later in turn, and first of its crawler.
     crowd.wait(crawler("bee"), "/low/1", None).await;
     crowd.wait(crawler("bee"), "/slow/2", None).await;
     let went = Arc::clone(&crowd.went);
@@ -293,9 +293,9 @@ async fn who_rises_to_be_the_first_asks_by_itself() {
     );
 }
 
-/// One comes that has waited longest, and with it strict order: not it but another is the best now, and is told so.
+/// The arrival of the longest waiter brings strict order: another request is the best now, and is woken.
 #[tokio::test(start_paused = true)]
-async fn who_is_made_the_first_by_another_is_rung() {
+async fn a_request_made_first_by_another_is_woken() {
     let rules = "{ id: slow, when: { under: /slow }, set: { politeness: { delay: 10m } } }, \
         { id: low, when: { under: /low }, set: { priority: lower } }, \
         { id: last, when: { under: /last }, set: { priority: lowest, politeness: { order: strict } } }";
@@ -365,7 +365,7 @@ async fn where_an_answer_leads_to_is_remembered_for_ten_minutes() {
     }
 }
 
-/// Everybody who asks for the host waits for its robots.txt.
+/// Every request for the host waits for its robots.txt.
 #[tokio::test(start_paused = true)]
 async fn a_fetch_of_robots_goes_before_all_others() {
     let bench = bench("{ delay: 0s, concurrency: 1, order: strict }");
@@ -408,7 +408,7 @@ async fn a_fetch_of_robots_goes_before_all_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_finds_no_place_is_told_of_those_before_it() {
+async fn a_full_queue_estimates_the_wait_by_the_requests_ahead() {
     let politeness = "{ delay: 1m, jitter: none, max_hold: 10m }";
     let bench = pipeline_by_clock(Clock::from_runtime(), 4, snapshot(politeness, RULES));
     bench
@@ -435,9 +435,9 @@ async fn who_finds_no_place_is_told_of_those_before_it() {
     }
 }
 
-/// Four threads, both orders at the same hosts, all classes, crawlers that leave: everybody ends, and nothing is left.
+/// Four threads, both orders at the same hosts, all classes, departures: every request ends, and nothing leaks.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn in_a_mixed_crowd_everybody_ends() {
+async fn every_request_of_a_mixed_crowd_ends() {
     let rules = format!(
         "{RULES}, {{ id: s, when: {{ in_query: s }}, set: {{ politeness: {{ order: strict }} }} }}"
     );

@@ -1,4 +1,4 @@
-//! Requests that are sent once more, since their connection was closed under them: at the host's pace, and not during
+//! Requests that are retried because their connection was closed: at the pace of the host, and not during
 //! its rest.
 
 use std::sync::Mutex;
@@ -14,12 +14,12 @@ use crate::support::wait::wait_until;
 
 const MS: Duration = Duration::from_millis(1);
 const DELAY: Duration = Duration::from_millis(1_000);
-/// The origin reads a request some time after it came, which differs on a busy machine.
+/// The origin reads a request some time after its arrival; the time varies on a busy machine.
 const EARLY: Duration = Duration::from_millis(60);
-/// Behind so long an idle connection may have been closed.
+/// The time after which an idle connection may have been closed.
 const IDLE: Duration = Duration::from_millis(1_300);
 
-/// An origin whose first connection is closed when the second head is read and `closes` says so; `/busy` asks for rest.
+/// An origin whose first connection is closed when the second head is read and `closes` fires; `/busy` sends a Retry-After.
 fn origin(closes: Receiver<()>) -> ScriptedOrigin {
     let closes = Mutex::new(closes);
     ScriptedOrigin::start(move |connection: &mut OriginConnection| {
@@ -47,7 +47,7 @@ fn ask(gate: &TestProxy, origin: &ScriptedOrigin, path: &str) -> RawClient {
     client
 }
 
-/// A gate with an idle connection, and what closes it once the next head is read there.
+/// A proxy with an idle connection, and a sender that closes the connection once the next head is read.
 fn idle(politeness: &str) -> (TestProxy, ScriptedOrigin, Sender<()>) {
     let gate = gate(politeness);
     let (close, closes) = channel();
@@ -58,7 +58,7 @@ fn idle(politeness: &str) -> (TestProxy, ScriptedOrigin, Sender<()>) {
 }
 
 #[test]
-fn what_is_sent_once_more_keeps_its_distance_to_itself() {
+fn a_retry_keeps_the_delay_to_its_first_attempt() {
     let (gate, origin, close) = idle("{ delay: 1s, jitter: none }");
     close.send(()).unwrap();
     let answer = ask(&gate, &origin, "/again").read_response();
@@ -76,12 +76,12 @@ fn what_is_sent_once_more_keeps_its_distance_to_itself() {
 }
 
 #[test]
-fn a_neighbour_that_waits_keeps_its_distance_to_what_is_sent_once_more() {
+fn a_held_request_keeps_the_delay_to_a_retry() {
     let (gate, origin, close) = idle("{ delay: 1s, jitter: none, concurrency: 5, max_hold: 20s }");
     let mut again = ask(&gate, &origin, "/again");
     wait_until("the first copy is there", || origin.requests().len() == 2);
     let mut neighbours = ["/1", "/2"].map(|path| ask(&gate, &origin, path));
-    // They wait for their turn when the connection is closed.
+    // The requests wait for their turn when the connection is closed.
     thread::sleep(100 * MS);
     close.send(()).unwrap();
     for client in std::iter::once(&mut again).chain(&mut neighbours) {
@@ -103,7 +103,7 @@ fn a_neighbour_that_waits_keeps_its_distance_to_what_is_sent_once_more() {
 }
 
 #[test]
-fn nothing_is_sent_once_more_during_a_rest() {
+fn a_resting_host_gets_no_retry() {
     let (gate, origin, close) =
         idle("{ delay: 300ms, jitter: none, concurrency: 5, max_hold: 1s }");
     let mut again = ask(&gate, &origin, "/again");

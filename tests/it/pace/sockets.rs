@@ -13,7 +13,7 @@ pub(super) fn gate(politeness: &str) -> TestProxy {
     gate_with(politeness, "")
 }
 
-/// `more` goes on behind `egress`.
+/// `more` follows the group `egress`.
 pub(super) fn gate_with(politeness: &str, more: &str) -> TestProxy {
     let config = format!(
         "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
@@ -62,8 +62,8 @@ fn three_crawlers_at_once_are_one_to_the_origin() {
     });
     for origin in &origins {
         assert_eq!(origin.requests().len(), 12);
-        // The origin reads a request some time after it came, which differs on a busy machine; the acceptance run goes
-        // by the kernel's time and asks for 195 ms.
+        // The origin reads a request some time after its arrival, and the time varies on a busy machine; the acceptance run
+        // uses the kernel's timestamps and requires 195 ms.
         let gap = origin.shortest_gap();
         assert!(gap >= 170 * MS, "{gap:?}");
     }
@@ -94,7 +94,7 @@ fn concurrency_counts_to_the_last_byte() {
 }
 
 #[test]
-fn who_waits_too_long_is_told_when_to_come_back() {
+fn a_request_held_too_long_gets_a_retry_after() {
     let gate = gate("{ delay: 30s, jitter: none, max_hold: 100ms }");
     let origin = ScriptedOrigin::ok();
     let mut client = RawClient::connect(gate.proxy);
@@ -119,7 +119,7 @@ fn who_waits_too_long_is_told_when_to_come_back() {
 }
 
 #[test]
-fn an_origin_that_asks_for_rest_is_left_alone_by_all() {
+fn retry_after_applies_to_all_crawlers() {
     let gate = gate("{ delay: 0s, max_hold: 100ms }");
     let origin = ScriptedOrigin::respond(|request| match request.path() {
         "/busy" => "HTTP/1.1 429 Too Many Requests\r\nRetry-After: 2\r\nContent-Length: 0\r\n\r\n",
@@ -145,9 +145,9 @@ fn an_origin_that_asks_for_rest_is_left_alone_by_all() {
     assert_eq!(origin.paths(), ["/busy", "/b", "/again"]);
 }
 
-/// Also with bytes behind the request: another one, or a body that nobody has read.
+/// Also with bytes after the request: another one, or an unread body.
 #[test]
-fn who_leaves_is_not_fetched_for() {
+fn a_departed_client_causes_no_fetch() {
     let gate = gate("{ delay: 400ms, jitter: none }");
     let origin = ScriptedOrigin::ok();
     assert_eq!(
@@ -189,7 +189,7 @@ fn who_leaves_is_not_fetched_for() {
 }
 
 #[test]
-fn who_waits_while_the_proxy_goes_down_is_answered_at_once() {
+fn held_clients_are_answered_at_shutdown() {
     let mut gate = gate("{ delay: 30s }");
     let origin = ScriptedOrigin::ok();
     let mut client = RawClient::connect(gate.proxy);
@@ -213,7 +213,7 @@ fn who_waits_while_the_proxy_goes_down_is_answered_at_once() {
 }
 
 #[test]
-fn a_policy_that_is_swapped_during_a_hold_judges_what_waits() {
+fn a_reload_during_a_hold_evaluates_held_requests_again() {
     let gate = gate("{ delay: 700ms, jitter: none }");
     let origin = ScriptedOrigin::ok();
     let mut client = RawClient::connect(gate.proxy);
@@ -263,9 +263,9 @@ fn tunnels_to_a_host_open_at_its_pace() {
     assert!(began.elapsed() >= 500 * MS);
 }
 
-/// A connection is let in, waits and goes, a thousand times at once; half of them leave without an answer.
+/// A thousand concurrent connections are accepted, held and closed; half of them leave without a response.
 #[test]
-fn a_thousand_wait_for_one_host_and_half_of_them_vanish() {
+fn a_thousand_clients_wait_for_one_host_and_half_of_them_leave() {
     let gate = gate("{ delay: 10ms, jitter: none, max_hold: 55s }");
     let origin = ScriptedOrigin::ok();
     assert_eq!(
@@ -278,7 +278,7 @@ fn a_thousand_wait_for_one_host_and_half_of_them_vanish() {
     let mut clients: Vec<RawClient> = (0..1_000).map(|_| RawClient::connect(gate.proxy)).collect();
     for (number, client) in clients.iter_mut().enumerate() {
         let kind = if number % 2 == 0 { "stays" } else { "leaves" };
-        // Those that leave come first, or they would be served before they can.
+        // Those that leave come first, or they would be served before.
         client.ask("b.test", &origin, &format!("/{kind}/{number}"));
     }
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! `politeness.per_address`: a limit that hosts on one address share, behind the limits of each.
+//! `politeness.per_address`: a limit that hosts on one address share, after the limits of each host.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn two_hosts_on_one_address_share_its_delay_and_its_slots() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_belongs_to_pages_has_the_slots_of_the_address_and_none_of_its_delay() {
+async fn embedded_resources_use_slots_of_the_address_without_its_delay() {
     let bench = bench("delay: 0s, max_hold: 0s, per_address: { delay: 30s, concurrency: 2 }");
     bench.pass_bytes("http://a.test/", 0).await;
     let _two = [
@@ -69,7 +69,7 @@ async fn what_belongs_to_pages_has_the_slots_of_the_address_and_none_of_its_dela
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_host_whose_address_says_no_has_lost_nothing() {
+async fn a_refusal_by_the_address_costs_the_host_nothing() {
     let bench = bench("delay: 50s, max_hold: 2s, per_address: { concurrency: 1 }");
     let (busy, _) = bench.ask("http://a.test/").await.admitted();
     busy.record_sent();
@@ -78,7 +78,7 @@ async fn a_host_whose_address_says_no_has_lost_nothing() {
     assert_eq!((reason, began.elapsed()), (Reason::RateLimited, 2 * SECOND));
     assert_eq!(bench.metric("crawlgate_leases"), 2.0);
     drop(busy);
-    // Its own delay of 50 s has not begun.
+    // Its own delay of 50 s has not started.
     assert_eq!(bench.pass_bytes("http://b.test/", 0).await, None);
     assert_eq!(bench.metric("crawlgate_leases"), 0.0);
 }
@@ -101,7 +101,7 @@ async fn the_patience_is_for_both_waits_and_a_request_that_waits_is_held_once() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_in_either_wait_leaves_no_slot_behind() {
+async fn a_departure_in_either_wait_leaks_no_slot() {
     let bench = bench("delay: 4s, concurrency: 5, max_hold: 1m, per_address: { concurrency: 1 }");
     bench.pass_bytes("http://a.test/", 0).await;
     let (busy, _) = bench.ask("http://b.test/").await.admitted();
@@ -139,7 +139,7 @@ async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
     for (number, request) in waiting.into_iter().enumerate() {
         let (mut slot, _) = request.await.unwrap().admitted();
         match number % 4 {
-            // Never dialled; dialled in vain; sent, and no answer; sent and answered.
+            // Never dialled; dialled without success; sent without a response; sent and answered.
             0 => {}
             1 => tokio::time::sleep(SECOND / 4).await,
             _ => slot.record_sent(),
@@ -158,7 +158,7 @@ async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn rest_that_one_host_asks_for_is_not_the_address_s() {
+async fn retry_after_of_one_host_does_not_rest_its_address() {
     let bench = bench("delay: 0s, max_hold: 0s, per_address: { concurrency: 5 }");
     let (mut slot, _) = bench.ask("http://a.test/").await.admitted();
     let told: HeaderMap = [(http::header::RETRY_AFTER, "100".parse().unwrap())]
@@ -218,7 +218,7 @@ async fn a_wait_longer_than_a_lease_breaks_no_delay_of_the_host() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tunnels_take_a_turn_of_the_address_and_none_of_its_slots() {
+async fn tunnels_use_the_delay_of_the_address_without_its_slots() {
     let bench = bench("delay: 0s, per_address: { delay: 5s, concurrency: 1 }");
     let slot = bench
         .admit_tunnel("a.test:443", Duration::ZERO)
@@ -256,7 +256,7 @@ async fn the_key_address_and_the_limit_of_the_address_are_two() {
     let _gone = bench.ask("http://b.test/").await.admitted();
 }
 
-/// What is granted by the host and waits for the address is not sent in a rest that begins meanwhile.
+/// A request that has its host's permit and waits for the address is not sent in a rest that begins meanwhile.
 #[tokio::test(start_paused = true)]
 async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
     let bench = bench("delay: 0s, concurrency: 2, max_hold: 5m, per_address: { concurrency: 2 }");
@@ -283,7 +283,7 @@ async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
 
 /// A host's slot is not kept for ever for one that waits for its address: others of its key go meanwhile.
 #[tokio::test(start_paused = true)]
-async fn who_waits_long_for_its_address_lets_others_of_its_key_go() {
+async fn a_wait_for_an_address_does_not_block_others_of_the_key() {
     let bench =
         bench("key: registrable_domain, delay: 1s, max_hold: 5m, per_address: { concurrency: 1 }");
     let (busy, _) = bench.ask("http://b.example.net/").await.admitted();

@@ -1,4 +1,4 @@
-//! `politeness.bytes_per_second`: what bodies cost is paid by whoever goes next.
+//! `politeness.bytes_per_second`: the next request waits for the time that earlier bodies cost.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ async fn later_requests_pay_for_bodies_in_both_directions() {
     let bench = pipeline(politeness, Clock::from_runtime());
     tokio::time::advance(60 * SECOND).await;
     assert_eq!(bench.pass_bytes("http://a.test/", 4 << 10).await, None);
-    // A second's worth was saved.
+    // The allowance of one second was saved.
     assert_eq!(
         bench.pass_bytes("http://a.test/", 0).await,
         Some(3 * SECOND)
@@ -26,7 +26,7 @@ async fn later_requests_pay_for_bodies_in_both_directions() {
     slot.record_received(1 << 10);
     uploaded.store(5 << 10, std::sync::atomic::Ordering::Relaxed);
     drop(slot);
-    // What belongs to pages pays too, and other hosts do not.
+    // Embedded resources cost as well, and other hosts are not affected.
     let (_slot, held) = bench
         .ask_for("http://b.test/i.png", "image")
         .await
@@ -58,7 +58,7 @@ async fn over_any_window_no_more_than_the_budget_passes_but_for_one_answer() {
             before += bytes;
         }
     }
-    // Nor is time lost: all of it is spent but for the last answer and what was saved.
+    // No time is lost: all of it is used except for the last response and the saved allowance.
     let all = ended.iter().map(|(_, bytes)| bytes).sum::<usize>();
     let took = ended[99].0 - ended[0].0;
     assert!(
@@ -72,7 +72,7 @@ async fn over_any_window_no_more_than_the_budget_passes_but_for_one_answer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_ends_without_a_use_costs_nothing_and_debt_is_remembered() {
+async fn an_unused_permit_costs_nothing_and_byte_debt_is_remembered() {
     let politeness = "{ delay: 0s, concurrency: 5, max_hold: 0s, bytes_per_second: 1B }";
     let bench = pipeline(politeness, Clock::from_runtime());
     drop(bench.ask("http://a.test/").await.admitted());

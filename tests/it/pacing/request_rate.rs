@@ -38,7 +38,7 @@ fn groups_are_chosen_as_for_crawl_delay() {
     assert_eq!(none.crawl_delay("a"), Some(Duration::from_millis(250)));
 }
 
-/// The delay behind a first request, told in whole seconds, and how many requests were capped.
+/// The delay after a first request, in whole seconds, and the number of capped requests.
 async fn check(robots: &str, politeness: &str, file: &str, expected: (u64, f64)) {
     let (clock, _hand) = Clock::manual();
     let politeness = format!("{{ jitter: none, max_hold: 0s, {politeness} }}");

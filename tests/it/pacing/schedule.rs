@@ -11,7 +11,7 @@ use crate::support::pipeline::TestPipeline;
 /// The wall clock of tests begins with 2026, on a Thursday.
 const HOUR: i64 = 3_600;
 
-/// After how many seconds a second request may come, by what it is told.
+/// The seconds after which a second request may come, by its Retry-After.
 async fn gap(bench: &TestPipeline, host: &str) -> u64 {
     bench.pass_bytes(&format!("http://{host}/"), 0).await;
     let (reason, after) = bench.ask(&format!("http://{host}/2")).await.refused();
@@ -20,7 +20,7 @@ async fn gap(bench: &TestPipeline, host: &str) -> u64 {
 }
 
 #[tokio::test]
-async fn the_window_that_holds_gives_the_limits_and_the_clock_may_jump() {
+async fn the_active_window_sets_the_limits_even_if_the_clock_jumps() {
     let (clock, hand) = Clock::manual();
     let schedule = "[{ hours: \"22:00-06:00\", delay: 2s }, { days: [fri], hours: \"00:00-24:00\", tz: +02:00, delay: 3s }]";
     let politeness = format!("{{ delay: 40s, jitter: none, max_hold: 0s, schedule: {schedule} }}");
@@ -95,7 +95,7 @@ async fn rate_and_concurrency_are_limits_too_and_a_rule_may_take_a_schedule_back
 }
 
 #[test]
-fn mistakes_in_windows_are_told() {
+fn errors_in_windows_are_reported() {
     for (window, told) in [
         ("{ hours: \"22:00\" }", "expected hours"),
         ("{ hours: \"06:00-06:00\" }", "expected hours"),
@@ -122,7 +122,7 @@ fn mistakes_in_windows_are_told() {
 
 /// The wall clock of a runtime begins with 2026, at midnight.
 #[tokio::test(start_paused = true)]
-async fn who_waits_when_a_window_ends_waits_as_the_next_one_says() {
+async fn a_held_request_follows_the_next_window() {
     let schedule = "[{ hours: \"00:00-00:01\", delay: 2s }]";
     let politeness = format!("{{ delay: 40s, jitter: none, max_hold: 10m, schedule: {schedule} }}");
     let bench = pipeline(&politeness, Clock::from_runtime());
@@ -138,6 +138,6 @@ async fn who_waits_when_a_window_ends_waits_as_the_next_one_says() {
         slot.record_sent();
         went.push(began.elapsed().as_millis());
     }
-    // The third asks at 60.5 s, and 40 s behind the second it goes.
+    // The third request starts at 60.5 s, and goes 40 s after the second.
     assert_eq!(went, [56_500, 58_500, 98_500, 138_500, 178_500]);
 }

@@ -1,4 +1,4 @@
-//! `crawlgate robots check` as scripts meet it.
+//! `crawlgate robots check` as scripts use it.
 
 use serde_json::{Value as Json, json};
 
@@ -64,7 +64,10 @@ fn json_from_standard_input() {
         .collect();
     assert_eq!(
         lines[0],
-        json!({ "url": "/x", "allow": false, "line": 7, "rule": "Disallow: /", "group": "*", "crawl_delay": null, "request_rate": null, "usage": {}, })
+        json!({
+            "url": "/x", "allow": false, "line": 7, "rule": "Disallow: /", "group": "*", "crawl_delay": null,
+            "request_rate": null, "usage": {},
+        })
     );
     assert!(lines[1]["error"].is_string(), "{}", lines[1]);
     assert!(lines[1]["input"] == "http:", "{}", lines[1]);
@@ -87,7 +90,7 @@ fn the_file_from_standard_input() {
 }
 
 #[test]
-fn what_a_file_says_beyond_the_standard() {
+fn extensions_of_a_file_are_listed() {
     let file = "Host: a.example\nUser-agent: *\nContent-Usage: /a train-ai=n, search=y\nContent-Signal: ai-input=no\n\
                 Visit-time: 0600-0845\nClean-param: sid /shop\nSitemap: http://a.example/s.xml\nDisallow: /x\n";
     let output = run(&["--file", "-", "--agent", "x", "/a", "/x"], file);
@@ -116,7 +119,7 @@ fn what_a_file_says_beyond_the_standard() {
 }
 
 #[test]
-fn the_rate_that_a_group_asks_for() {
+fn the_request_rate_of_a_group_is_shown() {
     let file = "User-agent: *\nRequest-rate: 30/1m\n";
     let output = run(&["--file", "-", "--agent", "x", "/a"], file);
     assert_eq!(
@@ -134,7 +137,7 @@ fn the_rate_that_a_group_asks_for() {
 }
 
 #[test]
-fn what_turns_or_hides_text_reaches_no_terminal() {
+fn control_characters_do_not_reach_the_terminal() {
     let file = "Sitemap: /\u{202e}lmx\u{200b}\nUser-agent: *\nDisallow: /\u{1b}[2J\n";
     let output = run(&["--file", "-", "--agent", "x", "/a"], file);
     assert!(

@@ -1,5 +1,5 @@
-//! Hostile files: they may cost little time and no more memory than a few times the cap. The times for a release build
-//! are in benches/robots.rs; here the bound is loose, so that only a blow-up fails.
+//! Hostile files: they take little time and at most a few times the size limit of memory. The times of a release build
+//! are in benches/robots.rs; here the limit is loose, so that only a blow-up fails.
 
 use std::time::{Duration, Instant};
 

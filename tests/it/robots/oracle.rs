@@ -1,13 +1,13 @@
 //! Random files against two other parsers: `robotstxt` (a port of Google's) and `robotxt`.
 //!
-//! The files are made of what all three read alike. Known deviations, which the generator leaves out:
-//! - `robotstxt`: keys without a meaning, sitemaps among them, end a list of user agents; `index.html` is found again
-//!   as `/` (ours too, `robotxt`'s not); no escape is ever decoded, so `%7E` is not `~`; a `*` whose next
-//!   character stands more than once in the path may not be found (`*=ab` in `/=.html=ab`), so stars are left to `robotxt`; `/robots.txt` can be forbidden;
+//! The files use what all three parsers read alike. Known deviations, which the generator leaves out:
+//! - `robotstxt`: unknown keys, sitemaps among them, end a list of user agents; `index.html` also matches
+//!   `/` (here too, not in `robotxt`); no escape is decoded, so `%7E` is not `~`; a `*` whose next
+//!   character occurs more than once in the path may fail (`*=ab` in `/=.html=ab`), so stars are left to `robotxt`; `/robots.txt` can be forbidden;
 //!   a byte order mark belongs to the first key.
-//! - `robotxt`: a pattern that begins with `*` is another; CR alone does not end a line; a token with text behind it (`Foo/1.0`) is another token; digits stand in its tokens, as in ours, and
+//! - `robotxt`: a pattern that begins with `*` is different; CR alone does not end a line; a token with a suffix (`Foo/1.0`) is another token; digits are part of its tokens, as here, and
 //!   not in `robotstxt`'s.
-//! - ours alone: delimiters behind the `?` of a rule are the same as their escapes.
+//! - here alone: delimiters after the `?` of a rule equal their escapes.
 
 use crawlgate::robots::{RobotsAccess, RobotsFile};
 use fastrand::Rng;
@@ -98,9 +98,9 @@ fn random_files_are_read_as_others_read_them() {
     );
 }
 
-/// Our own matcher against one that is too simple to be wrong: every rule is tried, `*` by trying every place.
+/// The matcher against a simple one: every rule is tried, and `*` at every position.
 #[test]
-fn the_table_finds_what_trying_every_rule_finds() {
+fn the_table_agrees_with_a_linear_search() {
     for seed in 0..FILES {
         let mut rng = Rng::with_seed(seed ^ 0xABCD);
         let count = rng.usize(1..12);

@@ -1,4 +1,4 @@
-//! What is read of a file beside its rules: lines, marks, delays, sitemaps, tokens.
+//! Content of a file apart from its rules: lines, byte order marks, delays, sitemaps, tokens.
 
 use std::time::Duration;
 

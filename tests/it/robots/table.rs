@@ -1,4 +1,4 @@
-//! The tables of tests/robots: whose rule decides which URL. Counted apart, printed with `--nocapture`.
+//! The tables of tests/robots: the rule that decides for each URL. Counted separately, printed with `--nocapture`.
 
 use std::fs;
 
@@ -13,14 +13,14 @@ pub(crate) struct Question {
     pub(crate) agent: String,
     pub(crate) url: String,
     pub(crate) access: RobotsAccess,
-    /// The line that has to decide, if the table says so: 0 is none.
+    /// The line that decides, if the table names it: 0 means no line.
     line: Option<u32>,
-    /// The source of the table has another answer.
+    /// The source of the table has another result.
     pub(crate) differs: bool,
 }
 
 impl Question {
-    /// What is compared with the rules.
+    /// The path that is compared with the rules.
     pub(crate) fn path(&self) -> String {
         match self.url.as_str() {
             "" => "/".to_owned(),

@@ -48,7 +48,7 @@ pub(super) fn get_as(gate: &TestProxy, url: &str, agent: &str) -> Response {
 }
 
 #[test]
-fn robots_holds_for_crawlers_that_do_not_read_it() {
+fn robots_txt_applies_to_crawlers_that_do_not_read_it() {
     let origin = site();
     let gate = gate("{}", "");
     let get = |path, agent| get_as(&gate, &origin.url("a.test", path), agent);
@@ -76,7 +76,7 @@ fn robots_holds_for_crawlers_that_do_not_read_it() {
 }
 
 #[test]
-fn the_policy_names_the_agent() {
+fn the_policy_sets_the_agent() {
     let origin = site();
     let gate = gate("{ agent: vip }", "");
     get_as(&gate, &origin.url("a.test", "/private"), "other").check(200, &[]);
@@ -103,7 +103,7 @@ fn the_file_itself_comes_from_memory() {
 }
 
 #[test]
-fn a_policy_that_does_not_obey_asks_for_nothing() {
+fn a_policy_that_does_not_obey_fetches_no_robots_txt() {
     let origin = site();
     let gate = gate("{ obey: false }", "");
     get_as(&gate, &origin.url("a.test", "/private"), "").check(200, &["page"]);
@@ -117,7 +117,7 @@ fn a_policy_that_does_not_obey_asks_for_nothing() {
 }
 
 #[test]
-fn a_rule_may_obey_for_some_urls_alone() {
+fn a_rule_may_disable_obedience_for_some_urls() {
     let rule = "{ id: mine, when: { under: /private/mine }, then: allow, set: { robots: { obey: false } } }";
     let origin = site();
     let gate = gate("{}", rule);
@@ -126,7 +126,7 @@ fn a_rule_may_obey_for_some_urls_alone() {
 }
 
 #[test]
-fn what_cannot_be_had_is_later_unless_the_policy_allows() {
+fn an_unreachable_robots_txt_is_a_503_unless_the_policy_allows() {
     let origin = site_with(500);
     let strict = gate("{}", "");
     let answer = get_as(&strict, &origin.url("a.test", "/"), "");
@@ -145,7 +145,7 @@ fn what_cannot_be_had_is_later_unless_the_policy_allows() {
 }
 
 #[test]
-fn a_host_that_refuses_connections_is_told_as_such() {
+fn a_refused_connection_has_its_own_reason() {
     let gate = gate("{}", "");
     let free = closed_port();
     let answer = get_as(&gate, &format!("http://a.test:{free}/"), "");
@@ -172,7 +172,7 @@ fn crawl_delay_slows_the_pace_up_to_the_policys_cap() {
 
 /// `crawlgate robots fetch` against the same site.
 #[test]
-fn the_command_fetches_and_says_what_it_means() {
+fn the_command_fetches_and_explains_the_file() {
     let folder = TempDir::new();
     let hosts =
         "egress: { allow_loopback: true, ports: [1-65535], hosts: { a.test: 127.0.0.1 } }\n";

@@ -234,7 +234,7 @@ async fn connections_that_break() {
 }
 
 #[tokio::test]
-async fn nobody_there() {
+async fn unreachable_hosts_have_their_outcomes() {
     let fetcher = TestFetcher::new(&Clock::system());
     let free = crate::support::origin::closed_port();
     for (host, expected) in [
@@ -357,7 +357,7 @@ async fn how_long_it_holds() {
 }
 
 #[tokio::test]
-async fn what_is_asked() {
+async fn the_fetch_sends_its_fields() {
     let origin = ScriptedOrigin::respond(|_| Reply::Bytes(response(200, "", FILE)));
     let fetcher = TestFetcher::new(&Clock::system());
     fetcher

@@ -128,7 +128,7 @@ async fn requests_go_on_under_the_old_file_while_one_fetch_renews_it() {
 }
 
 #[tokio::test]
-async fn what_was_held_goes_under_the_file_that_is_known_when_its_turn_comes() {
+async fn a_held_request_follows_the_file_known_at_its_turn() {
     let origin = origin("Cache-Control: max-age=3600\r\n");
     let gate = RenewalPipeline::paced("{}", "delay: 200ms, jitter: 1.0..1.0, max_hold: 10s");
     let old = origin.url("a.test", "/old");
@@ -156,7 +156,7 @@ async fn what_was_held_goes_under_the_file_that_is_known_when_its_turn_comes() {
 }
 
 #[tokio::test]
-async fn a_renewal_without_a_turn_changes_nothing_and_is_not_repeated_at_once() {
+async fn a_renewal_without_a_permit_keeps_the_file_and_waits() {
     let origin = origin("Cache-Control: max-age=3600\r\n");
     let gate = RenewalPipeline::paced(
         "{ on_unreachable: deny }",
@@ -200,7 +200,7 @@ async fn a_renewal_without_a_turn_changes_nothing_and_is_not_repeated_at_once() 
 }
 
 #[tokio::test]
-async fn a_renewal_keeps_the_time_that_the_file_asks_for() {
+async fn a_renewal_keeps_the_freshness_of_the_file() {
     fn start() -> ScriptedOrigin {
         let file = "User-agent: *\nCrawl-delay: 0.3\n";
         ScriptedOrigin::respond(move |_| {
@@ -235,7 +235,7 @@ async fn a_renewal_keeps_the_time_that_the_file_asks_for() {
 }
 
 #[tokio::test]
-async fn what_is_too_old_or_was_never_known_is_waited_for() {
+async fn an_expired_or_unknown_file_is_waited_for() {
     for (fields, hours) in [
         ("Cache-Control: max-age=3600\r\n", 24),
         ("", 24),
@@ -257,7 +257,7 @@ async fn what_is_too_old_or_was_never_known_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_renewal_that_fails_leaves_what_the_policy_says() {
+async fn a_failed_renewal_leaves_the_decision_to_the_policy() {
     for (robots, later) in [
         ("{}", "robots_txt"),
         ("{ on_unreachable: deny }", "robots_unreachable"),
@@ -309,7 +309,7 @@ async fn a_file_that_has_not_changed_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_304_that_nobody_asked_for_is_no_file() {
+async fn an_unsolicited_304_is_not_a_file() {
     let origin = ScriptedOrigin::respond(|request| {
         let head = request.head.to_ascii_lowercase();
         assert!(!head.contains("if-"), "{head}");

@@ -29,7 +29,7 @@ fn site() -> ScriptedOrigin {
 }
 
 #[test]
-fn a_use_that_robots_txt_denies_is_refused_before_the_origin_is_asked() {
+fn a_use_denied_by_robots_txt_is_refused_without_a_fetch() {
     let origin = site();
     let gate = gate("{ usage: [search, AI-Train] }", "");
     let get = |path, agent| get_as(&gate, &origin.url("a.test", path), agent);
@@ -91,7 +91,7 @@ fn a_use_that_an_answer_denies_is_refused_with_its_body() {
 
 /// A rule on answers declares the use, so robots.txt was not asked about it before.
 #[test]
-fn who_denies_a_use_at_the_response_is_told() {
+fn the_source_of_a_denied_use_is_reported() {
     let rule = "{ id: late, when: { status: 200 }, set: { robots: { usage: [train-ai] } } }";
     let origin = site();
     let gate = gate("{}", rule);
@@ -109,7 +109,7 @@ fn who_denies_a_use_at_the_response_is_told() {
 }
 
 #[test]
-fn what_does_not_obey_minds_no_use() {
+fn a_policy_that_does_not_obey_ignores_usage() {
     let origin = site();
     let gate = gate("{ usage: [train-ai], obey: false }", "");
     get_as(&gate, &origin.url("a.test", "/art/1"), "bot").check(200, &["page"]);
@@ -122,7 +122,7 @@ fn what_does_not_obey_minds_no_use() {
 }
 
 #[test]
-fn rules_see_what_robots_txt_and_headers_say() {
+fn rules_match_usage_of_robots_txt_and_headers() {
     let rules = "{ id: no-training, forbid: { usage.train-ai: deny } }, \
                  { id: tell, when: { usage.search: allow, usage.other: unset }, set: { source: searchable } }";
     let origin = site();
@@ -139,7 +139,7 @@ fn rules_see_what_robots_txt_and_headers_say() {
 }
 
 #[test]
-fn what_is_said_to_other_robots_does_not_count() {
+fn directives_for_other_robots_are_ignored() {
     let rules = "{ id: no-index, forbid: { meta_robots: { regex: '(?i)noindex|none' } } }";
     let origin = site();
     let by_agent = gate("{}", rules);

@@ -165,7 +165,7 @@ async fn stops_are_given_shown_and_lifted() {
 }
 
 #[tokio::test]
-async fn what_the_proxy_does_not_know_is_stopped_with_a_warning() {
+async fn a_stop_of_an_unknown_target_gets_a_warning() {
     let bench = Bench::new(None).await;
     for (what, warned) in [
         ("crawler:news", ""),
@@ -189,7 +189,7 @@ async fn what_the_proxy_does_not_know_is_stopped_with_a_warning() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_no_stop_stops_nothing_and_is_told_why() {
+async fn an_invalid_body_is_refused_with_its_problem() {
     let bench = Bench::new(None).await;
     let fine = r#""what": "a.test", "reason": "x""#;
     let deep = "[".repeat(15_000);
@@ -368,7 +368,7 @@ async fn the_guards_are_those_of_every_page() {
 }
 
 #[tokio::test]
-async fn a_thousand_are_enough_and_none_is_refused_for_want_of_a_disk() {
+async fn stops_are_limited_to_a_thousand_and_need_no_disk() {
     let bench = Bench::without_disk(None).await;
     for number in 0..MAX_STOPS {
         press(&bench.stops, &format!("h{number}.test"), None);

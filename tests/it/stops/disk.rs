@@ -58,7 +58,7 @@ fn covered(stops: &StopRegistry, host: &str) -> bool {
 }
 
 #[test]
-fn a_restart_keeps_what_is_stopped() {
+fn a_restart_keeps_the_stops() {
     let folder = TempDir::new();
     let (clock, hand) = Clock::manual();
     let first = opened(&folder, &clock).unwrap();
@@ -205,7 +205,7 @@ fn a_file_that_cannot_be_read_is_no_empty_one() {
 
 /// A button works when the disk does not.
 #[test]
-fn a_stop_is_in_force_even_if_it_cannot_be_kept() {
+fn a_stop_takes_effect_even_if_it_cannot_be_saved() {
     let folder = TempDir::new();
     let (clock, _hand) = Clock::manual();
     let stops = opened(&folder, &clock).unwrap();
@@ -249,7 +249,7 @@ fn there_are_only_so_many() {
 
 /// Many at once: every number once, and the disk knows them all.
 #[test]
-fn operators_do_not_get_in_each_others_way() {
+fn concurrent_stops_do_not_conflict() {
     let folder = TempDir::new();
     let clock = Clock::system();
     let stops = opened(&folder, &clock).unwrap();

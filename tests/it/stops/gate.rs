@@ -20,7 +20,7 @@ use super::press;
 use crate::support::pipeline::{ScriptedState, StaticResolver, robots_state};
 
 #[tokio::test(start_paused = true)]
-async fn what_is_stopped_waits_and_goes_when_the_stop_is_lifted() {
+async fn stopped_requests_are_held_until_the_stop_is_lifted() {
     let bench = pipeline(FREE, "");
     let change = press(bench.stops(), "a.test", None);
     let began = bench.clock.now();
@@ -50,7 +50,7 @@ async fn what_is_stopped_waits_and_goes_when_the_stop_is_lifted() {
 
 /// For how long the stop lasts; the fields of the request; how long it waits, and what it is told.
 #[tokio::test(start_paused = true)]
-async fn what_is_stopped_for_longer_than_it_may_wait_is_told_why_and_when_to_come_back() {
+async fn a_stop_longer_than_the_hold_is_refused_with_reason_and_retry_after() {
     let hasty: &[(&str, &str)] = &[("crawl-max-wait", "1.5")];
     let patient: &[(&str, &str)] = &[("crawl-max-wait", "50")];
     for (lasts, fields, waits_ms, retry) in [
@@ -139,7 +139,7 @@ async fn crawlers_and_rules_are_stopped_wherever_they_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_leaves_frees_its_place_and_there_are_only_so_many() {
+async fn stopped_requests_have_a_limit_and_a_departure_frees_a_place() {
     let bench = pipeline_with_total(FREE, "", 2);
     press(bench.stops(), "a.test", None);
     let waiting = [
@@ -170,7 +170,7 @@ async fn a_client_that_leaves_frees_its_place_and_there_are_only_so_many() {
 
 /// It waits for its turn when the stop comes: its turn goes back, and nothing is sent.
 #[tokio::test(start_paused = true)]
-async fn a_stop_holds_those_too_that_wait_for_their_turn() {
+async fn a_stop_holds_requests_that_are_already_held() {
     for (lifted_after, sent_after) in [(None, None), (Some(3), Some(10)), (Some(14), Some(15))] {
         let bench = pipeline("{ delay: 10s, jitter: none, max_hold: 20s }", "");
         let (slot, _) = bench.ask("http://a.test/1").await.admitted();
@@ -210,7 +210,7 @@ async fn a_stop_holds_those_too_that_wait_for_their_turn() {
 
 /// Those that a stop has held go in the order in which they came, at the host's pace.
 #[tokio::test(start_paused = true)]
-async fn behind_a_stop_comes_the_hosts_turn() {
+async fn after_a_stop_the_pace_of_the_host_applies() {
     let bench = pipeline("{ delay: 2s, jitter: none, max_hold: 30s }", "");
     let change = press(bench.stops(), "a.test", None);
     let mut waiting = vec![];
@@ -228,7 +228,7 @@ async fn behind_a_stop_comes_the_hosts_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_may_not_wait_is_refused_at_once_and_so_is_everybody_when_the_proxy_goes_down() {
+async fn requests_that_cannot_wait_and_held_ones_at_shutdown_are_refused() {
     let bench = pipeline("{ delay: 0s, overflow: refuse }", "");
     press(bench.stops(), "a.test", Some(90));
     let came = bench.ask("http://a.test/").await;
@@ -252,7 +252,7 @@ async fn who_may_not_wait_is_refused_at_once_and_so_is_everybody_when_the_proxy_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_policy_that_changes_during_a_stop_judges_again() {
+async fn a_policy_change_during_a_stop_evaluates_again() {
     let bench = pipeline(FREE, "");
     let change = press(bench.stops(), "a.test", None);
     let waiting = [
@@ -276,7 +276,7 @@ async fn a_policy_that_changes_during_a_stop_judges_again() {
 
 /// What the policy refuses, or robots.txt does, is refused at once: it is checked first.
 #[tokio::test(start_paused = true)]
-async fn what_is_refused_anyway_does_not_wait() {
+async fn a_refused_request_does_not_wait_for_a_stop() {
     let bench = pipeline(FREE, "{ id: no, forbid: { path: /no } }");
     press(bench.stops(), "a.test", None);
     let came = bench.ask("http://a.test/no").await;
@@ -305,7 +305,7 @@ async fn a_robots_txt_that_must_be_fetched_first_waits_too() {
 
 /// Our own fetch of a robots.txt waits for its host, and not for the crawler that it was begun for.
 #[tokio::test(start_paused = true)]
-async fn a_robots_txt_is_not_asked_of_a_stopped_host() {
+async fn no_robots_txt_is_fetched_from_a_stopped_host() {
     let bench = pipeline(FREE, "");
     let errand = RobotsFetchRequest {
         agent: "lab".into(),

@@ -56,7 +56,7 @@ fn get(gate: &TestProxy, origin: &ScriptedOrigin, host: &str, path: &str) -> Res
 }
 
 #[test]
-fn the_command_stops_and_lifts_and_crawlers_are_told() {
+fn the_command_stops_and_lifts_and_crawlers_get_the_reason() {
     let gate = TestProxy::start(&config(""), POLICY);
     let origin = ScriptedOrigin::ok();
     assert_eq!(stop(&gate, &["--list"]).stdout, "nothing is stopped\n");
@@ -261,7 +261,7 @@ fn a_restart_keeps_stops_and_a_broken_file_keeps_the_proxy_from_starting() {
 }
 
 #[test]
-fn a_stop_that_cannot_be_kept_works_and_says_so() {
+fn an_unsaved_stop_takes_effect_with_a_warning() {
     let gate = TestProxy::start(&config(""), POLICY);
     let origin = ScriptedOrigin::ok();
     gate.write("state", "a file where the directory is to be");
@@ -294,7 +294,7 @@ fn a_stop_that_cannot_be_kept_works_and_says_so() {
 }
 
 #[test]
-fn the_command_says_what_is_wrong() {
+fn the_command_reports_errors() {
     let gate = TestProxy::start(&config(""), POLICY);
     for (arguments, code, told) in [
         (&[][..], 2, "required arguments were not provided"),

@@ -18,7 +18,8 @@ pub(crate) const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
 pub(crate) fn response(status: u16, fields: &str, body: impl AsRef<[u8]>) -> Vec<u8> {
     let body = body.as_ref();
     let length = body.len();
-    let head = format!("HTTP/1.1 {status} x\r\n{fields}Content-Length: {length}\r\n\r\n");
+    let phrase = if status == 200 { "OK" } else { "x" };
+    let head = format!("HTTP/1.1 {status} {phrase}\r\n{fields}Content-Length: {length}\r\n\r\n");
     [head.as_bytes(), body].concat()
 }
 

@@ -27,7 +27,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 #[test]
-fn what_was_made_is_read_again_and_never_overwritten() {
+fn the_authority_is_read_again_and_never_overwritten() {
     let folder = TempDir::new();
     let (cert, key) = files(&folder);
     let made = CertificateAuthority::create(&cert, &key, now()).unwrap();
@@ -150,7 +150,7 @@ fn doubtful_files_are_refused_with_the_cure() {
 
 /// A file that holds the key too gives its certificate only.
 #[test]
-fn of_a_certificate_s_file_nothing_else_is_exported() {
+fn only_certificates_are_exported() {
     let folder = TempDir::new();
     let (cert, key) = files(&folder);
     CertificateAuthority::create(&cert, &key, now()).unwrap();

@@ -100,7 +100,7 @@ async fn clients_believe_it_for_its_host_only_and_for_six_days() {
 }
 
 #[tokio::test]
-async fn a_certificate_says_what_clients_look_for() {
+async fn a_certificate_has_the_extensions_that_clients_require() {
     let (clock, _hand) = Clock::manual();
     let mint = Mint::new(100, 200, clock.clone());
     let authority = mint.minter.authority();
@@ -190,7 +190,7 @@ async fn a_certificate_says_what_clients_look_for() {
 }
 
 #[tokio::test]
-async fn what_is_no_host_gets_no_certificate() {
+async fn an_invalid_host_gets_no_certificate() {
     let mint = Mint::new(100, 200, Clock::manual().0);
     for host in [
         "",

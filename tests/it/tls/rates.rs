@@ -9,7 +9,7 @@ use crawlgate::tls::IssueError;
 use super::{Mint, PATIENT, client};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_hundred_who_ask_at_a_time_get_one_certificate() {
+async fn concurrent_requests_share_one_certificate() {
     let mint = Mint::new(100, 200, Clock::system());
     let mut asking = tokio::task::JoinSet::new();
     for number in 0..100_u8 {
@@ -33,7 +33,7 @@ async fn a_hundred_who_ask_at_a_time_get_one_certificate() {
 }
 
 #[tokio::test]
-async fn ten_thousand_hosts_are_bounded_and_the_last_are_kept() {
+async fn the_cache_is_limited_and_keeps_the_latest_hosts() {
     let (clock, _hand) = Clock::manual();
     let mint = Mint::new(1_000, 10_000, clock);
     for number in 0..10_000 {
@@ -94,7 +94,7 @@ async fn a_client_over_its_rate_waits_or_is_late_and_others_are_not() {
 }
 
 #[tokio::test]
-async fn who_waits_gets_it_when_the_time_has_come() {
+async fn a_rate_limited_issue_continues_in_time() {
     let (clock, hand) = Clock::manual();
     let mint = Mint::new(1_000, 100, clock);
     for number in 0..1_000 {

@@ -4,7 +4,7 @@ use crate::support::command::crawlgate;
 use crate::support::temp_dir::TempDir;
 
 #[test]
-fn a_build_without_otlp_says_how_to_get_one_with_it() {
+fn a_build_without_otlp_explains_how_to_build_with_it() {
     let folder = TempDir::new();
     folder.write(
         "c.yaml",

@@ -16,7 +16,7 @@ use crate::support::wait::wait_until;
 use super::collector::{Answers, Collector, hex, value};
 use super::{PARENT, RULES, TRACE, TRACING, told, traceparent};
 
-/// A gate whose spans go to this collector.
+/// A proxy whose spans go to this collector.
 fn site(collector: &Collector, otlp: &str, config: &str) -> Site {
     bench_under(collector, otlp, config, &allow_all("", RULES))
 }
@@ -36,7 +36,7 @@ fn took(span: &OtlpSpan) -> Duration {
     Duration::from_nanos(span.end_time_unix_nano - span.start_time_unix_nano)
 }
 
-/// That a request's parts are its own and lie inside it; their names in the order in which they began.
+/// Asserts that the parts of a request belong to it and lie inside it; returns their names in the order of their start.
 #[track_caller]
 fn check_parts(collector: &Collector, request: &OtlpSpan) -> Vec<String> {
     let parts = collector.parts(request);
@@ -83,7 +83,7 @@ fn a_request_is_a_span_with_its_parts_inside() {
         check_parts(&collector, first),
         ["decide", "connect", "first_byte"]
     );
-    // The connection is kept, and the host's turn comes a while later.
+    // The connection is reused, and the host's turn comes later.
     assert_eq!(
         check_parts(&collector, second),
         ["decide", "hold", "first_byte"]
@@ -305,7 +305,7 @@ fn the_share_decides_unless_a_crawler_that_may_does() {
         let mut site = site(&collector, &format!(", share: {share}"), may);
         let answer = site.get_with("/x", &fields);
         assert_eq!(answer.status, 200);
-        // At the end, every loss is reported.
+        // At the end, every loss is logged.
         site.gate.signal("TERM");
         assert_eq!(site.gate.wait_for_exit(), Some(0));
         let requests = collector
@@ -329,7 +329,7 @@ fn a_collector_that_hangs_costs_spans_and_no_time() {
     let collector = Collector::start(Answers::Never);
     let mut site = site(&collector, ", share: 1, queue: 4, timeout: 60s", "");
     let began = Instant::now();
-    // More than a batch that is under way, one that is gathered and what waits.
+    // More than a batch in transmission, one in preparation, and the queue.
     let count = 600;
     let mut client = crate::support::client::RawClient::connect(site.gate.proxy);
     for _ in 0..count {
@@ -342,7 +342,7 @@ fn a_collector_that_hangs_costs_spans_and_no_time() {
     let full = "crawlgate_trace_spans_dropped_total{why=\"queue_full\"}";
     wait_until("spans are dropped", || site.gate.counter(full) > 0);
     drop(client);
-    // Nor does it keep the proxy from ending.
+    // The queue does not delay the end of the proxy.
     let began = Instant::now();
     site.gate.signal("TERM");
     assert_eq!(site.gate.wait_for_exit(), Some(0));
@@ -351,7 +351,7 @@ fn a_collector_that_hangs_costs_spans_and_no_time() {
 }
 
 #[test]
-fn what_a_collector_does_not_take_is_counted_and_told() {
+fn rejected_spans_are_counted_and_logged() {
     for (answers, why, dropped, exported) in [
         (Answers::Refuses("400 Bad Request"), "failed", 2, 0),
         (Answers::Rejects(1), "rejected", 1, 1),
@@ -375,7 +375,7 @@ fn what_a_collector_does_not_take_is_counted_and_told() {
 }
 
 #[test]
-fn what_waits_is_exported_before_the_end() {
+fn queued_spans_are_exported_at_shutdown() {
     let collector = Collector::start(Answers::Takes);
     let mut site = site(&collector, ", share: 1", "");
     for _ in 0..20 {

@@ -11,11 +11,11 @@ use super::wire::{POLICY, config, echo_and_proxy, text_origin};
 use crate::support::client::RawClient;
 use crate::support::wait::wait_until;
 
-/// Sends bytes in parts, with pauses between them; what comes back until the tunnel ends, or as many bytes.
+/// Sends bytes in parts, with pauses between them; returns the bytes until the end of the tunnel, or as many as were sent.
 fn answered(gate: &TestProxy, authority: &str, parts: &[Vec<u8>]) -> Vec<u8> {
     let mut client = RawClient::tunnel_to(gate.proxy, authority);
     for part in parts {
-        // It may be closed already.
+        // The tunnel may be closed already.
         let _ = client.socket.write_all(part);
         thread::sleep(Duration::from_millis(10));
     }
@@ -84,7 +84,7 @@ fn a_tls_port_carries_tls_for_its_host_alone() {
         let sent = if opens { parts.concat().len() } else { 0 };
         assert_eq!(origin.received().len() - seen, sent, "{category}");
     }
-    // Silence, and a hello that never ends.
+    // No bytes, and an incomplete ClientHello.
     for part in [&good[..0], &good[..20]] {
         let before = gate.counter("crawlgate_sni_checks_total{category=\"timeout\"}");
         let mut client = RawClient::tunnel_to(gate.proxy, &a);
@@ -109,9 +109,9 @@ fn a_tls_port_carries_tls_for_its_host_alone() {
     reasons("request_timeout", 2);
 }
 
-/// A client that leaves without a word is none of the categories.
+/// A client that leaves without a byte is in none of the categories.
 #[test]
-fn a_client_that_says_nothing_and_leaves_is_not_counted() {
+fn a_silent_departed_client_is_not_counted() {
     let (origin, gate) = echo_and_proxy("", POLICY);
     drop(RawClient::tunnel(gate.proxy, origin.port));
     wait_until("the origin's connection ends", || {
@@ -160,7 +160,7 @@ fn a_plain_port_carries_http_alone() {
         client.send(&bytes);
         let back = client.read_rest();
         if kind.is_empty() {
-            // What begins like a request is answered like a bad one.
+            // Bytes that begin like a request are answered like a bad request.
             assert!(back.starts_with("HTTP/1.1 400 "), "{back}");
         } else {
             assert_eq!(back.as_str(), "", "{kind}");

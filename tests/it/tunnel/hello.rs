@@ -16,7 +16,7 @@ pub(super) fn body(extensions: &[(u16, Vec<u8>)]) -> Vec<u8> {
     body
 }
 
-/// Bytes behind their length in two bytes.
+/// Bytes after their length in two bytes.
 pub(super) fn long(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
 }
@@ -26,7 +26,7 @@ pub(super) fn server_name(name: &str) -> (u16, Vec<u8>) {
     (0, long(&[&[0][..], &long(name.as_bytes())].concat()))
 }
 
-/// The extension of Encrypted Client Hello, with something in it.
+/// The extension of Encrypted Client Hello, with some content.
 pub(super) fn ech() -> (u16, Vec<u8>) {
     (0xfe0d, vec![0; 40])
 }
@@ -37,7 +37,7 @@ pub(super) fn message(body: &[u8]) -> Vec<u8> {
     [&[1][..], &length.to_be_bytes()[1..], body].concat()
 }
 
-/// A message in records with so many bytes of it each.
+/// A message in records with this number of its bytes each.
 pub(super) fn records(message: &[u8], fragment: usize) -> Vec<u8> {
     message
         .chunks(fragment)

@@ -1,6 +1,6 @@
-//! Tunnels that are looked into: what a client that trusts the authority is told inside TLS, and what ends the others.
+//! Intercepted tunnels: responses inside TLS to a client that trusts the authority, and the end of the other tunnels.
 //!
-//! What is fetched from origins over TLS has tests of its own; here the origin is never asked, but where HTTP is in the
+//! Fetches from origins over TLS have their own tests; here no origin is contacted, except over HTTP in the
 //! clear.
 
 use std::io::{ErrorKind, Read, Write};
@@ -49,12 +49,12 @@ fn gate() -> TestProxy {
     gate_with("", "")
 }
 
-/// A client's configuration that trusts the gate's authority.
+/// A client's configuration that trusts the authority of the proxy.
 pub(crate) fn trusting(gate: &TestProxy) -> Arc<ClientConfig> {
     trusting_by(gate, rustls::DEFAULT_VERSIONS)
 }
 
-/// The same, speaking these versions of TLS alone.
+/// The same with these versions of TLS only.
 pub(crate) fn trusting_by(
     gate: &TestProxy,
     versions: &[&'static rustls::SupportedProtocolVersion],
@@ -88,7 +88,7 @@ fn speaking(
 pub(crate) struct Inside(pub(crate) rustls::StreamOwned<ClientConnection, TcpStream>);
 
 impl Inside {
-    /// Opens a tunnel and speaks TLS in it, asking for a name.
+    /// Opens a tunnel and runs the TLS handshake in it, with this server name.
     pub(crate) fn try_open(
         proxy: SocketAddr,
         authority: &str,
@@ -114,7 +114,7 @@ impl Inside {
         self.0.flush().unwrap();
     }
 
-    /// One answer: its head, and its body by `Content-Length`.
+    /// One response: its head, and its body by `Content-Length`.
     pub(crate) fn answer(&mut self) -> (String, String) {
         let mut head = Vec::new();
         let mut byte = [0];
@@ -136,7 +136,7 @@ impl Inside {
         self.answer()
     }
 
-    /// Whether the connection is over, in the order that TLS has for that.
+    /// Asserts that the connection ends in order, by close_notify.
     pub(crate) fn ended(&mut self) {
         let mut rest = Vec::new();
         self.0.read_to_end(&mut rest).unwrap();
@@ -159,7 +159,7 @@ pub(crate) fn check(answer: &str, status: u16, fields: &[&str]) {
 }
 
 #[test]
-fn each_request_inside_tls_is_judged_for_itself() {
+fn each_request_inside_tls_is_evaluated_separately() {
     let gate = gate();
     let config = trusting(&gate);
     let mut client = Inside::open(gate.proxy, "a.test", &config);
@@ -182,11 +182,11 @@ fn each_request_inside_tls_is_judged_for_itself() {
         );
         assert!(body.contains(&format!("\"rule\":\"{rule}\"")), "{body}");
     }
-    // Two at once, behind each other.
+    // Two pipelined requests.
     let two = "GET /private/1 HTTP/1.1\r\nHost: a.test:443\r\n\r\nHEAD /private/2 HTTP/1.1\r\nHost: A.TEST\r\n\r\n";
     client.send(two);
     check(&client.answer().0, 451, &["crawl-rule: private\r\n"]);
-    // Not read whole: the answer to HEAD has the length of its body, and no body.
+    // The rest stays unread: the response to HEAD has the length of the body, and no body.
     let mut head = [0; 12];
     client.0.read_exact(&mut head).unwrap();
     assert_eq!(&head, b"HTTP/1.1 451");
@@ -200,7 +200,7 @@ fn each_request_inside_tls_is_judged_for_itself() {
         1
     );
     assert_eq!(gate.counter("crawlgate_leaf_certificates_total"), 1);
-    // The CONNECT is no request: five were judged.
+    // The CONNECT is not a request: five requests were evaluated.
     let judged = "crawlgate_decisions_total{crawler=\"anonymous\",reason=\"rule\",stage=\"request\",verdict=\"reject\"}";
     wait_until("five decisions", || gate.counter(judged) == 5);
     wait_until("five lines", || {
@@ -275,7 +275,7 @@ fn the_names_of_connect_hello_and_host_must_agree() {
         );
     }
     client.ended();
-    // The ClientHello, against CONNECT: the certificate is that of the CONNECT, whatever the client asks for.
+    // The ClientHello against the CONNECT: the certificate is for the host of the CONNECT, whatever the server name.
     let open = Inside::try_open(gate.proxy, "a.test:443", "b.test", &config)
         .err()
         .unwrap();
@@ -351,7 +351,7 @@ fn sessions_are_resumed_for_the_same_host_alone() {
 }
 
 #[test]
-fn a_refused_tunnel_is_told_inside_tls() {
+fn a_refused_tunnel_is_answered_inside_tls() {
     let gate = gate();
     let config = trusting(&gate);
     for (host, status, fields) in [
@@ -366,7 +366,7 @@ fn a_refused_tunnel_is_told_inside_tls() {
             451,
             &["crawl-rule: no-tls\r\n", "connection: close\r\n"],
         ),
-        // half.test is a tunnel, and half refused: nobody could see which half.
+        // half.test is tunnelled and partly refused: the proxy could not see which part.
         (
             "half.test",
             451,
@@ -390,7 +390,7 @@ fn a_refused_tunnel_is_told_inside_tls() {
     let refused =
         "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"blind-no\",verdict=\"reject\"}";
     wait_until("the rule is counted", || gate.counter(refused) == 1);
-    // Without that, by the phrase of the answer to CONNECT.
+    // Without interception, by the status line of the response to CONNECT.
     let gate = gate_with(", intercept_to_reject: false", "");
     let mut client = RawClient::connect(gate.proxy);
     client.send("CONNECT b.test:443 HTTP/1.1\r\n\r\n");
@@ -401,9 +401,9 @@ fn a_refused_tunnel_is_told_inside_tls() {
     );
 }
 
-/// What a client that pins its certificates does with a tunnel that is looked into only to be refused.
+/// A client that pins certificates ends a tunnel that is intercepted for the refusal.
 #[test]
-fn a_refused_tunnel_is_recorded_as_such_when_nothing_is_asked_inside() {
+fn a_refused_tunnel_without_requests_is_recorded_as_refused() {
     let gate = gate();
     let strict = Arc::new(
         builder()
@@ -451,7 +451,7 @@ fn a_host_that_no_certificate_can_name_is_refused_at_its_connect() {
 
 /// undici, linkinator and ureq send `CONNECT host:80` and speak HTTP in it.
 #[test]
-fn http_in_the_clear_is_judged_by_url_on_any_port() {
+fn plain_http_is_evaluated_by_url_on_any_port() {
     let origin = text_origin();
     let gate = gate();
     let mut client = RawClient::tunnel(gate.proxy, origin.port);
@@ -482,7 +482,7 @@ fn http_in_the_clear_is_judged_by_url_on_any_port() {
 }
 
 #[test]
-fn what_is_neither_tls_nor_http_is_closed() {
+fn other_protocols_are_closed() {
     let gate = gate_with("", "timeouts: { tls: 300ms }");
     for (bytes, word) in [
         (&b"\x00\x01\x02"[..], "not_http"),
@@ -518,7 +518,7 @@ fn a_client_that_does_not_trust_the_authority_is_counted_and_named() {
             .unwrap();
         assert_eq!(error.kind(), ErrorKind::InvalidData, "{error}");
     }
-    // One that just leaves, as Node and Java do.
+    // A client that just closes, as Node and Java do.
     let mut client = RawClient::tunnel(gate.proxy, 443);
     client.send(super::hello::hello(Some("a.test")));
     client.read_bytes(5);
@@ -534,7 +534,7 @@ fn a_client_that_does_not_trust_the_authority_is_counted_and_named() {
         "{}",
         gate.decision_log()
     );
-    // The operator is told once.
+    // The warning is logged once.
     wait_until("told", || gate.stderr().contains("does it trust the CA?"));
     assert_eq!(
         gate.stderr().matches("does it trust the CA?").count(),
@@ -551,7 +551,7 @@ fn silence_inside_tls_ends_in_order() {
     let mut client = Inside::open(gate.proxy, "a.test", &config);
     check(&client.ask("a.test", "/private/").0, 451, &[]);
     client.ended();
-    // A head that does not end has its answer.
+    // An unfinished head has its response.
     let mut client = Inside::open(gate.proxy, "a.test", &config);
     client.send("GET /private/ HTT");
     check(
@@ -607,7 +607,7 @@ fn a_body_inside_tls_is_read_and_dropped_with_its_refusal() {
 }
 
 #[test]
-fn without_an_authority_what_is_to_be_looked_into_does_not_pass() {
+fn without_an_authority_tunnels_to_intercept_are_refused() {
     let policy = "policy: 1\nname: p\noptions: { disposition: allow, robots: { obey: false } }\nrules:\n  \
                   - { id: see, when: { host: a.test }, set: { tls: intercept } }\n";
     let gate = TestProxy::start(&config("", ""), policy);
@@ -631,7 +631,7 @@ fn a_drain_ends_handshakes_and_idle_sessions() {
     assert_eq!(silent.read_rest(), "");
 }
 
-/// A configuration that believes every certificate.
+/// A configuration that accepts every certificate.
 fn credulous() -> Arc<ClientConfig> {
     Arc::new(
         builder()

@@ -1,4 +1,4 @@
-//! What the gate says of a tunnel: three values, no look-up for a refusal, every address judged.
+//! The decision about a tunnel: three verdicts, no look-up before a refusal, and an evaluation of every address.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ async fn passage(
     pipeline.admit_tunnel(authority, Duration::ZERO).await
 }
 
-/// What the policy says; the reason and the rule of the refusal, or the addresses of the permit; look-ups.
+/// Checks the verdict, then the reason and the rule of the refusal or the addresses of the permit, then the number of look-ups.
 async fn check(rules: &str, verdict: TunnelDecision, outcome: &str, lookups: usize) {
     let names = resolver(&["192.0.2.1", "198.51.100.7"]);
     let TunnelResult {
@@ -72,7 +72,7 @@ async fn check(rules: &str, verdict: TunnelDecision, outcome: &str, lookups: usi
 }
 
 #[tokio::test]
-async fn hosts_are_judged_before_they_are_looked_up_and_addresses_behind_that() {
+async fn hosts_are_evaluated_before_the_look_up_and_addresses_after_it() {
     use TunnelDecision::{Admit, Reject, Undecided};
     let both = "192.0.2.1 198.51.100.7";
     for (rules, verdict, outcome, lookups) in [
@@ -159,7 +159,7 @@ async fn hosts_are_judged_before_they_are_looked_up_and_addresses_behind_that() 
 }
 
 #[tokio::test]
-async fn an_undecided_tunnel_is_told_the_rule_and_the_ways_out() {
+async fn an_undecided_tunnel_gets_the_rule_and_the_remedies() {
     let names = resolver(&["192.0.2.1"]);
     let passage = passage(
         "  - { id: half, forbid: { under: /p } }",
@@ -175,7 +175,7 @@ async fn an_undecided_tunnel_is_told_the_rule_and_the_ways_out() {
 }
 
 #[tokio::test]
-async fn an_open_tunnel_is_judged_by_the_policy_of_the_day() {
+async fn an_open_tunnel_is_evaluated_by_the_active_policy() {
     let names = resolver(&["192.0.2.1"]);
     let mut judged = passage(
         "  - { id: x, forbid: { host: b.test } }",

@@ -1,4 +1,4 @@
-//! Clients that leave, credentials, and the end of the proxy.
+//! Departing clients, credentials, and the end of the proxy.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use crate::support::proxy::TestProxy;
 use crate::support::wait::TIMEOUT;
 use crate::support::wait::wait_until;
 
-/// A listening socket that is full: connecting to it takes for ever.
+/// A listening socket with a full queue: connecting to it never succeeds.
 fn full() -> (socket2::Socket, Vec<socket2::Socket>, u16) {
     let socket = |blocking: bool| {
         let socket =
@@ -71,7 +71,7 @@ fn a_host_that_does_not_answer_is_a_504() {
     assert!(answer.contains("error=connection_timeout"), "{answer}");
 }
 
-/// Silent tunnels do not keep the proxy; what moves is finished.
+/// Silent tunnels do not delay the end of the proxy; active ones are finished.
 #[test]
 fn a_drain_ends_silent_tunnels_and_lets_the_others_finish() {
     let origin = ScriptedOrigin::echo();
@@ -85,7 +85,7 @@ fn a_drain_ends_silent_tunnels_and_lets_the_others_finish() {
         .socket
         .set_read_timeout(Some(Duration::from_millis(200)))
         .unwrap();
-    // Until the silent one has ended, and a little longer.
+    // Until the silent tunnel has ended, and a little longer.
     let mut over = None;
     while over.is_none_or(|at: Instant| at.elapsed() < Duration::from_millis(500)) {
         busy.send("x");
@@ -147,7 +147,7 @@ fn a_crawler_is_known_by_its_connect() {
             "{head}"
         );
     }
-    // The requests inside need none of their own, and are judged and counted as the same crawler's.
+    // The requests inside need no credentials, and are counted for the crawler of the CONNECT.
     for (credentials, status) in [(news, 200), (shop, 451)] {
         let mut client = connect(plain.port, credentials);
         assert!(client.read_head().starts_with("HTTP/1.1 200 "));

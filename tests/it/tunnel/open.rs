@@ -1,4 +1,4 @@
-//! Open tunnels: bytes both ways, and what ends them.
+//! Open tunnels: bytes in both directions, and the causes of their end.
 
 use std::thread;
 use std::time::Duration;
@@ -88,7 +88,7 @@ fn large_loads_arrive_whole_and_are_counted() {
 }
 
 #[test]
-fn a_side_that_has_said_all_may_still_listen() {
+fn a_half_closed_side_still_receives() {
     let origin = ScriptedOrigin::start(|connection| {
         use std::io::{Read, Write};
         let mut all = Vec::new();
@@ -138,14 +138,14 @@ fn silence_ends_a_tunnel() {
 }
 
 #[test]
-fn no_tunnel_lasts_for_ever() {
+fn a_tunnel_has_a_time_limit() {
     let (origin, gate) = echo_and_proxy("timeouts: { tunnel: 300ms }", POLICY);
     let mut client = RawClient::tls_tunnel(gate.proxy, origin.port);
     client.send("x");
     assert_eq!(client.read_rest(), "x");
 }
 
-/// Nor one in which bytes never cease to move.
+/// The limit also applies to a tunnel that is never idle.
 #[test]
 fn a_busy_tunnel_ends_in_its_time() {
     let origin = ScriptedOrigin::start(
@@ -174,10 +174,10 @@ fn a_busy_tunnel_ends_in_its_time() {
     assert!(gate.counter("crawlgate_bytes_total{direction=\"sent\",side=\"client\"}") > 1 << 20);
 }
 
-/// A reload judges open tunnels again: those that it refuses are closed, also in the middle of what they carry; others
-/// notice nothing.
+/// A reload evaluates open tunnels again: those that it refuses are closed, also in the middle of a transfer; others
+/// are not affected.
 #[test]
-fn a_reload_closes_what_it_refuses_and_leaves_the_rest() {
+fn a_reload_closes_only_the_tunnels_that_it_refuses() {
     let (origin, gate) = echo_and_proxy("", POLICY);
     let mut refused = RawClient::tls_tunnel(gate.proxy, origin.port);
     let mut kept = RawClient::tunnel_to(gate.proxy, &format!("b.test:{}", origin.port));

@@ -1,4 +1,4 @@
-//! HTTP in the clear inside a tunnel, as undici, linkinator and ureq send it: judged by URL, dialled after that.
+//! HTTP in the clear inside a tunnel, as undici, linkinator and ureq send it: evaluated by URL, then connected.
 
 use crate::support::proxy::TestProxy;
 
@@ -15,7 +15,7 @@ fn gate() -> TestProxy {
 }
 
 #[test]
-fn each_request_inside_is_judged() {
+fn each_request_inside_a_tunnel_is_evaluated() {
     let origin = text_origin();
     let gate = gate();
     let mut client = RawClient::tunnel(gate.proxy, origin.port);
@@ -36,7 +36,7 @@ fn each_request_inside_is_judged() {
     assert!(head.contains("crawl-rule: secret"), "{head}");
     assert!(body.contains("\"rule\":\"secret\""), "{body}");
     assert_eq!(origin.connections(), 0);
-    // The connection is kept, and the next request is judged for itself.
+    // The connection stays open, and the next request is evaluated separately.
     client.send(ask("/page?q=1"));
     let Response { head, body, .. } = client.read_response();
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
@@ -57,9 +57,9 @@ fn each_request_inside_is_judged() {
     });
 }
 
-/// A host that a tunnel could not be judged by is no hindrance where each URL is seen.
+/// A host whose tunnels are undecided is no obstacle if each URL is visible.
 #[test]
-fn a_half_refused_host_is_judged_by_url() {
+fn a_partly_refused_host_is_evaluated_by_url() {
     let origin = text_origin();
     let gate = gate();
     for (path, status) in [("/private/x", "451"), ("/public", "200")] {
@@ -175,7 +175,7 @@ fn a_request_that_comes_with_the_connect_is_answered() {
     assert_eq!(client.read_response().body, "ok");
 }
 
-/// Robots rules hold inside, since each URL is seen; the proxy asks for them itself.
+/// Robots rules apply inside, since each URL is visible; the proxy fetches the file itself.
 #[test]
 fn robots_hold_inside() {
     let origin = ScriptedOrigin::respond(|request| {

@@ -1,4 +1,4 @@
-//! What the first bytes inside a tunnel are taken for.
+//! The detection of the protocol by the first bytes inside a tunnel.
 
 use crawlgate::metrics::labels::SniCheck;
 use crawlgate::proxy::sniff::{
@@ -9,7 +9,7 @@ use fastrand::Rng;
 
 use super::hello::{body, ech, hello, long, message, records, server_name};
 
-/// All at once, in one byte after the other, and cut at random: the same comes out.
+/// The result is the same for all bytes at once, byte by byte, and for random parts.
 #[track_caller]
 fn sniffed(bytes: &[u8]) -> SniffResult {
     let whole = Sniffer::default().feed(bytes);
@@ -28,7 +28,7 @@ fn sniffed(bytes: &[u8]) -> SniffResult {
     whole
 }
 
-/// What `openssl` 3.0 sends by way of Python's `ssl`, for a.test.
+/// The ClientHello of `openssl` 3.0 by way of Python's `ssl`, for a.test.
 const OPENSSL: &str = "\
     1603010200010001fc0303b1082f1b4c7715704573a76fb4ce5473e7aa95b7bfcf37a15ce145ec367f636620cbbd290183d0\
     946b2303fd20eebcc5de3da6c421c8444859dfbcf19c0c7053c80024130213031301c02cc030c02bc02fcca9cca8c024c028\
@@ -69,7 +69,7 @@ fn names_are_read_from_whole_and_broken_up_hellos() {
             "{fragment}"
         );
     }
-    // What follows belongs to somebody else: early data, another record.
+    // The following bytes belong to another record or to early data.
     assert_eq!(
         sniffed(&[&records(&plain, 50)[..], &[23, 3, 3, 0, 1, 9]].concat()),
         named("example.com")
@@ -87,7 +87,7 @@ fn names_are_read_from_whole_and_broken_up_hellos() {
     let mut old = body(&[]);
     old.truncate(old.len() - 2);
     assert_eq!(sniffed(&records(&message(&old), 999)), nameless);
-    // As large as may be.
+    // The largest allowed size.
     let large = body(&[(0x15, vec![0; 15_000]), server_name("example.com")]);
     assert_eq!(
         sniffed(&records(&message(&large), 16_384)),
@@ -96,7 +96,7 @@ fn names_are_read_from_whole_and_broken_up_hellos() {
 }
 
 #[test]
-fn what_is_not_a_client_hello_is_told_apart() {
+fn other_bytes_are_not_a_client_hello() {
     for (bytes, what) in [
         (&b"GET / HTTP/1.1\r\n"[..], "HTTP"),
         (b"SSH-2.0-OpenSSH_9\r\n", "SSH"),
@@ -190,8 +190,8 @@ fn what_is_not_a_client_hello_is_told_apart() {
     }
 }
 
-/// Every change of one byte, every cut, and noise: never a panic, never more than the cap, and always the same answer
-/// however it is cut.
+/// Every change of one byte, every cut, and random bytes: no panic, never more than the limit, and always the same
+/// result for any partition.
 #[test]
 fn hostile_bytes_are_read_to_the_cap_at_most() {
     let mut rng = Rng::with_seed(20_261_121);

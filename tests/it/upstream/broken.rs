@@ -1,4 +1,4 @@
-//! What breaks on one side is seen on the other.
+//! Failures on one side are visible on the other.
 
 use std::sync::{Mutex, mpsc};
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn ask(gate: &TestProxy, origin: &ScriptedOrigin, version: &str) -> RawClient {
 
 #[test]
 fn a_client_that_leaves_is_seen_by_the_origin() {
-    // Before the answer, in the middle of its head, in the middle of its body.
+    // Before the response, in the middle of its head, in the middle of its body.
     for begun in [
         "",
         "HTTP/1.1 200 OK\r\n",
@@ -106,7 +106,7 @@ fn an_origin_that_breaks_off_at_once_is_seen_too() {
         });
         let gate = gate(HOSTS, "");
         let (answer, end) = ask(&gate, &origin, "1.1").read_to_end();
-        // What came before the end may not have been passed on yet.
+        // The bytes before the end may not have been forwarded yet.
         if !answer.is_empty() {
             check_broken((answer, end), begun);
         }
@@ -114,7 +114,7 @@ fn an_origin_that_breaks_off_at_once_is_seen_too() {
 }
 
 #[test]
-fn an_origin_that_closes_before_it_answers_is_told_with_its_cause() {
+fn an_origin_that_closes_before_its_response_is_reported_with_the_cause() {
     let closed = Refused {
         status: 502,
         reason: "upstream_protocol",
@@ -139,7 +139,7 @@ fn an_origin_that_closes_before_it_answers_is_told_with_its_cause() {
             closed,
             &format!("{begun:?} {resets}"),
         );
-        // The connection was new: nothing says that the request was not acted upon.
+        // The connection was new: the origin may have acted on the request.
         assert_eq!(origin.requests().len(), 1, "{begun:?} {resets}");
     }
 }

@@ -1,4 +1,4 @@
-//! Which of a host's addresses is connected to, and for how long the dead ones are waited for.
+//! The choice among the addresses of a host, and the time that dead addresses take.
 
 use std::net::IpAddr;
 use std::time::Instant;
@@ -7,7 +7,7 @@ use super::{Refused, check_refused, gate, get, status};
 use crate::support::origin::{ScriptedOrigin, UnresponsiveListener};
 use crate::support::wait::TIMEOUT;
 
-/// Addresses beside that of the origins, where nothing listens or a listener is silent.
+/// Addresses next to that of the origins, where nothing listens or a listener is silent.
 const OTHERS: [&str; 2] = ["127.0.0.3", "127.0.0.2"];
 
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ fn dead(how: Dead, port: u16) -> Vec<UnresponsiveListener> {
 
 #[test]
 fn a_dead_address_before_a_live_one_costs_no_answer() {
-    // Were the attempts made one after the other, a silent address would take longer than the client waits.
+    // If the attempts were sequential, a silent address would take longer than the client waits.
     let patient = "timeouts: { connect: 60s, connect_total: 60s }";
     for how in [Dead::Refusing, Dead::Silent] {
         let origin = ScriptedOrigin::ok();
@@ -40,7 +40,7 @@ fn a_dead_address_before_a_live_one_costs_no_answer() {
 }
 
 #[test]
-fn no_living_address_is_told_with_its_cause() {
+fn a_host_without_a_live_address_is_reported_with_the_cause() {
     let refused = Refused {
         status: 502,
         reason: "upstream_connect",
@@ -62,7 +62,7 @@ fn no_living_address_is_told_with_its_cause() {
         (Dead::Silent, total, "[127.0.0.2]", timeout),
         (Dead::Silent, total, "[127.0.0.3, 127.0.0.2]", timeout),
     ] {
-        // It holds the port, at an address that the host does not have.
+        // The listener occupies the port, at an address that the host does not have.
         let origin = ScriptedOrigin::ok();
         let _dead = dead(how, origin.port);
         let gate = gate(&format!("{{ a.test: {hosts} }}"), timeouts);

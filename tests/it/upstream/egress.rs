@@ -1,4 +1,4 @@
-//! What `egress` lets requests reach: ports, private networks, loopback, and never the gate itself.
+//! The reach of requests under `egress`: ports, private networks, loopback, and never the proxy itself.
 
 use super::{POLICY, config, gate, get, status, with_rule};
 use crate::support::origin::ScriptedOrigin;
@@ -53,7 +53,7 @@ fn the_gate_itself_is_refused_in_every_spelling() {
             }
         }
     }
-    // The same spellings reach what is not the gate, so it is not they that are refused.
+    // The same spellings reach other services, so the refusal is not of the spelling.
     let origin = ScriptedOrigin::ok();
     for host in [
         "127.0.0.1",
@@ -102,7 +102,7 @@ fn a_private_network_is_open_to_its_hosts_alone() {
     xcorp.test: 10.2.0.1
     wrong.corp.test: 192.0.2.1
     far.test: 192.0.2.200";
-    // What the vetting lets through is refused by a rule, so that nothing leaves this machine.
+    // A rule refuses what the address check allows, so that no request leaves this machine.
     let gate = TestProxy::start(
         &config(egress, ""),
         &with_rule("address: [ 192.0.2.0/24, 10.0.0.0/8 ]"),

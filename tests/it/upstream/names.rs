@@ -1,4 +1,4 @@
-//! From names to addresses: what a name server may say, how often it is asked, and what it can never bring about.
+//! Name resolution: the responses of a name server, the number of queries, and what it can never cause.
 
 use std::net::Ipv4Addr;
 use std::thread::{scope, sleep};
@@ -12,7 +12,7 @@ use crate::support::origin::ScriptedOrigin;
 use crate::support::wait::wait_until;
 
 const HOME: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// An address that the vetting may let through; the policy refuses it then, so that nothing leaves this machine.
+/// An address that the address check may allow; the policy refuses it, so that no request leaves this machine.
 const NOWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const NXDOMAIN: u8 = 3;
 const SERVFAIL: u8 = 2;
@@ -29,7 +29,7 @@ fn gate(server: &DnsServer, egress: &str) -> TestProxy {
 }
 
 #[test]
-fn what_a_name_server_says_becomes_a_reason() {
+fn responses_of_a_name_server_become_reasons() {
     let failed = Refused {
         status: 502,
         reason: "upstream_dns",
@@ -77,11 +77,11 @@ fn what_a_name_server_says_becomes_a_reason() {
         check_refused(&get(gate.proxy, &origin.url(name, "/")), want, name);
         let asked = server.queries(name);
         assert!(asked > 0, "{name}");
-        // A failure is remembered as well.
+        // A failure is cached as well.
         let again = get(gate.proxy, &origin.url(name, "/"));
         check_refused(&again, want, name);
         assert_eq!(server.queries(name), asked, "{name}");
-        // And told for how long; an address stays prohibited.
+        // Its Retry-After is the remaining time; a prohibited address stays prohibited.
         let told = again
             .lines()
             .find_map(|line| line.strip_prefix("retry-after: ")?.parse().ok());
@@ -100,7 +100,7 @@ fn what_a_name_server_says_becomes_a_reason() {
 }
 
 #[test]
-fn a_name_is_asked_for_once_however_it_is_written() {
+fn a_name_is_looked_up_once_in_any_spelling() {
     let server = DnsServer::start(|_, _| DnsAnswer::Addresses(vec![HOME]));
     let gate = gate(&server, "  allow_loopback: true");
     let origin = ScriptedOrigin::ok();
@@ -112,12 +112,12 @@ fn a_name_is_asked_for_once_however_it_is_written() {
         );
     }
     assert_eq!(server.queries("a.test"), 1);
-    // Nor is the connection another one.
+    // The connection is also the same.
     assert_eq!(origin.connections(), 1);
 }
 
 #[test]
-fn requests_that_wait_for_a_name_share_one_look_up() {
+fn concurrent_requests_share_one_look_up() {
     let server = DnsServer::start(|_, _| {
         sleep(Duration::from_millis(100));
         DnsAnswer::Addresses(vec![HOME])
@@ -148,7 +148,7 @@ fn an_address_among_others_is_dialled_only_if_it_may_be() {
 
 #[test]
 fn a_name_that_turns_to_loopback_is_never_followed() {
-    // DNS rebinding: only the first answer is one that may be dialled.
+    // DNS rebinding: only the first response contains an allowed address.
     let server = DnsServer::start(|_, before| {
         DnsAnswer::Addresses(vec![if before == 0 { NOWHERE } else { HOME }])
     });
@@ -161,7 +161,7 @@ fn a_name_that_turns_to_loopback_is_never_followed() {
     let first = get(gate.proxy, &url);
     assert!(first.contains("crawl-reason: rule\r\n"), "{first}");
     assert_eq!(server.queries("turns.test"), 1);
-    // An answer that holds for no time is kept for five seconds; then the name has turned.
+    // A response with a TTL of 0 is cached for five seconds; then the name has changed.
     wait_until("the name is asked for again", || {
         let answer = get(gate.proxy, &url);
         assert!(matches!(status(&answer), 403 | 451), "{answer}");

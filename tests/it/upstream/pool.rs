@@ -1,4 +1,4 @@
-//! Which connections to origins are used again, and what happens when one turns out to be dead.
+//! The reuse of connections to origins, and the handling of dead ones.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ const HOSTS: &str = "{ a.test: 127.0.0.1, b.test: 127.0.0.1 }";
 
 #[test]
 fn answers_give_their_connection_back_or_close_it() {
-    // What the origin says, and whether another request may follow on the same connection.
+    // The response of the origin; `true` if another request may follow on the same connection.
     let no_body = "HTTP/1.1 204 No Content\r\n\r\n";
     for (method, answer, kept) in [
         ("GET", OK, true),
@@ -78,13 +78,13 @@ fn answers_give_their_connection_back_or_close_it() {
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n",
             false,
         ),
-        // Its end is said in two ways.
+        // The end of the body is given in two ways.
         (
             "GET",
             "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nContent-Length: 2\r\n\r\n2\r\nok\r\n0\r\n\r\n",
             false,
         ),
-        // More comes than was asked for.
+        // The response is longer than its length.
         (
             "GET",
             "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil",
@@ -124,7 +124,7 @@ fn a_connection_with_unasked_bytes_is_not_used_again() {
     let origin = ScriptedOrigin::start(move |connection| {
         connection.read_head();
         connection.send(OK);
-        // As a server that gives up on the connection does.
+        // As a server does that closes an idle connection.
         sleep(Duration::from_millis(50));
         connection.send("HTTP/1.1 408 Request Timeout\r\nContent-Length: 4\r\n\r\nlate");
         counted.fetch_add(1, Ordering::SeqCst);
@@ -180,7 +180,7 @@ fn dies_when_used(later: fn(&mut OriginConnection)) -> ScriptedOrigin {
 }
 
 #[test]
-fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
+fn only_idempotent_requests_are_retried() {
     let closed = Refused {
         status: 502,
         reason: "upstream_protocol",
@@ -191,7 +191,7 @@ fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
     let dies: fn(&mut OriginConnection) = |connection| {
         connection.read_head();
     };
-    // How often the origin gets the request, and whether the crawler gets an answer.
+    // The method, the body, the origin, the number of requests that it gets, and the expected response.
     let cases = [
         ("GET", "", answers, 2, Ok(200)),
         ("HEAD", "", answers, 2, Ok(200)),
@@ -212,7 +212,7 @@ fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
             200
         );
     }
-    // A connection that was in use just now is believed to be alive.
+    // A connection that was in use a moment ago is reused without a check.
     sleep(Duration::from_millis(600));
     for ((method, body, _, sent, want), origin) in cases.into_iter().zip(&origins) {
         let case = format!("{method} {body:?}, {sent} times");
@@ -232,8 +232,8 @@ fn what_may_be_repeated_is_sent_once_more_and_nothing_else_is() {
 }
 
 #[test]
-fn idle_connections_are_kept_within_their_limits() {
-    // limits.idle_pool, limits.idle_per_host, timeouts.idle; connections to a.test and to b.test; how many stay.
+fn idle_connections_are_limited() {
+    // limits.idle_pool, limits.idle_per_host, timeouts.idle; connections to a.test and to b.test; the number that stays.
     let cases = [
         ("idle_per_host: 1", "idle: 60s", [3, 0], 1),
         ("idle_per_host: 2", "idle: 60s", [3, 3], 4),
@@ -242,7 +242,7 @@ fn idle_connections_are_kept_within_their_limits() {
         ("idle_pool: 0", "idle: 60s", [2, 0], 0),
         ("idle_per_host: 8", "idle: 100ms", [2, 2], 0),
     ];
-    // Those that are too many are closed by the clock: all cases wait for it together.
+    // Excess connections are closed by the clock: all cases wait for it together.
     scope(|scope| {
         for (limits, timeouts, connections, stay) in cases {
             scope.spawn(move || check_kept(limits, timeouts, connections, stay));
@@ -254,7 +254,7 @@ fn check_kept(limits: &str, timeouts: &str, connections: [usize; 2], stay: usize
     let case = format!("{limits} {timeouts}");
     let all: usize = connections.iter().sum();
     let arrived = AtomicUsize::new(0);
-    // None is answered before all have come, so that each needs a connection of its own.
+    // No request is answered before all have arrived, so that each needs its own connection.
     let origin = ScriptedOrigin::start(move |connection| {
         while connection.read_head().is_some() {
             arrived.fetch_add(1, Ordering::SeqCst);
@@ -309,7 +309,7 @@ fn a_connection_to_an_address_that_is_no_longer_allowed_is_not_used() {
 }
 
 #[test]
-fn connections_are_kept_by_authority() {
+fn connections_are_pooled_by_authority() {
     let origin = ScriptedOrigin::ok();
     let gate = gate(HOSTS, "");
     for host in [
@@ -335,7 +335,7 @@ fn connections_are_kept_by_authority() {
 }
 
 #[test]
-fn a_body_that_nobody_read_to_its_end_closes_its_connection() {
+fn an_unfinished_body_closes_its_connection() {
     let origin = ScriptedOrigin::start(|connection| {
         while connection.read_head().is_some() {
             connection.send(

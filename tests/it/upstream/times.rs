@@ -1,4 +1,4 @@
-//! Every time-out towards origins and clients: that it is set, what it says, and whom it frees.
+//! Every timeout towards origins and clients: that it is set, its error, and the resources that it frees.
 
 use std::io::Write;
 use std::thread::sleep;
@@ -39,7 +39,7 @@ fn an_origin_that_does_not_answer_is_given_up() {
     }
 }
 
-/// Heads of answers, each with the first part of its body.
+/// Heads of responses, each with the first part of its body.
 const BEGUN: [(&str, &str); 3] = [
     (
         "a length",
@@ -77,7 +77,7 @@ fn a_body_that_stops_is_broken_off() {
     }
 }
 
-/// A client must get what there was, and must not take it for a whole answer.
+/// A client must get the bytes that there were, and must not take them for a complete response.
 #[track_caller]
 pub(super) fn check_broken((answer, end): (String, ConnectionEnd), case: &str) {
     assert_eq!(status(&answer), 200, "{case}: {answer}");
@@ -131,7 +131,7 @@ fn a_client_that_does_not_read_is_dropped() {
 }
 
 #[test]
-fn a_client_that_does_not_send_its_body_is_told_so() {
+fn a_client_that_does_not_send_its_body_gets_a_408() {
     let want = Refused {
         status: 408,
         reason: "request_timeout",
@@ -159,7 +159,7 @@ fn a_client_that_does_not_send_its_body_is_told_so() {
 }
 
 #[test]
-fn a_client_whose_body_drips_is_told_so_in_the_end() {
+fn a_client_whose_body_drips_gets_a_408() {
     let want = Refused {
         status: 408,
         reason: "request_timeout",
@@ -195,7 +195,7 @@ fn a_client_whose_body_drips_is_told_so_in_the_end() {
 
 #[test]
 fn time_that_the_client_takes_is_not_the_origins() {
-    // The body takes longer than an origin has for its answer.
+    // The body takes longer than the timeout of the response head.
     let origin = ScriptedOrigin::start(|connection| {
         connection.read_head();
         connection.send(OK);
