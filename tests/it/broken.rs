@@ -173,17 +173,21 @@ fn one_run_finds_every_kind_of_mistake() {
             .iter()
             .filter(|p| p.location.line == *line)
             .map(ToString::to_string);
-        let fits = |found: &String| expected.split('|').all(|part| found.contains(part));
+        fn fits(expected: &&str, found: &String) -> bool {
+            expected.split('|').all(|part| found.contains(part))
+        }
         assert!(
-            there.clone().any(|found| fits(&found)),
+            there.clone().any(|found| fits(&expected, &found)),
             "line {line}: {expected}: {:?}",
             there.collect::<Vec<_>>()
         );
     }
-    let marked = |p: &&Problem| faults.iter().any(|(line, _)| p.location.line == *line);
+    fn marked(faults: &[(u32, &str)], p: &&Problem) -> bool {
+        faults.iter().any(|(line, _)| p.location.line == *line)
+    }
     let others: Vec<String> = problems
         .iter()
-        .filter(|p| !marked(p))
+        .filter(|p| !marked(&faults, p))
         .map(ToString::to_string)
         .collect();
     assert_eq!(others, [""; 0], "beside what is marked");

@@ -98,14 +98,14 @@ fn a_restart_gives_no_second_day_and_the_next_day_forgets() {
         ..BudgetLimits::default()
     };
     let (clock, hand) = Clock::manual();
-    let open = || {
+    fn open(clock: &Clock, directory: &crate::support::temp_dir::TempDir) -> BudgetTracker {
         let budgets = BudgetTracker::new(clock.clone());
         budgets
             .restore(BudgetsFile::in_directory(directory.path()))
             .unwrap();
         budgets
-    };
-    let first = open();
+    }
+    let first = open(&clock, &directory);
     assert!(!first.needs_write());
     first
         .apply("domain d", limits, new("a.d"), BudgetAction::Charge)
@@ -115,7 +115,7 @@ fn a_restart_gives_no_second_day_and_the_next_day_forgets() {
     first.add_bytes("domain d", 5);
     assert!(!first.needs_write(), "not again so soon");
     first.persist().unwrap();
-    let again = open();
+    let again = open(&clock, &directory);
     assert!(
         again
             .apply("domain d", limits, new("a.d"), BudgetAction::Check)
@@ -150,7 +150,7 @@ fn a_restart_gives_no_second_day_and_the_next_day_forgets() {
     );
     hand.advance(Duration::from_secs(DAY));
     assert_eq!(
-        open().apply("domain d", limits, new("b.d"), BudgetAction::Check),
+        open(&clock, &directory).apply("domain d", limits, new("b.d"), BudgetAction::Check),
         Ok(())
     );
     std::fs::write(directory.path().join("budgets.json"), "{}").unwrap();

@@ -336,7 +336,7 @@ Rules
     assert!(!output.stdout.contains('\u{1b}'), "{}", output.stdout);
     let decision = "verdict  allow\n  reason   rule\n  rule     keep\n  stage    response\n";
     assert!(output.stdout.contains(decision), "{}", output.stdout);
-    let option = |path: &str| {
+    fn option(output: &CommandOutput, path: &str) -> std::string::String {
         output
             .stdout
             .lines()
@@ -344,9 +344,12 @@ Rules
             .unwrap()
             .trim()
             .to_owned()
-    };
-    assert_eq!(option("disposition"), "disposition  allow  keep");
-    assert!(option("max_depth").ends_with("intranet"), "{output:?}");
+    }
+    assert_eq!(option(&output, "disposition"), "disposition  allow  keep");
+    assert!(
+        option(&output, "max_depth").ends_with("intranet"),
+        "{output:?}"
+    );
     assert!(!output.stdout.contains("html_only"), "{output:?}");
     assert!(output.stdout.contains("(--all shows them)"), "{output:?}");
     assert!(

@@ -121,13 +121,15 @@ fn loaded(directory: &Path, overrides: &Overrides) -> Result<LoadedConfig, Vec<S
 
 /// The defaults of `tls`, with their files in this directory.
 fn home_of_tls(certs: &str) -> TlsConfig {
-    let file = |name: &str| Path::new(certs).join(name);
+    fn file(certs: &str, name: &str) -> std::path::PathBuf {
+        Path::new(certs).join(name)
+    }
     TlsConfig {
         authorities: vec![AuthorityFiles {
-            cert: file("ca.pem"),
-            key: file("ca.key"),
+            cert: file(&certs, "ca.pem"),
+            key: file(&certs, "ca.key"),
         }],
-        bundle: file("bundle.pem"),
+        bundle: file(&certs, "bundle.pem"),
         ..TlsConfig::in_directory(Path::new(""))
     }
 }
@@ -194,16 +196,18 @@ telemetry: { metrics: none }
 
 /// The settings of `tls` in [`EVERY_KEY`].
 fn every_key_of_tls(etc: &Path) -> TlsConfig {
-    let authority = |cert: &str, key: &str| AuthorityFiles {
-        cert: etc.join(cert),
-        key: etc.join(key),
-    };
+    fn authority(etc: &std::path::Path, cert: &str, key: &str) -> AuthorityFiles {
+        AuthorityFiles {
+            cert: etc.join(cert),
+            key: etc.join(key),
+        }
+    }
     TlsConfig {
         intercept: true,
         refusal_delivery: RefusalDelivery::AtConnect,
         authorities: vec![
-            authority("new.pem", "new.key"),
-            authority("/etc/old.pem", "../old.key"),
+            authority(&etc, "new.pem", "new.key"),
+            authority(&etc, "/etc/old.pem", "../old.key"),
         ],
         create: false,
         bundle: etc.join("all.pem"),
@@ -876,15 +880,17 @@ fn links_stay_inside_the_directory_of_the_policy() {
     folder.write("etc/..2026/policy.yaml", policy("list.txt"));
     folder.write("etc/..2026/list.txt", "a.example\n");
     folder.write("etc/leaks.yaml", policy("leak.txt"));
-    let path = |name: &str| folder.path().join(name);
-    symlink("..2026", path("etc/..data")).unwrap();
-    symlink("..data/policy.yaml", path("etc/policy.yaml")).unwrap();
-    symlink("..data/list.txt", path("etc/list.txt")).unwrap();
-    symlink("../outside.txt", path("etc/leak.txt")).unwrap();
+    fn path(folder: &TempDir, name: &str) -> std::path::PathBuf {
+        folder.path().join(name)
+    }
+    symlink("..2026", path(&folder, "etc/..data")).unwrap();
+    symlink("..data/policy.yaml", path(&folder, "etc/policy.yaml")).unwrap();
+    symlink("..data/list.txt", path(&folder, "etc/list.txt")).unwrap();
+    symlink("../outside.txt", path(&folder, "etc/leak.txt")).unwrap();
     folder.write("elsewhere/list.txt", "b.example\n");
-    symlink("../etc/policy.yaml", path("elsewhere/linked.yaml")).unwrap();
+    symlink("../etc/policy.yaml", path(&folder, "elsewhere/linked.yaml")).unwrap();
 
-    let open = |name: &str| policy::open(&PolicyOrigin::Path(path(name)));
+    let open = |name: &str| policy::open(&PolicyOrigin::Path(path(&folder, name)));
     open("etc/policy.yaml").unwrap();
     open("elsewhere/linked.yaml").unwrap();
     let problems = open("etc/leaks.yaml").unwrap_err();

@@ -443,14 +443,14 @@ fn following_survives_moves_and_truncations() {
             text
         })
     }
-    let append = |text: &str| {
+    fn append(path: &std::path::PathBuf, text: &str) {
         fs::File::options()
             .append(true)
             .open(&path)
             .unwrap()
             .write_all(text.as_bytes())
             .unwrap()
-    };
+    }
     fs::write(&path, text(0..15)).unwrap();
     let follower = Follower::start(
         folder.path(),
@@ -458,21 +458,21 @@ fn following_survives_moves_and_truncations() {
     );
     let shown: Vec<String> = (5..15).map(|_| follower.second()).collect();
     assert_eq!((shown[0].as_str(), shown[9].as_str()), ("05", "14"));
-    append("no decision\n");
+    append(&path, "no decision\n");
     // The line is written in two parts.
     let line = text(15..16);
-    append(&line[..50]);
-    append(&line[50..]);
+    append(&path, &line[..50]);
+    append(&path, &line[50..]);
     assert_eq!(follower.second(), "15");
     fs::rename(&path, folder.path().join("elsewhere")).unwrap();
     fs::write(&path, text(16..17)).unwrap();
     assert_eq!(follower.second(), "16");
-    append(&text(17..18));
+    append(&path, &text(17..18));
     assert_eq!(follower.second(), "17");
     // The file is truncated, so that it is shorter than the part that has been read.
     fs::write(&path, text(18..19)).unwrap();
     assert_eq!(follower.second(), "18");
-    append(&text(19..20));
+    append(&path, &text(19..20));
     assert_eq!(follower.second(), "19");
     // The file may be rotated twice between two polls.
     fs::rename(&path, folder.path().join("d.jsonl.1")).unwrap();
@@ -531,17 +531,17 @@ fn following_reads_every_line_of_a_rotating_log() {
     };
     let log = DecisionLog::open(settings, &metrics, &clock).unwrap();
     let recorder = Recorder::new(metrics, log.clone(), clock.clone());
-    let write = |n: usize| {
+    fn write(recorder: &Recorder, clock: &crawlgate::clock::Clock, n: usize) {
         let mut record = recorder.begin(clock.now(), &http::Method::GET);
         record.set_target(&UrlTarget::parse(&format!("http://h.example/{n}")).unwrap());
         record.set_rejected(Reason::Rule, None, UrlRetention::Full);
-    };
+    }
     let follower = Follower::start(
         folder.path(),
         &["d.jsonl", "--follow", "--all", "--format", "json"],
     );
     for n in 0..3_000 {
-        write(n);
+        write(&recorder, &clock, n);
         if n % 50 == 0 {
             assert_eq!(log.flush(LONG), LogCloseResult::Done);
         }
@@ -657,7 +657,7 @@ fn the_log_of_a_proxy_is_found_and_contains_no_query() {
     let head = "OPTIONS http://127.0.0.1:9/?token=s3cret HTTP/1.1\r\nHost: 127.0.0.1:9\r\nMax-Forwards: 0\r\n\
                 Connection: close\r\n\r\n";
     exchange(gate.proxy, head);
-    let shown = || {
+    fn shown(gate: &TestProxy) -> CommandOutput {
         let config = gate.file("crawlgate.yaml");
         crawlgate(
             Path::new("."),
@@ -670,12 +670,12 @@ fn the_log_of_a_proxy_is_found_and_contains_no_query() {
             ],
             "",
         )
-    };
+    }
     let begun = std::time::Instant::now();
-    while shown().stdout.lines().count() < 4 && begun.elapsed() < LONG {
+    while shown(&gate).stdout.lines().count() < 4 && begun.elapsed() < LONG {
         std::thread::yield_now();
     }
-    let output = shown();
+    let output = shown(&gate);
     assert!(output.code == 0 && output.stderr.is_empty(), "{output:?}");
     assert!(output.stdout.contains("/refused?redacted"), "{output:?}");
     assert!(

@@ -95,7 +95,7 @@ fn metrics() -> Metrics {
 async fn the_file_has_every_event_once_over_moves_and_restarts() {
     let folder = TempDir::new();
     let path = folder.path().join("feed/events.ndjson");
-    let start = |ledger: &Ledger, metrics: &Metrics| {
+    fn start(path: &std::path::PathBuf, ledger: &Ledger, metrics: &Metrics) -> Feed {
         Feed::start(
             FeedSettings {
                 file: Some(path.clone()),
@@ -104,10 +104,10 @@ async fn the_file_has_every_event_once_over_moves_and_restarts() {
             ledger,
             metrics,
         )
-    };
+    }
     let ledger = open(&folder);
     let metrics = metrics();
-    let feed = start(&ledger, &metrics);
+    let feed = start(&path, &ledger, &metrics);
     happen(&ledger, 0, 3);
     let file = path.clone();
     wait_until_async("three lines", move || ids(&read(&file)) == [1, 2, 3]).await;
@@ -135,7 +135,7 @@ async fn the_file_has_every_event_once_over_moves_and_restarts() {
         .write_all(b"{\"id\":")
         .unwrap();
     let ledger = open(&folder);
-    let feed = start(&ledger, &metrics);
+    let feed = start(&path, &ledger, &metrics);
     happen(&ledger, 9, 10);
     let file = path.clone();
     wait_until_async("the rest", move || {

@@ -83,34 +83,43 @@ fn ledger(folder: &Path, arguments: &[&str]) -> CommandOutput {
 #[test]
 fn the_whole_ledger_is_listed_and_exported() {
     let folder = folder();
-    let run = |arguments: &[&str]| {
+    fn run(folder: &TempDir, arguments: &[&str]) -> std::string::String {
         let output = ledger(folder.path(), arguments);
         assert_eq!(output.code, 0, "{arguments:?}");
         assert_eq!(output.stderr.as_str(), "", "{arguments:?}");
         output.stdout
-    };
-    assert_eq!(run(&["list", "--offline"]).lines().count(), 100);
+    }
+    assert_eq!(run(&folder, &["list", "--offline"]).lines().count(), 100);
     assert_eq!(
-        run(&["list", "--limit", "all"]).lines().count(),
+        run(&folder, &["list", "--limit", "all"]).lines().count(),
         2_500,
         "no proxy is running, so the files are read"
     );
     assert_eq!(
-        run(&["list", "--offline", "--host", "*.b.test", "--code", "760"]),
+        run(
+            &folder,
+            &["list", "--offline", "--host", "*.b.test", "--code", "760"]
+        ),
         "2026-01-01T00:00:00.000Z  news          REJECTED_FILTER               -  760  http://www.b.test/\n"
     );
     assert_eq!(
-        run(&["list", "--offline", "--known", "false", "--format", "json"])
-            .matches("\"key\"")
-            .count(),
+        run(
+            &folder,
+            &["list", "--offline", "--known", "false", "--format", "json"]
+        )
+        .matches("\"key\"")
+        .count(),
         1
     );
     assert_eq!(
-        run(&["list", "--offline", "--host", "c.test", "--format", "json"]),
+        run(
+            &folder,
+            &["list", "--offline", "--host", "c.test", "--format", "json"]
+        ),
         "[]\n"
     );
 
-    let lines = run(&["export", "--offline"]);
+    let lines = run(&folder, &["export", "--offline"]);
     let urls: std::collections::BTreeSet<String> = lines
         .lines()
         .map(|line| {
@@ -122,7 +131,10 @@ fn the_whole_ledger_is_listed_and_exported() {
         .collect();
     assert_eq!((lines.lines().count(), urls.len()), (2_500, 2_500));
 
-    let table = run(&["export", "--offline", "--format", "csv", "--crawler", "lab"]);
+    let table = run(
+        &folder,
+        &["export", "--offline", "--format", "csv", "--crawler", "lab"],
+    );
     assert!(table.starts_with("key,crawler,url,status,code,"), "{table}");
     assert!(
         table.contains(",lab,\"http://b.test/x,y\",ACCEPTED,,200,true,perhaps,"),
@@ -132,24 +144,27 @@ fn the_whole_ledger_is_listed_and_exported() {
     assert!(table.ends_with("\r\n"), "{table}");
 
     let stats: Json =
-        serde_json::from_str(&run(&["stats", "--offline", "--format", "json"])).unwrap();
+        serde_json::from_str(&run(&folder, &["stats", "--offline", "--format", "json"])).unwrap();
     assert_eq!(
         (&stats["urls"], &stats["by_status"]["ACCEPTED"]),
         (&2_500.into(), &2_499.into())
     );
     assert!(
-        run(&["stats", "--offline"])
+        run(&folder, &["stats", "--offline"])
             .starts_with("          2500  URLs\n          2499    ACCEPTED\n")
     );
 
-    run(&[
-        "export",
-        "--offline",
-        "-o",
-        "urls.ndjson",
-        "--status",
-        "rejected_filter",
-    ]);
+    run(
+        &folder,
+        &[
+            "export",
+            "--offline",
+            "-o",
+            "urls.ndjson",
+            "--status",
+            "rejected_filter",
+        ],
+    );
     let exported = folder.path().join("urls.ndjson");
     assert_eq!(
         std::fs::read_to_string(&exported).unwrap().lines().count(),
@@ -221,33 +236,44 @@ rules:
 fn a_running_proxy_is_queried() {
     let gate = TestProxy::start(WHOLE, POLICY);
     let origin = ScriptedOrigin::ok();
-    let url = |path: &str| format!("http://a.test:{}{path}", origin.port);
+    fn url(origin: &ScriptedOrigin, path: &str) -> std::string::String {
+        format!("http://a.test:{}{path}", origin.port)
+    }
     assert_eq!(
-        RawClient::connect(gate.proxy).get(&url("/x?sid=7")).status,
+        RawClient::connect(gate.proxy)
+            .get(&url(&origin, "/x?sid=7"))
+            .status,
         200
     );
     let address = gate.admin.to_string();
-    let run = |arguments: &[&str]| {
+    fn run(gate: &TestProxy, address: &std::string::String, arguments: &[&str]) -> CommandOutput {
         crawlgate(
             &gate.file(""),
             &[&["ledger"], arguments, &["--admin", &address]].concat(),
             "",
         )
-    };
+    }
     wait_until("the URL is in the ledger", || {
-        run(&["list", "--format", "ndjson"]).stdout.lines().count() == 1
+        run(&gate, &address, &["list", "--format", "ndjson"])
+            .stdout
+            .lines()
+            .count()
+            == 1
     });
-    let output = run(&["list"]);
+    let output = run(&gate, &address, &["list"]);
     assert!(output.code == 0, "{output:?}");
     assert!(output.stdout.contains("ACCEPTED"), "{output:?}");
     assert!(output.stdout.contains("/x?sid=7"), "{output:?}");
-    let encoded = url("/x?sid=8").replace(':', "%3A").replace('?', "%3F");
+    let encoded = url(&origin, "/x?sid=8")
+        .replace(':', "%3A")
+        .replace('?', "%3F");
     let found = gate.admin(&format!("GET /api/v1/urls?url={encoded}")).body;
     let found: Json = serde_json::from_str(&found).unwrap();
-    assert_eq!(found["urls"][0]["url"], url("/x?sid=7"), "{found}");
-    let stats: Json = serde_json::from_str(&run(&["stats", "--format", "json"]).stdout).unwrap();
+    assert_eq!(found["urls"][0]["url"], url(&origin, "/x?sid=7"), "{found}");
+    let stats: Json =
+        serde_json::from_str(&run(&gate, &address, &["stats", "--format", "json"]).stdout).unwrap();
     assert_eq!(stats["by_status"]["ACCEPTED"], 1, "{stats}");
-    let swept = run(&["sweep", "--dry-run"]);
+    let swept = run(&gate, &address, &["sweep", "--dry-run"]);
     assert!(swept.code == 0, "{swept:?}");
     assert!(
         swept.stdout.contains("1 of 1 URLs were evaluated"),

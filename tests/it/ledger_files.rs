@@ -54,10 +54,12 @@ fn a_ledger_is_read_with_all_records_events_and_cursors() {
     let ledger = open_ledger(&folder);
     assert_eq!(records(&ledger), lines("records.jsonl"));
     assert_eq!(events(&ledger), lines("events.jsonl"));
-    let cursor = |targets: &[FeedTarget]| delivered_cursor(&ledger, targets.iter().copied());
-    assert_eq!(cursor(&[FeedTarget::File]), FeedCursor(7));
+    fn cursor(ledger: &crawlgate::pipeline::request::Ledger, targets: &[FeedTarget]) -> FeedCursor {
+        delivered_cursor(&ledger, targets.iter().copied())
+    }
+    assert_eq!(cursor(&ledger, &[FeedTarget::File]), FeedCursor(7));
     assert_eq!(
-        cursor(&[FeedTarget::File, FeedTarget::Webhook]),
+        cursor(&ledger, &[FeedTarget::File, FeedTarget::Webhook]),
         FeedCursor(5)
     );
     ledger.store_value("feed:webhook", 9_u64.to_be_bytes().to_vec());

@@ -392,14 +392,21 @@ fn allows_are_sampled_and_rejections_never() {
         record.set_allowed(None);
     }
     let lines = bench.lines();
-    let count = |verdict: &str| {
+    fn count(lines: &[Value], verdict: &str) -> usize {
         lines
             .iter()
             .filter(|line| line["verdict"] == verdict)
             .count()
-    };
-    assert_eq!((count("reject"), count("shadow_reject")), (1_000, 1_000));
-    assert!((95..=105).contains(&count("allow")), "{}", count("allow"));
+    }
+    assert_eq!(
+        (count(&lines, "reject"), count(&lines, "shadow_reject")),
+        (1_000, 1_000)
+    );
+    assert!(
+        (95..=105).contains(&count(&lines, "allow")),
+        "{}",
+        count(&lines, "allow")
+    );
     let shadow = lines
         .iter()
         .find(|line| line["verdict"] == "shadow_reject")

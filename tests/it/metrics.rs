@@ -204,12 +204,17 @@ fn every_family_is_exported_and_released_names_stay() {
 #[test]
 fn a_process_shows_plausible_figures() {
     let bench = Bench::new();
-    let value = |name| bench.value(name).unwrap();
-    assert!(value("process_resident_memory_bytes") > 1e6);
-    assert!(value("process_virtual_memory_bytes") >= value("process_resident_memory_bytes"));
-    assert!(value("process_open_fds") >= 3.0);
-    assert!(value("process_open_fds") <= value("process_max_fds"));
-    assert!(value("process_start_time_seconds") > 1.6e9);
+    fn value(bench: &Bench, name: &str) -> f64 {
+        bench.value(name).unwrap()
+    }
+    assert!(value(&bench, "process_resident_memory_bytes") > 1e6);
+    assert!(
+        value(&bench, "process_virtual_memory_bytes")
+            >= value(&bench, "process_resident_memory_bytes")
+    );
+    assert!(value(&bench, "process_open_fds") >= 3.0);
+    assert!(value(&bench, "process_open_fds") <= value(&bench, "process_max_fds"));
+    assert!(value(&bench, "process_start_time_seconds") > 1.6e9);
 }
 
 #[test]
@@ -411,7 +416,7 @@ fn a_client_that_leaves_is_counted() {
 #[test]
 fn a_panic_is_an_internal_error_unless_the_response_has_begun() {
     let bench = Bench::new();
-    let panics = |sent: Option<u16>| {
+    fn panics(bench: &Bench, sent: Option<u16>) {
         let mut record = bench.begin();
         record.enter_stage(Stage::Response);
         record.set_allowed(None);
@@ -423,9 +428,9 @@ fn a_panic_is_an_internal_error_unless_the_response_has_begun() {
             std::panic::resume_unwind(Box::new("a bug"));
         }));
         assert!(panicked.is_err());
-    };
-    panics(None);
-    panics(Some(200));
+    }
+    panics(&bench, None);
+    panics(&bench, Some(200));
     bench.metrics.record_panic();
     bench.check(&[
         (r#"decisions_total{crawler="anonymous",reason="internal_error",stage="response",verdict="reject"}"#, 1.0),
@@ -502,22 +507,22 @@ fn failures_and_everything_outside_requests_are_counted() {
 #[test]
 fn only_refusals_that_will_not_change_are_repeats() {
     let bench = Bench::new();
-    let refuse = |target: &str, reason: Reason| {
+    fn refuse(bench: &Bench, target: &str, reason: Reason) {
         let mut record = bench.begin();
         record.set_target(&url(target));
         record.set_rejected(reason, None, UrlRetention::Host);
-    };
-    for _ in 0..3 {
-        refuse("http://a.example/x", Reason::Default);
-        refuse("http://a.example/later", Reason::Overloaded);
     }
-    refuse("http://a.example/y", Reason::Default);
+    for _ in 0..3 {
+        refuse(&bench, "http://a.example/x", Reason::Default);
+        refuse(&bench, "http://a.example/later", Reason::Overloaded);
+    }
+    refuse(&bench, "http://a.example/y", Reason::Default);
     assert_eq!(
         bench.value(r#"crawlgate_repeat_rejections_total{crawler="anonymous"}"#),
         Some(2.0)
     );
     bench.hand.advance(Duration::from_secs(600));
-    refuse("http://a.example/x", Reason::Default);
+    refuse(&bench, "http://a.example/x", Reason::Default);
     assert_eq!(
         bench.value(r#"crawlgate_repeat_rejections_total{crawler="anonymous"}"#),
         Some(2.0)
@@ -592,46 +597,56 @@ fn decision_ids_are_unique_and_fit_a_header() {
 #[test]
 fn a_reload_shows_the_new_policy_and_removes_old_series() {
     let bench = Bench::new();
-    let count = |policy: &Arc<PolicyMetrics>, rule: u32| {
+    fn count(bench: &Bench, policy: &Arc<PolicyMetrics>, rule: u32) {
         let mut record = bench.begin();
         record.set_policy(policy);
         record.set_matched_rules([rule]);
-    };
-    let matched = |rule: &str| {
+    }
+    fn matched(bench: &Bench, rule: &str) -> Option<f64> {
         bench.value(&format!(
             r#"crawlgate_rule_matched_total{{mode="enforce",rule="{rule}"}}"#
         ))
-    };
+    }
     let old = bench.revision(
         "00000001",
         &[("a", RuleMode::Enforce), ("b", RuleMode::Enforce)],
     );
-    count(&old, 0);
-    count(&old, 1);
+    count(&bench, &old, 0);
+    count(&bench, &old, 1);
     bench.hand.advance(Duration::from_secs(60));
     let new = bench.revision(
         "00000002",
         &[("b", RuleMode::Enforce), ("off", RuleMode::Disabled)],
     );
-    count(&new, 0);
-    count(&new, 1);
+    count(&bench, &new, 0);
+    count(&bench, &new, 1);
     assert_eq!(
-        (matched("a"), matched("b"), matched("off")),
+        (
+            matched(&bench, "a"),
+            matched(&bench, "b"),
+            matched(&bench, "off")
+        ),
         (Some(1.0), Some(2.0), None)
     );
     drop(old);
     bench.hand.advance(RETENTION - Duration::from_millis(1));
-    assert_eq!(matched("a"), Some(1.0), "until it has been scraped");
-    assert_eq!(matched("b"), Some(2.0), "until it has been scraped");
+    assert_eq!(matched(&bench, "a"), Some(1.0), "until it has been scraped");
+    assert_eq!(matched(&bench, "b"), Some(2.0), "until it has been scraped");
     bench.hand.advance(Duration::from_millis(1));
-    assert_eq!((matched("a"), matched("b")), (None, Some(2.0)));
+    assert_eq!(
+        (matched(&bench, "a"), matched(&bench, "b")),
+        (None, Some(2.0))
+    );
 
-    let info = |revision| {
+    fn info(bench: &Bench, revision: &str) -> Option<f64> {
         bench.value(&format!(
             r#"crawlgate_policy_info{{policy="acme",revision="{revision}"}}"#
         ))
-    };
-    assert_eq!((info("00000001"), info("00000002")), (None, Some(1.0)));
+    }
+    assert_eq!(
+        (info(&bench, "00000001"), info(&bench, "00000002")),
+        (None, Some(1.0))
+    );
     assert_eq!(bench.value("crawlgate_policy_rules"), Some(2.0));
     assert_eq!(bench.value("crawlgate_policy_rules_disabled"), Some(1.0));
     assert_eq!(
@@ -651,16 +666,16 @@ fn a_reload_shows_the_new_policy_and_removes_old_series() {
         bench.value(r#"crawlgate_policy_reloads_total{result="success"}"#),
         Some(2.0)
     );
-    assert_eq!(info("00000002"), Some(1.0));
+    assert_eq!(info(&bench, "00000002"), Some(1.0));
     let again = bench.revision("00000002", &[("b", RuleMode::Enforce)]);
-    assert_eq!(info("00000002"), Some(1.0));
+    assert_eq!(info(&bench, "00000002"), Some(1.0));
     assert_eq!(
         bench.value("crawlgate_policy_last_reload_success"),
         Some(1.0)
     );
     drop((new, again));
     bench.hand.advance(RETENTION);
-    assert_eq!(matched("b"), None);
+    assert_eq!(matched(&bench, "b"), None);
 }
 
 #[test]
@@ -683,28 +698,35 @@ fn a_record_outlives_its_policy() {
 #[test]
 fn a_rule_that_comes_back_in_time_goes_on_counting() {
     let bench = Bench::new();
-    let load = || bench.policy(&[("a", RuleMode::Enforce)]);
-    let count = |policy: &Arc<PolicyMetrics>| {
+    fn load(bench: &Bench) -> Arc<PolicyMetrics> {
+        bench.policy(&[("a", RuleMode::Enforce)])
+    }
+    fn count(bench: &Bench, policy: &Arc<PolicyMetrics>) {
         let mut record = bench.begin();
         record.set_policy(policy);
         record.set_matched_rules([0]);
-    };
-    let value = || bench.value(r#"crawlgate_rule_matched_total{mode="enforce",rule="a"}"#);
+    }
+    fn value(bench: &Bench) -> Option<f64> {
+        bench.value(r#"crawlgate_rule_matched_total{mode="enforce",rule="a"}"#)
+    }
     for _ in 0..3 {
-        count(&load());
+        count(&bench, &load(&bench));
         bench.hand.advance(RETENTION - Duration::from_secs(1));
     }
-    let last = load();
-    assert_eq!((value(), last.counts(0).unwrap().matched), (Some(3.0), 3));
+    let last = load(&bench);
+    assert_eq!(
+        (value(&bench), last.counts(0).unwrap().matched),
+        (Some(3.0), 3)
+    );
     // Its first absences are over, and none of them ends what is in use.
     bench.hand.advance(RETENTION * 3);
-    count(&last);
-    assert_eq!(value(), Some(4.0));
+    count(&bench, &last);
+    assert_eq!(value(&bench), Some(4.0));
     drop(last);
     bench.hand.advance(RETENTION);
-    assert_eq!(value(), None);
-    let new = load();
-    assert_eq!(value(), Some(0.0), "it begins anew");
+    assert_eq!(value(&bench), None);
+    let new = load(&bench);
+    assert_eq!(value(&bench), Some(0.0), "it begins anew");
     assert_eq!(new.counts(0).unwrap().last_match, None, "it begins anew");
 }
 
@@ -713,14 +735,14 @@ fn a_rule_that_comes_back_in_time_goes_on_counting() {
 fn a_thousand_reloads_leak_no_series() {
     const EACH: usize = 50;
     let bench = Bench::new();
-    let series = || {
+    fn series(bench: &Bench) -> usize {
         bench
             .metrics
             .render()
             .lines()
             .filter(|line| line.starts_with("crawlgate_rule_"))
             .count()
-    };
+    }
     let mut policy = bench.policy(&[]);
     for reload in 0..1_000 {
         let ids: Vec<RuleId> = (0..EACH)
@@ -735,12 +757,12 @@ fn a_thousand_reloads_leak_no_series() {
                 .register_policy("acme", &format!("{reload:08}"), rules, &bench.clock);
     }
     // Of each rule: matches and rejections.
-    assert_eq!(series(), 2 * (RULE_LABELS + EACH));
+    assert_eq!(series(&bench), 2 * (RULE_LABELS + EACH));
     bench.hand.advance(RETENTION);
-    assert_eq!(series(), 2 * EACH);
+    assert_eq!(series(&bench), 2 * EACH);
     drop(policy);
     bench.hand.advance(RETENTION);
-    assert_eq!(series(), 0);
+    assert_eq!(series(&bench), 0);
 }
 
 /// Rules that come and go by turns are gone once, not as often as they went: they push out nobody's counts.
@@ -866,16 +888,23 @@ fn a_rule_counts_its_verdicts_and_its_last_match() {
     let policy = bench
         .metrics
         .register_policy("acme", "00000001", rules, &bench.clock);
-    let shown = |rule: &str, verdict: &str| {
+    fn shown(bench: &Bench, rule: &str, verdict: &str) -> Option<f64> {
         let labels = format!(r#"mode="enforce",rule="{rule}",verdict="{verdict}""#);
         bench.value(&format!("crawlgate_rule_decided_total{{{labels}}}"))
-    };
+    }
     assert_eq!(
-        (shown("group", "allow"), shown("group", "reject")),
+        (
+            shown(&bench, "group", "allow"),
+            shown(&bench, "group", "reject")
+        ),
         (Some(0.0), Some(0.0))
     );
-    assert_eq!(shown("filter", "allow"), None, "a filter refuses");
-    assert_eq!(shown("filter", "reject"), Some(0.0), "a filter refuses");
+    assert_eq!(shown(&bench, "filter", "allow"), None, "a filter refuses");
+    assert_eq!(
+        shown(&bench, "filter", "reject"),
+        Some(0.0),
+        "a filter refuses"
+    );
     let never = RuleCounts {
         matched: 0,
         allowed: 0,
@@ -931,7 +960,10 @@ fn a_rule_counts_its_verdicts_and_its_last_match() {
     );
     assert_eq!((counts(0).decided(), counts(1).decided()), (1, 2));
     assert_eq!(
-        (shown("filter", "allow"), shown("filter", "reject")),
+        (
+            shown(&bench, "filter", "allow"),
+            shown(&bench, "filter", "reject")
+        ),
         (Some(1.0), Some(1.0))
     );
     drop(policy);

@@ -198,12 +198,12 @@ fn the_admin_listener_has_names_and_metrics_may_be_off() {
         format!("GET http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\nConnection: close\r\n\r\n");
     let page = exchange(gate.proxy, &asked);
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-    let ask = |host: &str| {
+    fn ask(gate: &TestProxy, host: &str) -> std::string::String {
         exchange(
             gate.admin,
             &format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"),
         )
-    };
+    }
     for (host, status) in [
         ("Gate.Test:9", "200"),
         ("gate.test", "200"),
@@ -212,11 +212,11 @@ fn the_admin_listener_has_names_and_metrics_may_be_off() {
         ("evil.test", "403"),
     ] {
         assert!(
-            ask(host).starts_with(&format!("HTTP/1.1 {status}")),
+            ask(&gate, host).starts_with(&format!("HTTP/1.1 {status}")),
             "{host}"
         );
     }
-    let text = ask("gate.test");
+    let text = ask(&gate, "gate.test");
     assert!(
         text.contains("crawlgate_policy_info{policy=\"t\""),
         "{text}"

@@ -323,29 +323,29 @@ fn systemd_is_notified_of_every_state() {
     let path = directory.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
     socket.set_read_timeout(Some(TIMEOUT)).expect("a socket");
-    let told = || {
+    fn told(socket: &std::os::unix::net::UnixDatagram) -> std::string::String {
         let mut buffer = [0; 1024];
         let length = socket.recv(&mut buffer).expect("a message");
         String::from_utf8_lossy(&buffer[..length]).into_owned()
-    };
+    }
     let mut gate = TestProxy::start_with(CONFIG, &policy("one", "deny"), |command| {
         command.env("NOTIFY_SOCKET", &path);
     });
-    let ready = told();
+    let ready = told(&socket);
     assert!(ready.contains("READY=1"), "{ready}");
     assert!(ready.contains("STATUS=policy one@"), "{ready}");
     gate.write("policy.yaml", &policy("two", "deny"));
     gate.signal("HUP");
-    let reloading = told();
+    let reloading = told(&socket);
     assert!(reloading.contains("RELOADING=1"), "{reloading}");
     assert!(reloading.contains("MONOTONIC_USEC="), "{reloading}");
-    let ready = told();
+    let ready = told(&socket);
     assert!(ready.contains("READY=1"), "{ready}");
     assert!(ready.contains("STATUS=policy two@"), "{ready}");
     gate.write("policy.yaml", "policy: 1\nrules: no\n");
     gate.signal("HUP");
-    assert!(told().contains("RELOADING=1"));
-    let ready = told();
+    assert!(told(&socket).contains("RELOADING=1"));
+    let ready = told(&socket);
     assert!(ready.contains("READY=1"), "{ready}");
     assert!(ready.contains("two@"), "{ready}");
     assert!(
@@ -353,7 +353,7 @@ fn systemd_is_notified_of_every_state() {
         "{ready}"
     );
     gate.signal("TERM");
-    assert!(told().contains("STOPPING=1"));
+    assert!(told(&socket).contains("STOPPING=1"));
     assert_eq!(gate.wait_for_exit(), Some(0));
 }
 

@@ -118,14 +118,16 @@ spaces:
         .explain_rules(&trail)
         .map(|line| (line.rule.id.to_string(), line.status))
         .collect();
-    let status = |id: &str| lines.iter().find(|(name, _)| name == id).unwrap().1;
+    fn status(lines: &[(std::string::String, RuleStatus)], id: &str) -> RuleStatus {
+        lines.iter().find(|(name, _)| name == id).unwrap().1
+    }
     assert_eq!(
-        status("spaces.news.rules.2"),
+        status(&lines, "spaces.news.rules.2"),
         RuleStatus::NoMatch,
         "a position names its space"
     );
     assert_eq!(
-        status("no-gif"),
+        status(&lines, "no-gif"),
         RuleStatus::Parent,
         "a rule of another space does not run"
     );

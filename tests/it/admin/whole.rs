@@ -48,9 +48,13 @@ fn the_admin_pages_show_live_requests() {
             ));
         }
     });
-    let get = |path: &str| {
+    fn get(
+        gate: &TestProxy,
+        origin: &ScriptedOrigin,
+        path: &str,
+    ) -> crate::support::client::Response {
         RawClient::connect(gate.proxy).get(&format!("http://a.test:{}{path}", origin.port))
-    };
+    }
     let mut stream = RawClient::connect(gate.admin);
     stream.send(&format!(
         "GET /api/v1/decisions?recent=0 HTTP/1.0\r\nHost: {}\r\n\r\n",
@@ -58,12 +62,12 @@ fn the_admin_pages_show_live_requests() {
     ));
     assert!(stream.read_until("\r\n\r\n").starts_with("HTTP/1.0 200 "));
 
-    assert_eq!(get("/x").status, 200);
+    assert_eq!(get(&gate, &origin, "/x").status, 200);
     // Lines of different workers may be in the ring in either order.
     wait_until("the first is in the ring", || {
         shown(&gate, "decisions/00000000-0")["decisions"] == 1
     });
-    let refused = get("/private?q=1");
+    let refused = get(&gate, &origin, "/private?q=1");
     assert_eq!(refused.field("crawl-reason"), Some("robots_txt"));
     let id = refused.field("crawl-decision").unwrap().to_owned();
     wait_until("it is in the ring", || {
@@ -120,19 +124,19 @@ fn the_admin_pages_show_live_requests() {
 
 /// By the name that its crawler gave it, with all its decisions.
 fn a_trace_is_found(gate: &TestProxy, port: u16) {
-    let traced = |path: &str| {
+    fn traced(port: u16, gate: &TestProxy, path: &str) -> crate::support::client::Response {
         let url = format!("http://a.test:{}{path}", port);
         let head = format!(
             "GET {url} HTTP/1.1\r\nHost: a.test:{}\r\ntraceparent: 00-{TRACE}-00f067aa0ba902b7-00\r\n\r\n",
             port
         );
         RawClient::connect(gate.proxy).request(&head)
-    };
-    assert_eq!(traced("/x").status, 200);
+    }
+    assert_eq!(traced(port, &gate, "/x").status, 200);
     wait_until("the first is in the ring", || {
         gate.admin(&format!("GET /api/v1/decisions/{TRACE}")).status == 200
     });
-    let second = traced("/private")
+    let second = traced(port, &gate, "/private")
         .field("crawl-decision")
         .unwrap()
         .to_owned();

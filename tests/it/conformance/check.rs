@@ -54,13 +54,13 @@ pub(crate) fn at_origin(
     names: &Names,
 ) -> Vec<String> {
     let got: Vec<Received> = connections.iter().flat_map(received).collect();
-    let raw = || {
+    fn raw(connections: &[Connection]) -> std::string::String {
         connections
             .iter()
             .map(|c| show(&c.bytes))
             .collect::<Vec<_>>()
             .join("\n-- next connection\n")
-    };
+    }
     let wrong = match expected {
         AtOrigin::Untouched if connections.is_empty() => return Vec::new(),
         AtOrigin::Untouched => "expected no connection".to_owned(),
@@ -77,7 +77,7 @@ pub(crate) fn at_origin(
     vec![format!(
         "origin: {wrong}\ngot {} connections:\n{}",
         connections.len(),
-        raw()
+        raw(&connections)
     )]
 }
 

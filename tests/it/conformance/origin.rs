@@ -217,12 +217,14 @@ impl Player {
     /// Waits for one more whole request.
     fn request(&mut self) -> Result<(), Over> {
         let from = self.answered;
-        let whole = |bytes: &[u8]| match wire::request(&bytes[from..]) {
-            Ok(Some((message, used))) if message.ending == wire::Ending::Whole => Some(used),
-            _ => None,
-        };
-        self.until(|bytes| whole(bytes).is_some())?;
-        let used = whole(&self.shared.lock()[self.index].bytes).unwrap_or(0);
+        fn whole(from: usize, bytes: &[u8]) -> Option<usize> {
+            match wire::request(&bytes[from..]) {
+                Ok(Some((message, used))) if message.ending == wire::Ending::Whole => Some(used),
+                _ => None,
+            }
+        }
+        self.until(|bytes| whole(from, bytes).is_some())?;
+        let used = whole(from, &self.shared.lock()[self.index].bytes).unwrap_or(0);
         self.answered += used;
         Ok(())
     }

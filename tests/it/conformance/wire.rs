@@ -192,11 +192,13 @@ fn framing(fields: &[Field]) -> Result<Framing, String> {
 }
 
 fn number(digits: &[u8], radix: u32) -> Result<usize, String> {
-    let wrong = || format!("no number: {}", show(digits));
-    if digits.is_empty() || !digits.iter().all(|d| char::from(*d).is_digit(radix)) {
-        return Err(wrong());
+    fn wrong(digits: &[u8]) -> std::string::String {
+        format!("no number: {}", show(digits))
     }
-    usize::from_str_radix(&String::from_utf8_lossy(digits), radix).map_err(|_| wrong())
+    if digits.is_empty() || !digits.iter().all(|d| char::from(*d).is_digit(radix)) {
+        return Err(wrong(&digits));
+    }
+    usize::from_str_radix(&String::from_utf8_lossy(digits), radix).map_err(|_| wrong(&digits))
 }
 
 fn body(

@@ -153,12 +153,14 @@ fn a_document_to_be_stripped_is_requested_without_ranges() {
 fn an_unstrippable_document_is_not_delivered() {
     let strict = site("  follow: false\n  enforce_follow: strip\n");
     let mild = site("  follow: false\n  enforce_follow: meta\n");
-    let packed = || Page::of("text/html", "what br looks like").field("Content-Encoding: br");
-    let part = || {
+    fn packed() -> Page {
+        Page::of("text/html", "what br looks like").field("Content-Encoding: br")
+    }
+    fn part() -> Page {
         Page::html("text<a href=/x>")
             .status("206 Partial Content")
             .field("Content-Range: bytes 9-20/99")
-    };
+    }
     for page in [packed(), part()] {
         assert_eq!(
             strict.serve(page.clone()).output(),

@@ -92,7 +92,9 @@ fn a_body_that_is_the_same_is_refused_as_unmodified() {
     );
     refused(&site, "/page", "unmodified  451");
     // The same content in another coding, and chunked.
-    let packed = || Page::of("text/html", gzip(b"a page")).field("Content-Encoding: gzip");
+    fn packed() -> Page {
+        Page::of("text/html", gzip(b"a page")).field("Content-Encoding: gzip")
+    }
     site.has("/page", packed().cut(3));
     assert_eq!(site.get("/page").output(), "unmodified  451");
     site.has("/page", packed().cut(5).chunked());

@@ -63,12 +63,20 @@ fn documents_are_refused_in_the_order_of_the_reasons() {
         (&soft["stage"], &soft["reason"], &soft["rule"]),
         (&"document".into(), &"soft_error".into(), &"soft".into())
     );
-    let counted = |name: &str| site.gate.counter(name);
+    fn counted(site: &Site, name: &str) -> u64 {
+        site.gate.counter(name)
+    }
     assert_eq!(
-        counted("crawlgate_rule_decided_total{mode=\"enforce\",rule=\"soft\",verdict=\"reject\"}"),
+        counted(
+            &site,
+            "crawlgate_rule_decided_total{mode=\"enforce\",rule=\"soft\",verdict=\"reject\"}"
+        ),
         2
     );
-    assert_eq!(counted("crawlgate_documents_total{outcome=\"read\"}"), 11);
+    assert_eq!(
+        counted(&site, "crawlgate_documents_total{outcome=\"read\"}"),
+        11
+    );
 }
 
 #[test]
@@ -76,12 +84,12 @@ fn words_for_one_crawler_are_for_it_alone() {
     let site = Site::new(CHECKS, "  []");
     let html = "<meta name=newsbot content=noindex>";
     site.has("/page", Page::html(html));
-    let asked = |agent: &str| {
+    fn asked(site: &Site, agent: &str) -> std::string::String {
         site.ask("GET", "/page", &format!("User-Agent: {agent}\r\n"))
             .output()
-    };
-    assert_eq!(asked("NewsBot/2.0 (+x)"), "noindex  451");
-    assert_eq!(asked("OtherBot/1"), "passed 200");
+    }
+    assert_eq!(asked(&site, "NewsBot/2.0 (+x)"), "noindex  451");
+    assert_eq!(asked(&site, "OtherBot/1"), "passed 200");
 }
 
 #[test]
@@ -141,10 +149,10 @@ fn shadow_rules_evaluate_documents_without_effect() {
 fn only_as_much_as_rules_need_is_read() {
     let rules = "  - { id: news, when: { path: /news }, rules: [{ id: soft, forbid: { title: x }, as: 404 }] }";
     let site = Site::new("", rules);
-    let read = || {
+    fn read(site: &Site) -> u64 {
         site.gate
             .counter("crawlgate_documents_total{outcome=\"read\"}")
-    };
+    }
     for (path, page) in [
         ("/other", Page::html("<title>x</title>")),
         ("/news/a", Page::of("image/png", "x")),
@@ -156,10 +164,10 @@ fn only_as_much_as_rules_need_is_read() {
         site.has(path, page);
         assert!(site.get(path).output().starts_with("passed"), "{path}");
     }
-    assert_eq!(read(), 0);
+    assert_eq!(read(&site), 0);
     site.has("/news/c", Page::html("<title>x</title>"));
     assert_eq!(site.get("/news/c").output(), "soft_error soft 404");
-    assert_eq!(read(), 1);
+    assert_eq!(read(&site), 1);
     // A HEAD has no body to read; a partial response is not read.
     assert_eq!(site.ask("HEAD", "/news/c", "").output(), "passed 200");
     let part = Page::html("<title>x</title>")
@@ -178,7 +186,7 @@ fn only_as_much_as_rules_need_is_read() {
             .counter("crawlgate_documents_total{outcome=\"unreadable\"}"),
         1
     );
-    assert_eq!(read(), 1);
+    assert_eq!(read(&site), 1);
     // Accept-Encoding is restricted only if a document may be read.
     site.has(
         "/news/f",

@@ -65,7 +65,7 @@ fn responses_have_their_source_and_labels() {
         }
         },
     );
-    let fields = |path: &str| {
+    fn fields(site: &Site, path: &str) -> [std::string::String; 4] {
         let answer = site.get(path);
         [
             "crawl-source",
@@ -74,15 +74,18 @@ fn responses_have_their_source_and_labels() {
             "crawl-meta-x",
         ]
         .map(|name| answer.value(name).to_owned())
-    };
-    assert_eq!(fields("/"), ["intranet", "search", "page", ""]);
-    assert_eq!(fields("/forged"), ["intranet", "search", "page", ""]);
-    assert_eq!(fields("/missing"), ["intranet", "search", "page", ""]);
-    assert_eq!(fields("/film"), ["intranet", "search", "film", ""]);
-    assert_eq!(fields("/a"), ["news desk", "news", "", ""]);
-    assert_eq!(fields("/c"), ["", "", "", ""]);
+    }
+    assert_eq!(fields(&site, "/"), ["intranet", "search", "page", ""]);
+    assert_eq!(fields(&site, "/forged"), ["intranet", "search", "page", ""]);
+    assert_eq!(
+        fields(&site, "/missing"),
+        ["intranet", "search", "page", ""]
+    );
+    assert_eq!(fields(&site, "/film"), ["intranet", "search", "film", ""]);
+    assert_eq!(fields(&site, "/a"), ["news desk", "news", "", ""]);
+    assert_eq!(fields(&site, "/c"), ["", "", "", ""]);
     // A refusal is not a response of the source.
-    assert_eq!(fields("/no"), ["", "", "", ""]);
+    assert_eq!(fields(&site, "/no"), ["", "", "", ""]);
     let log = site.decisions(7);
     let sources: Vec<Option<&str>> = log.iter().map(|line| line["source"].as_str()).collect();
     assert_eq!(
@@ -164,7 +167,7 @@ spaces:
         &allow_all("  source: all", &rules),
         |_| None,
     );
-    let fields = |path: &str| {
+    fn fields(site: &Site, path: &str) -> [std::string::String; 4] {
         let answer = site.get_with(path, "Crawl-Trace: 1\r\n");
         [
             "crawl-source",
@@ -173,11 +176,11 @@ spaces:
             "crawl-shadow",
         ]
         .map(|name| answer.value(name).to_owned())
-    };
-    assert_eq!(fields("/x"), ["the lab", "lab", "noindex", ""]);
-    assert_eq!(fields("/late"), ["late", "lab", "noindex", ""]);
+    }
+    assert_eq!(fields(&site, "/x"), ["the lab", "lab", "noindex", ""]);
+    assert_eq!(fields(&site, "/late"), ["late", "lab", "noindex", ""]);
     assert_eq!(
-        fields("/try"),
+        fields(&site, "/try"),
         ["the lab", "lab", "noindex", "reject; rule=try"]
     );
     assert!(

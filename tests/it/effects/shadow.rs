@@ -78,12 +78,12 @@ fn rules_in_shadow_are_counted_and_logged() {
         site.get(path);
     }
     let lines = site.decisions(CASES.len());
-    let output = |at: usize, keys: &[&str]| -> Vec<Value> {
+    fn output(lines: &[serde_json::Value], at: usize, keys: &[&str]) -> Vec<Value> {
         keys.iter().map(|key| lines[at][*key].clone()).collect()
-    };
+    }
     let keys = ["verdict", "mode", "rule", "stage", "reason"];
     assert_eq!(
-        output(0, &keys),
+        output(&lines, 0, &keys),
         [
             json!("allow"),
             json!("enforce"),
@@ -93,19 +93,19 @@ fn rules_in_shadow_are_counted_and_logged() {
         ]
     );
     assert_eq!(
-        output(2, &keys),
+        output(&lines, 2, &keys),
         ["shadow_reject", "shadow", "try", "request", "rule"].map(|word| json!(word))
     );
     assert_eq!(
-        output(4, &keys),
+        output(&lines, 4, &keys),
         ["reject", "enforce", "closed", "request", "rule"].map(|word| json!(word))
     );
     assert_eq!(
-        output(5, &keys),
+        output(&lines, 5, &keys),
         ["shadow_reject", "shadow", "mp4", "response", "rule"].map(|word| json!(word))
     );
     assert_eq!(
-        output(7, &keys),
+        output(&lines, 7, &keys),
         ["shadow_reject", "shadow", "nearby", "destination", "rule"].map(|word| json!(word))
     );
     fn shadow(rule: &str, verdict: &str, stage: &str) -> serde_json::Value {
@@ -123,11 +123,16 @@ fn rules_in_shadow_are_counted_and_logged() {
             shadow("mp4", "reject", "response")
         ])
     );
-    let count = |series: &str| site.gate.counter(series);
+    fn count(site: &Site, series: &str) -> u64 {
+        site.gate.counter(series)
+    }
     let decided = |rule: &str, verdict: &str| {
-        count(&format!(
-            "crawlgate_rule_decided_total{{mode=\"shadow\",rule=\"{rule}\",verdict=\"{verdict}\"}}"
-        ))
+        count(
+            &site,
+            &format!(
+                "crawlgate_rule_decided_total{{mode=\"shadow\",rule=\"{rule}\",verdict=\"{verdict}\"}}"
+            ),
+        )
     };
     for (rule, matched, refused) in [
         ("try", 2, 2),
@@ -138,7 +143,7 @@ fn rules_in_shadow_are_counted_and_logged() {
         ("same", 1, 0),
     ] {
         let series = format!("crawlgate_rule_matched_total{{mode=\"shadow\",rule=\"{rule}\"}}");
-        assert_eq!(count(&series), matched, "{rule}");
+        assert_eq!(count(&site, &series), matched, "{rule}");
         assert_eq!(decided(rule, "reject"), refused, "{rule}");
     }
     assert_eq!(
@@ -149,7 +154,7 @@ fn rules_in_shadow_are_counted_and_logged() {
         let series = format!(
             "crawlgate_decisions_total{{crawler=\"lab\",reason=\"rule\",stage=\"{stage}\",verdict=\"shadow_reject\"}}"
         );
-        assert_eq!(count(&series), shadows, "{stage}");
+        assert_eq!(count(&site, &series), shadows, "{stage}");
     }
 }
 

@@ -93,7 +93,7 @@ fn a_shadow_policy_is_counted_logged_and_reported_without_effect() {
         json!([{ "rule": null, "policy": "next", "verdict": "allow", "stage": "request", "reason": "default" }])
     );
     // A rule of the live policy has the same id: it has its own series.
-    let count = |name: &str, mode: &str, rule: &str| {
+    fn count(bench: &Bench, name: &str, mode: &str, rule: &str) -> u64 {
         let verdict = if name == "decided" {
             ",verdict=\"reject\""
         } else {
@@ -103,12 +103,12 @@ fn a_shadow_policy_is_counted_logged_and_reported_without_effect() {
         bench
             .gate
             .counter(&format!("crawlgate_rule_{name}_total{{{labels}}}"))
-    };
-    assert_eq!(count("matched", "shadow", "next/closed"), 1);
-    assert_eq!(count("decided", "shadow", "next/closed"), 1);
-    assert_eq!(count("matched", "enforce", "closed"), 2);
-    assert_eq!(count("decided", "shadow", "next/films"), 1);
-    assert_eq!(count("matched", "shadow", "try"), 1);
+    }
+    assert_eq!(count(&bench, "matched", "shadow", "next/closed"), 1);
+    assert_eq!(count(&bench, "decided", "shadow", "next/closed"), 1);
+    assert_eq!(count(&bench, "matched", "enforce", "closed"), 2);
+    assert_eq!(count(&bench, "decided", "shadow", "next/films"), 1);
+    assert_eq!(count(&bench, "matched", "shadow", "try"), 1);
 }
 
 #[test]

@@ -80,12 +80,14 @@ fn expected(row: &str, specs: &mut BTreeMap<&str, &OptionSpec>) -> String {
         return row.to_owned();
     }
     let all: Vec<[String; 3]> = of_row.iter().map(|spec| columns(spec)).collect();
-    let column = |index: usize| joined(all.iter().map(|columns| columns[index].clone()).collect());
+    fn column(all: &[[std::string::String; 3]], index: usize) -> std::string::String {
+        joined(all.iter().map(|columns| columns[index].clone()).collect())
+    }
     format!(
         "| {paths} | {values} | {} | {} | {} |",
-        column(0),
-        column(1),
-        column(2)
+        column(&all, 0),
+        column(&all, 1),
+        column(&all, 2)
     )
 }
 

@@ -270,13 +270,17 @@ async fn random_heads_through_hyper() {
             let refusals =
                 answer.matches("HTTP/1.1 4").count() + answer.matches("HTTP/1.0 4").count();
             let full = answer.matches("crawl-reason: full").count();
-            let context = || format!("{:?}\n{answer}", String::from_utf8_lossy(&sent));
-            assert!(refusals == full && full <= 1, "{}", context());
-            let last = |what| answer.rfind(what);
+            fn context(sent: &[u8], answer: &std::string::String) -> std::string::String {
+                format!("{:?}\n{answer}", String::from_utf8_lossy(&sent))
+            }
+            assert!(refusals == full && full <= 1, "{}", context(&sent, &answer));
+            fn last(answer: &std::string::String, what: &str) -> Option<usize> {
+                answer.rfind(what)
+            }
             assert!(
-                full == 0 || last("crawl-reason: full") > last("HTTP/1.1 200"),
+                full == 0 || last(&answer, "crawl-reason: full") > last(&answer, "HTTP/1.1 200"),
                 "{}",
-                context()
+                context(&sent, &answer)
             );
             answered += answer.matches("HTTP/1.1 200").count();
             by_hyper += answer.matches("invalid request line").count();

@@ -362,21 +362,23 @@ fn unknown_crawlers_are_reported_if_a_configuration_is_read() {
         "config/crawlgate.yaml",
         "crawlers: [{ name: news, sources: [10.1.0.0/16], profile: nutch }]\n",
     );
-    let run = |arguments: &[&str]| crawlgate(folder.path(), arguments, "");
+    fn run(folder: &TempDir, arguments: &[&str]) -> crate::support::command::CommandOutput {
+        crawlgate(folder.path(), arguments, "")
+    }
     let warning = "policy.yaml:6:45: warning: the configuration defines no crawler of this name; found `newz`";
     let help = "known: news, anonymous";
     for arguments in [
         &["check"][..],
         &["check", "config/policy.yaml", "config/crawlgate.yaml"],
     ] {
-        let output = run(arguments);
+        let output = run(&folder, arguments);
         let told = [warning, help, "did you mean `news`?"]
             .iter()
             .all(|text| output.stderr.contains(text));
         assert!(output.code == 0 && told, "{arguments:?}: {}", output.stderr);
     }
     assert!(
-        !run(&["check", "config/policy.yaml"])
+        !run(&folder, &["check", "config/policy.yaml"])
             .stderr
             .contains("knows no crawler")
     );
@@ -389,7 +391,7 @@ fn unknown_crawlers_are_reported_if_a_configuration_is_read() {
         "--crawler",
     ];
     let status = |more: &[&str]| {
-        let output = run(&[&explain, more].concat());
+        let output = run(&folder, &[&explain, more].concat());
         let json: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
         (json["decision"]["status"].as_u64().unwrap(), output.stderr)
     };

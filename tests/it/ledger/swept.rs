@@ -175,16 +175,16 @@ fn each_removal_is_reported_once_over_a_restart_and_moves_are_not_removals() {
         ledger.events(FeedCursor(0), usize::MAX).unwrap().len(),
         2 * URLS / 3 + 1
     );
-    let code = |url: &str| {
+    fn code(ledger: &Ledger, url: &str) -> Option<u16> {
         ledger
             .look_up(LedgerKey::for_url("news", url))
             .unwrap()
             .code
-    };
+    }
     let codes = [
-        code("http://a.test/0"),
-        code("http://b.test/1"),
-        code("http://c.test/2"),
+        code(&ledger, "http://a.test/0"),
+        code(&ledger, "http://b.test/1"),
+        code(&ledger, "http://c.test/2"),
     ];
     assert_eq!(codes, [None, Some(761), Some(760)]);
 

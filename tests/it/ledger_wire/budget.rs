@@ -80,33 +80,33 @@ fn a_restart_keeps_budgets_and_records() {
             async { Server::start_with(&settings, compiled.policy.into(), clock.clone(), None) };
         runtime.block_on(started).unwrap()
     };
-    let get = |server: &Server, path: &str| {
+    fn get(origin: &ScriptedOrigin, server: &Server, path: &str) -> Response {
         get_with(
             server.proxy[0],
             &format!("http://a.test:{}{path}", origin.port),
             "",
         )
-    };
+    }
     let new = "today's new URLs of this host are used up";
     let all = "today's requests for this host are used up";
 
     let server = start();
-    assert_eq!(get(&server, "/1").status, 200);
-    is_used_up(&get(&server, "/2"), new);
+    assert_eq!(get(&origin, &server, "/1").status, 200);
+    is_used_up(&get(&origin, &server, "/2"), new);
     runtime.block_on(server.drain(pending::<()>()));
     assert!(folder.path().join("store/budgets.json").exists());
 
     let server = start();
-    is_used_up(&get(&server, "/2"), new);
+    is_used_up(&get(&origin, &server, "/2"), new);
     for _ in 0..2 {
-        assert_eq!(get(&server, "/1").status, 200);
+        assert_eq!(get(&origin, &server, "/1").status, 200);
     }
-    is_used_up(&get(&server, "/1"), all);
+    is_used_up(&get(&origin, &server, "/1"), all);
     runtime.block_on(server.drain(pending::<()>()));
 
     hand.advance(DAY);
     let server = start();
-    assert_eq!(get(&server, "/2").status, 200);
-    is_used_up(&get(&server, "/3"), new);
+    assert_eq!(get(&origin, &server, "/2").status, 200);
+    is_used_up(&get(&origin, &server, "/3"), new);
     runtime.block_on(server.drain(pending::<()>()));
 }

@@ -70,16 +70,29 @@ fn a_name_that_does_not_exist_is_gone_for_good() {
 fn a_refused_connection_is_a_temporary_error_of_the_requested_url_only() {
     let bench = Bench::new(&policy("", REMEMBERS), |_| None);
     let closed = crate::support::origin::closed_port();
-    let url = |path: &str| format!("http://a.test:{closed}{path}");
-    let key = |path: &str| crawlgate::ledger::key::LedgerKey::for_url("news", &url(path));
-    let first = bench.ask_as("news", &url("/p"), "");
+    fn url(closed: u16, path: &str) -> std::string::String {
+        format!("http://a.test:{closed}{path}")
+    }
+    fn key(closed: u16, path: &str) -> crawlgate::ledger::key::LedgerKey {
+        crawlgate::ledger::key::LedgerKey::for_url("news", &url(closed, path))
+    }
+    let first = bench.ask_as("news", &url(closed, "/p"), "");
     assert_eq!(first.status, 502, "{}", first);
     assert_eq!(first.value("crawl-error"), "temporary", "{}", first);
-    wait_until("it is noted", || bench.ledger.look_up(key("/p")).is_some());
+    wait_until("it is noted", || {
+        bench.ledger.look_up(key(closed, "/p")).is_some()
+    });
     // The host is known to refuse: no connection was tried.
-    assert_eq!(bench.ask_as("news", &url("/q"), "").status, 502);
-    assert!(bench.ledger.look_up(key("/q")).is_none());
-    assert_eq!(bench.ledger.look_up(key("/p")).unwrap().temporary_errors, 1);
+    assert_eq!(bench.ask_as("news", &url(closed, "/q"), "").status, 502);
+    assert!(bench.ledger.look_up(key(closed, "/q")).is_none());
+    assert_eq!(
+        bench
+            .ledger
+            .look_up(key(closed, "/p"))
+            .unwrap()
+            .temporary_errors,
+        1
+    );
 }
 
 /// A site whose pages all have this status.

@@ -116,14 +116,14 @@ fn urls_fetched_during_a_sweep_are_swept() {
         ));
         client
     });
-    let asked = || {
+    fn asked(bench: &Bench) -> usize {
         bench
             .heads()
             .iter()
             .filter(|head| head.contains("x-slow"))
             .count()
-    };
-    wait_until("both are under way", || asked() == 2);
+    }
+    wait_until("both are under way", || asked(&bench) == 2);
     bench.reload(&policy("", &format!("{WITHOUT_HOST}\n{GLOBAL}")));
     bench.until_record("/known", "is swept", |record| record.code == Some(761));
     bench.reload(&policy("", WITHOUT_PATH));
@@ -134,15 +134,17 @@ fn urls_fetched_during_a_sweep_are_swept() {
     }
     for path in paths {
         bench.until_known("news", path);
-        let removals = || {
+        fn removals(bench: &Bench, path: &str) -> usize {
             bench
                 .events()
                 .iter()
                 .filter(|(kind, _, of)| *kind == LedgerEventKind::Removal && of == path)
                 .count()
-        };
+        }
         let times = if path == "/known" { 2 } else { 1 };
-        wait_until(&format!("{path} is removed"), || removals() == times);
+        wait_until(&format!("{path} is removed"), || {
+            removals(&bench, &path) == times
+        });
         let record = bench.record("news", path).unwrap();
         assert_eq!(record.status.0, CrawlStatus::Filter, "{path}");
         assert_eq!(record.code, Some(760), "{path}");

@@ -398,13 +398,17 @@ fn records_follow_the_table_of_statuses() {
                 assert_eq!(record(&bench, &url), before, "{url}");
                 continue;
             }
-            let holds = |after: &Json| match then {
-                Noted => after["status"] == *status && after["last_seen"] != before["last_seen"],
-                Forgotten | Untouched => after.is_null(),
-            };
+            fn holds(then: &Then, status: &&str, before: &serde_json::Value, after: &Json) -> bool {
+                match then {
+                    Noted => {
+                        after["status"] == *status && after["last_seen"] != before["last_seen"]
+                    }
+                    Forgotten | Untouched => after.is_null(),
+                }
+            }
             wait_until(
                 &format!("{url} is {then:?}: {:?}", record(&bench, &url)),
-                || holds(&record(&bench, &url)),
+                || holds(&then, &status, &before, &record(&bench, &url)),
             );
             let after = record(&bench, &url);
             if *then == Noted && *status != "ACCEPTED" {

@@ -28,18 +28,28 @@ fn it_is_fetched_over_tls_and_holds_for_its_scheme_alone() {
             text_response(if is_robots(head) { "" } else { "clear" })
         }),
     });
-    let secure = |path: &str| get(gate.proxy, &origin.https_url("a.test", path));
-    let clear = |path: &str| {
+    fn secure(
+        gate: &crate::support::proxy::TestProxy,
+        origin: &ScriptedOrigin,
+        path: &str,
+    ) -> crate::support::client::Response {
+        get(gate.proxy, &origin.https_url("a.test", path))
+    }
+    fn clear(
+        gate: &crate::support::proxy::TestProxy,
+        origin: &ScriptedOrigin,
+        path: &str,
+    ) -> crate::support::client::Response {
         get(
             gate.proxy,
             &origin.https_url("a.test", path).replace("https:", "http:"),
         )
-    };
-    let refused = secure("/closed");
+    }
+    let refused = secure(&gate, &origin, "/closed");
     assert_eq!(refused.status, 451, "{refused:?}");
     assert_eq!(refused.value("crawl-reason"), "robots_txt", "{refused:?}");
-    assert_eq!(secure("/open").body, "tls");
-    assert_eq!(clear("/closed").body, "clear");
+    assert_eq!(secure(&gate, &origin, "/open").body, "tls");
+    assert_eq!(clear(&gate, &origin, "/closed").body, "clear");
     assert_eq!(
         gate.metric("crawlgate_robots_fetches_total{result=\"file\"}"),
         2.0
@@ -108,15 +118,24 @@ fn skip_does_not_spread_by_robots_txt() {
         "/lax" => text_response("anybody's"),
         _ => text_response(SECRET),
     });
-    let page = |path: &str| get(gate.proxy, &origin.https_url("a.test", path));
-    assert_eq!(page("/lax").body, "anybody's");
-    assert_eq!(page("/lax/closed").value("crawl-reason"), "robots_txt");
+    fn page(
+        gate: &crate::support::proxy::TestProxy,
+        origin: &ScriptedOrigin,
+        path: &str,
+    ) -> crate::support::client::Response {
+        get(gate.proxy, &origin.https_url("a.test", path))
+    }
+    assert_eq!(page(&gate, &origin, "/lax").body, "anybody's");
+    assert_eq!(
+        page(&gate, &origin, "/lax/closed").value("crawl-reason"),
+        "robots_txt"
+    );
     check_failed(
-        &page("/strict"),
+        &page(&gate, &origin, "/strict"),
         untrusted("the certificate is self-signed"),
         "strict",
     );
-    assert_eq!(page("/lax").body, "anybody's");
+    assert_eq!(page(&gate, &origin, "/lax").body, "anybody's");
 }
 
 /// After a redirect every host is verified.
@@ -151,7 +170,7 @@ fn the_command_fetches_it_as_the_proxy_would() {
 egress: { ports: [1-65535], allow_loopback: true, hosts: { a.test: 127.0.0.1 } }
 ",
     );
-    let told = |server: Arc<ServerConfig>| {
+    fn told(folder: &TempDir, server: Arc<ServerConfig>) -> crate::support::command::CommandOutput {
         let origin = ScriptedOrigin::tls(server, |_| text_response(FORBIDS));
         let url = origin.https_url("a.test", "/closed");
         crawlgate(
@@ -161,14 +180,14 @@ egress: { ports: [1-65535], allow_loopback: true, hosts: { a.test: 127.0.0.1 } }
             ],
             "",
         )
-    };
-    let output = told(ours.server(&["a.test"]));
+    }
+    let output = told(&folder, ours.server(&["a.test"]));
     assert!(output.code == 0, "{output:?}");
     assert!(
         output.stdout.contains("outcome  file, status 200"),
         "{output:?}"
     );
-    let output = told(ours.leaf(&["a.test"], When::Past).server());
+    let output = told(&folder, ours.leaf(&["a.test"], When::Past).server());
     assert!(output.code == 1, "{output:?}");
     assert!(output.stdout.contains("outcome  tls\n"), "{output:?}");
     assert!(

@@ -105,13 +105,16 @@ fn a_refusing_origin_is_not_waited_for() {
         gate.metric("crawlgate_upstream_errors_total{error=\"connection_refused\"}"),
         1.0
     );
-    let ended = |stage: &str| {
+    fn ended(gate: &crate::support::proxy::TestProxy, stage: &str) -> f64 {
         let labels = format!(
             "crawler=\"anonymous\",reason=\"upstream_connect\",stage=\"{stage}\",verdict=\"reject\""
         );
         gate.metric(&format!("crawlgate_decisions_total{{{labels}}}"))
-    };
-    assert_eq!((ended("upstream"), ended("destination")), (1.0, 4.0));
+    }
+    assert_eq!(
+        (ended(&gate, "upstream"), ended(&gate, "destination")),
+        (1.0, 4.0)
+    );
     // Another port of the host is separate; its turn comes after the first delay.
     client.send(&format!(
         "GET http://a.test:{}/ok HTTP/1.1\r\nHost: a.test:{}\r\nCrawl-Max-Wait: 0\r\n\r\n",

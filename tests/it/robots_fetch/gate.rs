@@ -51,9 +51,17 @@ pub(super) fn get_as(gate: &TestProxy, url: &str, agent: &str) -> Response {
 fn robots_txt_applies_to_crawlers_that_do_not_read_it() {
     let origin = site();
     let gate = gate("{}", "");
-    let get = |path, agent| get_as(&gate, &origin.url("a.test", path), agent);
-    get("/open", "").check(200, &["page"]);
-    get("/private/1", "Scrapy/2.19 (+https://scrapy.org)").check(
+    fn get(gate: &TestProxy, origin: &ScriptedOrigin, path: &str, agent: &str) -> Response {
+        get_as(&gate, &origin.url("a.test", path), agent)
+    }
+    get(&gate, &origin, "/open", "").check(200, &["page"]);
+    get(
+        &gate,
+        &origin,
+        "/private/1",
+        "Scrapy/2.19 (+https://scrapy.org)",
+    )
+    .check(
         451,
         &[
             "crawl-status: REJECTED_ROBOTS_TXT",
@@ -65,8 +73,8 @@ fn robots_txt_applies_to_crawlers_that_do_not_read_it() {
             "line 2 of the host's robots.txt",
         ],
     );
-    get("/private/1", "VIP/1.0").check(200, &[]);
-    get("/vip", "vip").check(451, &["line=6"]);
+    get(&gate, &origin, "/private/1", "VIP/1.0").check(200, &[]);
+    get(&gate, &origin, "/vip", "vip").check(451, &["line=6"]);
     let paths: Vec<String> = origin
         .heads()
         .iter()
@@ -155,7 +163,7 @@ fn a_refused_connection_has_its_own_reason() {
 #[test]
 fn crawl_delay_slows_the_pace_up_to_the_policys_cap() {
     let origin = site();
-    let timed = |robots: &str| {
+    fn timed(origin: &ScriptedOrigin, robots: &str) -> std::time::Duration {
         let gate = gate(robots, "");
         get_as(&gate, &origin.url("a.test", "/1"), "");
         let began = std::time::Instant::now();
@@ -163,9 +171,9 @@ fn crawl_delay_slows_the_pace_up_to_the_policys_cap() {
             get_as(&gate, &origin.url("a.test", path), "").check(200, &[]);
         }
         began.elapsed()
-    };
-    let whole = timed("{}");
-    let capped = timed("{ crawl_delay_cap: 1ms }");
+    }
+    let whole = timed(&origin, "{}");
+    let capped = timed(&origin, "{ crawl_delay_cap: 1ms }");
     assert!(whole >= Duration::from_millis(590), "{whole:?}");
     assert!(capped < Duration::from_millis(400), "{capped:?}");
 }
@@ -181,14 +189,14 @@ fn the_command_fetches_and_explains_the_file() {
         "policy.yaml",
         "policy: 1\nname: p\noptions: { disposition: allow }\n",
     );
-    let run = |url: &str, format: &str| {
+    fn run(folder: &TempDir, url: &str, format: &str) -> crate::support::command::CommandOutput {
         let arguments = [
             "robots", "fetch", url, "--agent", "bot", "--config", "c.yaml", "--format", format,
         ];
         crawlgate(folder.path(), &arguments, "")
-    };
+    }
     let origin = site();
-    let output = run(&origin.url("a.test", "/private/x"), "text");
+    let output = run(&folder, &origin.url("a.test", "/private/x"), "text");
     assert_eq!((output.code, output.stderr.as_str()), (0, ""));
     for part in [
         "/robots.txt\n",
@@ -199,7 +207,7 @@ fn the_command_fetches_and_explains_the_file() {
     ] {
         assert!(output.stdout.contains(part), "{part} in {}", output.stdout);
     }
-    let output = run(&origin.url("a.test", "/private/x"), "json");
+    let output = run(&folder, &origin.url("a.test", "/private/x"), "json");
     let json: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
         (&json["standing"], &json["ruling"]["line"]),
@@ -210,7 +218,7 @@ fn the_command_fetches_and_explains_the_file() {
         (&serde_json::json!([]), &serde_json::json!([]))
     );
     let broken = site_with(503);
-    let output = run(&broken.url("a.test", "/"), "json");
+    let output = run(&folder, &broken.url("a.test", "/"), "json");
     let json: serde_json::Value = serde_json::from_str(&output.stdout).unwrap();
     assert_eq!(
         (output.code, &json["standing"], &json["outcome"]),

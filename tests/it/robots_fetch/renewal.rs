@@ -324,10 +324,21 @@ async fn an_unsolicited_304_is_not_a_file() {
 async fn one_fetch_rules_differently_for_different_agents() {
     let origin = origin("");
     let gate = RenewalPipeline::new("{}");
-    let url = |path: &str| origin.url("a.test", path);
-    assert_eq!(gate.ask_as(&url("/old"), "Bot/1.0").await, "robots_txt");
-    assert_eq!(gate.ask_as(&url("/old"), "Other/2.0 (x)").await, "go");
-    assert_eq!(gate.ask_as(&url("/other"), "other").await, "robots_txt");
-    assert_eq!(gate.ask_as(&url("/other"), "bot").await, "go");
+    fn url(origin: &ScriptedOrigin, path: &str) -> std::string::String {
+        origin.url("a.test", path)
+    }
+    assert_eq!(
+        gate.ask_as(&url(&origin, "/old"), "Bot/1.0").await,
+        "robots_txt"
+    );
+    assert_eq!(
+        gate.ask_as(&url(&origin, "/old"), "Other/2.0 (x)").await,
+        "go"
+    );
+    assert_eq!(
+        gate.ask_as(&url(&origin, "/other"), "other").await,
+        "robots_txt"
+    );
+    assert_eq!(gate.ask_as(&url(&origin, "/other"), "bot").await, "go");
     assert_eq!(origin.heads().len(), 1);
 }

@@ -32,9 +32,16 @@ fn site() -> ScriptedOrigin {
 fn a_use_denied_by_robots_txt_is_refused_without_a_fetch() {
     let origin = site();
     let gate = gate("{ usage: [search, AI-Train] }", "");
-    let get = |path, agent| get_as(&gate, &origin.url("a.test", path), agent);
-    get("/open", "bot").check(200, &["page"]);
-    get("/art/1", "bot").check(
+    fn get(
+        gate: &crate::support::proxy::TestProxy,
+        origin: &ScriptedOrigin,
+        path: &str,
+        agent: &str,
+    ) -> crate::support::client::Response {
+        get_as(&gate, &origin.url("a.test", path), agent)
+    }
+    get(&gate, &origin, "/open", "bot").check(200, &["page"]);
+    get(&gate, &origin, "/art/1", "bot").check(
         451,
         &[
             "crawl-status: REJECTED_USAGE",
@@ -45,8 +52,8 @@ fn a_use_denied_by_robots_txt_is_refused_without_a_fetch() {
             "line 3 of the host's robots.txt denies the use train-ai",
         ],
     );
-    get("/art/1", "Friend/1.0").check(200, &["page"]);
-    get("/private", "bot").check(451, &["crawl-reason: robots_txt"]);
+    get(&gate, &origin, "/art/1", "Friend/1.0").check(200, &["page"]);
+    get(&gate, &origin, "/private", "bot").check(451, &["crawl-reason: robots_txt"]);
     let heads = origin.heads();
     assert_eq!(
         heads
@@ -61,13 +68,19 @@ fn a_use_denied_by_robots_txt_is_refused_without_a_fetch() {
 fn a_use_that_an_answer_denies_is_refused_with_its_body() {
     let origin = site();
     let gate = gate("{ usage: [train-ai] }", "");
-    let get = |path| get_as(&gate, &origin.url("a.test", path), "bot");
+    fn get(
+        gate: &crate::support::proxy::TestProxy,
+        origin: &ScriptedOrigin,
+        path: &str,
+    ) -> crate::support::client::Response {
+        get_as(&gate, &origin.url("a.test", path), "bot")
+    }
     for path in [
         "/h/Content-Usage:train-ai=n",
         "/h/Content-Signal:search=yes,+ai-train=NO",
         "/x/h/Content-Usage:train-ai=y/h/Content-Signal:ai-train=no",
     ] {
-        let answer = get(path);
+        let answer = get(&gate, &origin, path);
         answer.check(
             451,
             &[
@@ -84,7 +97,7 @@ fn a_use_that_an_answer_denies_is_refused_with_its_body() {
         "/h/Content-Usage:train-ai=%22n%22",
         "/missing/h/Content-Usage:train-ai=n",
     ] {
-        let answer = get(path);
+        let answer = get(&gate, &origin, path);
         assert!(answer.body.ends_with("page"), "{answer}");
     }
 }
@@ -95,8 +108,14 @@ fn the_source_of_a_denied_use_is_reported() {
     let rule = "{ id: late, when: { status: 200 }, set: { robots: { usage: [train-ai] } } }";
     let origin = site();
     let gate = gate("{}", rule);
-    let get = |path| get_as(&gate, &origin.url("a.test", path), "bot");
-    get("/art/1").check(
+    fn get(
+        gate: &crate::support::proxy::TestProxy,
+        origin: &ScriptedOrigin,
+        path: &str,
+    ) -> crate::support::client::Response {
+        get_as(&gate, &origin.url("a.test", path), "bot")
+    }
+    get(&gate, &origin, "/art/1").check(
         451,
         &[
             "\"stage\":\"response\"",
@@ -104,7 +123,7 @@ fn the_source_of_a_denied_use_is_reported() {
             "line 3 of the host's robots.txt denies the use train-ai",
         ],
     );
-    get("/h/Content-Usage:train-ai=n")
+    get(&gate, &origin, "/h/Content-Usage:train-ai=n")
         .check(451, &["\"stage\":\"response\"", "the answer denies a use"]);
 }
 
@@ -127,12 +146,21 @@ fn rules_match_usage_of_robots_txt_and_headers() {
                  { id: tell, when: { usage.search: allow, usage.other: unset }, set: { source: searchable } }";
     let origin = site();
     let gate = gate("{}", rules);
-    let get = |path, agent| get_as(&gate, &origin.url("a.test", path), agent);
-    get("/art/1", "bot").check(451, &["crawl-rule: no-training", "crawl-reason: rule"]);
-    get("/art/1", "friend").check(200, &["crawl-source: searchable"]);
-    get("/h/Content-Usage:train-ai=n", "friend").check(451, &["crawl-rule: no-training"]);
+    fn get(
+        gate: &crate::support::proxy::TestProxy,
+        origin: &ScriptedOrigin,
+        path: &str,
+        agent: &str,
+    ) -> crate::support::client::Response {
+        get_as(&gate, &origin.url("a.test", path), agent)
+    }
+    get(&gate, &origin, "/art/1", "bot")
+        .check(451, &["crawl-rule: no-training", "crawl-reason: rule"]);
+    get(&gate, &origin, "/art/1", "friend").check(200, &["crawl-source: searchable"]);
+    get(&gate, &origin, "/h/Content-Usage:train-ai=n", "friend")
+        .check(451, &["crawl-rule: no-training"]);
     assert!(
-        !get("/h/Content-Usage:search=n", "bot")
+        !get(&gate, &origin, "/h/Content-Usage:search=n", "bot")
             .head
             .contains("crawl-source")
     );

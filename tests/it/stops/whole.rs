@@ -173,7 +173,7 @@ fn one_that_waits_goes_when_the_stop_is_lifted_or_is_sent_away_by_a_drain() {
     let gate = TestProxy::start(&config(""), POLICY);
     let origin = ScriptedOrigin::ok();
     let body = json!({ "what": "*.test", "reason": "x" }).to_string();
-    let press = || {
+    fn press(body: &std::string::String, gate: &TestProxy) {
         let length = body.len();
         let head = format!(
             "POST /api/v1/stops HTTP/1.1\r\nHost: {}\r\nContent-Length: {length}\r\n\r\n",
@@ -185,14 +185,14 @@ fn one_that_waits_goes_when_the_stop_is_lifted_or_is_sent_away_by_a_drain() {
                 .status,
             201
         );
-    };
-    press();
-    let waiting = || {
+    }
+    press(&body, &gate);
+    fn waiting(gate: &TestProxy, origin: &ScriptedOrigin) -> std::thread::JoinHandle<Response> {
         let proxy = gate.proxy;
         let url = format!("http://a.test:{}/patient", origin.port);
         std::thread::spawn(move || RawClient::connect(proxy).get(&url))
-    };
-    let first = waiting();
+    }
+    let first = waiting(&gate, &origin);
     wait_until("it is held", || {
         gate.counter("crawlgate_held_requests") == 1
     });
@@ -200,8 +200,8 @@ fn one_that_waits_goes_when_the_stop_is_lifted_or_is_sent_away_by_a_drain() {
     let answer = first.join().unwrap();
     assert!(answer.status == 200 && answer.field("crawl-held").is_some());
 
-    press();
-    let second = waiting();
+    press(&body, &gate);
+    let second = waiting(&gate, &origin);
     wait_until("it is held", || {
         gate.counter("crawlgate_held_requests") == 1
     });

@@ -146,7 +146,6 @@ impl ScriptedOrigin {
         let serve = Arc::new(serve);
         thread::spawn(move || {
             for socket in listener.incoming().map_while(Result::ok) {
-                let _ = socket.set_nodelay(true);
                 let mut connection = OriginConnection::new(socket, &log);
                 let log = Arc::clone(&log);
                 let serve = Arc::clone(&serve);
@@ -411,6 +410,7 @@ impl OriginConnection {
     pub(crate) fn accept_tls(&self, config: &Arc<ServerConfig>) -> Option<TlsStream> {
         let mut tls = ServerConnection::new(Arc::clone(config)).unwrap();
         let mut socket = self.socket.try_clone().unwrap();
+        let _ = socket.set_nodelay(true);
         while tls.is_handshaking() {
             tls.complete_io(&mut socket).ok()?;
         }

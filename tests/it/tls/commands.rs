@@ -197,7 +197,9 @@ fn a_shell_that_runs_env_has_the_variables() {
     );
 
     let home = fs::canonicalize(folder.path().join(AWKWARD)).unwrap();
-    let file = |name: &str| home.join(name).to_str().unwrap().to_owned();
+    fn file(home: &std::path::PathBuf, name: &str) -> std::string::String {
+        home.join(name).to_str().unwrap().to_owned()
+    }
     let proxy = "http://127.0.0.1:4128".to_owned();
     let local = "localhost,127.0.0.1,::1".to_owned();
     let known = in_sh(folder.path(), &output.stdout);
@@ -208,10 +210,10 @@ fn a_shell_that_runs_env_has_the_variables() {
         ("HTTPS_PROXY", &proxy),
         ("no_proxy", &local),
         ("NO_PROXY", &local),
-        ("SSL_CERT_FILE", &file("all.pem")),
-        ("REQUESTS_CA_BUNDLE", &file("all.pem")),
-        ("CURL_CA_BUNDLE", &file("all.pem")),
-        ("NODE_EXTRA_CA_CERTS", &file("ca.pem")),
+        ("SSL_CERT_FILE", &file(&home, "all.pem")),
+        ("REQUESTS_CA_BUNDLE", &file(&home, "all.pem")),
+        ("CURL_CA_BUNDLE", &file(&home, "all.pem")),
+        ("NODE_EXTRA_CA_CERTS", &file(&home, "ca.pem")),
     ] {
         let value = known
             .iter()
@@ -221,7 +223,7 @@ fn a_shell_that_runs_env_has_the_variables() {
     }
     // Where the quotes around $(…) are forgotten, the lines become one.
     let joined = in_sh(folder.path(), &output.stdout.replace('\n', " "));
-    assert!(joined.contains(&("NODE_EXTRA_CA_CERTS".to_owned(), file("ca.pem"))));
+    assert!(joined.contains(&("NODE_EXTRA_CA_CERTS".to_owned(), file(&home, "ca.pem"))));
 }
 
 #[test]
@@ -233,13 +235,13 @@ fn env_names_a_crawler_s_own_listener_and_no_authority_without_interception() {
         "listen: [{ addr: 127.0.0.1:4001, crawler: own }, { addr: \"[::1]:4002\" }]\n\
          crawlers: [{ name: own }, { name: lab, sources: [10.0.0.0/8] }]\n",
     );
-    let env = |more: &[&str]| {
+    fn env(folder: &TempDir, more: &[&str]) -> CommandOutput {
         run(
             folder.path(),
             &[&["env", "--config", "c.yaml", "--shell", "sh"], more].concat(),
         )
-    };
-    let output = env(&[]);
+    }
+    let output = env(&folder, &[]);
     assert!(
         output
             .stdout
@@ -250,7 +252,7 @@ fn env_names_a_crawler_s_own_listener_and_no_authority_without_interception() {
     assert!(!output.stdout.contains("CERT"), "{output:?}");
     assert!(!output.stdout.contains("BUNDLE"), "{output:?}");
     assert!(
-        env(&["--crawler", "own"])
+        env(&folder, &["--crawler", "own"])
             .stdout
             .contains("http://127.0.0.1:4001")
     );
@@ -258,7 +260,7 @@ fn env_names_a_crawler_s_own_listener_and_no_authority_without_interception() {
         ("lab", "crawler `lab` has no listener"),
         ("nobody", "the crawlers are: own, lab"),
     ] {
-        let output = env(&["--crawler", name]);
+        let output = env(&folder, &["--crawler", name]);
         assert!(output.code == 2, "{output:?}");
         assert!(output.stderr.contains(expected), "{output:?}");
         assert!(output.stdout.is_empty(), "{output:?}");
@@ -285,29 +287,31 @@ fn config(tls: &str) -> String {
 #[tokio::test]
 async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
     let folder = TempDir::new();
-    let path = |name: &str| folder.path().join(name);
+    fn path(folder: &TempDir, name: &str) -> std::path::PathBuf {
+        folder.path().join(name)
+    }
     let tls = format!(
         "{{ intercept: true, ca: {{ cert: {}, key: {} }}, bundle: {} }}",
-        path("ca.pem").display(),
-        path("ca.key").display(),
-        path("all.pem").display()
+        path(&folder, "ca.pem").display(),
+        path(&folder, "ca.key").display(),
+        path(&folder, "all.pem").display()
     );
-    let start = |roots: Option<&str>| {
+    fn start(tls: &std::string::String, folder: &TempDir, roots: Option<&str>) -> TestProxy {
         TestProxy::start_with(&config(&tls), POLICY, |command| {
             command
                 .env_remove("SSL_CERT_FILE")
                 .env_remove("SSL_CERT_DIR");
             command.envs(roots.map(|roots| ("SSL_CERT_FILE", folder.path().join(roots))));
         })
-    };
-    let gate = start(None);
+    }
+    let gate = start(&tls, &folder, None);
     assert!(
         gate.stderr().contains("created a certificate authority: "),
         "{}",
         gate.stderr()
     );
     assert!(gate.stderr().contains("eval \"$(crawlgate env)\""));
-    let pem = fs::read_to_string(path("ca.pem")).unwrap();
+    let pem = fs::read_to_string(path(&folder, "ca.pem")).unwrap();
     assert!(
         asked(&gate, "/ca.pem")
             .await
@@ -318,35 +322,41 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
             .await
             .contains("crawlgate_ca_not_after_timestamp_seconds 0\n")
     );
-    let bundle = fs::read(path("all.pem")).unwrap();
+    let bundle = fs::read(path(&folder, "all.pem")).unwrap();
     assert_eq!(certificates(&bundle).last(), certificates(&pem).last());
-    let written = fs::metadata(path("all.pem")).unwrap().modified().unwrap();
+    let written = fs::metadata(path(&folder, "all.pem"))
+        .unwrap()
+        .modified()
+        .unwrap();
     drop(gate);
 
-    let gate = start(None);
+    let gate = start(&tls, &folder, None);
     assert!(
         !gate.stderr().contains("created a certificate authority"),
         "{}",
         gate.stderr()
     );
-    assert_eq!(fs::read_to_string(path("ca.pem")).unwrap(), pem);
+    assert_eq!(fs::read_to_string(path(&folder, "ca.pem")).unwrap(), pem);
     assert_eq!(
-        fs::metadata(path("all.pem")).unwrap().modified().unwrap(),
+        fs::metadata(path(&folder, "all.pem"))
+            .unwrap()
+            .modified()
+            .unwrap(),
         written,
         "nothing has changed"
     );
     drop(gate);
 
     // Other roots, and a shell that trusts us, in which the bundle must not be made of itself.
-    fs::write(path("own.pem"), &pem).unwrap();
-    drop(start(Some("own.pem")));
+    fs::write(path(&folder, "own.pem"), &pem).unwrap();
+    drop(start(&tls, &folder, Some("own.pem")));
     assert_eq!(
-        certificates(fs::read(path("all.pem")).unwrap()),
+        certificates(fs::read(path(&folder, "all.pem")).unwrap()),
         certificates(&pem),
         "each stands there once"
     );
-    drop(start(Some("all.pem")));
-    let again = certificates(fs::read(path("all.pem")).unwrap());
+    drop(start(&tls, &folder, Some("all.pem")));
+    let again = certificates(fs::read(path(&folder, "all.pem")).unwrap());
     assert_eq!(again.last(), certificates(&pem).last());
     assert_eq!(
         again.len() > 1,

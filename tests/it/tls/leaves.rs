@@ -259,7 +259,9 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     let a = mint.leaf("a.example").await;
     let b = mint.leaf("b.example").await;
-    let fresh = || Arc::new(config.clone());
+    fn fresh(config: &ClientConfig) -> Arc<ClientConfig> {
+        Arc::new(config.clone())
+    }
     for (tickets, first, second) in [
         (SessionTickets::Stateless, Full, Resumed),
         (SessionTickets::None, Full, Full),
@@ -278,7 +280,7 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
     }
     // Whatever name the client asks for, the host's certificate is shown; an address asks for none.
     let ip = mint.leaf("192.0.2.7").await;
-    handshake(&fresh(), &ip, SessionTickets::None, "192.0.2.7");
+    handshake(&fresh(&config), &ip, SessionTickets::None, "192.0.2.7");
     assert!(Arc::ptr_eq(
         &a.server_config(SessionTickets::Stateless),
         &a.server_config(SessionTickets::Stateless)

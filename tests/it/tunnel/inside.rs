@@ -335,7 +335,7 @@ fn sessions_are_resumed_for_the_same_host_alone() {
     let mut config = ClientConfig::clone(&trusting(&gate));
     config.resumption = Resumption::in_memory_sessions(256);
     let config = Arc::new(config);
-    let kind = |host: &str| {
+    fn kind(gate: &TestProxy, config: &std::sync::Arc<ClientConfig>, host: &str) -> HandshakeKind {
         let mut client = Inside::open(gate.proxy, host, &config);
         check(
             &client.ask(host, "/private/").0,
@@ -343,11 +343,14 @@ fn sessions_are_resumed_for_the_same_host_alone() {
             &["crawl-rule: private\r\n"],
         );
         client.0.conn.handshake_kind().unwrap()
-    };
-    assert_eq!(kind("a.test"), HandshakeKind::Full);
-    assert_eq!(kind("a.test"), HandshakeKind::Resumed);
-    assert_eq!(kind("refused.test.a.test"), HandshakeKind::Full);
-    assert_eq!(kind("a.test"), HandshakeKind::Resumed);
+    }
+    assert_eq!(kind(&gate, &config, "a.test"), HandshakeKind::Full);
+    assert_eq!(kind(&gate, &config, "a.test"), HandshakeKind::Resumed);
+    assert_eq!(
+        kind(&gate, &config, "refused.test.a.test"),
+        HandshakeKind::Full
+    );
+    assert_eq!(kind(&gate, &config, "a.test"), HandshakeKind::Resumed);
 }
 
 #[test]
@@ -455,19 +458,19 @@ fn plain_http_is_evaluated_by_url_on_any_port() {
     let origin = text_origin();
     let gate = gate();
     let mut client = RawClient::tunnel(gate.proxy, origin.port);
-    let ask = |path: &str| {
+    fn ask(origin: &crate::support::origin::ScriptedOrigin, path: &str) -> std::string::String {
         format!(
             "GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
             origin.port
         )
-    };
-    client.send(ask("/private/x"));
+    }
+    client.send(ask(&origin, "/private/x"));
     check(
         &client.read_response().head,
         451,
         &["crawl-rule: private\r\n"],
     );
-    client.send(ask("/page"));
+    client.send(ask(&origin, "/page"));
     let page = client.read_response();
     check(&page.head, 200, &["crawl-status: ACCEPTED\r\n"]);
     assert_eq!(page.body, "ok");

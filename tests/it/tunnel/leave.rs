@@ -11,12 +11,12 @@ use crate::support::wait::wait_until;
 
 /// A listening socket with a full queue: connecting to it never succeeds.
 fn full() -> (socket2::Socket, Vec<socket2::Socket>, u16) {
-    let socket = |blocking: bool| {
+    fn socket(blocking: bool) -> socket2::Socket {
         let socket =
             socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
         socket.set_nonblocking(!blocking).unwrap();
         socket
-    };
+    }
     let listener = socket(true);
     listener
         .bind(&std::net::SocketAddr::from(([127, 0, 0, 1], 0)).into())
@@ -121,7 +121,7 @@ fn a_crawler_is_known_by_its_connect() {
     let news = "bmV3czpzM2NyZXQ=";
     let shop = "c2hvcDpzM2NyZXQ=";
     let wrong = "bmV3czp3cm9uZw==";
-    let connect = |port: u16, credentials: &str| {
+    fn connect(gate: &TestProxy, port: u16, credentials: &str) -> RawClient {
         let mut client = RawClient::connect(gate.proxy);
         let field = if credentials.is_empty() {
             String::new()
@@ -132,14 +132,14 @@ fn a_crawler_is_known_by_its_connect() {
             "CONNECT a.test:{port} HTTP/1.1\r\nHost: x\r\n{field}\r\n"
         ));
         client
-    };
+    }
     for (credentials, line) in [
         ("", "HTTP/1.1 407 Policy-407 reason=unauthorized id="),
         (wrong, "HTTP/1.1 407 Policy-407 reason=unauthorized id="),
         (shop, "HTTP/1.1 451 Policy-451 rule=not-for-shop id="),
         (news, "HTTP/1.1 200 Connection established\r\n"),
     ] {
-        let head = connect(tls.port, credentials).read_head();
+        let head = connect(&gate, tls.port, credentials).read_head();
         assert!(head.starts_with(line), "{credentials}: {head}");
         assert_eq!(
             head.contains("proxy-authenticate: Basic "),
@@ -149,7 +149,7 @@ fn a_crawler_is_known_by_its_connect() {
     }
     // The requests inside need no credentials, and are counted for the crawler of the CONNECT.
     for (credentials, status) in [(news, 200), (shop, 451)] {
-        let mut client = connect(plain.port, credentials);
+        let mut client = connect(&gate, plain.port, credentials);
         assert!(client.read_head().starts_with("HTTP/1.1 200 "));
         client.send(format!(
             "GET / HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",

@@ -182,26 +182,28 @@ fn a_reload_closes_only_the_tunnels_that_it_refuses() {
     let mut refused = RawClient::tls_tunnel(gate.proxy, origin.port);
     let mut kept = RawClient::tunnel_to(gate.proxy, &format!("b.test:{}", origin.port));
     kept.echo_client_hello("b.test");
-    let reload = |policy: &str| {
+    fn reload(gate: &crate::support::proxy::TestProxy, policy: &str) {
         let before = gate.stderr().matches(" is active").count();
         gate.write("policy.yaml", policy);
         gate.signal("HUP");
         wait_until("the policy is loaded", || {
             gate.stderr().matches(" is active").count() > before
         });
-    };
+    }
     // The same rules under another revision refuse nothing that is open.
-    reload(&format!(
-        "{POLICY}  - {{ id: other, forbid: {{ host: other.test }} }}\n"
-    ));
+    reload(
+        &gate,
+        &format!("{POLICY}  - {{ id: other, forbid: {{ host: other.test }} }}\n"),
+    );
     for client in [&mut refused, &mut kept] {
         client.send("still");
         assert_eq!(client.read_bytes(5), b"still");
     }
     assert_eq!(gate.counter("crawlgate_tunnels"), 2);
-    reload(&format!(
-        "{POLICY}  - {{ id: no-more, forbid: {{ host: a.test }} }}\n"
-    ));
+    reload(
+        &gate,
+        &format!("{POLICY}  - {{ id: no-more, forbid: {{ host: a.test }} }}\n"),
+    );
     assert_eq!(refused.read_rest(), "");
     kept.send("still");
     assert_eq!(kept.read_bytes(5), b"still");

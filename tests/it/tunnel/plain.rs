@@ -24,20 +24,20 @@ fn each_request_inside_a_tunnel_is_evaluated() {
         0,
         "nothing is dialled before a request is judged"
     );
-    let ask = |path: &str| {
+    fn ask(origin: &ScriptedOrigin, path: &str) -> std::string::String {
         format!(
             "GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
             origin.port
         )
-    };
-    client.send(ask("/secret/x"));
+    }
+    client.send(ask(&origin, "/secret/x"));
     let Response { head, body, .. } = client.read_response();
     assert!(head.starts_with("HTTP/1.1 451 "), "{head}");
     assert!(head.contains("crawl-rule: secret"), "{head}");
     assert!(body.contains("\"rule\":\"secret\""), "{body}");
     assert_eq!(origin.connections(), 0);
     // The connection stays open, and the next request is evaluated separately.
-    client.send(ask("/page?q=1"));
+    client.send(ask(&origin, "/page?q=1"));
     let Response { head, body, .. } = client.read_response();
     assert!(head.starts_with("HTTP/1.1 200 "), "{head}");
     assert!(head.contains("crawl-status: ACCEPTED"), "{head}");
