@@ -1,4 +1,4 @@
-//! Spellings of addresses: whatever a URL writes, the address behind it is judged.
+//! Spellings of addresses: the address is evaluated in any spelling of the URL.
 
 use crawlgate::urls::address::{AddressClass, classify};
 use crawlgate::urls::target::UrlTarget;

@@ -236,7 +236,7 @@ async fn the_policy_is_shown_and_a_refused_reload_reports_its_problems() {
 async fn requests_need_a_known_host_and_the_same_origin() {
     let bench = Bench::new(None).await;
     let port = bench.address().port();
-    fn host(value: &str) -> std::string::String {
+    fn host(value: &str) -> String {
         format!("GET /metrics HTTP/1.1\r\nHost: {value}\r\n\r\n")
     }
     for (request, expected) in [

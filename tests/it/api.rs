@@ -30,24 +30,24 @@ use serde_json::Value as Json;
 use crate::support::admin::{TestAdmin, apis};
 use crate::support::policy::compile_policy;
 
-/// Of those that ask for one.
+/// The token of servers that require one.
 pub(crate) const TOKEN: &str = "correct-horse-battery";
 
 /// An admin listener.
 pub(crate) struct Bench {
     admin: TestAdmin,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
     metrics: Metrics,
 }
 
 impl Bench {
-    /// One whose policy is this text; `news` is known and answered as Scrapy is.
+    /// A server with this policy; `news` is a crawler with the profile of Scrapy.
     pub(crate) async fn new(policy: &str) -> Self {
         Self::with(policy, None, Readiness::new(Vec::new)).await
     }
 
-    /// One that asks for [`TOKEN`].
+    /// A server that requires [`TOKEN`].
     pub(crate) async fn guarded(policy: &str) -> Self {
         let token = Some(AdminToken::new(TOKEN).unwrap());
         Self::build(
@@ -60,12 +60,12 @@ impl Bench {
         .await
     }
 
-    /// One with another policy before it.
+    /// A server with a previous policy.
     pub(crate) async fn with(policy: &str, before: Option<&str>, readiness: Readiness) -> Self {
         Self::build(policy, before, readiness, None, MetricsMode::Everything).await
     }
 
-    /// One of `telemetry.metrics: none`.
+    /// A server with `telemetry.metrics: none`.
     pub(crate) async fn uncounted(policy: &str) -> Self {
         Self::build(
             policy,
@@ -84,7 +84,7 @@ impl Bench {
         token: Option<AdminToken>,
         counting: MetricsMode,
     ) -> Self {
-        let (clock, hand) = Clock::manual();
+        let (clock, manual_clock) = Clock::manual();
         let crawlers: Arc<[Crawler]> =
             [Crawler::new(&Slug::new("news").unwrap()).with_profile(Profile::Scrapy)].into();
         let metrics = Metrics::with_mode(counting, &crawlers, &[]).unwrap();
@@ -103,17 +103,17 @@ impl Bench {
             .iter()
             .map(|rule| (&rule.id, RuleMode::Enforce, RuleKind::Group));
         let counters = metrics.register_policy(policy.name(), policy.revision(), modes, &clock);
-        let in_force = Arc::new(ActivePolicy::new(
+        let active_policy = Arc::new(ActivePolicy::new(
             PolicySnapshot::new(policy, counters).with_source(Arc::new(written)),
         ));
         let stops = Arc::new(StopRegistry::new(10, clock.clone(), metrics.clone()));
         let stops = StopsApi {
             stops,
-            active_policy: Arc::clone(&in_force),
+            active_policy: Arc::clone(&active_policy),
             crawlers: Arc::clone(&crawlers),
         };
         let policy = PolicyApi {
-            active_policy: in_force,
+            active_policy,
             reloads: ReloadHandle::new(clock.clone()).0,
             crawlers,
             default_profile: Profile::Generic,
@@ -126,12 +126,12 @@ impl Bench {
         Self {
             admin: TestAdmin::start(AdminGuard::new([], token), apis).await,
             clock,
-            hand,
+            manual_clock,
             metrics,
         }
     }
 
-    /// Status and document of an answer.
+    /// The status and the document of a response.
     pub(crate) async fn ask(&self, line: &str, body: &[u8]) -> (u16, Json) {
         let answer = self.ask_with(line, "", body).await;
         let status = answer

@@ -16,8 +16,8 @@ use crate::support::proxy::CONFIG;
 const DAY: u64 = 86_400;
 
 fn budgets() -> (BudgetTracker, ManualClock) {
-    let (clock, hand) = Clock::manual();
-    (BudgetTracker::new(clock), hand)
+    let (clock, manual_clock) = Clock::manual();
+    (BudgetTracker::new(clock), manual_clock)
 }
 
 fn new(host: &str) -> BudgetRequest {
@@ -29,14 +29,14 @@ fn new(host: &str) -> BudgetRequest {
 
 #[test]
 fn a_day_ends_by_the_wall_clock() {
-    let (budgets, hand) = budgets();
+    let (budgets, manual_clock) = budgets();
     let limits = BudgetLimits {
         urls: Some(2),
         ..BudgetLimits::default()
     };
     let ask = |deed| budgets.apply("host a", limits, new("a"), deed);
     assert_eq!(ask(BudgetAction::Check), Ok(()), "asking spends nothing");
-    hand.advance(Duration::from_secs(DAY - 10));
+    manual_clock.advance(Duration::from_secs(DAY - 10));
     assert_eq!(ask(BudgetAction::Charge), Ok(()));
     assert_eq!(ask(BudgetAction::Check), Ok(()));
     assert_eq!(ask(BudgetAction::Charge), Ok(()));
@@ -51,13 +51,13 @@ fn a_day_ends_by_the_wall_clock() {
         "another name"
     );
     // A clock that is set back gives no second day.
-    hand.adjust_wall_time(-3_600);
+    manual_clock.adjust_wall_time(-3_600);
     assert_eq!(
         ask(BudgetAction::Check).unwrap_err().resets_in,
         Duration::from_secs(3_610)
     );
-    hand.adjust_wall_time(3_600);
-    hand.advance(Duration::from_secs(10));
+    manual_clock.adjust_wall_time(3_600);
+    manual_clock.advance(Duration::from_secs(10));
     assert_eq!(ask(BudgetAction::Charge), Ok(()));
     budgets.sweep();
     assert_eq!(ask(BudgetAction::Charge), Ok(()), "today's are not swept");
@@ -97,7 +97,7 @@ fn a_restart_gives_no_second_day_and_the_next_day_forgets() {
         hosts: Some(1),
         ..BudgetLimits::default()
     };
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     fn open(clock: &Clock, directory: &crate::support::temp_dir::TempDir) -> BudgetTracker {
         let budgets = BudgetTracker::new(clock.clone());
         budgets
@@ -148,16 +148,16 @@ fn a_restart_gives_no_second_day_and_the_next_day_forgets() {
         again.apply("domain d", hosts, new("a.d"), BudgetAction::Check),
         Ok(())
     );
-    hand.advance(Duration::from_secs(DAY));
+    manual_clock.advance(Duration::from_secs(DAY));
     assert_eq!(
         open(&clock, &directory).apply("domain d", limits, new("b.d"), BudgetAction::Check),
         Ok(())
     );
     std::fs::write(directory.path().join("budgets.json"), "{}").unwrap();
-    let told = BudgetTracker::new(clock.clone())
+    let reported = BudgetTracker::new(clock.clone())
         .restore(BudgetsFile::in_directory(directory.path()))
         .unwrap_err();
-    assert!(told.to_string().contains("budgets.json"), "{told}");
+    assert!(reported.to_string().contains("budgets.json"), "{reported}");
 }
 
 #[test]
@@ -227,7 +227,7 @@ fn an_exhausted_budget_is_refused_until_the_end_of_the_day() {
     // A separate store: accounts outlive the proxy.
     let config = format!("{CONFIG}store: {{ path: store }}\n");
     let site = Site::with_config(&config, &allow_all("  index: true", rules), |_| None);
-    for (path, told) in [
+    for (path, reported) in [
         ("/few", None),
         ("/other", None),
         ("/few/1?a", None),
@@ -246,7 +246,7 @@ fn an_exhausted_budget_is_refused_until_the_end_of_the_day() {
         ("/other", None),
     ] {
         let answer = site.get(path);
-        let Some((rule, detail)) = told else {
+        let Some((rule, detail)) = reported else {
             assert_eq!(answer.status, 200, "{path}");
             continue;
         };

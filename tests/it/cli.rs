@@ -52,7 +52,7 @@ fn lines(output: &CommandOutput) -> Vec<Json> {
 #[test]
 fn check_reports_which_rules_apply_to_tunnels() {
     let folder = TempDir::new();
-    fn policy(more: &str) -> std::string::String {
+    fn policy(more: &str) -> String {
         format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow{more} }}\nrules: [{{ id: cgi, forbid: {{ under: /cgi }} }}]\n"
         )
@@ -336,7 +336,7 @@ Rules
     assert!(!output.stdout.contains('\u{1b}'), "{}", output.stdout);
     let decision = "verdict  allow\n  reason   rule\n  rule     keep\n  stage    response\n";
     assert!(output.stdout.contains(decision), "{}", output.stdout);
-    fn option(output: &CommandOutput, path: &str) -> std::string::String {
+    fn option(output: &CommandOutput, path: &str) -> String {
         output
             .stdout
             .lines()

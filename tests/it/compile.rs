@@ -499,8 +499,8 @@ fn every_option_takes_the_values_of_the_documentation() {
         .problems
         .iter()
         .filter(|p| p.severity == Severity::Warning);
-    let told: Vec<String> = warnings.map(ToString::to_string).collect();
-    let idle = told
+    let reported: Vec<String> = warnings.map(ToString::to_string).collect();
+    let idle = reported
         .iter()
         .filter(|warning| warning.contains("has no effect yet"))
         .count();
@@ -508,13 +508,13 @@ fn every_option_takes_the_values_of_the_documentation() {
         idle,
         1,
         "one for each option without effect: {}",
-        told.join("\n")
+        reported.join("\n")
     );
     assert_eq!(
-        told.len(),
+        reported.len(),
         idle + 1,
         "and one for `verify: skip`: {}",
-        told.join("\n")
+        reported.join("\n")
     );
 }
 
@@ -627,7 +627,7 @@ fn the_revision_covers_files_and_lists() {
     let text = format!(
         "{HEAD}lists: {{ l: {{ kind: domains, file: l.txt }} }}\nrules:\n  - {{ id: a, forbid: {{ in: l }} }}\n"
     );
-    fn revision(path: &str, text: &str, list: &str) -> std::string::String {
+    fn revision(path: &str, text: &str, list: &str) -> String {
         let directory = path
             .rsplit_once('/')
             .map_or(String::new(), |(d, _)| format!("{d}/"));
@@ -769,7 +769,7 @@ fn options_of_the_connection_depend_on_the_host_alone() {
 
 #[test]
 fn nesting_is_deep_but_bounded() {
-    fn nots(n: usize) -> std::string::String {
+    fn nots(n: usize) -> String {
         format!("{}{{ host: h }}{}", "{ not: ".repeat(n), " }".repeat(n))
     }
     let rules =

@@ -690,7 +690,7 @@ fn variables_come_from_the_environment() {
     let folder = TempDir::new();
     let text = "listen: 127.0.0.1:${PORT}\nruntime: { workers: \"${WORKERS}\" }\nlogs: { decisions: \"a$$${NAME}\" }\n";
     let file = folder.write("c.yaml", text);
-    fn variables(name: &str) -> Option<std::string::String> {
+    fn variables(name: &str) -> Option<String> {
         let table = [("PORT", "8080"), ("WORKERS", "2"), ("NAME", "${PORT}")];
         table
             .iter()
@@ -870,7 +870,7 @@ fn the_shipped_configuration_shows_every_key() {
 fn links_stay_inside_the_directory_of_the_policy() {
     use std::os::unix::fs::symlink;
     let folder = TempDir::new();
-    fn policy(list: &str) -> std::string::String {
+    fn policy(list: &str) -> String {
         format!(
             "policy: 1\nname: a\noptions: {{ disposition: allow }}\nlists: {{ l: {{ kind: hosts, file: {list} }} }}\n\
              rules: [{{ id: r, forbid: {{ in: l }} }}]\n"
@@ -894,12 +894,12 @@ fn links_stay_inside_the_directory_of_the_policy() {
     open("etc/policy.yaml").unwrap();
     open("elsewhere/linked.yaml").unwrap();
     let problems = open("etc/leaks.yaml").unwrap_err();
-    let told = problems.iter().map(ToString::to_string).collect::<String>();
+    let reported = problems.iter().map(ToString::to_string).collect::<String>();
     assert!(
-        told.contains("a symbolic link leads out of the policy's directory"),
-        "{told}"
+        reported.contains("a symbolic link leads out of the policy's directory"),
+        "{reported}"
     );
-    assert!(!told.contains("secret.example"), "{told}");
+    assert!(!reported.contains("secret.example"), "{reported}");
 }
 
 /// The configuration of the benchmark, with its placeholders filled in.

@@ -145,7 +145,7 @@ fn only_once<'a>(rows: impl Iterator<Item = &'a Row>) {
 /// One proxy for each configuration that the rows name.
 fn gates(rows: &[Row]) -> BTreeMap<String, Named> {
     let mut gates = BTreeMap::new();
-    fn text(name: &str) -> std::string::String {
+    fn text(name: &str) -> String {
         let file = folder().join("gates").join(name);
         std::fs::read_to_string(&file).unwrap_or_else(|e| panic!("{}: {e}", file.display()))
     }

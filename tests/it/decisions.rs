@@ -437,13 +437,13 @@ impl Drop for Follower {
 fn following_survives_moves_and_truncations() {
     let folder = TempDir::new();
     let path = folder.path().join("d.jsonl");
-    fn text(seconds: std::ops::Range<u32>) -> std::string::String {
+    fn text(seconds: std::ops::Range<u32>) -> String {
         seconds.fold(String::new(), |mut text, second| {
             writeln!(&mut text, "{}", line(second, json!({}))).unwrap();
             text
         })
     }
-    fn append(path: &std::path::PathBuf, text: &str) {
+    fn append(path: &std::path::Path, text: &str) {
         fs::File::options()
             .append(true)
             .open(&path)

@@ -285,7 +285,7 @@ fn a_soft_error_has_its_own_reason_and_status() {
 /// The precedence of reasons if several conditions reject.
 #[test]
 fn reasons_have_an_order() {
-    fn options(more: &str) -> std::string::String {
+    fn options(more: &str) -> String {
         format!("options: {{ disposition: allow, {more} }}\n")
     }
     let checks = options("noncanonical: reject, noindex: reject, max_body: 5B");
@@ -528,7 +528,7 @@ fn a_list_of_other_hosts_leaves_no_tunnel_undecided() {
 
 #[test]
 fn stripping_leaves_a_tunnel_undecided() {
-    fn undecided(rule: &str) -> (crawlgate::policy::decide::Verdict, std::string::String) {
+    fn undecided(rule: &str) -> (crawlgate::policy::decide::Verdict, String) {
         (Verdict::Undecided, rule.to_owned())
     }
     for (body, expected) in [
@@ -610,10 +610,10 @@ fn impossible_values_of_canonical_urls_are_reported() {
         ("set: { politeness: { rate: 5/0s } }", "expected a rate"),
     ] {
         let body = format!("rules: [{{ id: x, {rule} }}]");
-        let told = match opened(&body) {
+        let reported = match opened(&body) {
             Ok(compiled) => compiled.problems.iter().map(|p| p.render()).collect(),
             Err(problems) => problems,
         };
-        assert!(told.contains(expected), "{rule}: {told}");
+        assert!(reported.contains(expected), "{rule}: {reported}");
     }
 }

@@ -61,7 +61,7 @@ impl Page {
         self
     }
 
-    /// The same body in pieces of so many bytes, each in a packet of its own.
+    /// Cuts the body into pieces of this size, each in its own packet.
     pub(crate) fn cut(self, at: usize) -> Self {
         let body = self.pieces.concat();
         let pieces = body.chunks(at.max(1)).map(<[u8]>::to_vec).collect();
@@ -72,7 +72,7 @@ impl Page {
         }
     }
 
-    /// The same body in two pieces.
+    /// Splits the body into two pieces.
     pub(crate) fn split(self, at: usize) -> Self {
         let body = self.pieces.concat();
         let (first, second) = body.split_at(at);
@@ -83,7 +83,7 @@ impl Page {
         }
     }
 
-    /// The same body, chunked in these pieces.
+    /// Sends the body as chunks, one per piece.
     pub(crate) fn chunked(mut self) -> Self {
         let content_type = self.fields.lines().next().unwrap_or_default().to_owned();
         let rest: String = self
@@ -93,6 +93,8 @@ impl Page {
             .map(|line| format!("{line}\r\n"))
             .collect();
         self.fields = format!("{content_type}\r\nTransfer-Encoding: chunked\r\n{rest}");
+        // An empty chunk would end the body.
+        self.pieces.retain(|piece| !piece.is_empty());
         for piece in &mut self.pieces {
             let head = format!("{:x}\r\n", piece.len()).into_bytes();
             *piece = [&head[..], &piece[..], b"\r\n"].concat();
@@ -130,7 +132,7 @@ pub(crate) fn bare(body: &[u8]) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// A gate, and an origin that has these pages by their paths.
+/// A proxy, and an origin with pages by their paths.
 pub(crate) struct Site {
     pub(crate) gate: TestProxy,
     pub(crate) origin: ScriptedOrigin,
@@ -162,7 +164,7 @@ fn origin(pages: &Pages, heads: &Heads) -> ScriptedOrigin {
     })
 }
 
-/// One request on a connection of its own.
+/// Sends a request on a new connection.
 fn ask(proxy: SocketAddr, origin: &ScriptedOrigin, method: &str, path: &str, fields: &str) -> Got {
     let mut client = RawClient::connect(proxy);
     let host = format!("a.test:{}", origin.port);
@@ -192,7 +194,7 @@ impl Site {
         self.pages.lock().unwrap().insert(path.to_owned(), page);
     }
 
-    /// Puts the page at a path and asks for it.
+    /// Puts the page at a path and requests it.
     pub(crate) fn serve(&self, page: Page) -> Got {
         self.has("/page", page);
         self.get("/page")
@@ -206,13 +208,13 @@ impl Site {
         ask(self.gate.proxy, &self.origin, method, path, fields)
     }
 
-    /// The heads that the origin got.
+    /// The heads that the origin received.
     pub(crate) fn heads(&self) -> Vec<String> {
         self.heads.lock().unwrap().clone()
     }
 }
 
-/// An answer as it came.
+/// A response as it was received.
 pub(crate) struct Got(Vec<u8>);
 
 impl Got {

@@ -1,4 +1,4 @@
-//! Going down: what is under way is finished, what waits is sent away, what is new is not begun; and going down at once.
+//! Shutdown: requests in progress are finished, held ones are refused, new ones are not accepted; and immediate shutdown.
 
 use std::net::{SocketAddr, TcpStream};
 use std::time::Instant;

@@ -175,7 +175,7 @@ fn each_system_has_its_policies_its_example_and_its_page() {
         .collect();
     folders.sort();
     assert_eq!(folders, systems);
-    fn stem(path: &PathBuf) -> std::string::String {
+    fn stem(path: &PathBuf) -> String {
         path.file_stem().unwrap().to_str().unwrap().to_owned()
     }
     let examples: Vec<String> = worked_examples().iter().map(stem).collect();

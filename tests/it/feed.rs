@@ -1,4 +1,4 @@
-//! Events on their way out: every one arrives, in its order, over moved files, deaf webhooks and restarts.
+//! The delivery of events: each arrives, in order, over moved files, failing webhooks and restarts.
 
 use std::fs;
 use std::io::Write;
@@ -17,7 +17,7 @@ use crate::support::origin::{Reply, ScriptedOrigin};
 use crate::support::temp_dir::TempDir;
 use crate::support::wait::wait_until_async;
 
-/// So many more permanent errors: an event each.
+/// Records this range of permanent errors, which cause an event each.
 fn happen(ledger: &Ledger, from: u64, to: u64) {
     for n in from..to {
         let url = format!("http://a.test/{n}");
@@ -95,10 +95,10 @@ fn metrics() -> Metrics {
 async fn the_file_has_every_event_once_over_moves_and_restarts() {
     let folder = TempDir::new();
     let path = folder.path().join("feed/events.ndjson");
-    fn start(path: &std::path::PathBuf, ledger: &Ledger, metrics: &Metrics) -> Feed {
+    fn start(path: &std::path::Path, ledger: &Ledger, metrics: &Metrics) -> Feed {
         Feed::start(
             FeedSettings {
-                file: Some(path.clone()),
+                file: Some(path.to_owned()),
                 webhook: None,
             },
             ledger,

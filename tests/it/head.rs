@@ -365,7 +365,7 @@ async fn nothing_is_served_after_an_unreadable_body() {
             assert!(last.ends_with(body), "{request:?}: {answer}");
         }
     }
-    // A service that leaves its body unread: hyper closes, and what comes behind is neither head nor body.
+    // A service that leaves its body unread: hyper closes, and the following bytes are neither head nor body.
     for behind in ["", "abc", "abcdefghi", never] {
         let mut client = proxy.connect().await;
         client
@@ -405,7 +405,7 @@ async fn an_answer_is_not_lost_though_the_client_goes_on_sending() {
         client.send([b'x'; 10_000]).await;
     }
     assert_eq!(client.rest().await, "");
-    // More than is waited for: the connection closes all the same.
+    // More bytes than are waited for: the connection still closes.
     let mut client = proxy.connect().await;
     client.send("GET / HTTP/1.1\nA: b\n\n").await;
     let flood = async {

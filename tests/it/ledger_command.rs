@@ -83,7 +83,7 @@ fn ledger(folder: &Path, arguments: &[&str]) -> CommandOutput {
 #[test]
 fn the_whole_ledger_is_listed_and_exported() {
     let folder = folder();
-    fn run(folder: &TempDir, arguments: &[&str]) -> std::string::String {
+    fn run(folder: &TempDir, arguments: &[&str]) -> String {
         let output = ledger(folder.path(), arguments);
         assert_eq!(output.code, 0, "{arguments:?}");
         assert_eq!(output.stderr.as_str(), "", "{arguments:?}");
@@ -236,7 +236,7 @@ rules:
 fn a_running_proxy_is_queried() {
     let gate = TestProxy::start(WHOLE, POLICY);
     let origin = ScriptedOrigin::ok();
-    fn url(origin: &ScriptedOrigin, path: &str) -> std::string::String {
+    fn url(origin: &ScriptedOrigin, path: &str) -> String {
         format!("http://a.test:{}{path}", origin.port)
     }
     assert_eq!(
@@ -246,7 +246,7 @@ fn a_running_proxy_is_queried() {
         200
     );
     let address = gate.admin.to_string();
-    fn run(gate: &TestProxy, address: &std::string::String, arguments: &[&str]) -> CommandOutput {
+    fn run(gate: &TestProxy, address: &str, arguments: &[&str]) -> CommandOutput {
         crawlgate(
             &gate.file(""),
             &[&["ledger"], arguments, &["--admin", &address]].concat(),

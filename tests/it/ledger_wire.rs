@@ -44,7 +44,7 @@ pub(crate) struct Bench {
     folder: TempDir,
     runtime: Runtime,
     server: Server,
-    pub(crate) hand: ManualClock,
+    pub(crate) manual_clock: ManualClock,
     pub(crate) ledger: Ledger,
     pub(crate) origin: ScriptedOrigin,
 }
@@ -115,7 +115,7 @@ impl Bench {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 3,
         });
-        let (clock, hand) = Clock::manual();
+        let (clock, manual_clock) = Clock::manual();
         let compiled =
             policy::open_and_test(&settings.policy.origin).unwrap_or_else(|p| panic!("{p:?}"));
         let started = async {
@@ -131,7 +131,7 @@ impl Bench {
             folder,
             runtime,
             server,
-            hand,
+            manual_clock,
             ledger,
             origin,
         }
@@ -222,7 +222,7 @@ impl Bench {
     /// The events of the feed so far: kind, reason, and path.
     pub(crate) fn events(&self) -> Vec<(LedgerEventKind, LedgerEventReason, String)> {
         let events = self.ledger.events(FeedCursor(0), 100).unwrap();
-        fn path(url: &str) -> std::string::String {
+        fn path(url: &str) -> String {
             format!("/{}", url.splitn(4, '/').nth(3).unwrap())
         }
         events

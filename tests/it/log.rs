@@ -74,7 +74,7 @@ struct Bench {
     metrics: Metrics,
     recorder: Recorder,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
 }
 
 impl Bench {
@@ -96,7 +96,7 @@ impl Bench {
     }
 
     fn with_log(open: impl FnOnce(&Metrics, &Clock) -> io::Result<DecisionLog>) -> Self {
-        let (clock, hand) = Clock::manual();
+        let (clock, manual_clock) = Clock::manual();
         let crawler = Crawler::new(&Slug::new("news-bot").unwrap());
         let metrics = Metrics::new(&[crawler], &[]).unwrap();
         let log = open(&metrics, &clock).unwrap();
@@ -106,7 +106,7 @@ impl Bench {
             recorder,
             metrics,
             clock,
-            hand,
+            manual_clock,
         }
     }
 
@@ -172,7 +172,7 @@ fn a_line_has_every_field_in_its_place() {
     record.set_origin_response(200, Some(&pdf), Duration::from_millis(95));
     record.set_sent_status(451, ResponseSource::Proxy);
     record.add_sent_bytes(321);
-    bench.hand.advance(Duration::from_millis(1_500));
+    bench.manual_clock.advance(Duration::from_millis(1_500));
     record.finish(bench.clock.now());
     bench.lines();
     let expected = format!(
@@ -464,7 +464,7 @@ fn a_full_log_drops_and_counts_and_never_blocks() {
         bench.log().flush(Duration::from_millis(20)),
         LogCloseResult::TimedOut
     );
-    bench.hand.advance(Duration::from_secs(6));
+    bench.manual_clock.advance(Duration::from_secs(6));
     let warning = bench.log().warning().unwrap();
     assert!(
         warning.contains("blocked: the destination has taken nothing for 6 s"),
@@ -473,7 +473,7 @@ fn a_full_log_drops_and_counts_and_never_blocks() {
     bench.disk.set(|disk| disk.blocked = false);
     assert_eq!(bench.lines().len() + dropped, 1_000);
     assert_eq!(bench.dropped(), dropped);
-    bench.hand.advance(Duration::from_secs(61));
+    bench.manual_clock.advance(Duration::from_secs(61));
     assert_eq!(bench.log().warning(), None);
 }
 

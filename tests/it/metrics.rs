@@ -51,7 +51,7 @@ struct Bench {
     metrics: Metrics,
     recorder: Recorder,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
 }
 
 impl Bench {
@@ -60,7 +60,7 @@ impl Bench {
     }
 
     fn with(counting: MetricsMode) -> Self {
-        let (clock, hand) = Clock::manual();
+        let (clock, manual_clock) = Clock::manual();
         let news = Crawler::new(&Slug::new("news-bot").unwrap());
         let metrics = Metrics::with_mode(counting, &[news], &["loopback", "private"]).unwrap();
         let recorder = Recorder::new(metrics.clone(), DecisionLog::disabled(), clock.clone());
@@ -68,7 +68,7 @@ impl Bench {
             metrics,
             recorder,
             clock,
-            hand,
+            manual_clock,
         }
     }
 
@@ -250,7 +250,7 @@ fn an_allowed_request_counts_once_in_every_family() {
     record.enter_stage(Stage::Request);
     record.set_matched_rules([0]);
     record.set_allowed(None);
-    bench.hand.advance(Duration::from_micros(40));
+    bench.manual_clock.advance(Duration::from_micros(40));
     record.set_decided_at(bench.clock.now());
     record.enter_stage(Stage::Upstream);
     record.set_dns_time(Duration::from_millis(3));
@@ -264,7 +264,7 @@ fn an_allowed_request_counts_once_in_every_family() {
     record.add_received_bytes(10);
     record.add_sent_bytes(1_000);
     record.add_sent_bytes(24);
-    bench.hand.advance(Duration::from_secs(3));
+    bench.manual_clock.advance(Duration::from_secs(3));
     record.finish(bench.clock.now());
     bench.check(&[
         (
@@ -521,7 +521,7 @@ fn only_refusals_that_will_not_change_are_repeats() {
         bench.value(r#"crawlgate_repeat_rejections_total{crawler="anonymous"}"#),
         Some(2.0)
     );
-    bench.hand.advance(Duration::from_secs(600));
+    bench.manual_clock.advance(Duration::from_secs(600));
     refuse(&bench, "http://a.example/x", Reason::Default);
     assert_eq!(
         bench.value(r#"crawlgate_repeat_rejections_total{crawler="anonymous"}"#),
@@ -613,7 +613,7 @@ fn a_reload_shows_the_new_policy_and_removes_old_series() {
     );
     count(&bench, &old, 0);
     count(&bench, &old, 1);
-    bench.hand.advance(Duration::from_secs(60));
+    bench.manual_clock.advance(Duration::from_secs(60));
     let new = bench.revision(
         "00000002",
         &[("b", RuleMode::Enforce), ("off", RuleMode::Disabled)],
@@ -629,10 +629,12 @@ fn a_reload_shows_the_new_policy_and_removes_old_series() {
         (Some(1.0), Some(2.0), None)
     );
     drop(old);
-    bench.hand.advance(RETENTION - Duration::from_millis(1));
+    bench
+        .manual_clock
+        .advance(RETENTION - Duration::from_millis(1));
     assert_eq!(matched(&bench, "a"), Some(1.0), "until it has been scraped");
     assert_eq!(matched(&bench, "b"), Some(2.0), "until it has been scraped");
-    bench.hand.advance(Duration::from_millis(1));
+    bench.manual_clock.advance(Duration::from_millis(1));
     assert_eq!(
         (matched(&bench, "a"), matched(&bench, "b")),
         (None, Some(2.0))
@@ -674,7 +676,7 @@ fn a_reload_shows_the_new_policy_and_removes_old_series() {
         Some(1.0)
     );
     drop((new, again));
-    bench.hand.advance(RETENTION);
+    bench.manual_clock.advance(RETENTION);
     assert_eq!(matched(&bench, "b"), None);
 }
 
@@ -687,11 +689,11 @@ fn a_record_outlives_its_policy() {
     record.set_matched_rules([0]);
     drop(old);
     let series = r#"crawlgate_rule_matched_total{mode="enforce",rule="a"}"#;
-    bench.hand.advance(RETENTION * 2);
+    bench.manual_clock.advance(RETENTION * 2);
     assert_eq!(bench.value(series), Some(0.0));
     drop(record);
     assert_eq!(bench.value(series), Some(1.0), "its count is shown");
-    bench.hand.advance(RETENTION);
+    bench.manual_clock.advance(RETENTION);
     assert_eq!(bench.value(series), None);
 }
 
@@ -711,7 +713,9 @@ fn a_rule_that_comes_back_in_time_goes_on_counting() {
     }
     for _ in 0..3 {
         count(&bench, &load(&bench));
-        bench.hand.advance(RETENTION - Duration::from_secs(1));
+        bench
+            .manual_clock
+            .advance(RETENTION - Duration::from_secs(1));
     }
     let last = load(&bench);
     assert_eq!(
@@ -719,11 +723,11 @@ fn a_rule_that_comes_back_in_time_goes_on_counting() {
         (Some(3.0), 3)
     );
     // Its first absences are over, and none of them ends what is in use.
-    bench.hand.advance(RETENTION * 3);
+    bench.manual_clock.advance(RETENTION * 3);
     count(&bench, &last);
     assert_eq!(value(&bench), Some(4.0));
     drop(last);
-    bench.hand.advance(RETENTION);
+    bench.manual_clock.advance(RETENTION);
     assert_eq!(value(&bench), None);
     let new = load(&bench);
     assert_eq!(value(&bench), Some(0.0), "it begins anew");
@@ -758,10 +762,10 @@ fn a_thousand_reloads_leak_no_series() {
     }
     // Of each rule: matches and rejections.
     assert_eq!(series(&bench), 2 * (RULE_LABELS + EACH));
-    bench.hand.advance(RETENTION);
+    bench.manual_clock.advance(RETENTION);
     assert_eq!(series(&bench), 2 * EACH);
     drop(policy);
-    bench.hand.advance(RETENTION);
+    bench.manual_clock.advance(RETENTION);
     assert_eq!(series(&bench), 0);
 }
 
@@ -781,7 +785,7 @@ fn a_rule_that_is_back_takes_no_place_among_those_that_are_gone() {
         assert_eq!(bench.value(&matched(rule)), Some(0.0), "{rule}");
     }
     drop(policy);
-    bench.hand.advance(RETENTION);
+    bench.manual_clock.advance(RETENTION);
     for rule in ["gone", "even", "odd"] {
         assert_eq!(bench.value(&matched(rule)), None, "{rule}");
     }
@@ -870,7 +874,7 @@ fn rules_beyond_the_cap_share_a_label() {
     assert_eq!(policy.counts(1_999).map(|c| c.rejected), Some(1));
     assert_eq!(policy.counts(2_000), None);
     drop(policy);
-    bench.hand.advance(RETENTION);
+    bench.manual_clock.advance(RETENTION);
     assert!(!bench.metrics.render().contains("__other__"));
 }
 
@@ -916,7 +920,7 @@ fn a_rule_counts_its_verdicts_and_its_last_match() {
         (Some(never), None, None)
     );
 
-    bench.hand.advance(Duration::from_millis(90_400));
+    bench.manual_clock.advance(Duration::from_millis(90_400));
     let at = bench.clock.wall_time();
     let decided = [Some(0), None, None];
     for allowed in decided {
@@ -936,8 +940,8 @@ fn a_rule_counts_its_verdicts_and_its_last_match() {
     record.set_allowed(Some(1));
     drop(record);
     // Set back meanwhile: the match is as long ago as it is.
-    bench.hand.advance(Duration::from_secs(30));
-    bench.hand.adjust_wall_time(-3_600);
+    bench.manual_clock.advance(Duration::from_secs(30));
+    bench.manual_clock.adjust_wall_time(-3_600);
     let at = at - Duration::from_millis(3_600_400);
     let counts = |rule| policy.counts(rule).unwrap();
     assert_eq!(
@@ -967,6 +971,6 @@ fn a_rule_counts_its_verdicts_and_its_last_match() {
         (Some(1.0), Some(1.0))
     );
     drop(policy);
-    bench.hand.advance(RETENTION);
+    bench.manual_clock.advance(RETENTION);
     assert!(!bench.metrics.render().contains("rule=\"filter\""));
 }

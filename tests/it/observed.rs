@@ -198,7 +198,7 @@ fn the_admin_listener_has_names_and_metrics_may_be_off() {
         format!("GET http://{origin}/ HTTP/1.1\r\nHost: {origin}\r\nConnection: close\r\n\r\n");
     let page = exchange(gate.proxy, &asked);
     assert!(page.starts_with("HTTP/1.1 200"), "{page}");
-    fn ask(gate: &TestProxy, host: &str) -> std::string::String {
+    fn ask(gate: &TestProxy, host: &str) -> String {
         exchange(
             gate.admin,
             &format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"),

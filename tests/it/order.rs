@@ -1,4 +1,4 @@
-//! The laws of the hold queue, by the line alone: shares, turns, and that nobody waits for ever.
+//! The rules of the admission queue, without its callers: shares, turns, and no starvation.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crawlgate::pacing::queue::{
 use fastrand::Rng;
 
 const SECOND: Duration = Duration::from_secs(1);
-/// After so many grants the weights have come round.
+/// The number of grants after which the weights repeat.
 const ROUND: u32 = 13_111;
 
 /// A line in which every waiter is known by its number.
@@ -227,7 +227,7 @@ fn a_crawler_is_served_by_arrival_and_keeps_its_place_on_return() {
     }
 }
 
-/// By strict order, one grant a second, and always somebody in the highest class: forty wait at any time.
+/// Strict order with one grant a second, and always a request in the highest class: forty wait at any time.
 fn crowded(rng: &mut Rng, ages: bool, seconds: u32) -> Vec<(PriorityClass, Duration)> {
     let mut queue = Queue::new(WaitOrder::Strict);
     let mut went = vec![];
@@ -341,11 +341,11 @@ fn those_ahead_are_those_that_go_before() {
     for _ in 0..200 {
         queue.join(PriorityClass::ALL[rng.usize(..6)], any_crawler(&mut rng));
     }
-    let told: HashMap<u64, usize> = (0..200)
+    let reported: HashMap<u64, usize> = (0..200)
         .map(|number| (number, queue.line.count_ahead(number)))
         .collect();
     for place in 0..200 {
         let number = queue.grant().0;
-        assert_eq!(told[&number], place, "{number}");
+        assert_eq!(reported[&number], place, "{number}");
     }
 }

@@ -105,11 +105,11 @@ fn check_failed(answer: &Response, want: Failure, case: &str) {
     ] {
         assert_eq!(answer.value(name), value, "{case}: {name}: {answer:?}");
     }
-    let told = format!(
+    let reported = format!(
         "\"crawlgate\"; error={}; details=\"upstream_tls; {}\"",
         want.error, want.words
     );
-    assert_eq!(answer.value("proxy-status"), told, "{case}");
+    assert_eq!(answer.value("proxy-status"), reported, "{case}");
     assert!(answer.body.contains(want.words), "{case}: {}", answer.body);
     assert!(!answer.body.contains(SECRET), "{case}: {answer}");
     assert!(!answer.body.contains("EVIL"), "{case}: {answer}");

@@ -20,10 +20,10 @@ egress: { allow_loopback: true, ports: [1-65535] }
 logs: { decisions: none }
 ";
 
-/// So many reloads under load.
+/// The number of reloads under load.
 const RELOADS: usize = 200;
 
-/// A policy that refuses `/refused`, and the path of its own name, by a rule of this name, with this intent.
+/// A policy that refuses `/refused` and the path of its name, by a rule of this name, with this intent.
 pub(crate) fn policy(rule: &str, intent: &str) -> String {
     format!(
         "policy: 1\nname: {rule}\noptions: {{ disposition: allow, robots: {{ obey: false }}, politeness: {{ delay: 0s, \
@@ -207,7 +207,7 @@ fn the_built_in_policy_cannot_be_reloaded() {
     });
 }
 
-/// As many ask at once as like: each gets its answer, and few attempts are made for all.
+/// Concurrent requests: each gets its response, and few attempts serve all of them.
 #[test]
 fn concurrent_reload_requests_are_all_answered() {
     let gate = TestProxy::start(
@@ -323,7 +323,7 @@ fn systemd_is_notified_of_every_state() {
     let path = directory.path().join("notify");
     let socket = UnixDatagram::bind(&path).expect("a socket");
     socket.set_read_timeout(Some(TIMEOUT)).expect("a socket");
-    fn told(socket: &std::os::unix::net::UnixDatagram) -> std::string::String {
+    fn report(socket: &std::os::unix::net::UnixDatagram) -> String {
         let mut buffer = [0; 1024];
         let length = socket.recv(&mut buffer).expect("a message");
         String::from_utf8_lossy(&buffer[..length]).into_owned()
@@ -331,21 +331,21 @@ fn systemd_is_notified_of_every_state() {
     let mut gate = TestProxy::start_with(CONFIG, &policy("one", "deny"), |command| {
         command.env("NOTIFY_SOCKET", &path);
     });
-    let ready = told(&socket);
+    let ready = report(&socket);
     assert!(ready.contains("READY=1"), "{ready}");
     assert!(ready.contains("STATUS=policy one@"), "{ready}");
     gate.write("policy.yaml", &policy("two", "deny"));
     gate.signal("HUP");
-    let reloading = told(&socket);
+    let reloading = report(&socket);
     assert!(reloading.contains("RELOADING=1"), "{reloading}");
     assert!(reloading.contains("MONOTONIC_USEC="), "{reloading}");
-    let ready = told(&socket);
+    let ready = report(&socket);
     assert!(ready.contains("READY=1"), "{ready}");
     assert!(ready.contains("STATUS=policy two@"), "{ready}");
     gate.write("policy.yaml", "policy: 1\nrules: no\n");
     gate.signal("HUP");
-    assert!(told(&socket).contains("RELOADING=1"));
-    let ready = told(&socket);
+    assert!(report(&socket).contains("RELOADING=1"));
+    let ready = report(&socket);
     assert!(ready.contains("READY=1"), "{ready}");
     assert!(ready.contains("two@"), "{ready}");
     assert!(
@@ -353,7 +353,7 @@ fn systemd_is_notified_of_every_state() {
         "{ready}"
     );
     gate.signal("TERM");
-    assert!(told(&socket).contains("STOPPING=1"));
+    assert!(report(&socket).contains("STOPPING=1"));
     assert_eq!(gate.wait_for_exit(), Some(0));
 }
 

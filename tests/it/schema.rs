@@ -410,7 +410,7 @@ fn configurations_that_are_read_fit_and_others_do_not() {
         let mistake = schema.mistake(text);
         assert_eq!(mistake.is_none(), fits, "{text}: {mistake:?}");
         let mut problems = Problems::new();
-        fn variables(name: &str) -> Option<std::string::String> {
+        fn variables(name: &str) -> Option<String> {
             (name == "PORT").then(|| "3128".to_owned())
         }
         let base = BasePaths::default();

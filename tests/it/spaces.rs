@@ -118,7 +118,7 @@ spaces:
         .explain_rules(&trail)
         .map(|line| (line.rule.id.to_string(), line.status))
         .collect();
-    fn status(lines: &[(std::string::String, RuleStatus)], id: &str) -> RuleStatus {
+    fn status(lines: &[(String, RuleStatus)], id: &str) -> RuleStatus {
         lines.iter().find(|(name, _)| name == id).unwrap().1
     }
     assert_eq!(

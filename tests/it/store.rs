@@ -70,7 +70,7 @@ fn keys_are_apart_and_classes_of_one_host_too() {
 #[test]
 fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
     let store = HostStore::new();
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let free = HostPace {
         delay: Duration::ZERO,
         ..POLITE
@@ -87,9 +87,9 @@ fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
     );
     lease.release(LeaseOutcome::Abandoned, clock.now());
     for key in [page("a.test"), embed] {
-        let told = wait(&store, key, &free, clock.now());
+        let reported = wait(&store, key, &free, clock.now());
         assert_eq!(
-            told,
+            reported,
             PaceWait {
                 duration: 30 * SECOND,
                 cause: WaitCause::Backoff
@@ -97,7 +97,7 @@ fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
         );
     }
     assert_eq!(store.sweep(clock.now()).backing_off, 1);
-    hand.advance(30 * SECOND);
+    manual_clock.advance(30 * SECOND);
     let probe = go(&store, page("a.test"), &free, clock.now());
     assert_eq!(
         wait(&store, page("a.test"), &free, clock.now()).cause,
@@ -111,7 +111,7 @@ fn rest_is_for_every_class_and_ends_one_request_at_a_time() {
 #[test]
 fn only_idle_hosts_are_dropped() {
     let store = HostStore::new();
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let held = go(&store, page("held.test"), &POLITE, clock.now());
     for host in 0..1_000 {
         let lease = go(&store, page(&format!("{host}.test")), &POLITE, clock.now());
@@ -119,9 +119,9 @@ fn only_idle_hosts_are_dropped() {
         lease.release(LeaseOutcome::Answered, clock.now());
     }
     assert_eq!(store.sweep(clock.now()).hosts, 1_001);
-    hand.advance(59 * SECOND);
+    manual_clock.advance(59 * SECOND);
     assert_eq!(store.sweep(clock.now()).hosts, 1_001);
-    hand.advance(2 * SECOND);
+    manual_clock.advance(2 * SECOND);
     // Its lease has expired, but still exists and may report an outcome.
     assert_eq!(
         store.sweep(clock.now()),
@@ -132,7 +132,7 @@ fn only_idle_hosts_are_dropped() {
         }
     );
     held.release(LeaseOutcome::Answered, clock.now());
-    hand.advance(120 * SECOND);
+    manual_clock.advance(120 * SECOND);
     assert_eq!(store.sweep(clock.now()), StoreStats::default());
 }
 
@@ -140,7 +140,7 @@ fn only_idle_hosts_are_dropped() {
 struct Traffic {
     store: HostStore,
     clock: Clock,
-    hand: ManualClock,
+    manual_clock: ManualClock,
     rng: Rng,
     pace: HostPace,
     waiting: Vec<Instant>,
@@ -158,7 +158,7 @@ enum Flight {
 
 impl Traffic {
     fn new(store: HostStore, seed: u64) -> Self {
-        let (clock, hand) = Clock::manual();
+        let (clock, manual_clock) = Clock::manual();
         let mut rng = Rng::with_seed(seed);
         let jitter = if rng.bool() {
             Jitter::NONE
@@ -184,7 +184,7 @@ impl Traffic {
         Self {
             store,
             clock,
-            hand,
+            manual_clock,
             rng,
             pace,
             waiting,
@@ -272,7 +272,7 @@ impl Traffic {
             let asks_again = self.pump();
             self.move_one();
             let step = self.rng.u32(1..60) * MS;
-            self.hand.advance(
+            self.manual_clock.advance(
                 asks_again
                     .filter(|_| self.flying.is_empty())
                     .unwrap_or(step),

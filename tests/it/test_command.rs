@@ -141,7 +141,7 @@ fn coverage_names_the_branches_that_no_case_covers() {
     let output = crawlgate(folder.path(), "test p.yaml --coverage", "");
     let expected = "  cases cover 4 of 6 (66.6 %) of the branches, 1 of 3 (33.3 %) of the rules\n    \
                     p.yaml:5  cgi   never hit\n    p.yaml:10  keep  never applied\n";
-    fn squeezed(text: &str) -> std::string::String {
+    fn squeezed(text: &str) -> String {
         text.replace("p.yaml:5   cgi", "p.yaml:5  cgi")
     }
     assert!(output.code == 0, "{output:?}");

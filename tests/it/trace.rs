@@ -21,7 +21,7 @@ use crate::tunnel::inside::{Inside, trusting};
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const PARENT: &str = "b7ad6b7169203331";
 
-/// Everybody here may trace.
+/// All clients may trace.
 const TRACING: &str = "crawlers: [{ name: lab, sources: [127.0.0.0/8], may: [trace] }]\n";
 
 const RULES: &str = "  - { id: closed, forbid: { under: /closed } }\n";
@@ -45,7 +45,7 @@ fn is_trace_id(text: &str) -> bool {
 }
 
 #[track_caller]
-fn told(answer: &Response) -> &str {
+fn trace_id(answer: &Response) -> &str {
     answer.value("crawl-trace-id")
 }
 
@@ -67,17 +67,17 @@ fn a_permitted_crawler_gets_its_trace_id_and_the_log_has_it() {
         (200, 451, 200)
     );
     for answer in [&passed, &refused] {
-        assert!(is_trace_id(told(answer)), "{}", answer);
+        assert!(is_trace_id(trace_id(answer)), "{}", answer);
     }
-    assert_ne!(told(&passed), told(&refused));
-    assert_eq!(told(&followed), TRACE);
+    assert_ne!(trace_id(&passed), trace_id(&refused));
+    assert_eq!(trace_id(&followed), TRACE);
     // A line that will be looked for is written, though the share of allowed requests is 0.
     let lines = site.decisions(3);
     let traces: Vec<&str> = lines
         .iter()
         .map(|line| line["trace"].as_str().unwrap())
         .collect();
-    assert_eq!(traces, [told(&passed), told(&refused), TRACE]);
+    assert_eq!(traces, [trace_id(&passed), trace_id(&refused), TRACE]);
     let text = site.gate.decision_log();
     assert!(
         text.lines()
@@ -95,7 +95,7 @@ fn other_clients_get_no_trace_id_but_the_log_has_it() {
     let garbled = site.get_with("/x", "traceparent: 00-xyz\r\n");
     let twice = site.get_with("/x", &traceparent("01").repeat(2));
     for answer in [&plain, &asked, &followed, &garbled, &twice] {
-        assert_eq!((answer.status, told(answer)), (200, ""));
+        assert_eq!((answer.status, trace_id(answer)), (200, ""));
     }
     let lines = site.decisions(5);
     let traces: Vec<Option<&str>> = lines.iter().map(|line| line["trace"].as_str()).collect();
@@ -131,7 +131,7 @@ fn check_clean(head: &str) {
 #[test]
 fn no_trace_reaches_an_origin_in_the_clear() {
     let site = site(TRACING);
-    assert_eq!(told(&site.get_with("/x", &fields())), TRACE);
+    assert_eq!(trace_id(&site.get_with("/x", &fields())), TRACE);
     let heads = site.origin.heads();
     assert_eq!(heads.len(), 1);
     check_clean(&heads[0]);
@@ -179,7 +179,7 @@ fn other_clients_do_not_learn_of_a_trace() {
     let site = site(TRACING);
     let url = format!("http://a.test:{}/x", site.origin.port);
     assert_eq!(
-        told(&get_with(site.gate.proxy, &url, &traceparent("01"))),
+        trace_id(&get_with(site.gate.proxy, &url, &traceparent("01"))),
         "",
         "it was not asked for"
     );

@@ -1,5 +1,5 @@
-//! CONNECT through a running gate: refusals with their phrase, blind tunnels, what is let through them and what ends
-//! them.
+//! CONNECT through a running proxy: refusals with their status lines, blind tunnels, their content and their
+//! end.
 
 mod first;
 mod hello;
@@ -15,7 +15,7 @@ use crate::support::client::RawClient;
 use crate::support::proxy::TestProxy;
 use wire::{POLICY, config, echo_and_proxy, text_origin};
 
-/// The answer's status line, up to the decision's id.
+/// Checks the status line of a refusal, up to the id of the decision.
 #[track_caller]
 fn check_refused(gate: &TestProxy, head: &str, line: &str, fields: &[&str]) {
     let mut client = RawClient::connect(gate.proxy);
@@ -62,7 +62,7 @@ fn a_refused_connect_has_its_reason_in_the_status_line() {
     let connect =
         |authority: &str, rest: &str| format!("CONNECT {authority} HTTP/1.1\r\n{rest}\r\n");
     for (head, line, fields) in [
-        // decisions.md 4: a refused host.
+        // A refused host.
         (
             connect("refused.test:443", "Host: refused.test:443\r\n"),
             "HTTP/1.1 451 Policy-451 rule=refused-host",
@@ -81,7 +81,7 @@ fn a_refused_connect_has_its_reason_in_the_status_line() {
                 "content-type: application/problem+json",
             ],
         ),
-        // policy.md 4: the text names the rule and the ways out.
+        // The text names the rule and the remedies.
         (
             connect("half.test:443", "Host: half.test:443\r\n"),
             "HTTP/1.1 451 Policy-451 rule=half",
@@ -127,7 +127,7 @@ fn a_refused_connect_has_its_reason_in_the_status_line() {
                 "proxy-status: \"crawlgate\"; error=destination_ip_prohibited",
             ],
         ),
-        // A rule on addresses: the name is looked up, and each address judged.
+        // A rule on addresses: the name is looked up, and each address is evaluated.
         (
             connect("by-address.test:443", "Host: x\r\n"),
             "HTTP/1.1 451 Policy-451 rule=no-such-network",
@@ -137,7 +137,7 @@ fn a_refused_connect_has_its_reason_in_the_status_line() {
                 "crawl-status: REJECTED_FILTER",
             ],
         ),
-        // Nobody listens there.
+        // Nothing listens there.
         (
             connect("a.test:8443", "Host: x\r\n"),
             "HTTP/1.1 502 Policy-502 reason=upstream_connect",

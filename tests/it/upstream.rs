@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use crate::support::client::RawClient;
 use crate::support::proxy::TestProxy;
 
-/// What these gates judge by: nothing is refused, and no host has to wait.
+/// A policy that neither refuses nor delays a request.
 const POLICY: &str = "
 policy: 1
 name: upstream
@@ -25,7 +25,7 @@ options:
 rules: []
 ";
 
-/// The same, with one rule that forbids this.
+/// The same policy with one rule that forbids this.
 fn with_rule(forbidden: &str) -> String {
     POLICY.replace(
         "rules: []",
@@ -33,7 +33,7 @@ fn with_rule(forbidden: &str) -> String {
     )
 }
 
-/// A configuration: lines of `egress`, and whole groups.
+/// A configuration with more lines of `egress`, and more groups.
 fn config(egress: &str, more: &str) -> String {
     format!(
         "listen: 127.0.0.1:0
@@ -48,7 +48,7 @@ egress:
     )
 }
 
-/// A gate to origins on loopback.
+/// A proxy that may reach origins on loopback.
 fn gate(hosts: &str, more: &str) -> TestProxy {
     TestProxy::start(
         &config(&format!("  allow_loopback: true\n  hosts: {hosts}"), more),
@@ -56,12 +56,12 @@ fn gate(hosts: &str, more: &str) -> TestProxy {
     )
 }
 
-/// One GET on a connection of its own: the whole answer.
+/// GETs a URL on a new connection; returns the whole response.
 fn get(proxy: SocketAddr, url: &str) -> String {
     ask(proxy, "GET", url, "")
 }
 
-/// One request on a connection of its own: the whole answer.
+/// Sends a request on a new connection; returns the whole response.
 fn ask(proxy: SocketAddr, method: &str, url: &str, body: &str) -> String {
     let mut client = RawClient::connect(proxy);
     let length = if body.is_empty() {
@@ -76,7 +76,7 @@ fn ask(proxy: SocketAddr, method: &str, url: &str, body: &str) -> String {
     client.read_rest()
 }
 
-/// The answer's status.
+/// The status of a response.
 fn status(answer: &str) -> u16 {
     answer
         .split(' ')
@@ -85,7 +85,7 @@ fn status(answer: &str) -> u16 {
         .unwrap_or_else(|| panic!("{answer:?}"))
 }
 
-/// How a request must have been refused.
+/// An expected refusal.
 #[derive(Clone, Copy, Debug)]
 struct Refused {
     status: u16,

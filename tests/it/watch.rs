@@ -18,7 +18,7 @@ use flate2::write::GzEncoder;
 
 use crate::support::temp_dir::TempDir;
 
-/// What is read once a change has been seen.
+/// The source that is read after a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Read {
     /// The policy with this number of hosts in its list.
@@ -32,9 +32,9 @@ type Change = fn(&Path);
 
 struct Scenario {
     name: &'static str,
-    /// How the files stand at first: `hosts` reads as [`Read::Hosts`] of 1.
+    /// The initial state of the files: `hosts` reads as [`Read::Hosts`] of 1.
     layout: Change,
-    /// What `policy.path` is, in the folder.
+    /// The value of `policy.path`, relative to the directory.
     path: &'static str,
     steps: &'static [(Change, Read)],
 }
@@ -63,7 +63,7 @@ fn packed(count: usize) -> Vec<u8> {
     encoder.finish().unwrap()
 }
 
-/// As a mounted ConfigMap: each name leads over `..data` into the newest version.
+/// A mounted ConfigMap: each name is a link through `..data` to the newest version.
 fn mount(directory: &Path) {
     files(&directory.join("..v1"));
     symlink("..v1", directory.join("..data")).unwrap();
@@ -71,7 +71,7 @@ fn mount(directory: &Path) {
     symlink("..data/lists", directory.join("lists")).unwrap();
 }
 
-/// Kubernetes: the new version beside the old, the link renamed over, the old version removed.
+/// Kubernetes: the new version next to the old one, the link replaced by a rename, the old version removed.
 fn swap(directory: &Path, version: &str, count: usize) {
     let old = fs::read_link(directory.join("..data")).unwrap();
     files(&directory.join(version));
@@ -81,7 +81,7 @@ fn swap(directory: &Path, version: &str, count: usize) {
     fs::remove_dir_all(directory.join(old)).unwrap();
 }
 
-/// A release in a directory of its own, and a link to the one in use.
+/// A release in its own directory, and a link to the current one.
 fn releases(directory: &Path) {
     files(&directory.join("r1"));
     symlink("r1", directory.join("current")).unwrap();
@@ -298,17 +298,17 @@ fn changes_are_seen_at_rest_and_once() {
         let (found, mut watch) = read(&path);
         assert_eq!(found, Read::Hosts(1), "{}: at first", scenario.name);
         for (at, (change, expected)) in scenario.steps.iter().enumerate() {
-            let told = format!("{}, step {at}", scenario.name);
-            assert!(!watch.poll_changed(), "{told}: nothing has changed yet");
-            assert!(!watch.poll_changed(), "{told}: nothing has changed yet");
+            let reported = format!("{}, step {at}", scenario.name);
+            assert!(!watch.poll_changed(), "{reported}: nothing has changed yet");
+            assert!(!watch.poll_changed(), "{reported}: nothing has changed yet");
             change(folder.path());
             assert!(
                 !watch.poll_changed(),
-                "{told}: it may be in the middle of changing"
+                "{reported}: it may be in the middle of changing"
             );
-            assert!(watch.poll_changed(), "{told}: it is seen");
+            assert!(watch.poll_changed(), "{reported}: it is seen");
             let (found, next) = read(&path);
-            assert_eq!(found, *expected, "{told}");
+            assert_eq!(found, *expected, "{reported}");
             watch = next;
         }
         assert!(!watch.poll_changed(), "{}: in the end", scenario.name);

@@ -79,13 +79,13 @@ impl OriginInspector for Memory {
 
 struct Hosts {
     bench: Bench,
-    hold: Arc<AdmissionQueue>,
-    hand: ManualClock,
+    admission: Arc<AdmissionQueue>,
+    manual_clock: ManualClock,
 }
 
 impl Hosts {
     async fn new(memory: impl FnOnce(&Clock) -> Memory) -> Self {
-        let (clock, hand) = Clock::manual();
+        let (clock, manual_clock) = Clock::manual();
         let metrics = Metrics::new(&[], &[]).unwrap();
         let limits = AdmissionLimits {
             per_host: 100,
@@ -93,13 +93,13 @@ impl Hosts {
             max_wait: Duration::from_secs(3_600),
         };
         let memory = Arc::new(memory(&clock));
-        let hold = Arc::new(AdmissionQueue::new(
+        let admission = Arc::new(AdmissionQueue::new(
             HostStore::with_seed(1),
             limits,
             clock,
             metrics.clone(),
         ));
-        let hosts = HostsApi::new(Arc::clone(&hold), memory);
+        let hosts = HostsApi::new(Arc::clone(&admission), memory);
         let guard = AdminGuard::new([], None);
         let apis = AdminApis {
             hosts,
@@ -107,8 +107,8 @@ impl Hosts {
         };
         Self {
             bench: Bench::with_apis(guard, apis).await,
-            hold,
-            hand,
+            admission,
+            manual_clock,
         }
     }
 
@@ -119,7 +119,7 @@ impl Hosts {
     /// A slot of a host that lets the request go at once.
     async fn slot(&self, name: &str, pace: HostPace) -> HostSlot {
         slot(
-            Arc::clone(&self.hold),
+            Arc::clone(&self.admission),
             name.to_owned(),
             pace,
             Crawler::anonymous(),
@@ -150,7 +150,7 @@ impl Hosts {
 }
 
 async fn slot(
-    hold: Arc<AdmissionQueue>,
+    admission: Arc<AdmissionQueue>,
     name: String,
     pace: HostPace,
     crawler: Crawler,
@@ -169,12 +169,13 @@ async fn slot(
         class: PriorityClass::User,
         order: WaitOrder::Weighted,
     };
-    hold.admit(&asking, &mut None, || WaitTerms {
-        patience: Duration::from_secs(3_600),
-        rank,
-    })
-    .await
-    .unwrap()
+    admission
+        .admit(&asking, &mut None, || WaitTerms {
+            patience: Duration::from_secs(3_600),
+            rank,
+        })
+        .await
+        .unwrap()
 }
 
 fn known(
@@ -208,7 +209,7 @@ async fn a_host_is_shown_with_its_waiting_crawlers() {
     let bot = Crawler::new(&Slug::new("news-bot").unwrap());
     for crawler in [Crawler::anonymous(), bot.clone(), bot] {
         tokio::spawn(slot(
-            Arc::clone(&hosts.hold),
+            Arc::clone(&hosts.admission),
             "a.test".into(),
             POLITE,
             crawler,
@@ -229,14 +230,14 @@ async fn a_host_is_shown_with_its_waiting_crawlers() {
         "stopped": false,
     });
     assert_eq!(list, json!({ "total": 1, "hosts": [expected] }));
-    hosts.hand.advance(Duration::from_millis(400));
+    hosts.manual_clock.advance(Duration::from_millis(400));
     let (_, one) = hosts.get("/A.test").await;
     assert_eq!(
         (&one["next_in_ms"], &one["tracked"]),
         (&json!(600), &json!(true))
     );
     assert_eq!(one["last_request"], "2026-01-01T00:00:00.000Z");
-    hosts.hand.advance(Duration::from_millis(600));
+    hosts.manual_clock.advance(Duration::from_millis(600));
     assert_eq!(hosts.get("/a.test").await.1["next_in_ms"], 0);
 }
 
@@ -310,7 +311,7 @@ async fn learned_limits_and_stops_are_shown() {
     }
     let reason = StopReason::new("ticket 7").unwrap();
     hosts
-        .hold
+        .admission
         .stops()
         .add(StopTarget::parse("domain:bad.test").unwrap(), reason, None)
         .unwrap();
@@ -349,12 +350,12 @@ async fn stopped_hosts_are_listed_without_requests() {
     ] {
         let reason = StopReason::new("ticket 7").unwrap();
         hosts
-            .hold
+            .admission
             .stops()
             .add(StopTarget::parse(target).unwrap(), reason, None)
             .unwrap();
     }
-    let stops = Arc::clone(hosts.hold.stops());
+    let stops = Arc::clone(hosts.admission.stops());
     let bot = Crawler::new(&Slug::new("news-bot").unwrap());
     let waits = |host: &'static str, crawler: Crawler| {
         let stops = Arc::clone(&stops);
@@ -467,7 +468,7 @@ async fn a_host_is_found_by_its_own_name_whatever_it_is_paced_as() {
 async fn a_host_with_a_robots_txt_on_every_port_is_shown_in_part() {
     let long = format!("User-agent: *\nDisallow: /{}\n", "\u{1}".repeat(300 << 10));
     let hosts = Hosts::new(|clock| {
-        fn base(n: usize) -> std::string::String {
+        fn base(n: usize) -> String {
             format!("http://a.test:{}/", 8_000 + n)
         }
         let robots = (0..40).map(|n| {
@@ -773,15 +774,15 @@ async fn listing_hosts_does_not_block_requests() {
         );
     }
     let (looks, looked) = std::sync::mpsc::channel();
-    let (go_on, told) = std::sync::mpsc::channel::<()>();
-    let hold = Arc::clone(&hosts.hold);
+    let (go_on, reported) = std::sync::mpsc::channel::<()>();
+    let admission = Arc::clone(&hosts.admission);
     let look = std::thread::spawn(move || {
         let first = std::cell::Cell::new(true);
-        let seen = hold.host_statuses(|_| {
-            // In the middle of its work, until it gets a message.
+        let seen = admission.host_statuses(|_| {
+            // In the middle of its work, until it receives a message.
             if first.take() {
                 looks.send(()).unwrap();
-                let _ = told.recv_timeout(Duration::from_secs(30));
+                let _ = reported.recv_timeout(Duration::from_secs(30));
             }
             true
         });

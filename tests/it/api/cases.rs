@@ -97,7 +97,7 @@ fn cases_pass_under_the_policy_that_they_were_made_by() {
 
 /// Texts that look like other types, in facts that accept any text.
 fn oddities(facts: &mut Json, rng: &mut Rng) {
-    fn odd(rng: &mut Rng) -> std::string::String {
+    fn odd(rng: &mut Rng) -> String {
         (0..rng.usize(1..6))
             .map(|_| ODD[rng.usize(..ODD.len())])
             .collect::<String>()

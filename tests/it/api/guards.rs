@@ -262,7 +262,7 @@ async fn answers_are_as_described() {
 /// Panics unless the response matches its description.
 fn fits(document: &Json, operation: &str, status: u16, answer: &Json) {
     let (method, path) = operation.split_once(' ').unwrap();
-    fn escaped(text: &str) -> std::string::String {
+    fn escaped(text: &str) -> String {
         text.replace('~', "~0").replace('/', "~1")
     }
     let mut pointer = format!("/paths/{}/{method}/responses/{status}", escaped(path));

@@ -192,7 +192,7 @@ async fn without_a_policy_before_there_is_no_difference() {
 
 #[tokio::test]
 async fn long_values_are_cut() {
-    fn rules(count: usize) -> impl Iterator<Item = std::string::String> {
+    fn rules(count: usize) -> impl Iterator<Item = String> {
         (0..count).map(|n| format!("  - {{ id: r{n}, forbid: {{ under: /{n} }} }}\n"))
     }
     let head = "policy: 1\nname: acme\noptions: { disposition: allow }\nrules:\n";

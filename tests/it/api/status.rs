@@ -38,7 +38,7 @@ async fn the_status_counts_recorded_requests_only() {
             record.set_allowed(None);
             record.set_sent_status(200, ResponseSource::Origin);
         }
-        bench.hand.advance(Duration::from_millis(took));
+        bench.manual_clock.advance(Duration::from_millis(took));
     }
     let _open = bench.metrics.track_connection();
     let _waits = recorder.begin(bench.clock.now(), &Method::GET);

@@ -54,7 +54,7 @@ pub(crate) fn at_origin(
     names: &Names,
 ) -> Vec<String> {
     let got: Vec<Received> = connections.iter().flat_map(received).collect();
-    fn raw(connections: &[Connection]) -> std::string::String {
+    fn raw(connections: &[Connection]) -> String {
         connections
             .iter()
             .map(|c| show(&c.bytes))
@@ -102,7 +102,7 @@ fn fields(expected: &Answer, message: &Message, names: &Names, wrong: &mut Vec<S
             name => wire::values(&message.fields, name).collect(),
         };
         if got != wanted {
-            fn list(v: &[&[u8]]) -> std::string::String {
+            fn list(v: &[&[u8]]) -> String {
                 v.iter().map(|b| show(b)).collect::<Vec<_>>().join(" | ")
             }
             let wanted: Vec<&[u8]> = wanted.iter().map(Vec::as_slice).collect();

@@ -192,7 +192,7 @@ fn framing(fields: &[Field]) -> Result<Framing, String> {
 }
 
 fn number(digits: &[u8], radix: u32) -> Result<usize, String> {
-    fn wrong(digits: &[u8]) -> std::string::String {
+    fn wrong(digits: &[u8]) -> String {
         format!("no number: {}", show(digits))
     }
     if digits.is_empty() || !digits.iter().all(|d| char::from(*d).is_digit(radix)) {

@@ -11,7 +11,7 @@ const RULES: &str = "  - { id: soft, forbid: { title: not found }, as: 404 }
 #[test]
 fn documents_are_refused_in_the_order_of_the_reasons() {
     let site = Site::new(CHECKS, RULES);
-    fn title(title: &str) -> std::string::String {
+    fn title(title: &str) -> String {
         format!("<head><title>{title}</title>")
     }
     const NOINDEX: &str = "<meta name=robots content='noindex, follow'>";
@@ -84,7 +84,7 @@ fn words_for_one_crawler_are_for_it_alone() {
     let site = Site::new(CHECKS, "  []");
     let html = "<meta name=newsbot content=noindex>";
     site.has("/page", Page::html(html));
-    fn asked(site: &Site, agent: &str) -> std::string::String {
+    fn asked(site: &Site, agent: &str) -> String {
         site.ask("GET", "/page", &format!("User-Agent: {agent}\r\n"))
             .output()
     }

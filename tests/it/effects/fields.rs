@@ -65,7 +65,7 @@ fn responses_have_their_source_and_labels() {
         }
         },
     );
-    fn fields(site: &Site, path: &str) -> [std::string::String; 4] {
+    fn fields(site: &Site, path: &str) -> [String; 4] {
         let answer = site.get(path);
         [
             "crawl-source",
@@ -104,7 +104,7 @@ fn responses_have_their_source_and_labels() {
 
 #[test]
 fn robots_tags_are_added_and_never_weakened() {
-    fn answer(fields: &str) -> Option<std::string::String> {
+    fn answer(fields: &str) -> Option<String> {
         Some(format!(
             "HTTP/1.1 200 OK\r\n{fields}Content-Length: 0\r\n\r\n"
         ))
@@ -167,7 +167,7 @@ spaces:
         &allow_all("  source: all", &rules),
         |_| None,
     );
-    fn fields(site: &Site, path: &str) -> [std::string::String; 4] {
+    fn fields(site: &Site, path: &str) -> [String; 4] {
         let answer = site.get_with(path, "Crawl-Trace: 1\r\n");
         [
             "crawl-source",

@@ -80,7 +80,7 @@ fn expected(row: &str, specs: &mut BTreeMap<&str, &OptionSpec>) -> String {
         return row.to_owned();
     }
     let all: Vec<[String; 3]> = of_row.iter().map(|spec| columns(spec)).collect();
-    fn column(all: &[[std::string::String; 3]], index: usize) -> std::string::String {
+    fn column(all: &[[String; 3]], index: usize) -> String {
         joined(all.iter().map(|columns| columns[index].clone()).collect())
     }
     format!(

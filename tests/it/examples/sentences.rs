@@ -33,7 +33,7 @@ enum Kind {
     Case,
     /// A test with a ledger, which `wire.md` names.
     Wire,
-    /// None, for a reason that `unused.md` names.
+    /// No proof, for a reason that `unused.md` names.
     Unused,
 }
 

@@ -83,7 +83,7 @@ fn check_place(place: &SourceLocation, files: &BTreeMap<&str, &[u8]>) {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     // In YAML a carriage return ends a line, in lists it does not.
     let unix = text.replace("\r\n", "\n");
-    fn holds(unix: &std::string::String, place: &SourceLocation, ends: &[char]) -> bool {
+    fn holds(unix: &str, place: &SourceLocation, ends: &[char]) -> bool {
         let line = unix.split(ends).nth(place.line as usize - 1);
         line.is_some_and(|line| place.column as usize <= line.chars().count() + 1)
     }

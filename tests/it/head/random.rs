@@ -103,7 +103,7 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
             .unwrap();
         socket.set_nodelay(true).unwrap();
     }
-    let told = Arc::new(Mutex::new(Told::default()));
+    let reported = Arc::new(Mutex::new(Told::default()));
     let settings = HeadReaderSettings {
         limits: LIMITS,
         head: LONG,
@@ -112,7 +112,7 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
     };
     let mut reader = HeadReader::new(
         server,
-        Teller(Arc::clone(&told)),
+        Teller(Arc::clone(&reported)),
         settings,
         Arc::new(ServiceState::default()),
     );
@@ -142,8 +142,8 @@ async fn read(listener: &TcpListener, chunks: &[&[u8]], rng: &mut Rng) -> (Vec<u
     let ((), all) = tokio::time::timeout(LONG, async { tokio::join!(send, receive) })
         .await
         .expect("hangs");
-    let told = told.lock().unwrap().clone();
-    (all, told)
+    let reported = reported.lock().unwrap().clone();
+    (all, reported)
 }
 
 /// Positions of heads, and of bodies with a length, in the bytes that hyper sees; each head must pass the scan.
@@ -226,7 +226,7 @@ async fn random_heads_in_random_chunks() {
         }
         let text = String::from_utf8_lossy(&sent);
         assert_eq!(outcomes[0], outcomes[1], "case {case}: {text:?}");
-        let (handed, told) = &outcomes[0];
+        let (handed, reported) = &outcomes[0];
         let (starts, bodies) = heads(handed);
         assert!(
             is_faithful(&sent, handed, &starts),
@@ -234,10 +234,10 @@ async fn random_heads_in_random_chunks() {
             String::from_utf8_lossy(handed)
         );
         assert!(
-            told.refused.len() + told.foreign.len() <= 1,
-            "case {case}: {told:?}"
+            reported.refused.len() + reported.foreign.len() <= 1,
+            "case {case}: {reported:?}"
         );
-        refused += told.refused.len();
+        refused += reported.refused.len();
         behind += usize::from(bodies > 0 && starts.len() > 2);
         whole += usize::from(handed == &sent);
         encoded += usize::from(handed.len() > sent.len());
@@ -270,11 +270,11 @@ async fn random_heads_through_hyper() {
             let refusals =
                 answer.matches("HTTP/1.1 4").count() + answer.matches("HTTP/1.0 4").count();
             let full = answer.matches("crawl-reason: full").count();
-            fn context(sent: &[u8], answer: &std::string::String) -> std::string::String {
+            fn context(sent: &[u8], answer: &str) -> String {
                 format!("{:?}\n{answer}", String::from_utf8_lossy(&sent))
             }
             assert!(refusals == full && full <= 1, "{}", context(&sent, &answer));
-            fn last(answer: &std::string::String, what: &str) -> Option<usize> {
+            fn last(answer: &str, what: &str) -> Option<usize> {
                 answer.rfind(what)
             }
             assert!(

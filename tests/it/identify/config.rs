@@ -12,7 +12,7 @@ const HASH: &str = "$2y$04$iofWQRpaN9T3zoFsvjEFYuOGiDpeCKe/4aVcx2pycp1KHIM/cNHHO
 fn read(text: &str) -> (ConfigFile, Problems) {
     let mut problems = Problems::new();
     let base = BasePaths::default();
-    fn variables(name: &str) -> Option<std::string::String> {
+    fn variables(name: &str) -> Option<String> {
         (name == "HASH").then(|| HASH.to_owned())
     }
     let config = ConfigFile::parse(&Arc::from("c.yaml"), text, &base, &variables, &mut problems);

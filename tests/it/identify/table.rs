@@ -22,7 +22,7 @@ const FAR: &str = "203.0.113.7";
 /// `news` and `jürgen` have credentials, `lab` and `bench` networks, `lone` nothing but a listener.
 struct Bench {
     crawlers: Arc<CrawlerRegistry>,
-    hand: ManualClock,
+    manual_clock: ManualClock,
 }
 
 fn slug(name: &str) -> Slug {
@@ -60,13 +60,13 @@ impl Bench {
     }
 
     fn with(registrations: &[CrawlerRegistration], anonymous: AnonymousAccess) -> Self {
-        let (clock, hand) = Clock::manual();
+        let (clock, manual_clock) = Clock::manual();
         let names: Vec<Crawler> = registrations.iter().map(|r| r.crawler.clone()).collect();
         let metrics = Metrics::new(&names, &[]).unwrap();
         let crawlers = CrawlerRegistry::new(registrations, anonymous, &metrics, clock).unwrap();
         Self {
             crawlers: Arc::new(crawlers),
-            hand,
+            manual_clock,
         }
     }
 
@@ -298,7 +298,7 @@ async fn ten_guesses_then_one_in_six_seconds() {
         bench.guess(FAR, "s3cret:with:colons").await.as_deref(),
         Ok("news")
     );
-    bench.hand.advance(Duration::from_secs(6));
+    bench.manual_clock.advance(Duration::from_secs(6));
     assert_eq!(
         bench.guess(FAR, "guess 10").await,
         Err(AuthenticationError::InvalidCredentials)
@@ -331,14 +331,14 @@ async fn failed_attempts_expire_after_a_minute() {
     for n in 0..10 {
         bench.guess(FAR, &format!("guess {n}")).await.unwrap_err();
     }
-    bench.hand.advance(Duration::from_secs(59));
+    bench.manual_clock.advance(Duration::from_secs(59));
     for _ in 0..20 {
         assert_eq!(
             bench.guess(FAR, "guess 0").await,
             Err(AuthenticationError::InvalidCredentials)
         );
     }
-    bench.hand.advance(Duration::from_secs(1));
+    bench.manual_clock.advance(Duration::from_secs(1));
     // After 60 s all ten attempts are available again: ten old ones cost ten, and the next is refused.
     for n in 0..10 {
         assert_eq!(
@@ -361,7 +361,7 @@ async fn valid_credentials_are_verified_again_after_ten_minutes() {
         bench.guess(HOME, "s3cret:with:colons").await.as_deref(),
         Ok("news")
     );
-    bench.hand.advance(Duration::from_secs(599));
+    bench.manual_clock.advance(Duration::from_secs(599));
     for n in 0..10 {
         bench.guess(FAR, &format!("guess {n}")).await.unwrap_err();
     }
@@ -369,7 +369,7 @@ async fn valid_credentials_are_verified_again_after_ten_minutes() {
         bench.guess(FAR, "s3cret:with:colons").await.as_deref(),
         Ok("news")
     );
-    bench.hand.advance(Duration::from_secs(1));
+    bench.manual_clock.advance(Duration::from_secs(1));
     assert_eq!(
         bench.guess(FAR, "s3cret:with:colons").await,
         Err(AuthenticationError::Throttled)

@@ -235,7 +235,7 @@ fn a_depth_counts_from_permitted_crawlers_only() {
 #[test]
 fn metrics_and_the_log_know_the_crawler() {
     let world = World::new("allow");
-    fn decisions(crawler: &str, verdict: &str, reason: &str, stage: &str) -> std::string::String {
+    fn decisions(crawler: &str, verdict: &str, reason: &str, stage: &str) -> String {
         format!(
             "crawlgate_decisions_total{{crawler=\"{crawler}\",reason=\"{reason}\",stage=\"{stage}\",verdict=\"{verdict}\"}}"
         )
@@ -372,10 +372,14 @@ fn unknown_crawlers_are_reported_if_a_configuration_is_read() {
         &["check", "config/policy.yaml", "config/crawlgate.yaml"],
     ] {
         let output = run(&folder, arguments);
-        let told = [warning, help, "did you mean `news`?"]
+        let reported = [warning, help, "did you mean `news`?"]
             .iter()
             .all(|text| output.stderr.contains(text));
-        assert!(output.code == 0 && told, "{arguments:?}: {}", output.stderr);
+        assert!(
+            output.code == 0 && reported,
+            "{arguments:?}: {}",
+            output.stderr
+        );
     }
     assert!(
         !run(&folder, &["check", "config/policy.yaml"])

@@ -131,11 +131,11 @@ fn committed_records_survive_kill_9() {
         (counted, true)
     );
     let events = ledger.events(FeedCursor(0), usize::MAX).unwrap();
-    let told: BTreeSet<&str> = events.iter().map(|(_, event)| &*event.url).collect();
-    assert_eq!(told.len(), events.len(), "an event occurred twice");
+    let reported: BTreeSet<&str> = events.iter().map(|(_, event)| &*event.url).collect();
+    assert_eq!(reported.len(), events.len(), "an event occurred twice");
     for (_, record) in &records {
         assert_eq!(
-            told.contains(&*record.url),
+            reported.contains(&*record.url),
             record.origin_status == Some(404),
             "{}",
             record.url

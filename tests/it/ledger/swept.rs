@@ -55,7 +55,7 @@ fn crawled(ledger: &Ledger) {
     ledger.record(answered("news", "http://c.test/gone", 404));
 }
 
-fn told(ledger: &Ledger, kind: LedgerEventKind, area: &str) -> usize {
+fn report(ledger: &Ledger, kind: LedgerEventKind, area: &str) -> usize {
     let events = ledger.events(FeedCursor(0), usize::MAX).unwrap();
     let of = events
         .iter()
@@ -168,8 +168,8 @@ fn each_removal_is_reported_once_over_a_restart_and_moves_are_not_removals() {
         (progress.state, counts(&progress)),
         (SweepPhase::Done, (third() + 1, third(), third()))
     );
-    assert_eq!(told(&ledger, LedgerEventKind::Removal, "/c."), URLS / 3);
-    assert_eq!(told(&ledger, LedgerEventKind::Moved, "/b."), URLS / 3);
+    assert_eq!(report(&ledger, LedgerEventKind::Removal, "/c."), URLS / 3);
+    assert_eq!(report(&ledger, LedgerEventKind::Moved, "/b."), URLS / 3);
     // The error from before is still there.
     assert_eq!(
         ledger.events(FeedCursor(0), usize::MAX).unwrap().len(),
@@ -242,13 +242,15 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
         crawled(&ledger);
         let open =
             policy("  - { name: all, rules: [{ id: all, forbid: { host: nowhere.test } }] }\n");
-        let in_force = Arc::new(ActivePolicy::new(snapshot_of(open)));
+        let active_policy = Arc::new(ActivePolicy::new(snapshot_of(open)));
         let sweeper = LedgerSweeper::new(10, Clock::system());
         let task = {
             let sweeper = sweeper.clone();
-            let in_force = Arc::clone(&in_force);
+            let active_policy = Arc::clone(&active_policy);
             let ledger = ledger.clone();
-            tokio::spawn(async move { sweeper.serve(&in_force, || Some(ledger.clone())).await })
+            tokio::spawn(
+                async move { sweeper.serve(&active_policy, || Some(ledger.clone())).await },
+            )
         };
         let until = async |done: &dyn Fn(&SweepProgress) -> bool| {
             let waited = async {
@@ -266,7 +268,7 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
             "one is under way"
         );
         let split = split();
-        in_force.replace(snapshot_of(Arc::clone(&split)));
+        active_policy.replace(snapshot_of(Arc::clone(&split)));
         until(&|progress| {
             *progress.revision == *split.revision() && progress.state == SweepPhase::Done
         })
@@ -289,9 +291,9 @@ fn a_policy_that_takes_force_is_swept_for_and_breaks_off_the_one_before() {
         until(&|progress| progress.mode == SweepMode::DryRun && progress.state == SweepPhase::Done)
             .await;
         ledger.flush().await;
-        assert_eq!(told(&ledger, LedgerEventKind::Removal, "/c."), URLS / 3);
+        assert_eq!(report(&ledger, LedgerEventKind::Removal, "/c."), URLS / 3);
         // A policy without spaces sweeps nothing.
-        in_force.replace(snapshot_of(load_builtin().unwrap().policy));
+        active_policy.replace(snapshot_of(load_builtin().unwrap().policy));
         tokio::time::sleep(Duration::from_secs(60)).await;
         assert_eq!(sweeper.progress().unwrap().mode, SweepMode::DryRun);
         task.abort();
@@ -307,13 +309,15 @@ fn an_aborted_sweep_starts_again() {
         crawled(&ledger);
         let split = split();
         let plain = Arc::new(load_builtin().unwrap().policy);
-        let in_force = Arc::new(ActivePolicy::new(snapshot_of(Arc::clone(&split))));
+        let active_policy = Arc::new(ActivePolicy::new(snapshot_of(Arc::clone(&split))));
         let sweeper = LedgerSweeper::new(10, Clock::system());
         let task = {
             let sweeper = sweeper.clone();
-            let in_force = Arc::clone(&in_force);
+            let active_policy = Arc::clone(&active_policy);
             let ledger = ledger.clone();
-            tokio::spawn(async move { sweeper.serve(&in_force, || Some(ledger.clone())).await })
+            tokio::spawn(
+                async move { sweeper.serve(&active_policy, || Some(ledger.clone())).await },
+            )
         };
         let until = async |done: &dyn Fn(Option<SweepProgress>) -> bool| {
             let waited = async {
@@ -327,16 +331,16 @@ fn an_aborted_sweep_starts_again() {
         };
         until(&|progress| progress.is_some_and(|progress| progress.examined > 20)).await;
         // A policy without spaces ends a sweep in progress, and another sweep may be requested.
-        in_force.replace(snapshot_of(Arc::clone(&plain)));
+        active_policy.replace(snapshot_of(Arc::clone(&plain)));
         until(&|progress| progress.is_none()).await;
         // A sweep under the first policy is not complete when that policy returns.
-        in_force.replace(snapshot_of(Arc::clone(&split)));
+        active_policy.replace(snapshot_of(Arc::clone(&split)));
         until(&|progress| progress.is_some_and(|progress| progress.state == SweepPhase::Done))
             .await;
         ledger.record(answered("news", "http://c.test/later", 200));
-        in_force.replace(snapshot_of(plain));
+        active_policy.replace(snapshot_of(plain));
         tokio::time::sleep(Duration::from_secs(60)).await;
-        in_force.replace(snapshot_of(split));
+        active_policy.replace(snapshot_of(split));
         let later = LedgerKey::for_url("news", "http://c.test/later");
         until(&|_| {
             ledger

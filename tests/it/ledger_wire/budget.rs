@@ -18,19 +18,19 @@ use crate::support::temp_dir::TempDir;
 const DAY: Duration = Duration::from_secs(86_400);
 
 #[track_caller]
-fn is_used_up(answer: &Response, told: &str) {
+fn is_used_up(answer: &Response, reported: &str) {
     let output = (
         answer.status,
         answer.value("crawl-status"),
         answer.value("crawl-reason"),
     );
     assert_eq!(output, (451, "REJECTED_BUDGET", "budget"), "{}", answer);
-    assert!(answer.body.contains(told), "{}", answer);
+    assert!(answer.body.contains(reported), "{}", answer);
 }
 
 #[test]
 fn a_known_url_passes_where_a_new_one_is_refused() {
-    let told = "today's new URLs of this crawler are used up";
+    let reported = "today's new URLs of this crawler are used up";
     let bench = Bench::new(
         &policy("  budget: { new_urls: 2, per: crawler }", ""),
         |_| None,
@@ -38,7 +38,7 @@ fn a_known_url_passes_where_a_new_one_is_refused() {
     bench.get("/1");
     bench.get("/2");
     for _ in 0..2 {
-        is_used_up(&bench.get_with("/3", ""), told);
+        is_used_up(&bench.get_with("/3", ""), reported);
         assert_eq!(bench.get_with("/1", "").status, 200);
         assert_eq!(bench.get_with("/2", "").status, 200);
     }
@@ -51,17 +51,17 @@ fn a_known_url_passes_where_a_new_one_is_refused() {
             "{path}"
         );
     }
-    bench.hand.advance(DAY);
+    bench.manual_clock.advance(DAY);
     bench.get("/3");
     bench.get("/4");
-    is_used_up(&bench.get_with("/5", ""), told);
+    is_used_up(&bench.get_with("/5", ""), reported);
 }
 
 #[test]
 fn a_restart_keeps_budgets_and_records() {
     let origin = ScriptedOrigin::ok();
     let folder = TempDir::new();
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     folder.write(
         "policy.yaml",
         policy("  budget: { new_urls: 1, urls: 3, per: host }", ""),
@@ -104,7 +104,7 @@ fn a_restart_keeps_budgets_and_records() {
     is_used_up(&get(&origin, &server, "/1"), all);
     runtime.block_on(server.drain(pending::<()>()));
 
-    hand.advance(DAY);
+    manual_clock.advance(DAY);
     let server = start();
     assert_eq!(get(&origin, &server, "/2").status, 200);
     is_used_up(&get(&origin, &server, "/3"), new);

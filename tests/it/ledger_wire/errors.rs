@@ -39,7 +39,7 @@ fn each_error_is_one_of_the_two_kinds() {
         ("/fine-x", 302, "", CrawlStatus::Accepted),
     ] {
         // Each request in its own hour: a failing origin gets a rest.
-        bench.hand.advance(super::HOUR);
+        bench.manual_clock.advance(super::HOUR);
         let answer = bench.get_with(path, "");
         assert_eq!(answer.status, status, "{path}: {}", answer);
         assert_eq!(answer.value("crawl-error"), error, "{path}: {}", answer);
@@ -70,7 +70,7 @@ fn a_name_that_does_not_exist_is_gone_for_good() {
 fn a_refused_connection_is_a_temporary_error_of_the_requested_url_only() {
     let bench = Bench::new(&policy("", REMEMBERS), |_| None);
     let closed = crate::support::origin::closed_port();
-    fn url(closed: u16, path: &str) -> std::string::String {
+    fn url(closed: u16, path: &str) -> String {
         format!("http://a.test:{closed}{path}")
     }
     fn key(closed: u16, path: &str) -> crawlgate::ledger::key::LedgerKey {
@@ -120,7 +120,7 @@ fn an_error_on_an_accepted_url_orders_its_removal_and_forgets_it() {
     });
     status.store(503, Ordering::SeqCst);
     for turn in 1..=3 {
-        bench.hand.advance(super::HOUR);
+        bench.manual_clock.advance(super::HOUR);
         bench.get_with("/shaky", "");
         wait_until("it is counted", || {
             bench
@@ -130,7 +130,12 @@ fn an_error_on_an_accepted_url_orders_its_removal_and_forgets_it() {
         });
     }
     wait_until("both are told", || bench.events().len() == 2);
-    let removal = |why, path: &str| (LedgerEventKind::Removal, why, path.to_owned());
+    fn removal(
+        reason: LedgerEventReason,
+        path: &str,
+    ) -> (LedgerEventKind, LedgerEventReason, String) {
+        (LedgerEventKind::Removal, reason, path.to_owned())
+    }
     assert_eq!(
         bench.events(),
         [
@@ -140,7 +145,7 @@ fn an_error_on_an_accepted_url_orders_its_removal_and_forgets_it() {
     );
     // A new link restores it.
     status.store(200, Ordering::SeqCst);
-    bench.hand.advance(super::HOUR);
+    bench.manual_clock.advance(super::HOUR);
     bench.get("/gone");
     assert!(bench.record("news", "/gone").unwrap().is_known());
 }

@@ -96,11 +96,11 @@ fn urls_that_leave_the_space_are_removed_once_and_moved_ones_are_not() {
 
 #[test]
 fn urls_fetched_during_a_sweep_are_swept() {
-    let (tell, told) = mpsc::channel();
-    let told = Mutex::new(told);
+    let (tell, reported) = mpsc::channel();
+    let reported = Mutex::new(reported);
     let bench = Bench::scripted(&policy("", WHOLE), move |connection, head| {
         if head.contains("x-slow") {
-            told.lock().unwrap().recv().unwrap();
+            reported.lock().unwrap().recv().unwrap();
         }
         connection.send("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok");
         true

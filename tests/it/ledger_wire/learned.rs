@@ -41,7 +41,7 @@ fn a_document_is_known_once_it_is_delivered() {
     );
     assert_eq!(record.address, Some(IpAddr::V4(Ipv4Addr::LOCALHOST)));
     assert_eq!(record.last_fetched, Some(record.first_seen));
-    bench.hand.advance(HOUR);
+    bench.manual_clock.advance(HOUR);
     bench.get_with("/p", "");
     bench.until_record("/p", "is fetched again", |record| {
         record
@@ -164,7 +164,7 @@ fn a_304_to_the_client_leaves_the_document_record() {
         }
     });
     bench.get("/p");
-    bench.hand.advance(HOUR);
+    bench.manual_clock.advance(HOUR);
     let answer = bench.get_with("/p", "If-None-Match: \"v1\"\r\n");
     assert_eq!(
         (answer.status, answer.value("crawl-status")),

@@ -17,7 +17,7 @@ fn a_url_is_not_fetched_again_before_its_time() {
     let bench = Bench::new(&policy("  recrawl: { min_interval: 1h }", rules), |_| None);
     bench.get("/p");
     bench.get("/daily/p");
-    bench.hand.advance(Duration::from_millis(1_500));
+    bench.manual_clock.advance(Duration::from_millis(1_500));
     let soon = bench.get_with("/p", "");
     assert_eq!(
         (soon.status, soon.value("crawl-status")),
@@ -41,7 +41,7 @@ fn a_url_is_not_fetched_again_before_its_time() {
         200,
         "another crawler"
     );
-    bench.hand.advance(HOUR);
+    bench.manual_clock.advance(HOUR);
     assert_eq!(bench.get_with("/p", "").status, 200);
     let daily = bench.get_with("/daily/p", "");
     assert_eq!((daily.status, daily.value("crawl-rule")), (451, "daily"));
@@ -62,13 +62,13 @@ fn an_error_is_not_tried_again_before_its_time() {
     });
     assert_eq!(bench.get_with("/p", "").status, 429);
     bench.until_known("news", "/p");
-    bench.hand.advance(HOUR);
+    bench.manual_clock.advance(HOUR);
     let soon = bench.get_with("/p", "");
     assert_eq!(
         (soon.value("crawl-reason"), soon.value("retry-after")),
         ("premature", "82800")
     );
-    bench.hand.advance(23 * HOUR);
+    bench.manual_clock.advance(23 * HOUR);
     assert_eq!(bench.get_with("/p", "").status, 429);
 }
 
@@ -167,7 +167,7 @@ fn an_origin_that_knows_no_conditions_is_found_out_by_its_validators() {
         let options = format!("  unmodified: {option}\n  recrawl: {{ min_interval: 1s }}");
         let bench = Bench::new(&policy(&options, ""), move |_| page(fields, "hello"));
         assert_eq!(bench.get("/p").value("crawl-tag"), "");
-        bench.hand.advance(HOUR);
+        bench.manual_clock.advance(HOUR);
         let again = bench.get_with("/p", "");
         assert_eq!(again.status, status, "{option}: {}", again);
         assert_eq!(again.value("crawl-tag"), tag, "{option}: {}", again);
@@ -313,7 +313,7 @@ fn reasons_come_in_the_order_of_the_contract() {
         ("/p", "", Duration::ZERO, "unmodified"),
         ("/p2", "", Duration::ZERO, ""),
     ] {
-        bench.hand.advance(later);
+        bench.manual_clock.advance(later);
         let answer = bench.get_with(path, fields);
         assert_eq!(answer.value("crawl-reason"), reason, "{path}: {}", answer);
     }

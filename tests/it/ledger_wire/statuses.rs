@@ -41,7 +41,7 @@ const ROBOTS: &str = "User-agent: *\nDisallow: /robots\nContent-Usage: /usage/fi
 enum Then {
     /// The status of the response.
     Noted,
-    /// The same as before; none, if there was none.
+    /// The same record as before, if there was one.
     Untouched,
     /// No record: it is deleted.
     Forgotten,
@@ -332,7 +332,7 @@ fn door(bench: &Bench, path: &str) -> SocketAddr {
     }
 }
 
-/// What the admin API says.
+/// The response of the admin API.
 fn api(bench: &Bench, path: &str) -> Json {
     let admin = bench.server.admin;
     let request = format!("GET /api/v1/{path} HTTP/1.1\r\nHost: {admin}\r\n\r\n");
@@ -378,7 +378,7 @@ fn records_follow_the_table_of_statuses() {
             (bench.url(host, &format!("{path}?new")), if_new),
         ] {
             // A host that fails is given a rest.
-            bench.hand.advance(HOUR);
+            bench.manual_clock.advance(HOUR);
             let before = record(&bench, &url);
             let answer = get_with(door(&bench, path), &url, &fields(&bench, path));
             let passes = *if_new == Untouched && answer.value("crawl-status") == "ACCEPTED";
@@ -391,7 +391,7 @@ fn records_follow_the_table_of_statuses() {
             assert_eq!(output, (*status, *reason), "{url}: {}", answer);
             if *then == Untouched {
                 // It is the last to be noted, if it is at all.
-                bench.hand.advance(HOUR);
+                bench.manual_clock.advance(HOUR);
                 let marker = format!("/marker?{}", bench.heads().len());
                 assert_eq!(bench.get_with(&marker, "").status, 200, "{url}");
                 bench.until_known("news", &marker);
@@ -435,7 +435,7 @@ fn records_follow_the_table_of_statuses() {
     unavailable(bench);
 }
 
-/// Who waits while the proxy goes down.
+/// A request that is held while the proxy shuts down.
 fn unavailable(bench: Bench) {
     let url = bench.url("a.test", "/held");
     let mut client = RawClient::connect(bench.door("news"));

@@ -138,14 +138,13 @@ fn a_gap_is_filled_before_anything_is_removed() {
     }
     let bench = bench(&path, 1, 5);
     bench.log_some(0, 2);
-    let text = |number| fs::read_to_string(numbered(&path, number)).unwrap();
     assert_eq!(
         (numbers(&numbered(&path, 1)), numbers(&path)),
         (vec![0], vec![1])
     );
     assert_eq!(
-        (text(2), text(3), text(4)),
-        ("one".into(), "two".into(), "four".into())
+        [2, 3, 4].map(|number| fs::read_to_string(numbered(&path, number)).unwrap()),
+        ["one", "two", "four"]
     );
 }
 
@@ -175,7 +174,7 @@ fn without_a_size_it_only_grows() {
     );
 }
 
-/// As logrotate does it, with `create`, without it, and with `copytruncate`; and a manual deletion.
+/// Rotation by logrotate, with `create`, without it, and with `copytruncate`; and a manual deletion.
 #[test]
 fn changes_of_the_file_by_others_are_noticed() {
     let folder = TempDir::new();
@@ -251,10 +250,10 @@ fn a_file_that_cannot_be_rotated_grows_until_it_can_be() {
         );
         // The path is not tried again at each write.
         fs::remove_dir(numbered(&path, 1)).unwrap();
-        bench.hand.advance(Duration::from_secs(59));
+        bench.manual_clock.advance(Duration::from_secs(59));
         bench.log_some(20, 21);
         assert!(bench.log().warning().is_some() && !numbered(&path, 1).exists());
-        bench.hand.advance(Duration::from_secs(1));
+        bench.manual_clock.advance(Duration::from_secs(1));
         bench.log_some(21, 22);
         assert_eq!(bench.log().warning(), None);
         assert_eq!(numbers(&numbered(&path, 1)), (0..21).collect::<Vec<_>>());

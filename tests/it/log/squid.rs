@@ -5,7 +5,7 @@ use super::*;
 const URL: &str = "http://www.example.com:8080/a?b=c";
 
 /// A request from 192.0.2.1 by a crawler with a name that takes 1.25 s, with the given record.
-fn line(settings: LogSettings, method: &str, told: impl FnOnce(&mut RequestRecord)) -> String {
+fn line(settings: LogSettings, method: &str, reported: impl FnOnce(&mut RequestRecord)) -> String {
     let bench = Bench::new(LogSettings {
         format: LogLineFormat::Squid,
         ..settings
@@ -16,8 +16,8 @@ fn line(settings: LogSettings, method: &str, told: impl FnOnce(&mut RequestRecor
     );
     record.set_client("192.0.2.1".parse().unwrap());
     record.set_crawler(bench.metrics.crawler_index("news-bot"));
-    bench.hand.advance(Duration::from_millis(1_250));
-    told(&mut record);
+    bench.manual_clock.advance(Duration::from_millis(1_250));
+    reported(&mut record);
     drop(record);
     assert_eq!(bench.log().flush(LONG), LogCloseResult::Done);
     let text = bench.disk.text();
@@ -30,8 +30,8 @@ fn line(settings: LogSettings, method: &str, told: impl FnOnce(&mut RequestRecor
     text
 }
 
-fn shown(method: &str, told: impl FnOnce(&mut RequestRecord)) -> String {
-    line(LogSettings::default(), method, told)
+fn shown(method: &str, reported: impl FnOnce(&mut RequestRecord)) -> String {
+    line(LogSettings::default(), method, reported)
 }
 
 fn to_url(record: &mut RequestRecord) {
@@ -197,9 +197,9 @@ const KINDS: [(&str, &str, Told, &str); 14] = [
 
 #[test]
 fn every_kind_has_its_line() {
-    for (kind, method, told, expected) in KINDS {
+    for (kind, method, reported, expected) in KINDS {
         let expected = format!("1767225601.250   1250 192.0.2.1 {expected}\n");
-        assert_eq!(shown(method, told), expected, "{kind}");
+        assert_eq!(shown(method, reported), expected, "{kind}");
     }
 }
 

@@ -95,11 +95,13 @@ fn handshakes_that_fail() {
 fn handshakes_with_unsupported_requirements_fail() {
     let ours = Authority::new();
     let gate = gate(&ours);
-    let alert = |words| Failure {
-        status: 502,
-        error: "tls_alert_received",
-        words,
-    };
+    fn alert(words: &'static str) -> Failure {
+        Failure {
+            status: 502,
+            error: "tls_alert_received",
+            words,
+        }
+    }
     let mut h2 = Arc::unwrap_or_clone(ours.server(&["a.test"]));
     h2.alpn_protocols = vec![b"h2".to_vec()];
     for (case, server, words) in [

@@ -170,7 +170,10 @@ fn the_command_fetches_it_as_the_proxy_would() {
 egress: { ports: [1-65535], allow_loopback: true, hosts: { a.test: 127.0.0.1 } }
 ",
     );
-    fn told(folder: &TempDir, server: Arc<ServerConfig>) -> crate::support::command::CommandOutput {
+    fn report(
+        folder: &TempDir,
+        server: Arc<ServerConfig>,
+    ) -> crate::support::command::CommandOutput {
         let origin = ScriptedOrigin::tls(server, |_| text_response(FORBIDS));
         let url = origin.https_url("a.test", "/closed");
         crawlgate(
@@ -181,13 +184,13 @@ egress: { ports: [1-65535], allow_loopback: true, hosts: { a.test: 127.0.0.1 } }
             "",
         )
     }
-    let output = told(&folder, ours.server(&["a.test"]));
+    let output = report(&folder, ours.server(&["a.test"]));
     assert!(output.code == 0, "{output:?}");
     assert!(
         output.stdout.contains("outcome  file, status 200"),
         "{output:?}"
     );
-    let output = told(&folder, ours.leaf(&["a.test"], When::Past).server());
+    let output = report(&folder, ours.leaf(&["a.test"], When::Past).server());
     assert!(output.code == 1, "{output:?}");
     assert!(output.stdout.contains("outcome  tls\n"), "{output:?}");
     assert!(

@@ -59,7 +59,7 @@ fn check_warns_too() {
 #[test]
 fn roots_that_cannot_be_used_are_named() {
     let pem = Authority::new().pem();
-    for (case, text, told) in [
+    for (case, text, reported) in [
         ("missing", None, "No such file"),
         ("empty", Some(String::new()), "it contains no certificate"),
         (
@@ -87,7 +87,7 @@ fn roots_that_cannot_be_used_are_named() {
         let output = crawlgate(folder.path(), "run --config c.yaml", "");
         assert_eq!(output.code, 3, "{case}: {output:?}");
         assert!(output.stderr.contains("more.pem"), "{case}: {output:?}");
-        assert!(output.stderr.contains(told), "{case}: {output:?}");
+        assert!(output.stderr.contains(reported), "{case}: {output:?}");
     }
 }
 

@@ -405,11 +405,11 @@ async fn retry_after_of_an_origin_is_respected() {
             &fields.into_iter().collect(),
         );
         drop(slot);
-        let (reason, told) = bench.ask(&format!("http://{host}.test/")).await.refused();
+        let (reason, reported) = bench.ask(&format!("http://{host}.test/")).await.refused();
         assert_eq!(reason, Reason::HostBackoff);
         assert!(
-            (after - 2..=after).contains(&told.unwrap()),
-            "{field:?}: {told:?}"
+            (after - 2..=after).contains(&reported.unwrap()),
+            "{field:?}: {reported:?}"
         );
     }
     assert_eq!(bench.metric("crawlgate_hosts_backing_off"), 3.0);

@@ -161,8 +161,8 @@ fn a_tunnel_to_a_refusing_origin_does_not_wait() {
             "CONNECT a.test:{port} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"
         ));
         let answer = client.read_response();
-        let told = (answer.status, answer.field("crawl-reason"));
-        assert_eq!(told, (502, Some("upstream_connect")), "{number}");
+        let reported = (answer.status, answer.field("crawl-reason"));
+        assert_eq!(reported, (502, Some("upstream_connect")), "{number}");
     }
     assert_eq!(
         gate.metric("crawlgate_upstream_errors_total{error=\"connection_refused\"}"),

@@ -96,7 +96,7 @@ async fn three_bad_ends_in_a_row_bring_rest() {
 #[tokio::test(start_paused = true)]
 async fn both_forms_of_retry_after_are_respected() {
     // A clock of the runtime begins with the year 2026.
-    for (told, seconds) in [
+    for (reported, seconds) in [
         ("30", 30..=30),
         ("Thu, 01 Jan 2026 00:01:00 GMT", 59..=60),
         ("0", 5..=7),
@@ -109,10 +109,10 @@ async fn both_forms_of_retry_after_are_respected() {
         for status in [429, 503] {
             let bench = pipeline_on_runtime_clock("{ delay: 0s, max_hold: 2h }");
             let (mut slot, _) = bench.ask("http://a.test/").await.admitted();
-            answer(&mut slot, status, &[("retry-after", told)]);
+            answer(&mut slot, status, &[("retry-after", reported)]);
             drop(slot);
             let rested = rest(&bench).await.unwrap().as_secs_f64().round() as u64;
-            assert!(seconds.contains(&rested), "{status} {told}: {rested}");
+            assert!(seconds.contains(&rested), "{status} {reported}: {rested}");
         }
     }
 }

@@ -161,10 +161,10 @@ async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
 async fn retry_after_of_one_host_does_not_rest_its_address() {
     let bench = bench("delay: 0s, max_hold: 0s, per_address: { concurrency: 5 }");
     let (mut slot, _) = bench.ask("http://a.test/").await.admitted();
-    let told: HeaderMap = [(http::header::RETRY_AFTER, "100".parse().unwrap())]
+    let reported: HeaderMap = [(http::header::RETRY_AFTER, "100".parse().unwrap())]
         .into_iter()
         .collect();
-    slot.record_answer(StatusCode::TOO_MANY_REQUESTS, &told);
+    slot.record_answer(StatusCode::TOO_MANY_REQUESTS, &reported);
     drop(slot);
     assert_eq!(
         bench.ask("http://a.test/").await.refused(),
@@ -266,13 +266,13 @@ async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
     let began = Instant::now();
     let second = bench.start("http://a.test/2");
     tokio::time::sleep(SECOND).await;
-    let told: HeaderMap = [(
+    let reported: HeaderMap = [(
         http::header::RETRY_AFTER,
         http::HeaderValue::from_static("60"),
     )]
     .into_iter()
     .collect();
-    first.record_answer(StatusCode::SERVICE_UNAVAILABLE, &told);
+    first.record_answer(StatusCode::SERVICE_UNAVAILABLE, &reported);
     drop(first);
     drop(other);
     let (slot, _) = second.await.unwrap().admitted();

@@ -78,10 +78,13 @@ async fn an_unused_permit_costs_nothing_and_byte_debt_is_remembered() {
     drop(bench.ask("http://a.test/").await.admitted());
     bench.pass_bytes("http://a.test/", 2_001).await;
     settle().await;
-    for (after, told) in [(0, 2_000), (1_000, 1_000), (900, 100)] {
+    for (after, reported) in [(0, 2_000), (1_000, 1_000), (900, 100)] {
         tokio::time::advance(after * SECOND).await;
         assert_eq!(bench.metric("crawlgate_hosts_tracked"), 1.0);
-        assert_eq!(bench.ask("http://a.test/").await.refused().1, Some(told));
+        assert_eq!(
+            bench.ask("http://a.test/").await.refused().1,
+            Some(reported)
+        );
     }
     tokio::time::advance(102 * SECOND).await;
     assert_eq!(bench.metric("crawlgate_hosts_tracked"), 0.0);

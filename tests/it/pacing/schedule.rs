@@ -21,7 +21,7 @@ async fn gap(bench: &TestPipeline, host: &str) -> u64 {
 
 #[tokio::test]
 async fn the_active_window_sets_the_limits_even_if_the_clock_jumps() {
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let schedule = "[{ hours: \"22:00-06:00\", delay: 2s }, { days: [fri], hours: \"00:00-24:00\", tz: +02:00, delay: 3s }]";
     let politeness = format!("{{ delay: 40s, jitter: none, max_hold: 0s, schedule: {schedule} }}");
     let bench = pipeline(&politeness, clock);
@@ -38,19 +38,19 @@ async fn the_active_window_sets_the_limits_even_if_the_clock_jumps() {
         (-672 * 24 * HOUR + 21 * HOUR, 40),
         (-672 * 24 * HOUR + 24 * HOUR, 3),
     ] {
-        hand.adjust_wall_time(at);
+        manual_clock.adjust_wall_time(at);
         assert_eq!(
             gap(&bench, &format!("t{}.test", at.unsigned_abs())).await,
             delay_s,
             "{at}"
         );
-        hand.adjust_wall_time(-at);
+        manual_clock.adjust_wall_time(-at);
     }
 }
 
 #[tokio::test]
 async fn a_jump_moves_no_wait() {
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let schedule = "[{ hours: \"00:00-06:00\", delay: 50s }]";
     let bench = pipeline(
         &format!("{{ delay: 50s, jitter: none, max_hold: 0s, schedule: {schedule} }}"),
@@ -58,14 +58,14 @@ async fn a_jump_moves_no_wait() {
     );
     assert_eq!(gap(&bench, "a.test").await, 50);
     for jump in [-100 * HOUR, 1_000 * HOUR, 7] {
-        hand.adjust_wall_time(jump);
+        manual_clock.adjust_wall_time(jump);
         assert_eq!(bench.ask("http://a.test/").await.refused().1, Some(50));
     }
 }
 
 #[tokio::test]
 async fn rate_and_concurrency_are_limits_too_and_a_rule_may_take_a_schedule_back() {
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let schedule =
         "[{ delay: 0s, rate: 1/m, concurrency: 5 }, { hours: \"01:00-02:00\", rate: none }]";
     let politeness = format!(
@@ -75,7 +75,7 @@ async fn rate_and_concurrency_are_limits_too_and_a_rule_may_take_a_schedule_back
     let bench = pipeline_with_robots("{ obey: false }", &politeness, back, "", clock);
     assert_eq!(gap(&bench, "a.test").await, 60);
     assert_eq!(gap(&bench, "back.test").await, 9);
-    hand.adjust_wall_time(HOUR);
+    manual_clock.adjust_wall_time(HOUR);
     let _five = [
         bench.ask("http://b.test/").await.admitted(),
         bench.ask("http://b.test/").await.admitted(),
@@ -96,7 +96,7 @@ async fn rate_and_concurrency_are_limits_too_and_a_rule_may_take_a_schedule_back
 
 #[test]
 fn errors_in_windows_are_reported() {
-    for (window, told) in [
+    for (window, reported) in [
         ("{ hours: \"22:00\" }", "expected hours"),
         ("{ hours: \"06:00-06:00\" }", "expected hours"),
         ("{ hours: \"24:00-06:00\" }", "expected hours"),
@@ -116,7 +116,7 @@ fn errors_in_windows_are_reported() {
         let files = MemoryFileSystem::new().with_file("p.yaml", text);
         let problems = compile::load(&files, "p.yaml").expect_err(window);
         let output = format!("{problems:?}");
-        assert!(output.contains(told), "{window}: {output}");
+        assert!(output.contains(reported), "{window}: {output}");
     }
 }
 

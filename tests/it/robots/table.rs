@@ -54,7 +54,7 @@ fn question(name: &str, body: &[u8], line: &str) -> Question {
     };
     let words: Vec<&str> = line.split(' ').collect();
     let text = |n: usize| words[n].replace('+', " ").replace("- ", "-");
-    fn or_empty(text: String) -> std::string::String {
+    fn or_empty(text: String) -> String {
         if text == "-" { String::new() } else { text }
     }
     Question {
@@ -157,7 +157,7 @@ fn escaped_patterns() {
 /// `GoogleOnly_LineTooLong` of the published suite.
 #[test]
 fn long_lines() {
-    fn pad(prefix: &str, key: &str, with: &str) -> std::string::String {
+    fn pad(prefix: &str, key: &str, with: &str) -> String {
         let wanted = 2083 * 8 - prefix.len() - key.len() + 1;
         format!("{prefix}{}", with.repeat(wanted - prefix.len()))
     }

@@ -1,4 +1,4 @@
-//! The whole proxy before an origin with a robots.txt: what crawlers get that never read it.
+//! The proxy before an origin with a robots.txt, for crawlers that never read it.
 
 use std::time::Duration;
 

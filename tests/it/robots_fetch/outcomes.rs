@@ -1,4 +1,4 @@
-//! What each outcome of a fetch means: one row a situation.
+//! The meaning of each outcome of a fetch: one row per situation.
 
 use std::io::Write;
 
@@ -109,7 +109,7 @@ async fn bodies() {
         "HTTP/1.1 200 x\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{FILE}\r\n0\r\n\r\n",
         FILE.len()
     );
-    fn coding(name: &str) -> std::string::String {
+    fn coding(name: &str) -> String {
         format!("Content-Encoding: {name}\r\n")
     }
     for (name, bytes, expected) in [

@@ -25,8 +25,8 @@ const NEW: &str = "User-agent: *\nDisallow: /new\n";
 /// A world in which an hour is an instant.
 struct RenewalPipeline {
     fetcher: Arc<TestFetcher>,
-    in_force: ActivePolicy,
-    hand: ManualClock,
+    active_policy: ActivePolicy,
+    manual_clock: ManualClock,
 }
 
 impl RenewalPipeline {
@@ -35,7 +35,7 @@ impl RenewalPipeline {
     }
 
     fn paced(robots: &str, politeness: &str) -> Self {
-        let (clock, hand) = Clock::manual();
+        let (clock, manual_clock) = Clock::manual();
         let text = format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {robots}, politeness: {{ {politeness} }} }}\n"
         );
@@ -43,8 +43,8 @@ impl RenewalPipeline {
         let policy = load(&files, "p").unwrap().policy;
         Self {
             fetcher: Arc::new(TestFetcher::new(&clock)),
-            in_force: ActivePolicy::new(snapshot_of(policy)),
-            hand,
+            active_policy: ActivePolicy::new(snapshot_of(policy)),
+            manual_clock,
         }
     }
 
@@ -63,19 +63,23 @@ impl RenewalPipeline {
 
     async fn passage(&self, url: &str, agent: &str) -> RequestResult<StaticAddresses> {
         let asked = request_facts(Crawler::anonymous(), url, &[("user-agent", agent)]);
-        let way = RequestServices {
+        let services = RequestServices {
             destinations: &StaticResolver::loopback(),
             robots: &*self.fetcher.robots,
-            active_policy: &self.in_force,
+            active_policy: &self.active_policy,
             admission: self.fetcher.admission(),
             ledger: None,
         };
-        admit_request(&mut KnownRequest(asked), self.in_force.load(), &way)
-            .await
-            .unwrap()
+        admit_request(
+            &mut KnownRequest(asked),
+            self.active_policy.load(),
+            &services,
+        )
+        .await
+        .unwrap()
     }
 
-    /// Waits until so many requests have arrived and what they fetch is known.
+    /// Waits until this number of requests have arrived and their results are cached.
     async fn settled(&self, origin: &ScriptedOrigin, fetches: u64) {
         while self.fetcher.all_fetches() < fetches || (origin.heads().len() as u64) < fetches {
             tokio::time::sleep(Duration::from_millis(2)).await;
@@ -98,13 +102,13 @@ async fn requests_go_on_under_the_old_file_while_one_fetch_renews_it() {
     let old = origin.url("a.test", "/old");
     let new = origin.url("a.test", "/new");
     assert_eq!(gate.ask(&old).await, "robots_txt");
-    gate.hand.advance(HOUR - Duration::from_secs(1));
+    gate.manual_clock.advance(HOUR - Duration::from_secs(1));
     assert_eq!(
         (gate.ask(&new).await, origin.heads().len()),
         ("go", 1),
         "fresh"
     );
-    gate.hand.advance(Duration::from_secs(1));
+    gate.manual_clock.advance(Duration::from_secs(1));
     let began = std::time::Instant::now();
     for _ in 0..50 {
         assert_eq!(
@@ -134,14 +138,14 @@ async fn a_held_request_follows_the_file_known_at_its_turn() {
     let old = origin.url("a.test", "/old");
     let new = origin.url("a.test", "/new");
     assert_eq!(gate.ask(&old).await, "robots_txt");
-    gate.hand.advance(HOUR);
+    gate.manual_clock.advance(HOUR);
     assert_eq!(gate.ask(&old).await, "robots_txt");
     while origin.heads().len() < 2 {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
     let moves_on = async {
         gate.settled(&origin, 2).await;
-        gate.hand.advance(Duration::from_millis(200));
+        gate.manual_clock.advance(Duration::from_millis(200));
     };
     let (passage, ()) = tokio::join!(gate.passage(&new, "bot"), moves_on);
     assert_eq!(
@@ -165,14 +169,14 @@ async fn a_renewal_without_a_permit_keeps_the_file_and_waits() {
     let old = origin.url("a.test", "/old");
     let new = origin.url("a.test", "/new");
     assert_eq!(gate.ask(&old).await, "robots_txt");
-    gate.hand.advance(HOUR);
+    gate.manual_clock.advance(HOUR);
     let slow = gate.passage(&new, "bot").await;
     assert!(
         slow.outcome.is_ok(),
         "it has the slot that the renewal waits for"
     );
     tokio::time::sleep(Duration::from_millis(20)).await;
-    gate.hand.advance(Duration::from_millis(600));
+    gate.manual_clock.advance(Duration::from_millis(600));
     while gate.fetcher.all_fetches() < 2 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -188,7 +192,7 @@ async fn a_renewal_without_a_permit_keeps_the_file_and_waits() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!((gate.fetcher.all_fetches(), origin.heads().len()), (2, 1));
-    gate.hand.advance(Duration::from_secs(10));
+    gate.manual_clock.advance(Duration::from_secs(10));
     assert_eq!(gate.ask(&old).await, "robots_txt");
     while gate.fetcher.all_fetches() < 3 {
         tokio::time::sleep(Duration::from_millis(2)).await;
@@ -223,12 +227,12 @@ async fn a_renewal_keeps_the_freshness_of_the_file() {
             .as_str()
     };
     assert_eq!(fetch(&origin).await, "file");
-    gate.hand.advance(HOUR);
+    gate.manual_clock.advance(HOUR);
     assert_eq!(fetch(&beside).await, "file", "something goes to the host");
     assert_eq!(gate.ask(&origin.url("a.test", "/")).await, "rate_limited");
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(origin.heads().len(), 1, "the renewal waits its time");
-    gate.hand.advance(Duration::from_millis(300));
+    gate.manual_clock.advance(Duration::from_millis(300));
     while origin.heads().len() < 2 {
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
@@ -250,7 +254,7 @@ async fn an_expired_or_unknown_file_is_waited_for() {
         let old = origin.url("a.test", "/old");
         let new = origin.url("a.test", "/new");
         assert_eq!(gate.ask(&old).await, "robots_txt");
-        gate.hand.advance(hours * HOUR);
+        gate.manual_clock.advance(hours * HOUR);
         assert_eq!(gate.ask(&new).await, "robots_txt", "{fields}");
         assert_eq!((gate.ask(&old).await, origin.heads().len()), ("go", 2));
     }
@@ -269,7 +273,7 @@ async fn a_failed_renewal_leaves_the_decision_to_the_policy() {
         let gate = RenewalPipeline::new(robots);
         let old = origin.url("a.test", "/old");
         assert_eq!(gate.ask(&old).await, "robots_txt");
-        gate.hand.advance(HOUR);
+        gate.manual_clock.advance(HOUR);
         assert_eq!(gate.ask(&old).await, "robots_txt");
         gate.settled(&origin, 2).await;
         assert_eq!(gate.ask(&old).await, later, "{robots}");
@@ -297,13 +301,13 @@ async fn a_file_that_has_not_changed_is_not_sent_again() {
     for fetches in 1..4 {
         assert_eq!(gate.ask(&old).await, "robots_txt");
         gate.settled(&origin, fetches).await;
-        gate.hand.advance(HOUR - Duration::from_secs(1));
+        gate.manual_clock.advance(HOUR - Duration::from_secs(1));
         assert_eq!(
             (gate.ask(&old).await, origin.heads().len() as u64),
             ("robots_txt", fetches),
             "fresh anew"
         );
-        gate.hand.advance(Duration::from_secs(1));
+        gate.manual_clock.advance(Duration::from_secs(1));
     }
     assert_eq!(gate.fetcher.fetches("unchanged"), 2);
 }
@@ -324,7 +328,7 @@ async fn an_unsolicited_304_is_not_a_file() {
 async fn one_fetch_rules_differently_for_different_agents() {
     let origin = origin("");
     let gate = RenewalPipeline::new("{}");
-    fn url(origin: &ScriptedOrigin, path: &str) -> std::string::String {
+    fn url(origin: &ScriptedOrigin, path: &str) -> String {
         origin.url("a.test", path)
     }
     assert_eq!(

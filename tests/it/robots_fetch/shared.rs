@@ -1,4 +1,4 @@
-//! Who waits for whom, and what is remembered from one fetch to the next.
+//! Shared fetches, and the state that is kept from one fetch to the next.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,7 +122,7 @@ async fn stale_on_error_then_fresh_again() {
         0 | 3 => Reply::Bytes(response(200, "Cache-Control: max-age=600\r\n", FILE)),
         _ => Reply::Bytes(response(500, "", "")),
     });
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let fetcher = TestFetcher::new(&clock);
     let target = target(&origin.url("a.test", "/"));
     let learn = || async {
@@ -132,14 +132,14 @@ async fn stale_on_error_then_fresh_again() {
             .await
     };
     assert!(learn().await.is_fresh(clock.now()));
-    hand.advance(Duration::from_secs(599));
+    manual_clock.advance(Duration::from_secs(599));
     assert!(
         fetcher
             .robots
             .cached(&target, CertificateVerification::On)
             .is_some()
     );
-    hand.advance(Duration::from_secs(1));
+    manual_clock.advance(Duration::from_secs(1));
     let known = fetcher.robots.cached(&target, CertificateVerification::On);
     assert!(
         matches!(known, Some(CachedRobots::Expired(_))),
@@ -148,15 +148,15 @@ async fn stale_on_error_then_fresh_again() {
     let failed = learn().await;
     assert!(matches!(failed.rules, RobotsRules::Unknown));
     assert!(failed.stale().is_some_and(|stale| stale.file().is_some()));
-    hand.advance(Duration::from_secs(59));
+    manual_clock.advance(Duration::from_secs(59));
     let known = fetcher.robots.cached(&target, CertificateVerification::On);
     assert!(
         matches!(known, Some(CachedRobots::Fresh(_))),
         "it is not asked again at once"
     );
-    hand.advance(Duration::from_secs(1));
+    manual_clock.advance(Duration::from_secs(1));
     assert_eq!(learn().await.fresh_for.as_secs(), 120);
-    hand.advance(Duration::from_secs(120));
+    manual_clock.advance(Duration::from_secs(120));
     let good = learn().await;
     assert!(good.file().is_some() && good.stale().is_none());
     assert_eq!(origin.heads().len(), 4);

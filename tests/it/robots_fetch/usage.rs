@@ -1,4 +1,4 @@
-//! What sites say of uses, and to other robots, before the whole proxy: `robots.usage`, `usage.NAME` and `X-Robots-Tag`.
+//! Statements of sites on uses, and for other robots, through the whole proxy: `robots.usage`, `usage.NAME` and `X-Robots-Tag`.
 
 use super::gate::{gate, get_as};
 use crate::support::origin::{Reply, ScriptedOrigin, response};
@@ -6,7 +6,7 @@ use crate::support::origin::{Reply, ScriptedOrigin, response};
 const FILE: &str = "Content-Signal: search=yes\nUser-agent: *\nContent-Usage: /art train-ai=n\nDisallow: /private\n\n\
                     User-agent: friend\nContent-Usage: train-ai=y\n";
 
-/// A site with a robots.txt; a page says in its headers what its path spells: `/h/Name:value`.
+/// A site with a robots.txt; a page has the fields that its path spells: `/h/Name:value`.
 fn site() -> ScriptedOrigin {
     ScriptedOrigin::respond(|request| {
         let path = request.path();
@@ -205,7 +205,7 @@ fn spaces_give_crawlers_agents_of_their_own() {
                   policy: { path: policy.yaml, watch: false }\n\
                   crawlers: [{ name: near, sources: [127.0.0.2/32] }, { name: here, sources: [127.0.0.1/32] }]\n\
                   egress: { allow_loopback: true, ports: [1-65535], hosts: { a.test: 127.0.0.1 } }\n";
-    fn policy(agent: &str) -> std::string::String {
+    fn policy(agent: &str) -> String {
         format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {{ usage: [train-ai] }} }}\nspaces:\n  - \
              {{ name: s, crawlers: [here], options: {{ robots: {{ agent: {agent} }} }} }}\n  - \

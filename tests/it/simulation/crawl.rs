@@ -22,7 +22,7 @@ use super::laws::{Grant, Kind, Laws, Verdict};
 use super::sites::{CLASSES, Extra, STOPPED, STOPS, Sort, Temper, address_of, policy, sort_of};
 use crate::support::pipeline::{KnownRequest, ScriptedRobots, StaticResolver, request_facts};
 
-/// How large the world is.
+/// The size of the simulation.
 #[derive(Clone, Copy)]
 pub(super) struct Scale {
     pub(super) crawlers: usize,
@@ -30,7 +30,7 @@ pub(super) struct Scale {
     pub(super) time: Duration,
 }
 
-/// A host is asked by so many crawlers.
+/// The number of crawlers of a host.
 const CRAWLERS_OF_A_HOST: usize = 6;
 /// To open a connection takes so long; sometimes one must be opened.
 pub(super) const DIAL: Duration = Duration::from_millis(5);
@@ -41,8 +41,8 @@ const PATIENCE: (&str, &str) = ("600", "20");
 
 /// The world under simulation.
 pub(super) struct Crawl {
-    in_force: ActivePolicy,
-    hold: Arc<AdmissionQueue>,
+    active_policy: ActivePolicy,
+    admission: Arc<AdmissionQueue>,
     metrics: Metrics,
     clock: Clock,
     laws: Mutex<Laws>,
@@ -50,16 +50,16 @@ pub(super) struct Crawl {
     end: tokio::time::Instant,
 }
 
-/// What a crawler does when it has to wait.
+/// The behaviour of a crawler that has to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Manner {
     /// It waits.
     Patient,
     /// It waits, and leaves now and then.
     Leaves,
-    /// It is sent away, and comes when it was told to.
+    /// It is refused, and returns after its Retry-After.
     Obeys,
-    /// It is sent away, and comes again at once.
+    /// It is refused, and returns at once.
     Ignores,
 }
 
@@ -114,7 +114,7 @@ impl Crawl {
             total: 10_000,
             max_wait: Duration::from_secs(600),
         };
-        let hold = AdmissionQueue::new(
+        let admission = AdmissionQueue::new(
             HostStore::with_seed(seed),
             limits,
             clock.clone(),
@@ -124,8 +124,8 @@ impl Crawl {
         let laws = Mutex::new(Laws::new(scale.sites, scale.crawlers, began));
         let end = tokio::time::Instant::now() + scale.time;
         Self {
-            in_force: ActivePolicy::new(policy(0)),
-            hold: Arc::new(hold),
+            active_policy: ActivePolicy::new(policy(0)),
+            admission: Arc::new(admission),
             metrics,
             clock,
             laws,
@@ -137,14 +137,14 @@ impl Crawl {
     async fn reload(self: Arc<Self>) {
         for version in 1.. {
             sleep(RELOADS).await;
-            self.in_force.replace(policy(version));
-            self.hold.sweep();
+            self.active_policy.replace(policy(version));
+            self.admission.sweep();
         }
     }
 
-    /// What operators do.
+    /// The actions of operators.
     async fn halt(self: Arc<Self>) {
-        let stops = self.hold.stops();
+        let stops = self.admission.stops();
         loop {
             sleep(STOPS / 2).await;
             let target = StopTarget::parse("*.halt.test").unwrap();
@@ -171,10 +171,10 @@ impl Crawl {
             });
             line.unwrap_or_else(|| panic!("{name}"))
         };
-        self.hold.sweep();
+        self.admission.sweep();
         let left = ["crawlgate_held_requests", "crawlgate_leases"].map(gauge);
         sleep(Duration::from_secs(4 * 3_600)).await;
-        self.hold.sweep();
+        self.admission.sweep();
         let remembered = gauge("crawlgate_hosts_tracked");
         if (left.concat(), remembered.as_str()) != ("00".to_owned(), "0") {
             self.laws().violation(format!(
@@ -219,7 +219,7 @@ impl Visit {
         sleep(Duration::from_millis(self.rng.u64(0..2_000))).await;
         while tokio::time::Instant::now() < end {
             match timeout_at(end, self.page(page)).await {
-                // Over: whoever waits leaves.
+                // The end: waiting requests leave.
                 Err(_) => return,
                 Ok(Some(pause)) => {
                     sleep_until((tokio::time::Instant::now() + pause).min(end)).await
@@ -284,10 +284,10 @@ impl Visit {
                 self.fetch(grant, slot).await;
                 None
             }
-            Err(told) => Some(if self.manner == Manner::Ignores {
+            Err(reported) => Some(if self.manner == Manner::Ignores {
                 Duration::from_secs(1)
             } else {
-                told
+                reported
             }),
         }
     }
@@ -308,7 +308,7 @@ impl Visit {
         } else {
             self.rng.u8(0..100)
         };
-        let (status, told) = match (self.sort.temper, chance) {
+        let (status, reported) = match (self.sort.temper, chance) {
             (Temper::Steady, _) | (_, 10..) => (StatusCode::OK, None),
             (Temper::Flaky, 0..5) => {
                 slot.record_failure();
@@ -319,9 +319,9 @@ impl Visit {
             (Temper::Tired, 0..5) => (StatusCode::SERVICE_UNAVAILABLE, Some(self.rng.u64(1..120))),
             (Temper::Tired, _) => (StatusCode::TOO_MANY_REQUESTS, None),
         };
-        let told_as: HeaderMap = told
+        let told_as: HeaderMap = reported
             .into_iter()
-            .map(|told| (RETRY_AFTER, HeaderValue::from(told)))
+            .map(|reported| (RETRY_AFTER, HeaderValue::from(reported)))
             .collect();
         match status {
             StatusCode::OK => self.crawl.laws().answered_well(grant),
@@ -329,7 +329,7 @@ impl Visit {
             _ => self
                 .crawl
                 .laws()
-                .complained(grant, told.map(Duration::from_secs), now),
+                .complained(grant, reported.map(Duration::from_secs), now),
         }
         slot.record_answer(status, &told_as);
         sleep(self.sort.body).await;
@@ -357,17 +357,21 @@ async fn ask(
     };
     let fields = [("crawl-max-wait", wait), ("sec-fetch-dest", dest)];
     let asked = request_facts(crawler, url, &fields);
-    let way = RequestServices {
+    let services = RequestServices {
         destinations: &StaticResolver::new(|host| vec![address_of(host)]),
         robots: &ScriptedRobots::default(),
-        active_policy: &crawl.in_force,
-        admission: &crawl.hold,
+        active_policy: &crawl.active_policy,
+        admission: &crawl.admission,
         ledger: None,
     };
-    match admit_request(&mut KnownRequest(asked), crawl.in_force.load(), &way)
-        .await
-        .unwrap()
-        .outcome
+    match admit_request(
+        &mut KnownRequest(asked),
+        crawl.active_policy.load(),
+        &services,
+    )
+    .await
+    .unwrap()
+    .outcome
     {
         Ok(permit) => Ok(permit.redeem().2),
         Err(NotForwarded::ServeRobots(_)) => unreachable!("the policy does not obey"),

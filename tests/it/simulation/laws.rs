@@ -1,4 +1,4 @@
-//! What the origins saw, held against what each of them allows.
+//! The requests that the origins received, compared with the limits of each.
 
 mod watch;
 
@@ -16,7 +16,7 @@ pub(super) struct Laws {
     watches: Vec<Watch>,
     /// The addresses that many hosts share.
     addresses: Vec<Way>,
-    /// Whether an operator has stopped the hosts that halt.
+    /// `true` if an operator has stopped the hosts that halt.
     halted: bool,
     violations: Vec<String>,
     digest: DefaultHasher,
@@ -94,8 +94,8 @@ impl Laws {
     }
 
     /// The origin complains; for so long, if it says.
-    pub(super) fn complained(&mut self, grant: Grant, told: Option<Duration>, now: Instant) {
-        self.watches[grant.host].complained(grant, told, now);
+    pub(super) fn complained(&mut self, grant: Grant, reported: Option<Duration>, now: Instant) {
+        self.watches[grant.host].complained(grant, reported, now);
     }
 
     /// The origin fails, or answers 5xx.
@@ -152,7 +152,7 @@ impl Laws {
     }
 }
 
-/// What came of it.
+/// The outcome.
 pub(super) struct Verdict {
     pub(super) received: u64,
     /// Of what the hosts that never fail allow together.

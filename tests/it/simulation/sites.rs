@@ -13,11 +13,11 @@ use crate::support::pipeline::snapshot_of;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sort {
     pub(super) name: &'static str,
-    /// Of 40 hosts so many are of this sort.
+    /// The number of hosts of this sort among 40.
     pub(super) share: usize,
     /// The option `politeness`.
     politeness: &'static str,
-    /// What that means, told once more by hand.
+    /// The meaning of the policy, written again by hand.
     pub(super) limits: Limits,
     /// From the request's head to the answer's, and from there to its last byte.
     pub(super) latency: Duration,
@@ -26,11 +26,11 @@ pub(super) struct Sort {
     pub(super) extra: Extra,
 }
 
-/// What is told of a sort beside its limits.
+/// The properties of a sort apart from its limits.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Extra {
     None,
-    /// With each page so many other things are loaded, that have limits of their own.
+    /// The number of embedded resources of each page, which have their own limits.
     Embeds(Few, usize),
     /// The highest class goes first, and who waits rises.
     Strict,
@@ -53,20 +53,20 @@ pub(super) struct Few {
 pub(super) const STOPS: Duration = Duration::from_secs(600);
 pub(super) const STOPPED: Duration = Duration::from_secs(120);
 
-/// What the origin checks.
+/// The limits that the origin checks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     pub(super) delay: Duration,
-    /// One in so long, and so many at once.
+    /// The delay and the concurrency.
     pub(super) rate: Option<(Duration, u32)>,
     pub(super) concurrency: usize,
     /// The mean time between two requests if it is never idle.
     pub(super) period: Duration,
-    /// Of those that come first so many need not wait for it.
+    /// The number of first requests that need not wait for it.
     pub(super) at_once: u32,
 }
 
-/// How an origin answers.
+/// The behaviour of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Temper {
     /// Always 200.
@@ -240,7 +240,7 @@ pub(super) const SORTS: [Sort; 13] = [
         name: "halt",
         share: 1,
         politeness: "{ delay: 10s, jitter: none }",
-        // For a fifth of the time nobody goes; behind that one goes at once.
+        // For a fifth of the time no request goes; after that one goes at once.
         limits: Limits {
             at_once: 7,
             ..apart(secs(10), 2, Duration::from_millis(12_500))
@@ -253,13 +253,13 @@ pub(super) const SORTS: [Sort; 13] = [
 ];
 
 impl Temper {
-    /// Whether an origin is down so long after the beginning.
+    /// Returns `true` if an origin is down at this time after the start.
     pub(super) fn is_down(self, since: Duration) -> bool {
         self == Self::Flaky && since.as_secs() % 600 >= 540
     }
 }
 
-/// Of so many hosts in a row those of a sort that share an address share one.
+/// The number of consecutive hosts among which those that share an address share one.
 pub(super) const CYCLE: usize = 40;
 
 /// Where a host is.

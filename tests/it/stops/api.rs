@@ -51,15 +51,15 @@ impl Bench {
         let stops = Arc::new(StopRegistry::new(10, clock.clone(), metrics.clone()));
         let policy = compile_policy(POLICY).policy;
         let counters = metrics.register_policy(policy.name(), policy.revision(), [], &clock);
-        let in_force = Arc::new(ActivePolicy::new(PolicySnapshot::new(policy, counters)));
+        let active_policy = Arc::new(ActivePolicy::new(PolicySnapshot::new(policy, counters)));
         let crawlers = [Crawler::new(&Slug::new("news").unwrap())].into();
         let api = StopsApi {
             stops: Arc::clone(&stops),
-            active_policy: Arc::clone(&in_force),
+            active_policy: Arc::clone(&active_policy),
             crawlers,
         };
         let policy = PolicyApi {
-            active_policy: in_force,
+            active_policy,
             reloads: ReloadHandle::new(clock).0,
             crawlers: Arc::default(),
             default_profile: Profile::Generic,
@@ -80,7 +80,7 @@ impl Bench {
         self.admin.exchange(bytes).await
     }
 
-    /// The status and the document of an answer.
+    /// The status and the document of a response.
     async fn json(&self, line: &str, body: &[u8]) -> (u16, Json) {
         let answer = self.ask(line, JSON, body).await;
         let document = answer.split_once("\r\n\r\n").unwrap().1;
@@ -179,12 +179,12 @@ async fn a_stop_of_an_unknown_target_gets_a_warning() {
     ] {
         let (code, given) = bench.press(&json!({ "what": what, "reason": "x" })).await;
         let warnings = given["warnings"].as_array().unwrap();
-        let told = warnings
+        let reported = warnings
             .first()
             .map_or("", |warning| warning.as_str().unwrap());
         assert_eq!(code, 201, "{what}");
         assert_eq!(warnings.len(), usize::from(!warned.is_empty()), "{what}");
-        assert!(told.contains(warned), "{what}: {told}");
+        assert!(reported.contains(warned), "{what}: {reported}");
     }
 }
 
@@ -193,7 +193,7 @@ async fn an_invalid_body_is_refused_with_its_problem() {
     let bench = Bench::new(None).await;
     let fine = r#""what": "a.test", "reason": "x""#;
     let deep = "[".repeat(15_000);
-    for (body, told) in [
+    for (body, reported) in [
         (String::new(), "not a JSON object"),
         ("what=a.test&reason=x".into(), "not a JSON object"),
         ("[]".into(), "not a JSON object"),
@@ -266,7 +266,7 @@ async fn an_invalid_body_is_refused_with_its_problem() {
         let (code, problem) = bench.json("POST /api/v1/stops", body.as_bytes()).await;
         let detail = problem["detail"].as_str().unwrap();
         assert_eq!(code, 400, "{body}: {detail}");
-        assert!(detail.contains(told), "{body}: {detail}");
+        assert!(detail.contains(reported), "{body}: {detail}");
         assert!(detail.len() < 400, "{body}: {detail}");
     }
     assert_eq!(bench.json("POST /api/v1/stops", &[0xff; 20]).await.0, 400);

@@ -1,4 +1,4 @@
-//! What a restart knows of stops.
+//! Stops after a restart.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -30,7 +30,7 @@ fn shown(stops: &StopRegistry) -> Vec<String> {
     fn times(time: Duration) -> u64 {
         time.as_secs() - 1_767_225_600
     }
-    fn show(stop: &crawlgate::pipeline::stop_registry::EmergencyStop) -> std::string::String {
+    fn show(stop: &crawlgate::pipeline::stop_registry::EmergencyStop) -> String {
         let until = stop.until.map(times);
         format!(
             "{} {} {} {until:?} {}",
@@ -43,8 +43,8 @@ fn shown(stops: &StopRegistry) -> Vec<String> {
     stops.list().iter().map(|stop| show(stop)).collect()
 }
 
-fn advance(hand: &ManualClock, seconds: u64) {
-    hand.advance(Duration::from_secs(seconds));
+fn advance(manual_clock: &ManualClock, seconds: u64) {
+    manual_clock.advance(Duration::from_secs(seconds));
 }
 
 fn covered(stops: &StopRegistry, host: &str) -> bool {
@@ -60,7 +60,7 @@ fn covered(stops: &StopRegistry, host: &str) -> bool {
 #[test]
 fn a_restart_keeps_the_stops() {
     let folder = TempDir::new();
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let first = opened(&folder, &clock).unwrap();
     assert!(first.is_clear());
     assert!(
@@ -77,7 +77,7 @@ fn a_restart_keeps_the_stops() {
             press(&first, what, seconds).persistence,
             StopPersistence::OnDisk
         );
-        advance(&hand, 1);
+        advance(&manual_clock, 1);
     }
     let lifted = first.lift(StopId(4)).unwrap();
     assert_eq!(
@@ -102,11 +102,11 @@ fn a_restart_keeps_the_stops() {
     );
 
     // What ends while nothing runs is over; what does not still ends at its time.
-    advance(&hand, 36);
+    advance(&manual_clock, 36);
     let third = opened(&folder, &clock).unwrap();
     assert_eq!(shown(&third).len(), 3);
     assert!(covered(&third, "b.test"));
-    advance(&hand, 21);
+    advance(&manual_clock, 21);
     assert!(!covered(&third, "b.test"));
     assert_eq!(
         (shown(&third).len(), third.lift(StopId(2)).is_none()),
@@ -136,7 +136,7 @@ fn a_file_that_cannot_be_read_is_no_empty_one() {
     let line =
         |more: &str| format!("{{\"version\": 1, \"next\": 2, \"stops\": [{{\"id\": 1, {more}}}]}}");
     let fine = "\"what\": \"host:a.test\", \"reason\": \"x\", \"since_ms\": 0, \"until_ms\": null";
-    for (text, told) in [
+    for (text, reported) in [
         (String::new(), "EOF"),
         ("{}".into(), "missing field"),
         ("[]".into(), "invalid"),
@@ -172,7 +172,7 @@ fn a_file_that_cannot_be_read_is_no_empty_one() {
         let told_of = opened(&folder, &Clock::system())
             .err()
             .unwrap_or_else(|| panic!("{text}"));
-        assert!(told_of.contains(told), "{text}: {told_of}");
+        assert!(told_of.contains(reported), "{text}: {told_of}");
         assert!(told_of.contains("var/crawlgate/stops.json"), "{told_of}");
         assert!(told_of.contains("move it away"), "{told_of}");
         assert_eq!(
@@ -233,7 +233,7 @@ fn a_stop_takes_effect_even_if_it_cannot_be_saved() {
 
 #[test]
 fn there_are_only_so_many() {
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let stops = stops(&clock);
     for number in 0..MAX_STOPS {
         press(&stops, &format!("h{number}.test"), Some(60));
@@ -242,7 +242,7 @@ fn there_are_only_so_many() {
     let reason = StopReason::new("x").unwrap();
     assert_eq!(stops.add(target, reason, None).unwrap_err(), TooManyStops);
     assert!(!covered(&stops, "x.test"));
-    advance(&hand, 60);
+    advance(&manual_clock, 60);
     press(&stops, "x.test", None);
     assert_eq!(stops.list().len(), 1, "those that have ended take no place");
 }

@@ -1,4 +1,4 @@
-//! Who waits for the end of a stop, who is refused, who goes. No test here takes any time.
+//! Requests under a stop: held, refused, admitted. The tests run in paused time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,7 @@ async fn stopped_requests_are_held_until_the_stop_is_lifted() {
     assert!(bench.stops().is_clear());
 }
 
-/// For how long the stop lasts; the fields of the request; how long it waits, and what it is told.
+/// Rows: the duration of the stop, the fields of the request, its wait, and its Retry-After.
 #[tokio::test(start_paused = true)]
 async fn a_stop_longer_than_the_hold_is_refused_with_reason_and_retry_after() {
     let hasty: &[(&str, &str)] = &[("crawl-max-wait", "1.5")];
@@ -274,7 +274,7 @@ async fn a_policy_change_during_a_stop_evaluates_again() {
     assert_eq!(bench.metric("crawlgate_leases"), 0.0);
 }
 
-/// What the policy refuses, or robots.txt does, is refused at once: it is checked first.
+/// Requests that the policy or robots.txt refuses are refused at once: these are checked first.
 #[tokio::test(start_paused = true)]
 async fn a_refused_request_does_not_wait_for_a_stop() {
     let bench = pipeline(FREE, "{ id: no, forbid: { path: /no } }");

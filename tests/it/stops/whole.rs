@@ -173,7 +173,7 @@ fn one_that_waits_goes_when_the_stop_is_lifted_or_is_sent_away_by_a_drain() {
     let gate = TestProxy::start(&config(""), POLICY);
     let origin = ScriptedOrigin::ok();
     let body = json!({ "what": "*.test", "reason": "x" }).to_string();
-    fn press(body: &std::string::String, gate: &TestProxy) {
+    fn press(body: &str, gate: &TestProxy) {
         let length = body.len();
         let head = format!(
             "POST /api/v1/stops HTTP/1.1\r\nHost: {}\r\nContent-Length: {length}\r\n\r\n",
@@ -296,7 +296,7 @@ fn an_unsaved_stop_takes_effect_with_a_warning() {
 #[test]
 fn the_command_reports_errors() {
     let gate = TestProxy::start(&config(""), POLICY);
-    for (arguments, code, told) in [
+    for (arguments, code, reported) in [
         (&[][..], 2, "required arguments were not provided"),
         (&["a.test"], 2, "--reason <TEXT>"),
         (&["a.test", "--list"], 2, "cannot be used with"),
@@ -323,7 +323,10 @@ fn the_command_reports_errors() {
     ] {
         let output = stop(&gate, arguments);
         assert_eq!(output.code, code, "{arguments:?}: {output:?}");
-        assert!(output.stderr.contains(told), "{arguments:?}: {output:?}");
+        assert!(
+            output.stderr.contains(reported),
+            "{arguments:?}: {output:?}"
+        );
     }
     assert_eq!(stop(&gate, &["--list"]).stdout, "nothing is stopped\n");
     let nobody = TempDir::new();
@@ -402,7 +405,7 @@ fn a_stop_closes_the_tunnels_that_it_covers() {
     drop(RawClient::tls_tunnel(gate.proxy, origin.port));
 }
 
-/// Inside TLS that is looked into each request is covered for itself; the tunnel and its CONNECT are not.
+/// Inside intercepted TLS a stop covers each request, but not the tunnel and its CONNECT.
 #[test]
 fn a_stop_holds_requests_inside_tls_too() {
     let files = "tls: { intercept: true, ca: { cert: ca.pem, key: ca.key }, bundle: bundle.pem }";

@@ -197,7 +197,7 @@ fn a_shell_that_runs_env_has_the_variables() {
     );
 
     let home = fs::canonicalize(folder.path().join(AWKWARD)).unwrap();
-    fn file(home: &std::path::PathBuf, name: &str) -> std::string::String {
+    fn file(home: &std::path::Path, name: &str) -> String {
         home.join(name).to_str().unwrap().to_owned()
     }
     let proxy = "http://127.0.0.1:4128".to_owned();
@@ -296,7 +296,7 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
         path(&folder, "ca.key").display(),
         path(&folder, "all.pem").display()
     );
-    fn start(tls: &std::string::String, folder: &TempDir, roots: Option<&str>) -> TestProxy {
+    fn start(tls: &str, folder: &TempDir, roots: Option<&str>) -> TestProxy {
         TestProxy::start_with(&config(&tls), POLICY, |command| {
             command
                 .env_remove("SSL_CERT_FILE")

@@ -70,7 +70,7 @@ fn the_authority_is_read_again_and_never_overwritten() {
     assert_ne!(other.certificate().subject(), made.certificate().subject());
 }
 
-/// What is done to the files, and what is said of them.
+/// Changes to the files, and the messages about them.
 #[test]
 fn doubtful_files_are_refused_with_the_cure() {
     type Spoil = fn(&Path, &Path);
@@ -129,9 +129,9 @@ fn doubtful_files_are_refused_with_the_cure() {
         });
         spoil(&cert, &key);
         let error = CertificateAuthority::load(&cert, &key, now()).unwrap_err();
-        let told = error.to_string();
-        assert!(told.contains(expected), "{expected}: {told}");
-        assert!(!told.contains(&secret), "{expected}");
+        let reported = error.to_string();
+        assert!(reported.contains(expected), "{expected}: {reported}");
+        assert!(!reported.contains(&secret), "{expected}");
         assert!(!format!("{error:?}").contains(&secret), "{expected}");
     }
     let folder = TempDir::new();
@@ -142,10 +142,10 @@ fn doubtful_files_are_refused_with_the_cure() {
         now() - Duration::from_secs(6 * 365 * 24 * 60 * 60),
     )
     .unwrap();
-    let told = CertificateAuthority::load(&cert, &key, now())
+    let reported = CertificateAuthority::load(&cert, &key, now())
         .unwrap_err()
         .to_string();
-    assert!(told.contains("ca.pem: expired at 20"), "{told}");
+    assert!(reported.contains("ca.pem: expired at 20"), "{reported}");
 }
 
 /// A file that holds the key too gives its certificate only.

@@ -1,4 +1,4 @@
-//! What a certificate says, and who believes it.
+//! The content of certificates, and their verification by clients.
 
 use std::io::Cursor;
 use std::net::IpAddr;
@@ -41,7 +41,7 @@ fn roots(authority: &CertificateAuthority) -> Arc<rustls::RootCertStore> {
     Arc::new(roots)
 }
 
-/// Whether a client that trusts the authority takes this certificate for that host.
+/// Returns `true` if a client that trusts the authority accepts this certificate for that host.
 fn believed(mint: &Mint, leaf: &LeafCertificate, host: &str, at: SystemTime) -> bool {
     let verifier =
         WebPkiServerVerifier::builder_with_provider(roots(mint.minter.authority()), provider())
@@ -297,7 +297,7 @@ async fn sessions_resume_for_their_host_by_ticket_or_not_at_all() {
 
 #[tokio::test]
 async fn a_certificate_and_its_key_live_for_a_day() {
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let mint = Mint::new(100, 200, clock);
     fn key(leaf: &LeafCertificate) -> Vec<u8> {
         X509Certificate::from_der(der(leaf))
@@ -310,9 +310,9 @@ async fn a_certificate_and_its_key_live_for_a_day() {
     let first = mint.leaf("a.example").await;
     let other = mint.leaf("b.example").await;
     assert_eq!(key(&first), key(&other), "one key for a day");
-    hand.advance(DAY - Duration::from_secs(1));
+    manual_clock.advance(DAY - Duration::from_secs(1));
     assert!(Arc::ptr_eq(&first, &mint.leaf("a.example").await));
-    hand.advance(Duration::from_secs(1));
+    manual_clock.advance(Duration::from_secs(1));
     let second = mint.leaf("a.example").await;
     assert!(!Arc::ptr_eq(&first, &second) && key(&first) != key(&second));
     assert_eq!(mint.made(), 3);
@@ -322,7 +322,7 @@ async fn a_certificate_and_its_key_live_for_a_day() {
 async fn no_certificate_outlives_the_authority() {
     let folder = TempDir::new();
     let (cert, key) = files(&folder);
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let authority = CertificateAuthority::create(&cert, &key, clock.wall_time()).unwrap();
     let end = authority.not_after();
     let five_years = Duration::from_secs(5 * 365 * 24 * 60 * 60);
@@ -337,7 +337,7 @@ async fn no_certificate_outlives_the_authority() {
     assert!(metrics.render().contains(&gauge), "{gauge}");
 
     let client: IpAddr = client();
-    hand.advance(five_years - Duration::from_secs(3600));
+    manual_clock.advance(five_years - Duration::from_secs(3600));
     let leaf = minter
         .get_or_issue("a.example", client, PATIENT)
         .await
@@ -345,7 +345,7 @@ async fn no_certificate_outlives_the_authority() {
     let (_, parsed) = X509Certificate::from_der(der(&leaf)).unwrap();
     let ends = u64::try_from(parsed.validity().not_after.timestamp()).unwrap();
     assert_eq!(SystemTime::UNIX_EPOCH + Duration::from_secs(ends), end);
-    hand.advance(Duration::from_secs(3601));
+    manual_clock.advance(Duration::from_secs(3601));
     let refused = minter
         .get_or_issue("a.example", client, PATIENT)
         .await

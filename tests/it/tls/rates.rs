@@ -1,4 +1,4 @@
-//! How often certificates are made, and who waits.
+//! The rate at which certificates are issued, and waiting requests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,7 +52,7 @@ async fn the_cache_is_limited_and_keeps_the_latest_hosts() {
 /// Five a second, fifty at once; the clock is moved by hand.
 #[tokio::test]
 async fn a_client_over_its_rate_waits_or_is_late_and_others_are_not() {
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let mint = Mint::new(1_000, 5, clock);
     let me = super::CLIENT;
     for number in 0..50 {
@@ -76,12 +76,12 @@ async fn a_client_over_its_rate_waits_or_is_late_and_others_are_not() {
     mint.asked_at_once("x.example", "192.0.2.2").await.unwrap();
     mint.asked_at_once("x.example", me).await.unwrap();
 
-    hand.advance(Duration::from_millis(199));
+    manual_clock.advance(Duration::from_millis(199));
     assert!(mint.asked_at_once("y.example", me).await.is_err());
-    hand.advance(Duration::from_millis(1));
+    manual_clock.advance(Duration::from_millis(1));
     mint.asked_at_once("y.example", me).await.unwrap();
     assert!(mint.asked_at_once("z.example", me).await.is_err());
-    hand.advance(Duration::from_secs(3600));
+    manual_clock.advance(Duration::from_secs(3600));
     for number in 0..50 {
         mint.asked_at_once(&format!("i{number}.example"), me)
             .await
@@ -95,7 +95,7 @@ async fn a_client_over_its_rate_waits_or_is_late_and_others_are_not() {
 
 #[tokio::test]
 async fn a_rate_limited_issue_continues_in_time() {
-    let (clock, hand) = Clock::manual();
+    let (clock, manual_clock) = Clock::manual();
     let mint = Mint::new(1_000, 100, clock);
     for number in 0..1_000 {
         mint.asked_at_once(&format!("h{number}.example"), super::CLIENT)
@@ -115,7 +115,7 @@ async fn a_rate_limited_issue_continues_in_time() {
         1_000,
         "nothing is made as long as the clock stands"
     );
-    hand.advance(Duration::from_millis(20));
+    manual_clock.advance(Duration::from_millis(20));
     for made in waiting.join_all().await {
         made.unwrap();
     }

@@ -14,7 +14,7 @@ use crate::support::proxy::CONFIG;
 use crate::support::wait::wait_until;
 
 use super::collector::{Answers, Collector, hex, value};
-use super::{PARENT, RULES, TRACE, TRACING, told, traceparent};
+use super::{PARENT, RULES, TRACE, TRACING, reported, traceparent};
 
 /// A proxy whose spans go to this collector.
 fn site(collector: &Collector, otlp: &str, config: &str) -> Site {
@@ -318,8 +318,8 @@ fn the_share_decides_unless_a_crawler_that_may_does() {
             usize::from(exported),
             "{case}, {share}, {fields}"
         );
-        if exported && !told(&answer).is_empty() {
-            assert_eq!(hex(&requests[0].trace_id), told(&answer));
+        if exported && !reported(&answer).is_empty() {
+            assert_eq!(hex(&requests[0].trace_id), reported(&answer));
         }
     }
 }

@@ -28,9 +28,13 @@ fn a_tls_port_carries_tls_for_its_host_alone() {
     let (origin, gate) = echo_and_proxy("timeouts: { tls: 500ms }", POLICY);
     let a = format!("a.test:{}", origin.port);
     let literal = format!("127.0.0.1:{}", origin.port);
-    let of = |extensions: &[_]| records(&message(&body(extensions)), 16_384);
+    fn of(extensions: &[(u16, Vec<u8>)]) -> Vec<u8> {
+        records(&message(&body(extensions)), 16_384)
+    }
     let good = hello(Some("a.test"));
-    let in_parts = |bytes: &[u8], size| bytes.chunks(size).map(<[u8]>::to_vec).collect::<Vec<_>>();
+    fn in_parts(bytes: &[u8], size: usize) -> Vec<Vec<u8>> {
+        bytes.chunks(size).map(<[u8]>::to_vec).collect()
+    }
     let fragments = records(&message(&body(&[server_name("a.test")])), 20);
     for (to, parts, category, opens) in [
         (&a, vec![good.clone()], "match", true),

@@ -201,8 +201,8 @@ fn each_request_inside_tls_is_evaluated_separately() {
     );
     assert_eq!(gate.counter("crawlgate_leaf_certificates_total"), 1);
     // The CONNECT is not a request: five requests were evaluated.
-    let judged = "crawlgate_decisions_total{crawler=\"anonymous\",reason=\"rule\",stage=\"request\",verdict=\"reject\"}";
-    wait_until("five decisions", || gate.counter(judged) == 5);
+    let evaluation = "crawlgate_decisions_total{crawler=\"anonymous\",reason=\"rule\",stage=\"request\",verdict=\"reject\"}";
+    wait_until("five decisions", || gate.counter(evaluation) == 5);
     wait_until("five lines", || {
         gate.decision_log().matches("\"host\":\"a.test\"").count() == 5
     });
@@ -458,7 +458,7 @@ fn plain_http_is_evaluated_by_url_on_any_port() {
     let origin = text_origin();
     let gate = gate();
     let mut client = RawClient::tunnel(gate.proxy, origin.port);
-    fn ask(origin: &crate::support::origin::ScriptedOrigin, path: &str) -> std::string::String {
+    fn ask(origin: &crate::support::origin::ScriptedOrigin, path: &str) -> String {
         format!(
             "GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
             origin.port

@@ -24,7 +24,7 @@ fn each_request_inside_a_tunnel_is_evaluated() {
         0,
         "nothing is dialled before a request is judged"
     );
-    fn ask(origin: &ScriptedOrigin, path: &str) -> std::string::String {
+    fn ask(origin: &ScriptedOrigin, path: &str) -> String {
         format!(
             "GET {path} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
             origin.port

@@ -82,19 +82,19 @@ fn responses_of_a_name_server_become_reasons() {
         check_refused(&again, want, name);
         assert_eq!(server.queries(name), asked, "{name}");
         // Its Retry-After is the remaining time; a prohibited address stays prohibited.
-        let told = again
+        let reported = again
             .lines()
             .find_map(|line| line.strip_prefix("retry-after: ")?.parse().ok());
         let soon = 1..=5_u64;
         let later = 20..=30;
         let holds = if want.status == 403 {
-            told.is_none()
+            reported.is_none()
         } else if matches!(name, "nxdomain.test" | "empty.test") {
-            told.is_some_and(|told| later.contains(&told))
+            reported.is_some_and(|reported| later.contains(&reported))
         } else {
-            told.is_some_and(|told| soon.contains(&told))
+            reported.is_some_and(|reported| soon.contains(&reported))
         };
-        assert!(holds, "{name}: {told:?}");
+        assert!(holds, "{name}: {reported:?}");
     }
     assert_eq!(origin.connections(), 0);
 }

@@ -119,8 +119,8 @@ fn answers_give_their_connection_back_or_close_it() {
 
 #[test]
 fn a_connection_with_unasked_bytes_is_not_used_again() {
-    let told = Arc::new(AtomicUsize::new(0));
-    let counted = Arc::clone(&told);
+    let reported = Arc::new(AtomicUsize::new(0));
+    let counted = Arc::clone(&reported);
     let origin = ScriptedOrigin::start(move |connection| {
         connection.read_head();
         connection.send(OK);
@@ -135,7 +135,7 @@ fn a_connection_with_unasked_bytes_is_not_used_again() {
         let answer = get(gate.proxy, &origin.url("a.test", "/"));
         assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
         wait_until("the origin has said more", || {
-            told.load(Ordering::SeqCst) == turn
+            reported.load(Ordering::SeqCst) == turn
         });
     }
     let connections: Vec<usize> = origin

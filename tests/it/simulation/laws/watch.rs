@@ -15,14 +15,14 @@ const RISES_EVERY: Duration = Duration::from_secs(30);
 /// Until who waits there is above all that come.
 const RISEN: Duration = Duration::from_secs(150);
 
-/// What is asked for.
+/// The kind of the requested resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Page,
     Embed,
 }
 
-/// A request that the gate has let through.
+/// A request that the pipeline has admitted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Grant {
     pub(crate) host: usize,
@@ -32,7 +32,7 @@ pub(crate) struct Grant {
     pub(crate) granted: Instant,
 }
 
-/// What is under way, and when the last one was sent.
+/// The requests in progress, and the time of the last one.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Way {
     under_way: usize,
@@ -69,22 +69,22 @@ struct Rest {
 pub(super) struct Share {
     pub(super) granted: u64,
     pub(super) longest: Duration,
-    /// Whether it comes here.
+    /// `true` if the crawler requests this host.
     pub(super) comes: bool,
-    /// Whether it always waits until it goes.
+    /// `true` if it always waits until it is admitted.
     pub(super) patient: bool,
-    /// What it waits for here: its class, and since when.
+    /// The class of its waiting request, and the time since which it waits.
     waits: Option<(usize, Instant)>,
 }
 
 impl Way {
-    /// It goes: more than so many at once are too many.
+    /// A request starts: the number of concurrent ones is limited.
     pub(super) fn goes(&mut self, most: usize) -> Option<String> {
         self.under_way += 1;
         (self.under_way > most).then(|| format!("{} at once", self.under_way))
     }
 
-    /// It is sent: no sooner than so long behind the last.
+    /// A request is sent: at least the delay after the last one.
     pub(super) fn sent(&mut self, delay: Duration, now: Instant) -> Option<String> {
         let gap = self.last_sent.replace(now).map(|last| now - last)?;
         (gap < delay).then(|| format!("a gap of {gap:?}"))
@@ -149,7 +149,7 @@ impl Watch {
             }
             Kind::Embed => self.embeds.sent(self.few().delay, now),
         };
-        // What was let through before the rest began may be on its way to a connection then.
+        // Requests admitted before the rest began may still be connecting.
         let under_way = self
             .rest
             .is_some_and(|rest| grant.granted <= rest.began && now <= rest.began + DIAL);
@@ -169,11 +169,11 @@ impl Watch {
     }
 
     /// The origin complains; for so long, if it says. What was let through before a rest can only lengthen that.
-    pub(super) fn complained(&mut self, grant: Grant, told: Option<Duration>, now: Instant) {
+    pub(super) fn complained(&mut self, grant: Grant, reported: Option<Duration>, now: Instant) {
         if !self.is_late(grant) {
-            self.rests(now, told.unwrap_or(SHORTEST_REST));
-        } else if let (Some(rest), Some(told)) = (&mut self.rest, told) {
-            rest.until = rest.until.max(now + told);
+            self.rests(now, reported.unwrap_or(SHORTEST_REST));
+        } else if let (Some(rest), Some(reported)) = (&mut self.rest, reported) {
+            rest.until = rest.until.max(now + reported);
         }
     }
 
@@ -188,7 +188,7 @@ impl Watch {
         }
     }
 
-    /// What was let through before a rest says nothing of the time behind it.
+    /// Requests admitted before a rest do not affect the time after it.
     pub(super) fn answered_well(&mut self, grant: Grant) {
         if !self.is_late(grant) {
             (self.on_trial, self.in_a_row) = (false, 0);
@@ -212,7 +212,7 @@ impl Watch {
             .shares
             .iter()
             .filter(|share| !share.patient && share.comes);
-        // Through two queues, one behind the other, it comes more by chance.
+        // The order after two consecutive queues is more random.
         let lag = if matches!(self.sort.extra, Extra::Address(_)) {
             12
         } else {
