@@ -1,4 +1,4 @@
-"""The admin API against its own description, under traffic: schemathesis asks for what is described, and for more.
+"""The admin API against its own description, under traffic: schemathesis requests what is described, and more.
 
     PYTHON_WITH_SCHEMATHESIS tests/acceptance/api.py [--binary target/release/crawlgate] [--examples 25]
 
@@ -89,7 +89,7 @@ class Server(http.server.ThreadingHTTPServer):
 
 
 class Crawl:
-    """A client that asks again and again, until it is told to stop."""
+    """A client that repeats requests until it is stopped."""
 
     def __init__(self, gate: Gate, port: int) -> None:
         self._gate, self._base, self._ends, self.asked = gate, f"http://{HOST}:{port}", threading.Event(), 0
@@ -138,7 +138,7 @@ def inside(gate: Gate, authority: str) -> tuple[int, int | None]:
 
 
 def unreachable(report: Report, gate: Gate, document: dict) -> None:
-    """Every path, by the names and addresses of the admin listener, through the proxy that listens beside it."""
+    """Every path, by the names and addresses of the admin listener, through the proxy listener of the same process."""
     mapped = ["[::ffff:127.0.0.1]", "[::1]", "2130706433", "127.1", "0.0.0.0"]
     spellings = ["127.0.0.1", "localhost", "admin.crawl.test", *mapped]
     samples = {"{id}": "1", "{host}": HOST, "{file}": "app.js"}

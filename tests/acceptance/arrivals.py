@@ -22,7 +22,7 @@ SO_TIMESTAMPNS = 35
 # Hosts are `h<number>.paced.test`; every tenth of them fails now and then.
 DOMAIN = "paced.test"
 FAILING = 10
-# A page fails so often at most: a client that asks three times for it gets it.
+# The most failures of a page: a client that requests it three times gets it.
 FAILS = 2
 # For how long a host that complains wants to rest, in seconds.
 REST = 1
@@ -35,7 +35,7 @@ TIRED = b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: %d\r\nContent-Length:
 
 @dataclasses.dataclass
 class Log:
-    """What reached the origin, by host: arrivals, and answers that asked for rest; nanoseconds of the wall clock."""
+    """Requests at the origin, by host: arrivals, and responses with a Retry-After; nanoseconds of the wall clock."""
 
     arrivals: dict[int, list[int]]
     complaints: dict[int, list[int]]
@@ -46,7 +46,7 @@ class Origin:
     """The process, and its log when it is stopped."""
 
     def __init__(self, path: os.PathLike, seed: int, failures: float) -> None:
-        """`failures`: of the answers of a host that fails so many do, as a share."""
+        """`failures`: the share of failures among the responses of a failing host."""
         self._path = path
         listener = socket.create_server(("127.0.0.1", 0), backlog=4096)
         # Connections inherit it, so that no byte comes before it is set.
@@ -73,7 +73,7 @@ class Origin:
 
 
 def too_close(log: Log, least: float) -> tuple[list[str], list[float]]:
-    """Requests to one host that are apart by less than so many seconds, in words; and all gaps, the shortest first."""
+    """Requests to one host that are less than this number of seconds apart, as text; and all gaps, the shortest first."""
     gaps = sorted(
         ((later - earlier) / 1e9, host)
         for host, times in log.arrivals.items()
@@ -83,13 +83,13 @@ def too_close(log: Log, least: float) -> tuple[list[str], list[float]]:
 
 
 def woken(log: Log, allowed: float) -> list[str]:
-    """Requests to a host that had asked for rest, in words."""
+    """Requests to a host during a rest that it requested, as text."""
     return [
         f"h{host}: {(arrival - said) / 1e9:.3f} s behind its complaint"
         for host, complaints in log.complaints.items()
         for said in complaints
         for arrival in log.arrivals[host]
-        # What had its grant already may come within the moment that the answer takes.
+        # Requests that were already granted may arrive while the response is on its way.
         if 10_000_000 < arrival - said < (REST - allowed) * 1e9
     ]
 

@@ -1,4 +1,4 @@
-"""Certificates of one run, made by openssl: an authority, and what sites show of good and of broken certificates."""
+"""Certificates of one run, made by openssl: an authority, and the valid and broken certificates of sites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 _NEW_KEY = ["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
 _NO_AUTHORITY = ["-addext", "basicConstraints=critical,CA:false"]
-# What `openssl ca` wants to be told; only it can make a certificate whose time is over.
+# The configuration of `openssl ca`, the only command that issues expired certificates.
 _CA_SETTINGS = """\
 [ca]
 default_ca = it
@@ -26,7 +26,7 @@ commonName = supplied
 
 
 class Authority:
-    """A certificate authority with its files in a folder of its own; `cert` is what is to be trusted."""
+    """A certificate authority with its files in its own directory; `cert` is the certificate to trust."""
 
     def __init__(self, folder: pathlib.Path, name: str = "acceptance CA") -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -41,7 +41,7 @@ class Authority:
         return _context(self._made(name, hosts, "req", "-x509", "-days", "2", *signed))
 
     def self_signed(self, host: str) -> ssl.SSLContext:
-        """A server's context, with a certificate that nobody else vouches for."""
+        """A server's context with a self-signed certificate."""
         return _context(self._made(host, [host], "req", "-x509", "-days", "2"))
 
     def expired(self, host: str) -> ssl.SSLContext:

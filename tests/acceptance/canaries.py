@@ -1,4 +1,4 @@
-"""Canaries: secrets that are sent through crawlgate, and then searched for in everything that it tells anybody.
+"""Canaries: secrets that are sent through crawlgate, and then searched for in all of its output.
 
 The secrets are the authority's key, passwords, cookies, and a body. What is told are the answers to clients, the admin
 listener, commands, the decision log, and standard error, on which crawlgate is made to tell as much as it can.
@@ -20,7 +20,7 @@ from tunnels import Site
 
 GOOD = "good.edge.test"
 BAD = "expired.edge.test"
-# In a URL's path, where the decision log shows it: what is told is found.
+# In a URL's path, where the decision log shows it: a control that the search works.
 SHOWN = "canary-in-a-path-7d1e"
 SECRETS = {
     "Authorization": "canary-authorization-51c3",
@@ -35,7 +35,7 @@ ADMIN = ("/metrics", "/healthz", "/readyz", "/ca.pem", "/api/v1/policy", "/api/v
 
 
 class Canaries:
-    """The whole test, against a gate of its own."""
+    """The whole test, with its own proxy."""
 
     def __init__(self, report: Report, binary: pathlib.Path, gate: Gate, site: Site, bad_port: int) -> None:
         self._report = report
@@ -63,13 +63,13 @@ class Canaries:
         lines = self._gate.key.read_text(encoding="ascii").splitlines()
         body = [line for line in lines if line and not line.startswith("-")]
         key = base64.b64decode("".join(body))
-        # A PKCS #8 key of P-256 begins as all do; what follows is its own.
+        # All PKCS #8 keys of P-256 begin alike; the rest is individual.
         own = key[36:68]
         words["key"] = [*body[1:], base64.b64encode(key).decode()[50:90], own.hex(), repr(list(own))[1:-1]]
         self._report.equal("the key is one of P-256, with a body to search for", (len(own), len(body) > 1), (32, True))
         return words
 
-    # What is sent.
+    # The requests.
 
     def _send(self) -> None:
         """Requests of which each is answered differently, each with all the secrets that it can carry."""
@@ -135,7 +135,7 @@ class Canaries:
         wanted = {200, 400, 407, 421, 451, 502} - set(found)
         self._report.check("there were answers of each kind", [f"no {status}" for status in wanted], len(self._answers))
 
-    # What is told.
+    # The outputs.
 
     def _told(self) -> dict[str, str]:
         text = lambda: self._gate.decisions.read_text(encoding="utf-8")  # noqa: E731
@@ -163,12 +163,12 @@ class Canaries:
         return done.stdout + done.stderr
 
     def _silent(self) -> list[str]:
-        """Trace level is worth searching only if something is told there."""
+        """The search at trace level is meaningful only if there is output."""
         found = wait_for(lambda: any(" TRACE " in line and "rustls" in line for line in list(self._gate.lines)), 2)
         return [] if found else self._gate.lines[-5:]
 
     def _planted(self, texts: dict[str, str], words: dict[str, list[str]]) -> None:
-        """The same search, where a secret does stand: it finds each, in each spelling, wherever it is put."""
+        """The same search in a text with secrets: it finds each, in each spelling, at each position."""
         missed = [
             f"{name} in {place}"
             for place, text in texts.items()
@@ -182,7 +182,7 @@ class Canaries:
 
 
 def leaks(text: str, words: dict[str, list[str]]) -> list[str]:
-    """The secrets that stand in a text."""
+    """The secrets that a text contains."""
     return [
         f"{name}: …{text[max(0, text.find(w) - 80) : text.find(w) + 20]!r}"
         for name, all_ in words.items()
@@ -192,7 +192,7 @@ def leaks(text: str, words: dict[str, list[str]]) -> list[str]:
 
 
 def _spellings(secret: str) -> list[str]:
-    """A secret as it is, and in the middle of what base64 makes of it, wherever in a text it begins."""
+    """A secret, and the middle of its base64 form at each alignment."""
     encoded = [base64.b64encode(b"x" * shift + secret.encode()).decode()[4:-4] for shift in range(3)]
     return [secret, secret.encode().hex(), *encoded]
 

@@ -42,7 +42,7 @@ rules:
 
 @dataclasses.dataclass(frozen=True)
 class Page:
-    """What the site answers."""
+    """The responses of the site."""
 
     status: int = 200
     body: bytes = b"<!doctype html><title>A page</title><p>text"
@@ -114,14 +114,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 @dataclasses.dataclass(frozen=True)
 class Event:
-    """A request, and what must become of it: status, reason and `Crawl-Status`; and the ledger's status behind it."""
+    """A request and its expected result: status, reason and `Crawl-Status`; and the status in the ledger afterwards."""
 
     path: str
     status: int
     outcome: str
     reason: str | None = None
     headers: tuple[tuple[str, str], ...] = ()
-    # Whether the origin is asked.
+    # True if the origin gets a request.
     reaches: bool = True
     # Where that is another than the answer's.
     kept: str | None = None
@@ -144,7 +144,7 @@ NORCONEX = [
     Event("/other-form-inside", 451, "REJECTED_NONCANONICAL", "noncanonical"),
     Event("/unchanged", 200, "ACCEPTED"),
     Event("/unchanged", 451, "REJECTED_UNMODIFIED", "unmodified"),
-    # Who asks by itself gets its own answer.
+    # A conditional request of the client gets its own response.
     Event("/unchanged", 304, "ACCEPTED", headers=(("If-None-Match", '"one"'),)),
     Event("/twin/a", 200, "ACCEPTED"),
     Event("/twin/b", 451, "REJECTED_DUPLICATE", "duplicate"),
@@ -171,7 +171,7 @@ class Walk:
         return f"http://chart.crawl.test:{self._site.port}{path}"
 
     def take(self, event: Event) -> list[str]:
-        """Asks, and says what is not as it must be: in the answer, at the origin, in the ledger, in the metrics."""
+        """Sends the request and returns the deviations: in the response, at the origin, in the ledger, in the metrics."""
         before, counted = self._site.asked.count(event.path), self._counted(event)
         connection = http.client.HTTPConnection("127.0.0.1", self._gate.port, timeout=20)
         connection.request("GET", self._url(event.path), headers=dict(event.headers))
@@ -225,7 +225,7 @@ def walk(report: Report, gate: Gate, site: Site) -> None:
     for event in (*NORCONEX, *BESIDES):
         asked = " with " + event.headers[0][0] if event.headers else ""
         report.check(f"{event.outcome}: GET {event.path}{asked}", taken.take(event))
-    # What nobody answered, and what was refused before anybody was asked, is noted, and not known.
+    # Requests without a response, or refused before the fetch, are recorded, but not as known.
     for path, known in (("/page", True), ("/missing", True), ("/filtered/x", False), ("/dies", False)):
         record = taken.record(path)
         report.equal(f"{path} is {'' if known else 'not '}known to the ledger", record and record["known"], known)

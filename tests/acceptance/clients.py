@@ -27,7 +27,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 @dataclasses.dataclass
 class Answer:
-    """What a client got for one request; `error` is its own word for a transfer that failed."""
+    """The result of one request of a client; `error` is the client's message about a failed transfer."""
 
     client: str
     method: str
@@ -58,7 +58,7 @@ def curl(
     method: str = "GET",
     name: str = "curl",
 ) -> list[Answer]:
-    """Asks for the URLs one after the other in one curl process, which keeps its connections."""
+    """Requests the URLs one after the other in one curl process, which reuses its connections."""
     folder.mkdir(parents=True, exist_ok=True)
     blocks = []
     for number, url in enumerate(urls):
@@ -156,7 +156,7 @@ def _read_wget_log(text: str) -> list[Answer]:
 
 
 def wget_identity(url: str) -> str:
-    """What wget takes for one URL: it forgets how an escape was written, and asks once only."""
+    """The URLs that wget takes for one: it ignores the spelling of escapes, and requests each URL once."""
     return urllib.parse.unquote(url, "latin-1")
 
 
@@ -272,7 +272,7 @@ def _read_lines(client: str, text: str) -> list[Answer]:
 
 
 def requests_all(proxy: str, python: str, urls: list[str], trust: dict[str, str] | None = None) -> list[Answer]:
-    """Python's requests, in a Python that has it; it leaves out what it would write in another way."""
+    """Python's requests, in a Python that has it; omits URLs that it would rewrite."""
     return _asked("requests", [python, str(HERE / "requests_client.py"), proxy], urls, trust)
 
 
@@ -284,7 +284,7 @@ def undici_all(
 
 
 def java_all(address: tuple[str, int], store: pathlib.Path, password: str, urls: list[str]) -> list[Answer]:
-    """Java's HttpClient, which trusts what is in the store; it leaves out what it cannot write."""
+    """Java's HttpClient, which trusts the key store; omits URLs that it cannot send."""
     trust = [f"-Djavax.net.ssl.trustStore={store}", f"-Djavax.net.ssl.trustStorePassword={password}"]
     host, port = address
     return _asked(

@@ -1,4 +1,4 @@
-"""The crawls: each client goes over the site, and what it got is held against table, origin log and metrics."""
+"""The crawls: each client visits the site, and its results are compared with table, origin log and metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from table import Row, Table, without_port
 
 @dataclasses.dataclass
 class Tally:
-    """What the clients saw, added up over all crawls: the counters must say the same."""
+    """The totals of the clients over all crawls, which the counters must equal."""
 
     rules: collections.Counter = dataclasses.field(default_factory=collections.Counter)
     refused_rules: collections.Counter = dataclasses.field(default_factory=collections.Counter)
@@ -45,7 +45,7 @@ class Tally:
 
 
 class Crawl:
-    """Judges one client's answers after the other."""
+    """Checks the responses of one client after the other."""
 
     def __init__(self, report: Report, origin: Origin, gate: Gate, table: Table) -> None:
         self._report = report
@@ -85,7 +85,7 @@ class Crawl:
         self._counters(name)
 
     def _known(self, name: str, answers: list[Answer]) -> list[tuple[Row, Answer]]:
-        """The answers with their rows; a URL without a row is a problem: it leads out of what was decided by hand."""
+        """The responses with their rows; a URL without a row is a problem, since its decision is not in the table."""
         found, unknown = [], []
         for answer in answers:
             row = self._table.rows(answer.method).get(answer.url) or self._by_port(answer)
@@ -208,7 +208,7 @@ class Crawl:
         self._decision_log()
 
     def _decision_log(self) -> None:
-        """One line a request; a URL is kept only of what was allowed, or refused by a rule that logs."""
+        """One line per request; only allowed URLs, and those refused by a rule that logs, have a URL."""
         total = sum(self.tally.lines.values())
         wait_for(lambda: len(_lines(self._gate.decisions)) >= total, 5)
         lines = _lines(self._gate.decisions)

@@ -1,4 +1,4 @@
-"""Crawlers by name: the credentials of each client, and a gate at which each is refused something of its own.
+"""Crawlers by name: the credentials of each client, and a proxy that refuses each a different page.
 
 The gate lets nobody in without credentials. Each client asks for one page that it may have, one that is refused to it
 alone, one that is refused to another, and one that robots.txt disallows, which none of them reads; then with a wrong
@@ -89,7 +89,7 @@ def run(
         entry | ({"profile": CRAWLERS[entry["name"]][0]} if CRAWLERS[entry["name"]][0] else {})
         for entry in registrations(made)
     ]
-    # undici asks by CONNECT for http too, with the site's port.
+    # undici uses CONNECT for http too, with the site's port.
     egress = {"allow_loopback": True, "ports": ["1-65535"], "connect_ports": ["1-65535"], "hosts": HOSTS}
     settings = {"crawlers": listed, "anonymous": "deny", "egress": egress}
     gate = Gate(binary, folder / "policy.yaml", folder, settings)
@@ -113,7 +113,7 @@ Client = Callable[[str, list[str]], list[Answer]]
 
 
 def installed(python: str, modules: pathlib.Path | None, folder: pathlib.Path) -> dict[str, Client]:
-    """Those that are installed; what is missing was said before. The first word is the crawler's name."""
+    """The installed clients; missing ones were reported before. The first word is the crawler's name."""
     fresh = iter(range(1_000))
 
     def place() -> pathlib.Path:
@@ -139,7 +139,7 @@ def _name(client: str) -> str:
 
 
 class _Gated:
-    """All clients against one gate."""
+    """All clients with one proxy."""
 
     def __init__(self, report: Report, origin: Origin, gate: Gate) -> None:
         self._report = report
@@ -158,7 +158,7 @@ class _Gated:
         return self._origin.site.url(WWW, path)
 
     def _right(self, label: str, client: Client) -> None:
-        """A page that all may have, one that this crawler may not, one that another may not, and one that nobody may."""
+        """A page for all crawlers, one refused to this crawler, one refused to another, and one refused to all."""
         name = _name(label)
         other = "wget" if name == "curl" else "curl"
         urls = [self._url(path) for path in ("/", f"/{name}", f"/{other}", "/tmp/x")]
@@ -187,7 +187,7 @@ class _Gated:
         before = len(self._origin.log.entries)
         (answer,) = client(proxy(self._gate, name, "wrong"), [self._url("/")])
         if name == "undici":
-            # It tells its caller no more than this.
+            # The client reports no more than this.
             problems = [] if "407" in answer.error else [f"{answer.status} {answer.error}"]
         else:
             wanted = (407, 'Basic realm="crawlgate", charset="UTF-8"', "unauthorized", False)

@@ -41,7 +41,7 @@ QUIET = {
 }
 # Alerts without a `for` that this traffic must raise.
 RAISED = {"CrawlgateAddressAttempts", "CrawlgateBanSuspicion", "CrawlgateDecisionLogDrops"}
-# What Grafana would put in place of its variables here: scrapes a second apart, half a minute of traffic.
+# The values of Grafana's variables: scrapes a second apart, half a minute of traffic.
 VARIABLES = {"$__rate_interval": "5s", "$__range": f"{SECONDS}s", "$compare": "10s", "$job": "crawlgate", "$instance": ".+"}
 # How a test says that an alert fires, with its name for %s.
 FIRES = r'expr: ALERTS\{alertname="%s",alertstate="firing"\}\n\s+eval_time: \w+\n\s+exp_samples:\n\s+- '
@@ -80,7 +80,7 @@ class Boards:
 
 
 def written(report: Report, boards: Boards) -> None:
-    """What can be seen without running anything."""
+    """The checks without a running proxy."""
     report.section("Dashboards: the files")
     done = _run([sys.executable, "-B", str(DASHBOARDS / "build.py"), "--check"])
     report.check("the JSON is what dashboards/build.py writes", _lines(done) if done.returncode else [])
@@ -141,7 +141,7 @@ def _lines(done: subprocess.CompletedProcess) -> list[str]:
 
 
 class Live:
-    """The queries, asked while traffic goes on."""
+    """The queries, run during traffic."""
 
     def __init__(self, report: Report, boards: Boards, watched: Watched, prometheus: Prometheus, begin: float) -> None:
         self._report = report
@@ -187,7 +187,7 @@ class Live:
         self._report.check("the marks of reloads are there", unmarked, len(marks))
 
     def _asked(self, target: dict) -> tuple[str, bool]:
-        """What is wrong with the answer to a query, and whether a reason could excuse that."""
+        """The problem with the result of a query, and whether a documented reason may excuse it."""
         query = filled(target["expr"])
         if target["instant"]:
             answer = self._prometheus.ask("query", query=query)
@@ -199,7 +199,7 @@ class Live:
         values = [value for value in values if math.isfinite(value)]
         if not values:
             return "no data", True
-        # What asks for zeros has its answer in their presence.
+        # A query for zeros is satisfied by their presence.
         return ("", False) if any(values) or query.endswith("== 0") else ("nothing but zeros", True)
 
     def _choices(self) -> None:
@@ -220,7 +220,7 @@ class Live:
         self._report.check("each record has samples", empty, len(records))
 
     def _alerts(self) -> None:
-        """Those that this traffic must raise are raised, and what they say can be read."""
+        """The alerts for this traffic fire, and their texts are complete."""
         alerts = self._prometheus.ask("alerts")["data"]["alerts"]
         firing = {alert["labels"]["alertname"] for alert in alerts if alert["state"] == "firing"}
         self._report.check("alerts that this traffic must raise are raised", sorted(RAISED - firing), len(RAISED))
@@ -230,7 +230,7 @@ class Live:
 
 
 def families(gate: Gate) -> set[str]:
-    """The names under which a crawlgate's metrics can be asked for."""
+    """The names of all metrics of crawlgate."""
     found = set()
     for name, kind in re.findall(r"^# TYPE (\S+) (\S+)$", gate.metrics_text().decode(), re.MULTILINE):
         found |= {f"{name}_{part}" for part in ("bucket", "sum", "count")} if kind == "histogram" else {name}
@@ -244,7 +244,7 @@ def watch(report: Report, boards: Boards, binary: pathlib.Path, folder: pathlib.
     targets = [f"127.0.0.1:{gate.admin_port}" for gate in (watched.first, watched.second, watched.gone)]
     prometheus = Prometheus(targets[0], folder / "prometheus", targets[1:], RULES)
     try:
-        # Traffic that nobody has scraped before is not seen to grow.
+        # A series without an earlier scrape shows no increase.
         scraped = prometheus.ready() and wait_for(lambda: prometheus.query("sum(up)", "") == {"": 3}, 20)
         if not report.check("Prometheus scrapes all", [] if scraped else ["not within 20 s"]):
             return

@@ -1,4 +1,4 @@
-"""HTTPS, looked into: the whole site again over TLS, with clients that verify what crawlgate shows them.
+"""Intercepted HTTPS: the whole site over TLS, with clients that verify the certificates of crawlgate.
 
 The site has an authority of its own, which only crawlgate is told to trust; the clients trust only crawlgate's, which
 `run` makes. What must become of each URL is `expected.tsv` once more: the policy that judges is the same.
@@ -65,7 +65,7 @@ def run(
 
 
 class InsideGate(Gate):
-    """A crawlgate that looks into TLS, and trusts the site's authority besides the system's."""
+    """A crawlgate that intercepts TLS, and trusts the site's authority besides the system's."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ def _secure(table: Table) -> Table:
 
 
 class Inside:
-    """The crawls over TLS, against one gate."""
+    """The crawls over TLS, through one proxy."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class Inside:
         self._chromium()
 
     def _authority(self) -> None:
-        """`run` has made one, in files that say who may read them, and hands its certificate out."""
+        """`run` has created an authority, in files with the right permissions, and serves its certificate."""
         gate, modes = self._gate, {}
         for file in (gate.ca, gate.key):
             modes[file.name] = oct(file.stat().st_mode & 0o777) if file.exists() else None
@@ -247,8 +247,8 @@ class Inside:
         return store
 
     def _asked(self, name: str, crawler: str, client: Callable[[list[str]], list[Answer]]) -> None:
-        """A client that asks for every plain URL, and leaves out those that it would write in another way."""
-        # Some would write this address into the ClientHello as it stands, and no TLS library takes it for a name.
+        """A client that requests every plain URL, and omits those that it would rewrite."""
+        # Some would put this address into the ClientHello unchanged, and no TLS library accepts it as a name.
         rows = [row for row in self._rows if row.plain and "0x7f.1" not in row.url]
         rows = {row.sent(self._origin.port).decode(): row for row in rows}
         answers = self._ran(name, lambda: client(list(rows)))
@@ -301,7 +301,7 @@ class Inside:
         self._report.equal("they are counted, each under its crawler", counted(), expected)
 
     def _refused_hosts(self) -> None:
-        """Refused as a whole: told inside TLS, where every client shows all of it, never by the CONNECT."""
+        """A refused host: answered inside TLS, where every client shows the whole response, not to the CONNECT."""
         before = len(self._origin.log.entries)
         command = ["curl", "-q", "-s", "-i", "-m", "30", "--noproxy", "", "--cacert", str(self._gate.ca)]
         for host, what in ((BLOCKED, "a rule says tunnel"), (SUB_BLOCKED, "nothing is said of its TLS")):
@@ -321,7 +321,7 @@ class Inside:
         self._report.equal("the site was not asked", len(self._origin.log.entries), before)
 
     def _chromium(self) -> None:
-        """A browser shows the page itself, so what it shows is the page as it was parsed."""
+        """A browser returns the page as it was parsed."""
         for program in ("chromium", "certutil"):
             if not shutil.which(program):
                 self._report.missing("Chromium over TLS", program)

@@ -27,17 +27,17 @@ from tunnels import PAGE, Site
 HERE = pathlib.Path(__file__).resolve().parent
 POLICY = HERE / "inside_edges.yaml"
 GOOD = "good.edge.test"
-# What an origin shows, by host, and what is to be said of it.
+# The certificate of an origin, by host, and the expected message.
 BROKEN = {
     "expired.edge.test": "the certificate has expired",
     "self.edge.test": "the certificate is self-signed",
     "wrong.edge.test": "the certificate is not valid for the name of the host",
     "untrusted.edge.test": "the certificate comes from an unknown issuer",
 }
-# A cache of 10,000, and what comes after it is full.
+# A cache of 10,000, and further hosts when it is full.
 FIRST, BEYOND = 10_000, 2_000
 MIB = 1024 * 1024
-# Resident memory, when so many hosts' certificates are kept, and what more hosts may add.
+# Resident memory with this number of cached certificates, and the growth that more hosts may cause.
 MEMORY, MORE_MEMORY = 64 * MIB, 8 * MIB
 # The slowest answer to another client in the meantime; it opens a connection, a tunnel and TLS for each.
 SLOWEST = 5.0
@@ -90,7 +90,7 @@ class Sites:
 
     @property
     def asked(self) -> list[str]:
-        """What was asked of the broken ones."""
+        """The requests that the broken origins received."""
         return [target for site in self._broken.values() for target in site.asked]
 
     def stop(self) -> None:
@@ -99,7 +99,7 @@ class Sites:
 
 
 class EdgeGate(Gate):
-    """A crawlgate that looks into TLS, with an authority of its own making."""
+    """A crawlgate that intercepts TLS with an authority that it creates."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class EdgeGate(Gate):
 
 
 class Edges:
-    """The cases of one gate."""
+    """The cases of one proxy."""
 
     def __init__(self, report: Report, gate: EdgeGate, sites: Sites, folder: pathlib.Path) -> None:
         self._report = report
@@ -141,7 +141,7 @@ class Edges:
         return clients.curl(self._gate.proxy, [url.encode() for url in urls], self._folder / "curl", options)
 
     def broken(self) -> None:
-        """An origin is believed by its certificate alone; what it serves without a good one reaches nobody."""
+        """An origin is trusted by its certificate alone; without a valid one its content reaches no client."""
         good, *broken = self._curl(
             f"https://{GOOD}:{self._sites.good.port}/page",
             *(f"https://{host}:{port}/page" for host, port in self._sites.ports.items()),
@@ -179,7 +179,7 @@ class Edges:
         self._report.check("the operator is told on standard error", [] if told else self._gate.lines[-5:])
 
     def many_hosts(self) -> None:
-        """Each host has a certificate of its own made: no more of them is kept than may be, and nobody has to wait."""
+        """Each host gets its own certificate: the cache stays within its limit, and no client has to wait."""
         made, watch = self._made(), Watch(self._gate, self._sites.good.port)
         first, between = self._crowd(0, FIRST), self._memory()
         second, after = self._crowd(FIRST, BEYOND), self._memory()
@@ -224,7 +224,7 @@ class Watch:
         self._thread.start()
 
     def stop(self) -> tuple[float, int, list[str]]:
-        """The longest wait, how many answers there were, and what was wrong."""
+        """The longest wait, the number of responses, and the problems."""
         self._over.set()
         self._thread.join(timeout=30)
         return max(self._times, default=0.0), len(self._times), self._problems

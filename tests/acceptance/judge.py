@@ -1,4 +1,4 @@
-"""What an answer must look like: each function takes an answer and its row and gives back what is wrong.
+"""Checks of responses: each function takes a response and its row and returns the problems.
 
 The expectations are those of the published contract (headers, labels, statuses), written out a second time
 here on purpose: nothing is read from crawlgate.
@@ -28,12 +28,12 @@ REASONS = {
     "upstream_protocol": ("REJECTED_ERROR", "http_protocol_error", "after"),
 }
 
-# Only the proxy's own answers carry these.
+# Only responses of the proxy itself have these.
 OURS_ONLY = ("crawl-reason", "crawl-rule", "crawl-decision", "crawl-retry", "crawl-code")
 
 
 def refusal(row: Row, answer: Answer) -> list[str]:
-    """A refused URL: status, headers and body say why, and nothing of the origin is in it."""
+    """A refused URL: status, headers and body contain the reason, and nothing of the origin."""
     where = f"{answer.method} {row.url}"
     if answer.error:
         return [f"{where}: {answer.error}"]
@@ -51,7 +51,7 @@ def _refusal_fields(row: Row, answer: Answer) -> list[tuple[str, object, object]
 
 
 def reason_headers(reason: str, rule: str | None, answer: Answer) -> list[str]:
-    """The headers and the body that every answer of the proxy's own has."""
+    """The headers and the body of every response of the proxy itself."""
     crawl_status, error, retry = REASONS[reason]
     wanted = {
         "Crawl-Status": re.escape(crawl_status),
@@ -102,7 +102,7 @@ def _refusal_body(reason: str, rule: str | None, answer: Answer) -> list[str]:
 
 
 def passage(row: Row, answer: Answer, page: Page) -> list[str]:
-    """An allowed URL: the origin's answer, byte for byte, labelled as such; of a robots.txt the file, as it is known."""
+    """An allowed URL: the origin's response, byte for byte, and labelled; for a robots.txt, the cached file."""
     where = f"{answer.method} {row.url}"
     if answer.error:
         return [f"{where}: {answer.error}"]
@@ -127,7 +127,7 @@ def passage(row: Row, answer: Answer, page: Page) -> list[str]:
 
 
 def _origin_headers(page: Page, answer: Answer) -> list[str]:
-    """End-to-end fields of the origin come through as they were, and ours say who passed them on."""
+    """End-to-end fields of the origin are unchanged, and Via names the proxy."""
     problems = [] if "crawlgate" in (answer.one("Via") or "") else [f"Via is {answer.one('Via')!r}"]
     for name in {name for name, _ in page.headers if not name.startswith(("Crawl-", "Proxy-"))}:
         sent = [value for each, value in page.headers if each == name]
@@ -139,14 +139,14 @@ def _origin_headers(page: Page, answer: Answer) -> list[str]:
 
 
 def origin_label(status: int) -> str:
-    """`Crawl-Status` on an origin's answer."""
+    """`Crawl-Status` of an origin's response."""
     if status in (404, 410):
         return "REJECTED_NOTFOUND"
     return "REJECTED_BAD_STATUS" if status >= 400 else "ACCEPTED"
 
 
 def request_as_it_arrived(entry: dict, port: int) -> list[str]:
-    """A line of the origin's log: one Host, the right one, and nothing that was meant for the proxy."""
+    """A line of the origin's log: one correct Host, and no fields for the proxy."""
     problems = []
     host = re.fullmatch(rf"([a-z0-9.-]*[a-z0-9]):{port}", (entry["hosts"] or [""])[0])
     if len(entry["hosts"]) != 1 or not host:

@@ -1,4 +1,4 @@
-"""A client that goes through many hosts, one TLS handshake each, and believes only what is certified for the host.
+"""A client that visits many hosts, one TLS handshake each, and verifies the certificate of each host.
 
     python3 many_hosts.py PROXY_PORT CA_FILE SITE_PORT FIRST COUNT
 
@@ -17,7 +17,7 @@ THREADS = 4
 
 
 def ask(context: ssl.SSLContext, number: int) -> str:
-    """What went wrong with one host, if anything."""
+    """The problem with one host, if any."""
     host = f"h{number}.many.test"
     try:
         with socket.create_connection(("127.0.0.1", int(PROXY_PORT)), timeout=30) as connection:

@@ -28,7 +28,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 HOSTS = ("stays.crawl.test", "moves.crawl.test", "goes.crawl.test")
 STAYS, MOVES, GOES = HOSTS
 PAGES = 120
-# So many URLs a second are looked at by the sweep, so that it can be cut short.
+# The URLs per second of the sweep, low enough to interrupt it.
 SWEEP_RATE = 60
 OLD, NEW = "127.0.0.2", "127.0.0.3"
 
@@ -51,7 +51,7 @@ global_space: {{ rules: [{{ when: {{ host: [{STAYS}, {MOVES}] }}, then: allow }}
 
 
 class Story:
-    """The gate, which is killed and started again on what it has kept, and the site."""
+    """The proxy, which is killed and restarted on its store, and the site."""
 
     def __init__(self, binary: pathlib.Path, folder: pathlib.Path) -> None:
         self._binary, self._folder = binary, folder
@@ -112,7 +112,7 @@ class Story:
         return collections.Counter((record["url"].split("/")[2].split(":")[0], record["code"]) for record in records)
 
     def events(self, kind: str) -> collections.Counter:
-        """How often each URL stands in the feed."""
+        """The number of events of each URL in the feed."""
         return collections.Counter(event["url"] for event in self.paged(f"/api/v1/events?kind={kind}", "events", "0"))
 
     def waiting(self) -> int:
@@ -131,7 +131,7 @@ def divided(report: Report, story: Story) -> None:
     everything = {(host, None): PAGES for host in HOSTS}
     report.equal("the ledger has it all", wait_for(lambda: (c := story.codes()) == everything and c, 10), everything)
 
-    # What is not on the disk yet would go with the process.
+    # Records that are not on disk yet would be lost with the process.
     report.check("and it is on the disk", [] if wait_for(lambda: story.waiting() == 0, 10) else [str(story.waiting())])
 
     report.section("Its space is divided, and the sweep is cut short")

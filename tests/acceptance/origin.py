@@ -20,7 +20,7 @@ import time
 from pages import HOSTS, Page, Site
 
 CHUNK = 16 * 1024
-# Linux: the kernel tells when bytes came (socket(7)).
+# Linux: the kernel timestamps received bytes (socket(7)).
 SO_TIMESTAMPNS = 35
 
 
@@ -78,7 +78,7 @@ class _Server(socketserver.ThreadingTCPServer):
     context: ssl.SSLContext | None
 
     def finish_request(self, request, client_address) -> None:
-        """The handshake is the connection's own thread's work: a client that says nothing holds up nobody."""
+        """The handshake runs in the thread of the connection, so that a silent client blocks no other."""
         if not self.context:
             super().finish_request(request, client_address)
             return

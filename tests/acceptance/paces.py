@@ -37,10 +37,10 @@ HERE = pathlib.Path(__file__).resolve().parent
 SECONDS = 120
 HOSTS, CRAWLERS = 200, 3
 DELAY, ALLOWED = 0.050, 0.005
-# Of jitter 1.0..1.2 the mean; what a host could receive at most.
+# The mean of jitter 1.0..1.2, for the most requests that a host could receive.
 JITTER = 1.1
 RELOAD = 5.0
-# Of the requests that are held so many are given up.
+# The share of held requests that clients abandon.
 LEAVES = 0.02
 # After a refusal, whatever it says.
 AGAIN = 0.2
@@ -57,7 +57,7 @@ def policy(version: int) -> str:
 
 @dataclasses.dataclass
 class Seen:
-    """What came to one crawler."""
+    """The responses to one crawler."""
 
     answers: collections.Counter
     problems: list[str]
@@ -108,7 +108,7 @@ class _Crawler:
         heapq.heappush(self._due, (time.monotonic() + pause, visit.host, visit.turn))
 
     def _wake(self, visit: _Visit, turn: int) -> None:
-        """It leaves if it is still held, and asks for another page."""
+        """Leaves if the request is still held, and requests another page."""
         if visit.turn != turn:
             return
         if visit.asked is not None:

@@ -32,7 +32,7 @@ HOSTS = ["news.page.test", "shop.page.test", "slow.page.test", "many.page.test"]
 MANY_LINES = 30_000
 SECONDS = 900
 
-# What a page of a site, or of a policy, might hold to become markup in the browser of who looks at it.
+# Texts of a site or of a policy that must not become markup in the browser of an operator.
 HOSTILE = "<img src=x onerror=globalThis.hurt=1>"
 
 POLICY = """\
@@ -80,7 +80,7 @@ Crawl-delay: 0
 
 
 class Site(http.server.BaseHTTPRequestHandler):
-    """The same pages on every host; what ends in .zip is an archive, under /error an error."""
+    """The same pages on every host; paths that end in .zip are archives, those under /error are errors."""
 
     protocol_version = "HTTP/1.1"
 
@@ -166,7 +166,7 @@ def _settings(policy: pathlib.Path, token: pathlib.Path) -> dict:
 
 
 def _drive(report: Report, given: dict, modules: pathlib.Path, restart: Callable[[str], None]) -> None:
-    """Each line of its output is a check; one that is none is told as it is."""
+    """Each line of the output is a check; other lines are reported unchanged."""
     pathlib.Path(given["screenshots"]).mkdir(parents=True, exist_ok=True)
     # Node looks for packages from the script's place, which is not where npm was run.
     command = ["node", str(HERE / "page.mjs"), str(modules)]
@@ -208,7 +208,7 @@ def _told(report: Report, line: str, restart: Callable[[str], None]) -> None:
 
 
 def _has_what_it_needs(modules: pathlib.Path | None) -> str | None:
-    """What is missing."""
+    """The missing parts."""
     for program in ("node", "chromium"):
         if not shutil.which(program):
             return program

@@ -1,4 +1,4 @@
-"""What the test site contains: every page of every host, as data.
+"""The content of the test site: every page of every host, as data.
 
 It knows hosts, paths, bodies and framings. It does not know the policy: which URL must be refused stands in
 `expected.tsv`, written by hand, and is never worked out from here or by crawlgate.
@@ -128,7 +128,7 @@ class Site:
         self._texts(WWW, [*deep, *repeating, *long])
 
     def _spellings(self) -> None:
-        """Links as careless and as hostile pages write them; what a client makes of them is its own affair."""
+        """Links as careless and hostile pages write them; their interpretation is up to the client."""
         host = WWW.upper()
         spelled = [
             "/%63gi-bin/form.html",
@@ -192,7 +192,7 @@ class Site:
         paths.append("/body/none")
         self._put(WWW, paths[-1], Page(204))
         self._list(WWW, "/bodies.html", paths)
-        # Not linked: only the driver asks for them.
+        # Not linked: only the driver requests them.
         for framing in ("short", "garbage"):
             self._put(WWW, f"/broken/{framing}", html(WWW, f"/broken/{framing}", "broken " * 500, framing=framing))
 
@@ -370,7 +370,7 @@ class Site:
             self._put(host, "/robots.txt", text("User-agent: *\nDisallow:\n"))
 
     def _endless(self, host: str, target: str) -> Page | None:
-        """The calendar has a page for every month of all years, and links to the ones beside it."""
+        """The calendar has a page for every month of all years, with links to the adjacent ones."""
         month = re.fullmatch(r"/calendar\?month=(\d{4})-(\d\d)(&view=[a-z]+)?", target)
         if host != CAL or not (month or target == "/calendar"):
             return None
@@ -417,7 +417,7 @@ def text(body: str) -> Page:
 
 
 def links(hrefs: list[str], images: list[str] | None = None) -> str:
-    """Anchors and images; an ampersand is escaped as HTML asks, everything else stands as given."""
+    """Anchors and images; an ampersand is escaped as HTML requires, everything else is unchanged."""
     anchors = [f'<a href="{escape(href)}">link</a>' for href in hrefs]
     pictures = [f'<img src="{escape(src)}" alt="">' for src in images or []]
     return "\n".join([*anchors, *pictures])

@@ -1,4 +1,4 @@
-"""What a dashboard's JSON must look like, as far as that can be known without a Grafana server.
+"""Checks of a dashboard's JSON, as far as possible without a Grafana server.
 
 The rules are those of Grafana's dashboard linter (datasource, job and instance variables; titles, descriptions and
 units; `$__rate_interval`; no dashboard that is edited by accident) and the shape that Grafana's own JSON Schema wants.
@@ -33,7 +33,7 @@ SCHEMA = 39
 VARIABLES = re.compile(r"\$(?:\{(\w+)[^}]*\}|(\w+))")
 LINK = re.compile(r"/d/crawlgate-(overview|policy|politeness|ledger|tls|fleet)\?\$\{__url_time_range\}&")
 GIVEN = {"__rate_interval", "__range"}
-# Panels of all instances: one that is down for longer than the time range is none of the variable's choices.
+# Panels of all instances: one that is down for longer than the time range is missing from the variable's values.
 BY_JOB = {"Instances down"}
 
 

@@ -1,4 +1,4 @@
-"""Several crawlers at once on the same hosts, with a delay: the site's own clock tells what came of it.
+"""Several crawlers at once on the same hosts, with a delay: timed by the site's own clock.
 
 Each client asks for the pages as fast as it can. What arrives at a host, the proxy's own fetch of robots.txt included,
 must be apart by the delay, and each client must get each page.
@@ -68,7 +68,7 @@ def _egress() -> dict:
 
 
 def _lost(origin: Origin, urls: list[str], answers: list[Answer]) -> list[str]:
-    """What did not come, or not as the site has it."""
+    """Missing pages, and pages that differ from the site's."""
     got = {answer.url: answer for answer in answers}
     problems = [f"no answer to {url}" for url in urls if url not in got]
     for url, answer in got.items():
@@ -80,7 +80,7 @@ def _lost(origin: Origin, urls: list[str], answers: list[Answer]) -> list[str]:
 
 
 def _gaps(report: Report, entries: list[dict], least: int) -> None:
-    """Between any two requests to one host, whoever sent them."""
+    """The gaps between consecutive requests to one host, of any crawler."""
     arrivals = collections.defaultdict(list)
     for entry in entries:
         arrivals[(entry["hosts"] or [""])[0]].append(entry["time"])

@@ -30,21 +30,21 @@ from services import Gate, by_labels, get, wait_for
 HERE = pathlib.Path(__file__).resolve().parent
 
 SECONDS = 60
-# Each asks again at once but for this pause, which leaves the machine to what is tested.
+# The pause between requests, which leaves processor time to the proxy.
 CLIENTS, PAUSE = 4, 0.001
 PATHS = ("/even", "/odd", "/always", "/free")
-# A connection serves so many requests, so that old ones and new ones are under way at every reload.
+# The requests per connection, so that old and new connections are in use at every reload.
 REQUESTS_PER_CONNECTION = 50
-# Nothing but the files: so many swaps, each seen within so many seconds.
+# Reloads by the file watcher: the number of swaps, and the seconds within which each must be noticed.
 WATCHED, WATCHED_SECONDS = 3, 10
 
-# Two policies that must not come into force, and what must be said of them.
+# Two policies that must not become active, and the expected messages.
 BROKEN = "policy: 1\nname: [p\n", "unclosed bracket"
 CASE = "cases: [{ url: 'http://h.example/always', expect: allow }]\n"
 
 
 def policy(number: int) -> str:
-    """The policy of this number. Odd ones refuse with another intent, so that the status tells them apart, too."""
+    """The policy of this number. Odd ones refuse with another intent, so that the status distinguishes them, too."""
     intent, own = ("gone", "odd") if number % 2 else ("deny", "even")
     return (
         f"policy: 1\nname: p{number}\n"
@@ -98,7 +98,7 @@ class Numbers:
 
 
 class Client(threading.Thread):
-    """Asks for one path after the other until it is stopped, and judges each answer."""
+    """Requests one path after the other until it is stopped, and checks each response."""
 
     def __init__(self, gate: Gate, site: str, numbers: Numbers) -> None:
         super().__init__(daemon=True)
@@ -162,7 +162,7 @@ class Site(http.server.BaseHTTPRequestHandler):
 
 
 class Run:
-    """The gate, its policies one after the other, and what came of them."""
+    """The proxy, its policies one after the other, and the results."""
 
     def __init__(self, gate: Gate, mount: Mount) -> None:
         self._gate, self._mount = gate, mount
@@ -185,13 +185,13 @@ class Run:
         self._took_force()
 
     def watched(self) -> None:
-        """The next policy, and nobody says so."""
+        """The next policy, without a signal."""
         self._write()
         self._await(WATCHED_SECONDS)
         self._took_force()
 
     def break_it(self, text: str, message: str) -> None:
-        """A policy that must not come into force. What was written before is written again behind it."""
+        """A policy that must not become active. The previous policy is written again afterwards."""
         before = self._shown()
         self._mount.swap(text)
         status, answer = self._post()

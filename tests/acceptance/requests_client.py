@@ -1,4 +1,4 @@
-"""Python's requests: asks for the URLs of standard input, eight at once, and writes each answer as a JSON line.
+"""Python's requests: requests the URLs of standard input, eight at once, and writes each response as a JSON line.
 
 Redirects are not followed, and a URL that requests would write in another way is left out.
 """

@@ -200,7 +200,7 @@ class Crawls:
         self._asked("undici", lambda urls: clients.undici_all(proxy, modules, urls, "plain"))
 
     def _asked(self, name: str, client: Callable[[list[str]], list[clients.Answer]]) -> None:
-        """A client that asks for every plain URL, and leaves out those that it would write in another way."""
+        """A client that requests every plain URL, and omits those that it would rewrite."""
         rows = {row.sent(self._origin.port).decode(): row for row in self._rows if row.plain}
         answers = self._ran(name, lambda: client(list(rows)))
         for answer in answers:

@@ -1,4 +1,4 @@
-"""Single exchanges beside the crawls: CONNECT, HTTP/1.0, keep-alive, profiles, robots.txt, broken origins, admin.
+"""Single exchanges in addition to the crawls: CONNECT, HTTP/1.0, keep-alive, profiles, robots.txt, broken origins, admin.
 
 They come after the counters were compared, so they may do what no table foresees.
 """
@@ -18,7 +18,7 @@ from services import Gate, by_labels, get
 
 
 class Singles:
-    """All of them, against one gate."""
+    """All exchanges, with one proxy."""
 
     def __init__(self, report: Report, origin: Origin, gate: Gate, folder: pathlib.Path) -> None:
         self._report = report

@@ -1,4 +1,4 @@
-"""`expected.tsv`: what must become of every URL, as rows.
+"""`expected.tsv`: the expected result of every URL, as rows.
 
 The table is written by hand; nothing here asks crawlgate or reads the policy.
 """
@@ -46,7 +46,7 @@ class Row:
         return (host[1].lower().rstrip("."), self.wire) if host and self.wire else None
 
     def sent(self, port: int) -> bytes:
-        """The bytes that a client is to ask for: with the site's port, and the raw bytes that `\\xHH` stands for."""
+        """The bytes of the request target: with the site's port, and `\\xHH` replaced by the raw byte."""
         url = re.sub(r"^([a-zA-Z]+://(?:\[[^\]]*\]|[^/?]*))", rf"\1:{port}", self.url)
         return re.sub(rb"\\x([0-9A-F]{2})", lambda hex_: bytes.fromhex(hex_[1].decode()), url.encode())
 

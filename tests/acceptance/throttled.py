@@ -87,7 +87,7 @@ def _scrapy(gate: Gate, python: str, urls: list[str], folder: pathlib.Path) -> l
 
 
 def _ignorer(gate: Gate, urls: list[str], told: Told) -> list[Answer]:
-    """It waits for a twentieth of a second, and asks again at once, until it has the page."""
+    """Waits for a twentieth of a second and repeats the request, until it has the page."""
     answers: list[Answer] = []
     queues = [[url for url in urls if f"//h{host}." in url][turn::THREADS] for host in HOSTS for turn in range(THREADS)]
     threads = [threading.Thread(target=_insist, args=(gate, queue, answers, told), daemon=True) for queue in queues]

@@ -25,7 +25,7 @@ OPEN, HALF, CLOSED = "open.tunnel.test", "half.tunnel.test", "closed.tunnel.test
 PAGE = b"a page behind TLS\n"
 HERE = pathlib.Path(__file__).resolve().parent
 POLICY = HERE / "tunnels.yaml"
-# What a refused CONNECT says in its reason phrase.
+# The reason phrase of a refused CONNECT.
 PHRASE = r"Policy-451 rule=closed-site id=[0-9a-f]+-[0-9a-f]+"
 
 
@@ -68,7 +68,7 @@ class TunnelGate(Gate):
 
 
 class Site(http.server.ThreadingHTTPServer):
-    """Answers every request with the page, and keeps what was asked for, and in `seen` with which fields and body."""
+    """Answers every request with the page, and records the requests, and in `seen` their fields and bodies."""
 
     daemon_threads = True
 
@@ -81,13 +81,13 @@ class Site(http.server.ThreadingHTTPServer):
         threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True).start()
 
     def finish_request(self, request, client_address) -> None:
-        """The handshake is the connection's own thread's work: a client that says nothing holds up nobody."""
+        """The handshake runs in the thread of the connection, so that a silent client blocks no other."""
         if self._context:
             request = self._context.wrap_socket(request, server_side=True)
         super().finish_request(request, client_address)
 
     def handle_error(self, request, client_address) -> None:
-        """A tunnel that is closed before its handshake is what some of the cases want."""
+        """Some cases expect a tunnel that is closed before its handshake."""
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -111,7 +111,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class Tunnels:
-    """All cases, against one gate."""
+    """All cases, with one proxy."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class Tunnels:
         self._report.equal("the site was asked for none of them", len(self._secure.asked), before)
 
     def _plain_http(self) -> None:
-        """`CONNECT host:80` and HTTP inside, as undici does by itself: judged by URL."""
+        """`CONNECT host:80` and HTTP inside, as undici does by default: evaluated by URL."""
         port = self._plain.port
         code, text = self._curl("-p", f"http://{OPEN}:{port}/page", f"http://{OPEN}:{port}/secret/page")
         heads = re.findall(r"HTTP/1\.[01] (\d{3})", text)

@@ -23,15 +23,15 @@ from services import Gate, get
 
 DOMAIN = "watch.test"
 MANY = [f"h{number}.{DOMAIN}" for number in range(40)]
-# Hosts whose robots.txt is an error, that answer with no HTTP, and whose certificate nobody vouches for. There are many of
-# each, since what fails may be left alone for a while.
+# Hosts whose robots.txt is an error, hosts without HTTP, and hosts with a self-signed certificate. There are many of
+# each, since a failing host may be left alone for a while.
 NO_ROBOTS = [f"norobots{number}.{DOMAIN}" for number in range(40)]
 FAILING = [f"failing{number}.{DOMAIN}" for number in range(40)]
 STRANGERS = [f"stranger{number}.{DOMAIN}" for number in range(40)]
 PLAIN, CLOSED_IN_PART, BLOCKED, POLITE, CALM, REST, BAN, STOPPED = (
     f"{name}.{DOMAIN}" for name in ("www", "part", "blocked", "polite", "calm", "rest", "ban", "stopped")
 )
-# Hosts without errors in a row, so that nothing keeps what must be seen of them from them.
+# Hosts without consecutive errors, so that no rest prevents the expected requests.
 SLOW, REMEMBERED = (f"{name}.{DOMAIN}" for name in ("slow", "remembered"))
 BLIND, HALF, SKIP = (f"{name}.{DOMAIN}" for name in ("blind", "half", "skip"))
 HOSTS = [
@@ -40,7 +40,7 @@ HOSTS = [
 ]
 # Hosts that want a connection, a look-up and a handshake for each request.
 ANEW = {SKIP, "localhost"}
-# Who asks is told by the address: news, archive, and anonymous.
+# The address identifies the crawler: news, archive, and anonymous.
 SOURCES = ("127.0.0.5", "127.0.0.6", "127.0.0.1")
 PAUSE = 0.02
 
@@ -129,7 +129,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif named := re.match(r"/status/(\d{3})$", self.path):
             status = int(named[1])
         elif self.path.startswith("/gone/"):
-            # There when it is first asked for, and never again.
+            # Present at the first request only.
             status = 404 if self.path in self.server.seen else 200
             self.server.seen.add(self.path)
         elif named := re.match(r"/type/(\w+)/(\w+)$", self.path):
@@ -149,7 +149,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 class _First(Gate):
-    """The gate that has everything."""
+    """The proxy with every feature."""
 
     def __init__(
         self, binary: pathlib.Path, folder: pathlib.Path, root: pathlib.Path, tls_ports: list[int], port: int
@@ -174,7 +174,7 @@ class _First(Gate):
         events = {"file": str(folder / "events.ndjson"), "webhook": f"http://127.0.0.1:{port}/events"}
         more = {"tls": tls, "crawlers": crawlers, "limits": {"queue_per_host": 4}}
         more |= {"store": {"path": str(folder / "store")}, "ledger": {"events": events}}
-        # It is reloaded when it is asked to, not when the file changes.
+        # It is reloaded by a signal, not by a change of the file.
         super().__init__(binary, self.policy, folder, more | {"policy": {"path": str(self.policy), "watch": False}})
 
     def _settings(self, policy: pathlib.Path) -> dict:
@@ -199,7 +199,7 @@ class Watched:
         self._secure = Site(authority.context([f"*.{DOMAIN}"]))
         self._untrusted = Site(stranger.context([f"*.{DOMAIN}"]))
         self._closed = _unused_port()
-        # What a gate keeps lies beside the folder of its settings.
+        # The store of a proxy is a sibling of the directory of its configuration.
         places = [folder / name / "settings" for name in ("first", "second", "gone")]
         for place in places:
             place.mkdir(parents=True)
@@ -253,7 +253,7 @@ class Watched:
         self.first.reload(BROKEN)
 
     def _go_on(self, part: Callable[[int], None], pause: float = PAUSE) -> None:
-        """A thread that does this over and over; what a client meets here is not judged, what is no I/O is told."""
+        """A thread that repeats this; I/O errors of a client are ignored, other errors are reported."""
 
         def run() -> None:
             turn = 0
@@ -285,7 +285,7 @@ class Watched:
         return f"http://{host}:{port or self._site.port}{path}"
 
     def _crawl(self, gate: Gate, source: str, turn: int) -> None:
-        """Pages, and one refusal of each kind; `/closed/again` is asked for again and again."""
+        """Pages, and one refusal of each kind; `/closed/again` is requested repeatedly."""
         paths = [
             f"/pages/{turn}",
             f"/closed/{source}/{turn}",
@@ -304,7 +304,7 @@ class Watched:
         self._ask(gate, self._url(host, path), source)
 
     def _politely(self, host: str, turn: int) -> None:
-        """At one host there are more of them than its queue holds; some say how long they wait."""
+        """More requests to one host than its queue holds; some send the longest wait."""
         impatient = {"Crawl-Max-Wait": "0.05"} if turn % 5 == 4 else {}
         self._ask(self.first, self._url(host, f"/pages/{turn}"), headers=impatient)
 
@@ -313,7 +313,7 @@ class Watched:
         self._ask(self.first, self._url(CALM, f"/pages/left-{turn}"), SOURCES[turn % 3], seconds=0.1)
 
     def _remembered(self, turn: int) -> None:
-        """A page that goes, one that is asked for again too soon, and one that never was."""
+        """A page that is removed, one that is requested again too soon, and one that never existed."""
         for path in (f"/gone/{turn}", f"/gone/{turn}", "/again", "/again", "/status/404"):
             self._ask(self.first, self._url(REMEMBERED, path))
 
@@ -331,7 +331,7 @@ class Watched:
             self._url(CLOSED_IN_PART, "/private/x"),
             self._url(STOPPED, "/pages/1"),
         ]
-        # Of a host that rests, whoever does not wait is told so.
+        # A request to a resting host that does not wait is refused.
         self._ask(self.first, urls[turn % len(urls)], headers={"Crawl-Max-Wait": "0"})
 
     def _tunnel(self, host: str, port: int, context: ssl.SSLContext, path: str = "/pages/1") -> int:
@@ -355,7 +355,7 @@ class Watched:
             lambda: self._tunnel(HALF, secure, self._blind),
             lambda: self._tunnel(SKIP, secure, self._inside),
             lambda: self._tunnel(STRANGERS[turn // 7 % 40], self._untrusted.port, self._inside),
-            # It does not trust the gate's authority.
+            # It does not trust the authority of the proxy.
             lambda: self._tunnel(PLAIN, secure, self._blind),
             lambda: self._tunnel(PLAIN, 1, self._blind),
             lambda: self._misnamed(secure),
@@ -391,14 +391,14 @@ class Watched:
 
 
 def _unused_port() -> int:
-    """A port at which nobody listens."""
+    """A port at which nothing listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]
 
 
 def main() -> None:
-    """Traffic for a while, without a judge: `python3 watched.py BINARY FOLDER SECONDS`."""
+    """Traffic for a while, without checks: `python3 watched.py BINARY FOLDER SECONDS`."""
     import sys
 
     watched = Watched(pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve())
