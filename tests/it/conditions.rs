@@ -1,9 +1,9 @@
 //! Tables of all fields, kinds, shortcuts and modifiers of conditions, from their text to the verdict.
 
 use crawlgate::policy::cases::CaseFacts;
-use crawlgate::policy::compile::load;
-use crawlgate::policy::source::MemoryFileSystem;
 use serde_json::{Value as Json, json};
+
+use crate::support::policy::compile_policy;
 
 const LISTS: &str = "
 lists:
@@ -21,17 +21,7 @@ fn holds(condition: &str, facts: Json) -> bool {
     let text = format!(
         "policy: 1\nname: t\noptions: {{ disposition: allow }}\n{LISTS}\nrules:\n  - {{ id: x, forbid: {condition} }}\n"
     );
-    let files = MemoryFileSystem::new().with_file("p.yaml", text);
-    let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| {
-        panic!(
-            "{condition}: {}",
-            problems
-                .iter()
-                .map(|p| p.render())
-                .collect::<Vec<_>>()
-                .join("\n")
-        )
-    });
+    let compiled = compile_policy(text);
     let facts = CaseFacts::from_json(facts.as_object().unwrap()).unwrap();
     facts.with_facts(|facts| compiled.policy.decide(facts).1.rejects())
 }

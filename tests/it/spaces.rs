@@ -1,7 +1,6 @@
 //! Crawl spaces: the rules and options that apply to a crawler, and the codes of refused URLs of the ledger
 //! (docs/policy/reference.md, "Crawl spaces").
 
-use crawlgate::diagnostics::problem::Problem;
 use crawlgate::model::profile::Profile;
 use crawlgate::pipeline::offline_evaluation::OfflineEvaluation;
 use crawlgate::policy::Policy;
@@ -11,21 +10,12 @@ use crawlgate::policy::explain::RuleStatus;
 use crawlgate::policy::source::MemoryFileSystem;
 use serde_json::{Value as Json, json};
 
+use crate::support::policy::compile_policy;
+
 const HEAD: &str = "policy: 1\nname: t\noptions: { disposition: allow }\n";
 
 fn compiled(text: &str) -> Policy {
-    let files = MemoryFileSystem::new().with_file("p.yaml", text);
-    let compiled = load(&files, "p.yaml").unwrap_or_else(|problems| {
-        panic!(
-            "{text}\n{}",
-            problems
-                .iter()
-                .map(Problem::render)
-                .collect::<Vec<_>>()
-                .join("\n")
-        )
-    });
-    compiled.policy
+    compile_policy(text).policy
 }
 
 /// Returns the errors of a policy.

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crawlgate::policy::compile::load;
 use crawlgate::policy::fact::Facts;
-use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::policy::traps::Trap;
 use crawlgate::urls::target::UrlTarget;
 use regex::Regex;
+
+use crate::support::policy::compile_policy;
 
 const URLS: usize = 20_000;
 const YEAR: u16 = 2026;
@@ -179,9 +179,7 @@ fn traps_equal_their_oracles() {
 fn keys_equal_their_oracle() {
     let text =
         "policy: 1\nname: p\noptions: { disposition: allow, strip_params: [sid, 'utm_*'] }\n";
-    let policy = load(&MemoryFileSystem::new().with_file("p", text), "p")
-        .unwrap()
-        .policy;
+    let policy = compile_policy(text).policy;
     let stripped = Regex::new("^(sid|utm_.*)$").unwrap();
     let mut random = Random(2);
     let mut changed = 0;
@@ -230,9 +228,7 @@ fn the_first_enabled_trap_that_matches_decides() {
             "policy: 1\nname: p\noptions: {{ disposition: allow, traps: [{}] }}\nrules: [{{ id: no, when: {{ path: /b }}, set: {{ traps: none }} }}]\n",
             names.join(", ")
         );
-        let policy = load(&MemoryFileSystem::new().with_file("p", text), "p")
-            .unwrap()
-            .policy;
+        let policy = compile_policy(text).policy;
         for _ in 0..50 {
             let target = random.url();
             let (trail, decision) = policy.decide_request(&Facts::for_url(&target));

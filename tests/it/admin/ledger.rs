@@ -12,12 +12,12 @@ use crawlgate::model::crawler::Crawler;
 use crawlgate::model::intent::Intent;
 use crawlgate::model::rule_id::Slug;
 use crawlgate::pipeline::sweep::{LedgerSweeper, SweepMode};
-use crawlgate::policy::source::MemoryFileSystem;
 use crawlgate::store::ledger::Ledger;
 use serde_json::{Value as Json, json};
 
 use super::*;
 use crate::support::ledger::{self as observations, observation};
+use crate::support::policy::compile_policy;
 
 struct Desk {
     bench: Bench,
@@ -352,8 +352,7 @@ async fn a_finished_sweep_lists_the_gaps_between_spaces() {
     for host in ["a.test", "b.test", "c.test"] {
         desk.note("news", &format!("http://{host}/"), 1, delivered());
     }
-    let files = MemoryFileSystem::new().with_file("p.yaml", SPACES);
-    let policy = Arc::new(compile::load(&files, "p.yaml").unwrap().policy);
+    let policy = Arc::new(compile_policy(SPACES).policy);
     desk.sweeper
         .sweep(&desk.ledger, &policy, SweepMode::DryRun)
         .await;

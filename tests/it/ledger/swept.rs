@@ -10,11 +10,11 @@ use crawlgate::ledger::transition::ErrorTolerance;
 use crawlgate::pipeline::snapshot::ActivePolicy;
 use crawlgate::pipeline::sweep::{LedgerSweeper, SweepGap, SweepMode, SweepPhase, SweepProgress};
 use crawlgate::policy::Policy;
-use crawlgate::policy::compile::{load, load_builtin};
-use crawlgate::policy::source::MemoryFileSystem;
+use crawlgate::policy::compile::load_builtin;
 use crawlgate::store::ledger::{FeedCursor, Ledger, LedgerSettings};
 
 use crate::support::pipeline::snapshot_of;
+use crate::support::policy::compile_policy;
 
 use super::answered;
 use crate::support::temp_dir::TempDir;
@@ -25,11 +25,7 @@ const LONG: Duration = Duration::from_secs(3600);
 
 fn policy(spaces: &str) -> Arc<Policy> {
     let text = format!("policy: 1\nname: t\noptions: {{ disposition: allow }}\nspaces:\n{spaces}");
-    Arc::new(
-        load(&MemoryFileSystem::new().with_file("p.yaml", text), "p.yaml")
-            .unwrap()
-            .policy,
-    )
+    Arc::new(compile_policy(text).policy)
 }
 
 /// `news` keeps a.test, another crawler gets b.test, and none gets c.test.

@@ -9,14 +9,13 @@ use crawlgate::model::crawler::Crawler;
 use crawlgate::pipeline::request::{NotForwarded, RequestResult, RequestServices, admit_request};
 use crawlgate::pipeline::robots_fetch::RobotsProvider;
 use crawlgate::pipeline::snapshot::ActivePolicy;
-use crawlgate::policy::compile::load;
-use crawlgate::policy::source::files::MemoryFileSystem;
 
 use super::fetcher::{TestFetcher, target};
 use crate::support::origin::{Reply, ScriptedOrigin, response};
 use crate::support::pipeline::{
     KnownRequest, StaticAddresses, StaticResolver, request_facts, snapshot_of,
 };
+use crate::support::policy::compile_policy;
 
 const HOUR: Duration = Duration::from_secs(3600);
 const OLD: &str = "User-agent: *\nDisallow: /old\nUser-agent: other\nDisallow: /other\n";
@@ -39,8 +38,7 @@ impl RenewalPipeline {
         let text = format!(
             "policy: 1\nname: p\noptions: {{ disposition: allow, robots: {robots}, politeness: {{ {politeness} }} }}\n"
         );
-        let files = MemoryFileSystem::new().with_file("p", text);
-        let policy = load(&files, "p").unwrap().policy;
+        let policy = compile_policy(text).policy;
         Self {
             fetcher: Arc::new(TestFetcher::new(&clock)),
             active_policy: ActivePolicy::new(snapshot_of(policy)),

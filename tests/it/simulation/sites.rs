@@ -4,10 +4,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
 use crawlgate::pipeline::snapshot::PolicySnapshot;
-use crawlgate::policy::compile;
-use crawlgate::policy::source::MemoryFileSystem;
 
 use crate::support::pipeline::snapshot_of;
+use crate::support::policy::compile_policy;
 
 /// A sort of host. Its hosts are `hNUMBER.NAME.test`.
 #[derive(Clone, Copy, Debug)]
@@ -310,11 +309,5 @@ pub(super) fn policy(version: usize) -> PolicySnapshot {
     let text = format!(
         "policy: 1\nname: v{version}\noptions: {{ disposition: allow, robots: {{ obey: false }} }}\nrules:\n{rules}"
     );
-    let files = MemoryFileSystem::new().with_file("p.yaml", text);
-    let compiled = compile::load(&files, "p.yaml");
-    snapshot_of(
-        compiled
-            .unwrap_or_else(|problems| panic!("{problems:?}"))
-            .policy,
-    )
+    snapshot_of(compile_policy(text).policy)
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::client::{self, RawClient, Response};
+use super::client::{RawClient, Response};
 use super::wait::wait_until;
 
 /// A configuration in which `a.test` and `b.test` are on loopback and decisions are logged to `log.json`.
@@ -123,12 +123,6 @@ impl TestProxy {
     /// Returns `true` if the process still runs.
     pub(crate) fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
-    }
-
-    /// GETs an absolute URL through the proxy, on a connection of its own.
-    #[track_caller]
-    pub(crate) fn get(&self, url: &str) -> Response {
-        client::get(self.proxy, url)
     }
 
     /// Sends a request such as `POST /api/v1/reload` without a body to the admin listener.
