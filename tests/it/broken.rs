@@ -173,11 +173,11 @@ fn one_run_finds_every_kind_of_mistake() {
             .iter()
             .filter(|p| p.location.line == *line)
             .map(ToString::to_string);
-        fn fits(expected: &&str, found: &String) -> bool {
+        fn fits(expected: &str, found: &str) -> bool {
             expected.split('|').all(|part| found.contains(part))
         }
         assert!(
-            there.clone().any(|found| fits(&expected, &found)),
+            there.clone().any(|found| fits(expected, &found)),
             "line {line}: {expected}: {:?}",
             there.collect::<Vec<_>>()
         );

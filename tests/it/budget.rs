@@ -61,11 +61,7 @@ fn a_day_ends_by_the_wall_clock() {
     assert_eq!(ask(BudgetAction::Charge), Ok(()));
     budgets.sweep();
     assert_eq!(ask(BudgetAction::Charge), Ok(()), "today's are not swept");
-    assert_eq!(
-        ask(BudgetAction::Check).is_err(),
-        true,
-        "today's are not swept"
-    );
+    assert!(ask(BudgetAction::Check).is_err(), "today's are not swept");
 }
 
 #[test]

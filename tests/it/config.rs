@@ -126,10 +126,10 @@ fn home_of_tls(certs: &str) -> TlsConfig {
     }
     TlsConfig {
         authorities: vec![AuthorityFiles {
-            cert: file(&certs, "ca.pem"),
-            key: file(&certs, "ca.key"),
+            cert: file(certs, "ca.pem"),
+            key: file(certs, "ca.key"),
         }],
-        bundle: file(&certs, "bundle.pem"),
+        bundle: file(certs, "bundle.pem"),
         ..TlsConfig::in_directory(Path::new(""))
     }
 }
@@ -206,8 +206,8 @@ fn every_key_of_tls(etc: &Path) -> TlsConfig {
         intercept: true,
         refusal_delivery: RefusalDelivery::AtConnect,
         authorities: vec![
-            authority(&etc, "new.pem", "new.key"),
-            authority(&etc, "/etc/old.pem", "../old.key"),
+            authority(etc, "new.pem", "new.key"),
+            authority(etc, "/etc/old.pem", "../old.key"),
         ],
         create: false,
         bundle: etc.join("all.pem"),

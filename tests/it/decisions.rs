@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
@@ -19,6 +18,7 @@ use crawlgate::model::reason::Reason;
 use crawlgate::urls::target::UrlTarget;
 use serde_json::{Value as Json, json};
 
+use crate::support::client::{exchange, get};
 use crate::support::command::{CommandOutput, crawlgate};
 use crate::support::proxy::TestProxy;
 use crate::support::temp_dir::TempDir;
@@ -446,7 +446,7 @@ fn following_survives_moves_and_truncations() {
     fn append(path: &std::path::Path, text: &str) {
         fs::File::options()
             .append(true)
-            .open(&path)
+            .open(path)
             .unwrap()
             .write_all(text.as_bytes())
             .unwrap()
@@ -564,7 +564,7 @@ fn lost_lines_are_reported() {
         "policy: 1\nname: t\noptions: { disposition: disallow }\n",
     );
     for _ in 0..3 {
-        ask(&gate, "http://h.invalid/");
+        get(gate.proxy, "http://h.invalid/");
     }
     fn until(gate: &TestProxy, words: &str) {
         let begun = std::time::Instant::now();
@@ -577,7 +577,7 @@ fn lost_lines_are_reported() {
         &gate,
         "decision log: cannot be written, lines are lost: No space left on device",
     );
-    let ready = get(&gate, "/readyz");
+    let ready = gate.admin("GET /readyz").body;
     assert!(ready.contains("warn decision_log"), "{ready}");
     assert!(ready.contains("cannot be written"), "{ready}");
     gate.signal("TERM");
@@ -593,7 +593,7 @@ fn a_proxy_writes_squids_lines() {
         config,
         "policy: 1\nname: t\noptions: { disposition: disallow, record: full }\n",
     );
-    ask(&gate, "http://h.invalid/x?y");
+    get(gate.proxy, "http://h.invalid/x?y");
     let begun = std::time::Instant::now();
     while !gate.decision_log().ends_with('\n') && begun.elapsed() < LONG {
         std::thread::yield_now();
@@ -606,30 +606,6 @@ fn a_proxy_writes_squids_lines() {
         ["GET", "http://h.invalid/x?y", "-", "HIER_NONE/-", "-"],
         "{log}"
     );
-}
-
-fn ask(gate: &TestProxy, url: &str) {
-    let head = format!("GET {url} HTTP/1.1\r\nHost: h.invalid\r\nConnection: close\r\n\r\n");
-    exchange(gate.proxy, &head);
-}
-
-fn get(gate: &TestProxy, path: &str) -> String {
-    exchange(
-        gate.admin,
-        &format!(
-            "GET {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\n\r\n",
-            gate.admin
-        ),
-    )
-}
-
-fn exchange(to: std::net::SocketAddr, head: &str) -> String {
-    let mut stream = TcpStream::connect(to).unwrap();
-    stream.set_read_timeout(Some(LONG)).unwrap();
-    stream.write_all(head.as_bytes()).unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
 }
 
 /// The command finds the log of a proxy by the configuration, and the log contains no secrets of requests.

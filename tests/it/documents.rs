@@ -153,7 +153,7 @@ fn origin(pages: &Pages, heads: &Heads) -> ScriptedOrigin {
             noted.lock().unwrap().push(head);
             let page = served.lock().unwrap().get(&path).cloned();
             let page = page.unwrap_or_else(|| Page::of("text/plain", "?").status("404 Not Found"));
-            connection.send(&format!("HTTP/1.1 {}\r\n{}\r\n", page.status, page.fields));
+            connection.send(format!("HTTP/1.1 {}\r\n{}\r\n", page.status, page.fields));
             for piece in page.pieces.iter().filter(|_| !is_head) {
                 let _ = connection.socket.write_all(piece);
                 if !page.pause.is_zero() {
@@ -168,7 +168,7 @@ fn origin(pages: &Pages, heads: &Heads) -> ScriptedOrigin {
 fn ask(proxy: SocketAddr, origin: &ScriptedOrigin, method: &str, path: &str, fields: &str) -> Got {
     let mut client = RawClient::connect(proxy);
     let host = format!("a.test:{}", origin.port);
-    client.send(&format!(
+    client.send(format!(
         "{method} http://{host}{path} HTTP/1.1\r\nHost: {host}\r\n{fields}Connection: close\r\n\r\n"
     ));
     let mut bytes = Vec::new();

@@ -175,12 +175,15 @@ fn each_system_has_its_policies_its_example_and_its_page() {
         .collect();
     folders.sort();
     assert_eq!(folders, systems);
-    fn stem(path: &PathBuf) -> String {
+    fn stem(path: &Path) -> String {
         path.file_stem().unwrap().to_str().unwrap().to_owned()
     }
-    let examples: Vec<String> = worked_examples().iter().map(stem).collect();
+    let examples: Vec<String> = worked_examples().iter().map(|path| stem(path)).collect();
     assert_eq!(examples, systems);
-    let pages: Vec<String> = files("docs/policy", "md").iter().map(stem).collect();
+    let pages: Vec<String> = files("docs/policy", "md")
+        .iter()
+        .map(|path| stem(path))
+        .collect();
     assert!(
         systems.iter().all(|system| pages.contains(system)),
         "{pages:?}"

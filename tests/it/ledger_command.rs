@@ -249,7 +249,7 @@ fn a_running_proxy_is_queried() {
     fn run(gate: &TestProxy, address: &str, arguments: &[&str]) -> CommandOutput {
         crawlgate(
             &gate.file(""),
-            &[&["ledger"], arguments, &["--admin", &address]].concat(),
+            &[&["ledger"], arguments, &["--admin", address]].concat(),
             "",
         )
     }

@@ -55,7 +55,7 @@ fn a_ledger_is_read_with_all_records_events_and_cursors() {
     assert_eq!(records(&ledger), lines("records.jsonl"));
     assert_eq!(events(&ledger), lines("events.jsonl"));
     fn cursor(ledger: &crawlgate::pipeline::request::Ledger, targets: &[FeedTarget]) -> FeedCursor {
-        delivered_cursor(&ledger, targets.iter().copied())
+        delivered_cursor(ledger, targets.iter().copied())
     }
     assert_eq!(cursor(&ledger, &[FeedTarget::File]), FeedCursor(7));
     assert_eq!(

@@ -87,7 +87,7 @@ impl Bench {
     ) -> Self {
         Self::scripted(policy, move |connection, head| {
             let usual = "HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 2\r\n\r\nok";
-            connection.send(&answer(head).unwrap_or_else(|| usual.into()));
+            connection.send(answer(head).unwrap_or_else(|| usual.into()));
             true
         })
     }
@@ -187,7 +187,7 @@ impl Bench {
     pub(crate) fn send(&self, method: &str, path: &str) -> Response {
         let mut client = RawClient::connect(self.door("news"));
         let url = self.url("a.test", path);
-        client.send(&format!(
+        client.send(format!(
             "{method} {url} HTTP/1.1\r\nHost: a.test:{}\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
             self.origin.port
         ));

@@ -40,7 +40,7 @@ fn uploads_and_lookups_are_counted() {
         let head = format!(
             "POST http://{host}/ HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\nContent-Length: {length}"
         );
-        let answer = exchange(gate.proxy, &format!("{head}\r\n\r\n{body}"));
+        let answer = exchange(gate.proxy, format!("{head}\r\n\r\n{body}"));
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     }
     for side in [
@@ -63,7 +63,7 @@ fn options_requests_that_end_at_the_proxy_are_evaluated_and_logged() {
     for (path, status) in [("/refused/x", "451"), ("/open", "200")] {
         let answer = exchange(
             gate.proxy,
-            &format!(
+            format!(
                 "OPTIONS http://127.0.0.1:9{path} HTTP/1.1\r\nHost: 127.0.0.1:9\r\nMax-Forwards: 0\r\nConnection: close\r\n\r\n"
             ),
         );
@@ -201,7 +201,7 @@ fn the_admin_listener_has_names_and_metrics_may_be_off() {
     fn ask(gate: &TestProxy, host: &str) -> String {
         exchange(
             gate.admin,
-            &format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"),
+            format!("GET /metrics HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"),
         )
     }
     for (host, status) in [

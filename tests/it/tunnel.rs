@@ -245,10 +245,7 @@ fn a_loop_is_seen() {
     let mut client = RawClient::connect(gate.proxy);
     // What the gate calls itself shows in a request that it passes on.
     let plain = text_origin();
-    client.send(format!(
-        "GET http://a.test:{0}/ HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
-        plain.port
-    ));
+    client.send_get(&plain.url("a.test", "/"), "");
     let seen = plain.wait_for_text("\r\n\r\n");
     let via = seen
         .lines()

@@ -70,7 +70,7 @@ fn ask(proxy: SocketAddr, method: &str, url: &str, body: &str) -> String {
         format!("Content-Length: {}\r\n", body.len())
     };
     let host = url.split('/').nth(2).unwrap();
-    client.send(&format!(
+    client.send(format!(
         "{method} {url} HTTP/1.1\r\nHost: {host}\r\n{length}Connection: close\r\n\r\n{body}"
     ));
     client.read_rest()

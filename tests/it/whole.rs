@@ -54,7 +54,7 @@ impl Whole {
         let tls = authority
             .leaf(&["a.test", "b.test"], When::Now)
             .server_by(versions);
-        let origin = ScriptedOrigin::start(move |connection| serve(&connection, &tls));
+        let origin = ScriptedOrigin::start(move |connection| serve(connection, &tls));
         let config = "listen: 127.0.0.1:0
 admin: { listen: 127.0.0.1:0 }
 policy: { path: policy.yaml, watch: false }

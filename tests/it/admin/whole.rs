@@ -43,7 +43,7 @@ fn the_admin_pages_show_live_requests() {
                 "page"
             };
             let length = body.len();
-            connection.send(&format!(
+            connection.send(format!(
                 "HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}"
             ));
         }
@@ -56,7 +56,7 @@ fn the_admin_pages_show_live_requests() {
         RawClient::connect(gate.proxy).get(&format!("http://a.test:{}{path}", origin.port))
     }
     let mut stream = RawClient::connect(gate.admin);
-    stream.send(&format!(
+    stream.send(format!(
         "GET /api/v1/decisions?recent=0 HTTP/1.0\r\nHost: {}\r\n\r\n",
         gate.admin
     ));
@@ -132,11 +132,11 @@ fn a_trace_is_found(gate: &TestProxy, port: u16) {
         );
         RawClient::connect(gate.proxy).request(&head)
     }
-    assert_eq!(traced(port, &gate, "/x").status, 200);
+    assert_eq!(traced(port, gate, "/x").status, 200);
     wait_until("the first is in the ring", || {
         gate.admin(&format!("GET /api/v1/decisions/{TRACE}")).status == 200
     });
-    let second = traced(port, &gate, "/private")
+    let second = traced(port, gate, "/private")
         .field("crawl-decision")
         .unwrap()
         .to_owned();

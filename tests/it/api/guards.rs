@@ -180,7 +180,7 @@ async fn other_methods_get_an_allow_field_and_head_has_no_body() {
             let get = bench.ask_with(&format!("GET {path}"), &token, b"").await;
             let head = bench.ask_with(&format!("HEAD {path}"), &token, b"").await;
             assert_eq!(status(&head), status(&get), "{path}");
-            assert_eq!(head.ends_with("\r\n\r\n"), true, "{path}");
+            assert!(head.ends_with("\r\n\r\n"), "{path}");
             taken.push("HEAD");
         }
         for other in ["PATCH", "PUT", "OPTIONS", "TRACE", "BREW"] {

@@ -77,7 +77,7 @@ pub(crate) fn at_origin(
     vec![format!(
         "origin: {wrong}\ngot {} connections:\n{}",
         connections.len(),
-        raw(&connections)
+        raw(connections)
     )]
 }
 

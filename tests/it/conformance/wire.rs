@@ -196,9 +196,9 @@ fn number(digits: &[u8], radix: u32) -> Result<usize, String> {
         format!("no number: {}", show(digits))
     }
     if digits.is_empty() || !digits.iter().all(|d| char::from(*d).is_digit(radix)) {
-        return Err(wrong(&digits));
+        return Err(wrong(digits));
     }
-    usize::from_str_radix(&String::from_utf8_lossy(digits), radix).map_err(|_| wrong(&digits))
+    usize::from_str_radix(&String::from_utf8_lossy(digits), radix).map_err(|_| wrong(digits))
 }
 
 fn body(

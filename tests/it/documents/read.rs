@@ -244,21 +244,13 @@ fn the_head_is_enough_to_send_on() {
     });
     let site = site();
     let mut client = RawClient::connect(site.gate.proxy);
-    client.send(&format!(
-        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test", "/"),
-        origin.port
-    ));
+    client.send_get(&origin.url("a.test", "/"), "");
     // The origin has not sent the rest yet.
     client.read_until("<p>");
     sender.send(()).unwrap();
     client.read_until("the rest");
     // The connection to the origin is kept.
-    client.send(&format!(
-        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test", "/"),
-        origin.port
-    ));
+    client.send_get(&origin.url("a.test", "/"), "");
     client.read_until("<p>");
     sender.send(()).unwrap();
     client.read_until("the rest");
@@ -274,11 +266,7 @@ fn a_body_cut_while_it_is_read_gets_an_error_status() {
     });
     let site = site();
     let mut client = RawClient::connect(site.gate.proxy);
-    client.send(&format!(
-        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test", "/"),
-        origin.port
-    ));
+    client.send_get(&origin.url("a.test", "/"), "");
     let head = client.read_until("\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 502"), "{head}");
     assert!(head.contains("http_response_incomplete"), "{head}");
@@ -305,11 +293,7 @@ fn limits_and_times_of_bodies_hold_while_one_is_read() {
         }
     });
     let mut client = RawClient::connect(site.gate.proxy);
-    client.send(&format!(
-        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test", "/"),
-        origin.port
-    ));
+    client.send_get(&origin.url("a.test", "/"), "");
     let head = client.read_until("\r\n\r\n");
     assert!(head.starts_with("HTTP/1.1 504"), "{head}");
     wait_until("the origin's connection is closed", || {
@@ -327,11 +311,7 @@ fn a_client_that_leaves_ends_the_reading() {
     });
     let site = site();
     let mut client = RawClient::connect(site.gate.proxy);
-    client.send(&format!(
-        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test", "/"),
-        origin.port
-    ));
+    client.send_get(&origin.url("a.test", "/"), "");
     wait_until("the origin is asked", || !origin.requests().is_empty());
     client
         .socket

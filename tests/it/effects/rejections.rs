@@ -83,10 +83,7 @@ fn bodies_are_refused_or_cut_at_their_size() {
     assert_eq!(site.get("/error").body, "0123456789a");
     // A body that becomes too large is cut, and never looks complete.
     let mut client = RawClient::connect(site.gate.proxy);
-    client.send(&format!(
-        "GET http://a.test:{0}/chunks HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
-        site.origin.port
-    ));
+    client.send_get(&site.origin.url("a.test", "/chunks"), "");
     let (answer, _) = client.read_to_end();
     assert!(!answer.starts_with("HTTP/1.1 4"), "{answer}");
     assert!(!answer.ends_with("0\r\n\r\n"), "{answer}");

@@ -169,7 +169,7 @@ fn shadow_rules_evaluate_tunnels() {
   - { id: other, mode: shadow, forbid: { host: other.test } }";
     let site = Site::with_config(&config, &allow_all("", rules), |_| Some(OK.into()));
     let mut client = RawClient::connect(site.gate.proxy);
-    client.send(&format!(
+    client.send(format!(
         "CONNECT a.test:{0} HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
         site.origin.port
     ));

@@ -97,10 +97,7 @@ fn a_rule_on_responses_still_changes_the_times_of_their_bodies() {
     let gate = TestProxy::start(CONFIG, &allow_all("", rules));
     let began = Instant::now();
     let mut client = RawClient::connect(gate.proxy);
-    client.send(&format!(
-        "GET http://a.test:{0}/ HTTP/1.1\r\nHost: a.test:{0}\r\n\r\n",
-        origin.port
-    ));
+    client.send_get(&origin.url("a.test", "/"), "");
     let (answer, end) = client.read_to_end();
     assert!(answer.ends_with("hello"), "{answer}, {end:?}");
     assert!(began.elapsed() < TIMEOUT, "{answer}, {end:?}");
@@ -114,7 +111,7 @@ fn a_rule_sets_the_timeout_of_the_request_body() {
     for (path, status) in [("/rule/x", "HTTP/1.1 408"), ("/x", "HTTP/1.1 200")] {
         let mut client = RawClient::connect(site.gate.proxy);
         let host = format!("a.test:{}", site.origin.port);
-        client.send(&format!(
+        client.send(format!(
             "POST http://{host}{path} HTTP/1.1\r\nHost: {host}\r\nContent-Length: 10\r\nConnection: close\r\n\r\nhello"
         ));
         sleep(SHORT);
@@ -151,7 +148,7 @@ fn a_rule_sets_the_timeouts_of_connecting() {
         );
         // A tunnel connects with the same timeouts.
         let mut client = RawClient::connect(gate.proxy);
-        client.send(&format!(
+        client.send(format!(
             "CONNECT b.test:{port} HTTP/1.1\r\nHost: b.test:{port}\r\n\r\n"
         ));
         let refused = client.read_rest();

@@ -88,7 +88,7 @@ fn check_place(place: &SourceLocation, files: &BTreeMap<&str, &[u8]>) {
         line.is_some_and(|line| place.column as usize <= line.chars().count() + 1)
     }
     assert!(
-        holds(&unix, &place, &['\n']) || holds(&unix, &place, &['\n', '\r']),
+        holds(&unix, place, &['\n']) || holds(&unix, place, &['\n', '\r']),
         "{place} is outside {text:?}"
     );
 }

@@ -271,7 +271,7 @@ async fn random_heads_through_hyper() {
                 answer.matches("HTTP/1.1 4").count() + answer.matches("HTTP/1.0 4").count();
             let full = answer.matches("crawl-reason: full").count();
             fn context(sent: &[u8], answer: &str) -> String {
-                format!("{:?}\n{answer}", String::from_utf8_lossy(&sent))
+                format!("{:?}\n{answer}", String::from_utf8_lossy(sent))
             }
             assert!(refusals == full && full <= 1, "{}", context(&sent, &answer));
             fn last(answer: &str, what: &str) -> Option<usize> {

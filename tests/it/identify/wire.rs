@@ -139,7 +139,7 @@ fn a_refused_connect_closes() {
         |fields: &str| format!("CONNECT h.test:443 HTTP/1.1\r\nHost: h.test\r\n{fields}\r\n");
     for fields in [String::new(), basic("news", "wrong")] {
         let mut client = world.client();
-        let answer = client.request(&connect(&fields));
+        let answer = client.request(connect(&fields));
         assert_eq!(answer.status, 407);
         assert!(answer.has_line(CHALLENGE), "{answer}");
         assert!(answer.has_line("connection: close"), "{answer}");
@@ -154,7 +154,7 @@ fn a_refused_connect_closes() {
     assert_ne!(
         world
             .client()
-            .request(&connect(&basic("news", "s3cret")))
+            .request(connect(&basic("news", "s3cret")))
             .status,
         407
     );

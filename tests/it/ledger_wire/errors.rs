@@ -18,10 +18,10 @@ fn each_error_is_one_of_the_two_kinds() {
         match what {
             "closed" => return false,
             "garbage" => connection.send("not HTTP at all\r\n\r\n"),
-            "astray" => connection.send(&bare(302, "Location: http://a.test:99999/\r\n").unwrap()),
-            "fine" => connection.send(&bare(302, "Location: /there\r\n").unwrap()),
-            "later" => connection.send(&bare(503, "Retry-After: 1\r\n").unwrap()),
-            status => connection.send(&bare(status.parse().unwrap(), "").unwrap()),
+            "astray" => connection.send(bare(302, "Location: http://a.test:99999/\r\n").unwrap()),
+            "fine" => connection.send(bare(302, "Location: /there\r\n").unwrap()),
+            "later" => connection.send(bare(503, "Retry-After: 1\r\n").unwrap()),
+            status => connection.send(bare(status.parse().unwrap(), "").unwrap()),
         }
         false
     });

@@ -111,7 +111,7 @@ fn urls_fetched_during_a_sweep_are_swept() {
         let mut client = RawClient::connect(bench.door("news"));
         let url = bench.url("a.test", path);
         let port = bench.origin.port;
-        client.send(&format!(
+        client.send(format!(
             "GET {url} HTTP/1.1\r\nHost: a.test:{port}\r\nX-Slow: 1\r\nConnection: close\r\n\r\n"
         ));
         client
@@ -143,7 +143,7 @@ fn urls_fetched_during_a_sweep_are_swept() {
         }
         let times = if path == "/known" { 2 } else { 1 };
         wait_until(&format!("{path} is removed"), || {
-            removals(&bench, &path) == times
+            removals(&bench, path) == times
         });
         let record = bench.record("news", path).unwrap();
         assert_eq!(record.status.0, CrawlStatus::Filter, "{path}");
@@ -191,11 +191,7 @@ fn a_refused_url_is_recorded_only_by_log_or_record() {
 fn stripped_parameters_do_not_distinguish_urls() {
     let bench = Bench::new(&policy("  strip_params: [sid]", WHOLE), |_| None);
     let mut client = RawClient::connect(bench.door("news"));
-    client.send(&format!(
-        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        bench.url("a.test", "/p?sid=1"),
-        bench.origin.port
-    ));
+    client.send_get(&bench.url("a.test", "/p?sid=1"), "");
     client.read_until("ok");
     bench.until_known("news", "/p");
     bench.reload(&policy("  strip_params: [sid]", WITHOUT_PATH));

@@ -81,11 +81,7 @@ fn an_aborted_delivery_is_not_recorded_as_a_document() {
         false
     });
     let mut client = RawClient::connect(bench.door("news"));
-    client.send(&format!(
-        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        bench.url("a.test", "/p"),
-        bench.origin.port
-    ));
+    client.send_get(&bench.url("a.test", "/p"), "");
     client.read_until("hello");
     drop(client);
     wait_until("the origin sees it", || {
@@ -118,7 +114,7 @@ fn a_body_that_breaks_off_is_a_temporary_error_and_one_that_is_cut_is_refused() 
     ] {
         let mut client = RawClient::connect(bench.door("news"));
         let url = bench.url("a.test", path);
-        client.send(&format!(
+        client.send(format!(
             "GET {url} HTTP/1.1\r\nHost: a.test:{}\r\nConnection: close\r\n\r\n",
             bench.origin.port
         ));
@@ -213,7 +209,7 @@ fn a_reload_keeps_the_records() {
     });
     let mut client = RawClient::connect(bench.door("news"));
     let url = bench.url("a.test", "/p");
-    client.send(&format!(
+    client.send(format!(
         "GET {url} HTTP/1.1\r\nHost: a.test:{}\r\nConnection: close\r\n\r\n",
         bench.origin.port
     ));

@@ -306,7 +306,7 @@ fn site() -> (Bench, Arc<AtomicBool>) {
             path if path.starts_with("/checked/same") => page("ETag: \"same\"\r\n", "ok"),
             path => page("", path),
         };
-        connection.send(&answered.unwrap_or_else(|| page("", "ok").unwrap()));
+        connection.send(answered.unwrap_or_else(|| page("", "ok").unwrap()));
         true
     });
     (bench, changed)
@@ -408,7 +408,7 @@ fn records_follow_the_table_of_statuses() {
             }
             wait_until(
                 &format!("{url} is {then:?}: {:?}", record(&bench, &url)),
-                || holds(&then, &status, &before, &record(&bench, &url)),
+                || holds(then, status, &before, &record(&bench, &url)),
             );
             let after = record(&bench, &url);
             if *then == Noted && *status != "ACCEPTED" {
@@ -439,7 +439,7 @@ fn records_follow_the_table_of_statuses() {
 fn unavailable(bench: Bench) {
     let url = bench.url("a.test", "/held");
     let mut client = RawClient::connect(bench.door("news"));
-    client.send(&format!(
+    client.send(format!(
         "GET {url} HTTP/1.1\r\nHost: a.test:{}\r\nConnection: close\r\n\r\n",
         bench.origin.port
     ));

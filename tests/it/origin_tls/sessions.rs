@@ -120,7 +120,7 @@ fn an_old_origin_is_verified_too() {
 /// An origin that fails in this way on a ClientHello that does not fit into one packet.
 fn old(server: Arc<ServerConfig>, fail: fn(&OriginConnection)) -> ScriptedOrigin {
     ScriptedOrigin::start(move |connection| match connection.peek_client_hello() {
-        Some(hello) if hello > LARGE => fail(&connection),
+        Some(hello) if hello > LARGE => fail(connection),
         Some(_) | None => connection.serve_tls(&server, &|_: &str| last("page")),
     })
 }

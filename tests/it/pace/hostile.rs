@@ -49,7 +49,7 @@ fn a_host_that_fails_three_times_in_a_row_is_left_alone() {
         let origin = ScriptedOrigin::start(serve);
         for (number, path) in paths.split(' ').enumerate() {
             let mut client = RawClient::connect(gate.proxy);
-            client.send(&asking(origin.port, path));
+            client.send(asking(origin.port, path));
             match path {
                 // The client leaves: that has no meaning for the host.
                 "silent" => wait_until("the condition holds", || origin.requests().len() > number),
@@ -116,7 +116,7 @@ fn a_refusing_origin_is_not_waited_for() {
         (1.0, 4.0)
     );
     // Another port of the host is separate; its turn comes after the first delay.
-    client.send(&format!(
+    client.send(format!(
         "GET http://a.test:{}/ok HTTP/1.1\r\nHost: a.test:{}\r\nCrawl-Max-Wait: 0\r\n\r\n",
         origin.port, origin.port
     ));
@@ -132,9 +132,7 @@ fn a_refusing_address_refuses_all_its_hosts() {
     let port = closed_port();
     let mut client = RawClient::connect(gate.proxy);
     for (host, errors) in [("a.test", 1.0), ("b.test", 1.0)] {
-        client.send(&format!(
-            "GET http://{host}:{port}/ HTTP/1.1\r\nHost: {host}:{port}\r\n\r\n"
-        ));
+        client.send_get(&format!("http://{host}:{port}/"), "");
         let answer = client.read_response();
         assert_eq!(answer.status, 502, "{host}");
         assert_eq!(
@@ -157,7 +155,7 @@ fn a_tunnel_to_a_refusing_origin_does_not_wait() {
     let gate = gate_with("{ delay: 10m, jitter: none }", &ports);
     for number in 0..3 {
         let mut client = RawClient::connect(gate.proxy);
-        client.send(&format!(
+        client.send(format!(
             "CONNECT a.test:{port} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"
         ));
         let answer = client.read_response();

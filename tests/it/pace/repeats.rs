@@ -41,9 +41,7 @@ fn origin(closes: Receiver<()>) -> ScriptedOrigin {
 fn ask(gate: &TestProxy, origin: &ScriptedOrigin, path: &str) -> RawClient {
     let mut client = RawClient::connect(gate.proxy);
     let port = origin.port;
-    client.send(&format!(
-        "GET http://a.test:{port}{path} HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n"
-    ));
+    client.send_get(&format!("http://a.test:{port}{path}"), "");
     client
 }
 

@@ -169,7 +169,7 @@ fn a_departed_client_causes_no_fetch() {
         gate.wait_for_metric("crawlgate_held_requests", 0.0);
     }
     let mut client = RawClient::connect(gate.proxy);
-    client.send(&format!(
+    client.send(format!(
         "POST http://a.test:{port}/gone HTTP/1.1\r\nHost: a.test:{port}\r\nContent-Length: 9\r\n\r\nunread"
     ));
     gate.wait_for_metric("crawlgate_held_requests", 1.0);

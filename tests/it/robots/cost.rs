@@ -34,21 +34,21 @@ fn hostile_files() {
         &long,
         RobotsAccess::Allow,
     );
-    let wild = lines(&head, 10_000, &|n| format!("Disallow: /*a{n}*b$\n"));
+    let wild = lines(head, 10_000, &|n| format!("Disallow: /*a{n}*b$\n"));
     check("10,000 wildcard rules", &wild, &long, RobotsAccess::Allow);
     check(
         "10 MB",
-        &lines(&head, 400_000, &|n| format!("Disallow: /folder/{n}/x\n")),
+        &lines(head, 400_000, &|n| format!("Disallow: /folder/{n}/x\n")),
         "/folder/7/x",
         RobotsAccess::Disallow,
     );
     check(
         "short rules",
-        &lines(&head, 70_000, &|_| "allow:/\n".into()),
+        &lines(head, 70_000, &|_| "allow:/\n".into()),
         "/a",
         RobotsAccess::Allow,
     );
-    let nested = lines(&head, 1000, &|n| format!("Disallow: /{}\n", "a".repeat(n)));
+    let nested = lines(head, 1000, &|n| format!("Disallow: /{}\n", "a".repeat(n)));
     check("nested beginnings", &nested, &long, RobotsAccess::Disallow);
     let agents = "user-agent:*\ndisallow:/a*b$\n".repeat(20_000);
     check("20,000 groups", &agents, &long, RobotsAccess::Allow);
@@ -59,7 +59,7 @@ fn hostile_files() {
         &long,
         RobotsAccess::Allow,
     );
-    let uses = lines(&head, 10_000, &|n| {
+    let uses = lines(head, 10_000, &|n| {
         format!("Content-Usage: /*a{n}*b$ use-{n}=n, train-ai=n\n")
     });
     check(
@@ -68,13 +68,13 @@ fn hostile_files() {
         &long,
         RobotsAccess::Allow,
     );
-    let signals = lines(&head, 10_000, &|_| {
+    let signals = lines(head, 10_000, &|_| {
         format!("Content-Signal: {}\n", "a=n,".repeat(8))
     });
     check("10,000 signals", &signals, &long, RobotsAccess::Allow);
     check(
         "10,000 hosts",
-        &lines(&head, 10_000, &|_| "host:\n".into()),
+        &lines(head, 10_000, &|_| "host:\n".into()),
         &long,
         RobotsAccess::Allow,
     );

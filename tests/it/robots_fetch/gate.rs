@@ -52,7 +52,7 @@ fn robots_txt_applies_to_crawlers_that_do_not_read_it() {
     let origin = site();
     let gate = gate("{}", "");
     fn get(gate: &TestProxy, origin: &ScriptedOrigin, path: &str, agent: &str) -> Response {
-        get_as(&gate, &origin.url("a.test", path), agent)
+        get_as(gate, &origin.url("a.test", path), agent)
     }
     get(&gate, &origin, "/open", "").check(200, &["page"]);
     get(

@@ -38,7 +38,7 @@ fn a_use_denied_by_robots_txt_is_refused_without_a_fetch() {
         path: &str,
         agent: &str,
     ) -> crate::support::client::Response {
-        get_as(&gate, &origin.url("a.test", path), agent)
+        get_as(gate, &origin.url("a.test", path), agent)
     }
     get(&gate, &origin, "/open", "bot").check(200, &["page"]);
     get(&gate, &origin, "/art/1", "bot").check(
@@ -73,7 +73,7 @@ fn a_use_that_an_answer_denies_is_refused_with_its_body() {
         origin: &ScriptedOrigin,
         path: &str,
     ) -> crate::support::client::Response {
-        get_as(&gate, &origin.url("a.test", path), "bot")
+        get_as(gate, &origin.url("a.test", path), "bot")
     }
     for path in [
         "/h/Content-Usage:train-ai=n",
@@ -113,7 +113,7 @@ fn the_source_of_a_denied_use_is_reported() {
         origin: &ScriptedOrigin,
         path: &str,
     ) -> crate::support::client::Response {
-        get_as(&gate, &origin.url("a.test", path), "bot")
+        get_as(gate, &origin.url("a.test", path), "bot")
     }
     get(&gate, &origin, "/art/1").check(
         451,
@@ -152,7 +152,7 @@ fn rules_match_usage_of_robots_txt_and_headers() {
         path: &str,
         agent: &str,
     ) -> crate::support::client::Response {
-        get_as(&gate, &origin.url("a.test", path), agent)
+        get_as(gate, &origin.url("a.test", path), agent)
     }
     get(&gate, &origin, "/art/1", "bot")
         .check(451, &["crawl-rule: no-training", "crawl-reason: rule"]);
@@ -174,7 +174,7 @@ fn directives_for_other_robots_are_ignored() {
     let named = gate("{ agent: mine }", rules);
     let get = |gate: &crate::support::proxy::TestProxy, field| {
         get_as(
-            &gate,
+            gate,
             &origin.url("a.test", &format!("/h/X-Robots-Tag:{field}")),
             "Bot/1.0",
         )

@@ -219,8 +219,8 @@ fn a_stop_takes_effect_even_if_it_cannot_be_saved() {
     assert!(covered(&stops, "a.test") && stops.needs_write() && stops.has_write_failed());
     fs::remove_file(folder.path().join("var")).unwrap();
     assert_eq!(stops.persist(), StopPersistence::OnDisk);
-    assert_eq!(stops.needs_write(), false);
-    assert_eq!(stops.has_write_failed(), false);
+    assert!(!stops.needs_write());
+    assert!(!stops.has_write_failed());
     assert!(covered(&opened(&folder, &clock).unwrap(), "a.test"));
 
     let without = self::stops(&clock);

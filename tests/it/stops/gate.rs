@@ -162,7 +162,7 @@ async fn stopped_requests_have_a_limit_and_a_departure_frees_a_place() {
     );
     let fourth = bench.start("http://a.test/4");
     sleep(SECOND).await;
-    assert_eq!(fourth.is_finished(), false);
+    assert!(!fourth.is_finished());
     assert_eq!(bench.metric("crawlgate_held_requests"), 2.0);
     let none = bench.ask("http://b.test/").await;
     assert_eq!(none.wait_time, None, "the places are those of stops alone");

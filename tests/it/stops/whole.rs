@@ -181,7 +181,7 @@ fn one_that_waits_goes_when_the_stop_is_lifted_or_is_sent_away_by_a_drain() {
         );
         assert_eq!(
             RawClient::connect(gate.admin)
-                .request(&format!("{head}{body}"))
+                .request(format!("{head}{body}"))
                 .status,
             201
         );

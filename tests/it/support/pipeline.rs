@@ -170,10 +170,12 @@ impl AddressList for StaticAddresses {
     }
 }
 
+type AddressFunction = dyn Fn(&str) -> Vec<IpAddr> + Send + Sync;
+
 /// A resolver that finds addresses by a function of the host.
 #[derive(Clone)]
 pub(crate) struct StaticResolver {
-    addresses: Arc<dyn Fn(&str) -> Vec<IpAddr> + Send + Sync>,
+    addresses: Arc<AddressFunction>,
     lookups: Arc<AtomicUsize>,
 }
 

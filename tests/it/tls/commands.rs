@@ -297,7 +297,7 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
         path(&folder, "all.pem").display()
     );
     fn start(tls: &str, folder: &TempDir, roots: Option<&str>) -> TestProxy {
-        TestProxy::start_with(&config(&tls), POLICY, |command| {
+        TestProxy::start_with(&config(tls), POLICY, |command| {
             command
                 .env_remove("SSL_CERT_FILE")
                 .env_remove("SSL_CERT_DIR");
@@ -313,13 +313,14 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
     assert!(gate.stderr().contains("eval \"$(crawlgate env)\""));
     let pem = fs::read_to_string(path(&folder, "ca.pem")).unwrap();
     assert!(
-        asked(&gate, "/ca.pem")
-            .await
+        gate.admin("GET /ca.pem")
+            .to_string()
             .ends_with(&format!("\r\n\r\n{pem}"))
     );
     assert!(
-        !asked(&gate, "/metrics")
-            .await
+        !gate
+            .admin("GET /metrics")
+            .to_string()
             .contains("crawlgate_ca_not_after_timestamp_seconds 0\n")
     );
     let bundle = fs::read(path(&folder, "all.pem")).unwrap();
@@ -370,7 +371,11 @@ async fn run_makes_the_authority_and_the_admin_listener_shows_it() {
 #[tokio::test]
 async fn without_interception_there_is_no_authority() {
     let gate = TestProxy::start(&config("{ ca: { cert: a.pem, key: a.key } }"), POLICY);
-    assert!(asked(&gate, "/ca.pem").await.starts_with("HTTP/1.1 404 "));
+    assert!(
+        gate.admin("GET /ca.pem")
+            .to_string()
+            .starts_with("HTTP/1.1 404 ")
+    );
     assert!(!gate.stderr().contains("certificate authority"));
 }
 
@@ -391,14 +396,4 @@ fn run_without_an_authority_that_it_may_not_make_ends_with_the_cure() {
         "{output:?}"
     );
     assert!(!folder.path().join("a.key").exists());
-}
-
-async fn asked(gate: &TestProxy, path: &str) -> String {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-    let mut stream = tokio::net::TcpStream::connect(gate.admin).await.unwrap();
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", gate.admin);
-    stream.write_all(request.as_bytes()).await.unwrap();
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).await.unwrap();
-    answer
 }

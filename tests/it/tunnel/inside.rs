@@ -336,7 +336,7 @@ fn sessions_are_resumed_for_the_same_host_alone() {
     config.resumption = Resumption::in_memory_sessions(256);
     let config = Arc::new(config);
     fn kind(gate: &TestProxy, config: &std::sync::Arc<ClientConfig>, host: &str) -> HandshakeKind {
-        let mut client = Inside::open(gate.proxy, host, &config);
+        let mut client = Inside::open(gate.proxy, host, config);
         check(
             &client.ask(host, "/private/").0,
             451,

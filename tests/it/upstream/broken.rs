@@ -15,7 +15,7 @@ const HOSTS: &str = "{ a.test: 127.0.0.1 }";
 
 fn ask(gate: &TestProxy, origin: &ScriptedOrigin, version: &str) -> RawClient {
     let mut client = RawClient::connect(gate.proxy);
-    client.send(&format!(
+    client.send(format!(
         "GET {} HTTP/{version}\r\nHost: a.test:{}\r\n\r\n",
         origin.url("a.test", "/"),
         origin.port
@@ -76,7 +76,7 @@ fn an_origin_that_breaks_off_is_seen_by_the_client() {
             let wait = Mutex::new(wait);
             let origin = ScriptedOrigin::start(move |connection| {
                 connection.read_head();
-                connection.send(&format!("HTTP/1.1 200 OK\r\n{begun}"));
+                connection.send(format!("HTTP/1.1 200 OK\r\n{begun}"));
                 let _ = wait.lock().unwrap().recv();
                 connection.send(last);
                 if resets {
@@ -102,7 +102,7 @@ fn an_origin_that_breaks_off_at_once_is_seen_too() {
     ] {
         let origin = ScriptedOrigin::start(move |connection| {
             connection.read_head();
-            connection.send(&format!("HTTP/1.1 200 OK\r\n{begun}"));
+            connection.send(format!("HTTP/1.1 200 OK\r\n{begun}"));
         });
         let gate = gate(HOSTS, "");
         let (answer, end) = ask(&gate, &origin, "1.1").read_to_end();

@@ -63,7 +63,7 @@ fn a_body_that_stops_is_broken_off() {
             });
             let gate = gate(HOSTS, "timeouts: { body_idle: 150ms }");
             let mut client = RawClient::connect(gate.proxy);
-            client.send(&format!(
+            client.send(format!(
                 "GET {} HTTP/{version}\r\nHost: a.test:{}\r\n\r\n",
                 origin.url("a.test", "/"),
                 origin.port
@@ -102,11 +102,7 @@ fn a_body_that_drips_is_broken_off_in_the_end() {
     });
     let gate = gate(HOSTS, "timeouts: { request: 300ms, body_idle: 60s }");
     let mut client = RawClient::connect(gate.proxy);
-    client.send(&format!(
-        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test", "/"),
-        origin.port
-    ));
+    client.send_get(&origin.url("a.test", "/"), "");
     check_broken(client.read_to_end(), "a dripping body");
     wait_until("the origin is let go", || origin.ended_connections() == 1);
 }
@@ -121,11 +117,7 @@ fn a_client_that_does_not_read_is_dropped() {
     });
     let gate = gate(HOSTS, "timeouts: { write_stall: 150ms, body_idle: 60s }");
     let mut client = RawClient::connect(gate.proxy);
-    client.send(&format!(
-        "GET {} HTTP/1.1\r\nHost: a.test:{}\r\n\r\n",
-        origin.url("a.test", "/"),
-        origin.port
-    ));
+    client.send_get(&origin.url("a.test", "/"), "");
     client.read_until("\r\n\r\n");
     wait_until("the origin is let go", || origin.ended_connections() == 1);
 }
@@ -150,7 +142,7 @@ fn a_client_that_does_not_send_its_body_gets_a_408() {
         let mut client = RawClient::connect(gate.proxy);
         let url = origin.url("a.test", "/");
         let port = origin.port;
-        client.send(&format!(
+        client.send(format!(
             "POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n{begun}"
         ));
         check_refused(&client.read_rest(), want, framing);
@@ -181,7 +173,7 @@ fn a_client_whose_body_drips_gets_a_408() {
         let mut client = RawClient::connect(gate.proxy);
         let url = origin.url("a.test", "/");
         let port = origin.port;
-        client.send(&format!(
+        client.send(format!(
             "POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\n{framing}\r\n\r\n"
         ));
         for _ in 0..60 {
@@ -204,7 +196,7 @@ fn time_that_the_client_takes_is_not_the_origins() {
     let mut client = RawClient::connect(gate.proxy);
     let url = origin.url("a.test", "/");
     let port = origin.port;
-    client.send(&format!(
+    client.send(format!(
         "POST {url} HTTP/1.1\r\nHost: a.test:{port}\r\nContent-Length: 4\r\nConnection: close\r\n\r\n"
     ));
     for part in ["b", "o", "d", "y"] {
