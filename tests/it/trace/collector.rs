@@ -64,14 +64,12 @@ impl Collector {
     /// Returns the spans of complete requests, once there are this many.
     #[track_caller]
     pub(super) fn requests(&self, count: usize) -> Vec<OtlpSpan> {
-        fn requests() -> _ {
-            self.spans()
-                .into_iter()
-                .filter(|span| span.name == "request")
-                .collect::<Vec<_>>()
-        }
-        wait_until("the spans arrive", || requests().len() >= count);
-        let found = requests();
+        let mut found = Vec::new();
+        wait_until("the spans arrive", || {
+            found = self.spans();
+            found.retain(|span| span.name == "request");
+            found.len() >= count
+        });
         assert_eq!(found.len(), count, "{found:#?}");
         found
     }

@@ -14,7 +14,7 @@ use crate::support::proxy::CONFIG;
 use crate::support::wait::wait_until;
 
 use super::collector::{Answers, Collector, hex, value};
-use super::{PARENT, RULES, TRACE, TRACING, reported, traceparent};
+use super::{PARENT, RULES, TRACE, TRACING, trace_id, traceparent};
 
 /// A proxy whose spans go to this collector.
 fn site(collector: &Collector, otlp: &str, config: &str) -> Site {
@@ -150,16 +150,11 @@ fn a_request_is_a_span_with_its_parts_inside() {
         .resource
         .clone()
         .unwrap();
-    fn named(key: &str) -> _ {
-        resource
-            .attributes
-            .iter()
-            .find(|a| a.key == key)
-            .unwrap()
-            .value
-            .clone()
-            .unwrap()
-    }
+    let named = |key: &str| {
+        let mut attributes = resource.attributes.iter();
+        let found = attributes.find(|attribute| attribute.key == key);
+        found.unwrap().value.clone().unwrap()
+    };
     assert_eq!(
         named("service.name").value,
         Some(Value::Text("crawl-7".to_owned()))
@@ -237,12 +232,8 @@ fn a_span_shows_no_more_of_a_url_than_the_log() {
     }
     let mut requests = collector.requests(4);
     requests.sort_by_key(|span| span.start_time_unix_nano);
-    fn shown(key: &str) -> _ {
-        requests
-            .iter()
-            .map(|span| value(span, key))
-            .collect::<Vec<_>>()
-    }
+    let shown =
+        |key: &str| -> Vec<String> { requests.iter().map(|span| value(span, key)).collect() };
     assert_eq!(
         shown("url.full"),
         [
@@ -318,8 +309,8 @@ fn the_share_decides_unless_a_crawler_that_may_does() {
             usize::from(exported),
             "{case}, {share}, {fields}"
         );
-        if exported && !reported(&answer).is_empty() {
-            assert_eq!(hex(&requests[0].trace_id), reported(&answer));
+        if exported && !trace_id(&answer).is_empty() {
+            assert_eq!(hex(&requests[0].trace_id), trace_id(&answer));
         }
     }
 }
