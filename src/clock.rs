@@ -1,6 +1,6 @@
 //! The only reader of time. Everything else takes times as arguments, or has a [`Clock`].
 //!
-//! Pace, time-outs and durations use [`Clock::now`], which never goes back; [`Clock::wall_time`] is for output, schedules
+//! Pace, timeouts and durations use [`Clock::now`], which never goes back; [`Clock::wall_time`] is for output, schedules
 //! and expiry dates. Sleeping is done with tokio.
 
 #![allow(clippy::disallowed_methods, reason = "this file is where time is read")]
@@ -188,18 +188,18 @@ mod tests {
 
     #[test]
     fn a_manual_clock_moves_only_by_hand_and_with_its_clones() {
-        let (clock, hand) = Clock::manual();
+        let (clock, control) = Clock::manual();
         let other = clock.clone();
         let now = clock.now();
         let wall = clock.wall_time();
         assert_eq!(other.now(), now);
-        hand.advance(Duration::from_millis(1_500));
+        control.advance(Duration::from_millis(1_500));
         assert_eq!(other.now() - now, Duration::from_millis(1_500));
         assert_eq!(
             other.wall_time().duration_since(wall).unwrap(),
             Duration::from_millis(1_500)
         );
-        hand.adjust_wall_time(-3_600);
+        control.adjust_wall_time(-3_600);
         assert_eq!(
             wall.duration_since(other.wall_time()).unwrap(),
             Duration::from_millis(3_598_500)

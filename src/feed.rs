@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_slowest_outlet_in_use_has_is_delivered() {
+    fn events_are_kept_for_the_slowest_feed() {
         let ledger = Ledger::in_memory(ErrorTolerance {
             temporary_errors: 5,
         });

@@ -1,7 +1,7 @@
 //! Metrics: every family is registered once, and its series are resolved before the first request.
 //!
 //! A request does not use the families directly. It fills a [`record::RequestRecord`], which counts once, at its end,
-//! by array look-ups and atomic adds. No text of a client or an origin becomes a label (the prometheus crate finds
+//! by array lookups and atomic adds. No text of a client or an origin becomes a label (the prometheus crate finds
 //! series by a hash of their labels without comparing them). The decision log is in [`log`].
 
 mod completion;
@@ -84,10 +84,10 @@ impl Metrics {
     /// # Errors
     /// Only if a name in [`families`] is invalid or used twice.
     pub fn new(crawlers: &[Crawler], ranges: &[&'static str]) -> Result<Self, Error> {
-        Self::with_mode(MetricsMode::Everything, crawlers, ranges)
+        Self::with_mode(MetricsMode::All, crawlers, ranges)
     }
 
-    /// Registers the families like [`Self::new`]; with [`MetricsMode::Nothing`], only those with `always` are counted and
+    /// Registers the families like [`Self::new`]; with [`MetricsMode::Nothing`], only the essential ones are counted and
     /// exported.
     ///
     /// # Errors
@@ -118,11 +118,11 @@ impl Metrics {
     pub fn render(&self) -> String {
         self.0.policies.sweep();
         let mut families = self.0.registry.gather();
-        if self.0.mode == MetricsMode::Nothing {
+        if self.0.mode == MetricsMode::EssentialOnly {
             families.retain(|family| {
                 families::ALL
                     .iter()
-                    .any(|known| known.always && known.name == family.name())
+                    .any(|known| known.essential && known.name == family.name())
             });
         }
         let mut text = String::with_capacity(64 << 10);
@@ -304,7 +304,7 @@ impl Metrics {
 
     /// Returns the families, if requests, connections and hosts are counted.
     fn enabled_families(&self) -> Option<&MetricFamilies> {
-        (self.0.mode == MetricsMode::Everything).then_some(&self.0.families)
+        (self.0.mode == MetricsMode::All).then_some(&self.0.families)
     }
 
     fn crawler_series(&self, index: CrawlerIndex) -> Option<&CrawlerSeries> {

@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn no_bytes_make_it_panic_and_what_is_read_is_written_alike() {
+    fn arbitrary_bytes_do_not_panic_and_valid_headers_round_trip() {
         let mut random = fastrand::Rng::with_seed(7);
         let seed = format!("00-{TRACE}-{SPAN}-01");
         let mut read = 0;
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_of_one_request_have_names_of_their_own() {
+    fn spans_of_one_request_have_distinct_ids() {
         let last = SpanId::new([0xff; 8]).unwrap();
         assert_eq!(last.nth(0), last);
         assert_eq!(last.nth(2).to_string(), "0000000000000001");

@@ -154,7 +154,7 @@ impl AdminGuard {
         let (name, _) = split_port(host);
         self.names
             .iter()
-            .any(|ours| **ours == *host || **ours == *name)
+            .any(|configured| **configured == *host || **configured == *name)
     }
 
     fn is_ours(&self, host: &str, local: SocketAddr) -> bool {

@@ -135,7 +135,7 @@ fn describe(
         AuthorityRole::Signing => "signs",
         AuthorityRole::Trusted => "exported, does not sign",
     };
-    let left = match certificate.days_left(now) {
+    let remaining = match certificate.days_left(now) {
         Some(days) => format!("{days} days left"),
         None => "expired".to_owned(),
     };
@@ -145,7 +145,7 @@ fn describe(
         (
             "valid",
             format!(
-                "{} to {} ({left})",
+                "{} to {} ({remaining})",
                 Rfc3339(certificate.not_before()),
                 Rfc3339(certificate.not_after())
             ),

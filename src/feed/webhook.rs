@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_help_is_not_tried_again() {
+    fn permanent_failures_are_not_retried() {
         for (status, retry_after, again) in [
             (400, None, Some(RetryAdvice::Never)),
             (401, Some(5), Some(RetryAdvice::Never)),

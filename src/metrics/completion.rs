@@ -417,7 +417,8 @@ impl RequestRecord {
     }
 
     fn logged_error(&self) -> Option<&'static str> {
-        let left = (self.response_progress == ResponseProgress::Partial).then_some(CLIENT_LEFT);
-        self.error.or(self.close_reason).or(left)
+        let close_reason =
+            (self.response_progress == ResponseProgress::Partial).then_some(CLIENT_LEFT);
+        self.error.or(self.close_reason).or(close_reason)
     }
 }

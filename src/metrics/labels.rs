@@ -112,9 +112,9 @@ impl LabelSet for RobotsFetchOutcome {
 /// The amount of metrics: the setting `telemetry.metrics`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MetricsMode {
-    Everything,
-    /// Only families that do not count requests, connections and hosts.
-    Nothing,
+    All,
+    /// Only the families with `essential`, which do not count requests, connections and hosts.
+    EssentialOnly,
 }
 
 label_values! {
@@ -366,7 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_outside_a_set_is_other() {
+    fn unknown_values_become_other() {
         for (status, class) in [
             (100, "1xx"),
             (204, "2xx"),

@@ -432,7 +432,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares_take_that_share_of_any_run() {
+    fn samples_contain_their_share_of_any_run() {
         for share in [0.0, 0.01, 0.25, 0.5, 0.9, 1.0] {
             for start in [0, 12_345, u64::MAX - 20_000] {
                 let taken = (start..start + 10_000)

@@ -67,7 +67,7 @@ mod tests {
 
     #[test]
     fn a_repeat_is_the_same_url_and_crawler_within_ten_minutes() {
-        let (clock, hand) = Clock::manual();
+        let (clock, control) = Clock::manual();
         let repeats = Repeats::new(clock.now());
         assert_eq!(
             repeats.record(CrawlerIndex(0), "http://a/", clock.now()),
@@ -85,12 +85,12 @@ mod tests {
             repeats.record(CrawlerIndex(0), "http://b/", clock.now()),
             RepeatState::First
         );
-        hand.advance(Duration::from_secs(599));
+        control.advance(Duration::from_secs(599));
         assert_eq!(
             repeats.record(CrawlerIndex(1), "http://a/", clock.now()),
             RepeatState::Repeated
         );
-        hand.advance(Duration::from_secs(600));
+        control.advance(Duration::from_secs(600));
         assert_eq!(
             repeats.record(CrawlerIndex(1), "http://a/", clock.now()),
             RepeatState::First

@@ -26,7 +26,7 @@ pub use finished::{FinishedPart, FinishedTrace};
 pub enum TracePart {
     /// From the request's head to the verdict, or to the first wait.
     Decide,
-    /// A name look-up.
+    /// A name lookup.
     Resolve,
     /// Waiting for a robots.txt that is being fetched.
     Robots,

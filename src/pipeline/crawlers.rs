@@ -153,7 +153,7 @@ impl CrawlerRegistry {
         let place = self
             .identities
             .iter()
-            .position(|known| known.crawler.as_str() == name)?;
+            .position(|crawler| crawler.crawler.as_str() == name)?;
         let mut sources = self
             .networks
             .iter()
@@ -213,16 +213,16 @@ impl CrawlerRegistry {
         address: IpAddr,
         field: &[u8],
     ) -> Result<usize, AuthenticationError> {
-        let given = basic_auth::BasicCredentials::parse(field)
+        let credentials = basic_auth::BasicCredentials::parse(field)
             .map_err(AuthenticationError::MalformedCredentials)?;
-        let known = self.users.get(given.user.as_str());
-        let against = match (known, &self.decoy) {
+        let user = self.users.get(credentials.user.as_str());
+        let reference = match (user, &self.decoy) {
             (Some((_, hash)), _) => ReferenceHash::User(hash),
             (None, Some(decoy)) => ReferenceHash::Decoy(decoy),
             (None, None) => return Err(AuthenticationError::InvalidCredentials),
         };
-        match self.verifier.verify(address, &given, against).await {
-            VerificationOutcome::Valid => known
+        match self.verifier.verify(address, &credentials, reference).await {
+            VerificationOutcome::Valid => user
                 .map(|(place, _)| *place)
                 .ok_or(AuthenticationError::InvalidCredentials),
             VerificationOutcome::Invalid => Err(AuthenticationError::InvalidCredentials),

@@ -50,10 +50,10 @@ pub struct Evaluation<F: EvaluationFacts = RequestFacts> {
 /// A tunnel's evaluation, kept for as long as the tunnel is open.
 pub type TunnelEvaluation = Evaluation<TunnelFacts>;
 
-/// The times that a request has spent on look-ups of others, if it had to wait for them.
+/// The times that a request has spent waiting for lookups.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LookupTimes {
-    /// The look-up of the host's addresses; `None` if they were known.
+    /// The lookup of the host's addresses; `None` if they were known.
     pub addresses: Option<TimeSpan>,
     /// The fetch of the host's robots.txt; `None` if it was known.
     pub robots: Option<TimeSpan>,
@@ -66,7 +66,7 @@ pub struct RequestFindings {
     usage: Box<[RobotsUsageStatement]>,
     /// The ledger's entry of the URL, if the policy depends on it.
     ledger_entry: Option<LedgerEntry>,
-    /// The findings of options with the value `tag` in the answer.
+    /// The findings of options with the value `tag` in the response.
     tags: Option<Box<ContentTags>>,
 }
 
@@ -135,7 +135,7 @@ impl<F: EvaluationFacts> Evaluation<F> {
         }
     }
 
-    /// Returns the times that look-ups have taken.
+    /// Returns the times that lookups have taken.
     pub fn times(&self) -> LookupTimes {
         self.times
     }
@@ -146,7 +146,7 @@ impl<F: EvaluationFacts> Evaluation<F> {
         Self { times, ..self }
     }
 
-    /// Adds the time that the look-up of the addresses took; one that did not wait keeps the earlier time.
+    /// Adds the time that the lookup of the addresses took; one that did not wait keeps the earlier time.
     pub(crate) fn add_lookup_time(&mut self, time: Option<TimeSpan>) {
         self.times.addresses = time.or(self.times.addresses);
     }
@@ -182,7 +182,7 @@ impl<F: EvaluationFacts> Evaluation<F> {
         })
     }
 
-    /// Returns the option `timeouts`, up to the head of an answer.
+    /// Returns the option `timeouts`, up to the head of a response.
     pub fn timeouts(&self) -> OriginTimeouts {
         OriginTimeouts::from_trail(self.policy(), &self.trail)
     }
@@ -277,7 +277,7 @@ impl Evaluation {
     }
 
     /// Evaluates a stage after the origin, and what options with the value `tag` find.
-    pub(crate) fn evaluate_answer(
+    pub(crate) fn evaluate_response(
         &mut self,
         stage: PolicyStage,
         response: ResponseFacts<'_>,
@@ -300,7 +300,7 @@ impl Evaluation {
         self.findings.tags = policy.content_tags(&self.trail, &facts).map(Box::new);
     }
 
-    /// Returns `true` if a rule, live or in shadow, depends on what the document of this answer says.
+    /// Returns `true` if a rule, live or in shadow, depends on what the document of this response says.
     pub(crate) fn awaits_document(&self, response: ResponseFacts<'_>) -> bool {
         let usage = usage_facts(&self.findings.usage);
         let facts = Facts {
@@ -322,7 +322,7 @@ impl Evaluation {
         robots::robots_agent(robots_agent(self.policy(), &self.trail), &self.facts)
     }
 
-    /// Returns the option `max_body`, for answers without a length.
+    /// Returns the option `max_body`, for responses without a length.
     pub fn max_body(&self) -> Option<u64> {
         self.trail.number(self.policy(), schema::MAX_BODY)
     }
@@ -341,7 +341,7 @@ impl Evaluation {
             .flatten()
     }
 
-    /// Returns `true` if the answer may have to be read or changed as a document. The request then asks for content
+    /// Returns `true` if the response may have to be read or changed as a document. The request then asks for content
     /// codings that can be decoded.
     pub fn may_read_document(&self) -> bool {
         let reads =
@@ -434,6 +434,6 @@ fn noindex_tag(tags: &ContentTags) -> Option<HeaderValue> {
 }
 
 fn noncanonical_tag(tags: &ContentTags) -> Option<HeaderValue> {
-    let of = tags.canonical.as_ref()?.as_str();
-    HeaderValue::from_str(&format!("noncanonical; of={of}")).ok()
+    let canonical = tags.canonical.as_ref()?.as_str();
+    HeaderValue::from_str(&format!("noncanonical; of={canonical}")).ok()
 }

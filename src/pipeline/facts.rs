@@ -149,7 +149,7 @@ impl RequestFacts {
         self.rewritten_from.as_deref()
     }
 
-    /// Returns the URL that the crawler asked for, if it was rewritten, and the URL that is fetched. A redirection may
+    /// Returns the URL that the crawler asked for, if it was rewritten, and the URL that is fetched. A redirect may
     /// have led to either.
     pub(crate) fn urls(&self) -> impl Iterator<Item = &UrlTarget> {
         self.rewritten_from().into_iter().chain([&self.target])
@@ -243,7 +243,7 @@ impl EvaluationFacts for RequestFacts {
         ShadowEvaluation::for_request(self, snapshot)
     }
 
-    /// The whole URL if the origin caused the refusal, as for an answer; the host if the proxy did.
+    /// The whole URL if the origin caused the refusal, as for a response; the host if the proxy did.
     fn default_retention(stage: Stage) -> UrlRetention {
         if stage < Stage::Upstream {
             UrlRetention::Host

@@ -2,15 +2,15 @@
 //!
 //! `identify → target → recall → evaluate → rewrite → evaluate → budget → recrawl interval → destination → robots →
 //! pace → permit`. Cheap and certain stages come first, shared state last: a URL that the policy rejects costs no
-//! look-up of a name and no slot of its host.
+//! lookup of a name and no slot of its host.
 
 use std::sync::Arc;
 
 use super::admission::{AdmissionQueue, Arrival, HostSlot};
 use super::destination::{AddressList, DestinationResolver};
 use super::evaluation::Evaluation;
+use super::evaluation_loop::{PipelineResult, PipelineStages, ReadyToSend, run_until_permitted};
 use super::facts::RequestFacts;
-use super::hold::{Cleared, PipelineResult, PipelineStages, admit};
 use super::refusal::Refusal;
 use super::robots_fetch::RobotsProvider;
 use super::snapshot::{ActivePolicy, PolicySnapshot};
@@ -88,7 +88,7 @@ pub async fn admit_request<I: IncomingRequest, D: DestinationResolver, R: Robots
         admission: services.admission,
         profile: &profile,
     };
-    Ok(admit(&RequestStages { services, wait }, facts, snapshot).await)
+    Ok(run_until_permitted(&RequestStages { services, wait }, facts, snapshot).await)
 }
 
 struct RequestStages<'a, D, R> {
@@ -112,8 +112,8 @@ impl<D: DestinationResolver, R: RobotsProvider> RequestStages<'_, D, R> {
 impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages<'_, D, R> {
     type Facts = RequestFacts;
     type Addresses = D::Addresses;
-    type Basis = RobotsAllowance;
-    type Halt = NotForwarded;
+    type Inputs = RobotsAllowance;
+    type Error = NotForwarded;
 
     fn active_policy(&self) -> &ActivePolicy {
         self.services.active_policy
@@ -141,7 +141,7 @@ impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages
         &self,
         evaluation: &mut Evaluation,
         arrival: &mut Option<Arrival>,
-    ) -> Result<Cleared<D::Addresses, RobotsAllowance>, NotForwarded> {
+    ) -> Result<ReadyToSend<D::Addresses, RobotsAllowance>, NotForwarded> {
         let RequestServices {
             destinations,
             robots,
@@ -167,25 +167,25 @@ impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages
         stop::wait_before_robots(evaluation, robots, &self.wait, arrival).await?;
         let robots_txt = robots::evaluate(evaluation, robots, admission).await;
         evaluation.add_robots(robots_txt.usage, robots_txt.fetch_time);
-        let basis = match robots_txt.verdict? {
+        let allowance = match robots_txt.verdict? {
             RobotsVerdict::Allow(allowance) => allowance,
-            RobotsVerdict::Serve(known) => return Err(NotForwarded::ServeRobots(known)),
+            RobotsVerdict::Serve(state) => return Err(NotForwarded::ServeRobots(state)),
         };
-        let pacing = RequestPacing::new(evaluation, basis.spacing, &self.wait);
+        let pacing = RequestPacing::new(evaluation, allowance.spacing, &self.wait);
         let slot = pace::acquire_slot(&pacing, &addresses, admission, arrival).await?;
         if arrival.is_some() {
             // Another request may meanwhile have found that the host refuses connections.
             destination::check_reachable(evaluation, destinations, &addresses)?;
         }
-        Ok(Cleared {
+        Ok(ReadyToSend {
             addresses,
             slot,
-            basis,
+            inputs: allowance,
         })
     }
 
-    fn is_outdated(&self, evaluation: &Evaluation, basis: &RobotsAllowance) -> bool {
-        basis.is_outdated(evaluation, self.services.robots) || ledger::is_outdated(evaluation)
+    fn is_outdated(&self, evaluation: &Evaluation, allowance: &RobotsAllowance) -> bool {
+        allowance.is_outdated(evaluation, self.services.robots) || ledger::is_outdated(evaluation)
     }
 
     fn charge(&self, evaluation: &Evaluation, slot: &mut HostSlot) -> Result<(), NotForwarded> {

@@ -56,10 +56,10 @@ impl ShadowEvaluation {
             return None;
         }
         let facts = request_facts.policy_facts();
-        let other = snapshot.shadow.as_ref().map(|of| {
-            let (trail, decision) = of.policy.decide_request(&facts);
+        let other = snapshot.shadow.as_ref().map(|shadow| {
+            let (trail, decision) = shadow.policy.decide_request(&facts);
             ShadowPolicyEvaluation {
-                shadow: Arc::clone(of),
+                shadow: Arc::clone(shadow),
                 trail,
                 decision,
             }
@@ -75,10 +75,10 @@ impl ShadowEvaluation {
         if !snapshot.has_shadows() {
             return None;
         }
-        let other = snapshot.shadow.as_ref().map(|of| {
-            let (trail, decision) = of.policy.decide(facts);
+        let other = snapshot.shadow.as_ref().map(|shadow| {
+            let (trail, decision) = shadow.policy.decide(facts);
             ShadowPolicyEvaluation {
-                shadow: Arc::clone(of),
+                shadow: Arc::clone(shadow),
                 trail,
                 decision,
             }

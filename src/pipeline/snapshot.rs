@@ -133,7 +133,7 @@ impl PolicySnapshot {
     }
 
     /// Returns `true` if a decision, live or in shadow, may depend on the year.
-    pub(crate) fn asks_year(&self) -> bool {
+    pub(crate) fn depends_on_year(&self) -> bool {
         self.policies().any(Policy::depends_on_year)
     }
 

@@ -295,11 +295,11 @@ async fn send_all(
 /// Ready when no data was transferred for `length`.
 async fn wait_idle(meter: &TunnelMeter, length: Duration) {
     loop {
-        let due = meter.last_activity() + length;
-        if meter.clock.now() >= due {
+        let deadline = meter.last_activity() + length;
+        if meter.clock.now() >= deadline {
             return;
         }
-        sleep_until(due.into()).await;
+        sleep_until(deadline.into()).await;
     }
 }
 

@@ -106,7 +106,7 @@ fn effect_json(evaluation: &OfflineEvaluation<'_>, body: &RuleBody) -> Json {
 
 fn assignments_json(evaluation: &OfflineEvaluation<'_>, group: &GroupRule) -> Json {
     let assignments = group.assignments.iter().map(|assignment| {
-        let path = evaluation.policy.option_path(assignment.slot).to_owned();
+        let path = evaluation.policy.option_path(assignment.index).to_owned();
         (path, assignment.value.to_json())
     });
     assignments.collect::<Map<_, _>>().into()

@@ -65,14 +65,14 @@ impl Bench {
             None,
             Readiness::new(Vec::new),
             token,
-            MetricsMode::Everything,
+            MetricsMode::All,
         )
         .await
     }
 
     /// One with another policy before it.
     pub(crate) async fn with(policy: &str, before: Option<&str>, readiness: Readiness) -> Self {
-        Self::build(policy, before, readiness, None, MetricsMode::Everything).await
+        Self::build(policy, before, readiness, None, MetricsMode::All).await
     }
 
     /// One of `telemetry.metrics: none`.
@@ -82,7 +82,7 @@ impl Bench {
             None,
             Readiness::new(Vec::new),
             None,
-            MetricsMode::Nothing,
+            MetricsMode::EssentialOnly,
         )
         .await
     }

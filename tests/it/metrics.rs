@@ -56,7 +56,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::with(MetricsMode::Everything)
+        Self::with(MetricsMode::All)
     }
 
     fn with(counting: MetricsMode) -> Self {
@@ -776,7 +776,7 @@ fn a_rule_that_is_back_takes_no_place_among_those_that_are_gone() {
 
 #[test]
 fn nothing_of_requests_is_counted_where_that_is_asked_for() {
-    let bench = Bench::with(MetricsMode::Nothing);
+    let bench = Bench::with(MetricsMode::EssentialOnly);
     let policy = bench.policy(&[("a", RuleMode::Enforce)]);
     let mut record = bench.begin();
     record.set_target(&url("http://a.example/x"));
@@ -811,7 +811,7 @@ fn nothing_of_requests_is_counted_where_that_is_asked_for() {
         .collect();
     let always: BTreeSet<&str> = families::ALL
         .iter()
-        .filter(|family| family.always)
+        .filter(|family| family.essential)
         .map(|family| family.name)
         .chain(PROCESS_NAMES.split_whitespace())
         .collect();

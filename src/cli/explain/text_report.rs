@@ -378,7 +378,7 @@ fn describe_effect(evaluation: &OfflineEvaluation<'_>, body: &RuleBody) -> Optio
             let assigned = group.assignments.iter().map(|assignment| {
                 format!(
                     "{} {}",
-                    evaluation.policy.option_path(assignment.slot),
+                    evaluation.policy.option_path(assignment.index),
                     format_value(&assignment.value)
                 )
             });

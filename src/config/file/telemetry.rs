@@ -54,7 +54,7 @@ pub(super) const KEYS: &[ConfigKey<Settings>] = &[
 
 impl ConfigWord for MetricsMode {
     const WORDS: &'static [(&'static str, Self)] =
-        &[("full", Self::Everything), ("none", Self::Nothing)];
+        &[("full", Self::All), ("none", Self::EssentialOnly)];
 }
 
 #[derive(Default)]

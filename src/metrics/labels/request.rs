@@ -28,7 +28,7 @@ const CODES: [&str; 60] = [
 const CODE_OTHER: usize = CODES.len() - 2;
 const CODE_NONE: usize = CODES.len() - 1;
 
-/// The statuses as numbers, for look-ups.
+/// The statuses as numbers, for lookups.
 const NUMBERS: [u16; 58] = [
     200, 201, 202, 203, 204, 205, 206, 207, 208, 226, 300, 301, 302, 303, 304, 305, 307, 308, 400,
     401, 402, 403, 404, 405, 406, 407, 408, 409, 410, 411, 412, 413, 414, 415, 416, 417, 418, 421,

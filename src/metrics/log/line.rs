@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn queries_are_redacted_only_when_asked() {
+    fn queries_are_redacted_only_if_configured() {
         for (url, query, shown) in [
             (
                 "http://h/a?k=v?w",

@@ -515,8 +515,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn losses_are_reported_once_they_are_over_or_go_on_for_long() {
-        let (clock, hand) = Clock::manual();
+    fn losses_are_reported_at_their_end_or_after_a_time() {
+        let (clock, control) = Clock::manual();
         let counter = IntCounter::new("dropped", "Lost lines.").unwrap();
         let queue = LogQueue::new(0, LogFullAction::Drop, counter.clone(), clock);
         let reported = || queue.take_losses_to_report(LossReportTiming::Settled);
@@ -530,7 +530,7 @@ mod tests {
             (queue.unreported_losses(), reported()),
             (UnreportedLosses::Some, None)
         );
-        hand.advance(QUIET_PERIOD);
+        control.advance(QUIET_PERIOD);
         assert_eq!(
             (reported(), reported(), queue.unreported_losses()),
             (Some(3), None, UnreportedLosses::None)
@@ -538,7 +538,7 @@ mod tests {
         // Losses continue and are logged from time to time.
         let mut counts = vec![];
         for _ in 0..250 {
-            hand.advance(Duration::from_millis(100));
+            control.advance(Duration::from_millis(100));
             queue.record_lost(1);
             counts.extend(reported());
         }
@@ -550,7 +550,7 @@ mod tests {
         // A failing log was reported already; the losses are logged once it works again.
         queue.set_failure(Some("disk full".into()));
         queue.record_lost(5);
-        hand.advance(QUIET_PERIOD);
+        control.advance(QUIET_PERIOD);
         assert_eq!(reported(), None);
         queue.set_failure(None);
         assert_eq!((reported(), counter.get()), (Some(5), 3 + 250 + 5));

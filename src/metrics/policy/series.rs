@@ -73,7 +73,7 @@ impl RuleCounterFamilies {
         mode: RuleMode,
         kind: RuleKind,
     ) -> Option<Arc<RuleCounters>> {
-        if self.metrics_mode == MetricsMode::Nothing || mode == RuleMode::Disabled {
+        if self.metrics_mode == MetricsMode::EssentialOnly || mode == RuleMode::Disabled {
             return None;
         }
         let counters = {

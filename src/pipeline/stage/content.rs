@@ -28,7 +28,7 @@ pub(crate) fn evaluate(
     }
     let method = evaluation.facts().method.clone();
     with_response_facts(&method, head, content_type, |response| {
-        evaluation.evaluate_answer(PolicyStage::Response, response, Fact::Unknown);
+        evaluation.evaluate_response(PolicyStage::Response, response, Fact::Unknown);
     });
     evaluation.ensure_admitted().map_err(|refusal| {
         let refusal = if refusal.reason == Reason::Usage {
@@ -50,7 +50,7 @@ pub(crate) fn media_type(head: &Parts) -> Cow<'_, str> {
     }
 }
 
-/// Calls a function with the facts of an answer's head.
+/// Calls a function with the facts of a response's head.
 pub(super) fn with_response_facts<T>(
     method: &Method,
     head: &Parts,
@@ -78,7 +78,7 @@ pub(super) fn with_response_facts<T>(
 /// The type of a body according to its head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum BodyType {
-    /// HTML of a 2xx answer to GET, or the answer to a HEAD for it.
+    /// HTML of a 2xx response to GET, or the response to a HEAD for it.
     Html,
     /// Any other body.
     Other,

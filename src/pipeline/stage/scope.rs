@@ -10,7 +10,9 @@ use crate::urls::target::UrlTarget;
 
 /// Returns the year, if a decision may depend on it.
 pub(crate) fn year(snapshot: &PolicySnapshot, admission: &AdmissionQueue) -> Option<u16> {
-    snapshot.asks_year().then(|| utc_year(admission.wall()))
+    snapshot
+        .depends_on_year()
+        .then(|| utc_year(admission.wall()))
 }
 
 /// Returns the URL that the policy fetches instead of the one that it has admitted (docs/policy/reference.md
@@ -47,7 +49,7 @@ pub(crate) fn check(evaluation: &Evaluation) -> Result<PolicyVerdict, Box<Refusa
     if !rejects_whole_host(evaluation) {
         return Ok(PolicyVerdict::RobotsTxtExempt);
     }
-    // Crawlers take any 4xx for "all allowed", so the answer is a file that allows nothing.
+    // Crawlers take any 4xx for "all allowed", so the response is a file that allows nothing.
     Err(Box::new(Refusal {
         form: RefusalForm::RobotsTxt,
         ..*refusal

@@ -183,10 +183,10 @@ impl ContentDecoder {
                 Ok((2 - before, flow))
             }
             DecoderState::Inflating(..) => self.inflate_step(input, sink),
-            DecoderState::GzipTrailer(left) => {
-                let taken = input.len().min(*left);
-                *left -= taken;
-                if *left == 0 {
+            DecoderState::GzipTrailer(remaining) => {
+                let taken = input.len().min(*remaining);
+                *remaining -= taken;
+                if *remaining == 0 {
                     self.state = DecoderState::GzipNext;
                 }
                 Ok((taken, ON))

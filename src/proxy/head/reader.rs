@@ -92,7 +92,7 @@ pub(super) enum ReaderMode {
     /// A head is complete and waits until the previous request is finished.
     WaitingForTurn(RequestHead),
     /// Passes on the rest of a head: this number of bytes at the front of the buffer.
-    Handing(usize, FollowingBytes),
+    PassHead(usize, FollowingBytes),
     /// Passes on the given number of bytes after a head, unparsed; `u64::MAX` for everything that
     /// follows.
     Passing(u64),
@@ -160,17 +160,17 @@ impl<E: HeadEvents> HeadReader<E> {
                     ready!(self.poll_client_left(cx));
                     self.mode = ReaderMode::Closing(CloseState::Closed);
                 }
-                ReaderMode::Handing(left, follows) => {
-                    let left = left - self.hand_on(left, out);
-                    self.mode = if left > 0 {
-                        ReaderMode::Handing(left, follows)
+                ReaderMode::PassHead(remaining, follows) => {
+                    let remaining = remaining - self.pass_on(remaining, out);
+                    self.mode = if remaining > 0 {
+                        ReaderMode::PassHead(remaining, follows)
                     } else {
                         pass_through_mode(follows.length())
                     };
                 }
-                ReaderMode::Passing(left) => {
-                    self.mode = ReaderMode::Passing(left);
-                    ready!(self.poll_pass_through(left, cx, out))?;
+                ReaderMode::Passing(remaining) => {
+                    self.mode = ReaderMode::Passing(remaining);
+                    ready!(self.poll_pass_through(remaining, cx, out))?;
                 }
                 ReaderMode::Closing(closing) => {
                     ready!(self.poll_close(closing, cx))?;
@@ -229,12 +229,12 @@ impl<E: HeadEvents> HeadReader<E> {
         if let Ok(ScanProgress::Complete(head)) = &progress
             && !head.needs_encoding
             && head.bytes.start == 0
-            && let Some(left) = head
+            && let Some(remaining) = head
                 .follows
                 .length()
                 .checked_sub((bytes.len() - head.bytes.end) as u64)
         {
-            self.mode = pass_through_mode(left);
+            self.mode = pass_through_mode(remaining);
             self.reset_for_next_head(head.follows);
             return true;
         }
@@ -275,7 +275,7 @@ impl<E: HeadEvents> HeadReader<E> {
         } else {
             self.buffer.drain(..head.bytes.start);
         }
-        self.mode = ReaderMode::Handing(length, head.follows);
+        self.mode = ReaderMode::PassHead(length, head.follows);
         self.reset_for_next_head(head.follows);
     }
 
@@ -291,7 +291,7 @@ impl<E: HeadEvents> HeadReader<E> {
     }
 
     /// Passes on at most `most` bytes from the front of the buffer.
-    fn hand_on(&mut self, most: usize, out: &mut ReadBuf<'_>) -> usize {
+    fn pass_on(&mut self, most: usize, out: &mut ReadBuf<'_>) -> usize {
         let count = most.min(out.remaining()).min(self.buffer.len());
         out.put_slice(self.buffer.get(..count).unwrap_or_default());
         self.buffer.drain(..count);
@@ -304,14 +304,14 @@ impl<E: HeadEvents> HeadReader<E> {
     /// Passes on at most `left` bytes as they arrive. Later bytes stay in the socket.
     fn poll_pass_through(
         &mut self,
-        left: u64,
+        remaining: u64,
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let most = usize::try_from(left).unwrap_or(usize::MAX);
+        let most = usize::try_from(remaining).unwrap_or(usize::MAX);
         if !self.buffer.is_empty() {
-            let handed = self.hand_on(most, out);
-            self.record_passed(left, handed);
+            let count = self.pass_on(most, out);
+            self.record_passed(remaining, count);
             return Poll::Ready(Ok(()));
         }
         let Poll::Ready(received) = self.stream.poll_recv(cx, &mut (&mut *out).limit(most)) else {
@@ -320,13 +320,13 @@ impl<E: HeadEvents> HeadReader<E> {
         };
         match received? {
             0 => self.mode = ReaderMode::Closing(CloseState::Closed),
-            received => self.record_passed(left, received),
+            received => self.record_passed(remaining, received),
         }
         Poll::Ready(Ok(()))
     }
 
-    fn record_passed(&mut self, left: u64, count: usize) {
-        self.mode = pass_through_mode(left.saturating_sub(count as u64));
+    fn record_passed(&mut self, remaining: u64, count: usize) {
+        self.mode = pass_through_mode(remaining.saturating_sub(count as u64));
     }
 
     /// Ready when the client has been silent for too long; sets the mode. Silence is allowed while
@@ -354,7 +354,7 @@ impl<E: HeadEvents> HeadReader<E> {
     /// Starts `timeouts.idle`.
     fn start_idle_timer(&mut self) {
         self.head_begun = false;
-        self.wait_timer.relax(self.settings.idle);
+        self.wait_timer.set_next_length(self.settings.idle);
     }
 
     /// Receives into the internal buffer.
@@ -375,9 +375,9 @@ impl<E: HeadEvents> HeadReader<E> {
 }
 
 /// Returns the mode if `left` bytes remain before the next head.
-fn pass_through_mode(left: u64) -> ReaderMode {
-    if left > 0 {
-        ReaderMode::Passing(left)
+fn pass_through_mode(remaining: u64) -> ReaderMode {
+    if remaining > 0 {
+        ReaderMode::Passing(remaining)
     } else {
         ReaderMode::Head
     }

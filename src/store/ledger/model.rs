@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::*;
 use crate::ledger::observation::{
-    DeliveredDocument, FailureKind, ObservationOutcome, ObservedAnswer, ObservedRefusal,
+    DeliveredDocument, FailureKind, ObservationOutcome, ObservedRefusal, ObservedResponse,
     RefusalRecording,
 };
 use crate::ledger::transition::{self, RecordUpdate};
@@ -24,27 +24,27 @@ struct LedgerModel {
 }
 
 impl LedgerModel {
-    fn record(&mut self, note: &LedgerUpdate) {
-        let before = self.records.get(&note.key).cloned();
-        let noted = transition::apply_observation(
+    fn record(&mut self, update: &LedgerUpdate) {
+        let before = self.records.get(&update.key).cloned();
+        let transition = transition::apply_observation(
             before.as_ref().map(|(record, _)| record),
-            note.observation.clone(),
+            update.observation.clone(),
             TOLERANCE,
         );
-        match noted.update {
+        match transition.update {
             RecordUpdate::Unchanged => {}
-            RecordUpdate::Forgotten => drop(self.records.remove(&note.key)),
+            RecordUpdate::Forgotten => drop(self.records.remove(&update.key)),
             RecordUpdate::Changed(record) => {
-                let delivered = matches!(&note.observation.outcome, ObservationOutcome::Answered(a) if a.document.is_some());
+                let delivered = matches!(&update.observation.outcome, ObservationOutcome::Answered(a) if a.document.is_some());
                 let content = if delivered {
-                    note.content_key
+                    update.content_key
                 } else {
                     before.and_then(|(_, content)| content)
                 };
-                self.records.insert(note.key, (record, content));
+                self.records.insert(update.key, (record, content));
             }
         }
-        self.events.extend(noted.event);
+        self.events.extend(transition.event);
     }
 
     fn urls(&self) -> BTreeMap<CrawlStatus, u64> {
@@ -104,7 +104,7 @@ fn answered(
     failure: Option<FailureKind>,
     document: Option<DeliveredDocument>,
 ) -> ObservationOutcome {
-    ObservationOutcome::Answered(ObservedAnswer {
+    ObservationOutcome::Answered(ObservedResponse {
         status,
         crawl_status,
         intent: None,
@@ -304,7 +304,7 @@ fn key_in_memory(ledger: &Ledger, number: u64) -> Option<LedgerKey> {
 }
 
 #[test]
-fn a_content_that_was_left_does_not_stay_in_memory_over_a_crash_either() {
+fn a_dropped_content_does_not_survive_a_crash() {
     let folder = LedgerDirectory::new("left");
     let ledger = folder.open();
     for (at, found) in (1..).zip([7, 8]) {
@@ -327,7 +327,7 @@ fn a_content_that_was_left_does_not_stay_in_memory_over_a_crash_either() {
 }
 
 #[test]
-fn what_is_kept_under_a_name_and_what_is_forgotten_of_the_feed_survive_a_restart() {
+fn named_values_and_feed_expiry_survive_a_restart() {
     let folder = LedgerDirectory::new("kept");
     let ledger = folder.open();
     let mut at = 0;
@@ -398,7 +398,7 @@ fn new_document(url: u64) -> LedgerUpdate {
 }
 
 #[test]
-fn old_events_are_forgotten_whatever_clocks_said_and_none_that_is_still_to_be_told() {
+fn old_events_expire_unless_they_are_undelivered() {
     for (times, upto, expected) in [
         (&[10, 20, 80, 90][..], 4, &[3, 4][..]),
         (&[10, 20], 2, &[2]),
@@ -462,7 +462,7 @@ fn one_process_at_a_time_and_no_older_program() {
 }
 
 #[test]
-fn nobody_waits_for_a_writer_that_broke_down() {
+fn requests_do_not_wait_for_a_broken_writer() {
     let settings = LedgerSettings {
         queue: 1,
         ..LedgerSettings::default()
@@ -516,7 +516,7 @@ fn nobody_waits_for_a_writer_that_broke_down() {
 }
 
 #[test]
-fn without_room_a_note_waits_or_is_dropped() {
+fn an_update_waits_or_is_dropped_if_the_queue_is_full() {
     let full = |on_full, done: &dyn Fn(&Ledger) -> bool| {
         let settings = LedgerSettings {
             queue: 1,

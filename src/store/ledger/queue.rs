@@ -244,16 +244,16 @@ impl LedgerQueue {
     }
 
     /// Sets what the writer does after its next batch.
-    pub(super) fn send_command(&self, then: WriterCommand) {
-        self.state.lock().command.get_or_insert(then);
+    pub(super) fn send_command(&self, command: WriterCommand) {
+        self.state.lock().command.get_or_insert(command);
         self.work.notify_one();
     }
 
     /// Waits for work, and then a little for more of it.
-    pub(super) fn take_batch(&self, left: RemainingWork) -> (WriteBatch, WriterCommand) {
+    pub(super) fn take_batch(&self, remaining: RemainingWork) -> (WriteBatch, WriterCommand) {
         let mut state = self.state.lock();
         self.work.wait_while(&mut state, |state| {
-            left == RemainingWork::Nothing && !state.is_urgent() && state.batch.is_empty()
+            remaining == RemainingWork::Nothing && !state.is_urgent() && state.batch.is_empty()
         });
         self.work.wait_while_for(
             &mut state,
@@ -268,8 +268,8 @@ impl LedgerQueue {
             ..WriteBatch::default()
         };
         next.pages.take_spare_from(&mut state.batch.pages);
-        let then = state.command.unwrap_or(WriterCommand::Continue);
-        (std::mem::replace(&mut state.batch, next), then)
+        let command = state.command.unwrap_or(WriterCommand::Continue);
+        (std::mem::replace(&mut state.batch, next), command)
     }
 
     /// Waits before the disk is tried again; returns the pending command, which limits further tries.
@@ -367,7 +367,7 @@ fn add_counts(urls: &mut UrlCounts, more: UrlCounts) {
 /// Returns the status counts that a change affects, and by how much.
 fn count_deltas((before, now): StatusChange) -> impl Iterator<Item = (CrawlStatus, i64)> {
     let changed = before != now;
-    let left = before.filter(|_| changed).map(|status| (status, -1));
+    let removed = before.filter(|_| changed).map(|status| (status, -1));
     let entered = now.filter(|_| changed).map(|status| (status, 1));
-    left.into_iter().chain(entered)
+    removed.into_iter().chain(entered)
 }

@@ -176,10 +176,10 @@ async fn slot(
         order: WaitOrder::Weighted,
     };
     let terms = || WaitTerms {
-        patience: Duration::from_secs(3_600),
+        max_wait: Duration::from_secs(3_600),
         rank,
     };
-    hold.admit(&asking, &mut None, terms).await.unwrap()
+    hold.acquire(&asking, &mut None, terms).await.unwrap()
 }
 
 fn known(
@@ -285,7 +285,7 @@ async fn what_was_learned_and_what_is_stopped_are_shown() {
         let mut slot = hosts.slot(host, POLITE).await;
         slot.begin();
         slot.record_sent();
-        slot.record_answer(status, &fields);
+        slot.record_response(status, &fields);
         drop(slot);
         let (_, one) = hosts.get(&format!("/{host}")).await;
         assert_eq!(one["errors_in_row"], failures, "{one}");

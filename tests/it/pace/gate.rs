@@ -437,7 +437,7 @@ async fn a_held_request_and_a_held_tunnel_see_a_shadow_policy_that_was_added_mea
         destinations: &Anywhere,
         active_policy: &bench.in_force,
         admission: &bench.hold,
-        patience: Duration::from_secs(10),
+        max_wait: Duration::from_secs(10),
     };
     let tunnel = admit_tunnel(facts, bench.in_force.load(), &services);
     let (tunnel, ()) = tokio::join!(tunnel, bench.add_shadow_later(politeness));
@@ -536,7 +536,7 @@ async fn an_origin_that_asks_for_rest_gets_it() {
         let host = field.unwrap_or("none");
         let (mut slot, _) = bench.ask(&format!("http://{host}.test/"), &[]).await.went();
         let fields = field.map(|value| (http::header::RETRY_AFTER, value.parse().unwrap()));
-        slot.record_answer(
+        slot.record_response(
             StatusCode::SERVICE_UNAVAILABLE,
             &fields.into_iter().collect(),
         );

@@ -139,7 +139,7 @@ async fn one_slot_of_an_address_goes_round_among_hosts_that_fail() {
         }
         sent.extend((number % 4 > 1).then(Instant::now));
         if number % 4 == 3 {
-            slot.record_answer(StatusCode::OK, &HeaderMap::new());
+            slot.record_response(StatusCode::OK, &HeaderMap::new());
         }
     }
     assert!(
@@ -157,7 +157,7 @@ async fn rest_that_one_host_asks_for_is_not_the_address_s() {
     let told: HeaderMap = [(http::header::RETRY_AFTER, "100".parse().unwrap())]
         .into_iter()
         .collect();
-    slot.record_answer(StatusCode::TOO_MANY_REQUESTS, &told);
+    slot.record_response(StatusCode::TOO_MANY_REQUESTS, &told);
     drop(slot);
     assert_eq!(
         bench.ask("http://a.test/").await.refused(),
@@ -246,7 +246,7 @@ async fn a_host_that_rests_rests_for_those_that_wait_for_its_address_too() {
     )]
     .into_iter()
     .collect();
-    first.record_answer(StatusCode::SERVICE_UNAVAILABLE, &told);
+    first.record_response(StatusCode::SERVICE_UNAVAILABLE, &told);
     drop(first);
     drop(other);
     let (slot, _) = second.await.unwrap().went();

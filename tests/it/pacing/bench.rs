@@ -218,7 +218,7 @@ impl Bench {
             destinations: &TwoAddresses,
             active_policy: &self.in_force,
             admission: &self.hold,
-            patience: Duration::ZERO,
+            max_wait: Duration::ZERO,
         };
         let passage = admit_tunnel(asked, self.in_force.load(), &way).await;
         passage.outcome.ok().map(|permit| permit.redeem().2)
@@ -229,7 +229,7 @@ impl Bench {
         let (mut slot, held) = self.ask(url).await.went();
         slot.record_sent();
         slot.record_received(bytes);
-        slot.record_answer(http::StatusCode::OK, &http::HeaderMap::new());
+        slot.record_response(http::StatusCode::OK, &http::HeaderMap::new());
         held
     }
 

@@ -390,7 +390,7 @@ async fn tunnels_wait_as_long_as_connecting_may_take() {
             destinations: &Anywhere,
             active_policy: &bench.in_force,
             admission: &bench.hold,
-            patience: 10 * SECOND,
+            max_wait: 10 * SECOND,
         };
         let began = bench.clock.now();
         let TunnelResult {

@@ -2,7 +2,7 @@
 
 use crawlgate::ledger::key::LedgerKey;
 use crawlgate::ledger::observation::{
-    DeliveredDocument, FailureKind, ObservationOutcome, ObservedAnswer, UrlObservation,
+    DeliveredDocument, FailureKind, ObservationOutcome, ObservedResponse, UrlObservation,
 };
 use crawlgate::ledger::record::UnixMillis;
 use crawlgate::model::crawl_status::CrawlStatus;
@@ -45,7 +45,7 @@ fn answered(
     document: Option<DeliveredDocument>,
 ) -> ObservationOutcome {
     let outcome = CrawlStatus::from_origin_status(status);
-    ObservationOutcome::Answered(ObservedAnswer {
+    ObservationOutcome::Answered(ObservedResponse {
         status,
         crawl_status: outcome,
         intent: None,

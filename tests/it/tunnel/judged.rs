@@ -106,7 +106,7 @@ async fn passage(rules: &str, authority: &str, names: &Names) -> TunnelResult<Fo
         destinations: names,
         active_policy: &in_force,
         admission: &hold,
-        patience,
+        max_wait: patience,
     };
     admit_tunnel(asked(authority), in_force.load(), &way).await
 }

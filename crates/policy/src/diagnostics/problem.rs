@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn one_line_says_it_all() {
+    fn one_line_contains_the_place_and_the_message() {
         let problem = Problem::error(&place(), "unknown key")
             .with_found("forbidd")
             .with_allowed_words(["forbid", "require"])

@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_line_is_for_machines_and_the_rest_for_people() {
+    fn the_first_line_is_machine_readable() {
         let shown = render(&problem("{ hots: a }", 2, 4), ColourMode::Plain);
         let expected = "p.yaml:12:3: error: unknown key; found `hots`\n   |\n12 | { hots: a }\n   |   ^^^^ did you mean `host`?\n   |\n   = help: allowed: host, path";
         assert_eq!(shown, expected);

@@ -53,7 +53,7 @@ pub struct UrlObservation {
 pub enum ObservationOutcome {
     /// A GET was admitted and answered, and the answer was delivered completely or refused by the
     /// policy.
-    Answered(ObservedAnswer),
+    Answered(ObservedResponse),
     /// A GET was admitted, but there was no complete answer.
     Failed {
         failure: FailureKind,
@@ -68,7 +68,7 @@ pub enum ObservationOutcome {
 
 /// An origin's answer to a GET.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ObservedAnswer {
+pub struct ObservedResponse {
     pub status: u16,
     /// The status of the URL: accepted, or the reason for the refusal.
     pub crawl_status: CrawlStatus,

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_read_as_they_are_written() {
+    fn words_round_trip() {
         for (place, status) in CrawlStatus::ALL.into_iter().enumerate() {
             assert_eq!(CrawlStatus::from_word(status.as_str()), Some(status));
             assert_eq!(status.index(), place);

@@ -129,7 +129,7 @@ mod tests {
     };
 
     #[test]
-    fn each_purse_is_empty_at_its_limit() {
+    fn each_budget_is_exhausted_at_its_limit() {
         let mut spent = BudgetUsage::for_day(1);
         let all = BudgetLimits {
             urls: Some(3),

@@ -191,7 +191,7 @@ pub(super) fn effect_text(policy: &Policy, rule: &Rule) -> String {
                 group
                     .assignments
                     .iter()
-                    .map(|a| format!("{} {}", policy.option_path(a.slot), a.value)),
+                    .map(|a| format!("{} {}", policy.option_path(a.index), a.value)),
             );
             all.extend((group.order != ChildOrder::All).then(|| "match first".to_owned()));
             all.extend(group.stop.then(|| "stop".to_owned()));
@@ -244,7 +244,7 @@ fn space_options(policy: &Policy) -> Vec<(String, String)> {
             let path = format!(
                 "spaces.{}.options.{}",
                 space.name,
-                policy.option_path(given.slot)
+                policy.option_path(given.index)
             );
             all.push((path, given.value.to_string()));
         }

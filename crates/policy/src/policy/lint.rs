@@ -88,9 +88,9 @@ impl WorkBudget {
     }
 
     fn try_spend(&self, work: usize) -> bool {
-        let left = self.0.get();
-        self.0.set(left.saturating_sub(work));
-        left > 0
+        let remaining = self.0.get();
+        self.0.set(remaining.saturating_sub(work));
+        remaining > 0
     }
 }
 

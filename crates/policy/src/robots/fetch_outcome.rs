@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_table_has_the_order_of_the_endings() {
+    fn the_table_has_the_order_of_the_outcomes() {
         for (place, row) in OUTCOMES.iter().enumerate() {
             assert_eq!(row.outcome as usize, place);
         }

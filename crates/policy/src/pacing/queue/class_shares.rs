@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_alone_owes_nothing_for_it() {
+    fn a_class_that_waits_alone_accumulates_no_debt() {
         let mut shares = ClassShares::default();
         for _ in 0..1_000 {
             shares.charge(PriorityClass::Refresh, |class| {

@@ -82,12 +82,12 @@ fn check_unique(
     all: &[SourceOption],
     problems: &mut Problems,
 ) -> bool {
-    let taken = all.iter().any(|other| other.path == read.path);
-    if taken {
+    let is_duplicate = all.iter().any(|other| other.path == read.path);
+    if is_duplicate {
         let message = "this header is already set here with different capitalisation";
         problems.push(Problem::error(&entry.key.place, message).with_found(&*entry.key.text));
     }
-    !taken
+    !is_duplicate
 }
 
 /// Returns `true` if the value resets every key of a map to its default: `null` always does, `none`
