@@ -55,12 +55,12 @@ fn requests(folder: &Path, settings: LedgerSettings, rate: u64) {
     let (began, burst) = (Instant::now(), rate / 100);
     let spent = processor(|| {
         for n in 0..REQUESTS {
-            let note = note(n);
-            black_box(ledger.look_up(note.key));
+            let update = note(n);
+            black_box(ledger.look_up(update.key));
             if rate == 0 {
                 wait(ledger.wait_if_full());
             }
-            ledger.record(note);
+            ledger.record(update);
             if burst > 0 && n % burst == 0 {
                 sleep(Duration::from_millis(10));
             }

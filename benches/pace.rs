@@ -195,7 +195,7 @@ fn hold_and_slot(bencher: Bencher<'_, '_>) {
         metrics,
     ));
     let crawler = Crawler::anonymous();
-    let asking = AdmissionRequest {
+    let request = AdmissionRequest {
         key: LimiterKey {
             name: "www.example.com",
             kind: RequestKind::Navigation,
@@ -219,7 +219,7 @@ fn hold_and_slot(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| {
         runtime.block_on(async {
             let slot = hold
-                .acquire(&asking, &mut None, || terms)
+                .acquire(&request, &mut None, || terms)
                 .await
                 .expect("nobody else is there");
             slot.record_sent();

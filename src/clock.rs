@@ -164,7 +164,7 @@ impl Rfc3339 {
 
 /// Returns the last four digits of a number.
 fn digits(number: u32) -> [u8; 4] {
-    [1_000, 100, 10, 1].map(|place| b'0' + (number / place % 10) as u8)
+    [1_000, 100, 10, 1].map(|divisor| b'0' + (number / divisor % 10) as u8)
 }
 
 /// Returns the year of a wall time, in UTC; 1970 for earlier times.
@@ -173,10 +173,10 @@ pub fn utc_year(wall: SystemTime) -> u16 {
 }
 
 fn utc(wall: SystemTime) -> UtcDateTime {
-    let since = wall
+    let since_epoch = wall
         .duration_since(SystemTime::UNIX_EPOCH)
         .unwrap_or_default();
-    time::Duration::try_from(since)
+    time::Duration::try_from(since_epoch)
         .ok()
         .and_then(|since| UtcDateTime::UNIX_EPOCH.checked_add(since))
         .unwrap_or(UtcDateTime::MAX)

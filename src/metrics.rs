@@ -87,7 +87,7 @@ impl Metrics {
         Self::with_mode(MetricsMode::All, crawlers, ranges)
     }
 
-    /// Registers the families like [`Self::new`]; with [`MetricsMode::Nothing`], only the essential ones are counted and
+    /// Registers the families like [`Self::new`]; with [`MetricsMode::EssentialOnly`], only the essential ones are counted and
     /// exported.
     ///
     /// # Errors
@@ -134,13 +134,13 @@ impl Metrics {
 
     /// Returns the index of a crawler; that of `anonymous` for a name that is not configured.
     pub fn crawler_index(&self, name: &str) -> CrawlerIndex {
-        let place = self
+        let index = self
             .0
             .crawlers
             .iter()
             .position(|series| series.crawler.as_str() == name);
-        place
-            .and_then(|place| u16::try_from(place).ok())
+        index
+            .and_then(|index| u16::try_from(index).ok())
             .map_or(CrawlerIndex::ANONYMOUS, CrawlerIndex)
     }
 
@@ -284,8 +284,8 @@ impl Metrics {
     }
 
     /// Counts lost spans.
-    pub fn add_lost_spans(&self, why: SpanLossReason, count: u64) {
-        self.families().spans_dropped.add(why, count);
+    pub fn add_lost_spans(&self, reason: SpanLossReason, count: u64) {
+        self.families().spans_dropped.add(reason, count);
     }
 
     /// Counts a panic that was caught.

@@ -56,8 +56,8 @@ impl SpanId {
 
     /// Returns the id of the `place`th span after this one; different for each, and never zero.
     #[must_use]
-    pub fn nth(self, place: u64) -> Self {
-        let number = u64::from_be_bytes(self.0).wrapping_add(place);
+    pub fn nth(self, index: u64) -> Self {
+        let number = u64::from_be_bytes(self.0).wrapping_add(index);
         Self::new(number.to_be_bytes()).unwrap_or(Self([0xff; 8]))
     }
 }
@@ -195,8 +195,8 @@ mod tests {
         for _ in 0..50_000 {
             let mut bytes = seed.clone().into_bytes();
             for _ in 0..random.usize(..3) {
-                let place = random.usize(..bytes.len());
-                bytes[place] = if random.bool() {
+                let index = random.usize(..bytes.len());
+                bytes[index] = if random.bool() {
                     random.u8(..)
                 } else {
                     b"0123456789abcdef-"[random.usize(..17)]

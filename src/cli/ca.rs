@@ -75,10 +75,10 @@ fn show(tls: &TlsConfig, now: SystemTime) -> Result<Exit, CaError> {
         text.push_str(&describe(certificate, files, role, now));
     }
     authority::warn_expiry(&certificates, now);
-    let shown = console::print(&text, Exit::Success);
+    let exit = console::print(&text, Exit::Success);
     let files = authority::signing_files(tls)?;
     CertificateAuthority::load(&files.cert, &files.key, now)?;
-    Ok(shown)
+    Ok(exit)
 }
 
 fn export(tls: &TlsConfig, args: &CaExportArgs) -> Result<Exit, CaError> {

@@ -323,19 +323,19 @@ impl DecisionLog {
     }
 
     /// Waits until everything logged so far is written or dropped. Blocks the thread.
-    pub fn flush(&self, within: Duration) -> LogCloseResult {
+    pub fn flush(&self, timeout: Duration) -> LogCloseResult {
         self.inner
             .as_ref()
-            .map_or(LogCloseResult::Done, |open| open.queue.flush(within))
+            .map_or(LogCloseResult::Done, |open| open.queue.flush(timeout))
     }
 
     /// Writes what is left and ends the writer; later lines are counted as dropped. Blocks the thread; to be called when
     /// the process ends.
-    pub fn close(&self, within: Duration) -> LogCloseResult {
+    pub fn close(&self, timeout: Duration) -> LogCloseResult {
         let Some(open) = &self.inner else {
             return LogCloseResult::Done;
         };
-        let closed = open.queue.close(within);
+        let closed = open.queue.close(timeout);
         if closed == LogCloseResult::TimedOut {
             let bytes = open.queue.waiting();
             tracing::error!(

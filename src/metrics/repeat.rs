@@ -32,11 +32,11 @@ pub(crate) struct Repeats {
 
 impl Repeats {
     pub(super) fn new(now: Instant) -> Self {
-        let places = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
+        let slots = (0..SLOTS).map(|_| AtomicU64::new(0)).collect();
         Self {
             hasher: RandomState::new(),
             began: now,
-            slots: places,
+            slots,
         }
     }
 
@@ -46,10 +46,10 @@ impl Repeats {
         // Bit 24 is always set, so that an empty slot, 0, matches nothing.
         let tag = hash & !SECOND_MASK | 1 << SECOND_BITS;
         let second = now.saturating_duration_since(self.began).as_secs() & SECOND_MASK;
-        let Some(place) = self.slots.get(hash as usize % SLOTS) else {
+        let Some(slot) = self.slots.get(hash as usize % SLOTS) else {
             return RepeatState::First;
         };
-        let before = place.swap(tag | second, Ordering::Relaxed);
+        let before = slot.swap(tag | second, Ordering::Relaxed);
         let age = second.wrapping_sub(before & SECOND_MASK) & SECOND_MASK;
         if before & !SECOND_MASK == tag && age < WINDOW_SECS {
             RepeatState::Repeated

@@ -142,12 +142,12 @@ impl TraceSampler {
     }
 
     pub(crate) fn send(&self, trace: Box<FinishedTrace>) {
-        let (trace, why) = match self.queue.try_send(trace) {
+        let (trace, reason) = match self.queue.try_send(trace) {
             Ok(()) => return,
             Err(TrySendError::Full(trace)) => (trace, SpanLossReason::QueueFull),
             Err(TrySendError::Closed(trace)) => (trace, SpanLossReason::Shutdown),
         };
-        self.metrics.add_lost_spans(why, trace.span_count());
+        self.metrics.add_lost_spans(reason, trace.span_count());
     }
 }
 

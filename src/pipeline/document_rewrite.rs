@@ -10,7 +10,7 @@ use crate::policy::options::{OptionIndex, OptionValue, schema};
 
 use super::evaluation::Evaluation;
 use super::header_effects::RobotsTag;
-use super::stage::content::{BodyType, body_type};
+use super::stage::response::{BodyType, body_type};
 
 const META: &str = "meta";
 

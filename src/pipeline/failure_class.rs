@@ -63,7 +63,7 @@ mod tests {
                 .into_parts();
             classify_response(&head, conditional, &redirect_target)
         };
-        for (status, asked, failing) in [
+        for (status, conditional, failure) in [
             (200, Conditional::No, None),
             (429, Conditional::No, Some(Temporary)),
             (503, Conditional::No, Some(Permanent)),
@@ -75,8 +75,8 @@ mod tests {
             (304, Conditional::No, Some(Permanent)),
         ] {
             assert_eq!(
-                error(status, asked, RedirectTarget::None),
-                failing,
+                error(status, conditional, RedirectTarget::None),
+                failure,
                 "{status}"
             );
         }

@@ -16,7 +16,7 @@ use super::robots_fetch::RobotsProvider;
 use super::snapshot::{ActivePolicy, PolicySnapshot};
 use super::stage::pace::{RequestPacing, WaitContext};
 use super::stage::robots::{RobotsAllowance, RobotsVerdict};
-use super::stage::{budget, destination, ledger, pace, robots, scope, stop};
+use super::stage::{budget, destination, ledger, pace, request, robots, stop};
 use crate::model::crawler::Crawler;
 use crate::model::profile::Profile;
 use crate::robots::state::RobotsState;
@@ -125,9 +125,9 @@ impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages
 
     /// A URL that is fetched instead of the one that was asked for is evaluated in its turn, and not rewritten again.
     fn evaluate(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
-        let year = scope::year(&snapshot, self.services.admission);
+        let year = request::year(&snapshot, self.services.admission);
         let evaluation = self.evaluate_url(facts.with_year(year), snapshot);
-        match scope::rewritten_target(&evaluation) {
+        match request::rewritten_target(&evaluation) {
             Some(target) => {
                 let snapshot = Arc::clone(evaluation.snapshot());
                 let original = evaluation.into_original_facts();
@@ -148,7 +148,7 @@ impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages
             admission,
             ..
         } = *self.services;
-        if scope::check(evaluation)? == scope::PolicyVerdict::RobotsTxtExempt {
+        if request::check(evaluation)? == request::PolicyVerdict::RobotsTxtExempt {
             evaluation.exempt_robots_txt();
         }
         budget::check_remaining(evaluation, admission)?;

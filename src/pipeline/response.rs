@@ -15,7 +15,7 @@ use super::refusal::Refusal;
 use super::stage::document::DocumentRequirements;
 use super::stage::outcome::OutcomeRecorder;
 pub use super::stage::recrawl::ContentUse;
-use super::stage::{class, content, document, ledger, recrawl, redirect};
+use super::stage::{class, document, ledger, recrawl, redirect, response};
 
 /// The proxy's additions to a response that is passed on.
 #[derive(Debug)]
@@ -46,8 +46,8 @@ pub fn evaluate_response(
         recrawl::effective_conditional(evaluation, conditional),
         &redirect_target,
     );
-    let media_type = content::media_type(head);
-    let verdict = content::evaluate(evaluation, head, &media_type);
+    let media_type = response::media_type(head);
+    let verdict = response::evaluate(evaluation, head, &media_type);
     if let Some(recorder) = recorder {
         recorder.record_head(
             evaluation,

@@ -128,7 +128,9 @@ impl StopRegistry {
         let entries = saved.stops.into_iter().filter_map(|stop| {
             let ends = match stop.until {
                 Some(until) => {
-                    let remaining = until.checked_sub(wall).filter(|left| !left.is_zero())?;
+                    let remaining = until
+                        .checked_sub(wall)
+                        .filter(|remaining| !remaining.is_zero())?;
                     now.checked_add(remaining)
                 }
                 None => None,

@@ -191,11 +191,11 @@ impl LedgerSweeper {
     }
 
     async fn run(&self, ledger: &Ledger, policy: &Arc<Policy>, mut progress: SweepProgress) {
-        let how = progress.mode;
+        let mode = progress.mode;
         let revision = &*progress.revision.clone();
-        tracing::info!(?how, revision, urls = progress.total, "the ledger is swept");
+        tracing::info!(how = ?mode, revision, urls = progress.total, "the ledger is swept");
         self.lock_state().progress = Some(progress.clone());
-        if how == SweepMode::ForGood {
+        if mode == SweepMode::ForGood {
             progress::save(ledger, &progress);
         }
         loop {
@@ -224,7 +224,7 @@ impl LedgerSweeper {
             if next == SweepStep::Done {
                 progress.state = SweepPhase::Done;
             }
-            if how == SweepMode::ForGood {
+            if mode == SweepMode::ForGood {
                 progress::save(ledger, &progress);
             }
             self.lock_state().progress = Some(progress.clone());
@@ -237,7 +237,7 @@ impl LedgerSweeper {
         let moved = progress.moved;
         let allowed = progress.allowed;
         tracing::info!(
-            ?how,
+            how = ?mode,
             revision,
             removed,
             moved,

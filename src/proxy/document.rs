@@ -144,14 +144,14 @@ async fn read_facts(
     coding: Result<ContentCoding, UnsupportedCoding>,
     metrics: &Metrics,
 ) -> Result<Option<DocumentPrefix>, Box<Refusal>> {
-    let Some(wanted) = response::document_requirements(evaluation, head) else {
+    let Some(requirements) = response::document_requirements(evaluation, head) else {
         return Ok(None);
     };
     let source = DocumentSource {
         target: &evaluation.facts().target,
-        agent: wanted.agent,
+        agent: requirements.agent,
     };
-    let plan = ReadPlan::for_document(head, wanted.body_prefix, evaluation.max_buffer());
+    let plan = ReadPlan::for_document(head, requirements.body_prefix, evaluation.max_buffer());
     let prefix = match coding {
         Ok(coding) => prefix::read_prefix(download, coding, &plan, &source)
             .await

@@ -294,10 +294,10 @@ fn remove_our_proxy_status(headers: &mut HeaderMap) {
         let others: Vec<&str> = members(value)
             .filter(|member| !is_our_member(member))
             .collect();
-        if let Ok(kept) = HeaderValue::from_str(&others.join(", "))
+        if let Ok(value) = HeaderValue::from_str(&others.join(", "))
             && !others.is_empty()
         {
-            headers.append(PROXY_STATUS, kept);
+            headers.append(PROXY_STATUS, value);
         }
     }
 }

@@ -95,7 +95,7 @@ struct OriginResponse {
 struct PendingResponse {
     head: response::Parts,
     body: OutgoingBody,
-    marks: ResponseAnnotations,
+    annotations: ResponseAnnotations,
 }
 
 pub(crate) type BoxedRefusal = Box<Refusal>;
@@ -466,7 +466,7 @@ impl<'a> Exchange<'a> {
         );
         record_evaluation(&mut self.record, evaluation);
         // If it is refused, the connection is dropped with the body, of which no byte was passed on.
-        let marks = verdict?;
+        let annotations = verdict?;
         // An error page is passed on whatever its size, as by the rules on sizes.
         if let Some(limit) = evaluation.max_body().filter(|_| head.status.is_success()) {
             download.set_limit(limit);
@@ -475,7 +475,7 @@ impl<'a> Exchange<'a> {
         Ok(PendingResponse {
             head,
             body: OutgoingBody::Streamed(download),
-            marks,
+            annotations,
         })
     }
 
@@ -488,7 +488,7 @@ impl<'a> Exchange<'a> {
         let PendingResponse {
             mut head,
             body: OutgoingBody::Streamed(download),
-            marks,
+            annotations: marks,
         } = response
         else {
             return self.finish_response(Ok(response), forwarded);
@@ -503,7 +503,11 @@ impl<'a> Exchange<'a> {
         )
         .await;
         record_evaluation(&mut self.record, &forwarded.evaluation);
-        let response = body.map(|body| PendingResponse { head, body, marks });
+        let response = body.map(|body| PendingResponse {
+            head,
+            body,
+            annotations: marks,
+        });
         self.finish_response(response, forwarded)
     }
 
@@ -522,7 +526,7 @@ impl<'a> Exchange<'a> {
         let PendingResponse {
             mut head,
             body,
-            marks,
+            annotations: marks,
         } = response.inspect_err(|refusal| {
             if let Some(recorder) = &mut outcome_recorder {
                 recorder.record_refusal(refusal, &self.service.admission_queue);
@@ -543,7 +547,7 @@ impl<'a> Exchange<'a> {
     fn prepare_response_head(
         &self,
         head: &mut response::Parts,
-        marks: ResponseAnnotations,
+        annotations: ResponseAnnotations,
         evaluation: &Evaluation,
     ) {
         let via = &self.service.via;
@@ -555,7 +559,7 @@ impl<'a> Exchange<'a> {
                 &evaluation.facts().target,
             );
         }
-        local_reply::set_marks(&mut head.headers, marks);
+        local_reply::set_annotations(&mut head.headers, annotations);
         evaluation
             .crawl_tags()
             .for_each(|tag| local_reply::append_tag(&mut head.headers, tag));

@@ -263,15 +263,15 @@ pub fn set_held(headers: &mut HeaderMap, held: Duration) {
 
 /// Sets `Crawl-Error: permanent`, `Crawl-Tag: unmodified` and `Crawl-Redirect: reject; rule=no-cgi;
 /// reason=rule`.
-pub fn set_marks(headers: &mut HeaderMap, marks: ResponseAnnotations) {
-    if let Some(failure) = marks.failure {
+pub fn set_annotations(headers: &mut HeaderMap, annotations: ResponseAnnotations) {
+    if let Some(failure) = annotations.failure {
         headers.insert(CRAWL_ERROR, HeaderValue::from_static(failure.as_str()));
     }
-    marks
+    annotations
         .tags
         .into_iter()
         .for_each(|tag| append_tag(headers, tag));
-    if let Some(redirect) = marks.redirect_refusal {
+    if let Some(redirect) = annotations.redirect_refusal {
         headers.insert(CRAWL_REDIRECT, redirect);
     }
 }

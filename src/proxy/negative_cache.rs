@@ -167,7 +167,7 @@ mod tests {
         ] {
             assert_eq!(
                 cache.retry_in(&addresses(last)),
-                remaining.map(|left| left * SECOND),
+                remaining.map(|seconds| seconds * SECOND),
                 "{last:?}"
             );
         }

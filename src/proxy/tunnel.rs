@@ -209,7 +209,7 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
     meter: &TunnelMeter,
     mut watch: TunnelWatch<'_, J>,
 ) -> TunnelEnd {
-    let up = async move {
+    let upload = async move {
         send_all(origin, &first, TunnelDirection::Up, meter)
             .await
             .map_err(|_| TunnelEnd::OriginLeft)?;
@@ -218,7 +218,7 @@ pub(super) async fn relay<J: FnMut() -> TunnelAdmission>(
     };
     let down = relay_one_way(origin, client, TunnelDirection::Down, meter);
     let end = tokio::select! {
-        both = async { tokio::try_join!(up, down) } => both.err().unwrap_or(TunnelEnd::Closed),
+        both = async { tokio::try_join!(upload, down) } => both.err().unwrap_or(TunnelEnd::Closed),
         () = wait_idle(meter, watch.settings.idle) => TunnelEnd::Idle,
         () = sleep(watch.settings.total) => TunnelEnd::Expired,
         () = wait_drained(watch.drain, meter) => TunnelEnd::Drained,

@@ -157,6 +157,7 @@ impl UpstreamClient {
         // The canonical form contains no byte that is invalid in a request line.
         let request = uri.map(|uri| call.into_http_request(uri));
         let reused = self.pool.take(dispatch.pool_key(), &dispatch.vetted, now);
+        // For a second attempt, if the origin closes the connection before it responds.
         let sendable = reused.as_ref().zip(request.as_ref().ok());
         let copy = sendable.and_then(|(reused, request)| repeatable_copy(request, reused.idle_for));
         async move {
@@ -189,17 +190,12 @@ impl UpstreamClient {
                     Ok(self.build_response(response, connection, dispatch.slot, now))
                 }
                 Err(ExchangeFailure { error, unsent }) => {
-                    let request = unsent.or(copy.filter(|_| error.may_repeat()));
-                    let Some(request) = request else {
+                    match unsent.or(copy.filter(|_| error.may_repeat())) {
+                        Some(request) => Box::pin(self.resend(dispatch, *request, error)).await,
                         // An origin may close an idle connection at any time.
-                        let is_stale_connection = MAX_FRESH_IDLE <= idle_for && error.may_repeat();
-                        return Err(if is_stale_connection {
-                            error
-                        } else {
-                            record_failure(&mut dispatch.slot, error)
-                        });
-                    };
-                    Box::pin(self.resend(dispatch, *request, error)).await
+                        None if MAX_FRESH_IDLE <= idle_for && error.may_repeat() => Err(error),
+                        None => Err(record_failure(&mut dispatch.slot, error)),
+                    }
                 }
             }
         }
@@ -227,7 +223,7 @@ impl UpstreamClient {
         }
     }
 
-    /// Sends a request again on a new connection, after the error `failed`.
+    /// Sends a request again on a new connection, after an error.
     async fn resend(
         &self,
         dispatch: RequestDispatch,

@@ -334,9 +334,9 @@ impl Ledger {
     }
 
     /// Deletes events that are older than `keep`, up to `upto`. The very last event is always kept.
-    pub fn expire_events(&self, now: UnixMillis, keep: Duration, upto: FeedCursor) {
-        let keep = u64::try_from(keep.as_millis()).unwrap_or(u64::MAX);
-        let before = UnixMillis(now.0.saturating_sub(keep));
+    pub fn expire_events(&self, now: UnixMillis, retention: Duration, upto: FeedCursor) {
+        let retention = u64::try_from(retention.as_millis()).unwrap_or(u64::MAX);
+        let before = UnixMillis(now.0.saturating_sub(retention));
         self.inner().queue.expire_events(RetentionCutoff {
             before,
             now,

@@ -30,7 +30,7 @@ fn tracked_to_json(host: &HostStatus) -> Json {
         "delay_ms": ceil_millis(host.delay),
         "resting": host.backoff.map(|backoff| json!({
             "until": Rfc3339(backoff.until).to_string(),
-            "for_ms": ceil_millis(backoff.left),
+            "for_ms": ceil_millis(backoff.remaining),
             "why": backoff.cause,
         })),
         "last_request": host.last_request.map(|last| Rfc3339(last).to_string()),

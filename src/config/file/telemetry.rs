@@ -122,8 +122,8 @@ fn read_otlp(node: &Node, settings: &mut Settings, context: &mut ReadContext<'_>
     if node.spelling() == Some("none") {
         return;
     }
-    let what = "`telemetry.otlp`, if not `none`,";
-    let Some(map) = MapReader::open(node, what, context.problems) else {
+    let subject = "`telemetry.otlp`, if not `none`,";
+    let Some(map) = MapReader::open(node, subject, context.problems) else {
         return;
     };
     let mut draft = OtlpDraft::default();

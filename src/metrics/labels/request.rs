@@ -79,25 +79,25 @@ mod tests {
 
     #[test]
     fn every_place_of_the_table_is_taken_once() {
-        let mut places = BTreeSet::new();
+        let mut indexes = BTreeSet::new();
         for method in 0..METHODS.len() {
             for code in 0..CODES.len() {
                 for source in ResponseSource::ALL {
-                    assert!(places.insert(request_slot(method, code, source)));
+                    assert!(indexes.insert(request_slot(method, code, source)));
                 }
             }
         }
         assert_eq!(
-            (places.len(), places.last()),
+            (indexes.len(), indexes.last()),
             (REQUEST_SLOTS, Some(&(REQUEST_SLOTS - 1)))
         );
     }
 
     #[test]
     fn codes_and_their_numbers_are_one_list() {
-        for (place, number) in NUMBERS.into_iter().enumerate() {
-            assert_eq!(CODES[place], number.to_string());
-            assert_eq!(code_slot(Some(number)), place);
+        for (index, number) in NUMBERS.into_iter().enumerate() {
+            assert_eq!(CODES[index], number.to_string());
+            assert_eq!(code_slot(Some(number)), index);
         }
         for (status, label) in [
             (None, "none"),

@@ -122,8 +122,8 @@ impl<'l> Visitor<'l> for LogFieldSet {
                 next = key.map_or(next, |field| field as usize + 1);
                 continue;
             };
-            if let Some(place) = entry.0.get_mut(field as usize) {
-                *place = map.next_value()?;
+            if let Some(slot) = entry.0.get_mut(field as usize) {
+                *slot = map.next_value()?;
             }
             next = field as usize + 1;
         }

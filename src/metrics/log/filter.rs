@@ -266,10 +266,10 @@ fn parse_field(key: &str) -> Result<LogField, LogFilterError> {
         .map(|(_, field)| field);
     short.or_else(|| LogField::from_name(key)).ok_or_else(|| {
         let names = LogField::ALL.map(|(_, name)| name);
-        let near =
-            nearest(key, names).map_or(String::new(), |near| format!("; did you mean `{near}`?"));
+        let hint =
+            nearest(key, names).map_or(String::new(), |name| format!("; did you mean `{name}`?"));
         LogFilterError(format!(
-            "unknown field `{key}`; allowed: status, held, {}{near}",
+            "unknown field `{key}`; allowed: status, held, {}{hint}",
             names.join(", ")
         ))
     })

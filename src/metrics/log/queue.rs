@@ -327,12 +327,12 @@ impl LogQueue {
         self.stamp_age(&self.write_progress_at)
     }
 
-    pub(super) fn flush(&self, within: Duration) -> LogCloseResult {
+    pub(super) fn flush(&self, timeout: Duration) -> LogCloseResult {
         let mut state = self.state.lock();
         state.flushes_requested += 1;
-        let mine = state.flushes_requested;
-        self.wait_while(&mut state, within, |state| {
-            state.flushes_done < mine && state.phase != LogPhase::Ended
+        let request_number = state.flushes_requested;
+        self.wait_while(&mut state, timeout, |state| {
+            state.flushes_done < request_number && state.phase != LogPhase::Ended
         })
     }
 
@@ -346,21 +346,21 @@ impl LogQueue {
         self.wake();
     }
 
-    pub(super) fn close(&self, within: Duration) -> LogCloseResult {
+    pub(super) fn close(&self, timeout: Duration) -> LogCloseResult {
         self.request_close();
         let mut state = self.state.lock();
-        self.wait_while(&mut state, within, |state| state.phase != LogPhase::Ended)
+        self.wait_while(&mut state, timeout, |state| state.phase != LogPhase::Ended)
     }
 
     fn wait_while(
         &self,
         state: &mut MutexGuard<'_, LogQueueState>,
-        within: Duration,
+        timeout: Duration,
         condition: impl FnMut(&mut LogQueueState) -> bool,
     ) -> LogCloseResult {
         self.wake();
-        let waited = self.progress.wait_while_for(state, condition, within);
-        if waited.timed_out() {
+        let result = self.progress.wait_while_for(state, condition, timeout);
+        if result.timed_out() {
             LogCloseResult::TimedOut
         } else {
             LogCloseResult::Done
@@ -399,13 +399,18 @@ impl LogQueue {
 
     /// Moves waiting lines to the end of `batch`, and those for the tap only to the end of `aside`. `spare` is an empty
     /// buffer to swap with.
-    pub(super) fn collect(&self, batch: &mut Vec<u8>, aside: &mut Vec<u8>, spare: &mut Vec<u8>) {
+    pub(super) fn collect(
+        &self,
+        batch: &mut Vec<u8>,
+        tap_batch: &mut Vec<u8>,
+        spare: &mut Vec<u8>,
+    ) {
         // First, so that a line that arrives during the collection sets it again.
         self.pending.store(false, Ordering::Release);
         self.lines.collect(batch, spare);
-        let before = aside.len();
-        self.tap_only.collect(aside, spare);
-        self.tap_only.release(aside.len() - before);
+        let before = tap_batch.len();
+        self.tap_only.collect(tap_batch, spare);
+        self.tap_only.release(tap_batch.len() - before);
     }
 
     /// Returns the number of lines that the tap has missed since the last call.
@@ -468,9 +473,9 @@ impl LogQueue {
     }
 
     /// Returns the number of lines lost since the last call, if it is time to log it.
-    pub(super) fn take_losses_to_report(&self, when: LossReportTiming) -> Option<u64> {
+    pub(super) fn take_losses_to_report(&self, timing: LossReportTiming) -> Option<u64> {
         if self.unreported_losses() == UnreportedLosses::None
-            || (when == LossReportTiming::Settled && !self.is_time_to_report())
+            || (timing == LossReportTiming::Settled && !self.is_time_to_report())
         {
             return None;
         }

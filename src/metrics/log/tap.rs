@@ -150,9 +150,9 @@ impl LogTap {
     pub fn follow(self: &Arc<Self>) -> (RecentLines, TapFollower) {
         let events = self.events.subscribe();
         let ring = self.ring.lock();
-        let kept = RecentLines(ring.chunks.iter().cloned().collect());
+        let recent = RecentLines(ring.chunks.iter().cloned().collect());
         (
-            kept,
+            recent,
             TapFollower {
                 tap: Arc::clone(self),
                 next: ring.next,

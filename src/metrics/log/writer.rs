@@ -230,8 +230,8 @@ impl LogWriter {
         }
     }
 
-    fn report_losses(&self, when: LossReportTiming) {
-        if let Some(lines) = self.queue.take_losses_to_report(when) {
+    fn report_losses(&self, timing: LossReportTiming) {
+        if let Some(lines) = self.queue.take_losses_to_report(timing) {
             tracing::warn!(
                 lines,
                 "decision log: lines were lost; crawlgate_decision_log_dropped_total counts them"

@@ -66,7 +66,7 @@ pub struct HostStatus {
 #[derive(Clone, Copy, Debug)]
 pub struct HostBackoffStatus {
     /// The time left.
-    pub left: Duration,
+    pub remaining: Duration,
     /// The time at which it ends.
     pub until: SystemTime,
     /// The cause in words.
@@ -156,11 +156,11 @@ impl AdmissionQueue {
             stopped.entry(name).or_default();
         }
         let mut hosts = Vec::new();
-        self.store.for_each_host(now, |name, seen| {
+        self.store.for_each_host(now, |name, snapshot| {
             let mut counts = waits.remove(name).unwrap_or_default();
             counts.add(stopped.remove(&**name).unwrap_or_default());
             if is_included(name) {
-                hosts.push(self.tracked_status(name, &seen, counts, (now, wall)));
+                hosts.push(self.tracked_status(name, &snapshot, counts, (now, wall)));
             }
         });
         let others = stopped.into_iter().filter(|(name, _)| is_included(name));
@@ -172,7 +172,7 @@ impl AdmissionQueue {
     pub fn host_status(&self, name: &str) -> Option<HostStatus> {
         let now = self.clock.now();
         let wall = self.clock.wall_time();
-        let seen = self.store.host_snapshot(name, now)?;
+        let snapshot = self.store.host_snapshot(name, now)?;
         let mut counts = self.queues.wait_counts(name);
         counts.add(
             self.stops
@@ -180,7 +180,7 @@ impl AdmissionQueue {
                 .remove(name)
                 .unwrap_or_default(),
         );
-        Some(self.tracked_status(&name.into(), &seen, counts, (now, wall)))
+        Some(self.tracked_status(&name.into(), &snapshot, counts, (now, wall)))
     }
 
     /// Returns what is known of a host without a limiter: whether it is stopped, and the requests that wait for the end
@@ -225,7 +225,7 @@ impl AdmissionQueue {
         (now, wall): (Instant, SystemTime),
     ) -> HostStatus {
         let backoff_status = |(remaining, cause): (Duration, BackoffCause)| HostBackoffStatus {
-            left: remaining,
+            remaining,
             until: wall + remaining,
             cause: cause.description(),
         };

@@ -111,7 +111,7 @@ impl HostSlot {
             outcome: LeaseOutcome::Unused,
             reported: ReportedResponse::Nothing,
             send_timing,
-            response_timing: response_timing,
+            response_timing,
             granted_at,
         }
     }

@@ -36,21 +36,21 @@ pub(super) struct LoginThrottle {
 
 impl LoginThrottle {
     pub(super) fn new(now: Instant) -> Self {
-        let places = (0..CELL_COUNT).map(|_| AtomicU64::new(0)).collect();
+        let cells = (0..CELL_COUNT).map(|_| AtomicU64::new(0)).collect();
         Self {
             hasher: RandomState::new(),
             started_at: now,
-            cells: places,
+            cells,
         }
     }
 
     /// Charges an attempt to a source.
     pub(super) fn charge(&self, source: IpAddr, now: Instant) -> ThrottleDecision {
-        let Some(place) = self.cell(source) else {
+        let Some(cell) = self.cell(source) else {
             return ThrottleDecision::Refused;
         };
         let now = self.elapsed_ms(now);
-        let charged = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done| {
+        let charged = cell.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done| {
             let done = done.max(now) + ATTEMPT_COST_MS;
             (done - now <= BURST * ATTEMPT_COST_MS).then_some(done)
         });
@@ -63,8 +63,8 @@ impl LoginThrottle {
 
     /// Refunds an attempt.
     pub(super) fn refund(&self, source: IpAddr) {
-        if let Some(place) = self.cell(source) {
-            let _ = place.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done: u64| {
+        if let Some(cell) = self.cell(source) {
+            let _ = cell.fetch_update(Ordering::AcqRel, Ordering::Acquire, |done: u64| {
                 Some(done.saturating_sub(ATTEMPT_COST_MS))
             });
         }

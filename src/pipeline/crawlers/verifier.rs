@@ -146,11 +146,11 @@ impl CredentialVerifier {
         password: String,
         reference: ReferenceHash<'_>,
     ) -> Option<PasswordMatch> {
-        let place = Arc::clone(&self.hash_permits).acquire_owned().await.ok()?;
+        let permit = Arc::clone(&self.hash_permits).acquire_owned().await.ok()?;
         let (ReferenceHash::User(hash) | ReferenceHash::Decoy(hash)) = reference;
         let hash = hash.clone();
         let computed = tokio::task::spawn_blocking(move || {
-            let _place = place;
+            let _place = permit;
             hash.verify(&password)
         });
         let verdict = computed.await.ok()?;

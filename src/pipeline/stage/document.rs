@@ -9,7 +9,7 @@ use crate::pipeline::refusal::Refusal;
 use crate::policy::fact::{DocumentFacts, Fact};
 use crate::policy::rule::PolicyStage;
 
-use super::content::{media_type, with_response_facts};
+use super::response::{media_type, with_response_facts};
 
 /// The part of a document that has to be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

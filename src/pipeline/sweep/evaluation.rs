@@ -55,11 +55,11 @@ pub(super) enum RecordChange {
 }
 
 /// Returns whether an observation by the sweep would change a record.
-pub(super) fn record_change(record: &LedgerRecord, seen: &UrlObservation) -> RecordChange {
+pub(super) fn record_change(record: &LedgerRecord, observation: &UrlObservation) -> RecordChange {
     // A sweep observes no errors.
     let update = transition::apply_observation(
         Some(record),
-        seen.clone(),
+        observation.clone(),
         ErrorTolerance {
             temporary_errors: 0,
         },

@@ -190,7 +190,10 @@ impl<E: HeadEvents> HeadReader<E> {
         cx: &mut Context<'_>,
         out: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if !self.buffer.is_empty() && self.check_buffer() {
+        if !self.buffer.is_empty()
+            && let Some(mode) = self.check_buffer()
+        {
+            self.mode = mode;
             return Poll::Ready(Ok(()));
         }
         loop {
@@ -206,15 +209,13 @@ impl<E: HeadEvents> HeadReader<E> {
                 ready!(self.poll_silence(cx));
                 return Poll::Ready(Ok(()));
             };
-            let done = match received? {
-                0 => {
-                    self.mode = ReaderMode::Closing(CloseState::Closed);
-                    true
-                }
+            let mode = match received? {
+                0 => Some(ReaderMode::Closing(CloseState::Closed)),
                 _ if direct => self.check_direct(out),
                 _ => self.check_buffer(),
             };
-            if done {
+            if let Some(mode) = mode {
+                self.mode = mode;
                 return Poll::Ready(Ok(()));
             }
         }
@@ -222,8 +223,8 @@ impl<E: HeadEvents> HeadReader<E> {
 
     /// Checks bytes that were received directly into hyper's buffer. They stay there if they are
     /// one head that needs no change, with nothing beyond its own body; otherwise they move to the
-    /// internal buffer. Returns `true` if the mode was set.
-    fn check_direct(&mut self, out: &mut ReadBuf<'_>) -> bool {
+    /// internal buffer. Returns the next mode, or `None` if more bytes are needed.
+    fn check_direct(&mut self, out: &mut ReadBuf<'_>) -> Option<ReaderMode> {
         let bytes = out.filled();
         let progress = self.scan.advance(bytes, self.settings.limits);
         if let Ok(ScanProgress::Complete(head)) = &progress
@@ -234,27 +235,27 @@ impl<E: HeadEvents> HeadReader<E> {
                 .length()
                 .checked_sub((bytes.len() - head.bytes.end) as u64)
         {
-            self.mode = pass_through_mode(remaining);
             self.reset_for_next_head(head.follows);
-            return true;
+            return Some(pass_through_mode(remaining));
         }
         self.buffer.extend_from_slice(bytes);
         out.clear();
-        self.apply_progress(progress)
+        self.next_mode(progress)
     }
 
-    fn check_buffer(&mut self) -> bool {
+    /// Checks the internal buffer. Returns the next mode, or `None` if more bytes are needed.
+    fn check_buffer(&mut self) -> Option<ReaderMode> {
         let progress = self.scan.advance(&self.buffer, self.settings.limits);
-        self.apply_progress(progress)
+        self.next_mode(progress)
     }
 
-    /// Sets the mode according to the scan of the buffer. Returns `false` if more bytes are needed.
-    fn apply_progress(&mut self, progress: Result<ScanProgress, HeadError>) -> bool {
-        self.mode = match progress {
-            Ok(ScanProgress::More) => return false,
+    /// Returns the mode after a scan of the buffer, or `None` if more bytes are needed.
+    fn next_mode(&mut self, progress: Result<ScanProgress, HeadError>) -> Option<ReaderMode> {
+        let mode = match progress {
+            Ok(ScanProgress::More) => return None,
             Ok(ScanProgress::Blank) => {
                 self.buffer.clear();
-                return false;
+                return None;
             }
             Ok(ScanProgress::Complete(head)) => ReaderMode::WaitingForTurn(head),
             Ok(ScanProgress::Foreign(foreign)) => {
@@ -262,7 +263,7 @@ impl<E: HeadEvents> HeadReader<E> {
             }
             Err(error) => ReaderMode::Closing(CloseState::Due(HeadRejection::Head(error))),
         };
-        true
+        Some(mode)
     }
 
     /// Puts a complete head at the front of the buffer, in the form for hyper.

@@ -258,7 +258,7 @@ fn flush_records(
         let old_key = before.and_then(|bytes| record::decode_content_key(bytes.value()));
         dropped_keys.extend(
             old_key
-                .filter(|had| encoded.and_then(record::decode_content_key) != Some(*had))
+                .filter(|old_key| encoded.and_then(record::decode_content_key) != Some(*old_key))
                 .map(|old_key| (old_key, key)),
         );
     }

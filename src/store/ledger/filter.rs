@@ -131,8 +131,8 @@ impl FilterLayer {
 
     /// Returns the word of a key. The words are in key order, and there is always at least one.
     fn word(&self, key: LedgerKey) -> Option<&AtomicU64> {
-        let place = (u128::from(split_key(key).0) * self.words.len() as u128) >> 64;
-        self.words.get(usize::try_from(place).ok()?)
+        let word_index = (u128::from(split_key(key).0) * self.words.len() as u128) >> 64;
+        self.words.get(usize::try_from(word_index).ok()?)
     }
 
     fn may_contain(&self, key: LedgerKey) -> bool {

@@ -126,7 +126,7 @@ fn refused(intent: Intent, code: Option<u16>, recording: RefusalRecording) -> Ob
 fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
     let url = random.u64(..URLS);
     let mut found = None;
-    let what = match random.u8(..10) {
+    let outcome = match random.u8(..10) {
         0..4 => {
             found = random.bool().then(|| content(random.u64(..CONTENTS)));
             let document = DeliveredDocument {
@@ -150,7 +150,7 @@ fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
         8 => refused(Intent::Deny, None, RefusalRecording::Keep),
         _ => ObservationOutcome::Allowed,
     };
-    let seen = UrlObservation {
+    let observation = UrlObservation {
         at: UnixMillis(at),
         url: format!("http://h.test/{url}").into(),
         crawler: "news".into(),
@@ -160,17 +160,17 @@ fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
         source: None,
         revision: "0".into(),
         rule: None,
-        outcome: what,
+        outcome,
     };
     LedgerUpdate {
         key: key(url),
-        observation: seen,
+        observation,
         content_key: found,
     }
 }
 
 /// Finds the model that equals the ledger, among those since the last flush.
-fn same_as_one_of(ledger: &Ledger, past: &[LedgerModel]) -> LedgerModel {
+fn same_as_one_of(ledger: &Ledger, snapshots: &[LedgerModel]) -> LedgerModel {
     let records: BTreeMap<_, _> = ledger.records(None, 1_000).unwrap().into_iter().collect();
     let events = ledger.events(FeedCursor(0), 100_000).unwrap();
     let is = |model: &&LedgerModel| {
@@ -186,12 +186,12 @@ fn same_as_one_of(ledger: &Ledger, past: &[LedgerModel]) -> LedgerModel {
                 .zip(&events)
                 .all(|(model, (_, event))| *model == **event)
     };
-    let found = past.iter().rev().find(is).unwrap_or_else(|| {
+    let found = snapshots.iter().rev().find(is).unwrap_or_else(|| {
         panic!(
             "{} records, {} events, in none of {} states",
             records.len(),
             events.len(),
-            past.len()
+            snapshots.len()
         )
     });
     assert!(
@@ -239,30 +239,30 @@ fn the_ledger_is_a_map_whatever_happens_to_it() {
         let folder = LedgerDirectory::new(&format!("model-{seed}"));
         let mut random_of = fastrand::Rng::with_seed(seed);
         let mut ledger = folder.open();
-        let mut past = vec![LedgerModel::default()];
+        let mut snapshots = vec![LedgerModel::default()];
         for at in 0..1_500 {
-            let mut now = past.last().unwrap().clone();
+            let mut now = snapshots.last().unwrap().clone();
             let note = random(&mut random_of, at);
             now.record(&note);
             ledger.record(note);
-            past.push(now);
+            snapshots.push(now);
             match random_of.u16(..400) {
-                0..100 => check(&ledger, past.last().unwrap(), &mut random_of),
+                0..100 => check(&ledger, snapshots.last().unwrap(), &mut random_of),
                 100..140 => {
                     block_on(ledger.flush());
-                    past = past.split_off(past.len() - 1);
+                    snapshots = snapshots.split_off(snapshots.len() - 1);
                 }
                 140..145 => {
                     ledger.abandon();
                     ledger = folder.open();
-                    past = vec![same_as_one_of(&ledger, &past)];
-                    check(&ledger, &past[0], &mut random_of);
+                    snapshots = vec![same_as_one_of(&ledger, &snapshots)];
+                    check(&ledger, &snapshots[0], &mut random_of);
                 }
                 145..147 => {
                     drop(ledger);
                     ledger = folder.open();
-                    past = past.split_off(past.len() - 1);
-                    same_as_one_of(&ledger, &past);
+                    snapshots = snapshots.split_off(snapshots.len() - 1);
+                    same_as_one_of(&ledger, &snapshots);
                 }
                 _ => {}
             }
@@ -344,13 +344,13 @@ fn named_values_and_feed_expiry_survive_a_restart() {
     let ledger = folder.open();
     assert_eq!(ledger.load_value("cursor").as_deref(), Some(&b"5"[..]));
     assert_eq!(ledger.load_value("other"), None);
-    let left: Vec<FeedCursor> = ledger
+    let remaining: Vec<FeedCursor> = ledger
         .events(FeedCursor(0), 100)
         .unwrap()
         .into_iter()
         .map(|(cursor, _)| cursor)
         .collect();
-    assert_eq!((left, ledger.stats().last_event), (vec![last], last));
+    assert_eq!((remaining, ledger.stats().last_event), (vec![last], last));
 }
 
 /// Returns the numbers of the events that are left of events with these times.
@@ -358,13 +358,13 @@ fn remaining_events(times: &[u64], now: u64, keep: u64, upto: u64) -> Vec<u64> {
     let ledger = Ledger::in_memory(TOLERANCE);
     for (url, at) in (0..).zip(times) {
         let failure = Some(FailureKind::Permanent);
-        let seen = UrlObservation {
+        let observation = UrlObservation {
             outcome: answered(404, CrawlStatus::NotFound, failure, None),
             ..random(&mut fastrand::Rng::new(), *at).observation
         };
         ledger.record(LedgerUpdate {
             key: key(url),
-            observation: seen,
+            observation,
             content_key: None,
         });
     }

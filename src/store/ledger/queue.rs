@@ -134,10 +134,10 @@ impl LedgerQueue {
         self.waiting.store(self.waiting() + 1, Ordering::Relaxed);
         state.batch.push(change);
         let number = state.batch.last_change;
-        let many = state.batch.changes;
+        let is_large = state.batch.changes;
         drop(state);
         // For any other count the writer is awake, or waits for more.
-        if many == 1 || many == self.flush_threshold {
+        if is_large == 1 || is_large == self.flush_threshold {
             self.work.notify_one();
         }
         number
@@ -339,9 +339,9 @@ impl WriteBatch {
         self.last_change += 1;
         self.pages.append(&change.journal_change);
         self.events.extend(change.event);
-        for (status, by) in count_deltas(change.status_change) {
+        for (status, delta) in count_deltas(change.status_change) {
             if let Some(count) = self.urls.get_mut(status.index()) {
-                *count += by;
+                *count += delta;
             }
         }
     }
@@ -359,8 +359,8 @@ impl WriteBatch {
 }
 
 fn add_counts(urls: &mut UrlCounts, more: UrlCounts) {
-    for (count, by) in urls.iter_mut().zip(more) {
-        *count += by;
+    for (count, delta) in urls.iter_mut().zip(more) {
+        *count += delta;
     }
 }
 

@@ -22,11 +22,13 @@ pub fn render(problem: &Problem, colours: ColourMode) -> String {
     let Some(excerpt) = &problem.excerpt else {
         return problem.to_string();
     };
-    let near = problem
+    let suggestion = problem
         .suggestion
         .as_ref()
         .map(|near| format!("did you mean `{}`?", to_printable(near, 80)));
-    let caret = AnnotationKind::Primary.span(span(excerpt)).label(near);
+    let caret = AnnotationKind::Primary
+        .span(span(excerpt))
+        .label(suggestion);
     let snippet = Snippet::source(excerpt.text.as_str())
         .line_start(problem.location.line as usize)
         .annotation(caret);

@@ -40,7 +40,7 @@ fn remaining(
     interval?.checked_sub(now.duration_since(since))
 }
 
-/// Returns `true` if an answer's validators are those of the last fetched document. Compares `ETag`
+/// Returns `true` if a response's validators are those of the last fetched document. Compares `ETag`
 /// if both have one (weak comparison, RFC 9110 section 8.8.3.2), else `Last-Modified`.
 pub fn is_same_version(record: &LedgerRecord, now: &DocumentValidators) -> bool {
     match (&record.validators.etag, &now.etag) {

@@ -262,10 +262,10 @@ fn apply_refusal(
     let mut record = updated_record(before, observed, context.at);
     record.status = RecordStatus(refusal.crawl_status);
     record.code = refusal.code;
-    let moved = refusal.code == Some(MOVED_CODE)
+    let has_moved = refusal.code == Some(MOVED_CODE)
         && record.index_state == IndexState::Possible
         && before.is_none_or(|before| before.code != Some(MOVED_CODE));
-    let event = if moved {
+    let event = if has_moved {
         Some(new_event(
             &record,
             context,
@@ -568,17 +568,17 @@ mod tests {
 
     #[test]
     fn a_removal_is_ordered_once_until_the_url_is_accepted_again() {
-        let (record, owed) = after(&[page("a"), gone(), gone()]);
+        let (record, events) = after(&[page("a"), gone(), gone()]);
         assert_eq!(
-            owed,
+            events,
             [(LedgerEventKind::Removal, LedgerEventReason::Excluded)]
         );
         assert_eq!(
             record.unwrap().index_state,
             IndexState::Removed(UnixMillis(1))
         );
-        let (_, owed) = after(&[page("a"), gone(), page("b"), gone()]);
-        assert_eq!(owed.len(), 2);
+        let (_, events) = after(&[page("a"), gone(), page("b"), gone()]);
+        assert_eq!(events.len(), 2);
         // A URL that was never accepted is in no index.
         assert!(
             after(&[failed(404, FailureKind::Permanent), gone()])
@@ -602,9 +602,9 @@ mod tests {
 
     #[test]
     fn a_url_of_another_space_is_reported_once_and_stays() {
-        let (record, owed) = after(&[page("a"), moved(), moved()]);
+        let (record, events) = after(&[page("a"), moved(), moved()]);
         assert_eq!(
-            owed,
+            events,
             [(LedgerEventKind::Moved, LedgerEventReason::OtherSpace)]
         );
         let record = record.unwrap();
@@ -612,8 +612,8 @@ mod tests {
             (record.index_state, record.code),
             (IndexState::Possible, Some(761))
         );
-        let (record, owed) = after(&[page("a"), moved(), ObservationOutcome::Allowed, moved()]);
-        assert_eq!((owed.len(), record.unwrap().code), (2, Some(761)));
+        let (record, events) = after(&[page("a"), moved(), ObservationOutcome::Allowed, moved()]);
+        assert_eq!((events.len(), record.unwrap().code), (2, Some(761)));
     }
 
     #[test]

@@ -126,9 +126,9 @@ mod tests {
 
     #[test]
     fn words_round_trip() {
-        for (place, status) in CrawlStatus::ALL.into_iter().enumerate() {
+        for (index, status) in CrawlStatus::ALL.into_iter().enumerate() {
             assert_eq!(CrawlStatus::from_word(status.as_str()), Some(status));
-            assert_eq!(status.index(), place);
+            assert_eq!(status.index(), index);
         }
         assert_eq!(CrawlStatus::from_word("accepted"), None);
     }

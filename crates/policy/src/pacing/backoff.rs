@@ -54,8 +54,8 @@ impl BackoffCause {
     }
 }
 
-/// The number of the period between two backoffs: a response to a request from before a backoff is no
-/// evidence about the time after it.
+/// The number of the period between two backoffs: a response to a request from before a backoff is
+/// no evidence about the time after it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BackoffEpoch(u32);
 
@@ -334,7 +334,7 @@ mod tests {
         bench.complained(Some(10 * SECOND));
         // Another request in flight asks for more, or for less.
         for (retry_after, seconds) in [(Some(30), 30), (Some(20), 30), (Some(0), 30), (None, 30)] {
-            let retry_after = retry_after.map(|told| told * SECOND);
+            let retry_after = retry_after.map(|seconds| seconds * SECOND);
             bench
                 .backoff
                 .record_complaint(retry_after, before, 0.0, bench.clock.now());

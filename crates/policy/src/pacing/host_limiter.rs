@@ -302,11 +302,11 @@ mod tests {
 
     /// Acquires in vain, after `peek` has reported the same wait.
     fn wait(limiter: &mut HostLimiter, pace: &HostPace, now: Instant) -> (Duration, WaitCause) {
-        let seen = limiter.peek(pace, now);
+        let peeked = limiter.peek(pace, now);
         match limiter.try_acquire(pace, now) {
             PaceDecision::Granted(id) => panic!("{id:?}"),
             PaceDecision::Wait(wait) => {
-                assert_eq!(seen, Some(wait));
+                assert_eq!(peeked, Some(wait));
                 (wait.duration, wait.cause)
             }
         }

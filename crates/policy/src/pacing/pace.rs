@@ -172,16 +172,16 @@ pub enum RequestKind {
     Embed,
 }
 
-/// The answer to a request for a lease.
+/// The decision on a request for a lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PaceDecision<G> {
-    /// The request may go, with this lease.
+    /// The request may be sent, with this lease.
     Granted(G),
     /// The request has to wait.
     Wait(PaceWait),
 }
 
-/// The answer to a request to resend.
+/// The decision on a request to resend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResendDecision {
     Now,

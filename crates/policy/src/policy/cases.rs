@@ -190,12 +190,14 @@ fn check_option(
     path: &str,
     expected: &OptionValue,
 ) -> Option<Mismatch> {
-    let place = policy
+    let index_in_table = policy
         .options
         .entries
         .iter()
         .position(|entry| *entry.path == *path);
-    let index = place.and_then(|at| u16::try_from(at).ok()).map(OptionIndex);
+    let index = index_in_table
+        .and_then(|at| u16::try_from(at).ok())
+        .map(OptionIndex);
     let actual = index.map_or(&OptionValue::None, |index| trail.value(policy, index));
     (actual != expected).then(|| Mismatch {
         key: format!("options.{path}"),

@@ -109,9 +109,9 @@ impl Spaces {
 
     /// Returns `true` if a rule applies to the crawlers of a space, or to those without a space.
     pub fn runs_rule(&self, rule: RuleIndex, space: Option<SpaceIndex>) -> bool {
-        let own = space
+        let rules = space
             .and_then(|space| self.get(space))
             .is_some_and(|space| space.rules.contains(rule));
-        own || self.document_rules.contains(rule)
+        rules || self.document_rules.contains(rule)
     }
 }

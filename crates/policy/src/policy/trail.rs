@@ -211,8 +211,8 @@ impl Trail {
     }
 
     pub(crate) fn set_state(&mut self, rule: RuleIndex, state: RuleState) {
-        if let Some(place) = self.states.get_mut(rule.0 as usize) {
-            *place = state;
+        if let Some(slot) = self.states.get_mut(rule.0 as usize) {
+            *slot = state;
         }
         if state == RuleState::Matched {
             self.matched.push(rule);
@@ -235,12 +235,12 @@ impl Trail {
         index: OptionIndex,
         rule: RuleIndex,
     ) {
-        if let Some(place) = policy
+        if let Some(last) = policy
             .options
             .assigned_index(index)
             .and_then(|index| self.set_by.get_mut(index))
         {
-            *place = rule.0 + 1;
+            *last = rule.0 + 1;
         }
     }
 

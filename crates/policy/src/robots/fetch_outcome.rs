@@ -179,8 +179,8 @@ mod tests {
 
     #[test]
     fn the_table_has_the_order_of_the_outcomes() {
-        for (place, row) in OUTCOMES.iter().enumerate() {
-            assert_eq!(row.outcome as usize, place);
+        for (index, row) in OUTCOMES.iter().enumerate() {
+            assert_eq!(row.outcome as usize, index);
         }
     }
 }

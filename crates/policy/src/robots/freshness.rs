@@ -142,8 +142,8 @@ enum StaleUse {
 
 /// Returns the delay before the next fetch after consecutive failures.
 pub fn retry_delay(failures: u32) -> Duration {
-    let place = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
-    let minutes = RETRY_MINUTES.get(place).or(RETRY_MINUTES.last()).copied();
+    let index = usize::try_from(failures.saturating_sub(1)).unwrap_or(usize::MAX);
+    let minutes = RETRY_MINUTES.get(index).or(RETRY_MINUTES.last()).copied();
     Duration::from_secs(60 * minutes.unwrap_or(1))
 }
 

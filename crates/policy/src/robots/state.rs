@@ -324,10 +324,10 @@ impl RobotsState {
         let stale = last
             .filter(|last| now.saturating_duration_since(last.fetched_at) < MAX_STALE_AGE)
             .cloned();
-        let given_up =
+        let is_given_up =
             stale.is_none() && now.saturating_duration_since(failing_since) >= MAX_STALE_AGE;
         Self {
-            rules: if given_up {
+            rules: if is_given_up {
                 RobotsRules::AllowAll
             } else {
                 RobotsRules::Unknown
@@ -372,16 +372,16 @@ mod tests {
         }
     }
 
-    fn describe(known: &RobotsState) -> (&'static str, &'static str, u64) {
-        let source = match known.rules {
+    fn describe(state: &RobotsState) -> (&'static str, &'static str, u64) {
+        let source = match state.rules {
             RobotsRules::File(_) => "rules",
             RobotsRules::AllowAll => "allow all",
             RobotsRules::Unknown => "unknown",
         };
         (
             source,
-            known.outcome.as_str(),
-            known.fresh_for.as_secs() / 60,
+            state.outcome.as_str(),
+            state.fresh_for.as_secs() / 60,
         )
     }
 

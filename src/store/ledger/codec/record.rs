@@ -117,8 +117,8 @@ impl<'b> RecordFields<'b> {
         let mut fields = [WireField::Unknown; FIELD_COUNT];
         for field in MessageFields(bytes) {
             let (tag, field) = field?;
-            if let Some(place) = fields.get_mut(tag as usize) {
-                *place = field;
+            if let Some(slot) = fields.get_mut(tag as usize) {
+                *slot = field;
             }
         }
         let mut fields = Self {

@@ -91,23 +91,23 @@ impl CrawlerTurns {
     /// Returns how many requests go before one of them if none comes or leaves: the crawler's own
     /// earlier requests and, with each of these and perhaps once more, one of every other crawler.
     pub(super) fn count_before(&self, crawler: &Crawler, number: u64) -> usize {
-        let Some(own) = self.turns.get(crawler.as_str()) else {
+        let Some(turn) = self.turns.get(crawler.as_str()) else {
             return 0;
         };
         let rounds = self
             .queues
-            .get(own)
+            .get(turn)
             .map_or(0, |queue| queue.range(..number).count());
-        self.count_served_in(rounds, *own)
+        self.count_served_in(rounds, *turn)
     }
 
     /// Returns how many requests would go before a new one.
     pub(super) fn count_before_new(&self, crawler: &Crawler) -> usize {
-        let own = self.turns.get(crawler.as_str());
-        let rounds = own
+        let turn = self.turns.get(crawler.as_str());
+        let rounds = turn
             .and_then(|own| self.queues.get(own))
             .map_or(0, BTreeSet::len);
-        self.count_served_in(rounds, own.copied().unwrap_or(LAST_TURN))
+        self.count_served_in(rounds, turn.copied().unwrap_or(LAST_TURN))
     }
 
     /// Returns how many requests go in this many rounds, and before `own` in the next one.

@@ -261,7 +261,7 @@ impl ConditionCompiler<'_> {
         name: &LocatedText,
         field: Option<&Field>,
     ) -> Option<Condition> {
-        let Some((place, kind)) = self.lists.find(&name.value) else {
+        let Some((index, kind)) = self.lists.find(&name.value) else {
             let problem =
                 Problem::error(&name.place, "no list with this name").with_found(&*name.value);
             let names: Vec<&str> = self.lists.names().collect();
@@ -293,12 +293,12 @@ impl ConditionCompiler<'_> {
             self.problems.push(problem.with_found(&*name.value));
             return None;
         }
-        let place = if field.ignores_case() {
-            self.lists.lowercase_copy(place)
+        let index = if field.ignores_case() {
+            self.lists.lowercase_copy(index)
         } else {
-            place
+            index
         };
-        Some(atom_condition(plain_atom(field, AtomTest::InList(place))))
+        Some(atom_condition(plain_atom(field, AtomTest::InList(index))))
     }
 
     fn report_all(&mut self, problems: Vec<Problem>) {

@@ -66,11 +66,11 @@ impl OptionCompiler {
             }
         }
         // The reader reports this for texts; a source that was built otherwise is checked here.
-        let given = source
+        let expanded = source
             .options
             .iter()
             .any(|option| *option.path == *"disposition");
-        if !given && !problems.has_errors() {
+        if !expanded && !problems.has_errors() {
             problems.push(missing_disposition(&source.options_place));
         }
         options
@@ -78,11 +78,11 @@ impl OptionCompiler {
 
     pub(super) fn space_assignments(
         &mut self,
-        given: &[SourceOption],
+        options: &[SourceOption],
         problems: &mut Problems,
     ) -> Box<[Assignment]> {
         let mut all = Vec::new();
-        for option in given {
+        for option in options {
             if let Some(map) = schema::find_open_map(&option.path) {
                 all.extend(self.open_map_indexes(map).map(|index| Assignment {
                     index,
@@ -227,10 +227,10 @@ impl OptionCompiler {
             if self.open_indexes.contains_key(&option.path) {
                 continue;
             }
-            let place = u16::try_from(self.entries.len())
+            let next_index = u16::try_from(self.entries.len())
                 .ok()
                 .filter(|_| self.open_map_indexes(map).count() < map.max_keys);
-            let Some(place) = place else {
+            let Some(next_index) = next_index else {
                 let message = format!(
                     "more than {} different keys of `{}`",
                     map.max_keys, map.path
@@ -244,7 +244,7 @@ impl OptionCompiler {
                 set_by: OptionSetter::BuiltIn,
             });
             self.open_indexes
-                .insert(option.path.clone(), OptionIndex(place));
+                .insert(option.path.clone(), OptionIndex(next_index));
         }
     }
 

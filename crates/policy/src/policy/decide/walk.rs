@@ -46,8 +46,8 @@ pub(super) struct Walk<'a> {
     facts: &'a Facts<'a>,
     stage: PolicyStage,
     trail: &'a mut Trail,
-    /// `true` after a group with `stop` that may or may not apply. The rules that follow it in its list, and in the lists
-    /// around it, are then [`Liveness::Uncertain`].
+    /// `true` after a group with `stop` that may or may not apply. The rules that follow it in its
+    /// list, and in the lists around it, are then [`Liveness::Uncertain`].
     possibly_stopped: bool,
     selection: RuleSelection,
     /// A shadow rule that this walk enforces.

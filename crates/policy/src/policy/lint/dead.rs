@@ -117,9 +117,9 @@ fn siblings<'v>(view: &'v LintView<'_>, at: usize) -> impl Iterator<Item = usize
     };
     let mut next = from;
     std::iter::from_fn(move || {
-        let here = Some(next).filter(|next| *next < end)?;
-        next = view.rule(here)?.end.0 as usize;
-        Some(here)
+        let first_child = Some(next).filter(|next| *next < end)?;
+        next = view.rule(first_child)?.end.0 as usize;
+        Some(first_child)
     })
 }
 
@@ -128,8 +128,8 @@ fn contradiction(view: &LintView<'_>, at: usize) -> Option<DeadReason> {
     if !view.assumptions(at)?.are_contradictory() {
         return None;
     }
-    let alone = super::logic::Assumptions::new(view.assertion(at), view.lists());
-    Some(if alone.are_contradictory() {
+    let assumptions = super::logic::Assumptions::new(view.assertion(at), view.lists());
+    Some(if assumptions.are_contradictory() {
         DeadReason::Contradiction
     } else {
         DeadReason::ContradictsParents

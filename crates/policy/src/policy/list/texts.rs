@@ -258,7 +258,7 @@ mod tests {
         let set = TextSet::new(all.clone());
         let sorted = SortedTexts::new(&all);
         let tree: BTreeSet<&str> = words.iter().map(String::as_str).collect();
-        let mut found = 0;
+        let mut hits = 0;
         let mut missed = 0;
         for _ in 0..2_000 {
             let query = word();
@@ -269,12 +269,12 @@ mod tests {
                 "{query}"
             );
             if tree.contains(&*query) {
-                found += 1
+                hits += 1
             } else {
                 missed += 1
             }
         }
-        assert!(found > 100 && missed > 100, "{found} {missed}");
+        assert!(hits > 100 && missed > 100, "{hits} {missed}");
     }
 
     #[test]

@@ -21,12 +21,12 @@ pub(super) fn read_options(node: &Node, problems: &mut Problems) -> Vec<SourceOp
 }
 
 fn read_map(node: &Node, path: &str, all: &mut Vec<SourceOption>, problems: &mut Problems) {
-    let what = if path.is_empty() {
+    let subject = if path.is_empty() {
         "the value of `set` and `options`".into()
     } else {
         format!("`{path}`")
     };
-    for entry in read::entries(node, &what, problems) {
+    for entry in read::entries(node, &subject, problems) {
         read_option(entry, path, all, problems);
     }
 }

@@ -213,7 +213,7 @@ fn open_host_prefix_warning(
 fn unescaped_warning(value: &LocatedText) -> Option<Problem> {
     let characters: Vec<char> = value.value.chars().collect();
     let (at, c) = find_suspicious_char(&characters)?;
-    let what = match c {
+    let message = match c {
         '.' => "`.` matches any character; escape it with a backslash in a host or a file name",
         '+' => "`+` repeats the letter before it; escape it with a backslash in a media type",
         _ => "`?` makes the letter before it optional; escape it with a backslash before a query",
@@ -221,7 +221,7 @@ fn unescaped_warning(value: &LocatedText) -> Option<Problem> {
     let mut fixed = characters;
     fixed.insert(at, '\\');
     let fixed: String = fixed.into_iter().collect();
-    let problem = Problem::warning(&value.place, what).with_found(&*value.value);
+    let problem = Problem::warning(&value.place, message).with_found(&*value.value);
     Some(
         problem
             .with_scalar_offset(at)

@@ -1,4 +1,4 @@
-//! Scope: what the policy's request stage comes to, and `/robots.txt`, which is never refused like a page.
+//! Request: the policy at the request stage, and `/robots.txt`, which is never refused like a page.
 
 use crate::clock::utc_year;
 use crate::pipeline::admission::AdmissionQueue;

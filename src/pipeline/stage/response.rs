@@ -1,4 +1,4 @@
-//! Content: the policy at the response stage, before a byte of the body is sent on.
+//! Response: the policy at the response stage, before a byte of the body is sent on.
 
 use std::borrow::Cow;
 
