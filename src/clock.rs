@@ -1,7 +1,7 @@
 //! The only reader of time. Everything else takes times as arguments, or has a [`Clock`].
 //!
-//! Pace, timeouts and durations use [`Clock::now`], which never goes back; [`Clock::wall_time`] is for output, schedules
-//! and expiry dates. Sleeping is done with tokio.
+//! Pace, timeouts and durations use [`Clock::now`], which never goes back; [`Clock::wall_time`] is for output,
+//! schedules and expiry dates. Sleeping is done with tokio.
 
 #![allow(clippy::disallowed_methods, reason = "this file is where time is read")]
 
@@ -51,8 +51,8 @@ impl Clock {
         )
     }
 
-    /// Returns the clock of the current tokio runtime, which sleeping there follows, too: with paused time, hours pass in
-    /// an instant. Its wall time starts at 2026-01-01T00:00:00Z.
+    /// Returns the clock of the current tokio runtime, which sleeping there follows, too: with paused time, hours pass
+    /// in an instant. Its wall time starts at 2026-01-01T00:00:00Z.
     pub fn from_runtime() -> Self {
         Self(ClockSource::Runtime(tokio::time::Instant::now()))
     }

@@ -80,7 +80,7 @@ impl Feed {
         Self { stop, tasks }
     }
 
-    /// Delivers what is left, within this time, and ends. The rest is delivered after the next start.
+    /// Delivers the remaining events, within this time, and ends. The rest is delivered after the next start.
     pub async fn close(self, timeout: Duration) {
         // All tasks end together: each is notified before the first is awaited.
         let _ = self.stop.send(());

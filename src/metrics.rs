@@ -87,8 +87,8 @@ impl Metrics {
         Self::with_mode(MetricsMode::All, crawlers, ranges)
     }
 
-    /// Registers the families like [`Self::new`]; with [`MetricsMode::EssentialOnly`], only the essential ones are counted and
-    /// exported.
+    /// Registers the families like [`Self::new`]; with [`MetricsMode::EssentialOnly`], only the essential ones are
+    /// counted and exported.
     ///
     /// # Errors
     /// As [`Self::new`].

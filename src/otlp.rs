@@ -44,7 +44,7 @@ impl TraceExporter {
         Self { stop, task }
     }
 
-    /// Exports what is left, within this time, and ends. Requests that finish later are counted as
+    /// Exports the remaining spans, within this time, and ends. Requests that finish later are counted as
     /// dropped.
     pub async fn close(self, timeout: Duration) {
         if self.stop.send(timeout).is_ok() {

@@ -29,7 +29,7 @@ const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 
 /// The preferred challenge. Each challenge has a field of its own, since old browsers read only one per field.
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"crawlgate admin\"");
-/// The challenge for browsers, which ask their user.
+/// The challenge for browsers, which prompt their user.
 const BASIC: HeaderValue =
     HeaderValue::from_static("Basic realm=\"crawlgate admin\", charset=\"UTF-8\"");
 

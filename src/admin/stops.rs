@@ -69,7 +69,7 @@ impl StopsApi {
     }
 
     /// `POST /api/v1/stops` with `{"what", "reason", "for"}`: 201 with the stop, `persisted` if it will survive a
-    /// restart, and warnings if it names a crawler or rule that this proxy does not know.
+    /// restart, and warnings if it names a crawler or rule that is unknown to this proxy.
     pub(super) async fn create<B>(&self, body: B) -> Response<Full<Bytes>>
     where
         B: Body<Data = Bytes>,

@@ -283,7 +283,7 @@ impl RequestRecord {
         Some(series.crawler.as_str())
     }
 
-    /// Returns whether the client knows its trace, and may look for the line.
+    /// Returns `true` if the client knows its trace and may look for the line.
     fn trace_disclosure(&self) -> TraceDisclosure {
         self.trace
             .as_ref()

@@ -60,8 +60,8 @@ impl fmt::Debug for LogDestination {
 pub enum LogFullAction {
     /// The line is lost, and counted in `crawlgate_decision_log_dropped_total`.
     Drop,
-    /// New requests wait in [`DecisionLog::wait_if_full`]; lines of requests in progress are still queued. Nothing is lost
-    /// while the proxy runs.
+    /// New requests wait in [`DecisionLog::wait_if_full`]; lines of requests in progress are still queued. Nothing is
+    /// lost while the proxy runs.
     Wait,
 }
 
@@ -312,8 +312,8 @@ impl DecisionLog {
         }
     }
 
-    /// Returns a warning for the readiness endpoint: lines cannot be written now, lines were lost within the last minute,
-    /// or the file grows because it cannot be rotated.
+    /// Returns a warning for the readiness endpoint: lines cannot be written now, lines were lost within the last
+    /// minute, or the file grows because it cannot be rotated.
     pub fn warning(&self) -> Option<String> {
         let open = self.inner.as_ref()?;
         open.queue.warning().or_else(|| {
@@ -329,8 +329,8 @@ impl DecisionLog {
             .map_or(LogCloseResult::Done, |open| open.queue.flush(timeout))
     }
 
-    /// Writes what is left and ends the writer; later lines are counted as dropped. Blocks the thread; to be called when
-    /// the process ends.
+    /// Writes the remaining lines and ends the writer; later lines are counted as dropped. Blocks the thread; to be
+    /// called when the process ends.
     pub fn close(&self, timeout: Duration) -> LogCloseResult {
         let Some(open) = &self.inner else {
             return LogCloseResult::Done;

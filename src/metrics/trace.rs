@@ -100,7 +100,7 @@ impl RequestTrace {
         self.export == SpanExport::Yes
     }
 
-    /// Returns whether the client knows the id, and may look for it.
+    /// Returns `true` if the client knows the ID and may look for it.
     pub(crate) fn disclosure(&self) -> TraceDisclosure {
         self.disclosure
     }

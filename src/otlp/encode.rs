@@ -15,7 +15,7 @@ use super::message::{
 
 /// The flag of a sampled span.
 const SAMPLED: u32 = 0x01;
-/// The flag that says that [`IS_REMOTE`] is meaningful.
+/// The flag for a meaningful [`IS_REMOTE`].
 const HAS_IS_REMOTE: u32 = 0x100;
 /// The flag of a span whose parent is in another program.
 const IS_REMOTE: u32 = 0x200;
@@ -146,7 +146,7 @@ fn attributes(trace: &FinishedTrace) -> Vec<KeyValue> {
     all
 }
 
-/// Returns the method, if the conventions know it.
+/// Returns the method, if the conventions define it.
 fn known_method(method: &Method) -> Option<&str> {
     const KNOWN: [&str; 9] = [
         "GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "CONNECT", "TRACE",

@@ -6,8 +6,8 @@
 //! is dropped leaves its queue. `stage/pace.rs` computes the limits and builds the refusals.
 //!
 //! Terms:
-//! - A *slot* ([`HostSlot`]) is the right to have one request in flight at a host. It owns the *lease* of the store, which
-//!   is identified by a *grant*.
+//! - A *slot* ([`HostSlot`]) is the right to have one request in flight at a host. It owns the *lease* of the store,
+//!   which is identified by a *grant*.
 //! - A *permit* ([`crate::pipeline::permit::Permit`]) is the proof that a request passed every stage; it owns a slot.
 //! - A *ticket* ([`QueueTicket`]) is the number that orders the requests that wait.
 //! - An *arrival* ([`Arrival`]) is the time at which a request began to wait, with its ticket.
@@ -85,8 +85,8 @@ pub struct WaitTerms {
     pub rank: QueueRank,
 }
 
-/// The time at which a request began to wait, and its ticket. It is kept if the request is evaluated again. The ticket is
-/// older if the request was refused before and is sent again.
+/// The time at which a request began to wait, and its ticket. It is kept if the request is evaluated again. The ticket
+/// is older if the request was refused before and is sent again.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
     at: Instant,
@@ -253,7 +253,7 @@ impl AdmissionQueue {
         self.stops.close();
     }
 
-    /// Removes idle hosts and stops that have ended, and updates the gauges of what is left.
+    /// Removes idle hosts and stops that have ended, and updates the gauges.
     pub fn sweep(&self) {
         self.stops.sweep();
         self.budgets.sweep();

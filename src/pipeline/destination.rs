@@ -38,7 +38,7 @@ pub trait DestinationResolver {
 
 /// A list of checked addresses, from which the policy may remove some.
 pub trait AddressList {
-    /// Keeps the addresses for which `keep` returns `true`, and returns whether any is left.
+    /// Keeps the addresses for which `keep` returns `true`, and returns whether any remains.
     fn retain(&mut self, keep: &mut dyn FnMut(IpAddr) -> bool) -> RemainingAddresses;
 
     /// Returns the address that is dialled first.

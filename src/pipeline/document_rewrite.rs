@@ -86,8 +86,8 @@ impl DocumentRewrite {
     }
 }
 
-/// Returns the changes to the body of this head, as far as the policy has been evaluated: only for HTML of a 2xx response
-/// to a GET. The response to a HEAD gets the same header.
+/// Returns the changes to the body of this head, as far as the policy has been evaluated: only for HTML of a 2xx
+/// response to a GET. The response to a HEAD gets the same header.
 pub(crate) fn plan(evaluation: &Evaluation, head: &Parts) -> Option<DocumentRewrite> {
     if evaluation.snapshot().rewrite_need == RewriteNeed::Never
         || evaluation.facts().reads_robots_txt()

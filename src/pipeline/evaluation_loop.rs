@@ -69,10 +69,11 @@ pub(super) struct ReadyToSend<V, B> {
 }
 
 /// Runs the stages until their result is up to date, and issues the permit. The stages run again if a newer policy is
-/// active, or if the request had to wait and other inputs have changed since. A request that runs again keeps its ticket.
+/// active, or if the request had to wait and other inputs have changed since. A request that runs again keeps its
+/// ticket.
 ///
-/// A refusal is final: if the wait itself ends in one (a timeout, a full queue, a stop, the shutdown), the request is not
-/// evaluated again.
+/// A refusal is final: if the wait itself ends in one (a timeout, a full queue, a stop, the shutdown), the request is
+/// not evaluated again.
 pub(super) fn run_until_permitted<S: PipelineStages>(
     stages: &S,
     facts: S::Facts,

@@ -11,7 +11,8 @@ use crate::model::reason::Reason;
 
 use super::stage::redirect::RedirectTarget;
 
-/// Classifies an origin's response. `conditional` is whether a 304 was asked for, `redirect` the target of the response.
+/// Classifies an origin's response. `conditional` is whether a 304 was requested, `redirect` the target of the
+/// response.
 ///
 /// 503 with `Retry-After`, and 429, are temporary. Other 4xx and 5xx are permanent, and so are a 304 that was not asked
 /// for and a redirect to an invalid URL. Statuses about the conditions of the request (406, 412, 416, 417) say

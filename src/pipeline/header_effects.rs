@@ -1,8 +1,8 @@
 //! The effects of options on header fields: `request_headers`, `source`, `meta`, `index` and `follow`.
 //!
 //! The fields are prepared when a policy is loaded; a request looks up those that its rules have chosen. A policy that
-//! sets none of these options costs a request one look at an empty table. The proxy decides which fields of clients and
-//! origins are passed on.
+//! sets none of these options costs a request one access to an empty table. The proxy decides which fields of clients
+//! and origins are passed on.
 
 use http::header::{HeaderMap, HeaderName, HeaderValue};
 

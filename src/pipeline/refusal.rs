@@ -20,7 +20,7 @@ use crate::policy::trail::Trail;
 
 use super::failure_class::{self, FailureKind};
 
-/// The cause of a refusal, and what is known of it beyond the table of reasons.
+/// The cause of a refusal, and the details beyond the table of reasons.
 #[derive(Clone, Debug)]
 pub struct Refusal {
     /// The row of the table of reasons.

@@ -23,7 +23,7 @@ use crate::robots::state::RobotsState;
 pub use crate::store::ledger::Ledger;
 use crate::urls::target::UrlTarget;
 
-/// A request as it arrives: the proxy knows the connection, the pipeline the order.
+/// A request as it arrives. The proxy provides the data of the connection, in the order in which the pipeline needs it.
 pub trait IncomingRequest: Send + Sync {
     /// Finds out which crawler sends the request.
     fn identify(&mut self) -> impl Future<Output = Result<Crawler, Box<Refusal>>> + Send;
@@ -41,7 +41,7 @@ pub trait IncomingRequest: Send + Sync {
 /// The cause if a request is not sent to its origin.
 #[derive(Debug)]
 pub enum NotForwarded {
-    /// The proxy answers with the host's robots.txt as it knows it.
+    /// The proxy responds with its copy of the host's robots.txt.
     ServeRobots(Arc<RobotsState>),
     /// The proxy refuses it.
     Refuse(Box<Refusal>),
@@ -97,7 +97,7 @@ struct RequestStages<'a, D, R> {
 }
 
 impl<D: DestinationResolver, R: RobotsProvider> RequestStages<'_, D, R> {
-    /// Evaluates the rules on a URL, with what the ledger remembers of it. The rules come first since they choose the
+    /// Evaluates the rules on a URL, with its record in the ledger. The rules come first since they choose the
     /// form of the URL that the ledger knows.
     fn evaluate_url(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
         let mut evaluation = Evaluation::new(facts, snapshot);
@@ -123,7 +123,7 @@ impl<D: DestinationResolver, R: RobotsProvider> PipelineStages for RequestStages
         self.services.admission
     }
 
-    /// A URL that is fetched instead of the one that was asked for is evaluated in its turn, and not rewritten again.
+    /// A URL that is fetched instead of the requested one is evaluated as well, and not rewritten again.
     fn evaluate(&self, facts: RequestFacts, snapshot: Arc<PolicySnapshot>) -> Evaluation {
         let year = request::year(&snapshot, self.services.admission);
         let evaluation = self.evaluate_url(facts.with_year(year), snapshot);

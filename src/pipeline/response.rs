@@ -28,7 +28,7 @@ pub struct ResponseAnnotations {
     pub redirect_refusal: Option<HeaderValue>,
 }
 
-/// Evaluates the origin's head, before a byte of its body is sent on. `conditional` is whether the client asked for a
+/// Evaluates the origin's head, before a byte of its body is sent on. `conditional` is whether the client requested a
 /// 304. The target of a redirect that is passed on is remembered by the admission queue.
 ///
 /// # Errors
@@ -68,8 +68,8 @@ pub fn evaluate_response(
     })
 }
 
-/// Returns what has to be read of the body of a response that passed, before it may be sent on; `None` if nothing, which
-/// costs nothing if the policy never needs it.
+/// Returns the part of the body that must be read before the response may be sent on; `None` if no part. Costs nothing
+/// if the policy never needs it.
 pub fn document_requirements<'j>(
     evaluation: &'j Evaluation,
     head: &Parts,
@@ -77,7 +77,7 @@ pub fn document_requirements<'j>(
     document::document_requirements(evaluation, head)
 }
 
-/// Evaluates the document, of which nothing has been sent on yet. `head` is the origin's.
+/// Evaluates the document, before any of it is sent on. `head` is the origin's.
 ///
 /// # Errors
 /// The refusal that replaces the origin's response.
@@ -94,12 +94,12 @@ pub fn plan_rewrite(evaluation: &Evaluation, head: &Parts) -> Option<DocumentRew
     document_rewrite::plan(evaluation, head)
 }
 
-/// Returns what the content of a response that passed is needed for.
+/// Returns the use of the content of a response that passed.
 pub fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
     recrawl::content_use(evaluation, head)
 }
 
-/// Compares the content of a body, of which nothing has been sent on yet, by its hash.
+/// Compares the content of a body by its hash, before any of it is sent on.
 ///
 /// # Errors
 /// The refusal that replaces the origin's response.

@@ -131,7 +131,7 @@ impl ShadowEvaluation {
 }
 
 impl ShadowEvaluation {
-    /// Returns `true` if the shadow policy depends on what the document says. Shadow rules are covered by the active
+    /// Returns `true` if the shadow policy depends on the document. Shadow rules are covered by the active
     /// policy.
     pub(crate) fn awaits_document(&self, facts: &Facts<'_>) -> bool {
         self.policy_evaluation.as_ref().is_some_and(|other| {
@@ -224,7 +224,7 @@ impl DecisionRef<'_> {
 }
 
 impl ShadowEvaluation {
-    /// Returns what the shadows have come to, compared with what the live rules have.
+    /// Returns the results of the shadows, compared with those of the live rules.
     pub(crate) fn to_notes(
         &self,
         policy: &Policy,

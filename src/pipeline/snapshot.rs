@@ -137,7 +137,7 @@ impl PolicySnapshot {
         self.policies().any(Policy::depends_on_year)
     }
 
-    /// Returns `true` if a decision, live or in shadow, may depend on what a document says.
+    /// Returns `true` if a decision, live or in shadow, may depend on a document.
     pub fn reads_documents(&self) -> bool {
         self.policies()
             .any(|policy| policy.document_needs().rules || policy.document_needs().checks)

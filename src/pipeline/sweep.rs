@@ -62,7 +62,7 @@ struct SweepState {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepInProgress;
 
-/// The decision whether a sweep continues.
+/// `More` if a sweep continues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SweepStep {
     More,

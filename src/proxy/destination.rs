@@ -182,7 +182,7 @@ impl AddressVetter {
         }
     }
 
-    /// Returns the address class because of which an address is refused.
+    /// Returns the class of an address that is refused: for its class, or because this process listens there.
     fn refused_class(&self, host: &str, address: IpAddr, port: u16) -> Option<AddressClass> {
         let class = classify(address);
         let plain = to_unmapped(address);

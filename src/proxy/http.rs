@@ -192,7 +192,7 @@ enum LocalReply {
 struct Exchange<'a> {
     service: &'a ProxyService,
     context: &'a ConnectionContext,
-    /// The request's head; what is sent on is taken out of it.
+    /// The request's head; the parts that are sent on are taken out of it.
     parts: &'a mut request::Parts,
     /// The request's body, until it is sent on.
     body: Option<Incoming>,
@@ -635,7 +635,7 @@ pub(super) fn wait_times<F: EvaluationFacts>(
     }
 }
 
-/// Records what the policy has done with a request or a tunnel so far.
+/// Records the policy's decision on a request or a tunnel so far.
 pub(super) fn record_policy<F: EvaluationFacts>(
     record: &mut RequestRecord,
     evaluation: &Evaluation<F>,
@@ -653,7 +653,7 @@ fn record_evaluation(record: &mut RequestRecord, evaluation: &Evaluation) {
     }
 }
 
-/// RFC 9110 section 9.3.7: OPTIONS that goes no further is answered with what the proxy itself can do.
+/// RFC 9110 section 9.3.7: OPTIONS that goes no further is answered with the capabilities of the proxy itself.
 fn options_response() -> Response<Bytes> {
     let mut response = Response::new(Bytes::new());
     response.headers_mut().insert(

@@ -23,7 +23,7 @@ use super::header_filter::ViaName;
 pub struct RequestTarget {
     /// The URL in canonical form.
     pub target: UrlTarget,
-    /// The decision whether the request is forwarded to the origin.
+    /// The handling of the request: forwarded to the origin or answered by the proxy.
     pub forward_mode: ForwardMode,
 }
 

@@ -205,7 +205,7 @@ impl DnsResolver {
     async fn lookup_shared(&self, host: &str) -> CachedLookup {
         let lookup = SharedLookup::join(self, host);
         let result = lookup.cell.get_or_init(|| async {
-            // It may have been resolved between the look into the cache and the joining.
+            // It may have been resolved between the cache access and the joining.
             if let Some(result) = self.cache.get(host) {
                 return result;
             }

@@ -188,7 +188,7 @@ pub(super) struct TunnelWatch<'t, J> {
     pub(super) policies: watch::Receiver<()>,
     /// Notified when a stop is added or removed.
     pub(super) stops: watch::Receiver<()>,
-    /// Returns whether the active policy and the stops still admit the tunnel.
+    /// Returns the decision of the active policy and the stops on the open tunnel.
     pub(super) evaluate: J,
 }
 

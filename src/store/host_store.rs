@@ -1,7 +1,7 @@
 //! The pacing state of hosts: a map in shards, each with its own lock.
 //!
 //! Times and paces are arguments, and waits are relative. A grant is a [`Lease`]. Nothing waits in here: a request
-//! that has to wait asks again. A request that may go at once locks one shard and allocates nothing; its lease
+//! that has to wait tries again. A request that may go at once locks one shard and allocates nothing; its lease
 //! refers to the host, so releasing it needs no lookup.
 
 mod entry;
@@ -51,7 +51,7 @@ pub struct Lease {
 pub enum LeaseOutcome {
     /// The request was not sent; the grant is returned.
     Unused,
-    /// The request was sent, but the outcome says nothing about the host: the client has left, or the response
+    /// The request was sent, but the outcome is no evidence about the host: the client has left, or the response
     /// was recorded before.
     Abandoned,
     /// The origin sent no response, or an incomplete one.
@@ -204,7 +204,7 @@ impl Lease {
         self.host.record_sent(self.kind, self.grant, now);
     }
 
-    /// Returns whether and when the request may be sent again.
+    /// Returns the decision on sending the request again.
     pub fn retry_permit(&self, now: Instant) -> ResendDecision {
         self.host.retry_permit(self.kind, self.grant, now)
     }

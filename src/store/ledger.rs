@@ -266,7 +266,7 @@ impl Ledger {
             .map(|record| Arc::from(&*record.url))
     }
 
-    /// Waits until the queue has room, if the configuration asks for that.
+    /// Waits until the queue has room, if the configuration requires it.
     pub async fn wait_if_full(&self) {
         self.inner().queue.wait_if_full().await;
     }
@@ -277,7 +277,7 @@ impl Ledger {
         self.inner().record(update);
     }
 
-    /// Records an observation that must not be lost: waits for room whatever the configuration says,
+    /// Records an observation that must not be lost: waits for room regardless of the configuration,
     /// and retries while the disk fails. Without a writer it is dropped and counted.
     pub async fn record_with_retry(&self, update: LedgerUpdate) {
         let inner = self.inner();
@@ -369,7 +369,7 @@ impl Ledger {
         self.inner().location.disk_bytes()
     }
 
-    /// Writes what is left and closes the file. Blocks; gives up on a failing disk after a few tries.
+    /// Writes the remaining changes and closes the file. Blocks; gives up on a failing disk after a few tries.
     pub fn close(&self) {
         self.0.shut_down(WriterCommand::Finish);
     }

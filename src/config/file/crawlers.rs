@@ -1,4 +1,4 @@
-//! `crawlers`, `anonymous` and `listen` of the configuration file: who may use the proxy.
+//! `crawlers`, `anonymous` and `listen` of the configuration file: the clients that may use the proxy.
 //!
 //! No message quotes a password or its hash.
 

@@ -72,7 +72,7 @@ impl<T> ConfigKey<T> {
 
 /// The value of a key: how it is read and described.
 pub(super) trait ConfigValue<T>: Sync {
-    /// Reads the value into `target`, or reports what is wrong with it.
+    /// Reads the value into `target`, or reports the problem.
     fn read(&self, node: &Node, target: &mut T, context: &mut ReadContext<'_>);
 
     /// Returns the JSON Schema of the value; `defaults` has the default.

@@ -1,6 +1,6 @@
 //! Parsers for values of the configuration that are more than a word or a number.
 //!
-//! Each error says what is expected; the caller adds the place of the text.
+//! Each error names the expected form; the caller adds the place of the text.
 
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;

@@ -139,7 +139,7 @@ pub(super) enum UnreportedLosses {
     Some,
 }
 
-/// The state shared by the writer and those who wait for it.
+/// The state shared by the writer and the threads that wait for it.
 #[derive(Debug, Default)]
 struct LogQueueState {
     /// The number of requested flushes, and how many of them are done.
@@ -336,7 +336,7 @@ impl LogQueue {
         })
     }
 
-    /// Requests that the writer writes what is left and ends.
+    /// Requests that the writer writes the remaining lines and ends.
     pub(super) fn request_close(&self) {
         let mut state = self.state.lock();
         if state.phase == LogPhase::Open {
@@ -462,7 +462,7 @@ impl LogQueue {
         }
     }
 
-    /// Returns whether [`Self::take_losses_to_report`] will return something.
+    /// Returns `true` if [`Self::take_losses_to_report`] will return a number.
     pub(super) fn unreported_losses(&self) -> UnreportedLosses {
         let reported = self.reported_losses.load(Ordering::Relaxed);
         if self.lost_lines.load(Ordering::Acquire) == reported {

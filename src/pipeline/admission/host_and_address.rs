@@ -80,8 +80,8 @@ impl AdmissionQueue {
         })
     }
 
-    /// Returns `true` if the refusal of the address ends the wait. Otherwise the request only returns the host's slot for a
-    /// moment.
+    /// Returns `true` if the refusal of the address ends the wait. Otherwise the request only returns the host's slot
+    /// for a moment.
     fn is_final(
         &self,
         refusal: AdmissionRefusal,

@@ -107,7 +107,7 @@ impl HostStatus {
         self.tracking == Tracking::Yes || self.stopped || self.waiting > 0
     }
 
-    /// Adds what is known of the host itself to the state of its limiter.
+    /// Adds the data of the host itself to the state of its limiter.
     #[must_use]
     pub fn merge_host(mut self, host: HostStatus) -> Self {
         if self.name != host.name {
@@ -183,8 +183,8 @@ impl AdmissionQueue {
         Some(self.tracked_status(&name.into(), &snapshot, counts, (now, wall)))
     }
 
-    /// Returns what is known of a host without a limiter: whether it is stopped, and the requests that wait for the end
-    /// of that.
+    /// Returns the status of a host without a limiter: whether it is stopped, and the requests that wait for the end of
+    /// the stop.
     pub fn untracked_host_status(&self, name: &str) -> HostStatus {
         self.untracked_status(
             name,

@@ -40,7 +40,7 @@ pub(super) struct HostQueues {
     clock: Clock,
 }
 
-/// The queues of a limiter: of pages, and of what is embedded in them.
+/// The queues of a limiter: one for pages, one for their resources.
 #[derive(Debug, Default)]
 struct HostQueue {
     navigations: KindQueue,
@@ -202,7 +202,8 @@ impl HostQueues {
         }
     }
 
-    /// Joins a queue; returns `None` if too many are waiting. The caller must then check at once whether it is the head.
+    /// Joins a queue; returns `None` if too many are waiting. The caller must then check at once whether it is the
+    /// head.
     pub(super) fn join(
         &self,
         key: LimiterKey<'_>,
@@ -353,7 +354,7 @@ impl QueuePosition<'_> {
         })
     }
 
-    /// Records the wait that the store has asked for, for the estimates of later requests.
+    /// Records the wait that the store returned, for the estimates of later requests.
     pub(super) fn record_wait(&self, wait: PaceWait, now: Instant) {
         if let Some(queue) = self
             .queues

@@ -1,4 +1,4 @@
-//! A map of what is remembered for ten minutes, of limited size: the oldest entries are dropped first.
+//! A map whose entries expire after ten minutes, of limited size: the oldest entries are dropped first.
 
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasher, Hash, RandomState};

@@ -164,7 +164,7 @@ impl HostSlot {
         self.admission.queues.notify(lease.key().name);
     }
 
-    /// Returns whether and when the request may be sent again, on another connection, since its origin closed the first
+    /// Returns the decision on sending the request again, on another connection, since its origin closed the first
     /// one.
     pub fn retry_advice(&self) -> ResendDecision {
         let Some(lease) = &self.lease else {

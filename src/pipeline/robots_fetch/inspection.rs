@@ -13,7 +13,7 @@ use crate::robots::product_token::product_token;
 use crate::robots::state::{RobotsRules, RobotsState};
 use crate::robots::{RobotsAccess, RobotsFile};
 
-/// Returns what is remembered of a host, given in canonical form, without any network traffic.
+/// Returns the known robots.txt of a host, given in canonical form, without any network traffic.
 pub trait OriginInspector: Debug + Send + Sync {
     /// Returns its robots.txt for each scheme and port that was requested. May take a while if many hosts are known.
     fn robots(&self, host: &str) -> Vec<RobotsFileStatus>;

@@ -1,6 +1,7 @@
 //! Document: the policy at the last stage, on the first bytes of a body, before any of them is sent on.
 //!
-//! The proxy reads the bytes. The head is that of the origin, unchanged, since options that check responses look at both.
+//! The proxy reads the bytes. The head is that of the origin, unchanged, since options that check responses look at
+//! both.
 
 use http::response::Parts;
 
@@ -20,7 +21,7 @@ pub struct DocumentRequirements<'j> {
     pub agent: &'j str,
 }
 
-/// Returns what has to be read of the body of a response that passed the response stage; `None` if nothing.
+/// Returns the part of the body that must be read after the response stage; `None` if no part.
 pub(crate) fn document_requirements<'j>(
     evaluation: &'j Evaluation,
     head: &Parts,

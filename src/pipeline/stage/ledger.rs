@@ -96,7 +96,7 @@ fn request_key(evaluation: &Evaluation, target: &UrlTarget) -> LedgerKey {
     )
 }
 
-/// Returns the key of a URL, of which the rules that matched a request choose the form.
+/// Returns the key of a URL, in the form that the matching rules choose.
 pub(super) fn url_key(
     policy: &Policy,
     trail: &Trail,

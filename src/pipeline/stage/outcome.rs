@@ -1,4 +1,4 @@
-//! Outcome: what is recorded in the ledger about a request when it is over.
+//! Outcome: the record of a finished request in the ledger.
 //!
 //! Only for a GET; other methods change nothing. `ledger/transition` defines how an observation changes a record.
 
@@ -418,7 +418,7 @@ impl DuplicateLookup {
     }
 }
 
-/// Applies the option `record` to the ledger: what the log keeps in full gets a record.
+/// Applies the option `record` to the ledger: requests that the log keeps in full get a record.
 fn record_choice(refusal: &Refusal) -> RefusalRecording {
     match refusal.url_detail {
         UrlRetention::Full => RefusalRecording::Keep,

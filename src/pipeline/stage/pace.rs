@@ -39,7 +39,7 @@ pub(crate) trait SlotRequester {
     type Facts: EvaluationFacts;
 
     fn evaluation(&self) -> &Evaluation<Self::Facts>;
-    /// Returns whether it is a page, or embedded in one.
+    /// Returns the kind of the request: a page, or a resource of one.
     fn kind(&self) -> RequestKind;
     /// Returns its limits at the moment.
     fn pacing(&self) -> Pacing;
@@ -404,8 +404,8 @@ fn address_pace(limits: AddressLimits, kind: RequestKind) -> HostPace {
     }
 }
 
-/// Applies `Crawl-Max-Wait`, which shortens what the policy or the profile allows; for crawlers that may do so, it also
-/// lengthens it, up to `max_hinted_wait`.
+/// Applies `Crawl-Max-Wait`, which shortens the wait that the policy or the profile allows; for crawlers that may do
+/// so, it also lengthens it, up to `max_hinted_wait`.
 fn effective_max_wait(
     max_hold: Duration,
     request_facts: &RequestFacts,

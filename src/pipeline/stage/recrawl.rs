@@ -1,4 +1,4 @@
-//! Recrawl: whether the crawler already has a document: the options `unmodified` and `duplicate`.
+//! Recrawl: the detection of documents that the crawler already has, by the options `unmodified` and `duplicate`.
 //!
 //! Validators are compared before a byte of the body is sent on. The body itself is compared where documents are read,
 //! with the help of [`OutcomeRecorder`].
@@ -28,7 +28,7 @@ use crate::urls::target::UrlTarget;
 use super::ledger::{LedgerEntry, attribute_to_option, url_key};
 use super::outcome::OutcomeRecorder;
 
-/// Header fields of which a request must have none for the proxy to add conditions of its own.
+/// The header fields that keep the proxy from adding its own conditions to a request.
 const CONDITION_HEADERS: [HeaderName; 6] = [
     IF_NONE_MATCH,
     IF_MODIFIED_SINCE,
@@ -78,7 +78,7 @@ pub fn add_conditions(evaluation: &Evaluation, headers: &mut HeaderMap) -> bool 
     added
 }
 
-/// Returns whether a 304 was asked for, by the client or by the proxy.
+/// Returns whether the client or the proxy requested a 304.
 pub(crate) fn effective_conditional(evaluation: &Evaluation, client: Conditional) -> Conditional {
     match evaluation.ledger_entry() {
         Some(entry) if entry.has_own_conditions => Conditional::Yes,
@@ -138,7 +138,7 @@ pub enum ContentUse {
     Check,
 }
 
-/// Returns what the content of a response is needed for: only that of a 200 to a GET, if `unmodified` or `duplicate` look
+/// Returns the use of a response's content: only that of a 200 to a GET, if `unmodified` or `duplicate` look
 /// at responses.
 pub(crate) fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
     let compares = evaluation.ledger_entry().is_some() && evaluation.policy().compares_content();
@@ -155,7 +155,7 @@ pub(crate) fn content_use(evaluation: &Evaluation, head: &Parts) -> ContentUse {
     }
 }
 
-/// Compares the content of a body of which nothing has been sent on yet.
+/// Compares the content of a body, before any of it is sent on.
 ///
 /// # Errors
 /// The refusal of a document that the crawler has.

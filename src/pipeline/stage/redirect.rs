@@ -1,4 +1,4 @@
-//! Redirect: the target of a redirect, and whether the policy would admit it.
+//! Redirect: the target of a redirect, and the policy's decision on it.
 //!
 //! The decision is made when the target is requested; this informs the crawler beforehand.
 

@@ -38,7 +38,7 @@ pub(crate) enum PolicyVerdict {
     RobotsTxtExempt,
 }
 
-/// Refuses what the policy rejects at the request stage.
+/// Refuses a request that the policy rejects at the request stage.
 pub(crate) fn check(evaluation: &Evaluation) -> Result<PolicyVerdict, Box<Refusal>> {
     let Err(refusal) = evaluation.ensure_admitted() else {
         return Ok(PolicyVerdict::Admitted);

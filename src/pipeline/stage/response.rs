@@ -16,13 +16,13 @@ use crate::policy::rule::PolicyStage;
 
 use super::usage;
 
-/// Evaluates the origin's head, of which the media type is `content_type`.
+/// Evaluates the origin's head, whose media type is `content_type`.
 pub(crate) fn evaluate(
     evaluation: &mut Evaluation,
     head: &Parts,
     content_type: &str,
 ) -> Result<(), Box<Refusal>> {
-    // The robots.txt of a host is passed on whatever the policy says about text files.
+    // The robots.txt of a host is passed on regardless of the policy for text files.
     if evaluation.facts().reads_robots_txt() {
         return Ok(());
     }

@@ -1,8 +1,8 @@
-//! Robots: what the host's robots.txt says to the crawler, whether or not the crawler has read it.
+//! Robots: the rules of the host's robots.txt for the crawler, whether or not the crawler has read it.
 //!
 //! Each request looks up the file once; only the first requests for a host wait for a fetch. After its freshness has
-//! ended a file still applies for a while, during which a newer one is fetched. `crate::robots` defines what a robots.txt
-//! and a failed fetch mean; here that is combined with the option `robots`.
+//! ended a file still applies for a while, during which a newer one is fetched. `crate::robots` defines what a
+//! robots.txt and a failed fetch mean; here that is combined with the option `robots`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +38,15 @@ const MIN_RETRY_AFTER: Duration = Duration::from_secs(1);
 pub(crate) enum RobotsVerdict {
     /// It goes on.
     Allow(RobotsAllowance),
-    /// It asks for the robots.txt itself, and gets what the proxy knows.
+    /// It requests the robots.txt itself, and gets the file that the proxy knows.
     Serve(Arc<RobotsState>),
 }
 
 /// The conditions under which a request goes on.
 #[derive(Debug, Default)]
 pub(crate) struct RobotsAllowance {
-    /// The time between requests that the crawler's group asks for, by Crawl-delay or Request-rate, capped by the policy.
+    /// The time between requests that the crawler's group requests, by Crawl-delay or Request-rate, capped by the
+    /// policy.
     pub(crate) spacing: Option<Duration>,
     /// The state that the verdict relies on; `None` if the policy ignores robots.txt.
     basis: Option<Arc<RobotsState>>,
@@ -127,7 +128,7 @@ pub(crate) async fn evaluate<R: RobotsProvider>(
     result
 }
 
-/// Returns the file for a crawler that asks for it.
+/// Returns the file for a crawler that requests it.
 fn serve(state: Arc<RobotsState>, on_unreachable: OnUnreachable) -> Result<RobotsVerdict, Refusal> {
     match effective_robots(&state, on_unreachable) {
         EffectiveRobots::Unknown | EffectiveRobots::Ignored => Err(fetch_failure_refusal(&state)),
@@ -210,8 +211,8 @@ fn check_rules(state: &RobotsState, agent: &str, url: &str) -> Result<(), Refusa
     }
 }
 
-/// Returns the time between requests that the file asks for, at most the policy's cap. It applies to pages, so only pages
-/// are counted if the cap shortens it.
+/// Returns the time between requests that the file requests, at most the policy's cap. It applies to pages, so only
+/// pages are counted if the cap shortens it.
 fn capped_spacing(
     state: &RobotsState,
     agent: &str,
@@ -257,7 +258,7 @@ pub(crate) fn robots_agent<'a>(
         .unwrap_or(DEFAULT_AGENT)
 }
 
-/// Makes a request for a newer file. The proxy's own request respects the spacing that the known file asks for.
+/// Makes a request for a newer file. The proxy's own request respects the spacing that the known file requests.
 fn refresh_request(
     evaluation: &Evaluation,
     agent: &str,
@@ -312,8 +313,8 @@ fn disallowed_refusal(decision: &RobotsDecision<'_>) -> Refusal {
     }
 }
 
-/// Returns the refusal if the file is unavailable, so that nothing may be fetched. A refused connection and a TLS failure
-/// have reasons of their own.
+/// Returns the refusal if the file is unavailable, so that nothing may be fetched. A refused connection and a TLS
+/// failure have reasons of their own.
 fn unreachable_refusal(state: &RobotsState) -> Refusal {
     if state.outcome == RobotsFetchOutcome::Refused {
         return Refusal::new(Reason::UpstreamConnect, Stage::Robots);
@@ -332,7 +333,7 @@ fn unreachable_refusal(state: &RobotsState) -> Refusal {
     }
 }
 
-/// Returns the refusal for a crawler that asks for a file that is unavailable, which names the origin's failure.
+/// Returns the refusal for a crawler that requests a file that is unavailable, which names the origin's failure.
 fn fetch_failure_refusal(state: &RobotsState) -> Refusal {
     match state.outcome {
         RobotsFetchOutcome::Timeout => Refusal::new(Reason::UpstreamTimeout, Stage::Robots),

@@ -78,7 +78,7 @@ pub(crate) async fn wait_for_stops<F: EvaluationFacts>(
     result.map_err(|stopped| evaluation.refuse(refusal(stopped)))
 }
 
-/// Waits until no stop covers the request, before the host is asked for its robots.txt on behalf of it.
+/// Waits until no stop covers the request, before its host's robots.txt is fetched.
 pub(crate) async fn wait_before_robots<R: RobotsProvider>(
     evaluation: &Evaluation,
     robots: &R,

@@ -38,7 +38,7 @@ impl From<UsageRule<'_>> for RobotsUsageStatement {
     }
 }
 
-/// Returns what the file says of the uses that a policy, live or in shadow, depends on.
+/// Returns the file's statements on the uses that a policy, live or in shadow, depends on.
 pub(super) fn read_statements<'k>(
     evaluation: &Evaluation,
     robots: &'k RobotsState,
@@ -77,8 +77,8 @@ fn is_declared(option: &RobotsOption<'_>, purpose: &str) -> bool {
     option.uses().any(|name| name == purpose)
 }
 
-/// Adds the source of the denial for which the policy refuses a response: a line of robots.txt, for a use that a rule on
-/// responses has declared, else the response itself.
+/// Adds the source of the denial for which the policy refuses a response: a line of robots.txt, for a use that a rule
+/// on responses has declared, else the response itself.
 pub(super) fn with_usage_source(evaluation: &Evaluation, refusal: Refusal) -> Refusal {
     if refusal.detail.is_some() {
         return refusal;

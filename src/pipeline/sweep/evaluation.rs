@@ -54,7 +54,7 @@ pub(super) enum RecordChange {
     None,
 }
 
-/// Returns whether an observation by the sweep would change a record.
+/// Returns the change to a record by an observation of the sweep, if any.
 pub(super) fn record_change(record: &LedgerRecord, observation: &UrlObservation) -> RecordChange {
     // A sweep observes no errors.
     let update = transition::apply_observation(

@@ -216,15 +216,11 @@ impl ProxyService {
                 TunnelAdmission::Admitted
             }
         };
-        let (policies, stops) = (
-            self.active_policy.subscribe(),
-            self.admission_queue.stops().subscribe(),
-        );
         let watching = TunnelWatch {
             settings: &self.tunnels.settings,
             drain,
-            policies,
-            stops,
+            policies: self.active_policy.subscribe(),
+            stops: self.admission_queue.stops().subscribe(),
             evaluate,
         };
         // `tcp` is `None` only inside TLS, where CONNECT is refused.

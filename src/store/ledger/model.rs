@@ -173,7 +173,7 @@ fn random(random: &mut fastrand::Rng, at: u64) -> LedgerUpdate {
 fn same_as_one_of(ledger: &Ledger, snapshots: &[LedgerModel]) -> LedgerModel {
     let records: BTreeMap<_, _> = ledger.records(None, 1_000).unwrap().into_iter().collect();
     let events = ledger.events(FeedCursor(0), 100_000).unwrap();
-    let is = |model: &&LedgerModel| {
+    let equals_ledger = |model: &&LedgerModel| {
         model.records.len() == records.len()
             && model
                 .records
@@ -186,14 +186,18 @@ fn same_as_one_of(ledger: &Ledger, snapshots: &[LedgerModel]) -> LedgerModel {
                 .zip(&events)
                 .all(|(model, (_, event))| *model == **event)
     };
-    let found = snapshots.iter().rev().find(is).unwrap_or_else(|| {
-        panic!(
-            "{} records, {} events, in none of {} states",
-            records.len(),
-            events.len(),
-            snapshots.len()
-        )
-    });
+    let found = snapshots
+        .iter()
+        .rev()
+        .find(equals_ledger)
+        .unwrap_or_else(|| {
+            panic!(
+                "{} records, {} events, in none of {} states",
+                records.len(),
+                events.len(),
+                snapshots.len()
+            )
+        });
     assert!(
         events
             .iter()
@@ -209,11 +213,9 @@ fn check(ledger: &Ledger, model: &LedgerModel, random: &mut fastrand::Rng) {
     assert_eq!(ledger.look_up(key).as_deref(), expected);
     let content = content(random.u64(..CONTENTS));
     if let Some(url) = ledger.url_with_content(content) {
-        let has = |(record, has): &(LedgerRecord, Option<LedgerKey>)| {
-            *record.url == *url && *has == Some(content)
-        };
+        let mut records = model.records.values();
         assert!(
-            model.records.values().any(has),
+            records.any(|(record, key)| *record.url == *url && *key == Some(content)),
             "{url} does not have that content"
         );
     }

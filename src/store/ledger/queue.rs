@@ -174,7 +174,7 @@ impl LedgerQueue {
         self.dropped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Waits until there is room, if the configuration asks for that.
+    /// Waits until there is room, if the configuration requires it.
     pub(super) async fn wait_if_full(&self) {
         if self.on_full == LedgerFullAction::Drop || !self.is_full() {
             return;
@@ -243,7 +243,7 @@ impl LedgerQueue {
         assert!(!take(&mut self.state.lock().panic), "requested by the test");
     }
 
-    /// Sets what the writer does after its next batch.
+    /// Sets the writer's command after its next batch.
     pub(super) fn send_command(&self, command: WriterCommand) {
         self.state.lock().command.get_or_insert(command);
         self.work.notify_one();
