@@ -82,14 +82,14 @@ enum OutcomeProgress {
     /// No response yet.
     Pending,
     /// The response is on its way to the client.
-    Answered(OriginResponse),
+    Answered(RecordedResponse),
     /// It has ended, with this outcome at this time.
     Finished(ObservationOutcome, UnixMillis),
 }
 
 /// The head of a response.
 #[derive(Debug)]
-struct OriginResponse {
+struct RecordedResponse {
     at: UnixMillis,
     status: StatusCode,
     failure: Option<FailureKind>,
@@ -180,7 +180,7 @@ impl OutcomeRecorder {
             .and_then(|_| strong_etag(&head.headers))
             .map(Arc::from);
         let delivery = BodyDelivery::InProgress;
-        self.progress = OutcomeProgress::Answered(OriginResponse {
+        self.progress = OutcomeProgress::Answered(RecordedResponse {
             at,
             status: head.status,
             failure,
@@ -192,28 +192,28 @@ impl OutcomeRecorder {
 
     /// Adds bytes of the response's body that were sent to the client.
     pub fn add_sent_bytes(&mut self, bytes: u64) {
-        if let OutcomeProgress::Answered(answer) = &mut self.progress {
-            answer.document.size += bytes;
+        if let OutcomeProgress::Answered(response) = &mut self.progress {
+            response.document.size += bytes;
         }
     }
 
     /// Sets the SHA-256 of the response's whole decoded body.
     pub fn set_content_hash(&mut self, hash: ContentHash) {
-        if let OutcomeProgress::Answered(answer) = &mut self.progress {
-            answer.document.content_hash = Some(hash);
+        if let OutcomeProgress::Answered(response) = &mut self.progress {
+            response.document.content_hash = Some(hash);
         }
     }
 
     /// Records that the last byte was sent to the client.
     pub fn mark_delivered(&mut self) {
-        if let OutcomeProgress::Answered(answer) = &mut self.progress {
-            answer.delivery = BodyDelivery::Complete;
+        if let OutcomeProgress::Answered(response) = &mut self.progress {
+            response.delivery = BodyDelivery::Complete;
         }
     }
 
     /// Records that the origin's body broke off.
     pub fn record_broken_body(&mut self) {
-        if let OutcomeProgress::Answered(OriginResponse {
+        if let OutcomeProgress::Answered(RecordedResponse {
             at, failure: None, ..
         }) = self.progress
         {
@@ -240,7 +240,7 @@ impl OutcomeRecorder {
 
     /// Records that the response is refused while it is on its way.
     pub fn record_late_refusal(&mut self, refusal: &Refusal) {
-        if let OutcomeProgress::Answered(OriginResponse { at, .. }) = self.progress {
+        if let OutcomeProgress::Answered(RecordedResponse { at, .. }) = self.progress {
             self.finish_refused(refusal, at);
         }
     }
@@ -261,15 +261,15 @@ impl OutcomeRecorder {
                     recording: record_choice(refusal),
                 })
             }
-            (OutcomeProgress::Answered(answer), None) => {
+            (OutcomeProgress::Answered(response), None) => {
                 // A page that a rule recognizes as an error counts as one.
                 let soft = refusal.reason == Reason::SoftError;
                 let failure = if soft {
                     Some(FailureKind::Permanent)
                 } else {
-                    answer.failure
+                    response.failure
                 };
-                let status = answer.status.as_u16();
+                let status = response.status.as_u16();
                 let intent = refusal.intent();
                 ObservationOutcome::Answered(ObservedResponse {
                     status,
@@ -325,14 +325,14 @@ impl OutcomeRecorder {
 
     /// Returns the key by which other URLs find the document: the hash of a body that is compared before it is sent on,
     /// and the strong entity tag of any other, of which only the head is known in time.
-    fn content_key(&self, answer: &OriginResponse) -> Option<LedgerKey> {
-        let is_checked = answer.document.size <= self.duplicates.as_ref()?.max_checked_body;
-        let hash = answer
+    fn content_key(&self, response: &RecordedResponse) -> Option<LedgerKey> {
+        let is_checked = response.document.size <= self.duplicates.as_ref()?.max_checked_body;
+        let hash = response
             .document
             .content_hash
             .as_ref()
             .map(|hash| Arc::from(hex(hash)));
-        let etag = answer.etag.clone();
+        let etag = response.etag.clone();
         let version = if is_checked {
             hash.or(etag)
         } else {
@@ -343,24 +343,24 @@ impl OutcomeRecorder {
 
     /// Takes the outcome, if there is one to record. Later calls return `None`.
     fn take_outcome(&mut self) -> Option<(UnixMillis, ObservationOutcome, Option<LedgerKey>)> {
-        let answer = match replace(&mut self.progress, OutcomeProgress::Pending) {
+        let response = match replace(&mut self.progress, OutcomeProgress::Pending) {
             OutcomeProgress::Pending => return None,
             OutcomeProgress::Finished(outcome, at) => return Some((at, outcome, None)),
-            OutcomeProgress::Answered(answer) => answer,
+            OutcomeProgress::Answered(response) => response,
         };
-        let status = answer.status;
-        if status.is_success() && answer.delivery != BodyDelivery::Complete {
+        let status = response.status;
+        if status.is_success() && response.delivery != BodyDelivery::Complete {
             return None;
         }
         let is_document = status == StatusCode::OK;
         let content = if is_document {
-            self.content_key(&answer)
+            self.content_key(&response)
         } else {
             None
         };
-        let document = is_document.then_some(answer.document);
+        let document = is_document.then_some(response.document);
         let crawl_status = CrawlStatus::from_origin_status(status.as_u16());
-        let failure = answer.failure;
+        let failure = response.failure;
         let status = status.as_u16();
         let intent = None;
         let code = None;
@@ -372,7 +372,7 @@ impl OutcomeRecorder {
             failure,
             document,
         });
-        Some((answer.at, outcome, content))
+        Some((response.at, outcome, content))
     }
 
     fn to_observation(&self, at: UnixMillis, outcome: ObservationOutcome) -> UrlObservation {
